@@ -71,6 +71,7 @@ from .samples import RewardCounts as RewardCounts
 from .samples import RolloutLog as RolloutLog
 from .samples import Rollouts as Rollouts
 from .samples import TrainingRecord as TrainingRecord
+from .samples import advantages as advantages
 from .samples import read_reward_counts as read_reward_counts
 from .samples import read_rollouts as read_rollouts
 from .schedule import Constant as Constant

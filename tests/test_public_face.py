@@ -33,6 +33,7 @@ NAMES = (
     "Problem",
     "KL",
     "moments",
+    "advantages",
     "gradient_mse",
     "gradient_mean",
     "gradient_covariance",

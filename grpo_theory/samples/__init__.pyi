@@ -1,5 +1,6 @@
 from .findings import Findings as Findings
 from .findings import RolloutLog as RolloutLog
+from .group_advantages import advantages as advantages
 from .hessian import rollout_hessian as rollout_hessian
 from .ragged import RaggedRollouts as RaggedRollouts
 from .record import TrainingRecord as TrainingRecord

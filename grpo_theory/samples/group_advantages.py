@@ -1,0 +1,209 @@
+"""Advantages of groups of any sizes, by the kernels that the exact theory and the simulators read."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.estimation import Batch, Estimator, find
+from grpo_theory.estimation.kernel import PROMPT_FIELDS
+from grpo_theory.samples.ragged import RaggedRollouts
+from grpo_theory.validation import as_real_array, check_shape, counted, shown
+
+READABLE = frozenset({"rewards", "lengths", "parameters"})
+"""What a user has of each response; a kernel that reads more needs the policy."""
+
+
+def advantages(
+    rewards: ArrayLike | Sequence[ArrayLike] | Mapping[str, Any],
+    name: str | Estimator,
+    *,
+    groups: Iterable | None = None,
+    weights: Mapping[str, float] | None = None,
+    lengths: ArrayLike | Sequence[ArrayLike] | None = None,
+) -> Array | list[Array]:
+    """Compute the advantages that a trainer's convention, or any registered kernel, gives to groups of rewards.
+
+    The kernel is the one that `gt.gradient_law` and `gt.simulate_gradients` use. All groups are one batch: that matters for a
+    convention that looks beyond the group, such as "trl_grpo_batch".
+
+    Parameters
+    ----------
+    rewards : list of array_like, shape (G_b,) each; or array_like, shape (N,); or mapping of str to either
+        A list has one array per group, of any sizes. A flat array has one reward per response, and `groups` says which
+        responses belong together. A mapping has several rewards by their names, which are added up with `weights`: a reward
+        that is NaN for a response counts as 0 if another is a number, as in TRL.
+    name : str or Estimator
+        A name of `gt.estimators()`, such as "trl_grpo" or "rloo", or an estimator. Only its advantages are computed.
+    groups : iterable of N hashable ids, optional
+        The group of each response, for flat rewards. The rows of a group need not be neighbours.
+    weights : mapping of str to float, optional
+        The weight of each reward of a mapping; 1 where none is given.
+    lengths : like `rewards`, optional
+        Tokens of each response, for conventions that read them, such as "verl_opo".
+
+    Returns
+    -------
+    list of ndarray, or ndarray of shape (N,)
+        One advantage per reward, in the form and order of `rewards`, in units of the reward unless the convention divides by a
+        standard deviation.
+
+    Raises
+    ------
+    ValueError
+        If no estimator has the name; if a reward is not a finite number; if the kernel needs more than rewards and lengths; if a
+        group is smaller than the kernel allows; or if the kernel couples groups and they differ in size.
+
+    Notes
+    -----
+    The table of conventions, with their sources, is in docs/trainers.md.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> [a.round(3).tolist() for a in gt.advantages([[1.0, 0.0, 0.0], [1.0, 1.0]], "rloo")]
+    [[1.0, -0.5, -0.5], [0.0, 0.0]]
+    >>> parts = {"correct": [1.0, 0.0, 1.0, 0.0], "format": [1.0, 1.0, 0.0, 1.0]}
+    >>> gt.advantages(parts, "trl_grpo_none", groups=["a", "a", "b", "b"], weights={"format": 0.5}).tolist()
+    [0.5, -0.5, 0.25, -0.25]
+    """
+    estimator = find(name, "name")
+    values, sizes = _combined(rewards, weights)
+    if sizes is None:
+        if groups is None:
+            raise ValueError(
+                "groups must have one id per reward if rewards are flat, and is missing: pass groups=, or a list with one "
+                "array of rewards per group"
+            )
+        index = RaggedRollouts(groups, values).index  # type: ignore[arg-type]  # made an array there
+    else:
+        if groups is not None:
+            raise ValueError("groups must be left out if rewards are a list of groups, which says already what belongs together")
+        index = np.repeat(np.arange(sizes.size), sizes)
+    found = advantages_of(estimator, values, index, None if lengths is None else _lengths(lengths, values.size, sizes))
+    return found if sizes is None else np.split(found, np.cumsum(sizes)[:-1])
+
+
+def advantages_of(estimator: Estimator, rewards: Array, index: Integers, lengths: Array | None = None) -> Array:
+    """Return the advantages (N,) of rewards (N,) whose groups are numbered by `index` (N,), all of them one batch.
+
+    Lengths (N,) are numbers of tokens, and 1 where there are none.
+
+    Raises
+    ------
+    ValueError
+        As `advantages`.
+    """
+    check_readable(estimator, lengths is not None)
+    sizes = np.bincount(index)
+    used = np.unique(sizes[sizes > 0])
+    if estimator.couples_groups and used.size > 1:
+        raise ValueError(
+            f"groups must have one size for estimator {estimator.name!r}, which looks at the other groups of the batch; "
+            f"got sizes {used[0]} to {used[-1]}"
+        )
+    small = int((sizes[sizes > 0] < estimator.advantage.minimum_group_size).sum())
+    if small:
+        raise ValueError(
+            f"groups must have at least {estimator.advantage.minimum_group_size} responses for estimator {estimator.name!r}, and "
+            f"{counted(small, 'group')} of {sizes.size} have fewer: leave them out"
+        )
+    order, ends = np.argsort(index, kind="stable"), np.cumsum(sizes)
+    tokens = np.ones(rewards.size, dtype=np.int64) if lengths is None else np.rint(lengths).astype(np.int64)
+    found = np.empty(rewards.size)
+    for size in used:
+        estimator.check_group_size(int(size))
+        first = ends[sizes == size] - size
+        rows = order[first[:, None] + np.arange(size)]
+        found[rows] = _of_one_size(estimator, rewards[rows], tokens[rows])
+    return found
+
+
+def check_readable(estimator: Estimator, has_lengths: bool) -> None:
+    """Raise ValueError if a kernel reads what a table of rewards, and perhaps lengths, does not have."""
+    needed = estimator.advantage.reads - READABLE
+    if needed:
+        raise ValueError(
+            f"name must be a convention that reads rewards, and the kernel of {estimator.name!r} reads "
+            f"{', '.join(sorted(needed))} of the policy too: use gt.gradient_law or gt.simulate_gradients with a problem"
+        )
+    if "lengths" in estimator.advantage.reads and not has_lengths:
+        raise ValueError(f"lengths must be given for estimator {estimator.name!r}, whose advantages depend on them")
+
+
+def _of_one_size(estimator: Estimator, rewards: Array, lengths: Integers) -> Array:
+    """Return the advantages (B, G) of groups of one size."""
+    unread = [np.ones(rewards.shape), *(np.zeros(len(rewards)) for _ in PROMPT_FIELDS)]
+    fields = [np.ascontiguousarray(rewards), unread[0], np.ascontiguousarray(lengths), *unread[1:]]
+    batch = Batch._make([*fields, estimator.advantage.parameter_array])
+    advantages = np.full(rewards.shape, np.nan)
+    estimator.advantage.kernel(batch, advantages)
+    if not np.isfinite(advantages).all():
+        group = int(np.argmin(np.isfinite(advantages).all(axis=1)))
+        raise ValueError(
+            f"the kernel of estimator {estimator.name!r} gives {advantages[group]} for a group with rewards {rewards[group]}"
+        )
+    return advantages
+
+
+def _combined(rewards: Any, weights: Mapping[str, float] | None) -> tuple[Array, Integers | None]:
+    """Return all rewards in a row (N,), several of a response added up, and the sizes of the groups of a list."""
+    if not isinstance(rewards, Mapping):
+        if weights is not None:
+            raise ValueError("weights must be left out unless rewards are a mapping of several rewards by name")
+        return _flat("rewards", rewards)
+    if not rewards:
+        raise ValueError("rewards must have at least one reward, and the mapping is empty")
+    unknown = [one for one in weights or {} if one not in rewards]
+    if unknown:
+        raise ValueError(f"weights must be of the rewards {', '.join(map(str, rewards))}, got {unknown[0]!r}")
+    parts = {one: _flat(f"rewards[{one!r}]", part, missing=True) for one, part in rewards.items()}
+    (first, (values, sizes)), *others = parts.items()
+    for other, (found, own) in others:
+        same = own is None if sizes is None else own is not None and np.array_equal(own, sizes)
+        if not same or found.size != values.size:
+            raise ValueError(f"rewards must have one number per response each, and {other!r} has other shapes than {first!r}")
+    stacked = np.stack([part for part, _ in parts.values()])
+    factors = as_real_array("weights", [(weights or {}).get(one, 1.0) for one in parts], 1)
+    nowhere = np.isnan(stacked).all(axis=0)
+    if nowhere.any():
+        raise ValueError(
+            f"rewards must have a number for every response, and none has one for response {int(np.argmax(nowhere))}"
+        )
+    return factors @ np.where(np.isnan(stacked), 0.0, stacked), sizes
+
+
+def _flat(name: str, values: Any, missing: bool = False) -> tuple[Array, Integers | None]:
+    """Return numbers in a row (N,), and the sizes of their groups if they are a list of groups; NaN is missing, if any may be."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be numbers, or one array of numbers per group, got {shown(values)}")
+    listed = values if isinstance(values, np.ndarray) else list(values)
+    nested = [np.ndim(one) > 0 for one in listed]
+    if not nested or any(nested) != all(nested):
+        raise ValueError(f"{name} must be numbers, or one array of numbers per group, got {'both' if nested else 'none'}")
+    groups = [_numbers(f"{name}[{k}]", one, missing) for k, one in enumerate(listed)] if all(nested) else None
+    if groups is None:
+        return _numbers(name, listed, missing), None
+    return np.concatenate(groups), np.array([one.size for one in groups])
+
+
+def _numbers(name: str, values: Any, missing: bool) -> Array:
+    """Return an array (n,) of finite numbers, or of NaN where one may be missing."""
+    if missing:
+        values = [np.nan if one is None else one for one in values]
+        known = np.asarray(values, dtype=np.float64)
+        as_real_array(name, np.where(np.isnan(known), 0.0, known), 1)
+        return known
+    return as_real_array(name, values, 1)
+
+
+def _lengths(lengths: Any, n_responses: int, sizes: Integers | None) -> Array:
+    values, own = _flat("lengths", lengths)
+    check_shape("lengths", values, (n_responses,), "(N,), one number of tokens per reward")
+    if (own is None) != (sizes is None) or (sizes is not None and not np.array_equal(own, sizes)):  # type: ignore[arg-type]
+        raise ValueError("lengths must be given like the rewards: flat, or one array per group of the same sizes")
+    if (values < 1).any() or (values != np.floor(values)).any():
+        raise ValueError("lengths must be whole numbers of tokens, at least 1")
+    return values

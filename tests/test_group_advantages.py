@@ -1,0 +1,101 @@
+"""`gt.advantages`: ragged groups, several rewards, and what it refuses."""
+
+import numpy as np
+import pytest
+from test_trainers import ADVANTAGES, COUPLED, GROUPWISE, transcriptions
+
+import grpo_theory as gt
+
+SIZES = (3, 8, 2, 5, 8)
+
+
+def ragged(seed=0):
+    """Return groups of graded rewards, and lengths of the responses."""
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=n) for n in SIZES], [rng.integers(1, 9, n) for n in SIZES]
+
+
+@pytest.mark.parametrize("name", GROUPWISE)
+def test_groups_of_any_sizes_get_what_the_sources_say(name):
+    rewards, lengths = ragged()
+    found = gt.advantages(rewards, name, lengths=lengths)
+    assert [a.size for a in found] == list(SIZES)
+    for z, n, a in zip(rewards, lengths, found, strict=True):
+        np.testing.assert_allclose(a, transcriptions(np.stack([z, z]), np.stack([n, n]))[name][0], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", COUPLED)
+def test_a_convention_of_the_whole_batch_sees_it_whole(name):
+    rng = np.random.default_rng(1)
+    z, n = rng.integers(0, 3, (4, 3)).astype(float), rng.integers(1, 9, (4, 3))
+    expected = transcriptions(z, n)[name]
+    np.testing.assert_allclose(gt.advantages(list(z), name, lengths=list(n)), expected, rtol=1e-9, atol=1e-12)
+    one = gt.advantages(list(z[:1]), name, lengths=list(n[:1]))
+    assert np.abs(one[0] - expected[0]).max() > 1e-3, "the control: a group by itself gets something else"
+
+
+def test_rows_of_a_group_need_not_be_neighbours():
+    rewards, _ = ragged()
+    ids = np.repeat(["a", "b", "c", "d", "e"], SIZES)
+    flat = np.concatenate(rewards)
+    order = np.random.default_rng(2).permutation(flat.size)
+    found = gt.advantages(flat[order], "trl_grpo", groups=ids[order])
+    expected = np.concatenate(gt.advantages(rewards, "trl_grpo"))[order]
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)  # sums in another order
+    wrong = gt.advantages(flat[order], "trl_grpo", groups=ids)
+    assert np.abs(wrong - found).max() > 0.1, "the control: ids in another order than the rewards"
+
+
+def test_several_rewards_are_added_up_with_their_weights():
+    correct, length = [[1.0, 0.0, 1.0], [0.0, 1.0]], [[0.5, 0.25, 0.0], [1.0, 0.0]]
+    total = [np.array(a) - 0.2 * np.array(b) for a, b in zip(correct, length, strict=True)]
+    found = gt.advantages({"correct": correct, "length": length}, "rloo", weights={"length": -0.2})
+    for one, other in zip(found, gt.advantages(total, "rloo"), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-15)
+
+
+def test_a_reward_that_is_missing_counts_for_nothing():
+    found = gt.advantages({"a": [1.0, None, 0.0], "b": [np.nan, 2.0, 1.0]}, "trl_grpo_none", groups=[0, 0, 0])
+    np.testing.assert_allclose(found, np.array([1.0, 2.0, 1.0]) - 4.0 / 3.0)
+
+
+def test_an_estimator_with_other_parameters_is_taken():
+    own = gt.estimators()["trl_grpo"].with_parameters(ddof=0.0, epsilon=0.0)
+    np.testing.assert_allclose(gt.advantages([[1.0, 0.0, 0.0, 0.0]], own)[0], np.array([3.0, -1.0, -1.0, -1.0]) / np.sqrt(3.0))
+
+
+@pytest.mark.parametrize(
+    ("rewards", "name", "given", "why"),
+    [
+        ([1.0, 0.0], "rloo", {}, "groups must have one id per reward"),
+        ([[1.0], [0.0, 1.0]], "rloo", {}, "at least 2 responses for estimator 'rloo', and 1 group of 2 have fewer"),
+        ([[1.0], [0.0, 1.0]], "trl_grpo_batch", {}, "must have one size for estimator 'trl_grpo_batch'.*got sizes 1 to 2"),
+        ([[1.0, 0.0]], "oracle", {}, "the kernel of 'oracle' reads values of the policy too"),
+        ([[1.0, 0.0]], "verl_opo", {}, "lengths must be given for estimator 'verl_opo'"),
+        ([[1.0, 0.0]], "verl_opo", {"lengths": [[1.5, 2.0]]}, "lengths must be whole numbers"),
+        ([[1.0, 0.0]], "verl_opo", {"lengths": [1, 2]}, "lengths must be given like the rewards"),
+        ([[1.0, np.nan]], "rloo", {}, r"rewards\[0\] must be finite"),
+        ([[1.0, 0.0]], "rlo", {}, "did you mean 'rloo'"),
+        ([[1.0, 0.0], 1.0], "rloo", {}, "got both"),
+        ([], "rloo", {}, "got none"),
+        ([[1.0, 0.0]], "rloo", {"groups": [0, 0]}, "groups must be left out"),
+        ([[1.0, 0.0]], "rloo", {"weights": {"a": 1.0}}, "weights must be left out"),
+        ({"a": [[1.0, 0.0]]}, "rloo", {"weights": {"b": 1.0}}, "weights must be of the rewards a"),
+        ({"a": [[1.0, 0.0]], "b": [[1.0], [0.0]]}, "rloo", {}, "'b' has other shapes than 'a'"),
+        ({"a": [[1.0, None]], "b": [[0.0, None]]}, "rloo", {}, "none has one for response 1"),
+        ({}, "rloo", {}, "the mapping is empty"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused_in_words(rewards, name, given, why):
+    with pytest.raises(ValueError, match=why):
+        gt.advantages(rewards, name, **given)
+
+
+def test_text_is_no_reward():
+    with pytest.raises(TypeError, match="rewards must be numbers"):
+        gt.advantages("1 0 1", "rloo")
+
+
+def test_every_convention_was_tried():
+    assert set(ADVANTAGES) == set(GROUPWISE) | set(COUPLED)
+    assert len(COUPLED) >= 4
