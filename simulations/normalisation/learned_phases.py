@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import exact
@@ -30,8 +29,8 @@ from simulations.normalisation.networks import (
     ascent,
     linearised,
     network_problem,
+    of_their_own,
     pair_cosines,
-    sharing_nothing,
 )
 from simulations.normalisation.phase_course import FIRST, SECOND
 from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL, is_orthogonal, stretches, windows
@@ -103,19 +102,17 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
     """Return the measures of each arm at each number of updates, (updates, measures), with features of either kind."""
     network, updates = network_problem(settings["width"], settings["seed"], mixture=settings["mixture"]), settings["updates"]
     problems = dict(zip(FEATURES, (network, linearised(network)), strict=True))
-    apart = sharing_nothing(network.bandit)
     courses: dict[str, Any] = {}
     for (features, problem), (name, arm) in product(problems.items(), ARMS.items()):
         path = enumerate(ascent(problem, arm.power, updates[-1], arm.length * STRIDE))
-        courses.setdefault(features, {})[name] = [measured(place, apart) for n, place in path if n in updates]
+        courses.setdefault(features, {})[name] = [measured(place) for n, place in path if n in updates]
     return courses
 
 
-def measured(place: Place, apart: gt.Problem) -> list[float]:
+def measured(place: Place) -> list[float]:
     """Return the `MEASURES` of a policy."""
     now, gradients = place.now, place.tangent.adjoint_by_prompt(place.now.covectors)
-    alone = apart.policy.tangent(apart.theta).adjoint_by_prompt(now.covectors)
-    shares = [near_orthogonal(pair_cosines(vectors)) for vectors in (gradients, np.abs(gradients), alone)]
+    shares = [near_orthogonal(pair_cosines(vectors)) for vectors in (gradients, np.abs(gradients), of_their_own(now.covectors))]
     return [float(now.value.mean()), float(now.deviation.mean()), *shares]
 
 

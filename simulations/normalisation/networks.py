@@ -11,7 +11,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.problem.logit_map import LogitMap
+from grpo_theory.problem.logit_map import LogitMap, TabularMap
 from simulations.normalisation.heads import State, state
 
 PROMPTS, ANSWERS, INPUTS = 40, 8, 82
@@ -84,6 +84,11 @@ def ascent(problem: gt.Problem, power: float, updates: int, stride: float = STRI
             push = tangent.adjoint(now.covectors * now.deviation[:, None] ** power)
             step = step or stride * np.sqrt(len(now.value)) / float(np.linalg.norm(tangent.logits(push)))
             theta = theta + step * push
+
+
+def of_their_own(covectors: Array) -> Array:
+    """Return the gradients of prompts that have parameters of their own, shape (M, M K), for covectors (M, K)."""
+    return TabularMap(*covectors.shape).adjoint_by_prompt(covectors)
 
 
 def pair_cosines(vectors: Array) -> Array:
