@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from grpo_theory.page.style import BLACK, BLUE, ORANGE, Look
 from simulations.normalisation.heads import NEAR
-from simulations.normalisation.learned_features import ANSWERS, INPUTS, PROMPTS
+from simulations.normalisation.networks import ANSWERS, INPUTS, PROMPTS
 
 PLACE = 258
 TABLES = ("learned_features",)

@@ -6,7 +6,8 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.exact import gradient
 from simulations.normalisation import learned_features
-from simulations.normalisation.learned_features import PROMPTS, STRIDE, course, network_problem
+from simulations.normalisation.learned_features import course
+from simulations.normalisation.networks import PROMPTS, STRIDE, network_problem
 
 
 def test_inputs_have_the_printed_cosines_and_prompts_start_easy_or_hard():

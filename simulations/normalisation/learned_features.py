@@ -16,7 +16,8 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.harness.study import Cell, Settings
-from simulations.normalisation.heads import near_orthogonal, state
+from simulations.normalisation.heads import near_orthogonal
+from simulations.normalisation.networks import ascent, linearised, network_problem, sharing_nothing
 from simulations.normalisation.phases import ORTHOGONAL
 from simulations.sources import NORMALIZATION, OURS
 
@@ -42,14 +43,10 @@ LOST = Statement(
     whose=OURS,
 )
 
-PROMPTS, ANSWERS, INPUTS = 40, 8, 82
-"""Normal vectors of 82 dimensions have a mean |cos| of sqrt(2/(82 pi)) = 0.088, as printed."""
 WIDTHS, QUICK_WIDTHS = (8, 16, 64), (16,)
 PROBLEMS = (21, 22)
 """Seeds: pilots had another one."""
 UPDATES, QUICK_UPDATES = (0, 10, 20, 40, 80, 160, 320, 640), (0, 10, 20, 40, 80, 160)
-STRIDE = 0.1
-"""The first update's root mean square change of a prompt's logits."""
 FALL, MORE = 0.1, 0.05
 """A tenth of the pairs is a quarter of the printed drift; half of that must be due to the features."""
 ARMS = ("plain", "divided", "features of the start", "other features of a start")
@@ -62,37 +59,12 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"width": width, "seed": seed, "updates": updates}) for width in widths for seed in seeds]
 
 
-def network_problem(width: int, seed: int, draw: int = 0) -> gt.Problem:
-    """Return a problem of a seed with a network at one of the draws of a start."""
-    rng = np.random.default_rng(seed)
-    inputs = rng.normal(size=(PROMPTS, INPUTS))
-    ranks = rng.permuted(np.tile(np.arange(ANSWERS), (PROMPTS, 1)), axis=1)
-    right = ranks < np.where(np.arange(PROMPTS) % 2 == 0, 1, ANSWERS // 2)[:, None]
-    policy = gt.TwoLayerSoftmax(inputs, width, ANSWERS, scale=width**-0.5)
-    return gt.Problem(gt.Bandit(right.astype(float)), policy, theta=policy.start(np.random.default_rng([seed, draw])))
-
-
-def sharing_nothing(bandit: gt.Bandit) -> gt.Problem:
-    """Return the problem whose prompts have parameters of their own."""
-    return gt.Problem(bandit, gt.TabularSoftmax(PROMPTS, ANSWERS), theta=np.zeros(PROMPTS * ANSWERS))
-
-
 def course(problem: gt.Problem, arm: str, updates: list[int]) -> Iterator[tuple[float, Array]]:
     """Yield mean success and the gradients' cosines, (M (M - 1)/2,), at numbers of updates."""
-    policy, start, step = problem.policy, problem.theta, 0.0
-    theta, at_start, above = start, policy.tangent(start), np.triu_indices(PROMPTS, 1)
-    for n in range(updates[-1] + 1):
-        learns = "features" not in arm
-        tangent = policy.tangent(theta) if learns else at_start
-        logits = policy.logits(theta) if learns else policy.logits(start) + at_start.logits(theta - start)
-        now = state(logits, problem.bandit.mean_reward)
+    climbed = linearised(problem) if "features" in arm else problem
+    for n, place in enumerate(ascent(climbed, -1.0 if arm == "divided" else 0.0, updates[-1])):
         if n in updates:
-            gradients = tangent.adjoint_by_prompt(now.covectors)
-            unit = gradients / np.linalg.norm(gradients, axis=1, keepdims=True)
-            yield float(now.value.mean()), (unit @ unit.T)[above]
-        push = tangent.adjoint(now.covectors / now.deviation[:, None] if arm == "divided" else now.covectors)
-        step = step or STRIDE * np.sqrt(PROMPTS) / float(np.linalg.norm(tangent.logits(push)))
-        theta = theta + step * push
+            yield float(place.now.value.mean()), place.cosines
 
 
 def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:

@@ -1,0 +1,85 @@
+"""The studies of learned features: curvature in the few directions that have any, and phases read off made-up courses."""
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.exact import hessian
+from simulations.normalisation import learned_curvature, learned_phases
+from simulations.normalisation.network_curvature import hessian_norms, hessians
+from simulations.normalisation.networks import MIXTURES, PROMPTS, RIGHT, ascent, linearised, network_problem
+
+SHARES = [0.9, 0.9, 0.8, 0.6, 0.5]
+UPDATES = [0, 1, 2, 3, 4]
+
+
+def place_of(problem, power=0.0, updates=3):
+    *_, last = ascent(problem, power, updates, 1.0)
+    return last
+
+
+def measures(success, shares=SHARES, deviations=(0.5, 0.5, 0.4, 0.3, 0.3)):
+    filler = np.zeros(len(success))
+    return np.stack([success, deviations, shares, filler, filler], axis=1)
+
+
+def test_curvature_is_that_of_all_parameters():
+    """The eigenvalues in 2 H + K - 1 directions are those of the package's Hessian of one prompt's success that are not 0."""
+    problem = network_problem(4, 3)
+    place = place_of(problem)
+    found, norms = hessians(problem, place), hessian_norms(problem, place)
+    for prompt in (0, 1, PROMPTS - 1):
+        whole = np.linalg.eigvalsh(hessian(problem.at_prompt(prompt), place.theta))
+        own = np.linalg.eigvalsh(found[prompt])
+        padded = np.sort(np.concatenate([own, np.zeros(whole.size - own.size)]))
+        np.testing.assert_allclose(padded, whole, atol=1e-12)
+        assert norms[prompt] == pytest.approx(np.abs(whole).max(), rel=1e-12)
+
+
+@pytest.mark.parametrize("power", [0.0, -1.0])
+def test_first_updates_have_one_length_and_go_along_divided_gradients(power):
+    problem = network_problem(4, 3)
+    moments = gt.moments(problem, problem.theta)
+    push = (moments.prompt_gradients * np.sqrt(moments.reward_variance)[:, None] ** power).sum(axis=0)
+    moved = place_of(problem, power, updates=1).theta - problem.theta
+    assert moved @ push == pytest.approx(np.linalg.norm(moved) * np.linalg.norm(push), rel=1e-12)
+    slopes = problem.policy.logit_slopes(problem.theta, moved)
+    assert np.sqrt((slopes**2).sum(axis=1).mean()) == pytest.approx(1.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("mixture", MIXTURES)
+def test_prompts_are_as_easy_as_their_mixture_says(mixture):
+    problem = network_problem(4, 3, mixture=mixture)
+    rates = {"easy": RIGHT["easy"] / 8.0, "hard": RIGHT["hard"] / 8.0}
+    expected = (
+        np.full(PROMPTS, rates.get(mixture, 0.0)) if mixture in rates else np.tile([rates["hard"], rates["easy"]], PROMPTS // 2)
+    )
+    np.testing.assert_allclose(gt.moments(problem, problem.theta).value, expected)
+    linear = linearised(problem)
+    np.testing.assert_allclose(gt.moments(linear, linear.theta).gradient, gt.moments(problem, problem.theta).gradient, atol=1e-15)
+
+
+def test_gains_count_from_where_orthogonality_is_lost_for_good():
+    plain, divided = measures(np.full(5, 0.5)), measures(np.array([0.5, 0.55, 0.6, 0.61, 0.58]))
+
+    def since(shares):
+        rows = learned_phases._advantages(divided, plain, np.array(shares), UPDATES)
+        return [(row["update"], row["until"], row["estimate"]) for row in rows if row["quantity"] == learned_phases.SINCE]
+
+    ((first, last, gain),) = since(SHARES)
+    assert (first, last) == (3, 4)
+    assert gain == pytest.approx(-0.03)
+    assert since([0.9] * 5) == since([0.9, 0.6, 0.9, 0.9, 0.9]) == since([0.9, 0.9, 0.9, 0.9, 0.6]) == []
+
+
+def test_correlations_within_and_across_iterations_are_told_apart():
+    """Curvatures that are the variance of a prompt within each iteration, and turned over the iterations."""
+    rng = np.random.default_rng(0)
+    variances = np.array([1.0, 2.0, 3.0])[:, None] + 1e-3 * rng.normal(size=(3, 40))
+    curvature = np.array([-2.0, -4.0, -6.0])[:, None] + variances
+    found = learned_curvature.correlations(variances, {"own": curvature}, seed=0)
+    for how in ("Pearson", "Spearman"):
+        assert found[f"within, own ({how})"] == pytest.approx(1.0)
+        assert found[f"across, own ({how})"] < -0.99
+        assert found[f"across, deviation ({how})"] > 0.99
+        assert abs(found[f"others, own ({how})"]) < 0.5
