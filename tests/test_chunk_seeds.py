@@ -21,6 +21,8 @@ SHARED = {
     "frontier",
     "gradient_error",
     "james_stein",
+    "learned_division",
+    "learned_drift",
     "own_length",
     "phase_course",
     "staleness",

@@ -6,7 +6,8 @@ from scipy.stats import pearsonr, spearmanr
 
 import grpo_theory as gt
 from grpo_theory.exact import hessian
-from simulations.normalisation.curvature_proxy import correlation, curvatures, hessian_forms, rank_correlation
+from simulations.normalisation.correlations import correlation, rank_correlation
+from simulations.normalisation.curvature_proxy import curvatures, hessian_forms
 
 
 @pytest.fixture

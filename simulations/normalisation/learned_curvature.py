@@ -20,12 +20,19 @@ from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.problem.two_layer import TwoLayerMap
-from simulations.normalisation.curvature_proxy import ACROSS, KINDS, NONE, PRINTED, PROXIES, STRONG
+from simulations.normalisation.correlations import KINDS
 from simulations.normalisation.measured_statements import WITHIN
 from simulations.normalisation.network_curvature import hessian_norms
 from simulations.normalisation.networks import BOTH, ascent, network_problem, pair_cosines
 from simulations.sources import NORMALIZATION, OURS
 
+ACROSS = Statement(
+    "N9/across, learned features",
+    NORMALIZATION,
+    "where features are learned, a prompt's correlation of V_i and curvature over iterations is 0, give or take 0.1",
+    "upper bound",
+    measured=True,
+)
 HESSIAN_LEARNED = Statement(
     "N9/Hessian, learned features",
     f"question beside {NORMALIZATION}",
@@ -46,7 +53,9 @@ UPDATES, STRIDE = (0, 20, 40, 80, 160), 0.4
 """As far as in the study of the phases, in a quarter of its updates."""
 DRAWS, QUICK_DRAWS = 48, 8
 """So many that the limits of few runs tell the printed correlation from none."""
-HESSIAN = "Hessian, norm"
+PROXIES, HESSIAN = ("Fisher, trace", "weighted, trace"), "Hessian, norm"
+PRINTED, NONE, STRONG = 0.34, 0.1, 0.9
+"""A correlation below a tenth is called none, as for SmolLM2's head."""
 RISE = 0.02
 """A fifth of what inputs have, 0.088: less would not be seen in a histogram."""
 

@@ -59,7 +59,7 @@ LOST_SAMPLED = Statement(
     whose=OURS,
 )
 
-GRID = tuple(2.0**power for power in range(9))
+GRID = tuple(2.0**power for power in range(1, 8))
 """Steps: in pilots the best of either arm were inside it at each length."""
 BUDGETS, QUICK_BUDGETS = (10, 20, 40, 80), (10, 20)
 NETWORKS = ((4, "easy", 21), (4, "easy", 22), (4, "hard", 21), (16, "easy", 21), (16, "hard", 21))

@@ -1,0 +1,83 @@
+"""Phases of training with division where features are learned, and what division gains where they stay those of the start."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from grpo_theory.page.style import BLACK, BLUE, GREEN, ORANGE, PURPLE
+from simulations.normalisation.heads import NEAR
+from simulations.normalisation.networks import ANSWERS, PROMPTS, RIGHT
+from simulations.normalisation.phases import ORTHOGONAL
+
+PLACE = 259
+TABLES = ("learned_phases",)
+CAPTION = (
+    f"Networks with a hidden layer climb exact gradients on {PROMPTS} prompts with {RIGHT['easy']} of {ANSWERS} answers right "
+    f"(easy) or {RIGHT['hard']} (hard). Columns are widths and kinds of prompts. Upper row: by how many points of a hundred "
+    "success is ahead of plain training if gradients are divided by the prompts' standard deviations, with features that are "
+    "learned and with those of the start. Lower row, without division: mean deviation relative to its highest, and share of "
+    f"pairs of prompts whose gradients have |cos| < {NEAR:g}; a thin line is the least share that counts as near-orthogonal. "
+    "Shaded windows are phases that the criterion of docs/derivations.md, 32.1, finds where features are learned; it finds none "
+    "in windows left white."
+)
+PHASES = {"I": "#CFE3F1", "II": "#E4E4E4", "III": "#F6DCC8"}
+"""The colours that they have on SmolLM2's head."""
+COLUMNS = ((4, "easy"), (4, "hard"), (64, "easy"), (64, "hard"))
+KINDS = {"learned": ("features learned", "-", BLUE), "of the start": ("features of the start", "--", BLACK)}
+FIRST = 5.0
+"""Where the start is drawn on an axis of logarithms."""
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw a column for each network, with what division gains above what phases are read from."""
+    table = tables["learned_phases"]
+    table = table[table["seed"] == table["seed"].min()].set_index(["width", "mixture"]).sort_index()
+    columns = [key for key in COLUMNS if key in table.index]
+    size = (max(6.4, 2.3 * len(columns) + 0.6), 5.0)
+    figure, panels = plt.subplots(2, len(columns), figsize=size, sharex=True, sharey="row", squeeze=False)
+    for (above, below), key in zip(panels.T, columns, strict=True):
+        _draw_column(above, below, table.loc[key])
+        above.set_title(f"width {key[0]:g}, {key[1]}", fontsize="small")
+    panels[0, 0].set_ylabel("gain of division, points")
+    panels[1, 0].set_ylabel("share, relative deviation")
+    for name, colour in PHASES.items():
+        panels[0, 0].fill_between([], [], color=colour, label=f"phase {name}")
+    handles = {label: handle for axes in panels[:, 0] for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize="small")
+    return figure
+
+
+def _draw_column(above: Axes, below: Axes, part: pd.DataFrame) -> None:
+    """Draw one network."""
+    at = part[part["quantity"] != "increase"].set_index(["features", "arm", "quantity"]).sort_index()
+    for features, (label, line, colour) in KINDS.items():
+        gain = at.loc[(features, "divided", "advantage")]
+        above.plot(gain["update"].clip(lower=FIRST), 100.0 * gain["estimate"], line, color=colour, label=label)
+    above.axhline(0.0, color=BLACK, linewidth=0.7)
+    curves = {"orthogonality": (f"share with |cos| < {NEAR:g}", PURPLE), "deviation": ("deviation / highest", GREEN)}
+    for quantity, (label, colour) in curves.items():
+        curve = at.loc[("learned", "plain", quantity)]
+        highest = curve["estimate"].max() if quantity == "deviation" else 1.0
+        below.plot(curve["update"].clip(lower=FIRST), curve["estimate"] / highest, color=colour, label=label)
+    frozen = at.loc[("of the start", "plain", "orthogonality")]
+    below.plot(
+        frozen["update"].clip(lower=FIRST), frozen["estimate"], "--", color=ORANGE, label="the same share, features of the start"
+    )
+    below.axhline(ORTHOGONAL, color=PURPLE, linewidth=0.5)
+    windows = part[(part["quantity"] == "increase") & (part["arm"] == "divided") & (part["features"] == "learned")]
+    updates = sorted(at["update"].unique())
+    for axes in (above, below):
+        for window in windows[windows["phase"].isin(list(PHASES))].itertuples():
+            axes.axvspan(max(window.update, FIRST), window.until, color=PHASES[window.phase], linewidth=0.0, zorder=0)
+        axes.set_xscale("log")
+        axes.set_xlim(FIRST, updates[-1])
+        axes.xaxis.set_major_locator(FixedLocator([FIRST, *updates[1::2]]))
+        axes.set_xticklabels(["0", *(f"{update:g}" for update in updates[1::2])])
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.grid(False)
+    below.set_ylim(0.0, 1.05)
+    below.set_xlabel("updates")
