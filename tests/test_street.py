@@ -23,6 +23,7 @@ STREET = (
     "evidence",
     "harness",
     "plan",
+    "checks",
     "page",
     "__main__",
 )

@@ -14,10 +14,10 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from grpo_theory.page import plan_command, verify_command
+from grpo_theory.page import check_command, plan_command, verify_command
 from grpo_theory.user_text import LONGEST_MESSAGE, Parser, printable
 
-SUBCOMMANDS = {"plan": plan_command, "verify": verify_command}
+SUBCOMMANDS = {"plan": plan_command, "check": check_command, "verify": verify_command}
 """In the order in which the help lists them."""
 REFUSED = 2
 """The exit status of a mistake of the user."""
