@@ -1,3 +1,4 @@
+from . import checks as checks
 from . import data as data
 from . import estimation as estimation
 from . import evidence as evidence

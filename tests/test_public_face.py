@@ -57,6 +57,7 @@ NAMES = (
     "Margin",
 )
 ROOMS = (
+    "checks",
     "data",
     "estimation",
     "evidence",

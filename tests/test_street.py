@@ -24,6 +24,7 @@ STREET = (
     "harness",
     "plan",
     "live",
+    "checks",
     "page",
     "plot",
     "__main__",

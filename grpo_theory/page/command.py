@@ -14,11 +14,19 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from grpo_theory.page import estimators_command, plan_command, problems_command, verify_command, watch_command
+from grpo_theory.page import (
+    check_command,
+    estimators_command,
+    plan_command,
+    problems_command,
+    verify_command,
+    watch_command,
+)
 from grpo_theory.user_text import LONGEST_MESSAGE, Parser, printable
 
 SUBCOMMANDS = {
     "plan": plan_command,
+    "check": check_command,
     "watch": watch_command,
     "verify": verify_command,
     "estimators": estimators_command,

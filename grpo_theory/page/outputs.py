@@ -66,6 +66,16 @@ def targets(outputs: Mapping[str, str | None], table: str, read: Sequence[Path])
     return chosen
 
 
+def log_files(table: str) -> list[Path]:
+    """Return the files of a log that will be read; none where the reader will say what is wrong with it."""
+    from grpo_theory.samples.log_file import files_of  # pyarrow is slow to import
+
+    try:
+        return files_of(Path(table)) if table else []
+    except (OSError, ValueError):
+        return []
+
+
 def printed(given: str | None) -> bool:
     """Whether an output goes to the standard output, by whatever name."""
     return given is not None and (given == TO_TERMINAL or open_number(Path(given)) == 1)

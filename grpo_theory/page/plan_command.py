@@ -5,10 +5,9 @@ What is slow to import is imported after the command line is understood.
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_theory.page.outputs import named, printed, targets, write
+from grpo_theory.page.outputs import log_files, named, printed, targets, write
 from grpo_theory.user_text import printable
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     """Advise, write the files that were asked for, and print the text or JSON; returns the exit status."""
     from grpo_theory import page  # what it offers needs numpy, and the curves matplotlib
 
-    asked = targets({kind: getattr(options, kind) for kind in ("json", "html")}, options.table, _files(options.table))
+    asked = targets({kind: getattr(options, kind) for kind in ("json", "html")}, options.table, log_files(options.table))
     try:
         advice = _advice(options)
     except OSError as error:
@@ -100,16 +99,6 @@ def run(options: argparse.Namespace) -> int:
     with named("standard output"):
         print(page.to_json(advice) if printed(options.json) else page.to_text(advice), end="", flush=True)
     return 0
-
-
-def _files(table: str) -> list[Path]:
-    """Return the files that will be read; none where the reader will say what is wrong with the table."""
-    from grpo_theory.samples.log_file import files_of  # pyarrow is slow to import
-
-    try:
-        return files_of(Path(table)) if table else []
-    except (OSError, ValueError):
-        return []
 
 
 def _advice(options: argparse.Namespace) -> "Advice":

@@ -1,12 +1,11 @@
 """An advice in words: its sections in their order, those that need no gradients, and plain text for a terminal."""
 
-from textwrap import fill
-
 import numpy as np
 
 from grpo_theory.page.advice.comparisons import baselines, other_estimators, rests_on
 from grpo_theory.page.advice.group_sizes import group_sizes, how_sure
 from grpo_theory.page.advice.recommendation import no_group_size, recommendation, would_change
+from grpo_theory.page.plain_text import section_text
 from grpo_theory.page.section import Section, interval_text, level_text, number, option, percent
 from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.expected_step import PromptWeights
@@ -14,29 +13,10 @@ from grpo_theory.plan.rewards_advice import RewardsAdvice
 from grpo_theory.plan.scores_advice import FEWEST
 from grpo_theory.validation import counted
 
-WIDTH = 100
-
 
 def to_text(advice: Advice) -> str:
     """Return all sections one under another, lines of at most 100 characters but for tables and code."""
-    return "\n\n".join(_section(part) for part in sections(advice)) + "\n"
-
-
-def _section(part: Section) -> str:
-    lines = [part.title.upper()]
-    lines += [fill(text, WIDTH, initial_indent="  ", subsequent_indent="  ") for text in part.paragraphs]
-    lines += [f"    {line}" for line in part.code]
-    if part.table:
-        widths = [max(len(row[i]) for row in part.table) for i in range(len(part.table[0]))]
-        lines += [""]
-        lines += ["  " + "  ".join(_cell(i, row[i], widths[i]) for i in range(len(row))).rstrip() for row in part.table]
-    return "\n".join(lines)
-
-
-def _cell(column: int, text: str, width: int) -> str:
-    """Return a cell of a table: the first column to the left, and words to the left everywhere."""
-    numeric = text[:1].isdigit() or text[:1] in "+-"
-    return text.rjust(width) if numeric and column > 0 else text.ljust(width)
+    return "\n\n".join(section_text(part) for part in sections(advice)) + "\n"
 
 
 def sections(advice: Advice) -> list[Section]:

@@ -1,0 +1,9 @@
+"""Checks of a trainer from its log: the convention of its advantages, groups that contradict it, importance ratios.
+
+What the subpackage offers is listed in ``__init__.pyi``; a file is imported when one of its names is first asked for, so that the
+command answers `--help` at once.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

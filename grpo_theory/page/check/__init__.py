@@ -1,0 +1,1 @@
+"""A trainer's check as text and as JSON."""

@@ -1,0 +1,143 @@
+"""What public reports called a bug of a trainer, and what it is: rounding, a log, or right as it is."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_trainer_checks import checked, names, standard, table
+from test_trainers import transcriptions
+
+import grpo_theory as gt
+
+
+def left_out_in_float32(rewards):
+    """Return advantages (G,) whose deviation is the root of a difference of float32 means, as NeMo-RL's to September 2026."""
+    z = np.asarray(rewards, dtype=np.float32)
+    others = np.float32(1.0) - np.eye(z.size, dtype=np.float32)
+    count = np.float32(z.size - 1)
+    mean, square = (others @ z) / count, (others @ z**2) / count
+    deviation = np.sqrt(np.maximum((square - mean**2) * (count / (count - 1)), np.float32(0.0)))
+    divided = (z - mean) / (deviation + np.float32(1e-6))
+    return np.where(deviation > 0.0, divided, z - mean).astype(np.float64)
+
+
+NEARLY_UNIFORM = [0.95] * 7 + [0.0]
+"""Seven of eight responses have one reward, which float32 does not hold exactly."""
+
+
+def test_a_loss_of_0_at_the_start_is_right_and_its_gradient_is_not_0(tmp_path):
+    """TRL issue 2703, open-r1 issue 239, unsloth issue 2614: with all ratios 1 the loss is minus the mean advantage."""
+    rng = np.random.default_rng(0)
+    rewards = rng.integers(0, 2, (16, 8)).astype(float)
+    rows = table(rewards, standard(rewards))
+    scores = rng.normal(size=(128, 16))
+    check = checked(rows, tmp_path)
+    assert abs(check.loss.by_response) < 1e-7
+    assert "A loss of 0 is right here" in gt.page.check_to_text(check)
+    advantages = rows["advantage"].to_numpy()
+    slope = 1e-6
+    moved = np.exp(slope * scores @ np.ones(16))  # ratios after a small step along (1, ..., 1)
+    change = (-(moved * advantages).mean() + advantages.mean()) / slope
+    assert change == pytest.approx(-(advantages @ scores).sum() / 128, rel=1e-3)
+    assert abs(change) > 0.01, "the loss is 0 and its derivative is not"
+
+
+def test_the_control_a_loss_that_is_not_0_is_not_called_right(tmp_path):
+    rewards = np.random.default_rng(0).integers(0, 2, (16, 8)).astype(float)
+    words = gt.page.check_to_text(checked(table(rewards, rewards), tmp_path))
+    assert "A loss of 0 is right" not in words
+    assert "Advantages do not add up to 0" in words
+
+
+def test_a_mean_over_tokens_is_not_0_where_lengths_differ(tmp_path):
+    rewards = np.random.default_rng(0).integers(0, 2, (16, 8)).astype(float)
+    lengths = 10 + 100 * rewards.astype(int)
+    check = checked(table(rewards, standard(rewards), lengths), tmp_path)
+    assert check.loss.by_token < -0.1
+    assert "As a mean over tokens the loss is not 0" in " ".join(gt.page.check_to_text(check).split())
+
+
+def test_an_all_equal_batch_teaches_nothing_and_is_said_to(tmp_path):
+    """TRL issue 3857: loss and gradient are 0 because the total rewards of every group are equal."""
+    rewards = np.full((6, 4), 3.0)
+    words = " ".join(gt.page.check_to_text(checked(table(rewards, 0.0 * rewards), tmp_path)).split())
+    assert "In every group all rewards are equal" in words
+    assert "All advantages are 0" in words
+    assert "A loss of 0 is right" not in words
+
+
+def test_equal_rewards_with_unequal_advantages_are_counted(tmp_path):
+    rewards = np.array([[1.0, 1.0, 0.0, 0.0]] * 6)
+    advantages = standard(rewards)
+    advantages[2, 1] = 0.0
+    check = checked(table(rewards, advantages), tmp_path)
+    assert check.contradictions.unequal == 1
+    assert checked(table(rewards, standard(rewards)), tmp_path).contradictions.unequal == 0
+
+
+@pytest.mark.parametrize("reward", [0.1, 0.95])
+def test_equal_rewards_whose_advantages_are_rounding_are_no_contradiction(reward, tmp_path):
+    """A mean in float32 leaves deviations of its rounding, and a small epsilon makes advantages of them, all alike."""
+    graded = np.random.default_rng(2).random((8, 8)).astype(np.float32)
+    graded[0] = reward
+    mean = graded.mean(axis=1, keepdims=True) + np.float32(6e-8)  # one rounding beside the mean
+    sd = np.sqrt(np.square(graded - mean).sum(axis=1, keepdims=True) / np.float32(7.0))
+    advantages = (graded - mean) / (sd + np.float32(1e-6))
+    assert np.abs(advantages[0]).max() > 0.01, "rounding is seen"
+    check = checked(table(graded.astype(float), advantages), tmp_path)
+    assert "verl_grpo" in names(check)
+    assert check.contradictions.total == 0
+    advantages[0, 0] += 0.5
+    assert checked(table(graded.astype(float), advantages), tmp_path).contradictions.total == 1
+
+
+@pytest.mark.parametrize("name", ["verl_grpo", "trl_grpo"])
+def test_partial_groups_are_normalised_as_they_are(name, tmp_path):
+    """A filter, or the end of an epoch, leaves smaller groups: the convention holds for the rows that are left."""
+    rng = np.random.default_rng(3)
+    sizes = [8, 8, 8, 5, 8, 3, 8, 1, 8]
+    groups = [rng.integers(0, 2, n).astype(float) for n in sizes]
+    rows = pd.DataFrame({"prompt_id": np.repeat(np.arange(9), sizes), "reward": np.concatenate(groups)})
+    epsilon, alone = {"verl_grpo": (1e-6, 1.0), "trl_grpo": (1e-4, 0.0)}[name]
+    a = [(z - z.mean()) / (z.std(ddof=1) + epsilon) if z.size > 1 else alone * z for z in groups]
+    check = checked(rows.assign(advantage=np.concatenate(a).astype(np.float32)), tmp_path)
+    assert name in names(check)
+    assert check.contradictions.total == 0
+    whole = np.concatenate(a)
+    full = rng.permutation(np.array([1.0, 1, 1, 1, 0, 0, 0, 0]))  # five of these eight are in the log
+    whole[24:29] = standard(full)[:5] if np.unique(full[:5]).size > 1 else standard(full)[1:6]
+    rows.loc[24:28, "reward"] = full[:5] if np.unique(full[:5]).size > 1 else full[1:6]
+    lost = checked(rows.assign(advantage=whole), tmp_path)
+    assert lost.contradictions.counts == {"missing rows": 1}
+
+
+def test_float32_gives_the_one_failure_of_a_nearly_uniform_group_a_thousandfold_advantage(tmp_path):
+    """NeMo-RL issue 1518 and pull requests 4158 and 4161: the other rewards are equal, and their deviation is rounding."""
+    trainer = left_out_in_float32(NEARLY_UNIFORM)
+    assert trainer[-1] == pytest.approx(-2075.39, abs=0.01)
+    ours = gt.advantages([NEARLY_UNIFORM], "nemo_rl")[0]
+    assert ours[-1] == pytest.approx(-0.95, abs=1e-12)
+    np.testing.assert_allclose(ours[:-1], trainer[:-1], rtol=1e-5)
+    rng = np.random.default_rng(4)
+    rewards = np.vstack([NEARLY_UNIFORM, rng.integers(0, 2, (15, 8))])
+    logged = np.array([left_out_in_float32(row) for row in rewards])
+    check = checked(table(rewards, logged), tmp_path)
+    assert names(check) == {"nemo_rl"}
+    assert check.contradictions.counts == {"rounded deviation": 1}
+
+
+def test_the_fix_does_not_divide_where_the_others_are_equal(tmp_path):
+    """Since September 2026 (pull request 4158) NeMo-RL leaves such a response undivided, which is what `nemo_rl` computes."""
+    rng = np.random.default_rng(4)
+    rewards = np.vstack([NEARLY_UNIFORM, rng.integers(0, 2, (15, 8))])
+    fixed = transcriptions(rewards, np.ones(rewards.shape, dtype=int))["nemo_rl"]
+    assert fixed[0, -1] < -1e5, "numpy's deviation of seven equal rewards is not 0 either"
+    fixed[0, -1] = -0.95
+    check = checked(table(rewards, fixed), tmp_path)
+    assert names(check) == {"nemo_rl"}
+    assert check.contradictions.total == 0
+
+
+@pytest.mark.parametrize("rewards", [[1.0] * 7 + [0.0], [0.5] * 7 + [0.25]])
+def test_rewards_that_float32_holds_exactly_never_explode(rewards):
+    assert np.abs(left_out_in_float32(rewards)).max() <= 1.0
+    np.testing.assert_allclose(gt.advantages([rewards], "nemo_rl")[0], left_out_in_float32(rewards), rtol=1e-5)
