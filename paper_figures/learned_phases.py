@@ -21,7 +21,7 @@ CAPTION = (
     "success is ahead of plain training if gradients are divided by the prompts' standard deviations, with features that are "
     "learned and with those of the start. Lower row, without division: mean deviation relative to its highest, and share of "
     f"pairs of prompts whose gradients have |cos| < {NEAR:g}; a thin line is the least share that counts as near-orthogonal. "
-    "Shaded windows are phases that the criterion of docs/derivations.md, 32.1, finds where features are learned; it finds none "
+    "Shaded windows are phases that the criterion of docs/derivations.md, 32, finds where features are learned; it finds none "
     "in windows left white."
 )
 PHASES = {"I": "#CFE3F1", "II": "#E4E4E4", "III": "#F6DCC8"}
@@ -47,7 +47,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     for name, colour in PHASES.items():
         panels[0, 0].fill_between([], [], color=colour, label=f"phase {name}")
     handles = {label: handle for axes in panels[:, 0] for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize="small")
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside lower center", ncols=4 if len(columns) > 2 else 3, fontsize="small"
+    )
     return figure
 
 
@@ -64,9 +66,7 @@ def _draw_column(above: Axes, below: Axes, part: pd.DataFrame) -> None:
         highest = curve["estimate"].max() if quantity == "deviation" else 1.0
         below.plot(curve["update"].clip(lower=FIRST), curve["estimate"] / highest, color=colour, label=label)
     frozen = at.loc[("of the start", "plain", "orthogonality")]
-    below.plot(
-        frozen["update"].clip(lower=FIRST), frozen["estimate"], "--", color=ORANGE, label="the same share, features of the start"
-    )
+    below.plot(frozen["update"].clip(lower=FIRST), frozen["estimate"], "--", color=ORANGE, label="share, features of the start")
     below.axhline(ORTHOGONAL, color=PURPLE, linewidth=0.5)
     windows = part[(part["quantity"] == "increase") & (part["arm"] == "divided") & (part["features"] == "learned")]
     updates = sorted(at["update"].unique())

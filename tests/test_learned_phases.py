@@ -5,7 +5,7 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.exact import hessian
-from simulations.normalisation import learned_curvature, learned_phases
+from simulations.normalisation import learned_curvature, learned_phases, network_width
 from simulations.normalisation.network_curvature import hessian_norms, hessians
 from simulations.normalisation.networks import MIXTURES, PROMPTS, RIGHT, ascent, linearised, network_problem
 
@@ -83,3 +83,11 @@ def test_correlations_within_and_across_iterations_are_told_apart():
         assert found[f"across, own ({how})"] < -0.99
         assert found[f"across, deviation ({how})"] > 0.99
         assert abs(found[f"others, own ({how})"]) < 0.5
+
+
+def test_cosines_of_a_wider_network_are_nearer_to_those_of_its_linear_policy():
+    settings = {"seed": 3, "widths": [16, 256], "updates": 4}
+    rows = [row for row in network_width.compare(settings) if isinstance(row, dict)]
+    apart = {(row["width"], row["quantity"]): row["estimate"] for row in rows}
+    assert apart[256, "difference, own start"] < apart[16, "difference, own start"] / 8.0
+    assert apart[256, "difference, other start"] > 4.0 * apart[256, "difference, own start"]

@@ -16,7 +16,7 @@ import pandas as pd
 
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Statement
-from grpo_theory.evidence.reading import exact
+from grpo_theory.evidence.reading import average, exact, largest
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from simulations.normalisation.heads import near_orthogonal
@@ -183,9 +183,9 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
             if ("learned", quantity) in spans.index:
                 own, control = (exact(measure(at["learned", arm, quantity]), bound) for arm in ("divided", "slow"))
                 yield statement.claim(where, own, control, _span(spans.loc[("learned", quantity)]))
-        frozen = at["of the start", "plain", "orthogonality"]
+        least = -largest(-at["of the start", "plain", "orthogonality"])
         for statement, features in ((NO_GAIN, "learned"), (NO_GAIN_ANYWAY, "of the start")):
-            if (features, SINCE) in spans.index and (features == "learned" or is_orthogonal(frozen).all()):
+            if (features, SINCE) in spans.index and (features == "learned" or is_orthogonal(least)):
                 own, control = (exact(at[features, arm, SINCE], NOTICEABLE) for arm in ("divided", "slow"))
                 yield statement.claim(where, own, control, _span(spans.loc[(features, SINCE)]))
 
@@ -196,7 +196,9 @@ def _of_cosines(where: str, mixture: str, part: pd.DataFrame) -> Iterator[Claim]
     The fall of both easy and hard prompts is judged by `learned_features`.
     """
     at = part.pivot(index="update", columns="quantity", values="estimate")
-    half = int((at["success"] >= at["success"].iloc[[0, -1]].mean()).argmax())
+    success = at["success"].to_numpy()
+    middle = average(success[[0, -1]])
+    half = int(np.argmin([largest([middle - value, 0.0]) for value in success]))
     for (time, printed), n in zip(PRINTED_NEAR.items(), (0, half, -1), strict=True):
         own, control = (exact(abs(at[name].iloc[n] / printed - 1.0), TENTH) for name in ("orthogonality", "without signs"))
         facts = {name: float(at[name].iloc[n]) for name in ("success", "orthogonality")}

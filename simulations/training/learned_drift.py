@@ -90,7 +90,7 @@ class Network(NamedTuple):
 
 
 NETWORKS: Mapping[str, Network] = {
-    "2 tokens, width 4": Network(2, 4, "SGD", (1.0, 2.0, 4.0, 8.0, 16.0)),
+    "2 tokens, width 4": Network(2, 4, "SGD", (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)),
     "4 tokens, width 8": Network(4, 8, "Adam", (0.03125, 0.0625, 0.125, 0.25, 0.5)),
 }
 SEEN = {
