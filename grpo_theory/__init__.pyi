@@ -20,6 +20,7 @@ from .estimation import Batch as Batch
 from .estimation import Clip as Clip
 from .estimation import Estimator as Estimator
 from .estimation import KLTerm as KLTerm
+from .estimation import Mismatch as Mismatch
 from .estimation import Ratio as Ratio
 from .estimation import allocation_rules as allocation_rules
 from .estimation import compose as compose

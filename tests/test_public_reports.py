@@ -7,6 +7,7 @@ from test_trainer_checks import checked, names, standard, table
 from test_trainers import transcriptions
 
 import grpo_theory as gt
+from grpo_theory.estimation import KL_TERMS, Estimator
 
 
 def left_out_in_float32(rewards):
@@ -141,3 +142,21 @@ def test_the_fix_does_not_divide_where_the_others_are_equal(tmp_path):
 def test_rewards_that_float32_holds_exactly_never_explode(rewards):
     assert np.abs(left_out_in_float32(rewards)).max() <= 1.0
     np.testing.assert_allclose(gt.advantages([rewards], "nemo_rl")[0], left_out_in_float32(rewards), rtol=1e-5)
+
+
+def penalised_mean(problem, theta, kl):
+    one = Estimator("penalised", gt.estimators()["rloo"].advantage, kl=KL_TERMS[kl])
+    return gt.gradient_law(problem, theta, one, batch_size=1, group_size=2).mean
+
+
+def test_k2_in_the_loss_descends_the_divergence_of_one_token():
+    """TRL's default penalty; the sum over tokens misses what a token does to the divergence of those after it."""
+    one_token, several = gt.gallery.problem("kl-tabular"), gt.gallery.problem("kl-sequence")
+    rng = np.random.default_rng(0)
+    away, far = (one.theta + 0.5 * rng.normal(size=one.theta.shape) for one in (one_token, several))  # from the reference
+    whole = gt.moments(one_token, away).gradient
+    np.testing.assert_allclose(penalised_mean(one_token, away, "k2 in loss"), whole, atol=1e-12)
+    assert np.abs(penalised_mean(one_token, away, "k3 in loss") - whole).max() > 1e-3, "the control"
+    truth = gt.moments(several, far).gradient
+    np.testing.assert_allclose(penalised_mean(several, far, "k1 in reward"), truth, atol=1e-12)
+    assert np.abs(penalised_mean(several, far, "k2 in loss") - truth).max() > 1e-3

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
+from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.checks.conventions import Fit, GroupTable
 from grpo_theory.checks.resolution import half_spacings, tolerances
 from grpo_theory.estimation import Estimator
@@ -196,11 +196,11 @@ def _reason(one: Sample) -> str:
     return next((name for name, (explains, _) in EXPLANATIONS.items() if explains(one)), UNEXPLAINED)
 
 
-def _unequal(rewards: Array, advantages: Array, spacing: Array) -> Array:
+def _unequal(rewards: Array, advantages: Array, spacing: Array) -> Flags:
     """Whether equal rewards of a group (b, G) got different advantages."""
     order = np.argsort(rewards, axis=1, kind="stable")
     sorted_rewards = np.take_along_axis(rewards, order, axis=1)
     sorted_advantages = np.take_along_axis(advantages, order, axis=1)
     allowed = tolerances(advantages, rewards, spacing).max(axis=1, keepdims=True)
     equal = np.diff(sorted_rewards, axis=1) == 0.0
-    return np.asarray((equal & (np.abs(np.diff(sorted_advantages, axis=1)) > 2.0 * allowed)).any(axis=1))
+    return (equal & (np.abs(np.diff(sorted_advantages, axis=1)) > 2.0 * allowed)).any(axis=1)

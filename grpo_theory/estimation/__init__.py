@@ -15,6 +15,8 @@ from grpo_theory.estimation.composition import make_estimator as make_estimator
 from grpo_theory.estimation.kernel import Batch as Batch
 from grpo_theory.estimation.kl_term import KL_TERMS as KL_TERMS
 from grpo_theory.estimation.kl_term import KLTerm as KLTerm
+from grpo_theory.estimation.mismatch import MISMATCHES as MISMATCHES
+from grpo_theory.estimation.mismatch import Mismatch as Mismatch
 from grpo_theory.estimation.ratio import CLIPS as CLIPS
 from grpo_theory.estimation.ratio import RATIOS as RATIOS
 from grpo_theory.estimation.ratio import Clip as Clip

@@ -6,6 +6,7 @@ from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.aggregation import Aggregation, find_aggregation
 from grpo_theory.estimation.kernel import check_arguments, fields_read
 from grpo_theory.estimation.kl_term import KLTerm, find_kl_term
+from grpo_theory.estimation.mismatch import Mismatch, find_mismatch
 from grpo_theory.estimation.ratio import Clip, Ratio, find_clip, find_ratio
 from grpo_theory.estimation.registry import Estimator, find, register
 from grpo_theory.estimation.source import remember_text
@@ -101,12 +102,14 @@ def compose(
     clip: str | Clip = "none",
     aggregation: str | Aggregation = "sum",
     kl: str | KLTerm = "k1 in reward",
+    mismatch: str | Mismatch = "none",
     source: str = "",
 ) -> Estimator:
     """Compose an estimator of parts, and register it.
 
     Of a response with tokens t, the estimate's term is A sum_t w_t c_t + v: A the advantage, c_t the token's covector
-    e_edge - (the probabilities at its prefix), and w_t what clip and aggregation make of the importance ratio.
+    e_edge - (the probabilities at its prefix), and w_t what clip and aggregation make of the importance ratio, times the mismatch
+    within its bound.
 
     Parameters
     ----------
@@ -122,6 +125,9 @@ def compose(
         How tokens are added up.
     kl : {"k1 in reward", "k2 in reward", "k3 in reward", "k1 in loss", "k2 in loss", "k3 in loss"} or KLTerm
         How the problem's penalty, if it has one, enters.
+    mismatch : {"none", "token", "token truncated", "token masked", "response truncated", "response masked"} or Mismatch
+        A second ratio, of the policy at the start of the update over the one that sampled, with a bound of its own. It counts
+        where `gt.gradient_law` is told both policies, and is 1 elsewhere.
     source : str, optional
         Formula and source, in a line.
 
@@ -134,8 +140,12 @@ def compose(
     --------
     >>> import grpo_theory as gt
     >>> ppo = gt.compose("ppo_like", advantage="rloo", ratio="token", clip="by sign", aggregation="own length")
+    >>> tis = gt.compose("ppo_like_tis", advantage="rloo", ratio="token", clip="by sign", mismatch="token truncated")
+    >>> tis.mismatch.bound.high  # a ratio is cut at 1 + high
+    1.0
     """
     if not isinstance(name, str) or not name:
         raise TypeError(f"name must be a non-empty string, got {name!r}")
     parts = (find_ratio(ratio), find_clip(clip), find_aggregation(aggregation), find_kl_term(kl))
-    return register(Estimator(name, find(advantage, "advantage").advantage, *parts, source))
+    second = find_mismatch(mismatch)
+    return register(Estimator(name, find(advantage, "advantage").advantage, *parts, source, second))

@@ -9,6 +9,7 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.aggregation import AGGREGATIONS, Aggregation
 from grpo_theory.estimation.kl_term import KL_TERMS, KLTerm
+from grpo_theory.estimation.mismatch import MISMATCHES, Mismatch
 from grpo_theory.estimation.part import is_same_function
 from grpo_theory.estimation.ratio import CLIPS, RATIOS, Clip, Ratio
 from grpo_theory.estimation.trial import try_kernel, try_on_rewards
@@ -35,6 +36,8 @@ class Estimator:
         How the objective's penalty, if the problem has one, enters the estimate.
     source : str
         Formula and source, in a line; the kernel's own if empty.
+    mismatch : Mismatch
+        The ratio of the policy at the start of the update over the one that sampled, where these differ.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Estimator:
     aggregation: Aggregation = AGGREGATIONS["sum"]
     kl: KLTerm = KL_TERMS["k1 in reward"]
     source: str = ""
+    mismatch: Mismatch = MISMATCHES["none"]
 
     def __repr__(self) -> str:
         return f"Estimator({self.name!r}, {self.description})"
@@ -123,7 +127,7 @@ def register(new: Estimator) -> Estimator:
     """Put an estimator into the registry, in the place of the same one if it is there."""
     known = _REGISTRY.get(new.name)
     if known is not None:
-        parts = [(one.ratio, one.clip, one.aggregation, one.kl) for one in (known, new)]
+        parts = [(one.ratio, one.clip, one.aggregation, one.kl, one.mismatch) for one in (known, new)]
         kernels = [one.advantage.function for one in (known, new)]
         if not is_same_function(*kernels) or not all(one.is_same(other) for one, other in zip(*parts, strict=True)):
             raise ValueError(f"name must be new, but there is an estimator {new.name!r} already: {known.description}")

@@ -37,6 +37,7 @@ def gradient_law(
     batch_size: int,
     group_size: int,
     behaviour: ArrayLike | None = None,
+    old: ArrayLike | None = None,
 ) -> GradientLaw:
     """Compute the exact first two moments of an estimator's gradient.
 
@@ -54,6 +55,9 @@ def gradient_law(
         B prompts, G responses each.
     behaviour : array_like, shape (d,), optional
         The parameters of the policy that sampled; theta if omitted.
+    old : array_like, shape (d,), optional
+        The parameters of the trainer's policy at the start of the update, where that is not the one that sampled: importance
+        ratios are of theta over `old`, and the estimator's mismatch is of `old` over `behaviour`.
 
     Returns
     -------
@@ -70,11 +74,28 @@ def gradient_law(
     sampled = current.theta if behaviour is None else problem.policy.check_theta(behaviour, "behaviour")
     # A policy's own draws are on policy, whether it is named or not: ratios are 1 whatever they are made of.
     sampler = current if np.array_equal(sampled, current.theta) else problem.at(sampled)
-    return law_between(current, sampler, estimator, batch_size=batch_size, group_size=group_size)
+    start = _start(problem, current, sampler, old)
+    return law_between(current, sampler, estimator, batch_size=batch_size, group_size=group_size, old=start)
+
+
+def _start(problem: Problem, current: Point, sampler: Point, old: ArrayLike | None) -> Point | None:
+    """Return the point at which an update started, `current` itself if it has its parameters; None if it is the sampler's."""
+    theta = sampler.theta if old is None else problem.policy.check_theta(old, "old")
+    if np.array_equal(theta, sampler.theta):
+        return None
+    return current if np.array_equal(theta, current.theta) else problem.at(theta)
 
 
 @typed
-def law_between(current: Point, sampler: Point, estimator: str | Estimator, *, batch_size: int, group_size: int) -> GradientLaw:
+def law_between(
+    current: Point,
+    sampler: Point,
+    estimator: str | Estimator,
+    *,
+    batch_size: int,
+    group_size: int,
+    old: Point | None = None,
+) -> GradientLaw:
     """Compute what `gradient_law` does from two points of one problem, whose tables several estimators can share."""
     estimator = find(estimator).at_lengths(current.policy.lengths)
     batch_size = as_count("batch_size", batch_size)
@@ -84,7 +105,7 @@ def law_between(current: Point, sampler: Point, estimator: str | Estimator, *, b
         raise NotEnumerableError(
             f"estimator {estimator.name!r} couples groups: use simulate_gradients, exact sums need one group"
         )
-    scores = scores_of(current, sampler, estimator)
+    scores = scores_of(current, sampler, estimator, old)
     shown = tuple(looks for _, looks, _ in scores.by_look)
     _check_enumerable(estimator, shown, group_size)
     check_exchangeable(estimator.advantage, shown, group_size)
@@ -116,16 +137,18 @@ class Scores(NamedTuple):
     drifting: bool
 
 
-def scores_of(current: Point, sampler: Point, estimator: Estimator) -> Scores:
+def scores_of(current: Point, sampler: Point, estimator: Estimator, old: Point | None = None) -> Scores:
     """Return the score moments of an estimator, by what its kernel tells apart: by reward, if it reads nothing else.
 
     They are carried along the tokens of a chain, and averaged over responses that are listed.
     """
     if isinstance(current, ChainPoint) and isinstance(sampler, ChainPoint):
+        if old is not None:
+            raise ValueError("old must be left out for a TokenChain: laws of three policies are computed of trees and bandits")
         carried, split = carried_moments(current, sampler, estimator)
         known = sampler.moments.known_to_oracles
         return Scores([(one, *looks_of(one.classes, known, estimator.reads)) for one in carried], split, False)
-    weights, products = token_weights(current, sampler, estimator), current.token_products
+    weights, products = token_weights(current, sampler, estimator, old), current.token_products
     partition = looked_at(sampler, estimator.kl, estimator.reads)
     listed = [(listed_moments(kinds, weights, products), looks, look) for kinds, looks, look in partition]
     return Scores(listed, weights.depends_on_sign, weights.drifting)

@@ -1,6 +1,6 @@
 """The tables u and v of an estimator for a pair (theta, behaviour): what advantages multiply, and what is added to them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -9,7 +9,7 @@ from numba import types
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F1, F2, F4, READONLY_I1, READONLY_I2, FirstClassType, allocating_stage, compile_function
-from grpo_theory.estimation import Estimator
+from grpo_theory.estimation import AGGREGATIONS, Estimator
 from grpo_theory.estimation.ratio import CLIP_SIGNATURE as CLIP
 from grpo_theory.estimation.ratio import RATIO_SIGNATURE as RATIO
 from grpo_theory.problem import KL, Paths, Point
@@ -76,8 +76,11 @@ class TokenWeights:
 
 
 @typed
-def token_weights(current: Point, behaviour: Point, estimator: Estimator) -> TokenWeights:
+def token_weights(current: Point, behaviour: Point, estimator: Estimator, old: Point | None = None) -> TokenWeights:
     """Return the weights of an estimator's tokens at theta = current, of responses drawn at another point.
+
+    The importance ratio is of the current policy over that at `old`, the start of the update; if it is None, over the one that
+    sampled, and there is no mismatch.
 
     Raises
     ------
@@ -86,14 +89,18 @@ def token_weights(current: Point, behaviour: Point, estimator: Estimator) -> Tok
         term in the loss and the problem has no penalty.
     """
     check_penalty(current.kl, estimator)
+    start = behaviour if old is None else old
     if not estimator.ratio.constant:
-        check_support(current, behaviour)
+        check_support(current, start)
     paths = current.policy.paths
-    if current is behaviour:
+    if current is start:
         gains = gains_on_policy(estimator, paths, len(current.token_probabilities))
     else:
-        log_ratios = current.token_log_probabilities - behaviour.token_log_probabilities
+        log_ratios = current.token_log_probabilities - start.token_log_probabilities
         gains = gains_of(estimator, paths, log_ratios.T)
+    if start is not behaviour and not estimator.mismatch.ratio.constant:
+        check_support(start, behaviour)
+        gains *= mismatch_of(estimator, paths, (start.token_log_probabilities - behaviour.token_log_probabilities).T)
     _forget_undrawn(gains, current, behaviour)
     drifts = _drifts(current, estimator)
     _forget_unsampled(drifts, behaviour, estimator)
@@ -109,6 +116,13 @@ def gains_of(estimator: Estimator, paths: Paths, log_ratios: Array) -> Array:
         *parts, np.ascontiguousarray(log_ratios), paths.edges, paths.lengths, shares, estimator.clip.widths, gains
     )
     return gains
+
+
+def mismatch_of(estimator: Estimator, paths: Paths, log_ratios: Array) -> Array:
+    """Return what the mismatch multiplies gains by (K, 1, T, N), given the logs of pi_old over the sampler on edges (D, N)."""
+    second = estimator.mismatch
+    alone = replace(estimator, ratio=second.ratio, clip=second.bound, aggregation=AGGREGATIONS["sum"])
+    return gains_of(alone, paths, log_ratios)[:, :1]
 
 
 def gains_on_policy(estimator: Estimator, paths: Paths, n_pairs: int) -> Array:

@@ -76,10 +76,12 @@ def function_fingerprint(function: Callable) -> str:
 
 def estimator_fingerprint(estimator: Estimator) -> str:
     """Return a checksum of an estimator's kernel, parameters and parts."""
-    parts = (estimator.ratio, estimator.clip, estimator.aggregation, estimator.kl)
+    second = estimator.mismatch
+    parts = (estimator.ratio, estimator.clip, estimator.aggregation, estimator.kl, second.ratio, second.bound)
     codes = [function_fingerprint(part.function) for part in parts] + [function_fingerprint(estimator.advantage.function)]
     widths = (estimator.clip.low, estimator.clip.high, estimator.aggregation.pool, estimator.aggregation.constant)
-    facts = (dict(estimator.advantage.parameters), widths, estimator.kl.place, codes)
+    bounds = (second.bound.low, second.bound.high)
+    facts = (dict(estimator.advantage.parameters), widths, bounds, estimator.kl.place, codes)
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 

@@ -1,0 +1,136 @@
+"""Two importance ratios at once: staleness within a clip, mismatch within a bound, against enumeration with three policies."""
+
+import pickle
+
+import numpy as np
+import pytest
+import sequences
+from sequences import assert_law
+
+import grpo_theory as gt
+from grpo_theory.estimation import CLIPS, MISMATCHES, RATIOS, Estimator
+from grpo_theory.harness.fingerprint import estimator_fingerprint
+
+SIZES = {"batch_size": 2, "group_size": 3}
+BOUNDED = {
+    "token": lambda r: r,
+    "token truncated": lambda r: np.minimum(r, 1.5),
+    "token masked": lambda r: np.where(r > 1.5, 0.0, r),
+    "response truncated": lambda r: np.full_like(r, min(np.prod(r), 1.5)),
+    "response masked": lambda r: np.full_like(r, 0.0 if np.prod(r) > 1.5 else np.prod(r)),
+}
+"""What the second ratio of a response's tokens weighs, given pi_old/mu of each, with a bound of 1.5 in place of the defaults."""
+
+
+def estimator(mismatch, clip="by sign", advantage="rloo", ratio="token"):
+    """Return an estimator with two ratios that is not registered."""
+    second = MISMATCHES[mismatch]
+    second = second if mismatch in ("none", "token") else second.with_bound(1.5)
+    kernel = gt.estimators()[advantage].advantage
+    return Estimator("two ratios", kernel, RATIOS[ratio], CLIPS[clip], mismatch=second)
+
+
+def policies(c):
+    """Return three different policies: theta, the start of the update, the sampler."""
+    return c.theta, c.theta + 0.3 * (c.behaviour - c.theta), c.behaviour
+
+
+def enumerated(c, one, bound, monkeypatch):
+    """Return the law by brute force: the sampler draws, tokens weigh clip(pi/pi_old) times what is made of pi_old/mu."""
+    theta, old, sampler = policies(c)
+    plain = sequences.response_terms
+
+    def terms(c, m, estimator, theta, behaviour):
+        total = np.zeros((3, len(sequences.responses(c)), len(theta)))
+        for k, response in enumerate(sequences.responses(c)):
+            now, then, drawn = (sequences.token_logs(c, at, m, response) for at in (theta, old, behaviour))
+            w, weights = sequences.token_scores(c, theta, m, response), bound(np.exp(then - drawn))
+            for t, r in enumerate(sequences.RATIOS[one.ratio.name](np.exp(now - then))):
+                for place, positive in enumerate((True, False)):
+                    kept = sequences.clipped(one.clip.name, r, positive, one.clip.low, one.clip.high)
+                    total[place, k] += kept * weights[t] * w[t]
+        return total
+
+    monkeypatch.setattr(sequences, "response_terms", terms)
+    law = sequences.batch_law(c, one, 2, 3, theta=theta, behaviour=sampler)
+    monkeypatch.setattr(sequences, "response_terms", plain)
+    return law
+
+
+@pytest.mark.parametrize("clip", ["none", "by sign"])
+@pytest.mark.parametrize("name", BOUNDED)
+def test_laws_of_three_policies_are_those_of_the_enumeration(name, clip, monkeypatch):
+    c, one = sequences.case(), estimator(name, clip)
+    theta, old, sampler = policies(c)
+    expected = enumerated(c, one, BOUNDED[name], monkeypatch)
+    law = gt.gradient_law(c.problem, theta, one, **SIZES, behaviour=sampler, old=old)
+    assert_law(law, expected)
+    uncorrected = gt.gradient_law(c.problem, theta, estimator("none", clip), **SIZES, behaviour=sampler, old=old)
+    assert np.abs(uncorrected.mean - expected.mean).max() > 1e-4, "the control: the second ratio matters here"
+
+
+def test_without_a_bound_the_two_ratios_are_one():
+    """pi/pi_old times pi_old/mu is pi/mu, token by token and of whole responses."""
+    c = sequences.case()
+    theta, old, sampler = policies(c)
+    for ratio, mismatch in (("token", "token"), ("trajectory", "response truncated")):
+        second = MISMATCHES[mismatch] if mismatch == "token" else MISMATCHES[mismatch].with_bound(1e6)
+        two = Estimator("two", gt.estimators()["rloo"].advantage, RATIOS[ratio], mismatch=second)
+        one = Estimator("one", gt.estimators()["rloo"].advantage, RATIOS[ratio])
+        both = gt.gradient_law(c.problem, theta, two, **SIZES, behaviour=sampler, old=old)
+        np.testing.assert_allclose(both.mean, gt.gradient_law(c.problem, theta, one, **SIZES, behaviour=sampler).mean, rtol=1e-12)
+    # The product of whole responses' ratios is the likelihood ratio, which makes leave-one-out unbiased.
+    np.testing.assert_allclose(both.mean, sequences.gradient(c, theta), rtol=1e-10)
+
+
+def test_a_mismatch_counts_only_where_the_sampler_differs():
+    c = sequences.case()
+    theta, old, _ = policies(c)
+    for where in ({}, {"behaviour": old}, {"behaviour": old, "old": old}):
+        two = gt.gradient_law(c.problem, theta, estimator("token truncated"), **SIZES, **where)
+        one = gt.gradient_law(c.problem, theta, estimator("none"), **SIZES, **where)
+        np.testing.assert_array_equal(two.mean, one.mean)
+
+
+def test_at_the_start_of_an_update_only_the_mismatch_is_left():
+    c = sequences.case()
+    _, old, sampler = policies(c)
+    law = gt.gradient_law(c.problem, old, estimator("token"), **SIZES, behaviour=sampler, old=old)
+    one = Estimator("one", gt.estimators()["rloo"].advantage, RATIOS["token"])
+    np.testing.assert_allclose(law.mean, gt.gradient_law(c.problem, old, one, **SIZES, behaviour=sampler).mean, rtol=1e-12)
+
+
+def test_parts_are_named_checked_and_sent(registry):
+    composed = gt.compose("tis", advantage="grpo", ratio="token", clip="by sign", mismatch="token truncated")
+    assert composed.mismatch is MISMATCHES["token truncated"]
+    again = pickle.loads(pickle.dumps(composed))
+    assert again.mismatch.is_same(composed.mismatch)
+    prints = {
+        estimator_fingerprint(Estimator("x", composed.advantage, mismatch=one))
+        for one in (*MISMATCHES.values(), MISMATCHES["token truncated"].with_bound(3.0))
+    }
+    assert len(prints) == len(MISMATCHES) + 1
+    with pytest.raises(ValueError, match="name must be new"):
+        gt.compose("tis", advantage="grpo", ratio="token", clip="by sign", mismatch="token masked")
+    with pytest.raises(ValueError, match="mismatch must be one of none, token"):
+        gt.compose("other", advantage="grpo", mismatch="truncated")
+    with pytest.raises(TypeError, match="mismatch must be a name"):
+        gt.compose("other", advantage="grpo", mismatch=2.0)
+
+
+@pytest.mark.parametrize("clip", [CLIPS["by sign"], CLIPS["dual"], CLIPS["cap at high"]])
+def test_a_bound_that_knows_signs_or_changes_1_is_refused(clip):
+    with pytest.raises(ValueError, match="bound must leave a ratio of 1 as it is"):
+        gt.Mismatch("mine", RATIOS["token"], clip)
+
+
+@pytest.mark.parametrize("largest", [0.5, np.inf, np.nan])
+def test_a_bound_below_1_is_refused(largest):
+    with pytest.raises(ValueError, match="largest must be finite and at least 1"):
+        MISMATCHES["token truncated"].with_bound(largest)
+
+
+def test_a_chain_of_three_policies_is_refused():
+    problem = next(gt.gallery.problem(name) for name in gt.gallery.names() if name.startswith("chain"))
+    with pytest.raises(ValueError, match="old must be left out for a TokenChain"):
+        gt.gradient_law(problem, problem.theta, "rloo", **SIZES, old=problem.theta + 0.01)
