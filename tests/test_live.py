@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from pages import DOCS, blocks
 from scipy import stats
 
 import grpo_theory as gt
@@ -421,3 +422,21 @@ def test_the_monitor_makes_the_remarks():
     assert reading.numbers["groups_with_signal"] == 0.0
     assert [remark.partition(";")[0] for remark in reading.remarks] == ["0% of the groups have signal (0% to 17%)"]
     assert monitor.step(2, [1.0] * 80, np.repeat(np.arange(20), 4)).remarks == ()
+
+
+# ---- the page
+
+
+def test_the_programs_for_any_trainer_run_as_printed(monkeypatch, capsys):
+    _, loop, sketching = blocks((DOCS / "live.md").read_text(encoding="utf-8"))
+    ids, rewards, scores = drawn(16, 4)
+    names = {"gt": gt, "steps": 20, "rewards": rewards, "prompts": ids, "step": 40, "model": None}
+    exec(loop, names)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 20
+    assert lines[:19] == ["{}"] * 19
+    monkeypatch.setattr(gt, "sketch", lambda model, prompts, responses, **options: scores[[one[0] for one in responses]])
+    names |= {"prompt_tokens": [[n] for n in ids], "response_tokens": [[n] for n in range(ids.size)]}
+    names["monitor"] = gt.live.Monitor(every=1, estimator="verl_grpo", overhead=None)
+    exec(sketching, names)
+    assert names["reading"].numbers["sketched_prompts"] == 16
