@@ -66,6 +66,15 @@ def test_the_share_with_signal_is_what_the_trainer_says():
     assert len(logged(found)) == 4
 
 
+def test_sketches_are_of_the_responses_whose_rewards_are_read():
+    """The trainer shuffles a batch after it is scored; what is read stands in the order of the groups."""
+    for name in ("sketches", "rloo"):
+        agree = runs()[name]["rows agree"]
+        assert len(agree) >= 2
+        assert all(in_place for in_place, _ in agree)
+        assert not all(moved for _, moved in agree), "rewards in any order would agree"
+
+
 def test_clips_are_those_of_the_trainer():
     """A reading is made when a batch was scored, so that it has the clips of the steps before it."""
     row = logged(runs()["two updates"])[0]

@@ -50,6 +50,20 @@ def letters(completions, **_):
     return [float(one.split()[1:2] == ["b"]) for one in completions]
 
 
+def check_rows(trainer, callback):
+    """Return a list: for each batch of sketched rows, whether their texts, and those of the rows after them, have the rewards."""
+    agree, sketch, rewards_of = [], callback._sketch, trainer_callback.batch_of
+
+    def checked(output, rows):
+        texts = trainer.processing_class.batch_decode(output["completion_ids"][rows], skip_special_tokens=True)
+        rewards = rewards_of(trainer, GROUPS * SIZE)[0][rows].tolist()
+        agree.append([letters(texts) == rewards, letters(texts[1:] + texts[:1]) == rewards])
+        return sketch(output, rows)
+
+    callback._sketch = checked
+    return agree
+
+
 def train(folder, settings=None, kind="grpo", **options):
     """Train a tiny model, with the callback if there are options for it; return what can be said of the run."""
     transformers.set_seed(5)
@@ -62,6 +76,7 @@ def train(folder, settings=None, kind="grpo", **options):
             # The processor's time, which other processes of the machine do not add to.
             callback.monitor._clock = callback.monitor.allowance._clock = time.process_time
             trainer.add_callback(callback)
+            agree = check_rows(trainer, callback)
         timer = Timer()
         trainer.add_callback(timer)
         trainer.train()
@@ -80,6 +95,7 @@ def train(folder, settings=None, kind="grpo", **options):
             "overhead": callback.monitor.allowance.overhead,
             "spent": callback.monitor.allowance.spent,
             "errors": callback.monitor.guard.errors,
+            "rows agree": agree,
         }
     return found
 
