@@ -107,7 +107,7 @@ $(VENV)/.%: $(VENV)/.base
 .venv-trl/.made:
 	$(PYTHON) -m venv .venv-trl
 	.venv-trl/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	.venv-trl/bin/python -m pip install --quiet --disable-pip-version-check numpy trl==1.16.0
+	.venv-trl/bin/python -m pip install --quiet --disable-pip-version-check numpy trl==1.16.0 --editable .
 	@touch $@
 
 .venv-verl/.made:

@@ -74,7 +74,7 @@ def test_every_program_of_the_documentation_runs(page, registry, tmp_path):
 
 def test_every_page_with_programs_is_run():
     of_a_model_of_the_readers = {"sketches"}
-    tested_elsewhere = {"planner"}
+    tested_elsewhere = {"planner", "live"}
     found = {path.stem for path in DOCS.glob("*.md") if blocks(path.read_text(encoding="utf-8"))}
     assert found == {*PAGES, *of_a_model_of_the_readers, *tested_elsewhere}
 
