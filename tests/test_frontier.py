@@ -8,7 +8,9 @@ import pytest
 import grpo_theory as gt
 from simulations.runs.arms import MEASURES, Arm, dropped_uniform, estimator_of, measured, train, world_problems
 from simulations.runs.growth import SIZES, best_size, best_sizes, fit, saturating
+from simulations.runs.other_worlds import LEARNED, LONG
 from simulations.runs.tuning import FOLDS, choice_variance, tuned, tuned_summary
+from simulations.runs.worlds import WORLDS
 
 
 @pytest.mark.parametrize("optimiser", ["SGD", "Adam"])
@@ -45,6 +47,34 @@ def test_measures_of_the_start_of_success_everywhere_and_of_a_run_that_diverged(
     np.testing.assert_allclose(end, [1.0, 1.0, 1.0, 1.0, 1.0, 0.0], atol=1e-12)
     np.testing.assert_array_equal(lost, [0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
     assert MEASURES[-1] == "harmed"
+
+
+def test_runs_see_wrong_rewards_and_are_measured_by_right_ones():
+    arm, updates = Arm("wrong rewards", responses=64), [8]
+    found = train(arm, 8, 3.0, updates, 12, np.random.SeedSequence(3))
+    problem = WORLDS["wrong rewards"].graded()
+    how = {"batch_size": 8, "group_size": 8, "steps": 8, "replications": 12, "rng": np.random.SeedSequence(3)}
+    runs = gt.simulate_training(problem, problem.theta, "grpo", gt.Constant(3.0), **how)
+    # A share of 0.05 of right rewards is wrong, and of wrong ones right: J = 0.05 + 0.9 times success.
+    np.testing.assert_allclose(0.05 + 0.9 * found[:, 0, 0], runs.objectives[:, 0], rtol=1e-12)
+    assert world_problems("wrong rewards")[0].bandit.mean_reward.max() == 1.0
+
+
+@pytest.mark.parametrize("world", [LONG, LEARNED])
+def test_runs_of_many_tokens_and_of_learned_features_are_those_of_the_public_simulator(world):
+    problem = world_problems(world)[0]
+    found = train(Arm(world, responses=64), 8, 0.5, [2, 4], 6, np.random.SeedSequence(3))
+    how = {
+        "batch_size": 8,
+        "group_size": 8,
+        "steps": 4,
+        "replications": 6,
+        "checkpoints": [2, 4],
+        "rng": np.random.SeedSequence(3),
+    }
+    runs = gt.simulate_training(problem, problem.theta, "grpo", gt.Constant(0.5), **how)
+    np.testing.assert_allclose(found[..., 0], runs.objectives, rtol=1e-12)
+    np.testing.assert_array_equal(found[..., 4] == found[..., 0], world == LEARNED)
 
 
 def test_groups_without_signal_are_left_out_of_the_mean():
