@@ -10,7 +10,7 @@ from itertools import product
 from grpo_theory.harness.study import Cell
 from simulations.runs import frontier, frontier_statements
 from simulations.runs.arms import Arm
-from simulations.runs.worlds import WORLDS
+from simulations.runs.other_worlds import ALL
 
 STATEMENTS, POWERLESS = frontier_statements.STATEMENTS, frontier_statements.POWERLESS
 ESTIMATORS, MOST, RUNS = ("rloo", "grpo", "dropped"), 20, 384
@@ -23,10 +23,10 @@ QUICK_RUNS, QUICK_MOST = 64, 18
 def cells(quick: bool) -> list[Cell]:
     """One cell for each world, estimator and optimiser, and for GRPO with other batches; quick has fewer runs and responses."""
     most, runs = (QUICK_MOST, QUICK_RUNS) if quick else (MOST, RUNS)
-    arms = [Arm(world, name, *optimiser) for world, name, optimiser in product(WORLDS, ESTIMATORS, OPTIMISERS)]
-    arms += [Arm(world, responses=number) for world, number in product(WORLDS, BATCHES)]
+    arms = [Arm(world, name, *optimiser) for world, name, optimiser in product(ALL, ESTIMATORS, OPTIMISERS)]
+    arms += [Arm(world, responses=number) for world, number in product(ALL, BATCHES)]
     listed = [frontier.cell_of(arm, [size for size in frontier.LONG_SIZES if size <= arm.responses], most) for arm in arms]
-    listed += [frontier.cell_of(Arm(world, responses=32), [2], most - 3, 7) for world in WORLDS]
+    listed += [frontier.cell_of(Arm(world, responses=32), [2], most - 3, 7) for world in ALL]
     return [Cell(dict(cell.settings) | {"runs": runs}, cell.chunks, shared=True) for cell in listed]
 
 

@@ -13,7 +13,17 @@ from paper_figures.content.arms import KEYS, Arm, arm_title
 
 PLACE = 111
 TABLES = ("frontier",)
-PANELS = (Arm("few prompts"), Arm("few prompts", "rloo"), Arm("tabular"), Arm("shared"), Arm("easy"), Arm("hard"))
+PANELS = (
+    Arm("few prompts"),
+    Arm("few prompts", "rloo"),
+    Arm("tabular"),
+    Arm("shared"),
+    Arm("easy"),
+    Arm("hard"),
+    Arm("wrong rewards"),
+    Arm("16 tokens"),
+    Arm("learned features"),
+)
 MARKERS = "osD^vPX*"
 LEAST = 0.7
 """Panels begin at this share of the best success at the smallest budget: curves that are lower are cut there."""
@@ -29,7 +39,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a panel for each world and estimator."""
     arms = dict(iter(tables["frontier"].groupby(KEYS)))
     drawn = {arm: arms[arm] for arm in PANELS if arm in arms}
-    rows = 2 if len(drawn) > 3 else 1
+    rows = -(-len(drawn) // 3)
     figure, panels = plt.subplots(rows, -(-len(drawn) // rows), figsize=(9.6, 2.9 * rows), squeeze=False)
     sizes = np.sort(pd.concat(drawn.values())["group_size"].dropna().unique())
     colours = dict(zip(sizes, mpl.colormaps["viridis"](np.linspace(0.0, 0.88, len(sizes))), strict=True))

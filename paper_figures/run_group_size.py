@@ -23,6 +23,10 @@ PANELS = (
     Arm("tabular"),
     Arm("easy"),
     Arm("hard"),
+    Arm("wrong rewards"),
+    Arm("16 tokens"),
+    Arm("16 tokens", "rloo"),
+    Arm("learned features"),
 )
 CURVES = {
     "sigmoid": (r"sigmoid in $\log C$ (IsoCompute)", VERMILION, "-"),
@@ -41,7 +45,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a panel for each world, estimator and optimiser."""
     arms = dict(iter(tables["frontier"].groupby(KEYS)))
     drawn = [arm for arm in PANELS if arm in arms]
-    rows = 2 if len(drawn) > 4 else 1
+    rows = -(-len(drawn) // 4)
     figure, panels = plt.subplots(rows, -(-len(drawn) // rows), figsize=(9.6, 2.7 * rows), sharey=True, squeeze=False)
     for axes, arm in zip(panels.flat, drawn, strict=False):
         part = arms[arm]

@@ -7,8 +7,11 @@ import pytest
 
 import grpo_theory as gt
 from simulations.runs.arms import MEASURES, Arm, dropped_uniform, estimator_of, measured, train, world_problems
+from simulations.runs.chosen_steps import choice_variance_of, chosen_steps, same_shares, trained_with_each
 from simulations.runs.growth import SIZES, best_size, best_sizes, fit, saturating
+from simulations.runs.other_worlds import LEARNED, LONG
 from simulations.runs.tuning import FOLDS, choice_variance, tuned, tuned_summary
+from simulations.runs.worlds import WORLDS
 
 
 @pytest.mark.parametrize("optimiser", ["SGD", "Adam"])
@@ -45,6 +48,34 @@ def test_measures_of_the_start_of_success_everywhere_and_of_a_run_that_diverged(
     np.testing.assert_allclose(end, [1.0, 1.0, 1.0, 1.0, 1.0, 0.0], atol=1e-12)
     np.testing.assert_array_equal(lost, [0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
     assert MEASURES[-1] == "harmed"
+
+
+def test_runs_see_wrong_rewards_and_are_measured_by_right_ones():
+    arm, updates = Arm("wrong rewards", responses=64), [8]
+    found = train(arm, 8, 3.0, updates, 12, np.random.SeedSequence(3))
+    problem = WORLDS["wrong rewards"].graded()
+    how = {"batch_size": 8, "group_size": 8, "steps": 8, "replications": 12, "rng": np.random.SeedSequence(3)}
+    runs = gt.simulate_training(problem, problem.theta, "grpo", gt.Constant(3.0), **how)
+    # A share of 0.05 of right rewards is wrong, and of wrong ones right: J = 0.05 + 0.9 times success.
+    np.testing.assert_allclose(0.05 + 0.9 * found[:, 0, 0], runs.objectives[:, 0], rtol=1e-12)
+    assert world_problems("wrong rewards")[0].bandit.mean_reward.max() == 1.0
+
+
+@pytest.mark.parametrize("world", [LONG, LEARNED])
+def test_runs_of_many_tokens_and_of_learned_features_are_those_of_the_public_simulator(world):
+    problem = world_problems(world)[0]
+    found = train(Arm(world, responses=64), 8, 0.5, [2, 4], 6, np.random.SeedSequence(3))
+    how = {
+        "batch_size": 8,
+        "group_size": 8,
+        "steps": 4,
+        "replications": 6,
+        "checkpoints": [2, 4],
+        "rng": np.random.SeedSequence(3),
+    }
+    runs = gt.simulate_training(problem, problem.theta, "grpo", gt.Constant(0.5), **how)
+    np.testing.assert_allclose(found[..., 0], runs.objectives, rtol=1e-12)
+    np.testing.assert_array_equal(found[..., 4] == found[..., 0], world == LEARNED)
 
 
 def test_groups_without_signal_are_left_out_of_the_mean():
@@ -129,3 +160,32 @@ def test_an_interval_counts_what_choosing_the_learning_rate_adds():
     counted = tuned_summary((noise + moved)[:, 0], 0.09)
     assert counted["standard_error"] == pytest.approx(np.std(means), rel=0.2)
     assert tuned_summary(noise[:, 0], 0.0)["standard_error"] < 0.3 * counted["standard_error"]
+
+
+def test_steps_are_chosen_share_by_share_and_train_their_own_share_on_the_same_draws():
+    steps = [1.0, 2.0, 4.0, 8.0, 16.0]
+    best = np.repeat([2.0, 4.0, 4.0, 8.0], 3)
+    tried = -(np.log(np.array(steps)[:, None] / best) ** 2)
+    chosen = chosen_steps(steps, tried)
+    np.testing.assert_allclose(chosen, [2.0, 4.0, 4.0, 8.0])
+    asked = []
+
+    def trained(step, runs, seed):
+        asked.append((step, runs))
+        return np.random.default_rng(seed).random(runs)
+
+    seed = np.random.SeedSequence(3)
+    found = trained_with_each(chosen, trained, 10, seed)
+    assert asked == [(pytest.approx(step), runs) for step, runs in zip(chosen, (3, 3, 2, 2), strict=True)]
+    fewer = trained_with_each(np.ones(4), trained, 6, seed)
+    np.testing.assert_array_equal(same_shares(found, fewer), 0.0)
+    assert len(same_shares(found, fewer)) == 6
+    assert len(np.unique(found)) == 10
+
+
+def test_what_a_choice_adds_is_pooled_over_arms_of_any_number_of_runs():
+    exact = [np.repeat([0.0, 1.0, 2.0, 3.0], 3), np.repeat([0.0, 0.0, 0.0, 4.0], 2)]
+    assert choice_variance_of(exact) == pytest.approx((5.0 / 3.0 + 4.0) / 2.0)
+    assert choice_variance_of([]) == 0.0
+    noise = np.random.default_rng(1).normal(size=(30, 400))
+    assert choice_variance_of(list(noise)) < 2e-3

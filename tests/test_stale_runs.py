@@ -43,7 +43,7 @@ def test_on_policy_all_arms_are_one():
 def table():
     """The table of the quick study, with few runs and learning rates."""
     cell = staleness.cells(quick=True)[0]
-    settings = dict(cell.settings) | {"runs": 6, "curve_runs": 4, "tuning_runs": 2, "rates": [0.5, 1.0, 2.0]}
+    settings = dict(cell.settings) | {"runs": 12, "curve_runs": 8, "tuning_runs": 4, "rates": [0.5, 1.0, 2.0]}
     seed = np.random.SeedSequence(0)
     results = [staleness.simulate(settings, seed, chunk) for chunk in range(cell.chunks)]
     return pd.DataFrame(staleness.rows(settings, results))
@@ -84,3 +84,15 @@ def test_claims_are_those_that_are_stated(table):
     assert all(claim.control.estimate > 0.3 for claim in claims), "an arm that descends is far below"
     lost = {claim.setting: claim.facts["share of the gain lost"] for claim in claims if "quarter" in claim.statement.id}
     assert lost["strong transfer, no ratio"] > lost["strong transfer, response's ratio, truncated"] + 0.1
+
+
+def test_intervals_count_the_choice_of_the_learning_rate_of_both_sides(table):
+    """What is added is one number a world: to a difference twice, to one from which a loss is allowed a little less."""
+    at = table[table["quantity"] != "course"].set_index(["quantity", "arm", *staleness.Layout._fields])["standard_error"]
+    own, on_policy = at[("success", "veto", 0, 16, 64)], at[("below on policy", "on policy", 0, 1, 64)]
+    # An arm less itself has no spread of runs, so that two choices are all there is.
+    added = on_policy**2 / 2.0
+    assert added > 0.0
+    assert own**2 > added
+    allowed = at[("below allowed", "descends", 16, 1, 64)] ** 2
+    assert allowed > ((1.0 - staleness.LOST) ** 2 + 1.0) * added

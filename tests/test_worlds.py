@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from simulations.runs.worlds import CHAIN, WORLDS, World
+from simulations.runs.other_worlds import ALL, LEARNED, LONG, StepsWorld
+from simulations.runs.worlds import World
 
 
 def rates(problem: gt.Problem) -> np.ndarray:
@@ -12,10 +13,11 @@ def rates(problem: gt.Problem) -> np.ndarray:
     return (problem.policy.probabilities(problem.theta) * problem.bandit.mean_reward).sum(axis=-1)
 
 
-@pytest.mark.parametrize("name", WORLDS)
-@pytest.mark.parametrize("held_out", [False, True])
+@pytest.mark.parametrize(
+    ("name", "held_out"), [(name, held_out) for name in ALL for held_out in (False, True) if name != LEARNED or not held_out]
+)
 def test_success_rates_are_spread_evenly_in_their_logarithm(name, held_out):
-    world = WORLDS[name]
+    world = ALL[name]
     problem = world.problem(held_out=held_out)
     count = world.held_out if held_out else world.prompts
     np.testing.assert_allclose(rates(problem), np.geomspace(world.easiest, world.rarest, count), rtol=1e-9)
@@ -45,6 +47,43 @@ def test_held_out_prompts_have_features_of_their_own_and_the_start_in_common():
     assert np.isclose(trained.policy.jacobian(), held_out.policy.jacobian())[..., 1:-1].mean() < 0.01
 
 
-def test_a_chain_succeeds_as_often_as_it_says():
-    problem = CHAIN.problem()
-    assert gt.objective(problem, problem.theta) == pytest.approx(CHAIN.success)
+def test_wrong_rewards_turn_the_share_that_is_asked_for_and_leave_the_truth_as_it_is():
+    world = World(prompts=3, answers=5, wrong=0.1)
+    graded, true = world.graded(), world.problem()
+    np.testing.assert_allclose(graded.bandit.mean_reward, np.where(true.bandit.mean_reward == 1.0, 0.9, 0.1))
+    np.testing.assert_array_equal(true.bandit.mean_reward.sum(axis=1), 1.0)
+    # Of the rarest prompt's rewards, nearly all that are 1 are wrong ones.
+    rewarded = graded.at(graded.theta).value[-1]
+    assert rewarded == pytest.approx(0.9 * world.rarest + 0.1 * (1.0 - world.rarest))
+    assert all((ALL[name].graded().bandit.mean_reward % 1.0 == 0.0).all() for name in (LONG, LEARNED, "shared"))
+
+
+def test_an_answer_of_many_tokens_is_right_if_all_are_and_ends_with_the_first_wrong_one():
+    world = StepsWorld(prompts=4, tokens=5)
+    problem = world.problem()
+    rewards = dict(zip(problem.policy.responses, problem.bandit.mean_reward[0], strict=True))
+    assert {response for response, reward in rewards.items() if reward} == {(1, 1, 1, 1, 1)}
+    assert sorted(map(len, rewards)) == [1, 2, 3, 4, 5, 5]
+    weights = np.exp(problem.policy.logits(problem.theta)).reshape(4, 5, 2)
+    right = weights[..., 1] / weights.sum(axis=-1)
+    np.testing.assert_allclose(right**5, np.broadcast_to(np.geomspace(0.5, 1e-3, 4)[:, None], (4, 5)))
+
+
+def test_right_tokens_of_a_prompt_have_the_coherence_that_is_asked_for():
+    world = StepsWorld(prompts=20, tokens=6, coherence=0.5, dimension=2000)
+    features = world.problem().policy.jacobian()[..., :-1].reshape(20, 6, 2, -1)
+    np.testing.assert_allclose((features**2).sum(axis=-1), 1.0)
+    between = np.einsum("mtvd,musd->mtuvs", features, features)
+    apart = ~np.eye(6, dtype=bool)
+    assert between[:, apart][..., 1, 1].mean() == pytest.approx(0.5, abs=0.02)
+    assert between[:, apart][..., 0, 1].mean() == pytest.approx(0.0, abs=0.02)
+
+
+def test_a_network_starts_with_the_rates_that_are_asked_for_and_learns_its_features():
+    world = ALL[LEARNED]
+    problem = world.problem()
+    moved = problem.theta + 0.1 * gt.moments(problem, problem.theta).gradient
+    network = problem.policy.network
+    assert np.abs(network.hidden(moved) - network.hidden(problem.theta)).max() > 1e-4
+    with pytest.raises(ValueError, match="held_out must be False"):
+        world.problem(held_out=True)

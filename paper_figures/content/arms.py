@@ -14,7 +14,12 @@ class Arm(NamedTuple):
 
 
 KEYS = list(Arm._fields)
-WORLDS = {"shared": "128 prompts", "easy": "easy prompts", "hard": "hard prompts"}
+WORLDS = {
+    "shared": "128 prompts",
+    "easy": "easy prompts",
+    "hard": "hard prompts",
+    "16 tokens": "answers of 16 tokens",
+}
 ESTIMATORS = {"grpo": "GRPO", "rloo": "RLOO"}
 
 

@@ -16,7 +16,7 @@ from grpo_theory.schedule import step_sizes
 from grpo_theory.simulate.draw.streams import block_streams
 from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks, starting_points
 from grpo_theory.simulate.update.optimiser import Optimiser
-from simulations.runs.worlds import WORLDS
+from simulations.runs.other_worlds import ALL
 
 OF = 8
 """The k of the worst and of the best of k responses: as many as the smallest number of answers."""
@@ -72,9 +72,15 @@ def dropping(name: str, epsilon: float) -> gt.Estimator:
 
 @cache
 def world_problems(world: str) -> tuple[gt.Problem, gt.Problem | None]:
-    """Return the problem of the training prompts, and that of the held-out ones where features are shared."""
-    found = WORLDS[world]
-    return found.problem(), found.problem(held_out=True) if found.dimension else None
+    """Return the problem of the training prompts, and that of the held-out ones where there are some; no reward is wrong."""
+    found = ALL[world]
+    return found.problem(), found.problem(held_out=True) if found.generalises else None
+
+
+@cache
+def graded(world: str) -> gt.Problem:
+    """Return the problem that is trained on, whose rewards may be wrong."""
+    return ALL[world].graded()
 
 
 def measured(world: str, theta: Array) -> Array:
@@ -105,7 +111,7 @@ def train(arm: Arm, group_size: int, rate: float, updates: Sequence[int], runs: 
 
     A learning rate that decays has an end: each budget is a run of its own.  Else one run is looked at on its way.
     """
-    problem, estimator = world_problems(arm.world)[0], estimator_of(arm.estimator)
+    problem, estimator = graded(arm.world), estimator_of(arm.estimator)
     sizes = arm.responses // group_size, group_size, 1
     starts, optimiser = starting_points(problem.policy, problem.theta, runs), OPTIMISERS[arm.optimiser]
     courses = [[count] for count in updates] if arm.decaying else [list(updates)]

@@ -19,7 +19,7 @@ from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.evidence.reading import highest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory.finite_group import finite_group_objective
-from simulations.runs.sized import WORLDS, best_steps, judged
+from simulations.runs.sized import WORLDS, Ends, best_steps, judged, summaries
 from simulations.runs.worlds import WORLDS as WHOLE_RUNS
 from simulations.seeds import child_seed
 from simulations.sources import OURS, derived
@@ -77,14 +77,14 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
     problem, estimator = WORLDS[settings["world"]].problem(), settings["estimator"]
     noise = np.array([noise_at_start(problem, estimator, size) for size in SIZES])
     weights = np.array([frontier_weights(problem, estimator, size) for size in SIZES])
-    found: Rows = []
+    told: list[dict[str, float]] = []
+    arms: list[Ends] = []
     for size, at_budgets, noise_of_size in zip(SIZES, weights, noise, strict=True):
         seeds = child_seed(rng, size)
         steps = best_steps(problem, estimator, size, BUDGETS, child_seed(seeds, 0))
-        ends = judged(problem, estimator, size, BUDGETS, steps, [more * settings["runs"] for more in MORE], child_seed(seeds, 1))
-        for row, weight in zip(ends, at_budgets, strict=True):
-            found.append({"weight": float(weight), "merit": float(weight / np.sqrt(noise_of_size))} | row)
-    return found
+        arms += judged(problem, estimator, size, BUDGETS, steps, [more * settings["runs"] for more in MORE], child_seed(seeds, 1))
+        told += [{"weight": float(weight), "merit": float(weight / np.sqrt(noise_of_size))} for weight in at_budgets]
+    return [one | row for one, row in zip(told, summaries(arms), strict=True)]
 
 
 def _told(problem: gt.Problem, estimator: str) -> Rows:

@@ -15,8 +15,9 @@ from grpo_theory.arrays import Array, Flags
 from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import BoundedMean, evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
-from grpo_theory.harness.summary import summary
+from simulations.runs.chosen_steps import choice_variance_of, trained_with_each
 from simulations.runs.sized import RESPONSES, WORLDS, best_steps, trained
+from simulations.runs.tuning import tuned_summary
 from simulations.seeds import child_seed
 from simulations.sources import OURS
 
@@ -43,6 +44,7 @@ FALLEN = 0.1
 """A prompt whose success has fallen to a tenth takes ten times as many attempts: none that a trainer would make."""
 FEW = 0.1
 RUNS, QUICK_RUNS = 1024, 64
+MEASURES = ("gain in many attempts", "gain in one attempt", "fallen, 1/32 to 1/8", "fallen, below 1/32")
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -53,15 +55,22 @@ def cells(quick: bool) -> list[Cell]:
 
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
     """Return the rows of an estimator in a world: by group size, what the runs measure."""
-    problem, found = WORLDS[settings["world"]].problem(), []
+    problem, estimator, by_size = WORLDS[settings["world"]].problem(), settings["estimator"], {}
     start = success_rates(problem, problem.theta)
     for size in SIZES:
         seeds = child_seed(rng, size)
-        step = float(best_steps(problem, settings["estimator"], size, [BUDGET], child_seed(seeds, 0))[0])
-        updates = [BUDGET // RESPONSES]
-        runs = trained(problem, settings["estimator"], size, step, updates, settings["runs"], child_seed(seeds, 1))
-        for name, values in _measured(start, success_rates(problem, runs.theta)).items():
-            found.append({"group_size": size, "measure": name, "step": step} | summary(values))
+        steps = best_steps(problem, estimator, size, [BUDGET], child_seed(seeds, 0))[:, 0]
+
+        def ends(step: float, share: int, seed: np.random.SeedSequence, size: int = size) -> Array:
+            return trained(problem, estimator, size, step, [BUDGET // RESPONSES], share, seed).theta
+
+        reached = success_rates(problem, trained_with_each(steps, ends, settings["runs"], child_seed(seeds, 1)))
+        by_size[size] = float(np.exp(np.log(steps).mean())), _measured(start, reached)
+    found = []
+    for name in MEASURES:
+        added = choice_variance_of([measures[name] for _, measures in by_size.values()])
+        for size, (step, measures) in by_size.items():
+            found.append({"group_size": size, "measure": name, "step": step} | tuned_summary(measures[name], added))
     return found
 
 
@@ -81,12 +90,8 @@ def _measured(start: Array, end: Array) -> dict[str, Array]:
         return np.asarray((end[:, where] < FALLEN * start[where]).mean(axis=-1))
 
     band = (start >= 1.0 / LARGE) & (start < 1.0 / SMALL)
-    return {
-        "gain in many attempts": gained(ATTEMPTS),
-        "gain in one attempt": gained(1),
-        "fallen, 1/32 to 1/8": fallen(band),
-        "fallen, below 1/32": fallen(start < 1.0 / LARGE),
-    }
+    values = gained(ATTEMPTS), gained(1), fallen(band), fallen(start < 1.0 / LARGE)
+    return dict(zip(MEASURES, values, strict=True))
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
@@ -109,5 +114,8 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
 
 
 def _share(row: Mapping[str, Any]) -> BoundedMean:
-    """Return the evidence of a share of prompts, whose limits are good where no run has any."""
+    """Return the evidence of a share of prompts, whose limits are good where no run has any.
+
+    They are those of runs at the four steps that were chosen, and do not count the choice.
+    """
     return BoundedMean(float(row["estimate"]), FEW, float(row["standard_error"]), replications=int(row["replications"]))

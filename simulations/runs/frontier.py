@@ -18,17 +18,22 @@ from simulations.runs import frontier_statements, frontier_verdicts
 from simulations.runs.arms import MEASURES, Arm, measured, train, world_problems
 from simulations.runs.frontier_statements import LOST
 from simulations.runs.growth import SIZES, best_sizes, fit
+from simulations.runs.other_worlds import LEARNED, LONG
 from simulations.runs.tuning import Tuned, choice_variance, tuned, tuned_summary
 
 STATEMENTS, POWERLESS = frontier_statements.STATEMENTS, frontier_statements.POWERLESS
-FEWER, MANY = range(-2, 7), range(1, 9)
+FEWER, MANY, DEEP = range(-2, 7), range(1, 9), range(-3, 6)
 RATES = {"SGD": FEWER, "Adam": range(-7, 2)}
-"""The learning rates are these powers of 3; plain steps on the mean over many prompts are longer."""
+"""The learning rates are these powers of 3; plain steps on the mean over many prompts are longer, those of a
+network shorter.
+
+Chosen after two runs: `DEEP`, because of `FEWER`, and of less, some group sizes wanted an end.
+"""
 LONG_SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512)
 GROUP_SIZES = LONG_SIZES[:-1]
 TUNING_RUNS, RUNS, OTHER_RUNS = 16, 384, 96
-NOISY = "few prompts"
-"""Where runs end at different policies, and four times as many of them are wanted."""
+NOISY = ("few prompts", "wrong rewards", LONG, LEARNED)
+"""Where prompts are few, runs end at different policies, and four times as many of them are wanted."""
 FEW, LARGE, SMALL_PAIR, FACTOR = 4, 64, 2, 4
 ARMS: tuple[tuple[Arm, int], ...] = (
     *((Arm("few prompts", name), 18) for name in ("rloo", "grpo")),
@@ -38,10 +43,16 @@ ARMS: tuple[tuple[Arm, int], ...] = (
     *((Arm("few prompts", "grpo", responses=number), 16) for number in (64, 1024)),
     *((Arm("shared", name), 16) for name in ("rloo", "grpo")),
     *((Arm(name), 16) for name in ("tabular", "easy", "hard")),
+    (Arm("wrong rewards"), 16),
 )
 """With each, log2 of the most responses."""
+COARSE_ARMS: tuple[tuple[Arm, int], ...] = (
+    (Arm("wrong rewards", "rloo"), 16),
+    *((Arm(world, name), 16) for world in (LONG, LEARNED) for name in ("grpo", "rloo")),
+)
+"""Those that take long, with every second group size from 4 on, where an update of groups of 2 takes longest."""
 LEAST, LEAST_UPDATES = 11, 8
-PAIRED = ("few prompts", "shared")
+PAIRED = ("few prompts", "shared", "wrong rewards")
 """Worlds in which groups of 2 have an eighth of the responses of groups of 16."""
 
 
@@ -50,6 +61,7 @@ def cells(quick: bool) -> list[Cell]:
     listed = [
         cell_of(arm, [size for size in GROUP_SIZES if size <= arm.responses], most) for arm, most in ARMS[: 2 if quick else None]
     ]
+    listed += [cell_of(arm, list(GROUP_SIZES[1::2]), most) for arm, most in COARSE_ARMS[: 0 if quick else None]]
     listed += [cell_of(Arm(world, responses=32), [SMALL_PAIR], 13, 7) for world in PAIRED[: 0 if quick else None]]
     return [_quick(cell) for cell in listed] if quick else listed
 
@@ -57,9 +69,9 @@ def cells(quick: bool) -> list[Cell]:
 def cell_of(arm: Arm, sizes: list[int], most: int, least: int = LEAST) -> Cell:
     """Return the cell of an arm: log2 of the least and of the most responses, of at least `LEAST_UPDATES`."""
     budgets = [2**power for power in range(least, most + 1) if 2**power >= LEAST_UPDATES * arm.responses]
-    powers = RATES[arm.optimiser] if arm.world == NOISY else MANY
-    rates = [3.0**power for power in powers]
-    counts = {"runs": RUNS if arm.world == NOISY else OTHER_RUNS, "tuning_runs": TUNING_RUNS, "rates": rates}
+    few = DEEP if arm.world == LEARNED else RATES[arm.optimiser]
+    rates = [3.0**power for power in (few if arm.world in NOISY else MANY)]
+    counts = {"runs": RUNS if arm.world in NOISY else OTHER_RUNS, "tuning_runs": TUNING_RUNS, "rates": rates}
     return Cell(arm._asdict() | {"group_sizes": sizes, "budgets": budgets} | counts, len(sizes), shared=True)
 
 

@@ -2,7 +2,7 @@
 
 GRPO is taken apart into the weights that division gives to prompts and the noise that it adds; rare answers, interference
 between prompts and the step's own best length are switched off one at a time.  Each run is judged at the step that other runs
-found best for its arm, group size and budget.
+found best for its arm, group size and budget; they chose it four times over, and intervals count what a choice adds.
 
 Chosen after trials on other seeds: the world and the budgets; a point of success (0.01) as what is noticeable, and half a point
 where the control is GRPO, whose gain was about two.  Chosen after a first run of the study: that parts of division are judged at
@@ -21,7 +21,9 @@ from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.evidence.reading import difference, evidence
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory.finite_group import mixed_share
-from simulations.runs.sized import RESPONSES, WORLDS, best_steps, judged, trained
+from simulations.runs.chosen_steps import trained_with_each
+from simulations.runs.sized import RESPONSES, WORLDS, Ends, best_steps, judged, summaries, trained
+from simulations.runs.tuning import FOLDS
 from simulations.runs.weights import LENT, arm_estimator
 from simulations.seeds import child_seed
 from simulations.sources import OURS, derived
@@ -103,6 +105,8 @@ RUNS = {
 """By world and arm at the largest budget, half as many at others: as many as the smallest difference that is judged needs."""
 QUICK = 32
 """A quick run has so many times fewer."""
+LEAST = 2 * FOLDS
+"""Two runs for each choice of the step, whose spread says what the choice adds."""
 ARMS = ("grpo", "rloo", "weights", "noise", "oracle", "dropped")
 POINT, HALF_POINT = 0.01, 0.005
 """A point of success is what a few hundred questions can just show."""
@@ -113,7 +117,7 @@ SURE = 1e5
 def cells(quick: bool) -> list[Cell]:
     """Each arm in the world with interference and rare answers, GRPO in the two that lack one, and the efficiency of a step."""
     return [
-        Cell({"world": world, "arm": arm, "budgets": list(BUDGETS), "runs": max(runs // QUICK, 2) if quick else runs})
+        Cell({"world": world, "arm": arm, "budgets": list(BUDGETS), "runs": max(runs // QUICK, LEAST) if quick else runs})
         for (world, arm), runs in RUNS.items()
     ]
 
@@ -121,21 +125,23 @@ def cells(quick: bool) -> list[Cell]:
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
     """Return the rows of an arm: by group size and budget; and those of groups of 64 at the step of groups of 4."""
     problem, runs = WORLDS[settings["world"]].problem(), [settings["runs"]]
-    runs = (len(settings["budgets"]) - 1) * [max(settings["runs"] // 2, 2)] + runs
+    runs = (len(settings["budgets"]) - 1) * [max(settings["runs"] // 2, LEAST)] + runs
     if settings["arm"] == "efficiency":
         return _efficiencies(problem, settings["budgets"], settings["runs"], rng)
-    found: Rows = []
+    found: list[Ends] = []
+    steps_of = {}
     for size in SIZES[:-1] if settings["arm"] == "lent" else SIZES:
         estimator, seeds = arm_estimator(settings["arm"], size), child_seed(rng, size)
-        steps = np.full(len(settings["budgets"]), SURE)
+        steps = np.full((FOLDS, len(settings["budgets"])), SURE)
         if settings["world"] != "apart":
             steps = best_steps(problem, estimator, size, settings["budgets"], child_seed(seeds, 0))
         found += judged(problem, estimator, size, settings["budgets"], steps, runs, child_seed(seeds, 1))
+        steps_of[size] = steps
+    table = summaries(found)
     if (settings["world"], settings["arm"]) == ("small", "grpo"):
-        steps = np.array([row["step"] for row in found[: len(settings["budgets"])]])
-        same = judged(problem, "grpo", LARGE, settings["budgets"], steps, runs, child_seed(rng, 0))
-        found += [{"arm": "same step"} | row for row in same]
-    return found
+        same = judged(problem, "grpo", LARGE, settings["budgets"], steps_of[SMALL], runs, child_seed(rng, 0))
+        table += [{"arm": "same step"} | row for row in summaries(same)]
+    return table
 
 
 def _efficiencies(problem: gt.Problem, budgets: Sequence[int], runs: int, rng: np.random.SeedSequence) -> Rows:
@@ -146,9 +152,12 @@ def _efficiencies(problem: gt.Problem, budgets: Sequence[int], runs: int, rng: n
     estimator = arm_estimator("grpo", SMALL)
     steps = best_steps(problem, estimator, SMALL, budgets, child_seed(rng, 0))
     reached = {0: problem.theta[None]}
-    for c, (budget, step) in enumerate(zip(budgets, steps, strict=True)):
-        run = trained(problem, estimator, SMALL, step, [budget // RESPONSES], runs, child_seed(rng, 1 + c))
-        reached[budget] = run.theta
+    for c, (budget, own) in enumerate(zip(budgets, steps.T, strict=True)):
+
+        def ends(step: float, share: int, seed: np.random.SeedSequence, budget: int = budget) -> Array:
+            return trained(problem, estimator, SMALL, step, [budget // RESPONSES], share, seed).theta
+
+        reached[budget] = trained_with_each(own, ends, runs, child_seed(rng, 1 + c))
     found: Rows = []
     for budget, policies in reached.items():
         for size in SIZES:

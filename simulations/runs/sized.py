@@ -2,14 +2,16 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.exact import StabilityWarning
-from grpo_theory.harness.step_search import best_step
-from grpo_theory.harness.summary import summary
+from grpo_theory.harness.study import Rows
+from simulations.runs.chosen_steps import choice_variance_of, chosen_steps, trained_with_each
+from simulations.runs.tuning import tuned_summary
 from simulations.runs.worlds import World
 from simulations.seeds import child_seed
 
@@ -18,6 +20,7 @@ RESPONSES = 64
 STEPS = tuple(2.0**k for k in range(1, 9))
 """The grid of step sizes; the best one of each arm was inside it in trial runs."""
 TUNING_RUNS = 64
+"""A quarter of them for each choice."""
 SMALL = World(prompts=8, answers=16, dimension=32, held_out=0)
 """The least costly world that was found in which the best group size of GRPO grows with the budget."""
 WORLDS: Mapping[str, World] = {
@@ -53,12 +56,18 @@ def trained(
 def best_steps(
     problem: gt.Problem, estimator: str | gt.Estimator, group_size: int, budgets: Sequence[int], seed: np.random.SeedSequence
 ) -> Array:
-    """Return the best step for each budget, shape (C,), by runs that judge nothing."""
+    """Return the best step for each budget, shape (FOLDS, C), as shares of runs that judge nothing chose it."""
     updates = [budget // RESPONSES for budget in budgets]
-    reached = np.stack(
-        [trained(problem, estimator, group_size, step, updates, TUNING_RUNS, seed).objectives.mean(axis=0) for step in STEPS]
-    )
-    return np.array([best_step(np.array(STEPS), -course) for course in reached.T])
+    reached = np.stack([trained(problem, estimator, group_size, step, updates, TUNING_RUNS, seed).objectives for step in STEPS])
+    return np.stack([chosen_steps(STEPS, at_budget) for at_budget in np.moveaxis(reached, -1, 0)], axis=1)
+
+
+class Ends(NamedTuple):
+    """Runs of an arm at a budget: what a row says of them, their successes (R,), and whether a step was chosen for them."""
+
+    about: dict[str, float]
+    successes: Array
+    chosen: bool
 
 
 def judged(
@@ -69,10 +78,21 @@ def judged(
     steps: Array,
     runs: Sequence[int],
     seed: np.random.SeedSequence,
-) -> list[dict[str, float]]:
-    """Return the mean success at each budget with its own step and number of runs, and its standard error."""
+) -> list[Ends]:
+    """Return the success at each budget with its own steps, of shape (FOLDS, C), and number of runs."""
     found = []
-    for c, (budget, step, count) in enumerate(zip(budgets, steps, runs, strict=True)):
-        ends = trained(problem, estimator, group_size, step, [budget // RESPONSES], count, child_seed(seed, c)).objectives[:, 0]
-        found.append({"budget": budget, "group_size": group_size, "step": float(step)} | summary(ends))
+    for c, (budget, own, count) in enumerate(zip(budgets, steps.T, runs, strict=True)):
+
+        def ends(step: float, share: int, seed: np.random.SeedSequence, budget: int = budget) -> Array:
+            return trained(problem, estimator, group_size, step, [budget // RESPONSES], share, seed).objectives[:, 0]
+
+        about = {"budget": budget, "group_size": group_size, "step": float(np.exp(np.log(own).mean()))}
+        successes = trained_with_each(own, ends, count, child_seed(seed, c))
+        found.append(Ends(about, successes, chosen=bool(np.ptp(own) > 0.0)))
     return found
+
+
+def summaries(arms: Sequence[Ends]) -> Rows:
+    """Return the rows of arms, with standard errors that count what choosing the step adds, which is pooled over them."""
+    added = choice_variance_of([arm.successes for arm in arms if arm.chosen])
+    return [arm.about | tuned_summary(arm.successes, added * arm.chosen) for arm in arms]

@@ -1,8 +1,8 @@
 """P7: whole runs on stale rollouts: how old may they be, with which ratio, and what is gained in wall time.
 
 Rollouts lag by some updates, as in asynchronous trainers, or serve many updates, as in a few large stages of generation.  Each
-arm takes its own best constant learning rate, chosen on other seeds; all runs have as many updates, of as many responses.
-Broken, an arm descends.
+arm takes its own best constant learning rate, chosen on other seeds, four times over; intervals count what a choice adds.  All
+runs have as many updates, of as many responses.  Broken, an arm descends.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,16 +12,17 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
+from grpo_theory.arrays import Array
 from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from grpo_theory.harness.summary import summary
 from grpo_theory.simulate.training import TrainingRuns
+from simulations.runs.chosen_steps import choice_variance_of, chosen_steps, same_shares, trained_with_each
 from simulations.runs.stale_arms import ARMS
 from simulations.runs.stale_places import PLACES
+from simulations.runs.tuning import tuned_summary
 from simulations.seeds import child_seed
 from simulations.sources import MU_GRPO, OURS
-from simulations.training.arms import chosen_step, paired
 
 SETTING = "training on small problems, Adam or plain ascent, constant learning rates, chosen on other seeds"
 P7 = Statement(
@@ -106,13 +107,14 @@ STALE = (*(Layout(lag, 1) for lag in (1, 4, 8, 16)), Layout(0, 4), FOUR_STAGES)
 PARALLEL, IN_TURN = Layout(1, 1, SHORT), Layout(0, 1, round(SHORT / (1.0 + UPDATE_COST)))
 ASTRAY, NEXT = Layout(max(LAGS), 1), Layout(1, 1)
 CURVE = (Layout(8, 1), Layout(0, 4))
+BROKEN = "descends"
 LAYOUTS: Mapping[str, Sequence[Layout]] = {
     "on policy": (ON_POLICY, IN_TURN),
     "none": (*STALE, PARALLEL),
     "clip": STALE,
     "truncated": (*STALE, PARALLEL),
     "veto": STALE,
-    "descends": (ASTRAY,),
+    BROKEN: (ASTRAY,),
 }
 """Those of each arm."""
 RIVALS = {
@@ -129,8 +131,8 @@ TITLES = {
     "veto": "relaxed clip and veto",
 }
 """Of the arms, in what is judged and drawn."""
-RUNS, CURVE_RUNS, TUNING_RUNS, QUICK_RUNS = 256, 24, 8, 16
-"""Of layouts about which something is stated, and of those that the figure shows besides."""
+RUNS, CURVE_RUNS, TUNING_RUNS, QUICK_RUNS = 256, 96, 32, 16
+"""Of layouts about which something is stated, and of those that the figure shows besides; a quarter goes with each choice."""
 CHECKPOINTS = 4
 """Updates from one look at the objective to the next, or more where a rollout serves more."""
 POWERS = tuple(range(-3, 4))
@@ -154,13 +156,23 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> lis
     tuning, judging = (child_seed(rng, part) for part in (0, 1))
     found = []
     for layout in LAYOUTS[arm]:
-        tried = [_train(settings, arm, layout, rate, settings["tuning_runs"], tuning).objectives[:, -1].mean() for rate in rates]
-        chosen = chosen_step(rates, -np.array(tried))
+
+        def courses(rate: float, runs: int, seed: np.random.SeedSequence, layout: Layout = layout) -> Array:
+            return _train(settings, arm, layout, rate, runs, seed).objectives
+
+        tried = np.stack([courses(rate, settings["tuning_runs"], tuning)[:, -1] for rate in rates])
+        steps = chosen_steps(rates, tried)
         number = settings["curve_runs" if layout in CURVE or (layout == NEXT and arm != "clip") else "runs"]
-        runs = _train(settings, arm, layout, chosen["step"], number, judging)
-        course = zip(runs.checkpoints.tolist(), runs.objectives.mean(axis=0).tolist(), strict=True)
-        found.append(layout._asdict() | chosen | {"success": runs.objectives[:, -1].tolist(), "course": list(course)})
+        reached = trained_with_each(steps, courses, number, judging)
+        chosen = {"step": float(np.exp(np.log(steps).mean())), "interior": bool(0 < tried.mean(axis=1).argmax() < len(rates) - 1)}
+        course = zip(looks(layout), reached.mean(axis=0).tolist(), strict=True)
+        found.append(layout._asdict() | chosen | {"success": reached[:, -1].tolist(), "course": list(course)})
     return found
+
+
+def looks(layout: Layout) -> list[int]:
+    """Return the numbers of updates at which the objective is kept."""
+    return list(range(0, layout.steps + 1, max(CHECKPOINTS, layout.inner_steps)))
 
 
 def _train(settings: Settings, arm: str, layout: Layout, rate: float, runs: int, seed: np.random.SeedSequence) -> TrainingRuns:
@@ -179,7 +191,7 @@ def _train(settings: Settings, arm: str, layout: Layout, rate: float, runs: int,
         group_size=settings["group_size"],
         optimiser=place.optimiser,
         replications=runs,
-        checkpoints=range(0, layout.steps + 1, max(CHECKPOINTS, layout.inner_steps)),
+        checkpoints=looks(layout),
         rng=seed,
         workers=1,
         **layout._asdict(),
@@ -194,18 +206,24 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     (on_policy, in_turn), clip = runs["on policy"].values(), runs["clip"][FOUR_STAGES]
     start = on_policy["course"][0][1]
     ends = np.array(on_policy["success"])
-    against = {"on policy": ends, "allowed": ends - LOST * (ends - start)}
-    against |= {"clip": np.array(clip["success"]), "in turn": np.array(in_turn["success"])}
+    # With each rival, how many times as much as a choice of its own adds to the variance of an arm it has of that.
+    against = {"on policy": (ends, 1.0), "allowed": (ends - LOST * (ends - start), (1.0 - LOST) ** 2)}
+    against |= {"clip": (np.array(clip["success"]), 1.0), "in turn": (np.array(in_turn["success"]), 1.0)}
+    ascending = [np.array(one["success"]) for arm, found in runs.items() if arm != BROKEN for one in found.values()]
+    added = choice_variance_of(ascending)
     table: Rows = []
     for arm, found in runs.items():
         for layout, one in found.items():
             success = np.array(one["success"])
             about = {"world": settings["world"], "arm": arm} | layout._asdict() | {"prediction": np.nan}
             reached = {"rate": one["step"], "interior": one["interior"], "start": start}
-            table.append(about | {"quantity": "success"} | reached | summary(success))
+            table.append(about | {"quantity": "success"} | reached | tuned_summary(success, added))
             course = ({"quantity": "course", "update": at} | EXACT | {"estimate": mean} for at, mean in one["course"])
             table += [about | row for row in course]
-            table += [about | {"quantity": f"below {name}"} | summary(paired(other, success)) for name, other in against.items()]
+            table += [
+                about | {"quantity": f"below {name}"} | tuned_summary(same_shares(other, success), (1.0 + factor) * added)
+                for name, (other, factor) in against.items()
+            ]
     return table
 
 
@@ -228,7 +246,7 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
 
 
 def _claim(statement: Statement, world: str, at: pd.DataFrame, arm: str, layout: Layout, against: str) -> Claim:
-    own, control = (evidence(at.loc[(f"below {against}", *one)], 0.0) for one in ((arm, *layout), ("descends", *ASTRAY)))
+    own, control = (evidence(at.loc[(f"below {against}", *one)], 0.0) for one in ((arm, *layout), (BROKEN, *ASTRAY)))
     here = at.loc[("success", arm, *layout)]
     rival = at.loc[("success", *RIVALS[against])]
     facts = {"success at the start": here["start"], "success here": here["estimate"], "success of the other": rival["estimate"]}

@@ -59,15 +59,22 @@ def tuned(train: Train, budgets: int, rates: Sequence[float], runs: tuple[int, i
 
 
 def choice_variance(samples: Array) -> float:
-    """Return the variance that one choice of the learning rate adds to the mean of its runs, pooled over arms.
+    """Return the variance that one choice of the learning rate adds to the mean of its runs, pooled over arms, columns of (R, k).
 
-    Of each arm, a column of (R, k), it is the variance between the means of the `FOLDS` shares, less what runs at one rate would
-    make of it.  Four choices of one arm say little; those of all arms of a cell say enough to be taken as known.
+    Four choices of one arm say little; those of all arms of a cell say enough to be taken as known.
+    """
+    return max(0.0, float(choice_excess(samples).mean()))
+
+
+def choice_excess(samples: Array) -> Array:
+    """Return, along runs (R, ...), the variance between the means of the `FOLDS` shares, less what runs at one rate make of it.
+
+    Its expectation is what one choice adds to the variance of the mean of its runs; by chance it may be negative.
     """
     shares = np.array_split(samples, FOLDS)
     between = np.var([share.mean(axis=0) for share in shares], axis=0, ddof=1)
     within = np.mean([share.var(axis=0, ddof=1) / len(share) for share in shares], axis=0)
-    return max(0.0, float((between - within).mean()))
+    return np.asarray(between - within)
 
 
 def tuned_summary(sample: Array, added: float) -> dict[str, float]:

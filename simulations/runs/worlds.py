@@ -7,7 +7,6 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Flags
-from grpo_theory.problem.chains import KINDS
 from simulations.seeds import child_seed
 
 SEED = 20261125
@@ -41,6 +40,9 @@ class World(NamedTuple):
         teach takes probability away from the right answers there.
     held_out : int
         Prompts with the same law of features and success rates that are not trained on.
+    wrong : float
+        The share of all rewards that are the wrong one of 0 and 1, as a verifier errs.  Above the rarest success rates, most of
+        what is rewarded at rare prompts is wrong.
     """
 
     prompts: int = 128
@@ -53,13 +55,25 @@ class World(NamedTuple):
     transfer: float = 0.0
     misled: float = 0.0
     held_out: int = 128
+    wrong: float = 0.0
+
+    @property
+    def generalises(self) -> bool:
+        """Whether what is learned moves prompts that are not trained on."""
+        return self.dimension > 0
+
+    def graded(self) -> gt.Problem:
+        """Return the problem that is trained on: rewards are what a verifier gives, who errs."""
+        right = self.problem()
+        rewards = self.wrong + (1.0 - 2.0 * self.wrong) * right.bandit.mean_reward
+        return gt.Problem(gt.Bandit(rewards), right.policy, theta=right.theta)
 
     def problem(self, *, held_out: bool = False) -> gt.Problem:
-        """Return the problem of the training prompts, or of those held out, at the parameter at which training starts."""
+        """Return the training prompts, or those held out, where training starts; the reward is 1 for right answers only."""
         count = self.held_out if held_out else self.prompts
         rng = np.random.default_rng(child_seed(np.random.SeedSequence(SEED), int(held_out)))
         rights = np.broadcast_to(np.arange(self.answers) < self.right, (count, self.answers))
-        logits = _start(np.geomspace(self.easiest, self.rarest, count), rights, rng)
+        logits = start_logits(np.geomspace(self.easiest, self.rarest, count), rights, rng)
         bandit = gt.Bandit(rights.astype(np.float64))
         if not self.dimension:
             return gt.Problem(bandit, gt.TabularSoftmax(count, self.answers), theta=logits.reshape(-1))
@@ -71,9 +85,9 @@ class World(NamedTuple):
     def _features(self, rights: Flags, rng: np.random.Generator) -> Array:
         """Return features of length 1, shape (M, K, d): the first number is what is right everywhere, the others are noise."""
         count, answers = rights.shape
-        own = _unit(rng.normal(size=(count, answers, self.dimension - 1)))
-        common = _unit(rng.normal(size=(count, 1, self.dimension - 1)))
-        own[rights] = _unit(np.sqrt(self.coherence) * common + np.sqrt(1.0 - self.coherence) * own)[rights]
+        own = unit(rng.normal(size=(count, answers, self.dimension - 1)))
+        common = unit(rng.normal(size=(count, 1, self.dimension - 1)))
+        own[rights] = unit(np.sqrt(self.coherence) * common + np.sqrt(1.0 - self.coherence) * own)[rights]
         marked = rights.copy()
         if misled := round(self.misled * count):
             marked[-misled:] = np.arange(answers) == self.right
@@ -81,34 +95,12 @@ class World(NamedTuple):
         return np.concatenate([np.sqrt(share), np.sqrt(1.0 - share) * own], axis=-1)
 
 
-class ChainWorld(NamedTuple):
-    """A kind of task whose responses are many tokens: credit is spread over them, and all prompts share the states' logits.
-
-    Attributes
-    ----------
-    kind : str
-        As in `grpo_theory.problem.chains`.
-    horizon : int
-        The most tokens of a response.
-    success : float
-        The mean success rate at the start.
-    """
-
-    kind: str = "goal walk"
-    horizon: int = 16
-    success: float = 0.1
-
-    def problem(self) -> gt.Problem:
-        """Return the problem, at the parameter at which training starts."""
-        return KINDS[self.kind](self.horizon, self.success)
-
-
-def _unit(vectors: Array) -> Array:
+def unit(vectors: Array) -> Array:
     """Return vectors (..., d) at length 1."""
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
-def _start(rates: Array, rights: Flags, rng: np.random.Generator) -> Array:
+def start_logits(rates: Array, rights: Flags, rng: np.random.Generator) -> Array:
     """Return logits (M, K) of given success rates (M,); within right and within wrong answers they spread as normal variables."""
     weights = np.exp(rng.normal(size=rights.shape))
     within = np.where(
@@ -128,12 +120,12 @@ WORLDS: Mapping[str, World] = {
     "incoherent": World(answers=16, right=4, prompts=64, held_out=64),
     "many answers": World(answers=64, prompts=16, rarest=1e-4, transfer=0.03, held_out=16),
     "few prompts": World(prompts=8),
+    "wrong rewards": World(prompts=8, wrong=0.05),
 }
 """Each differs from the first by what its name says; those of 16 or 64 answers have fewer prompts, at equal cost.
 
 A transfer of 0.03 is 1/dimension, what two features have in common by chance.  Where there is none and the prompts are many, no
 parameter solves all of them: they compete for 32 directions.  With few prompts one does, and a run that ends lower has lost what
-it could have had.
+it could have had.  Wrong rewards come with few prompts: one reward in twenty is wrong, so that the rarest prompt has fifty wrong
+ones for each right one.
 """
-CHAIN = ChainWorld()
-"""A walk to a goal of at most 16 steps, which a tenth of the responses reach at the start."""
