@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _files(table: str) -> list[Path]:
     """Return the files that will be read; none where the reader will say what is wrong with the table."""
-    from grpo_theory.samples.log_file import files_of  # pyarrow is slow to import
+    from grpo_theory.samples.log_folder import files_of
 
     try:
         return files_of(Path(table)) if table else []
