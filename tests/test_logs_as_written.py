@@ -46,7 +46,7 @@ GIVEN = (
     Expected("A22_wandb.table.json", 6, 1, 8, 0.5, 0, "reward = accuracy"),
     Expected("A23_nemo_rl", 6, 1, 8, 0.6042, 0, "prompt = content.0"),
     Expected("A25_rl2", 6, 1, 8, 0.625, 0, "prompt = prompt"),
-    Expected("A26_tiny_differences.jsonl.gz", 20, 1, 8, None, 0, "In 16 of 20 groups the rewards differ by 0.001 at most"),
+    Expected("A26_tiny_differences.jsonl.gz", 20, 1, 8, None, 0, "In 16 of 20 groups rewards differ by 0.001 at most"),
     Expected("A30_trl_log_extra", 6, 1, 8, 0.5, 0, "not read: n_tool_calls"),
     Expected("A31_easy_prompts.jsonl.gz", 100, 1, 64, 0.9113, 70),
 )

@@ -69,8 +69,8 @@ def reward_remarks(counts: RewardCounts) -> list[str]:
         uniform = int(counts.uniform.sum())
         tolerance = TINY * float(counts.values[-1] - counts.values[0])
         remarks.append(
-            f"In {near} of {counts.prompts} groups the rewards differ by {tolerance:.3g} at most, a thousandth of their range, "
-            f"and count as different. reward_tolerance={tolerance:.3g} (--reward-tolerance {tolerance:.3g}) takes them for equal: "
+            f"In {near} of {counts.prompts} groups rewards differ by {tolerance:.3g} at most, a thousandth of their range. They "
+            f"count as different. reward_tolerance={tolerance:.3g} (--reward-tolerance {tolerance:.3g}) takes them for equal: "
             f"{near + uniform} and not {uniform} groups then have rewards that are all equal."
         )
     return remarks
