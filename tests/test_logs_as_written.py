@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import own_logs
 import pytest
 
 import grpo_theory as gt
@@ -82,3 +83,23 @@ def test_rewards_that_differ_by_little_are_equal_where_a_tolerance_says_so():
     counts, _ = gt.read_reward_counts(path, reward_tolerance=0.001)
     assert np.array_equal(counts.counts.toarray(), log.rollouts.counts.counts.toarray())
     assert gt.read_rollouts(path, reward_tolerance=1e-6).findings.uniform == 0
+
+
+@pytest.mark.parametrize("name", own_logs.LOGS)
+def test_logs_of_our_own_making_give_back_the_groups_that_they_were_made_of(name, tmp_path):
+    """The same rewards in seventeen nestings: sizes, steps, and every group's number of successes."""
+    found = own_logs.rewards()
+    path = own_logs.LOGS[name](tmp_path, found)
+    steps = 1 if name == "rows_by_key" else own_logs.STEPS
+    groups, equal = own_logs.STEPS * own_logs.PROMPTS, int((np.ptp(found, axis=2) == 0.0).sum())
+    log = check(Expected(name, groups, steps, own_logs.SIZE, float(found.mean()), equal), path)
+    assert sorted(log.rollouts.counts.means.tolist()) == sorted(found.mean(axis=2).ravel().tolist())
+    assert gt.read_rollouts(path).findings.groups == groups, "prompts of different steps are different ones"
+
+
+def test_the_expectation_can_fail(tmp_path):
+    """The negative control: one reward of another prompt's."""
+    found = own_logs.rewards()
+    path = own_logs.LOGS["messages"](tmp_path, np.roll(found, 1))
+    log = gt.read_rollouts(path, steps="all")
+    assert sorted(log.rollouts.counts.means.tolist()) != sorted(found.mean(axis=2).ravel().tolist())

@@ -158,6 +158,10 @@ def _recognised(fields: Fields) -> Rewards:
     weighted = _weighted(fields)
     if weighted:
         return Rewards(dict(weighted), None, fields[next(iter(weighted))].lists)
+    for path in sorted({path.rpartition(".")[0] for path in fields if "." in path}, key=lambda path: path.count(".")):
+        within_it = _inside(path, fields) if plain(path.rpartition(".")[2]) in ("reward", "rewards") else None
+        if within_it and not any(_of_pieces(fields[one]) for one in within_it.weights):
+            return within_it
     likely = _likely(fields)
     if len(likely) == 1:
         return Rewards({likely[0]: 1.0}, None, fields[likely[0]].lists)

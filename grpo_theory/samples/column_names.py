@@ -50,7 +50,10 @@ WEAK = ("id", "idx", "index", "key", "name")
 TURNS = {"turn", "turns", "round"}
 PIECES = {"step", "steps", "turn", "turns", "message", "messages", "node", "nodes", "token", "tokens", "history", "logs", "calls"}
 """Lists of these are pieces of one response, not responses."""
-REWARDING = ("reward", "rewards", "correct", "correctness", "accuracy", "acc", "passed", "success", "solved", "score", "grade")
+REWARDING = (
+    *("reward", "rewards", "return", "returns", "correct", "correctness", "accuracy", "acc", "passed", "success", "solved"),
+    *("score", "scores", "grade", "grades", "outcome", "outcomes"),
+)
 """Words of rewards, the surest first."""
 NO_REWARD = {
     *("n", "num", "count", "counts", "length", "len", "tokens", "time", "seconds", "turns", "calls", "id", "idx", "index", "std"),
@@ -114,7 +117,7 @@ def conversations(fields: Fields) -> list[str]:
         name = plain(path.rsplit(".", 1)[-1])
         if one.kind == "texts" and name in ("content", "contents", "messages", "conversation", "texts", "dialogue"):
             found.append(f"{path}.0")
-        if name in ("messages", "conversation", "conversations", "chat", "dialogue") and f"{path}.role" in fields:
+        if one.kind == "messages" and name not in ("prompt", "completion", "response", "output", "input"):
             found.append(f"{path}.{BUT_LAST}")
     return found
 

@@ -18,7 +18,7 @@ ROW = "row"
 
 
 class Field(NamedTuple):
-    """What a path leads to: its kind ("number", "list", "texts", "text", "other"), and the lists of objects on the way."""
+    """What a path leads to: number, list (of numbers), text, texts, messages or other; and the lists of objects on the way."""
 
     kind: str
     lists: tuple[str, ...] = ()
@@ -57,6 +57,8 @@ def _kind(values: list[Any]) -> str:
     if all(isinstance(one, str) for one in values):
         return "text"
     if all(isinstance(one, list) for one in values):
+        if any(values) and all(message(part) for one in values for part in one):
+            return "messages"
         parts = [part for one in values for part in one if part is not None]
         while parts and all(isinstance(part, list) for part in parts):
             parts = [one for part in parts for one in part if one is not None]
@@ -117,14 +119,15 @@ def follows(values: Sequence[Any], rewards: Sequence[Any]) -> int:
         pairs = list(zip(values, rewards, strict=True))
         if any(one is not None and (not isinstance(one, list) or len(one) != len(other)) for one, other in pairs):
             break
-        if any(_message(part) for one in values if one is not None for part in one):
+        if any(message(part) for one in values if one is not None for part in one):
             break
         pairs = [(part, other) for one, own in pairs if one is not None for part, other in zip(one, own, strict=True)]
         level, values, rewards = level + 1, [one for one, _ in pairs], [other for _, other in pairs]
     return level
 
 
-def _message(value: Any) -> bool:
+def message(value: Any) -> bool:
+    """Return whether a value is a message of a conversation."""
     return isinstance(value, dict) and "role" in value and "content" in value
 
 

@@ -214,7 +214,7 @@ class LogFile:
         found = {name: Field(kind) for name, kind in self.kinds.items()}
         if self._ending == ".csv" or any(kind in ("other", "list") for kind in self.kinds.values()) or self.document:
             inside = fields_of(self.sample)
-            found |= {path: one for path, one in inside.items() if path not in found or one.kind in ("list", "texts")}
+            found |= {path: one for path, one in inside.items() if path not in found or one.kind in ("list", "texts", "messages")}
         return found
 
     @property

@@ -23,11 +23,11 @@ from grpo_theory.samples.column_choice import (
     known,
     within,
 )
-from grpo_theory.samples.column_names import RECOGNISED, Fields
+from grpo_theory.samples.column_names import RECOGNISED, Fields, exact
 from grpo_theory.samples.column_values import hashes, ids, numbers, refuse_rows, vectors
-from grpo_theory.samples.log_fields import ROW
+from grpo_theory.samples.log_fields import ROW, parts_of, value_at
 from grpo_theory.samples.log_file import LogFile
-from grpo_theory.samples.log_folder import BARE, Folder, check_one_run, open_folder, same_value
+from grpo_theory.samples.log_folder import BARE, Folder, check_one_run, open_folder, same_value, words
 from grpo_theory.samples.log_groups import LogGroups
 from grpo_theory.samples.log_rewards import Unscored, counted_rewards, summed_rewards
 from grpo_theory.samples.log_survey import FILE, Reading, Survey, is_evaluation, judge, witnesses
@@ -124,11 +124,30 @@ class Source:
         rewards = choose_rewards(self.files[0].row_fields, options.reward)
         self.lead = rewards.first
         self.fields = within(fields, rewards)
+        self._check_lists()
         self.seen = witnesses(self.fields, _many(self.files[0], rewards))
         self.reading = self._read_how(_columns(self, rewards))
         self.columns = _without_ignored(self.reading.columns, self.files[0])
         self.group_of = options.group_of or self.reading.group_of
         self._places: Counter[tuple[int, int]] = Counter()
+
+    def _check_lists(self) -> None:
+        """Raise ValueError if a row holds several rewards and one response: they are of its turns, tokens or marks."""
+        file, fields = self.files[0], self.fields
+        if self.options.response == "":
+            return
+        texts = [path for path in exact("response", fields) if fields[path].kind == "text" and "id" not in words(path)]
+        if not texts or self.lead not in fields or fields[self.lead].kind != "list":
+            return
+        held = [value_at(row, parts_of(self.lead, file.kinds)) for row in file.sample]
+        several = next((place for place, one in enumerate(held) if isinstance(one, list) and len(one) > 1), None)
+        if several is not None:
+            raise ValueError(
+                f"reward ({printable(self.lead)}) must be one number of each response, and row {several + 1} of "
+                f"{printable(file.path)} has {len(held[several])} and one {printable(texts[0])}: "
+                f"reward='{printable(self.lead)}.sum' (--reward {printable(self.lead)}.sum) adds them up, .mean, .max and .-1 "
+                "(the last) take another; if they are of several responses, response='' reads them so"
+            )
 
     def _read_how(self, columns: Columns) -> Reading:
         """Look at the first rows, where there is anything that tells which belong together."""

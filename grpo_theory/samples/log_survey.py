@@ -178,7 +178,7 @@ def judge(survey: Survey, columns: Columns, seen: Witnesses, named: bool) -> Rea
     reading = Reading(columns, split)
     if not survey.rewards.size:
         return reading
-    if not named:
+    if not named and seen.prompts[:1] != (ROW,):
         columns = _prompt(survey, columns, seen)
     own = columns.response
     if own in seen.groups and survey.count(columns.step, *columns.prompt, own) < survey.rewards.size:
