@@ -92,7 +92,10 @@ def known(path: str, fields: Fields) -> bool:
 
 def field_at(path: str, fields: Fields) -> Field:
     """Return the field of a path that may end in a part of a list."""
-    return fields[path] if path in fields else fields.get(path.rpartition(".")[0], Field("other"))
+    if path in fields:
+        return fields[path]
+    one = fields.get(path.rpartition(".")[0], Field("other"))
+    return Field("number", one.lists) if one.kind == "list" else Field(one.kind, one.lists[:-1])
 
 
 def column(role: str, fields: Fields, name: str | None) -> str | None:

@@ -357,7 +357,7 @@ def _columns(source: Source, rewards: Rewards) -> Columns:
         )
     else:
         for one in given:
-            column("prompt", {**source.files[0].fields, ROW: source.files[0].fields[source.lead]}, one)
+            column("prompt", source.files[0].fields, one)
         if "" in given:
             raise ValueError(_no_prompt(source.files[0].fields))
         prompt = given
