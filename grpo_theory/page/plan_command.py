@@ -205,3 +205,8 @@ def _advice(options: argparse.Namespace) -> "Advice":
         return advise(rollouts, Limits(**limiting), **asked, findings=findings)
     except ArgumentError as error:
         raise ValueError(error.renamed({name: option(name) for name in vars(options)})) from None
+    except ValueError as error:
+        read = rollouts.findings if isinstance(rollouts, RolloutLog) else findings
+        if read is None:
+            raise
+        raise ValueError(f"{error}. What was read: {'; '.join(read.reading[1:3])}") from None

@@ -76,7 +76,7 @@ class Rewards:
 
 def found(fields: Fields, asked: Sequence[str]) -> str:
     """Say which columns there are; of many, those most like what was asked for."""
-    top = [path for path, one in fields.items() if "." not in path or not one.lists]
+    top = list(fields)
     alone = top[0] if len(top) == 1 else ""
     hint = " (the columns of a CSV table must be separated by commas)" if ";" in alone or "\t" in alone else ""
     return f"found the column{'' if alone else 's'} {listed(top, asked)}{hint}"
@@ -176,6 +176,8 @@ def _recognised(fields: Fields) -> Rewards:
         )
     pieces = [path for path in fields if fields[path].lists and {"reward", "rewards"} & set(last_words(path))]
     hint = f"; {pieces[0]} is of the pieces of a response: {pieces[0]}.sum adds them up" if pieces else ""
+    solved = [path for path in fields if set(last_words(path)) & names.SUCCESSES and set(last_words(path)) & names.COUNTS]
+    hint = f"; {solved[0]}/N is a number of successes of N, a number or a column" if solved and not hint else hint
     raise ValueError(f"reward must name the column of the rewards; {found(fields, RECOGNISED['reward'])}{hint}")
 
 
@@ -211,7 +213,9 @@ def _of_pieces(one: Field) -> bool:
 def _counted(fields: Fields) -> Counted | None:
     """Return columns of successes, or their share, beside the number of responses."""
     at = {plain(path): path for path in fields if fields[path].kind == "number" and "." not in path}
-    total = next((at[name] for name in names.TOTALS if name in at), None)
+    total = next((at[name] for name in names.TOTALS if name in at), None) or next(
+        (path for path in at.values() if set(last_words(path)) & names.TOTAL_WORDS and _only_counts(path)), None
+    )
     if total is None:
         return None
     for path in at.values():
@@ -220,6 +224,11 @@ def _counted(fields: Fields) -> Counted | None:
             return Counted(path, total, rate=False)
     rates = [path for path in at.values() if set(last_words(path)) & names.RATES and set(last_words(path)) & names.RATED]
     return Counted(rates[0], total, rate=True) if rates else None
+
+
+def _only_counts(path: str) -> bool:
+    """Return whether a name is of a number of responses, and of nothing else."""
+    return set(last_words(path)) <= names.TOTAL_WORDS | names.COUNTS
 
 
 def _of_trl(fields: Fields) -> Rewards:

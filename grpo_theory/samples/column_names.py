@@ -65,6 +65,10 @@ COUNTS = {"n", "num", "number", "count", "total", "c"}
 RATES = {"rate", "ratio", "fraction", "frac", "mean", "avg"}
 RATED = {"pass", "passed", "success", "solve", "solved", "correct", "win", "accuracy", "acc"}
 """A share of successes has a word of both."""
+TOTAL_WORDS = {"attempt", "attempts", "tries", "trial", "trials", "sample", "samples", "rollout", "rollouts", "run", "runs"} | {
+    *("response", "responses", "completion", "completions", "generation", "generations", "draws"),
+}
+"""Words of such a name, alone or with a word of counting."""
 TOTALS = (
     *("k", "n", "n_samples", "num_samples", "n_attempts", "num_attempts", "attempts", "samples", "trials", "n_trials", "total"),
     *("num_rollouts", "n_rollouts", "rollouts", "n_total", "num_total", "group_size", "num_generations", "n_responses"),

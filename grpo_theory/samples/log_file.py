@@ -212,6 +212,8 @@ class LogFile:
     def row_fields(self) -> dict[str, Field]:
         """Columns, and what lies in objects and lists within them, by their paths."""
         found = {name: Field(kind) for name, kind in self.kinds.items()}
+        if self._ending == ".csv":
+            found = {field.name: Field("text" if kind_of(field.type) == "text" else "number") for field in self._first}
         if self._ending == ".csv" or any(kind in ("other", "list") for kind in self.kinds.values()) or self.document:
             inside = fields_of(self.sample)
             found |= {path: one for path, one in inside.items() if path not in found or one.kind in ("list", "texts", "messages")}

@@ -328,12 +328,15 @@ def _check_readable(file: LogFile, options: Options) -> None:
     rewards = choose_rewards(file.row_fields, options.reward)
     prompts = options.prompts or witnesses(within(file.fields, rewards), _many(file, rewards)).prompts
     if not prompts and options.group_of is None:
-        raise ValueError(_no_prompt(file.fields))
+        raise ValueError(_no_prompt(within(file.row_fields, rewards)))
 
 
 def _many(file: LogFile, rewards: Rewards) -> bool:
     """Return whether a row may hold several responses."""
     listed_ = rewards.first in file.fields and file.fields[rewards.first].kind == "list"
+    if rewards.counted is None and (rewards.lists or listed_) and len(file.sample) == 1:  # one list need not be one group
+        value = value_at(file.sample[0], parts_of(rewards.first, file.kinds))
+        return isinstance(value, list) and any(isinstance(one, list) for one in value)
     return bool(rewards.lists) or rewards.counted is not None or file.document or listed_
 
 
@@ -351,7 +354,7 @@ def _columns(source: Source, rewards: Rewards) -> Columns:
     if given is None:
         first = next(iter(source.seen.prompts), None)
         if first is None and options.group_of is None:
-            raise ValueError(_no_prompt(source.files[0].fields))
+            raise ValueError(_no_prompt(fields))
         prompt: tuple[str, ...] = (
             (FILE,) if first is None else (FILE, ROW) if first == ROW and len(source.files) > 1 else (first,)
         )
@@ -359,7 +362,7 @@ def _columns(source: Source, rewards: Rewards) -> Columns:
         for one in given:
             column("prompt", source.files[0].fields, one)
         if "" in given:
-            raise ValueError(_no_prompt(source.files[0].fields))
+            raise ValueError(_no_prompt(fields))
         prompt = given
     for key in options.where:
         if key != "path" and not known(key, source.files[0].fields):
