@@ -22,6 +22,12 @@ def rows(prompts=48, responses=8, seed=14):
     ]
 
 
+def answer(printed):
+    """Return what the command prints without its first section, which says what was taken for what."""
+    assert printed.startswith("READ AS")
+    return printed.partition("\n\n")[2]
+
+
 def write(path, found):
     """Write rows as JSON lines; returns the path."""
     path.write_text("".join(f"{json.dumps(row)}\n" for row in found), encoding="utf-8")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from enumeration import prompts
 from pilots import draw, gentle_case, pick
-from tables import rows, write
+from tables import answer, rows, write
 from test_plan_baselines import exact_statistics, mixed_noise
 
 import grpo_theory as gt
@@ -178,7 +178,7 @@ def test_the_text_the_data_and_the_page_recommend_one_pair(tmp_path):
         advice = gt.plan.advise(log, 1024, estimator=estimator)
         pair, record = advice.scores.recommended.pair, gt.page.to_dict(advice)
         first = f"Use {with_baseline(pair)}"
-        said = " ".join(gt.page.to_text(advice).split())
+        said = " ".join(answer(gt.page.to_text(advice)).split())
         assert said.startswith(f"RECOMMENDATION {first}")
         assert f"and groups of {pair.group_size}: {pair.batch_size} prompts" in said.split("WHAT IT RESTS ON")[0]
         assert (record["recommendation"]["baseline"], record["recommendation"]["group_size"]) == (pair.name, pair.group_size)
@@ -195,6 +195,6 @@ def test_without_a_gain_the_leave_one_out_mean_is_recommended_and_nothing_is_sai
     apart = [row | {"reward": row["reward"] + 10.0 * int(row["prompt_id"][1:])} for row in rows()]
     silent = gt.plan.advise(gt.read_rollouts(write(tmp_path / "apart.jsonl", apart)), 1024)
     assert silent.scores.recommended.rivals == ()
-    said = " ".join(gt.page.to_text(silent).split())
+    said = " ".join(answer(gt.page.to_text(silent)).split())
     assert said.startswith("RECOMMENDATION Use the leave-one-out baseline")
     assert "do not show that another baseline has less error" in said

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from tables import rows, write
+from tables import answer, rows, write
 
 import grpo_theory as gt
 from grpo_theory.page.advice import text
@@ -85,7 +85,7 @@ def test_the_answer_comes_first_and_is_that_of_the_library(capsys, table):
     advice = gt.plan.advise(log, 1024, group_size=16)
     assert out == gt.page.to_text(advice)
     choice = advice.scores.choice
-    first = out.splitlines()[:3]
+    first = answer(out).splitlines()[:3]
     assert first[0] == "RECOMMENDATION"
     assert first[1].startswith("  Use ")
     pair = advice.scores.recommended.pair
@@ -206,10 +206,10 @@ def test_the_page_needs_nothing_else_and_shows_the_curves(table, bare):
 def test_rewards_alone_say_plainly_what_is_missing_and_how_to_get_it(capsys, bare, table):
     status, out, _ = told(capsys, "plan", bare, "--budget", 1024)
     assert status == 0
-    assert out.startswith("THE BEST GROUP SIZE CANNOT BE TOLD FROM REWARDS ALONE")
+    assert answer(out).startswith("THE BEST GROUP SIZE CANNOT BE TOLD FROM REWARDS ALONE")
     assert "gt.sketch(" in out
     _, streamed, _ = told(capsys, "plan", table, "--budget", 1024, "--rewards-only")
-    assert streamed.startswith("THE BEST GROUP SIZE CANNOT BE TOLD FROM REWARDS ALONE")
+    assert answer(streamed).startswith("THE BEST GROUP SIZE CANNOT BE TOLD FROM REWARDS ALONE")
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_scores_that_cannot_tell_are_said_to(kept, change, reason, capsys, tmp_p
     path = write(tmp_path / "rollouts.jsonl", found)
     status, out, _ = told(capsys, "plan", path, "--budget", 64)
     assert status == 0
-    assert out.startswith("THE BEST GROUP SIZE CANNOT BE TOLD\n")
+    assert answer(out).startswith("THE BEST GROUP SIZE CANNOT BE TOLD\n")
     assert reason in " ".join(out.split())
     assert "\nFROM THE REWARDS ALONE\n" in out
     _, out, _ = told(capsys, "plan", path, "--budget", 64, "--json", "-")
@@ -238,7 +238,7 @@ def test_scores_that_cannot_tell_are_said_to(kept, change, reason, capsys, tmp_p
 def test_a_pilot_too_small_to_tell_says_so_first(capsys, tmp_path):
     path = write(tmp_path / "rollouts.jsonl", rows(6, 4))
     _, out, _ = told(capsys, "plan", path, "--budget", 64)
-    recommendation, _, sure = (" ".join(part.split()) for part in out.split("\n\n")[:3])
+    recommendation, _, sure = (" ".join(part.split()) for part in answer(out).split("\n\n")[:3])
     assert "The data are not sufficient to be sure" in recommendation
     assert "prompts like the 6 here" in sure
     assert not gt.plan.advise(gt.read_rollouts(path), 64).enough
@@ -450,7 +450,7 @@ def test_the_help_names_every_subcommand_and_python_runs_the_package_as_the_comm
     command = [sys.executable, "-W", "error", "-m", "grpo_theory", "plan"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("usage: grpo-theory plan [-h] --budget N")
+    assert done.stderr.startswith("usage: python -m grpo_theory plan [-h] --budget N")
 
 
 def test_the_entry_point_is_the_command():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tables import rows, write
+from tables import answer, rows, write
 
 import grpo_theory as gt
 from grpo_theory.compiler import plain_python
@@ -44,7 +44,7 @@ def table(tmp_path_factory):
 
 def sections(capsys, table, estimator):
     assert main(["plan", str(table), "--budget", "1024", "--group-size", "32", "--estimator", estimator]) == 0
-    return [" ".join(part.split()) for part in capsys.readouterr().out.split("\n\n")]
+    return [" ".join(part.split()) for part in answer(capsys.readouterr().out).split("\n\n")]
 
 
 def test_no_baseline_is_that_of_estimators_whose_advantage_is_the_reward():

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from tables import rows, write
+from tables import answer, rows, write
 
 import grpo_theory as gt
 from grpo_theory.page.command import main
@@ -19,7 +19,7 @@ def table(tmp_path_factory):
 def told(capsys, table, *more):
     status = main(["plan", str(table), "--budget", "1024", *more])
     out, err = capsys.readouterr()
-    return status, [" ".join(part.split()) for part in out.split("\n\n")], err
+    return status, [" ".join(part.split()) for part in (answer(out) if out else out).split("\n\n")], err
 
 
 def part(found, title):

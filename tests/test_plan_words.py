@@ -52,17 +52,16 @@ def test_one_is_not_many(tmp_path):
 def test_one_edge_has_one_wording(tmp_path):
     said = told(write(tmp_path / "rollouts.jsonl", [row | {"reward": float(row["reward"] > 0)} for row in rows(24, 8)]))
     assert "succeed at most 20% of the time" in said
-    assert "(success at most 20%)" in said
+    assert "(success at most 20%, " in said
     assert "below 20%" not in said
 
 
-def test_more_than_two_rewards_are_told_what_to_do_which_works(capsys, tmp_path):
-    """The column that the message asks for, named by the option that it names."""
+def test_more_than_two_rewards_need_no_column_of_success(capsys, tmp_path):
     rng = np.random.default_rng(5)
     found = [row | {"reward": float(rng.choice([0.0, 0.5, 1.0]))} for row in rows(24, 8)]
-    said = told(write(tmp_path / "graded.jsonl", found))
-    assert "cannot be given: these need two rewards, failure and success, and the table has 3 different ones" in said
-    option = re.search(r"name it as the reward \((--[a-z]+)\)", said)[1]
-    path = write(tmp_path / "binary.jsonl", [row | {"passed": int(row["reward"] > 0.6)} for row in found])
-    assert main(["plan", str(path), "--budget", "64", option, "passed"]) == 0
-    assert "cannot be given" not in capsys.readouterr().out
+    path = write(tmp_path / "graded.jsonl", found)
+    assert main(["plan", str(path), "--budget", "64", "--rewards-only", "--group-size", "8"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "The table has 3 different rewards" in said
+    assert "prompts whose mean reward is in the lowest fifth of the range" in said
+    assert "cannot be given" not in said

@@ -19,7 +19,7 @@ def test_the_readmes_plan_is_what_the_command_prints(capsys, monkeypatch):
     monkeypatch.chdir(TOP)
     assert main(re.search(r"    grpo-theory (plan .*)\n", README)[1].split()) == 0
     printed = capsys.readouterr().out.splitlines()
-    shown, _, _ = README[README.index("    RECOMMENDATION") :].partition("\n\nThen come")
+    shown, _, _ = README[README.index("    READ AS") :].partition("\n\nThen come")
     section = [line.removeprefix("    ") for line in shown.splitlines()]
     assert len(section) >= 8
     assert section == printed[: len(section)]
@@ -28,7 +28,7 @@ def test_the_readmes_plan_is_what_the_command_prints(capsys, monkeypatch):
 def test_the_planners_page_runs_as_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(TOP)
     names = run_blocks(PAGE, tmp_path)
-    assert capsys.readouterr().out.startswith("RECOMMENDATION\n")
+    assert capsys.readouterr().out.startswith("READ AS\n")
     answers, short = sampled_answers(), names["advice"].scores
     every = gt.Rollouts(answers.rewards[answers.index], answers.sketches[answers.index])
     asked = np.array([answers.prompts.index(prompt) for prompt in dict.fromkeys(row["prompt"] for row in example())])

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.samples import Findings, RaggedRollouts, read_rollouts
 from grpo_theory.samples.column_values import numbers, whole
-from grpo_theory.samples.log_file import LogFile, files_of
+from grpo_theory.samples.log_file import LogFile
+from grpo_theory.samples.log_folder import open_folder
 from grpo_theory.user_text import listed, printable
 from grpo_theory.validation import shown
 
@@ -115,7 +116,7 @@ def read_trainer_log(path: str | Path, columns: Mapping[str, Any] | None = None)
     if unknown:
         raise ValueError(f"columns must be of {', '.join((*READ, *RECOGNISED))}, got {shown(unknown[0])}")
     log = read_rollouts(path, **{name: asked[name] for name in READ if name in asked}, steps="all")
-    files = [LogFile(one) for one in files_of(Path(path))]
+    files = [LogFile(one) for one in open_folder(Path(path), {}).files]
     chosen = _chosen(files[0], asked, set(log.findings.columns.values()))
     rows = _Rows(files, chosen, log.findings)
     mask = rows.lists("mask") if "mask" in chosen and _is_list(files[0], chosen["mask"]) else None

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from grpo_theory.page import (
     check_command,
@@ -37,9 +38,15 @@ REFUSED = 2
 """The exit status of a mistake of the user."""
 
 
+def called() -> str:
+    """Return the name by which the command was called: the installed one, or that of the package."""
+    program = Path(sys.argv[0])
+    return "python -m grpo_theory" if program.parts[-2:] == ("grpo_theory", "__main__.py") else "grpo-theory"
+
+
 def parser(asked: Sequence[str]) -> argparse.ArgumentParser:
     """Describe the command line: all subcommands by a line, and those that are asked for with their options."""
-    top = Parser(prog="grpo-theory", description="What is true about GRPO, for your own rollouts and theorems.")
+    top = Parser(prog=called(), description="What is true about GRPO, for your own rollouts and theorems.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, subcommand in SUBCOMMANDS.items():
         described = commands.add_parser(name, help=subcommand.HELP)
@@ -82,5 +89,5 @@ def _say_no_more() -> None:
 
 def _refuse(command: str, message: str) -> int:
     with suppress(OSError):
-        print(f"grpo-theory {command}: {printable(message, LONGEST_MESSAGE)}", file=sys.stderr)
+        print(f"{called()} {command}: {printable(message, LONGEST_MESSAGE)}", file=sys.stderr)
     return REFUSED

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 HELP = "advise on group size, batch, baseline and learning rate from a table of rollouts"
 DESCRIPTION = (
-    "Advise on group size, batch, baseline and learning rate from a table of rollouts, one row a response: prompt id (or prompt) "
-    "and reward, and for the best group size a sketch of its score (gt.sketch). The columns that TRL (log_completions) and verl "
-    "(rollout_data_dir) write are recognised."
+    "Advise on group size, batch, baseline and learning rate from a log of rollouts: prompt id (or prompt) and reward of each "
+    "response, and for the best group size a sketch of its score (gt.sketch). Names and nestings that trainers write are "
+    "recognised (docs/rollouts.md); the first lines of the answer say what was taken for what."
 )
 LIMITS = ("budget", "cost_prompt", "cost_response", "max_group_size", "max_responses", "min_prompts", "multiple_of")
 """The options that say what one batch may cost and must fit."""
@@ -26,12 +26,13 @@ LIMITS = ("budget", "cost_prompt", "cost_response", "max_group_size", "max_respo
 def describe(plan: argparse.ArgumentParser) -> None:
     """Describe the subcommand and its options."""
     plan.description = DESCRIPTION
-    plan.add_argument("table", metavar="TABLE", help="a CSV, JSON lines or Parquet file, or a folder of them")
+    plan.add_argument("table", metavar="TABLE", help="a CSV, JSON, Parquet or Arrow file (.gz, .zst), or a folder of them")
     plan.add_argument(
         "--budget", type=float, required=True, metavar="N", help="what one batch may cost: responses, or the unit of the costs"
     )
     _add_batch(plan.add_argument_group("the batch"))
     _add_columns(plan.add_argument_group("columns, where their names are not recognised"))
+    _add_rows(plan.add_argument_group("rows"))
     output = plan.add_argument_group("output")
     output.add_argument("--json", metavar="FILE", help="write everything as JSON; - prints it in place of the text")
     output.add_argument("--html", metavar="FILE", help="write a page with the text and the curves")
@@ -66,15 +67,50 @@ def _add_batch(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_columns(group: argparse._ArgumentGroup) -> None:
+    group.description = (
+        "A column is a name, or a path through objects and lists: rewards.correct.score, messages.0. An empty name reads none."
+    )
+    group.add_argument(
+        "--prompt", metavar="PATH", action="append", help="the prompt's id or text; given several times, they are its id together"
+    )
+    group.add_argument(
+        "--reward",
+        metavar="PATH[=WEIGHT]",
+        action="append",
+        help="the reward; given several times, their sum, each times its weight (default: 1). n_correct/k is a number of "
+        "successes of k, pass_rate@n a share of n",
+    )
     for name, meaning in (
-        ("prompt", "the prompt's id or text"),
-        ("length", "the response's length"),
-        ("response", "the response's id or text"),
         ("step", "the training step"),
+        ("trajectory", "the id of a response whose turns are rows of their own"),
+        ("response", "the response's id or text"),
+        ("length", "the response's length"),
         ("scores", "sketches: a column of lists, or what the names of several columns begin with"),
     ):
-        group.add_argument(f"--{name}", metavar="COLUMN", help=meaning)
-    group.add_argument("--reward", metavar="COLUMN", action="append", help="the reward; given several times, their sum")
+        group.add_argument(f"--{name}", metavar="PATH", help=meaning)
+
+
+def _add_rows(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--where",
+        metavar="KEY=VALUE",
+        action="append",
+        help="only rows with this value in a column, or files whose path says so (step=3, path=*train*); several all hold",
+    )
+    group.add_argument("--group-of", type=int, metavar="N", help="N rows of a prompt one after another are a group")
+    group.add_argument(
+        "--unscored",
+        choices=("error", "leave", "zero"),
+        default="error",
+        help="rows without a reward: an error, left out and counted, or a reward of 0 (default: error)",
+    )
+    group.add_argument(
+        "--reward-tolerance",
+        type=float,
+        default=0.0,
+        metavar="T",
+        help="rewards that differ by no more are taken for equal (default: 0)",
+    )
     group.add_argument(
         "--steps",
         default="newest",
@@ -101,6 +137,36 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def rewards_of(given: list[str] | None) -> str | list[str] | dict[str, float] | None:
+    """Return what --reward says: a column, columns to be added up, or their weights."""
+    if given is None:
+        return None
+    weights: dict[str, float] = {}
+    weighed = False
+    for one in given:
+        path, equals, weight = one.rpartition("=")
+        try:
+            weights[path if equals else one] = float(weight) if equals else 1.0
+            weighed |= bool(equals)
+        except ValueError:  # a column with the sign in its name
+            weights[one] = 1.0
+    if weighed:
+        return weights
+    return given[0] if len(given) == 1 else given
+
+
+def wanted_of(given: list[str] | None) -> dict[str, object]:
+    """Return what --where says: values by column, several of one column in a list."""
+    wanted: dict[str, object] = {}
+    for one in given or ():
+        key, equals, value = one.partition("=")
+        if not equals or not key:
+            raise ValueError(f"--where must be KEY=VALUE, as split=train, got {printable(one)}")
+        before = wanted.get(key, [])
+        wanted[key] = [*before, value] if isinstance(before, list) else value
+    return wanted
+
+
 def _advice(options: argparse.Namespace) -> "Advice":
     from grpo_theory.page.section import option
     from grpo_theory.plan import Limits, advise
@@ -108,8 +174,10 @@ def _advice(options: argparse.Namespace) -> "Advice":
     from grpo_theory.samples import RewardCounts, RolloutLog, read_reward_counts, read_rollouts
     from grpo_theory.validation import ArgumentError
 
-    columns = {name: getattr(options, name) for name in ("prompt", "reward", "response", "step")}
+    columns = {name: getattr(options, name) for name in ("prompt", "response", "step", "trajectory", "group_of", "unscored")}
     columns |= {"steps": int(options.steps) if options.steps.isdigit() else options.steps}
+    columns |= {"reward": rewards_of(options.reward), "where": wanted_of(options.where)}
+    columns |= {"reward_tolerance": options.reward_tolerance}
     limiting = {name: getattr(options, name) for name in LIMITS}
     if options.max_group_size is None:
         limiting["max_group_size"] = LARGEST_GROUP
@@ -126,3 +194,8 @@ def _advice(options: argparse.Namespace) -> "Advice":
         return advise(rollouts, Limits(**limiting), **asked, findings=findings)
     except ArgumentError as error:
         raise ValueError(error.renamed({name: option(name) for name in vars(options)})) from None
+    except ValueError as error:
+        read = rollouts.findings if isinstance(rollouts, RolloutLog) else findings
+        if read is None:
+            raise
+        raise ValueError(f"{error}. What was read: {'; '.join(read.reading[1:3])}") from None

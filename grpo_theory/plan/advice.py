@@ -17,6 +17,7 @@ from grpo_theory.validation import Argument, ArgumentError, as_count, as_fractio
 TOLERANCE = 0.05
 UNNAMED = "rloo"
 """What the rewards' weights are those of where no estimator is named."""
+OPTION = "your group size (--group-size)"
 SHORT = 0.05
 """A warning is given where Student's limits would hold less often than the level by so much: 90% for 95%."""
 
@@ -45,6 +46,8 @@ class Advice:
         Why it cannot be told; None if it can.
     notes : tuple of str
         What the reader of the table remarks on, a sentence each.
+    reading : tuple of str
+        What the reader took for what, and how much of it there is; empty without a reader.
     """
 
     limits: Limits
@@ -57,6 +60,7 @@ class Advice:
     scores: ScoresAdvice | None
     missing: Missing | None = None
     notes: tuple[str, ...] = ()
+    reading: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         told = self.missing if self.scores is None else self.scores.recommended.pair
@@ -161,8 +165,22 @@ def advise(
         rewards=advise_from_rewards(counts, name, limits, group_size or recommended, recommended, level),
         scores=scores,
         missing=missing,
-        notes=() if findings is None else tuple(str(findings).splitlines()),
+        notes=() if findings is None else (*findings.warnings, *_contradicted(findings, group_size)),
+        reading=() if findings is None else findings.reading,
     )
+
+
+def _contradicted(findings: Findings, group_size: int | None) -> tuple[str, ...]:
+    """Return that the log's groups are not of the size that the user has, if all of them have another."""
+    if group_size is None or group_size in findings.sizes:
+        return ()
+    sizes = list(findings.sizes)
+    held = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
+    note = f"The groups of the log have {held} responses, and none the {group_size:,} of {OPTION}."
+    if all(size % group_size == 0 for size in sizes):
+        option = f"group_of={group_size}, --group-of {group_size}"
+        note += f" If each {group_size:,} rows one after another are a group, say so ({option})."
+    return (note,)
 
 
 def _parts(rollouts: RolloutLog | Groups | RewardCounts) -> tuple[Groups | None, RewardCounts]:

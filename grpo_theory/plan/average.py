@@ -139,9 +139,13 @@ def stacked(intervals: list[Interval]) -> Interval:
 
 
 def clipped(shares: Interval) -> Interval:
-    """Return intervals of shares within [0, 1]."""
-    low, high = (np.clip(limit, 0.0, 1.0) for limit in (shares.low, shares.high))
-    return Interval(shares.estimate, shares.standard_error, low, high, shares.level)
+    """Return intervals of shares within [0, 1], the estimate within its limits, and the lower limit not above the upper.
+
+    Limits cross only where rewards are not what they were taken for, as where groups were chosen by their rewards.
+    """
+    ends = [np.clip(limit, 0.0, 1.0) for limit in (shares.low, shares.high)]
+    low, high = np.minimum(*ends), np.maximum(*ends)
+    return Interval(np.clip(shares.estimate, low, high), shares.standard_error, low, high, shares.level)
 
 
 def mean_limits(

@@ -208,6 +208,17 @@ def estimate_uniform_shares(counts: RewardCounts, group_sizes: ArrayLike, level:
     return UniformShares(sizes, clipped(stacked(intervals)), measured)
 
 
+def unknown_uniform_shares(counts: RewardCounts, group_sizes: ArrayLike, level: float = 0.95) -> UniformShares:
+    """Return what is known of the share of uniform groups where groups were chosen by their rewards: the least that it can be.
+
+    Of L rewards a group of G responses is uniform with a chance of at least L^(1-G), whatever the policy. No upper limit but 1
+    holds, because prompts of which all groups are uniform are never seen. The estimates are NaN.
+    """
+    sizes = _group_sizes(group_sizes)
+    least, unknown = np.array([float(counts.values.size) ** (1 - size) for size in sizes.tolist()]), np.full(sizes.size, np.nan)
+    return UniformShares(sizes, Interval(unknown, unknown, least, np.ones(sizes.size), level), np.zeros(sizes.size))
+
+
 def _group_sizes(group_sizes: ArrayLike) -> Integers:
     sizes = np.atleast_1d(np.asarray(group_sizes))
     if sizes.ndim != 1 or sizes.size == 0 or sizes.dtype.kind not in "iu":

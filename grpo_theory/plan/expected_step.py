@@ -41,7 +41,10 @@ class PromptWeights:
         E h'(p), the mean weight: the length of the expected update against that of the plain gradient, were the prompts'
         gradients to have nothing to do with their success rates.
     shares : Interval
-        Shape (3,): the shares of the whole weight on hard, middling and easy prompts.
+        Shape (3,): the shares of the whole weight on hard, middling and easy prompts, as if all gradients were of one length.
+    step_shares : Interval
+        Shape (3,): the shares of the expected step on them if the length of a prompt's gradient is in proportion to p (1 - p), as
+        of a softmax policy with one token: h'(p) p (1 - p) counts.
     prompts : Interval
         Shape (3,): the shares of hard, middling and easy prompts themselves, which are those of the plain gradient's weight.
     mean_rate : Interval
@@ -56,6 +59,7 @@ class PromptWeights:
     slope: Callable[[Array], Array]
     scale: Interval
     shares: Interval
+    step_shares: Interval
     prompts: Interval
     mean_rate: Interval
 
@@ -114,7 +118,8 @@ def weigh_prompts(
         as_count("group_size", group_size),
         slope.function,
         mean_interval(bottom, total, level),
-        stacked([ratio_interval(part, bottom, of / total, level, (0.0, 1.0)) for part, of in _classes(counts, slope, law)]),
+        _shares(counts, slope, law, level),
+        _shares(counts, times_variance(slope), law, level),
         clipped(stacked([mean_interval(part, of, level) for part, of in _classes(counts, PLAIN, law)])),
         mean_rate,
     )
@@ -136,6 +141,16 @@ def raised(coefficients: tuple[float, ...]) -> tuple[float, ...]:
     """Return the Bernstein coefficients of a polynomial times the rate: p times the j-th of degree d is (j+1)/(d+1) the next."""
     degree = len(coefficients)
     return (0.0, *((j + 1.0) / degree * one for j, one in enumerate(coefficients)))
+
+
+def _shares(counts: RewardCounts, function: RateFunction, law: SuccessRates, level: float) -> Interval:
+    """Return the shares of a function's mean on hard, middling and easy prompts, shape (3,)."""
+    bottom, total = average_terms(counts, function), law.average(function.function)
+    shares = [
+        ratio_interval(part, bottom, of / total if total > 0.0 else np.nan, level, (0.0, 1.0))
+        for part, of in _classes(counts, function, law)
+    ]
+    return stacked(shares)
 
 
 def _classes(counts: RewardCounts, function: RateFunction, law: SuccessRates) -> list[tuple[Terms, float]]:

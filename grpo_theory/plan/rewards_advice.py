@@ -5,11 +5,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from grpo_theory.plan.cost import Limits
-from grpo_theory.plan.effective import SampleSize, UniformShares, effective_sample_size, estimate_uniform_shares
+from grpo_theory.plan.effective import (
+    SampleSize,
+    UniformShares,
+    effective_sample_size,
+    estimate_uniform_shares,
+    unknown_uniform_shares,
+)
 from grpo_theory.plan.expected_step import LearningRateFactor, PromptWeights, learning_rate_factor, weigh_prompts
+from grpo_theory.plan.graded_weights import GradedWeights, weigh_graded_prompts
 from grpo_theory.plan.seeds import evaluation_variance, prompts_needed
 from grpo_theory.plan.success_rates import SuccessRates, fit_success_rates
 from grpo_theory.samples import RewardCounts
+from grpo_theory.samples.log_remarks import filtered
 
 SHOWN = (2, 4, 8, 16, 32, 64, 128)
 """Group sizes that are always shown, where they are allowed."""
@@ -17,6 +25,11 @@ DIFFERENCE = 0.02
 """The difference that an evaluation is to find, as a share of the range of the rewards."""
 CORRELATIONS = (0.0, 0.9)
 """Of two policies' expected rewards over prompts: nothing in common, and one a few steps on from the other."""
+CHOSEN = (
+    "no group has equal rewards, and by the groups that were logged some should: such groups were left out before logging, and "
+    "those that were kept do not tell how often prompts succeed"
+)
+"""Why success rates are unknown where groups were chosen by their rewards."""
 EVALUATED = (1, 8)
 """Responses a prompt in an evaluation."""
 
@@ -59,15 +72,16 @@ class RewardsAdvice:
     uniform : UniformShares
         The share of groups whose rewards are all equal, at the group sizes that are shown.
     evaluations : tuple of Evaluation
-        How many prompts tell two policies apart.
+        How many prompts tell two policies apart; empty where groups were chosen by their rewards.
     rates : SuccessRates or None
         The law of the prompts' success rates; None unless there are exactly two rewards.
-    weights : PromptWeights or None
-        What the estimator's expected update weighs prompts with, at the group size asked about.
+    weights : PromptWeights, GradedWeights or None
+        What the estimator's expected update weighs prompts with, at the group size asked about; of more than two rewards, how
+        its expected step is shared among them.
     learning_rate : LearningRateFactor or None
         By what to multiply the learning rate when going from the group size in use to the recommended one.
     refusal : str
-        Why the estimator has no weights although there are success rates; empty if it has.
+        Why the estimator has no weights; empty if it has, or if no group size was asked about.
     """
 
     sample: SampleSize
@@ -77,9 +91,14 @@ class RewardsAdvice:
     uniform: UniformShares
     evaluations: tuple[Evaluation, ...]
     rates: SuccessRates | None
-    weights: PromptWeights | None
+    weights: PromptWeights | GradedWeights | None
     learning_rate: LearningRateFactor | None
     refusal: str
+
+    @property
+    def chosen(self) -> bool:
+        """Whether groups were chosen by their rewards before logging."""
+        return self.refusal == CHOSEN
 
     @property
     def binary(self) -> bool:
@@ -93,9 +112,13 @@ def advise_from_rewards(
     """Say what rewards alone tell, at the group size asked about and of a change to the recommended one, where there are such."""
     allowed, _ = limits.batches()
     sizes = sorted({*SHOWN, *(size for size in (asked, recommended) if size is not None)} & set(allowed.tolist()))
-    rates = fit_success_rates(counts) if counts.binary else None
-    weights, factor, refusal = None, None, ""
+    chosen = filtered(counts) > 0.0
+    rates = fit_success_rates(counts) if counts.binary and not chosen else None
+    weights: PromptWeights | GradedWeights | None = None
+    factor, refusal = None, CHOSEN if chosen else ""
     try:
+        if asked is not None and not counts.binary and not chosen:
+            weights = weigh_graded_prompts(counts, estimator, asked, level)
         if asked is not None and rates is not None:
             weights = weigh_prompts(counts, estimator, asked, level, law=rates)
             if recommended is not None and recommended != asked:
@@ -107,8 +130,8 @@ def advise_from_rewards(
         group_sizes=(int(counts.sizes.min()), int(counts.sizes.max())),
         range=(float(counts.values[0]), float(counts.values[-1])),
         distinct=int(counts.values.size),
-        uniform=estimate_uniform_shares(counts, np.array(sizes or allowed[:1]), level),
-        evaluations=_evaluations(counts, level),
+        uniform=(unknown_uniform_shares if chosen else estimate_uniform_shares)(counts, np.array(sizes or allowed[:1]), level),
+        evaluations=() if chosen else _evaluations(counts, level),
         rates=rates,
         weights=weights,
         learning_rate=factor,

@@ -148,6 +148,12 @@ def average_over_subgroups(classes: RewardClasses, table: GroupTable) -> tuple[A
     return means, powers / size**2
 
 
+def mean_advantages(counts: Integers, table: GroupTable) -> Array:
+    """Return the mean advantage of a response of each value over all subgroups of groups with counts (U, L), shape (U, L)."""
+    weights = _hypergeometric(counts, table.multisets)
+    return _shares(weights @ (table.advantages * table.multisets), counts.astype(np.float64))
+
+
 def _hypergeometric(counts: Integers, drawn: Integers) -> Array:
     """Return the probability of each multiset (n, L) among subgroups of groups with counts (U, L), shape (U, n)."""
     size, total = int(drawn[0].sum()), counts.sum(axis=1, keepdims=True)

@@ -1,11 +1,9 @@
-"""The names under which trainers log rollouts, and the choice of a log's columns by them."""
+"""The names under which trainers and their users log rollouts: exact ones, and kinds of names by their words."""
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
-from grpo_theory.user_text import listed
-from grpo_theory.validation import shown
+from grpo_theory.samples.log_fields import BUT_LAST, Field
+from grpo_theory.samples.log_folder import BARE, words
 
 RECOGNISED: dict[str, tuple[str, ...]] = {
     "prompt": (
@@ -19,145 +17,126 @@ RECOGNISED: dict[str, tuple[str, ...]] = {
         "input",
         "question",
     ),
-    "reward": ("reward", "score"),
+    "reward": ("reward", "score", "total_reward", "final_reward", "rewards", "return", "total_score", "final_score"),
     "length": ("length", "completion_length", "response_length", "completion_tokens", "num_tokens"),
     "response": ("response_id", "completion_id", "request_id", "uid", "completion", "response", "output"),
-    "step": ("step", "global_step", "training_step"),
-    "scores": ("sketch", "sketches", "scores", "score_features"),
+    "step": (
+        *("step", "global_step", "training_step", "train_step", "iteration", "iter", "update"),
+        *("policy_version", "weight_version", "weights_version", "epoch"),
+    ),
+    "scores": ("sketch", "sketches"),
 }
 """Names by what they mean; the first that a log has is taken, whether or not it has capitals or spaces around it.
 
 TRL's log_completions writes step, prompt, completion, a column for each reward function, and advantage. verl's rollout_data_dir
-writes input, output, gts, score, step, and request_id or (in the new trainer of 0.9) uid, which name one response. verifiers and
-prime-rl write example_id, prompt, completion and reward. NeMo-RL's log has no prompt, and OpenRLHF's one response a step.
+writes input, output, gts, score, step, and request_id or uid. verifiers and prime-rl write example_id, prompt, completion and
+reward. A list called scores is none of gradients unless it is named: graders write their marks under this name.
 """
 
-TRL = {"step", "prompt", "completion", "advantage"}
-"""What every table of TRL's has beside its reward functions, which have names of their own."""
+TRL = {"step", "prompt", "completion"}
+"""What every table of TRL's has beside its reward functions, which have names of their own, and the advantage."""
+ADVANTAGES = ("advantage", "advantages")
+PATH_STEPS = ("step", "steps", "iteration", "iter", "update", "version", "v", "epoch", BARE)
+"""Words before a number in a path that make it a step, the surest first."""
+PROMPTS = {"prompt", "problem", "question", "query", "task", "example", "item", "instance", "puzzle", "exercise", "instruction"}
+GROUPS = {"group", "uid"}
+TRAJECTORIES = {"traj", "trajectory", "episode", "rollout", "conversation", "session"}
+POSITIONS = {"idx", "index", "no", "number", "num", "nr", "position"}
+IDS = {"id", "key", "hash", "uid", "uuid", "name", *POSITIONS}
+TEXTS = {"text", "str", "string", "content", "raw"}
+TOKENS = {"token", "tokens", "ids"}
+WEAK = ("id", "idx", "index", "key", "name")
+"""Names of an id of no matter what: of a prompt where rows hold several responses, or where it comes back."""
+TURNS = {"turn", "turns", "round"}
+PIECES = {"step", "steps", "turn", "turns", "message", "messages", "node", "nodes", "token", "tokens", "history", "logs", "calls"}
+"""Lists of these are pieces of one response, not responses."""
+REWARDING = (
+    *("reward", "rewards", "return", "returns", "correct", "correctness", "accuracy", "acc", "passed", "success", "solved"),
+    *("score", "scores", "grade", "grades", "outcome", "outcomes"),
+)
+"""Words of rewards, the surest first."""
+NO_REWARD = {
+    *("n", "num", "count", "counts", "length", "len", "tokens", "time", "seconds", "turns", "calls", "id", "idx", "index", "std"),
+    *("advantage", "advantages", "weight", "mean", "max", "min", "threshold", "model", "step", "total", "logprob", "logprobs"),
+}
+"""Words of numbers that are no rewards."""
+SUCCESSES = {"correct", "success", "successes", "passed", "passes", "solved", "right", "hits", "wins"}
+COUNTS = {"n", "num", "number", "count", "total", "c"}
+RATES = {"rate", "ratio", "fraction", "frac", "mean", "avg"}
+RATED = {"pass", "passed", "success", "solve", "solved", "correct", "win", "accuracy", "acc"}
+"""A share of successes has a word of both."""
+TOTAL_WORDS = {"attempt", "attempts", "tries", "trial", "trials", "sample", "samples", "rollout", "rollouts", "run", "runs"} | {
+    *("response", "responses", "completion", "completions", "generation", "generations", "draws"),
+}
+"""Words of such a name, alone or with a word of counting."""
+TOTALS = (
+    *("k", "n", "n_samples", "num_samples", "n_attempts", "num_attempts", "attempts", "samples", "trials", "n_trials", "total"),
+    *("num_rollouts", "n_rollouts", "rollouts", "n_total", "num_total", "group_size", "num_generations", "n_responses"),
+    *("num_responses", "n_completions", "num_completions", "count", "num_trials", "num_runs", "n_runs"),
+)
+"""Names of the number of responses of a prompt that is one row."""
+SPLITS = {"split", "mode", "phase", "stage", "partition", "subset"}
+EVALUATING = {"eval", "evaluation", "validation", "val", "test", "greedy"}
+"""Words of a column of truth values that says that a row is not of training."""
+
+Fields = Mapping[str, Field]
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The columns of a log by what they mean; None where it has none.
-
-    Attributes
-    ----------
-    prompt : str
-    reward : dict of str to float
-        The weights of the columns whose sum is the reward.
-    length, response, step : str, optional
-    scores : tuple of str
-        One column of lists, or several of numbers; empty if there are none.
-    ignored : tuple of str
-        The log's other columns.
-    """
-
-    prompt: str
-    reward: dict[str, float]
-    length: str | None
-    response: str | None
-    step: str | None
-    scores: tuple[str, ...]
-    ignored: tuple[str, ...]
-
-    @property
-    def needed(self) -> list[str]:
-        """All columns that are read."""
-        one = (self.prompt, *self.reward, self.length, self.response, self.step, *self.scores)
-        return list(dict.fromkeys(name for name in one if name is not None))
+def plain(path: str) -> str:
+    """Return a path as names are compared."""
+    return path.strip().lower()
 
 
-Reward = str | Sequence[str] | Mapping[str, float] | None
+def last_words(path: str) -> list[str]:
+    """Return the words of the last part of a path; of the last two where the last is a mere id or text."""
+    parts = [part for part in path.split(".") if part not in (BUT_LAST,)]
+    own = words(parts[-1])
+    return own if len(parts) == 1 or not set(own) <= IDS | TEXTS else words(parts[-2]) + own
 
 
-def choose(kinds: Mapping[str, str], reward: Reward, given: Mapping[str, str | None]) -> Columns:
-    """Choose columns: those given by name, or recognised ones where None is given; an empty name is for none.
-
-    Parameters
-    ----------
-    kinds : mapping of str to str
-        The log's columns, and what they hold: "number", "text", "list" or "other".
-    reward : str, sequence of str, mapping of str to float, or None
-        A column, columns to be added up, or columns with their weights.
-    given : mapping
-        Names for prompt, length, response, step and scores.
-    """
-    for role, name in given.items():
-        if name is not None and not isinstance(name, str):
-            raise TypeError(f"{role} must be the name of a column, got an object of type {type(name).__name__}")
-    weights = _reward(kinds, reward)
-    prompt = _column("prompt", kinds, given["prompt"])
-    if prompt is None:
-        raise ValueError(f"prompt must name the column of the prompts' ids or texts; {_found(kinds, RECOGNISED['prompt'])}")
-    others = {role: _column(role, kinds, given[role]) for role in ("length", "response", "step")}
-    scores = _scores(kinds, given["scores"])
-    used = {prompt, *weights, *(name for name in others.values() if name), *scores}
-    return Columns(prompt, weights, **others, scores=scores, ignored=tuple(name for name in kinds if name not in used))
+def exact(role: str, fields: Fields) -> list[str]:
+    """Return the columns at the top with a recognised name, in the order of the names."""
+    at = {plain(path): path for path in reversed([path for path, one in fields.items() if not one.lists])}
+    return [at[name] for name in RECOGNISED[role] if name in at]
 
 
-def _found(kinds: Mapping[str, str], asked: Sequence[str]) -> str:
-    """Say which columns there are; of many, those most like what was asked for."""
-    alone = next(iter(kinds)) if len(kinds) == 1 else ""
-    hint = " (the columns of a CSV table must be separated by commas)" if ";" in alone or "\t" in alone else ""
-    return f"found the column{'' if alone else 's'} {listed(kinds, asked)}{hint}"
+def named_like(nouns: Iterable[str], others: Iterable[str], fields: Fields) -> list[str]:
+    """Return the paths whose words are one of the nouns and nothing but other words, the least deep first."""
+    nouns, allowed = set(nouns), {*nouns, *others}
+    found = [path for path in fields if nouns & set(last_words(path)) and set(last_words(path)) <= allowed]
+    return sorted(found, key=lambda path: (len(fields[path].lists), path.count(".")))
 
 
-def _column(role: str, kinds: Mapping[str, str], name: str | None) -> str | None:
-    """Return the column given or recognised, if there is one."""
-    if name is None:
-        plain = {one.strip().lower(): one for one in reversed(list(kinds))}
-        return next((plain[one] for one in RECOGNISED[role] if one in plain), None)
-    if name and name not in kinds:
-        raise ValueError(f"{role} must be a column of the log, got {shown(name)}; {_found(kinds, [name])}")
-    return name or None
+def prompt_texts(fields: Fields) -> list[str]:
+    """Return the paths of prompts' texts, conversations and tokens."""
+    texts = [path for path in named_like({*PROMPTS, "input"}, TEXTS, fields) if fields[path].kind != "number"]
+    tokens = named_like(PROMPTS, TOKENS, fields)
+    return [*texts, *(path for path in tokens if fields[path].kind == "list"), *conversations(fields)]
 
 
-def _reward(kinds: Mapping[str, str], reward: Reward) -> dict[str, float]:
-    if reward is None:
-        name = _column("reward", kinds, None)
-        if name is not None:
-            return {name: 1.0}
-        functions = [one for one, kind in kinds.items() if kind == "number" and one not in TRL] if set(kinds) >= TRL else []
-        if len(functions) == 1:
-            return {functions[0]: 1.0}
-        if functions:
-            raise ValueError(
-                f"reward must name a column: {listed(functions)} may be reward functions of TRL, whose weights are not in its "
-                f"log; choose one (reward={shown(functions[0])}), or give those to be added up, with weights where they are not 1"
-            )
-        raise ValueError(f"reward must name the column of the rewards; {_found(kinds, RECOGNISED['reward'])}")
-    if isinstance(reward, str):
-        weights = {reward: 1.0}
-    elif isinstance(reward, Mapping):
-        weights = dict(reward)
-    elif isinstance(reward, Sequence) and all(isinstance(name, str) for name in reward):
-        weights = dict.fromkeys(reward, 1.0)
-    else:
-        raise TypeError(
-            f"reward must be a column, a list of columns or their weights, got an object of type {type(reward).__name__}"
-        )
-    missing = [name for name in weights if name not in kinds]
-    if missing or not weights:
-        raise ValueError(
-            f"reward must name columns of the log, got {listed(map(repr, missing)) or 'none'}; {_found(kinds, missing)}"
-        )
-    bad = [w for w in weights.values() if isinstance(w, bool) or not isinstance(w, int | float) or not abs(w) < float("inf")]
-    if bad:
-        raise ValueError(f"reward must give each column a finite weight, got {bad[0]!r}")
-    return {name: float(w) for name, w in weights.items()}
+def conversations(fields: Fields) -> list[str]:
+    """Return the paths of a prompt in [prompt, response] or in messages of which the last is the response."""
+    found = []
+    for path, one in fields.items():
+        name = plain(path.rsplit(".", 1)[-1])
+        if one.kind == "texts" and name in ("content", "contents", "messages", "conversation", "texts", "dialogue"):
+            found.append(f"{path}.0")
+        if one.kind == "messages" and name not in ("prompt", "completion", "response", "output", "input"):
+            found.append(f"{path}.{BUT_LAST}")
+    return found
 
 
-def _scores(kinds: Mapping[str, str], name: str | None) -> tuple[str, ...]:
-    """Return the column of that name, or the columns with that name and a number behind it, in the order of the numbers."""
-    if name is None:
-        listed = next((one for one in RECOGNISED["scores"] if kinds.get(one) == "list"), None)
-        return (listed,) if listed else ()
-    if not name or name in kinds:
-        return (name,) if name else ()
-    numbered = {int(match[1]): one for one in kinds if (match := re.fullmatch(re.escape(name) + r"(0|[1-9]\d*)", one))}
-    if not numbered:
-        raise ValueError(
-            "scores must be a column of lists, or what stands before the numbers of columns; "
-            f"got {shown(name)}; {_found(kinds, [name])}"
-        )
-    return tuple(numbered[k] for k in sorted(numbered))
+def prompt_ids(fields: Fields) -> list[str]:
+    """Return the paths of prompts' ids."""
+    return [path for path in named_like(PROMPTS, IDS, fields) if set(last_words(path)) & IDS]
+
+
+def group_ids(fields: Fields) -> list[str]:
+    """Return the paths of ids of groups, which may be new at each step."""
+    return named_like(GROUPS, {*IDS, "prompt", "rollout"}, fields)
+
+
+def is_position(path: str) -> bool:
+    """Return whether a name is that of a place in an order, which may begin anew."""
+    found = set(last_words(path))
+    return bool(found & POSITIONS) or bool(found & GROUPS)

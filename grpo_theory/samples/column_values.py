@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, Integers
 from grpo_theory.samples.log_groups import NO_RESPONSE
 from grpo_theory.user_text import printable
 
@@ -67,17 +67,21 @@ def _parsed(texts: pa.Array) -> pa.Array:
 
 
 def refuse_rows(
-    bad: ArrayLike, column: pa.ChunkedArray, name: str, path: Path, before: int, wanted: str = "finite numbers"
+    bad: ArrayLike,
+    column: pa.ChunkedArray,
+    name: str,
+    path: Path,
+    numbers: Integers,
+    wanted: str = "finite numbers",
+    hint: str = "",
 ) -> None:
-    """Raise ValueError if rows are bad, naming the first of them and what they hold."""
+    """Raise ValueError if rows are bad, naming the first of them and what they hold; `numbers` are those of the rows."""
     rows = np.flatnonzero(bad)
     if rows.size:
         values = [(int(k), column[int(k)].as_py()) for k in rows[:SHOWN]]
-        held = ", ".join(
-            f"row {before + k + 1} ({'empty' if value is None else printable(repr(value), 60)})" for k, value in values
-        )
+        held = ", ".join(f"row {numbers[k]} ({'empty' if value is None else printable(repr(value), 60)})" for k, value in values)
         more = f" and {rows.size - SHOWN} or more" if rows.size > SHOWN else ""
-        raise ValueError(f"{printable(name)} must be {wanted}; {printable(path)} has others in {held}{more}")
+        raise ValueError(f"{printable(name)} must be {wanted}; {printable(path)} has others in {held}{more}{hint}")
 
 
 def texts(array: pa.Array) -> pa.Array:
@@ -130,12 +134,12 @@ def hashes(column: pa.ChunkedArray, name: str) -> np.ndarray:
     return np.where(values == "", np.uint64(NO_RESPONSE), pd.util.hash_array(values, categorize=False))[codes]
 
 
-def vectors(table: pa.Table, names: tuple[str, ...], path: Path, before: int, width: int | None) -> Array:
+def vectors(table: pa.Table, names: tuple[str, ...], path: Path, rows: Integers, width: int | None) -> Array:
     """Return the scores (N, J) of a column of lists, or of J columns of numbers; `width` is the J of the rows before."""
     if len(names) > 1 or kind_of(table[names[0]].type) != "list":
         columns = [numbers(table[name], name) for name in names]
         for name, column in zip(names, columns, strict=True):
-            refuse_rows(~np.isfinite(column), table[name], f"scores ({name})", path, before)
+            refuse_rows(~np.isfinite(column), table[name], f"scores ({name})", path, rows)
         return np.stack(columns, axis=1)
     array = whole(table[names[0]])
     lengths = pc.fill_null(pc.list_value_length(array), -1).to_numpy(zero_copy_only=False)
@@ -145,7 +149,7 @@ def vectors(table: pa.Table, names: tuple[str, ...], path: Path, before: int, wi
         row = int(unequal[0]) if unequal.size else 0
         held = "no list" if lengths[row] < 0 else f"one of {lengths[row]} numbers"
         other = "" if first < 0 else f", and the first has {first}"
-        raise ValueError(f"scores must be lists of equal length; row {before + row + 1} of {printable(path)} has {held}{other}")
+        raise ValueError(f"scores must be lists of equal length; row {rows[row]} of {printable(path)} has {held}{other}")
     flat = numbers(pa.chunked_array([pc.list_flatten(array)]), "scores").reshape(len(lengths), first)
-    refuse_rows(~np.isfinite(flat).all(axis=1), table[names[0]], "scores", path, before)
+    refuse_rows(~np.isfinite(flat).all(axis=1), table[names[0]], "scores", path, rows)
     return flat

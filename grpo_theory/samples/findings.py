@@ -1,7 +1,7 @@
 """What a reader found in a log of rollouts, and the log as it was read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.samples.ragged import RaggedRollouts
@@ -43,6 +43,12 @@ class Findings:
         Groups of steps that were asked for, left out because their prompt has a newer one.
     duplicates : int
         Rows that repeat the prompt, response and reward of a row of their step; all of them stayed.
+    left_out : mapping of str to int
+        Rows that are not used, or not as they are, by why.
+    files_left_out : mapping of str to tuple of str
+        Files of the folder that were not read, by why.
+    remarks : tuple of str
+        What was taken for what against what it seems, and what the rows say against the log; a sentence each.
     """
 
     files: int
@@ -60,6 +66,9 @@ class Findings:
     repeated_steps: tuple[int, ...]
     older_groups: int
     duplicates: int
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    files_left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     @property
     def ragged(self) -> bool:
@@ -109,6 +118,11 @@ class Findings:
         return tuple(sentences)
 
     def __str__(self) -> str:
+        return "\n".join([*self.reading, *self.warnings])
+
+    @property
+    def reading(self) -> tuple[str, ...]:
+        """What was taken for what, and how much of it there is; one line each."""
         taken = ", ".join(f"{role} = {printable(name)}" for role, name in self.columns.items())
         sizes = ", ".join(f"{count} of {size}" for size, count in self.sizes.items())
         if len(self.sizes) > FEW:
@@ -116,9 +130,18 @@ class Findings:
         rewards = ", ".join(f"{value:g} ({count})" for value, count in self.rewards.items())
         if len(self.rewards) > FEW:
             rewards = f"{len(self.rewards)} values from {min(self.rewards):g} to {max(self.rewards):g}"
+        left = [f"{_counted(many, 'row')} {why}" for why, many in self.left_out.items() if many]
+        other = [f"{_listed_names(names)} ({why})" for why, names in self.files_left_out.items()]
         lines = [
             f"{_counted(self.rows, 'row')} in {_counted(self.files, 'file')}"
-            + (f", of which {self.kept} are used" if self.kept < self.rows else ""),
+            + (f", of which {self.kept} are used" if self.kept < self.rows and "trajectory" not in self.columns else "")
+            + (
+                f", which hold {self.kept} responses that are used"
+                if self.kept > self.rows or "trajectory" in self.columns
+                else ""
+            )
+            + (f"; of the rows: {', '.join(left)}" if left else "")
+            + (f"; files left out: {', '.join(other)}" if other else ""),
             f"columns: {taken}" + (f"; not read: {listed(map(_name, self.ignored))}" if self.ignored else ""),
             f"{_counted(self.prompts, 'prompt')}, {_counted(self.groups, 'group')} of responses"
             + (f" at {_counted(len(self.steps), 'step')} ({_listed(self.steps)})" if self.steps else "")
@@ -126,7 +149,7 @@ class Findings:
             f"group sizes: {sizes}",
             f"rewards: {rewards}; {self.uniform} of {self.groups} groups have rewards that are all equal",
         ]
-        return "\n".join([*lines, *self.warnings])
+        return (*lines, *self.remarks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,6 +186,10 @@ def check_sizes(findings: Findings) -> None:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _listed_names(names: tuple[str, ...]) -> str:
+    return listed(names) if len(names) <= FEW else f"{printable(names[0])} and {len(names) - 1} more"
 
 
 def _name(column: str) -> str:

@@ -1,38 +1,50 @@
 """Files of rollouts, read batch by batch: CSV, JSON lines and Parquet, as plain columns of numbers and ids."""
 
-import gzip
+import io
 import json
-import re
-from collections.abc import Iterator
+from ast import literal_eval
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.json
 import pyarrow.parquet as pq
 
 from grpo_theory.samples.column_values import kind_of
+from grpo_theory.samples.json_rows import (
+    check_depth,
+    column_of,
+    document_of,
+    is_row,
+    rows_of_lines,
+    table_of_block,
+    table_of_lines,
+)
+from grpo_theory.samples.log_fields import Field, fields_of
+from grpo_theory.samples.log_folder import ENDINGS, ending
 from grpo_theory.user_text import listed, printable
 
-ENDINGS = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz", ".parquet")
+SAMPLE = 200
+"""So many rows are looked at to see what is in their objects and lists; so many are taken apart at a time."""
+PEEK_BYTES = 2**16
+"""And so many bytes in the middle and at the end."""
 PEEK = 200
 """So many lines of JSON are looked at to see which columns there are."""
 BLOCK = 2**23
 """So many bytes of text are read at a time; a row of a CSV table that is longer is refused."""
-DEEPEST = 200
-"""JSON that is nested deeper is refused: readers of it, which call themselves for each level, end with the process."""
-STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-LEVELS = np.zeros(256, dtype=np.int32)
-LEVELS[list(b"[{")], LEVELS[list(b"]}")] = 1, -1
-GZIP, PARQUET = b"\x1f\x8b", b"PAR1"
+PACKED = {".gz": "gzip", ".zst": "zstd"}
+MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
+"""How compressed files begin."""
+PARQUET, ARROW = b"PAR1", b"ARROW1\x00\x00"
+BINARY = (".parquet", ".arrow", ".feather")
 OTHER_KINDS = {
     b"PK\x03\x04": "a ZIP archive or a spreadsheet",
     b"BZh91AY&SY": "a file compressed by bzip2",
     b"\xfd7zXZ\x00": "a file compressed by xz",
-    b"\x28\xb5\x2f\xfd": "a file compressed by zstd",
-    b"ARROW1\x00\x00": "an Arrow file",
+    ARROW: "an Arrow file",
     b"SQLite format 3\x00": "an SQLite database",
     b"\xff\xfe": "text in UTF-16",
     b"\xfe\xff": "text in UTF-16",
@@ -42,53 +54,25 @@ BROKEN = (pa.ArrowException, OSError, EOFError, UnicodeError)
 """What readers raise on a file that is not what its name says."""
 
 
-def ending(path: Path) -> str | None:
-    """Return what a file's name ends in, if it is a kind that can be read."""
-    name = path.name.lower()
-    return max((one for one in ENDINGS if name.endswith(one)), key=len, default=None)
-
-
-def files_of(path: Path) -> list[Path]:
-    """Return a file, or a folder's files, in the order of the numbers in their names.
-
-    Those in folders under it are included, hidden ones are not.
-    """
-    if path.exists() and not path.is_dir() and not path.is_file():
-        raise ValueError(
-            f"path must be a file or a folder of files, and '{printable(path)}' is a pipe or device: write it to a file first"
-        )
-    if path.is_file():
-        if ending(path) is None:
-            raise ValueError(f"path must end in {', '.join(ENDINGS)}, got '{printable(path)}'")
-        return [path]
-    if not path.is_dir():
-        raise ValueError(f"path must be a file or a folder of files, and '{printable(path)}' does not exist")
-    hidden = re.compile(r"(^|/)\.")
-    files = [
-        one for one in path.rglob("*") if one.is_file() and ending(one) and not hidden.search(one.relative_to(path).as_posix())
-    ]
-    if not files:
-        raise ValueError(
-            f"path must be a file or a folder of files that end in {', '.join(ENDINGS)}; '{printable(path)}' has none"
-        )
-    return sorted(files, key=lambda one: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(one))])
-
-
 class LogFile:
     """A file of rollouts.
 
     Attributes
     ----------
     path : Path
+    constants : dict of str to str
+        Columns that the file's path gives, the same in all rows.
     kinds : dict of str to str
         Its columns, and what they hold: "number", "text", "list" or "other".  Text in CSV files may be numbers.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, constants: Mapping[str, str] | None = None) -> None:
         self.path = path
+        self.constants = dict(constants or {})
         self._bad_rows: list[str] = []
-        self._packed = path.suffix.lower() == ".gz"
-        self._ending = str(ending(path)).removesuffix(".gz")
+        self._packed = PACKED.get(path.suffix.lower())
+        self._ending = str(ending(path)).removesuffix(".gz").removesuffix(".zst")
+        self._document: list[tuple[int, dict[str, Any]]] | None = None
         if path.stat().st_size == 0:
             raise ValueError(f"{printable(path)} is empty")
         self._check_kind()
@@ -96,7 +80,7 @@ class LogFile:
             self._first = self._schema()
             self.kinds = {field.name: kind_of(field.type) for field in self._first}
         except BROKEN as error:
-            self._refuse(error)
+            self.refuse(error)
         if not self.kinds:
             raise ValueError(f"{printable(path)} has no columns")
         if self._ending == ".csv":
@@ -109,17 +93,23 @@ class LogFile:
             file.seek(max(0, self.path.stat().st_size - len(PARQUET)))
             last = file.read()
         named = f"{printable(self.path)} is named {ending(self.path)}"
-        if self._packed != first.startswith(GZIP) and self._ending != ".parquet":
-            held = "is not compressed by gzip" if self._packed else "is compressed by gzip"
-            raise ValueError(f"{named} and {held}: name it {self._ending}{'' if self._packed else '.gz'}")
-        if self._ending != ".parquet" and not self._packed:
+        text = self._ending not in BINARY
+        for kind, magic in MAGIC.items() if text else ():
+            if (self._packed == kind) != first.startswith(magic):
+                held = f"is not compressed by {kind}" if self._packed == kind else f"is compressed by {kind}"
+                suffix = "" if self._packed == kind else next(one for one, name in PACKED.items() if name == kind)
+                raise ValueError(f"{named} and {held}: name it {self._ending}{suffix}")
+        if self._packed and not pa.Codec.is_available(self._packed):
+            raise ValueError(f"{named}, and no reader of {self._packed} is installed here: decompress it first")
+        if text and not self._packed:
             if first.startswith(PARQUET) and last == PARQUET:
                 raise ValueError(f"{named} and is a Parquet file: name it .parquet")
             other = next((kind for magic, kind in OTHER_KINDS.items() if first.startswith(magic)), None)
             if other:
                 raise ValueError(f"{named} and is {other}, which is not read: write it as {', '.join(ENDINGS)}, text in UTF-8")
 
-    def _refuse(self, error: Exception) -> NoReturn:
+    def refuse(self, error: Exception) -> NoReturn:
+        """Raise ValueError for a file that a reader failed on, in words that speak of rows."""
         wanted = {".csv": "CSV table", ".parquet": "Parquet file"}.get(self._ending, "file of JSON lines")
         why = self._bad_rows[0] if self._bad_rows else str(error).strip()
         # Arrow's messages speak of its blocks, and users know of none.
@@ -132,37 +122,157 @@ class LogFile:
     def _schema(self) -> pa.Schema:
         if self._ending == ".parquet":
             return pq.read_schema(self.path)
+        if self._ending in BINARY:
+            with self._arrow() as reader:
+                return reader.schema
         if self._ending == ".csv":
             options = pyarrow.csv.ReadOptions(use_threads=False, block_size=BLOCK)  # with threads lines have no numbers
             with self._stream() as stream, pyarrow.csv.open_csv(stream, options, _csv_options(self._bad_rows)) as reader:
                 return reader.schema
         with self._opened() as lines:
-            first = [line for line, _ in zip(lines, range(PEEK), strict=False)]
-        return _table_of_lines(first, None, 0).schema
+            first = list(islice(lines, PEEK))
+        self._document = self._whole_document(first)
+        if self._document is not None:
+            self._sample = [row for _, row in self._document[:PEEK]]
+            return pa.schema([(name, column_of([row.get(name) for row in self._sample]).type) for name in _keys(self._document)])
+        check_depth(first, 0)
+        found = list(rows_of_lines(first, 0))
+        self._lists = len({number for number, _ in found}) < len(found)
+        late = self._late_lines(sum(map(len, first)))
+        self._sample = [row for _, row in found] + [row for _, row in rows_of_lines(late, 0)]
+        return table_of_lines([*first, *late], None, 0).schema
+
+    def _late_lines(self, seen: int) -> list[bytes]:
+        """Return some lines of the middle and of the end, so that columns that begin late are seen; those that are rows."""
+        size, late = self.path.stat().st_size, list[bytes]()
+        if self._packed or size <= seen:
+            return late
+        with self.path.open("rb") as file:
+            for start in (size // 2, size - PEEK_BYTES):
+                file.seek(max(start, seen - 1))
+                late += file.read(PEEK_BYTES).split(b"\n")[1:-1]
+        return [line for line in late if is_row(line)]  # of one that is none, a number can be told only when all are read
+
+    def _whole_document(self, first: Sequence[bytes]) -> list[tuple[int, dict[str, Any]]] | None:
+        """Return the rows of a file that is one JSON document and not an object a line."""
+        lines = [line for line in first if line.strip()]
+        try:
+            alone = json.loads(lines[0]) if lines else {}
+        except (ValueError, RecursionError):
+            alone = None
+        if isinstance(alone, dict) and (len(lines) > 1 or not {"columns", "data"} <= alone.keys()):
+            # An object in the only line of a file is one row, but for a .json file, which may hold a table by keys.
+            if len(lines) > 1 or self._ending != ".json":
+                return None
+        elif isinstance(alone, list) and len(lines) > 1:
+            return None
+        if alone is None and lines and lines[0].lstrip()[:1] not in (b"[", b"{"):
+            return None
+        with self._opened() as file:
+            return document_of(file.read())
 
     def _opened(self) -> Any:
-        return gzip.open(self.path, "rb") if self._packed else self.path.open("rb")
+        if self._packed:
+            return io.BufferedReader(pa.input_stream(str(self.path), compression=self._packed))
+        return self.path.open("rb")
 
     def _stream(self) -> pa.NativeFile:
-        return pa.input_stream(str(self.path), compression="gzip" if self._packed else None)
+        return pa.input_stream(str(self.path), compression=self._packed)
+
+    def _arrow(self) -> Any:
+        with self.path.open("rb") as file:
+            whole = file.read(len(ARROW)) == ARROW
+        source = pa.memory_map(str(self.path))
+        return pa.ipc.open_file(source) if whole else pa.ipc.open_stream(source)
+
+    @cached_property
+    def sample(self) -> list[dict[str, Any]]:
+        """Some rows, of Parquet and Arrow files without long columns of numbers."""
+        if self._ending not in (".csv", *BINARY):
+            return self._sample
+        try:
+            tables = self._csv(list(self.kinds), SAMPLE) if self._ending == ".csv" else self._tables(list(self.kinds), SAMPLE)
+            table = next(tables, None)
+        except BROKEN as error:
+            self.refuse(error)
+        rows = [] if table is None else table.slice(0, SAMPLE).to_pylist()
+        self._encoded = {name for name in self.kinds if rows and all(_decoded(row[name]) is not None for row in rows)}
+        return [self._plain(row) for row in rows]
+
+    def _plain(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return a row whose columns of lists written as text are lists."""
+        return {name: _decoded(value) if name in self._encoded else value for name, value in row.items()}
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        """All that a name can be of: what the rows have, and what the file's path says."""
+        return self.row_fields | {name: Field("number") for name in self.constants if name not in self.row_fields}
+
+    @cached_property
+    def row_fields(self) -> dict[str, Field]:
+        """Columns, and what lies in objects and lists within them, by their paths."""
+        found = {name: Field(kind) for name, kind in self.kinds.items()}
+        if self._ending == ".csv":
+            found = {field.name: Field("text" if kind_of(field.type) == "text" else "number") for field in self._first}
+        if self._ending == ".csv" or any(kind in ("other", "list") for kind in self.kinds.values()) or self.document:
+            inside = fields_of(self.sample)
+            found |= {path: one for path, one in inside.items() if path not in found or one.kind in ("list", "texts", "messages")}
+        return found
+
+    @property
+    def document(self) -> bool:
+        """Whether the rows are a document's, or lists of objects in lines: read row by row."""
+        return self._document is not None or getattr(self, "_lists", False)
+
+    def rows(self, tops: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield all rows as objects, with their numbers."""
+        if self._document is not None:
+            yield from self._document
+        elif self._ending in (".csv", *BINARY):
+            _ = self.sample
+            done = 0
+            for table in self._csv(tops, SAMPLE) if self._ending == ".csv" else self._tables(tops, SAMPLE):
+                for row in table.to_pylist():
+                    done += 1
+                    yield done, self._plain(row)
+        else:
+            done = 0
+            with self._opened() as lines:
+                while block := list(islice(lines, SAMPLE)):
+                    check_depth(block, done)
+                    yield from rows_of_lines(block, done)
+                    done += len(block)
+
+    def _tables(self, names: list[str], rows: int) -> Iterator[pa.Table]:
+        """Yield the columns of a Parquet or Arrow file."""
+        return self._parquet(names, rows) if self._ending == ".parquet" else self._ipc(names, rows)
 
     def batches(self, names: list[str], rows: int) -> Iterator[pa.Table]:
         """Yield tables of so many rows or fewer with the columns named, at least one row each."""
-        missing = [name for name in names if name not in self.kinds]
-        if missing:
-            raise ValueError(
-                f"{printable(self.path)} has no column {listed(missing)}, as the files before it do; "
-                f"found {listed(self.kinds, missing)}"
-            )
         twice = [name for name in names if self._first.names.count(name) > 1]
         if twice:
             raise ValueError(f"{printable(self.path)} has more than one column {listed(twice)}: rename all but one")
-        read = {".parquet": self._parquet, ".csv": self._csv}.get(self._ending, self._json)
+        read = {".csv": self._csv, **dict.fromkeys(BINARY, self._tables)}.get(self._ending, self._json)
         try:
-            for table in read(names, rows):
-                yield from (table.slice(start, rows) for start in range(0, table.num_rows, rows))
+            for table in read([name for name in names if name in self.kinds], rows):
+                whole = self._with_constants(table, names)
+                yield from (whole.slice(start, rows) for start in range(0, whole.num_rows, rows))
         except BROKEN as error:
-            self._refuse(error)
+            self.refuse(error)
+
+    def _with_constants(self, table: pa.Table, names: list[str]) -> pa.Table:
+        """Return a table with the columns that the path gives."""
+        for name in names:
+            if name not in self.kinds:
+                table = table.append_column(name, pa.repeat(pa.scalar(self.constants[name]), table.num_rows))
+        return table
+
+    def _ipc(self, names: list[str], rows: int) -> Iterator[pa.Table]:
+        with self._arrow() as reader:
+            many = range(reader.num_record_batches) if isinstance(reader, pa.RecordBatchFileReader) else None
+            for batch in reader if many is None else map(reader.get_batch, many):
+                table = pa.Table.from_batches([batch]).select(names)
+                yield from (table.slice(start, rows) for start in range(0, table.num_rows, rows))
 
     def _parquet(self, names: list[str], rows: int) -> Iterator[pa.Table]:
         with pq.ParquetFile(self.path) as file:
@@ -184,11 +294,11 @@ class LogFile:
             while block := file.read(BLOCK):
                 whole, newline, rest = (rest + block).rpartition(b"\n")
                 if newline:
-                    table = _table_of_block(whole, schema, done)
+                    table = table_of_block(whole, schema, done)
                     schema, done = table.schema, done + whole.count(b"\n") + 1
                     yield table
         if rest.strip():
-            yield _table_of_block(rest, schema, done)
+            yield table_of_block(rest, schema, done)
 
 
 def _csv_options(bad: list[str]) -> pyarrow.csv.ParseOptions:
@@ -202,55 +312,19 @@ def _csv_options(bad: list[str]) -> pyarrow.csv.ParseOptions:
     return pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=note)
 
 
-def _table_of_block(block: bytes, schema: pa.Schema, done: int) -> pa.Table:
-    """Return the columns of a schema from lines of JSON, of its types if they can be had; a broken line is named."""
-    nested = any(pa.types.is_nested(type_) and kind_of(type_) == "other" for type_ in schema.types)  # may have new fields
-    lines = block.split(b"\n")
-    _check_depth(lines, done)
-    options = pyarrow.json.ParseOptions(
-        explicit_schema=schema, unexpected_field_behavior="infer" if nested else "ignore", newlines_in_values=False
-    )
+def _keys(rows: Sequence[tuple[int, dict[str, Any]]]) -> list[str]:
+    return list(dict.fromkeys(str(key) for _, row in rows for key in row))
+
+
+def _decoded(value: Any) -> list[Any] | dict[str, Any] | None:
+    """Return the list or object that a text is, in JSON or as Python writes it; None if it is none."""
+    if not isinstance(value, str) or value[:1] not in ("[", "{") or value[-1:] not in ("]", "}"):
+        return None
     try:
-        return pyarrow.json.read_json(
-            pa.BufferReader(block), pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1), options
-        ).select(schema.names)
-    except pa.ArrowInvalid:  # a line that is broken, or of other types: seen one by one
-        return _table_of_lines(lines, schema.names, done)
-
-
-def _check_depth(lines: list[bytes], done: int) -> None:
-    """Raise if a line is nested too deep; brackets within strings do not count."""
-    for index, line in enumerate(lines):
-        if line.count(b"[") + line.count(b"{") > DEEPEST:
-            depth = int(np.cumsum(LEVELS[np.frombuffer(STRINGS.sub(b"", line), dtype=np.uint8)]).max(initial=0))
-            if depth > DEEPEST:
-                raise pa.ArrowInvalid(f"line {done + index + 1} is nested {depth:,} deep, and {DEEPEST} is the most that is read")
-
-
-def _table_of_lines(lines: list[bytes], names: list[str] | None, done: int) -> pa.Table:
-    """As `_table_of_block`, line by line; all columns if None are named."""
-    _check_depth(lines, done)
-    rows = []
-    for index, line in enumerate(lines):
-        if line.strip():
-            where = f"line {done + index + 1}"
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                opened = index == 0 and done == 0 and line.lstrip().startswith(b"[")
-                hint = " (a list of objects is not read: write one object a line)" if opened else ""
-                raise pa.ArrowInvalid(f"{where} is broken, {error}{hint}") from None
-            if not isinstance(row, dict):
-                raise pa.ArrowInvalid(f"{where} is not an object, {{...}}: write one object a line, and no list around them")
-            rows.append(row)
-    keys = list(dict.fromkeys(key for row in rows for key in row)) if names is None else names
-    return pa.table({key: _column([row.get(key) for row in rows]) for key in keys})
-
-
-def _column(values: list[Any]) -> pa.Array:
-    """Return values as a column; of mixed types as text."""
-    try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        whole = [int(one) if isinstance(one, float) and one.is_integer() else one for one in values]
-        return pa.array([one if one is None or isinstance(one, str) else json.dumps(one, sort_keys=True) for one in whole])
+        found = json.loads(value)
+    except ValueError:
+        try:
+            found = literal_eval(value)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            return None
+    return found if isinstance(found, list | dict) else None

@@ -1,37 +1,45 @@
 """Rollouts as a trainer or a user logged them, read from tables of any size, batch by batch."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
+from scipy import sparse
 
-from grpo_theory.arrays import Array, Integers
-from grpo_theory.samples.column_names import Columns, Reward, choose
-from grpo_theory.samples.column_values import hashes, ids, numbers, refuse_rows, vectors
+from grpo_theory.arrays import Array
+from grpo_theory.samples.column_choice import Columns, Reward
 from grpo_theory.samples.findings import Findings, RolloutLog, check_sizes
-from grpo_theory.samples.log_file import LogFile, files_of
 from grpo_theory.samples.log_groups import NO_RESPONSE, LogGroups, Selection, Steps, check_steps
+from grpo_theory.samples.log_remarks import order_remark, reward_remarks, size_remark
+from grpo_theory.samples.log_rewards import Unscored
+from grpo_theory.samples.log_source import Options, Source
 from grpo_theory.samples.ragged import RaggedRollouts
 from grpo_theory.samples.reward_counts import RewardCounts
+from grpo_theory.samples.reward_levels import levels
 from grpo_theory.samples.reward_tally import RewardTally
-from grpo_theory.user_text import printable
-from grpo_theory.validation import as_count, shown
 
 BATCH_ROWS = 2**16
+NO_SKETCHES = ("scores", "score_features", "gradients", "gradient", "grads", "embedding", "features")
+"""Lists of numbers that might be sketches, and might not."""
+NOTHING = "the log has no row left: each is left out by where, or is of evaluation, or has no reward"
 
 
 def read_rollouts(
     path: str | Path,
     *,
-    prompt: str | None = None,
+    prompt: str | Sequence[str] | None = None,
     reward: Reward = None,
     length: str | None = None,
     response: str | None = None,
     step: str | None = None,
     scores: str | None = None,
     steps: Steps = "newest",
+    trajectory: str | None = None,
+    group_of: int | None = None,
+    where: Mapping[str, object] | None = None,
+    unscored: Unscored = "error",
+    reward_tolerance: float = 0.0,
     batch_rows: int = BATCH_ROWS,
 ) -> RolloutLog:
     """Read rollouts from a table, one row a response: CSV, JSON lines or Parquet, or a folder of such files.
@@ -44,17 +52,30 @@ def read_rollouts(
     ----------
     path : str or Path
     prompt, length, response, step : str, optional
-        Names of columns: the prompt's id or text, the response's length, its id or text (by which repeated rows are found), the
-        training step at which it was sampled. None takes a recognised column, an empty name none.
+        Names of columns: the prompt's id or text (several names are its id together), the response's length, its id or text (by
+        which repeated rows are found), the training step at which it was sampled. None takes a recognised column, an empty name
+        none. All names may be paths through objects and lists, as rewards.correct.score, or messages.0 for the first of a list.
     reward : str, list of str or dict of str to float, optional
         The column of the reward, or columns that are added up, with weights if it is a dict. As in TRL, a part that is missing in
-        a row where another is not counts for 0.
+        a row where another is not counts for 0. A list of rewards makes a response of each. n_correct/k is a number of successes
+        of k responses, pass_rate@n a share of n; k and n may be numbers.
     scores : str, optional
         A column of lists of equal length, or what stands before the numbers of columns (sketch_ for sketch_0, sketch_1, ...).
     steps : "newest", "last", int, (int, int), or "all"
         Which groups are used: of each prompt the newest, so that groups are of different prompts, as all intervals assume; only
         those of the last step, or of a single one; each prompt's newest between a first and a last step; all, several of one
         prompt among them, from which intervals come out too narrow.
+    trajectory : str, optional
+        The id of a response whose turns are rows of their own. None finds one, an empty name reads each row as a response.
+    group_of : int, optional
+        So many rows of a prompt one after another are a group; no prompt need be named.
+    where : dict, optional
+        The rows that are used: a value, or a list of values, by column. Columns are also what paths say (step=3, seed_1), and
+        `path` chooses files; a star stands for any part of a text.
+    unscored : "error", "leave" or "zero"
+        What becomes of rows without a reward: an error that names them, left out and counted, or counted with a reward of 0.
+    reward_tolerance : float, default 0
+        Rewards that differ by no more are taken for equal; their mean stands for them.
     batch_rows : int, default 65536
         So many rows, about, are looked at at a time.
 
@@ -69,10 +90,12 @@ def read_rollouts(
         or no finite numbers (rows are named); scores of unequal length; steps that are given in part of the rows; a log that has
         one response to every prompt.
     """
-    named = {"prompt": prompt, "length": length, "response": response, "step": step, "scores": scores}
     check_steps(steps)
-    source, groups = Source(path, reward, named, batch_rows), LogGroups()
+    rewarded = prompt, reward, length, response, step, scores
+    source, groups = Source(path, Options(*rewarded, trajectory, group_of, where or {}, unscored), batch_rows), LogGroups()
     batches = list(source.read(groups))
+    if not batches:
+        raise ValueError(NOTHING)
     chosen = groups.select(steps)
     index = np.concatenate([batch.groups for batch in batches])
     rows = chosen.kept[index]
@@ -81,8 +104,8 @@ def read_rollouts(
         parts = [getattr(batch, name) for batch in batches]
         return None if parts[0] is None else np.concatenate(parts)[rows]
 
-    rewards, responses = joined("rewards"), joined("responses")
-    rollouts = RaggedRollouts.from_index(groups.ids(chosen, steps), index[rows], rewards, joined("scores"))  # type: ignore[arg-type]
+    rewards, responses = _near(joined("rewards"), reward_tolerance), joined("responses")
+    rollouts = RaggedRollouts.from_index(groups.ids(chosen, steps), index[rows], rewards, joined("scores"))
     repeats = 0 if responses is None else _repeats(rollouts, responses)
     findings = _findings(source, groups, chosen, rollouts.counts, int(rows.sum()), repeats)
     check_sizes(findings)
@@ -92,11 +115,16 @@ def read_rollouts(
 def read_reward_counts(
     path: str | Path,
     *,
-    prompt: str | None = None,
+    prompt: str | Sequence[str] | None = None,
     reward: Reward = None,
     response: str | None = None,
     step: str | None = None,
     steps: Steps = "newest",
+    trajectory: str | None = None,
+    group_of: int | None = None,
+    where: Mapping[str, object] | None = None,
+    unscored: Unscored = "error",
+    reward_tolerance: float = 0.0,
     batch_rows: int = BATCH_ROWS,
 ) -> tuple[RewardCounts, Findings]:
     """Count the rewards of a log batch by batch, in memory that grows with its groups and not with its rows.
@@ -107,105 +135,34 @@ def read_reward_counts(
     -------
     RewardCounts, Findings
     """
-    named = {"prompt": prompt, "length": "", "response": response, "step": step, "scores": ""}
     check_steps(steps)
-    source, groups, tally = Source(path, reward, named, batch_rows), LogGroups(), RewardTally()
+    rewarded = prompt, reward, "", response, step, ""
+    source = Source(path, Options(*rewarded, trajectory, group_of, where or {}, unscored), batch_rows)
+    groups, tally = LogGroups(), RewardTally()
     for batch in source.read(groups):
         tally.add(batch.groups, batch.rewards)
+    if not groups.pairs:
+        raise ValueError(NOTHING)
     chosen = groups.select(steps)
-    counts = tally.counts(chosen.kept)
+    counts = _with_levels(tally.counts(chosen.kept), reward_tolerance)
     findings = _findings(source, groups, chosen, counts, int(counts.sizes.sum()), 0)
     check_sizes(findings)
     return counts, findings
 
 
-class Rows(NamedTuple):
-    """Rows of a batch: their groups and rewards (n,), and what else the log has of each."""
-
-    groups: Integers
-    rewards: Array
-    steps: Integers | None
-    lengths: Array | None
-    responses: np.ndarray | None
-    scores: Array | None
+def _near(rewards: np.ndarray | None, tolerance: float) -> Array:
+    """Return rewards (n,), those that differ by little as one."""
+    values, inverse = np.unique(np.asarray(rewards), return_inverse=True)
+    return levels(values, tolerance)[inverse]
 
 
-class Source:
-    """The files of a log, and the columns that are read from them."""
-
-    def __init__(self, path: str | Path, reward: Reward, named: Mapping[str, str | None], batch_rows: int) -> None:
-        if not isinstance(path, str | Path):
-            raise TypeError(f"path must be a file's or a folder's name, got {shown(path)}")
-        if path == "":
-            raise ValueError("path must be a file's or a folder's name, and is empty")
-        self.batch_rows = as_count("batch_rows", batch_rows)
-        self.rows = 0
-        self.files = [LogFile(one) for one in files_of(Path(path))]
-        self.columns: Columns = choose(self.files[0].kinds, reward, named)
-
-    def read(self, groups: LogGroups) -> Iterator[Rows]:
-        """Yield all rows, batch by batch."""
-        columns, width = self.columns, None
-        for file in self.files:
-            before = 0
-            for table in file.batches(columns.needed, self.batch_rows):
-                where = file.path, before
-                rewards = _rewards(table, columns, *where)
-                steps = _whole_steps(table, columns.step, *where)
-                prompts = ids(table[columns.prompt], f"prompt ({columns.prompt})")
-                if prompts.null_count:
-                    row = before + int(np.argmax(prompts.is_null().to_numpy(zero_copy_only=False))) + 1
-                    raise ValueError(
-                        f"prompt ({printable(columns.prompt)}) must be given for every row; row {row} of {printable(file.path)} "
-                        "has none"
-                    )
-                name = columns.response
-                responses = None if name is None else hashes(table[name], f"response ({name})")
-                lengths = None if columns.length is None else numbers(table[columns.length], "length")
-                if lengths is not None:
-                    bad = ~(np.isfinite(lengths) & (lengths >= 0.0))
-                    refuse_rows(
-                        bad, table[columns.length], "length", *where, "finite numbers of at least 0 (length='' reads none)"
-                    )
-                scores = vectors(table, columns.scores, *where, width) if columns.scores else None
-                width = None if scores is None else scores.shape[1]
-                codes = prompts.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-                prompts_of_rows, groups_of_rows = groups.number(codes, prompts.dictionary.to_pylist(), steps)
-                if columns.step is not None:
-                    groups.mark(prompts_of_rows, rewards, steps, responses)
-                before += rewards.size
-                self.rows += rewards.size
-                yield Rows(groups_of_rows, rewards, None if columns.step is None else steps, lengths, responses, scores)
-        if not self.rows:
-            raise ValueError(f"{printable(self.files[0].path)} has columns, and no rows")
-
-
-def _rewards(table: pa.Table, columns: Columns, path: Path, before: int) -> Array:
-    """Return the weighted sums of the reward's columns; a part counts for 0 where another is there."""
-    parts = np.stack([numbers(table[name], f"reward ({name})") for name in columns.reward])
-    missing = np.isnan(parts)
-    # Sums that overflow, or are inf - inf, are refused below with the numbers of their rows.
-    with np.errstate(over="ignore", invalid="ignore"):
-        rewards = np.array(list(columns.reward.values())) @ np.where(missing, 0.0, parts)
-    bad = missing.all(axis=0) | np.isinf(parts).any(axis=0) | ~np.isfinite(rewards)
-    refuse_rows(bad, table[next(iter(columns.reward))], "reward", path, before)
-    return rewards
-
-
-def _whole_steps(table: pa.Table, name: str | None, path: Path, before: int) -> Integers:
-    """Return the steps of the rows, 0 where the log has none."""
-    if name is None:
-        return np.zeros(table.num_rows, dtype=np.int64)
-    steps = numbers(table[name], f"step ({name})")
-    refuse_rows(
-        ~(np.abs(steps) < 2**53) | (steps != np.floor(steps)),
-        table[name],
-        "step",
-        path,
-        before,
-        "whole numbers in every row (step='' reads none)",
-    )
-    return steps.astype(np.int64)
+def _with_levels(counts: RewardCounts, tolerance: float) -> RewardCounts:
+    """Return counts of rewards of which those that differ by little are one."""
+    values, inverse = np.unique(levels(counts.values, tolerance), return_inverse=True)
+    if values.size == counts.values.size:
+        return counts
+    to_level = sparse.csr_array((np.ones(inverse.size, dtype=np.int64), (np.arange(inverse.size), inverse)))
+    return RewardCounts(values, sparse.csr_array(counts.counts @ to_level))
 
 
 def _repeats(rollouts: RaggedRollouts, responses: np.ndarray) -> int:
@@ -219,8 +176,8 @@ def _repeats(rollouts: RaggedRollouts, responses: np.ndarray) -> int:
 
 def _findings(source: Source, groups: LogGroups, chosen: Selection, counts: RewardCounts, kept: int, repeats: int) -> Findings:
     columns = source.columns
-    weighed = [name if weight == 1.0 else f"{weight:g} * {name}" for name, weight in columns.reward.items()]
-    taken = {"prompt": columns.prompt, "reward": " + ".join(weighed), "length": columns.length, "response": columns.response}
+    taken: dict[str, str | None] = {"prompt": " and ".join(columns.prompt), "reward": _rewarded(columns)}
+    taken |= {"length": columns.length, "response": columns.response, "trajectory": columns.trajectory}
     taken |= {"step": columns.step, "scores": " ... ".join(dict.fromkeys((*columns.scores[:1], *columns.scores[-1:])))}
     sizes, how_many = np.unique(counts.sizes, return_counts=True)
     totals = np.asarray(counts.counts.sum(axis=0)).ravel()
@@ -240,4 +197,36 @@ def _findings(source: Source, groups: LogGroups, chosen: Selection, counts: Rewa
         repeated_steps=chosen.repeated,
         older_groups=chosen.older,
         duplicates=repeats,
+        left_out=dict(source.left_out),
+        files_left_out={
+            why: tuple(source.folder.relative(one).as_posix() for one in files) for why, files in source.folder.left_out.items()
+        },
+        remarks=tuple(_remarks(source, counts)),
     )
+
+
+def _rewarded(columns: Columns) -> str:
+    """Return what the reward is made of."""
+    if columns.counted is not None:
+        one = columns.counted
+        return f"{one.successes} {'times' if one.rate else 'of'} {one.total}"
+    weighed = {name: one if isinstance(one, str) else f"{one:g}" for name, one in columns.reward.items()}
+    return " + ".join(name if one == "1" else f"{one} * {name}" for name, one in weighed.items())
+
+
+def _remarks(source: Source, counts: RewardCounts) -> Iterator[str]:
+    """Yield what was taken for what against what it seems, and what speaks against the log."""
+    columns, group_of = source.columns, source.group_of
+    yield from source.reading.remarks
+    if columns.step is not None and columns.step not in source.files[0].kinds and columns.step in source.files[0].constants:
+        yield f"The steps are the numbers ({columns.step}) in the files' paths (--step '' reads all files as one step)."
+    if source.options.scores is None and not columns.scores:
+        lists = [path for path in NO_SKETCHES if path in source.fields and source.fields[path].kind == "list"]
+        if lists and lists[0] not in columns.reward:
+            yield f"{lists[0]} is not taken for sketches of gradients; if it holds them, name it (--scores {lists[0]})."
+    if group_of is not None:
+        yield f"Each {group_of} rows of a prompt one after another are read as a group."
+    elif columns.trajectory is None and columns.counted is None:
+        sizes = source.group_sizes()
+        yield from filter(None, (order_remark(source.runs, sizes, None) or size_remark(Counter(sizes.tolist()), None),))
+    yield from reward_remarks(counts)

@@ -13,6 +13,8 @@ from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.baseline_gain import Rival
 from grpo_theory.plan.error_constants import vector
 from grpo_theory.plan.estimator_advice import EstimatorAdvice
+from grpo_theory.plan.expected_step import PromptWeights
+from grpo_theory.plan.graded_weights import GradedWeights
 from grpo_theory.plan.rewards_advice import RewardsAdvice
 from grpo_theory.plan.scores_advice import ScoresAdvice
 
@@ -45,7 +47,7 @@ def to_dict(advice: Advice) -> dict[str, Any]:
             **_from_rewards(advice.rewards),
             "would_change": would_change(advice).paragraphs,
             "assumptions": assumptions(advice).paragraphs,
-            "notes": advice.notes,
+            "notes": (*advice.reading, *advice.notes),
         }
     )
 
@@ -209,12 +211,18 @@ def _from_rewards(rewards: RewardsAdvice) -> dict[str, Any]:
         },
         "evaluations": [asdict(one) for one in rewards.evaluations],
         "success_rates": None if rates is None else {"rates": rates.atoms, "shares": rates.weights},
-        "prompt_weights": None
-        if weights is None
-        else {
-            "group_size": weights.group_size,
-            "scale": limits(weights.scale),
-            "hard_middling_easy": limits(weights.shares),
-            "hard_middling_easy_prompts": limits(weights.prompts),
-        },
+        "prompt_weights": None if weights is None else _prompt_weights(weights),
+    }
+
+
+def _prompt_weights(weights: PromptWeights | GradedWeights) -> dict[str, Any]:
+    """Return the shares of prompts; of graded rewards without a weight h'(p), which needs success and failure."""
+    graded = isinstance(weights, GradedWeights)
+    return {
+        "group_size": weights.group_size,
+        "scale": None if isinstance(weights, GradedWeights) else limits(weights.scale),
+        "hard_middling_easy": None if isinstance(weights, GradedWeights) else limits(weights.shares),
+        "hard_middling_easy_of_step": limits(weights.step_shares),
+        "hard_middling_easy_prompts": limits(weights.prompts),
+        "graded": graded,
     }

@@ -6,9 +6,10 @@ from grpo_theory.page.advice.comparisons import baselines, other_estimators, res
 from grpo_theory.page.advice.group_sizes import group_sizes, how_sure
 from grpo_theory.page.advice.recommendation import no_group_size, recommendation, would_change
 from grpo_theory.page.plain_text import section_text
-from grpo_theory.page.section import Section, interval_text, level_text, number, option, percent
+from grpo_theory.page.section import Section, interval_text, level_text, number, percent
 from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.expected_step import PromptWeights
+from grpo_theory.plan.graded_weights import GradedWeights
 from grpo_theory.plan.rewards_advice import RewardsAdvice
 from grpo_theory.plan.scores_advice import FEWEST
 from grpo_theory.validation import counted
@@ -20,23 +21,25 @@ def to_text(advice: Advice) -> str:
 
 
 def sections(advice: Advice) -> list[Section]:
-    """Return what is to be said, the recommendation first."""
+    """Return what is to be said: what was taken for what, the recommendation, and the rest."""
     scores = advice.scores
-    alone = [rewards_alone(advice), evaluations(advice)]
+    alone = [rewards_alone(advice), *([evaluations(advice)] if advice.rewards.evaluations else [])]
     rest = [would_change(advice), assumptions(advice), what_was_read(advice)]
+    read = [Section("Read as", advice.reading)] if advice.reading else []
     if scores is not None:
         shown = (recommendation, rests_on, how_sure, group_sizes, *(() if scores.own else (baselines,)), other_estimators)
         found = (section(advice, scores) for section in shown)
-        return [*(part for part in found if part is not None), *alone, *rest]
-    return [no_group_size(advice), *alone, equal_rewards(advice), *rest]
+        return [*read, *(part for part in found if part is not None), *alone, *rest]
+    return [*read, no_group_size(advice), *alone, equal_rewards(advice), *rest]
 
 
 def rewards_alone(advice: Advice) -> Section:
     """Return the mean reward, the success rates, and how an estimator weighs prompts."""
     rewards = advice.rewards
     sample, mean = rewards.sample, rewards.sample.mean_reward
+    of_kept = " of the groups that were kept" if rewards.chosen else ""
     lines = [
-        f"Mean reward {number(float(mean.estimate))} ({level_text(advice.level)} limits {number(float(mean.low))} to "
+        f"Mean reward{of_kept} {number(float(mean.estimate))} ({level_text(advice.level)} limits {number(float(mean.low))} to "
         f"{number(float(mean.high))}). {percent(sample.mixed_responses / sample.responses)} of the responses in the table are "
         "in groups with different rewards: once the group's mean is subtracted, only these give a gradient. Responses to the "
         f"same prompt are correlated. For estimating the mean reward, these {sample.responses:,} responses carry as much "
@@ -51,34 +54,47 @@ def rewards_alone(advice: Advice) -> Section:
         )
     if rewards.weights is not None:
         lines.append(_weights(rewards.weights))
+    if not rewards.binary and sample.variance is not None:
+        lines.append(
+            f"The table has {rewards.distinct} different rewards. Between prompts, expected rewards have a standard deviation of "
+            f"{number(np.sqrt(max(sample.variance.between, 0.0)))}. Within a prompt, rewards have one of "
+            f"{number(np.sqrt(sample.variance.within))}."
+        )
     why = rates_missing(rewards)
     if why is not None:
-        which = "Success rates and prompts' weights" if rewards.rates is None else "Prompts' weights"
+        which = "Success rates and prompts' weights" if rewards.binary and rewards.rates is None else "Prompts' weights"
         lines.append(f"{which} cannot be given: {why}.")
     return Section("From the rewards alone", tuple(lines))
 
 
-def _weights(weights: PromptWeights) -> str:
+def _weights(weights: PromptWeights | GradedWeights) -> str:
+    """Return how prompts share the expected step, beside their shares of the prompts."""
+    shares, prompts = weights.step_shares, weights.prompts
     at = [
-        f"{percent(float(weights.shares.estimate[i]))} of the weight "
-        f"({interval_text(float(weights.shares.low[i]), float(weights.shares.high[i]))})"
+        f"{percent(float(shares.estimate[i]))} of the expected step "
+        f"({interval_text(float(shares.low[i]), float(shares.high[i]))})"
         for i in range(3)
     ]
+    of = [percent(float(one)) for one in prompts.estimate]
+    by = f"With {weights.estimator} at group size {weights.group_size}, "
+    if isinstance(weights, GradedWeights):
+        return (
+            f"{by}prompts whose mean reward is in the lowest fifth of the range ({of[0]} of the prompts) get {at[0]}. Those in "
+            f"the highest fifth ({of[2]}) get {at[2]}, and the others ({of[1]}) {at[1]}. This takes the length of a prompt's "
+            "gradient to be in proportion to the variance of its rewards."
+        )
     return (
-        f"With {weights.estimator} at group size {weights.group_size} hard prompts (success at most 20%) get {at[0]} in the "
-        f"expected step, middling ones {at[1]}, easy ones (more than 80%) {at[2]}. The limits in brackets hold whatever the "
-        "distribution."
+        f"{by}hard prompts (success at most 20%, {of[0]} of the prompts) get {at[0]}. Middling ones ({of[1]}) get {at[1]}, and "
+        f"easy ones (more than 80%, {of[2]}) {at[2]}. This takes the length of a prompt's gradient to be in proportion to "
+        "p (1 - p), with p its success rate, as of a softmax policy with one token. The limits in brackets hold whatever the "
+        "distribution of p. Were all gradients of one length, easy prompts would get "
+        f"{percent(float(weights.shares.estimate[2]))}."
     )
 
 
 def rates_missing(rewards: RewardsAdvice) -> str | None:
     """Return why there are no success rates, or no weights, in words; None if there are."""
-    if rewards.binary:
-        return rewards.refusal or None
-    return (
-        f"these need two rewards, failure and success, and the table has {rewards.distinct} different ones. Add a column of 0 "
-        f"and 1, as of whether the reward is above a threshold, and name it as the reward ({option('reward')})"
-    )
+    return rewards.refusal or None
 
 
 def equal_rewards(advice: Advice) -> Section:
@@ -90,7 +106,9 @@ def equal_rewards(advice: Advice) -> Section:
         how = "measured" if part == 1.0 else "predicted" if part == 0.0 else "partly predicted"
         limits = interval_text(float(shares.interval.low[i]), float(shares.interval.high[i]))
         mine = ", yours" if size == advice.group_size else ""
-        rows.append((f"{size}", percent(float(shares.interval.estimate[i])), limits, how + mine))
+        known = np.isfinite(shares.interval.estimate[i])
+        estimate, how = (percent(float(shares.interval.estimate[i])), how) if known else ("unknown", "")
+        rows.append((f"{size}", estimate, limits, how + mine if known else mine.removeprefix(", ")))
     text = ("Groups in which all rewards are equal give no gradient once their mean is subtracted.",)
     return Section("Groups with equal rewards", text, tuple(rows))
 
