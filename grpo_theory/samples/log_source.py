@@ -23,7 +23,7 @@ from grpo_theory.samples.column_choice import (
     known,
     within,
 )
-from grpo_theory.samples.column_names import RECOGNISED, Fields, exact
+from grpo_theory.samples.column_names import RECOGNISED, RESPONSES, Fields
 from grpo_theory.samples.column_values import hashes, ids, numbers, refuse_rows, vectors
 from grpo_theory.samples.log_fields import ROW, parts_of, value_at
 from grpo_theory.samples.log_file import LogFile
@@ -136,7 +136,8 @@ class Source:
         file, fields = self.files[0], self.fields
         if self.options.response == "":
             return
-        texts = [path for path in exact("response", fields) if fields[path].kind == "text" and "id" not in words(path)]
+        texts = [path for path, one in fields.items() if one.kind == "text" and RESPONSES & set(words(path))]
+        texts = [path for path in texts if not {"id", "uid"} & set(words(path))]
         if not texts or self.lead not in fields or fields[self.lead].kind != "list":
             return
         held = [value_at(row, parts_of(self.lead, file.kinds)) for row in file.sample]

@@ -184,7 +184,7 @@ def judge(survey: Survey, columns: Columns, seen: Witnesses, named: bool) -> Rea
     if own in seen.groups and survey.count(columns.step, *columns.prompt, own) < survey.rewards.size:
         survey.remarks.append(f"{own} is shared by several rows: it is a group's id, and no response's.")
         columns = replace(columns, response=next((one for one in seen.responses if one not in seen.groups), None))
-    columns = _trajectory(survey, columns, seen)
+    columns = _trajectory(survey, _without_turns(survey, columns, seen), seen)
     group_of = None if columns.trajectory is not None else _blocks(survey, columns, named)
     remarks = tuple(survey.remarks)
     return Reading(columns, split, group_of, remarks)
@@ -265,6 +265,25 @@ def _begins_anew(survey: Survey, step: str, prompt: str) -> bool:
     return True
 
 
+def _without_turns(survey: Survey, columns: Columns, seen: Witnesses) -> Columns:
+    """Return the columns without the step, if it numbers the turns of trajectories of different lengths."""
+    step = columns.step
+    if step is None or step not in survey.codes:
+        return columns
+    places = set(survey.texts[step])
+    for name in seen.trajectories:
+        if name not in survey.codes or name in columns.prompt or not survey.given(name):
+            continue
+        lengths = np.bincount(survey.joint(*columns.prompt, name))
+        once = survey.count(*columns.prompt, name, step) == survey.rewards.size
+        if once and len(places) == lengths.max() > lengths.min() and {"0", "1"} & places:
+            survey.remarks.append(
+                f"{printable(step)} counts the rows of each {printable(name)}: it is taken for a turn, not for a step of training."
+            )
+            return replace(columns, step=None)
+    return columns
+
+
 def _trajectory(survey: Survey, columns: Columns, seen: Witnesses) -> Columns:
     """Return the columns, with a trajectory if several rows are of one."""
     if columns.trajectory is not None:
@@ -276,7 +295,7 @@ def _trajectory(survey: Survey, columns: Columns, seen: Witnesses) -> Columns:
         many = survey.count(*group, name)
         if survey.count(*group) < many < rows:
             same = _one_reward(survey, survey.joint(*group, name))
-            if same or seen.turns:
+            if same or seen.turns or any("turn" in one for one in survey.remarks):
                 survey.remarks.append(
                     f"Several rows are of one {printable(name)}: they are the turns of a response, and one response together"
                     + ("." if same else ", whose reward is the sum of theirs (they differ).")
