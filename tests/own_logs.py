@@ -209,9 +209,43 @@ def begins_late(folder, found):
     return lines(path, held)
 
 
+def a_line_of_scores_a_group(folder, found):
+    rows = [
+        {"train_iter": s, "tokens": [[1, 2, 3]] * SIZE, "scores": found[s, q].tolist(), "group_overrides": None}
+        for s in range(STEPS)
+        for q in range(PROMPTS)
+    ]
+    return lines(folder / "groups.jsonl", rows)
+
+
+def samples_with_an_object_for_a_reward(folder, found):
+    rows = (
+        {
+            "rollout_step": s,
+            "samples": [
+                {"group_index": q, "prompt": f"q{s}{q}", "response": f"{g}", "reward": {"score": float(found[s, q, g])}}
+                for q in range(PROMPTS)
+                for g in range(SIZE)
+            ],
+        }
+        for s in range(STEPS)
+    )
+    return lines(folder / "debug.jsonl", rows)
+
+
+def turns_under_the_name_of_steps(folder, found):
+    rows = (
+        {"epoch": s, "step": turn, "qid": f"{s}{q}", "session_id": f"{s}{q}{g}", "reward": r}
+        for s, q, g, r in each(found)
+        for turn in range(1 + (q + g) % 3)
+    )
+    return lines(folder / "agents.jsonl", rows)
+
+
 LOGS = {one.__name__: one for one in (
     hive_parquet, index_in_file_name, index_in_files_without_a_word, nested_objects, lists_of_lists_a_step, samples_in_a_document,
     pretty_array, csv_of_lists, arrow_on_disk, counts_in_csv, split_in_rows, turns_of_episodes, arrays_of_groups, rows_by_key,
-    messages, two_groups_of_a_text, begins_late,
+    messages, two_groups_of_a_text, begins_late, a_line_of_scores_a_group, samples_with_an_object_for_a_reward,
+    turns_under_the_name_of_steps,
 )}  # fmt: skip
 """Each writes a log in a folder and returns its path; all hold the same groups."""

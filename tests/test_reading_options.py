@@ -98,6 +98,10 @@ def test_rewards_of_turns_beside_one_response_are_refused_with_a_path_that_reads
     rows = [{"prompt": f"p{k // 4}", "response": "r", "rewards": [0.0, float(k % 2)]} for k in range(16)]
     with pytest.raises(ValueError, match=r"row 1 of .* has 2 and one response: reward='rewards\.sum' \(--reward rewards\.sum\)"):
         read(tmp_path, rows)
+    unlike = [{"input_prompt": f"p{k // 4}", "output_response": "r", "score": [0.0, 0.0, float(k % 2)]} for k in range(16)]
+    with pytest.raises(ValueError, match=r"has 3 and one output_response: reward='score\.sum'"):
+        read(tmp_path, unlike)
+    assert read(tmp_path, unlike, reward="score.-1").findings.sizes == {4: 4}
     assert read(tmp_path, rows, reward="rewards.sum").rollouts.rewards.tolist() == [k % 2 for k in range(16)]
     assert read(tmp_path, rows, response="").findings.sizes == {8: 4}
     uneven = [{"prompt": "p", "answers": ["a"] * (2 + (k == 250)), "rewards": [0.0, 1.0]} for k in range(6000)]

@@ -76,7 +76,7 @@ def weigh_graded_prompts(counts: RewardCounts, estimator: str | Estimator, group
     >>> rewards = [0.0, 0.0, 0.0, 0.5, 0.0, 0.5, 1.0, 0.5, 1.0, 1.0, 1.0, 0.5]
     >>> counts = gt.RewardCounts.from_rewards(prompts, rewards)
     >>> gt.plan.weigh_graded_prompts(counts, "rloo", 4).step_shares.estimate.round(2)
-    array([0.25, 0.5 , 0.25])
+    array([0.21, 0.57, 0.21])
     """
     level, size = check_level(level), as_count("group_size", group_size, 2)
     large = counts.sizes >= size

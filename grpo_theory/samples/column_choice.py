@@ -177,6 +177,8 @@ def _recognised(fields: Fields) -> Rewards:
     pieces = [path for path in fields if fields[path].lists and {"reward", "rewards"} & set(last_words(path))]
     hint = f"; {pieces[0]} is of the pieces of a response: {pieces[0]}.sum adds them up" if pieces else ""
     solved = [path for path in fields if set(last_words(path)) & names.SUCCESSES and set(last_words(path)) & names.COUNTS]
+    rates = [path for path in fields if set(last_words(path)) & names.RATES and set(last_words(path)) & names.RATED]
+    hint = f"; {rates[0]}@N is a share of N responses, a number or a column" if rates and not hint else hint
     hint = f"; {solved[0]}/N is a number of successes of N, a number or a column" if solved and not hint else hint
     raise ValueError(f"reward must name the column of the rewards; {found(fields, RECOGNISED['reward'])}{hint}")
 
@@ -214,7 +216,7 @@ def _counted(fields: Fields) -> Counted | None:
     """Return columns of successes, or their share, beside the number of responses."""
     at = {plain(path): path for path in fields if fields[path].kind == "number" and "." not in path}
     total = next((at[name] for name in names.TOTALS if name in at), None) or next(
-        (path for path in at.values() if set(last_words(path)) & names.TOTAL_WORDS and _only_counts(path)), None
+        (path for path in at.values() if _only_counts(path)), None
     )
     if total is None:
         return None
@@ -228,7 +230,8 @@ def _counted(fields: Fields) -> Counted | None:
 
 def _only_counts(path: str) -> bool:
     """Return whether a name is of a number of responses, and of nothing else."""
-    return set(last_words(path)) <= names.TOTAL_WORDS | names.COUNTS
+    own = set(last_words(path))
+    return own <= names.TOTAL_WORDS | names.COUNTS and bool(own & {*names.TOTAL_WORDS, "total"})
 
 
 def _of_trl(fields: Fields) -> Rewards:
@@ -307,6 +310,11 @@ def choose_step(fields: Fields, constants: Iterable[Mapping[str, str]], name: st
     top = names.exact("step", of_rows)
     if top:
         return top[0]
+    worded = [
+        path for path in names.named_like(names.STEPS, names.OF_STEPS, of_rows) if not of_rows[path].lists and "." not in path
+    ]
+    if worded:
+        return worded[0]
     for word in names.PATH_STEPS:
         values = [one.get(word) for one in paths]
         several = word not in (BARE, "v", "version", "epoch") or len(set(values)) > 1

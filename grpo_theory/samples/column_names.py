@@ -38,7 +38,39 @@ TRL = {"step", "prompt", "completion"}
 ADVANTAGES = ("advantage", "advantages")
 PATH_STEPS = ("step", "steps", "iteration", "iter", "update", "version", "v", "epoch", BARE)
 """Words before a number in a path that make it a step, the surest first."""
-PROMPTS = {"prompt", "problem", "question", "query", "task", "example", "item", "instance", "puzzle", "exercise", "instruction"}
+STEPS = {"step", "iteration", "iter", "update", "version"}
+OF_STEPS = {
+    "global",
+    "train",
+    "training",
+    "trainer",
+    "policy",
+    "model",
+    "weight",
+    "weights",
+    "optimizer",
+    "rollout",
+    "current",
+    "head",
+}
+"""A step of training may have words of both, and no others: num_steps and step_idx are none."""
+RESPONSES = {"response", "completion", "output", "generation", "prediction"}
+"""Words of a response's text."""
+PROMPTS = {
+    "qid",
+    "doc",
+    "prompt",
+    "problem",
+    "question",
+    "query",
+    "task",
+    "example",
+    "item",
+    "instance",
+    "puzzle",
+    "exercise",
+    "instruction",
+}
 GROUPS = {"group", "uid"}
 TRAJECTORIES = {"traj", "trajectory", "episode", "rollout", "conversation", "session"}
 POSITIONS = {"idx", "index", "no", "number", "num", "nr", "position"}
@@ -52,7 +84,7 @@ PIECES = {"step", "steps", "turn", "turns", "message", "messages", "node", "node
 """Lists of these are pieces of one response, not responses."""
 REWARDING = (
     *("reward", "rewards", "return", "returns", "correct", "correctness", "accuracy", "acc", "passed", "success", "solved"),
-    *("score", "scores", "grade", "grades", "outcome", "outcomes"),
+    *("match", "score", "scores", "grade", "grades", "outcome", "outcomes"),
 )
 """Words of rewards, the surest first."""
 NO_REWARD = {

@@ -1,8 +1,7 @@
 """The rows of a log as they are used: its files, the columns that are read, and the rows that are left out."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,81 +12,23 @@ import pyarrow.compute as pc
 from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.samples.column_choice import (
     Columns,
-    Reward,
-    Rewards,
     choose_rewards,
-    choose_scores,
-    choose_step,
-    column,
-    found,
     known,
     within,
 )
-from grpo_theory.samples.column_names import RECOGNISED, Fields, exact
+from grpo_theory.samples.column_names import RESPONSES
 from grpo_theory.samples.column_values import hashes, ids, numbers, refuse_rows, vectors
 from grpo_theory.samples.log_fields import ROW, parts_of, value_at
-from grpo_theory.samples.log_file import LogFile
-from grpo_theory.samples.log_folder import BARE, Folder, check_one_run, open_folder, same_value, words
+from grpo_theory.samples.log_folder import check_one_run, open_folder, same_value, words
 from grpo_theory.samples.log_groups import LogGroups
-from grpo_theory.samples.log_rewards import Unscored, counted_rewards, summed_rewards
-from grpo_theory.samples.log_survey import FILE, Reading, Survey, is_evaluation, judge, witnesses
+from grpo_theory.samples.log_judgement import Reading, judge
+from grpo_theory.samples.log_opening import choose_columns, holds_several, open_files, without_ignored
+from grpo_theory.samples.log_options import UNSCORED, Options
+from grpo_theory.samples.log_rewards import counted_rewards, summed_rewards
+from grpo_theory.samples.log_survey import FILE, Survey, is_evaluation, witnesses
 from grpo_theory.samples.row_spreading import response_tables
 from grpo_theory.user_text import printable
 from grpo_theory.validation import as_count, shown
-
-UNSCORED = ": unscored='leave' (--unscored leave) leaves rows without a reward out, 'zero' counts them as 0"
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a user says of a log; None where the reader is to find it.
-
-    Attributes
-    ----------
-    prompt : str or sequence of str, optional
-    reward : str, sequence or mapping, optional
-    length, response, step, scores, trajectory : str, optional
-    group_of : int, optional
-        So many rows one after another are a group.
-    where : mapping
-        Values of columns, or of what paths say, that rows must have.
-    unscored : str
-        What becomes of rows without a reward.
-    """
-
-    prompt: str | Sequence[str] | None = None
-    reward: Reward = None
-    length: str | None = None
-    response: str | None = None
-    step: str | None = None
-    scores: str | None = None
-    trajectory: str | None = None
-    group_of: int | None = None
-    where: Mapping[str, object] = field(default_factory=dict)
-    unscored: Unscored = "error"
-
-    def check(self) -> None:
-        """Raise on values that no log could have."""
-        for role in ("length", "response", "step", "scores", "trajectory"):
-            name = getattr(self, role)
-            if name is not None and not isinstance(name, str):
-                raise TypeError(f"{role} must be the name of a column, got an object of type {type(name).__name__}")
-        if self.group_of is not None:
-            as_count("group_of", self.group_of, 2)
-        if self.unscored not in ("error", "leave", "zero"):
-            raise ValueError(f"unscored must be 'error', 'leave' or 'zero', got {shown(self.unscored)}")
-        if not isinstance(self.where, Mapping):
-            raise TypeError(f"where must be a dictionary of values by column, got {shown(self.where)}")
-
-    @property
-    def prompts(self) -> tuple[str, ...] | None:
-        """The columns given for the prompt."""
-        if self.prompt is None or self.prompt == ():
-            return None
-        given = (self.prompt,) if isinstance(self.prompt, str) else tuple(self.prompt)
-        if not all(isinstance(one, str) for one in given):
-            raise TypeError(f"prompt must be the name of a column or several, got {shown(self.prompt)}")
-        return given
 
 
 class Rows(NamedTuple):
@@ -117,7 +58,7 @@ class Source:
         self.runs: Counter[int] = Counter()
         self._sizes = np.zeros(0, dtype=np.int64)
         self.folder = open_folder(Path(path), options.where)
-        self.files = _open(self.folder, options)
+        self.files = open_files(self.folder, options)
         if not any(key in ("run", "seed") or key == "path" for key in options.where):
             check_one_run(self.folder)
         fields = self.files[0].fields
@@ -125,9 +66,9 @@ class Source:
         self.lead = rewards.first
         self.fields = within(fields, rewards)
         self._check_lists()
-        self.seen = witnesses(self.fields, _many(self.files[0], rewards))
-        self.reading = self._read_how(_columns(self, rewards))
-        self.columns = _without_ignored(self.reading.columns, self.files[0])
+        self.seen = witnesses(self.fields, holds_several(self.files[0], rewards))
+        self.reading = self._read_how(choose_columns(options, self.files, self.fields, rewards))
+        self.columns = without_ignored(self.reading.columns, self.files[0])
         self.group_of = options.group_of or self.reading.group_of
         self._places: Counter[tuple[int, int]] = Counter()
 
@@ -136,7 +77,8 @@ class Source:
         file, fields = self.files[0], self.fields
         if self.options.response == "":
             return
-        texts = [path for path in exact("response", fields) if fields[path].kind == "text" and "id" not in words(path)]
+        texts = [path for path, one in fields.items() if one.kind == "text" and RESPONSES & set(words(path))]
+        texts = [path for path in texts if not {"id", "uid"} & set(words(path))]
         if not texts or self.lead not in fields or fields[self.lead].kind != "list":
             return
         held = [value_at(row, parts_of(self.lead, file.kinds)) for row in file.sample]
@@ -299,90 +241,6 @@ class Source:
         blocks = [(dictionary[code], int(block)) for code, block in zip(codes.tolist(), (place // size).tolist(), strict=True)]
         numbered, distinct = pd.factorize(pd.Series([f"{one} ({block + 1})" if block else str(one) for one, block in blocks]))
         return np.asarray(numbered, dtype=np.int64), list(distinct)
-
-
-def _open(folder: Folder, options: Options) -> list[LogFile]:
-    """Return the files that hold rows of responses; leave out those of other kinds, and refuse a log without any."""
-    families: dict[str, list[Path]] = {}
-    for one in folder.files:
-        families.setdefault(folder.kind(one), []).append(one)
-    errors: dict[str, ValueError] = {}
-    for kind, paths in families.items():
-        try:
-            _check_readable(LogFile(paths[0], folder.values(paths[0])), options)
-        except ValueError as error:
-            errors[kind] = error
-    if len(errors) == len(families):
-        largest = max(errors, key=lambda kind: sum(one.stat().st_size for one in families[kind]))
-        raise errors[largest]
-    endings = {one.suffix for kind, paths in families.items() if kind not in errors for one in paths}
-    for kind, why in errors.items():
-        broken = " is no whole " in str(why) or str(why).endswith(" is empty")
-        if broken and {one.suffix for one in families[kind]} <= endings:
-            raise why
-        folder.drop("no rows with a prompt and a reward", families[kind])
-    return [LogFile(one, {**folder.values(one), FILE: str(k + 1)}) for k, one in enumerate(folder.files)]
-
-
-def _check_readable(file: LogFile, options: Options) -> None:
-    rewards = choose_rewards(file.row_fields, options.reward)
-    prompts = options.prompts or witnesses(within(file.fields, rewards), _many(file, rewards)).prompts
-    if not prompts and options.group_of is None:
-        raise ValueError(_no_prompt(within(file.row_fields, rewards)))
-
-
-def _many(file: LogFile, rewards: Rewards) -> bool:
-    """Return whether a row may hold several responses."""
-    listed_ = rewards.first in file.fields and file.fields[rewards.first].kind == "list"
-    if rewards.counted is None and (rewards.lists or listed_) and len(file.sample) == 1:  # one list need not be one group
-        value = value_at(file.sample[0], parts_of(rewards.first, file.kinds))
-        return isinstance(value, list) and any(isinstance(one, list) for one in value)
-    return bool(rewards.lists) or rewards.counted is not None or file.document or listed_
-
-
-def _no_prompt(fields: Fields) -> str:
-    return (
-        f"prompt must name the column of the prompts' ids or texts; {found(fields, RECOGNISED['prompt'])}. Where each N rows one "
-        "after another are a group, group_of=N (--group-of N) reads them without"
-    )
-
-
-def _columns(source: Source, rewards: Rewards) -> Columns:
-    """Return the columns given by name, or recognised where None is given; an empty name is for none."""
-    options, fields = source.options, source.fields
-    given = options.prompts
-    if given is None:
-        first = next(iter(source.seen.prompts), None)
-        if first is None and options.group_of is None:
-            raise ValueError(_no_prompt(fields))
-        prompt: tuple[str, ...] = (
-            (FILE,) if first is None else (FILE, ROW) if first == ROW and len(source.files) > 1 else (first,)
-        )
-    else:
-        for one in given:
-            column("prompt", source.files[0].fields, one)
-        if "" in given:
-            raise ValueError(_no_prompt(fields))
-        prompt = given
-    for key in options.where:
-        if key != "path" and not known(key, source.files[0].fields):
-            raise ValueError(f"where must name columns of the log, got {shown(key)}; {found(source.files[0].fields, [key])}")
-    alike = len({file.path.suffix for file in source.files}) == 1  # or the numbers in their names need not be steps
-    no_steps = {FILE} if alike else {FILE, BARE}
-    constants = [{name: value for name, value in file.constants.items() if name not in no_steps} for file in source.files]
-    others = {role: column(role, fields, getattr(options, role)) for role in ("length", "response")}
-    step = choose_step(fields, constants, options.step)
-    scores = choose_scores(fields, options.scores)
-    trajectory = column("trajectory", fields, options.trajectory) if options.trajectory else None
-    return Columns(
-        prompt, rewards.weights, rewards.counted, **others, step=step, trajectory=trajectory, scores=scores, ignored=()
-    )
-
-
-def _without_ignored(columns: Columns, file: LogFile) -> Columns:
-    """Return the columns with those of the file that are not read."""
-    heads = {one for path in columns.needed for one in file.kinds if path == one or path.startswith(f"{one}.")}
-    return replace(columns, ignored=tuple(name for name in file.kinds if name not in heads))
 
 
 def _filled(table: pa.Table, names: Sequence[str]) -> pa.Table:
