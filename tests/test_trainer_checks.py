@@ -128,12 +128,17 @@ def test_groups_of_neighbouring_rows_where_prompts_alternate_are_named(tmp_path)
     assert not check.followed
 
 
-def test_a_prompt_that_was_sampled_twice_in_every_step_is_named(tmp_path):
+def test_a_prompt_that_was_sampled_twice_in_every_step_is_read_as_two_groups(tmp_path):
+    """The logged advantages tell the reader where one ends, so that nothing contradicts the convention; the check says so."""
     rewards, _ = rollouts()
     rows = table(rewards, standard(rewards))
     rows["prompt_id"] //= 2
     check = checked(rows, tmp_path)
-    assert (check.regrouping.name, check.regrouping.size) == ("parts", SIZE)
+    assert check.regrouping is None
+    assert "trl_grpo" in names(check)
+    assert set(check.log.rollouts.sizes.tolist()) == {SIZE}
+    assert check.log.findings.remarks
+    assert check.log.findings.remarks[0][:40] in gt.page.check_to_text(check)
 
 
 def test_a_standard_deviation_over_the_batch_is_a_convention_of_its_own(tmp_path):

@@ -221,6 +221,7 @@ def _read(check: TrainerCheck) -> Section:
         "What was read",
         (
             f"{counted(found.kept, 'response')} in {counted(found.groups, 'group')}{at}; columns: {taken}.",
-            *(f"{one}" for one in found.warnings if "repeat" in one),
+            *found.remarks,
+            *(one for one in found.warnings if "repeat" in one),
         ),
     )
