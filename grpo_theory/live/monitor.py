@@ -27,6 +27,8 @@ Sketch = Callable[[Integers], ArrayLike]
 MOST_PROMPTS = 256
 READINGS_KEPT = 20
 """Sketches are kept for so many readings."""
+FADE = 0.5
+"""What a slow reading took is remembered as this share of it at the next one, because costs vary."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ class Monitor:
             return np.zeros((size, 1))
         began = self._clock()
         given = as_real_array("sketch", sketch(rows), 2)
-        self._sketch_seconds = (self._clock() - began) / rows.size
+        self._sketch_seconds = max((self._clock() - began) / rows.size, FADE * self._sketch_seconds)
         check_shape("sketch", given, (rows.size, given.shape[1]), "(n, width), one row a response that was asked for")
         sketches = np.zeros((size, given.shape[1]))
         sketches[rows] = given
@@ -225,7 +227,7 @@ class Monitor:
         self._window.clear()
         self._clipped.clear()
         numbers["overhead"] = self.allowance.overhead
-        self._read_seconds = self._clock() - began
+        self._read_seconds = max(self._clock() - began, FADE * self._read_seconds)
         return Reading(step, numbers, tuple(remarks))
 
 

@@ -51,8 +51,8 @@ class TRLCallback:
         The model must be whole on the device: not with ZeRO-3 or FSDP.
     estimator : str, optional
         A name of `gt.estimators()`; that of the trainer's advantages, unless given.
-    overhead : float, default 0.05
-        The largest share of the run's time that all this may take.
+    overhead : float or None, default 0.05
+        The largest share of the run's other time that all this may take; None sets no limit.
     width : int, default 256
         Of a sketch, a multiple of 128.
 
@@ -85,7 +85,7 @@ class TRLCallback:
         every: int = 20,
         sketches: bool = False,
         estimator: str | None = None,
-        overhead: float = 0.05,
+        overhead: float | None = 0.05,
         width: int = 256,
     ) -> None:
         if not callable(getattr(trainer, SCORED, None)):

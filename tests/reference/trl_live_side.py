@@ -114,9 +114,9 @@ def main():
     found["none"], found["sketches"] = pairs[-1]
     found["processor"] = [[one["processor"] for one in pair] for pair in pairs]
     found["overheads"] = [pair[1]["overhead"] for pair in pairs]
-    found["rloo"] = train(folder, {"max_steps": 20}, "rloo", every=5, sketches=True, overhead=0.5)
+    found["rloo"] = train(folder, {"max_steps": 20}, "rloo", every=5, sketches=True, overhead=None)
     found["batch"] = train(folder, {"max_steps": 4, "scale_rewards": "batch"}, every=2, sketches=True)
-    found["two updates"] = train(folder, {"max_steps": 40, "num_iterations": 2, "learning_rate": 0.05}, every=2)
+    found["two updates"] = train(folder, {"max_steps": 40, "num_iterations": 2, "learning_rate": 0.05}, every=2, overhead=None)
     batch_of, trainer_callback.batch_of = trainer_callback.batch_of, broken
     found["broken"] = train(folder, {"max_steps": 20}, every=2, sketches=True)
     trainer_callback.batch_of = batch_of
