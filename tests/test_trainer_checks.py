@@ -352,3 +352,15 @@ def test_rows_of_a_repeated_step_are_left_out(tmp_path):
     check = checked(pd.concat([rows, rows.assign(step=2)]), tmp_path)
     assert check.log.advantages.size == rewards.size
     assert check.contradictions.judged == PROMPTS
+
+
+def test_of_many_groups_a_few_are_tried_first_and_all_are_judged(tmp_path):
+    rng = np.random.default_rng(7)
+    rewards = rng.integers(0, 2, (5000, 4)).astype(float)
+    advantages = standard(rewards)
+    mixed = np.flatnonzero(np.ptp(rewards, axis=1))
+    advantages[mixed[:90]] *= -1.0
+    check = checked(table(rewards, advantages), tmp_path)
+    assert names(check) >= {"trl_grpo", "grpo"}
+    assert check.contradictions.counts == {"wrong sign": 90}
+    assert check.fits[0].share == pytest.approx(1.0 - 90 / mixed.size)

@@ -129,8 +129,8 @@ EXPLANATIONS: dict[str, tuple[Callable[[Sample], bool], str]] = {
     "several groups in one": (two_groups, "their prompt was sampled again in the same step, and each part follows by itself"),
     "repeated rows": (repeated_rows, "rows were written twice: without the repeats they follow"),
     "missing rows": (missing_rows, "rows are not in the log: the mean that was subtracted is of a larger group"),
-    "other order": (other_order, "advantages stand beside the rewards of other rows"),
     "wrong sign": (wrong_sign, "advantages have the wrong sign"),
+    "other order": (other_order, "advantages stand beside the rewards of other rows"),
     "rounded deviation": (
         rounded_deviation,
         "the one response that differs was divided by the rounding of a standard deviation that is 0",

@@ -18,6 +18,11 @@ EXACT = 2.0**10
 UNIFORM_NOISE = 1.0
 """The largest advantage that rounding gives to equal rewards: a deviation that is left of a rounded mean, over its own size."""
 
+TRIED = 500
+"""Of more groups so many, evenly spread, are tried first; conventions that none of these follows are left out."""
+LARGEST_BATCH = 4096
+"""In batches of more groups, conventions that look at other groups are not tried: some compare every two groups."""
+
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
@@ -71,6 +76,17 @@ class GroupTable:
         for size in np.unique(sizes[sizes > 0]).tolist():
             groups = np.flatnonzero(sizes == size)
             yield groups, order[(ends[groups] - size)[:, None] + np.arange(size)]
+
+    def evenly(self, count: int) -> Integers:
+        """Return the numbers of at most so many groups, evenly spread over the log."""
+        return np.unique(np.linspace(0, self.batches.size - 1, count).astype(np.int64))
+
+    def part(self, groups: Integers) -> "GroupTable":
+        """Return some of the groups, given by ascending numbers."""
+        rows = np.isin(self.index, groups)
+        lengths = None if self.lengths is None else self.lengths[rows]
+        index = np.searchsorted(groups, self.index[rows])
+        return GroupTable(self.rewards[rows], self.advantages[rows], index, self.batches[groups], lengths)
 
     def regrouped(self, index: Integers, batches: Integers) -> "GroupTable":
         """Return the same rows in other groups."""
@@ -163,10 +179,23 @@ def expected_advantages(estimator: Estimator, table: GroupTable) -> Array:
     return expected
 
 
+def _likely(table: GroupTable, tried: list[Candidate], spacing: Array) -> list[Candidate]:
+    """Leave out the conventions that none of a few groups follows, and those that take too long for large batches."""
+    if table.batches.size <= TRIED:
+        return tried
+    coupled = [one for one in tried if one.estimator.couples_groups]
+    groups = table.evenly(TRIED)
+    few = table.part(groups)
+    own = spacing[np.isin(table.index, groups)]  # the log's rounding is that of all its values
+    fits = [fit(one, few, own) for one in tried if not one.estimator.couples_groups]
+    likely = [one.candidate for one in fits if (one.follows & one.telling).any() or not one.telling.any()]
+    return likely + (coupled if np.bincount(table.batches).max() <= LARGEST_BATCH else [])
+
+
 def best_fits(table: GroupTable) -> list[Fit]:
     """Return the conventions that most of the telling groups follow, named ones first; all of the others follow fewer."""
     spacing = half_spacings(table.advantages)
-    fits = [fit(one, table, spacing) for one in candidates(table.lengths is not None)]
+    fits = [fit(one, table, spacing) for one in _likely(table, candidates(table.lengths is not None), spacing)]
     if not any(one.telling.any() for one in fits):
         return []
     most = max(int((one.follows & one.telling).sum()) for one in fits)

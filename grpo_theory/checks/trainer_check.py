@@ -164,7 +164,7 @@ def _conventions(log: TrainerLog) -> tuple[tuple[Fit, ...], Regrouping | None, C
     table = group_table(log, log.advantages)
     fits = tuple(best_fits(table))
     share = fits[0].share if fits else 0.0
-    regrouping = find_regrouping(table, share) if share < 1.0 else None
+    regrouping = find_regrouping(table, share) if share <= FOLLOWED else None
     told = fits[0] if fits and (share > FOLLOWED or not fits[0].telling.any()) else None
     return fits, regrouping, find_contradictions(table, told)
 
