@@ -20,6 +20,8 @@ from .expected_step import weigh_prompts as weigh_prompts
 from .group_size import GroupSizeChoice as GroupSizeChoice
 from .group_size import choose_group_size as choose_group_size
 from .rate_limits import bound_success_rates as bound_success_rates
+from .run_advice import RunAdvice as RunAdvice
+from .run_advice import advise_run as advise_run
 from .seeds import EvaluationVariance as EvaluationVariance
 from .seeds import best_responses as best_responses
 from .seeds import compared_variance as compared_variance

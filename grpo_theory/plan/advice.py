@@ -131,7 +131,7 @@ def advise(
     if group_size is not None and as_count("group_size", group_size, 2) not in sizes:
         allowed = f"must be one that budget and limits allow, of {sizes[0]} to {sizes[-1]}, got {group_size}"
         raise ArgumentError(Argument("group_size"), f" {allowed}")
-    groups, counts = _parts(rollouts)
+    groups, counts = parts(rollouts)
     findings = rollouts.findings if isinstance(rollouts, RolloutLog) else findings
     check_independent(findings)
     check_informative(counts)
@@ -165,7 +165,7 @@ def advise(
     )
 
 
-def _parts(rollouts: RolloutLog | Groups | RewardCounts) -> tuple[Groups | None, RewardCounts]:
+def parts(rollouts: RolloutLog | Groups | RewardCounts) -> tuple[Groups | None, RewardCounts]:
     """Return rollouts if there are any, and the counts of their rewards."""
     if isinstance(rollouts, RolloutLog):
         return rollouts.rollouts, rollouts.rollouts.counts

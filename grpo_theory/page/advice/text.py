@@ -7,19 +7,24 @@ import numpy as np
 from grpo_theory.page.advice.comparisons import baselines, other_estimators, rests_on
 from grpo_theory.page.advice.group_sizes import group_sizes, how_sure
 from grpo_theory.page.advice.recommendation import no_group_size, recommendation, would_change
+from grpo_theory.page.advice.whole_run import whole_run
 from grpo_theory.page.section import Section, interval_text, level_text, number, option, percent
 from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.expected_step import PromptWeights
 from grpo_theory.plan.rewards_advice import RewardsAdvice
+from grpo_theory.plan.run_advice import RunAdvice
 from grpo_theory.plan.scores_advice import FEWEST
 from grpo_theory.validation import counted
 
 WIDTH = 100
 
 
-def to_text(advice: Advice) -> str:
-    """Return all sections one under another, lines of at most 100 characters but for tables and code."""
-    return "\n\n".join(_section(part) for part in sections(advice)) + "\n"
+def to_text(advice: Advice, run: RunAdvice | None = None) -> str:
+    """Return all sections one under another, lines of at most 100 characters but for tables and code.
+
+    `run` is what `gt.plan.advise_run` returns, if it was asked.
+    """
+    return "\n\n".join(_section(part) for part in sections(advice, run)) + "\n"
 
 
 def _section(part: Section) -> str:
@@ -39,8 +44,12 @@ def _cell(column: int, text: str, width: int) -> str:
     return text.rjust(width) if numeric and column > 0 else text.ljust(width)
 
 
-def sections(advice: Advice) -> list[Section]:
-    """Return what is to be said, the recommendation first."""
+def sections(advice: Advice, run: RunAdvice | None = None) -> list[Section]:
+    """Return what is to be said, the recommendation first: that for a whole run, and then that for a step."""
+    return [*(() if run is None else (whole_run(run),)), *_of_a_step(advice)]
+
+
+def _of_a_step(advice: Advice) -> list[Section]:
     scores = advice.scores
     alone = [rewards_alone(advice), evaluations(advice)]
     rest = [would_change(advice), assumptions(advice), what_was_read(advice)]
