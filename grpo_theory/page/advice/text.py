@@ -6,6 +6,7 @@ import numpy as np
 
 from grpo_theory.page.advice.comparisons import baselines, other_estimators, rests_on
 from grpo_theory.page.advice.group_sizes import group_sizes, how_sure
+from grpo_theory.page.advice.numbers_needed import equal_rewards, evaluations, rare_prompts, seeds
 from grpo_theory.page.advice.recommendation import no_group_size, recommendation, would_change
 from grpo_theory.page.advice.whole_run import whole_run
 from grpo_theory.page.section import Section, interval_text, level_text, number, option, percent
@@ -51,13 +52,13 @@ def sections(advice: Advice, run: RunAdvice | None = None) -> list[Section]:
 
 def _of_a_step(advice: Advice) -> list[Section]:
     scores = advice.scores
-    alone = [rewards_alone(advice), evaluations(advice)]
+    alone = [rewards_alone(advice), evaluations(advice), seeds(advice)]
     rest = [would_change(advice), assumptions(advice), what_was_read(advice)]
     if scores is not None:
         shown = (recommendation, rests_on, how_sure, group_sizes, *(() if scores.own else (baselines,)), other_estimators)
         found = (section(advice, scores) for section in shown)
         return [*(part for part in found if part is not None), *alone, *rest]
-    return [no_group_size(advice), *alone, equal_rewards(advice), *rest]
+    return [no_group_size(advice), *alone, equal_rewards(advice), rare_prompts(advice), *rest]
 
 
 def rewards_alone(advice: Advice) -> Section:
@@ -108,38 +109,6 @@ def rates_missing(rewards: RewardsAdvice) -> str | None:
         f"these need two rewards, failure and success, and the table has {rewards.distinct} different ones. Add a column of 0 "
         f"and 1, as of whether the reward is above a threshold, and name it as the reward ({option('reward')})"
     )
-
-
-def equal_rewards(advice: Advice) -> Section:
-    """Return a table of the share of groups with equal rewards at each size."""
-    rows = [("group size", "equal-reward groups", f"{level_text(advice.level)} limits", "")]
-    shares = advice.rewards.uniform
-    for i, size in enumerate(shares.group_sizes):
-        part = shares.measured[i]
-        how = "measured" if part == 1.0 else "predicted" if part == 0.0 else "partly predicted"
-        limits = interval_text(float(shares.interval.low[i]), float(shares.interval.high[i]))
-        mine = ", yours" if size == advice.group_size else ""
-        rows.append((f"{size}", percent(float(shares.interval.estimate[i])), limits, how + mine))
-    text = ("Groups in which all rewards are equal give no gradient once their mean is subtracted.",)
-    return Section("Groups with equal rewards", text, tuple(rows))
-
-
-def evaluations(advice: Advice) -> Section:
-    """Return a table of how many prompts tell two policies apart."""
-    cases = advice.rewards.evaluations
-    rows: list[tuple[str, ...]] = [
-        ("responses a prompt", "prompts, unrelated policies", "prompts, one a few steps on from the other")
-    ]
-    for responses in sorted({case.responses for case in cases}):
-        by_correlation = {case.correlation: case.prompts for case in cases if case.responses == responses}
-        rows.append((f"{responses}", *(f"{by_correlation[key]:,}" for key in sorted(by_correlation))))
-    text = (
-        f"Prompts on which two policies must be evaluated to find a difference of {number(cases[0].difference)} in mean reward "
-        "with a chance of 80%: unrelated ones, or with expected rewards that have a correlation of 0.9 over prompts. How many "
-        "training runs (seeds) tell two settings apart, one table cannot say: gt.plan.training_seeds_needed asks for two runs "
-        "of each.",
-    )
-    return Section("Telling two policies apart", text, tuple(rows))
 
 
 def assumptions(advice: Advice) -> Section:
