@@ -45,7 +45,7 @@ KEYS = {
         "rewards",
         "evaluations",
     ),
-    *("success_rates", "prompt_weights", "no_group_size", "would_change", "assumptions", "notes"),
+    *("success_rates", "prompt_weights", "no_group_size", "run", "would_change", "assumptions", "notes"),
 }
 """The documented keys of the JSON (docs/planner.md)."""
 
@@ -403,7 +403,7 @@ def failing_disk(path, target):
 
 
 def test_a_page_that_fails_leaves_no_json_and_no_part_behind(capsys, tmp_path, table, monkeypatch):
-    def failing(advice):
+    def failing(advice, run):
         raise OSError(28, "No space left on device", "a.html")
 
     monkeypatch.setattr(gt.page, "to_html", failing, raising=False)
@@ -450,7 +450,7 @@ def test_the_help_names_every_subcommand_and_python_runs_the_package_as_the_comm
     command = [sys.executable, "-W", "error", "-m", "grpo_theory", "plan"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("usage: python -m grpo_theory plan [-h] --budget N")
+    assert done.stderr.startswith("usage: python -m grpo_theory plan [-h] [--budget N] [--total N]")
 
 
 def test_the_entry_point_is_the_command():

@@ -1,6 +1,6 @@
 """Bring the planner's regret and coverage from a full run into the repository.
 
-It writes docs/planner.csv, docs/heavy_tails.csv, and the tables of the planner's page.
+It writes docs/planner.csv, docs/heavy_tails.csv, docs/planned_run.csv, and the tables of the planner's page.
 
 Run from the top folder, after `make reproduce`:  .venv/bin/python tools/write_planner.py [results]
 """
@@ -14,13 +14,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from grpo_theory.harness.store import read_table
 from simulations.plan.planned_group_size import POINT
+from simulations.plan.planned_run import lost
 
 TOP = Path(__file__).resolve().parents[1]
 COLUMNS = ["part", "problem", "prompts", "size", "quantity", "best", "default", "estimate", "standard_error", "replications"]
 PLANNER = "<!-- planner: written by tools/write_planner.py -->", "<!-- end of planner -->"
 TAILS = "<!-- heavy tails: written by tools/write_planner.py -->", "<!-- end of heavy tails -->"
-"""The marks of the two parts of the page."""
+RUNS = "<!-- whole runs: written by tools/write_planner.py -->", "<!-- end of whole runs -->"
+"""The marks of the parts of the page."""
+RUN_COLUMNS = ["start", "estimator", "each", "world", "told", "worst", "group_size", "estimate", "standard_error"]
+ALWAYS = (2, 4, 8, 16, 64)
 TAIL_COLUMNS = ["part", "law", "prompts", "responses", "quantity", "estimate", "plugged_in", "replications"]
+CSV = ("planner.csv", "heavy_tails.csv", "planned_run.csv")
 PILOTS = ((32, 8), (128, 8), (512, 8), (2048, 8), (512, 4), (512, 16))
 COVERED = {
     "best size": "best size in the set",
@@ -87,6 +92,16 @@ def tails_table(kept: pd.DataFrame) -> str:
     return _markdown(rows) + "\n"
 
 
+def runs_table(kept: pd.DataFrame) -> str:
+    """Return a Markdown table of the success, in points, that the planner's group size for a run loses, and one size for all."""
+    rows = [["start", "estimator", "responses a prompt", "recommended", "loses", *(f"always {size}" for size in ALWAYS)]]
+    for (start, estimator, each), cell in kept.groupby(["start", "estimator", "each"], sort=False):
+        told = " or ".join(f"{size}" for size in sorted(cell["told"].unique()))
+        losses = [f"{100.0 * lost(cell, by)[0]:.1f}" for by in ("told", *ALWAYS)]
+        rows.append([str(start), str(estimator), str(each), told, *losses])
+    return _markdown(rows) + "\n"
+
+
 def _whole(share: object) -> str:
     return f"{100.0 * float(str(share)):.0f}%"
 
@@ -101,14 +116,17 @@ def with_tables(page: str, tables: str, marks: tuple[str, str] = PLANNER) -> str
 
 def main(results: Path) -> None:
     """Write the files, unless a table is of a quick run."""
-    (table, facts), (covered, covered_facts) = (read_table(results, name) for name in ("planned_group_size", "plan_coverage"))
-    if facts["quick"] or covered_facts["quick"]:
+    read = [read_table(results, name) for name in ("planned_group_size", "plan_coverage", "planned_run")]
+    if any(facts["quick"] for _, facts in read):
         raise SystemExit(f"the tables must be of a full run, and one in {results} is of a quick one")
-    place, tails, page = (TOP / "docs" / name for name in ("planner.csv", "heavy_tails.csv", "planner.md"))
+    table, covered, runs = (one for one, _ in read)
+    place, tails, whole, page = (TOP / "docs" / f"{name}" for name in (*CSV, "planner.md"))
+    runs[RUN_COLUMNS].round(5).to_csv(whole, index=False)
     kept_rows(table).to_csv(place, index=False)
     kept_tails(covered).to_csv(tails, index=False)
     text = with_tables(page.read_text(encoding="utf-8"), planner_tables(pd.read_csv(place)))
-    page.write_text(with_tables(text, tails_table(pd.read_csv(tails)), TAILS), encoding="utf-8")
+    text = with_tables(text, tails_table(pd.read_csv(tails)), TAILS)
+    page.write_text(with_tables(text, runs_table(pd.read_csv(whole)), RUNS), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from grpo_theory.user_text import printable
 
 if TYPE_CHECKING:
     from grpo_theory.plan.advice import Advice
+    from grpo_theory.plan.run_advice import RunAdvice
 
 HELP = "advise on group size, batch, baseline and learning rate from a table of rollouts"
 DESCRIPTION = (
@@ -19,6 +20,8 @@ DESCRIPTION = (
     "response, and for the best group size a sketch of its score (gt.sketch). Names and nestings that trainers write are "
     "recognised (docs/rollouts.md); the first lines of the answer say what was taken for what."
 )
+STEP = 1024
+"""The budget of a step, if only the responses of the run are given."""
 LIMITS = ("budget", "cost_prompt", "cost_response", "max_group_size", "max_responses", "min_prompts", "multiple_of")
 """The options that say what one batch may cost and must fit."""
 
@@ -27,8 +30,17 @@ def describe(plan: argparse.ArgumentParser) -> None:
     """Describe the subcommand and its options."""
     plan.description = DESCRIPTION
     plan.add_argument("table", metavar="TABLE", help="a CSV, JSON, Parquet or Arrow file (.gz, .zst), or a folder of them")
-    plan.add_argument(
-        "--budget", type=float, required=True, metavar="N", help="what one batch may cost: responses, or the unit of the costs"
+    plan.add_argument("--budget", type=float, metavar="N", help="what one batch may cost: responses, or the unit of the costs")
+    whole = plan.add_argument_group("the whole run")
+    whole.add_argument(
+        "--total",
+        type=float,
+        metavar="N",
+        help="the responses of the whole run: small worlds are then trained for some seconds, and a group size for the run is "
+        f"recommended from rewards alone (--budget is then {STEP:,} if it is not given)",
+    )
+    whole.add_argument(
+        "--training-prompts", type=int, metavar="M", help="the prompts that are trained on (default: those of the table)"
     )
     _add_batch(plan.add_argument_group("the batch"))
     _add_columns(plan.add_argument_group("columns, where their names are not recognised"))
@@ -128,12 +140,12 @@ def run(options: argparse.Namespace) -> int:
 
     asked = targets({kind: getattr(options, kind) for kind in ("json", "html")}, options.table, log_files(options.table))
     try:
-        advice = _advice(options)
+        advice, run = _advice(options)
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), error.filename or options.table) from None
-    write({target: getattr(page, f"to_{kind}")(advice) for kind, target in asked.items()})
+    write({target: getattr(page, f"to_{kind}")(advice, run) for kind, target in asked.items()})
     with named("standard output"):
-        print(page.to_json(advice) if printed(options.json) else page.to_text(advice), end="", flush=True)
+        print(page.to_json(advice, run) if printed(options.json) else page.to_text(advice, run), end="", flush=True)
     return 0
 
 
@@ -167,9 +179,36 @@ def wanted_of(given: list[str] | None) -> dict[str, object]:
     return wanted
 
 
-def _advice(options: argparse.Namespace) -> "Advice":
+def _budget(options: argparse.Namespace) -> float:
+    """Return what a step may cost; ValueError where neither it nor the run's responses are given, and where they contradict."""
+    from grpo_theory.plan.run_advice import check_total
+
+    if options.total is None:
+        if options.training_prompts is not None:
+            raise ValueError("--training-prompts is of the whole run: give its responses too (--total)")
+        if options.budget is None:
+            raise ValueError("give what one batch may cost (--budget), or the responses of the whole run (--total), or both")
+        return float(options.budget)
+    total = check_total(options.total)
+    if options.budget is None:
+        return min(float(STEP), total)
+    if options.cost_prompt == 0.0 and options.budget / options.cost_response > total:
+        raise ValueError(
+            f"--total {total:,.0f} is less than one batch of --budget {options.budget:,.0f}: the first counts the responses of "
+            "the whole run, the second what one batch may cost"
+        )
+    return float(options.budget)
+
+
+def _progress(done: int, total: int) -> None:
+    """Say on a terminal how many worlds were trained, on one line."""
+    if sys.stderr.isatty():
+        print(f"\rtraining small worlds: {done} of {total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+
+def _advice(options: argparse.Namespace) -> "tuple[Advice, RunAdvice | None]":
     from grpo_theory.page.section import option
-    from grpo_theory.plan import Limits, advise
+    from grpo_theory.plan import Limits, advise, advise_run
     from grpo_theory.plan.cost import LARGEST_GROUP
     from grpo_theory.samples import RewardCounts, RolloutLog, read_reward_counts, read_rollouts
     from grpo_theory.validation import ArgumentError
@@ -182,16 +221,22 @@ def _advice(options: argparse.Namespace) -> "Advice":
     if options.max_group_size is None:
         limiting["max_group_size"] = LARGEST_GROUP
     asked = {name: getattr(options, name) for name in ("group_size", "estimator", "level", "tolerance")}
-    if sys.stderr.isatty():
-        print(f"reading {printable(options.table)}", file=sys.stderr)
     rollouts: RewardCounts | RolloutLog
     findings = None  # a log has its own
-    if options.rewards_only:
-        rollouts, findings = read_reward_counts(options.table, **columns)
-    else:
-        rollouts = read_rollouts(options.table, **columns, length=options.length, scores=options.scores)
     try:
-        return advise(rollouts, Limits(**limiting), **asked, findings=findings)
+        limiting["budget"] = _budget(options)
+        if sys.stderr.isatty():
+            print(f"reading {printable(options.table)}", file=sys.stderr)
+        if options.rewards_only:
+            rollouts, findings = read_reward_counts(options.table, **columns)
+        else:
+            rollouts = read_rollouts(options.table, **columns, length=options.length, scores=options.scores)
+        advice = advise(rollouts, Limits(**limiting), **asked, findings=findings)
+        if options.total is None:
+            return advice, None
+        largest = min(int(limiting["max_group_size"]), int(options.total))
+        given = {"training_prompts": options.training_prompts, "estimator": options.estimator, "largest": largest}
+        return advice, advise_run(rollouts, options.total, **given, progress=_progress)
     except ArgumentError as error:
         raise ValueError(error.renamed({name: option(name) for name in vars(options)})) from None
     except ValueError as error:

@@ -8,6 +8,7 @@ from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals.interval import check_level
 from grpo_theory.plan.convention import baseline_of
 from grpo_theory.plan.cost import Limits
+from grpo_theory.plan.met_prompts import most_success
 from grpo_theory.plan.rewards_advice import RewardsAdvice, advise_from_rewards
 from grpo_theory.plan.scores_advice import Missing, ScoresAdvice, advise_from_scores, usable
 from grpo_theory.plan.size_choice import FEWEST_PROMPTS
@@ -135,7 +136,7 @@ def advise(
     if group_size is not None and as_count("group_size", group_size, 2) not in sizes:
         allowed = f"must be one that budget and limits allow, of {sizes[0]} to {sizes[-1]}, got {group_size}"
         raise ArgumentError(Argument("group_size"), f" {allowed}")
-    groups, counts = _parts(rollouts)
+    groups, counts = parts(rollouts)
     findings = rollouts.findings if isinstance(rollouts, RolloutLog) else findings
     check_independent(findings)
     check_informative(counts)
@@ -183,7 +184,7 @@ def _contradicted(findings: Findings, group_size: int | None) -> tuple[str, ...]
     return (note,)
 
 
-def _parts(rollouts: RolloutLog | Groups | RewardCounts) -> tuple[Groups | None, RewardCounts]:
+def parts(rollouts: RolloutLog | Groups | RewardCounts) -> tuple[Groups | None, RewardCounts]:
     """Return rollouts if there are any, and the counts of their rewards."""
     if isinstance(rollouts, RolloutLog):
         return rollouts.rollouts, rollouts.rollouts.counts
@@ -215,6 +216,11 @@ def check_informative(counts: RewardCounts) -> None:
     if counts.sizes.max() < 2:
         raise ValueError("rollouts must have prompts with several responses, and each prompt has one: a group cannot be formed")
     if counts.values.size < 2:
-        raise ValueError(
-            f"rollouts must have different rewards, and all are {counts.values[0]:g}: they say nothing about a gradient"
-        )
+        told = "they say nothing about a gradient"
+        if counts.values[0] == 0.0:
+            told += (
+                f". If 1 is success, at 95% confidence the mean success rate is at most {most_success(counts.prompts):.2g}, and "
+                f"so is the share of groups of up to {int(counts.sizes.min())} responses with a signal: log more prompts, or "
+                "easier ones"
+            )
+        raise ValueError(f"rollouts must have different rewards, and all are {counts.values[0]:g}: {told}")

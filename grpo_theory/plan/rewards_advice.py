@@ -14,7 +14,7 @@ from grpo_theory.plan.effective import (
 )
 from grpo_theory.plan.expected_step import LearningRateFactor, PromptWeights, learning_rate_factor, weigh_prompts
 from grpo_theory.plan.graded_weights import GradedWeights, weigh_graded_prompts
-from grpo_theory.plan.seeds import evaluation_variance, prompts_needed
+from grpo_theory.plan.seeds import evaluation_error, evaluation_variance, prompts_needed
 from grpo_theory.plan.success_rates import SuccessRates, fit_success_rates
 from grpo_theory.samples import RewardCounts
 from grpo_theory.samples.log_remarks import filtered
@@ -47,12 +47,15 @@ class Evaluation:
     difference : float
         Of their mean rewards.
     prompts : int
+    error : float
+        The standard error of one policy's mean reward on so many prompts.
     """
 
     correlation: float
     responses: int
     difference: float
     prompts: int
+    error: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,5 +149,6 @@ def _evaluations(counts: RewardCounts, level: float) -> tuple[Evaluation, ...]:
         variance = evaluation_variance(counts, correlation)
         for responses in EVALUATED:
             prompts = prompts_needed(variance, difference, responses, level=level)
-            evaluations.append(Evaluation(correlation, responses, difference, prompts))
+            error = evaluation_error(counts, prompts, responses)
+            evaluations.append(Evaluation(correlation, responses, difference, prompts, error))
     return tuple(evaluations)

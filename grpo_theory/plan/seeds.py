@@ -6,8 +6,8 @@ from math import isfinite, sqrt
 
 import numpy as np
 
-from grpo_theory.intervals.interval import check_level
-from grpo_theory.intervals.paired import pairs_needed, seeds_needed
+from grpo_theory.intervals.interval import check_level, student_quantile
+from grpo_theory.intervals.paired import LARGEST_EFFECT, MOST_SEEDS, pairs_needed, seeds_needed
 from grpo_theory.plan.effective import split_variance
 from grpo_theory.samples import RewardCounts
 from grpo_theory.validation import as_count, as_fraction, as_not_negative, as_number, as_positive, typed
@@ -159,6 +159,65 @@ def best_responses(variance: EvaluationVariance, prompt_cost: float, response_co
         raise ValueError("variance must have a part between prompts above 0: without one more responses are always better")
     near = max(int(min(sqrt(variance.within * a / (variance.between * b)), 1e9)), 1)
     return min((near, near + 1), key=lambda size: (variance.between + variance.within / size) * (a + b * size))
+
+
+def evaluation_error(counts: RewardCounts, prompts: int, responses: int) -> float:
+    """Return the standard error of a policy's mean reward on new prompts like those of a table, so many responses to each.
+
+    The root of (between + within/k)/n: the variance of the prompts' expected rewards, and that of a prompt's rewards.
+
+    Parameters
+    ----------
+    counts : RewardCounts
+        At least two prompts, at least one with two responses.
+    prompts, responses : int
+        n and k, of the evaluation.
+
+    Returns
+    -------
+    float
+    """
+    variance = split_variance(counts)
+    one = EvaluationVariance(variance.between, variance.within)
+    return sqrt(one.of_mean(as_count("prompts", prompts), as_count("responses", responses)))
+
+
+def unpaired_seeds_needed(spread: float, difference: float, power: float = 0.8, level: float = 0.95) -> int:
+    """Return the number of runs of each of two settings at which a t test of two samples finds a difference.
+
+    Parameters
+    ----------
+    spread : float
+        The standard deviation of runs between seeds, the same for both settings.
+    difference : float
+        Of the settings' means, not 0.
+    power, level : float
+        As for `prompts_needed`.
+
+    Returns
+    -------
+    int
+        The least R >= 2, exact if runs are normal: noncentral t with 2R - 2 degrees of freedom and noncentrality
+        sqrt(R/2) difference/spread. 10,000,001 if it would be more.
+    """
+    from scipy.stats import nct  # slow to import, and seldom wanted
+
+    effect = min(abs(_as_difference(difference)) / as_positive("spread", spread), LARGEST_EFFECT)
+    power, level = as_fraction("power", power), check_level(level)
+
+    def enough(runs: int) -> bool:
+        critical = student_quantile(2 * runs - 2, level)
+        return bool(nct.sf(critical, 2 * runs - 2, sqrt(runs / 2.0) * effect) >= power)
+
+    low, high = 1, 2
+    while not enough(high):
+        low, high = high, 2 * high
+        if low >= MOST_SEEDS:
+            return MOST_SEEDS + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return min(high, MOST_SEEDS + 1)
 
 
 def training_seeds_needed(

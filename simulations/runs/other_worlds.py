@@ -6,7 +6,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 import grpo_theory as gt
-from simulations.runs.worlds import FROZEN, SEED, WORLDS, start_logits, unit
+from grpo_theory.laboratory.prompt_features import starting_logits, unit
+from simulations.runs.worlds import FROZEN, SEED, WORLDS
 from simulations.seeds import child_seed
 
 
@@ -115,7 +116,7 @@ class NetworkWorld(NamedTuple):
         told = rng.normal(size=(self.prompts, self.inputs))
         first = rng.normal(size=(self.width, self.inputs)) / np.sqrt(self.inputs)
         rights = rng.integers(self.answers, size=(self.prompts, 1)) == np.arange(self.answers)
-        logits = start_logits(np.geomspace(self.easiest, self.rarest, self.prompts), rights, rng)
+        logits = starting_logits(np.geomspace(self.easiest, self.rarest, self.prompts), rights, rng)
         scale = self.width**-0.5
         second = np.linalg.lstsq(scale * np.tanh(told @ first.T), logits - logits.mean(axis=1, keepdims=True))[0].T
         policy = gt.TwoLayerSoftmax(told, self.width, self.answers, scale=scale)

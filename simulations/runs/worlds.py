@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array, Flags
+from grpo_theory.laboratory.prompt_features import Sharing, shared_features, starting_logits
 from simulations.seeds import child_seed
 
 SEED = 20261125
@@ -73,40 +73,15 @@ class World(NamedTuple):
         count = self.held_out if held_out else self.prompts
         rng = np.random.default_rng(child_seed(np.random.SeedSequence(SEED), int(held_out)))
         rights = np.broadcast_to(np.arange(self.answers) < self.right, (count, self.answers))
-        logits = start_logits(np.geomspace(self.easiest, self.rarest, count), rights, rng)
+        logits = starting_logits(np.geomspace(self.easiest, self.rarest, count), rights, rng)
         bandit = gt.Bandit(rights.astype(np.float64))
         if not self.dimension:
             return gt.Problem(bandit, gt.TabularSoftmax(count, self.answers), theta=logits.reshape(-1))
-        features = np.concatenate([self._features(rights, rng), logits[..., None] / FROZEN], axis=-1)
+        sharing = Sharing(self.dimension, self.coherence, self.transfer, self.misled)
+        features = np.concatenate([shared_features(rights, sharing, rng), logits[..., None] / FROZEN], axis=-1)
         theta = np.zeros(self.dimension + 1)
         theta[-1] = FROZEN
         return gt.Problem(bandit, gt.LinearSoftmax(features), theta=theta)
-
-    def _features(self, rights: Flags, rng: np.random.Generator) -> Array:
-        """Return features of length 1, shape (M, K, d): the first number is what is right everywhere, the others are noise."""
-        count, answers = rights.shape
-        own = unit(rng.normal(size=(count, answers, self.dimension - 1)))
-        common = unit(rng.normal(size=(count, 1, self.dimension - 1)))
-        own[rights] = unit(np.sqrt(self.coherence) * common + np.sqrt(1.0 - self.coherence) * own)[rights]
-        marked = rights.copy()
-        if misled := round(self.misled * count):
-            marked[-misled:] = np.arange(answers) == self.right
-        share = self.transfer * marked[..., None]
-        return np.concatenate([np.sqrt(share), np.sqrt(1.0 - share) * own], axis=-1)
-
-
-def unit(vectors: Array) -> Array:
-    """Return vectors (..., d) at length 1."""
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
-
-
-def start_logits(rates: Array, rights: Flags, rng: np.random.Generator) -> Array:
-    """Return logits (M, K) of given success rates (M,); within right and within wrong answers they spread as normal variables."""
-    weights = np.exp(rng.normal(size=rights.shape))
-    within = np.where(
-        rights, weights / (weights * rights).sum(-1, keepdims=True), weights / (weights * ~rights).sum(-1, keepdims=True)
-    )
-    return np.log(within * np.where(rights, rates[:, None], 1.0 - rates[:, None]))
 
 
 WORLDS: Mapping[str, World] = {

@@ -97,8 +97,10 @@ def no_group_size(advice: Advice) -> Section:
     return Section(
         "The best group size cannot be told from rewards alone",
         (
-            "It depends on how much the prompts' gradients differ, and the table has no gradients. A random projection "
-            "(sketch) of each response's gradient is enough; with grpo-theory[lm] installed:",
+            f"For a whole run, {option('total')} N (its responses) recommends a size from rewards alone, by runs of small worlds "
+            "that start at these success rates.",
+            "The best size of one step depends on how much the prompts' gradients differ, and the table has no gradients. A "
+            "random projection (sketch) of each response's gradient is enough; with grpo-theory[lm] installed:",
         ),
         code=HOW_TO_SKETCH,
     )

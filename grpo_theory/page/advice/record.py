@@ -9,6 +9,7 @@ import numpy as np
 from grpo_theory.intervals import Interval
 from grpo_theory.page.advice.recommendation import size_missing, would_change
 from grpo_theory.page.advice.text import assumptions, rates_missing
+from grpo_theory.page.advice.whole_run import run_record
 from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.baseline_gain import Rival
 from grpo_theory.plan.error_constants import vector
@@ -16,18 +17,19 @@ from grpo_theory.plan.estimator_advice import EstimatorAdvice
 from grpo_theory.plan.expected_step import PromptWeights
 from grpo_theory.plan.graded_weights import GradedWeights
 from grpo_theory.plan.rewards_advice import RewardsAdvice
+from grpo_theory.plan.run_advice import RunAdvice
 from grpo_theory.plan.scores_advice import ScoresAdvice
 
 FORMAT = 3
 """Raised when a key changes its meaning or goes."""
 
 
-def to_json(advice: Advice) -> str:
+def to_json(advice: Advice, run: RunAdvice | None = None) -> str:
     """Return `to_dict` as JSON."""
-    return json.dumps(to_dict(advice), indent=2, allow_nan=False) + "\n"
+    return json.dumps(to_dict(advice, run), indent=2, allow_nan=False) + "\n"
 
 
-def to_dict(advice: Advice) -> dict[str, Any]:
+def to_dict(advice: Advice, run: RunAdvice | None = None) -> dict[str, Any]:
     """Return everything that the advice says; what is unknown, not finite or not asked about is None.
 
     docs/planner.md lists the keys.
@@ -43,6 +45,7 @@ def to_dict(advice: Advice) -> dict[str, Any]:
             "baseline": advice.baseline,
             **(dict.fromkeys(FROM_SCORES) if scores is None else _from_scores(advice, scores)),
             "no_group_size": size_missing(advice),
+            "run": None if run is None else run_record(run),
             "learning_rate": _learning_rate(advice),
             **_from_rewards(advice.rewards),
             "would_change": would_change(advice).paragraphs,

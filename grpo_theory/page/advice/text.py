@@ -4,33 +4,43 @@ import numpy as np
 
 from grpo_theory.page.advice.comparisons import baselines, other_estimators, rests_on
 from grpo_theory.page.advice.group_sizes import group_sizes, how_sure
+from grpo_theory.page.advice.numbers_needed import equal_rewards, evaluations, rare_prompts, seeds
 from grpo_theory.page.advice.recommendation import no_group_size, recommendation, would_change
+from grpo_theory.page.advice.whole_run import whole_run
 from grpo_theory.page.plain_text import section_text
 from grpo_theory.page.section import Section, interval_text, level_text, number, percent
 from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.expected_step import PromptWeights
 from grpo_theory.plan.graded_weights import GradedWeights
 from grpo_theory.plan.rewards_advice import RewardsAdvice
+from grpo_theory.plan.run_advice import RunAdvice
 from grpo_theory.plan.scores_advice import FEWEST
 from grpo_theory.validation import counted
 
 
-def to_text(advice: Advice) -> str:
-    """Return all sections one under another, lines of at most 100 characters but for tables and code."""
-    return "\n\n".join(section_text(part) for part in sections(advice)) + "\n"
+def to_text(advice: Advice, run: RunAdvice | None = None) -> str:
+    """Return all sections one under another, lines of at most 100 characters but for tables and code.
+
+    `run` is what `gt.plan.advise_run` returns, if it was asked.
+    """
+    return "\n\n".join(section_text(part) for part in sections(advice, run)) + "\n"
 
 
-def sections(advice: Advice) -> list[Section]:
-    """Return what is to be said: what was taken for what, the recommendation, and the rest."""
-    scores = advice.scores
-    alone = [rewards_alone(advice), *([evaluations(advice)] if advice.rewards.evaluations else [])]
-    rest = [would_change(advice), assumptions(advice), what_was_read(advice)]
+def sections(advice: Advice, run: RunAdvice | None = None) -> list[Section]:
+    """Return what is to be said: what was taken for what, what is recommended for a whole run and for a step, and the rest."""
     read = [Section("Read as", advice.reading)] if advice.reading else []
+    return [*read, *(() if run is None else (whole_run(run),)), *_of_a_step(advice)]
+
+
+def _of_a_step(advice: Advice) -> list[Section]:
+    scores = advice.scores
+    alone = [rewards_alone(advice), *([evaluations(advice), seeds(advice)] if advice.rewards.evaluations else [])]
+    rest = [would_change(advice), assumptions(advice), what_was_read(advice)]
     if scores is not None:
         shown = (recommendation, rests_on, how_sure, group_sizes, *(() if scores.own else (baselines,)), other_estimators)
         found = (section(advice, scores) for section in shown)
-        return [*read, *(part for part in found if part is not None), *alone, *rest]
-    return [*read, no_group_size(advice), *alone, equal_rewards(advice), *rest]
+        return [*(part for part in found if part is not None), *alone, *rest]
+    return [no_group_size(advice), *alone, equal_rewards(advice), rare_prompts(advice), *rest]
 
 
 def rewards_alone(advice: Advice) -> Section:
@@ -95,40 +105,6 @@ def _weights(weights: PromptWeights | GradedWeights) -> str:
 def rates_missing(rewards: RewardsAdvice) -> str | None:
     """Return why there are no success rates, or no weights, in words; None if there are."""
     return rewards.refusal or None
-
-
-def equal_rewards(advice: Advice) -> Section:
-    """Return a table of the share of groups with equal rewards at each size."""
-    rows = [("group size", "equal-reward groups", f"{level_text(advice.level)} limits", "")]
-    shares = advice.rewards.uniform
-    for i, size in enumerate(shares.group_sizes):
-        part = shares.measured[i]
-        how = "measured" if part == 1.0 else "predicted" if part == 0.0 else "partly predicted"
-        limits = interval_text(float(shares.interval.low[i]), float(shares.interval.high[i]))
-        mine = ", yours" if size == advice.group_size else ""
-        known = np.isfinite(shares.interval.estimate[i])
-        estimate, how = (percent(float(shares.interval.estimate[i])), how) if known else ("unknown", "")
-        rows.append((f"{size}", estimate, limits, how + mine if known else mine.removeprefix(", ")))
-    text = ("Groups in which all rewards are equal give no gradient once their mean is subtracted.",)
-    return Section("Groups with equal rewards", text, tuple(rows))
-
-
-def evaluations(advice: Advice) -> Section:
-    """Return a table of how many prompts tell two policies apart."""
-    cases = advice.rewards.evaluations
-    rows: list[tuple[str, ...]] = [
-        ("responses a prompt", "prompts, unrelated policies", "prompts, one a few steps on from the other")
-    ]
-    for responses in sorted({case.responses for case in cases}):
-        by_correlation = {case.correlation: case.prompts for case in cases if case.responses == responses}
-        rows.append((f"{responses}", *(f"{by_correlation[key]:,}" for key in sorted(by_correlation))))
-    text = (
-        f"Prompts on which two policies must be evaluated to find a difference of {number(cases[0].difference)} in mean reward "
-        "with a chance of 80%: unrelated ones, or with expected rewards that have a correlation of 0.9 over prompts. How many "
-        "training runs (seeds) tell two settings apart, one table cannot say: gt.plan.training_seeds_needed asks for two runs "
-        "of each.",
-    )
-    return Section("Telling two policies apart", text, tuple(rows))
 
 
 def assumptions(advice: Advice) -> Section:

@@ -6,6 +6,7 @@ from grpo_theory.page.advice.curves import curves
 from grpo_theory.page.advice.text import sections
 from grpo_theory.page.section import Section
 from grpo_theory.plan.advice import Advice
+from grpo_theory.plan.run_advice import RunAdvice
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #1c1c1c; --rule: #d0d0d0; }
@@ -24,9 +25,12 @@ pre { overflow-x: auto; font-size: 0.85rem; }
 TITLE = "grpo-theory plan"
 
 
-def to_html(advice: Advice) -> str:
-    """Return one page of HTML with the text and the curves: the first section, the curves, the other sections."""
-    first, *others = sections(advice)
+def to_html(advice: Advice, run: RunAdvice | None = None) -> str:
+    """Return one page of HTML with the text and the curves: the first section, the curves, the other sections.
+
+    `run` is what `gt.plan.advise_run` returns, if it was asked.
+    """
+    first, *others = sections(advice, run)
     drawn = "".join(f"<figure style='margin:1rem 0'>{picture}</figure>" for picture in curves(advice))
     body = f"<h1>{TITLE}</h1>{_section(first)}{drawn}{''.join(_section(part) for part in others)}"
     return (

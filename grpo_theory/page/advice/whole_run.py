@@ -1,0 +1,136 @@
+"""The group size of a whole run, in words and a table, and as data."""
+
+from typing import Any
+
+from grpo_theory.page.section import Section, number, option
+from grpo_theory.plan.run_advice import MOST, RunAdvice
+from grpo_theory.plan.run_worlds import WORLDS
+from grpo_theory.validation import counted
+
+WORTH = 0.002
+"""A measurement that gains less than a fifth of a point of success is not worth its mention."""
+
+
+def whole_run(run: RunAdvice) -> Section:
+    """Return the size that loses least by the end of a run, how sure that is, and what each size loses."""
+    lines = [_recommended(run), _worlds(run), *_extrapolated(run), _narrower(run)]
+    rows: list[tuple[str, ...]] = [
+        ("group size", "loses on average", "in the best world", "in the middle one", "in the worst one", "")
+    ]
+    for place, size in enumerate(run.group_sizes):
+        cells = (float(run.expected_losses[place]), *run.quantiles(place))
+        note = "recommended" if place == run.best else "as good" if run.candidates[place] else ""
+        rows.append((f"{size}", *(points(cell) for cell in cells), note))
+    return Section("Group size for the whole run", tuple(lines), tuple(rows))
+
+
+def points(loss: float) -> str:
+    """Return a loss of mean success in points of a hundred."""
+    return f"{100.0 * loss:.1f} points"
+
+
+def _recommended(run: RunAdvice) -> str:
+    each = number(run.each)
+    text = (
+        f"Use groups of {run.group_size} with {run.estimator}. Of groups of {run.group_sizes[0]} to {run.group_sizes[-1]} they "
+        f"lose least success by the end of a run of {number(run.total)} responses, {each} for each of "
+        f"{counted(run.training_prompts, 'prompt')}, on average over {len(run.worlds)} simulated worlds."
+    )
+    others = [f"{size}" for size, kept in zip(run.group_sizes, run.candidates, strict=True) if kept and size != run.group_size]
+    if others:
+        text += f" The runs cannot tell groups of {' and '.join(others)} from them."
+    worst = run.worlds[int(run.losses[:, run.best].argmax())]
+    if worst.losses[run.best] >= 0.0005:
+        text += f" They lose most, {points(float(worst.losses[run.best]))}, where {worst.title}."
+    return text
+
+
+def _worlds(run: RunAdvice) -> str:
+    floors = sorted({world.floor for world in run.worlds}, reverse=True)
+    rare = (
+        f" In half of them the prompts that the log cannot tell from 0 succeed {_small(floors[0])} of the time, in the other "
+        f"half {_small(floors[1])}."
+        if len(floors) > 1
+        else ""
+    )
+    weighed = (
+        "their success rates and by how alike the prompts' gradients are" if run.alignment is not None else "their success rates"
+    )
+    return (
+        f"Every world starts at the success rates of this log. The {len(WORLDS)} kinds differ in how prompts and right answers "
+        f"share parameters, which rewards do not show.{rare} They are weighed by {weighed}. They are small: softmax policies "
+        "trained by plain ascent, each size at its own best learning rate. They show which size fits which mechanism, and not "
+        "how large the loss of a language model would be."
+    )
+
+
+def _small(rate: float) -> str:
+    return f"{100.0 * rate:.2g}%"
+
+
+def _extrapolated(run: RunAdvice) -> tuple[str, ...]:
+    if not run.extrapolated:
+        return ()
+    side = "fewer" if run.each < run.simulated else "more"
+    return (
+        f"Extrapolated: the worlds were run with {number(run.simulated)} responses a prompt, because runs with {side} are not "
+        f"simulated. Name the number of prompts that you train on ({option('training_prompts')}) if it is not "
+        f"{run.training_prompts:,}.",
+    )
+
+
+def _narrower(run: RunAdvice) -> str:
+    """Return which measurement would gain most."""
+    name, gain = max(run.worth.items(), key=lambda item: item[1])
+    if gain < WORTH:
+        return (
+            "No measurement would change much: to know how prompts share parameters, or how rare the unsolved ones are, would "
+            f"gain less than {points(WORTH)} on average."
+        )
+    if name == "rare":
+        return (
+            "What would narrow this most is more responses to the prompts that were never solved: to know how rare they are "
+            f"would gain {points(gain)} on average."
+        )
+    return (
+        f"What would narrow this most is to know how prompts share parameters, which would gain {points(gain)} on average: "
+        "follow each prompt's success in a short run, and log sketches of gradients."
+    )
+
+
+def run_record(run: RunAdvice) -> dict[str, Any]:
+    """Return what is said of the run as numbers, strings, lists and dictionaries."""
+    sizes = [
+        {
+            "group_size": int(size),
+            "loss": run.expected_losses[place],
+            **dict(zip(("best", "middle", "worst"), run.quantiles(place), strict=True)),
+            "may_be_best": bool(run.candidates[place]),
+        }
+        for place, size in enumerate(run.group_sizes)
+    ]
+    worlds = [
+        {
+            "title": world.title,
+            "floor": world.floor,
+            "weight": world.weight,
+            "start": world.start,
+            "success": world.success,
+            "standard_errors": world.errors,
+        }
+        for world in run.worlds
+    ]
+    return {
+        "estimator": run.estimator,
+        "total": run.total,
+        "training_prompts": run.training_prompts,
+        "responses_per_prompt": run.each,
+        "simulated_responses_per_prompt": run.simulated,
+        "most_simulated": MOST,
+        "extrapolated": bool(run.extrapolated),
+        "group_size": run.group_size,
+        "group_sizes": sizes,
+        "worlds": worlds,
+        "alignment": run.alignment,
+        "worth": {name: max(float(gain), 0.0) for name, gain in run.worth.items()},
+    }

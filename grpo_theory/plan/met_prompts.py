@@ -1,0 +1,72 @@
+"""What a group of a prompt at a success rate holds: a success at all, or a success and a failure, which is a signal."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array
+from grpo_theory.validation import as_count, as_fraction, as_numbers, check_within
+
+
+def chance_of_success(rates: ArrayLike, responses: int) -> Array:
+    """Return the chance that so many responses hold at least one success, 1 - (1-p)^n, of the shape of `rates`.
+
+    Parameters
+    ----------
+    rates : array_like
+        Success rates p, in [0, 1].
+    responses : int
+        n, at least 1.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> chance_of_success([0.5, 0.0], 2)
+    array([0.75, 0.  ])
+    """
+    p = as_numbers("rates", rates)
+    check_within("rates", p, 0.0, 1.0)
+    if np.isnan(p).any():
+        raise ValueError("rates must be numbers from 0 to 1, got nan")
+    with np.errstate(divide="ignore"):
+        return np.asarray(-np.expm1(as_count("responses", responses) * np.log1p(-p)))
+
+
+def chance_of_signal(rates: ArrayLike, group_size: int) -> Array:
+    """Return the chance that a group holds a success and a failure, 1 - (1-p)^G - p^G, of the shape of `rates`.
+
+    Parameters
+    ----------
+    rates : array_like
+        Success rates p, in [0, 1].
+    group_size : int
+        G, at least 1.
+
+    Returns
+    -------
+    ndarray
+    """
+    p = as_numbers("rates", rates)
+    return np.asarray(np.maximum(chance_of_success(p, group_size) - p ** float(group_size), 0.0))
+
+
+def most_success(prompts: int, level: float = 0.95) -> float:
+    """Return the upper limit of the mean success rate where no response of any prompt succeeded.
+
+    No response of B independent prompts succeeds with probability (E (1-p)^n)^B, which is at most (1 - E p)^B, and equal if
+    prompts are either always or never solved. So the limit 1 - (1-level)^(1/B) holds whatever the law of success rates, and n
+    cannot improve it. It limits the share of groups of at most n responses with a signal, too.
+
+    Parameters
+    ----------
+    prompts : int
+        B.
+    level : float, default 0.95
+
+    Returns
+    -------
+    float
+    """
+    return float(-np.expm1(np.log1p(-as_fraction("level", level)) / as_count("prompts", prompts)))

@@ -1,0 +1,63 @@
+"""Worlds in which a whole run is tried: they start at the log's success rates, and differ in what rewards do not show."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from grpo_theory.arrays import Array
+from grpo_theory.laboratory.prompt_features import Sharing, shared_features, starting_logits
+from grpo_theory.problem import Bandit, LinearSoftmax, Problem, TabularSoftmax
+
+SEED = 20261127
+FROZEN = 1e3
+"""Logits of the start are a feature, divided by this, times a parameter that begins here: it hardly learns."""
+
+
+class RunWorld(NamedTuple):
+    """How prompts and right answers share parameters: what rewards alone do not tell.
+
+    Attributes
+    ----------
+    title : str
+        What it is, in the words of the planner.
+    roominess : float
+        The dimension of the features that all prompts share, over the number of prompts. 0 is a table, in which no prompt
+        touches another. Below 1 no parameter solves all prompts.
+    answers, right : int
+        Of each prompt, and how many of them are right.
+    coherence, transfer, misled : float
+        As in `grpo_theory.laboratory.prompt_features.Sharing`.
+    """
+
+    title: str
+    roominess: float = 1.0
+    answers: int = 8
+    right: int = 1
+    coherence: float = 0.0
+    transfer: float = 0.0
+    misled: float = 0.0
+
+    def problem(self, rates: Array) -> Problem:
+        """Return the problem whose prompts start at success rates, shape (M,), the largest first."""
+        rng, count = np.random.default_rng(SEED), len(rates)
+        rights = np.broadcast_to(np.arange(self.answers) < self.right, (count, self.answers))
+        logits, bandit = starting_logits(rates, rights, rng), Bandit(rights.astype(np.float64))
+        if not self.roominess:
+            return Problem(bandit, TabularSoftmax(count, self.answers), theta=logits.reshape(-1))
+        sharing = Sharing(max(round(self.roominess * count), 2), self.coherence, self.transfer, self.misled)
+        features = np.concatenate([shared_features(rights, sharing, rng), logits[..., None] / FROZEN], axis=-1)
+        theta = np.zeros(sharing.dimension + 1)
+        theta[-1] = FROZEN
+        return Problem(bandit, LinearSoftmax(features), theta=theta)
+
+
+WORLDS: tuple[RunWorld, ...] = (
+    RunWorld("prompts do not touch each other", roominess=0.0),
+    RunWorld("prompts share parameters, with room for all"),
+    RunWorld("prompts compete for few parameters", roominess=0.25),
+    RunWorld("prompts teach each other", transfer=0.1),
+    RunWorld("easy prompts mislead the hard ones", transfer=0.1, misled=0.25),
+    RunWorld("several right answers that are alike", right=2, coherence=0.9),
+    RunWorld("several right answers that compete", right=2),
+)
+"""The dials of the study of whole runs that no log of rewards shows, one at a time."""
