@@ -27,6 +27,7 @@ SHARED = {
     "phase_course",
     "staleness",
     "stalled",
+    "stopped_runs",
     "time_to_level",
     "trained_drift",
 }

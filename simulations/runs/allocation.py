@@ -17,9 +17,8 @@ from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness.study import Cell, Rows, Settings
-from simulations.runs.allocation_rules import SGPO_NOW, VIP_AT_START
+from simulations.runs.allocation_places import BATCH, CHECKPOINTS, GROUP, RATES, RULES, TITLES, WORLDS, rates_of
 from simulations.runs.tuning import Tuned, choice_variance, tuned, tuned_summary
-from simulations.runs.worlds import World
 from simulations.sources import OURS, derived
 
 AT_BEST = "leave-one-out, 16 prompts of 8 responses on average, constant steps, each rule at its best, chosen on other runs"
@@ -84,32 +83,7 @@ ERROR_DECIDES_NOW = Statement(
     whose=OURS,
 )
 
-BATCH, GROUP, LOW, HIGH = 16, 8, 2, 32
-RULES = {
-    name: rule.between(LOW, HIGH)
-    for name, rule in (gt.allocation_rules() | {rule.name: rule for rule in (VIP_AT_START, SGPO_NOW)}).items()
-}
-WORLDS: Mapping[str, World] = {
-    "tabular": World(prompts=32, dimension=0),
-    "shared": World(prompts=32),
-}
-"""Of 32 prompts, so that a run of 8,192 responses meets each of them sixteen times or so."""
-TITLES = {"tabular": "no interference", "shared": "shared features"}
-RATES = {
-    ("tabular", "SGD"): (40.0, 4.0),
-    ("tabular", "Adam"): (0.1, 4.0),
-    ("shared", "SGD"): (16.0, 2.0),
-    ("shared", "Adam"): (0.05, 2.0),
-}
-"""The least learning rate of the grid and the factor to the next, from a pilot on other seeds.
-
-Where prompts share features the best ones are within.  Where they do not, no rate is too large: success stops rising, and does
-not fall, so that whichever of the largest is chosen matters little.
-"""
 OPTIMISERS: Mapping[str, gt.Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
-STEPS_TRIED = 7
-CHECKPOINTS = (16, 64)
-"""Updates: 2,048 and 8,192 responses."""
 TUNING_RUNS, QUICK_RUNS = 64, 64
 RUNS = {"tabular": 256, "shared": 1024}
 """Where prompts share features rules differ by a point or two of success, a fifth of what two runs do: that takes more runs."""
@@ -129,12 +103,6 @@ def cells(quick: bool) -> list[Cell]:
         Cell({"world": world, "optimiser": name, "runs": QUICK_RUNS if quick else RUNS[world], "tuning_runs": TUNING_RUNS})
         for world, name in list(RATES)[: 1 if quick else None]
     ]
-
-
-def rates_of(settings: Settings) -> list[float]:
-    """Return the grid of learning rates of a cell."""
-    least, factor = RATES[settings["world"], settings["optimiser"]]
-    return [least * factor**power for power in range(STEPS_TRIED)]
 
 
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:

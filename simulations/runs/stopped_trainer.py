@@ -1,0 +1,115 @@
+"""Plain training with groups whose size depends on their own rewards, many runs side by side: the compiled trainer has none.
+
+Leave-one-out estimates and plain ascent, for policies of one token with logits that are linear in the parameters.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array, Flags, Integers
+from simulations.runs.allocation_places import BATCH, GROUP
+
+SPENT = BATCH * GROUP
+"""The responses of an update, whatever the rule."""
+MOST, LEAST = 16, 2
+"""Responses of a group that stops when it is mixed: twice the usual number, and what a mixed group needs."""
+HALVED_FROM, ROUNDS = 4, 2
+"""Of 16 prompts with 4 responses 8 go on to 8, and 4 of these to 16: that is 128 responses, too."""
+
+
+class Rule(NamedTuple):
+    """How long groups grow.
+
+    Attributes
+    ----------
+    groups, most : int
+        The groups of an update at most, B, and the responses of a group at most, U.
+    sizes : callable
+        ``sizes(rewards)``: how many responses each group takes, integers (R, B), from the rewards (R, B, U) that it would see one
+        by one.  It may not look beyond what it takes.
+    """
+
+    groups: int
+    most: int
+    sizes: Callable[[Flags], Integers]
+
+
+def equal_sizes(rewards: Flags) -> Integers:
+    """All groups take all responses."""
+    return np.full(rewards.shape[:-1], rewards.shape[-1])
+
+
+def first_mixed_sizes(rewards: Flags) -> Integers:
+    """Each group stops when it has seen both rewards; prompt after prompt, until `SPENT` responses are spent."""
+    other = rewards != rewards[..., :1]
+    wanted = np.where(other.any(axis=-1), other.argmax(axis=-1) + 1, rewards.shape[-1])
+    before = wanted.cumsum(axis=-1) - wanted
+    return np.clip(SPENT - before, 0, wanted)
+
+
+def halved_sizes(rewards: Flags) -> Integers:
+    """Successive halving: the half of the groups whose share of right responses is nearest to a half doubles, again and again."""
+    sizes = np.full(rewards.shape[:-1], HALVED_FROM)
+    for played in range(ROUNDS):
+        size = HALVED_FROM << played
+        score = np.where(sizes == size, np.abs(rewards[..., :size].mean(axis=-1) - 0.5), np.inf)
+        going_on = score.argsort(axis=-1, kind="stable")[:, : rewards.shape[1] >> (played + 1)]
+        np.put_along_axis(sizes, going_on, 2 * size, axis=-1)
+    return sizes
+
+
+RULES: Mapping[str, Rule] = {
+    "equal": Rule(BATCH, GROUP, equal_sizes),
+    "first mixed": Rule(SPENT // LEAST, MOST, first_mixed_sizes),
+    "halving": Rule(BATCH, HALVED_FROM << ROUNDS, halved_sizes),
+}
+
+
+def covectors(probabilities: Array, right: Flags, rule: Rule, rng: np.random.Generator) -> Array:
+    """Return estimates in the logits, shape (R, M, K): means over the groups begun of 1/n sum_i A_i e_i, A leave-one-out.
+
+    Advantages add up to 0 in each group, so that the mean score takes no part.
+
+    Parameters
+    ----------
+    probabilities : ndarray, shape (R, M, K)
+        Of the policies.
+    right : ndarray of bool, shape (M, K)
+        Answers of reward 1.
+    rule : Rule
+    rng : Generator
+    """
+    runs, n_prompts, n_answers = probabilities.shape
+    prompts = rng.integers(n_prompts, size=(runs, rule.groups))
+    cumulative = probabilities.cumsum(axis=-1)[np.arange(runs)[:, None], prompts]
+    drawn, answers = rng.random((runs, rule.groups, rule.most)), np.zeros((runs, rule.groups, rule.most), dtype=np.int64)
+    for answer in range(n_answers - 1):
+        answers += drawn > cumulative[..., answer, None]
+    rewards = right[prompts[..., None], answers]
+    sizes = rule.sizes(rewards)
+    taken = np.arange(rule.most) < sizes[..., None]
+    share = (rewards & taken).sum(axis=-1) / np.maximum(sizes, 1)
+    # A group of one, which the budget cut off, says nothing.
+    weights = np.where(taken, (rewards - share[..., None]) / np.maximum(sizes - 1, 1)[..., None], 0.0)
+    weights /= (sizes > 0).sum(axis=-1)[:, None, None]
+    places = (np.arange(runs)[:, None, None] * n_prompts + prompts[..., None]) * n_answers + answers
+    return np.asarray(np.bincount(places.ravel(), weights.ravel(), probabilities.size), dtype=np.float64).reshape(
+        probabilities.shape
+    )
+
+
+def successes(problem: gt.Problem, rule: Rule, rate: float, updates: Sequence[int], rng: np.random.Generator, runs: int) -> Array:
+    """Train by plain ascent with a constant step; return mean success after numbers of updates, shape (runs, C)."""
+    right, theta, found = problem.bandit.mean_reward > 0.5, np.tile(problem.theta, (runs, 1)), []
+    # Most features of tabular policies are 0.
+    columns = csr_array(problem.policy.jacobian().reshape(right.size, -1).T)
+    for update in range(1, updates[-1] + 1):
+        probabilities = np.exp(problem.policy.log_probabilities(theta))
+        theta += rate * np.asarray(columns @ covectors(probabilities, right, rule, rng).reshape(runs, -1).T).T
+        if update in updates:
+            found.append((np.exp(problem.policy.log_probabilities(theta)) * right).sum(axis=-1).mean(axis=-1))
+    return np.stack(found, axis=1)
