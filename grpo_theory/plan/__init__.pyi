@@ -17,6 +17,8 @@ from .expected_step import LearningRateFactor as LearningRateFactor
 from .expected_step import PromptWeights as PromptWeights
 from .expected_step import learning_rate_factor as learning_rate_factor
 from .expected_step import weigh_prompts as weigh_prompts
+from .exponential_family import half_twins as half_twins
+from .exponential_family import twin as twin
 from .group_size import GroupSizeChoice as GroupSizeChoice
 from .group_size import choose_group_size as choose_group_size
 from .rate_limits import bound_success_rates as bound_success_rates
