@@ -1,4 +1,4 @@
-"""The twin of a log: its laws are those of the sampled policy, its unseen answers have the law's chance, and bad logs are refused."""
+"""The twin of a log: its laws are the sampled policy's, its unseen answers have the law's chance, bad logs are refused."""
 
 import numpy as np
 import pytest

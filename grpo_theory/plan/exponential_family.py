@@ -28,8 +28,11 @@ class Candidates(NamedTuple):
     @classmethod
     def of(cls, rewards: Array, sketches: Array) -> "Candidates":
         """Put responses with equal reward and sketch together."""
-        rows, counts = np.unique(np.column_stack([rewards, sketches]), axis=0, return_counts=True)
-        return cls(rows[:, 0], rows[:, 1:], counts / counts.sum())
+        rows = np.ascontiguousarray(np.column_stack([rewards, sketches]))
+        # Whole rows are compared as bytes, which is several times as fast as number by number.
+        whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
+        _, first, counts = np.unique(whole, return_index=True, return_counts=True)
+        return cls(rows[first, 0], rows[first, 1:], counts / counts.sum())
 
     @property
     def centre(self) -> Array:
