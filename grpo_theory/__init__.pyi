@@ -50,6 +50,7 @@ from .laboratory import RecordedTraining as RecordedTraining
 from .laboratory import coverage as coverage
 from .laboratory import replay as replay
 from .language_model import sketch as sketch
+from .plan.exponential_family import twin as twin
 from .problem import KL as KL
 from .problem import Bandit as Bandit
 from .problem import LinearSoftmax as LinearSoftmax

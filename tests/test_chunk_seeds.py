@@ -13,6 +13,7 @@ from grpo_theory.harness.study import EXACT, Cell, Study, cell_seed, chunk_seed
 from simulations.collection import studies
 
 SHARED = {
+    "advice_regret",
     "baseline_curve",
     "baselines",
     "coverage_runs",

@@ -114,8 +114,8 @@ def test_the_pages_numbers_are_those_of_the_table():
     assert tool.with_tables(page, tool.tails_table(tails.assign(plugged_in=0.5)), tool.TAILS) != page
     assert set(tails["quantity"]) == set(heavy_tails.QUANTITIES)
     runs = pd.read_csv(TOP / "docs" / "planned_run.csv")
-    assert tool.with_tables(page, tool.runs_table(runs), tool.RUNS) == page
-    assert tool.with_tables(page, tool.runs_table(runs.assign(told=64)), tool.RUNS) != page
+    assert tool.with_tables(page, tool.total_table(runs), tool.TOTAL) == page
+    assert tool.with_tables(page, tool.total_table(runs.assign(told=64)), tool.TOTAL) != page
     exact = kept.drop_duplicates("problem").set_index("problem")
     for name in NAMES:
         assert exact.loc[name, "best"] == truth(name).group_size

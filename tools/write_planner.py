@@ -1,6 +1,7 @@
-"""Bring the planner's regret and coverage from a full run into the repository.
+"""Bring the planner's regret and coverage, and the reach of twins, from a full run into the repository.
 
-It writes docs/planner.csv, docs/heavy_tails.csv, docs/planned_run.csv, and the tables of the planner's page.
+It writes docs/planner.csv, docs/heavy_tails.csv, docs/advice_regret.csv, docs/planned_run.csv and docs/twin.csv, and the
+tables of the pages of the planner and of twins.
 
 Run from the top folder, after `make reproduce`:  .venv/bin/python tools/write_planner.py [results]
 """
@@ -21,11 +22,25 @@ COLUMNS = ["part", "problem", "prompts", "size", "quantity", "best", "default", 
 PLANNER = "<!-- planner: written by tools/write_planner.py -->", "<!-- end of planner -->"
 TAILS = "<!-- heavy tails: written by tools/write_planner.py -->", "<!-- end of heavy tails -->"
 RUNS = "<!-- whole runs: written by tools/write_planner.py -->", "<!-- end of whole runs -->"
-"""The marks of the parts of the page."""
-RUN_COLUMNS = ["start", "estimator", "each", "world", "told", "worst", "group_size", "estimate", "standard_error"]
+TOTAL = "<!-- total: written by tools/write_planner.py -->", "<!-- end of total -->"
+TWIN = "<!-- reach: written by tools/write_planner.py -->", "<!-- end of reach -->"
+"""The marks of the parts of the pages."""
+TOTAL_COLUMNS = ["start", "estimator", "each", "world", "told", "worst", "group_size", "estimate", "standard_error"]
 ALWAYS = (2, 4, 8, 16, 64)
+RUN_COLUMNS = ["problem", "estimator", "updates", "quantity", "arm", "against", "size", "share", "estimate", "standard_error"]
+TWIN_COLUMNS = [
+    "problem",
+    "start",
+    "size",
+    "arm",
+    "ahead",
+    "quantity",
+    "prediction",
+    "estimate",
+    "standard_error",
+    "replications",
+]
 TAIL_COLUMNS = ["part", "law", "prompts", "responses", "quantity", "estimate", "plugged_in", "replications"]
-CSV = ("planner.csv", "heavy_tails.csv", "planned_run.csv")
 PILOTS = ((32, 8), (128, 8), (512, 8), (2048, 8), (512, 4), (512, 16))
 COVERED = {
     "best size": "best size in the set",
@@ -92,7 +107,12 @@ def tails_table(kept: pd.DataFrame) -> str:
     return _markdown(rows) + "\n"
 
 
-def runs_table(kept: pd.DataFrame) -> str:
+def kept_total(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what of the study of a run's group size, told from rewards alone, stays in the repository."""
+    return table[TOTAL_COLUMNS].round(5)
+
+
+def total_table(kept: pd.DataFrame) -> str:
     """Return a Markdown table of the success, in points, that the planner's group size for a run loses, and one size for all."""
     rows = [["start", "estimator", "responses a prompt", "recommended", "loses", *(f"always {size}" for size in ALWAYS)]]
     for (start, estimator, each), cell in kept.groupby(["start", "estimator", "each"], sort=False):
@@ -106,6 +126,55 @@ def _whole(share: object) -> str:
     return f"{100.0 * float(str(share)):.0f}%"
 
 
+def kept_runs(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what of the study of whole runs stays in the repository: all but its controls."""
+    return table[table["arm"] != "control"][RUN_COLUMNS].round(4)
+
+
+def runs_table(kept: pd.DataFrame) -> str:
+    """Return a Markdown table of success at the end, and of what the planner's size and two habits lose to the best."""
+    lost = kept[kept["quantity"] == "lost"].set_index(["problem", "estimator", "updates", "against", "arm"]).sort_index()
+    success = kept[kept["quantity"] == "success"].set_index(["problem", "estimator", "updates", "arm"])["estimate"]
+    recommended = kept[kept["quantity"] == "log2 recommended"].set_index(["problem", "estimator"])["estimate"]
+    habits = ("planner loses", "always 8 loses", "always 16 loses")
+    rows = [["policy", "estimator", "updates", "best size", "its success", "recommended", *habits]]
+    for problem, estimator in kept[["problem", "estimator"]].drop_duplicates().itertuples(index=False):
+        for updates in sorted(kept["updates"].dropna().unique()):
+            against = lost.loc[problem, estimator, updates, "best"]
+            best = int(against.loc["planned", "size"])
+            end = _percent(float(success[problem, estimator, updates, f"always {best}"]))
+            size = f"{2.0 ** float(recommended[problem, estimator]):.1f}"
+            losses = [_points(against.loc[arm]) for arm in ("planned", "always 8", "always 16")]
+            rows.append([str(problem), str(estimator), f"{updates:.0f}", str(best), end, size, *losses])
+    return _markdown(rows) + "\n"
+
+
+def _points(row: pd.Series) -> str:
+    """Return a difference of success in points, with its standard error."""
+    estimate, error = (100.0 * float(row[name]) + 0.0 for name in ("estimate", "standard_error"))
+    return "0" if error == 0.0 and estimate == 0.0 else f"{estimate:.1f} ({error:.1f})"
+
+
+def kept_twins(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what of the study of twins stays in the repository: all but its controls."""
+    return table[table["arm"] != "control"][TWIN_COLUMNS].round(4)
+
+
+def twin_table(kept: pd.DataFrame) -> str:
+    """Return a Markdown table of how far twins miss the success of the runs, in points, by updates ahead."""
+    twins = kept[(kept["quantity"] == "miss") & (kept["arm"] == "twin")]
+    looks = sorted(twins["ahead"].unique())
+    rows = [["policy", "log after", "responses a prompt", *(f"{ahead} ahead" for ahead in looks), "success, then and 32 ahead"]]
+    success = kept[(kept["quantity"] == "success") & (kept["arm"] == "real")]
+    keys = ["problem", "start", "size"]
+    real = success.set_index([*keys, "ahead"])["estimate"]
+    for key, part in twins.groupby(keys, sort=False):
+        by = part.set_index("ahead")["estimate"]
+        ends = " and ".join(f"{100.0 * float(real[(*key, ahead)]):.0f}%" for ahead in (looks[0], looks[-1]))
+        rows.append([*map(str, key), *(f"{100.0 * by[ahead]:.1f}" for ahead in looks), ends])
+    return _markdown(rows) + "\n"
+
+
 def with_tables(page: str, tables: str, marks: tuple[str, str] = PLANNER) -> str:
     """Return the page with other tables between two of its marks."""
     begin, end = marks
@@ -116,17 +185,23 @@ def with_tables(page: str, tables: str, marks: tuple[str, str] = PLANNER) -> str
 
 def main(results: Path) -> None:
     """Write the files, unless a table is of a quick run."""
-    read = [read_table(results, name) for name in ("planned_group_size", "plan_coverage", "planned_run")]
-    if any(facts["quick"] for _, facts in read):
+    names = ("planned_group_size", "plan_coverage", "advice_regret", "planned_run", "twin_reach")
+    found = [read_table(results, name) for name in names]
+    if any(facts["quick"] for _, facts in found):
         raise SystemExit(f"the tables must be of a full run, and one in {results} is of a quick one")
-    table, covered, runs = (one for one, _ in read)
-    place, tails, whole, page = (TOP / "docs" / f"{name}" for name in (*CSV, "planner.md"))
-    runs[RUN_COLUMNS].round(5).to_csv(whole, index=False)
-    kept_rows(table).to_csv(place, index=False)
-    kept_tails(covered).to_csv(tails, index=False)
-    text = with_tables(page.read_text(encoding="utf-8"), planner_tables(pd.read_csv(place)))
-    text = with_tables(text, tails_table(pd.read_csv(tails)), TAILS)
-    page.write_text(with_tables(text, runs_table(pd.read_csv(whole)), RUNS), encoding="utf-8")
+    kept = zip((kept_rows, kept_tails, kept_runs, kept_total, kept_twins), found, strict=True)
+    files = ("planner.csv", "heavy_tails.csv", "advice_regret.csv", "planned_run.csv", "twin.csv")
+    places = [TOP / "docs" / name for name in files]
+    for (keep, (table, _)), place in zip(kept, places, strict=True):
+        keep(table).to_csv(place, index=False)
+    planner, tails, runs, total, twins = (pd.read_csv(place) for place in places)
+    page = TOP / "docs" / "planner.md"
+    text = with_tables(page.read_text(encoding="utf-8"), planner_tables(planner))
+    text = with_tables(text, tails_table(tails), TAILS)
+    text = with_tables(text, total_table(total), TOTAL)
+    page.write_text(with_tables(text, runs_table(runs), RUNS), encoding="utf-8")
+    page = TOP / "docs" / "twin.md"
+    page.write_text(with_tables(page.read_text(encoding="utf-8"), twin_table(twins), TWIN), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ from .expected_step import LearningRateFactor as LearningRateFactor
 from .expected_step import PromptWeights as PromptWeights
 from .expected_step import learning_rate_factor as learning_rate_factor
 from .expected_step import weigh_prompts as weigh_prompts
+from .exponential_family import half_twins as half_twins
+from .exponential_family import twin as twin
 from .graded_weights import GradedWeights as GradedWeights
 from .graded_weights import weigh_graded_prompts as weigh_graded_prompts
 from .group_size import GroupSizeChoice as GroupSizeChoice

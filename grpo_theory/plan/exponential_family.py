@@ -1,0 +1,235 @@
+"""The exponential family through a user's sampled responses: a problem whose runs look ahead of the user's own."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.plan.beta_rates import fit_beta_rates
+from grpo_theory.problem import Bandit, LinearSoftmax, Problem
+from grpo_theory.samples import Groups, RaggedRollouts, RolloutLog
+from grpo_theory.validation import check_room, shown
+
+ANCHOR = 1e6
+"""The parameter that holds the sampled probabilities, in units of 1/(a score's length): it learns 1e-12 as fast as the others."""
+ABSENT = -1000.0
+"""The logit of a place that a prompt's candidates leave empty: its probability is 0 in double precision."""
+FEWEST = 2
+"""Responses that a prompt must have: one has nothing beside which its probability could change."""
+
+
+class Candidates(NamedTuple):
+    """The different responses to one prompt: rewards (K,), sketches (K, J), and the shares of the sample (K,)."""
+
+    rewards: Array
+    sketches: Array
+    shares: Array
+
+    @classmethod
+    def of(cls, rewards: Array, sketches: Array) -> "Candidates":
+        """Put responses with equal reward and sketch together."""
+        rows = np.ascontiguousarray(np.column_stack([rewards, sketches]))
+        # Whole rows are compared as bytes, which is several times as fast as number by number.
+        whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
+        _, first, counts = np.unique(whole, return_index=True, return_counts=True)
+        return cls(rows[first, 0], rows[first, 1:], counts / counts.sum())
+
+    @property
+    def centre(self) -> Array:
+        """The mean sketch, shape (J,)."""
+        return self.shares @ self.sketches
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the rewards differ."""
+        return bool(np.ptp(self.rewards) > 0.0)
+
+    def contrast(self) -> float:
+        """Return the mean squared distance of the sketch of a best response from the mean sketch of the others."""
+        best = self.rewards == self.rewards.max()
+        others = self.shares[~best] @ self.sketches[~best] / self.shares[~best].sum()
+        return float(self.shares[best] @ ((self.sketches[best] - others) ** 2).sum(axis=1) / self.shares[best].sum())
+
+
+def twin(log: RolloutLog | Groups) -> Problem:
+    """Return the exponential family through sampled responses as a problem: laws and training runs of it are had at once.
+
+    Each sampled response is a candidate with the share of its prompt's responses as probability, and its sketch is its feature.
+    So the first update is that of the user's policy on these responses, with the same learning rate.  Later updates go on as if
+    the features stayed as they are.
+
+    If there are two rewards, a prompt whose responses all have the same one gets a candidate with the other, which was not seen.
+    Its probability is the mean that the beta law of success rates leaves after such a sample: a/(a + b + n) if no answer was
+    right.  Its feature has the mean length of the others' contrasts, in a direction of its own: it is learned when it is drawn.
+
+    How far a twin reaches is measured in docs/twin.md; `half_twins` shows it for a log of one's own.
+
+    Parameters
+    ----------
+    log : RolloutLog, RaggedRollouts or Rollouts
+        B prompts with at least 2 responses each, whose scores are sketches of J numbers.
+
+    Returns
+    -------
+    Problem
+        Of B equally weighted prompts.  Parameters are J, then one for each prompt if there are two rewards, and one that holds
+        the sampled probabilities and does not learn; `problem.theta` is where the responses were sampled.
+
+    Raises
+    ------
+    TypeError
+        If the log is none.
+    ValueError
+        If it has no sketches, one response to a prompt, several groups of one prompt, or no prompt whose rewards differ.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> data = gt.data.sampled.sampled_answers()
+    >>> problem = gt.twin(gt.Rollouts(data.rewards[data.index], data.sketches[data.index]))
+    >>> problem.bandit
+    Bandit(M=129, K=21, values=[0.0, 1.0])
+    >>> bool(abs(gt.moments(problem, problem.theta).value.mean() - data.rewards[data.index].mean()) < 0.01)
+    True
+    """
+    rollouts = _checked(log, FEWEST)
+    return _family(_candidates(rollouts), rollouts, _unit(rollouts))
+
+
+def half_twins(log: RolloutLog | Groups) -> tuple[Problem, Problem]:
+    """Return the twins of every other response of each prompt, and of the rest, with the same parameters.
+
+    Training on the first and looking at both shows how far a twin of this log can be trusted.  Its own success is too high,
+    because it learns the chances of its sample; the other half's is free of these.  Where the two part, look no further.
+
+    Parameters
+    ----------
+    log : RolloutLog, RaggedRollouts or Rollouts
+        As for `twin`, with at least 4 responses a prompt.
+
+    Returns
+    -------
+    (Problem, Problem)
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `twin`.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> data = gt.data.sampled.sampled_answers()
+    >>> log = gt.Rollouts(data.rewards[data.index], data.sketches[data.index])
+    >>> first, second = gt.plan.half_twins(log)
+    >>> runs = gt.simulate_training(
+    ...     first, first.theta, "rloo", gt.Constant(1e-5), batch_size=32, group_size=8, steps=8, replications=4, rng=1
+    ... )
+    >>> gt.moments(second, runs.theta[0]).value.shape
+    (129,)
+    """
+    rollouts = _checked(log, 2 * FEWEST)
+    unit, order = _unit(rollouts), np.argsort(rollouts.index, kind="stable")
+    starts = np.cumsum(rollouts.sizes) - rollouts.sizes
+    place = np.empty(rollouts.index.size, dtype=np.int64)
+    place[order] = np.arange(order.size) - np.repeat(starts, rollouts.sizes)
+    first, second = (_rows(rollouts, place % 2 == half) for half in (0, 1))
+    return _family(_candidates(first), rollouts, unit), _family(_candidates(second), rollouts, unit)
+
+
+def _checked(log: RolloutLog | Groups, responses: int) -> RaggedRollouts:
+    """Return the rollouts of a log from which a twin can be made."""
+    if isinstance(log, RolloutLog):
+        if log.findings.groups > log.findings.prompts:
+            raise ValueError(
+                f"log must have one group a prompt for a twin, and has {log.findings.groups} groups of {log.findings.prompts} "
+                "prompts; read it with steps='newest' or steps='last'"
+            )
+        log = log.rollouts
+    if not isinstance(log, Groups):
+        raise TypeError(f"log must be rollouts, as gt.read_rollouts(path) or gt.RaggedRollouts(...) makes them, got {shown(log)}")
+    if log.scores is None:
+        raise ValueError(
+            "log must have a sketch of each response for a twin, and has rewards alone; gt.sketch makes sketches, and "
+            "gt.read_rollouts reads them from a column named sketch"
+        )
+    if not log.single:
+        raise ValueError(f"log must be one batch for a twin, got rewards of shape {log.rewards.shape}")
+    log.require(responses=responses)
+    if isinstance(log, RaggedRollouts):
+        return log
+    prompts = np.repeat(np.arange(log.batch_size), log.rewards.shape[1])
+    return RaggedRollouts(prompts, log.rewards.ravel(), log.scores.reshape(prompts.size, -1))
+
+
+def _rows(rollouts: RaggedRollouts, kept: np.ndarray) -> RaggedRollouts:
+    """Return some rows of rollouts, of which every prompt keeps at least one."""
+    scores = rollouts.known_scores[kept]
+    return RaggedRollouts.from_index(rollouts.prompts, rollouts.index[kept], rollouts.rewards[kept], scores)
+
+
+def _unit(rollouts: RaggedRollouts) -> float:
+    """Return the anchor's parameter: `ANCHOR` over the length of a typical score."""
+    scores = rollouts.known_scores
+    means = np.stack([np.bincount(rollouts.index, column) for column in scores.T], axis=1) / rollouts.sizes[:, None]
+    power = float(((scores - means[rollouts.index]) ** 2).sum(axis=1).mean())
+    if power == 0.0:
+        raise ValueError("log must have sketches that differ between the responses to a prompt; they are all equal")
+    return ANCHOR / power**0.5
+
+
+def _candidates(rollouts: RaggedRollouts) -> list[Candidates]:
+    """Return the candidates of each prompt: those sampled, and one of the other reward where all of two rewards are one."""
+    order, ends = np.argsort(rollouts.index, kind="stable"), np.cumsum(rollouts.sizes)
+    groups = np.split(order, ends[:-1])
+    found = [Candidates.of(rollouts.rewards[rows], rollouts.known_scores[rows]) for rows in groups]
+    contrasts = [one.contrast() for one in found if one.mixed]
+    if not contrasts:
+        raise ValueError(
+            "log must have a prompt whose responses differ in their reward; there is none, so nothing can be learned from it"
+        )
+    own = np.zeros((len(found), len(found) if rollouts.counts.binary else 0))
+    unseen = _unseen(rollouts) if rollouts.counts.binary else np.zeros(len(found))
+    np.fill_diagonal(own, np.mean(contrasts) ** 0.5)
+    return [_completed(one, row, chance, rollouts.counts.values) for one, row, chance in zip(found, own, unseen, strict=True)]
+
+
+def _unseen(rollouts: RaggedRollouts) -> Array:
+    """Return the probability of the reward that a prompt's responses never had, shape (B,): 0 where they had both."""
+    law, counts = fit_beta_rates(rollouts.counts), rollouts.counts
+    missing = np.where(counts.successes == 0, law.a, law.b)
+    return np.where(counts.uniform, missing / (law.a + law.b + counts.sizes), 0.0)
+
+
+def _completed(one: Candidates, own: Array, chance: float, values: Array) -> Candidates:
+    """Return candidates with coordinates of the prompt's own and, if it has a chance, the response that was not seen."""
+    padded = np.concatenate([one.sketches, np.zeros((one.rewards.size, own.size))], axis=1)
+    if chance == 0.0:
+        return Candidates(one.rewards, padded, one.shares)
+    other = values[values != one.rewards[0]]
+    feature = np.concatenate([one.centre, own])[None]
+    return Candidates(
+        np.append(one.rewards, other), np.concatenate([padded, feature]), np.append((1.0 - chance) * one.shares, chance)
+    )
+
+
+def _family(found: list[Candidates], rollouts: RaggedRollouts, unit: float) -> Problem:
+    """Return the problem of the candidates of all prompts, whose empty places have no probability."""
+    values, sizes = rollouts.counts.values, np.array([one.rewards.size for one in found])
+    shape = len(found), int(sizes.max()), found[0].sketches.shape[1] + 1
+    check_room("the features of all candidates", shape, "shorter sketches do, or fewer prompts")
+    features, rewards = np.zeros(shape), np.zeros(shape[:2], dtype=np.int64)
+    features[..., -1] = ABSENT / unit
+    for m, one in enumerate(found):
+        features[m, : sizes[m], :-1] = one.sketches
+        features[m, : sizes[m], -1] = np.log(one.shares) / unit
+        rewards[m, : sizes[m]] = _places(one.rewards, values)
+    theta = np.zeros(shape[2])
+    theta[-1] = unit
+    bandit = Bandit.from_law(values, np.eye(values.size)[rewards])
+    return Problem(bandit, LinearSoftmax(features), theta=theta, name="twin", title="a log's twin")
+
+
+def _places(rewards: Array, values: Array) -> Integers:
+    """Return where rewards stand among the ascending values."""
+    return np.searchsorted(values, rewards)

@@ -1,0 +1,136 @@
+"""How far a twin looks ahead: success that it predicts from a log, beside that of the runs themselves.
+
+Twins are made of logs at the start and of logs after 32 updates.  Each trains as the real policy does, at the same learning rate.
+Broken, the log's sketches are twice as long, as those are that were scaled wrongly.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.evidence import Claim, Statement
+from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness.summary import summary
+from grpo_theory.plan import half_twins
+from simulations.plan.problem_means import mean_over_problems
+from simulations.plan.run_worlds import courses, draw_log, problem, sampler
+from simulations.runs.arms import quietly, success_rates
+from simulations.seeds import child_seed
+from simulations.sources import OURS
+
+PAGE = "docs/twin.md"
+NEAR, FAR = 8, 32
+MISS = 0.03
+"""Points of success that nobody would act on: two evaluations on 500 questions differ by as much."""
+STATEMENTS = {
+    ahead: Statement(
+        f"twin/{name}",
+        PAGE,
+        f"from a log of 64 responses a prompt, a twin misses the success {ahead} updates later by at most 3 points on "
+        "average over logs and problems",
+        "upper bound",
+        whose=OURS,
+    )
+    for name, ahead in (("near", NEAR), ("far", FAR))
+}
+
+RATES = {"network of 8": 8.0, "network of 32": 4.0, "linear": 16.0, "walk": 0.4}
+"""With these success about doubles in the first 16 to 32 updates."""
+NAMES = tuple(RATES)
+ESTIMATOR, BATCH, GROUP = "rloo", 32, 8
+LOOKS = (1, 2, 4, NEAR, 16, FAR)
+STARTS = (0, FAR)
+"""Updates after which a log is taken."""
+FEW, FULL = 16, 64
+"""Logged responses a prompt."""
+LOGS, QUICK_LOGS, RUNS, HALVES = 32, 4, 8, 8
+"""Halves are tried on so many of the larger logs: half of a small one may have no prompt whose rewards differ."""
+LENGTHENED = 2.0
+ARMS = ("twin", "control", "halves, own", "halves, other")
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each problem, start and size of the logs."""
+    logs = QUICK_LOGS if quick else LOGS
+    chosen = [(name, start, FULL) for name in NAMES for start in STARTS] + [(name, 0, FEW) for name in NAMES]
+    return [Cell({"problem": name, "start": start, "size": size, "logs": logs}) for name, start, size in chosen]
+
+
+def trained(case: gt.Problem, starts: Array, rate: float, seed: np.random.SeedSequence) -> tuple[Array, Array]:
+    """Train from each start (R, d), and return the success at the looks, (R, 6), and the last parameters."""
+    return courses(case, starts, ESTIMATOR, rate, (BATCH, GROUP), LOOKS, seed)
+
+
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, list[Any]]:
+    """Take logs, one of each run, and train on from there: the policy itself, and the twins of the logs."""
+    quietly()
+    case, rate, logs = problem(settings["problem"]), RATES[settings["problem"]], settings["logs"]
+    starts = np.tile(case.theta, (logs, 1))
+    if settings["start"]:
+        starts = trained(case, starts, rate, child_seed(rng, 0))[1]
+    real = trained(case, np.repeat(starts, RUNS, axis=0), rate, child_seed(rng, 1))[0]
+    found: dict[str, list[Any]] = {"real": real.reshape(logs, RUNS, -1).mean(axis=1).tolist()}
+    generator, prompts = np.random.default_rng(child_seed(rng, 2)), np.arange(case.policy.n_prompts)
+    drawn, here = sampler(case, starts[0]), starts[0]
+    for number, theta in enumerate(starts):
+        drawn, here = (drawn, here) if np.array_equal(theta, here) else (sampler(case, theta), theta)
+        log, seed = draw_log(drawn, prompts, settings["size"], generator), child_seed(rng, 3 + number)
+        parts = ["twin"]
+        if settings["size"] == FULL:
+            parts += ["control"] + ["halves"] * (number < HALVES)
+        for arm, predicted in predictions(log, rate, seed, parts):
+            found.setdefault(arm, []).append(predicted.tolist())
+    return found
+
+
+def predictions(
+    log: gt.RaggedRollouts, rate: float, seed: np.random.SeedSequence, parts: Sequence[str]
+) -> Iterator[tuple[str, Array]]:
+    """Yield the success that is predicted from a log at the looks, by arm; of the halves only the last."""
+    yield "twin", _ahead(gt.twin(log), rate, seed)[0]
+    if "control" in parts:
+        yield "control", _ahead(gt.twin(log.with_scores(LENGTHENED * log.known_scores)), rate, seed)[0]
+    if "halves" in parts:
+        first, other = half_twins(log)
+        own, ends = _ahead(first, rate, seed)
+        yield "halves, own", own[-1:]
+        yield "halves, other", success_rates(other, ends).mean(keepdims=True).ravel()
+
+
+def _ahead(made: gt.Problem, rate: float, seed: np.random.SeedSequence) -> tuple[Array, Array]:
+    """Return the mean success of a twin's runs at the looks, and where they end."""
+    success, ends = trained(made, np.tile(made.theta, (RUNS, 1)), rate, seed)
+    return success.mean(axis=0), ends
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """Success by arm and look, and how far predictions miss it on average over the logs."""
+    (found,) = results
+    real = np.array(found["real"])
+    table: Rows = []
+    for arm in ("real", *(name for name in ARMS if name in found)):
+        values = np.array(found[arm])
+        looks = LOOKS[-values.shape[1] :]
+        own = real[: len(values), -values.shape[1] :]
+        for c, ahead in enumerate(looks):
+            at = dict(settings) | {"arm": arm, "ahead": ahead, "prediction": float(own[:, c].mean())}
+            table.append(at | {"quantity": "success"} | summary(values[:, c]))
+            if arm != "real":
+                table.append(at | {"quantity": "miss", "prediction": MISS} | summary(np.abs(values[:, c] - own[:, c])))
+    return table
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Judge the misses of twins of large logs, on average over the problems."""
+    missed = table[(table["quantity"] == "miss") & (table["size"] == FULL)]
+    found = []
+    for start in STARTS:
+        for ahead, statement in STATEMENTS.items():
+            wanted = {"start": start, "ahead": ahead}
+            own, control = (mean_over_problems(missed, wanted | {"arm": arm}) for arm in ARMS[:2])
+            found.append(statement.claim(f"{len(NAMES)} problems, log after {start} updates", own, control))
+    return found

@@ -1,0 +1,184 @@
+"""The twin of a log: its laws are the sampled policy's, its unseen answers have the law's chance, bad logs are refused."""
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import beta
+
+import grpo_theory as gt
+from grpo_theory.plan import fit_beta_rates, half_twins
+
+COUNTS = np.array([[1, 2, 5], [4, 3, 1], [2, 2, 4]])
+"""How often each of three responses to each of three prompts was sampled, of eight."""
+REWARDS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0], [1.0, 0.0, 1.0]])
+FEATURES = np.random.default_rng(5).normal(size=(3, 3, 4))
+
+
+def sampled_problem():
+    """A linear policy whose probabilities are the shares of `COUNTS`."""
+    features = np.concatenate([FEATURES, np.log(COUNTS / 8.0)[..., None] / 1e7], axis=-1)
+    return gt.Problem(gt.Bandit(REWARDS), gt.LinearSoftmax(features), theta=np.append(np.zeros(4), 1e7))
+
+
+def log_of(counts=COUNTS, rewards=REWARDS, prompts=(0, 1, 2)):
+    """The log in which each response came exactly as often as the policy says."""
+    problem = sampled_problem()
+    scores = problem.policy.scores(problem.theta)[..., :4]
+    rows = [(m, k) for m in prompts for k in range(3) for _ in range(counts[m][k])]
+    m, k = np.array(rows).T
+    return gt.RaggedRollouts(m, rewards[m, k], scores[m, k])
+
+
+@pytest.mark.parametrize("estimator", ["rloo", "grpo", "reinforce"])
+def test_laws_of_the_twin_are_those_of_the_policy_that_was_sampled(estimator):
+    problem, twin = sampled_problem(), gt.twin(log_of())
+    for group_size in (2, 5):
+        sizes = {"batch_size": 3, "group_size": group_size}
+        own, exact = (gt.gradient_mse(one, one.theta, estimator, **sizes) for one in (twin, problem))
+        assert own == pytest.approx(exact, rel=1e-11)
+    np.testing.assert_allclose(gt.moments(twin, twin.theta).value, gt.moments(problem, problem.theta).value, rtol=1e-12)
+    assert gt.group_size_law(twin, twin.theta).optimum == pytest.approx(
+        gt.group_size_law(problem, problem.theta).optimum, rel=1e-10
+    )
+
+
+def test_the_twin_stays_the_policys_as_parameters_move():
+    """A linear policy is an exponential family: success is the same after any change of the parameters."""
+    problem, twin = sampled_problem(), gt.twin(log_of())
+    step = np.random.default_rng(6).normal(size=4)
+    there, here = problem.theta.copy(), twin.theta.copy()
+    there[:4] += step
+    here[:4] += step
+    np.testing.assert_allclose(gt.moments(twin, here).value, gt.moments(problem, there).value, rtol=1e-12)
+
+
+def test_prompts_of_different_sizes_keep_their_own_laws():
+    fewer = COUNTS.copy()
+    fewer[1] = [1, 1, 1]
+    twin = gt.twin(log_of(fewer))
+    for place in range(3):
+        alone = gt.twin(log_of(fewer, prompts=(place,)))
+        expected = gt.gradient_mse(alone, alone.theta, "rloo", batch_size=1, group_size=4)
+        own = gt.gradient_mse(twin.at_prompt(place), twin.theta, "rloo", batch_size=1, group_size=4)
+        assert own == pytest.approx(expected, rel=1e-10)
+
+
+def test_the_anchor_does_not_learn():
+    twin = gt.twin(log_of())
+    runs = gt.simulate_training(
+        twin, twin.theta, "rloo", gt.Constant(1.0), batch_size=3, group_size=4, steps=200, replications=8, rng=3
+    )
+    assert runs.objectives.mean() > 0.9
+    np.testing.assert_allclose(runs.theta[:, -1], twin.theta[-1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("seen", [0.0, 1.0])
+def test_an_unseen_reward_has_the_chance_that_the_law_leaves(seen):
+    rewards = REWARDS.copy()
+    rewards[1] = seen
+    log = log_of(rewards=rewards)
+    law, twin = fit_beta_rates(log.counts), gt.twin(log)
+    after = beta(law.a + 8 * seen, law.b + 8 * (1.0 - seen))
+    expected = quad(lambda p: p * after.pdf(p), 0.0, 1.0, epsabs=1e-12, limit=500)[0]
+    value = gt.moments(twin, twin.theta).value
+    assert value[1] == pytest.approx(expected, rel=1e-5)
+    # Prompts with both rewards stay as they were sampled.
+    assert value[0] == pytest.approx(1 / 8, rel=1e-12)
+
+
+def test_an_unseen_answer_is_as_far_from_the_seen_as_others_are_and_in_a_direction_of_its_own():
+    rewards = REWARDS.copy()
+    rewards[1] = 0.0
+    twin = gt.twin(log_of(rewards=rewards))
+    features, p = twin.policy.logit_map.features, twin.policy.probabilities(twin.theta)
+    new = (twin.bandit.mean_reward[1] == 1.0) & (p[1] > 0.0)
+    unseen = features[1, new][0, :-1]
+    seen = p[1, ~new] @ features[1, ~new][:, :-1] / p[1, ~new].sum()
+    contrasts = []
+    for m in (0, 2):
+        right = REWARDS[m] == 1.0
+        others = COUNTS[m, ~right] @ FEATURES[m, ~right] / COUNTS[m, ~right].sum()
+        squares = ((FEATURES[m, right] - others) ** 2).sum(axis=1)
+        contrasts.append(COUNTS[m, right] @ squares / COUNTS[m, right].sum())
+    assert ((unseen - seen) ** 2).sum() == pytest.approx(np.mean(contrasts), rel=1e-10)
+    np.testing.assert_allclose(unseen[:4], seen[:4], atol=1e-12)
+    assert np.count_nonzero(unseen[4:]) == 1
+    assert not features[[0, 2]][..., 5].any()
+
+
+def test_halves_share_parameters_and_have_each_response_once():
+    first, second = half_twins(log_of(2 * COUNTS))
+    whole = gt.twin(log_of(2 * COUNTS))
+    assert first.policy.dimension == second.policy.dimension == whole.policy.dimension
+    np.testing.assert_array_equal(first.theta, second.theta)
+    values = [gt.moments(one, one.theta).value for one in (first, second, whole)]
+    np.testing.assert_allclose((values[0] + values[1]) / 2.0, values[2], rtol=1e-12)
+
+
+def test_the_other_half_is_free_of_the_chances_of_the_first():
+    """E[own gradient . other half's] is the share (1 - 1/n)^2 of |g|^2; within one half the noise is added."""
+    problem, rng, n, logs = sampled_problem(), np.random.default_rng(8), 12, 3000
+    p, scores = problem.policy.probabilities(problem.theta), problem.policy.scores(problem.theta)[..., :4]
+    exact = gt.moments(problem, problem.theta).gradient[:4]
+    products = np.empty((logs, 2))
+    for i in range(logs):
+        k = np.array([rng.choice(3, 2 * n, p=p[m]) for m in range(3)])
+        m = np.arange(3)[:, None]
+        # The gradient of a twin at its start, written out: the covariance of reward and sketch in the sample.
+        r, w = REWARDS[m, k], scores[m, k]
+        halves = [
+            np.mean([np.mean((rr - rr.mean())[:, None] * ww, axis=0) for rr, ww in zip(r[:, s], w[:, s], strict=True)], axis=0)
+            for s in (slice(0, None, 2), slice(1, None, 2))
+        ]
+        if i < 5 and (np.ptp(r[:, ::2], axis=1) > 0).all() and (np.ptp(r[:, 1::2], axis=1) > 0).all():
+            made = half_twins(gt.Rollouts(r, w))
+            for one, expected in zip(made, halves, strict=True):
+                np.testing.assert_allclose(gt.moments(one, one.theta).gradient[:4], expected, atol=1e-12)
+        products[i] = halves[0] @ halves[1], halves[0] @ halves[0]
+    shrunk = (1.0 - 1.0 / n) ** 2 * float(exact @ exact)
+    z = (products.mean(axis=0) - shrunk) / (products.std(axis=0, ddof=1) / np.sqrt(logs))
+    assert abs(z[0]) < 4.9
+    assert z[1] > 4.9
+
+
+@pytest.mark.parametrize(
+    ("log", "error", "message"),
+    [
+        (gt.RaggedRollouts([0, 0, 1, 1], [0, 1, 0, 1]), ValueError, "sketch of each response for a twin.*gt.sketch makes"),
+        (gt.RaggedRollouts([0, 0, 1], [0, 1, 0], np.eye(3)), ValueError, "at least 2 responses a prompt"),
+        (gt.RaggedRollouts([0, 0, 1, 1], [0, 0, 1, 1], np.eye(4)), ValueError, "prompt whose responses differ in their reward"),
+        (gt.RaggedRollouts([0, 0], [0, 1], np.ones((2, 3))), ValueError, "sketches that differ"),
+        (gt.Rollouts(np.zeros((2, 3, 4)), np.ones((2, 3, 4, 1))), ValueError, "one batch"),
+        ({"rewards": [0, 1]}, TypeError, "gt.read_rollouts"),
+    ],
+)
+def test_logs_of_which_there_is_no_twin(log, error, message):
+    with pytest.raises(error, match=message):
+        gt.twin(log)
+
+
+def test_halves_need_four_responses():
+    with pytest.raises(ValueError, match="at least 4 responses a prompt"):
+        half_twins(gt.RaggedRollouts([0, 0, 0], [0, 1, 0], np.eye(3)))
+
+
+def test_sketches_that_are_not_finite_are_refused_where_they_are_read():
+    with pytest.raises(ValueError, match="scores"):
+        gt.RaggedRollouts([0, 0], [0, 1], [[1.0], [np.nan]])
+
+
+def test_groups_of_several_steps_are_refused(tmp_path):
+    rows = ["prompt,reward,step,sketch_0,sketch_1"]
+    rows += [f"{m},{i % 2},{step},{i + step},{m}" for step in (1, 2) for m in (0, 1) for i in range(4)]
+    path = tmp_path / "log.csv"
+    path.write_text("\n".join(rows))
+    with pytest.raises(ValueError, match="one group a prompt for a twin, and has 4 groups of 2 prompts"):
+        gt.twin(gt.read_rollouts(path, steps="all", scores="sketch_"))
+    assert gt.twin(gt.read_rollouts(path, scores="sketch_")).bandit.n_prompts == 2
+
+
+def test_rewards_of_more_than_two_values_get_no_unseen_answer():
+    log = gt.RaggedRollouts([0, 0, 0, 1, 1], [0, 1, 2, 0, 0], np.eye(5))
+    twin = gt.twin(log)
+    assert twin.policy.dimension == 6
+    np.testing.assert_allclose(gt.moments(twin, twin.theta).value, [1.0, 0.0], atol=1e-12)

@@ -1,0 +1,167 @@
+"""The studies of twins and of advice in whole runs: what they draw and train, what they count, and their pages' numbers."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.harness.study import cell_seed
+from simulations.plan import advice_regret, twin_reach
+from simulations.plan.problem_means import mean_over_problems
+from simulations.plan.run_worlds import CHAIN_OF_TWELVE, LINEAR, WALK, WIDTHS, courses, draw_log, problem, sampler
+
+TOP = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.parametrize("name", ["network of 3", LINEAR, WALK, CHAIN_OF_TWELVE])
+def test_logs_have_the_problems_success_and_gradients(name):
+    """Means of rewards, and of reward times sketch, against the exact ones, prompt by prompt."""
+    case = problem(name)
+    prompts, size = np.arange(case.policy.n_prompts), 1500
+    log = draw_log(sampler(case, case.theta), prompts, size, np.random.default_rng(4))
+    exact = gt.moments(case, case.theta)
+    rewards = log.rewards.reshape(prompts.size, size)
+    z = (rewards.mean(axis=1) - exact.value) / np.sqrt(exact.value * (1.0 - exact.value) / size)
+    assert np.abs(z).max() < 4.9
+    products = rewards[..., None] * log.scores.reshape(prompts.size, size, -1)
+    spread = products.std(axis=1) / np.sqrt(size)
+    # Means of rare products are not normal: prompts with too few successes are left out.
+    seen = (spread > 1e-9) & (exact.value * size > 100.0)[:, None]
+    off = (products.mean(axis=1) - exact.prompt_gradients)[seen] / spread[seen]
+    assert np.abs(off).max() < 4.9
+    assert np.abs(exact.prompt_gradients[seen] / spread[seen]).max() > 10.0
+
+
+def test_a_long_score_is_sketched():
+    case = problem("network of 8")
+    drawn = sampler(case, case.theta)
+    scores = case.policy.scores(case.theta)
+    squares, sketched = (scores**2).sum(axis=2), (drawn.sketches**2).sum(axis=2)
+    assert drawn.sketches.shape[2] == 128
+    assert sketched.mean() == pytest.approx(squares.mean(), rel=0.1)
+    assert (sketched / squares).std() == pytest.approx(np.sqrt(2.0 / 128.0), rel=0.5)
+
+
+@pytest.mark.parametrize("name", ["network of 3", LINEAR, CHAIN_OF_TWELVE])
+def test_courses_are_the_packages_training_runs(name):
+    case, seed = problem(name), np.random.SeedSequence(7)
+    success, ends = courses(case, np.tile(case.theta, (5, 1)), "rloo", 0.5, (8, 4), (2, 6), seed)
+    runs = gt.simulate_training(
+        case,
+        case.theta,
+        "rloo",
+        gt.Constant(0.5),
+        batch_size=8,
+        group_size=4,
+        steps=6,
+        replications=5,
+        rng=seed,
+        checkpoints=(2, 6),
+    )
+    np.testing.assert_allclose(success, runs.objectives, rtol=1e-12)
+    np.testing.assert_array_equal(ends, runs.theta)
+
+
+def test_a_longer_sketch_is_a_larger_learning_rate():
+    """What the control breaks: sketches of twice the length move as four times the learning rate does."""
+    case = problem(LINEAR)
+    log = draw_log(sampler(case, case.theta), np.arange(8), 16, np.random.default_rng(2))
+    longer = log.with_scores(2.0 * log.known_scores)
+    own, twice = gt.twin(log), gt.twin(longer)
+    assert gt.moments(twice, twice.theta).gradient_power == pytest.approx(
+        4.0 * gt.moments(own, own.theta).gradient_power, rel=1e-9
+    )
+
+
+def test_misses_are_counted_log_by_log():
+    real = [[0.5] * 6, [0.7] * 6]
+    found = {"real": real, "twin": [[0.6] * 6, [0.6] * 6], "control": [[0.9] * 6, [0.9] * 6]}
+    settings = {"problem": LINEAR, "start": 0, "size": 64, "logs": 2}
+    table = pd.DataFrame(twin_reach.rows(settings, [found]))
+    missed = table[table["quantity"] == "miss"].set_index(["arm", "ahead"])
+    assert missed.loc[("twin", 32), "estimate"] == pytest.approx(0.1)
+    assert missed.loc[("twin", 32), "standard_error"] == pytest.approx(0.0, abs=1e-12)
+    assert missed.loc[("control", 8), "estimate"] == pytest.approx(0.3)
+
+
+def test_the_study_of_twins_runs_on_a_small_cell():
+    cell = twin_reach.cells(quick=True)[2]
+    settings = dict(cell.settings) | {"problem": LINEAR, "logs": 2}
+    found = twin_reach.simulate(settings, cell_seed("twin_reach", cell, 1), 0)
+    assert {name: np.shape(values) for name, values in found.items()} == {
+        "real": (2, 6),
+        "twin": (2, 6),
+        "control": (2, 6),
+        "halves, own": (2, 1),
+        "halves, other": (2, 1),
+    }
+
+
+def trained(means):
+    """The chunk of a group size whose judged runs end alike."""
+    runs = np.tile(np.array(means)[None, :, None], (8, 1, 1))
+    runs += 0.01 * np.random.default_rng(1).normal(size=runs.shape)
+    return {"judged": runs.tolist(), "tuning": [means] * 5, "chosen": [[2, 2]] * 4}
+
+
+def test_losses_are_those_of_the_shares_that_are_recommended():
+    settings = {"problem": LINEAR, "estimator": "rloo", "pilots": 4, "sizes": [4, 8, 16]}
+    chunks = [trained([0.6, 0.7]), trained([0.5, 0.8]), trained([0.4, 0.6]), {"recommended": [4, 4, 4, 8]}]
+    table = pd.DataFrame(advice_regret.rows(settings, chunks))
+    lost = table[table["quantity"] == "lost"].set_index(["updates", "against", "arm"])
+    assert lost.loc[(16, "best", "planned"), "estimate"] == pytest.approx(0.25 * 0.1, abs=1e-9)
+    assert lost.loc[(64, "best", "planned"), "estimate"] == pytest.approx(0.75 * 0.1, abs=1e-9)
+    assert lost.loc[(64, "best", "always 16"), "estimate"] == pytest.approx(0.2, abs=1e-9)
+    assert lost.loc[(64, "always 16", "planned"), "estimate"] == pytest.approx(0.6 - 0.725, abs=1e-9)
+    case = problem(LINEAR)
+    assert lost.loc[(64, "best", "control"), "size"] == 8
+    assert lost.loc[(64, "best", "control"), "estimate"] > 0.5
+    assert gt.objective(case, case.theta) < 0.2
+
+
+def test_the_mean_over_problems_has_the_error_of_independent_runs():
+    row = {"estimator": "rloo", "prediction": 0.02, "replications": 64}
+    table = pd.DataFrame([row | {"estimate": 0.01, "standard_error": 0.03}, row | {"estimate": 0.03, "standard_error": 0.04}])
+    found = mean_over_problems(table, {"estimator": "rloo"})
+    assert (found.estimate, found.prediction, found.standard_error) == pytest.approx((0.02, 0.02, 0.025))
+    # Satterthwaite: 0.0025^2 / ((0.0009^2 + 0.0016^2) / 63) = 116.8.
+    assert found.replications == 117
+    alike = mean_over_problems(table.assign(standard_error=0.03), {"estimator": "rloo"})
+    assert alike.replications == 127
+
+
+@pytest.mark.parametrize("estimator", ["rloo", "grpo"])
+def test_the_study_asks_the_planner_that_users_ask(estimator):
+    case = problem("network of 3")
+    log = draw_log(sampler(case, case.theta), np.arange(40), 8, np.random.default_rng(1))
+    advice = gt.plan.advise(log, gt.plan.Limits(budget=256, max_group_size=64), estimator=estimator)
+    assert advice.scores.choice.group_size == advice_regret.plan(log, estimator, 64)
+
+
+def test_networks_start_with_the_rates_of_their_prompts():
+    for name in WIDTHS:
+        case = problem(name)
+        value = gt.moments(case, case.theta).value
+        assert (value.min(), value.max()) == pytest.approx((1 / 16, 1 / 2))
+
+
+def load_tool():
+    spec = importlib.util.spec_from_file_location("write_planner", TOP / "tools" / "write_planner.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    return tool
+
+
+@pytest.mark.parametrize(
+    ("page", "table", "made", "marks"),
+    [("planner.md", "advice_regret.csv", "runs_table", "RUNS"), ("twin.md", "twin.csv", "twin_table", "TWIN")],
+)
+def test_the_pages_numbers_are_those_of_the_table(page, table, made, marks):
+    tool, text = load_tool(), (TOP / "docs" / page).read_text(encoding="utf-8")
+    kept = pd.read_csv(TOP / "docs" / table)
+    write, between = getattr(tool, made), getattr(tool, marks)
+    assert tool.with_tables(text, write(kept), between) == text
+    assert tool.with_tables(text, write(kept.assign(estimate=kept["estimate"] / 2.0)), between) != text
