@@ -177,6 +177,7 @@ CASES = of_one_name(
             gt.RaggedRollouts.from_inner_products,
             {"prompts": RAGGED.index, "rewards": RAGGED.rewards, "gram": RAGGED.scores @ RAGGED.scores.T},
         ),
+        (gt.twin, {"log": RAGGED}),
         (gt.RewardCounts, {"values": RAGGED.counts.values, "counts": RAGGED.counts.counts}),
         (gt.RewardCounts.from_rewards, {"prompts": RAGGED.index, "rewards": RAGGED.rewards}),
         (gt.language_model.CountSketch, {"width": 64, "blocks": 2, "seed": 1}),

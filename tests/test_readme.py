@@ -32,6 +32,7 @@ PAGES = (
     "long_responses",
     "runs_allocation",
     "runs_staleness",
+    "twin",
 )
 """Pages of the documentation with programs in them, besides the findings; README.md has a test of its own."""
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
