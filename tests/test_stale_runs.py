@@ -89,10 +89,11 @@ def test_claims_are_those_that_are_stated(table):
 def test_intervals_count_the_choice_of_the_learning_rate_of_both_sides(table):
     """What is added is one number a world: to a difference twice, to one from which a loss is allowed a little less."""
     at = table[table["quantity"] != "course"].set_index(["quantity", "arm", *staleness.Layout._fields])["standard_error"]
-    own, on_policy = at[("success", "veto", 0, 16, 64)], at[("below on policy", "on policy", 0, 1, 64)]
+    own, itself, allowed = (
+        at[(quantity, "on policy", 0, 1, 64)] ** 2 for quantity in ("success", "below on policy", "below allowed")
+    )
     # An arm less itself has no spread of runs, so that two choices are all there is.
-    added = on_policy**2 / 2.0
+    added = itself / 2.0
     assert added > 0.0
-    assert own**2 > added
-    allowed = at[("below allowed", "descends", 16, 1, 64)] ** 2
-    assert allowed > ((1.0 - staleness.LOST) ** 2 + 1.0) * added
+    lost = staleness.LOST
+    assert allowed == pytest.approx(lost**2 * (own - added) + (1.0 + (1.0 - lost) ** 2) * added, rel=1e-9)

@@ -46,10 +46,9 @@ def test_groups_by_halving_have_the_exact_mean():
 def test_a_group_takes_what_it_needs_to_be_mixed_and_the_budget_cuts_the_last():
     rewards = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [0, 0, 0, 0]], dtype=bool)
     np.testing.assert_array_equal(first_mixed_sizes(rewards[None]), [[3, 2, 4]])
-    many = np.tile(rewards[2:], (1, 40, 1))
-    sizes = first_mixed_sizes(many)
+    sizes = first_mixed_sizes(np.zeros((1, 40, 5), dtype=bool))
     assert sizes.sum() == SPENT
-    np.testing.assert_array_equal(sizes[0], [4] * 32 + [0] * 8)
+    np.testing.assert_array_equal(sizes[0], [5] * 25 + [3] + [0] * 14)
 
 
 def test_halving_goes_on_with_those_nearest_to_a_half_and_spends_what_others_spend():
