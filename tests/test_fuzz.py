@@ -184,6 +184,7 @@ CASES = of_one_name(
         (gt.language_model.CountSketch(64, 2).__call__, {"pieces": [np.ones(5)]}),
         (gt.read_rollouts, {"path": LOG, **READ, "length": None, "scores": None}),
         (gt.read_reward_counts, {"path": LOG, **READ}),
+        (gt.advantages, {"rewards": [1.0, 0.0], "name": "verl_opo", "groups": [0, 0], "weights": None, "lengths": [2, 3]}),
         (RAGGED.at_least, {"responses": 5}),
         (RAGGED.with_scores, {"scores": RAGGED.scores}),
         (gt.samples.rollout_hessian, {"rewards": ROLLOUTS.rewards, "scores": ROLLOUTS.scores, "strength": 0.1}),
@@ -237,7 +238,8 @@ CASES = of_one_name(
         ),
         (
             gt.compose,
-            {"name": "grpo", "advantage": "grpo", "ratio": "none", "clip": "none", "aggregation": "sum", "kl": "k1 in reward"},
+            {"name": "grpo", "advantage": "grpo", "ratio": "none", "clip": "none", "aggregation": "sum"}
+            | {"kl": "k1 in reward", "mismatch": "none"},
         ),
         (
             gt.estimator,
@@ -269,8 +271,8 @@ WITHOUT_INPUT = {"LogitMap", "NotEnumerableError", "Optimiser", "Schedule", "Smo
 """A class to derive from, an error and two protocols."""
 WITH_TORCH = {"sketch"}
 """Tried in tests/test_sketch.py, where torch is installed."""
-PARTS = {"Aggregation", "Clip", "Estimator", "KLTerm", "Ratio"}
-"""Parts of estimators, tried in tests/test_registry.py."""
+PARTS = {"Aggregation", "Clip", "Estimator", "KLTerm", "Mismatch", "Ratio"}
+"""Parts of estimators, tried in tests/test_registry.py and tests/test_mismatch.py."""
 
 JUNK = [
     *(None, "", "GRPO", "linear", b"bytes", True, False, object(), {}, set(), [], (), [[]], [[[]]], [None], ["a"]),

@@ -171,7 +171,7 @@ def _ratios(check: TrainerCheck) -> Section | None:
         ("largest ratio", *(number(one.largest) for one in check.ratios)),
         (f"below {number(low)}", *(percent(one.outside[0]) for one in check.ratios)),
         (f"above {number(high)}", *(percent(one.outside[1]) for one in check.ratios)),
-        (clipped, *(_share(one.clipped) for one in check.ratios)),
+        (clipped, *("-" if one.name == "mismatch" else _share(one.clipped) for one in check.ratios)),
         *((f"above {number(cap)}", *(percent(one.capped[cap]) for one in check.ratios)) for cap in check.ratios[0].capped),
         (f"KL per {unit} (k3), nats", *(number(one.k3) for one in check.ratios)),
         ("effective sample size, whole-response ratio", *(percent(one.effective) for one in check.ratios)),
