@@ -57,7 +57,7 @@ WORLDS: tuple[RunWorld, ...] = (
     RunWorld("prompts compete for few parameters", roominess=0.25),
     RunWorld("prompts teach each other", transfer=0.1),
     RunWorld("easy prompts mislead the hard ones", transfer=0.1, misled=0.25),
-    RunWorld("several right answers that are alike", right=2, coherence=0.9),
-    RunWorld("several right answers that compete", right=2),
+    RunWorld("right answers are several and alike", right=2, coherence=0.9),
+    RunWorld("right answers are several and compete", right=2),
 )
 """The dials of the study of whole runs that no log of rewards shows, one at a time."""
