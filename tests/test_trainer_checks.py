@@ -1,6 +1,7 @@
 """Checks of a trainer: the convention of logged advantages, groups that contradict it, ratios, direction, and what is missing."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -364,3 +365,19 @@ def test_of_many_groups_a_few_are_tried_first_and_all_are_judged(tmp_path):
     assert names(check) >= {"trl_grpo", "grpo"}
     assert check.contradictions.counts == {"wrong sign": 90}
     assert check.fits[0].share == pytest.approx(1.0 - 90 / mixed.size)
+
+
+LOGS = Path(__file__).parent / "data" / "logs"
+
+
+@pytest.mark.parametrize("name", sorted(one.name for one in LOGS.iterdir()))
+def test_logs_that_are_read_are_checked(name):
+    """With lists per step, documents and nested rows, where a row holds several responses, and evaluation beside training."""
+    check = gt.checks.check_log(LOGS / name)
+    responses = gt.read_rollouts(LOGS / name, steps="all").rollouts.rewards.size
+    assert check.log.rollouts.rewards.size == responses
+    assert check.log.advantages is None or check.log.advantages.size == responses
+
+
+def test_there_are_logs_with_advantages_in_lists_and_documents():
+    assert sum(gt.checks.check_log(one).log.advantages is not None for one in LOGS.iterdir()) >= 5

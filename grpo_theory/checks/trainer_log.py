@@ -11,9 +11,11 @@ import pyarrow.compute as pc
 
 from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.samples import Findings, RaggedRollouts, read_rollouts
-from grpo_theory.samples.column_values import numbers, whole
+from grpo_theory.samples.column_values import kind_of, numbers, whole
 from grpo_theory.samples.log_file import LogFile
-from grpo_theory.samples.log_folder import open_folder
+from grpo_theory.samples.log_options import Options
+from grpo_theory.samples.log_source import Source
+from grpo_theory.samples.row_spreading import response_tables
 from grpo_theory.user_text import listed, printable
 from grpo_theory.validation import shown
 
@@ -116,10 +118,10 @@ def read_trainer_log(path: str | Path, columns: Mapping[str, Any] | None = None)
     if unknown:
         raise ValueError(f"columns must be of {', '.join((*READ, *RECOGNISED))}, got {shown(unknown[0])}")
     log = read_rollouts(path, **{name: asked[name] for name in READ if name in asked}, steps="all")
-    files = [LogFile(one) for one in open_folder(Path(path), {}).files]
-    chosen = _chosen(files[0], asked, set(log.findings.columns.values()))
-    rows = _Rows(files, chosen, log.findings)
-    mask = rows.lists("mask") if "mask" in chosen and _is_list(files[0], chosen["mask"]) else None
+    source = Source(path, Options(**{name: asked[name] for name in READ if name in asked}), BATCH_ROWS)
+    chosen = _chosen(source.files[0], asked, set(log.findings.columns.values()))
+    rows = _Rows(source, chosen, log.findings)
+    mask = rows.lists("mask") if "mask" in chosen and rows.is_list("mask") else None
     advantages = rows.one_a_response("advantage", mask) if "advantage" in chosen else None
     logprobs = {name: rows.tokens(name, mask) for name in POLICIES if name in chosen}
     _check_alike(logprobs, chosen)
@@ -145,22 +147,26 @@ def _chosen(file: LogFile, asked: Mapping[str, Any], taken: set[str]) -> dict[st
     return chosen
 
 
-def _is_list(file: LogFile, name: str) -> bool:
-    return file.kinds[name] == "list"
-
-
 class _Rows:
-    """The rows of the files that `read_rollouts` kept, column by column."""
+    """The rows that `read_rollouts` kept, one a response, column by column."""
 
-    def __init__(self, files: list[LogFile], chosen: Mapping[str, str], findings: Findings) -> None:
-        self.files, self.chosen, self.findings = files, chosen, findings
+    def __init__(self, source: Source, chosen: Mapping[str, str], findings: Findings) -> None:
+        self.source, self.chosen, self.findings = source, chosen, findings
+
+    def is_list(self, role: str) -> bool:
+        """Return whether a response has several numbers of a column."""
+        column, _ = next(self.arrays(role))
+        return kind_of(column.type) == "list"
 
     def arrays(self, role: str) -> Iterator[tuple[pa.ChunkedArray, Flags]]:
         """Yield the column in pieces, and which of its rows are kept."""
         name, step = self.chosen[role], self.findings.columns.get("step")
         needed = list(dict.fromkeys([name, *([step] if step else [])]))
-        for file in self.files:
-            for table in file.batches(needed, BATCH_ROWS):
+        lead, split = self.source.lead, self.source.reading.split
+        read = list(dict.fromkeys([*needed, lead, *([split] if split else [])]))
+        for file in self.source.files:
+            for held in response_tables(file, read, lead, BATCH_ROWS):
+                table, _ = self.source.used(held, np.arange(held.num_rows))
                 kept = np.ones(table.num_rows, dtype=np.bool_)
                 if step and self.findings.repeated_steps:
                     kept = ~np.isin(numbers(table[step], "step"), self.findings.repeated_steps)
@@ -184,14 +190,14 @@ class _Rows:
 
     def tokens(self, role: str, mask: tuple[Array, Integers] | None) -> TokenLogs:
         """Return the log-probabilities of a policy, without the tokens that a mask leaves out."""
-        if not _is_list(self.files[0], self.chosen[role]):
+        if not self.is_list(role):
             values = self.scalars(role)
             return TokenLogs(values, np.ones(values.size, dtype=np.int64), by_token=False)
         return TokenLogs(*self._masked(role, mask), by_token=True)
 
     def one_a_response(self, role: str, mask: tuple[Array, Integers] | None) -> Array:
         """Return the advantage of each response (N,): of a list, the one that all its tokens have."""
-        if not _is_list(self.files[0], self.chosen[role]):
+        if not self.is_list(role):
             return self.scalars(role)
         values, counts = self._masked(role, mask)
         filled = counts > 0

@@ -169,7 +169,7 @@ class Source:
             here = [name for name in names if name not in optional or known(name, file.fields)]
             for held in response_tables(file, here, self.lead, self.batch_rows):
                 table = _filled(held, names)
-                table, row_numbers = self._used(table, np.arange(before + 1, before + table.num_rows + 1))
+                table, row_numbers = self.used(table, np.arange(before + 1, before + table.num_rows + 1))
                 where = file.path, row_numbers
                 before += held.num_rows
                 self.rows += held.num_rows
@@ -179,7 +179,7 @@ class Source:
                 width = None if batch.scores is None else batch.scores.shape[1]
                 yield batch
 
-    def _used(self, table: pa.Table, row_numbers: Integers) -> tuple[pa.Table, Integers]:
+    def used(self, table: pa.Table, row_numbers: Integers) -> tuple[pa.Table, Integers]:
         """Return the rows that were asked for and are of training, and their numbers."""
         for why, rows in (("not asked for (where)", self._wanted), (f"evaluation ({self.reading.split})", self._of_training)):
             kept = rows(table)
