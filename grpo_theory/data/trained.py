@@ -145,8 +145,8 @@ def trained_model() -> TrainedModel:
     Examples
     --------
     >>> data = trained_model()
-    >>> bool(data.courses["plain"].success[-1].mean() > 0.6)
-    True
+    >>> len(data.runs), round(float(data.runs[0].success[0]), 3)
+    (128, 0.158)
     """
     provenance, data = read_arrays("trained_model")
     check_version(provenance)
