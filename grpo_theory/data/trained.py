@@ -1,0 +1,204 @@
+"""SmolLM2-135M-Instruct's last block and head, trained on arithmetic: what its runs reached, and its scores on the way."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.data.questions import read_arrays
+
+VERSION = 1
+"""Of the form of the records that this package reads."""
+LOGITS = 10
+
+
+class TrainedArm(NamedTuple):
+    """What a run was trained with.
+
+    Attributes
+    ----------
+    estimator : str
+        "dr_grpo", or "grpo", which divides by the group's standard deviation.
+    optimiser : str
+        "Adam", or "SGD" in balanced coordinates.
+    group_size : int
+        An update has 128 responses, whatever the group size.
+    rate : float
+        The learning rate, the same for all updates.
+    ratio : str
+        The use of importance ratios: "none", "unclipped", "by sign" (clipped as PPO does) or "upper only" (as TIC-GRPO does).
+    reuse : int
+        Updates on one rollout.
+    """
+
+    estimator: str
+    optimiser: str
+    group_size: int
+    rate: float
+    ratio: str
+    reuse: int
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedRun:
+    """A run of an arm.
+
+    Attributes
+    ----------
+    arm : TrainedArm
+    seed : int
+    success, held_out : ndarray, shape (L,)
+        Exact mean success on the M training questions and on the others, after the L numbers of updates; 0 once a run diverged.
+    no_signal, dropped : ndarray, shape (L,)
+        Share of groups whose rewards are all equal, and of responses that the clip drops, since the number of updates before.
+    by_question : ndarray, shape (Q,)
+        Each question's success at the end.
+    """
+
+    arm: TrainedArm
+    seed: int
+    success: Array
+    held_out: Array
+    no_signal: Array
+    dropped: Array
+    by_question: Array
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedCourse:
+    """Scores of the M training questions at C policies on the way of one run, exact sums over the ten answers.
+
+    In balanced coordinates each array of parameters is scaled so that, at the start, the questions' gradients of success have a
+    mean squared length of 1 in it.
+
+    Attributes
+    ----------
+    updates : ndarray of int, shape (C,)
+    success : ndarray, shape (C, M)
+    gram : ndarray, shape (C, M, M)
+        Inner products of the questions' gradients of success, in balanced coordinates.
+    powers : ndarray, shape (C, M, 2)
+        Mean squared length of the score given a wrong and given a right answer, in balanced coordinates.
+    own_gram, own_powers : ndarray
+        The same in the model's own coordinates, where the head has nearly all of the squared length at the start.
+    states : ndarray, shape (C, M, M)
+        Cosines between the last hidden states of the questions.
+    """
+
+    updates: Integers
+    success: Array
+    gram: Array
+    powers: Array
+    own_gram: Array
+    own_powers: Array
+    states: Array
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModel:
+    """Q questions of the arithmetic set, of which the first M were trained on; R runs, and courses along some of them.
+
+    Attributes
+    ----------
+    questions : ndarray of int, shape (Q,)
+        Rows of `gt.data.arithmetic`, asked after 16 solved examples.
+    n_trained : int
+        M.
+    updates : ndarray of int, shape (L,)
+        Numbers of updates after which runs were looked at, the first 0.
+    runs : tuple of TrainedRun
+    courses : mapping of str to TrainedCourse
+        "plain" and "divided" ascend along exact gradients in balanced coordinates, the second with each question's gradient
+        divided by the standard deviation of its reward; the others are sampled runs of the first seed, by
+        "estimator, G = group size".
+    kernel : ndarray, shape (M, 10, M, 10)
+        At the start, inner products of all logits' gradients in balanced coordinates.
+    probabilities : ndarray, shape (M, 10)
+        Of the digits, at the start.
+    provenance : dict
+        How the records were made, from what, with which versions.
+    """
+
+    questions: Integers
+    n_trained: int
+    updates: Integers
+    runs: tuple[TrainedRun, ...]
+    courses: Mapping[str, TrainedCourse]
+    kernel: Array
+    probabilities: Array
+    provenance: dict[str, Any]
+
+
+@cache
+def trained_model() -> TrainedModel:
+    """Load the records of the trained language model; the file's checksum is verified.
+
+    Raises
+    ------
+    ValueError
+        If the file is not the one whose checksum the package states, or has records of another version.
+
+    Examples
+    --------
+    >>> data = trained_model()
+    >>> bool(data.courses["plain"].success[-1].mean() > 0.6)
+    True
+    """
+    provenance, data = read_arrays("trained_model")
+    check_version(provenance)
+    updates = data["updates"].astype(np.int64)
+    return TrainedModel(
+        questions=data["questions"].astype(np.int64),
+        n_trained=int(data["probabilities"].shape[0]),
+        updates=updates,
+        runs=tuple(_run(data, row) for row in range(len(data["seeds"]))),
+        courses=MappingProxyType(dict(_courses(data))),
+        kernel=_square(data["kernel"]).reshape(-1, LOGITS, data["probabilities"].shape[0], LOGITS),
+        probabilities=data["probabilities"].astype(np.float64),
+        provenance=provenance,
+    )
+
+
+def check_version(provenance: Mapping[str, Any]) -> None:
+    """Raise ValueError unless the records have the version that this package reads."""
+    found = provenance.get("version")
+    if found != VERSION:
+        raise ValueError(
+            f"the records of the trained model have version {found}, and this package reads version {VERSION}: "
+            "reinstall the package, or make the records anew with tools/train_language_model.py"
+        )
+
+
+def _run(data: Mapping[str, np.ndarray], row: int) -> TrainedRun:
+    """Return the run of a row of the arrays."""
+    settings = data["arms"][row].tolist()
+    arm = TrainedArm(settings[0], settings[1], int(settings[2]), float(settings[3]), settings[4], int(settings[5]))
+    looks = data["looks"][row].astype(np.float64)
+    success, held_out, no_signal, dropped = looks.T
+    return TrainedRun(arm, int(data["seeds"][row]), success, held_out, no_signal, dropped, data["ends"][row].astype(np.float64))
+
+
+def _courses(data: Mapping[str, np.ndarray]) -> list[tuple[str, TrainedCourse]]:
+    """Return the courses by name, each a stretch of the arrays."""
+    names = data["course_names"].tolist()
+    starts = np.flatnonzero(np.r_[True, data["course"][1:] != data["course"][:-1]])
+    found = []
+    for name, first, last in zip(names, starts, [*starts[1:], len(data["course"])], strict=True):
+        at = slice(first, last)
+        grams = {key: np.stack([_square(each) for each in data[key][at]]) for key in ("gram", "own_gram", "states")}
+        rest = {key: data[key][at].astype(np.float64) for key in ("powers", "own_powers")}
+        success, updates = data["success"][at].astype(np.float64), data["course_updates"][at].astype(np.int64)
+        found.append((name, TrainedCourse(updates=updates, success=success, **grams, **rest)))
+    return found
+
+
+def _square(half: np.ndarray) -> Array:
+    """Return a symmetric matrix of the entries on and above its diagonal."""
+    size = int(np.sqrt(2 * len(half)))
+    found = np.zeros((size, size))
+    found[np.triu_indices(size)] = half
+    return found + np.triu(found, 1).T
