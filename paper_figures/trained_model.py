@@ -1,0 +1,92 @@
+"""SmolLM2's last block as it learns: group sizes at equal responses, what a step's efficiency says of them, and cosines."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+from scipy.stats import t
+
+from grpo_theory.page.style import BLACK, BLUE, GREY, ORANGE, VERMILION, Look
+from simulations.normalisation.heads import NEAR
+from simulations.runs.trained_sizes import RESPONSES
+
+PLACE = 259
+TABLES = ("trained_sizes", "trained_features")
+CAPTION = (
+    "SmolLM2's last block, last norm and head, trained end to end on 40 arithmetic questions. Left: mean success at the end of "
+    f"runs with Adam, by group size, with {RESPONSES} responses per update and learning rates that other seeds chose. "
+    "Bars are 95% intervals over seeds; hollow markers are questions that were held out. Middle: the exact efficiency of one "
+    "update by group size, at the start and at the end of a run with groups of 4. Right: share of pairs of questions whose "
+    f"gradients have |cos| < {NEAR:g}, against mean success, along exact gradients in balanced coordinates, while the block "
+    "learns and for the linear policy with the features of the start."
+)
+ESTIMATORS = {"dr_grpo": Look("Dr. GRPO", BLUE, "o", "-"), "grpo": Look("GRPO", VERMILION, "s", "-")}
+TIMES = {"start": "-", "update 96": "--"}
+COURSES = {
+    "plain": Look("block learns", BLACK, "o", "-"),
+    "divided": Look("block learns, divided", ORANGE, "s", "--"),
+    "plain, features of the start": Look("features of the start", GREY, "^", ":"),
+}
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw a panel of success, one of efficiency and one of cosines."""
+    figure, panels = plt.subplots(1, 3, figsize=(9.6, 3.6))
+    sizes = tables["trained_sizes"]
+    _success(panels[0], sizes)
+    _efficiency(panels[1], sizes[sizes["quantity"] == "efficiency"])
+    _cosines(panels[2], tables["trained_features"])
+    for axes in panels[:2]:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_locator(FixedLocator(sorted(sizes["group_size"].dropna().unique())))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set(xlabel="group size $G$", xlim=(1.7, 76.0))
+    for axes in panels:
+        axes.set_ylim(bottom=0.0)
+        axes.legend(fontsize="x-small", loc="upper right")
+    return figure
+
+
+def _success(axes: Axes, table: pd.DataFrame) -> None:
+    """Draw success and held-out success at the end by group size."""
+    table = table[table["update"] == table["update"].max()]
+    for i, (name, look) in enumerate(ESTIMATORS.items()):
+        for quantity, face in (("success", look.colour), ("held out", "white")):
+            part = table[(table["quantity"] == quantity) & (table["estimator"] == name)].sort_values("group_size")
+            half = t.ppf(0.975, part["replications"] - 1) * part["standard_error"]
+            axes.errorbar(
+                part["group_size"] * 1.06 ** (2 * i - 1),
+                part["estimate"],
+                half,
+                fmt=look.marker,
+                color=look.colour,
+                markerfacecolor=face,
+                markersize=4.0,
+                label=look.label if quantity == "success" else None,
+            )
+    axes.set(title="success after a run", ylabel="mean success", ylim=(0.0, 0.8))
+
+
+def _efficiency(axes: Axes, table: pd.DataFrame) -> None:
+    """Draw the efficiency by group size, at two policies."""
+    for name, look in ESTIMATORS.items():
+        for time, line in TIMES.items():
+            part = table[(table["estimator"] == name) & (table["place"] == time)].sort_values("group_size")
+            axes.plot(part["group_size"], part["estimate"], line, color=look.colour, label=f"{look.label}, {time}")
+    axes.set(title="efficiency of one update", ylabel="efficiency")
+
+
+def _cosines(axes: Axes, table: pd.DataFrame) -> None:
+    """Draw the share of near-orthogonal pairs against success."""
+    table = table[(table["quantity"] == f"share below {NEAR:g}") & (table["coordinates"] == "balanced")]
+    for name, look in COURSES.items():
+        part = table[table["course"] == name].sort_values("update")
+        if len(part):  # a quick run has one ascent
+            x, y = part["success"], part["estimate"]
+            axes.plot(x, y, look.line, marker=look.marker, markersize=4.0, color=look.colour, label=look.label)
+    label = f"share of pairs with |cos| < {NEAR:g}"
+    axes.set(title="gradients of two questions", xlabel="mean success", ylabel=label, ylim=(0.0, 1.0))

@@ -1,0 +1,205 @@
+"""U9: SmolLM2's last block and head, trained end to end with Adam, at several group sizes and equal responses.
+
+The shipped records of `gt.data.trained_model` are read.  Each arm takes its own best learning rate, and where a group size is
+chosen, the best of these: for each seed the choice is made on the other seeds, so that what chose is never judged.  All updates
+have 128 responses.  Five seeds decide nothing at the level of the whole report, so that leads in success have 95% limits and no
+verdict; what is judged are exact efficiencies of one update along the way.  Broken: the largest group size.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.data import TrainedModel, TrainedRun, trained_model
+from grpo_theory.evidence import Claim, Evidence, Statement
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.harness.summary import summary
+from grpo_theory.intervals import best_set
+from simulations.runs.frontier_statements import LOST
+from simulations.runs.recorded_scores import Scores, efficiency
+from simulations.sources import DEMYSTIFYING, OURS
+
+ADVICE = Statement(
+    "U9/trained model",
+    f"question beside {DEMYSTIFYING}, Theorem 7",
+    "SmolLM2's last block learns: the group size of the highest efficiency at the start loses at most a tenth of the highest "
+    "efficiency on the way",
+    "upper bound",
+    whose=OURS,
+)
+
+RESPONSES = 128
+ESTIMATORS = ("dr_grpo", "grpo")
+CLIPPED, FACTOR = "by sign", 4
+SMALLEST = 3
+"""The place of 12 updates, an eighth of a run, as the smallest budget."""
+PLACES = {"start": ("plain", 0), "update 24": ("{}, G = 4", 0), "update 96": ("{}, G = 4", 1)}
+"""The courses' policies at which efficiencies are worked out."""
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell; the records are what they are, so quick is no different."""
+    return [Cell({"data": trained_model().provenance["sha256"]})]
+
+
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+    """Read success by group size and budget, leads, ratios, and the exact efficiencies."""
+    data = trained_model()
+    table = {name: Arms.of(data, name) for name in ESTIMATORS}
+    found: Rows = []
+    for name, arms in table.items():
+        found += arms.rows(name, data.updates)
+    found += _contrasts(data, table)
+    return found + list(_ratios(data)) + list(_efficiencies(data))
+
+
+class Arms:
+    """Success of an estimator's runs with Adam, by group size, rate, seed and number of updates."""
+
+    def __init__(self, sizes: Integers, rates: Array, success: Array, held_out: Array) -> None:
+        self.sizes, self.rates = sizes, rates
+        self.success, self.held_out = success, held_out
+
+    @classmethod
+    def of(cls, data: TrainedModel, estimator: str) -> "Arms":
+        """Read the runs at the group sizes and rates that all seeds have: arrays (sizes, rates, seeds, updates)."""
+        runs = {
+            (run.arm.group_size, run.arm.rate, run.seed): run
+            for run in data.runs
+            if (run.arm.estimator, run.arm.optimiser, run.arm.reuse) == (estimator, "Adam", 1)
+        }
+        seeds = sorted({seed for _, _, seed in runs})
+        sizes = [size for size in sorted({key[0] for key in runs}) if {key[2] for key in runs if key[0] == size} == set(seeds)]
+        rates = [rate for rate in sorted({key[1] for key in runs}) if {key[2] for key in runs if key[1] == rate} == set(seeds)]
+
+        def read(what: Callable[[Any], Array]) -> Array:
+            return np.array([[[what(runs[size, rate, seed]) for seed in seeds] for rate in rates] for size in sizes])
+
+        return cls(np.array(sizes), np.array(rates), read(lambda run: run.success), read(lambda run: run.held_out))
+
+    def tuned(self, values: Array | None = None) -> Array:
+        """Return success, or other values, of each seed at the rate that the other seeds choose: (sizes, seeds, updates)."""
+        values = self.success if values is None else values
+        chosen = self.choices()
+        return np.take_along_axis(values, chosen[:, None], axis=1)[:, 0]
+
+    def choices(self) -> Integers:
+        """Return the places of the rates that the other seeds choose, (sizes, seeds, updates)."""
+        return np.asarray(_others(self.success, axis=2).argmax(axis=1))
+
+    def best(self, update: int) -> Integers:
+        """Return the place of the best group size by the other seeds, (seeds,), at the place of a number of updates."""
+        return np.asarray(self.scores(update).argmax(axis=0))
+
+    def scores(self, update: int) -> Array:
+        """Return the other seeds' mean success at their best rate, (sizes, seeds), at the place of a number of updates."""
+        return np.asarray(_others(self.success[..., update], axis=2).max(axis=1))
+
+    def rows(self, estimator: str, updates: Integers) -> Rows:
+        """Return success and held-out success by group size and number of updates, and which sizes may be the best."""
+        table: Rows = []
+        success, held_out, chosen = self.tuned(), self.tuned(self.held_out), self.choices()
+        for c, update in enumerate(updates.tolist()):
+            kept = best_set(success[..., c].T)
+            for s, size in enumerate(self.sizes.tolist()):
+                at = {"estimator": estimator, "group_size": size, "update": update, "in_set": bool(kept[s])}
+                at["rate"] = float(np.median(self.rates[chosen[s, :, c]]))
+                table.append(at | {"quantity": "success"} | summary(success[s, :, c]))
+                table.append(at | {"quantity": "held out"} | summary(held_out[s, :, c]))
+        return table
+
+
+def _others(values: Array, axis: int) -> Array:
+    """Return the mean over the other seeds of each."""
+    count = values.shape[axis]
+    return (values.sum(axis=axis, keepdims=True) - values) / (count - 1)
+
+
+def _contrasts(data: TrainedModel, table: Mapping[str, Arms]) -> Rows:
+    """Return leads in success at the end, seed by seed: of the size that is advised, the early best size, and of division."""
+    found: dict[str, list[Array]] = {"advised less best": [], "advised less largest": [], "later less early best": []}
+    for name, arms in table.items():
+        end = arms.tuned()[..., -1]
+        seeds, early = np.arange(end.shape[1]), arms.best(SMALLEST)
+        advised = int(np.argmax(_by_size(data, name, "start", arms.sizes)))
+        found["advised less best"].append(end[advised] - end[arms.best(-1), seeds])
+        found["advised less largest"].append(end[advised] - end[-1])
+        found["later less early best"].append(end[_later(arms, early), seeds] - end[early, seeds])
+    plain, divided = (table[name].tuned()[..., -1] for name in ESTIMATORS)
+    found["divided less plain"] = [(divided - plain).mean(axis=0)]
+    means = {name: np.mean(parts, axis=0) for name, parts in found.items()}
+    return [{"quantity": "lead", "lead": name} | with_limits(summary(mean)) for name, mean in means.items()]
+
+
+def with_limits(row: dict[str, float]) -> dict[str, float]:
+    """Return a summary of seeds with its 95% limits by Student's t; the same whole seeds serve both estimators."""
+    half = float(stdtrit(row["replications"] - 1, 0.975)) * row["standard_error"]
+    return row | {"low": row["estimate"] - half, "high": row["estimate"] + half}
+
+
+def _later(arms: Arms, early: Integers) -> Integers:
+    """Return the place of the best size, by the other seeds, of those that are `FACTOR` times the early one; else the largest."""
+    scores = arms.scores(-1)
+    allowed = arms.sizes[:, None] >= FACTOR * arms.sizes[early]
+    allowed[-1] = True
+    return np.asarray(np.where(allowed, scores, -np.inf).argmax(axis=0))
+
+
+def _ratios(data: TrainedModel) -> Iterator[dict[str, Any]]:
+    """Yield success where rollouts serve several updates, by the use of ratios, and its lead over that with PPO's clip."""
+    runs: dict[str, dict[int, TrainedRun]] = {}
+    for run in data.runs:
+        if run.arm.reuse > 1:
+            runs.setdefault(run.arm.ratio, {})[run.seed] = run
+    ends = {}
+    for ratio, by_seed in runs.items():
+        kept = [by_seed[seed] for seed in sorted(by_seed)]
+        success, ends[ratio] = np.array([run.success for run in kept]), np.array([run.success[-1] for run in kept])
+        dropped = np.array([run.dropped[-1] for run in kept])
+        for update, sample in zip(data.updates.tolist(), success.T, strict=True):
+            yield {"quantity": "reused, success", "ratio": ratio, "update": update} | summary(sample)
+        yield {"quantity": "reused, dropped", "ratio": ratio, "update": int(data.updates[-1])} | summary(dropped)
+    for ratio, sample in ends.items():
+        if ratio != CLIPPED:
+            at = {"quantity": "reused, lead", "ratio": ratio, "update": int(data.updates[-1])}
+            yield at | with_limits(summary(sample - ends[CLIPPED]))
+
+
+def _by_size(data: TrainedModel, estimator: str, place: str, sizes: Integers) -> list[float]:
+    """Return the exact efficiency of an update of 128 responses by group size, at a policy."""
+    name, row = PLACES[place]
+    course = data.courses[name.format(estimator)]
+    scores = Scores(course.success[row], course.gram[row], course.powers[row])
+    return [efficiency(scores, estimator, RESPONSES // size, size) for size in sizes.tolist()]
+
+
+def _efficiencies(data: TrainedModel) -> Iterator[dict[str, Any]]:
+    """Yield the exact efficiency by group size at the start and on the way."""
+    sizes = np.array(sorted({run.arm.group_size for run in data.runs}))
+    for estimator in ESTIMATORS:
+        for place in PLACES:
+            for size, value in zip(sizes.tolist(), _by_size(data, estimator, place, sizes), strict=True):
+                at = {"quantity": "efficiency", "estimator": estimator, "place": place, "group_size": size}
+                yield at | {"estimate": value} | EXACT
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """One row for each arm and number of updates, each lead, and each efficiency."""
+    return [row | {"prediction": np.nan} for row in results[0]]
+
+
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
+    """Judge one size for the whole way by exact efficiencies; the control keeps the largest size."""
+    known = table[table["quantity"] == "efficiency"]
+    for (estimator, place), part in known.groupby(["estimator", "place"], sort=False):
+        now = part.set_index("group_size")["estimate"]
+        start = known[(known["estimator"] == estimator) & (known["place"] == "start")].set_index("group_size")["estimate"]
+        lost = {size: 1.0 - float(now[size] / now.max()) for size in (start.idxmax(), now.index.max())}
+        facts = {"advised": float(start.idxmax()), "best": float(now.idxmax())}
+        own, control = (Evidence(value, LOST) for value in lost.values())
+        if place != "start":
+            yield ADVICE.claim(f"{estimator}, {place}", own, control, facts=facts)

@@ -1,0 +1,213 @@
+"""The records of the trained language model: what ships, that it fits together, and what the studies read off it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.data.trained import check_version
+from grpo_theory.evidence.verdicts import judge
+from grpo_theory.harness.study import table_of
+from simulations.normalisation import trained_features
+from simulations.runs import trained_sizes
+from simulations.runs.recorded_scores import Scores, advantages_by_count, efficiency
+
+DATA = gt.data.trained_model()
+QUESTIONS = gt.data.arithmetic()
+TRAINED = DATA.questions[: DATA.n_trained]
+FEW_SHOT = 1
+ROOT = Path(__file__).resolve().parents[1]
+START = DATA.courses["plain"]
+
+
+def head_probabilities(rows):
+    """Return the digits' probabilities (Q, 10) by the shipped last states and head."""
+    logits = QUESTIONS.hidden[FEW_SHOT, rows].astype(np.float64) @ QUESTIONS.head.T.astype(np.float64)
+    return np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
+
+
+def test_shapes_and_ranges():
+    count, looks = DATA.n_trained, len(DATA.updates)
+    assert len(set(DATA.questions.tolist())) == len(DATA.questions) > count
+    assert DATA.updates[0] == 0
+    assert len({(run.arm, run.seed) for run in DATA.runs}) == len(DATA.runs) == DATA.provenance["runs"]
+    for run in DATA.runs:
+        assert run.success.shape == run.held_out.shape == run.no_signal.shape == run.dropped.shape == (looks,)
+        assert all(
+            ((values >= 0.0) & (values <= 1.0)).all() for values in (run.success, run.held_out, run.no_signal, run.dropped)
+        )
+        assert run.by_question.shape == DATA.questions.shape
+    for course in DATA.courses.values():
+        places = len(course.updates)
+        assert course.gram.shape == course.own_gram.shape == course.states.shape == (places, count, count)
+        assert course.powers.shape == course.own_powers.shape == (places, count, 2)
+    assert DATA.kernel.shape == (count, 10, count, 10)
+
+
+def test_some_runs_learn_and_rewards_are_of_the_questions():
+    assert max(run.success[-1] for run in DATA.runs) > 0.6
+    assert 0.1 < START.success[0].mean() < 0.2
+
+
+def test_the_start_is_the_shipped_head():
+    """Training starts where the head of the arithmetic set stands; another question's success does not fit."""
+    probabilities = head_probabilities(DATA.questions)
+    success = probabilities[np.arange(len(DATA.questions)), QUESTIONS.answers[DATA.questions]]
+    expected = success[: DATA.n_trained].mean(), success[DATA.n_trained :].mean()
+    for run in DATA.runs:
+        assert (run.success[0], run.held_out[0]) == pytest.approx(expected, abs=1e-5)
+    np.testing.assert_allclose(DATA.probabilities, probabilities[: DATA.n_trained], atol=2e-5)
+    assert np.abs(START.success[0] - success[: DATA.n_trained]).max() < 2e-5
+    assert np.abs(np.roll(START.success[0], 1) - success[: DATA.n_trained]).max() > 0.1
+    hidden = QUESTIONS.hidden[FEW_SHOT, TRAINED].astype(np.float64)
+    unit = hidden / np.linalg.norm(hidden, axis=1, keepdims=True)
+    np.testing.assert_allclose(START.states[0], unit @ unit.T, atol=1e-3)
+
+
+def test_each_question_ends_where_the_mean_does():
+    for run in DATA.runs:
+        parts = run.by_question[: DATA.n_trained], run.by_question[DATA.n_trained :]
+        assert [part.mean() for part in parts] == pytest.approx([run.success[-1], run.held_out[-1]], abs=1e-3)
+
+
+def problem_of_the_start():
+    """Return the linear policy with the features of the start, a problem of the package."""
+    size = DATA.kernel.shape[0] * DATA.kernel.shape[1]
+    powers, directions = np.linalg.eigh(DATA.kernel.reshape(size, size))
+    features = (directions * np.sqrt(np.maximum(powers, 0.0))).reshape(*DATA.kernel.shape[:2], size)
+    theta = np.linalg.lstsq(features.reshape(size, size), np.log(DATA.probabilities).ravel(), rcond=None)[0]
+    bandit = gt.Bandit(np.eye(10)[QUESTIONS.answers[TRAINED]])
+    return gt.Problem(bandit, gt.LinearSoftmax(features), theta=theta)
+
+
+def test_moments_of_scores_are_those_of_the_kernel_at_the_start():
+    """The package's exact moments of the linear policy, against the recorded ones; balanced arrays have mean length 1."""
+    problem = problem_of_the_start()
+    gradients = gt.moments(problem, problem.theta).prompt_gradients
+    scale = np.abs(START.gram[0]).max()
+    np.testing.assert_allclose(gradients @ gradients.T, START.gram[0], atol=1e-4 * scale)
+    assert np.trace(START.gram[0]) / DATA.n_trained == pytest.approx(len(DATA.provenance["scales"]), rel=1e-5)
+    assert np.abs(np.roll(gradients, 1, axis=0) @ gradients.T - START.gram[0]).max() > 0.1 * scale
+
+
+@pytest.mark.parametrize("name", ["rloo", "dr_grpo", "grpo"])
+@pytest.mark.parametrize("size", [2, 8, 64])
+def test_efficiencies_of_records_are_the_packages(name, size):
+    """By moments of scores alone, against the law of the package by enumeration."""
+    problem = problem_of_the_start()
+    scores = Scores(START.success[0], START.gram[0], START.powers[0])
+    expected = gt.efficiency(problem, problem.theta, name, batch_size=128 // size, group_size=size)
+    assert efficiency(scores, name, 128 // size, size) == pytest.approx(expected, rel=1e-3)
+    longer = scores._replace(powers=2.0 * scores.powers)
+    assert efficiency(longer, name, 128 // size, size) != pytest.approx(expected, rel=1e-3)
+
+
+def test_advantages_by_count_need_an_estimator_that_reads_rewards():
+    with pytest.raises(ValueError, match="rewards alone"):
+        advantages_by_count("optimal_loo", 4)
+
+
+def test_records_of_another_version_are_refused():
+    check_version(DATA.provenance)
+    with pytest.raises(ValueError, match="version 2, and this package reads version 1: reinstall"):
+        check_version(dict(DATA.provenance) | {"version": 2})
+    with pytest.raises(ValueError, match="version None"):
+        check_version({})
+
+
+def test_the_linear_policy_starts_as_the_records_do():
+    success, between = next(trained_features.linear_course([0, 10], divided=False, stride=0.1))
+    assert success == pytest.approx(START.success[0].mean(), abs=1e-6)
+    np.testing.assert_allclose(between, trained_features.cosines_of(START.gram[0]), atol=1e-4)
+
+
+def test_the_linear_policy_climbs_as_the_packages_twin_does():
+    """In kernel space, against the gradient of the package's problem of the same features: one first step, and a shorter one."""
+    problem = problem_of_the_start()
+    gradient = gt.moments(problem, problem.theta).gradient
+    moved = problem.policy.log_probabilities(problem.theta + 1e-3 * gradient) - problem.policy.log_probabilities(problem.theta)
+    length = np.sqrt((problem.policy.logit_map.logits(gradient) ** 2).sum(axis=1).mean())
+    (_, (success, _)) = trained_features.linear_course([0, 1], divided=False, stride=1e-3 * length)
+    right = np.eye(10)[QUESTIONS.answers[TRAINED]]
+    expected = (np.exp(np.log(DATA.probabilities) + moved) * right).sum(axis=1).mean()
+    assert success == pytest.approx(expected, abs=1e-6)
+    assert success > START.success[0].mean() + 1e-5
+
+
+@pytest.fixture(scope="module")
+def sizes():
+    """The table of the study of group sizes."""
+    (cell,) = trained_sizes.cells(quick=False)
+    results = [trained_sizes.simulate(cell.settings, np.random.SeedSequence(0), 0)]
+    return table_of(list(trained_sizes.rows(cell.settings, results)))
+
+
+def test_no_seed_judges_itself():
+    """What a seed reaches does not change the rates and the group sizes that are chosen for it."""
+    arms = trained_sizes.Arms.of(DATA, "grpo")
+    raised = arms.success.copy()
+    raised[0, 0, 0] += 0.5
+    other = trained_sizes.Arms(arms.sizes, arms.rates, raised, arms.held_out)
+    assert (other.choices()[:, 0] == arms.choices()[:, 0]).all()
+    assert (other.best(-1)[0], (other.choices()[0, 1:] == 0).all()) == (arms.best(-1)[0], True)
+
+
+def test_what_is_judged_of_group_sizes_has_controls(sizes):
+    claims = list(trained_sizes.claims(sizes))
+    assert {claim.statement.id for claim in claims} == {"U9/trained model"}
+    assert (judge(claims)["control"] == "refuted").all()
+
+
+def test_the_page_says_what_the_group_sizes_reach(sizes):
+    said = " ".join((ROOT / "docs" / "trained_model.md").read_text(encoding="utf-8").split())
+    end = sizes[sizes["update"] == DATA.updates[-1]].set_index(["quantity", "estimator", "group_size"])["estimate"]
+    plain, divided = ([f"{end['success', name, size]:.2f}" for size in (4, 16, 64)] for name in trained_sizes.ESTIMATORS)
+    assert f"success of {plain[0]} under Dr. GRPO and {divided[0]} under GRPO" in said
+    assert f"Groups of 16 end at {plain[1]} and {divided[1]}, groups of 64 at {plain[2]} and {divided[2]}" in said
+    leads = sizes[sizes["quantity"] == "lead"].set_index("lead")[["estimate", "low", "high"]] * 100.0
+    assert "by {:.0f} points ({:.0f} to {:.0f})".format(*leads.loc["advised less largest"]) in said
+    behind = -leads.loc["later less early best", ["estimate", "high", "low"]]
+    assert "is {:.0f} points behind ({:.0f} to {:.0f})".format(*behind) in said
+    assert "GRPO ends {:.1f} points above Dr. GRPO ({:.1f} to {:.1f})".format(*leads.loc["divided less plain"]) in said
+    assert (leads.loc["advised less best"] == 0.0).all(), "in every seed"
+    held_out = end.loc["held out"]
+    assert f"between {held_out.min():.2f} and {held_out.max():.2f}" in said
+    efficiencies = sizes[sizes["quantity"] == "efficiency"].pivot_table("estimate", "group_size", ["estimator", "place"])
+    start, late = (efficiencies.xs(place, axis=1, level="place") for place in ("start", "update 96"))
+    assert (start.idxmax() == 4).all()
+    assert (late.idxmax() == 2).all()
+    assert (
+        f"highest for groups of 4 ({start.loc[4].min():.2f}), and {start.loc[64].min():.2f} to {start.loc[64].max():.2f}" in said
+    )
+    lost = (1.0 - late.loc[4] / late.max()) * 100.0
+    assert f"lose {lost.min():.0f}% to {lost.max():.0f}% of its efficiency" in said
+
+
+def test_the_page_says_what_ratios_cost(sizes):
+    said = " ".join((ROOT / "docs" / "trained_model.md").read_text(encoding="utf-8").split())
+    end = sizes[(sizes["quantity"] == "reused, success") & (sizes["update"] == DATA.updates[-1])].set_index("ratio")["estimate"]
+    assert f"PPO's clip ends at {end['by sign']:.2f} and training without any ratio at {end['none']:.2f}" in said
+    leads = -100.0 * sizes[sizes["quantity"] == "reused, lead"].set_index("ratio")[["estimate", "high", "low"]]
+    assert "The difference is {:.0f} points ({:.0f} to {:.0f})".format(*leads.loc["none"]) in said
+    assert "is {:.0f} points behind PPO's clip ({:.0f} to {:.0f})".format(*leads.loc["upper only"]) in said
+
+
+def test_the_page_says_what_features_do():
+    said = " ".join((ROOT / "docs" / "trained_model.md").read_text(encoding="utf-8").split())
+    near = trained_features.near_orthogonal
+    share = {name: [near(trained_features.cosines_of(gram)) for gram in DATA.courses[name].gram] for name in ("plain", "divided")}
+    own = near(trained_features.cosines_of(START.own_gram[0]))
+    assert f"is {share['plain'][0]:.0%} in balanced coordinates and {own:.0%} in the model's own" in said
+    assert f"ends at {share['plain'][-1]:.0%} without division and at {share['divided'][-1]:.0%} with it" in said
+    updates = START.updates.tolist()
+    frozen = [near(list(trained_features.linear_course(updates, divided, 0.1))[-1][1]) for divided in (False, True)]
+    assert "it ends at {:.0%} and {:.0%}".format(*frozen) in said
+    states = {name: np.abs(trained_features.cosines_of(DATA.courses[name].states[-1])).mean() for name in share}
+    first = np.abs(trained_features.cosines_of(START.states[0])).mean()
+    assert f"falls from {first:.2f} to {states['plain']:.2f}, and to {states['divided']:.2f} with division" in said
+    success = {name: DATA.courses[name].success.mean(axis=1) for name in share}
+    place = updates.index(160)
+    assert f"is {success['plain'][place]:.2f} without division and {success['divided'][place]:.2f} with it" in said
+    assert f"it is {success['plain'][-1]:.2f} and {success['divided'][-1]:.2f}" in said
+    assert f"records of {len(DATA.runs)} runs" in said
