@@ -11,17 +11,17 @@ from scipy.stats import t
 
 from grpo_theory.page.style import BLACK, BLUE, GREY, ORANGE, VERMILION, Look
 from simulations.normalisation.heads import NEAR
-from simulations.runs.trained_sizes import RESPONSES
+from simulations.runs.trained_sizes import FOLLOWED, RESPONSES
 
-PLACE = 259
+PLACE = 262
 TABLES = ("trained_sizes", "trained_features")
 CAPTION = (
-    "SmolLM2's last block, last norm and head, trained end to end on 40 arithmetic questions. Left: mean success at the end of "
+    "SmolLM2's last block, last norm and head, trained end to end on arithmetic questions. Left: mean success at the end of "
     f"runs with Adam, by group size, with {RESPONSES} responses per update and learning rates that other seeds chose. "
     "Bars are 95% intervals over seeds; hollow markers are questions that were held out. Middle: the exact efficiency of one "
-    "update by group size, at the start and at the end of a run with groups of 4. Right: share of pairs of questions whose "
-    f"gradients have |cos| < {NEAR:g}, against mean success, along exact gradients in balanced coordinates, while the block "
-    "learns and for the linear policy with the features of the start."
+    f"update by group size, at the start and at the end of a run with groups of {FOLLOWED}. Right: share of pairs of questions "
+    f"whose gradients have |cos| < {NEAR:g}, against mean success, along exact gradients in balanced coordinates, while the "
+    "block learns and for the linear policy with the features of the start."
 )
 ESTIMATORS = {"dr_grpo": Look("Dr. GRPO", BLUE, "o", "-"), "grpo": Look("GRPO", VERMILION, "s", "-")}
 TIMES = {"start": "-", "update 96": "--"}
@@ -44,7 +44,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         axes.xaxis.set_major_locator(FixedLocator(sorted(sizes["group_size"].dropna().unique())))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_xlabel("group size $G$")
+        axes.set(xlabel="group size $G$", xlim=(1.7, 76.0))
     for axes in panels:
         axes.set_ylim(bottom=0.0)
         axes.legend(fontsize="x-small", loc="upper right")

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import grpo_theory as gt
 from grpo_theory.data.trained import check_version
@@ -18,6 +17,7 @@ DATA = gt.data.trained_model()
 QUESTIONS = gt.data.arithmetic()
 TRAINED = DATA.questions[: DATA.n_trained]
 FEW_SHOT = 1
+ROOT = Path(__file__).resolve().parents[1]
 START = DATA.courses["plain"]
 
 
@@ -99,7 +99,7 @@ def test_efficiencies_of_records_are_the_packages(name, size):
     scores = Scores(START.success[0], START.gram[0], START.powers[0])
     expected = gt.efficiency(problem, problem.theta, name, batch_size=128 // size, group_size=size)
     assert efficiency(scores, name, 128 // size, size) == pytest.approx(expected, rel=1e-3)
-    longer = scores._replace(powers=1.05 * scores.powers)
+    longer = scores._replace(powers=2.0 * scores.powers)
     assert efficiency(longer, name, 128 // size, size) != pytest.approx(expected, rel=1e-3)
 
 
@@ -155,36 +155,59 @@ def test_no_seed_judges_itself():
 
 def test_what_is_judged_of_group_sizes_has_controls(sizes):
     claims = list(trained_sizes.claims(sizes))
-    found = {claim.statement.id for claim in claims}
-    assert found == {"U9/trained model", "U9/whole runs", "P1/grows", "N12/trained model, gain"}
-    judged = judge(claims)
-    named = set(trained_sizes.POWERLESS)
-    assert {(row.id, row.problem) for row in judged.itertuples() if row.control != "refuted"} <= named
-    for claim in claims:
-        control = claim.control
-        assert control.estimate > 8.0 * control.standard_error, "it is far from what is claimed, though ten runs decide nothing"
+    assert {claim.statement.id for claim in claims} == {"U9/trained model"}
+    assert (judge(claims)["control"] == "refuted").all()
 
 
-def intervals():
-    """Return paired differences of success after 96 updates over five seeds, as printed."""
-    arms = {name: trained_sizes.Arms.of(DATA, name) for name in trained_sizes.ESTIMATORS}
-    ends = {name: one.tuned()[..., -1] for name, one in arms.items()}
-    assert [one.sizes.tolist() for one in arms.values()] == [[4, 16, 64]] * 2
-    for name, end in ends.items():
-        yield f"{name}, 4 less 16", end[0] - end[1]
-        yield f"{name}, 4 less 64", end[0] - end[2]
-    for place, size in enumerate((4, 16, 64)):
-        yield f"grpo less dr_grpo, {size}", ends["grpo"][place] - ends["dr_grpo"][place]
-    reused = {ratio: {} for ratio in ("none", "unclipped", "by sign", "upper only")}
-    for run in DATA.runs:
-        if run.arm.reuse > 1:
-            reused[run.arm.ratio][run.seed] = run.success[-1]
-    for ratio in ("upper only", "unclipped", "none"):
-        yield f"by sign less {ratio}", np.array([reused["by sign"][seed] - reused[ratio][seed] for seed in sorted(reused[ratio])])
+def test_the_page_says_what_the_group_sizes_reach(sizes):
+    said = " ".join((ROOT / "docs" / "trained_model.md").read_text(encoding="utf-8").split())
+    end = sizes[sizes["update"] == DATA.updates[-1]].set_index(["quantity", "estimator", "group_size"])["estimate"]
+    plain, divided = ([f"{end['success', name, size]:.2f}" for size in (4, 16, 64)] for name in trained_sizes.ESTIMATORS)
+    assert f"success of {plain[0]} under Dr. GRPO and {divided[0]} under GRPO" in said
+    assert f"Groups of 16 end at {plain[1]} and {divided[1]}, groups of 64 at {plain[2]} and {divided[2]}" in said
+    leads = sizes[sizes["quantity"] == "lead"].set_index("lead")[["estimate", "low", "high"]] * 100.0
+    assert "by {:.0f} points ({:.0f} to {:.0f})".format(*leads.loc["advised less largest"]) in said
+    behind = -leads.loc["later less early best", ["estimate", "high", "low"]]
+    assert "is {:.0f} points behind ({:.0f} to {:.0f})".format(*behind) in said
+    assert "GRPO ends {:.1f} points above Dr. GRPO ({:.1f} to {:.1f})".format(*leads.loc["divided less plain"]) in said
+    assert (leads.loc["advised less best"] == 0.0).all(), "in every seed"
+    held_out = end.loc["held out"]
+    assert f"between {held_out.min():.2f} and {held_out.max():.2f}" in said
+    efficiencies = sizes[sizes["quantity"] == "efficiency"].pivot_table("estimate", "group_size", ["estimator", "place"])
+    start, late = (efficiencies.xs(place, axis=1, level="place") for place in ("start", "update 96"))
+    assert (start.idxmax() == 4).all()
+    assert (late.idxmax() == 2).all()
+    assert (
+        f"highest for groups of 4 ({start.loc[4].min():.2f}), and {start.loc[64].min():.2f} to {start.loc[64].max():.2f}" in said
+    )
+    lost = (1.0 - late.loc[4] / late.max()) * 100.0
+    assert f"lose {lost.min():.0f}% to {lost.max():.0f}% of its efficiency" in said
 
 
-def test_the_page_has_the_differences_of_the_records():
-    page = (Path(__file__).resolve().parents[1] / "docs" / "trained_model.md").read_text()
-    for name, sample in intervals():
-        low, high = stats.t.interval(0.95, sample.size - 1, sample.mean(), stats.sem(sample))
-        assert f"| {name} | {100 * sample.mean():.1f} | {100 * low:.1f} to {100 * high:.1f} |" in page, name
+def test_the_page_says_what_ratios_cost(sizes):
+    said = " ".join((ROOT / "docs" / "trained_model.md").read_text(encoding="utf-8").split())
+    end = sizes[(sizes["quantity"] == "reused, success") & (sizes["update"] == DATA.updates[-1])].set_index("ratio")["estimate"]
+    assert f"PPO's clip ends at {end['by sign']:.2f} and training without any ratio at {end['none']:.2f}" in said
+    leads = -100.0 * sizes[sizes["quantity"] == "reused, lead"].set_index("ratio")[["estimate", "high", "low"]]
+    assert "The difference is {:.0f} points ({:.0f} to {:.0f})".format(*leads.loc["none"]) in said
+    assert "is {:.0f} points behind PPO's clip ({:.0f} to {:.0f})".format(*leads.loc["upper only"]) in said
+
+
+def test_the_page_says_what_features_do():
+    said = " ".join((ROOT / "docs" / "trained_model.md").read_text(encoding="utf-8").split())
+    near = trained_features.near_orthogonal
+    share = {name: [near(trained_features.cosines_of(gram)) for gram in DATA.courses[name].gram] for name in ("plain", "divided")}
+    own = near(trained_features.cosines_of(START.own_gram[0]))
+    assert f"is {share['plain'][0]:.0%} in balanced coordinates and {own:.0%} in the model's own" in said
+    assert f"ends at {share['plain'][-1]:.0%} without division and at {share['divided'][-1]:.0%} with it" in said
+    updates = START.updates.tolist()
+    frozen = [near(list(trained_features.linear_course(updates, divided, 0.1))[-1][1]) for divided in (False, True)]
+    assert "it ends at {:.0%} and {:.0%}".format(*frozen) in said
+    states = {name: np.abs(trained_features.cosines_of(DATA.courses[name].states[-1])).mean() for name in share}
+    first = np.abs(trained_features.cosines_of(START.states[0])).mean()
+    assert f"falls from {first:.2f} to {states['plain']:.2f}, and to {states['divided']:.2f} with division" in said
+    success = {name: DATA.courses[name].success.mean(axis=1) for name in share}
+    place = updates.index(160)
+    assert f"is {success['plain'][place]:.2f} without division and {success['divided'][place]:.2f} with it" in said
+    assert f"it is {success['plain'][-1]:.2f} and {success['divided'][-1]:.2f}" in said
+    assert f"records of {len(DATA.runs)} runs" in said

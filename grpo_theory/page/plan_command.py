@@ -221,7 +221,7 @@ def _advice(options: argparse.Namespace) -> "tuple[Advice, RunAdvice | None]":
     if options.max_group_size is None:
         limiting["max_group_size"] = LARGEST_GROUP
     asked = {name: getattr(options, name) for name in ("group_size", "estimator", "level", "tolerance")}
-    rollouts: RewardCounts | RolloutLog
+    rollouts: RewardCounts | RolloutLog | None = None
     findings = None  # a log has its own
     try:
         limiting["budget"] = _budget(options)

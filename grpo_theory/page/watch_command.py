@@ -63,19 +63,23 @@ def run(options: argparse.Namespace) -> int:
         if not options.once and not files.present():
             print(f"waiting for files STEP.jsonl in {printable(options.folder)}", file=sys.stderr)
         while True:
-            _print_new(files, monitor, options)
+            read = _print_new(files, monitor, options)
             if options.once:
-                return _end(files)
+                return _end(files, read)
             time.sleep(interval)
     except KeyboardInterrupt:
         return 0
 
 
-def _print_new(files: "StepFiles", monitor: "Monitor", options: argparse.Namespace) -> None:
-    """Print a line for each step whose file is whole now; a file that cannot be read is named, and the others are read."""
+def _print_new(files: "StepFiles", monitor: "Monitor", options: argparse.Namespace) -> int:
+    """Print a line for each step whose file is whole now; a file that cannot be read is named, and the others are read.
+
+    Returns how many were read.
+    """
     from grpo_theory.live.step_files import read_step
     from grpo_theory.validation import counted
 
+    read = 0
     for step, path in files.whole(ended=options.once):
         try:
             log = read_step(path, **{name: getattr(options, name) for name in COLUMNS})
@@ -90,6 +94,8 @@ def _print_new(files: "StepFiles", monitor: "Monitor", options: argparse.Namespa
         print(f"step {step}: {groups}, mean reward {rollouts.rewards.mean():.3g}{line(reading)}", flush=True)
         for remark in reading.remarks:
             print(f"  {remark}", flush=True)
+        read += 1
+    return read
 
 
 def line(reading: "Reading") -> str:
@@ -104,13 +110,15 @@ def line(reading: "Reading") -> str:
     return text
 
 
-def _end(files: "StepFiles") -> int:
-    """Name the files that are half written; refuse a folder without files."""
+def _end(files: "StepFiles", read: int) -> int:
+    """Name the files that are half written; refuse a folder without files, and one of which none could be read."""
     if not files.present():
         raise ValueError(
             f"DIR must hold files named by their step, as 7.jsonl; '{printable(files.folder)}' has none "
             "(without --once they are waited for)"
         )
     for path in files.waiting():
-        print(f"{printable(path.name)}: half written, left out", file=sys.stderr)
+        print(f"{printable(path.name)}: half written or empty, left out", file=sys.stderr)
+    if not read:
+        raise ValueError(f"no step of '{printable(files.folder)}' could be read, for the reasons above")
     return 0

@@ -240,6 +240,8 @@ def advise_run(
         courses.append(course)
         if progress is not None:
             progress(done, len(cases))
+    if not sum(weights) > 0.0:  # a log that is unlike every world tells none from another
+        weights = [1.0] * len(weights)
     shares = np.array(weights) / sum(weights)
     worlds = tuple(
         WorldRuns(world.title, reading.floor, float(share), course.start, course.success[:, 0], course.errors[:, 0])

@@ -48,6 +48,8 @@ def zip_plot(coverage: Coverage, *, component: str | None = None, axes: "Axes | 
     """
     from matplotlib.collections import LineCollection
 
+    if not isinstance(coverage, Coverage):
+        raise TypeError(f"coverage must be what gt.coverage returns, got {type(coverage).__name__}")
     ranked = coverage.zip()
     if ranked["level"].nunique() > 1:
         raise ValueError(f"coverage must be of one level to be drawn, got levels {coverage.level}")
@@ -92,6 +94,8 @@ def width_by_coverage(records: Mapping[str, Coverage], axes: "Axes | None" = Non
     ValueError
         If there is no record, or one has several levels or components.
     """
+    if not isinstance(records, Mapping) or not all(isinstance(one, Coverage) for one in records.values()):
+        raise TypeError(f"records must be a mapping of names to what gt.coverage returns, got {type(records).__name__}")
     if not records:
         raise ValueError("records must have at least one, got none")
     for name, one in records.items():

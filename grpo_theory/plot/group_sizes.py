@@ -60,7 +60,7 @@ def efficiency(
     ['rloo', 'grpo']
     """
     budget = as_count("budget", budget)
-    sizes = [size for size in range(1, LARGEST + 1) if budget % size == 0] if group_sizes is None else list(group_sizes)
+    sizes = [size for size in range(1, LARGEST + 1) if budget % size == 0] if group_sizes is None else sorted(group_sizes)
     for size in sizes:
         if budget % as_count("group_sizes", size):
             raise ValueError(f"group_sizes must divide the budget of {budget}, got {size}")
@@ -106,6 +106,8 @@ def plan(advice: Advice, axes: "Axes | None" = None) -> "Axes":
     """
     from grpo_theory.page.advice.curves import draw_errors
 
+    if not isinstance(advice, Advice):
+        raise TypeError(f"advice must be what gt.plan.advise returns, got {type(advice).__name__}")
     if advice.scores is None:
         raise ValueError("advice must be of rollouts with sketches for losses to be drawn: of rewards alone there are none")
     axes = given_or_new(axes)

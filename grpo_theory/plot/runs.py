@@ -44,8 +44,10 @@ def training(runs: TrainingRuns | Mapping[str, TrainingRuns], *, share: float = 
 
     as_fraction("share", share)
     named = {runs.estimator: runs} if isinstance(runs, TrainingRuns) else runs
-    if not isinstance(named, Mapping) or not named or not all(isinstance(one, TrainingRuns) for one in named.values()):
+    if not isinstance(named, Mapping) or not all(isinstance(one, TrainingRuns) for one in named.values()):
         raise TypeError(f"runs must be TrainingRuns or a mapping of labels to them, got {type(runs).__name__}")
+    if not named:
+        raise ValueError("runs must have at least one label, got none")
     for label, one in named.items():
         if len(one.checkpoints) < 2:
             raise ValueError(

@@ -1,9 +1,9 @@
-"""U9, P1, N12: SmolLM2's last block and head, trained end to end with Adam.
+"""U9: SmolLM2's last block and head, trained end to end with Adam, at several group sizes and equal responses.
 
 The shipped records of `gt.data.trained_model` are read.  Each arm takes its own best learning rate, and where a group size is
 chosen, the best of these: for each seed the choice is made on the other seeds, so that what chose is never judged.  All updates
-have 128 responses.  An estimator's runs at a seed are one replication; where group sizes are compared both estimators count, and
-where estimators are compared all group sizes do, each with draws of its own.  Broken: runs that have hardly begun.
+have 128 responses.  Five seeds decide nothing at the level of the whole report, so that leads in success have 95% limits and no
+verdict; what is judged are exact efficiencies of one update along the way.  Broken: the largest group size.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,47 +11,36 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.data import TrainedModel, TrainedRun, trained_model
-from grpo_theory.evidence import Claim, Statement
-from grpo_theory.evidence.reading import evidence
+from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.intervals import best_set
-from simulations.runs.frontier_statements import GROWS, LOST, ONE_SIZE
+from simulations.runs.frontier_statements import LOST
 from simulations.runs.recorded_scores import Scores, efficiency
-from simulations.sources import DEMYSTIFYING, NORMALIZATION, OURS
+from simulations.sources import DEMYSTIFYING, OURS
 
 ADVICE = Statement(
     "U9/trained model",
     f"question beside {DEMYSTIFYING}, Theorem 7",
-    "SmolLM2's last block trained with Adam: the group size of the gradient's highest efficiency at the start loses at most a "
-    "tenth of the gain of the best group size",
+    "SmolLM2's last block learns: the group size of the highest efficiency at the start loses at most a tenth of the highest "
+    "efficiency on the way",
     "upper bound",
     whose=OURS,
 )
-DIVIDED = Statement(
-    "N12/trained model, gain",
-    f"question beside {NORMALIZATION}",
-    "SmolLM2's last block trained with Adam, each group size at its own learning rate: GRPO ends with more success than Dr. GRPO",
-    "ordering",
-    whose=OURS,
-)
+
 RESPONSES = 128
 ESTIMATORS = ("dr_grpo", "grpo")
 CLIPPED, FACTOR = "by sign", 4
-BEGUN, SMALLEST = 1, 3
-"""Places of numbers of updates: 3, of runs that have hardly begun, and 12, an eighth of a run, as the smallest budget."""
-PLACES = {"start": ("plain", 0), "update 24": ("{}, G = 4", 0), "update 96": ("{}, G = 4", 1)}
+SMALLEST = 3
+"""The place of 12 updates, an eighth of a run, as the smallest budget."""
+FOLLOWED = 4
+"""The group size of the runs along which efficiencies are worked out."""
+PLACES = {"start": ("plain", 0), "update 24": (f"{{}}, G = {FOLLOWED}", 0), "update 96": (f"{{}}, G = {FOLLOWED}", 1)}
 """The courses' policies at which efficiencies are worked out."""
-FEW_SEEDS = "five seeds decide nothing at the level of the whole report; docs/trained_model.md has their own 95% limits"
-POWERLESS = {
-    (ADVICE.id, "Dr. GRPO and GRPO, 96 updates"): FEW_SEEDS,
-    **{(one.id, "SmolLM2's last block, Adam, N = 128"): FEW_SEEDS for one in (ONE_SIZE, GROWS)},
-    (DIVIDED.id, "groups of 2 to 64, 96 updates"): FEW_SEEDS,
-}
-"""Claims whose control is not decided either, though it is far from what is claimed."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -60,7 +49,7 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
-    """Read success by group size and budget, what is judged of it, ratios, and the exact efficiencies."""
+    """Read success by group size and budget, leads, ratios, and the exact efficiencies."""
     data = trained_model()
     table = {name: Arms.of(data, name) for name in ESTIMATORS}
     found: Rows = []
@@ -133,28 +122,25 @@ def _others(values: Array, axis: int) -> Array:
 
 
 def _contrasts(data: TrainedModel, table: Mapping[str, Arms]) -> Rows:
-    """Return what is judged of group sizes and of division, with its controls, seed by seed."""
-    found: dict[tuple[str, str], list[Array]] = {}
-    kept = 1.0 - LOST
+    """Return leads in success at the end, seed by seed: of the size that is advised, the early best size, and of division."""
+    found: dict[str, list[Array]] = {"advised less best": [], "advised less largest": [], "later less early best": []}
     for name, arms in table.items():
-        gain = arms.tuned() - arms.success[:, :1, :, 0].mean()
-        seeds = np.arange(gain.shape[1])
-        early, best = arms.best(SMALLEST), arms.best(-1)
-        end, begun = gain[..., -1], gain[..., BEGUN]
-        advised = np.full(len(seeds), int(np.argmax(_by_size(data, name, "start", arms.sizes))))
-        later = _later(arms, early)
-        for statement, own in ((ADVICE, advised), (ONE_SIZE, early)):
-            found.setdefault((statement.id, "own"), []).append(kept * end[best, seeds] - end[own, seeds])
-            found.setdefault((statement.id, "control"), []).append(kept * end[best, seeds] - begun[own, seeds])
-        found.setdefault((GROWS.id, "own"), []).append(end[early, seeds] - end[later, seeds])
-        found.setdefault((GROWS.id, "control"), []).append(end[early, seeds] - begun[later, seeds])
-    plain, divided = (table[name].tuned() for name in ESTIMATORS)
-    found[DIVIDED.id, "own"] = [(plain - divided)[..., -1]]
-    found[DIVIDED.id, "control"] = [plain[..., -1] - divided[..., BEGUN]]
-    return [
-        {"quantity": "contrast", "statement": statement, "role": role} | summary(np.concatenate([part.ravel() for part in parts]))
-        for (statement, role), parts in found.items()
-    ]
+        end = arms.tuned()[..., -1]
+        seeds, early = np.arange(end.shape[1]), arms.best(SMALLEST)
+        advised = int(np.argmax(_by_size(data, name, "start", arms.sizes)))
+        found["advised less best"].append(end[advised] - end[arms.best(-1), seeds])
+        found["advised less largest"].append(end[advised] - end[-1])
+        found["later less early best"].append(end[_later(arms, early), seeds] - end[early, seeds])
+    plain, divided = (table[name].tuned()[..., -1] for name in ESTIMATORS)
+    found["divided less plain"] = [(divided - plain).mean(axis=0)]
+    means = {name: np.mean(parts, axis=0) for name, parts in found.items()}
+    return [{"quantity": "lead", "lead": name} | with_limits(summary(mean)) for name, mean in means.items()]
+
+
+def with_limits(row: dict[str, float]) -> dict[str, float]:
+    """Return a summary of seeds with its 95% limits by Student's t; the same whole seeds serve both estimators."""
+    half = float(stdtrit(row["replications"] - 1, 0.975)) * row["standard_error"]
+    return row | {"low": row["estimate"] - half, "high": row["estimate"] + half}
 
 
 def _later(arms: Arms, early: Integers) -> Integers:
@@ -166,10 +152,7 @@ def _later(arms: Arms, early: Integers) -> Integers:
 
 
 def _ratios(data: TrainedModel) -> Iterator[dict[str, Any]]:
-    """Yield success where rollouts serve several updates, by the use of ratios, and its lead over that with PPO's clip.
-
-    Five seeds decide nothing at the level of the whole report: these rows are for their intervals.
-    """
+    """Yield success where rollouts serve several updates, by the use of ratios, and its lead over that with PPO's clip."""
     runs: dict[str, dict[int, TrainedRun]] = {}
     for run in data.runs:
         if run.arm.reuse > 1:
@@ -184,7 +167,8 @@ def _ratios(data: TrainedModel) -> Iterator[dict[str, Any]]:
         yield {"quantity": "reused, dropped", "ratio": ratio, "update": int(data.updates[-1])} | summary(dropped)
     for ratio, sample in ends.items():
         if ratio != CLIPPED:
-            yield {"quantity": "reused, lead", "ratio": ratio, "update": int(data.updates[-1])} | summary(sample - ends[CLIPPED])
+            at = {"quantity": "reused, lead", "ratio": ratio, "update": int(data.updates[-1])}
+            yield at | with_limits(summary(sample - ends[CLIPPED]))
 
 
 def _by_size(data: TrainedModel, estimator: str, place: str, sizes: Integers) -> list[float]:
@@ -206,19 +190,18 @@ def _efficiencies(data: TrainedModel) -> Iterator[dict[str, Any]]:
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each arm and number of updates, each contrast, and each efficiency."""
+    """One row for each arm and number of updates, each lead, and each efficiency."""
     return [row | {"prediction": np.nan} for row in results[0]]
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Judge group sizes and division."""
-    contrasts = table[table["quantity"] == "contrast"].set_index(["statement", "role"])
-    where = {
-        ADVICE: "Dr. GRPO and GRPO, 96 updates",
-        ONE_SIZE: "SmolLM2's last block, Adam, N = 128",
-        GROWS: "SmolLM2's last block, Adam, N = 128",
-        DIVIDED: "groups of 2 to 64, 96 updates",
-    }
-    for statement, setting in where.items():
-        own, control = (evidence(contrasts.loc[(statement.id, role), :], 0.0) for role in ("own", "control"))
-        yield statement.claim(setting, own, control)
+    """Judge one size for the whole way by exact efficiencies; the control keeps the largest size."""
+    known = table[table["quantity"] == "efficiency"]
+    for (estimator, place), part in known.groupby(["estimator", "place"], sort=False):
+        now = part.set_index("group_size")["estimate"]
+        start = known[(known["estimator"] == estimator) & (known["place"] == "start")].set_index("group_size")["estimate"]
+        lost = {size: 1.0 - float(now[size] / now.max()) for size in (start.idxmax(), now.index.max())}
+        facts = {"advised": float(start.idxmax()), "best": float(now.idxmax())}
+        own, control = (Evidence(value, LOST) for value in lost.values())
+        if place != "start":
+            yield ADVICE.claim(f"{estimator}, {place}", own, control, facts=facts)
