@@ -13,6 +13,8 @@ FEW = 12
 """So many names are listed."""
 NEAREST = 3
 """So many of them are the ones most like what was asked for."""
+ALIKE = 0.65
+"""How alike two names must be, by difflib's ratio, if letters do not decide: at a half, long names are near to everything."""
 SHORTEST = 3
 """So many letters a name must have to be looked for inside others."""
 
@@ -72,7 +74,8 @@ def nearest(asked: str, names: Iterable[str]) -> list[str]:
     if near and near[0][0] <= len(word) // 3:
         return [near[0][1]]
     parts = [name for name, one in plain.items() if len(word) >= SHORTEST and (one.startswith(word) or one.endswith(word))]
-    return parts[:NEAREST]
+    alike = difflib.get_close_matches(word, list(plain.values()), n=1, cutoff=ALIKE)
+    return parts[:NEAREST] or [name for name, one in plain.items() if one in alike][:1]
 
 
 def _plain(name: str) -> str:

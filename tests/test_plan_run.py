@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from tables import rows, write
+from tables import answer, rows, write
 
 import grpo_theory as gt
 from grpo_theory.estimation import find
@@ -211,7 +211,7 @@ def test_the_command_advises_on_a_run(tmp_path, capsys):
     asked = ["plan", str(table), "--total", "500", "--max-group-size", "8"]
     assert main(asked) == 0
     said = capsys.readouterr().out
-    assert said.startswith("GROUP SIZE FOR THE WHOLE RUN\n  Use groups of ")
+    assert answer(said).startswith("GROUP SIZE FOR THE WHOLE RUN\n  Use groups of ")
     assert "recommended" in said
     assert "THE BEST GROUP SIZE CANNOT BE TOLD FROM REWARDS ALONE" in said
     assert main([*asked, "--json", "-", "--html", str(tmp_path / "plan.html")]) == 0

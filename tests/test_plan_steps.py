@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tables import rows, write
+from tables import answer, rows, write
 
 import grpo_theory as gt
 from grpo_theory.page.command import main
@@ -47,7 +47,7 @@ def test_the_planner_counts_prompts_and_not_groups(capsys, tmp_path):
         printed = []
         for table in (path, alone):
             assert main(["plan", str(table), "--budget", "256", *more]) == 0
-            printed.append(" ".join(capsys.readouterr().out.split()))
+            printed.append(" ".join(answer(capsys.readouterr().out).split()))
         assert "24 prompts, 192 responses" in printed[0]
         assert "48 groups left out" in printed[0]
         answers = [text[: text.index("WHAT WAS READ")] for text in printed]

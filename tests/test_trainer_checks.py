@@ -381,11 +381,3 @@ def test_logs_that_are_read_are_checked(name):
 
 def test_there_are_logs_with_advantages_in_lists_and_documents():
     assert sum(gt.checks.check_log(one).log.advantages is not None for one in LOGS.iterdir()) >= 5
-
-
-def test_probabilities_above_one_are_refused(tmp_path):
-    """A column of losses, which are -log p, would be read as ratios of 1e300."""
-    rewards, _ = rollouts()
-    rows = table(rewards, standard(rewards)).assign(logprobs=1.0, old_logprobs=-1.0)
-    with pytest.raises(ValueError, match=r"logprobs .* none above 0, and row 1 has one of 1: a column of losses is -log p"):
-        checked(rows, tmp_path)

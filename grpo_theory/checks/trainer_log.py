@@ -44,8 +44,6 @@ POLICIES = ("logprobs", "old_logprobs", "rollout_logprobs")
 """The policy that is trained, the one at the start of the update, and the one that sampled, as its own engine computed it."""
 READ = ("prompt", "reward", "length", "response", "step", "scores")
 BATCH_ROWS = 2**16
-ROUNDING = 1e-3
-"""So much a logarithm of a probability may be above 0, as computed in half precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,12 +194,6 @@ class _Rows:
         values, counts = (
             self._masked(role, mask) if by_token else (found := self.scalars(role), np.ones(found.size, dtype=np.int64))
         )
-        if (values > ROUNDING).any():
-            row = int(np.searchsorted(np.cumsum(counts), int(np.argmax(values > ROUNDING)), side="right"))
-            raise ValueError(
-                f"{role} ({printable(self.chosen[role])}) must be natural logarithms of probabilities, none above 0, and "
-                f"row {row + 1} has one of {values[int(np.argmax(values > ROUNDING))]:g}: a column of losses is -log p; {role}='' reads none"
-            )
         return TokenLogs(values, counts, by_token)
 
     def one_a_response(self, role: str, mask: tuple[Array, Integers] | None) -> Array:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.validation import as_not_negative, as_numbers, as_real_array
+from grpo_theory.validation import as_array, as_not_negative, as_numbers, as_real_array
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def clipped_shares(
     if advantage.shape not in {ratio.shape, (len(ratio), 1), (len(ratio),)}:
         raise ValueError(f"advantages must have shape (N,), (N, 1) or (N, T) with (N, T) = {ratio.shape}, got {advantage.shape}")
     advantage = advantage.reshape(len(ratio), -1)
-    counts = np.ones(ratio.shape, dtype=np.bool_) if mask is None else np.asarray(mask) != 0
+    counts = np.ones(ratio.shape, dtype=np.bool_) if mask is None else as_array("mask", mask) != 0
     if counts.shape != ratio.shape or not counts.any():
         raise ValueError(f"mask must have the ratios' shape {ratio.shape} and let a token count, got shape {counts.shape}")
     if np.isnan(ratio[counts]).any():

@@ -118,7 +118,7 @@ def _end(files: "StepFiles", read: int) -> int:
             "(without --once they are waited for)"
         )
     for path in files.waiting():
-        print(f"{printable(path.name)}: half written or empty, left out", file=sys.stderr)
+        print(f"{printable(path.name)}: half written, left out", file=sys.stderr)
     if not read:
         raise ValueError(f"no step of '{printable(files.folder)}' could be read, for the reasons above")
     return 0

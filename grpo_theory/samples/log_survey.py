@@ -69,7 +69,7 @@ def is_evaluation(column: str, value: str) -> bool:
     return bool(EVALUATION & set(words(value)))
 
 
-@dataclass
+@dataclass(eq=False)
 class Survey:
     """The first rows: codes (n,) of each column's values, and the rewards.
 

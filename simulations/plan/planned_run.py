@@ -136,6 +136,8 @@ def lost(cell: pd.DataFrame, by: str | int) -> tuple[float, float]:
 
     `by` is the column of what was told, or one size for all.
     """
+    if not np.isfinite(cell["estimate"]).all():
+        raise ValueError("estimates must be finite numbers")
     losses, variances = [], []
     for _, world in cell.groupby("world", sort=False):
         at = world.set_index("group_size")

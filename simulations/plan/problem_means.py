@@ -18,5 +18,8 @@ def mean_over_problems(table: pd.DataFrame, wanted: Mapping[str, object]) -> Evi
     degrees = float(squares.sum() ** 2 / (squares**2 / free).sum()) if squares.any() else float(free.sum())
     error = float(np.sqrt(squares.sum())) / len(part)
     return Evidence(
-        float(part["estimate"].mean()), float(part["prediction"].iloc[0]), error, replications=max(2, int(degrees) + 1)
+        float(np.mean(part["estimate"].to_numpy())),
+        float(part["prediction"].iloc[0]),
+        error,
+        replications=max(2, int(degrees) + 1),
     )
