@@ -13,7 +13,7 @@ FEW = 12
 """So many names are listed."""
 NEAREST = 3
 """So many of them are the ones most like what was asked for."""
-ALIKE = 0.65
+ALIKE = 0.6
 """How alike two names must be, by difflib's ratio, if letters do not decide: at a half, long names are near to everything."""
 SHORTEST = 3
 """So many letters a name must have to be looked for inside others."""

@@ -153,5 +153,5 @@ def test_a_terminal_of_ascii_gets_escapes(environment, tmp_path):
     done = in_shell("PLAN é.jsonl --budget 64; PLAN é.jsonl --budget 64 --reward ü", path, **environment)
     assert "gr\\xf6\\xdfe" in done.stdout
     assert "RECOMMENDATION" in done.stdout
-    assert done.stderr.startswith("python -m grpo_theory plan: reward must name columns of the log, got '")
+    assert done.stderr.startswith("grpo-theory plan: reward must name columns of the log, got '")
     assert done.stderr.count("\n") == 1
