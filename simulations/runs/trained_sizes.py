@@ -16,6 +16,7 @@ from scipy.special import stdtrit
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.data import TrainedModel, TrainedRun, trained_model
 from grpo_theory.evidence import Claim, Evidence, Statement
+from grpo_theory.evidence.reading import largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.intervals import best_set
@@ -200,8 +201,8 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
     for (estimator, place), part in known.groupby(["estimator", "place"], sort=False):
         now = part.set_index("group_size")["estimate"]
         start = known[(known["estimator"] == estimator) & (known["place"] == "start")].set_index("group_size")["estimate"]
-        lost = {size: 1.0 - float(now[size] / now.max()) for size in (start.idxmax(), now.index.max())}
-        facts = {"advised": float(start.idxmax()), "best": float(now.idxmax())}
-        own, control = (Evidence(value, LOST) for value in lost.values())
+        highest, advised = largest(now), float(start.index[start == largest(start)][0])
+        facts = {"advised": advised, "best": float(now.index[now == highest][0])}
+        own, control = (Evidence(1.0 - float(now[size]) / highest, LOST) for size in (advised, now.index.max()))
         if place != "start":
             yield ADVICE.claim(f"{estimator}, {place}", own, control, facts=facts)
