@@ -160,7 +160,10 @@ def test_mistakes_are_one_line_and_status_2(options, message, tmp_path, monkeypa
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_it_waits_for_files_and_ends_with_an_interrupt(tmp_path):
-    command = [sys.executable, "-W", "error", "-m", "grpo_theory", "watch", str(tmp_path), "--interval", "0.05"]
+    # A job in the background ignores interrupts, and hands that down to what it starts: here a person sits at a terminal.
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    run = "import sys; from grpo_theory.page.command import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-W", "error", "-c", heard + run, "watch", str(tmp_path), "--interval", "0.05"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr.readline().startswith("waiting for files STEP.jsonl in ")
         dumped(tmp_path / "1.jsonl", rows())
