@@ -11,8 +11,6 @@ from grpo_theory.plot.axes import given_or_new
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COVERS, MISSES = "#0072B2", "#D55E00"
-
 
 def zip_plot(coverage: Coverage, *, component: str | None = None, axes: "Axes | None" = None) -> "Axes":
     """Draw every interval less the truth, ranked by its distance in its own standard errors (Morris, White and Crowther 2019).
@@ -48,6 +46,8 @@ def zip_plot(coverage: Coverage, *, component: str | None = None, axes: "Axes | 
     """
     from matplotlib.collections import LineCollection
 
+    from grpo_theory.page.style import BLUE, VERMILION
+
     if not isinstance(coverage, Coverage):
         raise TypeError(f"coverage must be what gt.coverage returns, got {type(coverage).__name__}")
     ranked = coverage.zip()
@@ -65,7 +65,7 @@ def zip_plot(coverage: Coverage, *, component: str | None = None, axes: "Axes | 
     edge = 1.05 * float(np.quantile(np.abs(limits[np.isfinite(limits)]), 0.99))  # infinite ones reach the frame
     heights = np.repeat(own["percentile"].to_numpy()[:, None], 2, axis=1)
     axes = given_or_new(axes)
-    colours = np.where(own["covered"], COVERS, MISSES)
+    colours = np.where(own["covered"], BLUE, VERMILION)
     segments = list(np.stack([np.clip(limits, -edge, edge), heights], axis=-1))
     axes.add_collection(LineCollection(segments, colors=list(colours), linewidths=min(1.0, 150.0 / len(own))))
     axes.axvline(0.0, color="black", linewidth=0.8)
