@@ -71,6 +71,8 @@ CEILING = Statement(
 STATEMENTS = (P1, GROWS, BATCH, HARM, SHARPENS, COVERS, ONE_SIZE, PAIRS, LAW, CEILING)
 POWERLESS: dict[tuple[str, str], str] = {
     ("P8/law", "few prompts, rloo, N = 256"): "success has all but levelled off: a straight line predicts it too",
+    ("P8/law", "wrong rewards, rloo, N = 256"): "success has all but levelled off: a straight line predicts it too",
+    ("P8/law", "learned features, rloo, N = 256"): "success is near 1 and rises slowly: a straight line predicts it as well",
     ("P1/grows", "hard, grpo, N = 256"): "eight updates on prompts this hard leave all group sizes near each other",
 }
 LAW_MARGIN, CEILING_MARGIN = 0.05, 0.02
