@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 FLAGS := $(if $(QUICK),--quick)
 
-.PHONY: environment reproduce test plain bounds mutants oldest newest generic reference lint wheel release bench docs clean
+.PHONY: environment reproduce test plain bounds mutants oldest newest generic reference browser lint wheel release bench docs clean
 
 reproduce: $(VENV)/.base
 	@echo "On two idle cores this takes about $(if $(QUICK),4,15) minutes, on older ones two or three times as long; interrupted, it goes on where it was."
@@ -69,6 +69,10 @@ reference: $(VENV)/.test
 	-$(MAKE) .venv-trl/.made
 	-$(MAKE) .venv-verl/.made
 	$(BIN)/python -m pytest -m reference -rs -s tests
+
+# The report, full or quick, and the site in Chromium, which must be there with its driver (on Debian: chromium, chromium-driver).
+browser: docs $(VENV)/.test $(VENV)/.browser
+	$(BIN)/python -m pytest -q -m browser -rs tests/test_browser.py
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
