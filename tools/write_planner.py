@@ -73,8 +73,9 @@ def planner_tables(kept: pd.DataFrame) -> str:
         holds.append([name, *covered])
     number = int(kept[kept["part"] == "point"]["replications"].max())
     text = (
-        f"The next table is from {POINT[0]} prompts of {POINT[1]} and {number:,} pilots per problem. It shows how often a statement "
-        'at 95% holds. "Sure" is the share of pilots in which the planner is sure that its recommendation loses no more than 5%.'
+        f"The next table is from {POINT[0]} prompts of {POINT[1]} and {number:,} pilots per problem. It shows how often a "
+        'statement at 95% holds. "Sure" is the share of pilots in which the planner is sure that its recommendation loses no '
+        "more than 5%."
     )
     return f"{_markdown(regret)}\n\n{text}\n\n{_markdown(holds)}\n"
 
