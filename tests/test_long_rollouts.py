@@ -200,8 +200,8 @@ def test_the_page_says_what_the_table_has(table):
     high = above["high"]
     for words, name in (
         ("8 and 16 lose at most", "trl_grpo"),
-        ("as NeMo-RL does,", "nemo_rl"),
-        ("own length, too,", "trl_grpo_loss"),
+        ("as NeMo-RL does, they lose at most", "nemo_rl"),
+        ("own length, too, they lose at most", "trl_grpo_loss"),
     ):
         assert f"{words} {high[name, 8]:.1f}% and {high[name, 16]:.1f}%" in said
     assert f"For MaxRL the limits are {high['max_rl', 8]:.0f}% and {high['max_rl', 16]:.0f}%" in said

@@ -250,7 +250,7 @@ def test_what_long_responses_change_is_what_the_verdicts_have():
     assert f"and {lost['estimate'].max():.0%} with NeMo-RL's" in said
     walk, think = (claims("length/own length", kind)["estimate"] for kind in ("goal walk", "think until sure"))
     assert round(3.0 * walk.mean()) == 1, "a third"
-    assert f"and {think.min():.0%} to {think.max():.0%} where the policy stops" in said
+    assert f"It costs {think.min():.0%} to {think.max():.0%} where the policy stops" in said
     correlated = claims("length/uncorrelated").query("verdict == 'refuted'")
     assert f"by {correlated['estimate'].min():.1f} to {correlated['estimate'].max():.1f} at 1,024 tokens in two of three" in said
     assert correlated["problem"].str.partition(",")[0].nunique() == 2

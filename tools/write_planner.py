@@ -73,8 +73,9 @@ def planner_tables(kept: pd.DataFrame) -> str:
         holds.append([name, *covered])
     number = int(kept[kept["part"] == "point"]["replications"].max())
     text = (
-        f"How often what is said at 95% holds, from {POINT[0]} prompts of {POINT[1]}, {number:,} pilots a problem; and "
-        "in how many the planner is sure that its recommendation loses no more than 5%:"
+        f"The next table is from {POINT[0]} prompts of {POINT[1]} and {number:,} pilots per problem. It shows how often a "
+        'statement at 95% holds. "Sure" is the share of pilots in which the planner is sure that its recommendation loses no '
+        "more than 5%."
     )
     return f"{_markdown(regret)}\n\n{text}\n\n{_markdown(holds)}\n"
 
@@ -114,7 +115,7 @@ def kept_total(table: pd.DataFrame) -> pd.DataFrame:
 
 def total_table(kept: pd.DataFrame) -> str:
     """Return a Markdown table of the success, in points, that the planner's group size for a run loses, and one size for all."""
-    rows = [["start", "estimator", "responses a prompt", "recommended", "loses", *(f"always {size}" for size in ALWAYS)]]
+    rows = [["start", "estimator", "responses per prompt", "recommended", "loses", *(f"always {size}" for size in ALWAYS)]]
     for (start, estimator, each), cell in kept.groupby(["start", "estimator", "each"], sort=False):
         told = " or ".join(f"{size}" for size in sorted(cell["told"].unique()))
         losses = [f"{100.0 * lost(cell, by)[0]:.1f}" for by in ("told", *ALWAYS)]
@@ -164,7 +165,7 @@ def twin_table(kept: pd.DataFrame) -> str:
     """Return a Markdown table of how far twins miss the success of the runs, in points, by updates ahead."""
     twins = kept[(kept["quantity"] == "miss") & (kept["arm"] == "twin")]
     looks = sorted(twins["ahead"].unique())
-    rows = [["policy", "log after", "responses a prompt", *(f"{ahead} ahead" for ahead in looks), "success, then and 32 ahead"]]
+    rows = [["policy", "log after", "responses per prompt", *(f"{ahead} ahead" for ahead in looks), "success, then and 32 ahead"]]
     success = kept[(kept["quantity"] == "success") & (kept["arm"] == "real")]
     keys = ["problem", "start", "size"]
     real = success.set_index([*keys, "ahead"])["estimate"]
