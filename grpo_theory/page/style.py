@@ -80,6 +80,15 @@ RATIOS = {
 DRIFT_TICKS = (0.03, 0.1, 0.3, 1.0)
 """Where axes of how far the policy has moved have ticks."""
 
+CONSTANTS = {
+    "c1": Look("$c_1$", ORANGE, "s", "--"),
+    "c2": Look("$c_2$", BLUE, "D", "-."),
+    "c3": Look("$c_3$", GREEN, "^", ":"),
+}
+"""The constants of the error law: between prompts, the oracle's, the estimated baseline's."""
+PHASES = {"I": "#CFE3F1", "II": "#E4E4E4", "III": "#F6DCC8"}
+"""Shades behind the phases of training."""
+
 INTERVALS = (
     (BLUE, "D", "--"),
     (VERMILION, "X", "-."),
@@ -191,6 +200,12 @@ def points(axes: Axes, x: ArrayLike, estimate: ArrayLike, standard_error: ArrayL
         linestyle="none",
         zorder=3,
     )
+
+
+def size_colours(sizes: Sequence[int]) -> dict[int, str]:
+    """Return a colour for each group size, the lighter the larger, in whatever figure."""
+    places = np.linspace(0.0, 0.88, len(sizes))
+    return {size: mpl.colors.to_hex(mpl.colormaps["viridis"](place)) for size, place in zip(sizes, places, strict=True)}
 
 
 def checkpoint_colours(count: int) -> list[str]:
