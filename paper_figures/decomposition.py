@@ -9,13 +9,12 @@ from matplotlib.figure import Figure
 
 from grpo_theory.page.style import (
     BLACK,
-    BLUE,
-    GREEN,
+    CONSTANTS,
     LANGUAGE_MODEL,
-    ORANGE,
     PROBLEMS,
     VERMILION,
     Look,
+    exact_line,
     group_size_axis,
     log_axis,
     points,
@@ -32,6 +31,7 @@ CAPTION = (
     "Vertical lines are the exact minimiser, 1 + sqrt(c3/c1), and the printed one, sqrt(c3/c1)."
 )
 TOTAL = Look("total", BLACK, "o", "-")
+TERMS = ("between prompts, $c_1/B$", "oracle, $c_2/BG$", "baseline estimated, $c_3/BG(G-1)$")
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
@@ -42,10 +42,10 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     sizes = np.geomspace(2.0, 64.0, 200)
     for axes, problem in zip(panels, LANGUAGE_MODEL, strict=True):
         law = GroupSizeLaw(*(float(constants.loc[problem, name]) for name in ("c1", "c2", "c3")))
-        axes.plot(sizes, law.mse(BUDGET / sizes, sizes), color=BLACK, label="total")
-        axes.plot(sizes, law.c1 * sizes / BUDGET, "--", color=ORANGE, label="between prompts, $c_1/B$")
-        axes.plot(sizes, np.full_like(sizes, law.c2 / BUDGET), "-.", color=BLUE, label="oracle, $c_2/BG$")
-        axes.plot(sizes, law.c3 / (sizes - 1.0) / BUDGET, ":", color=GREEN, label="baseline estimated, $c_3/BG(G-1)$")
+        exact_line(axes, sizes, law.mse(BUDGET / sizes, sizes), TOTAL)
+        terms = (law.c1 * sizes, np.full_like(sizes, law.c2), law.c3 / (sizes - 1.0))
+        for look, term, label in zip(CONSTANTS.values(), terms, TERMS, strict=True):
+            axes.plot(sizes, term / BUDGET, look.line, color=look.colour, label=label)
         part = simulated[simulated["problem"] == problem]
         scale = part["batch_size"] * part["group_size"] / BUDGET
         points(axes, part["group_size"], part["estimate"] * scale, part["standard_error"] * scale, TOTAL)

@@ -7,18 +7,17 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from grpo_theory.page.style import BLACK, BLUE, GREY, ORANGE, PURPLE, VERMILION, log_axis
+from grpo_theory.page.style import BLACK, CONSTANTS, GREY, PURPLE, log_axis
 
 PLACE = 100
 TABLES = ("group_size_path",)
 TITLES = {
     "linear": "linear features",
     "mixed": "mixed difficulty",
-    "kl-linear": "linear, KL penalty",
-    "kl-tabular": "tabular, KL penalty",
+    "kl-linear": "linear features,\nKL penalty",
+    "kl-tabular": "tabular,\nKL penalty",
     "lm-few-shot": "SmolLM2, few-shot",
 }
-CONSTANTS = {"c1": (VERMILION, "-"), "c2": (BLUE, "--"), "c3": (ORANGE, "-.")}
 OPTIMA = {
     "estimate": (r"least error of the gradient, $1 + \sqrt{c_3/c_1}$", BLACK, "-"),
     "paper_optimum": (r"printed, $\sqrt{c_3/c_1}$", GREY, ":"),
@@ -41,8 +40,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     for (top, bottom), (problem, title) in zip(panels.T, TITLES.items(), strict=True):
         part = table[table["problem"] == problem].sort_values("checkpoint")
         x = part["checkpoint"] + 1
-        for name, (colour, line) in CONSTANTS.items():
-            top.plot(x, part[name] / part[name].iloc[0], line, color=colour, label=f"${name[0]}_{name[1]}$")
+        for name, look in CONSTANTS.items():
+            top.plot(x, part[name] / part[name].iloc[0], look.line, color=look.colour, label=look.label)
         for name, (label, colour, line) in OPTIMA.items():
             bottom.plot(x, part[name].where(part[name] <= 2.0 * LIMIT), line, color=colour, label=label)
         for axes in (top, bottom):

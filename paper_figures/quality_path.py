@@ -9,13 +9,11 @@ from matplotlib.figure import Figure
 
 from grpo_theory.page.style import (
     BLACK,
-    BLUE,
+    BROWN,
+    CONSTANTS,
     ESTIMATORS,
-    GREEN,
     GREY,
-    ORANGE,
     PURPLE,
-    VERMILION,
     exact_line,
     group_size_axis,
     log_axis,
@@ -37,11 +35,10 @@ CAPTION = (
 )
 SHOWN = ("reinforce", "rloo", "oracle")
 JUDGED = (0.15, 0.35, 0.6, 0.85)
-LINES = {"lm-few-shot": "-", "lm-zero-shot": ":"}
-CONSTANTS = {"c1": ("$c_1$", VERMILION), "c2": ("$c_2$", BLUE), "c3": ("$c_3$", ORANGE)}
+LINES = {"lm-few-shot": ("few-shot", "-"), "lm-zero-shot": ("zero-shot", ":")}
 MEASURES = {
     "correlation_mean": (r"mean $|\mathrm{corr}(\|W\|^2, Z)|$", PURPLE),
-    "vanilla_wins": ("prompts where 0 beats $V$", GREEN),
+    "vanilla_wins": ("share of prompts where 0 beats $V$", BROWN),
 }
 
 
@@ -64,7 +61,7 @@ def _errors(panels: list[Axes], table: pd.DataFrame) -> None:
 def _path(panels: list[Axes], table: pd.DataFrame) -> None:
     """Draw relative errors, constants, best group sizes and Assumption 2 along the path."""
     relative, constants, sizes, assumption = panels
-    for problem, line in LINES.items():
+    for problem, (_, line) in LINES.items():
         part = table[table["problem"] == problem]
         at = part[part["group_size"] == SIZE].pivot_table(index="quality", columns="estimator", values="estimate")
         policies = part.groupby("quality").first()
@@ -72,8 +69,8 @@ def _path(panels: list[Axes], table: pd.DataFrame) -> None:
         for name in ("reinforce", "rloo", "optimal"):
             look = ESTIMATORS[name]
             relative.plot(at.index, at[name] / at["oracle"], line, color=look.colour, marker=look.marker, markersize=3.0)
-        for name, (text, colour) in CONSTANTS.items():
-            constants.plot(policies.index, policies[name], line, color=colour, label=text if label else None)
+        for name, look in CONSTANTS.items():
+            constants.plot(policies.index, policies[name], line, color=look.colour, label=look.label if label else None)
         sizes.plot(policies.index, policies["optimum"], line, color=BLACK, label=r"$1 + \sqrt{c_3/c_1}$" if label else None)
         printed = r"printed, $\sqrt{c_3/c_1}$" if label else None
         sizes.plot(policies.index, policies["optimum"] - 1.0, line, color=GREY, label=printed)
@@ -88,7 +85,9 @@ def _path(panels: list[Axes], table: pd.DataFrame) -> None:
     sizes.set_ylim(0.0, 4.0)
     assumption.set_ylim(0.0, 1.3)
     assumption.set_yticks([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
-    for axes in (constants, sizes):
+    for text, line in LINES.values():
+        relative.plot([], [], line, color=GREY, label=text)
+    for axes in (relative, constants, sizes):
         axes.legend(fontsize="x-small", loc="lower left")
     assumption.legend(fontsize="x-small", loc="upper left")
 
