@@ -31,6 +31,7 @@ ARMS = (
     Arm("hard"),
 )
 COLUMNS = 4
+BUDGETS = {2**10: "1k", 2**12: "4k", 2**14: "16k", 2**16: "65k", 2**18: "262k"}
 LEAST = 3
 """The group sizes that an arm must have been tried with, to be drawn."""
 
@@ -40,8 +41,10 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     table = tables["frontier"].query("quantity == 'success'")
     told = tables["best_size_law"].query("quantity == 'size that the law says'").set_index(["world", "estimator"]).sort_index()
     arms = {key: own for key, own in table.groupby(KEYS, sort=False) if key in ARMS and own["group_size"].nunique() >= LEAST}
-    lines = max(1, -(-len(arms) // COLUMNS))
-    figure, panels = plt.subplots(lines, COLUMNS, figsize=(10.0, 0.8 + 2.3 * lines), sharex=True, sharey=True, squeeze=False)
+    columns = max(1, min(COLUMNS, len(arms)))
+    lines = max(1, -(-len(arms) // columns))
+    size = (max(5.6, 0.4 + 2.4 * columns), 0.8 + 2.3 * lines)
+    figure, panels = plt.subplots(lines, columns, figsize=size, sharex=True, sharey=True, squeeze=False)
     for axes, (key, own) in zip(panels.flat, arms.items(), strict=False):
         said = told.loc[key[:2]].set_index("budget")["estimate"]
         _panel(axes, own.astype({"group_size": int, "budget": int}), said)
@@ -67,6 +70,8 @@ def _panel(axes: Axes, own: pd.DataFrame, said: pd.Series) -> None:
     axes.plot(said.index, said, "-", color=ORANGE, linewidth=2.0, label="the law")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
-    axes.set_xticks([2**10, 2**12, 2**14, 2**16, 2**18], ["1k", "4k", "16k", "65k", "262k"])
+    least, most = best.index.min() / 2, 2 * best.index.max()
+    ticks = {budget: label for budget, label in BUDGETS.items() if least <= budget <= most}
+    axes.set_xticks(list(ticks), ticks.values())
     axes.set_yticks([2, 8, 32, 128], ["2", "8", "32", "128"])
     axes.minorticks_off()
