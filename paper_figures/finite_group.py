@@ -7,25 +7,27 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import BLACK, BLUE, BROWN, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, Look
+from grpo_theory.page.style import BLACK, BLUE, BROWN, GREEN, GREY, PURPLE, SKY, VERMILION, Look, size_colours
 
 PLACE = 65
 TABLES = ("finite_group",)
 GROUP_SIZE = 8
-SIZES = {2: SKY, 4: BLUE, 8: BLACK, 64: PURPLE}
+SIZES = (2, 4, 8, 64)
 LOOKS = {
-    "trl_grpo": Look("TRL, verl, OpenRLHF: sd, own in, ddof 1", BLACK, "", "-"),
-    "rllm": Look("rLLM: sd, own in, ddof 0", BLUE, "", "-"),
-    "nemo_rl": Look("NeMo-RL: sd, own out", VERMILION, "", "-"),
-    "max_rl": Look("MaxRL: by the mean", GREEN, "", "-"),
-    "verl_grpo_passk": Look("verl pass@k: best less second", ORANGE, "", "-"),
-    "trl_rloo": Look("mean of the others", BROWN, "", "--"),
-    "trl_grpo_none": Look("own mean", GREY, "", "--"),
+    "rllm": Look("rLLM: standard deviation (ddof 0)", PURPLE, "", "-"),
+    "trl_grpo": Look("TRL, verl, OpenRLHF: standard deviation (ddof 1)", VERMILION, "", "-"),
+    "nemo_rl": Look("NeMo-RL: deviation of the other responses", BROWN, "", "-."),
+    "max_rl": Look("MaxRL: divided by the group's mean", SKY, "", "-"),
+    "verl_grpo_passk": Look("verl, pass@k: best less second best", GREEN, "", ":"),
+    "trl_rloo": Look("RLOO: mean of the other responses", BLUE, "", "--"),
+    "trl_grpo_none": Look("Dr. GRPO: mean of the group", GREY, "", "--"),
 }
+WIDE = {"rllm": 4.5}
+"""Lines on which another lies are wide, so that both are seen."""
 CAPTION = (
     "The mean update of a prompt with success probability p is h'(p) grad p. Left: h' of TRL's GRPO at several group sizes, "
     f"and its limit as groups grow (dotted). Middle: h' of trainers' conventions at G = {GROUP_SIZE}. Right: the objective h "
-    f"at G = {GROUP_SIZE}, divided by its greatest value. Dashed lines are conventions that do not divide by the deviation. "
+    f"at G = {GROUP_SIZE}, divided by its greatest value. Dashed lines are conventions that do not divide. "
     "All lines are exact, from the kernels' tables."
 )
 
@@ -34,25 +36,27 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw three panels."""
     table = tables["finite_group"]
     curves = table[table["kind"] == "curve"]
-    figure, panels = plt.subplots(1, 3, figsize=(9.6, 3.9))
+    figure, panels = plt.subplots(1, 3, figsize=(9.6, 4.3))
     growing = curves[curves["convention"] == "trl_grpo"]
-    for size, colour in SIZES.items():
+    for size, colour in size_colours(SIZES).items():
         part = growing[growing["group_size"] == size]
         panels[0].plot(part["p"], part["estimate"], "-", color=colour, label=f"G = {size}")
     p = np.sort(growing["p"].unique())
-    panels[0].plot(p, 1.0 / np.sqrt(p * (1.0 - p)), ":", color=GREY, label=r"$1/\sqrt{p(1-p)}$")
-    panels[0].legend()
+    panels[0].plot(p, 1.0 / np.sqrt(p * (1.0 - p)), ":", color=BLACK, label=r"limit, $1/\sqrt{p(1-p)}$")
+    panels[0].legend(loc="upper center", fontsize="small")
     for name, look in LOOKS.items():
         part = curves[(curves["convention"] == name) & (curves["group_size"] == GROUP_SIZE)].sort_values("p")
-        panels[1].plot(part["p"], part["estimate"], look.line, color=look.colour, label=look.label)
+        style = {"color": look.colour, "linewidth": WIDE.get(name), "alpha": 0.5 if name in WIDE else 1.0}
+        panels[1].plot(part["p"], part["estimate"], look.line, label=look.label, **style)
         total = part["value"].iloc[-1]
-        panels[2].plot(part["p"], part["value"] / total, look.line, color=look.colour)
-    for axes, title in zip(
-        panels, ("GRPO: $h'(p)$", f"$h'(p)$ at G = {GROUP_SIZE}", f"$h(p)$, scaled, at G = {GROUP_SIZE}"), strict=True
-    ):
+        panels[2].plot(part["p"], part["value"] / total, look.line, **style)
+    titles = ("GRPO by group size", f"conventions at $G$ = {GROUP_SIZE}", f"their objectives at $G$ = {GROUP_SIZE}")
+    labels = ("weight of a prompt, $h'(p)$", "weight of a prompt, $h'(p)$", "objective $h(p)$ / its greatest value")
+    for axes, title, label in zip(panels, titles, labels, strict=True):
         axes.set_xlabel("success probability $p$")
+        axes.set_ylabel(label)
         axes.set_title(title)
     panels[0].set_ylim(0.0, 8.5)
     panels[1].set_ylim(0.0, None)
-    figure.legend(*panels[1].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.legend(*panels[1].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, Look
+from grpo_theory.page.style import BLACK, GREY, VERMILION, Look, size_colours
 from simulations.normalisation.success_flow import SHOWN, TO
 
 PLACE = 242
@@ -21,10 +21,11 @@ CAPTION = (
 )
 LOOKS = {
     "plain": Look("not divided", BLACK, "", "-"),
-    "divided": Look("true deviation", VERMILION, "", "-"),
-    "2": Look("G = 2", ORANGE, "", ":"),
-    "8": Look("G = 8", BLUE, "", "--"),
-    "64": Look("G = 64", GREEN, "", "-."),
+    "divided": Look("divided by the true deviation", VERMILION, "", "-"),
+    **{
+        str(size): Look(f"$G$ = {size}", colour, "", line)
+        for (size, colour), line in zip(size_colours((2, 8, 64)).items(), (":", "--", "-."), strict=True)
+    },
 }
 
 
@@ -52,7 +53,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     right.set_xlim(1e-5, 0.3)
     _slope(right, (3e-5, 1e-3), 1.2e5, 1.0, "slope $-1$")
     _slope(right, (3e-5, 1e-3), 60.0, 0.5, r"slope $-\frac{1}{2}$")
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    left.plot([], [], "o", color=GREY, markersize=5.5, label="crossover (right)")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 
