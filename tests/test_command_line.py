@@ -297,10 +297,10 @@ def test_what_was_given_is_shown_and_not_obeyed(asked, capsys):
     assert "\x1b" not in error
 
 
-def test_unknown_estimators_get_a_look_of_their_own():
-    found = looks(["rloo", "mine", "yours"])
-    assert found["rloo"].label.startswith("leave-one-out")
-    assert found["mine"].colour != found["yours"].colour
+def test_each_group_size_gets_a_look_of_its_own():
+    found = looks([2, 4, 8, 16, 32, 64, 128])
+    assert len({(look.colour, look.marker) for look in found.values()}) == 7
+    assert found[128].label == "$G$ = 128"
 
 
 def test_page_escapes_and_writes_both_twins(tmp_path):
