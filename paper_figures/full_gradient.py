@@ -17,7 +17,13 @@ TABLES = ("full_gradient",)
 ALL, HEAD = "all parameters", "head"
 SIZES = (2, 4, 8, 16, 32, 64)
 COLOURS = {ALL: BLUE, HEAD: VERMILION}
-KINDS = {"small sum": (ORANGE, "o"), "sum": (BLACK, "s"), "larger": (GREEN, "^")}
+KINDS = {
+    "small sum": ("small sums", ORANGE, "o"),
+    "sum": ("other sums", BLACK, "s"),
+    "larger": ("larger of a pair", GREEN, "^"),
+}
+MARGIN = 84.0
+"""The group size at which the intervals of what does not depend on it are drawn, beyond the others."""
 
 
 def caption(tables: Mapping[str, pd.DataFrame]) -> str:
@@ -29,8 +35,9 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
         "sums, and the larger of a pair of numbers. Solid lines and "
         "filled marks are with respect to all parameters; dashed lines and open marks are with respect to the output head "
         "alone. Top left: noise of a group's estimate about its prompt's gradient over that with the value baseline, with "
-        "95% intervals over prompts. Top right: error at a fixed number of responses, over the least; bars are 95% "
-        "intervals of the best group size. Bottom left: curvature (trace of the Fisher matrix, over its mean) against the "
+        "95% intervals over prompts; at the right edge are those that are the same at all group sizes. Top right: "
+        "error at a fixed number of responses, over the least; shades are 95% intervals of the best group size. Bottom left: "
+        "curvature (trace of the Fisher matrix, over its mean) against the "
         "reward's variance, for all parameters; the legend has the correlation over all questions and over those of each "
         f"kind. Bottom right: cosines of different prompts' gradients; dotted lines are at |cos| = {NEAR_ORTHOGONAL:g}, "
         f"within which the paper reports {PRINTED_NEAR:.0%} of pairs at the start of training."
@@ -53,11 +60,11 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
 def _noise(axes: Axes, at: pd.DataFrame) -> None:
     sizes = np.array(SIZES[1:], dtype=float)
     for gradient, line, filled, shift in ((ALL, "-", True, 0.97), (HEAD, "--", False, 1.03)):
-        for name, quantity, place in (("reinforce", "value against none", 16.0), ("optimal", "value against optimal", 45.0)):
+        for name, quantity in (("reinforce", "value against none"), ("optimal", "value against optimal")):
             row, look = at.loc[(gradient, quantity, 0)], ESTIMATORS[name]
             low, middle, high = (1.0 / (1.0 + row[which]) for which in ("high", "estimate", "low"))
             axes.plot(sizes, np.full(len(sizes), middle), line, color=look.colour)
-            _bar(axes, place * shift**2, middle, (low, high), look.colour, look.marker, filled)
+            _bar(axes, MARGIN * shift**2, middle, (low, high), look.colour, look.marker, filled)
         look = ESTIMATORS["rloo"]
         rows = [at.loc[(gradient, "leave-one-out against value", int(size))] for size in sizes]
         axes.plot(sizes, [1.0 + row["estimate"] for row in rows], line, color=look.colour)
@@ -92,25 +99,25 @@ def _bar(axes: Axes, x: float, y: float, limits: tuple[float, float], colour: st
 
 def _size(axes: Axes, at: pd.DataFrame) -> None:
     grid = np.geomspace(2.0, 64.0, 200)
-    for gradient, line, height in ((ALL, "-", 0.6), (HEAD, "--", 0.3)):
+    for gradient, line in ((ALL, "-"), (HEAD, "--")):
         c1, c2, c3 = (at.loc[(gradient, name, 0), "estimate"] for name in ("c1", "c2", "c3"))
         best = at.loc[(gradient, "G*", 0)]
         error, least = c1 * grid + c2 + c3 * grid / (grid - 1.0), c1 + c2 + c3 + 2.0 * np.sqrt(c1 * c3)
         label = f"{gradient}: $G^*$ = {_with_limits(best)}"
         axes.plot(grid, error / least, line, color=COLOURS[gradient], label=label)
-        axes.plot([best["low"], best["high"]], [height, height], color=COLOURS[gradient], linewidth=4.0, solid_capstyle="butt")
+        axes.axvspan(best["low"], best["high"], color=COLOURS[gradient], alpha=0.25, linewidth=0.0)
     group_size_axis(axes, SIZES)
-    axes.set(ylabel="error over the least", ylim=(0.0, None), title="group size")
+    axes.set(ylabel="error over the least", ylim=(0.8, None), title="group size")
     axes.legend(fontsize="small", loc="upper left")
 
 
 def _proxy(axes: Axes, table: pd.DataFrame) -> None:
     prompts, found = table[table["quantity"] == "prompt"], table[table["quantity"] == "Fisher, trace"].set_index("questions")
-    for kind, (colour, marker) in KINDS.items():
-        own, label = prompts[prompts["kind"] == kind], f"{kind}: {_with_limits(found.loc[kind])}"
+    for kind, (name, colour, marker) in KINDS.items():
+        own, label = prompts[prompts["kind"] == kind], f"{name}: {_with_limits(found.loc[kind])}"
         axes.plot(own["variance"], own["estimate"], marker, color=colour, markersize=4.0, alpha=0.8, label=label)
     axes.plot([], [], " ", label=f"all kinds: {_with_limits(found.loc['all kinds'])}; printed: {PRINTED:g}")
-    axes.set(xlabel="variance of the reward", ylabel=r"$E\|W\|^2$ over its mean", ylim=(0.0, 5.2), title="curvature's proxy")
+    axes.set(xlabel="variance of the reward", ylabel=r"$E\|W\|^2$ over its mean", ylim=(0.0, 5.8), title="curvature's proxy")
     axes.legend(fontsize="small", loc="upper left", title="correlation", alignment="left", title_fontsize="small")
 
 
@@ -122,11 +129,13 @@ def _cosines(axes: Axes, table: pd.DataFrame, at: pd.DataFrame) -> None:
     for gradient, line in ((ALL, "-"), (HEAD, "--")):
         density = table[(table["gradient"] == gradient) & (table["quantity"] == "density")]
         share = at.loc[(gradient, f"share below {NEAR_ORTHOGONAL:g}", 0), "estimate"]
-        label = f"{gradient}: {100.0 * share:.0f}% below {NEAR_ORTHOGONAL:g}"
+        label = f"{gradient}: {100.0 * share:.0f}%"
         axes.plot(density["cosine"], density["estimate"], line, color=COLOURS[gradient], label=label)
     for limit in (-NEAR_ORTHOGONAL, NEAR_ORTHOGONAL):
         axes.axvline(limit, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
     axes.set(
-        xlabel="cosine of two prompts' gradients", ylabel="density", xlim=(-1.0, 1.0), ylim=(0.0, 4.0), title="orthogonality"
+        xlabel="cosine of two prompts' gradients", ylabel="density", xlim=(-1.0, 1.0), ylim=(0.0, 4.6), title="orthogonality"
     )
-    axes.legend(fontsize="small", loc="upper left")
+    axes.set_xticks((-1.0, -0.5, 0.0, 0.5, 1.0))
+    title = f"pairs with |cos| < {NEAR_ORTHOGONAL:g}"
+    axes.legend(fontsize="small", loc="upper right", title=title, title_fontsize="small")
