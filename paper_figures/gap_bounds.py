@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 from scipy.special import ndtri
 
 from grpo_theory.page.style import ESTIMATORS, GREY, TRAINING
@@ -49,6 +49,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             axes.set_xticks([1, 16, 256, 4096], ["1", "16", "256", "4,096"])
             axes.xaxis.set_minor_locator(NullLocator())
             axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if schedule == "constant" else (1.0,)))
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter(NullFormatter())
         line[0].set_ylabel(f"mean gap, {label}")
     for top, bottom, problem in zip(*panels, problems, strict=True):
         top.set_title(TRAINING[problem], fontsize="small")
@@ -57,5 +60,5 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     handles = [Line2D([], [], color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label) for look in names]
     handles.append(Line2D([], [], color=GREY, linewidth=2.2, label="Lemma 6"))
     handles.append(Line2D([], [], color=GREY, linewidth=1.0, label="one-step inequality, iterated"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize="small")
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize="small")
     return figure

@@ -42,26 +42,26 @@ LOOKS = {
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw two panels on log axes."""
     table = tables["gap_weights"]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.6))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.9))
     differences, curves = (table[table["quantity"] == name] for name in ("rloo - oracle", "rloo - oracle, closed form"))
     for problem, look in LOOKS.items():
         curve, part = (one[one["problem"] == problem].sort_values("group_size") for one in (curves, differences))
         exact_line(left, curve["group_size"], curve["estimate"], look)
         left.plot(part["group_size"], part["estimate"], look.marker, color=look.colour, markerfacecolor="white")
     sizes = np.array(sorted(differences["group_size"].unique()), dtype=float)
-    left.plot(sizes, 1.6 * differences["estimate"].max() * (sizes[0] / sizes) ** 2, color=GREY, linewidth=1.0)
+    left.plot(sizes, 1.6 * differences["estimate"].max() * (sizes[0] / sizes) ** 2, color=GREY, linewidth=1.0, label="slope $-2$")
     group_size_axis(left, [int(size) for size in sizes])
     log_axis(left)
-    left.set_ylabel(r"$\max_k |w_k - w_k^{\mathrm{oracle}}|$")
-    left.legend(fontsize="small", loc="lower left")
+    left.set_ylabel(r"largest difference, $\max_k |w_k - w_k^{\mathrm{oracle}}|$", fontsize="small")
     distances = tables["gap_asymptotics"].query("quantity == 'distance'").sort_values("prompts")
     right.plot(distances["prompts"], distances["prediction"], "-", color=GREY, label=r"skewness$\,/\,6\sqrt{2\pi}$")
     right.plot(distances["prompts"], distances["estimate"], "o", color=BLUE, markerfacecolor="white", label="exact")
     group_size_axis(right, [2, 4, 8, 16, 32, 64])
     log_axis(right)
     right.set_xlabel("prompts (two weights each)")
-    right.set_ylabel("distance of the standardised gap from the normal", fontsize="small")
+    right.set_ylabel("distance from the normal law", fontsize="small")
     right.legend(fontsize="small", loc="lower left")
-    for axes, letter in ((left, "a"), (right, "b")):
-        axes.set_title(letter, loc="left")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize="small")
+    left.set_title("(a) weights against the oracle's", fontsize="small", loc="left")
+    right.set_title("(b) law of the gap against a normal law", fontsize="small", loc="left")
     return figure
