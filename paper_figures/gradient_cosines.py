@@ -23,8 +23,8 @@ CAPTION = (
 )
 TITLES = {"own": "own coordinates", "ridge 1": "ridge 1", "ridge 0.01": "ridge 0.01"}
 LINES = {"start": ":", "middle": "--", "end": "-"}
-LEAST = 3e-4
-"""Where the axis of densities ends."""
+LEAST, LINES_END, MOST = 3e-4, 30.0, 9000.0
+"""Where the axis of densities begins, the dotted lines end below the legend, and the axis ends."""
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
@@ -38,11 +38,12 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             own = part[part["time"] == time]
             density = own[own["quantity"] == "density"]
             share = own.loc[own["quantity"] == f"share below {NEAR:g}", "estimate"].iloc[0]
-            label = f"success {own['success'].iloc[0]:.2f}: {100 * share:.0f}%"
+            label = f"{own['success'].iloc[0]:.2f}: {100 * share:.0f}%"
             axes.plot(density["cosine"], density["estimate"].clip(lower=LEAST / 3), line, color=colour, label=label)
-        for limit in (-NEAR, NEAR):
-            axes.axvline(limit, color=BLACK, linewidth=0.8, linestyle=(0, (1, 2)))
-        axes.set(title=title, xlabel="cosine of two gradients", yscale="log", xlim=(-1.0, 1.0), ylim=(LEAST, 3000.0))
-        axes.legend(fontsize="x-small", loc="upper center", ncols=1, frameon=True, framealpha=1.0, edgecolor="none")
+        axes.vlines((-NEAR, NEAR), LEAST, LINES_END, color=BLACK, linewidth=0.8, linestyle=(0, (1, 2)))
+        axes.set(title=title, xlabel="cosine of two gradients", yscale="log", xlim=(-1.0, 1.0), ylim=(LEAST, MOST))
+        axes.set_xticks((-1.0, -0.5, 0.0, 0.5, 1.0), ("\u22121", "\u22120.5", "0", "0.5", "1"))
+        title = f"mean success: |cos| < {NEAR:g}"
+        axes.legend(fontsize="x-small", loc="upper center", title=title, title_fontsize="x-small")
     panels[0].set_ylabel("density")
     return figure

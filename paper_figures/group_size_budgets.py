@@ -12,12 +12,13 @@ from paper_figures.group_law import fine, group_law
 
 PLACE = 120
 TABLES = ("group_size",)
-TITLES = {"linear": "linear features", "kl-linear": "linear, KL penalty"}
+TITLES = {"linear": "linear features", "kl-linear": "linear features, KL penalty"}
 LOOKS = {
     1024: Look("$N$ = 1024", BLUE, "o", "-"),
     2048: Look("$N$ = 2048", GREEN, "s", "-"),
     4096: Look("$N$ = 4096", VERMILION, "D", "-"),
 }
+LAW = "law to first order"
 
 
 def caption(tables: Mapping[str, pd.DataFrame]) -> str:
@@ -34,24 +35,27 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw one panel for each problem."""
     last = _last(tables)
-    figure, panels = plt.subplots(1, len(TITLES), figsize=(7.0, 3.2))
+    figure, panels = plt.subplots(1, len(TITLES), figsize=(7.0, 3.4))
     for axes, (problem, title) in zip(panels, TITLES.items(), strict=True):
         part = last[last["problem"] == problem]
+        budgets = sorted(part["budget"].unique())
         for budget, rows in part.groupby("budget"):
             rows = rows.sort_values("group_size")
             look = LOOKS[int(budget)]
-            shift = 1.0 + 0.05 * (list(LOOKS).index(int(budget)) - 1)
+            shift = 1.0 + 0.05 * (budgets.index(budget) - (len(budgets) - 1) / 2.0)
             points(axes, shift * rows["group_size"], budget * rows["estimate"], budget * rows["standard_error"], look)
             axes.plot([], [], look.marker, color=look.colour, markerfacecolor="white", label=look.label)
         one = part[part["budget"] == part["budget"].min()].sort_values("group_size")
         sizes = fine(one["group_size"])
         law = group_law(one["group_size"], one["budget"] * one["prediction"] / one["group_size"])
-        axes.plot(sizes, sizes * law(sizes), color=GREY, linewidth=1.2, label="law, first order")
+        axes.plot(sizes, sizes * law(sizes), color=GREY, linewidth=1.2, label=LAW)
         group_size_axis(axes, [int(size) for size in one["group_size"]])
         log_axis(axes)
         axes.set_title(title, fontsize="small")
     panels[0].set_ylabel(r"$N \times$ loss")
-    panels[1].legend(fontsize="small", loc="upper center")
+    named = {label: one for axes in panels for one, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    order = [look.label for look in LOOKS.values() if look.label in named] + [LAW]
+    figure.legend([named[label] for label in order], order, loc="outside lower center", ncols=4, fontsize="small")
     return figure
 
 

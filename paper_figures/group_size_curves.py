@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from grpo_theory.page.style import NORMAL_95, checkpoint_colours, group_size_axis, log_axis
+from grpo_theory.page.style import GREY, NORMAL_95, checkpoint_colours, group_size_axis, log_axis
 from paper_figures.group_law import fine, group_law
 from simulations.training.group_size import BUDGET
 
@@ -26,11 +26,11 @@ CAPTION = (
 TITLES = {
     ("linear", "Constant"): "linear features",
     ("mixed", "Constant"): "mixed difficulty",
-    ("kl-linear", "Constant"): "linear, KL penalty",
+    ("kl-linear", "Constant"): "linear features, KL penalty",
     ("kl-tabular", "Constant"): "tabular, KL penalty",
     ("linear", "Harmonic"): "linear features",
     ("mixed", "Harmonic"): "mixed difficulty",
-    ("kl-linear", "Harmonic"): "linear, KL penalty",
+    ("kl-linear", "Harmonic"): "linear features, KL penalty",
     ("lm-few-shot", "Constant"): "SmolLM2, few-shot",
 }
 
@@ -38,33 +38,27 @@ TITLES = {
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw one panel for each problem and schedule, and in it one curve for each checkpoint."""
     table = pd.concat([tables[name].query("budget == @BUDGET") for name in TABLES])
-    figure, panels = plt.subplots(2, 4, figsize=(9.6, 5.6), sharex=True, sharey="row")
+    steps = sorted(int(step) for step in table["checkpoint"].unique())
+    colours = dict(zip(steps, checkpoint_colours(len(steps)), strict=True))
+    figure, panels = plt.subplots(2, 4, figsize=(9.6, 5.8), sharex=True, sharey="row")
     for axes, ((problem, kind), title) in zip(panels.flat, TITLES.items(), strict=True):
         part = table[(table["problem"] == problem) & table["schedule"].str.startswith(kind)]
-        checkpoints = sorted(part["checkpoint"].unique())
-        colours = checkpoint_colours(len(checkpoints))
-        for checkpoint, colour in zip(checkpoints, colours, strict=True):
-            _curve(axes, part[part["checkpoint"] == checkpoint].sort_values("group_size"), colour)
+        for step, rows in part.groupby("checkpoint"):
+            _curve(axes, rows.sort_values("group_size"), colours[int(step)])
         group_size_axis(axes, [int(size) for size in sorted(part["group_size"].unique())])
         log_axis(axes)
-        axes.set_ylim(0.25, 70.0)
+        axes.set_ylim(0.4, 70.0)
         axes.set_title(title, fontsize="small")
         axes.text(0.04, 0.95, f"{kind.lower()} step", transform=axes.transAxes, fontsize="small", va="top")
-        handles = [Line2D([], [], color=colour, label=f"{n}") for n, colour in zip(checkpoints, colours, strict=True)]
-        if axes in (panels[0, 0], panels[1, 3]):
-            axes.legend(
-                handles=handles,
-                title="step $n$",
-                fontsize="x-small",
-                handlelength=1.2,
-                title_fontsize="x-small",
-                loc="lower right",
-                ncols=3,
-            )
     for axes in panels[0]:
         axes.set_xlabel("")
     for axes in panels[:, 0]:
         axes.set_ylabel("loss / least loss")
+    handles = [Line2D([], [], color=colour, label=f"$n$ = {step}") for step, colour in colours.items()]
+    hollow = {"color": GREY, "marker": "o", "linestyle": "none"}
+    handles += [Line2D([], [], label="may be the best", **hollow)]
+    handles += [Line2D([], [], label="not the best", markerfacecolor="white", **hollow)]
+    figure.legend(handles=handles, loc="outside lower center", ncols=(len(handles) + 1) // 2, fontsize="small")
     return figure
 
 
