@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import BLACK, BLUE, NORMAL_95, PURPLE, VERMILION, log_axis
+from grpo_theory.page.style import BLACK, NORMAL_95, PURPLE, log_axis
 from simulations.training.group_size_horizon import LARGE, SMALL
 
 PLACE = 130
@@ -15,7 +15,7 @@ CAPTION = (
     "Training has a constant step and starts from the maximiser, where c1, c2 and c3 stay as they are. Left: the group size "
     "that trains the best policy, exact to first order in the noise, against the number of steps; dashed is the group size "
     f"of the gradient's least error. Right: the mean gap with G = {LARGE} over that with G = {SMALL}, simulated with 95% "
-    "intervals (marks) and predicted (bars)."
+    "intervals, and predicted."
 )
 
 
@@ -25,7 +25,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     exact = table[table["quantity"] == "exact"].sort_values("steps")
     simulated = table[table["quantity"] == "simulated"]
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.2), width_ratios=(1.5, 1.0))
-    left.plot(exact["steps"], exact["estimate"], color=PURPLE, label="best policy")
+    left.plot(exact["steps"], exact["estimate"], color=PURPLE, marker=".", markersize=4.0, linewidth=1.0, label="best policy")
     left.axhline(
         exact["gradient_optimum"].iloc[0], color=BLACK, linewidth=1.1, linestyle="--", label="least error of the gradient"
     )
@@ -42,14 +42,16 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         small, large = at.loc[SMALL], at.loc[LARGE]
         ratio = large["estimate"] / small["estimate"]
         relative = sum((row["standard_error"] / row["estimate"]) ** 2 for row in (small, large)) ** 0.5
-        colour = (BLUE, VERMILION)[x]
-        right.bar(x, large["prediction"] / small["prediction"] - 1.0, 0.5, bottom=1.0, color=colour, alpha=0.25)
-        right.errorbar(
-            x, ratio, yerr=NORMAL_95 * ratio * relative, fmt="D", color=colour, markerfacecolor="white", capsize=2.5, zorder=3
+        law = large["prediction"] / small["prediction"]
+        predicted = right.plot(x, law, "_", color=PURPLE, markersize=28.0, markeredgewidth=2.0)
+        found = right.errorbar(
+            x, ratio, yerr=NORMAL_95 * ratio * relative, fmt="D", color=BLACK, markerfacecolor="white", elinewidth=1.1, zorder=3
         )
     counts = sorted(simulated["steps"].unique())
     right.axhline(1.0, color=BLACK, linewidth=0.9)
-    right.set_xticks(range(len(counts)), [f"$n$ = {count}" for count in counts])
+    right.set_xticks(range(len(counts)), [f"{count:g}" for count in counts])
+    right.legend([found, *predicted], ["simulated", "predicted"], fontsize="small", markerscale=0.6)
+    right.set_xlabel("steps $n$")
     right.set_xlim(-0.6, len(counts) - 0.4)
     right.set_ylabel(f"gap, $G$ = {LARGE} / $G$ = {SMALL}")
     return figure

@@ -86,7 +86,7 @@ def test_the_gap_is_that_of_the_group_sizes_on_the_label():
     right = group_size_horizon.draw({"group_size_horizon": table}).axes[1]
     marks = [line.get_ydata()[0] for line in right.lines if line.get_marker() == "D"]
     assert marks == [1.5, 1.5]
-    assert [bar.get_height() for bar in right.patches] == [0.5, 0.5]
+    assert [line.get_ydata()[0] for line in right.lines if line.get_marker() == "_"] == [1.5, 1.5]
 
 
 def test_marks_of_a_single_number_of_updates_stand_on_their_rows():
