@@ -6,6 +6,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, VERMILION, Look, log_axis
 from simulations.training.group_size_schedule import BUDGET
@@ -13,9 +15,9 @@ from simulations.training.group_size_schedule import BUDGET
 PLACE = 140
 TABLES = ("group_size_schedule",)
 CAPTION = (
-    f"Left: plans of the group size at the budget N = BG = {BUDGET:,}. Right: their loss when training ends, relative to the "
-    "law's prediction for the best fixed group size. Marks are simulated, with 95% intervals; thick ticks are the law to "
-    "first order in the noise. The best fixed group size is known only after training."
+    f"Left: plans of the group size at the budget N = BG = {BUDGET:,}. Right: their loss when training ends, relative to that "
+    "of the best fixed group size. Marks are simulated over simulated, with 95% intervals; thick ticks are predicted over "
+    "predicted, by the law to first order in the noise. The best fixed group size is known only after training."
 )
 TITLES = {"kl-linear": "linear features, KL penalty", "kl-tabular": "tabular, KL penalty"}
 LOOKS = {
@@ -29,20 +31,21 @@ LOOKS = {
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw two panels a problem."""
     table = tables["group_size_schedule"]
-    figure, panels = plt.subplots(2, 2, figsize=(8.6, 5.2), width_ratios=(1.0, 1.15))
+    figure, panels = plt.subplots(2, 2, figsize=(8.6, 5.2))
     for (left, right), (problem, title) in zip(panels, TITLES.items(), strict=True):
         part = table[table["problem"] == problem]
         losses = part[part["step"] == 1].set_index("plan").loc[list(LOOKS)]
-        least = losses.loc["fixed", "prediction"]
+        fixed = losses.loc["fixed"]
         for y, (plan, look) in enumerate(LOOKS.items()):
             rows = part[part["plan"] == plan].sort_values("step")
             left.step(rows["step"], rows["group_size"], look.line, where="mid", color=look.colour)
-            row = losses.loc[plan]
-            right.plot(row["prediction"] / least, y, "|", color=look.colour, markersize=22.0, markeredgewidth=2.0, alpha=0.5)
+            predicted = losses.loc[plan, "prediction"] / fixed["prediction"]
+            right.plot(predicted, y, "|", color=look.colour, markersize=22.0, markeredgewidth=2.0, alpha=0.5)
+            ratio, half = _relative(losses.loc[plan], fixed)
             right.errorbar(
-                row["estimate"] / least,
+                ratio,
                 y,
-                xerr=NORMAL_95 * row["standard_error"] / least,
+                xerr=half,
                 fmt=look.marker,
                 color=look.colour,
                 markerfacecolor="white",
@@ -54,8 +57,23 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         left.set_title(title, fontsize="small")
         right.axvline(1.0, color=GREY, linewidth=0.9, zorder=0)
         right.set_ylim(len(LOOKS) - 0.4, -0.6)
-        right.set_yticks(np.arange(len(LOOKS)), [look.label for look in LOOKS.values()])
-        right.grid(axis="y", visible=False)
+        right.set_yticks([])
+        right.xaxis.set_major_locator(MaxNLocator(5))
+        right.set_title(title, fontsize="small")
     panels[1, 0].set_xlabel("step")
-    panels[1, 1].set_xlabel("loss / predicted loss of the best fixed $G$")
+    panels[1, 1].set_xlabel("loss / loss of the best fixed $G$")
+    handles = [
+        Line2D([], [], color=look.colour, linestyle=look.line, marker=look.marker, markerfacecolor="white", label=look.label)
+        for look in LOOKS.values()
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
+
+
+def _relative(row: pd.Series, fixed: pd.Series) -> tuple[float, float]:
+    """Return a loss over that of the best fixed size, and the half of its interval: runs of two plans are independent."""
+    ratio = float(row["estimate"] / fixed["estimate"])
+    if row.name == fixed.name:
+        return ratio, 0.0
+    errors = [one["standard_error"] / one["estimate"] for one in (row, fixed)]
+    return ratio, NORMAL_95 * abs(ratio) * float(np.hypot(*errors))

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import ndtri
 
 from grpo_theory.page.style import ESTIMATORS, points
-from paper_figures import efficiency, gap_bounds, gap_quantiles, three_questions
+from paper_figures import efficiency, gap_bounds, gap_quantiles, group_size_schedule, three_questions
 
 
 @pytest.fixture(autouse=True)
@@ -78,3 +78,24 @@ def test_efficiencies_of_the_first_question_are_relative_to_the_best_of_the_leav
     three_questions.group_sizes(axes, efficiencies())
     marks = [tuple(float(number) for number in line.get_xydata()[0]) for line in axes.get_lines() if len(line.get_xdata()) == 1]
     np.testing.assert_allclose(sorted(marks), [(4.0, 1.0), (8.0, 2.0)])
+
+
+def test_losses_of_plans_are_over_the_measured_loss_of_the_best_fixed_size():
+    """They were over its prediction once, so that it lay beside itself."""
+    losses = {"start": (8.0, 6.0), "fixed": (4.0, 5.0), "current": (2.0, 5.5), "ahead": (3.0, 4.0)}
+    rows = [
+        {"problem": problem, "plan": plan, "step": step, "group_size": 4, "estimate": estimate, "prediction": prediction}
+        for problem in group_size_schedule.TITLES
+        for plan, (estimate, prediction) in losses.items()
+        for step in (1, 2)
+    ]
+    table = pd.DataFrame(rows).assign(standard_error=0.1)
+    right = group_size_schedule.draw({"group_size_schedule": table}).axes[1]
+    marks = {look.marker: plan for plan, look in group_size_schedule.LOOKS.items()}
+    drawn = {marks[line.get_marker()]: line.get_xdata()[0] for line in right.lines if line.get_marker() in marks}
+    assert drawn == pytest.approx({plan: estimate / 4.0 for plan, (estimate, _) in losses.items()})
+    strokes = [line.get_xdata()[0] for line in right.lines if line.get_marker() == "|" and line.get_markersize() > 20.0]
+    assert strokes == pytest.approx([prediction / 5.0 for _, prediction in losses.values()])
+    halves = [np.ptp(bar.get_segments()[0][:, 0]) / 2.0 for bar in right.collections]
+    start = 2.0 * 1.959964 * np.hypot(0.1 / 8.0, 0.1 / 4.0)
+    assert halves[:2] == pytest.approx([start, 0.0], rel=1e-6)
