@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
@@ -13,13 +14,15 @@ from grpo_theory.page.style import BLACK, BLUE, GREY, VERMILION, Look, points
 PLACE = 220
 TABLES = ("stationarity", "own_length")
 HORIZON = 2
+FEWEST = 3
+"""The number of problems from which their losses are drawn."""
 CAPTION = (
     "Updates divide by the response's own length, or by the horizon. Left: average squared gradient of a run of N updates "
     "with the step 1/(sqrt N log|V|), where a policy's only parameter decides whether a response stops or goes on to the "
     f"horizon of {HORIZON} tokens. Lines are exact, for large groups; marks are means of simulated runs, with 95% intervals. "
     "The grey line is the limit that is predicted for the own length. Right: what is lost where training with own lengths "
     "ends, as a share of what training could gain (grey: all of it). Each mark is a random problem with shared features, "
-    "computed exactly."
+    "computed exactly. A run of fewer problems than a panel is worth has the left one alone."
 )
 LOOKS = {
     ("own length", 0): Look("own length, large groups", VERMILION, "", "--"),
@@ -31,7 +34,12 @@ LOOKS = {
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw the average squared gradient against N, and the losses in order."""
     table = tables["stationarity"].query("not equal and horizon == @HORIZON")
-    figure, (rates, losses) = plt.subplots(1, 2, figsize=(8.6, 3.4))
+    loss = tables["own_length"].query("quantity == 'loss' and rule == 'own length' and kind != 'stop or go on'")
+    wide = len(loss) >= FEWEST
+    figure, panels = plt.subplots(1, 2 if wide else 1, figsize=(8.6 if wide else 5.0, 3.4), squeeze=False)
+    rates = panels[0, 0]
+    if wide:
+        _losses(panels[0, 1], np.sort(loss["estimate"].to_numpy()))
     for (rule, size), look in LOOKS.items():
         part = table[(table["rule"] == rule) & (table["group_size"] == size)].sort_values("steps")
         if size:
@@ -40,7 +48,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         else:
             rates.plot(part["steps"], part["estimate"], look.line, color=look.colour, label=look.label)
         if rule == "own length":
-            rates.axhline(part["prediction"].iloc[0], color=GREY, linestyle=":", linewidth=1.1)
+            limit = part["prediction"].iloc[0]
+            rates.axhline(limit, color=GREY, linestyle=":", linewidth=1.1, label="own length, predicted limit")
     rates.set_xscale("log")
     rates.xaxis.set_major_locator(FixedLocator((64, 256, 1024, 4096, 16384, 65536)))
     rates.xaxis.set_major_formatter("{x:g}")
@@ -48,9 +57,12 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     rates.set_yscale("log")
     rates.set_xlabel("updates $N$")
     rates.set_ylabel(r"average $\|\nabla J\|^2$")
-    rates.legend(fontsize="small", loc="upper right")
-    loss = tables["own_length"].query("quantity == 'loss' and rule == 'own length' and kind != 'stop or go on'")
-    found = np.sort(loss["estimate"].to_numpy())
+    rates.legend(fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 0.06))
+    return figure
+
+
+def _losses(losses: Axes, found: np.ndarray) -> None:
+    """Draw what is lost, in order."""
     losses.plot(np.arange(1, found.size + 1), found, "X", color=VERMILION, markerfacecolor="white")
     losses.axhline(1.0, color=GREY, linestyle=":", linewidth=1.1)
     losses.set_xlim(0.5, found.size + 0.5)
@@ -59,4 +71,4 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     losses.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100.0 * share:g}%"))
     losses.set_xlabel("problem, in order of its loss")
     losses.set_ylabel("loss, of what there is to gain")
-    return figure
+    losses.text(0.98, 1.0, "all of it", transform=losses.get_yaxis_transform(), ha="right", va="bottom", fontsize="small")
