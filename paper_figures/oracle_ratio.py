@@ -3,18 +3,22 @@
 from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import PROBLEMS, exact_line, group_size_axis, log_axis, points
+from grpo_theory.page.style import GREY, LANGUAGE_MODEL, PROBLEMS, Look, exact_line, group_size_axis, log_axis, points
 from paper_figures.group_law import fine, group_law
 
 PLACE = 30
 TABLES = ("gradient_error",)
+LOWEST = 0.3
+"""Where the axis ends, as a share of the lowest line."""
 CAPTION = (
     "The vertical axis is the error of the leave-one-out estimator over the oracle's, less 1. On the left the error is that "
     "of one prompt's gradient, averaged over prompts. On the right it is that of a batch of prompts, and includes the "
-    "variance between prompts. Lines are exact. Points are simulated paired differences, with 95% intervals."
+    "variance between prompts. Lines are exact. Points are simulated paired differences, with 95% intervals. Grey lines are "
+    "the made-up problems of the gallery. The axis ends below the lines: points and intervals beyond it are cut."
 )
 
 
@@ -25,17 +29,29 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     titles = {"prompt_mse": "one prompt, averaged over prompts", "mse": "batch of prompts"}
     for axes, (quantity, title) in zip(panels, titles.items(), strict=True):
         part = table[table["quantity"] == quantity]
-        for problem, look in PROBLEMS.items():
+        lowest = np.inf
+        for problem, look in _looks():
             own = part[part["problem"] == problem].set_index(["estimator", "group_size"]).sort_index()
             oracle = own.loc["oracle", "prediction"]
             difference = own.loc["rloo - oracle"]
             sizes = oracle.index.to_numpy()
             every = fine(sizes)
-            exact_line(axes, every, group_law(sizes, difference["prediction"])(every) / group_law(sizes, oracle)(every), look)
+            exact = group_law(sizes, difference["prediction"])(every) / group_law(sizes, oracle)(every)
+            lowest = min(lowest, float(exact.min()))
+            exact_line(axes, every, exact, look)
             points(axes, sizes, difference["estimate"] / oracle, difference["standard_error"] / oracle, look)
         log_axis(axes)
+        axes.set_ylim(bottom=LOWEST * lowest)
         group_size_axis(axes, sizes.tolist())
         axes.set_title(title)
     panels[0].set_ylabel("MSE(leave-one-out) / MSE(oracle) $-$ 1")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center")
+    shown = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=4)
     return figure
+
+
+def _looks() -> list[tuple[str, Look]]:
+    """Return the looks of the problems: grey but for the language model's, which are drawn last."""
+    grey = Look("made-up problems", GREY, "o", "-")
+    made_up = [(name, grey) for name in PROBLEMS if name not in LANGUAGE_MODEL]
+    return made_up + [(name, PROBLEMS[name]) for name in LANGUAGE_MODEL]
