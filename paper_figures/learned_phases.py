@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from grpo_theory.page.style import BLACK, BLUE, GREEN, ORANGE, PURPLE
+from grpo_theory.page.style import BLACK, BLUE, GREEN, ORANGE, PHASES, PURPLE
 from simulations.normalisation.heads import NEAR
 from simulations.normalisation.networks import ANSWERS, PROMPTS, RIGHT
 from simulations.normalisation.phases import ORTHOGONAL
@@ -24,8 +24,6 @@ CAPTION = (
     "Shaded windows are phases that the criterion of docs/derivations.md, 32, finds where features are learned; it finds none "
     "in windows left white."
 )
-PHASES = {"I": "#CFE3F1", "II": "#E4E4E4", "III": "#F6DCC8"}
-"""The colours that they have on SmolLM2's head."""
 COLUMNS = ((4, "easy"), (4, "hard"), (64, "easy"), (64, "hard"))
 KINDS = {"learned": ("features learned", "-", BLUE), "of the start": ("features of the start", "--", BLACK)}
 FIRST = 5.0
@@ -60,11 +58,11 @@ def _draw_column(above: Axes, below: Axes, part: pd.DataFrame) -> None:
         gain = at.loc[(features, "divided", "advantage")]
         above.plot(gain["update"].clip(lower=FIRST), 100.0 * gain["estimate"], line, color=colour, label=label)
     above.axhline(0.0, color=BLACK, linewidth=0.7)
-    curves = {"orthogonality": (f"share with |cos| < {NEAR:g}", PURPLE), "deviation": ("deviation / highest", GREEN)}
-    for quantity, (label, colour) in curves.items():
+    curves = {"orthogonality": (f"share with |cos| < {NEAR:g}", PURPLE, "-."), "deviation": ("deviation / highest", GREEN, "-")}
+    for quantity, (label, colour, line) in curves.items():
         curve = at.loc[("learned", "plain", quantity)]
         highest = curve["estimate"].max() if quantity == "deviation" else 1.0
-        below.plot(curve["update"].clip(lower=FIRST), curve["estimate"] / highest, color=colour, label=label)
+        below.plot(curve["update"].clip(lower=FIRST), curve["estimate"] / highest, line, color=colour, label=label)
     frozen = at.loc[("of the start", "plain", "orthogonality")]
     below.plot(frozen["update"].clip(lower=FIRST), frozen["estimate"], "--", color=ORANGE, label="share, features of the start")
     below.axhline(ORTHOGONAL, color=PURPLE, linewidth=0.5)

@@ -6,9 +6,11 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, ORANGE, PURPLE, SKY, VERMILION
+from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, ORANGE, PHASES, PURPLE, SKY, VERMILION
 from simulations.normalisation.heads import NEAR
 from simulations.normalisation.phase_course import BATCH_SIZE, GROUP_SIZE
 
@@ -20,9 +22,8 @@ COLUMNS = {
     ("exact", "ridge 0.01"): "ridge 0.01, exact",
     ("sampled", "ridge 0.01"): "ridge 0.01, sampled",
 }
-PARTS = {"success": ("all", BLACK), "easy": ("easier half", SKY), "hard": ("harder half", VERMILION)}
+PARTS = {"success": ("all questions", BLACK), "easy": ("easier half", SKY), "hard": ("harder half", VERMILION)}
 GAINS = {"divided": ("divided", BLUE, "-"), "multiplied": ("multiplied", ORANGE, ":")}
-PHASES = {"I": "#CFE3F1", "II": "#E4E4E4", "III": "#F6DCC8"}
 
 
 def _shade(axes: Axes, windows: pd.DataFrame, first: float) -> None:
@@ -60,6 +61,8 @@ def _column(panels: list[Axes], part: pd.DataFrame) -> None:
         axes.set_xticklabels(["0", *(f"{update:g}" for update in updates[1::2])])
         axes.xaxis.set_minor_locator(NullLocator())
         axes.grid(False)
+    for axes in (top, middle):
+        axes.tick_params(labelbottom=False)
     bottom.set_ylim(0.0, 1.05)
     bottom.set_xlabel("updates")
 
@@ -83,22 +86,24 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a column for each way of training and a row for success, the advantage, and the phases' measures."""
     table = tables["phase_course"].set_index(["how", "coordinates"]).sort_index()
     columns = [key for key in COLUMNS if key in table.index]
-    figure, panels = plt.subplots(3, len(columns), figsize=(2.6 * len(columns) + 0.4, 6.6), sharey="row", squeeze=False)
+    figure, panels = plt.subplots(3, len(columns), figsize=(2.3 * len(columns) + 2.0, 6.2), sharey="row", squeeze=False)
     for column, key in zip(panels.T, columns, strict=True):
         _column(list(column), table.loc[key])
         column[0].set_title(COLUMNS[key], fontsize="small")
-    for axes, text in zip(panels[:, 0], ("mean success", "gain, points", f"deviation, |cos| < {NEAR:g}"), strict=True):
+    for axes, text in zip(panels[:, 0], ("mean success", "ahead of plain training\n(points of 100)", "share"), strict=True):
         axes.set_ylabel(text)
-    legend = panels[0, 0]
-    for name, colour in PARTS.values():
-        legend.plot([], [], color=colour, label=name)
-    for line, name in (("-", "with division"), ("--", "without")):
-        legend.plot([], [], line, color=GREY, label=name)
-    for name, colour, line in GAINS.values():
-        legend.plot([], [], line, color=colour, label=name)
-    legend.plot([], [], color=GREEN, label="deviation / highest")
-    legend.plot([], [], "-.", color=PURPLE, label=f"share |cos| < {NEAR:g}")
-    for name, colour in PHASES.items():
-        legend.fill_between([], [], color=colour, label=f"phase {name}")
-    figure.legend(*legend.get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize="small")
+    _name(*panels[:, -1])
+    shades = [Patch(color=colour, label=f"phase {name}") for name, colour in PHASES.items()]
+    figure.legend(handles=shades, loc="outside lower center", ncols=len(shades), fontsize="small")
     return figure
+
+
+def _name(top: Axes, middle: Axes, bottom: Axes) -> None:
+    """Name the lines of each row beside its last panel."""
+    of_success = [(name, colour, "-") for name, colour in PARTS.values()]
+    of_success += [("with division", GREY, "-"), ("without", GREY, "--")]
+    of_gains = [(f"gradients {name}\nby the deviation", colour, line) for name, colour, line in GAINS.values()]
+    of_measures = [("mean deviation\n/ its highest", GREEN, "-"), (f"pairs of questions\nwith |cos| < {NEAR:g}", PURPLE, "-.")]
+    for axes, lines in ((top, of_success), (middle, of_gains), (bottom, of_measures)):
+        handles = [Line2D([], [], color=colour, linestyle=line, label=name) for name, colour, line in lines]
+        axes.legend(handles=handles, loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize="small")
