@@ -24,6 +24,13 @@ LOOKS = {
     16: Look("16 responses per prompt", BLACK, "o", "-"),
     64: Look("64 responses per prompt", GREEN, "^", "-."),
 }
+TITLES = {
+    "linear": "linear features",
+    "graded": "three-valued reward",
+    "balanced": "balanced rewards",
+    "single": "one prompt",
+    "language model's head": "SmolLM2's head",
+}
 REGRETS = (0.001, 0.01, 0.1)
 
 
@@ -51,7 +58,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     least = LEVEL
     for column, name in zip(panels.T, problems, strict=True):
         rows = table[table["problem"] == name]
-        column[0].set_title(f"{name}: best {int(rows['best'].iloc[0])}", fontsize="small")
+        column[0].set_title(f"{TITLES.get(name, name)}\nbest group size: {int(rows['best'].iloc[0])}", fontsize="small")
         _regret(column[0], rows)
         _lines(column[1], rows[rows["quantity"] == "enough"])
         column[1].set_ylim(-0.04, 1.04)
@@ -70,7 +77,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         axes.set_ylim(least - 0.2 * (1.0 - least), 1.0 + 0.1 * (1.0 - least))
     for axes, label in zip(panels[:, 0], labels, strict=True):
         axes.set_ylabel(label)
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(LOOKS) + 1, fontsize="small")
+    named = {label: handle for axes in panels[[0, 2], 0] for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=3, fontsize="small")
     return figure
 
 
@@ -97,7 +105,7 @@ def _coverage(axes: Axes, rows: pd.DataFrame) -> float:
     axes.axhline(LEVEL, color=GREY, linewidth=0.9, zorder=1)
     limits = binom.interval(0.95, rows["replications"].min(), LEVEL)
     low, high = (limit / rows["replications"].min() for limit in limits)
-    axes.axhspan(low, high, color=GREY, alpha=0.15, linewidth=0)
+    axes.axhspan(low, high, color=GREY, alpha=0.15, linewidth=0, label=f"95% of points, if coverage is {LEVEL:.0%}")
     _lines(axes, rows)
     return float(min(low, rows["estimate"].min()))
 
