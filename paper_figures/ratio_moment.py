@@ -5,19 +5,28 @@ from collections.abc import Mapping
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MultipleLocator, PercentFormatter
 
-from grpo_theory.page.style import BLUE, GREY, ORANGE, VERMILION, Look
+from grpo_theory.page.style import GREY, Look, checkpoint_colours
 from simulations.sequence.ratio_moments import HIGH, VOCABULARY_SIZE
 
 PLACE = 210
 TABLES = ("ratio_moments",)
 DRIFTS = {
-    0.1: Look("drift 0.1", BLUE, "o", "-"),
-    0.3: Look("drift 0.3", ORANGE, "s", "-"),
-    1.0: Look("drift 1", VERMILION, "D", "-"),
+    drift: Look(f"drift {drift:g}", colour, marker, "-")
+    for drift, marker, colour in zip((0.1, 0.3, 1.0), "osD", checkpoint_colours(3), strict=True)
 }
+LINES = {
+    "trajectory": ("mean", "-"),
+    "dropped": ("dropped", "-"),
+    "capped": ("cut to the limit", "--"),
+    "share dropped": ("of old policy's draws", "-"),
+    "mass dropped": ("of current one's", "--"),
+}
+"""What each line of a panel is."""
 BOUND = 1.0 + HIGH
 MOST = 500.0
 """Where the axis of second moments ends; the bound of the largest drift goes on."""
@@ -29,8 +38,8 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
     return (
         "rho is the trajectory ratio of a policy that has moved by a drift in a random direction, on trees with "
         f"{VOCABULARY_SIZE} tokens to choose from. Left: its second moment under the old policy, with the range over {trees} "
-        "random trees, and the bound exp(T L drift^2) of every softmax policy with linear logits (grey). Middle: the same "
-        f"with ratios above {BOUND:g} dropped (solid) or cut to {BOUND:g} (dashed), and the bound {BOUND:g} (grey). "
+        "random trees, and the bound exp(T L drift^2) of every softmax policy with linear logits (dotted). Middle: the same "
+        f"with ratios above {BOUND:g} dropped (solid) or cut to {BOUND:g} (dashed), and the bound {BOUND:g} (dotted). "
         f"Right: share of responses with a ratio above {BOUND:g}, among those that the old policy draws (solid) and among "
         "those that the current one would draw (dashed). Lines are means over the trees, each computed exactly."
     )
@@ -39,24 +48,18 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw the second moment, that with clips, and the share that is clipped."""
     table = tables["ratio_moments"]
-    figure, (free, clipped, share) = plt.subplots(1, 3, figsize=(10.0, 3.3))
+    figure, (free, clipped, share) = plt.subplots(1, 3, figsize=(10.0, 3.9))
     for drift, look in DRIFTS.items():
         part = table[table["drift"] == drift].groupby(["ratio", "horizon"])["estimate"]
         mean, least, most = part.mean(), part.min(), part.max()
         horizons = mean["trajectory"].index.to_numpy()
-        for axes, name, line in (
-            (free, "trajectory", "-"),
-            (clipped, "dropped", "-"),
-            (clipped, "capped", "--"),
-            (share, "share dropped", "-"),
-            (share, "mass dropped", "--"),
-        ):
-            label = look.label if line == "-" else None
-            axes.plot(horizons, mean[name], line, color=look.colour, marker=look.marker, markerfacecolor="white", label=label)
+        for name, (_, line) in LINES.items():
+            axes = free if name == "trajectory" else clipped if name in ("dropped", "capped") else share
+            axes.plot(horizons, mean[name], line, color=look.colour, marker=look.marker, markerfacecolor="white")
             if axes is free:
                 axes.fill_between(horizons, least[name], most[name], color=look.colour, alpha=0.12, linewidth=0.0)
         every = np.linspace(horizons[0], horizons[-1], 200)
-        free.plot(every, np.exp(every * drift**2), ":", color=GREY, linewidth=1.1)
+        free.plot(every, np.exp(every * drift**2), ":", color=look.colour, linewidth=1.1)
     free.set_yscale("log")
     free.yaxis.set_major_formatter("{x:g}")
     free.set_ylim(0.8, MOST)
@@ -68,5 +71,22 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         axes.set_title(title)
         axes.set_xlabel("horizon $T$ (tokens)")
         axes.xaxis.set_major_locator(MultipleLocator(2.0))
-    figure.legend(*free.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    _name(free, "trajectory")
+    free.plot([], [], ":", color=GREY, linewidth=1.1, label="bound")
+    free.fill_between([], [], color=GREY, alpha=0.25, linewidth=0.0, label="range")
+    _name(clipped, "dropped", "capped")
+    _name(share, "share dropped", "mass dropped")
+    for axes in (free, clipped, share):
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), fontsize="small", ncols=3, columnspacing=1.2)
+    handles = [
+        Line2D([], [], color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label)
+        for look in DRIFTS.values()
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
+
+
+def _name(axes: Axes, *names: str) -> None:
+    """Put lines of a panel into its legend, in grey: their colours are the drifts'."""
+    for label, line in (LINES[name] for name in names):
+        axes.plot([], [], line, color=GREY, label=label)
