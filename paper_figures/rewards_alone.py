@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 from scipy.stats import binomtest
 
@@ -15,12 +16,14 @@ from grpo_theory.page.style import BLUE, GREEN, GREY, ORANGE, VERMILION, Look, c
 PLACE = 185
 TABLES = ("plan_coverage",)
 LEVEL = 0.95
+COLUMNS = 4
+TICKS = (0.02, 0.1, 0.3, 0.6, 0.8, 0.95, 0.999)
 WIDTHS_OF = "never, always, between"
 SEEN = 8
 """Responses a prompt of those whose rates seen are taken for rates."""
 TITLES = {
-    "uniform share": "share of uniform groups\nat the logged size",
-    "uniform share, doubled": "share of uniform groups\nat twice the size",
+    "uniform share": "share of no-signal groups\nat the logged size",
+    "uniform share, doubled": "share of no-signal groups\nat twice the size",
     "step": "GRPO's mean weight",
     "weighted rate": "mean success rate,\nMaxRL's weights",
     "hard prompts": "share of prompts\nbelow 20% success",
@@ -53,23 +56,33 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw coverage above and width below, one column for each quantity."""
     table = _design(tables)
-    figure, panels = plt.subplots(2, len(TITLES), figsize=(2.0 * len(TITLES) + 0.6, 4.6), sharex=True, sharey="row")
-    for (quantity, title), above, below in zip(TITLES.items(), *panels, strict=True):
+    lines = -(-len(TITLES) // COLUMNS)
+    figure, panels = plt.subplots(2 * lines, COLUMNS, figsize=(9.6, 3.6 * lines + 0.6), sharex=True)
+    above, below = (panels[first::2].ravel() for first in (0, 1))
+    for (quantity, title), upper, lower in zip(TITLES.items(), above, below, strict=False):
         rows = table[table["quantity"] == quantity]
-        _coverage(above, rows)
-        _width(below, rows[rows["law"] == WIDTHS_OF])
-        above.set_title(title, fontsize="small")
-        below.set_xlabel("prompts $B$")
-    coverage_axis(panels[0, 0].yaxis)
-    panels[0, 0].set_ylabel("lowest coverage")
-    panels[1, 0].set_ylabel("median width")
-    for size, look in LOOKS.items():
-        if size in set(table["size"]):
-            panels[0, -1].plot(
-                [], [], look.line, color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label
-            )
-    panels[0, -1].plot([], [], "x", color=VERMILION, label=f"{SEEN}, rates seen\ntaken for rates")
-    panels[0, -1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize="small")
+        upper.sharey(above[0])
+        lower.sharey(below[0])
+        _coverage(upper, rows)
+        _width(lower, rows[rows["law"] == WIDTHS_OF])
+        upper.set_title(title, fontsize="small")
+        lower.set_xlabel("prompts $B$")
+        lower.tick_params(labelbottom=True)
+    for spare in (*above[len(TITLES) :], *below[len(TITLES) :]):
+        spare.set_axis_off()
+    coverage_axis(above[0].yaxis, TICKS)
+    for axes, label in zip(panels[:, 0], ("lowest coverage", "median width") * lines, strict=True):
+        axes.set_ylabel(label)
+    for axes in panels[:, 1:].flat:
+        axes.tick_params(labelleft=False)
+    handles = [
+        Line2D([], [], linestyle=look.line, color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label)
+        for size, look in LOOKS.items()
+        if size in set(table["size"])
+    ]
+    label = f"{SEEN} responses per prompt,\nobserved rates taken as true"
+    handles += [Line2D([], [], marker="x", color=VERMILION, linestyle="none", label=label)]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize="small")
     return figure
 
 
