@@ -7,32 +7,33 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from grpo_theory.page.captions import SIDES, listed, sides
-from grpo_theory.page.style import BLACK, BLUE, BROWN, GREEN, GREY, NORMAL_95, ORANGE, PURPLE, SKY, VERMILION, Look
+from grpo_theory.page.style import BROWN, GREEN, GREY, NORMAL_95, RATIOS, SKY, Look
 
 PLACE = 310
 ABOUT = "T14"
 TABLES = ("time_to_level",)
 TITLES = {"sequence-shared": "shared features, 1 to 3 tokens", "stopping": "where to stop, 1 to 8 tokens"}
 LOOKS = {
-    "no ratio": Look("no ratio, no clip", GREEN, "^", "-"),
-    "TIC": Look("TIC-GRPO: trajectory ratio, upper-only clip", BLUE, "D", "-"),
-    "neither": Look("token ratio, clip by sign", BLACK, "o", "--"),
-    "GRPO": Look("GRPO as published", VERMILION, "X", "-."),
-    "GSPO": Look("GSPO as published", ORANGE, "s", ":"),
+    "no ratio": RATIOS["none"]._replace(label="no ratio, no clip"),
+    "TIC": RATIOS["trajectory, clipped"]._replace(label="TIC-GRPO: trajectory ratio, upper-only clip"),
+    "neither": RATIOS["token, clipped"]._replace(label="token ratio, clip by sign"),
+    "GRPO": Look("GRPO as published", BROWN, "h", "-."),
+    "GSPO": RATIOS["geometric"]._replace(label="GSPO as published"),
 }
 DOTS = {
-    "neither": Look("token ratio, clip by sign", BLACK, "o", ""),
-    "ratio alone": Look("trajectory ratio, clip by sign", PURPLE, "v", ""),
-    "clip alone": Look("token ratio, upper-only clip", SKY, "P", ""),
-    "TIC": Look("trajectory ratio, upper-only clip: TIC", BLUE, "D", ""),
-    "no clip": Look("trajectory ratio, no clip", BROWN, "h", ""),
-    "no ratio": Look("no ratio, no clip", GREEN, "^", ""),
-    "GSPO, wide clip": Look("GSPO with a clip of 0.2", GREY, "*", ""),
-    "GSPO": Look("GSPO as published", ORANGE, "s", ""),
-    "GRPO": Look("GRPO as published", VERMILION, "X", ""),
+    "neither": LOOKS["neither"],
+    "ratio alone": Look("trajectory ratio, clip by sign", GREY, "v", ""),
+    "clip alone": Look("token ratio, upper-only clip", SKY, "D", ""),
+    "TIC": LOOKS["TIC"]._replace(label="trajectory ratio, upper-only clip: TIC"),
+    "no clip": RATIOS["trajectory"]._replace(label="trajectory ratio, no clip"),
+    "no ratio": LOOKS["no ratio"],
+    "GSPO, wide clip": Look("GSPO with a clip of 0.2", GREEN, "*", ""),
+    "GSPO": LOOKS["GSPO"],
+    "GRPO": LOOKS["GRPO"],
 }
 
 BASE = "neither"
@@ -47,7 +48,8 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
     return (
         f"How soon a level (grey line) is reached is measured with B = {listed(batches)} prompts, G = {listed(groups)} "
         f"responses and {listed(rollouts)} rollouts of m updates each. Every arm has its own best constant step size, which "
-        "was chosen on other seeds. Left: exact objective, mean and 95% band. Middle: mean number of updates to the level "
+        f"was chosen on other seeds. Left and middle have m = {table['inner_steps'].max()}. Left: exact objective, mean and 95% "
+        "band. Middle: mean number of updates to the level "
         "against the step size, with 95% intervals, on the seeds of the choice (lines) and at the chosen step on those of "
         "the judgement (markers). A run that never gets there counts as all its updates. Right: paired differences of that "
         "number from the arm with token ratio and clip by sign, with 95% intervals, as parts are changed one at a time; "
@@ -67,20 +69,28 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         part = table[table["problem"] == problem]
         shown = part[part["inner_steps"] == many]
         _curves(left, shown)
-        left.set_title(f"{TITLES[problem]}, $m = {many}$", fontsize="small")
+        left.set_title(TITLES[problem], fontsize="small")
         left.set_ylabel("objective $J$")
         _step_sizes(middle, shown)
         _differences(right, part)
-    panels[0, 1].set_title(f"choice of the step size, $m = {many}$", fontsize="small")
-    fills = zip(sorted(table["inner_steps"].unique()), ("open", "full"), strict=False)
-    told = f"$m = {many}$" if table["inner_steps"].nunique() == 1 else ", ".join(f"$m = {m}$ {fill}" for m, fill in fills)
-    panels[0, 2].set_title(f"paired differences, {told}", fontsize="small", loc="right")
+    panels[0, 1].set_title("choice of the step size", fontsize="small")
+    panels[0, 2].set_title("paired differences", fontsize="small")
     panels[-1, 0].set_xlabel("updates")
     panels[-1, 1].set_xlabel("step size")
     panels[-1, 2].set_xlabel("difference in updates")
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
+    handles, _ = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles=handles + _marks(table), loc="outside lower center", ncols=3, fontsize="small")
     return figure
+
+
+def _marks(table: pd.DataFrame) -> list[Line2D]:
+    """Return what the legend has of marks that are no arm's: of the middle panel, and of the numbers of updates per rollout."""
+    numbers = sorted(int(number) for number in table["inner_steps"].unique())
+    looks = [("middle: step sizes tried", ".", GREY), ("middle: chosen step, on other seeds", "o", "white")]
+    if len(numbers) > 1:
+        looks += [(f"right: $m$ = {number}", "o", GREY if number == numbers[-1] else "white") for number in numbers]
+    style = {"color": GREY, "linestyle": "none"}
+    return [Line2D([], [], marker=mark, markerfacecolor=face, label=text, **style) for text, mark, face in looks]
 
 
 def _found(table: pd.DataFrame) -> str:
