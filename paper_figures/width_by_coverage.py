@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from grpo_theory.page.style import GREY, coverage_axis, intervals, log_axis
 
@@ -14,7 +15,7 @@ TABLES = ("coverage",)
 LEVEL = 0.95
 SHOWN = ("value", "gradient", "c1", "c2", "error", "group size")
 COLUMNS, WIDEST = 3, 5.0
-TICKS = (0.02, 0.1, 0.3, 0.6, 0.8, 0.95, 0.99)
+TICKS = (0.02, 0.1, 0.3, 0.6, 0.8, 0.95, 0.99, 0.999)
 KEYS = ["interval", "target", "problem", "batch_size", "group_size", "component"]
 CAPTION = (
     f"Median width is shown against coverage of nominal {LEVEL:.0%} intervals, with a point for each cell of the design and "
@@ -35,7 +36,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     wide["relative width"] = wide["median width"] / wide.groupby(KEYS[1:])["median width"].transform("min")
     targets = wide["target"].unique()
     count = -(-len(targets) // COLUMNS)
-    figure, panels = plt.subplots(count, COLUMNS, figsize=(0.8 + 3.1 * COLUMNS, 0.4 + 3.3 * count), squeeze=False)
+    figure, panels = plt.subplots(count, COLUMNS, figsize=(0.8 + 3.1 * COLUMNS, 0.4 + 3.3 * count), sharex=True, squeeze=False)
     for axes, target in zip(panels.flat, targets, strict=False):
         part = wide[wide["target"] == target]
         looks = intervals(part)
@@ -43,18 +44,23 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         for name, rows in part.groupby("interval", sort=False):
             look = looks[str(name)]
             for success, some in rows.groupby("success"):
-                style = {"color": look.colour, "markersize": 4.0, "markeredgewidth": 0.9, "alpha": 0.8}
+                style = {"color": look.colour, "markersize": 4.0, "markeredgewidth": 0.9, "alpha": 0.8, "clip_on": False}
                 style |= {"markerfacecolor": look.colour if success == "rare" else "none"}
                 axes.plot(some["coverage"], some["relative width"].clip(upper=WIDEST), look.marker, linestyle="none", **style)
             axes.plot([], [], look.marker, color=look.colour, markerfacecolor="none", linestyle="none", label=look.label)
         log_axis(axes)
         axes.set_ylim(0.93, 1.04 * WIDEST)
         coverage_axis(axes.xaxis, TICKS)
+        axes.tick_params(labelbottom=True)
         axes.set_title(str(target), fontsize="small", loc="left")
         axes.set_xlabel("coverage")
         axes.legend(fontsize="x-small", loc="lower right", bbox_to_anchor=(1.03, 0.99), handletextpad=0.1)
+    panels[0, 0].set_xlim(max(float(wide["coverage"].min()) / 1.5, TICKS[0]), TICKS[-1])
     for axes in panels.flat[len(targets) :]:
         axes.set_visible(False)
     for axes in panels[:, 0]:
         axes.set_ylabel("median width / narrowest")
+    faces = {"success is rare": GREY, "other cells": "none"}
+    marks = [Line2D([], [], color=GREY, marker="o", markerfacecolor=f, linestyle="none", label=name) for name, f in faces.items()]
+    figure.legend(handles=marks, loc="outside lower center", ncols=2, fontsize="small")
     return figure
