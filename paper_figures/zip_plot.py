@@ -1,4 +1,4 @@
-"""Zip plots: every interval of a cell, ranked by its distance from the truth in its own standard errors."""
+"""Zip plots: every interval of a cell, ranked by where the truth lies in it or beyond it."""
 
 from collections.abc import Mapping
 
@@ -22,11 +22,12 @@ SHOWN = (
     ("group size", "half-trained, balanced"),
 )
 CAPTION = (
-    f"Zip plots (Morris, White and Crowther 2019) show nominal {LEVEL:.0%} intervals less the truth, ranked by |estimate - "
-    "truth| in their own standard errors, the farthest on top. Blue intervals cover and orange ones do not, so that the "
-    "share of blue is the coverage. Where an interval is a fixed number of standard errors on either side, its colours meet "
-    "on the dashed line if coverage is nominal. Orange intervals all on one side mean bias or a skew estimate; a dot is an "
-    "interval of no width. Of the gradient a component is shown; limits beyond the frame are cut."
+    f"Zip plots (Morris, White and Crowther 2019) show nominal {LEVEL:.0%} intervals less the truth. They are ranked by where "
+    "the truth lies, in widths of the interval: at the foot far inside, on top far outside. For an interval that is a fixed "
+    "number of standard errors on either side, this is the rank of |estimate - truth| in its own standard errors. Blue "
+    "intervals cover and orange ones do not, so that the colours meet at the coverage, and on the dashed line if it is "
+    "nominal. Orange intervals all on one side mean bias or a skew estimate; a dot is an interval of no width. Of the gradient "
+    "a component is shown; limits beyond the frame are cut."
 )
 
 
@@ -48,7 +49,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         for axes in row[len(groups) :]:
             axes.set_visible(False)
         target, problem, batch_size, group_size, _ = cell
-        row[0].set_ylabel(f"{target}: {problem},\n$B$ = {batch_size}, $G$ = {group_size}\npercentile of $|z|$", fontsize="small")
+        row[0].set_ylabel(f"{target}: {problem},\n$B$ = {batch_size}, $G$ = {group_size}\npercentile", fontsize="small")
     figure.supxlabel("limits less the truth", fontsize="small")
     return figure
 
@@ -59,8 +60,23 @@ def _frame(part: pd.DataFrame) -> tuple[float, float]:
     return float(min(ends["low"].quantile(0.01), 0.0)), float(max(ends["high"].quantile(0.97), 0.0))
 
 
+def ranked(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return intervals less the truth in the order of where it lies, from far inside to far outside, with new percentiles.
+
+    Intervals that are symmetric about an estimate are in the order of its distance from the truth in standard errors. Those that
+    do not give an answer are last.
+    """
+    low, high = (rows[name].to_numpy(dtype=float) for name in ("low", "high"))
+    covered = rows["covered"].to_numpy(dtype=bool)
+    outside = np.maximum(low, -high)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        widths_outside = np.nan_to_num(outside / (high - low), nan=0.0)
+    order = np.lexsort((outside, widths_outside, ~covered, np.isnan(low)))
+    return rows.iloc[order].assign(percentile=100.0 * np.arange(1, len(rows) + 1) / len(rows))
+
+
 def _zip(axes: Axes, rows: pd.DataFrame, frame: tuple[float, float]) -> None:
-    rows = rows.dropna(subset=["low", "high"])
+    rows = ranked(rows).dropna(subset=["low", "high"])
     ends = rows[["low", "high"]].clip(*frame).to_numpy(dtype=float)
     heights = np.repeat(rows["percentile"].to_numpy(dtype=float)[:, None], 2, axis=1)
     colours = np.where(rows["covered"].to_numpy(dtype=bool), BLUE, VERMILION)

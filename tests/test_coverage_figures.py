@@ -66,3 +66,23 @@ def test_a_zip_has_a_panel_for_each_interval_and_a_colour_for_each_verdict(table
         assert len(lines.get_segments()) == 4
         assert len({tuple(colour) for colour in lines.get_colors()}) == 2
     mpl.pyplot.close("all")
+
+
+def test_symmetric_intervals_are_ranked_by_the_distance_in_standard_errors():
+    rng = np.random.default_rng(3)
+    z, error = rng.standard_normal(50), rng.uniform(0.5, 2.0, 50)
+    low, high = error * (z - 1.96), error * (z + 1.96)
+    found = zip_plot.ranked(pd.DataFrame({"z": z, "low": low, "high": high, "covered": np.abs(z) <= 1.96}))
+    assert found["z"].abs().is_monotonic_increasing
+    assert found["percentile"].tolist() == [2.0 * (rank + 1) for rank in range(50)]
+
+
+def test_colours_of_intervals_of_any_form_meet_once():
+    """Fieller's sets are unbounded now and then: the rank of |z|, which puts them anywhere, mixed their colours."""
+    inf, nan = np.inf, np.nan
+    low = [0.1, -1.0, -inf, -inf, nan, 2.0, -0.1, 0.3]
+    high = [inf, inf, inf, 0.5, nan, 3.0, 4.0, 0.3]
+    covered = [bool(a <= 0.0 <= b) for a, b in zip(low, high, strict=True)]
+    found = zip_plot.ranked(pd.DataFrame({"low": low, "high": high, "covered": covered}))
+    assert found["covered"].tolist() == [True] * 4 + [False] * 4
+    assert np.isnan(found["low"].iloc[-1])
