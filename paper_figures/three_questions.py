@@ -10,12 +10,13 @@ from matplotlib.figure import Figure
 
 from grpo_theory.page.style import (
     BLACK,
-    BLUE,
+    BROWN,
     GREY,
     LANGUAGE_MODEL,
+    NORMAL_95,
     PROBLEMS,
     PURPLE,
-    VERMILION,
+    SKY,
     Look,
     group_size_axis,
 )
@@ -27,24 +28,24 @@ SIZES = (2, 4, 8, 16, 32, 64)
 LINES = {"rloo": "-", "grpo": "--"}
 ESTIMATOR_NAMES = {"rloo": "RLOO", "grpo": "GRPO"}
 FAMILIES = {
-    "raw": Look("SmolLM2's head, raw", VERMILION, "s", ""),
-    "whitened": Look("SmolLM2's head, whitened", BLUE, "D", ""),
+    "raw": Look("SmolLM2's head, raw", BLACK, "s", ""),
+    "whitened": Look("SmolLM2's head, whitened", SKY, "D", ""),
     "random": Look("64 prompts, random features", PURPLE, ">", ""),
-    "made up": Look("four made-up prompts", BLACK, "o", ""),
+    "made up": Look("four made-up prompts", BROWN, "o", ""),
 }
-APART, HEADROOM = 0.3, 1.45
+APART, HEADROOM = 0.2, 1.7
 """How far apart the families are at a group size, as a power of 2, and how much of the axis the legend needs beside the marks."""
 MULTIPLES = {"best": "best step", "twice": "twice\nthe best", "four times": "four times\nthe best"}
 CAPTION = (
-    "Left: efficiency of one step at a fixed number of responses, against how many of them each prompt gets, for policies "
-    "of SmolLM2 on arithmetic questions with a digit as the answer. It is exact, and relative to the best of the "
-    "leave-one-out mean (RLOO). Solid lines are RLOO, dashed ones GRPO, which divides by the standard deviation; marks are "
-    "the best group sizes. Middle: by how many points of a hundred success, averaged over a run with Adam, is higher with "
-    "advantages divided by their group's standard deviation (grpo) than without (dr_grpo), each at its own best step. A mark is "
-    "a setting, answers have one token, and the shaded band is one point either way. Right: by how many points success at the "
-    "end is higher with clipped token ratios than without any ratio, when several updates are made from the responses of one "
-    "policy. Each mark is a setting (small policies, length of answers and of runs, optimiser, updates per rollout), at the "
-    "best step of each side and at multiples of it."
+    "Left: efficiency of one step at a fixed number of responses, against how many of them each prompt gets, for policies of "
+    "SmolLM2 on arithmetic questions with a digit as the answer. It is exact, and relative to the best of the leave-one-out "
+    "mean (RLOO). Solid lines are RLOO, dashed ones GRPO, which divides by the standard deviation; full marks are the best "
+    "group sizes. Middle: by how many points of a hundred success, averaged over a run with Adam, is higher with advantages "
+    "divided by their group's standard deviation (grpo) than without (dr_grpo), each at its own best step. A mark is a setting,"
+    " answers have one token, and the shaded band is one point either way. Right: by how many points success at the end is "
+    "higher with clipped token ratios than without any ratio, when several updates are made from the responses of one policy. "
+    "Each mark is a setting (small policies, length of answers and of runs, optimiser, updates per rollout), at the best step "
+    "of each side and at multiples of it. Bars are 95% intervals."
 )
 
 
@@ -65,9 +66,9 @@ def group_sizes(axes: Axes, table: pd.DataFrame) -> None:
         curves = own.pivot(index="group_size", columns="estimator", values="estimate")[list(LINES)]
         relative = curves / curves["rloo"].max()
         for estimator, line in LINES.items():
-            label = look.label if estimator == "rloo" else None
-            axes.plot(relative.index, relative[estimator], line, color=look.colour, label=label)
-            axes.plot(relative[estimator].idxmax(), relative[estimator].max(), look.marker, color=look.colour)
+            style = {"color": look.colour, "marker": look.marker, "markersize": 3.5, "markerfacecolor": "white"}
+            axes.plot(relative.index, relative[estimator], line, label=look.label if estimator == "rloo" else None, **style)
+            axes.plot(relative[estimator].idxmax(), relative[estimator].max(), look.marker, color=look.colour, markersize=6.5)
     group_size_axis(axes, SIZES)
     axes.set_ylim(bottom=0.0)
     axes.set_title("How many responses per prompt?")
@@ -85,12 +86,14 @@ def division(axes: Axes, table: pd.DataFrame) -> None:
     for place, (family, look) in enumerate(FAMILIES.items()):
         own = gains[kinds == family]
         places = own["group_size"] * 2.0 ** (APART * (place / (len(FAMILIES) - 1.0) - 0.5) * 2.0)
-        axes.plot(places, -100.0 * own["estimate"], look.marker, color=look.colour, markerfacecolor="white", label=look.label)
+        style = {"color": look.colour, "markerfacecolor": "white", "elinewidth": 0.8, "label": look.label}
+        axes.errorbar(places, -100.0 * own["estimate"], 100.0 * NORMAL_95 * own["standard_error"], fmt=look.marker, **style)
     axes.axhspan(-1.0, 1.0, color=GREY, alpha=0.18, linewidth=0)
     axes.axhline(0.0, color=GREY, linewidth=0.7)
     group_size_axis(axes, sizes)
     axes.set_xlim(sizes[0] / 1.5, sizes[-1] * 1.5)
-    axes.set_ylim(top=HEADROOM * max(1.0, float(-100.0 * gains["estimate"].min())))
+    highest = 100.0 * float((NORMAL_95 * gains["standard_error"] - gains["estimate"]).max())
+    axes.set_ylim(top=HEADROOM * max(1.0, highest))
     axes.grid(axis="x", visible=False)
     axes.set_title("Divide by the standard deviation?")
     axes.set_ylabel("gain in success (points)")
@@ -101,9 +104,10 @@ def ratios(axes: Axes, table: pd.DataFrame) -> None:
     """Draw what the clip gains over no ratio at the end of training in each setting, by the multiple of each one's best step."""
     leads = table.query("quantity == 'ahead' and arm == 'clip' and rival == 'none'")
     for place, at in enumerate(MULTIPLES):
-        points = 100.0 * np.sort(leads.loc[leads["at"] == at, "estimate"])
-        spread = np.linspace(-0.3, 0.3, points.size) if points.size > 1 else np.zeros(1)
-        axes.plot(place + spread, points, "o", color=BLUE, markerfacecolor="white")
+        own = leads[leads["at"] == at].sort_values("estimate")
+        spread = np.linspace(-0.3, 0.3, len(own)) if len(own) > 1 else np.zeros(1)
+        style = {"color": BLACK, "markerfacecolor": "white", "elinewidth": 0.8}
+        axes.errorbar(place + spread, 100.0 * own["estimate"], 100.0 * NORMAL_95 * own["standard_error"], fmt="o", **style)
     axes.axhline(0.0, color=GREY, linewidth=0.7)
     axes.set_xlim(-0.5, len(MULTIPLES) - 0.5)
     axes.set_xticks(range(len(MULTIPLES)), MULTIPLES.values())
