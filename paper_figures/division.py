@@ -1,6 +1,6 @@
 """What dividing by the standard deviation is worth over a run, each arm at its own best step."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -76,14 +76,23 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     )
     for contest, line in zip(rows, panels, strict=True):
         for name, axes in zip(columns, line, strict=True):
-            _panel(axes, table[(table["contest"] == contest) & (table["column"] == name)])
-        line[0].set_ylabel(f"{ROWS[contest]}\ngain (points)")
-    for name, axes in zip(columns, panels[0], strict=True):
-        axes.set_title(COLUMNS[name])
+            part = table[(table["contest"] == contest) & (table["column"] == name)]
+            axes.set_visible(len(part) > 0)  # a quick run does not race in all of them
+            _panel(axes, part)
+        first = _first_seen(line)
+        first.set_ylabel(f"{ROWS[contest]}\ngain (points)")
+        first.tick_params(labelleft=True)
+    for name, column in zip(columns, panels.T, strict=True):
+        _first_seen(column).set_title(COLUMNS[name])
     for name, axes in zip(columns, panels[-1], strict=True):
         group_size_axis(axes, sorted(table["group_size"].unique()))
         _legend(axes, table.loc[table["column"] == name, "problem"].unique())
     return figure
+
+
+def _first_seen(panels: Sequence[Axes]) -> Axes:
+    """Return the first of the panels that are drawn."""
+    return next(axes for axes in panels if axes.get_visible())
 
 
 def _panel(axes: Axes, table: pd.DataFrame) -> None:
