@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, ORANGE, PURPLE, VERMILION, Look
+from grpo_theory.page.style import BLACK, GREEN, GREY, NORMAL_95, ORANGE, PURPLE, VERMILION, Look
 from simulations.runs.allocation_places import BATCH, GROUP, TITLES
 from simulations.runs.allocation_places import LOW as LEAST
 from simulations.runs.allocation_step import HIGH, MEAN
@@ -39,7 +39,7 @@ PROBLEMS = {
     "lm-instruct": Look("SmolLM2, instruct", GREEN, "D", ""),
     "lm-answers": Look("SmolLM2, answers", PURPLE, "^", ""),
     "mixed": Look("mixed difficulty", GREY, "X", ""),
-    "world shared": Look("world, shared features", VERMILION, "s", ""),
+    "world shared": Look("128 prompts, shared features", VERMILION, "s", ""),
 }
 OPTIMISERS = {"SGD": Look("plain ascent", BLACK, "o", ""), "Adam": Look("Adam", ORANGE, "s", "")}
 
@@ -103,6 +103,6 @@ def successes(axes: Axes, table: pd.DataFrame) -> None:
             linestyle="none",
         )
     equal = table[(table["rule"] == "uniform") & (table["optimiser"] == "SGD")]["estimate"].iloc[0]
-    axes.axvline(equal, color=BLUE, linewidth=0.9, linestyle=":")
+    axes.axvline(equal, color=BLACK, linewidth=0.9, linestyle=":")
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.set_xlabel("success at the end")

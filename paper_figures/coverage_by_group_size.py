@@ -42,6 +42,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             _panel(axes, rows[rows["problem"] == problem], looks)
             group_size_axis(axes, sizes)
             axes.set_xlabel("group size $G$" if i == len(targets) - 1 else "")
+            axes.tick_params(labelbottom=i == len(targets) - 1)
             axes.set_title(str(problem).replace(", ", ",\n") if i == 0 else "", fontsize="small")
         coverage_axis(row[0].yaxis)
         row[0].set_ylabel(f"{target}\ncoverage", fontsize="small")

@@ -17,7 +17,8 @@ CAPTION = (
     "Points are the curvature of a prompt's success probability p against the standard deviation of its reward, for random "
     "log-linear policies with one correct response of K. Left: at the policy itself. Right: at a policy within the radius "
     "sqrt(V)/X. Grey dashed lines are the printed bounds and dotted lines the sharp ones, whose constants the legend gives. "
-    "Solid lines are the most that is possible at a given V."
+    "Solid lines are the most that is possible at a given V. The coloured dashed line is the most for a pair of responses with "
+    "opposite features; the solid line bends where it leaves that one, which a larger K allows."
 )
 LOOKS = {
     2: Look("$K=2$", VERMILION, "o", ""),

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import ESTIMATORS, ORANGE, SKY, Look, group_size_axis
+from grpo_theory.page.style import BROWN, ESTIMATORS, Look, group_size_axis
 from paper_figures.content.kinds import TITLES
 from simulations.gradient.groups import RESPONSES
 from simulations.length.efficiency_by_length import GROUP_SIZES
@@ -27,8 +27,8 @@ CAPTION = (
 )
 LOOKS = {
     "rloo": ESTIMATORS["rloo"],
-    "trl_grpo": Look("GRPO as in TRL, tokens added up", ORANGE, "s", "-"),
-    "trl_grpo_loss": Look("the same, divided by the length", SKY, "^", "--"),
+    "trl_grpo": ESTIMATORS["grpo"]._replace(label="GRPO as in TRL, tokens added up"),
+    "trl_grpo_loss": Look("GRPO as in TRL, divided by the length", BROWN, "^", ":"),
 }
 TICKS = (2, 16, 128, 1024)
 
@@ -58,6 +58,7 @@ def shares(axes: Axes, table: pd.DataFrame) -> None:
         own = table[table["length"] == length].set_index("group_size")["estimate"].sort_index()
         axes.plot(own.index, own / own.max(), "-", color=colour, label=f"{int(length):,}")
     group_size_axis(axes, TICKS)
+    axes.xaxis.set_major_formatter("{x:,g}")
     axes.set_ylim(0.4, 1.03)
 
 
@@ -71,6 +72,6 @@ def best_sizes(axes: Axes, table: pd.DataFrame) -> None:
     axes.set_xscale("log", base=2)
     axes.set_xticks([16, 128, 1024], ["16", "128", "1,024"])
     axes.set_yscale("log", base=2)
-    axes.set_yticks(TICKS, [str(size) for size in TICKS])
+    axes.set_yticks(TICKS, [f"{size:,}" for size in TICKS])
     axes.minorticks_off()
     axes.set_xlabel("tokens of a response")

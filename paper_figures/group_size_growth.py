@@ -41,6 +41,13 @@ GAINS = {
     ("visible", "grpo"): ("GRPO, no rare\nanswers", SKY),
     ("apart", "grpo"): ("GRPO, no\ninterference", BROWN),
 }
+WORLDS = {
+    "rarer": "rarer right\nanswers",
+    "roomy": "more features",
+    "more prompts": "more prompts",
+    "competing": "two right\nanswers",
+    "misled": "prompts that\nmislead",
+}
 RULES = {"the law": ORANGE, "always 4": GREY, "always 16": "#C8C8C8"}
 
 
@@ -89,7 +96,7 @@ def _losses(axes: Axes, table: pd.DataFrame) -> None:
         losses = [_loss(table[table["world"] == world], rule) for world in worlds]
         places = -np.arange(len(worlds)) - 0.26 * (shift - 1)
         axes.barh(places, losses, 0.24, color=colour, label=rule)
-    axes.set_yticks(-np.arange(len(worlds)), worlds)
+    axes.set_yticks(-np.arange(len(worlds)), [WORLDS.get(world, world) for world in worlds])
     axes.set_xlabel("success lost to the best size")
     axes.legend(fontsize="x-small", loc="lower right")
 

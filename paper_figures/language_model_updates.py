@@ -21,20 +21,20 @@ CAPTION = (
     "SmolLM2's head is moved by updates on one rollout, each the exact mean of the clipped update (token ratios, G = "
     f"{GROUP_SIZE}). Upper row: how far the policy has moved, what the old responses are worth as a sample of the new policy "
     "(1/E rho^2), and the share of tokens whose gradient the clip by sign drops. Lower row, for answers of several tokens: "
-    f"bias about the current gradient, cosine of mean update and current gradient, and error of a batch (B = {BATCH_SIZE}), "
-    f"relative to the gradient. Biases below {LEAST:g} are not drawn. Ratios are clipped at {1.0 - WIDTH:g} and "
-    f"{1.0 + WIDTH:g}. All values are exact."
+    "bias about the current gradient, cosine of mean update and current gradient, and root mean squared error of a batch "
+    f"(B = {BATCH_SIZE}), relative to the gradient. Biases below {LEAST:g} are not drawn. Ratios are clipped at {1.0 - WIDTH:g} "
+    f"and {1.0 + WIDTH:g}. All values are exact."
 )
 MODELS = {
     **{name: PROBLEMS[name] for name in LANGUAGE_MODEL},
     "lm-answers": Look("SmolLM2, up to three tokens", BROWN, "^", "--"),
 }
 POLICIES = {
-    "nats": "moved (nats a response)",
+    "nats": "nats per response moved",
     "effective sample share": "effective sample size",
     "tokens clipped": "tokens clipped",
 }
-QUANTITIES = {"to current": "bias / gradient", "cosine": "cosine with gradient", "error": "root mean squared error / gradient"}
+QUANTITIES = {"to current": "bias / gradient", "cosine": "cosine with gradient", "error": "error / gradient"}
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:

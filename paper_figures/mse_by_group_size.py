@@ -38,11 +38,11 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             for axes, unit, exact in ((top, 1.0, 1.0), (bottom, oracle, laws["oracle"])):
                 exact_line(axes, sizes, laws[name] / exact, look)
                 points(axes, part.index, part["estimate"] / unit, part["standard_error"] / unit, look)
-        bottom.axvline(facts.loc[problem, "break_even"], color="#7F7F7F", linewidth=1.0, linestyle=":")
+        bottom.axvline(facts.loc[problem, "break_even"], color="#7F7F7F", linewidth=1.0, linestyle=":", label="break-even")
         log_axis(top)
         group_size_axis(bottom, sorted(table["group_size"].unique()))
         top.set_title(f"{PROBLEMS[problem].label}\nmean value {facts.loc[problem, 'value']:.3f}")
     panels[0, 0].set_ylabel(r"$E_x\,\|\hat g(x) - g(x)\|^2$")
     panels[1, 0].set_ylabel("relative to the oracle")
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.legend(*panels[1, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure

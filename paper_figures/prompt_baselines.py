@@ -39,13 +39,15 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             part["estimate"] / part["prediction"], heights, look.marker, color=look.colour, linestyle="none", label=look.label
         )
     axes.axvline(1.0, color=GREY, linewidth=0.8, zorder=1)
-    axes.axhline(float((correlations >= IDENTITY_TOLERANCE).sum()) - 0.5, color=GREY, linewidth=1.0, linestyle=":")
+    border = float((correlations >= IDENTITY_TOLERANCE).sum()) - 0.5
+    axes.axhline(border, color=GREY, linewidth=1.0, linestyle=":", label="below: Assumption 2 holds")
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator([1.0, 1.2, 1.5, 2.0, 2.5]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_yticks(heights, [f"{labels[str(name)]} [{found:.2f}]" for name, found in correlations.items()])
+    axes.set_ylabel(r"problem [mean $|\mathrm{corr}(\|W\|^2, Z)|$]")
     axes.invert_yaxis()
     axes.set_xlabel("error / error of the best prompt-only baseline, limit")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize="small")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize="small")
     return figure

@@ -65,7 +65,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         ax=axes,
     )
     axes.set_xticks(np.arange(len(HEADS)) + 0.5, list(HEADS.values()), rotation=0)
-    axes.set_yticks(np.arange(len(table)) + 0.5, list(table.index), rotation=0)
+    axes.set_yticks(np.arange(len(table)) + 0.5, list(table.index), rotation=0, family="monospace")
     axes.xaxis.tick_top()
     axes.set(xlabel="", ylabel="")
     axes.tick_params(length=0)

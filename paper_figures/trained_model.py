@@ -34,7 +34,7 @@ COURSES = {
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a panel of success, one of efficiency and one of cosines."""
-    figure, panels = plt.subplots(1, 3, figsize=(9.6, 3.6))
+    figure, panels = plt.subplots(1, 3, figsize=(10.2, 3.6))
     sizes = tables["trained_sizes"]
     _success(panels[0], sizes)
     _efficiency(panels[1], sizes[sizes["quantity"] == "efficiency"])
@@ -68,6 +68,7 @@ def _success(axes: Axes, table: pd.DataFrame) -> None:
                 markersize=4.0,
                 label=look.label if quantity == "success" else None,
             )
+    axes.plot([], [], "o", color=GREY, markerfacecolor="white", label="held-out questions")
     axes.set(title="success after a run", ylabel="mean success", ylim=(0.0, 0.8))
 
 
@@ -76,7 +77,8 @@ def _efficiency(axes: Axes, table: pd.DataFrame) -> None:
     for name, look in ESTIMATORS.items():
         for time, line in TIMES.items():
             part = table[(table["estimator"] == name) & (table["place"] == time)].sort_values("group_size")
-            axes.plot(part["group_size"], part["estimate"], line, color=look.colour, label=f"{look.label}, {time}")
+            style = {"marker": look.marker, "markersize": 3.5, "color": look.colour, "label": f"{look.label}, {time}"}
+            axes.plot(part["group_size"], part["estimate"], line, **style)
     axes.set(title="efficiency of one update", ylabel="efficiency")
 
 

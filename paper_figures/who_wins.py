@@ -53,6 +53,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         axes.set_title(f"$G$ = {size}")
         axes.set_xlabel("MSE / MSE(value baseline)")
     panels[0].set_yticks(np.arange(len(names)), [f"{PROBLEMS[name].label} [{correlations[name]:.2f}]" for name in names])
+    panels[0].set_ylabel(r"problem [mean $|\mathrm{corr}(\|W\|^2, Z)|$]")
     panels[0].invert_yaxis()
     for axes in panels:
         for border in np.arange(len(names) - 1) + 0.5:
