@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from grpo_theory.page.style import BLACK, BLUE, GREEN, ORANGE, PHASES, PURPLE
+from paper_figures.content.phase_windows import shade, tell
 from simulations.normalisation.heads import NEAR
 from simulations.normalisation.networks import ANSWERS, PROMPTS, RIGHT
 from simulations.normalisation.phases import ORTHOGONAL
@@ -68,9 +69,9 @@ def _draw_column(above: Axes, below: Axes, part: pd.DataFrame) -> None:
     below.axhline(ORTHOGONAL, color=PURPLE, linewidth=0.5)
     windows = part[(part["quantity"] == "increase") & (part["arm"] == "divided") & (part["features"] == "learned")]
     updates = sorted(at["update"].unique())
+    tell(below, windows, FIRST)
     for axes in (above, below):
-        for window in windows[windows["phase"].isin(list(PHASES))].itertuples():
-            axes.axvspan(max(window.update, FIRST), window.until, color=PHASES[window.phase], linewidth=0.0, zorder=0)
+        shade(axes, windows, FIRST)
         axes.set_xscale("log")
         axes.set_xlim(FIRST, updates[-1])
         axes.xaxis.set_major_locator(FixedLocator([FIRST, *updates[1::2]]))

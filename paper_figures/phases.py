@@ -11,6 +11,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, ORANGE, PHASES, PURPLE, SKY, VERMILION
+from paper_figures.content.phase_windows import shade, tell
 from simulations.normalisation.heads import NEAR
 from simulations.normalisation.phase_course import BATCH_SIZE, GROUP_SIZE
 
@@ -24,12 +25,6 @@ COLUMNS = {
 }
 PARTS = {"success": ("all questions", BLACK), "easy": ("easier half", SKY), "hard": ("harder half", VERMILION)}
 GAINS = {"divided": ("divided", BLUE, "-"), "multiplied": ("multiplied", ORANGE, ":")}
-
-
-def _shade(axes: Axes, windows: pd.DataFrame, first: float) -> None:
-    for _, window in windows.iterrows():
-        if window["phase"]:
-            axes.axvspan(max(window["update"], first), window["until"], color=PHASES[window["phase"]], linewidth=0.0, zorder=0)
 
 
 def _column(panels: list[Axes], part: pd.DataFrame) -> None:
@@ -53,8 +48,9 @@ def _column(panels: list[Axes], part: pd.DataFrame) -> None:
     deviation, share = at.loc[("deviation", "plain")], at.loc[("orthogonality", "plain")]
     bottom.plot(deviation["update"].clip(lower=first), deviation["estimate"] / deviation["estimate"].max(), color=GREEN)
     bottom.plot(share["update"].clip(lower=first), share["estimate"], "-.", color=PURPLE)
+    tell(bottom, windows, first)
     for axes in panels:
-        _shade(axes, windows, first)
+        shade(axes, windows, first)
         axes.set_xscale("log")
         axes.set_xlim(first, updates[-1])
         axes.xaxis.set_major_locator(FixedLocator([first, *updates[1::2]]))

@@ -8,6 +8,7 @@ from scipy.special import ndtri
 
 from grpo_theory.page.style import ESTIMATORS, points
 from paper_figures import efficiency, gap_bounds, gap_quantiles, group_size_schedule, three_questions
+from paper_figures.content.phase_windows import shade, tell
 
 
 @pytest.fixture(autouse=True)
@@ -99,3 +100,15 @@ def test_losses_of_plans_are_over_the_measured_loss_of_the_best_fixed_size():
     halves = [np.ptp(bar.get_segments()[0][:, 0]) / 2.0 for bar in right.collections]
     start = 2.0 * 1.959964 * np.hypot(0.1 / 8.0, 0.1 / 4.0)
     assert halves[:2] == pytest.approx([start, 0.0], rel=1e-6)
+
+
+def test_a_phase_is_named_in_the_middle_of_each_stretch_of_it():
+    _, axes = plt.subplots()
+    axes.set_xscale("log")
+    windows = pd.DataFrame({"update": [0, 10, 40, 90, 160], "until": [10, 40, 90, 160, 640], "phase": ["", "I", "I", "III", "I"]})
+    shade(axes, windows, first=5.0)
+    tell(axes, windows, first=5.0)
+    spans = [tuple(patch.get_extents().transformed(axes.transData.inverted()).intervalx) for patch in axes.patches]
+    np.testing.assert_allclose(spans, [(10.0, 90.0), (90.0, 160.0), (160.0, 640.0)], rtol=1e-9)
+    assert [text.get_text() for text in axes.texts] == ["I", "III", "I"]
+    np.testing.assert_allclose([text.get_position()[0] for text in axes.texts], [30.0, 120.0, 320.0], rtol=1e-9)
