@@ -33,7 +33,7 @@ FAMILIES = {
     "random": Look("64 prompts, random features", PURPLE, ">", ""),
     "made up": Look("four made-up prompts", BROWN, "o", ""),
 }
-APART, HEADROOM = 0.2, 1.7
+APART, HEADROOM = 0.2, 1.5
 """How far apart the families are at a group size, as a power of 2, and how much of the axis the legend needs beside the marks."""
 MULTIPLES = {"best": "best step", "twice": "twice\nthe best", "four times": "four times\nthe best"}
 CAPTION = (
@@ -65,8 +65,15 @@ def group_sizes(axes: Axes, table: pd.DataFrame) -> None:
         own, look = efficiency[efficiency["problem"] == name], PROBLEMS[name]
         curves = own.pivot(index="group_size", columns="estimator", values="estimate")[list(LINES)]
         relative = curves / curves["rloo"].max()
+        marked = [place for place, size in enumerate(relative.index) if size in SIZES]
         for estimator, line in LINES.items():
-            style = {"color": look.colour, "marker": look.marker, "markersize": 3.5, "markerfacecolor": "white"}
+            style = {
+                "markevery": marked,
+                "color": look.colour,
+                "marker": look.marker,
+                "markersize": 3.5,
+                "markerfacecolor": "white",
+            }
             axes.plot(relative.index, relative[estimator], line, label=look.label if estimator == "rloo" else None, **style)
             axes.plot(relative[estimator].idxmax(), relative[estimator].max(), look.marker, color=look.colour, markersize=6.5)
     group_size_axis(axes, SIZES)
@@ -85,6 +92,8 @@ def division(axes: Axes, table: pd.DataFrame) -> None:
     kinds = gains["family"].where(gains["family"] != "head", gains["problem"].str.split(", ").str[1])
     for place, (family, look) in enumerate(FAMILIES.items()):
         own = gains[kinds == family]
+        if own.empty:  # a quick run has fewer
+            continue
         places = own["group_size"] * 2.0 ** (APART * (place / (len(FAMILIES) - 1.0) - 0.5) * 2.0)
         style = {"color": look.colour, "markerfacecolor": "white", "elinewidth": 0.8, "label": look.label}
         axes.errorbar(places, -100.0 * own["estimate"], 100.0 * NORMAL_95 * own["standard_error"], fmt=look.marker, **style)
@@ -97,7 +106,7 @@ def division(axes: Axes, table: pd.DataFrame) -> None:
     axes.grid(axis="x", visible=False)
     axes.set_title("Divide by the standard deviation?")
     axes.set_ylabel("gain in success (points)")
-    axes.legend(loc="upper left", fontsize="small")
+    axes.legend(loc="upper left", fontsize="x-small")
 
 
 def ratios(axes: Axes, table: pd.DataFrame) -> None:
