@@ -38,7 +38,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             axes.plot(curve.index, curve, look.line, marker=look.marker, color=look.colour, label=look.label)
         axes.axhline(0.0, color="black", linewidth=0.6)
         axes.set_xscale("log", base=2)
-        axes.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
+        ticks = [tick for tick in TICKS if own["length"].min() <= tick <= own["length"].max()]
+        axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         axes.minorticks_off()
         axes.set_xlabel("tokens of a response")
         axes.set_title(TITLES[kind], fontsize="small")
