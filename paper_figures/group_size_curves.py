@@ -1,6 +1,7 @@
 """Which group size trains the best policy: U-curves at the checkpoints of training."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -55,7 +56,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     for axes in panels[:, 0]:
         axes.set_ylabel("loss / least loss")
     handles = [Line2D([], [], color=colour, label=f"$n$ = {step}") for step, colour in colours.items()]
-    hollow = {"color": GREY, "marker": "o", "linestyle": "none"}
+    hollow: dict[str, Any] = {"color": GREY, "marker": "o", "linestyle": "none"}
     handles += [Line2D([], [], label="may be the best", **hollow)]
     handles += [Line2D([], [], label="not the best", markerfacecolor="white", **hollow)]
     figure.legend(handles=handles, loc="outside lower center", ncols=(len(handles) + 1) // 2, fontsize="small")

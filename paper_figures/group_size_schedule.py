@@ -6,7 +6,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, VERMILION, Look, log_axis
@@ -63,7 +62,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     panels[1, 0].set_xlabel("step")
     panels[1, 1].set_xlabel("loss / loss of the best fixed $G$")
     handles = [
-        Line2D([], [], color=look.colour, linestyle=look.line, marker=look.marker, markerfacecolor="white", label=look.label)
+        panels[0, 0].plot([], [], look.line, color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label)[0]
         for look in LOOKS.values()
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)

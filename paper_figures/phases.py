@@ -6,7 +6,6 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, NullLocator
 
@@ -101,5 +100,5 @@ def _name(top: Axes, middle: Axes, bottom: Axes) -> None:
     of_gains = [(f"gradients {name}\nby the deviation", colour, line) for name, colour, line in GAINS.values()]
     of_measures = [("mean deviation\n/ its highest", GREEN, "-"), (f"pairs of questions\nwith |cos| < {NEAR:g}", PURPLE, "-.")]
     for axes, lines in ((top, of_success), (middle, of_gains), (bottom, of_measures)):
-        handles = [Line2D([], [], color=colour, linestyle=line, label=name) for name, colour, line in lines]
+        handles = [axes.plot([], [], line, color=colour, label=name)[0] for name, colour, line in lines]
         axes.legend(handles=handles, loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize="small")

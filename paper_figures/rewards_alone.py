@@ -76,7 +76,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     for axes in panels[:, 1:].flat:
         axes.tick_params(labelleft=False)
     handles = [
-        Line2D([], [], linestyle=look.line, color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label)
+        above[0].plot([], [], look.line, color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label)[0]
         for size, look in LOOKS.items()
         if size in set(table["size"])
     ]

@@ -1,6 +1,7 @@
 """Three questions of those who train, and what was found."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -67,7 +68,7 @@ def group_sizes(axes: Axes, table: pd.DataFrame) -> None:
         relative = curves / curves["rloo"].max()
         marked = [place for place, size in enumerate(relative.index) if size in SIZES]
         for estimator, line in LINES.items():
-            style = {
+            style: dict[str, Any] = {
                 "markevery": marked,
                 "color": look.colour,
                 "marker": look.marker,
@@ -95,7 +96,7 @@ def division(axes: Axes, table: pd.DataFrame) -> None:
         if own.empty:  # a quick run has fewer
             continue
         places = own["group_size"] * 2.0 ** (APART * (place / (len(FAMILIES) - 1.0) - 0.5) * 2.0)
-        style = {"color": look.colour, "markerfacecolor": "white", "elinewidth": 0.8, "label": look.label}
+        style: dict[str, Any] = {"color": look.colour, "markerfacecolor": "white", "elinewidth": 0.8, "label": look.label}
         axes.errorbar(places, -100.0 * own["estimate"], 100.0 * NORMAL_95 * own["standard_error"], fmt=look.marker, **style)
     axes.axhspan(-1.0, 1.0, color=GREY, alpha=0.18, linewidth=0)
     axes.axhline(0.0, color=GREY, linewidth=0.7)
@@ -115,7 +116,7 @@ def ratios(axes: Axes, table: pd.DataFrame) -> None:
     for place, at in enumerate(MULTIPLES):
         own = leads[leads["at"] == at].sort_values("estimate")
         spread = np.linspace(-0.3, 0.3, len(own)) if len(own) > 1 else np.zeros(1)
-        style = {"color": BLACK, "markerfacecolor": "white", "elinewidth": 0.8}
+        style: dict[str, Any] = {"color": BLACK, "markerfacecolor": "white", "elinewidth": 0.8}
         axes.errorbar(place + spread, 100.0 * own["estimate"], 100.0 * NORMAL_95 * own["standard_error"], fmt="o", **style)
     axes.axhline(0.0, color=GREY, linewidth=0.7)
     axes.set_xlim(-0.5, len(MULTIPLES) - 0.5)

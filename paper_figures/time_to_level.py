@@ -1,6 +1,7 @@
 """How soon compositions of ratio and clip reach a level of the objective, each at its own best step size."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -89,7 +90,7 @@ def _marks(table: pd.DataFrame) -> list[Line2D]:
     looks = [("middle: step sizes tried", ".", GREY), ("middle: chosen step, on other seeds", "o", "white")]
     if len(numbers) > 1:
         looks += [(f"right: $m$ = {number}", "o", GREY if number == numbers[-1] else "white") for number in numbers]
-    style = {"color": GREY, "linestyle": "none"}
+    style: dict[str, Any] = {"color": GREY, "linestyle": "none"}
     return [Line2D([], [], marker=mark, markerfacecolor=face, label=text, **style) for text, mark, face in looks]
 
 

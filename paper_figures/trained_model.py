@@ -1,6 +1,7 @@
 """SmolLM2's last block as it learns: group sizes at equal responses, what a step's efficiency says of them, and cosines."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -77,7 +78,12 @@ def _efficiency(axes: Axes, table: pd.DataFrame) -> None:
     for name, look in ESTIMATORS.items():
         for time, line in TIMES.items():
             part = table[(table["estimator"] == name) & (table["place"] == time)].sort_values("group_size")
-            style = {"marker": look.marker, "markersize": 3.5, "color": look.colour, "label": f"{look.label}, {time}"}
+            style: dict[str, Any] = {
+                "marker": look.marker,
+                "markersize": 3.5,
+                "color": look.colour,
+                "label": f"{look.label}, {time}",
+            }
             axes.plot(part["group_size"], part["estimate"], line, **style)
     axes.set(title="efficiency of one update", ylabel="efficiency")
 
