@@ -83,6 +83,7 @@ def test_colours_of_intervals_of_any_form_meet_once():
     low = [0.1, -1.0, -inf, -inf, nan, 2.0, -0.1, 0.3]
     high = [inf, inf, inf, 0.5, nan, 3.0, 4.0, 0.3]
     covered = [bool(a <= 0.0 <= b) for a, b in zip(low, high, strict=True)]
+    low, high, covered = [1.0, *low], [2.0, *high], [True, *covered]  # of a set of two rays the flag decides, and not the limits
     found = zip_plot.ranked(pd.DataFrame({"low": low, "high": high, "covered": covered}))
-    assert found["covered"].tolist() == [True] * 4 + [False] * 4
+    assert found["covered"].tolist() == [True] * 5 + [False] * 4
     assert np.isnan(found["low"].iloc[-1])
