@@ -48,7 +48,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         axes.set(xlabel="group size $G$", xlim=(1.7, 76.0))
     for axes in panels:
         axes.set_ylim(bottom=0.0)
-        axes.legend(fontsize="x-small", loc="upper right")
+        axes.legend(fontsize="x-small", loc="upper right", handlelength=3.2)
     return figure
 
 
