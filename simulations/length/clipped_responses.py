@@ -20,8 +20,9 @@ from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chains import KINDS
-from simulations.length.drifts import NEAR, SEED, SUCCESS, ahead, drifted
+from simulations.length.drifts import NEAR, SUCCESS, ahead, drifted, generator_of_direction
 from simulations.length.points import chain_point
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS, TIC_GRPO, derived
 
 CUT = Statement(
@@ -92,26 +93,26 @@ def drifts(length: int) -> dict[str, float]:
     return {"response": NEAR} | ({"token": length * PER_TOKEN} if length * PER_TOKEN != NEAR else {})
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> list[dict[str, Any]]:
     """Simulate one step of 16 groups of 16 at every length, drift and direction."""
-    found = []
+    found, seed = [], seed_of(rng)
     places = [
         (length, fixed, nats, d)
         for length in settings["lengths"]
         for fixed, nats in drifts(length).items()
         for d in range(DIRECTIONS)
     ]
-    for (length, fixed, nats, d), own in zip(places, rng.spawn(len(places)), strict=True):
+    for number, (length, fixed, nats, d) in enumerate(places):
         problem = KINDS[settings["kind"]](length, SUCCESS)
         point = chain_point(problem)
-        theta = drifted(point, nats, np.random.default_rng(np.random.SeedSequence(SEED).spawn(DIRECTIONS)[d]))
+        theta = drifted(point, nats, generator_of_direction(d))
         common = {"length": length, "fixed": fixed, "nats": nats, "direction": d}
-        found += [common | one for one in steps(problem, point, theta, own, settings["replications"])]
+        found += [common | one for one in steps(problem, point, theta, child_seed(seed, number), settings["replications"])]
     return found
 
 
 def steps(
-    problem: gt.Problem, point: ChainPoint, theta: Array, rng: np.random.SeedSequence, replications: int
+    problem: gt.Problem, point: ChainPoint, theta: Array, seed: np.random.SeedSequence, replications: int
 ) -> list[dict[str, Any]]:
     """Return efficiency and cosine of each estimator, and what the judged ones lose to another, with standard errors."""
     simulation = gt.simulate_gradients(
@@ -121,7 +122,7 @@ def steps(
         batch_size=BATCH,
         group_size=GROUP,
         replications=replications,
-        rng=rng,
+        rng=seed,
         workers=1,
         behaviour=point.theta,
         directions=np.eye(theta.size),

@@ -58,7 +58,7 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"data": long_rollouts().provenance["sha256"]})]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Read efficiencies, correlations and the gradient's squared length off the data, with errors over prompts."""
     data = long_rollouts()
     rewards, scores = data.rewards[data.index], data.sketches[data.index]
@@ -71,7 +71,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
     found += _correlations(SHORT, norms[0], norms[1], short.rewards[short.index])
     exact = data.squared_norms[data.index]
     found += _correlations(LONG, exact, exact, rewards)
-    dealt = np.random.default_rng(rng).permuted(rewards, axis=1)
+    dealt = rng.permuted(rewards, axis=1)
     for which, given in ((LONG, rewards), (DEALT, dealt)):
         constants = StepLaw.of_unbiased(pilot_terms(gt.Rollouts(given, scores)), np.array([2])).square
         found.append(_row({"answers": which, "quantity": "squared length of the gradient"}, constants))

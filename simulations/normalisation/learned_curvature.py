@@ -24,6 +24,7 @@ from simulations.normalisation.correlations import KINDS
 from simulations.normalisation.measured_statements import WITHIN
 from simulations.normalisation.network_curvature import hessian_norms
 from simulations.normalisation.networks import BOTH, ascent, network_problem, pair_cosines
+from simulations.seeds import seed_of
 from simulations.sources import NORMALIZATION, OURS
 
 ACROSS = Statement(
@@ -68,9 +69,9 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"width": width, **common}) for width in (QUICK_WIDTHS if quick else WIDTHS)]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, float]]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> list[dict[str, float]]:
     """Return what is measured on each draw."""
-    seeds = rng.generate_state(settings["draws"]).tolist()
+    seeds = seed_of(rng).generate_state(settings["draws"]).tolist()
     return [measured(network_problem(settings["width"], seed, mixture=BOTH), settings["updates"], seed) for seed in seeds]
 
 

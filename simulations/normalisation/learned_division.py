@@ -34,7 +34,7 @@ from simulations.normalisation.heads import near_orthogonal, state
 from simulations.normalisation.networks import network_problem, of_their_own, pair_cosines
 from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL
 from simulations.runs.tuning import choice_variance, tuned, tuned_summary
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import NORMALIZATION, OURS
 
 PAYS = Statement(
@@ -84,15 +84,16 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Tune one arm and train it anew, on draws that all arms share; the broken one takes the middle of the grid."""
+    seed = seed_of(rng)
     arm, budgets = settings["arms"][chunk], settings["budgets"]
     problem = network_problem(settings["width"], settings["seed"], mixture=settings["mixture"])
     train = partial(_trained, problem, arm, budgets)
     if arm == "broken":
         middle = GRID[len(GRID) // 2]
-        return {"judged": train(middle, len(budgets), settings["runs"][1], child_seed(rng, 1)).tolist()}
-    found = tuned(train, len(budgets), settings["steps"], tuple(settings["runs"]), rng)
+        return {"judged": train(middle, len(budgets), settings["runs"][1], child_seed(seed, 1)).tolist()}
+    found = tuned(train, len(budgets), settings["steps"], tuple(settings["runs"]), seed)
     return {"judged": found.judged.tolist(), "tuning": found.tuning.tolist(), "chosen": found.chosen.tolist()}
 
 

@@ -113,7 +113,7 @@ def _cell(width: int, mixture: str, seed: int) -> Cell:
     return Cell({"width": width, "mixture": mixture, "seed": seed, "updates": list(UPDATES)})
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Return the measures of each arm at each number of updates, (updates, measures), with features of either kind."""
     network, updates = network_problem(settings["width"], settings["seed"], mixture=settings["mixture"]), settings["updates"]
     problems = dict(zip(FEATURES, (network, linearised(network)), strict=True))

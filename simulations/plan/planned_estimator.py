@@ -68,11 +68,11 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"problem": name, "replications": each}, chunks) for name in NAMES]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, dict[str, list[float]]]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, dict[str, list[float]]]:
     """Draw logs, plan each estimator's batch from them, and judge what is said; of some also what wrong planners say."""
-    generator, name = np.random.default_rng(rng), settings["problem"]
+    name = settings["problem"]
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for number, rollouts in enumerate(draw_logs(name, generator, settings["replications"])):
+    for number, rollouts in enumerate(draw_logs(name, rng, settings["replications"])):
         laws, chosen = EstimatorLaws(rollouts, LIMITS, None), {}
         for estimator in ESTIMATORS:
             law = laws.of(gt.estimators()[estimator])

@@ -19,6 +19,7 @@ from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness.study import Cell, Rows, Settings
 from simulations.runs.allocation_places import BATCH, CHECKPOINTS, GROUP, RATES, RULES, TITLES, WORLDS, rates_of
 from simulations.runs.tuning import Tuned, choice_variance, tuned, tuned_summary
+from simulations.seeds import seed_of
 from simulations.sources import OURS, derived
 
 AT_BEST = "leave-one-out, 16 prompts of 8 responses on average, constant steps, each rule at its best, chosen on other runs"
@@ -105,7 +106,7 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Train with each rule; return the success of each run at the checkpoints, and what was tried and chosen."""
     problem, optimiser = WORLDS[settings["world"]].problem(), OPTIMISERS[settings["optimiser"]]
     # Grids reach from steps that hardly learn to steps that are too large, which is what the warning says.
@@ -132,7 +133,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
             return np.nan_to_num(made.objectives)[..., None]
 
         runs = settings["tuning_runs"], settings["runs"]
-        found[name] = _told(tuned(train, len(CHECKPOINTS), rates_of(settings), runs, rng))
+        found[name] = _told(tuned(train, len(CHECKPOINTS), rates_of(settings), runs, seed_of(rng)))
     return found
 
 

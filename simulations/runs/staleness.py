@@ -21,7 +21,7 @@ from simulations.runs.chosen_steps import choice_variance_of, chosen_steps, same
 from simulations.runs.stale_arms import ARMS
 from simulations.runs.stale_places import PLACES
 from simulations.runs.tuning import tuned_summary
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import MU_GRPO, OURS
 
 SETTING = "training on small problems, Adam or plain ascent, constant learning rates, chosen on other seeds"
@@ -150,10 +150,10 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"world": name, "rates": rates[name]} | sizes | runs, len(LAYOUTS), shared=True) for name in places]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> list[dict[str, Any]]:
     """Find, for each layout of an arm, its best learning rate; then train anew with it, on draws that all arms share."""
     arm, rates = settings["arms"][chunk], np.array(settings["rates"])
-    tuning, judging = (child_seed(rng, part) for part in (0, 1))
+    tuning, judging = (child_seed(seed_of(rng), part) for part in (0, 1))
     found = []
     for layout in LAYOUTS[arm]:
 

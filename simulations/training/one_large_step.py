@@ -11,6 +11,7 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.harness.study import Cell, Settings
+from simulations.seeds import seed_of
 from simulations.sources import OURS, derived
 
 ONE_TOKEN = Statement(
@@ -34,9 +35,9 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"problem": name, "inner_steps": INNER_STEPS, "rollouts": ROLLOUTS, "step": STEP} | sizes) for name in PROBLEMS]
 
 
-def compare(settings: Settings, rng: np.random.SeedSequence) -> Iterator[Comparison]:
+def compare(settings: Settings, rng: np.random.Generator) -> Iterator[Comparison]:
     """Yield, for each estimator, the largest difference of the parameters between the two ways over all runs."""
-    gaps = {name: largest_gap(settings, name, rng) for name in (*ESTIMATORS, BROKEN)}
+    gaps = {name: largest_gap(settings, name, seed_of(rng)) for name in (*ESTIMATORS, BROKEN)}
     for name in ESTIMATORS:
         yield ONE_TOKEN.compare(f"{settings['problem']} ({name})", gaps[name], 0.0, broken=gaps[BROKEN])
 
