@@ -95,7 +95,7 @@ def drifts(length: int) -> dict[str, float]:
 
 def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> list[dict[str, Any]]:
     """Simulate one step of 16 groups of 16 at every length, drift and direction."""
-    found, seed = [], seed_of(rng)
+    table, seed = [], seed_of(rng)
     places = [
         (length, fixed, nats, d)
         for length in settings["lengths"]
@@ -107,8 +107,8 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> list[d
         point = chain_point(problem)
         theta = drifted(point, nats, generator_of_direction(d))
         common = {"length": length, "fixed": fixed, "nats": nats, "direction": d}
-        found += [common | one for one in steps(problem, point, theta, child_seed(seed, number), settings["replications"])]
-    return found
+        table += [common | one for one in steps(problem, point, theta, child_seed(seed, number), settings["replications"])]
+    return table
 
 
 def steps(
@@ -180,7 +180,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 def claims(table: pd.DataFrame) -> list[Claim]:
     """Read off the statements at 1,024 tokens, after a drift of 1 nat."""
-    found, long = [], table[table["length"] == LONG]
+    claimed, long = [], table[table["length"] == LONG]
     for (kind, d), here in long.groupby(["kind", "direction"], sort=False):
         near, far = (
             here[here["fixed"] == fixed].set_index(["ratio", "quantity"]).sort_index() for fixed in ("response", "token")
@@ -189,12 +189,12 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         whole, none, cut = (float(near.loc[(name, "efficiency"), "estimate"]) for name in ("trajectory", "none", "cut"))
         setting = f"{kind}, direction {d}"
         own = _against(near.loc[("cut", "efficiency")], whole, -1.0, 0.0)
-        found.append(CUT.claim(setting, own, _against(worst, whole, -1.0, 0.0)))
+        claimed.append(CUT.claim(setting, own, _against(worst, whole, -1.0, 0.0)))
         own = _against(near.loc[(DROPPED, "lost to cut")], 0.0, 1.0, LOSS)
-        found.append(ZEROED.claim(setting, own, _against(worst, 1.0, -1.0 / cut, LOSS)))
+        claimed.append(ZEROED.claim(setting, own, _against(worst, 1.0, -1.0 / cut, LOSS)))
         own = _against(near.loc[(GSPO, "efficiency")], 1.0, -1.0 / none, LOSS)
-        found.append(GEOMETRIC.claim(setting, own, _against(worst, 1.0, -1.0 / none, LOSS)))
-    return found
+        claimed.append(GEOMETRIC.claim(setting, own, _against(worst, 1.0, -1.0 / none, LOSS)))
+    return claimed
 
 
 def _against(row: pd.Series, start: float, factor: float, bound: float) -> Evidence:

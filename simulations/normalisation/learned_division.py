@@ -122,14 +122,14 @@ def _measured(problem: gt.Problem, theta: Array) -> Array:
     A run that left the numbers has no success, and no share.
     """
     finite = np.asarray(np.isfinite(theta).all(axis=1))
-    found = np.full((len(theta), len(MEASURES)), np.nan)
+    measures = np.full((len(theta), len(MEASURES)), np.nan)
     pi = np.exp(problem.policy.log_probabilities(np.where(finite[:, None], theta, 0.0)))
-    found[:, 0] = np.where(finite, (pi * problem.bandit.mean_reward).sum(axis=-1).mean(axis=-1), 0.0)
+    measures[:, 0] = np.where(finite, (pi * problem.bandit.mean_reward).sum(axis=-1).mean(axis=-1), 0.0)
     for run in np.flatnonzero(finite & (np.arange(len(theta)) % LOOK_EACH == 0)):
         now = state(problem.policy.logits(theta[run]), problem.bandit.mean_reward)
-        found[run, 1] = near_orthogonal(pair_cosines(problem.policy.tangent(theta[run]).adjoint_by_prompt(now.covectors)))
-        found[run, 2] = near_orthogonal(pair_cosines(of_their_own(now.covectors)))
-    return found
+        measures[run, 1] = near_orthogonal(pair_cosines(problem.policy.tangent(theta[run]).adjoint_by_prompt(now.covectors)))
+        measures[run, 2] = near_orthogonal(pair_cosines(of_their_own(now.covectors)))
+    return measures
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:

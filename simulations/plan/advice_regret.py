@@ -85,12 +85,12 @@ def recommended(settings: Settings, rng: np.random.Generator) -> list[int]:
     """Return the group size that is recommended from each pilot: the nearest of those trained, in octaves."""
     case = problem(settings["problem"])
     drawn, sizes = sampler(case, case.theta), np.array(settings["sizes"])
-    found = []
+    nearest = []
     for _ in range(settings["pilots"]):
         prompts = rng.choice(case.policy.n_prompts, PILOT, p=case.bandit.prompt_weights)
         asked = plan(draw_log(drawn, prompts, LOGGED, rng), settings["estimator"], int(sizes.max()))
-        found.append(int(sizes[np.abs(np.log2(sizes / asked)).argmin()]))
-    return found
+        nearest.append(int(sizes[np.abs(np.log2(sizes / asked)).argmin()]))
+    return nearest
 
 
 def plan(log: gt.RaggedRollouts, estimator: str, largest: int) -> int:

@@ -125,7 +125,7 @@ def judge(choice: SizeChoice, name: str, estimator: str) -> dict[str, float]:
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each estimator and quantity: its mean over the logs, the best group size, and what the smallest one loses."""
-    found = []
+    table = []
     for arm in ("planned", "control"):
         for estimator in ESTIMATORS:
             exact = efficiencies(settings["problem"], estimator)
@@ -141,8 +141,8 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
                     "estimate": float(values.mean()),
                     "standard_error": float(values.std(ddof=1) / np.sqrt(values.size)),
                 }
-                found.append(dict(settings) | facts | {"replications": values.size})
-    return found
+                table.append(dict(settings) | facts | {"replications": values.size})
+    return table
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:

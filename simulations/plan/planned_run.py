@@ -115,15 +115,15 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     log = drawn_log(rates, np.random.default_rng(child_seed(seed, 0)))
     each, estimator = settings["each"], settings["estimator"]
     advice = advise_run(log, each * PROMPTS, training_prompts=PROMPTS, estimator=estimator)
-    found: Rows = []
+    table: Rows = []
     powers = NETWORK_POWERS if settings["start"] in NETWORKS else POWERS
     for number, (name, problem) in enumerate(judged.items(), start=1):
         told = without(advice, name)
         facts = {"world": name, "told": told.group_size, "worst": int(told.group_sizes[told.expected_losses.argmax()])}
         course = train_sizes(problem, find(estimator), SIZES, (each * PROMPTS // RESPONSES,), child_seed(seed, number), powers)
         for size, value, error in zip(SIZES, course.success[:, 0], course.errors[:, 0], strict=True):
-            found.append(facts | {"group_size": size, "estimate": float(value), "standard_error": float(error)})
-    return found
+            table.append(facts | {"group_size": size, "estimate": float(value), "standard_error": float(error)})
+    return table
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:

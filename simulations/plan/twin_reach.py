@@ -74,7 +74,7 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[s
     if settings["start"]:
         starts = trained(case, starts, rate, child_seed(seed, 0))[1]
     real = trained(case, np.repeat(starts, RUNS, axis=0), rate, child_seed(seed, 1))[0]
-    found: dict[str, list[Any]] = {"real": real.reshape(logs, RUNS, -1).mean(axis=1).tolist()}
+    by_arm: dict[str, list[Any]] = {"real": real.reshape(logs, RUNS, -1).mean(axis=1).tolist()}
     generator, prompts = np.random.default_rng(child_seed(seed, 2)), np.arange(case.policy.n_prompts)
     drawn, here = sampler(case, starts[0]), starts[0]
     for number, theta in enumerate(starts):
@@ -84,8 +84,8 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[s
         if settings["size"] == FULL:
             parts += ["control"] + ["halves"] * (number < HALVES)
         for arm, predicted in predictions(log, rate, own, parts):
-            found.setdefault(arm, []).append(predicted.tolist())
-    return found
+            by_arm.setdefault(arm, []).append(predicted.tolist())
+    return by_arm
 
 
 def predictions(
@@ -128,10 +128,10 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 def claims(table: pd.DataFrame) -> list[Claim]:
     """Judge the misses of twins of large logs, on average over the problems."""
     missed = table[(table["quantity"] == "miss") & (table["size"] == FULL)]
-    found = []
+    claimed = []
     for start in STARTS:
         for ahead, statement in STATEMENTS.items():
             wanted = {"start": start, "ahead": ahead}
             own, control = (mean_over_problems(missed, wanted | {"arm": arm}) for arm in ARMS[:2])
-            found.append(statement.claim(f"{len(NAMES)} problems, log after {start} updates", own, control))
-    return found
+            claimed.append(statement.claim(f"{len(NAMES)} problems, log after {start} updates", own, control))
+    return claimed

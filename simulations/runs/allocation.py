@@ -111,7 +111,7 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[s
     problem, optimiser = WORLDS[settings["world"]].problem(), OPTIMISERS[settings["optimiser"]]
     # Grids reach from steps that hardly learn to steps that are too large, which is what the warning says.
     warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
-    found: dict[str, Any] = {}
+    by_rule: dict[str, Any] = {}
     for name, rule in RULES.items():
 
         def train(rate: float, budgets: int, runs: int, seed: np.random.SeedSequence, rule: gt.AllocationRule = rule) -> Array:
@@ -133,8 +133,8 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[s
             return np.nan_to_num(made.objectives)[..., None]
 
         runs = settings["tuning_runs"], settings["runs"]
-        found[name] = _told(tuned(train, len(CHECKPOINTS), rates_of(settings), runs, seed_of(rng)))
-    return found
+        by_rule[name] = _told(tuned(train, len(CHECKPOINTS), rates_of(settings), runs, seed_of(rng)))
+    return by_rule
 
 
 def _told(result: Tuned) -> dict[str, Any]:

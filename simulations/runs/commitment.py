@@ -66,12 +66,12 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
 
         reached = success_rates(problem, trained_with_each(steps, ends, settings["runs"], child_seed(seeds, 1)))
         by_size[size] = float(np.exp(np.log(steps).mean())), _measured(start, reached)
-    found = []
+    table = []
     for name in MEASURES:
         added = choice_variance_of([measures[name] for _, measures in by_size.values()])
         for size, (step, measures) in by_size.items():
-            found.append({"group_size": size, "measure": name, "step": step} | tuned_summary(measures[name], added))
-    return found
+            table.append({"group_size": size, "measure": name, "step": step} | tuned_summary(measures[name], added))
+    return table
 
 
 def success_rates(problem: gt.Problem, theta: Array) -> Array:

@@ -159,12 +159,12 @@ def _efficiencies(problem: gt.Problem, budgets: Sequence[int], runs: int, rng: n
             return trained(problem, estimator, SMALL, step, [budget // RESPONSES], share, seed).theta
 
         reached[budget] = trained_with_each(own, ends, runs, child_seed(rng, 1 + c))
-    found: Rows = []
+    table: Rows = []
     for budget, policies in reached.items():
         for size in SIZES:
             paid, free = (_efficiency(problem, policies, batch, size) for batch in (RESPONSES // size, RESPONSES // LARGE))
-            found.append({"budget": budget, "group_size": size, "step": np.nan, "free": free, "estimate": paid, **EXACT})
-    return found
+            table.append({"budget": budget, "group_size": size, "step": np.nan, "free": free, "estimate": paid, **EXACT})
+    return table
 
 
 def _efficiency(problem: gt.Problem, policies: Array, batch_size: int, group_size: int) -> float:

@@ -154,7 +154,7 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> list[d
     """Find, for each layout of an arm, its best learning rate; then train anew with it, on draws that all arms share."""
     arm, rates = settings["arms"][chunk], np.array(settings["rates"])
     tuning, judging = (child_seed(seed_of(rng), part) for part in (0, 1))
-    found = []
+    table = []
     for layout in LAYOUTS[arm]:
 
         def courses(rate: float, runs: int, seed: np.random.SeedSequence, layout: Layout = layout) -> Array:
@@ -166,8 +166,8 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> list[d
         reached = trained_with_each(steps, courses, number, judging)
         chosen = {"step": float(np.exp(np.log(steps).mean())), "interior": bool(0 < tried.mean(axis=1).argmax() < len(rates) - 1)}
         course = zip(looks(layout), reached.mean(axis=0).tolist(), strict=True)
-        found.append(layout._asdict() | chosen | {"success": reached[:, -1].tolist(), "course": list(course)})
-    return found
+        table.append(layout._asdict() | chosen | {"success": reached[:, -1].tolist(), "course": list(course)})
+    return table
 
 
 def looks(layout: Layout) -> list[int]:

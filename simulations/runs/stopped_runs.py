@@ -65,12 +65,12 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[s
     tuning, judging = (child_seed(seed_of(rng), part) for part in (0, 1))
     reached = partial(_reached, settings["world"], arm)
     tried = np.stack([reached(CHECKPOINTS, rate, settings["tuning_runs"], tuning) for rate in rates])
-    found = {}
+    by_updates = {}
     for c, updates in enumerate(CHECKPOINTS):
         steps = chosen_steps(rates, tried[..., c])
         judged = trained_with_each(steps, partial(reached, [updates]), settings["runs"], child_seed(judging, c))
-        found[str(updates)] = {"success": judged[:, 0].tolist(), "rate": float(np.exp(np.log(steps).mean()))}
-    return found
+        by_updates[str(updates)] = {"success": judged[:, 0].tolist(), "rate": float(np.exp(np.log(steps).mean()))}
+    return by_updates
 
 
 def _reached(world: str, arm: str, updates: Sequence[int], rate: float, runs: int, seed: np.random.SeedSequence) -> Array:
