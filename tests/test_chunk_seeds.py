@@ -1,6 +1,8 @@
 """No two chunks draw the same: each is handed a seed of its own, and those that share one number what they draw on."""
 
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 
@@ -78,6 +80,14 @@ def test_no_study_spawns_seeds():
     """A seed counts what it has spawned, so what spawning gives depends on who spawned before."""
     texts = {path.name: path.read_text() for path in Path(simulations.__file__).parent.rglob("*.py")}
     assert [name for name, text in texts.items() if ".spawn(" in text] == []
+
+
+def test_each_study_of_ours_takes_a_generator():
+    """One that took it for a seed would hand it to several simulators, and arms would silently see other draws."""
+    modules = [import_module(study.module) for study in studies().values()]
+    functions = [getattr(module, "simulate", None) or module.compare for module in modules]
+    taken = [signature(function).parameters.get("rng") for function in functions]
+    assert {one.annotation for one in taken if one is not None} == {np.random.Generator}
 
 
 def draw(settings, rng, chunk):
