@@ -145,20 +145,20 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     return table
 
 
-def _efficiencies(problem: gt.Problem, budgets: Sequence[int], runs: int, rng: np.random.SeedSequence) -> Rows:
+def _efficiencies(problem: gt.Problem, budgets: Sequence[int], runs: int, seed: np.random.SeedSequence) -> Rows:
     """Return the efficiency of rloo at the start and at the policies that runs of GRPO reach, by group size.
 
     Fixed is the number of responses, or (broken) the number of prompts: groups then cost nothing.
     """
     estimator = arm_estimator("grpo", SMALL)
-    steps = best_steps(problem, estimator, SMALL, budgets, child_seed(rng, 0))
+    steps = best_steps(problem, estimator, SMALL, budgets, child_seed(seed, 0))
     reached = {0: problem.theta[None]}
     for c, (budget, own) in enumerate(zip(budgets, steps.T, strict=True)):
 
         def ends(step: float, share: int, seed: np.random.SeedSequence, budget: int = budget) -> Array:
             return trained(problem, estimator, SMALL, step, [budget // RESPONSES], share, seed).theta
 
-        reached[budget] = trained_with_each(own, ends, runs, child_seed(rng, 1 + c))
+        reached[budget] = trained_with_each(own, ends, runs, child_seed(seed, 1 + c))
     table: Rows = []
     for budget, policies in reached.items():
         for size in SIZES:

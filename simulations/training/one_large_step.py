@@ -42,7 +42,7 @@ def compare(settings: Settings, rng: np.random.Generator) -> Iterator[Comparison
         yield ONE_TOKEN.compare(f"{settings['problem']} ({name})", gaps[name], 0.0, broken=gaps[BROKEN])
 
 
-def largest_gap(settings: Settings, estimator: str, rng: np.random.SeedSequence) -> float:
+def largest_gap(settings: Settings, estimator: str, seed: np.random.SeedSequence) -> float:
     """Return the largest difference of any parameter between many updates a rollout and one, over runs on the same draws."""
     problem, inner = gt.gallery.problem(settings["problem"]), settings["inner_steps"]
     many, one = (
@@ -56,7 +56,7 @@ def largest_gap(settings: Settings, estimator: str, rng: np.random.SeedSequence)
             steps=settings["rollouts"] * updates,
             inner_steps=updates,
             replications=settings["runs"],
-            rng=rng,
+            rng=seed,
             workers=1,
         ).theta
         for updates in (inner, 1)
