@@ -35,11 +35,11 @@ def sought(
     sides: Callable[[Array], tuple[float, float]],
     box: Box,
     settings: Settings,
-    seed: np.random.SeedSequence,
+    rng: np.random.Generator | np.random.SeedSequence,
     compare: Literal["ratio", "difference"] = "ratio",
 ) -> WorstCase:
     """Return the worst case in a box of parameters, by a search with as many starts and climbs as the settings say."""
-    return gt.worst_case(sides, box, rng=seed, starts=settings["starts"], climbs=settings["climbs"], compare=compare)
+    return gt.worst_case(sides, box, rng=rng, starts=settings["starts"], climbs=settings["climbs"], compare=compare)
 
 
 def worst_evidence(part: pd.DataFrame) -> Evidence:

@@ -55,7 +55,7 @@ def cells(quick):
 
 
 def simulate(settings, rng, chunk):
-    draws = settings["scale"] * np.random.default_rng(rng).standard_normal((16, settings["draws"]))
+    draws = settings["scale"] * rng.standard_normal((16, settings["draws"]))
     return (draws**2).mean(axis=1).tolist()
 
 

@@ -1,16 +1,21 @@
 """No two chunks draw the same: each is handed a seed of its own, and those that share one number what they draw on."""
 
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
+import simulations
 from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.runner import run
 from grpo_theory.harness.store import Store, read_table
-from grpo_theory.harness.study import EXACT, Cell, Study, cell_seed, chunk_seed
+from grpo_theory.harness.study import EXACT, Cell, Study, cell_seed, chunk_generator
 from simulations.collection import studies
+from simulations.seeds import child_seed, seed_of
 
 SHARED = {
     "advice_regret",
@@ -35,31 +40,58 @@ SHARED = {
 """Blocks of replications, problems and runs that are numbered from chunk to chunk, and arms on the same draws."""
 
 
-def words(seed):
-    return tuple(seed.generate_state(4).tolist())
+def words(rng):
+    return tuple(rng.bit_generator.random_raw(4).tolist())
 
 
-def test_chunks_have_seeds_of_their_own_unless_they_share_one():
+def test_chunks_have_generators_of_their_own_unless_they_share_a_seed():
     cell, shared, alone = Cell({"a": 1}, 3), Cell({"a": 1}, 3, shared=True), Cell({"a": 1})
-    own = {words(chunk_seed("x", cell, 0, chunk)) for chunk in range(3)}
-    whole = words(cell_seed("x", cell, 0))
+    own = {words(chunk_generator("x", cell, 0, chunk)) for chunk in range(3)}
+    whole = words(np.random.default_rng(cell_seed("x", cell, 0)))
     assert len(own) == 3
     assert whole not in own
-    assert {words(chunk_seed("x", shared, 0, chunk)) for chunk in range(3)} == {whole}
-    assert words(chunk_seed("x", alone, 0, 0)) == whole
-    assert words(chunk_seed("x", cell, 0, 1)) == words(chunk_seed("x", Cell({"a": 1}, 9), 0, 1)), "more chunks keep the first"
+    assert {words(chunk_generator("x", shared, 0, chunk)) for chunk in range(3)} == {whole}
+    assert words(chunk_generator("x", alone, 0, 0)) == whole
+    assert words(chunk_generator("x", cell, 0, 1)) == words(chunk_generator("x", Cell({"a": 1}, 9), 0, 1)), (
+        "more chunks keep the first"
+    )
 
 
-def test_an_exact_study_that_draws_is_handed_the_seed_of_its_chunk():
+def test_the_seed_of_a_generator_is_that_which_it_was_made_from_whatever_was_drawn():
+    seed = cell_seed("x", Cell({"a": 1}), 0)
+    rng = np.random.default_rng(seed)
+    rng.normal(size=100)
+    assert seed_of(rng).generate_state(4).tolist() == seed.generate_state(4).tolist()
+    assert seed_of(rng).spawn_key == seed.spawn_key
+    apart = [np.random.default_rng(one).random() for one in (seed, child_seed(seed, 0), child_seed(seed, 1))]
+    assert len(set(apart)) == 3
+    assert child_seed(seed, 1).spawn_key == seed.spawn(2)[1].spawn_key, "a child is the one that spawning gives"
+
+
+def test_an_exact_study_that_draws_is_handed_the_generator_of_its_chunk():
     module = ModuleType("drawn")
-    module.compare = lambda settings, rng: [{"estimate": float(np.random.default_rng(rng).random())}]
-    study, seed = study_of(module), np.random.SeedSequence(5)
-    table = study.rows({}, [study.compute({}, seed, 0)])
+    module.compare = lambda settings, rng: [{"estimate": float(rng.random())}]
+    study = study_of(module)
+    table = study.rows({}, [study.compute({}, np.random.default_rng(5), 0)])
     assert [row["estimate"] for row in table] == [np.random.default_rng(5).random()]
 
 
-def draw(settings, seed, chunk):
-    return float(np.random.default_rng(seed).random())
+def test_no_study_spawns_seeds():
+    """A seed counts what it has spawned, so what spawning gives depends on who spawned before."""
+    texts = {path.name: path.read_text() for path in Path(simulations.__file__).parent.rglob("*.py")}
+    assert [name for name, text in texts.items() if ".spawn(" in text] == []
+
+
+def test_each_study_of_ours_takes_a_generator():
+    """One that took it for a seed would hand it to several simulators, and arms would silently see other draws."""
+    modules = [import_module(study.module) for study in studies().values()]
+    functions = [getattr(module, "simulate", None) or module.compare for module in modules]
+    taken = [signature(function).parameters.get("rng") for function in functions]
+    assert {one.annotation for one in taken if one is not None} == {np.random.Generator}
+
+
+def draw(settings, rng, chunk):
+    return float(rng.random())
 
 
 def listed(settings, results):
@@ -94,7 +126,7 @@ def test_chunks_that_share_a_seed_differ(name, changes):
     study = studies()[name]
     cell = next(cell for cell in study.cells(False) if cell.shared and cell.chunks > 1)
     settings = cell.settings | changes
-    found = [repr(strip(study.compute(settings, cell_seed(name, cell, 0), chunk))) for chunk in (1, 2)]
+    found = [repr(strip(study.compute(settings, np.random.default_rng(cell_seed(name, cell, 0)), chunk))) for chunk in (1, 2)]
     assert found[0] != found[1]
 
 

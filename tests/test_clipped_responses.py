@@ -101,7 +101,7 @@ def test_short_responses_have_the_efficiencies_of_their_listed_twin(point):
 
 def test_at_a_thousand_tokens_controls_are_refuted():
     settings = {"kind": "think until sure", "lengths": [64, 1024], "replications": 16}
-    table = pd.DataFrame(clipped_responses.rows(settings, [clipped_responses.simulate(settings, np.random.SeedSequence(4), 0)]))
+    table = pd.DataFrame(clipped_responses.rows(settings, [clipped_responses.simulate(settings, np.random.default_rng(4), 0)]))
     found = clipped_responses.claims(table)
     assert [one.statement.id for one in found[:3]] == ["length/cut ratio", "length/clipped ratio", "length/geometric clip"]
     assert len(found) == 3 * clipped_responses.DIRECTIONS

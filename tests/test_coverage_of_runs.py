@@ -92,7 +92,7 @@ def test_chunks_are_averaged_with_exact_limits():
     cell = next(cell for cell in coverage_runs.cells(True) if cell.settings["part"] == "point")
     seed = cell_seed("coverage_runs", cell, 0)
     settings = dict(cell.settings) | {"steps": 100, "runs": 128}
-    results = [coverage_runs.simulate(settings, seed, chunk) for chunk in (0, 1)]
+    results = [coverage_runs.simulate(settings, np.random.default_rng(seed), chunk) for chunk in (0, 1)]
     table = pd.DataFrame(coverage_runs.rows(settings, results))
     asked = "interval == 'tail_value' and measure == 'coverage'"
     shares = [pd.DataFrame(result).query(asked)["estimate"].iloc[0] for result in results]

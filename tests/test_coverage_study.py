@@ -26,7 +26,9 @@ def table(cells, seed=0):
     """Compute cells and build their table, through JSON as the store does."""
     rows = []
     for cell in cells:
-        results = [json.loads(json.dumps(coverage.simulate(cell.settings, cell_seed("coverage", cell, seed), 0)))]
+        results = [
+            json.loads(json.dumps(coverage.simulate(cell.settings, np.random.default_rng(cell_seed("coverage", cell, seed)), 0)))
+        ]
         rows += coverage.rows(cell.settings, results)
     return table_of(rows)
 

@@ -233,7 +233,7 @@ def judged(module, settings):
     rows, study = [], study_of(module)
     for number, one in enumerate(settings):
         chunks = 7 if one.get("sought", True) else 1  # both studies: six bounds and what is drawn; four bounds and three parts
-        rows += study.rows(one, [study.compute(one, np.random.SeedSequence(number), chunk) for chunk in range(chunks)])
+        rows += study.rows(one, [study.compute(one, np.random.default_rng(number), chunk) for chunk in range(chunks)])
     found = judge(study.claims(table_of(rows))).set_index(["id", "problem"])
     assert {name for name, _ in found.index} == set(study.decides)
     return found

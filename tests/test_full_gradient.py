@@ -260,7 +260,7 @@ def test_components_are_those_of_the_package():
 def table():
     found = []
     for cell in full_gradient.cells(False):
-        results = [full_gradient.simulate(cell.settings, np.random.SeedSequence(0), 0)]
+        results = [full_gradient.simulate(cell.settings, np.random.default_rng(0), 0)]
         found += full_gradient.rows(cell.settings, results)
     return table_of(found)
 

@@ -94,7 +94,7 @@ def far_table():
         "runs": 2,
         "expanded": True,
     }
-    table = table_of(group_size.rows(settings, [group_size.simulate(settings, np.random.SeedSequence(1), 0)]))
+    table = table_of(group_size.rows(settings, [group_size.simulate(settings, np.random.default_rng(1), 0)]))
     return table.assign(estimate=table["prediction"], standard_error=1e-3 * table["prediction"].abs(), replications=512)
 
 
@@ -279,7 +279,7 @@ def test_horizons_are_judged_with_power():
     rows = []
     for cell in group_size_horizon.cells(True):
         settings = dict(cell.settings) | {"runs": 128}
-        rows += group_size_horizon.rows(settings, [group_size_horizon.simulate(settings, np.random.SeedSequence(3), 0)])
+        rows += group_size_horizon.rows(settings, [group_size_horizon.simulate(settings, np.random.default_rng(3), 0)])
     found = judge(list(group_size_horizon.claims(table_of(rows))), family_error=0.05).set_index(["id", "problem"])["verdict"]
     one, many = (f"two-speeds, Constant(0.05), N = 120, n = {n}" for n in (1, 100))
     assert found["U9/trace", one] == "refuted"

@@ -132,7 +132,7 @@ def test_the_cells_are_in_the_study_and_controls_are_told_apart():
     assert [cell.settings for cell in ours] == [cell.settings for cell in study.cells(True)]
     cell = next(one for one in ours if one.settings["part"] == "tails, point" and one.settings["law"] == study.HEAVY)
     settings = dict(cell.settings) | {"pilots": 150}
-    result = plan_coverage.simulate(settings, cell_seed("plan_coverage", cell, 1), 0)
+    result = plan_coverage.simulate(settings, np.random.default_rng(cell_seed("plan_coverage", cell, 1)), 0)
     (row,) = (one for one in plan_coverage.rows(settings, [result]) if one["quantity"] == "c1")
     assert row["estimate"] > 0.9 > 0.87 > row["plugged_in"]
     (row,) = (one for one in plan_coverage.rows(settings, [result]) if one["quantity"] == "warned")

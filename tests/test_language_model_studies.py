@@ -80,7 +80,7 @@ def verdicts(module, problem):
     """Return the verdicts of a quick run on one problem and those of the controls, by statement."""
     study = study_of(module)
     (cell,) = (cell for cell in study.cells(True) if cell.settings["problem"] == problem)
-    table = table_of(study.rows(cell.settings, [study.compute(cell.settings, np.random.SeedSequence(0), 0)]))
+    table = table_of(study.rows(cell.settings, [study.compute(cell.settings, np.random.default_rng(0), 0)]))
     judged = judge(study.claims(table)).to_dict("records")
     return {row["id"]: (row["verdict"], row["control"]) for row in judged}
 

@@ -111,7 +111,7 @@ def test_laws_are_means_over_all_subgroups(name):
 @pytest.fixture(scope="module")
 def table():
     (cell,) = study.cells(False)
-    results = [study.simulate(cell.settings, np.random.SeedSequence(0), 0)]
+    results = [study.simulate(cell.settings, np.random.default_rng(0), 0)]
     return table_of(list(study.rows(cell.settings, results)))
 
 

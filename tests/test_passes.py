@@ -79,7 +79,7 @@ def test_a_second_pass_is_off_policy_on_the_same_responses(problem):
 
 def test_claims_and_their_controls():
     settings = dict(passes.cells(True)[0].settings) | {"problems": 16, "tuning_problems": 1, "step_sizes": [0.0625, 0.25, 1.0]}
-    found = passes.simulate(settings, np.random.SeedSequence(0), 0)
+    found = passes.simulate(settings, np.random.default_rng(0), 0)
     judged = judge(list(passes.claims(table_of(passes.rows(settings, [found])))))
     assert set(judged["id"]) == set(study_of(passes).decides)
     assert (judged["control"] == "refuted").all()

@@ -60,7 +60,7 @@ def test_draws_have_the_law():
 def test_truths_are_means_over_the_law_and_intervals_hold_most_of_them():
     law, name = rate_laws()["never, always, between"], "never, always, between"
     cell = next(one for one in cells(True) if one.settings["law"] == name and one.settings["prompts"] == 512)
-    results = [plan_coverage.simulate(cell.settings, cell_seed("plan_coverage", cell, 0), 0)]
+    results = [plan_coverage.simulate(cell.settings, np.random.default_rng(cell_seed("plan_coverage", cell, 0)), 0)]
     found = table_of(list(plan_coverage.rows(cell.settings, results))).set_index("quantity")
     rates = law.draw((400_000,), np.random.default_rng(4))
     slope = gt.theory.finite_group_objective("grpo", 8).slope(rates)

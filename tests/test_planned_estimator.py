@@ -126,7 +126,7 @@ def test_controls_are_refuted_and_the_planner_is_not():
         [
             row
             for i, cell in enumerate(cells(True))
-            for row in rows(cell.settings, [simulate(cell.settings, np.random.SeedSequence([5, i]), 0)])
+            for row in rows(cell.settings, [simulate(cell.settings, np.random.default_rng([5, i]), 0)])
         ]
     )
     assert set(table["quantity"]) == {*QUANTITIES, estimator_switches.HOLD, estimator_switches.SHOWN}

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import stdtrit
 
 import grpo_theory as gt
-from grpo_theory.harness.study import Cell, chunk_seed
+from grpo_theory.harness.study import Cell, chunk_generator
 from grpo_theory.intervals import components_jackknife
 from grpo_theory.plan import choose_group_size
 from simulations.plan import heavy_tails
@@ -64,7 +64,7 @@ def test_what_is_judged_is_what_the_library_says():
 
 def test_groups_of_two_and_three_are_not_answered():
     for size in (2, 3):
-        found = simulate(settings("linear", size=size), np.random.SeedSequence(1), 0)
+        found = simulate(settings("linear", size=size), np.random.default_rng(1), 0)
         assert found == {"planned": {"answered": [0.0] * 3}, "control": {}}
         (row,) = rows(settings("linear", size=size), [found])
         assert (row["quantity"], row["estimate"], row["replications"]) == ("answered", 0.0, 3)
@@ -72,8 +72,8 @@ def test_groups_of_two_and_three_are_not_answered():
 
 def test_chunks_draw_pilots_of_their_own():
     cell = Cell(settings("linear"), 2)
-    seeds = [chunk_seed("planned_group_size", cell, 1, chunk) for chunk in (0, 0, 1)]
-    first, again, second = (simulate(cell.settings, seed, chunk) for seed, chunk in zip(seeds, (0, 0, 1), strict=True))
+    handed = [(chunk_generator("planned_group_size", cell, 1, chunk), chunk) for chunk in (0, 0, 1)]
+    first, again, second = (simulate(cell.settings, rng, chunk) for rng, chunk in handed)
     assert first == again
     assert first["planned"]["regret"] != second["planned"]["regret"]
 
@@ -82,7 +82,7 @@ def test_claims_hold_where_controls_fail():
     """Fifty pilots a problem: what is claimed is not refuted, and each control is, at a level of 1e-5."""
     table = pd.concat(
         [
-            pd.DataFrame(rows(one, [simulate(one, np.random.SeedSequence([7, i]), 0)]))
+            pd.DataFrame(rows(one, [simulate(one, np.random.default_rng([7, i]), 0)]))
             for i, one in enumerate(settings(name, "point", *POINT, min(50, CONTROLS)) for name in NAMES)
         ]
     )

@@ -11,7 +11,7 @@ from simulations.sequence import questions
 def answers(name):
     """Return what the study says of one estimator: question -> (estimate, standard error)."""
     cell = next(cell for cell in questions.cells(True) if cell.settings["estimator"] == name)
-    rows = questions.compare(cell.settings, cell_seed("questions", cell, 0))
+    rows = questions.compare(cell.settings, np.random.default_rng(cell_seed("questions", cell, 0)))
     return {row["quantity"]: (row["estimate"], row["standard_error"]) for row in rows}
 
 

@@ -17,7 +17,7 @@ def judged(module, keep=lambda settings: True):
     rows, study = [], study_of(module)
     for number, cell in enumerate(study.cells(True)):
         if keep(cell.settings):
-            rows += study.rows(cell.settings, [study.compute(cell.settings, np.random.SeedSequence(number), 0)])
+            rows += study.rows(cell.settings, [study.compute(cell.settings, np.random.default_rng(number), 0)])
     claims = study.claims(table_of(rows))
     assert {one.statement.id for one in claims} <= set(study.decides)
     return judge(claims).set_index(["id", "problem"])

@@ -111,7 +111,7 @@ def test_a_quick_run_of_each_study_yields_claims_about_what_it_states():
         table = []
         for cell in study.cells(quick=True):
             settings = {**cell.settings, "runs": min(cell.settings["runs"], 8)}
-            table += study.rows(settings, [study.simulate(settings, np.random.SeedSequence(1), 0)])
+            table += study.rows(settings, [study.simulate(settings, np.random.default_rng(1), 0)])
         claims = list(study.claims(pd.DataFrame(table)))
         stated = {one.id for one in vars(study).values() if isinstance(one, gt.Statement)}
         assert {claim.statement.id for claim in claims} == stated

@@ -40,7 +40,7 @@ def judged(module, settings, chunks=1):
     """Run cells of a study, and judge its claims; by id and problem."""
     study, rows = study_of(module), []
     for number, one in enumerate(settings):
-        results = [study.compute(one, np.random.SeedSequence(number), chunk) for chunk in range(chunks)]
+        results = [study.compute(one, np.random.default_rng(number), chunk) for chunk in range(chunks)]
         rows += study.rows(one, results)
     claims = list(study.claims(table_of(rows)))
     assert {one.statement.id for one in claims} <= set(study.decides)
@@ -231,7 +231,7 @@ def test_a_tree_is_the_same_whatever_else_is_asked():
 
 def test_what_is_not_a_number_is_no_evidence_about_trees():
     settings = dict(drift.cells(True)[1].settings) | {"trees": 2}
-    table = table_of(drift.rows(settings, [drift.simulate(settings, np.random.SeedSequence(0), 0)]))
+    table = table_of(drift.rows(settings, [drift.simulate(settings, np.random.default_rng(0), 0)]))
     table.loc[table.index[table["quantity"] == "cosine"][0], "estimate"] = np.nan
     with pytest.raises(ValueError, match=r"must be (a number|numbers)"):
         list(drift.claims(table))

@@ -44,8 +44,7 @@ def table():
     """The table of the quick study, with few runs and learning rates."""
     cell = staleness.cells(quick=True)[0]
     settings = dict(cell.settings) | {"runs": 12, "curve_runs": 8, "tuning_runs": 4, "rates": [0.5, 1.0, 2.0]}
-    seed = np.random.SeedSequence(0)
-    results = [staleness.simulate(settings, seed, chunk) for chunk in range(cell.chunks)]
+    results = [staleness.simulate(settings, np.random.default_rng(0), chunk) for chunk in range(cell.chunks)]
     return pd.DataFrame(staleness.rows(settings, results))
 
 

@@ -73,7 +73,7 @@ def test_runs_of_equal_sizes_are_those_of_the_compiled_trainer():
 def test_a_quick_run_yields_claims_about_what_it_states():
     (cell,) = stopped_runs.cells(quick=True)
     settings = dict(cell.settings)
-    results = [stopped_runs.simulate(settings, np.random.SeedSequence(1), chunk) for chunk in range(cell.chunks)]
+    results = [stopped_runs.simulate(settings, np.random.default_rng(1), chunk) for chunk in range(cell.chunks)]
     table = pd.DataFrame(stopped_runs.rows(settings, results))
     claims = list(stopped_runs.claims(table))
     assert [claim.statement for claim in claims] == 2 * list(stopped_runs.STATED.values())

@@ -199,7 +199,7 @@ def claims_on(module, problems):
     rows, study = [], study_of(module)
     for cell in study.cells(True):
         if cell.settings["problem"] in problems:
-            rows += study.rows(cell.settings, [study.compute(cell.settings, np.random.SeedSequence(1), 0)])
+            rows += study.rows(cell.settings, [study.compute(cell.settings, np.random.default_rng(1), 0)])
     return study.claims(table_of(rows))
 
 
@@ -243,7 +243,10 @@ def test_assumption_2_and_the_comparisons_have_powerful_controls():
     rows = []
     for cell in baselines.cells(True):
         if cell.settings["problem"] in ("uniform", "mixed"):
-            results = [baselines.simulate(cell.settings, cell_seed("baselines", cell, 0), c) for c in range(cell.chunks)]
+            results = [
+                baselines.simulate(cell.settings, np.random.default_rng(cell_seed("baselines", cell, 0)), c)
+                for c in range(cell.chunks)
+            ]
             rows += baselines.rows(cell.settings, results)
     found = [*baselines.claims(table_of(rows)), *claims_on(baseline_parabola, {"uniform", "mixed"})]
     verdicts = judge(found).set_index(["id", "problem"])
@@ -282,8 +285,7 @@ def test_the_limits_are_the_closed_forms():
 def test_a_kernel_that_gives_nan_confirms_nothing(monkeypatch):
     """It once did: the greater of 0 and NaN was 0."""
     cell = u_statistic.cells(True)[0]
-    seed = np.random.SeedSequence(0)
-    assert next(u_statistic.compare(cell.settings, seed)).estimate < 1e-10
+    assert next(u_statistic.compare(cell.settings, np.random.default_rng(0))).estimate < 1e-10
     monkeypatch.setattr(u_statistic, "estimate", lambda name, scores, rewards: np.full(scores.shape[1], np.nan))
     with pytest.raises(ValueError, match="estimates must be numbers"):
-        list(u_statistic.compare(cell.settings, seed))
+        list(u_statistic.compare(cell.settings, np.random.default_rng(0)))

@@ -38,7 +38,7 @@ def test_verdicts_follow_the_least_bound(monkeypatch):
         rows = list(theorem_7.judged("a ball", least, single, laws, facts))
         monkeypatch.setattr(theorem_7, "compare", lambda settings: rows)
         study = study_of(theorem_7)
-        table = table_of(study.rows(SETTINGS, [study.compute(SETTINGS, np.random.SeedSequence(0), 0)]))
+        table = table_of(study.rows(SETTINGS, [study.compute(SETTINGS, np.random.default_rng(0), 0)]))
         found = judge(study.claims(table))
         return dict(zip(found["id"].str.rpartition("/")[2], found["verdict"], strict=True))
 

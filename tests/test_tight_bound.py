@@ -16,7 +16,7 @@ def table():
     rows = []
     for cell in tight_bound.cells(True):
         settings = dict(cell.settings) | {"runs": 4096}
-        rows += tight_bound.rows(settings, [tight_bound.simulate(settings, np.random.SeedSequence(4), 0)])
+        rows += tight_bound.rows(settings, [tight_bound.simulate(settings, np.random.default_rng(4), 0)])
     return table_of(rows)
 
 

@@ -110,7 +110,7 @@ def small_table(arms=None):
     cell, place = Cell(settings), dict.fromkeys(ARMS) | {arm: arm for arm in ARMS} | (arms or {})
     order = list(settings["arms"])
     seed = cell_seed("time_to_level", cell, 0)
-    done = {arm: time_to_level.simulate(settings, seed, order.index(arm)) for arm in set(place.values())}
+    done = {arm: time_to_level.simulate(settings, np.random.default_rng(seed), order.index(arm)) for arm in set(place.values())}
     return table_of(time_to_level.rows(settings, [done[place[arm]] for arm in order]))
 
 
@@ -135,5 +135,5 @@ def test_arms_see_the_same_draws():
         "arms": ["TIC", "no ratio", "TIC"],
         "runs": {"TIC": 8},
     }
-    first, last = (time_to_level.simulate(settings, np.random.SeedSequence(1), chunk) for chunk in (0, 2))
+    first, last = (time_to_level.simulate(settings, np.random.default_rng(1), chunk) for chunk in (0, 2))
     assert first == last

@@ -204,7 +204,9 @@ def run(settings, arms=None):
     seed = cell_seed("trained_drift", Cell(settings), 0)
     place = {arm: settings["arms"].index((arms or {}).get(arm, arm)) for arm in settings["arms"]}
     return table_of(
-        trained_drift.rows(settings, [trained_drift.simulate(settings, seed, place[arm]) for arm in settings["arms"]])
+        trained_drift.rows(
+            settings, [trained_drift.simulate(settings, np.random.default_rng(seed), place[arm]) for arm in settings["arms"]]
+        )
     )
 
 
@@ -231,7 +233,7 @@ def test_an_arm_is_ahead_of_itself_by_nothing():
 def test_success_at_the_best_step_is_that_of_the_runs_that_were_looked_at():
     settings = small()
     seed = cell_seed("trained_drift", Cell(settings), 0)
-    found = trained_drift.simulate(settings, seed, 1)
+    found = trained_drift.simulate(settings, np.random.default_rng(seed), 1)
     judging = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, 1))
     trainer = MinibatchTrainer(settings, ARMS["none"])
     wanted = [trainer.success(problem, found["step"], own) for problem, own in WORLDS["two"].drawn(judging, 2)]

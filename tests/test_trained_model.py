@@ -139,7 +139,7 @@ def test_the_linear_policy_climbs_as_the_packages_twin_does():
 def sizes():
     """The table of the study of group sizes."""
     (cell,) = trained_sizes.cells(quick=False)
-    results = [trained_sizes.simulate(cell.settings, np.random.SeedSequence(0), 0)]
+    results = [trained_sizes.simulate(cell.settings, np.random.default_rng(0), 0)]
     return table_of(list(trained_sizes.rows(cell.settings, results)))
 
 

@@ -90,7 +90,7 @@ def test_misses_are_counted_log_by_log():
 def test_the_study_of_twins_runs_on_a_small_cell():
     cell = twin_reach.cells(quick=True)[2]
     settings = dict(cell.settings) | {"problem": LINEAR, "logs": 2}
-    found = twin_reach.simulate(settings, cell_seed("twin_reach", cell, 1), 0)
+    found = twin_reach.simulate(settings, np.random.default_rng(cell_seed("twin_reach", cell, 1)), 0)
     assert {name: np.shape(values) for name, values in found.items()} == {
         "real": (2, 6),
         "twin": (2, 6),

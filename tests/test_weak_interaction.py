@@ -20,7 +20,7 @@ def judged(module):
     """Run the cells of a quick run, and judge their claims; by id and problem."""
     rows, study = [], study_of(module)
     for number, cell in enumerate(study.cells(True)):
-        rows += study.rows(cell.settings, [study.compute(cell.settings, np.random.SeedSequence(number), 0)])
+        rows += study.rows(cell.settings, [study.compute(cell.settings, np.random.default_rng(number), 0)])
     claims = study.claims(table_of(rows))
     assert {one.statement.id for one in claims} == set(study.decides)
     return judge(claims).set_index(["id", "problem"])
@@ -185,7 +185,7 @@ def test_the_derivations_have_the_exact_quotients():
     for name, settings in exact.items():
         found = []
         for horizon in (1024, 4096):
-            rows = weak_sums.simulate({**settings, "horizon": horizon}, np.random.SeedSequence(0), 0)
+            rows = weak_sums.simulate({**settings, "horizon": horizon}, np.random.default_rng(0), 0)
             found += [row["estimate"] for row in rows if row["statement"] == "N8/divided sum" and row["how"] == "path"][:1]
         said[name] = found
     (two_short, two_long), (four_short, four_long), (same_short, same_long) = said.values()

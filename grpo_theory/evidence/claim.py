@@ -151,8 +151,9 @@ class Statement:
     margin : Margin, optional
         Of all claims about it that bring no margin of their own.
     whose : {"paper", "correction", "ours"}, default "paper"
-        Whose statement it is: a paper's, as printed; ours in the place of a printed one that fails or can be sharpened; or a
-        question or result of ours beside it, which no paper states.
+        Whose statement it is: that of its source, a paper or your notes, as it stands there; ours in the place of a printed one
+        that fails or can be sharpened; or a question or result of ours beside it, which no paper states.  A file that says
+        nothing of it is judged and shown alike.
     measured : bool, default False
         Whether it is what a paper measured on its own model, or calls so in practice: another model reproduces it or does not,
         and refutes nothing.

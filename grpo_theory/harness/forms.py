@@ -7,6 +7,7 @@ from math import isfinite
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from grpo_theory.evidence import Claim, Comparison, Evidence, Statement
@@ -84,7 +85,7 @@ def _exact_form(module: ModuleType, statements: Iterable[Statement]) -> dict[str
     by_id = {one.id: one for one in statements}
     draws = len(signature(module.compare).parameters) > 1
 
-    def compute(settings: Settings, rng: Any, chunk: int) -> list[dict[str, Any]]:
+    def compute(settings: Settings, rng: np.random.Generator, chunk: int) -> list[dict[str, Any]]:
         compared = module.compare(settings, rng) if draws else module.compare(settings)
         if not isinstance(compared, Iterable):
             raise StudyError(f"{YIELDS}, got {type(compared).__name__}")

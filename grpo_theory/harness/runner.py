@@ -15,7 +15,7 @@ from grpo_theory.estimation import SourceFile
 from grpo_theory.harness.discovery import study_in
 from grpo_theory.harness.fingerprint import checkout_checksum
 from grpo_theory.harness.store import NUMERICAL, Store, StoreError, versions
-from grpo_theory.harness.study import Cell, Study, chunk_seed, table_of
+from grpo_theory.harness.study import Cell, Study, chunk_generator, table_of
 from grpo_theory.harness.study_file import load_study
 from grpo_theory.validation import counted
 
@@ -65,7 +65,7 @@ def compute_chunk(
         kernel.load()
     study = study_in(origin) if isinstance(origin, str) else load_study(origin)
     start = time.perf_counter()
-    data = study.compute(cell.settings, chunk_seed(study.name, cell, seed, chunk), chunk)
+    data = study.compute(cell.settings, chunk_generator(study.name, cell, seed, chunk), chunk)
     return data, time.perf_counter() - start
 
 

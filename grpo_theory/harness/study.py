@@ -4,7 +4,7 @@ Two forms.  An exact study defines ``compare(settings)``, which yields `Statemen
 sides and the broken one; and rows of data, if a figure shows more.  A study whose statements hold exactly on whatever is drawn,
 such as random policies or the paths of runs, defines ``compare(settings, rng)``.
 
-A simulated study defines ``simulate(settings, rng, chunk)``, whose `rng` has been spawned for the chunk; ``rows(settings,
+A simulated study defines ``simulate(settings, rng, chunk)``, whose `rng` is a generator of the chunk's own; ``rows(settings,
 results)``, which makes rows of the table of what the chunks of a cell returned; and ``claims(table)``, which reads the claims off
 it.  Either may define ``cells(quick)``; else there is one cell.  What is stated is whatever `Statement` stands at the top level
 of the file, alone, in a tuple or in a dict.
@@ -42,8 +42,8 @@ class Cell:
     chunks : int
         The number of chunks into which the cell's work is split.
     shared : bool
-        Whether all chunks are handed one seed: those that number what they draw on from one to the next, as blocks of
-        replications do, and arms on the same draws.  Else each has a seed of its own.
+        Whether all chunks are handed generators that draw the same: those that number what they draw on from one to the next,
+        as blocks of replications do, and arms on the same draws.  Else each has a seed of its own.
     code : str
         A checksum of the user's code that the results depend on; it names no seed, so an edited kernel sees the same draws.
     """
@@ -74,8 +74,8 @@ class Study:
     cells : callable
         ``cells(quick)`` lists the cells.
     compute : callable
-        ``compute(settings, rng, chunk)`` is a pure function with a JSON-able result. The seed sequence is the chunk's own,
-        unless the cell says that it is shared.
+        ``compute(settings, rng, chunk)`` is a pure function with a JSON-able result. The generator is the chunk's own,
+        unless the cell says that its chunks share one seed.
     rows : callable
         ``rows(settings, results)`` turns the results of a cell's chunks, in order, into rows of the table.
     claims : callable
@@ -92,7 +92,7 @@ class Study:
     title: str
     module: str
     cells: Callable[[bool], Sequence[Cell]]
-    compute: Callable[[Settings, np.random.SeedSequence, int], Any]
+    compute: Callable[[Settings, np.random.Generator, int], Any]
     rows: Callable[[Settings, list[Any]], Rows]
     claims: Callable[[pd.DataFrame], list[Claim]]
     statements: tuple[Statement, ...] = ()
@@ -111,10 +111,13 @@ def cell_seed(study: str, cell: Cell, seed: int) -> np.random.SeedSequence:
     return np.random.SeedSequence(seed, spawn_key=key)
 
 
-def chunk_seed(study: str, cell: Cell, seed: int, chunk: int) -> np.random.SeedSequence:
-    """Return the seed that a chunk is handed: its own, so that no study can forget it; the cell's if alone or shared."""
+def chunk_generator(study: str, cell: Cell, seed: int, chunk: int) -> np.random.Generator:
+    """Return the generator that a chunk is handed.
+
+    Its seed is the chunk's own, so that no study can forget to make one; it is the cell's if the chunk is alone or they share it.
+    """
     whole = cell_seed(study, cell, seed)
-    return whole if cell.shared or cell.chunks == 1 else whole.spawn(cell.chunks)[chunk]
+    return np.random.default_rng(whole if cell.shared or cell.chunks == 1 else whole.spawn(cell.chunks)[chunk])
 
 
 def table_of(rows: Rows) -> pd.DataFrame:

@@ -155,7 +155,7 @@ def _guarded(study: Study, module: ModuleType) -> Study:
             json.dumps(dict(one.settings))
         return made
 
-    def compute(settings: Mapping[str, Any], rng: np.random.SeedSequence, chunk: int) -> Any:
+    def compute(settings: Mapping[str, Any], rng: np.random.Generator, chunk: int) -> Any:
         made = study.compute(settings, rng, chunk)
         try:
             json.dumps(made)

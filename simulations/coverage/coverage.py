@@ -18,6 +18,7 @@ from simulations.coverage.candidates import CANDIDATES, TARGETS, Candidate
 from simulations.coverage.narrowing import narrowing, remembering
 from simulations.coverage.problems import LANGUAGE_MODEL, ONE_PROMPT, names, problem
 from simulations.coverage.promise import LEVEL, POINT, covers, nominal, share
+from simulations.seeds import seed_of
 from simulations.sources import derived
 
 STATEMENTS = {
@@ -88,17 +89,17 @@ def _replications(quick: bool, part: str, name: str, target: str, *sizes: int) -
     return {"replications": usual, "slow_replications": SLOW_REPLICATIONS if part == "design" else 0}
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Try the intervals of a target on the same data, all those that are tried equally often at once."""
     asked = [(settings["slow_replications" if one.slow else "replications"], one) for one in CANDIDATES]
     asked = [(often, one) for often, one in asked if often and one.target == settings["target"]]
     measured = []
     for often in dict.fromkeys(often for often, _ in asked):
-        measured += _try([one for number, one in asked if number == often], settings, often, rng)
+        measured += _try([one for number, one in asked if number == often], settings, often, seed_of(rng))
     return measured
 
 
-def _try(candidates: list[Candidate], settings: Settings, replications: int, rng: np.random.SeedSequence) -> Rows:
+def _try(candidates: list[Candidate], settings: Settings, replications: int, seed: np.random.SeedSequence) -> Rows:
     """Ask all candidates, and at a point their narrowed sets, about each block of data."""
     name, target = settings["problem"], TARGETS[settings["target"]]
     functions = {}
@@ -114,7 +115,7 @@ def _try(candidates: list[Candidate], settings: Settings, replications: int, rng
         experiment=target.experiment(name, settings["batch_size"], settings["group_size"]),
         level=LEVEL,
         replications=replications,
-        rng=rng,
+        rng=seed,
         workers=1,
         vectorized=True,
     )

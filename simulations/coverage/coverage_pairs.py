@@ -23,6 +23,7 @@ from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.intervals import Interval, vectorized
 from simulations.coverage.narrowing import narrowing
 from simulations.coverage.promise import LEVEL, covers, nominal, share
+from simulations.seeds import seed_of
 from simulations.sources import OURS, derived
 
 DIFFERENCE = covers("paired_difference", "mean difference", "Student's t on differences")
@@ -158,7 +159,7 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Ask an interval about sets of pairs; the share that excludes 0 is its power."""
     functions: dict[str, Any] = {
         "paired_difference": paired,
@@ -173,7 +174,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
         experiment=PairedTraining(settings["pairs"]),
         level=LEVEL,
         replications=settings["runs"],
-        rng=rng,
+        rng=seed_of(rng),
         workers=1,
         vectorized=True,
     )

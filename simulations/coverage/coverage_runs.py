@@ -21,6 +21,7 @@ from grpo_theory.schedule import Schedule
 from simulations.coverage.narrowing import narrowed
 from simulations.coverage.promise import LEVEL, covers, nominal, share
 from simulations.maximum import curvatures, maximum
+from simulations.seeds import seed_of
 from simulations.sources import derived
 
 STATEMENTS = {
@@ -154,7 +155,7 @@ def side_by_side(questions: list[Asked]) -> Callable[[Record, float], Interval]:
     return all_of_them
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Train, ask all intervals about each run, and keep the measures of every component, those of narrowed ones as controls."""
     name = settings["problem"]
     problem, best, _ = maximum(name)
@@ -176,7 +177,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
         experiment=gt.RecordedTraining("rloo", schedule(name, settings["schedule"]), **sizes, theta0=start),
         level=LEVEL,
         replications=settings["runs"],
-        rng=rng,
+        rng=seed_of(rng),
         workers=1,
         first=chunk * settings["runs"],
     )

@@ -32,7 +32,7 @@ def cells(quick: bool) -> list[Cell]:
     return gradient_cells(list(estimators().values()), (GROUP_SIZE,), batch_size=1, quick=quick, problems=problems)
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Simulate one chunk with every kernel at every scale."""
     return simulate_estimators(settings, list(estimators().values()), rng, chunk)
 

@@ -65,7 +65,7 @@ def cells(quick: bool) -> list[Cell]:
     return gradient_cells(estimators(), GROUP_SIZES, batch_size=4, quick=quick)
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Simulate one chunk."""
     return simulate_estimators(settings, estimators(), rng, chunk)
 

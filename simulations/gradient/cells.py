@@ -10,6 +10,7 @@ import grpo_theory as gt
 from grpo_theory.estimation import find
 from grpo_theory.harness.fingerprint import estimator_fingerprint
 from grpo_theory.harness.study import Cell, Settings
+from simulations.seeds import seed_of
 
 REPLICATIONS = 1 << 18
 QUICK_RESPONSES = 1 << 21
@@ -46,7 +47,7 @@ def gradient_cells(
 
 
 def simulate_estimators(
-    settings: Settings, estimators: Sequence[str | gt.Estimator], rng: np.random.SeedSequence, chunk: int
+    settings: Settings, estimators: Sequence[str | gt.Estimator], rng: np.random.Generator, chunk: int
 ) -> dict[str, Any]:
     """Simulate one chunk: whole blocks, numbered on from those of the chunks before."""
     problem = gt.gallery.problem(settings["problem"])
@@ -58,7 +59,7 @@ def simulate_estimators(
         estimators,
         **sizes,
         replications=replications,
-        rng=rng,
+        rng=seed_of(rng),
         workers=1,
         first_block=chunk * (replications // gt.block_replications(**sizes)),
     )

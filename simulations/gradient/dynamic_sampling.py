@@ -141,12 +141,11 @@ def draw(name: str, prompts: Integers, group_size: int, rng: np.random.Generator
     return Groups(prompts, np.ptp(rewards, axis=1) > 0.0, rewards.min(axis=1) < 1.0, added)
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Run each scheme; return sums of what its groups add, of their squares, and numbers of groups and batches."""
     name, size = settings["problem"], settings["group_size"]
-    generator = np.random.default_rng(rng)
     weights = gt.gallery.problem(name).bandit.prompt_weights
-    groups = draw(name, generator.choice(np.arange(weights.size), settings["chunk_groups"], p=weights), size, generator)
+    groups = draw(name, rng.choice(np.arange(weights.size), settings["chunk_groups"], p=weights), size, rng)
     return {
         "redrawn": _sums(groups.along[groups.mixed]),
         "redrawn, broken": _sums(groups.along[groups.not_all_right]),
@@ -156,7 +155,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
         "rollouts, broken": _waits(groups.not_all_right),
         "dropped": _sums(_batches(groups, settings["batch_size"], lambda kept: np.maximum(kept, 1))),
         "dropped, broken": _sums(_batches(groups, settings["batch_size"], lambda kept: settings["batch_size"] + 0 * kept)),
-        "same prompt": _sums(_until_mixed(name, groups.prompts[: len(groups.prompts) // STUBBORN], size, generator)),
+        "same prompt": _sums(_until_mixed(name, groups.prompts[: len(groups.prompts) // STUBBORN], size, rng)),
         "same prompt, broken": _sums(groups.along[groups.mixed]),
     }
 

@@ -85,7 +85,7 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"data": data.provenance["sha256"], "questions": which}) for which in (EVERY, *data.kind_names)]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Read everything off the data, with its errors; and what the figure shows of prompts and of pairs."""
     questions = settings["questions"]
     read = statistics if questions == EVERY else proxies

@@ -54,7 +54,7 @@ def predict(settings: Settings) -> dict[str, Any]:
     return {"constants": {"c1": law.c1, "c2": law.c2, "c3": law.c3}, "errors": errors}
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Simulate one chunk; with the first goes what is exact."""
     drawn = simulate_estimators(settings, settings["estimators"], rng, chunk)
     return drawn | {"prediction": predict(settings) if chunk == 0 else None}

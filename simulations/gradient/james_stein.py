@@ -72,7 +72,7 @@ def mean_over_batches(problem: gt.Problem, estimator: str, batch_size: int, grou
     return point.tangent.adjoint(total / (batch_size * group_size))
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Any:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Any:
     """Enumerate the bias relative to the gradient, or simulate the three side by side."""
     if not settings["exact"]:
         return simulate_estimators(settings, [SHRUNK, PLAIN, AWAY], rng, chunk)

@@ -92,7 +92,7 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Return the gain of each draw that judges, relative to the exact gradient's; and of a driver that mixes up groups."""
     problem, size = gt.gallery.problem(settings["problem"]), settings["group_size"]
     head, sizes = Head.of(problem), {"batch_size": RESPONSES // size, "group_size": size}
@@ -101,9 +101,8 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
     most = float(head.gains(exact[None], steps).max())
     efficiency = gt.efficiency(problem, problem.theta, settings["estimator"], **sizes)
     judged: dict[str, Any] = {"exact": most, "efficiency": efficiency}
-    generator = np.random.default_rng(rng)
     for name, draws in (("whole", settings["draws"]), ("broken", settings["draws"] // BROKEN_SHARE)):
-        directions = (head.estimate(settings, generator, shifted=name == "broken")[None] for _ in range(draws))
+        directions = (head.estimate(settings, rng, shifted=name == "broken")[None] for _ in range(draws))
         gains = np.concatenate([head.gains(direction, steps) for direction in directions])
         choosing, judging = np.array_split(gains, 2)
         judged[name] = (judging[:, int(choosing.mean(axis=0).argmax())] / most).tolist()

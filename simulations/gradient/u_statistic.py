@@ -94,9 +94,9 @@ def _projection(point: gt.Point, prompt: int, stray: float = 0.0) -> tuple[Array
     return twice, w * (z - p @ z)[:, None], np.einsum("o,ok->k", p * z, w)
 
 
-def compare(settings: Settings, rng: np.random.SeedSequence) -> Iterator[Comparison]:
+def compare(settings: Settings, rng: np.random.Generator) -> Iterator[Comparison]:
     """Yield each statement's largest discrepancy and that of its broken side, relative to the root mean square score."""
-    problem, generator = gt.gallery.problem(settings["problem"]), np.random.default_rng(rng)
+    problem = gt.gallery.problem(settings["problem"])
     point = problem.at(problem.theta)
     gram = point.tangent.gram()
     scale = np.sqrt(point.moments.score_power)
@@ -110,8 +110,8 @@ def compare(settings: Settings, rng: np.random.SeedSequence) -> Iterator[Compari
 
     group_size = settings["group_size"]
     for _ in range(settings["groups"]):
-        prompt = int(generator.integers(problem.bandit.n_prompts))
-        scores, rewards = _draw_group(point, prompt, group_size, generator)
+        prompt = int(rng.integers(problem.bandit.n_prompts))
+        scores, rewards = _draw_group(point, prompt, group_size, rng)
         pairs = u_statistic(scores, rewards)
         leave_one_out, own = (estimate(name, scores, rewards) for name in ("rloo", "dr_grpo"))
         note(PAIRS, prompt, leave_one_out - pairs, own - pairs)

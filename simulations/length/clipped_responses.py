@@ -20,8 +20,9 @@ from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chains import KINDS
-from simulations.length.drifts import NEAR, SEED, SUCCESS, ahead, drifted
+from simulations.length.drifts import NEAR, SUCCESS, ahead, drifted, generator_of_direction
 from simulations.length.points import chain_point
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS, TIC_GRPO, derived
 
 CUT = Statement(
@@ -92,26 +93,26 @@ def drifts(length: int) -> dict[str, float]:
     return {"response": NEAR} | ({"token": length * PER_TOKEN} if length * PER_TOKEN != NEAR else {})
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> list[dict[str, Any]]:
     """Simulate one step of 16 groups of 16 at every length, drift and direction."""
-    found = []
+    table, seed = [], seed_of(rng)
     places = [
         (length, fixed, nats, d)
         for length in settings["lengths"]
         for fixed, nats in drifts(length).items()
         for d in range(DIRECTIONS)
     ]
-    for (length, fixed, nats, d), own in zip(places, rng.spawn(len(places)), strict=True):
+    for number, (length, fixed, nats, d) in enumerate(places):
         problem = KINDS[settings["kind"]](length, SUCCESS)
         point = chain_point(problem)
-        theta = drifted(point, nats, np.random.default_rng(np.random.SeedSequence(SEED).spawn(DIRECTIONS)[d]))
+        theta = drifted(point, nats, generator_of_direction(d))
         common = {"length": length, "fixed": fixed, "nats": nats, "direction": d}
-        found += [common | one for one in steps(problem, point, theta, own, settings["replications"])]
-    return found
+        table += [common | one for one in steps(problem, point, theta, child_seed(seed, number), settings["replications"])]
+    return table
 
 
 def steps(
-    problem: gt.Problem, point: ChainPoint, theta: Array, rng: np.random.SeedSequence, replications: int
+    problem: gt.Problem, point: ChainPoint, theta: Array, seed: np.random.SeedSequence, replications: int
 ) -> list[dict[str, Any]]:
     """Return efficiency and cosine of each estimator, and what the judged ones lose to another, with standard errors."""
     simulation = gt.simulate_gradients(
@@ -121,7 +122,7 @@ def steps(
         batch_size=BATCH,
         group_size=GROUP,
         replications=replications,
-        rng=rng,
+        rng=seed,
         workers=1,
         behaviour=point.theta,
         directions=np.eye(theta.size),
@@ -179,7 +180,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 def claims(table: pd.DataFrame) -> list[Claim]:
     """Read off the statements at 1,024 tokens, after a drift of 1 nat."""
-    found, long = [], table[table["length"] == LONG]
+    claimed, long = [], table[table["length"] == LONG]
     for (kind, d), here in long.groupby(["kind", "direction"], sort=False):
         near, far = (
             here[here["fixed"] == fixed].set_index(["ratio", "quantity"]).sort_index() for fixed in ("response", "token")
@@ -188,12 +189,12 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         whole, none, cut = (float(near.loc[(name, "efficiency"), "estimate"]) for name in ("trajectory", "none", "cut"))
         setting = f"{kind}, direction {d}"
         own = _against(near.loc[("cut", "efficiency")], whole, -1.0, 0.0)
-        found.append(CUT.claim(setting, own, _against(worst, whole, -1.0, 0.0)))
+        claimed.append(CUT.claim(setting, own, _against(worst, whole, -1.0, 0.0)))
         own = _against(near.loc[(DROPPED, "lost to cut")], 0.0, 1.0, LOSS)
-        found.append(ZEROED.claim(setting, own, _against(worst, 1.0, -1.0 / cut, LOSS)))
+        claimed.append(ZEROED.claim(setting, own, _against(worst, 1.0, -1.0 / cut, LOSS)))
         own = _against(near.loc[(GSPO, "efficiency")], 1.0, -1.0 / none, LOSS)
-        found.append(GEOMETRIC.claim(setting, own, _against(worst, 1.0, -1.0 / none, LOSS)))
-    return found
+        claimed.append(GEOMETRIC.claim(setting, own, _against(worst, 1.0, -1.0 / none, LOSS)))
+    return claimed
 
 
 def _against(row: pd.Series, start: float, factor: float, bound: float) -> Evidence:

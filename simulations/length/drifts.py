@@ -7,6 +7,7 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.recursion import visits
+from simulations.seeds import child_seed
 
 SUCCESS, SEED = 0.55, 36
 NEAR = 1.0
@@ -18,6 +19,11 @@ MOST = 50.0
 def ahead(law: gt.GradientLaw) -> float:
     """Return the efficiency, which is a square, with the sign of the cosine: below 0 where the mean update points back."""
     return float(np.copysign(law.efficiency, law.cosine))
+
+
+def generator_of_direction(number: int) -> np.random.Generator:
+    """Return the generator of a direction with a number, which is the same in every study."""
+    return np.random.default_rng(child_seed(np.random.SeedSequence(SEED), number))
 
 
 def drifted(point: ChainPoint, nats: float, rng: np.random.Generator) -> Array:

@@ -58,24 +58,24 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"data": long_rollouts().provenance["sha256"]})]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Read efficiencies, correlations and the gradient's squared length off the data, with errors over prompts."""
     data = long_rollouts()
     rewards, scores = data.rewards[data.index], data.sketches[data.index]
-    found: Rows = []
+    table: Rows = []
     for name in ESTIMATORS:
-        found += _by_size(name, data, rewards, scores)
+        table += _by_size(name, data, rewards, scores)
     short = gt.data.sampled_answers()
     halves = np.split(short.sketches[short.index], 2, axis=-1)
     norms = [2.0 * (half**2).sum(axis=-1) for half in halves]
-    found += _correlations(SHORT, norms[0], norms[1], short.rewards[short.index])
+    table += _correlations(SHORT, norms[0], norms[1], short.rewards[short.index])
     exact = data.squared_norms[data.index]
-    found += _correlations(LONG, exact, exact, rewards)
-    dealt = np.random.default_rng(rng).permuted(rewards, axis=1)
+    table += _correlations(LONG, exact, exact, rewards)
+    dealt = rng.permuted(rewards, axis=1)
     for which, given in ((LONG, rewards), (DEALT, dealt)):
         constants = StepLaw.of_unbiased(pilot_terms(gt.Rollouts(given, scores)), np.array([2])).square
-        found.append(_row({"answers": which, "quantity": "squared length of the gradient"}, constants))
-    return found
+        table.append(_row({"answers": which, "quantity": "squared length of the gradient"}, constants))
+    return table
 
 
 def laws(name: str, data: LongRollouts, rewards: Array, scores: Array) -> StepLaw:

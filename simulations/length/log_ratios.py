@@ -19,7 +19,7 @@ from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chains import KINDS
-from simulations.length.drifts import NEAR, SEED, SUCCESS, drifted
+from simulations.length.drifts import NEAR, SUCCESS, drifted, generator_of_direction
 from simulations.length.points import chain_point
 from simulations.sources import OURS, derived
 
@@ -69,7 +69,7 @@ def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
         for d in range(DIRECTIONS):
             found = {}
             for nats in (NEAR, BROKEN):
-                theta = drifted(point, nats, np.random.default_rng(np.random.SeedSequence(SEED).spawn(d + 1)[d]))
+                theta = drifted(point, nats, generator_of_direction(d))
                 found[nats] = share_within(point, theta), limit(point, theta)
                 common = {"kind": settings["kind"], "length": length, "direction": d, "nats": nats}
                 yield common | {"quantity": "share kept", "estimate": found[nats][0], "prediction": found[nats][1]}

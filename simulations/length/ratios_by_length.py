@@ -20,7 +20,7 @@ from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chains import KINDS
-from simulations.length.drifts import NEAR, SEED, SUCCESS, ahead, drifted
+from simulations.length.drifts import NEAR, SUCCESS, ahead, drifted, generator_of_direction
 from simulations.length.points import chain_point
 from simulations.sources import OURS, TIC_GRPO, derived
 
@@ -106,13 +106,12 @@ def cells(quick: bool) -> list[Cell]:
 
 def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
     """Yield efficiency and cosine by length, direction and ratio, and what each statement says of the worst direction."""
-    rngs = np.random.SeedSequence(SEED).spawn(settings["directions"])
     laws = {}
     for length in settings["lengths"]:
         point = chain_point(KINDS[settings["kind"]](length, SUCCESS))
-        for d, rng in enumerate(rngs):
+        for d in range(settings["directions"]):
             for drift, names in BROKEN if length == LONG and d < CONTROLS else ((NEAR, SHOWN),):
-                theta = drifted(point, drift, np.random.default_rng(rng))
+                theta = drifted(point, drift, generator_of_direction(d))
                 for name in names:
                     laws[length, d, drift, name] = law_at(point, theta, ESTIMATORS[name])
     for (length, d, drift, name), law in laws.items():

@@ -20,6 +20,7 @@ from grpo_theory.harness.summary import summary
 from grpo_theory.theory import Linearisation, gap_recursion, limit_covariance, linearise
 from grpo_theory.theory.distance import law_distance
 from simulations.maximum import maximum
+from simulations.seeds import seed_of
 from simulations.sources import CORRECTION, DEMYSTIFYING, OURS, derived
 
 U11 = Statement(
@@ -146,7 +147,7 @@ def _scale(linear: Linearisation, factor: float) -> tuple[float, int]:
     return beta, int(20.0 * beta * np.abs(np.linalg.eigvals(linear.drift)).max()) + 200
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Mapping[str, Any]:
     """Train from the maximiser; return (n + offset) times the gap, and the squared Mahalanobis distance, of each run."""
     problem, best, highest = maximum(settings["problem"])
     linear = _linear(settings)
@@ -160,7 +161,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Map
         group_size=settings["group_size"],
         steps=settings["steps"],
         replications=settings["runs"],
-        rng=rng,
+        rng=seed_of(rng),
         workers=1,
     )
     scale = settings["steps"] + offset

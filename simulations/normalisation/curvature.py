@@ -18,6 +18,7 @@ from grpo_theory.theory import GREATEST_LOCAL_CURVATURE, curvature_bound, local_
 from simulations.normalisation.assumptions import LINEAR
 from simulations.normalisation.families import LOGITS, Family
 from simulations.normalisation.policies import Policy, Unnormalised
+from simulations.seeds import seed_of
 from simulations.sources import NORMALIZATION, OURS, derived
 from simulations.worst_cases import by_the_worst, ratios, sought, worst_row
 
@@ -165,7 +166,7 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"family": list(family), "sought": one, **counts}, 1 + len(BOUNDS) * one) for family, one in sought.items()]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Return what is drawn, first, and then the worst that a search finds for each bound."""
     family = Family(*settings["family"])
     if chunk == 0:
@@ -175,12 +176,12 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
     return [worst_row(statement, "sought", [worst.score])]
 
 
-def _drawn(family: Family, settings: Settings, seed: np.random.SeedSequence) -> Rows:
+def _drawn(family: Family, settings: Settings, rng: np.random.Generator) -> Rows:
     """Return the worst of random policies, right and broken, and some policies themselves."""
     table: Rows = []
     for how, make in (("random", Policy), ("broken", Unnormalised)):
-        rng = np.random.default_rng(seed)  # the same policies, with derivatives that are wrong
-        pairs = [family.draw(rng, make) for _ in range(settings["policies"])]
+        drawing = np.random.default_rng(seed_of(rng))  # the same policies, with derivatives that are wrong
+        pairs = [family.draw(drawing, make) for _ in range(settings["policies"])]
         table += [worst_row(one, how, ratios(sides(*pair) for pair in pairs)) for one, sides in BOUNDS.items()]
         table.append(worst_row(HESSIAN, how, [_gap(one) for one, _ in pairs], 0.0))
         if family.n_responses == 2:

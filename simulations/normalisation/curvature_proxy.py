@@ -114,13 +114,12 @@ def trained(settings: Settings) -> tuple[Array, list[dict[str, Array]]]:
     raise ValueError(f"the path must reach a mean success of {settings['end']:g}")
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Correlate V_i and curvatures over prompts and over iterations; prompts are resampled for the errors."""
     variances, path = trained(settings)
-    generator = np.random.default_rng(rng)
     n_prompts = variances.shape[1]
-    shuffled = variances[:, generator.permutation(n_prompts)]
-    resamples = generator.multinomial(n_prompts, np.full(n_prompts, 1.0 / n_prompts), settings["resamples"]).astype(np.float64)
+    shuffled = variances[:, rng.permutation(n_prompts)]
+    resamples = rng.multinomial(n_prompts, np.full(n_prompts, 1.0 / n_prompts), settings["resamples"]).astype(np.float64)
     table: Rows = []
     for what in (*CURVATURES, "deviation"):
         curvature = np.sqrt(variances) if what == "deviation" else np.array([at[what] for at in path])

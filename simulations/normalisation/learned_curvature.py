@@ -24,6 +24,7 @@ from simulations.normalisation.correlations import KINDS
 from simulations.normalisation.measured_statements import WITHIN
 from simulations.normalisation.network_curvature import hessian_norms
 from simulations.normalisation.networks import BOTH, ascent, network_problem, pair_cosines
+from simulations.seeds import seed_of
 from simulations.sources import NORMALIZATION, OURS
 
 ACROSS = Statement(
@@ -68,9 +69,9 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"width": width, **common}) for width in (QUICK_WIDTHS if quick else WIDTHS)]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, float]]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> list[dict[str, float]]:
     """Return what is measured on each draw."""
-    seeds = rng.generate_state(settings["draws"]).tolist()
+    seeds = seed_of(rng).generate_state(settings["draws"]).tolist()
     return [measured(network_problem(settings["width"], seed, mixture=BOTH), settings["updates"], seed) for seed in seeds]
 
 
@@ -96,15 +97,15 @@ def measured(problem: gt.Problem, updates: list[int], seed: int) -> dict[str, fl
 def correlations(variances: Array, curvatures: dict[str, Array], seed: int) -> dict[str, float]:
     """Return means of correlations of variances with curvatures, (T, M) each, within and across iterations, and broken ones."""
     others = variances[:, np.random.default_rng(seed).permutation(variances.shape[1])]
-    found = {}
+    means = {}
     for how, kind in KINDS.items():
         for what, values in curvatures.items():
             within = {"within": variances, "others": others}
             for over, left in within.items():
-                found[f"{over}, {what} ({how})"] = float(kind(left, values, np.ones_like(left)).mean())
-            found[f"across, {what} ({how})"] = float(kind(variances.T, values.T, np.ones_like(values.T)).mean())
-        found[f"across, deviation ({how})"] = float(kind(variances.T, np.sqrt(variances).T, np.ones_like(variances.T)).mean())
-    return found
+                means[f"{over}, {what} ({how})"] = float(kind(left, values, np.ones_like(left)).mean())
+            means[f"across, {what} ({how})"] = float(kind(variances.T, values.T, np.ones_like(values.T)).mean())
+        means[f"across, deviation ({how})"] = float(kind(variances.T, np.sqrt(variances).T, np.ones_like(variances.T)).mean())
+    return means
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:

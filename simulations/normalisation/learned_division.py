@@ -34,7 +34,7 @@ from simulations.normalisation.heads import near_orthogonal, state
 from simulations.normalisation.networks import network_problem, of_their_own, pair_cosines
 from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL
 from simulations.runs.tuning import choice_variance, tuned, tuned_summary
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import NORMALIZATION, OURS
 
 PAYS = Statement(
@@ -84,15 +84,16 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Tune one arm and train it anew, on draws that all arms share; the broken one takes the middle of the grid."""
+    seed = seed_of(rng)
     arm, budgets = settings["arms"][chunk], settings["budgets"]
     problem = network_problem(settings["width"], settings["seed"], mixture=settings["mixture"])
     train = partial(_trained, problem, arm, budgets)
     if arm == "broken":
         middle = GRID[len(GRID) // 2]
-        return {"judged": train(middle, len(budgets), settings["runs"][1], child_seed(rng, 1)).tolist()}
-    found = tuned(train, len(budgets), settings["steps"], tuple(settings["runs"]), rng)
+        return {"judged": train(middle, len(budgets), settings["runs"][1], child_seed(seed, 1)).tolist()}
+    found = tuned(train, len(budgets), settings["steps"], tuple(settings["runs"]), seed)
     return {"judged": found.judged.tolist(), "tuning": found.tuning.tolist(), "chosen": found.chosen.tolist()}
 
 
@@ -121,14 +122,14 @@ def _measured(problem: gt.Problem, theta: Array) -> Array:
     A run that left the numbers has no success, and no share.
     """
     finite = np.asarray(np.isfinite(theta).all(axis=1))
-    found = np.full((len(theta), len(MEASURES)), np.nan)
+    measures = np.full((len(theta), len(MEASURES)), np.nan)
     pi = np.exp(problem.policy.log_probabilities(np.where(finite[:, None], theta, 0.0)))
-    found[:, 0] = np.where(finite, (pi * problem.bandit.mean_reward).sum(axis=-1).mean(axis=-1), 0.0)
+    measures[:, 0] = np.where(finite, (pi * problem.bandit.mean_reward).sum(axis=-1).mean(axis=-1), 0.0)
     for run in np.flatnonzero(finite & (np.arange(len(theta)) % LOOK_EACH == 0)):
         now = state(problem.policy.logits(theta[run]), problem.bandit.mean_reward)
-        found[run, 1] = near_orthogonal(pair_cosines(problem.policy.tangent(theta[run]).adjoint_by_prompt(now.covectors)))
-        found[run, 2] = near_orthogonal(pair_cosines(of_their_own(now.covectors)))
-    return found
+        measures[run, 1] = near_orthogonal(pair_cosines(problem.policy.tangent(theta[run]).adjoint_by_prompt(now.covectors)))
+        measures[run, 2] = near_orthogonal(pair_cosines(of_their_own(now.covectors)))
+    return measures
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:

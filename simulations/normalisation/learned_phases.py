@@ -113,7 +113,7 @@ def _cell(width: int, mixture: str, seed: int) -> Cell:
     return Cell({"width": width, "mixture": mixture, "seed": seed, "updates": list(UPDATES)})
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Return the measures of each arm at each number of updates, (updates, measures), with features of either kind."""
     network, updates = network_problem(settings["width"], settings["seed"], mixture=settings["mixture"]), settings["updates"]
     problems = dict(zip(FEATURES, (network, linearised(network)), strict=True))
@@ -160,13 +160,15 @@ def _advantages(course: Array, plain: Array, learned_shares: Array, updates: lis
     """Return advantages over the plain course, their increases with their phases, and that since learning lost orthogonality."""
     gain = course[:, 0] - plain[:, 0]
     premises = plain[:, MEASURES.index("deviation")], plain[:, MEASURES.index("orthogonality")]
-    found = [{"quantity": "advantage", "update": update} | summary(gain[[n]]) for n, update in enumerate(updates)]
-    found += [row for between in (windows, stretches) for row in between(gain[None], updates, *premises)]
+    advantages = [{"quantity": "advantage", "update": update} | summary(gain[[n]]) for n, update in enumerate(updates)]
+    advantages += [row for between in (windows, stretches) for row in between(gain[None], updates, *premises)]
     lost = ~is_orthogonal(learned_shares)
     first = int(lost.argmax())
     if lost[:-1].any() and lost[first:].all():
-        found.append({"quantity": SINCE, "update": updates[first], "until": updates[-1]} | summary(gain[[-1]] - gain[[first]]))
-    return found
+        advantages.append(
+            {"quantity": SINCE, "update": updates[first], "until": updates[-1]} | summary(gain[[-1]] - gain[[first]])
+        )
+    return advantages
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:

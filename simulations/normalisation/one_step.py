@@ -180,14 +180,14 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"answers": k, "sought": one} | common | search, 1 + len(STEPS) * one) for k, one in sought.items()]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Return what is drawn, first, and then the greatest share that a search finds for each step."""
     return [_sought(settings, rng, list(STEPS)[chunk - 1])] if chunk else _drawn(settings, rng)
 
 
-def _drawn(settings: Settings, seed: np.random.SeedSequence) -> Rows:
+def _drawn(settings: Settings, rng: np.random.Generator) -> Rows:
     """Return the greatest share of random problems, right and rewarded wrongly, and points for the figure."""
-    features, theta = draw(settings["answers"], settings["problems"], np.random.default_rng(seed))
+    features, theta = draw(settings["answers"], settings["problems"], rng)
     table: Rows = []
     for statement, step in STEPS.items():
         right, wrong = (gains(features, theta, step, rewarded) for rewarded in (0, 1))
@@ -200,11 +200,11 @@ def _drawn(settings: Settings, seed: np.random.SeedSequence) -> Rows:
     return table
 
 
-def _sought(settings: Settings, seed: np.random.SeedSequence, statement: Statement) -> dict[str, Any]:
+def _sought(settings: Settings, rng: np.random.Generator, statement: Statement) -> dict[str, Any]:
     """Return the greatest share that a search finds."""
     answers, step = settings["answers"], STEPS[statement]
     box = [(-1.0, 1.0)] * answers**2 + [(-LARGEST_THETA, LARGEST_THETA)] * answers
-    worst = sought(partial(sides, answers=answers, step=step), box, settings, seed)
+    worst = sought(partial(sides, answers=answers, step=step), box, settings, rng)
     return worst_row(statement, "sought", [worst.left], step.share)
 
 

@@ -13,6 +13,7 @@ from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.evidence.reading import largest
 from grpo_theory.harness.study import Cell, Settings
 from simulations.normalisation.assumptions import LINEAR
+from simulations.seeds import seed_of
 from simulations.sources import NORMALIZATION, OURS, derived
 
 STEPS_APART = Statement(
@@ -88,9 +89,11 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"rule": rule} | sizes) for rule in RULES]
 
 
-def compare(settings: Settings, rng: np.random.SeedSequence) -> Iterator[Comparison]:
+def compare(settings: Settings, rng: np.random.Generator) -> Iterator[Comparison]:
     """Yield the largest interaction over random problems, for prompts that are orthogonal and for some that are not."""
-    own, broken = (largest_interactions(settings, correlation, rng) for correlation in (ORTHOGONAL, settings["correlation"]))
+    own, broken = (
+        largest_interactions(settings, correlation, seed_of(rng)) for correlation in (ORTHOGONAL, settings["correlation"])
+    )
     for statement, gap in own.items():
         yield statement.compare(settings["rule"], gap, 0.0, broken=broken[statement])
 

@@ -29,7 +29,7 @@ from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from simulations.normalisation.heads import OWN, STRIDE, ascent, cosines, gram, head_problem, label, near_orthogonal, state
 from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL, is_orthogonal, stretches, windows
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import NORMALIZATION, OURS
 
 PHASES = Statement(
@@ -124,7 +124,7 @@ def measured(logits: Array, products: Array, success: Array, easy: Flags) -> lis
     return [float(value) for value in (*means, *shares)]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Return the step and the measures of arms' runs, (runs, checkpoints, measures)."""
     problem = head_problem(PROBLEM, settings["ridge"])
     value = problem.at(problem.theta).moments.value
@@ -133,7 +133,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
         return {arm: {"step": np.nan, "runs": [_exact(problem, power, settings, easy)]} for arm, power in POWERS.items()}
     block, a = divmod(chunk, len(ARMS))
     arm = list(ARMS)[a]
-    return {arm: _sampled(problem, arm, settings, child_seed(rng, block), easy)}
+    return {arm: _sampled(problem, arm, settings, child_seed(seed_of(rng), block), easy)}
 
 
 def _exact(problem: gt.Problem, power: float, settings: Settings, easy: Flags) -> list[list[float]]:

@@ -30,7 +30,7 @@ from grpo_theory.harness.summary import summary
 from simulations.normalisation.prompts import MIXTURES
 from simulations.normalisation.race_problems import N_PROMPTS, RAW, WHITENED, problem_of
 from simulations.normalisation.race_runs import ARMS, OPTIMISERS, PRINTED, PRINTED_STEPS, success, tuned_step
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import NORMALIZATION, OURS
 
 DIVISION = Statement(
@@ -142,18 +142,17 @@ def _runs(family: str, quick: bool) -> dict[str, int]:
     return QUICK_RUNS if quick else RUNS[family]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Mapping[str, Any]:
     """Train each arm, at its best step where it may choose, on draws that all arms share; return mean successes over the runs.
 
     The broken arm takes the step of the one that it is a copy of.
     """
-    # A seed counts what it has spawned: each arm gets a copy that has spawned nothing, so that all see the same draws.
-    tuning, judging = rng.spawn(2)
+    tuning, judging = (child_seed(seed_of(rng), part) for part in (0, 1))
     tuned = settings["contest"] != PRINTED_STEPS
-    steps = {arm: tuned_step(settings, arm, child_seed(tuning)) if tuned else step for arm, step in PRINTED.items()}
+    steps = {arm: tuned_step(settings, arm, tuning) if tuned else step for arm, step in PRINTED.items()}
     steps["broken"] = steps["divided"]
     runs = {arm: settings["broken_runs" if arm == "broken" else "runs"] for arm in steps}
-    reached = {arm: success(settings, arm, step, runs[arm], child_seed(judging)).tolist() for arm, step in steps.items()}
+    reached = {arm: success(settings, arm, step, runs[arm], judging).tolist() for arm, step in steps.items()}
     return {"steps": steps, "name": problem_of(settings).name, **reached}
 
 

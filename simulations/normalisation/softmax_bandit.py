@@ -30,6 +30,7 @@ from simulations.normalisation.softmax_ascent import (
     slope,
     smoothness,
 )
+from simulations.seeds import seed_of
 from simulations.sources import OURS, derived
 from simulations.worst_cases import by_the_worst, ratios, sought, worst_row
 
@@ -179,7 +180,7 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"n_responses": k, **counts, **search}, len(POINTWISE) + 3) for k in (QUICK_RESPONSES if quick else RESPONSES)]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Return the worst of the bounds, at points and along paths, and the laws that long paths end in."""
     bounds = list(POINTWISE)
     if chunk < len(bounds):
@@ -187,11 +188,11 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
     return (_points, _bounded, _limits)[chunk - len(bounds)](settings, rng)
 
 
-def _sought_point(statement: Statement, settings: Settings, seed: np.random.SeedSequence) -> dict[str, Any]:
+def _sought_point(statement: Statement, settings: Settings, rng: np.random.Generator) -> dict[str, Any]:
     """Return the largest left over right side that a search finds."""
     k = settings["n_responses"]
     box = [(-settings["logits"], settings["logits"])] * k + [(0.0, 1.0)] * k
-    worst = sought(partial(_at, POINTWISE[statement][0]), box, settings, seed)
+    worst = sought(partial(_at, POINTWISE[statement][0]), box, settings, rng)
     return worst_row(statement, "sought", [worst.score])
 
 
@@ -199,9 +200,9 @@ def _at(sides: Sides, x: Array) -> tuple[float, float]:
     return sides(Bandit(*np.split(x, 2)), 1.0)
 
 
-def _points(settings: Settings, seed: np.random.SeedSequence) -> Rows:
+def _points(settings: Settings, rng: np.random.Generator) -> Rows:
     """Return the largest left over right side at random points, right and broken."""
-    k, rng = settings["n_responses"], np.random.default_rng(seed)
+    k = settings["n_responses"]
     drawn = [
         Bandit(rng.normal(scale=rng.choice([0.5, 2.0, 5.0]), size=k), random_rewards(rng, k)) for _ in range(settings["bandits"])
     ]
@@ -212,11 +213,11 @@ def _points(settings: Settings, seed: np.random.SeedSequence) -> Rows:
     ]
 
 
-def _bounded(settings: Settings, seed: np.random.SeedSequence) -> Rows:
+def _bounded(settings: Settings, rng: np.random.Generator) -> Rows:
     """Return the largest t times gap over its bound, over random rewards and over those that a search finds."""
-    k, rng = settings["n_responses"], np.random.default_rng(seed)
+    k = settings["n_responses"]
     drawn = [random_rewards(rng, k) for _ in range(settings["paths"])]
-    of_search = sought(lambda x: (_largest(ASCENT, x, settings["sought_updates"]), 1.0), [(0.0, 1.0)] * k, settings, seed)
+    of_search = sought(lambda x: (_largest(ASCENT, x, settings["sought_updates"]), 1.0), [(0.0, 1.0)] * k, settings, seed_of(rng))
     worst = {
         "random": [_largest(ASCENT, rewards, settings["updates"]) for rewards in drawn],
         "broken": [_largest(ASTRAY, rewards, settings["updates"]) for rewards in drawn],
@@ -232,9 +233,9 @@ def _largest(rule: Rule, rewards: Array, updates: int) -> float:
     return float((np.arange(1, updates + 1) * rule.gaps(rewards, updates)).max())
 
 
-def _limits(settings: Settings, seed: np.random.SeedSequence) -> Rows:
+def _limits(settings: Settings, rng: np.random.Generator) -> Rows:
     """Return the exponents and constants of gap ~ constant/t^power, from the growth of gap^(-1/power) in the second half."""
-    k, updates, rng = settings["n_responses"], settings["updates"], np.random.default_rng(seed)
+    k, updates = settings["n_responses"], settings["updates"]
     half, laws = updates // 2, []
     for path in range(settings["paths"]):
         rewards = random_rewards(rng, k)

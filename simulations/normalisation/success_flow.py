@@ -29,6 +29,7 @@ from simulations.normalisation.flows import (
     of_groups,
     undivided,
 )
+from simulations.seeds import seed_of
 from simulations.sources import OURS, derived
 
 SLOPE_MARGIN = Margin(0.05, "the logarithms beside the powers are worth less than that here, and a user tells 1/2 from 1")
@@ -144,12 +145,12 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Integrate, tabulate, or train."""
     return {"identity": _identity, "slope": _slope, "curve": _curve, "training": _training}[settings["what"]](settings, rng)
 
 
-def _identity(settings: Settings, rng: np.random.SeedSequence) -> Rows:
+def _identity(settings: Settings, rng: np.random.Generator) -> Rows:
     """Return success by the flow and by integration, right and divided by too little or by nothing."""
     name, answers = settings["flow"], settings["answers"]
     right, wrong = (0.0, 0.25) if name == "plain" else (0.5, 0.25 if name == "divided" else 0.0)
@@ -161,7 +162,7 @@ def _identity(settings: Settings, rng: np.random.SeedSequence) -> Rows:
     ]
 
 
-def _slope(settings: Settings, rng: np.random.SeedSequence) -> Rows:
+def _slope(settings: Settings, rng: np.random.Generator) -> Rows:
     """Return times of escape, by integration; broken, divided by the variance, which makes them logarithms."""
     name = settings["flow"]
     is_large = name == str(LARGE)
@@ -175,7 +176,7 @@ def _slope(settings: Settings, rng: np.random.SeedSequence) -> Rows:
     ]
 
 
-def _curve(settings: Settings, rng: np.random.SeedSequence) -> Rows:
+def _curve(settings: Settings, rng: np.random.Generator) -> Rows:
     """Return the time from `SHOWN` to each success of the figure, and from each start to 1/2."""
     flow = flow_of(settings["flow"], 2)
     later = [level for level in CURVE if level > SHOWN]
@@ -187,7 +188,7 @@ def _curve(settings: Settings, rng: np.random.SeedSequence) -> Rows:
     ]
 
 
-def _training(settings: Settings, rng: np.random.SeedSequence) -> Rows:
+def _training(settings: Settings, rng: np.random.Generator) -> Rows:
     """Return the mean time, in units of 1/eta updates, of runs to the level, right and without division."""
     problem, size, step = answers_problem(2, FROM), int(settings["flow"]), settings["step"]
     predicted = float(flow_of(settings["flow"], 2).time(FROM, TO))
@@ -203,7 +204,7 @@ def _training(settings: Settings, rng: np.random.SeedSequence) -> Rows:
             group_size=size,
             steps=steps,
             replications=settings["runs"],
-            rng=rng,
+            rng=seed_of(rng),
             workers=1,
             checkpoints=range(steps + 1),
         )

@@ -20,6 +20,7 @@ from simulations.normalisation.ascent import Prompts, Step
 from simulations.normalisation.assumptions import BOUNDED, LINEAR, WEAK
 from simulations.normalisation.interaction import FACTS, falling_short, greatest_change, opposed, pair_of, shortfall
 from simulations.normalisation.prompts import label, mixture, prompts
+from simulations.seeds import seed_of
 from simulations.sources import NORMALIZATION, OURS, derived
 from simulations.worst_cases import sought, worst_evidence
 
@@ -158,7 +159,7 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Return the worst shortfalls, where the assumption holds, or what becomes of the conclusions where it does not."""
     if settings["what"] == "pairs":
         return _sought(SOUGHT[chunk - 1], settings, rng) if chunk else _pairs(settings, rng)
@@ -180,37 +181,37 @@ def _box(answers: int) -> list[tuple[float, float]]:
     return [(-1.0, 1.0)] * (2 * answers**2) + [(-THETA, THETA)] * answers
 
 
-def _pairs(settings: Settings, seed: np.random.SeedSequence) -> Rows:
+def _pairs(settings: Settings, rng: np.random.Generator) -> Rows:
     """Return the worst of random pairs."""
     low, high = np.array(_box(settings["answers"])).T
-    points = np.random.default_rng(seed).uniform(low, high, size=(settings["pairs"], len(low)))
+    points = rng.uniform(low, high, size=(settings["pairs"], len(low)))
     return _worst([pair_of(x, settings["answers"]) for x in points])
 
 
-def _sought(update: str, settings: Settings, seed: np.random.SeedSequence) -> Rows:
+def _sought(update: str, settings: Settings, rng: np.random.Generator) -> Rows:
     """Return the worst pair that a search finds for an update."""
     answers = settings["answers"]
-    worst = sought(partial(sides, answers=answers, update=update), _box(answers), settings, seed, "difference")
+    worst = sought(partial(sides, answers=answers, update=update), _box(answers), settings, rng, "difference")
     facts = falling_short(*pair_of(worst.parameters, answers), [update])
     row = {"how": "sought", "statement": update, "estimate": worst.score, "holds": 1.0}
     return [row | {name: facts.get(name, 0.0) for name in FACTS}]
 
 
-def _alike(settings: Settings, seed: np.random.SeedSequence) -> Rows:
+def _alike(settings: Settings, rng: np.random.Generator) -> Rows:
     problem = Prompts.of(prompts(settings["correlation"], ALIKE[settings["setting"]]))
-    theta, rng, states = problem.theta[None], np.random.default_rng(seed), []
+    theta, states = problem.theta[None], []
     for _ in range(settings["states"]):
         states.append((problem, theta[0]))
         theta = problem.step(theta, problem.at(theta), np.asarray(rng.integers(2, size=1)), Step(1.0, 0.0))
     return _worst(states)
 
 
-def _opposed(settings: Settings, seed: np.random.SeedSequence) -> Rows:
+def _opposed(settings: Settings, rng: np.random.Generator) -> Rows:
     problem = opposed(settings["neighbour"], settings["lean"])
     return _worst([(problem, problem.theta)], (*UPDATES, *TOO_SMALL))
 
 
-def _conflict(settings: Settings, seed: np.random.SeedSequence) -> Rows:
+def _conflict(settings: Settings, rng: np.random.Generator) -> Rows:
     whole = prompts(settings["correlation"], mixture(settings["setting"], settings["prompts"]))
     agreed = gt.Problem(
         gt.Bandit(whole.bandit.mean_reward[np.zeros(settings["prompts"], dtype=int)]), whole.policy, theta=whole.theta
@@ -221,7 +222,7 @@ def _conflict(settings: Settings, seed: np.random.SeedSequence) -> Rows:
         table.append({"how": how, "statement": "change", "estimate": greatest_change(problem, one)})
         gap = shortfall(problem, problem.theta, Step(1.0, 0.0), 0.5, sign)
         table.append({"how": how, "statement": "gain", "estimate": gap})
-        table += _sums(problem, settings, seed, stops=how == "broken")
+        table += _sums(problem, settings, seed_of(rng), stops=how == "broken")
     return table
 
 

@@ -173,11 +173,11 @@ def problem_of(settings: Settings) -> Prompts:
     return Prompts(np.repeat(one.features, n, axis=0), np.repeat(one.right, n, axis=0), one.theta)
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Return each bound's quotient for each prompt, of the right update and of one that stops."""
     problem, horizon, runs = problem_of(settings), settings["horizon"], settings["runs"]
     n = len(problem.right)
-    drawn = np.asarray(np.random.default_rng(rng).integers(n, size=(horizon, runs)))
+    drawn = np.asarray(rng.integers(n, size=(horizon, runs)))
     start = problem.at(problem.theta[None]).success[0]
     table: Rows = []
     for update, statements in UPDATES.items():

@@ -22,7 +22,7 @@ from simulations.plan.problem_means import mean_over_problems
 from simulations.plan.run_worlds import CHAIN_OF_TWELVE, LINEAR, WIDTHS, courses, draw_log, problem, sampler
 from simulations.runs.arms import quietly
 from simulations.runs.tuning import Tuned, choice_variance, tuned, tuned_summary
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS
 
 PAGE = "docs/planner.md"
@@ -63,11 +63,11 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"problem": name, "estimator": one} | counts, len(sizes) + 1, shared=True) for name, one in chosen]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Mapping[str, Any]:
     """Train a group size with each learning rate, and anew with the best; the last chunk asks the planner."""
     quietly()
     if chunk == len(settings["sizes"]):
-        return {"recommended": recommended(settings, np.random.default_rng(child_seed(rng, chunk)))}
+        return {"recommended": recommended(settings, np.random.default_rng(child_seed(seed_of(rng), chunk)))}
     case, size = problem(settings["problem"]), settings["sizes"][chunk]
 
     def trained(rate: float, budgets: int, runs: int, seed: np.random.SeedSequence) -> Array:
@@ -77,7 +77,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Map
         return np.nan_to_num(success, nan=0.0)[..., None]
 
     rates = [3.0**power for power in POWERS[settings["problem"]]]
-    found = tuned(trained, len(UPDATES), rates, (settings["tuning_runs"], settings["runs"]), rng)
+    found = tuned(trained, len(UPDATES), rates, (settings["tuning_runs"], settings["runs"]), seed_of(rng))
     return {name: values.tolist() for name, values in found._asdict().items()}
 
 
@@ -85,12 +85,12 @@ def recommended(settings: Settings, rng: np.random.Generator) -> list[int]:
     """Return the group size that is recommended from each pilot: the nearest of those trained, in octaves."""
     case = problem(settings["problem"])
     drawn, sizes = sampler(case, case.theta), np.array(settings["sizes"])
-    found = []
+    nearest = []
     for _ in range(settings["pilots"]):
         prompts = rng.choice(case.policy.n_prompts, PILOT, p=case.bandit.prompt_weights)
         asked = plan(draw_log(drawn, prompts, LOGGED, rng), settings["estimator"], int(sizes.max()))
-        found.append(int(sizes[np.abs(np.log2(sizes / asked)).argmin()]))
-    return found
+        nearest.append(int(sizes[np.abs(np.log2(sizes / asked)).argmin()]))
+    return nearest
 
 
 def plan(log: gt.RaggedRollouts, estimator: str, largest: int) -> int:

@@ -53,14 +53,14 @@ def judge_switches(
     """
     best = {other: laws.choice(other, level) for other in OTHERS if other != DIVIDED}
     choices = {other: choice for other, choice in (best | {DIVIDED: chosen[DIVIDED]}).items() if choice is not None}
-    found = {}
+    judged = {}
     for own, (root, likely) in bases(laws, chosen).items():
         others = {other: choice for other, choice in choices.items() if other != own and isinstance(choice, EfficiencyChoice)}
         if broken:
             root, others = by_response(root), {one: replace(c, roots=by_response(c.roots)) for one, c in others.items()}
         told = switches(others, root, likely, level)
-        found[own] = judge_gains(name, exact(name, own, chosen[own].group_size), told)
-    return found
+        judged[own] = judge_gains(name, exact(name, own, chosen[own].group_size), told)
+    return judged
 
 
 def judge_gains(name: str, current: float, told: tuple[Switch, ...]) -> dict[str, float]:

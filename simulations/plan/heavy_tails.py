@@ -96,13 +96,12 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell(dict(zip(keys, key, strict=True)) | {"pilots": pilots}, chunks) for key, pilots, chunks in [*design, *points]]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, dict[str, float]]:
+def compute(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, dict[str, float]]:
     """Draw pilots, and count how often the planner's limits hold the truth, and how often Student's do.
 
     For warnings: how often the planner warns, and how often it does of the same pilots with lengths taken off, or put on where
     all are equal.
     """
-    rng = np.random.default_rng(seed)
     name, prompts = settings["law"], settings["prompts"]
     counts = {quantity: {"covered": 0.0, "plugged_in": 0.0} for quantity in QUANTITIES}
     for _ in range(settings["pilots"]):

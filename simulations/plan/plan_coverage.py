@@ -77,14 +77,13 @@ def cells(quick: bool) -> list[Cell]:
     return [*from_rewards, *heavy_tails.cells(quick)]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, dict[str, float]]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, dict[str, float]]:
     """Draw pilots, and count how often the intervals hold the truth, and how often those do that take rates seen for rates."""
     if "ragged" in settings:
         return heavy_tails.compute(settings, rng, chunk)
     law, size = rate_laws()[settings["law"]], settings["size"]
-    generator = np.random.default_rng(rng)
-    rates = law.draw((settings["pilots"], settings["prompts"]), generator)
-    tables = count_tables(generator.binomial(size, rates), size)
+    rates = law.draw((settings["pilots"], settings["prompts"]), rng)
+    tables = count_tables(rng.binomial(size, rates), size)
     honest, plugged_in = honest_limits(tables), _limits(_seen_terms(size), tables)
     return {
         name: {

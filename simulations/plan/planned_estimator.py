@@ -68,11 +68,11 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"problem": name, "replications": each}, chunks) for name in NAMES]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, dict[str, list[float]]]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, dict[str, list[float]]]:
     """Draw logs, plan each estimator's batch from them, and judge what is said; of some also what wrong planners say."""
-    generator, name = np.random.default_rng(rng), settings["problem"]
+    name = settings["problem"]
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for number, rollouts in enumerate(draw_logs(name, generator, settings["replications"])):
+    for number, rollouts in enumerate(draw_logs(name, rng, settings["replications"])):
         laws, chosen = EstimatorLaws(rollouts, LIMITS, None), {}
         for estimator in ESTIMATORS:
             law = laws.of(gt.estimators()[estimator])
@@ -125,7 +125,7 @@ def judge(choice: SizeChoice, name: str, estimator: str) -> dict[str, float]:
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each estimator and quantity: its mean over the logs, the best group size, and what the smallest one loses."""
-    found = []
+    table = []
     for arm in ("planned", "control"):
         for estimator in ESTIMATORS:
             exact = efficiencies(settings["problem"], estimator)
@@ -141,8 +141,8 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
                     "estimate": float(values.mean()),
                     "standard_error": float(values.std(ddof=1) / np.sqrt(values.size)),
                 }
-                found.append(dict(settings) | facts | {"replications": values.size})
-    return found
+                table.append(dict(settings) | facts | {"replications": values.size})
+    return table
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:

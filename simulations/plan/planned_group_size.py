@@ -72,14 +72,13 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell(dict(zip(keys, one, strict=True)), chunks) for one, chunks in design + points]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, dict[str, list[float]]]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, dict[str, list[float]]]:
     """Draw pilots, and judge what the planner says of each; at the point, also what a planner says that is wrong."""
     name = settings["problem"]
-    generator = np.random.default_rng(rng)
     pilot = gt.Pilot(settings["prompts"], settings["size"])
     judged: dict[str, dict[str, list[float]]] = {"planned": defaultdict(list), "control": defaultdict(list)}
     for number in range(settings["replications"]):
-        rollouts = pilot.take(pilot.sample(problem(name), generator, 1), 0)
+        rollouts = pilot.take(pilot.sample(problem(name), rng, 1), 0)
         kept, _ = usable(rollouts)
         judged["planned"]["answered"].append(float(kept is not None))
         if kept is None:
@@ -90,7 +89,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
         if settings["part"] == "design":
             judged["planned"]["signal"].append(float(told_signal(rollouts, choice, name)))
         elif number < CONTROLS:
-            for quantity, value in judge(wrong_choice(rollouts, name, generator), name).items():
+            for quantity, value in judge(wrong_choice(rollouts, name, rng), name).items():
                 judged["control"][quantity].append(value)
     return {arm: dict(values) for arm, values in judged.items()}
 

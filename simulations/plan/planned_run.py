@@ -20,7 +20,7 @@ from grpo_theory.plan.run_advice import SIZES, RunAdvice, advise_run
 from grpo_theory.plan.run_simulation import JUDGED_RUNS, POWERS, RESPONSES, train_sizes
 from grpo_theory.plan.run_worlds import WORLDS
 from grpo_theory.samples import RewardCounts
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS
 
 SOURCE = "question of those who plan a run from rewards alone"
@@ -106,23 +106,24 @@ def without(advice: RunAdvice, title: str) -> RunAdvice:
     return replace(advice, worlds=tuple(replace(world, weight=world.weight / whole) for world in kept))
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Return the success that each size reaches in each world, and what the planner says there without such worlds."""
+    seed = seed_of(rng)
     judged = problems(settings["start"])
     first = next(iter(judged.values()))
     rates = (first.policy.probabilities(first.theta) * first.bandit.mean_reward).sum(axis=-1)
-    log = drawn_log(rates, np.random.default_rng(child_seed(rng, 0)))
+    log = drawn_log(rates, np.random.default_rng(child_seed(seed, 0)))
     each, estimator = settings["each"], settings["estimator"]
     advice = advise_run(log, each * PROMPTS, training_prompts=PROMPTS, estimator=estimator)
-    found: Rows = []
+    table: Rows = []
     powers = NETWORK_POWERS if settings["start"] in NETWORKS else POWERS
     for number, (name, problem) in enumerate(judged.items(), start=1):
         told = without(advice, name)
         facts = {"world": name, "told": told.group_size, "worst": int(told.group_sizes[told.expected_losses.argmax()])}
-        course = train_sizes(problem, find(estimator), SIZES, (each * PROMPTS // RESPONSES,), child_seed(rng, number), powers)
+        course = train_sizes(problem, find(estimator), SIZES, (each * PROMPTS // RESPONSES,), child_seed(seed, number), powers)
         for size, value, error in zip(SIZES, course.success[:, 0], course.errors[:, 0], strict=True):
-            found.append(facts | {"group_size": size, "estimate": float(value), "standard_error": float(error)})
-    return found
+            table.append(facts | {"group_size": size, "estimate": float(value), "standard_error": float(error)})
+    return table
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:

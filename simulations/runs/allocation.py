@@ -19,6 +19,7 @@ from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness.study import Cell, Rows, Settings
 from simulations.runs.allocation_places import BATCH, CHECKPOINTS, GROUP, RATES, RULES, TITLES, WORLDS, rates_of
 from simulations.runs.tuning import Tuned, choice_variance, tuned, tuned_summary
+from simulations.seeds import seed_of
 from simulations.sources import OURS, derived
 
 AT_BEST = "leave-one-out, 16 prompts of 8 responses on average, constant steps, each rule at its best, chosen on other runs"
@@ -105,12 +106,12 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Train with each rule; return the success of each run at the checkpoints, and what was tried and chosen."""
     problem, optimiser = WORLDS[settings["world"]].problem(), OPTIMISERS[settings["optimiser"]]
     # Grids reach from steps that hardly learn to steps that are too large, which is what the warning says.
     warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
-    found: dict[str, Any] = {}
+    by_rule: dict[str, Any] = {}
     for name, rule in RULES.items():
 
         def train(rate: float, budgets: int, runs: int, seed: np.random.SeedSequence, rule: gt.AllocationRule = rule) -> Array:
@@ -132,8 +133,8 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
             return np.nan_to_num(made.objectives)[..., None]
 
         runs = settings["tuning_runs"], settings["runs"]
-        found[name] = _told(tuned(train, len(CHECKPOINTS), rates_of(settings), runs, rng))
-    return found
+        by_rule[name] = _told(tuned(train, len(CHECKPOINTS), rates_of(settings), runs, seed_of(rng)))
+    return by_rule
 
 
 def _told(result: Tuned) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory.finite_group import finite_group_objective
 from simulations.runs.sized import WORLDS, Ends, best_steps, judged, summaries
 from simulations.runs.worlds import WORLDS as WHOLE_RUNS
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS, derived
 
 LAW = Statement(
@@ -70,7 +70,7 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"world": world, "estimator": estimator, "runs": count}) for (world, estimator), count in listed]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Return the rows of all group sizes and budgets, with what the law says of them; of a cell without runs, the law's sizes."""
     if not settings["runs"]:
         return _told(WHOLE_RUNS[settings["world"]].problem(), settings["estimator"])
@@ -80,7 +80,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
     told: list[dict[str, float]] = []
     arms: list[Ends] = []
     for size, at_budgets, noise_of_size in zip(SIZES, weights, noise, strict=True):
-        seeds = child_seed(rng, size)
+        seeds = child_seed(seed_of(rng), size)
         steps = best_steps(problem, estimator, size, BUDGETS, child_seed(seeds, 0))
         arms += judged(problem, estimator, size, BUDGETS, steps, [more * settings["runs"] for more in MORE], child_seed(seeds, 1))
         told += [{"weight": float(weight), "merit": float(weight / np.sqrt(noise_of_size))} for weight in at_budgets]

@@ -18,7 +18,7 @@ from grpo_theory.harness.study import Cell, Rows, Settings
 from simulations.runs.chosen_steps import choice_variance_of, trained_with_each
 from simulations.runs.sized import RESPONSES, WORLDS, best_steps, trained
 from simulations.runs.tuning import tuned_summary
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS
 
 RARE = Statement(
@@ -53,12 +53,12 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"world": world, "estimator": name, "runs": QUICK_RUNS if quick else RUNS}) for world, name in places]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Return the rows of an estimator in a world: by group size, what the runs measure."""
     problem, estimator, by_size = WORLDS[settings["world"]].problem(), settings["estimator"], {}
     start = success_rates(problem, problem.theta)
     for size in SIZES:
-        seeds = child_seed(rng, size)
+        seeds = child_seed(seed_of(rng), size)
         steps = best_steps(problem, estimator, size, [BUDGET], child_seed(seeds, 0))[:, 0]
 
         def ends(step: float, share: int, seed: np.random.SeedSequence, size: int = size) -> Array:
@@ -66,12 +66,12 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
 
         reached = success_rates(problem, trained_with_each(steps, ends, settings["runs"], child_seed(seeds, 1)))
         by_size[size] = float(np.exp(np.log(steps).mean())), _measured(start, reached)
-    found = []
+    table = []
     for name in MEASURES:
         added = choice_variance_of([measures[name] for _, measures in by_size.values()])
         for size, (step, measures) in by_size.items():
-            found.append({"group_size": size, "measure": name, "step": step} | tuned_summary(measures[name], added))
-    return found
+            table.append({"group_size": size, "measure": name, "step": step} | tuned_summary(measures[name], added))
+    return table
 
 
 def success_rates(problem: gt.Problem, theta: Array) -> Array:

@@ -20,6 +20,7 @@ from simulations.runs.frontier_statements import LOST
 from simulations.runs.growth import SIZES, best_sizes, fit
 from simulations.runs.other_worlds import LEARNED, LONG
 from simulations.runs.tuning import Tuned, choice_variance, tuned, tuned_summary
+from simulations.seeds import seed_of
 
 STATEMENTS, POWERLESS = frontier_statements.STATEMENTS, frontier_statements.POWERLESS
 FEWER, MANY, DEEP = range(-2, 7), range(1, 9), range(-3, 6)
@@ -84,7 +85,7 @@ def _arm(settings: Settings) -> Arm:
     return Arm(**{name: settings[name] for name in Arm._fields})
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Mapping[str, Any]:
     """Train one group size with each learning rate, and anew with the best; groups of 64 with the largest too."""
     arm, size, rates = _arm(settings), settings["group_sizes"][chunk], settings["rates"]
     updates = [budget // arm.responses for budget in settings["budgets"]]
@@ -92,8 +93,8 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Map
     def trained(rate: float, count: int, runs: int, seed: np.random.SeedSequence) -> Array:
         return train(arm, size, rate, updates[:count], runs, seed)
 
-    found = tuned(trained, len(updates), rates, (settings["tuning_runs"], settings["runs"]), rng)
-    reckless = train(arm, size, rates[-1], updates[-1:], settings["runs"], rng) if size == LARGE else np.zeros((0, 1, 6))
+    found = tuned(trained, len(updates), rates, (settings["tuning_runs"], settings["runs"]), seed_of(rng))
+    reckless = train(arm, size, rates[-1], updates[-1:], settings["runs"], seed_of(rng)) if size == LARGE else np.zeros((0, 1, 6))
     parts = {"judged": found.judged, "tuning": found.tuning, "chosen": found.chosen, "reckless": reckless[:, 0]}
     return {name: values.tolist() for name, values in parts.items()}
 

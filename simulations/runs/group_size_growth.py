@@ -25,7 +25,7 @@ from simulations.runs.chosen_steps import trained_with_each
 from simulations.runs.sized import RESPONSES, WORLDS, Ends, best_steps, judged, summaries, trained
 from simulations.runs.tuning import FOLDS
 from simulations.runs.weights import LENT, arm_estimator
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS, derived
 
 LATE = Statement(
@@ -122,16 +122,17 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Return the rows of an arm: by group size and budget; and those of groups of 64 at the step of groups of 4."""
+    seed = seed_of(rng)
     problem, runs = WORLDS[settings["world"]].problem(), [settings["runs"]]
     runs = (len(settings["budgets"]) - 1) * [max(settings["runs"] // 2, LEAST)] + runs
     if settings["arm"] == "efficiency":
-        return _efficiencies(problem, settings["budgets"], settings["runs"], rng)
+        return _efficiencies(problem, settings["budgets"], settings["runs"], seed)
     found: list[Ends] = []
     steps_of = {}
     for size in SIZES[:-1] if settings["arm"] == "lent" else SIZES:
-        estimator, seeds = arm_estimator(settings["arm"], size), child_seed(rng, size)
+        estimator, seeds = arm_estimator(settings["arm"], size), child_seed(seed, size)
         steps = np.full((FOLDS, len(settings["budgets"])), SURE)
         if settings["world"] != "apart":
             steps = best_steps(problem, estimator, size, settings["budgets"], child_seed(seeds, 0))
@@ -139,31 +140,31 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
         steps_of[size] = steps
     table = summaries(found)
     if (settings["world"], settings["arm"]) == ("small", "grpo"):
-        same = judged(problem, "grpo", LARGE, settings["budgets"], steps_of[SMALL], runs, child_seed(rng, 0))
+        same = judged(problem, "grpo", LARGE, settings["budgets"], steps_of[SMALL], runs, child_seed(seed, 0))
         table += [{"arm": "same step"} | row for row in summaries(same)]
     return table
 
 
-def _efficiencies(problem: gt.Problem, budgets: Sequence[int], runs: int, rng: np.random.SeedSequence) -> Rows:
+def _efficiencies(problem: gt.Problem, budgets: Sequence[int], runs: int, seed: np.random.SeedSequence) -> Rows:
     """Return the efficiency of rloo at the start and at the policies that runs of GRPO reach, by group size.
 
     Fixed is the number of responses, or (broken) the number of prompts: groups then cost nothing.
     """
     estimator = arm_estimator("grpo", SMALL)
-    steps = best_steps(problem, estimator, SMALL, budgets, child_seed(rng, 0))
+    steps = best_steps(problem, estimator, SMALL, budgets, child_seed(seed, 0))
     reached = {0: problem.theta[None]}
     for c, (budget, own) in enumerate(zip(budgets, steps.T, strict=True)):
 
         def ends(step: float, share: int, seed: np.random.SeedSequence, budget: int = budget) -> Array:
             return trained(problem, estimator, SMALL, step, [budget // RESPONSES], share, seed).theta
 
-        reached[budget] = trained_with_each(own, ends, runs, child_seed(rng, 1 + c))
-    found: Rows = []
+        reached[budget] = trained_with_each(own, ends, runs, child_seed(seed, 1 + c))
+    table: Rows = []
     for budget, policies in reached.items():
         for size in SIZES:
             paid, free = (_efficiency(problem, policies, batch, size) for batch in (RESPONSES // size, RESPONSES // LARGE))
-            found.append({"budget": budget, "group_size": size, "step": np.nan, "free": free, "estimate": paid, **EXACT})
-    return found
+            table.append({"budget": budget, "group_size": size, "step": np.nan, "free": free, "estimate": paid, **EXACT})
+    return table
 
 
 def _efficiency(problem: gt.Problem, policies: Array, batch_size: int, group_size: int) -> float:

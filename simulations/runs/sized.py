@@ -80,7 +80,7 @@ def judged(
     seed: np.random.SeedSequence,
 ) -> list[Ends]:
     """Return the success at each budget with its own steps, of shape (FOLDS, C), and number of runs."""
-    found = []
+    at_budgets = []
     for c, (budget, own, count) in enumerate(zip(budgets, steps.T, runs, strict=True)):
 
         def ends(step: float, share: int, seed: np.random.SeedSequence, budget: int = budget) -> Array:
@@ -88,8 +88,8 @@ def judged(
 
         about = {"budget": budget, "group_size": group_size, "step": float(np.exp(np.log(own).mean()))}
         successes = trained_with_each(own, ends, count, child_seed(seed, c))
-        found.append(Ends(about, successes, chosen=bool(np.ptp(own) > 0.0)))
-    return found
+        at_budgets.append(Ends(about, successes, chosen=bool(np.ptp(own) > 0.0)))
+    return at_budgets
 
 
 def summaries(arms: Sequence[Ends]) -> Rows:

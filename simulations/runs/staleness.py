@@ -21,7 +21,7 @@ from simulations.runs.chosen_steps import choice_variance_of, chosen_steps, same
 from simulations.runs.stale_arms import ARMS
 from simulations.runs.stale_places import PLACES
 from simulations.runs.tuning import tuned_summary
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import MU_GRPO, OURS
 
 SETTING = "training on small problems, Adam or plain ascent, constant learning rates, chosen on other seeds"
@@ -150,11 +150,11 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"world": name, "rates": rates[name]} | sizes | runs, len(LAYOUTS), shared=True) for name in places]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> list[dict[str, Any]]:
     """Find, for each layout of an arm, its best learning rate; then train anew with it, on draws that all arms share."""
     arm, rates = settings["arms"][chunk], np.array(settings["rates"])
-    tuning, judging = (child_seed(rng, part) for part in (0, 1))
-    found = []
+    tuning, judging = (child_seed(seed_of(rng), part) for part in (0, 1))
+    table = []
     for layout in LAYOUTS[arm]:
 
         def courses(rate: float, runs: int, seed: np.random.SeedSequence, layout: Layout = layout) -> Array:
@@ -166,8 +166,8 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> lis
         reached = trained_with_each(steps, courses, number, judging)
         chosen = {"step": float(np.exp(np.log(steps).mean())), "interior": bool(0 < tried.mean(axis=1).argmax() < len(rates) - 1)}
         course = zip(looks(layout), reached.mean(axis=0).tolist(), strict=True)
-        found.append(layout._asdict() | chosen | {"success": reached[:, -1].tolist(), "course": list(course)})
-    return found
+        table.append(layout._asdict() | chosen | {"success": reached[:, -1].tolist(), "course": list(course)})
+    return table
 
 
 def looks(layout: Layout) -> list[int]:

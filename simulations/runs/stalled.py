@@ -19,7 +19,7 @@ from grpo_theory.harness.summary import summary
 from simulations.kernels import kernel_at
 from simulations.runs.arms import measured, quietly, world_problems
 from simulations.runs.tuning import choice_variance, tuned, tuned_summary
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS
 
 BRORL = "arXiv 2510.01180 (BroRL)"
@@ -63,7 +63,7 @@ def cells(quick: bool) -> list[Cell]:
     return listed
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Mapping[str, Any]:
     """Train with groups of 16, and go on one way at its own best learning rate; return success before and after."""
     world, name = settings["world"], settings["ways"][chunk]
     way, estimator = WAYS[name], kernel_at("turned_mean", 1.0) if name == CONTROL else "grpo"
@@ -81,7 +81,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Map
     rates = settings["rates"]
     if name == CONTROL:  # tuned, it would take the smallest rate, and stay where it is
         rates = rates[-1:]
-    found = tuned(going_on, 1, rates, (settings["tuning_runs"], settings["runs"]), rng)
+    found = tuned(going_on, 1, rates, (settings["tuning_runs"], settings["runs"]), seed_of(rng))
     chosen = [rates[place] for place in found.chosen[:, 0]]
     return {"after": found.judged[:, 0, 0].tolist(), "before": found.judged[:, 0, 1].tolist(), "chosen": chosen}
 

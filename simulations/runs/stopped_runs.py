@@ -23,7 +23,7 @@ from simulations.runs.chosen_steps import choice_variance_of, chosen_steps, same
 from simulations.runs.stopped_trainer import RULES as STOPPED
 from simulations.runs.stopped_trainer import SPENT, successes
 from simulations.runs.tuning import tuned_summary
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS, derived
 
 SETTING = "leave-one-out, plain ascent, 128 responses an update, constant steps, each rule at its best, chosen on other runs"
@@ -59,18 +59,18 @@ def cells(quick: bool) -> list[Cell]:
     return listed
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Train with one rule; return the success of each run at the checkpoints, and the steps."""
     arm, rates = settings["arms"][chunk], rates_of(settings)
-    tuning, judging = (child_seed(rng, part) for part in (0, 1))
+    tuning, judging = (child_seed(seed_of(rng), part) for part in (0, 1))
     reached = partial(_reached, settings["world"], arm)
     tried = np.stack([reached(CHECKPOINTS, rate, settings["tuning_runs"], tuning) for rate in rates])
-    found = {}
+    by_updates = {}
     for c, updates in enumerate(CHECKPOINTS):
         steps = chosen_steps(rates, tried[..., c])
         judged = trained_with_each(steps, partial(reached, [updates]), settings["runs"], child_seed(judging, c))
-        found[str(updates)] = {"success": judged[:, 0].tolist(), "rate": float(np.exp(np.log(steps).mean()))}
-    return found
+        by_updates[str(updates)] = {"success": judged[:, 0].tolist(), "rate": float(np.exp(np.log(steps).mean()))}
+    return by_updates
 
 
 def _reached(world: str, arm: str, updates: Sequence[int], rate: float, runs: int, seed: np.random.SeedSequence) -> Array:

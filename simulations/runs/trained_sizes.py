@@ -49,7 +49,7 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"data": trained_model().provenance["sha256"]})]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Read success by group size and budget, leads, ratios, and the exact efficiencies."""
     data = trained_model()
     table = {name: Arms.of(data, name) for name in ESTIMATORS}

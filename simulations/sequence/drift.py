@@ -13,6 +13,7 @@ import pandas as pd
 from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import exact, largest, most
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.seeds import seed_of
 from simulations.sequence.parts import NOTICEABLE, generator_of, of_length, random_problem
 from simulations.sequence.policy_pair import estimators, measured_updates
 from simulations.sources import CORRECTION, OURS, TIC_GRPO, derived
@@ -160,11 +161,11 @@ def cells(quick: bool) -> list[Cell]:
     return small if quick else [*small, large]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Return distances, cosines and variances of the exact updates on some trees, for all directions and drifts."""
     first = chunk * settings["trees"]
     trees = range(first, first + settings["trees"])
-    return [row for tree in trees for row in _on_tree(settings, generator_of(tree, rng), tree)]
+    return [row for tree in trees for row in _on_tree(settings, generator_of(tree, seed_of(rng)), tree)]
 
 
 def _on_tree(settings: Settings, rng: np.random.Generator, tree: int) -> Iterator[dict[str, Any]]:

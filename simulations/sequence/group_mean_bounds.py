@@ -15,6 +15,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.exact.multisets import multisets
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.seeds import child_seed, seed_of
 from simulations.sequence.group_laws import multiset_probabilities
 from simulations.sequence.tokens import LIPSCHITZ, Family, Tokens, Uncentred, draw
 from simulations.sources import CORRECTION, TIC_GRPO, derived
@@ -184,11 +185,12 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Return the largest ratios of terms to bounds: of random policies, sought, and of random policies with broken scores."""
     family, group_size = Family(*settings["family"]), settings["group_size"]
     box = family.bounds(settings["logits"], settings["drift"], 1.0)
-    drawn, *seeds = rng.spawn(1 + len(SOUGHT))
+    seed = seed_of(rng)
+    drawn, *seeds = (child_seed(seed, part) for part in range(1 + len(SOUGHT)))
     points = draw(box, settings["policies"], drawn)
     worst: dict[tuple[Statement, str], ArrayLike] = {}
     for how, make in (("random", Tokens), ("broken", Uncentred)):

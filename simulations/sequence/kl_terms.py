@@ -185,14 +185,14 @@ def value_error(problem: gt.Problem, here: gt.Point, sampler: gt.Point) -> float
     return float(abs(mean - between(problem, log_reference_of(problem))(here.token_log_probabilities)))
 
 
-def compare(settings: Settings, rng: np.random.SeedSequence) -> Iterator[Comparison | dict[str, Any]]:
+def compare(settings: Settings, rng: np.random.Generator) -> Iterator[Comparison | dict[str, Any]]:
     """Yield discrepancies relative to the gradient of KL(pi || reference), and how near to it each mean is.
 
     The control draws from another policy, or has the printed slope.
     """
     name = settings["problem"]
     problem = penalty_alone(gt.gallery.problem(name))
-    steps = np.random.default_rng(rng).normal(size=(3, problem.policy.dimension))
+    steps = rng.normal(size=(3, problem.policy.dimension))
     away, drift, stray = (of_length(settings[part], step) for part, step in zip(("away", "drift", "stray"), steps, strict=True))
     here, then, at_stray = problem.at(away), problem.at(away + drift), problem.at(away + stray)
     wanted = gradient(problem, between(problem, log_reference_of(problem)), away)

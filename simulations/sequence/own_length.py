@@ -15,6 +15,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.seeds import seed_of
 from simulations.sequence.parts import composed, features_of, generator_of, mean_update, random_bandit
 from simulations.sequence.stopping import stopping
 from simulations.sources import OURS, TIC_GRPO
@@ -86,9 +87,9 @@ def end_of_training(problem: gt.Problem, theta: Array, rule: str) -> Array:
     return np.asarray(flow.y[:, -1])
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Return update at the maximiser over its noise, and the share lost and change of length where training from there ends."""
-    problem = problem_of(settings["kind"], generator_of(chunk, rng))
+    problem = problem_of(settings["kind"], generator_of(chunk, seed_of(rng)))
     start = np.ones(1) if problem.policy.dimension == 1 else problem.theta
     best = gt.find_optimum(problem, start)
     scale = np.sqrt(gt.gradient_law(problem, best, composed("rloo", "none", "none", "own length"), **SIZES).trace)

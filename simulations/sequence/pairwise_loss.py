@@ -48,22 +48,21 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"problem": name} | settings) for name in PROBLEMS]
 
 
-def compare(settings: Settings, rng: np.random.SeedSequence) -> Iterator[Comparison]:
+def compare(settings: Settings, rng: np.random.Generator) -> Iterator[Comparison]:
     """Yield the largest discrepancies, in units of a score times the rewards' spread, for groups that no policy would draw.
 
     Responses are drawn evenly from all there are, and rewards from a normal law, whatever the responses are.
     """
     problem, tau, size = gt.gallery.problem(settings["problem"]), settings["strength"], settings["group_size"]
-    drawing = np.random.default_rng(rng)
-    step = drawing.normal(size=problem.policy.dimension)
+    step = rng.normal(size=problem.policy.dimension)
     then = problem.at(problem.theta)
     scale = np.sqrt(then.moments.score_power)
     policies = {AT_THE_SAMPLER: then, AWAY: problem.at(problem.theta + of_length(settings["drift"], step))}
     gaps: dict[Statement, list[Array]] = {statement: [] for statement in policies}
     for _ in range(settings["groups"]):
-        prompt = int(drawing.integers(problem.bandit.n_prompts))
-        responses = drawing.integers(problem.bandit.n_responses, size=(size,))
-        rewards = drawing.normal(size=(size,))
+        prompt = int(rng.integers(problem.bandit.n_prompts))
+        responses = rng.integers(problem.bandit.n_responses, size=(size,))
+        rewards = rng.normal(size=(size,))
         for statement, here in policies.items():
             drift = problem.policy.paths.along(here.token_log_probabilities - then.token_log_probabilities)
             regularised = rewards - tau * drift[prompt, responses]

@@ -14,6 +14,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
 from grpo_theory.harness.study import Cell, Settings
 from simulations.gradient.groups import advantages_of
+from simulations.seeds import seed_of
 from simulations.sequence.parts import cosine, of_length
 
 PROBLEM = "sequence-shared"
@@ -55,16 +56,17 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell(common | {"estimator": name, "replications": replications}) for name in ESTIMATORS]
 
 
-def compare(settings: Settings, rng: np.random.SeedSequence) -> Iterator[dict[str, Any]]:
+def compare(settings: Settings, rng: np.random.Generator) -> Iterator[dict[str, Any]]:
     """Answer each question for one estimator, exactly where its groups do not depend on each other, else by simulation."""
+    seed = seed_of(rng)
     problem, name = gt.gallery.problem(settings["problem"]), settings["estimator"]
     here = problem.at(problem.theta).moments.gradient
-    mean, error = _mean(problem, problem.theta, settings, rng)
+    mean, error = _mean(problem, problem.theta, settings, seed)
     answers = {
         "cosine": (cosine(mean, here), error / float(np.linalg.norm(mean))),
-        "efficiency": _efficiency(problem, settings, rng),
+        "efficiency": _efficiency(problem, settings, seed),
         "uniform": (uniform_advantage(name, settings["group_size"]), 0.0),
-        **{f"after {size} steps": _off_policy(problem, step, settings, rng) for size, step in settings["steps"].items()},
+        **{f"after {size} steps": _off_policy(problem, step, settings, seed) for size, step in settings["steps"].items()},
     }
     common = {"problem": settings["problem"], "estimator": name, **_sizes(settings)}
     for question, (answer, error) in answers.items():

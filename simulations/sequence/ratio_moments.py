@@ -73,13 +73,13 @@ def moments(p: Array, rho: Array) -> dict[str, float]:
     }
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Return the moments on every tree at every drift, in a random direction; the prediction is the bound."""
-    drawing, horizon, table = np.random.default_rng(rng), settings["horizon"], []
+    horizon, table = settings["horizon"], []
     paths = gt.TokenTree(1, VOCABULARY_SIZE, horizon).paths
     for tree in range(settings["trees"]):
-        features = features_of(drawing, 1, paths, settings["dimension"])[0]
-        theta, away = drawing.normal(size=(2, settings["dimension"]))
+        features = features_of(rng, 1, paths, settings["dimension"])[0]
+        theta, away = rng.normal(size=(2, settings["dimension"]))
         old = Tokens(paths, features @ theta, features)
         for drift in settings["drifts"]:
             now = Tokens(paths, old.logits + features @ of_length(drift, away), features)

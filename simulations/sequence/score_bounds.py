@@ -14,6 +14,7 @@ import pandas as pd
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.seeds import child_seed, seed_of
 from simulations.sequence.score_norms import (
     WIDTH,
     Sides,
@@ -166,16 +167,17 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Return the worst of random points, the worst that a search finds, and the worst of something broken.
 
     Of policies a chunk looks at one bound, and the last at the martingale.
     """
+    seed = seed_of(rng)
     if settings["what"] == "simplex":
-        return _simplices(settings, rng)
+        return _simplices(settings, seed)
     family = Family(*settings["family"])
     is_bound = chunk < len(BOUNDS)
-    worst = _worst(BOUNDS[chunk], family, settings, rng) if is_bound else _martingale(family, settings, rng)
+    worst = _worst(BOUNDS[chunk], family, settings, seed) if is_bound else _martingale(family, settings, seed)
     return [{"setting": family.name, **row} for row in worst]
 
 
@@ -211,7 +213,8 @@ def _simplex_sides(x: Array, log: Callable[[Array], Array], bound: float) -> tup
 def _simplices(settings: Settings, seed: np.random.SeedSequence) -> Rows:
     """Return the largest ratio that a search finds at each number of points, right and with another logarithm."""
     table = []
-    for n, own_seed in zip(settings["points"], seed.spawn(len(settings["points"])), strict=True):
+    for number, n in enumerate(settings["points"]):
+        own_seed = child_seed(seed, number)
         bound, where = (28.0 * np.exp(-2.0), f"n = 2 to {FEW}") if n <= FEW else (np.log(n) ** 2, f"n > {FEW}")
         for how, log in (("sought", np.log), ("broken", np.log2)):
             worst = sought(partial(_simplex_sides, log=log, bound=float(bound)), [(-12.0, 0.0)] * n, settings, own_seed)

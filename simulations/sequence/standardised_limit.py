@@ -124,11 +124,11 @@ RATES = (
 """What is measured of the law of an estimator at each group size, of the right one and of a broken one."""
 
 
-def compare(settings: Settings, rng: np.random.SeedSequence) -> Iterator[Comparison]:
+def compare(settings: Settings, rng: np.random.Generator) -> Iterator[Comparison]:
     """Yield log-log slopes in G, and errors of the KL term's weights; the controls send broken kernels, and another policy."""
     name, sizes = settings["problem"], settings["group_sizes"]
     problem = gt.gallery.problem(name)
-    steps = np.random.default_rng(rng).normal(size=(2, problem.policy.dimension))
+    steps = rng.normal(size=(2, problem.policy.dimension))
     drift, stray = (of_length(settings[part], step) for part, step in zip(("drift", "stray"), steps, strict=True))
     theta = problem.theta + drift
     for statement, measure, *estimators in RATES:

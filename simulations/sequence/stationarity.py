@@ -16,7 +16,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.evidence import PARTS, Claim, Evidence, Margin, Statement, log_log_slope
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sequence.stopping import HIGH, LOW, Fields, fields, mean_path, stopping, update_rule
 from simulations.sources import CORRECTION, TIC_GRPO, derived
 
@@ -162,7 +162,7 @@ def _squared(path: Array, gradient: Any) -> Array:
     return np.asarray(gradient(np.clip(path, LOW, HIGH)) ** 2)
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Return the average squared gradient for every N and G, and that of the last iterate; G is 0 for infinitely large groups."""
     aggregation, advantage, power = RULES[settings["rule"]]
     horizon, equal = settings["horizon"], settings["equal"]
@@ -183,7 +183,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
                 group_size=group_size,
                 steps=steps,
                 replications=settings["runs"],
-                rng=child_seed(rng, steps, group_size),
+                rng=child_seed(seed_of(rng), steps, group_size),
                 workers=1,
             )
             averages = np.concatenate([_squared(one.path[:, :-1, 0], known.gradient).mean(axis=1) for one in records])

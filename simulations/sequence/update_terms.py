@@ -196,18 +196,17 @@ class Sides:
         return (gtilde + y1 + (y2 if way == "printed" else -y2)) / self.horizon
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Return the largest discrepancies between updates and their terms, relative to the update, and how much is clipped."""
-    drawing = np.random.default_rng(rng)
     gaps: dict[tuple[str, str, str], list[float]] = {}
     clipped = []
     for _ in range(settings["count"]):
-        problem = random_problem(drawing, *settings["tree"], n_prompts=settings["prompts"], dimension=settings["dimension"])
+        problem = random_problem(rng, *settings["tree"], n_prompts=settings["prompts"], dimension=settings["dimension"])
         features = problem.policy.jacobian()
-        away = drawing.normal(size=problem.policy.dimension)
+        away = rng.normal(size=problem.policy.dimension)
         theta = problem.theta + of_length(settings["drift"], away)
         for reading in READINGS:
-            rollout = Rollout(problem, reading, drawing)
+            rollout = Rollout(problem, reading, rng)
             sides = Sides(problem, features, theta, rollout)
             clipped.append(1.0 - sides.kept.sum() / sides.taken.sum())
             lefts = {

@@ -16,6 +16,7 @@ import grpo_theory as gt
 from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import difference, distance, evidence, farthest, highest
 from grpo_theory.harness.study import Cell, Rows, Settings
+from simulations.seeds import seed_of
 from simulations.sources import DEMYSTIFYING, OURS, derived
 from simulations.training.carried import carried, off_one_curve
 from simulations.training.cases import (
@@ -135,12 +136,12 @@ def cells(quick: bool) -> list[Cell]:
     return listed
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Mapping[str, Any]:
     """Train with every group size; return objectives and controls, and the loss to second order with the first chunk."""
     checkpoints = settings["checkpoints"]
     guides = [guide(case_law(settings, n)) for n in checkpoints]
     steps = case_steps(settings, checkpoints[-1])
-    objectives = objectives_by_group_size(case_problem(settings), guides, steps, settings, rng)
+    objectives = objectives_by_group_size(case_problem(settings), guides, steps, settings, seed_of(rng))
     return objectives | {"second_order": second_orders(settings) if chunk == 0 and settings["expanded"] else None}
 
 

@@ -17,6 +17,7 @@ from grpo_theory.evidence.reading import difference, distance
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.theory import TrainingLaw, training_law
+from simulations.seeds import seed_of
 from simulations.sources import DEMYSTIFYING, OURS, derived
 from simulations.training.controlled import collected, guide, objectives_by_group_size
 
@@ -77,12 +78,12 @@ def rest_law(problem: gt.Problem, step: float, steps: int) -> TrainingLaw:
     return training_law(problem, problem.theta, gt.Constant(step), steps=steps)
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Mapping[str, Any]:
     """Train from the maximiser with each group size; return the objectives and their controls."""
     problem = problem_at_rest(settings["problem"])
     steps = np.full(settings["steps"], settings["step"])
     guides = [guide(rest_law(problem, settings["step"], settings["steps"]))]
-    return objectives_by_group_size(problem, guides, steps, settings, rng)
+    return objectives_by_group_size(problem, guides, steps, settings, seed_of(rng))
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:

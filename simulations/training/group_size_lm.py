@@ -17,6 +17,7 @@ from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import difference
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.theory import noise_free_path, noise_free_slopes
+from simulations.seeds import seed_of
 from simulations.sources import DEMYSTIFYING, OURS
 from simulations.training.controlled import Guide, collected, losses, objectives_by_group_size
 from simulations.training.grid import on_grid
@@ -75,12 +76,12 @@ def noise_free_run(name: str, step: float, checkpoints: tuple[int, ...]) -> tupl
     return problem, path, [noise_free_slopes(problem, path[: n + 1], steps[:n]) for n in checkpoints]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Mapping[str, Any]:
     """Train with every group size; return the objective and its control, (G, runs, checkpoints)."""
     checkpoints = tuple(settings["checkpoints"])
     problem, _, slopes = noise_free_run(settings["problem"], settings["step"], checkpoints)
     steps = np.full(checkpoints[-1], settings["step"])
-    return objectives_by_group_size(problem, [Guide(one) for one in slopes], steps, settings, rng)
+    return objectives_by_group_size(problem, [Guide(one) for one in slopes], steps, settings, seed_of(rng))
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:

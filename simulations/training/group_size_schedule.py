@@ -12,7 +12,7 @@ import pandas as pd
 from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import difference, distance
 from grpo_theory.harness.study import Cell, Rows, Settings
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS, derived
 from simulations.training.cases import FAR, best_along, case_law, case_problem, case_settings, case_steps, schedule_label
 from simulations.training.controlled import controlled, controlled_objectives, guide, loss
@@ -71,7 +71,7 @@ def plans(settings: Settings) -> dict[str, np.ndarray]:
     return kept | {"current": current, "ahead": ahead, "against": against}
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Mapping[str, Any]:
     """Train with every plan; return the objective of each run and its controls."""
     problem, steps = case_problem(settings), settings["steps"]
     objectives = {}
@@ -83,7 +83,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Map
             sizes.tolist(),
             budget=settings["budget"],
             runs=settings["runs"],
-            seed=child_seed(rng, number),
+            seed=child_seed(seed_of(rng), number),
         )
         objectives[name] = [plain[:, 0].tolist(), *controls[:, :, 0].tolist()]
     return objectives

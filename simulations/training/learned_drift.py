@@ -19,7 +19,7 @@ from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.problem.two_layer import TwoLayerMap
 from simulations.kernels import kernel_at
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sequence.off_policy import Pairs, cosines
 from simulations.sequence.parts import composed, random_bandit
 from simulations.sources import OURS, TIC_GRPO
@@ -135,16 +135,17 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Find one arm's best step; train anew on other problems, on draws that all arms share; and look at updates on the way.
 
     The broken arm takes the middle of the grid.
     """
-    arm, grid, looking = settings["arms"][chunk], np.array(settings["steps"]), np.random.default_rng(child_seed(rng, 2))
-    trainer, problems = MinibatchTrainer(settings, ARMS[arm]), list(_drawn(settings, child_seed(rng, 1), "problems"))
+    seed = seed_of(rng)
+    arm, grid, looking = settings["arms"][chunk], np.array(settings["steps"]), np.random.default_rng(child_seed(seed, 2))
+    trainer, problems = MinibatchTrainer(settings, ARMS[arm]), list(_drawn(settings, child_seed(seed, 1), "problems"))
     if arm == "broken":
         return {"success": [trainer.success(problem, grid[grid.size // 2], own).tolist() for problem, own in problems]}
-    rehearsals = _drawn(settings, child_seed(rng, 0), "tuning_problems")
+    rehearsals = _drawn(settings, child_seed(seed, 0), "tuning_problems")
     tried = np.concatenate([[trainer.success(problem, step, own) for step in grid] for problem, own in rehearsals], axis=1)
     chosen = chosen_step(grid, -tried.mean(axis=1))
     success, looks = [], []

@@ -16,7 +16,7 @@ from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.step_search import best_step
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sequence.off_policy import Pairs
 from simulations.sequence.parts import composed
 from simulations.sources import OURS, TIC_GRPO
@@ -128,9 +128,9 @@ class Trainer(NamedTuple):
         return np.asarray(gt.objective(problem, theta.T.copy()))
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Find each arm's best step on some problems; train both with it on others, and the one without ratio with the clip's too."""
-    tuning, judging = (child_seed(rng, part) for part in (0, 1))
+    tuning, judging = (child_seed(seed_of(rng), part) for part in (0, 1))
     grid, steps = np.array(settings["step_sizes"]), {}
     clip, none, broken = (Trainer(settings, estimator, sign) for estimator, sign in ((CLIP, 1.0), (NONE, 1.0), (NONE, -1.0)))
     rehearsals = list(WORLD.drawn(tuning, settings["tuning_problems"]))

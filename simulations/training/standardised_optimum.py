@@ -18,6 +18,7 @@ from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import distance, exact
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
+from simulations.seeds import seed_of
 from simulations.sequence.divergences import Numbers, gradient, token_logs
 from simulations.sequence.parts import composed
 from simulations.sequence.standardised import STANDARDISED, ascended
@@ -143,12 +144,13 @@ def _limit(name: str, group_size: int) -> tuple[Array, float, int]:
     return best, float(scale), int(20.0 * scale * curvatures[-1]) + 200
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Compare mean updates with the objectives' gradients, and the ends of runs with the corrected objective's maximiser."""
+    seed = seed_of(rng)
     problem, size = gt.gallery.problem(settings["problem"]), settings["group_size"]
     printed = maximise(problem, objective(problem, None, printed_penalty=True))
     corrected, scale, offset = _limit(settings["problem"], size)
-    points = SPREAD * np.random.default_rng(rng).normal(size=(POINTS, problem.policy.dimension))
+    points = SPREAD * np.random.default_rng(seed).normal(size=(POINTS, problem.policy.dimension))
     slopes = [gradient(problem, corrected_objective(problem, size), point) for point in points]
     success, table = _mean_success(problem, corrected), []
     for name, chosen in ESTIMATORS.items():
@@ -163,7 +165,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
             group_size=size,
             steps=settings["steps"],
             replications=settings["runs"],
-            rng=rng,
+            rng=seed,
             workers=1,
         )
         at_printed = float(np.abs(gt.gradient_mean(problem, printed, chosen, **sizes)).max())

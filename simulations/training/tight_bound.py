@@ -18,6 +18,7 @@ from grpo_theory.exact import Region, largest_error, longest_estimate, region
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.theory import harmonic_step_bound
 from grpo_theory.theory.bounds import first_index
+from simulations.seeds import seed_of
 from simulations.sources import DEMYSTIFYING
 from simulations.training.grid import doubling
 from simulations.training.lemma_6 import U8
@@ -97,7 +98,7 @@ def predict(settings: Settings) -> dict[str, Any]:
     return {"constants": constants, "bounds": {"n": n.tolist(), "prediction": bound.tolist(), "control": wrong.tolist()}}
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Train from near the edge of the ball, projected onto it; return sums and sums of squares of the gaps.
 
     The first chunk predicts the bounds too.
@@ -113,7 +114,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
         **SIZES,
         steps=settings["steps"],
         replications=settings["runs"],
-        rng=rng,
+        rng=seed_of(rng),
         workers=1,
         checkpoints=doubling(settings["steps"]),
         ball=gt.Ball(best, RADIUS),

@@ -19,7 +19,7 @@ from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.simulate.training import TrainingRuns
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS, TIC_GRPO
 from simulations.training.arms import chosen_step, facts_of, paired
 from simulations.training.compositions import ARMS
@@ -142,10 +142,10 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Find one arm's best step size; then train anew with it, on draws that all arms share."""
     arm = settings["arms"][chunk]
-    tuning, judging = (child_seed(rng, part) for part in (0, 1))
+    tuning, judging = (child_seed(seed_of(rng), part) for part in (0, 1))
     grid = settings["step_sizes"]
     tried = [updates_to_level(_train(settings, arm, step, settings["tuning_runs"], tuning), settings["level"]) for step in grid]
     means = np.mean(tried, axis=1)

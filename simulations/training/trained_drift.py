@@ -16,7 +16,7 @@ from grpo_theory.evidence.reading import BoundedMean, evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from simulations.kernels import kernel_at
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sequence.parts import composed
 from simulations.sources import OURS, TIC_GRPO
 from simulations.training.arms import chosen_step, facts_of, paired
@@ -135,13 +135,13 @@ def _cell(name: str, rollouts: int, inner: int, optimiser: str) -> Cell:
     return Cell({"world": name, "arms": list(ARMS)} | sizes | problems | grid, len(ARMS), shared=True)
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Find one arm's best step; train anew on other problems, on draws that all arms share; and look at updates on the way.
 
     The broken arm takes the middle of the grid.
     """
     arm, grid, world = settings["arms"][chunk], np.array(settings["step_sizes"]), WORLDS[settings["world"]]
-    tuning, judging, looking = (child_seed(rng, part) for part in range(3))
+    tuning, judging, looking = (child_seed(seed_of(rng), part) for part in range(3))
     trainer, problems = MinibatchTrainer(settings, ARMS[arm]), list(world.drawn(judging, settings["problems"]))
     if arm == "broken":
         middle = grid[grid.size // 2]

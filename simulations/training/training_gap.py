@@ -17,6 +17,7 @@ from grpo_theory.evidence.reading import evidence, exact, farthest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from simulations.kernels import kernel_at
 from simulations.maximum import curvatures, maximum
+from simulations.seeds import seed_of
 from simulations.sources import DEMYSTIFYING, OURS, derived
 from simulations.training.gap_laws import RADIUS, moments, predict, schedule, start_of
 from simulations.training.grid import doubling
@@ -145,15 +146,16 @@ def train(
     )
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Train, and keep moments of the gaps at the checkpoints and of d(theta, Theta*)^2 at a late step and at the end.
 
     The first chunk predicts the gaps too, and trains the learner whose steps are too long and, with steps that fall, the one that
     descends.
     """
+    seed = seed_of(rng)
     _, best, highest = maximum(settings["problem"])
-    training = train(settings, rng, settings["steps"])
-    ends = train(settings, rng, late_step(settings)), training
+    training = train(settings, seed, settings["steps"])
+    ends = train(settings, seed, late_step(settings)), training
     directions = curvatures(settings["problem"])[1]
     distances = np.stack([np.sum(((end.theta - best) @ directions) ** 2, axis=1) for end in ends], axis=1)
     chunk_sums = {
@@ -164,9 +166,9 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
     if chunk > 0:
         return chunk_sums
     chunk_sums["prediction"] = predict(settings)
-    chunk_sums["longer"] = sums_of(highest - train(settings, rng, settings["steps"], factor=LONGER).objectives)
+    chunk_sums["longer"] = sums_of(highest - train(settings, seed, settings["steps"], factor=LONGER).objectives)
     if settings["schedule"] == "harmonic":
-        chunk_sums["turned"] = sums_of(highest - train(settings, rng, settings["steps"], TURNED).objectives)
+        chunk_sums["turned"] = sums_of(highest - train(settings, seed, settings["steps"], TURNED).objectives)
     return chunk_sums
 
 
