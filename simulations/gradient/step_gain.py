@@ -103,9 +103,11 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[s
     judged: dict[str, Any] = {"exact": most, "efficiency": efficiency}
     for name, draws in (("whole", settings["draws"]), ("broken", settings["draws"] // BROKEN_SHARE)):
         directions = (head.estimate(settings, rng, shifted=name == "broken")[None] for _ in range(draws))
-        gains = np.concatenate([head.gains(direction, steps) for direction in directions])
-        choosing, judging = np.array_split(gains, 2)
-        judged[name] = (judging[:, int(choosing.mean(axis=0).argmax())] / most).tolist()
+        choosing = np.concatenate([head.gains(next(directions), steps) for _ in range(draws - draws // 2)])
+        chosen = steps[[int(choosing.mean(axis=0).argmax())]]
+        # Those that judge are asked at one step alone: of a draw the many steps are what costs.
+        judging = np.concatenate([head.gains(direction, chosen) for direction in directions])
+        judged[name] = (judging[:, 0] / most).tolist()
     return judged
 
 
