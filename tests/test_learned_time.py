@@ -3,13 +3,14 @@
 from itertools import product
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import grpo_theory as gt
 from grpo_theory.estimation.kernel import Batch
 from grpo_theory.evidence import judge
 from grpo_theory.harness.forms import study_of
+from grpo_theory.harness.study import table_of
+from grpo_theory.harness.summary import summary
 from simulations.training import learned_time
 from simulations.training.learned_time import ARMS, CONTESTS, NETWORKS
 
@@ -49,8 +50,8 @@ def test_arms_see_the_same_draws():
 def made_up(times):
     """Return the study's table of arms with these times, one for each problem."""
     settings = dict(learned_time.cells(True)[0].settings)
-    run = {"step": 1.0, "interior": True, "tuning": [1.0] * len(settings["steps"])}
-    return pd.DataFrame(learned_time.rows(settings, [run | {"times": np.array([times[arm]]).T} for arm in settings["arms"]]))
+    run = {"step": 1.0, "interior": True, "tuning": [summary(np.arange(2.0))] * len(settings["steps"])}
+    return table_of(learned_time.rows(settings, [run | {"times": np.array([times[arm]]).T} for arm in settings["arms"]]))
 
 
 def test_verdicts_follow_the_times():

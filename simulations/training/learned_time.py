@@ -85,7 +85,7 @@ NETWORKS: Mapping[str, Network] = {
 WAY = 2.0 / 3.0
 """The share of the way from the start to the best responses at which the level lies."""
 SIZES = {"batch_size": 16, "group_size": 8, "rollouts": 32, "inner_steps": 8}
-COUNTS, QUICK_COUNTS = {"problems": 40, "tuning_problems": 5, "runs": 32}, {"problems": 8, "tuning_problems": 2, "runs": 2}
+COUNTS, QUICK_COUNTS = {"problems": 40, "tuning_problems": 4, "runs": 32}, {"problems": 8, "tuning_problems": 2, "runs": 2}
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -107,8 +107,8 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
     rehearsals, problems = (
         list(_drawn(settings, child_seed(rng, part), count)) for part, count in enumerate(("tuning_problems", "problems"))
     )
-    tried = [np.concatenate([_times(settings, arm, step, *one) for one in rehearsals]).mean() for step in grid]
-    chosen = chosen_step(grid, np.array(tried))
+    tried = [summary(np.array([_times(settings, arm, step, *one).mean() for one in rehearsals])) for step in grid]
+    chosen = chosen_step(grid, np.array([times["estimate"] for times in tried]))
     times = [_times(settings, arm, chosen["step"], *one).tolist() for one in problems]
     return chosen | {"tuning": tried, "times": times}
 
@@ -163,7 +163,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
         at_best = {"step": run["step"], "interior": run["interior"], "reached": reached}
         table.append({"quantity": "time", "arm": arm} | at_best | summary(times[arm]))
         tried = zip(settings["steps"], run["tuning"], strict=True)
-        table += [{"quantity": "tuning", "arm": arm, "step": step, "estimate": time} for step, time in tried]
+        table += [{"quantity": "tuning", "arm": arm, "step": step} | at for step, at in tried]
     table += difference_rows(CONTESTS, times)
     names = ("network", "optimiser", "inner_steps", "batch_size", "group_size")
     common = {name: settings[name] for name in names} | {"updates": updates, "prediction": np.nan}
