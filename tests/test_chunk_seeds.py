@@ -29,6 +29,7 @@ SHARED = {
     "james_stein",
     "learned_division",
     "learned_drift",
+    "learned_time",
     "own_length",
     "phase_course",
     "staleness",

@@ -52,8 +52,11 @@ def test_names():
 
 
 def test_every_problem_has_a_purpose_and_tags_narrow_the_names():
-    assert set(names("gradient") + names("training") + names("assumption") + names("off policy")) == set(LISTED)
-    assert all(names("chain", tag) == () for tag in TAGS if tag != "chain")
+    purposes = ("gradient", "training", "assumption", "off policy", "learned features")
+    assert {name for tag in purposes for name in names(tag)} - set(names("chain")) == set(LISTED)
+    assert all(names("chain", tag) == () for tag in TAGS if tag not in ("chain", "learned features"))
+    assert names("learned features") == ("network", "chain-network")
+    assert all((name in names("learned features")) != problem(name).policy.is_linear for name in names())
     assert names("assumption") == ("uncorrelated-tabular", "uncorrelated-linear", "balanced")
     assert names("assumption", "training") == ("balanced",)
     assert names("sequence") == ("sequence-tabular", "sequence-shared", "lm-answers", "kl-sequence")
@@ -73,11 +76,14 @@ def test_sequences_have_several_tokens_and_nothing_else_has():
 
 def test_chains_have_64_tokens_and_succeed_as_often_as_is_said():
     kinds = {"chain-copy": 0.6, "chain-goal-walk": 0.5, "chain-think-until-sure": 0.5, "chain-bigram-text": 0.3}
-    assert names("chain") == tuple(kinds)
+    assert names("chain") == (*kinds, "chain-network")
     for name, success in kinds.items():
         p = problem(name)
         assert p.policy.horizon == p.policy.lengths.max() == 64
         assert float(gt.objective(p, p.theta)) == pytest.approx(success, rel=1e-9)
+    before = problem("chain-network")
+    assert before.policy.horizon == 64
+    np.testing.assert_allclose(before.at(before.theta).state_probabilities, 1.0 / 3.0, rtol=1e-12)
 
 
 def test_a_crowd_of_any_size_can_be_made():

@@ -88,6 +88,7 @@ def check_start(names):
 def check_long_responses(names):
     assert f"TRL's default: {names['efficiency']:.3f}, exact" in read("long_responses")
     assert f"for rloo: {names['best']:.1f}" in read("long_responses")
+    assert f"for rloo before training: {names['start']:.1f}" in read("long_responses")
 
 
 def check_sequences(names):

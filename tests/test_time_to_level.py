@@ -14,7 +14,8 @@ from grpo_theory.harness.step_search import best_step
 from grpo_theory.harness.study import Cell, cell_seed, table_of
 from grpo_theory.simulate import TrainingRuns
 from simulations.training import time_to_level
-from simulations.training.time_to_level import ARMS, LEVELS, race_problem, updates_to_level
+from simulations.training.contests import updates_to_level
+from simulations.training.time_to_level import ARMS, LEVELS, race_problem
 
 
 def made_up(*objectives):

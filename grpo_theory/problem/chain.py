@@ -7,7 +7,9 @@ from grpo_theory.arrays import Array, Flags, Integers, cached_array
 from grpo_theory.problem.paths import Paths, log_softmax
 from grpo_theory.problem.policy import Policy
 from grpo_theory.problem.shared_map import SharedMap
+from grpo_theory.problem.state_network import StateNetworkMap
 from grpo_theory.problem.state_rewards import not_listed
+from grpo_theory.problem.two_layer import TwoLayerSoftmax
 from grpo_theory.validation import as_array, as_count, as_real_array, check_shape
 
 END = -1
@@ -37,6 +39,9 @@ class TokenChain(Policy):
         state has V logits of its own, d = S V.
     starts : array_like of int, shape (M,), optional
         The state in which the response to each prompt begins; one prompt that begins in state 0 if omitted.
+    network : TwoLayerSoftmax, optional
+        In place of features, a network of two layers with an input for each state, its embedding, and a response for each token:
+        the logits in state s are scale W2 act(W1 x_s), and its parameters are the chain's.  Its `start` draws some.
 
     Attributes
     ----------
@@ -52,7 +57,7 @@ class TokenChain(Policy):
     ------
     ValueError
         If a transition leads to no state, a state cannot be left and is none in which responses end, a response begins in one in
-        which it ends, the end token is no token, or a shape does not fit.
+        which it ends, the end token is no token, a shape does not fit, or both features and a network are given.
 
     Examples
     --------
@@ -63,9 +68,17 @@ class TokenChain(Policy):
     >>> problem = gt.Problem(gt.StateRewards([0.0, 1.0]), parity, theta=[0.0, -7.0, 0.0, -5.0])
     >>> round(gt.efficiency(problem, problem.theta, "grpo", batch_size=64, group_size=16), 3)
     0.987
+
+    With features that are learned from an embedding of each state, which is here the last token:
+
+    >>> network = gt.TwoLayerSoftmax([[1.0, 0.0], [0.6, 0.8]], width=4, n_responses=2)
+    >>> learned = gt.TokenChain([[0, 1], [0, 1]], horizon=16, network=network)
+    >>> problem = gt.Problem(gt.StateRewards([0.0, 1.0]), learned, theta=network.start(rng=0))
+    >>> round(gt.efficiency(problem, problem.theta, "rloo", batch_size=64, group_size=16), 3)
+    0.981
     """
 
-    logit_map: SharedMap
+    logit_map: SharedMap | StateNetworkMap
 
     def __init__(
         self,
@@ -74,6 +87,7 @@ class TokenChain(Policy):
         end_token: int | None = None,
         features: ArrayLike | None = None,
         starts: ArrayLike | None = None,
+        network: TwoLayerSoftmax | None = None,
     ) -> None:
         self.transitions = _as_states("transitions", transitions, 2)
         n_states, vocabulary_size = self.transitions.shape
@@ -97,7 +111,13 @@ class TokenChain(Policy):
             self._check_left()
         for array in (self.transitions, self.final, self.ends, self.starts):
             array.setflags(write=False)
-        self.logit_map = SharedMap(self.starts.size, n_states * vocabulary_size, _feature_rows(features, self.transitions.shape))
+        if network is None:
+            rows = _feature_rows(features, self.transitions.shape)
+            self.logit_map = SharedMap(self.starts.size, n_states * vocabulary_size, rows)
+        else:
+            _check_network(network, features, self.transitions.shape)
+            self.logit_map = StateNetworkMap(self.starts.size, network.network)
+            self.largest_parameter = network.largest_parameter
 
     def _check_left(self) -> None:
         """Raise if tokens are drawn to no effect: those of a state that cannot be left, where no token ends a response."""
@@ -108,6 +128,15 @@ class TokenChain(Policy):
                 f"transitions must lead out of every state in which responses do not end, and state {state} cannot be left: "
                 f"if responses end there, write -1 for each of its tokens; else give an end_token"
             )
+
+    def starting_point(self) -> Array:
+        """Return zeros, shape (d,); raise if features are learned, because a network must be given a start."""
+        if not self.is_linear:
+            raise ValueError(
+                f"theta must be given for {self!r}, whose features are learned: at zeros all its gradients vanish, and training "
+                "stays there; the start(rng=...) of its network draws a start"
+            )
+        return super().starting_point()
 
     @property
     def n_states(self) -> int:
@@ -190,3 +219,17 @@ def _feature_rows(features: ArrayLike | None, shape: tuple[int, ...]) -> Array |
     array = as_real_array("features", features, 3)
     check_shape("features", array[..., 0], shape, "(S, V), states and tokens, before (d,)")
     return array.reshape(-1, array.shape[-1])
+
+
+def _check_network(network: TwoLayerSoftmax, features: ArrayLike | None, shape: tuple[int, ...]) -> None:
+    """Raise unless a network reads every state and knows every token, and nothing else gives the logits."""
+    if not isinstance(network, TwoLayerSoftmax):
+        raise TypeError(f"network must be a TwoLayerSoftmax or None, got {network!r}")
+    if features is not None:
+        raise ValueError("features and network must not both be given: a network takes the place of features")
+    found = network.n_prompts, network.n_responses
+    if found != shape:
+        raise ValueError(
+            f"network must have an input for each of the chain's states and a response for each of its tokens, (S, V) = {shape}, "
+            f"got {found[0]} inputs and {found[1]} responses"
+        )

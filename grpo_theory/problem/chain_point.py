@@ -10,6 +10,7 @@ from grpo_theory.problem.chain import TokenChain
 from grpo_theory.problem.moments import Moments
 from grpo_theory.problem.point import Point
 from grpo_theory.problem.recursion import Carried, Walk, carry, chances_to_come, edge_mass, visits, walk_of
+from grpo_theory.problem.shared_map import SharedMap
 from grpo_theory.problem.state_rewards import StateRewards, not_listed
 from grpo_theory.validation import check_room
 
@@ -50,6 +51,11 @@ class ChainPoint(Point):
         return self.bandit
 
     @cached_array
+    def tangent(self) -> SharedMap:
+        """Phi: the derivatives of the logits here, which all prompts share."""
+        return self.chain.logit_map.at(self.theta)
+
+    @cached_array
     def state_log_probabilities(self) -> Array:
         """Log probability of each token in each state, shape (S, V)."""
         return self.chain.token_log_probabilities(self.theta)
@@ -62,7 +68,7 @@ class ChainPoint(Point):
     @cached_property
     def _blocks(self) -> tuple[Array, Integers]:
         """The scores of tokens, (S, V, w), and where their entries begin in a vector of parameters, (S,)."""
-        probabilities, features = self.state_probabilities, self.chain.logit_map.features
+        probabilities, features = self.state_probabilities, self.tangent.features
         n_states, n_tokens = probabilities.shape
         if features is None:
             # The scores of tokens in a state of its own logits are 0 elsewhere.
@@ -142,7 +148,7 @@ class ChainPoint(Point):
     @cached_array
     def moments(self) -> Moments:
         """Exact moments of reward and score, by recursion over the tokens."""
-        sums, values, logit_map = self.own_sums, self.bandit.values, self.chain.logit_map
+        sums, values, logit_map = self.own_sums, self.bandit.values, self.tangent
         weights, powers = self.bandit.prompt_weights, sums.products[..., 0, 0]
         value = sums.mass @ values
         centred = values - value[:, None]

@@ -11,11 +11,14 @@ from grpo_theory.arrays import Array
 from grpo_theory.problem.chain import TokenChain
 from grpo_theory.problem.problem import Problem
 from grpo_theory.problem.state_rewards import StateRewards
+from grpo_theory.problem.two_layer import TwoLayerSoftmax
 from grpo_theory.validation import as_count, as_fraction
 
 DIGITS = 4
 STEPS = 8
 """Of a walk from its furthest start to its goal."""
+WIDTH = 8
+"""The hidden units of the network that learns the walk."""
 EVIDENCE = 6
 """The most steps that evidence is on either side of none."""
 SEED = 20261125
@@ -75,13 +78,36 @@ def goal_walk(horizon: int, success: float = 0.5) -> Problem:
     success : float, default 0.5
         The mean success rate over the starts, which are 2, 4, 6 and 8 steps away.
     """
-    horizon = as_count("horizon", horizon, STEPS)
-    places = np.arange(STEPS)
-    transitions = np.stack([np.maximum(places - 1, 0), places, places + 1], axis=1)
     ahead = np.zeros((STEPS + 1, 3))
     ahead[:, 2] = 1.0
-    chain = TokenChain(np.concatenate([transitions, np.full((1, 3), -1)]), horizon, starts=[0, 2, 4, 6])
-    return _at_success(chain, np.eye(STEPS + 1)[STEPS], ahead, np.zeros(ahead.shape), success)
+    return _at_success(_walk(horizon), np.eye(STEPS + 1)[STEPS], ahead, np.zeros(ahead.shape), success)
+
+
+def learned_walk(horizon: int) -> Problem:
+    """A walk to a goal before training, by a network of two layers that reads how far the goal is: its features are learned.
+
+    Parameters
+    ----------
+    horizon : int
+        T, the largest number of tokens: at least as many as the furthest start is away, 8.
+
+    Returns
+    -------
+    Problem
+        At a start at which back, waiting and ahead are equally likely wherever the walk is.
+    """
+    place = np.linspace(-1.0, 1.0, STEPS + 1)
+    network = TwoLayerSoftmax(np.stack([place, np.ones(STEPS + 1)], axis=1), WIDTH, 3)
+    return Problem(StateRewards(np.eye(STEPS + 1)[STEPS]), _walk(horizon, network), theta=network.start(rng=SEED))
+
+
+def _walk(horizon: int, network: TwoLayerSoftmax | None = None) -> TokenChain:
+    """Return the chain of a walk on a line from 2, 4, 6 or 8 steps before its goal: back, waiting, ahead."""
+    places = np.arange(STEPS)
+    transitions = np.stack([np.maximum(places - 1, 0), places, places + 1], axis=1)
+    ended = np.full((1, 3), -1)
+    horizon = as_count("horizon", horizon, STEPS)
+    return TokenChain(np.concatenate([transitions, ended]), horizon, starts=[0, 2, 4, 6], network=network)
 
 
 def think_until_sure(horizon: int, success: float = 0.5) -> Problem:

@@ -13,21 +13,22 @@ from grpo_theory.data.questions import PROMPTS, arithmetic
 from grpo_theory.data.several_digits import LONGEST, long_answers
 from grpo_theory.problem.bandit import Bandit
 from grpo_theory.problem.chain import TokenChain
-from grpo_theory.problem.chains import KINDS
+from grpo_theory.problem.chains import KINDS, learned_walk
 from grpo_theory.problem.kl import KL
 from grpo_theory.problem.policy import LinearSoftmax, Policy, SoftmaxHead, TabularSoftmax
 from grpo_theory.problem.problem import Problem
 from grpo_theory.problem.tree import TokenTree
+from grpo_theory.problem.two_layer import TwoLayerSoftmax
 from grpo_theory.validation import check_name
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TAGS = ("gradient", "training", "assumption", "off policy", "sequence", "language model", "chain")
+TAGS = ("gradient", "training", "assumption", "off policy", "sequence", "language model", "chain", "learned features")
 """What problems are for: errors of the gradient at a fixed theta, training towards a known interior maximiser, an assumption
 that they are made to meet, or updates on responses of an older policy; and whether their responses have several tokens, or their
-policy is that of a real language model.  Responses of a chain are too many to be listed, and what is for listed ones is not for
-it: a chain has no other tag."""
+policy is that of a real language model, or learns its features.  Responses of a chain are too many to be listed, and what is for
+listed ones is not for it: a chain has no other tag than that it learns its features."""
 CHAIN_TOKENS = 64
 """The horizon of the gallery's chains; `grpo_theory.problem.chains` makes them with any other."""
 
@@ -238,6 +239,15 @@ def _two_speeds() -> Problem:
     return Problem(bandit, LinearSoftmax(features), _uniform_penalty(3.0, 3, 2))
 
 
+def _network() -> Problem:
+    """A network of two layers whose features are learned, on its way: eight prompts, read from two numbers and a bias."""
+    rng = np.random.default_rng(16)
+    inputs = np.concatenate([rng.normal(size=(8, 2)), np.ones((8, 1))], axis=1)
+    policy = TwoLayerSoftmax(inputs, width=8, n_responses=4)
+    bandit = Bandit(rng.uniform(0.05, 0.95, (8, 4)))
+    return Problem(bandit, policy, theta=rng.normal(size=policy.dimension) / np.sqrt(2.0))
+
+
 _ENTRIES: dict[str, _Entry] = {
     "two-arms": _Entry("two arms", ("gradient",), _two_arms),
     "uniform": _Entry("tabular, uniform", ("gradient",), _uniform),
@@ -261,6 +271,8 @@ _ENTRIES: dict[str, _Entry] = {
     "crowd": _Entry("tabular, 16 prompts, KL penalty", ("training",), partial(crowd, 16)),
     "two-speeds": _Entry("two speeds, KL penalty", ("training",), _two_speeds),
     **{f"chain-{k.replace(' ', '-')}": _Entry(f"chain, {k}", ("chain",), partial(f, CHAIN_TOKENS)) for k, f in KINDS.items()},
+    "network": _Entry("network of two layers", ("learned features",), _network),
+    "chain-network": _Entry("chain, network of two layers", ("chain", "learned features"), partial(learned_walk, CHAIN_TOKENS)),
 }
 
 

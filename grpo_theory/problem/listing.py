@@ -2,12 +2,13 @@
 
 import numpy as np
 
-from grpo_theory.arrays import Integers
+from grpo_theory.arrays import Array, Integers
 from grpo_theory.problem.bandit import Bandit
 from grpo_theory.problem.chain import END, TokenChain
-from grpo_theory.problem.logit_map import FeatureMap
+from grpo_theory.problem.logit_map import FeatureMap, SmoothMap
 from grpo_theory.problem.paths import Paths
 from grpo_theory.problem.policy import Policy
+from grpo_theory.problem.state_network import StateNetworkMap
 from grpo_theory.problem.state_rewards import StateRewards
 from grpo_theory.problem.tree import MAXIMUM_RESPONSES
 
@@ -58,10 +59,46 @@ def listed(chain: TokenChain, rewards: StateRewards) -> tuple[Bandit, Policy]:
     tables, states, last = zip(*(listed_paths(chain, int(start)) for start in chain.starts), strict=True)
     if any(not np.array_equal(table, tables[0]) for table in tables):
         raise ValueError("starts must lead to the same responses for all prompts, if these are to be listed")
-    features = chain.logit_map.features
-    own = np.eye(chain.n_logits) if features is None else features
-    by_state = own.reshape(*chain.transitions.shape, -1)
-    rows = np.stack([by_state[each].reshape(-1, chain.dimension) for each in states])
+    places = np.arange(chain.n_logits).reshape(chain.transitions.shape)
+    edges = np.stack([places[each].ravel() for each in states])
     law = np.stack([rewards.state_probabilities[each] for each in last])
-    policy = Policy(FeatureMap(rows), Paths(tables[0], chain.vocabulary_size))
+    policy = Policy(_listed_map(chain, edges), Paths(tables[0], chain.vocabulary_size))
     return Bandit.from_law(rewards.values, law, rewards.prompt_weights), policy
+
+
+def _listed_map(chain: TokenChain, edges: Integers) -> SmoothMap:
+    """Return the map from the chain's parameters to the logits of trees, whose edges are those of the chain at (M, D) places."""
+    if isinstance(chain.logit_map, StateNetworkMap):
+        return ListedNetworkMap(chain.logit_map, edges)
+    features = chain.logit_map.features
+    return FeatureMap((np.eye(chain.n_logits) if features is None else features)[edges])
+
+
+class ListedNetworkMap(SmoothMap):
+    """The logits of the edges of listed responses: those that a chain's network gives the edge's token in the edge's state.
+
+    Parameters
+    ----------
+    states : StateNetworkMap
+    edges : ndarray of int64, shape (M, D)
+        Which of the chain's logits each edge of a prompt's tree has.
+    """
+
+    def __init__(self, states: StateNetworkMap, edges: Integers) -> None:
+        self.states, self.edges = states, edges
+        self.n_prompts, self.n_logits = edges.shape
+        self.dimension = states.dimension
+
+    def logits(self, theta: Array) -> Array:
+        """Return the logits, shape (..., M, D)."""
+        return self.states.of_states(theta)[..., self.edges]
+
+    def at(self, theta: Array) -> FeatureMap:
+        """Return the derivatives of the logits at theta (d,)."""
+        return FeatureMap(self.states.features(theta)[self.edges])
+
+    def bend(self, theta: Array, slopes: Array) -> Array:
+        """Return sum_md slope_md times the second derivative of logit (m, d), shape (d, d)."""
+        by_state = np.zeros((1, self.states.n_logits))
+        np.add.at(by_state[0], self.edges, slopes)
+        return self.states.bend(theta, by_state)

@@ -1,6 +1,7 @@
 """How parameters become logits: linear maps Phi, dense or structured, and what any map must give."""
 
 from abc import ABC, abstractmethod
+from typing import Self
 
 import numpy as np
 
@@ -59,7 +60,7 @@ class LogitMap(SmoothMap):
     def logits(self, theta: Array) -> Array:
         """Return Phi theta, shape (..., M, D), for theta of shape (..., d)."""
 
-    def at(self, theta: Array) -> "LogitMap":
+    def at(self, theta: Array) -> Self:
         """Return the map itself: its derivatives are the same everywhere."""
         return self
 

@@ -7,6 +7,11 @@ from grpo_theory.problem.logit_map import LogitMap
 from grpo_theory.validation import check_room
 
 
+def for_all_prompts(logits: Array, n_prompts: int) -> Array:
+    """Return logits (..., D) as those of each of M prompts, shape (..., M, D), without a copy."""
+    return np.broadcast_to(logits[..., None, :], (*logits.shape[:-1], n_prompts, logits.shape[-1]))
+
+
 class SharedMap(LogitMap):
     """One map for all prompts: they differ in where they begin, and not in what their logits are.
 
@@ -34,8 +39,7 @@ class SharedMap(LogitMap):
 
     def logits(self, theta: Array) -> Array:
         """Return the logits, the same for each prompt, shape (..., M, D)."""
-        own = self.of_states(theta)
-        return np.broadcast_to(own[..., None, :], (*own.shape[:-1], self.n_prompts, self.n_logits))
+        return for_all_prompts(self.of_states(theta), self.n_prompts)
 
     def adjoint_by_prompt(self, covectors: Array) -> Array:
         """Return Phi' c_m, shape (M, d)."""

@@ -77,6 +77,12 @@ class TwoLayerTangent(LogitMap):
         lengths, powers = ((array**2).sum(axis=1)[:, None, None] for array in (self.hidden, self.inputs))
         return lengths * np.eye(self.n_logits) + powers * (self.slopes @ np.swapaxes(self.slopes, 1, 2))
 
+    def features(self) -> Array:
+        """Return Phi written out, shape (M, K, d)."""
+        first = self.slopes[:, :, :, None] * self.inputs[:, None, None, :]
+        second = np.eye(self.n_logits)[:, :, None] * self.hidden[:, None, None, :]
+        return np.concatenate([layer.reshape(self.n_prompts, self.n_logits, -1) for layer in (first, second)], axis=2)
+
     def congruence(self, forms: Array) -> Array:
         """Return sum_m Phi_m' A_m Phi_m, shape (d, d); refused where that matrix is too large to be wanted."""
         if self.dimension > LARGEST_DIMENSION:

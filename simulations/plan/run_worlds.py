@@ -73,6 +73,7 @@ class Walked(NamedTuple):
     chain: gt.TokenChain
     success: Array
     tokens: Array
+    tangent: gt.LogitMap
 
     @classmethod
     def at(cls, case: gt.Problem, theta: Array) -> Self:
@@ -82,7 +83,8 @@ class Walked(NamedTuple):
         assert isinstance(rewards, gt.StateRewards)
         logits = chain.logits(theta)[0].reshape(chain.transitions.shape)
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return cls(chain, rewards.state_probabilities[:, -1], weights / weights.sum(axis=1, keepdims=True))
+        tokens = weights / weights.sum(axis=1, keepdims=True)
+        return cls(chain, rewards.state_probabilities[:, -1], tokens, chain.tangent(theta))
 
     def draw(self, prompts: Integers, rng: np.random.Generator) -> tuple[Array, Array]:
         """Draw a response to each prompt (N,); return chances of success (N,) and scores (N, d)."""
@@ -95,7 +97,7 @@ class Walked(NamedTuple):
             ended = chain.ends[states, tokens]
             states = np.where(goes_on, chain.transitions[states, tokens], states)
             goes_on &= ~ended
-        return self.success[states], chain.logit_map.vectors(covectors.reshape(prompts.size, -1))
+        return self.success[states], self.tangent.adjoint_by_prompt(covectors.reshape(prompts.size, -1))
 
 
 def sampler(case: gt.Problem, theta: Array) -> Listed | Walked:

@@ -5,8 +5,8 @@ problems, and looked at on its way.  The gradients are those of both layers.  Br
 arm that descends.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,15 +17,15 @@ from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.evidence.reading import BoundedMean, evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
-from grpo_theory.problem.two_layer import TwoLayerMap
 from simulations.kernels import kernel_at
 from simulations.seeds import child_seed, seed_of
 from simulations.sequence.off_policy import Pairs, cosines
-from simulations.sequence.parts import composed, random_bandit
+from simulations.sequence.parts import composed
 from simulations.sources import OURS, TIC_GRPO
 from simulations.training.arms import chosen_step, facts_of, paired
 from simulations.training.looks import LOOKS, summarised
 from simulations.training.minibatch_trainer import MinibatchTrainer
+from simulations.training.random_networks import NETWORKS
 
 
 def learned(part: str, text: str, kind: str = "upper bound") -> Statement:
@@ -67,32 +67,6 @@ ENDS = {
 """By how little the first arm is ahead of the second at the end."""
 
 
-class Network(NamedTuple):
-    """A kind of random problem: networks on trees of two tokens, four prompts, half of whose responses succeed as a rule.
-
-    The steps are those that pilots on other problems found around the best of all arms.
-    """
-
-    horizon: int
-    width: int
-    optimiser: str
-    steps: tuple[float, ...]
-    prompts: int = 4
-    inputs: int = 3
-
-    def problem(self, rng: np.random.Generator) -> gt.Problem:
-        """Draw a problem, and the network at which its training starts."""
-        paths = gt.TokenTree(self.prompts, 2, self.horizon).paths
-        inputs = rng.normal(size=(self.prompts, self.inputs))
-        network = TwoLayerMap(inputs, self.width, paths.n_logits, "tanh", self.width**-0.5)
-        bandit = random_bandit(rng, self.prompts, paths.n_responses, one_in=2)
-        return gt.Problem(bandit, gt.Policy(network, paths), theta=rng.normal(size=network.dimension))
-
-
-NETWORKS: Mapping[str, Network] = {
-    "2 tokens, width 4": Network(2, 4, "SGD", (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)),
-    "4 tokens, width 8": Network(4, 8, "Adam", (0.03125, 0.0625, 0.125, 0.25, 0.5)),
-}
 SEEN = {
     "clip": composed("rloo", "token", "by sign"),
     "none": composed("rloo", "none"),

@@ -6,23 +6,22 @@ Training runs of an arm are compared with those of its rivals, draw by draw.  Br
 import warnings
 from collections.abc import Iterator
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
-from grpo_theory.evidence import PARTS, Claim, Evidence, Statement
-from grpo_theory.evidence.reading import evidence, highest
+from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.simulate.training import TrainingRuns
 from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS, TIC_GRPO
-from simulations.training.arms import chosen_step, facts_of, paired
+from simulations.training.arms import chosen_step, paired
 from simulations.training.compositions import ARMS
+from simulations.training.contests import Contest, contest_claims, difference_rows, updates_to_level
 from simulations.training.worlds import race_problem
 
 T14 = Statement(
@@ -104,17 +103,6 @@ CLOSE = ("TIC", "clip alone", "no clip", "no ratio")
 QUICK_TUNING_RUNS, QUICK_RUNS = 16, 64
 NOTICEABLE = 1.05
 """A twentieth more updates is not noticed: two runs that differ in nothing but the seed differ by more."""
-
-
-class Contest(NamedTuple):
-    """An arm that is said to need at most `allowance` times the updates of each of its rivals."""
-
-    statement: Statement
-    arm: str
-    rivals: tuple[str, ...]
-    allowance: float = 1.0
-
-
 CONTESTS = (
     Contest(WITHOUT_RATIO, "no ratio", ("neither",), NOTICEABLE),
     Contest(THAN_GRPO, "TIC", ("GRPO",)),
@@ -126,7 +114,7 @@ CONTESTS = (
     Contest(THAN_NO_CLIP, "TIC", ("no clip",)),
     Contest(THAN_NO_RATIO, "TIC", ("no ratio",)),
 )
-CONTROL, BASE = "broken", "neither"
+BASE = "neither"
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -181,22 +169,6 @@ def _train(settings: Settings, arm: str, step: float, runs: int, seed: np.random
     )
 
 
-def updates_to_level(runs: TrainingRuns, level: float) -> Array:
-    """Return the number of updates after which each run's exact objective first reaches a level, shape (R,).
-
-    Between checkpoints it is taken to be linear; a run that never gets there, or diverges, counts as all updates.
-    """
-    reached = runs.objectives >= level
-    last = reached.argmax(axis=1)
-    there = reached.any(axis=1) & (last > 0)
-    rows, first = np.flatnonzero(there), np.maximum(last - 1, 0)[there]
-    before, after = runs.objectives[rows, first], runs.objectives[rows, first + 1]
-    times = np.where(reached[:, 0], runs.checkpoints[0], runs.checkpoints[-1]).astype(np.float64)
-    start, stop = runs.checkpoints[first], runs.checkpoints[first + 1]
-    times[there] = start + (level - before) / (after - before) * (stop - start)
-    return times
-
-
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """Times to the level, their differences between arms, mean objectives along the way, and times at each step size."""
     runs = dict(zip(settings["arms"], results, strict=True))
@@ -213,11 +185,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
             *({"quantity": "tuning", "arm": arm, "step": step} | at for step, at in tuning),
             {"quantity": "ablation", "arm": arm, "rival": BASE} | summary(paired(times[arm], times[BASE])),
         ]
-    for statement, contestant, rivals, allowance in CONTESTS:
-        for arm, rival in product((contestant, CONTROL), rivals):
-            difference = paired(times[arm], allowance * times[rival])
-            row = {"quantity": "difference", "statement": statement.id, "arm": arm, "rival": rival}
-            table.append(row | summary(difference))
+    table += difference_rows(CONTESTS, times)
     names = ("problem", "inner_steps", "level", "batch_size", "group_size", "updates")
     common = {name: settings[name] for name in names} | {"prediction": np.nan}
     return [common | row for row in table]
@@ -226,15 +194,4 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Paired differences of times, the worst of an arm's rivals; the control puts the broken TIC-GRPO in the arm's place."""
     for (problem, inner), part in table.groupby(["problem", "inner_steps"], sort=False):
-        times = part[part["quantity"] == "time"].set_index("arm")
-        for statement, arm, rivals, _ in CONTESTS:
-            differences, arms = part[part["statement"] == statement.id], times.loc[[arm, *rivals]]
-            facts = facts_of(arms, {"updates": "estimate", "step": "step"})
-            facts["least times at an end of the grid"] = float((~arms["interior"].astype(bool)).sum())
-            own, control = (_worst(differences[differences["arm"] == one]) for one in (arm, CONTROL))
-            yield statement.claim(f"{problem} (m = {inner})", own, control, facts=facts)
-
-
-def _worst(differences: pd.DataFrame) -> Evidence:
-    """Return the evidence of the largest difference, the level shared among all."""
-    return evidence(differences.loc[highest(differences["estimate"])], 0.0, comparisons=len(differences))
+        yield from contest_claims(CONTESTS, f"{problem} (m = {inner})", part)

@@ -140,7 +140,7 @@ class ChainGradients:
     def _compare(self, estimator: Estimator, prompts: NDArray[np.int64], covectors: Array) -> Array:
         """Return what is observed of groups' covectors, shape (4 + J, R)."""
         moments, batch_size = self.current.moments, self.sizes[0]
-        vectors = self.current.chain.logit_map.vectors(covectors)
+        vectors = self.current.tangent.vectors(covectors)
         apart = ((vectors - moments.prompt_gradients[prompts]) ** 2).sum(axis=1)
         estimates = vectors.reshape(-1, batch_size, vectors.shape[1]).sum(axis=1) / batch_size
         errors = ((estimates - moments.gradient) ** 2).sum(axis=1)

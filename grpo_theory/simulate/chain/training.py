@@ -120,7 +120,7 @@ class _Run:
         away = current.state_log_probabilities - sampler.state_log_probabilities
         weigh = weighing(training.estimator, current, np.where(sampler.state_probabilities > 0.0, away, 0.0))
         covectors = weigh.covectors(walks, advantages, len(advantages))
-        estimate = current.chain.logit_map.vectors(covectors).sum(axis=0) / len(advantages)
+        estimate = current.tangent.vectors(covectors).sum(axis=0) / len(advantages)
         step, self.count = float(training.step_sizes[self.count]), self.count + 1
         gradient, settings = np.ascontiguousarray(estimate.reshape(-1, 1)), training.optimiser.settings
         training.optimiser.move(self._theta, gradient, self._moments, settings, step, self.count)

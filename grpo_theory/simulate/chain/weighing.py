@@ -45,7 +45,7 @@ def _squared_norms(walks: Walks, sampler: ChainPoint) -> Array:
     """Return ||W||^2 of each response, shape (N,), by the number of times that it takes each edge."""
     counts, ones = np.zeros((walks.lengths.size, sampler.policy.n_logits)), np.ones(walks.lengths.size)
     add_tabulated(walks, ones, np.ones((2, counts.shape[1])), ones.astype(np.uint8), counts)
-    vectors = sampler.chain.logit_map.vectors(sampler.centred(counts))
+    vectors = sampler.tangent.vectors(sampler.centred(counts))
     return np.maximum((vectors**2).sum(axis=-1), 0.0)
 
 

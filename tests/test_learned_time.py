@@ -1,0 +1,69 @@
+"""The study of the time to a level where features are learned: its level, its control, and what its verdicts follow."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.estimation.kernel import Batch
+from grpo_theory.evidence import judge
+from grpo_theory.harness.forms import study_of
+from grpo_theory.harness.study import table_of
+from grpo_theory.harness.summary import summary
+from simulations.training import learned_time
+from simulations.training.learned_time import ARMS, CONTESTS, NETWORKS
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_level_is_two_thirds_of_the_way_to_the_best_responses(name):
+    problem = NETWORKS[name].problem(np.random.default_rng(1))
+    assert set(np.unique(problem.bandit.mean_reward)) == {0.1, 0.9}
+    assert (problem.bandit.mean_reward == 0.9).mean() == 0.25
+    start = gt.objective(problem, problem.theta)
+    assert learned_time.level(problem) == pytest.approx(start + 2.0 / 3.0 * (0.9 - start), rel=1e-12)
+    assert not problem.policy.is_linear
+
+
+def test_a_quarter_of_the_mean_update_is_left_of_the_broken_arm():
+    """By all groups of eight rewards that are right with probability 0.3: the mean of A (Z - 0.3)."""
+    means = []
+    for arm in ("broken", "TIC"):
+        kernel, total = ARMS[arm].advantage.function, 0.0
+        for group in product([0.0, 1.0], repeat=8):
+            z, advantages = np.array([group]), np.empty((1, 8))
+            kernel(Batch(z, z, z, z[:, 0], z[:, 0], z[:, 0], np.empty(0)), advantages)
+            total += np.prod(np.where(z == 1.0, 0.3, 0.7)) * (advantages * (z - 0.3)).mean()
+        means.append(total)
+    assert means[1] == pytest.approx(0.875 * 0.3 * 0.7, rel=1e-12)
+    assert means[0] == pytest.approx(0.25 * means[1], rel=1e-12)
+
+
+def test_arms_see_the_same_draws():
+    """The place of an arm among the arms, which is the number of its chunk, says nothing of its draws."""
+    settings = dict(learned_time.cells(True)[0].settings) | {"arms": ["TIC", "no ratio", "TIC"], "problems": 2}
+    first, other, last = (learned_time.simulate(settings, np.random.SeedSequence(1), chunk) for chunk in range(3))
+    assert first == last
+    assert first["times"] != other["times"]
+
+
+def made_up(times):
+    """Return the study's table of arms with these times, one for each problem."""
+    settings = dict(learned_time.cells(True)[0].settings)
+    run = {"step": 1.0, "interior": True, "tuning": [summary(np.arange(2.0))] * len(settings["steps"])}
+    return table_of(learned_time.rows(settings, [run | {"times": np.array([times[arm]]).T} for arm in settings["arms"]]))
+
+
+def test_verdicts_follow_the_times():
+    noise = np.random.default_rng(2).normal(size=200)
+    times = dict.fromkeys(ARMS, 60.0 + noise) | {"TIC": 40.0 + noise, "broken": 120.0 + noise, "no ratio": 64.0 + noise}
+    table = made_up(times)
+    found = judge(list(learned_time.claims(table))).set_index("id")
+    assert set(found.index) == set(study_of(learned_time).decides) == {one.statement.id for one in CONTESTS}
+    assert found.loc["T14/against GRPO, learned features", ["verdict", "control"]].tolist() == ["confirmed", "refuted"]
+    assert found.loc["T8/time, learned features", ["verdict", "control"]].tolist() == ["refuted", "refuted"]
+    assert found.loc["T14/both, learned features", "verdict"] == "confirmed"
+    # An arm is no sooner than itself, and a control that is as good as the rest is not refuted.
+    equal = judge(list(learned_time.claims(made_up(times | {"TIC": times["GRPO"], "broken": times["TIC"]})))).set_index("id")
+    assert equal.loc["T14/against GRPO, learned features", "verdict"] != "confirmed"
+    assert equal.loc["T14/against GRPO, learned features", "control"] != "refuted"
