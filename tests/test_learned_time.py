@@ -42,7 +42,7 @@ def test_a_quarter_of_the_mean_update_is_left_of_the_broken_arm():
 def test_arms_see_the_same_draws():
     """The place of an arm among the arms, which is the number of its chunk, says nothing of its draws."""
     settings = dict(learned_time.cells(True)[0].settings) | {"arms": ["TIC", "no ratio", "TIC"], "problems": 2}
-    first, other, last = (learned_time.simulate(settings, np.random.SeedSequence(1), chunk) for chunk in range(3))
+    first, other, last = (learned_time.simulate(settings, np.random.default_rng(1), chunk) for chunk in range(3))
     assert first == last
     assert first["times"] != other["times"]
 

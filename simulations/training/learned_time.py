@@ -19,7 +19,7 @@ from grpo_theory.evidence import Claim, Statement
 from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS, TIC_GRPO
 from simulations.training.arms import chosen_step
 from simulations.training.compositions import ARMS as COMPOSITIONS
@@ -101,11 +101,12 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Find one arm's best step; then train anew on other problems, on draws that all arms share."""
     arm, grid = settings["arms"][chunk], np.array(settings["steps"])
     rehearsals, problems = (
-        list(_drawn(settings, child_seed(rng, part), count)) for part, count in enumerate(("tuning_problems", "problems"))
+        list(_drawn(settings, child_seed(seed_of(rng), part), count))
+        for part, count in enumerate(("tuning_problems", "problems"))
     )
     tried = [summary(np.array([_times(settings, arm, step, *one).mean() for one in rehearsals])) for step in grid]
     chosen = chosen_step(grid, np.array([times["estimate"] for times in tried]))
