@@ -67,7 +67,9 @@ from .problem import TabularSoftmax as TabularSoftmax
 from .problem import TokenChain as TokenChain
 from .problem import TokenTree as TokenTree
 from .problem import TwoLayerSoftmax as TwoLayerSoftmax
+from .problem import edge_table as edge_table
 from .problem import gallery as gallery
+from .problem import response_table as response_table
 from .problem.problem import moments as moments
 from .samples import RaggedRollouts as RaggedRollouts
 from .samples import RewardCounts as RewardCounts

@@ -11,7 +11,20 @@ from grpo_theory.validation import as_count, as_number, as_positive, as_real_arr
 
 
 class Schedule(Protocol):
-    """Anything that gives the steps eta_1..eta_n."""
+    """Anything that gives the steps eta_1..eta_n.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> class WarmUp:
+    ...     def steps(self, n):
+    ...         return np.minimum(np.arange(1, n + 1) / 10, 1.0)
+    >>> WarmUp().steps(3).tolist()
+    [0.1, 0.2, 0.3]
+    >>> problem, sizes = gt.gallery.problem("single"), {"batch_size": 4, "group_size": 4, "steps": 20, "replications": 8}
+    >>> gt.simulate_training(problem, problem.theta, "rloo", WarmUp(), **sizes, rng=0).objectives.shape
+    (8, 1)
+    """
 
     def steps(self, n: int) -> Array:
         """Return eta_1..eta_n, shape (n,), all above 0."""
@@ -19,7 +32,14 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True)
 class Constant:
-    """eta_i = step."""
+    """Constant step sizes, eta_i = step.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.Constant(0.5).steps(3).tolist()
+    [0.5, 0.5, 0.5]
+    """
 
     step: float
 
@@ -33,7 +53,14 @@ class Constant:
 
 @dataclass(frozen=True)
 class Harmonic:
-    """eta_i = step_scale / (i + offset), i = 1, 2, ..."""
+    """Harmonic step sizes, eta_i = step_scale / (i + offset) for i = 1, 2, ...
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.Harmonic(6.0, offset=1).steps(3).tolist()
+    [3.0, 2.0, 1.5]
+    """
 
     step_scale: float
     offset: int = 0
@@ -49,7 +76,14 @@ class Harmonic:
 
 @dataclass(frozen=True)
 class Power:
-    """eta_i = step_scale * i^-exponent, exponent in (0, 1]."""
+    """Power-law step sizes, eta_i = step_scale * i^-exponent, with the exponent in (0, 1].
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.Power(1.0, 0.5).steps(4).round(3).tolist()
+    [1.0, 0.707, 0.577, 0.5]
+    """
 
     step_scale: float
     exponent: float

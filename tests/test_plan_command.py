@@ -215,8 +215,8 @@ def test_rewards_alone_say_plainly_what_is_missing_and_how_to_get_it(capsys, bar
 @pytest.mark.parametrize(
     ("kept", "change", "reason"),
     [
-        (lambda i: i % 8 < 3, {}, "takes 3 prompts with 4 responses or more, and the table has 0"),
-        (lambda i: i % 8 < 2 or i < 16, {}, "takes 3 prompts with 4 responses or more, and the table has 2"),
+        (lambda i: i % 8 < 3, {}, "3 prompts with 4 responses or more are needed, and the table has 0"),
+        (lambda i: i % 8 < 2 or i < 16, {}, "3 prompts with 4 responses or more are needed, and the table has 2"),
         (lambda i: True, {"reward": lambda i: float(i // 8 % 2)}, "in no group of 4 responses or more do the rewards differ"),
     ],
 )

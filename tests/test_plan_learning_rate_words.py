@@ -27,6 +27,6 @@ def test_the_range_holds_along_gradients_that_do_not_point_backwards_and_the_wor
     assert factor(0.5) == pytest.approx(2.50, abs=0.005), "a prompt backwards: outside the range"
     advice = gt.plan.advise(log, gt.plan.Limits(budget=1023, max_group_size=8), group_size=8, estimator="trl_grpo")
     text = " ".join(gt.page.to_text(advice).split("\n\n")[1].split())
-    assert "along any direction in which no prompt's gradient points backwards" in text
+    assert "Along any direction in which no prompt's gradient points backwards" in text
     assert "whatever the prompts' gradients" not in text
     assert "length of the" not in text

@@ -26,29 +26,29 @@ def test_the_only_size_is_said_to_be_the_only_one(log):
     found = text(log, "rloo", budget=64, min_prompts=32)
     assert "Only this group size is allowed (--min-prompts 32): there is no choice." in found
     assert "every other permitted group size" not in found
-    assert "The budget: hardly" not in found
-    assert "so alike" not in found
-    assert "larger groups than 2 are not allowed (--min-prompts 32)" in found
+    assert "The budget hardly matters" not in found
+    assert "so similar" not in found
+    assert "Groups larger than 2 are not allowed (--min-prompts 32)" in found
 
 
 def test_where_the_memory_is_full_more_budget_buys_no_prompts(log):
     found = text(log, budget=1_000_000, max_responses=512, multiple_of=16)
-    assert "more budget should buy more prompts" not in found
-    assert "The budget: not by itself. --max-responses 512 allows no more prompts" in found
+    assert "Spend a larger budget on more prompts" not in found
+    assert "A larger budget alone changes nothing: --max-responses 512 allows no more prompts" in found
 
 
 def test_without_limits_the_budget_buys_prompts(log):
     found = text(log, budget=1024)
-    assert "more budget should buy more prompts" in found
+    assert "Spend a larger budget on more prompts" in found
     assert "--max-responses" not in found
-    assert "The limits:" not in found
+    assert "Groups larger than" not in found
 
 
 def test_a_largest_size_that_is_best_is_no_sign_of_gradients_that_are_alike(log):
     advice = gt.plan.advise(log, Limits(budget=1024, max_group_size=2))
     assert not advice.scores.choice.bounded
     assert not advice.scores.choice.constants.alike
-    assert "so alike" not in gt.page.to_text(advice)
+    assert "so similar" not in gt.page.to_text(advice)
 
 
 @pytest.mark.parametrize(("c1", "alike"), [(-0.005, True), (0.019, True), (0.021, False), (1.0, False)])

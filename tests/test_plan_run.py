@@ -156,7 +156,7 @@ def test_a_measurement_is_worth_the_loss_that_it_saves():
 def test_another_number_of_responses_than_was_run_is_extrapolated(total, far):
     run = replace(made([[0.9, 0.8, 0.5]] * 3), total=total)
     assert run.extrapolated is far or bool(run.extrapolated) is far
-    assert any("Extrapolated" in text for text in whole_run(run).paragraphs) is far
+    assert any("extrapolated" in text for text in whole_run(run).paragraphs) is far
 
 
 def test_small_groups_are_advised_where_all_prompts_are_easy():

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import grpo_theory as gt
+from docs.making.reference import public_names
 
 ROOT = Path(gt.__file__).parent
 MODULES = sorted(
@@ -163,6 +164,33 @@ def test_everything_public_is_documented(name):
         own = getattr(thing, "__module__", None) == name and not label.startswith("_")
         if own and (inspect.isclass(thing) or inspect.isfunction(thing)):
             assert inspect.getdoc(thing), f"{name}.{label}"
+
+
+LISTED = [(module, name) for module, names in public_names().items() for name in names]
+
+
+def without_example(module, name):
+    """Return what of a public class or function has no example: itself, or methods that no example of the class calls."""
+    thing = getattr(import_module(module), name)
+    if not inspect.isclass(thing) and not inspect.isfunction(thing):
+        return []
+    if not inspect.isclass(thing):
+        return [] if ">>>" in inspect.getdoc(thing) else [name]
+    own = {label: inspect.unwrap(getattr(thing, label)) for label in vars(thing) if not label.startswith("_")}
+    methods = {label: method for label, method in own.items() if inspect.isfunction(method) or inspect.ismethod(method)}
+    shown = "\n".join(line for line in inspect.getdoc(thing).splitlines() if line.startswith((">>>", "...")))
+    missing = [label for label, method in methods.items() if f".{label}(" not in shown and ">>>" not in (method.__doc__ or "")]
+    return [*([] if shown else [name]), *(f"{name}.{label}" for label in missing)]
+
+
+@pytest.mark.parametrize(("module", "name"), LISTED)
+def test_every_public_class_and_function_has_an_example(module, name):
+    assert without_example(module, name) == []
+
+
+def test_a_missing_example_is_found(monkeypatch):
+    monkeypatch.setattr(gt.Bandit, "__doc__", "A bandit.")
+    assert without_example("grpo_theory", "Bandit") == ["Bandit", "Bandit.at_prompt"], "`from_law` has one of its own"
 
 
 def test_examples_in_docstrings_run(registry):

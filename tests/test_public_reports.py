@@ -33,7 +33,7 @@ def test_a_loss_of_0_at_the_start_is_right_and_its_gradient_is_not_0(tmp_path):
     scores = rng.normal(size=(128, 16))
     check = checked(rows, tmp_path)
     assert abs(check.loss.by_response) < 1e-7
-    assert "A loss of 0 is right here" in gt.page.check_to_text(check)
+    assert "A loss of 0 is correct here" in gt.page.check_to_text(check)
     advantages = rows["advantage"].to_numpy()
     slope = 1e-6
     moved = np.exp(slope * scores @ np.ones(16))  # ratios after a small step along (1, ..., 1)
@@ -45,7 +45,7 @@ def test_a_loss_of_0_at_the_start_is_right_and_its_gradient_is_not_0(tmp_path):
 def test_the_control_a_loss_that_is_not_0_is_not_called_right(tmp_path):
     rewards = np.random.default_rng(0).integers(0, 2, (16, 8)).astype(float)
     words = gt.page.check_to_text(checked(table(rewards, rewards), tmp_path))
-    assert "A loss of 0 is right" not in words
+    assert "A loss of 0 is correct" not in words
     assert "Advantages do not add up to 0" in words
 
 
@@ -63,7 +63,7 @@ def test_an_all_equal_batch_teaches_nothing_and_is_said_to(tmp_path):
     words = " ".join(gt.page.check_to_text(checked(table(rewards, 0.0 * rewards), tmp_path)).split())
     assert "In every group all rewards are equal" in words
     assert "All advantages are 0" in words
-    assert "A loss of 0 is right" not in words
+    assert "A loss of 0 is correct" not in words
 
 
 def test_equal_rewards_with_unequal_advantages_are_counted(tmp_path):

@@ -1,14 +1,19 @@
 """What a user can say of a log, and what a log is refused for: the row and the option are named, and nothing is written."""
 
+import argparse
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from own_logs import lines
 
 import grpo_theory as gt
+from grpo_theory.page import check_command, plan_command, watch_command
 from grpo_theory.page.command import main
-from grpo_theory.page.plan_command import rewards_of, wanted_of
+from grpo_theory.page.plan_command import rewards_of
+from grpo_theory.page.row_options import wanted_of
 from grpo_theory.samples.log_remarks import filtered
 from grpo_theory.samples.reward_levels import levels
 
@@ -92,6 +97,20 @@ def test_rows_without_a_reward(tmp_path):
     assert "1 row counted as 0" in str(zero.findings)
     with pytest.raises(ValueError, match="unscored must be 'error', 'leave' or 'zero', got 'count'"):
         read(tmp_path, rows, unscored="count")
+
+
+@pytest.mark.parametrize(
+    ("command", "never_recommended"),
+    [(plan_command, ()), (check_command, ("--reward-tolerance",)), (watch_command, ("--reward-tolerance", "--step"))],
+)
+def test_an_option_that_a_message_of_the_reader_recommends_is_one_of_the_command(command, never_recommended):
+    """A check compares rewards as they are, and a watched file is one step."""
+    parser = argparse.ArgumentParser()
+    command.describe(parser)
+    sources = [path.read_text(encoding="utf-8") for path in Path(gt.samples.__file__).parent.glob("*.py")]
+    recommended = {found for text in sources for found in re.findall(r"(--[a-z][a-z-]+)", text)}
+    assert {"--unscored", "--where", "--group-of"} <= recommended
+    assert recommended - set(never_recommended) <= parser._option_string_actions.keys()
 
 
 def test_rewards_of_turns_beside_one_response_are_refused_with_a_path_that_reads_them(tmp_path):

@@ -460,7 +460,7 @@ def test_paths_that_do_not_fit(tmp_path):
 
 def test_steps_that_are_not_there(tmp_path):
     path = write(steps_of(rows(count=40, prompts=8), 2, 3), tmp_path / "log.csv")
-    with pytest.raises(ValueError, match="steps must be among those of the log, 2 to 3, got 7"):
+    with pytest.raises(ValueError, match="steps must name a step of the log: it has no step 7, and contains steps 2 to 3"):
         gt.read_rollouts(path, steps=7)
 
 

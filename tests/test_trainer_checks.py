@@ -46,9 +46,9 @@ def table(rewards, advantages, lengths=None, step=1):
     return pd.DataFrame(rows)
 
 
-def checked(rows, folder, **options):
+def checked(log, folder, /, **options):
     path = folder / "log.parquet"
-    rows.to_parquet(path)
+    log.to_parquet(path)
     return gt.checks.check_log(path, **options)
 
 
@@ -218,6 +218,49 @@ def test_ratios_are_what_their_definitions_say(tmp_path):
     assert mismatch.k3 == pytest.approx((np.exp(between) - 1.0 - between).mean())
     assert mismatch.k1 == pytest.approx(-between.mean())
     assert mismatch.capped[2.0] == pytest.approx((np.exp(between) > 2.0).mean())
+
+
+def test_log_probabilities_above_0_are_remarked_on_with_their_column_and_row(tmp_path):
+    """Densities, or numbers of tokens that do not count: the ratios are shown, and a section says not to trust them."""
+    rows, *_ = with_logprobs()
+    rows["old_log_probs"] = [np.minimum(one, 0.0) for one in rows["old_log_probs"]]
+    rows["rollout_log_probs"] = [np.minimum(one, 0.0) for one in rows["rollout_log_probs"]]
+    rows["logprobs"] = [np.minimum(one, 5e-7) for one in rows["logprobs"]]
+    clean = checked(rows, tmp_path)
+    assert clean.log.remarks == (), "the control: what rounding leaves above 0 is no mistake"
+    assert "LOG-PROBABILITIES ABOVE 0" not in gt.page.check_to_text(clean)
+    rows.at[3, "old_log_probs"] = np.concatenate([[-1.0, 0.7], rows["old_log_probs"][3][2:]])
+    rows.at[5, "old_log_probs"] = np.concatenate([[0.2], rows["old_log_probs"][5][1:]])
+    check = checked(rows, tmp_path)
+    total = sum(one.size for one in rows["old_log_probs"])
+    (remark,) = check.log.remarks
+    assert remark.startswith(f"old_logprobs (old_log_probs) has 2 of {total:,} numbers above 0, the first of them 0.7 in row 4. ")
+    assert f"LOG-PROBABILITIES ABOVE 0 {remark}" in " ".join(gt.page.check_to_text(check).split())
+    assert gt.page.check_to_dict(check)["remarks"] == [remark]
+
+
+def test_rows_without_a_reward_are_left_out_of_every_column(tmp_path):
+    rows, *_ = with_logprobs()
+    whole = checked(rows, tmp_path)
+    rows.loc[[2, 9], "reward"] = np.nan
+    with pytest.raises(ValueError, match=r"unscored='leave' \(--unscored leave\)"):
+        checked(rows, tmp_path)
+    left = checked(rows, tmp_path, rows={"unscored": "leave"})
+    kept = np.setdiff1d(np.arange(len(rows)), [2, 9])
+    assert left.log.advantages.tolist() == whole.log.advantages[kept].tolist()
+    assert left.log.logprobs["logprobs"].counts.tolist() == whole.log.logprobs["logprobs"].counts[kept].tolist()
+    zero = checked(rows, tmp_path, rows={"unscored": "zero"})
+    assert zero.log.advantages.tolist() == whole.log.advantages.tolist()
+    with pytest.raises(ValueError, match="rows must be of where, group_of, unscored, got 'steps'"):
+        checked(rows, tmp_path, rows={"steps": "last"})
+
+
+def test_rows_of_one_kind_are_checked_alone(tmp_path):
+    rewards, _ = rollouts()
+    rows = table(rewards, standard(rewards)).assign(split=np.arange(PROMPTS * SIZE) // SIZE % 2)
+    check = checked(rows, tmp_path, rows={"where": {"split": 1}})
+    assert check.log.advantages.tolist() == rows.loc[rows["split"] == 1, "advantage"].tolist()
+    assert "trl_grpo" in names(check)
 
 
 def test_sums_per_response_give_the_same_effective_sample_sizes(tmp_path):

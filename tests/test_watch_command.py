@@ -138,6 +138,18 @@ def test_columns_are_named_as_for_plan(tmp_path, capsys):
     assert capsys.readouterr().out.startswith("step 1: 1 group of 4, mean reward 0.5")
 
 
+def test_rows_without_a_reward_are_left_out_by_the_option_that_the_message_recommends(tmp_path, capsys):
+    entries = rows()
+    entries[5]["score"] = None
+    dumped(tmp_path / "1.jsonl", entries)
+    assert main(["watch", str(tmp_path), "--once"]) == 2
+    assert "row 6 (empty): unscored='leave' (--unscored leave)" in capsys.readouterr().out
+    assert main(["watch", str(tmp_path), "--once", "--unscored", "leave"]) == 0
+    assert capsys.readouterr().out.startswith("step 1: 3 groups of 3 to 4, mean reward 0.455")
+    assert main(["watch", str(tmp_path), "--once", "--unscored", "zero"]) == 0
+    assert capsys.readouterr().out.startswith("step 1: 3 groups of 4, mean reward 0.417")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

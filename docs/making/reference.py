@@ -9,6 +9,7 @@ from docs.making.evidence import measured
 
 SUBPACKAGES = {
     "problem": "Problems: bandits, policies, the gallery",
+    "problem.gallery": "The gallery of problems",
     "estimation": "Estimators: advantages, ratios, clips, aggregation, KL terms",
     "samples": "Samples: rollouts and training records",
     "exact": "Exact: the truth, without randomness",
@@ -20,6 +21,7 @@ SUBPACKAGES = {
     "evidence.reading": "Evidence read off the rows of a table",
     "harness": "Studies of your own",
     "plan": "Plans",
+    "checks": "Checks of a trainer from its log",
     "live": "Advice while training runs",
     "page": "Plans as text, web page and JSON",
     "plot": "Pictures of results",
@@ -30,16 +32,24 @@ SUBPACKAGES = {
 
 def reference() -> str:
     """Return the page: what `gt.` offers, and what each subpackage offers besides."""
+    listed = public_names()
+    parts = ["# Reference", "", _listed("What `gt.` offers", "grpo_theory", listed.pop("grpo_theory"))]
+    parts += [_listed(SUBPACKAGES[module.partition(".")[2]], module, names) for module, names in listed.items()]
+    return "\n".join(parts)
+
+
+def public_names() -> dict[str, list[str]]:
+    """Return the public names by the module that offers them: those of `gt.` first, and of each subpackage the others."""
     offered = {name for name in gt.__all__ if not inspect.ismodule(getattr(gt, name))}
-    parts = ["# Reference", "", _listed("What `gt.` offers", "grpo_theory", sorted(offered, key=str.lower))]
-    for subpackage, title in SUBPACKAGES.items():
-        if subpackage.partition(".")[0] in gt.__all__ or subpackage == "problem":
+    found = {"grpo_theory": sorted(offered, key=str.lower)}
+    for subpackage in SUBPACKAGES:
+        if subpackage.partition(".")[0] in {*gt.__all__, "problem"}:
             module = import_module(f"grpo_theory.{subpackage}")
             names = [name for name in dir(module) if not name.startswith("_") and not inspect.ismodule(getattr(module, name))]
             if not hasattr(module, "__path__"):  # a file: what it imports itself is no part of what it offers
                 names = [name for name in names if getattr(getattr(module, name), "__module__", "") == module.__name__]
-            parts.append(_listed(title, f"grpo_theory.{subpackage}", [name for name in names if name not in offered]))
-    return "\n".join(parts)
+            found[module.__name__] = [name for name in names if name not in offered]
+    return found
 
 
 def _listed(title: str, module: str, names: list[str]) -> str:

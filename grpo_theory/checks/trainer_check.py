@@ -1,4 +1,4 @@
-"""What a log tells about its trainer: everything that the installed command's `check` shows."""
+"""Checks of a trainer from its log: everything that `grpo-theory check` shows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -68,6 +68,18 @@ class TrainerCheck:
     ratios : tuple of ImportanceRatios
     direction : Direction or None
         What is left of the update's direction after the ratios.
+
+    Examples
+    --------
+    >>> import csv, tempfile, grpo_theory as gt
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "log.csv"
+    ...     with path.open("w", newline="") as file:
+    ...         csv.writer(file).writerows([("prompt_id", "reward"), *[(n // 4, n % 2) for n in range(12)]])
+    ...     check = gt.checks.check_log(path)
+    >>> sorted(check.missing), check.followed
+    (['advantages', 'direction', 'mismatch', 'staleness'], False)
     """
 
     log: TrainerLog
@@ -100,6 +112,7 @@ def check_log(
     clip: tuple[float, float] = (0.2, 0.2),
     cap: float = 2.0,
     columns: Mapping[str, Any] | None = None,
+    rows: Mapping[str, Any] | None = None,
 ) -> TrainerCheck:
     """Check what a trainer logged: the convention of its advantages, groups that contradict it, its importance ratios.
 
@@ -111,8 +124,8 @@ def check_log(
         The widths of the trainer's clip below and above 1, for the share that is clipped.
     cap : float, default 2
         The bound of the trainer on the ratio of trainer and sampler, for the direction that is left.
-    columns : mapping, optional
-        Names of columns, as for `read_trainer_log`.
+    columns, rows : mapping, optional
+        Names of columns, and which rows are read, as for `read_trainer_log`.
 
     Returns
     -------
@@ -141,7 +154,7 @@ def check_log(
     """
     widths = as_not_negative("clip[0]", clip[0]), as_not_negative("clip[1]", clip[1])
     cap = as_positive("cap", cap)
-    read = log if isinstance(log, TrainerLog) else read_trainer_log(log, columns)
+    read = log if isinstance(log, TrainerLog) else read_trainer_log(log, columns, rows)
     fits, regrouping, contradictions = _conventions(read)
     return TrainerCheck(
         log=read,

@@ -14,6 +14,7 @@ from grpo_theory.samples import Findings, RaggedRollouts, read_rollouts
 from grpo_theory.samples.column_values import kind_of, numbers, whole
 from grpo_theory.samples.log_file import LogFile
 from grpo_theory.samples.log_options import Options
+from grpo_theory.samples.log_rewards import summed_rewards
 from grpo_theory.samples.log_source import Source
 from grpo_theory.samples.row_spreading import response_tables
 from grpo_theory.user_text import listed, printable
@@ -42,7 +43,10 @@ generation_logprobs and token_loss_mask NeMo-RL's, proximal_logprobs and behave_
 """
 POLICIES = ("logprobs", "old_logprobs", "rollout_logprobs")
 """The policy that is trained, the one at the start of the update, and the one that sampled, as its own engine computed it."""
-READ = ("prompt", "reward", "length", "response", "step", "scores")
+READ = ("prompt", "reward", "length", "response", "step", "trajectory", "scores")
+ROWS = ("where", "group_of", "unscored")
+ROUNDED = 1e-3
+"""A log-probability may be so far above 0 by rounding: logits up to 1,000 in float32 leave 1e-4."""
 BATCH_ROWS = 2**16
 
 
@@ -66,7 +70,7 @@ class TokenLogs:
 
 @dataclass(frozen=True, eq=False)
 class TrainerLog:
-    """The N responses of a log.
+    """The responses of a trainer's log with advantages and log-probabilities.
 
     Attributes
     ----------
@@ -82,6 +86,23 @@ class TrainerLog:
         The columns that were taken, by what they mean.
     findings : Findings
         What the reader remarked on.
+    remarks : tuple of str
+        What is wrong with log-probabilities that were read all the same; a sentence or two for each column.
+
+    Examples
+    --------
+    >>> import csv, tempfile, grpo_theory as gt
+    >>> from pathlib import Path
+    >>> rows = [("prompt_id", "reward", "logprobs"), ("a", 1, -2.5), ("a", 0, 0.7), ("b", 1, -3.1), ("b", 1, -2.2)]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "log.csv"
+    ...     with path.open("w", newline="") as file:
+    ...         csv.writer(file).writerows(rows)
+    ...     log = gt.checks.read_trainer_log(path)
+    >>> log.logprobs["logprobs"].values.tolist()
+    [-2.5, 0.7, -3.1, -2.2]
+    >>> log.remarks[0].partition(". ")[0]
+    'logprobs (logprobs) has 1 of 4 numbers above 0, the first of them 0.7 in row 2'
     """
 
     rollouts: RaggedRollouts
@@ -91,9 +112,12 @@ class TrainerLog:
     logprobs: Mapping[str, TokenLogs]
     columns: Mapping[str, str]
     findings: Findings
+    remarks: tuple[str, ...] = ()
 
 
-def read_trainer_log(path: str | Path, columns: Mapping[str, Any] | None = None) -> TrainerLog:
+def read_trainer_log(
+    path: str | Path, columns: Mapping[str, Any] | None = None, rows: Mapping[str, Any] | None = None
+) -> TrainerLog:
     """Read a trainer's log with its advantages and log-probabilities, all groups of all steps.
 
     Rewards, groups and steps are read by `gt.read_rollouts`.
@@ -103,33 +127,72 @@ def read_trainer_log(path: str | Path, columns: Mapping[str, Any] | None = None)
     path : str or Path
         A file, or a folder of files.
     columns : mapping, optional
-        Names of columns that are not recognised: prompt, reward, length, response, step and scores as in `gt.read_rollouts`;
-        advantage; logprobs, old_logprobs and rollout_logprobs (lists per token, or sums per response); mask (0 for tokens that
-        do not count). An empty name is for a column that should not be read.
+        Names of columns that are not recognised: prompt, reward, length, response, step, trajectory and scores as in
+        `gt.read_rollouts`; advantage; logprobs, old_logprobs and rollout_logprobs (lists per token, or sums per response); mask
+        (0 for tokens that do not count). An empty name is for a column that should not be read.
+    rows : mapping, optional
+        Which rows are read: where, group_of and unscored, as in `gt.read_rollouts`.
 
     Raises
     ------
     ValueError
         As `gt.read_rollouts`; if a column that is named is not there; if advantages or log-probabilities are missing, not finite,
         or of other lengths than each other.
+
+    Examples
+    --------
+    >>> import csv, tempfile, grpo_theory as gt
+    >>> from pathlib import Path
+    >>> rows = [("prompt_id", "reward", "advantage"), ("a", 1, 0.5), ("a", 0, -0.5), ("b", 1, 0.0), ("b", 1, 0.0)]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "log.csv"
+    ...     with path.open("w", newline="") as file:
+    ...         csv.writer(file).writerows(rows)
+    ...     log = gt.checks.read_trainer_log(path)
+    >>> log.advantages.tolist()
+    [0.5, -0.5, 0.0, 0.0]
     """
     asked = {name: value for name, value in (columns or {}).items() if value is not None}
     unknown = [name for name in asked if name not in (*READ, *RECOGNISED)]
     if unknown:
         raise ValueError(f"columns must be of {', '.join((*READ, *RECOGNISED))}, got {shown(unknown[0])}")
-    log = read_rollouts(path, **{name: asked[name] for name in READ if name in asked}, steps="all")
-    source = Source(path, Options(**{name: asked[name] for name in READ if name in asked}), BATCH_ROWS)
+    reading = {name: asked[name] for name in READ if name in asked} | _row_choice(rows or {})
+    log = read_rollouts(path, **reading, steps="all")
+    source = Source(path, Options(**reading), BATCH_ROWS)
     chosen = _chosen(source.files[0], asked, set(log.findings.columns.values()))
-    rows = _Rows(source, chosen, log.findings)
-    mask = rows.lists("mask") if "mask" in chosen and rows.is_list("mask") else None
-    advantages = rows.one_a_response("advantage", mask) if "advantage" in chosen else None
-    logprobs = {name: rows.tokens(name, mask) for name in POLICIES if name in chosen}
+    kept = _Rows(source, chosen, log.findings)
+    mask = kept.lists("mask") if "mask" in chosen and kept.is_list("mask") else None
+    advantages = kept.one_a_response("advantage", mask) if "advantage" in chosen else None
+    logprobs = {name: kept.tokens(name, mask) for name in POLICIES if name in chosen}
     _check_alike(logprobs, chosen)
     first = next(iter(logprobs.values()), None)
     lengths = log.lengths
     if lengths is None and first is not None and first.by_token:
         lengths = first.counts.astype(np.float64)
-    return TrainerLog(log.rollouts, log.steps, lengths, advantages, logprobs, {**log.findings.columns, **chosen}, log.findings)
+    remarks = tuple(filter(None, (_above_zero(f"{name} ({printable(chosen[name])})", one) for name, one in logprobs.items())))
+    taken = {**log.findings.columns, **chosen}
+    return TrainerLog(log.rollouts, log.steps, lengths, advantages, logprobs, taken, log.findings, remarks)
+
+
+def _row_choice(rows: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = [name for name in rows if name not in ROWS]
+    if unknown:
+        raise ValueError(f"rows must be of {', '.join(ROWS)}, got {shown(unknown[0])}")
+    return {name: value for name, value in rows.items() if value is not None}
+
+
+def _above_zero(column: str, logs: TokenLogs) -> str | None:
+    """Return a remark on log-probabilities that are above 0, None if none is."""
+    above = logs.values > ROUNDED
+    if not above.any():
+        return None
+    first = int(np.argmax(above))
+    row = int(np.searchsorted(np.cumsum(logs.counts), first, side="right"))
+    return (
+        f"{column} has {int(above.sum()):,} of {above.size:,} numbers above 0, the first of them {logs.values[first]:.3g} in row "
+        f"{row + 1}. A log-probability is at most 0: the column holds something else, or tokens that do not count, whose mask "
+        "must then be named. Ratios of this column are not to be trusted."
+    )
 
 
 def _chosen(file: LogFile, asked: Mapping[str, Any], taken: set[str]) -> dict[str, str]:
@@ -148,7 +211,7 @@ def _chosen(file: LogFile, asked: Mapping[str, Any], taken: set[str]) -> dict[st
 
 
 class _Rows:
-    """The rows that `read_rollouts` kept, one a response, column by column."""
+    """The rows that `read_rollouts` kept, one per response, column by column."""
 
     def __init__(self, source: Source, chosen: Mapping[str, str], findings: Findings) -> None:
         self.source, self.chosen, self.findings = source, chosen, findings
@@ -163,14 +226,23 @@ class _Rows:
         name, step = self.chosen[role], self.findings.columns.get("step")
         needed = list(dict.fromkeys([name, *([step] if step else [])]))
         lead, split = self.source.lead, self.source.reading.split
-        read = list(dict.fromkeys([*needed, lead, *([split] if split else [])]))
+        weighed = self.source.columns.reward if self.source.options.unscored == "leave" else {}
+        reward = [*weighed, *(one for one in weighed.values() if isinstance(one, str))]
+        where = [one for one in self.source.options.where if one != "path"]
+        read = list(dict.fromkeys([*needed, lead, *([split] if split else []), *reward, *where]))
         for file in self.source.files:
             for held in response_tables(file, read, lead, BATCH_ROWS):
                 table, _ = self.source.used(held, np.arange(held.num_rows))
-                kept = np.ones(table.num_rows, dtype=np.bool_)
+                kept = self._scored(table)
                 if step and self.findings.repeated_steps:
                     kept = ~np.isin(numbers(table[step], "step"), self.findings.repeated_steps)
                 yield table[name], kept
+
+    def _scored(self, table: pa.Table) -> Flags:
+        """Return which rows are not left out for want of a reward."""
+        if self.source.options.unscored != "leave" or self.source.columns.counted is not None:
+            return np.ones(table.num_rows, dtype=np.bool_)
+        return ~summed_rewards(table, self.source.columns)[1]
 
     def lists(self, role: str) -> tuple[Array, Integers]:
         """Return the numbers of a column of lists in a row, and how many each row has."""

@@ -38,6 +38,14 @@ class LongRollouts:
         itself. Inner products are unbiased for those of the gradients.
     provenance : dict
         How the file was made, from what, with which versions.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> data = gt.data.long_rollouts()
+    >>> rollouts = gt.Rollouts(data.rewards[data.index], data.sketches[data.index])
+    >>> rollouts.rewards.shape, data.lengths.min().item(), data.lengths.max().item()
+    ((64, 16), 5, 128)
     """
 
     prompts: tuple[str, ...]

@@ -57,6 +57,13 @@ class Arithmetic(QuestionSet):
         The probability that the unrestricted model gives to the ten digits together.
 
     And those of `QuestionSet`, with Q = 500 and V = 10, the digits.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> data = gt.data.arithmetic()
+    >>> data.questions[0], int(data.answers[0]), data.hidden.shape
+    ('2+1+5', 8, (3, 500, 576))
     """
 
     hidden: NDArray[np.float32]
@@ -71,6 +78,12 @@ def arithmetic() -> Arithmetic:
     ------
     ValueError
         If the file is not the one whose checksum the package states.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> len(gt.data.arithmetic().questions)
+    500
     """
     common, data = read_questions("arithmetic")
     return Arithmetic(**common, hidden=data["hidden"], digit_mass=data["digit_mass"])

@@ -42,6 +42,13 @@ class SampledAnswers:
         inner products (to a few parts in a thousand).
     provenance : dict
         How the file was made, from what, with which versions.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> gt.Rollouts(data.rewards[data.index], data.sketches[data.index]).scores.shape
+    (129, 32, 1024)
     """
 
     prompts: tuple[str, ...]
@@ -66,6 +73,13 @@ def sampled_answers() -> SampledAnswers:
     ------
     ValueError
         If the file is not the one whose checksum the package states.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> data.kind_names, data.index.shape
+    (('small sum', 'sum', 'larger'), (129, 32))
     """
     provenance, data = read_arrays("rollouts")
     return SampledAnswers(

@@ -28,6 +28,13 @@ class LongAnswers(QuestionSet):
         The probability that the unrestricted model gives to the eleven tokens together.
 
     And those of `QuestionSet`, with Q = 32 and V = 11, the ten digits and the newline.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> data = gt.data.long_answers()
+    >>> len(data.questions), data.hidden.shape
+    (32, (32, 111, 576))
     """
 
     hidden: NDArray[np.float32]
@@ -42,6 +49,12 @@ def long_answers() -> LongAnswers:
     ------
     ValueError
         If the file is not the one whose checksum the package states.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.data.long_answers().mass.shape
+    (32, 111)
     """
     common, data = read_questions("long_answers")
     return LongAnswers(**common, hidden=data["centre"] + data["hidden"].astype(np.float32), mass=data["mass"])

@@ -33,6 +33,13 @@ class TrainedArm(NamedTuple):
         The use of importance ratios: "none", "unclipped", "by sign" (clipped as PPO does) or "upper only" (as TIC-GRPO does).
     reuse : int
         Updates on one rollout.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> arms = {run.arm for run in gt.data.trained_model().runs}
+    >>> sorted({(arm.estimator, arm.optimiser) for arm in arms})
+    [('dr_grpo', 'Adam'), ('grpo', 'Adam')]
     """
 
     estimator: str
@@ -57,6 +64,13 @@ class TrainedRun:
         Share of groups whose rewards are all equal, and of responses that the clip drops, since the number of updates before.
     by_question : ndarray, shape (Q,)
         Each question's success at the end.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> run = gt.data.trained_model().runs[0]
+    >>> run.arm.estimator, bool(run.success[-1] > run.success[0])
+    ('dr_grpo', True)
     """
 
     arm: TrainedArm
@@ -87,6 +101,13 @@ class TrainedCourse:
         The same in the model's own coordinates, where the head has nearly all of the squared length at the start.
     states : ndarray, shape (C, M, M)
         Cosines between the last hidden states of the questions.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> course = gt.data.trained_model().courses["plain"]
+    >>> course.success.shape, course.gram.shape
+    ((7, 40), (7, 40, 40))
     """
 
     updates: Integers
@@ -121,6 +142,13 @@ class TrainedModel:
         Of the digits, at the start.
     provenance : dict
         How the records were made, from what, with which versions.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> model = gt.data.trained_model()
+    >>> model.n_trained, model.updates[0].item(), model.kernel.shape
+    (40, 0, (40, 10, 40, 10))
     """
 
     questions: Integers

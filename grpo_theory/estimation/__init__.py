@@ -1,4 +1,4 @@
-"""What is computed from groups: advantage kernels, importance ratios, clips, aggregation, KL terms, and their composition."""
+"""Estimators of the policy gradient: advantage kernels, importance ratios, clips, aggregation, KL terms, and compositions."""
 
 from grpo_theory.estimation import compositions as compositions
 from grpo_theory.estimation import named as named

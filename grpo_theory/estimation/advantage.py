@@ -1,4 +1,4 @@
-"""An advantage kernel with everything that is known of it."""
+"""Advantage kernels with their names, parameters and requirements."""
 
 import keyword
 import numbers
@@ -32,6 +32,13 @@ class Advantage(Part):
         Whether an advantage depends on other groups of the batch.
     reads : frozenset of str
         The fields of the batch that the kernel reads.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> kernel = gt.estimators()["grpo"].advantage
+    >>> kernel.minimum_group_size, sorted(kernel.reads), kernel.with_parameters({"epsilon": 0.1}).name
+    (2, ['parameters', 'rewards'], 'grpo(epsilon=0.1)')
     """
 
     name: str

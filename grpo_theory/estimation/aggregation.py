@@ -24,6 +24,15 @@ class Aggregation(Part):
         Whose tokens, besides, share the weight 1: G times the tokens' mean over the group, or B G times that over the batch.
     constant : float, optional
         A number of tokens to divide by; the horizon, which is the length of the longest response, if omitted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from grpo_theory.estimation import AGGREGATIONS
+    >>> print(AGGREGATIONS["own length"].shares(np.array([1, 2, 4])))
+    [1.   0.5  0.25]
+    >>> print(AGGREGATIONS["constant"].shares(np.array([1, 2, 4])))
+    [0.25 0.25 0.25]
     """
 
     name: str

@@ -14,7 +14,7 @@ from grpo_theory.compiler import F1, F2, I1, FunctionValue, function_value
 from grpo_theory.validation import as_count, as_number, check_name, shown
 
 COSTS = numba.void(F2, F2)
-"""``fill(known, costs)``: known is (B, 7), a row a prompt in the order of `KNOWN`; costs (B, 2) are to be filled with a and c."""
+"""``fill(known, costs)``: known is (B, 7), a row per prompt in the order of `KNOWN`; it fills costs (B, 2) with a and c."""
 KNOWN = ("value", "reward_variance", "oracle_trace", "second_order", "start_value", "seen_reward", "seen_count")
 """What a rule may know of a prompt: moments of the policy that samples, the prompt's value when the run began, and what the run
 has seen of it: the sum of its rewards and their number, both less by the share `memory` with each of its groups."""
@@ -138,6 +138,13 @@ class AllocationRule:
         ------
         ValueError
             If the rule leaves a cost that is negative or not finite.
+
+        Examples
+        --------
+        >>> import numpy as np, grpo_theory as gt
+        >>> known = np.array([[0.5, 0.25, 0.1, 0.2, 0.5, 0.0, 0.0]])  # of one prompt, in the order of the attribute `fill`
+        >>> gt.allocation_rules()["vip"].costs(known).tolist()
+        [[0.25, 0.25]]
         """
         costs, known = np.full((len(known), 2), np.nan), np.array(known, dtype=np.float64, order="C")
         if not self.wants_traces:
@@ -149,7 +156,17 @@ class AllocationRule:
         return costs
 
     def check_rewards(self, values: Array) -> None:
-        """Raise a ValueError if the rule is not defined for rewards of these values."""
+        """Raise a ValueError if the rule is not defined for rewards of these values.
+
+        Examples
+        --------
+        >>> import numpy as np, grpo_theory as gt
+        >>> gt.allocation_rules()["vip"].check_rewards(np.array([0.0, 0.5, 1.0]))
+        >>> gt.allocation_rules()["sgpo"].check_rewards(np.array([0.0, 0.5, 1.0]))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        ValueError: allocation rule 'sgpo' needs rewards of 0 and 1, because it reads success rates, got rewards ...
+        """
         if self.wants_success and not np.isin(values, (0.0, 1.0)).all():
             raise ValueError(
                 f"allocation rule {self.name!r} needs rewards of 0 and 1, because it reads success rates, got rewards "

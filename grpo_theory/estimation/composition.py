@@ -22,7 +22,20 @@ def make_estimator(
     couples_groups: bool = False,
     source: str = "",
 ) -> Estimator:
-    """Return an estimator of a kernel without registering it; arguments as for `estimator`."""
+    """Make an estimator from an advantage kernel without registering it; the arguments are those of `estimator`.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> from grpo_theory.estimation import make_estimator
+    >>> def halfway(batch, advantages):
+    ...     for b in range(batch.rewards.shape[0]):
+    ...         for g in range(batch.rewards.shape[1]):
+    ...             advantages[b, g] = batch.rewards[b, g] - 0.5
+    >>> mine = make_estimator("halfway_of_mine", halfway)
+    >>> gt.advantages([[1.0, 0.0]], mine)[0].tolist(), "halfway_of_mine" in gt.estimators()
+    ([0.5, -0.5], False)
+    """
     if not isinstance(name, str) or not name:
         raise TypeError(f"name must be a non-empty string, got {name!r}")
     check_arguments(function)
@@ -105,7 +118,7 @@ def compose(
     mismatch: str | Mismatch = "none",
     source: str = "",
 ) -> Estimator:
-    """Compose an estimator of parts, and register it.
+    """Build an estimator from advantage, importance ratio, clip, aggregation and KL term, and register it.
 
     Of a response with tokens t, the estimate's term is A sum_t w_t c_t + v: A the advantage, c_t the token's covector
     e_edge - (the probabilities at its prefix), and w_t what clip and aggregation make of the importance ratio, times the mismatch
@@ -118,9 +131,10 @@ def compose(
     advantage : str or Estimator
         Whose advantages.
     ratio : {"none", "token", "trajectory", "geometric"} or Ratio
-        The importance ratio of the current policy over the one that sampled.
+        The importance ratio: probability under the current policy divided by that under the policy that sampled.
     clip : {"none", "two-sided", "upper only", "by sign", "cap", "cap at high", "clamp", "dual"} or Clip
-        What becomes of a ratio that has gone too far from 1; by name with widths of 0.2.
+        What happens to a ratio too far from 1. A name stands for widths of 0.2; for other widths give the object, as
+        ``gt.estimation.CLIPS["by sign"].with_widths(0.2, 0.28)``.
     aggregation : {"sum", "own length", "constant", "group tokens", "batch tokens"} or Aggregation
         How tokens are added up.
     kl : {"k1 in reward", "k2 in reward", "k3 in reward", "k1 in loss", "k2 in loss", "k3 in loss"} or KLTerm

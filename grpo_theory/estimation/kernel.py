@@ -46,6 +46,18 @@ class Batch(NamedTuple):
         The prompt's b*(x) = E[||W||^2 Z | x] / E[||W||^2 | x] (for oracles).
     parameters : ndarray, shape (P,)
         The estimator's own parameters, in the order in which it declares them.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> @gt.estimator("centred_of_mine")
+    ... def centred(batch, advantages):
+    ...     for b in range(batch.rewards.shape[0]):
+    ...         mean = batch.rewards[b].mean()
+    ...         for g in range(batch.rewards.shape[1]):
+    ...             advantages[b, g] = batch.rewards[b, g] - mean
+    >>> gt.advantages([[1.0, 0.0]], centred)[0].tolist()
+    [0.5, -0.5]
     """
 
     rewards: Array

@@ -29,6 +29,15 @@ class KLTerm(Part):
     function : callable
         ``function(log_ratios, terms)`` fills terms (rows, N) from logs of pi/reference of tokens, entry by entry: the
         estimator itself for the reward, its derivative in log pi for the loss.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> from grpo_theory.estimation import KL_TERMS
+    >>> KL_TERMS["k3 in loss"].place
+    'loss'
+    >>> gt.compose("rloo_k3_example", advantage="rloo", kl="k3 in loss").kl.name
+    'k3 in loss'
     """
 
     name: str

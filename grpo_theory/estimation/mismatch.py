@@ -29,6 +29,15 @@ class Mismatch:
     ------
     ValueError
         If the bound depends on the advantage's sign, or changes a ratio of 1.
+
+    Examples
+    --------
+    >>> from grpo_theory.estimation import MISMATCHES
+    >>> truncated = MISMATCHES["token truncated"]
+    >>> truncated.with_bound(3.0).bound.high  # a ratio is cut at 1 + high
+    2.0
+    >>> truncated.is_same(truncated.with_bound(3.0))
+    False
     """
 
     name: str

@@ -46,7 +46,7 @@ def value_of(function: Callable, signature: Any) -> FunctionValue:
 
 
 def find_part(argument: str, value: Any, named: Mapping[str, Kind], kind: type[Kind]) -> Kind:
-    """Return the part of that name; a part is returned as it is.
+    """Look up a part of a composition by its name; a part is returned as it is.
 
     Raises
     ------

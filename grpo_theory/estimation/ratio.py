@@ -35,6 +35,15 @@ class Ratio(Part):
         row t for token t.
     constant : bool, default False
         Whether the weights do not depend on the policies.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> from grpo_theory.estimation import RATIOS
+    >>> list(RATIOS), RATIOS["none"].constant
+    (['none', 'token', 'trajectory', 'geometric'], True)
+    >>> gt.compose("sequence_ratio_example", advantage="rloo", ratio="trajectory").ratio.name
+    'trajectory'
     """
 
     name: str
@@ -108,6 +117,16 @@ class Clip(Part):
         ratios (T, N), for responses whose advantage is positive or not; widths (2,) are low and high.
     low, high : float, default 0.2
         Not negative.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> from grpo_theory.estimation import CLIPS
+    >>> higher = CLIPS["by sign"].with_widths(0.2, 0.28)
+    >>> higher.low, higher.high
+    (0.2, 0.28)
+    >>> gt.compose("clip_higher_example", advantage="rloo", ratio="token", clip=higher).clip.high
+    0.28
     """
 
     name: str

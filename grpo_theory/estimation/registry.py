@@ -38,6 +38,20 @@ class Estimator:
         Formula and source, in a line; the kernel's own if empty.
     mismatch : Mismatch
         The ratio of the policy at the start of the update over the one that sampled, where these differ.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> grpo = gt.estimators()["grpo"]
+    >>> grpo.name, dict(grpo.advantage.parameters), grpo.couples_groups
+    ('grpo', {'epsilon': 0.0001}, False)
+    >>> milder = grpo.with_parameters(epsilon=0.1)
+    >>> milder.name
+    'grpo(epsilon=0.1)'
+    >>> milder.check_group_size(4), milder.check_defined(4, np.array([0.0, 1.0]))  # each raises if it is not defined
+    (None, None)
+    >>> gt.estimators()["dapo"].at_lengths(np.array([5, 5])).aggregation.name  # responses of one length
+    'own length'
     """
 
     name: str
@@ -54,7 +68,7 @@ class Estimator:
 
     @property
     def couples_groups(self) -> bool:
-        """Whether a group's estimate depends on other groups of the batch; exact theory is then not to be had."""
+        """Whether a group's estimate depends on other groups of the batch; exact theory is then not available."""
         return self.advantage.couples_groups or self.aggregation.pool == "batch"
 
     @property
@@ -77,7 +91,7 @@ class Estimator:
         return self.source or self.advantage.description
 
     def with_parameters(self, **parameters: float) -> "Estimator":
-        """Return the same estimator with other values of some of its kernel's parameters, under a name that states them.
+        """Return the estimator with other kernel parameters, such as epsilon, under a name that states them.
 
         The registry is left as it is.
         """
@@ -87,7 +101,7 @@ class Estimator:
         return replace(self, name=name, advantage=advantage)
 
     def check_group_size(self, group_size: int) -> None:
-        """Raise if the estimator is not defined for groups so small, or its kernel fails on groups of this size."""
+        """Raise ValueError if the estimator is not defined for groups of this size, or its kernel fails on them."""
         least = self.advantage.minimum_group_size
         if group_size < least:
             raise ValueError(f"group_size must be at least {least} for estimator {self.name!r}, got {group_size}")
@@ -136,7 +150,7 @@ def register(new: Estimator) -> Estimator:
 
 
 def estimators() -> Mapping[str, Estimator]:
-    """Return the registry: name -> `Estimator`, in the order of registration; it shows a line for each.
+    """Return all registered estimators by name, in the order of registration; printed, they show one line each.
 
     Examples
     --------
@@ -148,12 +162,22 @@ def estimators() -> Mapping[str, Estimator]:
 
 
 def find(estimator: str | Estimator, argument: str = "estimator") -> Estimator:
-    """Return the estimator of that name; an `Estimator` is returned as it is.
+    """Look up an estimator by its name; an `Estimator` is returned as it is.
 
     Raises
     ------
     ValueError
         If no estimator has the name; the message suggests the nearest.
+
+    Examples
+    --------
+    >>> from grpo_theory.estimation import find
+    >>> find("rloo").name
+    'rloo'
+    >>> find("gpro")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    grpo_theory.validation.ArgumentError: estimator must be one of ... names, got 'gpro'; did you mean 'grpo'?
     """
     if isinstance(estimator, Estimator):
         return estimator

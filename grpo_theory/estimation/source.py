@@ -39,6 +39,20 @@ class SourceFile:
         Where the file lies on the machine that read it.
     text : str
         What is in it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from grpo_theory.estimation import SourceFile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "example_kernels_of_mine.py"
+    ...     _ = path.write_text("HALF = 0.5")
+    ...     source = SourceFile.read(path)
+    ...     print(source.module, source.is_text_of(path), source.hides_module(), source.load().HALF)
+    example_kernels_of_mine True False 0.5
+    >>> SourceFile.of_module(Path(source.path), source.module).text == source.text
+    True
     """
 
     module: str

@@ -41,6 +41,14 @@ class Evidence:
         0 for an exact computation; of a difference of two means, the smaller number.
     comparisons : int, default 1
         Of how many estimates this is the extreme one; the level is divided among them.
+
+    Examples
+    --------
+    >>> from grpo_theory.evidence import Evidence
+    >>> evidence = Evidence(estimate=0.52, prediction=0.5, standard_error=0.01, replications=1000)
+    >>> low, high = evidence.interval(level=0.05)
+    >>> round(low, 3), round(high, 3), round(evidence.half_width(0.05, replications=4000), 3)
+    (0.499, 0.541, 0.01)
     """
 
     estimate: float
@@ -84,7 +92,15 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Share(Evidence):
-    """A share of independent trials, such as a coverage: its limits are Clopper and Pearson's, exact for any number of trials."""
+    """A share of independent trials, such as a coverage: its limits are Clopper and Pearson's, exact for any number of trials.
+
+    Examples
+    --------
+    >>> from grpo_theory.evidence import Share
+    >>> share = Share(estimate=0.94, prediction=0.95, replications=1000)
+    >>> tuple(round(limit, 3) for limit in share.interval(0.05)), round(share.half_width(0.05, 4000), 4)
+    ((0.923, 0.954), 0.0078)
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,7 +126,7 @@ class Share(Evidence):
 
 @dataclass(frozen=True)
 class Margin:
-    """How near is near enough, argued from what a reader would notice, before data are seen.
+    """How near an estimate must be to a prediction, argued before data are seen from what a reader would notice.
 
     Attributes
     ----------
@@ -118,6 +134,13 @@ class Margin:
         Relative for an equality, absolute for a rate and a law.
     because : str
         The argument, in a sentence.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> margin = gt.Margin(0.02, "nobody changes a group size for 2% of the error")
+    >>> gt.Statement("X1", "example", "the law is right", "equality", margin=margin).margin.value
+    0.02
     """
 
     value: float
@@ -132,7 +155,7 @@ class Margin:
 
 @dataclass(frozen=True)
 class Statement:
-    """What is stated, where, and under what: the head of the study that decides it.
+    """A statement to be decided by a study: its text, source, kind and assumptions.
 
     Attributes
     ----------
@@ -159,6 +182,19 @@ class Statement:
         and refutes nothing.
     open : str, default ""
         Why it is not decided yet; empty for a statement that a study decides.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> bound = gt.Statement("X1", "example", "a leave-one-out group's error falls with its size", "upper bound")
+    >>> problem = gt.gallery.problem("tabular")
+    >>> errors = [gt.gradient_mse(problem, problem.theta, "rloo", batch_size=8, group_size=size) for size in (2, 4)]
+    >>> compared = bound.compare("tabular", errors[1], errors[0], broken=2.0 * errors[0])
+    >>> compared.estimate < compared.prediction < compared.broken
+    True
+    >>> from grpo_theory.evidence.reading import exact
+    >>> bound.claim("tabular", exact(errors[1], errors[0]), exact(2.0 * errors[0], errors[0])).setting
+    'tabular'
     """
 
     id: str
@@ -244,7 +280,16 @@ class Statement:
 
 
 class Comparison(NamedTuple):
-    """The two sides of a statement in one setting, computed without randomness, and the broken one: see `Statement.compare`."""
+    """The two sides of a statement in one setting, computed without randomness, and the broken one: see `Statement.compare`.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> statement = gt.Statement("X1", "example", "two and two are four", "identity")
+    >>> compared = statement.compare("integers", 2 + 2, 4.0, broken=2 + 3)
+    >>> compared.estimate, compared.prediction, compared.broken
+    (4.0, 4.0, 5.0)
+    """
 
     statement: str
     setting: str
@@ -270,6 +315,15 @@ class Claim:
         The same evidence for the same claim with a wrong constant, rate or law; it must be refuted.
     facts : Mapping[str, float], default empty
         What was measured beside: assumptions, constants.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> from grpo_theory.evidence.reading import exact
+    >>> statement = gt.Statement("X1", "example", "two and two are four", "identity")
+    >>> claim = statement.claim("integers", exact(2 + 2, 4.0), exact(2 + 3, 4.0))
+    >>> claim.statement.id, claim.control.estimate
+    ('X1', 5.0)
     """
 
     statement: Statement

@@ -43,6 +43,13 @@ class WorstCase:
         How often the sides were computed.
     agreeing : int
         How many of the climbs ended within the tolerance of the worst score: one alone is a weak sign that it is the worst.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> found = gt.worst_case(lambda x: (x[0] ** 2, x[0]), [(0.0, 2.0)], compare="difference", starts=16, climbs=2, rng=0)
+    >>> found.violated, float(found.parameters[0].round(3))
+    (True, 2.0)
     """
 
     parameters: Array

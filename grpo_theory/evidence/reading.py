@@ -22,6 +22,13 @@ class BoundedMean(Share):
 
     A mean p of n of them is a limit's distance from the truth m with probability at most exp(-n [p log(p/m) + (1-p)
     log((1-p)/(1-m))]) on each side.  Where all shares are 0 their sample has no spread, and Student's limits none either.
+
+    Examples
+    --------
+    >>> from grpo_theory.evidence.reading import BoundedMean
+    >>> low, high = BoundedMean(estimate=0.0, prediction=0.1, replications=500).interval(0.05)
+    >>> round(low, 3), round(high, 3)
+    (0.0, 0.007)
     """
 
     def interval(self, level: float) -> tuple[float, float]:
@@ -41,12 +48,27 @@ class BoundedMean(Share):
 
 
 def exact(estimate: float, prediction: float, margin: float = 0.0) -> Evidence:
-    """Return the evidence of an exact computation."""
+    """Return the evidence of an exact computation.
+
+    Examples
+    --------
+    >>> from grpo_theory.evidence.reading import exact
+    >>> exact(4.0, 4.0).standard_error
+    0.0
+    """
     return Evidence(float(estimate), float(prediction), margin=margin)
 
 
 def evidence(row: Row, prediction: float | None = None, margin: float = 0.0, comparisons: int = 1) -> Evidence:
-    """Return the evidence of a row, against its own prediction or another."""
+    """Return the evidence of a row, against its own prediction or another.
+
+    Examples
+    --------
+    >>> from grpo_theory.evidence.reading import evidence
+    >>> row = {"estimate": 0.6, "standard_error": 0.03, "replications": 200, "prediction": 0.58}
+    >>> evidence(row).prediction, evidence(row, prediction=0.5).prediction
+    (0.58, 0.5)
+    """
     return Evidence(
         estimate=float(row["estimate"]),
         prediction=float(row["prediction"] if prediction is None else prediction),
@@ -58,27 +80,47 @@ def evidence(row: Row, prediction: float | None = None, margin: float = 0.0, com
 
 
 def largest(values: ArrayLike) -> float:
-    """Return the largest of some estimates; a value that is not a number among them is an error, not the least of them.
+    """Return the largest of several estimates; raise if one is not a number.
 
     Raises
     ------
     ValueError
+
+    Examples
+    --------
+    >>> from grpo_theory.evidence.reading import largest
+    >>> largest([0.1, 0.4, 0.3])
+    0.4
     """
     return float(_numbers(values).max())
 
 
 def average(values: ArrayLike) -> float:
-    """Return the mean of some estimates; a value that is not a number among them is an error, and is not left out.
+    """Return the mean of several estimates; raise if one is not a number.
 
     Raises
     ------
     ValueError
+
+    Examples
+    --------
+    >>> from grpo_theory.evidence.reading import average
+    >>> average([0.25, 0.75])
+    0.5
     """
     return float(_numbers(values).mean())
 
 
 def most(holds: ArrayLike) -> Share:
-    """Return the evidence that something holds in most draws: of those drawn, the share in which it does not, against a half."""
+    """Return evidence that something holds in most draws: the share of draws in which it fails, against one half.
+
+    Examples
+    --------
+    >>> from grpo_theory.evidence.reading import most
+    >>> found = most([True] * 95 + [False] * 5)
+    >>> round(found.estimate, 3), found.prediction, found.replications
+    (0.05, 0.5, 100)
+    """
     found = as_array("holds", holds, np.bool_)
     return Share(float(1.0 - found.mean()), 0.5, margin=0.0, replications=found.size)
 
@@ -91,17 +133,43 @@ def _numbers(values: ArrayLike) -> Array:
 
 
 def farthest(estimates: pd.Series, prediction: float = 0.0) -> Hashable:
-    """Return the label of the estimate that is farthest from the prediction; raise if one is not a number."""
+    """Return the label of the estimate that is farthest from the prediction; raise if one is not a number.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from grpo_theory.evidence.reading import farthest
+    >>> farthest(pd.Series({"tabular": 0.1, "linear": -0.3}))
+    'linear'
+    """
     return highest((estimates - prediction).abs())
 
 
 def highest(scores: pd.Series) -> Any:
-    """Return the label of the highest score; raise if one is not a number."""
+    """Return the label of the highest score; raise if one is not a number.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from grpo_theory.evidence.reading import highest
+    >>> highest(pd.Series({"rloo": 0.61, "grpo": 0.58}))
+    'rloo'
+    """
     return scores[scores == largest(scores)].index[0]
 
 
 def difference(one: Row, other: Row, prediction: float = 0.0) -> Evidence:
-    """Return the evidence of one row's estimate less another's, whose draws are independent."""
+    """Return the difference of two rows' estimates, from independent draws, as evidence.
+
+    Examples
+    --------
+    >>> from grpo_theory.evidence.reading import difference
+    >>> first = {"estimate": 0.6, "standard_error": 0.03, "replications": 200}
+    >>> second = {"estimate": 0.5, "standard_error": 0.04, "replications": 100}
+    >>> found = difference(first, second)
+    >>> round(found.estimate, 3), round(found.standard_error, 3), found.replications
+    (0.1, 0.05, 100)
+    """
     return Evidence(
         estimate=float(one["estimate"] - other["estimate"]),
         prediction=prediction,
@@ -111,9 +179,16 @@ def difference(one: Row, other: Row, prediction: float = 0.0) -> Evidence:
 
 
 def distance(row: Row, prediction: float, margin: float) -> Evidence:
-    """Return how far a row's estimate is from a prediction that is not exact, as a share of it, against a margin.
+    """Return the relative distance of a row's estimate from an approximate prediction, as evidence against a margin.
 
     For upper bounds: a law that is claimed to so many percent is not refuted by being off by less, however surely it is.
+
+    Examples
+    --------
+    >>> from grpo_theory.evidence.reading import distance
+    >>> found = distance({"estimate": 1.02, "standard_error": 0.01, "replications": 200}, prediction=1.0, margin=0.05)
+    >>> round(found.estimate, 3), found.prediction
+    (0.02, 0.05)
     """
     return Evidence(
         estimate=abs(float(row["estimate"]) - prediction) / abs(prediction),

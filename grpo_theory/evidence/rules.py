@@ -26,6 +26,12 @@ class Judgement:
         The interval of the estimate.
     needed : int
         Replications that would do if the estimate stayed what it is; 0 unless inconclusive.
+
+    Examples
+    --------
+    >>> from grpo_theory.evidence import Judgement
+    >>> Judgement("inconclusive", low=-0.01, high=0.03, needed=4000).needed
+    4000
     """
 
     verdict: str

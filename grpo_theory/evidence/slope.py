@@ -23,6 +23,14 @@ def log_log_slope(x: ArrayLike, y: ArrayLike, standard_errors: ArrayLike | None 
     -------
     slope, standard_error : float
         The standard error carries those of y through the logarithm (delta method).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from grpo_theory.evidence import log_log_slope
+    >>> slope, error = log_log_slope([10, 100, 1000], 3.0 / np.array([10, 100, 1000]))
+    >>> round(slope, 6)
+    -1.0
     """
     x, y = as_numbers("x", x), as_numbers("y", y)
     if x.ndim != 1 or x.shape != y.shape or x.size < 2:

@@ -34,7 +34,7 @@ COLUMNS = (
 
 
 def judge(claims: Sequence[Claim], family_error: float = FAMILY_ERROR) -> pd.DataFrame:
-    """Judge all the claims of a report and their controls, with intervals that hold together.
+    """Judge all claims of a report and their controls, with simultaneous confidence intervals.
 
     Every claim and every control that rests on sampling gets an equal share of the family error (Bonferroni).
 
@@ -47,10 +47,20 @@ def judge(claims: Sequence[Claim], family_error: float = FAMILY_ERROR) -> pd.Dat
     Returns
     -------
     DataFrame
-        One row a claim; ``whose`` says whether a paper states it, ``control`` is the verdict on the negative control, and
+        One row per claim; ``whose`` says whether a paper states it, ``control`` is the verdict on the negative control, and
         ``power`` says whether it was refuted.  What would be confirmed has the verdict "no power" where it was not.  What a
         paper measured on its own model is "reproduced here" or "not reproduced here"; its control is refuted all the same,
         because that is known to be wrong.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> from grpo_theory.evidence import judge
+    >>> from grpo_theory.evidence.reading import exact
+    >>> statement = gt.Statement("X1", "example", "two and two are four", "identity")
+    >>> table = judge([statement.claim("integers", exact(2 + 2, 4.0), exact(2 + 3, 4.0))])
+    >>> table[["id", "verdict", "control"]].values.tolist()
+    [['X1', 'confirmed', 'refuted']]
     """
     if not 0.0 < family_error < 1.0:
         raise ValueError(f"family_error must lie in (0, 1), got {family_error}")

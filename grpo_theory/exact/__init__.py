@@ -1,4 +1,4 @@
-"""The truth, no randomness: the law of any gradient estimate, the objective's surface, maximisers and balls.
+"""Exact results without randomness: the law of any gradient estimate, the objective's surface, maximisers and balls.
 
 What the subpackage offers is listed in ``__init__.pyi``; a file is imported when one of its names is first asked for, because the
 simulators need the tables of kernels and no optimiser.

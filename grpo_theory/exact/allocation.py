@@ -36,6 +36,23 @@ class AllocationLaw:
     known : ndarray, shape (M, 7)
         What a rule may know of the prompts, nothing seen before; see `AllocationRule`.
     point : Point
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("mixed")
+    >>> law = gt.allocation_law(problem, problem.theta, "rloo", low=2, high=16)
+    >>> best = law.best(64)
+    >>> print(best)
+    [ 4  7  9 10 11 10  8  5]
+    >>> round(law.mse(best) / law.mse(8), 2), round(law.trace(best) / law.trace(8), 2)  # against 8 for every prompt
+    (0.91, 0.91)
+    >>> round(law.efficiency(best), 2), law.mean(best).shape
+    (0.68, (40,))
+    >>> law.sizes("uniform", 64).tolist()
+    [8, 8, 8, 8, 8, 8, 8, 8]
+    >>> law.to_frame(best).columns.tolist()
+    ['prompt', 'weight', 'value', 'size', 'trace']
     """
 
     estimator: str
@@ -63,7 +80,7 @@ class AllocationLaw:
         return self.trace(sizes) + float(bias @ bias)
 
     def efficiency(self, sizes: ArrayLike) -> float:
-        """Return (g . E ghat)^2/(||g||^2 E||ghat||^2), see `gt.efficiency`; a ValueError where the gradient is 0."""
+        """Return the efficiency (g . E ghat)^2/(||g||^2 E||ghat||^2), see `gt.efficiency`; ValueError where the gradient is 0."""
         mean, exact = self.mean(sizes), self.point.moments
         power = self.trace(sizes) + float(mean @ mean)
         return float(efficiency_of(exact.gradient @ mean, exact.known_gradient_power, power))
@@ -101,7 +118,7 @@ class AllocationLaw:
         return least_sizes(self._weights**2 * self.traces, budget - n_prompts * self.low) + self.low
 
     def to_frame(self, sizes: ArrayLike) -> "pd.DataFrame":
-        """Return a DataFrame: a row a prompt, with weight, value, size and trace of one group's covariance."""
+        """Return a DataFrame: one row per prompt, with weight, value, size and trace of one group's covariance."""
         import pandas as pd  # slow to import, and not always wanted
 
         rows = self._rows(sizes)

@@ -44,6 +44,15 @@ class Region:
     steepest_ray : float
         The largest (theta - theta*)' grad J / ||theta - theta*||^2 over the ball of radius + reach.  If it is not positive,
         J falls along every ray from the maximiser, and projection onto the ball lowers no iterate's objective.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("single")
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> found = gt.exact.region(problem, optimum, radius=0.3, reach=0.05)
+    >>> bool(found.highest_gap > 0.0), bool(found.steepest_ray <= 0.0)  # J falls along every ray
+    (True, True)
     """
 
     radius: float
@@ -80,6 +89,15 @@ def region(problem: Problem, optimum: ArrayLike, *, radius: float, reach: float)
     ------
     ValueError
         If the point is not a maximiser, or a point of the ball is higher, because then no mu is above 0.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("single")
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> found = gt.exact.region(problem, optimum, radius=0.3, reach=0.05)
+    >>> bool(0.0 < found.pl <= found.smoothness)
+    True
     """
     radius, reach = _as_radius("radius", radius), _as_radius("reach", reach)
     _, directions = check_optimum(problem, optimum)
@@ -117,9 +135,17 @@ def region(problem: Problem, optimum: ArrayLike, *, radius: float, reach: float)
 
 @typed
 def steepest_ray(problem: Problem, optimum: ArrayLike, *, radius: float) -> float:
-    """Find the largest (theta - theta*)' grad J / ||theta - theta*||^2 over a ball, as `region` finds its constants.
+    """Find the largest (theta - theta*)' grad J / ||theta - theta*||^2 over a ball around a maximiser theta*.
 
     If it is not positive, J falls along every ray from the maximiser: projection onto the ball costs nothing.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("single")
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> gt.exact.steepest_ray(problem, optimum, radius=0.3) < 0.0
+    True
     """
     radius = _as_radius("radius", radius)
     _, directions = check_optimum(problem, optimum)
@@ -143,7 +169,7 @@ def largest_error(
     batch_size: int,
     group_size: int,
 ) -> float:
-    """Find M, the largest mean squared error of an estimator over a ball around a maximiser, as `region` finds its constants.
+    """Find the largest mean squared error M of an estimator over a ball around a maximiser.
 
     The net has 64 points here, because exact errors are expensive.
 
@@ -155,6 +181,15 @@ def largest_error(
         One whose exact moments can be enumerated.
     batch_size, group_size : int
         B prompts, G responses each, a step.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("single")
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> most = gt.exact.largest_error(problem, optimum, "rloo", radius=0.3, batch_size=4, group_size=4)
+    >>> bool(most >= gt.gradient_mse(problem, optimum, "rloo", batch_size=4, group_size=4))
+    True
     """
     radius = _as_radius("radius", radius)
     _, directions = check_optimum(problem, optimum)
@@ -173,6 +208,14 @@ def longest_estimate(problem: Problem, optimum: ArrayLike, *, radius: float) -> 
 
     Advantages are those of an estimator that subtracts nothing, or a mean of rewards or a value: at most the largest absolute
     reward, or the range of a prompt's rewards.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("single")
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> gt.exact.longest_estimate(problem, optimum, radius=0.3) > 0.0
+    True
     """
     radius = _as_radius("radius", radius)
     _, directions = check_optimum(problem, optimum)

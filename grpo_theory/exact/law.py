@@ -19,7 +19,19 @@ if TYPE_CHECKING:
 
 
 class NotEnumerableError(ValueError):
-    """An estimator whose exact moments are not to be had by enumeration; simulation still is."""
+    """Raised when an estimator's exact moments cannot be enumerated; `gt.simulate_gradients` still works.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("sequence-shared"), {"batch_size": 8, "group_size": 4}
+    >>> try:
+    ...     gt.gradient_mse(problem, problem.theta, "dapo", **sizes)
+    ... except gt.NotEnumerableError:
+    ...     found = gt.simulate_gradients(problem, problem.theta, "dapo", **sizes, replications=256, rng=0)
+    >>> found.mse.shape
+    (1,)
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +56,18 @@ class GradientLaw:
         E[||one group's estimate||^2 | x].
     shares
         What second moments are made from.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("linear")
+    >>> law = gt.gradient_law(problem, problem.theta, "rloo", batch_size=8, group_size=4)
+    >>> round(law.mse, 4), round(law.efficiency, 3), law.covariance().shape
+    (0.006, 0.106, (5, 5))
+    >>> law.variance_along([[1.0, 0.0, 0.0, 0.0, 0.0]]).round(4).tolist()
+    [0.0008]
+    >>> law.to_frame().shape
+    (12, 4)
     """
 
     logit_map: LogitMap
@@ -146,7 +170,7 @@ class GradientLaw:
         return float(self.prompt_weights @ self.prompt_mses)
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return a DataFrame: a row a prompt, with its weight and one group's trace of the covariance and mean squared error."""
+        """Return a DataFrame with one row per prompt: its weight, and one group's trace of the covariance and squared error."""
         import pandas as pd  # slow to import, and not always wanted
 
         columns = {

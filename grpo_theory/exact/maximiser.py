@@ -25,7 +25,17 @@ WIDEST = 100.0
 
 
 class OptimumWarning(UserWarning):
-    """A search for the maximiser saw a higher objective than that of the maximiser that it found."""
+    """Warns that the search saw a higher objective than at the maximiser it returns.
+
+    Examples
+    --------
+    >>> import warnings, grpo_theory as gt
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", gt.exact.OptimumWarning)  # an exception where a higher objective was seen
+    ...     problem = gt.gallery.problem("kl-linear")
+    ...     gt.exact.search_optimum(problem, problem.theta, restarts=4, rng=0).failed
+    0
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +58,14 @@ class Optimum:
         The largest objective that was seen at all.  Above `objective` there is a higher maximum, inside or at infinity.
     is_global : bool
         Whether no policy of the family has a higher objective: known where the maximiser has a closed form, and nowhere else.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("kl-linear")
+    >>> found = gt.exact.search_optimum(problem, problem.theta, restarts=4, rng=0)
+    >>> found.restarts, found.failed, bool(found.objective >= gt.objective(problem, problem.theta))
+    (4, 0, True)
     """
 
     theta: Array
@@ -83,6 +101,14 @@ def find_optimum(problem: Problem, theta0: ArrayLike) -> Array:
     ------
     ValueError
         If no interior maximiser is found from there: without a penalty there may be none.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("kl-linear")
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> bool(abs(gt.exact.gradient(problem, optimum)).max() < 1e-8)
+    True
     """
     start = problem.policy.check_theta(theta0, "theta0")
     known = _closed_form(problem)
@@ -222,7 +248,7 @@ def _ascend(problem: Problem, start: Array) -> Array:
 
 @typed
 def check_optimum(problem: Problem, optimum: ArrayLike) -> tuple[Array, Array]:
-    """Raise unless a point (d,) is an interior maximiser; returns the curvatures and identifiable directions there.
+    """Check that a point (d,) is an interior maximiser, and return its curvatures and identifiable directions.
 
     Returns
     -------
@@ -236,6 +262,14 @@ def check_optimum(problem: Problem, optimum: ArrayLike) -> tuple[Array, Array]:
     ValueError
         If the point is not stationary, not a maximiser, or not interior: the objective then is flat in a direction only because
         the policy has become deterministic there, and the maximum lies at infinity.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("kl-linear")
+    >>> curvatures, directions = gt.exact.check_optimum(problem, gt.find_optimum(problem, problem.theta))
+    >>> curvatures.shape, directions.shape
+    ((3,), (3, 3))
     """
     theta = problem.policy.check_theta(optimum, "optimum")
     slope = float(np.linalg.norm(gradient(problem, theta)))

@@ -18,7 +18,15 @@ def gradient_mse(
     group_size: int,
     behaviour: ArrayLike | None = None,
 ) -> float:
-    """Return the exact E||estimate - true gradient||^2; arguments as for `gradient_law`."""
+    """Return the exact E||estimate - true gradient||^2; arguments as for `gradient_law`.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, theta = gt.gallery.problem("linear"), gt.gallery.problem("linear").theta
+    >>> [round(gt.gradient_mse(problem, theta, name, batch_size=8, group_size=4), 4) for name in ("reinforce", "rloo", "oracle")]
+    [0.0076, 0.006, 0.0047]
+    """
     sizes = {"batch_size": batch_size, "group_size": group_size}
     return gradient_law(problem, theta, estimator, **sizes, behaviour=behaviour).mse
 

@@ -16,7 +16,19 @@ LARGEST_RECURSION = 1e10
 
 
 class StabilityWarning(RuntimeWarning):
-    """A step is too large for the curvature where training starts."""
+    """Warns that a step size is too large for the curvature where training starts.
+
+    Examples
+    --------
+    >>> import warnings, grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("single"), {"batch_size": 4, "group_size": 4, "steps": 4, "replications": 2}
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     runs = gt.simulate_training(problem, optimum, "rloo", gt.Constant(100.0), **sizes, rng=0)
+    >>> caught[0].category is gt.exact.StabilityWarning
+    True
+    """
 
 
 @typed
@@ -33,6 +45,14 @@ def spectral_radius(problem: Problem, theta: ArrayLike, step: float) -> float:
     theta : array_like, shape (d,)
     step : float
         eta.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("single")
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> gt.exact.spectral_radius(problem, optimum, 1.0) < 1.0 < gt.exact.spectral_radius(problem, optimum, 100.0)
+    True
     """
     step = as_positive("step", step)
     return _radius(step, _bent(problem, theta))

@@ -37,6 +37,14 @@ class StoppedGroups:
     powers : ndarray, shape (M,)
         E||ghat_q||^2.
     point : Point
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem = gt.gallery.problem("mixed")
+    >>> law = gt.exact.first_mixed_groups(problem, problem.theta, low=4, high=4)  # groups that never grow
+    >>> bool(np.allclose(law.responses, 4.0)), bool(np.allclose(law.slopes, 1.0))
+    (True, True)
     """
 
     responses: Array
@@ -93,6 +101,14 @@ def first_mixed_groups(problem: Problem, theta: ArrayLike, *, low: int, high: in
     Raises
     ------
     ValueError
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("mixed")
+    >>> law = gt.exact.first_mixed_groups(problem, problem.theta, low=2, high=16)
+    >>> law.responses.round(1).tolist()  # hard and easy prompts take more responses
+    [14.0, 10.9, 6.3, 3.3, 3.3, 6.3, 10.9, 14.0]
     """
     low = as_count("low", low, 2)
     if as_count("high", high, 2) < low:
@@ -135,6 +151,13 @@ def halved_groups(problem: Problem, theta: ArrayLike, *, low: int, rounds: int) 
     ------
     ValueError
         If a round would have too many states, which is counted before they are made.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.Problem(gt.Bandit([[0.05, 0.05], [0.6, 0.4]]), gt.TabularSoftmax(2, 2))
+    >>> gt.exact.halved_groups(problem, problem.theta, low=2, rounds=1).responses.round(2).tolist()
+    [3.1, 2.91]
     """
     low, rounds = as_count("low", low, 2), as_count("rounds", rounds, 0)
     point = _binary_point(problem, theta)

@@ -16,7 +16,15 @@ from grpo_theory.validation import as_numbers, as_real_array, check_shape, typed
 
 @typed
 def objective(problem: Problem, theta: ArrayLike) -> Array:
-    """Return J(theta) = E[Z] - strength * E KL(pi || reference), shape (...,), for theta (..., d); NaN where theta is."""
+    """Return J(theta) = E[Z] - strength * E KL(pi || reference), shape (...,), for theta (..., d); NaN where theta is.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem = gt.gallery.problem("two-arms")
+    >>> gt.objective(problem, np.stack([problem.theta, -problem.theta])).round(3).tolist()
+    [0.633, 0.467]
+    """
     if isinstance(problem.policy, TokenChain):
         return _at_points(theta, problem.policy.dimension, partial(_objective_on_chain, problem))[()]
     bandit, kl, paths = problem.bandit, problem.kl, problem.policy.paths
@@ -98,14 +106,30 @@ def fill_objectives(logits, rewards, log_reference, weights, strength, edges, le
 
 @typed
 def gradient(problem: Problem, theta: ArrayLike) -> Array:
-    """Return grad J(theta), shape (d,), for theta of shape (d,)."""
+    """Return grad J(theta), shape (d,), for theta of shape (d,).
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("two-arms")
+    >>> gt.exact.gradient(problem, problem.theta).round(3).tolist()
+    [-0.111, 0.111]
+    """
     theta = problem.policy.check_theta(theta)
     return problem.policy.tangent(theta).adjoint(_slopes(problem, theta))
 
 
 @typed
 def directional_derivatives(problem: Problem, theta: ArrayLike, directions: ArrayLike) -> Array:
-    """Return grad J(theta) . v, shape (..., J), for theta of shape (..., d) and directions v of shape (J, d)."""
+    """Return grad J(theta) . v, shape (..., J), for theta of shape (..., d) and directions v of shape (J, d).
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem = gt.gallery.problem("two-arms")
+    >>> gt.exact.directional_derivatives(problem, problem.theta, np.eye(2)).round(3).tolist()
+    [-0.111, 0.111]
+    """
     directions, logit_map = as_real_array("directions", directions, 2), problem.policy.logit_map
     if not isinstance(logit_map, LogitMap):
         check_shape("directions", directions, (len(directions), problem.policy.dimension), "(J, d)")
@@ -126,6 +150,14 @@ def hessian(problem: Problem, theta: ArrayLike) -> Array:
 
     and that in theta is its congruence with Phi, averaged over prompts.  Where logits are not linear in theta, their second
     derivatives add to it, each times the objective's slope in that logit.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem = gt.gallery.problem("kl-linear")
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> bool(np.linalg.eigvalsh(gt.hessian(problem, optimum)).max() < 0.0)
+    True
     """
     policy, theta = problem.policy, problem.policy.check_theta(theta)
     along = policy.tangent(theta).congruence(_forms(problem, theta))
@@ -183,6 +215,13 @@ def fisher_information(problem: Problem, token_probabilities: Array, theta: Arra
     """Return E[W W'], shape (d, d), for probabilities of tokens given their prefixes (M, D), or given a chain's states (S, V).
 
     The derivatives of the logits are those at theta (d,), by default the problem's; they differ only if logits are not linear.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("two-arms")
+    >>> gt.exact.fisher_information(problem, problem.at(problem.theta).probabilities).round(3).tolist()
+    [[0.222, -0.222], [-0.222, 0.222]]
     """
     tangent = problem.policy.tangent(problem.theta if theta is None else theta)
     if isinstance(problem.policy, TokenChain):

@@ -71,7 +71,16 @@ def multiset_lines(counts: Integers, ranks: Integers) -> Integers:
 
 
 class TableSizeWarning(RuntimeWarning):
-    """A kernel's table would be too large, so that it is called for every group."""
+    """Warns that a kernel's table would be too large, so the kernel is called for every group, which is slower.
+
+    Examples
+    --------
+    >>> import warnings, grpo_theory as gt
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", gt.exact.TableSizeWarning)  # slower is all right here
+    ...     problem = gt.gallery.problem("graded")
+    ...     found = gt.simulate_gradients(problem, problem.theta, "rloo", batch_size=2, group_size=4, replications=64, rng=0)
+    """
 
 
 def can_be_tabulated(advantage: Advantage, n_values: int, group_size: int, n_prompts: int) -> bool:

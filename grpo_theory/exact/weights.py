@@ -37,6 +37,15 @@ class TokenWeights:
         Ratio, clip and aggregation, for positive advantages and for others; 0 beyond a response's end.
     drifts : ndarray, shape (K, T, M)
         The slope of a KL term in the loss, with its strength and aggregation; 0 if there is none.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> tree = gt.gallery.problem("sequence-shared")
+    >>> point = tree.at(tree.theta)
+    >>> weights = gt.exact.token_weights(point, point, gt.estimators()["rloo"])
+    >>> weights.gains.shape, weights.by_token(np.array([0])).shape, weights.covectors(np.array([0])).shape
+    ((15, 2, 3, 6), (1, 1, 15, 3), (1, 1, 15, 21))
     """
 
     paths: Paths
@@ -87,6 +96,15 @@ def token_weights(current: Point, behaviour: Point, estimator: Estimator, old: P
     ValueError
         If the estimator has a weight above 1e150, an infinite importance ratio say, for a response that can be drawn, or a KL
         term in the loss and the problem has no penalty.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("sequence-shared")
+    >>> point = problem.at(problem.theta)
+    >>> weights = gt.exact.token_weights(point, point, gt.estimators()["rloo"])
+    >>> sorted(set(weights.gains.ravel().tolist()))  # every token weighs 1 on policy, and 0 beyond a response's end
+    [0.0, 1.0]
     """
     check_penalty(current.kl, estimator)
     start = behaviour if old is None else old

@@ -57,7 +57,8 @@ def interrupts_held() -> Iterator[None]:
 def ended(line: str) -> int:
     """Say that the work was interrupted; returns the exit status."""
     print(line, file=sys.stderr)
-    exec("")  # Python ends by the signal if one came while it ran a text, as named tuples do: this makes it forget that
+    # If a signal arrives while exec() runs (as in namedtuple creation), CPython exits with it; a no-op exec resets that.
+    exec("")
     return STATUS
 
 

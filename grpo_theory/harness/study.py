@@ -46,6 +46,13 @@ class Cell:
         as blocks of replications do, and arms on the same draws.  Else each has a seed of its own.
     code : str
         A checksum of the user's code that the results depend on; it names no seed, so an edited kernel sees the same draws.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> cell = gt.harness.Cell({"problem": "tabular", "group_size": 8}, chunks=4)
+    >>> cell.settings["group_size"], cell.chunks
+    (8, 4)
     """
 
     settings: Settings

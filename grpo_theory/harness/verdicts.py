@@ -26,7 +26,7 @@ class Verdicts(NamedTuple):
     Attributes
     ----------
     claims : DataFrame
-        One row a claim, with the study that it was read off.
+        One row per claim, with the study that it was read off.
     seed : int
     quick : bool
         Whether the studies had fewer replications.

@@ -127,5 +127,13 @@ def estimate_group_size_law(rollouts: Groups) -> GroupSizeLaw:
     -------
     GroupSizeLaw
         Shape (...).
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> data = gt.data.sampled_answers()  # of a language model
+    >>> rollouts = gt.Rollouts(data.rewards[data.index], data.sketches[data.index])
+    >>> round(float(gt.intervals.estimate_group_size_law(rollouts).optimum), 1)
+    3.1
     """
     return prompt_terms(rollouts, 2).components()

@@ -43,6 +43,15 @@ def gradient_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
     ------
     ValueError
         On too few responses, and for one dataset in which a component's products of score and reward do not vary.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=64, group_size=8)
+    >>> rollouts = pilot.take(pilot.sample(problem, 0, 1), 0)
+    >>> narrow, wide = gt.intervals.gradient_jackknife(rollouts), gt.intervals.gradient_between(rollouts)
+    >>> bool((narrow.standard_error < wide.standard_error).all())  # it does not see how prompts vary
+    False
     """
     variances = prompt_jackknife_variances(rollouts)
     total = variances.sum(axis=-2)
@@ -87,6 +96,14 @@ def gradient_between(rollouts: Groups, level: float = 0.95) -> Interval:
     ------
     ValueError
         On too few prompts or responses, and for one dataset in which a component is the same at all prompts.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=64, group_size=8)
+    >>> rollouts = pilot.take(pilot.sample(problem, 0, 1), 0)
+    >>> gt.intervals.gradient_between(rollouts).covers(gt.exact.gradient(problem, problem.theta)).tolist()
+    [True, True, False, True, True]
     """
     rollouts.require(prompts=2)
     gradients = prompt_gradients(rollouts)
@@ -146,6 +163,14 @@ def gradient_ellipsoid(rollouts: Groups, level: float = 0.95) -> Ellipsoid:
     ValueError
         On too few prompts or responses, and for one dataset whose covariance is singular: the message names a unit vector along
         which the estimates do not vary.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=64, group_size=8)
+    >>> rollouts = pilot.take(pilot.sample(problem, 0, 1), 0).along(np.eye(5)[:2])
+    >>> bool(gt.intervals.gradient_ellipsoid(rollouts).covers(gt.exact.gradient(problem, problem.theta)[:2]))
+    True
     """
     level = check_level(level)
     size, dimension = rollouts.batch_size, rollouts.known_scores.shape[-1]

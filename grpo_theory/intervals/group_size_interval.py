@@ -70,6 +70,14 @@ def group_size_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
     ------
     ValueError
         On too few prompts or responses, and for one dataset in which nothing varies between prompts.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=64, group_size=8)
+    >>> rollouts = pilot.take(pilot.sample(problem, 0, 1), 0)
+    >>> bool(gt.intervals.group_size_jackknife(rollouts).covers(gt.group_size_law(problem, problem.theta).optimum))
+    True
     """
     level = check_level(level)
     terms = prompt_terms(rollouts, 3)
@@ -138,6 +146,14 @@ def group_size_fieller(rollouts: Groups, level: float = 0.95) -> Interval:
     ------
     ValueError
         On too few prompts or responses, and for one dataset in which nothing varies between prompts.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=64, group_size=8)
+    >>> rollouts = pilot.take(pilot.sample(problem, 0, 1), 0)
+    >>> bool(gt.intervals.group_size_fieller(rollouts).covers(gt.group_size_law(problem, problem.theta).optimum))
+    True
     """
     level = check_level(level)
     terms = prompt_terms(rollouts, 3)
@@ -179,6 +195,15 @@ def group_size_bootstrap(rollouts: Groups, level: float = 0.95, *, resamples: in
     ------
     ValueError
         On too few prompts, responses or resamples, and for one dataset in which nothing varies between prompts.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=32, group_size=8)
+    >>> rollouts = pilot.take(pilot.sample(problem, 0, 1), 0)
+    >>> interval = gt.intervals.group_size_bootstrap(rollouts, resamples=99, rng=0)
+    >>> bool(1.0 <= interval.low < interval.high)
+    True
     """
     level = check_level(level)
     terms = prompt_terms(rollouts, 3)

@@ -19,7 +19,20 @@ LEAST_LEVEL = 1e-12
 
 
 def vectorized(function: IntervalFunction) -> IntervalFunction:
-    """Mark an interval function that takes many datasets at once, along leading axes of its data."""
+    """Mark an interval function that takes many datasets at once, along leading axes of its data.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> @gt.intervals.vectorized
+    ... def range_of_prompts(data, level):
+    ...     means = data.rewards.mean(axis=-1)
+    ...     return means.min(axis=-1), means.max(axis=-1)
+    >>> problem, pilot = gt.gallery.problem("tabular"), gt.Pilot(batch_size=16, group_size=4)
+    >>> truth = gt.objective(problem, problem.theta)
+    >>> gt.coverage(range_of_prompts, problem, truth, experiment=pilot, replications=200, rng=0).replications
+    200
+    """
     function.vectorized = True  # type: ignore[attr-defined]
     return function
 
@@ -48,6 +61,14 @@ class Interval:
         The nominal coverage.
     note : str, default ""
         Why a limit is infinite, where one is that has two sides.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> rollouts = gt.RaggedRollouts(["a", "a", "b", "b", "b", "c"], [1.0, 0.0, 1.0, 1.0, 1.0, 0.0])
+    >>> interval = gt.intervals.value_effective(rollouts)
+    >>> round(float(interval.low), 2), round(float(interval.high), 2), bool(interval.covers(0.5))
+    (0.0, 1.0, True)
     """
 
     estimate: Array
@@ -80,6 +101,15 @@ class Ellipsoid:
     squared_radius : ndarray, shape (...)
     level : float
         The nominal coverage.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> rollouts = gt.Rollouts(data.rewards[data.index], data.sketches[data.index][..., :2])
+    >>> joint = gt.intervals.gradient_ellipsoid(rollouts)
+    >>> bool(joint.covers(joint.estimate)), float(joint.squared_distance(joint.estimate)), joint.covariance.shape
+    (True, 0.0, (2, 2))
     """
 
     estimate: Array

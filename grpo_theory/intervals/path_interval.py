@@ -73,6 +73,15 @@ def batch_means(record: TrainingRecord, level: float = 0.95, *, contrasts: Array
     to O(eta).
 
     Measured (study "coverage_runs"): short after 1,500 steps, which are few; most so with constant steps.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("kl-linear"), {"batch_size": 8, "group_size": 8, "steps": 400, "replications": 1}
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> record = next(gt.simulate_records(problem, optimum, "rloo", gt.Power(2.0, 0.6), **sizes, rng=0))
+    >>> gt.intervals.batch_means(record).low.shape
+    (1, 3)
     """
     level = check_level(level)
     path = _functionals(record, contrasts)
@@ -117,6 +126,15 @@ def random_scaling(record: TrainingRecord, level: float = 0.95, *, contrasts: Ar
     the start.
 
     Measured (study "coverage_runs"): short after 1,500 steps, which are few; most so with constant steps.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("kl-linear"), {"batch_size": 8, "group_size": 8, "steps": 400, "replications": 1}
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> record = next(gt.simulate_records(problem, optimum, "rloo", gt.Power(2.0, 0.6), **sizes, rng=0))
+    >>> gt.intervals.random_scaling(record).low.shape
+    (1, 3)
     """
     level = check_level(level)
     path = _functionals(record, contrasts)
@@ -152,7 +170,14 @@ def random_scaling_tail(x: float) -> float:
 
 
 def random_scaling_quantile(level: float) -> float:
-    """Return the q with P(|T| <= q) = level, to ten digits; 6.747 at 95% (Lee et al. 2022, Table 1)."""
+    """Return the q with P(|T| <= q) = level, to ten digits; 6.747 at 95% (Lee et al. 2022, Table 1).
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> round(gt.intervals.random_scaling_quantile(0.95), 3)
+    6.747
+    """
     return _quantile(check_level(level))
 
 

@@ -91,6 +91,14 @@ def components_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
     ------
     ValueError
         On too few prompts or responses, and for one dataset in which a component does not vary between prompts.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=64, group_size=8)
+    >>> rollouts, law = pilot.take(pilot.sample(problem, 0, 1), 0), gt.group_size_law(problem, problem.theta)
+    >>> gt.intervals.components_jackknife(rollouts).covers([law.c1, law.c2, law.c3]).tolist()
+    [True, True, True]
     """
     return _jackknife(rollouts, np.eye(3), check_level(level))
 
@@ -125,6 +133,14 @@ def components_bootstrap(rollouts: Groups, level: float = 0.95, *, resamples: in
     ------
     ValueError
         On too few resamples, and as `components_jackknife`.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=32, group_size=8)
+    >>> rollouts = pilot.take(pilot.sample(problem, 0, 1), 0)
+    >>> gt.intervals.components_bootstrap(rollouts, resamples=99, rng=0).low.shape
+    (3,)
     """
     return _bootstrap(rollouts, np.eye(3), check_level(level), resamples, rng)
 
@@ -158,6 +174,15 @@ def mse_jackknife(rollouts: Groups, batch_size: int, group_size: int, level: flo
     ------
     ValueError
         On sizes out of range, and as `components_jackknife`.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=64, group_size=8)
+    >>> rollouts = pilot.take(pilot.sample(problem, 0, 1), 0)
+    >>> truth = gt.gradient_mse(problem, problem.theta, "rloo", batch_size=64, group_size=16)
+    >>> bool(gt.intervals.mse_jackknife(rollouts, batch_size=64, group_size=16).covers(truth))
+    True
     """
     return _only(_jackknife(rollouts, _error_weights(batch_size, group_size), check_level(level)))
 
@@ -194,5 +219,14 @@ def mse_bootstrap(
     ------
     ValueError
         On sizes out of range, too few resamples, and as `components_jackknife`.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=32, group_size=8)
+    >>> rollouts = pilot.take(pilot.sample(problem, 0, 1), 0)
+    >>> interval = gt.intervals.mse_bootstrap(rollouts, batch_size=64, group_size=16, resamples=99, rng=0)
+    >>> bool(interval.low < interval.high)
+    True
     """
     return _only(_bootstrap(rollouts, _error_weights(batch_size, group_size), check_level(level), resamples, rng))

@@ -49,6 +49,15 @@ def last_iterate(record: TrainingRecord, level: float = 0.95, *, contrasts: Arra
     ------
     ValueError
         See `fit_local_model`; and if a functional has a part along a direction in which the objective is flat.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("kl-linear"), {"batch_size": 8, "group_size": 8, "steps": 400, "replications": 1}
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> record = next(gt.simulate_records(problem, optimum, "rloo", gt.Harmonic(20.0, 50), **sizes, rng=0))
+    >>> gt.intervals.last_iterate(record).covers(optimum).tolist()
+    [[True, True, True]]
     """
     model = fit_local_model(record)
     return _interval(model, model.last(), record.path[..., -1, :], record, level, contrasts)
@@ -80,6 +89,15 @@ def averaged_iterate(record: TrainingRecord, level: float = 0.95, *, contrasts: 
     for the width falls as n^{-1/2} and the bias stays.
 
     Measured (study "coverage_runs"): near nominal with falling steps; short with constant ones, and in short runs.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("kl-linear"), {"batch_size": 8, "group_size": 8, "steps": 400, "replications": 1}
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> record = next(gt.simulate_records(problem, optimum, "rloo", gt.Power(2.0, 0.6), **sizes, rng=0))
+    >>> gt.intervals.averaged_iterate(record).covers(optimum).shape
+    (1, 3)
     """
     model = fit_local_model(record)
     return _interval(model, model.average(), record.average, record, level, contrasts)
@@ -109,6 +127,15 @@ def last_iterate_ellipsoid(record: TrainingRecord, level: float = 0.95, *, contr
     ------
     ValueError
         As `last_iterate`; and if the functionals are not linearly independent.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("kl-linear"), {"batch_size": 8, "group_size": 8, "steps": 400, "replications": 1}
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> record = next(gt.simulate_records(problem, optimum, "rloo", gt.Harmonic(20.0, 50), **sizes, rng=0))
+    >>> gt.intervals.last_iterate_ellipsoid(record, contrasts=np.eye(3)).covers(optimum).tolist()
+    [True]
     """
     level = check_level(level)
     model = fit_local_model(record)
@@ -157,6 +184,15 @@ def gap_weights(record: TrainingRecord) -> Array:
 
     They are the eigenvalues of (1/2) A^(1/2) S A^(1/2), A minus the estimated Hessian and S the estimated second moment of the
     iterate about theta*, what is left of the start included; zeros in flat directions, NaN for a run that allows no limit law.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("kl-linear"), {"batch_size": 8, "group_size": 8, "steps": 400, "replications": 1}
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> record = next(gt.simulate_records(problem, optimum, "rloo", gt.Harmonic(20.0, 50), **sizes, rng=0))
+    >>> gt.intervals.gap_weights(record).shape
+    (1, 3)
     """
     model = fit_local_model(record)
     influence = model.last()
@@ -195,6 +231,16 @@ def gap_limit(record: TrainingRecord, level: float = 0.95) -> Interval:
     runs whose gap lies below their limit.
 
     Measured (study "coverage_runs"): nominal with steps beta/i from the maximiser, a little short elsewhere and in short runs.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("kl-linear"), {"batch_size": 8, "group_size": 8, "steps": 400, "replications": 1}
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> record = next(gt.simulate_records(problem, optimum, "rloo", gt.Harmonic(20.0, 50), **sizes, rng=0))
+    >>> gap = gt.objective(problem, optimum) - gt.objective(problem, record.path[0, -1])
+    >>> gt.intervals.gap_limit(record).covers(gap).tolist()
+    [True]
     """
     level = check_level(level)
     weights = gap_weights(record)

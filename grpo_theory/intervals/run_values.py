@@ -42,6 +42,15 @@ def tail_value(record: TrainingRecord, level: float = 0.95) -> Interval:
     numbers: see `learned_value` and `best_value`.
 
     Measured (study "coverage_runs"): nominal with steps beta/i from the maximiser, a little short elsewhere.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("single"), {"batch_size": 8, "group_size": 8, "steps": 100, "replications": 1}
+    >>> record = next(gt.simulate_records(problem, problem.theta, "rloo", gt.Constant(0.2), **sizes, rng=0))
+    >>> interval = gt.intervals.tail_value(record)
+    >>> bool(0.0 < interval.low[0] < interval.high[0] < 1.0)
+    True
     """
     mean, error = _tail_mean(record)
     return _normal_interval(mean, error, level)
@@ -73,6 +82,15 @@ def learned_value(record: TrainingRecord, level: float = 0.95) -> Interval:
     rollouts of the learned policy has the same target and needs none of this.
 
     Measured (study "coverage_runs"): nominal with steps beta/i from the maximiser, a little short elsewhere and in short runs.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("kl-linear"), {"batch_size": 8, "group_size": 8, "steps": 400, "replications": 1}
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> record = next(gt.simulate_records(problem, optimum, "rloo", gt.Harmonic(20.0, 50), **sizes, rng=0))
+    >>> gt.intervals.learned_value(record).covers(gt.objective(problem, record.path[0, -1])).tolist()
+    [True]
     """
     mean, error = _tail_mean(record)
     weights = gap_weights(record)
@@ -103,6 +121,15 @@ def best_value(record: TrainingRecord, level: float = 0.95) -> Interval:
     Valid where `last_iterate` is, over the whole last part: the start must be forgotten where it begins.
 
     Measured (study "coverage_runs"): nominal with steps beta/i from the maximiser, a little short elsewhere and in short runs.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("kl-linear"), {"batch_size": 8, "group_size": 8, "steps": 400, "replications": 1}
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> record = next(gt.simulate_records(problem, optimum, "rloo", gt.Harmonic(20.0, 50), **sizes, rng=0))
+    >>> gt.intervals.best_value(record).covers(gt.objective(problem, optimum)).tolist()
+    [True]
     """
     mean, error = _tail_mean(record)
     shift = gap_weights(record).sum(axis=-1) * _relative_steps(record)

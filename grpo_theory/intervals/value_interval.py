@@ -12,7 +12,7 @@ from grpo_theory.validation import typed
 @vectorized
 @typed
 def value_naive(rollouts: Groups, level: float = 0.95) -> Interval:
-    """Interval of the value E[Z] that takes all B G rewards for independent; for comparison, not for use.
+    """Interval of the value E[Z] that treats all B G rewards as independent; for comparison, not for use.
 
     Coverage: below nominal wherever prompts differ in value. The variance is (1 + (G-1) rho)/(BG) times that of a reward, rho the
     share of that variance that lies between prompts, and the interval leaves out the factor 1 + (G-1) rho. As B grows, coverage
@@ -35,6 +35,15 @@ def value_naive(rollouts: Groups, level: float = 0.95) -> Interval:
     ------
     ValueError
         On fewer than two rewards, and for one dataset whose rewards are all equal.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> rollouts = gt.Rollouts(data.rewards[data.index])
+    >>> naive, clustered = gt.intervals.value_naive(rollouts), gt.intervals.value_clustered(rollouts)
+    >>> bool(naive.standard_error < 0.5 * clustered.standard_error)
+    True
     """
     size = int(rollouts.sizes.sum())
     if size < 2:
@@ -70,6 +79,14 @@ def value_clustered(rollouts: Groups, level: float = 0.95) -> Interval:
     ------
     ValueError
         On fewer than two prompts, and for one dataset whose prompts have equal mean rewards.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> interval = gt.intervals.value_clustered(gt.Rollouts(data.rewards[data.index]))
+    >>> round(float(interval.low), 3), round(float(interval.high), 3)
+    (0.308, 0.413)
     """
     rollouts.require(prompts=2)
     size = rollouts.batch_size
@@ -85,7 +102,7 @@ def value_clustered(rollouts: Groups, level: float = 0.95) -> Interval:
 @vectorized
 @typed
 def value_effective(rollouts: Groups, level: float = 0.95) -> Interval:
-    """Interval of a success probability E[Z], fit for rare success: Clopper and Pearson's at an effective sample size.
+    """Interval of a success probability E[Z] that also works for rare success: Clopper-Pearson at an effective sample size.
 
     Korn and Graubard (1998): with m the success rate and s its clustered standard error, the BG responses are worth
     n = m (1 - m)/s^2 independent ones. n is kept within [B, BG], because the design effect is 1 + (G-1) rho with the share rho of
@@ -113,6 +130,13 @@ def value_effective(rollouts: Groups, level: float = 0.95) -> Interval:
     ------
     ValueError
         On fewer than two prompts, and on rewards other than 0 and 1.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> interval = gt.intervals.value_effective(gt.Rollouts([[0.0, 0.0, 0.0, 0.0]] * 10))
+    >>> float(interval.low), round(float(interval.high), 3)  # no success among 10 prompts
+    (0.0, 0.37)
     """
     level = check_level(level)
     rollouts.require(prompts=2)

@@ -48,6 +48,12 @@ def replications_to_tell(level: float, coverage: float, *, error: float = 1e-3, 
     ------
     ValueError
         If an argument does not lie strictly between 0 and 1, or coverage is the level.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.laboratory.replications_to_tell(0.95, 0.94)
+    16772
     """
     for name, value in (("level", level), ("coverage", coverage), ("error", error), ("power", power)):
         as_fraction(name, value)

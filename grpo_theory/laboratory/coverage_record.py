@@ -33,6 +33,23 @@ class Coverage:
         The number of the first replication.
     answers : Answers
         The same arrays with the axis of levels always there.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("two-arms"), gt.Pilot(batch_size=16, group_size=4)
+    >>> asked = {"experiment": pilot, "rng": 0, "workers": 1}
+    >>> truth = gt.objective(problem, problem.theta)
+    >>> record = gt.coverage(gt.intervals.value_clustered, problem, truth, **asked, replications=pilot.block_replications)
+    >>> print(record.summary().splitlines()[0].strip())
+    Coverage of 512 intervals, 0 without an answer
+    >>> bool(record.consistent()), bool(record.p_value() > 0.001), record.needed(mcse=0.005) > 1000
+    (True, True, True)
+    >>> "coverage" in set(record.measures()["measure"]), len(record.zip()) == len(record.to_frame()), record.replay(3).replication
+    (True, True, 3)
+    >>> more = gt.coverage(gt.intervals.value_clustered, problem, truth, **asked, replications=8, first=pilot.block_replications)
+    >>> record.merge(more).replications == record.replications + 8
+    True
     """
 
     trial: Trial
@@ -124,7 +141,7 @@ class Coverage:
         return int(self.answers.nonnested().sum())
 
     def needed(self, mcse: float) -> int:
-        """Return how many replications bring the Monte Carlo standard error of the coverage down to `mcse`.
+        """Return how many replications reduce the Monte Carlo standard error of the coverage to `mcse`.
 
         For the worst of the coverages seen and the nominal levels.
         """
@@ -132,7 +149,7 @@ class Coverage:
         return ceil(round(float((shares * (1.0 - shares)).max()) / as_positive("mcse", mcse) ** 2, 9))
 
     def p_value(self) -> Array:
-        """Return the exact two-sided binomial test's p-value of coverage being the level; shape S, or (L, *S)."""
+        """Return p-values of the two-sided exact binomial test that coverage is the nominal level; shape S, or (L, *S)."""
         hits = self._single(self.answers.covered)
         values = np.empty(hits.shape[1:])
         for number, *index in np.ndindex(values.shape):
@@ -140,16 +157,17 @@ class Coverage:
         return values if isinstance(self.level, tuple) else values[0]
 
     def consistent(self, family_error: float = 1e-3) -> Flags:
-        """Return where the coverage may be the level; all are, but for a chance of family_error, if all intervals are exact.
+        """Test, for each component, whether the measured coverage is compatible with the nominal level; shape S, or (L, *S).
 
-        The tests are exact and share the error (Bonferroni).  What they can find out grows with the replications: see
-        `replications_to_tell`.
+        Each test is the two-sided exact binomial test, Bonferroni-corrected over components and levels.  If every interval is
+        exact, the chance that any is rejected is at most `family_error`.  Over-coverage is rejected too.  The power grows with
+        the number of replications: see `replications_to_tell`.
         """
         p_value = self.p_value()
         return np.asarray(p_value >= as_fraction("family_error", family_error) / p_value.size)
 
     def measures(self, null: ArrayLike | None = None, confidence: float = 0.95) -> pd.DataFrame:
-        """Return the measures of performance, by the names of Morris, White and Crowther (2019), Table 6.
+        """Return bias, coverage, standard errors and other performance measures (Morris, White and Crowther 2019, Table 6).
 
         Parameters
         ----------
@@ -161,7 +179,7 @@ class Coverage:
         Returns
         -------
         DataFrame
-            One row a level, component and measure: level, component ("" of a scalar, "0", "1", ..., "joint" of an ellipsoid),
+            One row per level, component and measure: level, component ("" of a scalar, "0", "1", ..., "joint" of an ellipsoid),
             measure, estimate, mcse, low, high, replications, failures.  Failures count as not covering; the other measures
             are those of the replications with an answer.
         """
@@ -188,7 +206,7 @@ class Coverage:
         return f"{title}\n{measured.to_string(index=False, float_format='{:.4g}'.format)}"
 
     def to_frame(self) -> pd.DataFrame:
-        """Return what every replication said: a row a level, component and replication.
+        """Return the results of every replication as a DataFrame: one row per level, component and replication.
 
         Columns are level, component (as in `measures`), replication, estimate, standard_error, low, high and covered.
         """

@@ -1,4 +1,4 @@
-"""What an experiment is: how the data come about from which intervals are computed."""
+"""Experiments: how the data are drawn from which intervals are computed."""
 
 from typing import Any, Protocol
 
@@ -14,6 +14,23 @@ class Experiment(Protocol):
     ----------
     block_replications : int
         The number of datasets in a block: fixed by the shape of a dataset alone, so that a replication is known by its number.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> class Halves:
+    ...     block_replications = 64
+    ...     def sample(self, problem, rng, replications):
+    ...         return gt.Pilot(batch_size=8, group_size=4).sample(problem, rng, replications)
+    ...     def take(self, block, i):
+    ...         return gt.Pilot(batch_size=8, group_size=4).take(block, i)
+    >>> problem, experiment = gt.gallery.problem("two-arms"), Halves()
+    >>> block = experiment.sample(problem, 0, 2)
+    >>> experiment.take(block, 0).rewards.shape
+    (8, 4)
+    >>> truth = gt.objective(problem, problem.theta)
+    >>> gt.coverage(gt.intervals.value_clustered, problem, truth, experiment=experiment, replications=64, rng=0).replications
+    64
     """
 
     @property

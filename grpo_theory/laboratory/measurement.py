@@ -76,6 +76,15 @@ def coverage(
     TypeError
         If the function returns something else.  Its own errors, but for ValueError, end the run, with a note that names the
         replication.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("mixed"), gt.Pilot(batch_size=32, group_size=16)
+    >>> truth = gt.objective(problem, problem.theta)
+    >>> record = gt.coverage(gt.intervals.value_naive, problem, truth, experiment=pilot, replications=2000, rng=0)
+    >>> bool(record.coverage < 0.95), bool(record.consistent())
+    (True, False)
     """
     trial = _trial(interval, problem, truth, experiment, level, rng, vectorized)
     return _run([trial], replications, workers, first)[0]
@@ -115,6 +124,16 @@ def coverage_of_several(
     ------
     ValueError, TypeError
         As `coverage`.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("mixed"), gt.Pilot(batch_size=32, group_size=16)
+    >>> functions = {"naive": gt.intervals.value_naive, "clustered": gt.intervals.value_clustered}
+    >>> asked = {"experiment": pilot, "replications": 2000, "rng": 0}
+    >>> records = gt.laboratory.coverage_of_several(functions, problem, gt.objective(problem, problem.theta), **asked)
+    >>> bool(records["clustered"].coverage > records["naive"].coverage)
+    True
     """
     if not isinstance(functions, Mapping):
         raise TypeError(f"functions must be a mapping of names to interval functions, got {shown(functions)}")
@@ -155,7 +174,19 @@ def replay(
     rng: Rng,
     vectorized: bool | None = None,
 ) -> Replay:
-    """Draw one replication of `coverage` again: the same arguments, and its number in place of how many there were."""
+    """Draw one replication of `coverage` again: the same arguments, and its number in place of how many there were.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("tabular"), gt.Pilot(batch_size=16, group_size=4)
+    >>> truth = gt.objective(problem, problem.theta)
+    >>> asked = {"experiment": pilot, "rng": 0}
+    >>> record = gt.coverage(gt.intervals.value_clustered, problem, truth, **asked, replications=100)
+    >>> again = gt.replay(gt.intervals.value_clustered, problem, truth, **asked, replication=7)
+    >>> bool(again.interval.low == record.low[7])
+    True
+    """
     return _trial(interval, problem, truth, experiment, level, rng, vectorized).replay(replication)
 
 

@@ -46,6 +46,15 @@ class Pilot:
     J = K B of them, which keep all norms and inner products within the batch: (e_a - pi_m) x l_m instead of (e_a - pi_m) x h_m,
     the l_m from a factor of the inner products of the batch's hidden states.  So intervals for squared norms (of
     the gradient, of errors) are what they would be with the full scores; single coordinates mean nothing.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("tabular"), gt.Pilot(batch_size=16, group_size=4)
+    >>> block = pilot.sample(problem, 0, replications=3)
+    >>> one = pilot.take(block, 0)
+    >>> block.rewards.shape, one.rewards.shape, one.scores.shape
+    ((3, 16, 4), (16, 4), (16, 4, 24))
     """
 
     batch_size: int

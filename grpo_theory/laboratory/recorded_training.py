@@ -16,7 +16,7 @@ from grpo_theory.validation import as_count, as_real_array
 
 @dataclass(frozen=True, eq=False)
 class RecordedTraining:
-    """The experiment of training once and keeping the record of the run.
+    """The experiment of training one run and keeping its record.
 
     A KL penalty of the problem sits in the reward.
 
@@ -32,6 +32,15 @@ class RecordedTraining:
         Where it starts; the problem's theta if omitted.
     tail : float, default 0.5
         The share of the run that is its last part.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("single")
+    >>> training = gt.RecordedTraining("rloo", gt.Constant(0.1), batch_size=4, group_size=4, steps=40)
+    >>> block = training.sample(problem, 0, replications=2)
+    >>> block.path.shape, training.take(block, 1).path.shape
+    ((2, 41, 2), (41, 2))
     """
 
     estimator: str | Estimator

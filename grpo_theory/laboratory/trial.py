@@ -31,6 +31,15 @@ class Replay:
     covered : ndarray of bool
     refusal : str or None
         What the interval function said if it refused the dataset.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("tabular"), gt.Pilot(batch_size=16, group_size=4)
+    >>> truth = gt.objective(problem, problem.theta)
+    >>> one = gt.replay(gt.intervals.value_clustered, problem, truth, experiment=pilot, rng=0, replication=7)
+    >>> one.data.rewards.shape, bool(one.interval.low <= truth <= one.interval.high) == bool(one.covered)
+    ((16, 4), True)
     """
 
     replication: int

@@ -62,6 +62,13 @@ class CountSketch:
     blocks : int
         Each block by itself, times the square root of their number, is such a sketch; their spread measures the error.
     seed : int
+
+    Examples
+    --------
+    >>> from grpo_theory.language_model import CountSketch
+    >>> sketch = CountSketch(width=1024, blocks=4, seed=7)
+    >>> sketch.width, sketch.blocks
+    (1024, 4)
     """
 
     def __init__(self, width: int = 1024, blocks: int = 8, seed: int = 0) -> None:

@@ -33,7 +33,7 @@ def sketch(
     folder: str | Path | None = None,
     progress: bool = True,
 ) -> Array:
-    """Sketch the score W = grad log pi(response | prompt) of each response, with respect to all parameters that are trained.
+    """Sketch the gradient of log pi(response | prompt) of each response with respect to all trained parameters.
 
     One gradient is in memory at a time. It is the sum over the response's tokens, the end token among them if it is part of the
     response, and is made short by a `CountSketch`: inner products of sketches are unbiased for those of the gradients, with
@@ -46,7 +46,7 @@ def sketch(
         A causal language model on any device. It is put into evaluation mode, in which dropout is off, and each
         of its modules back.
     prompts, responses : sequences of N texts or of N sequences of token numbers
-        One entry a response. Give token numbers as they were sampled where you have them: a text can be cut into tokens in
+        One entry per response. Give token numbers as they were sampled where you have them: a text can be cut into tokens in
         another way than it was sampled. Texts are cut each by itself and without special tokens; a response that was ended
         by the end token must have that at its end, or the choice to stop is not part of the score.
     tokenizer : transformers tokenizer, optional
@@ -60,7 +60,7 @@ def sketch(
         With respect to which; all of the model's that require a gradient, unless given. One that is used in two places, as
         an embedding that is the head too, counts once.
     folder : path, optional
-        Where finished sketches are kept, one small file a distinct pair, so that a run that is killed goes on where it was.
+        Where finished sketches are kept, one small file per distinct pair, so that a run that is killed goes on where it was.
         Those of a model with another weight, frozen ones and buffers among them, are not taken.
     progress : bool, default True
         Show a bar, where the output is a terminal.
@@ -77,6 +77,13 @@ def sketch(
     ValueError
         If lengths differ, a prompt or a response is empty, a text comes without a tokenizer, a token is not in the vocabulary,
         or a gradient is not finite.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> sketches = gt.sketch(model, prompts, responses, tokenizer=tokenizer)  # doctest: +SKIP
+    >>> rollouts = gt.RaggedRollouts(prompts, rewards, sketches)  # doctest: +SKIP
+    >>> print(gt.page.to_text(gt.plan.advise(rollouts, 1024)))  # doctest: +SKIP
     """
     import torch
 

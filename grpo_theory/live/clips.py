@@ -10,7 +10,7 @@ from grpo_theory.validation import as_array, as_not_negative, as_numbers, as_rea
 
 @dataclass(frozen=True)
 class ClippedShares:
-    """Shares of the tokens of a batch.
+    """Shares of a batch's tokens that a clip leaves without a gradient.
 
     Attributes
     ----------
@@ -18,6 +18,13 @@ class ClippedShares:
         Of tokens with a ratio below 1 - low and an advantage below 0.
     high : float
         Of tokens with a ratio above 1 + high and an advantage above 0.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> shares = gt.live.clipped_shares([[0.5, 1.0], [1.5, 1.0]], [-1.0, 1.0])
+    >>> shares.low, shares.high
+    (0.25, 0.25)
     """
 
     low: float
@@ -27,7 +34,7 @@ class ClippedShares:
 def clipped_shares(
     ratios: ArrayLike, advantages: ArrayLike, *, low: float = 0.2, high: float = 0.2, mask: ArrayLike | None = None
 ) -> ClippedShares:
-    """Return which share of tokens the clip of GRPO and PPO leaves without a gradient.
+    """Return the shares of tokens that the clip of GRPO and PPO leaves without a gradient.
 
     The loss min(r A, clip(r, 1 - low, 1 + high) A) does not change with the ratio r where r > 1 + high and A > 0, and where
     r < 1 - low and A < 0.

@@ -28,7 +28,7 @@ class StepGroups:
     def __init__(self, rewards: ArrayLike, prompts: Iterable[Hashable]) -> None:
         self.rewards = as_real_array("rewards", rewards, 1)
         if isinstance(prompts, str | bytes) or not isinstance(prompts, Iterable):
-            raise TypeError(f"prompts must be ids, one a response, got {shown(prompts)}")
+            raise TypeError(f"prompts must be ids, one per response, got {shown(prompts)}")
         numbers: dict[Hashable, int] = {}
         self.index: Integers = np.array([numbers.setdefault(one, len(numbers)) for one in prompts], dtype=np.int64)
         if self.index.size != self.rewards.size:

@@ -33,7 +33,7 @@ FADE = 0.5
 
 @dataclass(frozen=True)
 class Reading:
-    """What a monitor says of a step.
+    """The numbers and remarks of a monitor at one step.
 
     Attributes
     ----------
@@ -42,6 +42,13 @@ class Reading:
         To be logged; empty at steps at which nothing was read.
     remarks : tuple of str
         Sentences, where the advice changed.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> reading = gt.live.Reading(20, {"groups_with_signal": 0.4}, ("Only 40% of the groups have a signal.",))
+    >>> reading.step, reading.numbers["groups_with_signal"], len(reading.remarks)
+    (20, 0.4, 1)
     """
 
     step: int
@@ -50,7 +57,7 @@ class Reading:
 
 
 class Monitor:
-    """Reads the rewards of a run as it goes, and says every few steps what they tell of its groups.
+    """Monitor a training run: read the rewards of each step, and advise on group size and signal every few steps.
 
     It never ends the run: an error is logged once, under the name ``grpo_theory.live``, and the run goes on. It measures its own
     time. Where that is above `overhead` of the run's, it waits, and sketches fewer groups.
@@ -118,7 +125,16 @@ class Monitor:
         self._of_size, self._of_signal = SizeRemarks(), SignalRemarks()
 
     def start(self, group_size: int = 8) -> None:
-        """Import and compile what readings need, and begin to count the run's time; else the first reading does."""
+        """Import and compile what readings need, and begin to count the run's time; else the first reading does.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> monitor = gt.live.Monitor(every=1, overhead=None)
+        >>> monitor.start(group_size=4)
+        >>> monitor.guard.errors
+        0
+        """
         with self.guard.held("the start of the monitor"):
             _rehearse(self.estimator, group_size)
         self.allowance.start()
@@ -133,7 +149,7 @@ class Monitor:
         at_hand: int | None = None,
         clipped: ClippedShares | None = None,
     ) -> Reading:
-        """Take in the responses of a step, and read them if it is time.
+        """Record the responses of a step, and give a reading if one is due.
 
         Parameters
         ----------
@@ -202,7 +218,7 @@ class Monitor:
         began = self._clock()
         given = as_real_array("sketch", sketch(rows), 2)
         self._sketch_seconds = max((self._clock() - began) / rows.size, FADE * self._sketch_seconds)
-        check_shape("sketch", given, (rows.size, given.shape[1]), "(n, width), one row a response that was asked for")
+        check_shape("sketch", given, (rows.size, given.shape[1]), "(n, width), one row per response that was asked for")
         sketches = np.zeros((size, given.shape[1]))
         sketches[rows] = given
         return sketches
@@ -247,4 +263,6 @@ def _rehearse(estimator: Estimator, group_size: int) -> None:
     size = max(FEWEST, group_size)
     rewards = np.tile((np.arange(size) % 2).astype(np.float64), 4)
     scores = np.sin(np.arange(4.0 * size * 2.0)).reshape(-1, 2)
-    advise_step(RaggedRollouts(np.repeat(np.arange(4), size), rewards, scores), 4 * size, estimator=estimator)
+    rollouts = RaggedRollouts(np.repeat(np.arange(4), size), rewards, scores)
+    with np.errstate(all="ignore"):  # made-up sketches may point nowhere, and what is divided by their sum is of no interest
+        advise_step(rollouts, 4 * size, estimator=estimator)

@@ -4,7 +4,7 @@ from grpo_theory.live.step_advice import StepAdvice
 from grpo_theory.validation import counted
 
 FEW_WITH_SIGNAL = 0.5
-"""A remark is made where a group is surely less likely than this to have signal: most of what is sampled is then lost."""
+"""A remark is made if the confidence limits of the share of groups with signal lie below this: most samples are then wasted."""
 
 SMALLEST_GROUP = 2
 

@@ -22,7 +22,7 @@ from grpo_theory.validation import as_count
 
 @dataclass(frozen=True)
 class StepAdvice:
-    """What a step gains at the group size in use and at others, for one estimator, each with its best learning rate.
+    """The efficiency of a training step at the group size in use and at the best one, for one estimator.
 
     Attributes
     ----------
@@ -44,6 +44,16 @@ class StepAdvice:
         Whether the size in use is one that the data cannot tell from the best.
     prompts : int
         How many prompts this rests on.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=64, group_size=8)
+    >>> one = pilot.take(pilot.sample(problem, 0, 1), 0)
+    >>> rollouts = gt.RaggedRollouts(np.repeat(np.arange(64), 8), one.rewards.ravel(), one.scores.reshape(512, -1))
+    >>> advice = gt.live.advise_step(rollouts, responses=1024, estimator="grpo")
+    >>> advice.group_size, advice.best, advice.may_be_best
+    (8, 8, True)
     """
 
     estimator: str
@@ -61,7 +71,7 @@ class StepAdvice:
 def advise_step(
     rollouts: RaggedRollouts, responses: int, *, estimator: str | Estimator = "rloo", level: float = 0.95
 ) -> StepAdvice | None:
-    """Return the efficiency of a step and its best group size, as `gt.plan.advise` tells them, and nothing that takes longer.
+    """Estimate the efficiency of a training step and its best group size in milliseconds, as `gt.plan.advise` does.
 
     Parameters
     ----------
@@ -85,6 +95,15 @@ def advise_step(
     ValueError
         If the advantages depend on more than the rewards of their own group, are not defined for these rewards, or divide and
         there are more than eight different rewards.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=64, group_size=8)
+    >>> one = pilot.take(pilot.sample(problem, 0, 1), 0)
+    >>> rollouts = gt.RaggedRollouts(np.repeat(np.arange(64), 8), one.rewards.ravel(), one.scores.reshape(512, -1))
+    >>> round(gt.live.advise_step(rollouts, responses=1024, estimator="rloo").efficiency, 2)
+    0.76
     """
     responses, own = as_count("responses", responses, 2), find(estimator)
     kept, _ = usable(rollouts)

@@ -4,6 +4,7 @@ import json
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from grpo_theory.samples import RolloutLog, read_rollouts
 from grpo_theory.user_text import printable
@@ -88,6 +89,6 @@ def ends_whole(path: Path) -> bool:
         return False
 
 
-def read_step(path: Path, **columns: str | None) -> RolloutLog:
-    """Return the rollouts of one step's file; columns as of `read_rollouts`."""
-    return read_rollouts(path, steps="all", **columns)  # type: ignore[arg-type]  # names of columns alone
+def read_step(path: Path, **reading: Any) -> RolloutLog:
+    """Read the rollouts of one step's file; names of columns and choices of rows as in `gt.read_rollouts`."""
+    return read_rollouts(path, steps="all", **reading)

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SCORED = "_generate_and_score_completions"
-"""The trainer's function that samples and scores a batch: after it, the policy still is the one that sampled."""
+"""The trainer's function that samples and scores per batch: after it, the policy still is the one that sampled."""
 BLOCKS = 4
 NEEDED = "gt.live.TRLCallback needs transformers, which comes with TRL: pip install trl (gt.live.Monitor serves any trainer)"
 CLIPS = ("clip_ratio/low_mean", "clip_ratio/high_mean")
-"""The trainer's own measures of what its clip leaves without a gradient, one a pass through a batch."""
+"""The trainer's own measures of what its clip leaves without a gradient, one per pass through a batch."""
 
 
 @cache
@@ -35,7 +35,7 @@ def _with_events(own: type) -> type:
 
 
 class TRLCallback:
-    """Reads the rollouts of TRL's GRPO or RLOO trainer as they come, and logs advice beside the trainer's own numbers.
+    """Callback for TRL's GRPO or RLOO trainer: reads its rollouts and logs advice beside the trainer's own numbers.
 
     Numbers appear as ``live/groups_with_signal`` and so on, in whatever the trainer logs to (`Monitor.step` has the list);
     remarks are warnings of the log ``grpo_theory.live``. The run goes on whatever happens here: an error is logged once. Of
@@ -67,11 +67,10 @@ class TRLCallback:
 
     Examples
     --------
-    ::
-
-        import grpo_theory as gt
-        trainer.add_callback(gt.live.TRLCallback(trainer, every=20, sketches=True))
-        trainer.train()
+    >>> import grpo_theory as gt
+    >>> callback = gt.live.TRLCallback(trainer, every=20, sketches=True)  # doctest: +SKIP
+    >>> trainer.add_callback(callback)  # doctest: +SKIP
+    >>> trainer.train()  # it calls .on_train_begin(...), .on_step_end(...) and .on_log(...)  # doctest: +SKIP
     """
 
     def __new__(cls, *_: Any, **__: Any) -> "TRLCallback":

@@ -7,26 +7,29 @@ import argparse
 from typing import TYPE_CHECKING
 
 from grpo_theory.page.outputs import log_files, named, printed, targets, write
+from grpo_theory.page.row_options import add_rows, chosen_rows
 
 if TYPE_CHECKING:
     from grpo_theory.checks import TrainerCheck
 
 HELP = "check a trainer from its log: convention of the advantages, wrong groups, importance ratios"
 DESCRIPTION = (
-    "Check a trainer from its log, one row a response: which convention the logged advantages follow, which groups contradict it "
-    "and why, whether the loss at the start is as it should be, and how far the policies that sampled, started the update and "
-    "are trained lie apart. It needs prompt and reward, and advantage or log-probabilities, and says what others would tell."
+    "Check a trainer from its log, one row per response: which convention the logged advantages follow, which groups contradict "
+    "it and why, whether the loss at the start is as it should be, and how far the policies that sampled, started the update and "
+    "are trained lie apart. It needs prompt, reward, and advantage or log-probabilities. The report names the "
+    "columns that further checks need."
 )
 COLUMNS = {
     "prompt": "the prompt's id or text",
     "length": "the response's length",
     "response": "the response's id or text",
     "step": "the training step",
+    "trajectory": "the id of a response whose turns are rows of their own; '' reads each row as a response",
     "scores": "sketches: a column of lists, or what the names of several columns begin with",
     "advantage": "the advantage: a number, or a list with one number for every token",
     "logprobs": "log-probabilities of the policy that is trained: lists per token, or sums per response",
-    "old_logprobs": "the same at the start of the update",
-    "rollout_logprobs": "the same as the sampler computed them",
+    "old_logprobs": "log-probabilities of the policy at the start of the update",
+    "rollout_logprobs": "log-probabilities of the policy that sampled, as the sampler computed them",
     "mask": "lists that are 0 for tokens that do not count",
 }
 
@@ -39,11 +42,12 @@ def describe(check: argparse.ArgumentParser) -> None:
     for name, meaning in COLUMNS.items():
         group.add_argument(f"--{name.replace('_', '-')}", metavar="COLUMN", help=meaning)
     group.add_argument("--reward", metavar="COLUMN", action="append", help="the reward; given several times, their sum")
+    add_rows(check.add_argument_group("rows"))
     trainer = check.add_argument_group("the trainer's bounds on ratios")
     trainer.add_argument("--clip-low", type=float, default=0.2, metavar="E", help="the clip's width below 1 (default: 0.2)")
     trainer.add_argument("--clip-high", type=float, default=0.2, metavar="E", help="the clip's width above 1 (default: 0.2)")
     trainer.add_argument(
-        "--cap", type=float, default=2.0, metavar="C", help="the bound on trainer over sampler, a token (default: 2)"
+        "--cap", type=float, default=2.0, metavar="C", help="the bound on the ratio of trainer to sampler, per token (default: 2)"
     )
     output = check.add_argument_group("output")
     output.add_argument("--json", metavar="FILE", help="write everything as JSON; - prints it in place of the text")
@@ -71,6 +75,7 @@ def _check(options: argparse.Namespace) -> "TrainerCheck":
 
     columns = {name: getattr(options, name) for name in (*COLUMNS, "reward")}
     try:
-        return check_log(options.table, clip=(options.clip_low, options.clip_high), cap=options.cap, columns=columns)
+        clip = options.clip_low, options.clip_high
+        return check_log(options.table, clip=clip, cap=options.cap, columns=columns, rows=chosen_rows(options))
     except ArgumentError as error:
         raise ValueError(error.renamed({"clip[0]": "--clip-low", "clip[1]": "--clip-high", "cap": "--cap"})) from None

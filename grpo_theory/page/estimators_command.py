@@ -18,7 +18,8 @@ DESCRIPTION = (
 def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the subcommand and its options."""
     parser.description = DESCRIPTION
-    parser.add_argument("word", nargs="?", default="", metavar="WORD", help="list those that have it, as trl or 'ddof 1'")
+    said = "list only estimators that contain this word, such as trl or 'ddof 1'"
+    parser.add_argument("word", nargs="?", default="", metavar="WORD", help=said)
 
 
 def run(options: argparse.Namespace) -> int:

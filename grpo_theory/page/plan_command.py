@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from grpo_theory.page.outputs import log_files, named, printed, targets, write
+from grpo_theory.page.row_options import add_rows, chosen_rows
 from grpo_theory.user_text import printable
 
 if TYPE_CHECKING:
@@ -59,13 +60,13 @@ def _add_batch(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--estimator",
         metavar="NAME",
-        help="the estimator that you use now, as rloo, trl_grpo or verl_grpo: the plan is then for it, by squared error if it "
-        "does not divide and else by efficiency (default: no estimator, and four baselines without division are compared)",
+        help="the estimator that you use now, such as rloo, trl_grpo or verl_grpo: the plan is then for it, by squared error if "
+        "it does not divide and else by efficiency (default: no estimator, and four baselines without division are compared)",
     )
     group.add_argument(
-        "--cost-prompt", type=float, default=0.0, metavar="A", help="cost of a prompt, whatever its group: prefill (default: 0)"
+        "--cost-prompt", type=float, default=0.0, metavar="A", help="cost per prompt, whatever its group: prefill (default: 0)"
     )
-    group.add_argument("--cost-response", type=float, default=1.0, metavar="B", help="cost of a response: decoding (default: 1)")
+    group.add_argument("--cost-response", type=float, default=1.0, metavar="B", help="cost per response: decoding (default: 1)")
     group.add_argument(
         "--max-group-size", type=int, metavar="G", help="the largest group to consider (default, and at most: 4096)"
     )
@@ -83,7 +84,10 @@ def _add_columns(group: argparse._ArgumentGroup) -> None:
         "A column is a name, or a path through objects and lists: rewards.correct.score, messages.0. An empty name reads none."
     )
     group.add_argument(
-        "--prompt", metavar="PATH", action="append", help="the prompt's id or text; given several times, they are its id together"
+        "--prompt",
+        metavar="PATH",
+        action="append",
+        help="the prompt's id or text; given several times, the columns together are its id",
     )
     group.add_argument(
         "--reward",
@@ -103,19 +107,7 @@ def _add_columns(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_rows(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--where",
-        metavar="KEY=VALUE",
-        action="append",
-        help="only rows with this value in a column, or files whose path says so (step=3, path=*train*); several all hold",
-    )
-    group.add_argument("--group-of", type=int, metavar="N", help="N rows of a prompt one after another are a group")
-    group.add_argument(
-        "--unscored",
-        choices=("error", "leave", "zero"),
-        default="error",
-        help="rows without a reward: an error, left out and counted, or a reward of 0 (default: error)",
-    )
+    add_rows(group)
     group.add_argument(
         "--reward-tolerance",
         type=float,
@@ -167,18 +159,6 @@ def rewards_of(given: list[str] | None) -> str | list[str] | dict[str, float] | 
     return given[0] if len(given) == 1 else given
 
 
-def wanted_of(given: list[str] | None) -> dict[str, object]:
-    """Return what --where says: values by column, several of one column in a list."""
-    wanted: dict[str, object] = {}
-    for one in given or ():
-        key, equals, value = one.partition("=")
-        if not equals or not key:
-            raise ValueError(f"--where must be KEY=VALUE, as split=train, got {printable(one)}")
-        before = wanted.get(key, [])
-        wanted[key] = [*before, value] if isinstance(before, list) else value
-    return wanted
-
-
 def _budget(options: argparse.Namespace) -> float:
     """Return what a step may cost; ValueError where neither it nor the run's responses are given, and where they contradict."""
     from grpo_theory.plan.run_advice import check_total
@@ -213,9 +193,9 @@ def _advice(options: argparse.Namespace) -> "tuple[Advice, RunAdvice | None]":
     from grpo_theory.samples import RewardCounts, RolloutLog, read_reward_counts, read_rollouts
     from grpo_theory.validation import ArgumentError
 
-    columns = {name: getattr(options, name) for name in ("prompt", "response", "step", "trajectory", "group_of", "unscored")}
+    columns = {name: getattr(options, name) for name in ("prompt", "response", "step", "trajectory")}
     columns |= {"steps": int(options.steps) if options.steps.isdigit() else options.steps}
-    columns |= {"reward": rewards_of(options.reward), "where": wanted_of(options.where)}
+    columns |= {"reward": rewards_of(options.reward), **chosen_rows(options)}
     columns |= {"reward_tolerance": options.reward_tolerance}
     limiting = {name: getattr(options, name) for name in LIMITS}
     if options.max_group_size is None:

@@ -10,14 +10,15 @@ from grpo_theory.page.estimators_command import print_table
 HELP = "list the gallery's problems, with their sizes and what they are for"
 DESCRIPTION = (
     "List the problems of the gallery, which `gt.gallery.problem(NAME)` makes: prompts, responses to each, parameters, expected "
-    "reward at the start, and what each is for.  A word given is looked for in names, tags and sentences."
+    "reward at the start, and what each is for.  With a WORD, only problems whose name, tags or sentence contain it are listed."
 )
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
     """Describe the subcommand and its options."""
     parser.description = DESCRIPTION
-    parser.add_argument("word", nargs="?", default="", metavar="WORD", help="list those that have it, as chain or training")
+    said = "list only problems that contain this word, such as chain or training"
+    parser.add_argument("word", nargs="?", default="", metavar="WORD", help=said)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grpo_theory.page.row_options import add_rows, chosen_rows
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
 
 if TYPE_CHECKING:
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 
 HELP = "read a trainer's rollouts while it runs: a line for each step, a remark where the advice changes"
 DESCRIPTION = (
-    "Watch a folder into which a trainer writes a file of rollouts for each step, STEP.jsonl, as verl does with "
-    "trainer.rollout_data_dir. For each step a line is printed, and a remark where the advice changes. Half-written files "
-    "are waited for; nothing is written. Ctrl-C ends it."
+    "Watch a folder into which a trainer writes one file of rollouts per step, STEP.jsonl, as verl does with "
+    "trainer.rollout_data_dir. The command prints a line for each step, and a remark when the advice changes. It waits for "
+    "half-written files and writes nothing. Ctrl-C ends it."
 )
-COLUMNS = ("prompt", "reward", "response", "scores")
+COLUMNS = ("prompt", "reward", "response", "trajectory", "scores")
 INTERVAL = 5.0
 
 
@@ -31,22 +32,24 @@ def describe(watch: argparse.ArgumentParser) -> None:
     watch.add_argument("folder", type=Path, metavar="DIR", help="the folder of STEP.jsonl files, as trainer.rollout_data_dir")
     watch.add_argument("--once", action="store_true", help="read the files that are there, and end")
     watch.add_argument(
-        "--interval", type=float, default=INTERVAL, metavar="SECONDS", help="look for new files so often (default: 5)"
+        "--interval", type=float, default=INTERVAL, metavar="SECONDS", help="seconds between two looks for new files (default: 5)"
     )
     watch.add_argument(
         "--estimator",
         metavar="NAME",
         default="rloo",
-        help="the estimator in use, as verl_grpo: of sketches, its efficiency and best group size are told (default: rloo)",
+        help="the estimator in use, such as verl_grpo: of sketches, efficiency and best group size are shown (default: rloo)",
     )
     columns = watch.add_argument_group("columns, where their names are not recognised")
     for name, meaning in (
         ("prompt", "the prompt's id or text"),
         ("reward", "the reward"),
         ("response", "the response's id or text"),
+        ("trajectory", "the id of a response whose turns are rows of their own; '' reads each row as a response"),
         ("scores", "sketches: a column of lists, or what the names of several columns begin with"),
     ):
         columns.add_argument(f"--{name}", metavar="COLUMN", help=meaning)
+    add_rows(watch.add_argument_group("rows"))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -82,7 +85,7 @@ def _print_new(files: "StepFiles", monitor: "Monitor", options: argparse.Namespa
     read = 0
     for step, path in files.whole(ended=options.once):
         try:
-            log = read_step(path, **{name: getattr(options, name) for name in COLUMNS})
+            log = read_step(path, **{name: getattr(options, name) for name in COLUMNS}, **chosen_rows(options))
         except (OSError, ValueError, TypeError) as error:
             print(f"step {step}: not read: {printable(error, LONGEST_MESSAGE)}", flush=True)
             continue

@@ -25,7 +25,7 @@ SHORT = 0.05
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Advice:
-    """What the plan says, as data; `gt.page.to_text(advice)` is what the command prints.
+    """The advice of the planner as data; `gt.page.to_text(advice)` is what the command prints.
 
     Attributes
     ----------
@@ -49,6 +49,14 @@ class Advice:
         What the reader of the table remarks on, a sentence each.
     reading : tuple of str
         What the reader took for what, and how much of it there is; empty without a reader.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> advice = gt.plan.advise(gt.Rollouts(data.rewards[data.index]), 1024)  # from rewards alone
+    >>> advice.scores, advice.missing.scores, advice.limits.budget
+    (None, True, 1024.0)
     """
 
     limits: Limits
@@ -113,7 +121,7 @@ def advise(
     level : float, default 0.95
         Of every interval by itself.
     tolerance : float, default 0.05
-        A loss that does not matter, as a share of the error.
+        The share of additional error that does not matter.
     findings : Findings, optional
         What the reader of the table remarked on, to be repeated; a `RolloutLog` has its own.
 
@@ -127,7 +135,16 @@ def advise(
     ValueError
         If budget and limits allow no batch; if a log was read with several groups of one prompt, which are not independent; if
         the estimator's advantages depend on more than the rewards of their own group, and the rollouts have scores; and if the
-        rollouts can say nothing: fewer than three prompts, one response a prompt, all rewards equal.
+        rollouts can say nothing: fewer than three prompts, one response per prompt, all rewards equal.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=64, group_size=8)
+    >>> rollouts = pilot.take(pilot.sample(problem, 0, 1), 0)
+    >>> advice = gt.plan.advise(rollouts, 1024, group_size=8)
+    >>> advice.scores.choice.group_size
+    2
     """
     level, tolerance = check_level(level), as_fraction("tolerance", tolerance)
     limits = limits if isinstance(limits, Limits) else Limits(budget=limits)

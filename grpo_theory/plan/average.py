@@ -20,7 +20,7 @@ INFINITE = 1e12
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """One term a prompt, whose means are at most, and at least, the mean of a function of the success rate.
+    """One term per prompt, whose means are at most, and at least, the mean of a function of the success rate.
 
     Attributes
     ----------

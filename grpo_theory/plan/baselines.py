@@ -69,6 +69,17 @@ class BaselineTable:
         The weight of the mean over prompts in its best mixture with the leave-one-out mean.
     group_size : int
         The size of the groups in which the baseline is used.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=64, group_size=8)
+    >>> rollouts = pilot.take(pilot.sample(problem, 0, 1), 0)
+    >>> table = gt.plan.compare_baselines(rollouts, group_size=8)
+    >>> table.names
+    ('none', 'mean over prompts', 'leave-one-out mean', 'shrinkage', 'value', 'optimal')
+    >>> table.relative.estimate.round(2).tolist()
+    [0.91, -0.09, 0.0, -0.09, -0.14, -0.22]
     """
 
     names: tuple[str, ...]
@@ -152,6 +163,15 @@ def compare_baselines(rollouts: Groups, group_size: int, level: float = 0.95) ->
     group_size : int
         G of at least 2.
     level : float, default 0.95
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=64, group_size=8)
+    >>> rollouts = pilot.take(pilot.sample(problem, 0, 1), 0)
+    >>> table = gt.plan.compare_baselines(rollouts, group_size=8)
+    >>> dict(zip(table.names, table.relative.estimate.round(2).tolist()))["none"]
+    0.91
     """
     level, group_size = check_level(level), as_count("group_size", group_size, 2)
     pilot_terms(rollouts)

@@ -23,7 +23,7 @@ LARGEST_LOG_PRECISION = 14.0
 
 @dataclass(frozen=True, eq=False)
 class BetaSuccessRates:
-    """A beta law of success rates, by maximum likelihood: two numbers, smooth, and wrong where prompts are of two kinds.
+    """A beta distribution of success rates, fitted by maximum likelihood; it cannot describe prompts of two kinds.
 
     Attributes
     ----------
@@ -31,6 +31,13 @@ class BetaSuccessRates:
         The parameters of the beta law.
     log_likelihood : float
         Of the counts, binomial coefficients included; that of `SuccessRates` is never lower, but for its gap.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> rates = gt.plan.BetaSuccessRates(a=1.0, b=3.0, log_likelihood=0.0)
+    >>> round(float(rates.cdf(0.25)), 3), round(float(rates.quantile(0.5)), 3), round(rates.average(lambda p: p), 6)
+    (0.578, 0.206, 0.25)
     """
 
     a: float
@@ -83,7 +90,7 @@ def beta_quadrature(a: float, b: float, nodes: int) -> tuple[Array, Array]:
 
 @typed
 def fit_beta_rates(counts: RewardCounts) -> BetaSuccessRates:
-    """Return the beta law of success rates that makes the counts likeliest (beta-binomial counts).
+    """Fit a beta distribution of success rates by maximum likelihood (beta-binomial counts).
 
     Parameters
     ----------
@@ -100,6 +107,16 @@ def fit_beta_rates(counts: RewardCounts) -> BetaSuccessRates:
     ------
     ValueError
         If there are not exactly two rewards.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> rewards = data.rewards[data.index]  # of 129 prompts, with 32 responses each
+    >>> counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(129), 32), rewards.ravel())
+    >>> law = gt.plan.fit_beta_rates(counts)
+    >>> round(law.a / (law.a + law.b), 2)
+    0.35
     """
     check_binary(counts)
     cells = Cells.of(counts)

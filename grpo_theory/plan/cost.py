@@ -41,6 +41,13 @@ class Limits:
         The fewest prompts B a batch may have.
     multiple_of : int, default 1
         B G must be a multiple of it, as of the number of devices times the size of a micro-batch.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> limits = gt.plan.Limits(budget=1024, cost_prompt=4.0, multiple_of=64)
+    >>> limits.prompts(16), limits.cost(48, 16), limits.batches()[0][:3].tolist()
+    (48, 960.0, [2, 3, 4])
     """
 
     budget: float
@@ -136,7 +143,7 @@ def limits_groups(limits: Limits) -> tuple[str, ...]:
 
 
 def cost_optimum(law: GroupSizeLaw, cost_prompt: float = 0.0, cost_response: float = 1.0) -> float:
-    """Return the real group size of least mean squared error at a fixed cost B (a + b G), any B.
+    """Return the group size (not rounded) of least mean squared error at a fixed cost B (a + b G), for any B.
 
     Theorem (docs/derivations.md, section 35).  The error times the budget, (a + b G)(c1 + c2/G + c3/(G (G-1))), is convex in G
     > 1 if a c2, c3 and c1 are not below 0; where b c1 and one of a c2 and c3 are above 0 its minimiser is the one root above 1 of
@@ -157,6 +164,13 @@ def cost_optimum(law: GroupSizeLaw, cost_prompt: float = 0.0, cost_response: flo
     -------
     float
         At least 1; infinite if c1 is 0 and a larger group is always better, and 1 if no group gains anything.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> law = gt.theory.GroupSizeLaw(c1=0.1, c2=1.0, c3=2.5)
+    >>> gt.plan.cost_optimum(law), round(gt.plan.cost_optimum(law, cost_prompt=4.0), 2)
+    (6.0, 9.76)
     """
     a, b = as_not_negative("cost_prompt", cost_prompt), as_positive("cost_response", cost_response)
     c1, c2, c3 = (max(float(value), 0.0) for value in (law.c1, law.c2, law.c3))

@@ -1,4 +1,4 @@
-"""What the logged responses are worth: how many carry signal, and how many independent ones a mean reward rests on."""
+"""Effective sample size: how many logged responses carry signal, and how many independent ones they correspond to."""
 
 from dataclasses import dataclass
 
@@ -25,6 +25,15 @@ class RewardVariance:
         The variance of the prompts' expected rewards; may come out below 0 where it is small.
     within : float
         The mean variance of a prompt's rewards; with binary rewards the mean of p (1 - p).
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> prompts = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
+    >>> counts = gt.RewardCounts.from_rewards(prompts, [1, 0, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0])
+    >>> found = gt.plan.split_variance(counts)
+    >>> round(found.between, 3), round(found.within, 3)
+    (0.097, 0.194)
     """
 
     between: float
@@ -39,7 +48,7 @@ class RewardVariance:
 
 @dataclass(frozen=True, eq=False)
 class SampleSize:
-    """What N logged responses are worth.
+    """The effective sample size of N logged responses.
 
     Attributes
     ----------
@@ -55,6 +64,16 @@ class SampleSize:
         correlation if all groups have size G. NaN without a variance.
     effective_responses : float
         The number of independent responses that would tell the mean reward as well. NaN without a variance.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> rewards = data.rewards[data.index]  # of 129 prompts, with 32 responses each
+    >>> counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(129), 32), rewards.ravel())
+    >>> found = gt.plan.effective_sample_size(counts)
+    >>> found.responses, round(found.effective_responses)
+    (4128, 325)
     """
 
     prompts: int
@@ -69,7 +88,7 @@ class SampleSize:
 
 @typed
 def split_variance(counts: RewardCounts) -> RewardVariance:
-    """Return the variance of rewards between and within prompts, without bias; any rewards, groups of any sizes.
+    """Estimate the variance of rewards between and within prompts without bias, for any rewards and group sizes.
 
     Within: the mean of the groups' variances (divisor n - 1) over prompts of at least two responses. Between: the variance of the
     groups' means less what sampling adds to it, the mean of the within variance over n.
@@ -78,6 +97,16 @@ def split_variance(counts: RewardCounts) -> RewardVariance:
     ------
     ValueError
         On fewer than two prompts, and where no prompt has two responses.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> rewards = data.rewards[data.index]  # of 129 prompts, with 32 responses each
+    >>> counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(129), 32), rewards.ravel())
+    >>> found = gt.plan.split_variance(counts)
+    >>> round(found.between / (found.between + found.within), 2)  # the share that lies between prompts
+    0.38
     """
     if counts.prompts < 2:
         raise ValueError("counts must be of at least 2 prompts for a variance between them, got 1")
@@ -98,7 +127,7 @@ def _own_variances(counts: RewardCounts) -> Array:
 
 @typed
 def effective_sample_size(counts: RewardCounts, level: float = 0.95) -> SampleSize:
-    """Return what the logged responses are worth: of any rewards, in groups of any sizes.
+    """Estimate the mean reward and the effective sample size of logged responses, with any rewards and group sizes.
 
     Parameters
     ----------
@@ -115,6 +144,15 @@ def effective_sample_size(counts: RewardCounts, level: float = 0.95) -> SampleSi
     ------
     ValueError
         On fewer than two prompts.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> prompts = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
+    >>> counts = gt.RewardCounts.from_rewards(prompts, [1, 0, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0])
+    >>> found = gt.plan.effective_sample_size(counts)
+    >>> found.mixed_prompts, round(found.design_effect, 2)
+    (2, 2.0)
     """
     level = check_level(level)
     if counts.prompts < 2:
@@ -152,6 +190,15 @@ class UniformShares:
     measured : ndarray, shape (S,)
         The share of the prompts with so many responses: 1 where the estimate is measured and without bias, and less where it is
         predicted, for the other prompts.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> prompts = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
+    >>> counts = gt.RewardCounts.from_rewards(prompts, [1, 0, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0])
+    >>> shares = gt.plan.estimate_uniform_shares(counts, [2, 4, 8])
+    >>> shares.interval.estimate.round(2).tolist(), shares.measured.tolist()
+    ([0.61, 0.33, 0.25], [1.0, 1.0, 0.0])
     """
 
     group_sizes: Integers
@@ -161,7 +208,7 @@ class UniformShares:
 
 @typed
 def estimate_uniform_shares(counts: RewardCounts, group_sizes: ArrayLike, level: float = 0.95) -> UniformShares:
-    """Return the share of groups of each size whose rewards are all equal: groups that give most estimators no gradient.
+    """Estimate the share of groups with no signal (all rewards equal) at each group size.
 
     A prompt with n >= G responses measures its own share without bias: the probability that G of them, drawn without
     replacement, have one reward. For G > n the share is E[X^(G-1)], X the probability of a response's own reward, and among the
@@ -187,6 +234,16 @@ def estimate_uniform_shares(counts: RewardCounts, group_sizes: ArrayLike, level:
     ------
     ValueError
         On fewer than two prompts, and where no prompt has two responses.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> rewards = data.rewards[data.index]  # of 129 prompts, with 32 responses each
+    >>> counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(129), 32), rewards.ravel())
+    >>> shares = gt.plan.estimate_uniform_shares(counts, [2, 8])
+    >>> shares.interval.estimate.round(2).tolist()
+    [0.71, 0.31]
     """
     level = check_level(level)
     sizes = _group_sizes(group_sizes)

@@ -119,6 +119,15 @@ def signal_to_noise(
     -------
     Interval
         The upper limit is infinite where the data do not tell the error from 0. The standard error is the delta method's.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=64, group_size=8)
+    >>> rollouts = pilot.take(pilot.sample(problem, 0, 1), 0)
+    >>> found = gt.plan.signal_to_noise(rollouts, batch_size=128, group_size=8)
+    >>> round(float(found.estimate), 1)
+    2.3
     """
     weights = mse_weights(as_count("batch_size", batch_size), as_count("group_size", group_size, 2))
     return signal_of(pilot_terms(rollouts), weights, check_level(level), sketch_width)

@@ -1,4 +1,4 @@
-"""What an estimator's expected step does: the weights of prompts (R1), and the learning rate that keeps it in length."""
+"""The expected step of an estimator: how it weights prompts (R1), and the learning rate that keeps its length."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -52,6 +52,16 @@ class PromptWeights:
 
     A standard error that is NaN marks what is not measured: groups too small for h' of this G, and shares of hard and easy
     prompts always. There the limits hold whatever the law of success rates, and the estimate is that of the likeliest law.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> rewards = data.rewards[data.index]  # of 129 prompts, with 32 responses each
+    >>> counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(129), 32), rewards.ravel())
+    >>> found = gt.plan.weigh_prompts(counts, "grpo", 8)
+    >>> found.weight([0.1, 0.5]).round(2).tolist()
+    [1.07, 0.85]
     """
 
     estimator: str
@@ -72,7 +82,7 @@ class PromptWeights:
 def weigh_prompts(
     counts: RewardCounts, estimator: str | Estimator, group_size: int, level: float = 0.95, *, law: SuccessRates | None = None
 ) -> PromptWeights:
-    """Return the weights that an estimator's expected update gives to prompts, on the distribution of success rates at hand.
+    """Estimate how much weight an estimator's expected update gives to hard, middling and easy prompts.
 
     On policy and with tokens added up an estimator whose advantages read nothing but the group's rewards has the expected
     update h'(p) grad p at a prompt of success rate p (docs/derivations.md, section 24). The plain gradient has h' = 1, so that
@@ -103,6 +113,16 @@ def weigh_prompts(
     ------
     ValueError
         If there are not exactly two rewards, fewer than two prompts, or the estimator has no h, or one that falls.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> rewards = data.rewards[data.index]  # of 129 prompts, with 32 responses each
+    >>> counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(129), 32), rewards.ravel())
+    >>> found = gt.plan.weigh_prompts(counts, "grpo", 8)
+    >>> found.prompts.estimate.round(2).tolist(), found.step_shares.estimate.round(2).tolist()
+    ([0.45, 0.5, 0.05], [0.24, 0.73, 0.03])
     """
     level = check_level(level)
     check_pairs(counts)
@@ -164,7 +184,7 @@ def _classes(counts: RewardCounts, function: RateFunction, law: SuccessRates) ->
 
 @dataclass(frozen=True, eq=False)
 class LearningRateFactor:
-    """By what the learning rate is to be multiplied.
+    """The factor by which to multiply the learning rate.
 
     Attributes
     ----------
@@ -173,6 +193,16 @@ class LearningRateFactor:
     least, most : float
         Whatever the lengths, for the component of the update along any direction in which no prompt's gradient points
         backwards. Where the two are equal the factor is exact.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> rewards = data.rewards[data.index]  # of 129 prompts, with 32 responses each
+    >>> counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(129), 32), rewards.ravel())
+    >>> found = gt.plan.learning_rate_factor(counts, old=("dr_grpo", 8), new=("dr_grpo", 2))
+    >>> round(found.least, 3), round(found.most, 3)
+    (1.75, 1.75)
     """
 
     factor: Interval
@@ -189,7 +219,7 @@ def learning_rate_factor(
     *,
     law: SuccessRates | None = None,
 ) -> LearningRateFactor:
-    """Return the factor on the learning rate of plain SGD that keeps the expected step as estimator and group size change.
+    """Estimate the learning-rate factor that keeps the expected SGD step when estimator or group size change.
 
     The expected updates are E[h'(p) grad p] with each its own h' (docs/derivations.md, sections 24 and 34). Along a direction v
     the steps' ratio is a mean of h'_old/h'_new with the weights h'_new(p) <grad p, v>, and lies between its extremes over p if
@@ -220,6 +250,16 @@ def learning_rate_factor(
     ------
     ValueError
         As `weigh_prompts`.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> rewards = data.rewards[data.index]  # of 129 prompts, with 32 responses each
+    >>> counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(129), 32), rewards.ravel())
+    >>> found = gt.plan.learning_rate_factor(counts, old=("grpo", 8), new=("grpo", 4))
+    >>> round(float(found.factor.estimate), 2)
+    1.33
     """
     level = check_level(level)
     check_pairs(counts)

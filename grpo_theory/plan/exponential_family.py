@@ -1,4 +1,4 @@
-"""The exponential family through a user's sampled responses: a problem whose runs look ahead of the user's own."""
+"""The exponential family through a user's sampled responses: a problem that simulates training ahead of the user's run."""
 
 from typing import NamedTuple
 
@@ -105,7 +105,7 @@ def half_twins(log: RolloutLog | Groups) -> tuple[Problem, Problem]:
     Parameters
     ----------
     log : RolloutLog, RaggedRollouts or Rollouts
-        As for `twin`, with at least 4 responses a prompt.
+        As for `twin`, with at least 4 responses per prompt.
 
     Returns
     -------

@@ -32,6 +32,15 @@ class GradedWeights:
         Shape (3,): of the prompts.
     used : int
         The prompts with so many responses: the others say nothing about groups of this size.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> rewards = [0.0, 0.5, 1.0, 1.0, 0.0, 0.0, 0.5, 0.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.0, 1.0, 0.5]
+    >>> counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(4), 4), rewards)
+    >>> found = gt.plan.weigh_graded_prompts(counts, "grpo", 4)
+    >>> found.used, found.prompts.estimate.round(2).tolist()
+    (4, [0.25, 0.5, 0.25])
     """
 
     estimator: str

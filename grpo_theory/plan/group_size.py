@@ -1,4 +1,4 @@
-"""Which group size has the least error, which others the data cannot tell from it, and what each loses."""
+"""The group size of least error, the sizes that the data cannot distinguish from it, and what each loses."""
 
 from dataclasses import dataclass
 
@@ -36,6 +36,15 @@ class GroupSizeChoice(SizeChoice):
         that of the unbiased estimate.
     constants : ErrorConstants
         The three constants that all this rests on.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=64, group_size=8)
+    >>> rollouts = pilot.take(pilot.sample(problem, 0, 1), 0)
+    >>> choice = gt.plan.choose_group_size(rollouts, gt.plan.Limits(budget=1024))
+    >>> choice.group_size, choice.group_sizes[choice.candidates].tolist()[:3], choice.prompts_needed(0.05) > 0
+    (5, [4, 5, 6], True)
     """
 
     mse: Interval
@@ -89,6 +98,14 @@ def choose_group_size(rollouts: Groups, limits: Limits, level: float = 0.95) -> 
     ------
     ValueError
         On too few prompts or responses, without scores, and if nothing varies between prompts.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=64, group_size=8)
+    >>> rollouts = pilot.take(pilot.sample(problem, 0, 1), 0)
+    >>> gt.plan.choose_group_size(rollouts, gt.plan.Limits(budget=1024, cost_prompt=4.0)).group_size
+    10
     """
     level = check_level(level)
     terms = pilot_terms(rollouts)

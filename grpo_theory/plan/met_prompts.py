@@ -1,4 +1,4 @@
-"""What a group of a prompt at a success rate holds: a success at all, or a success and a failure, which is a signal."""
+"""The chance that a group contains a success, or both a success and a failure, which is a signal."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -8,7 +8,7 @@ from grpo_theory.validation import as_count, as_fraction, as_numbers, check_with
 
 
 def chance_of_success(rates: ArrayLike, responses: int) -> Array:
-    """Return the chance that so many responses hold at least one success, 1 - (1-p)^n, of the shape of `rates`.
+    """Return the chance that a group contains at least one success, 1 - (1-p)^n, of the shape of `rates`.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def chance_of_success(rates: ArrayLike, responses: int) -> Array:
 
 
 def chance_of_signal(rates: ArrayLike, group_size: int) -> Array:
-    """Return the chance that a group holds a success and a failure, 1 - (1-p)^G - p^G, of the shape of `rates`.
+    """Return the chance that a group has a signal (both rewards), 1 - (1-p)^G - p^G, of the shape of `rates`.
 
     Parameters
     ----------
@@ -47,6 +47,12 @@ def chance_of_signal(rates: ArrayLike, group_size: int) -> Array:
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.plan.chance_of_signal([0.01, 0.1, 0.5], 8).round(3).tolist()
+    [0.077, 0.57, 0.992]
     """
     p = as_numbers("rates", rates)
     return np.asarray(np.maximum(chance_of_success(p, group_size) - p ** float(group_size), 0.0))
@@ -68,5 +74,11 @@ def most_success(prompts: int, level: float = 0.95) -> float:
     Returns
     -------
     float
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> round(gt.plan.most_success(prompts=100), 3)
+    0.03
     """
     return float(-np.expm1(np.log1p(-as_fraction("level", level)) / as_count("prompts", prompts)))

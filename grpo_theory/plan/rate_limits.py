@@ -16,7 +16,7 @@ from grpo_theory.validation import as_real_array, check_within, typed
 def bound_success_rates(
     counts: RewardCounts, rates: ArrayLike, level: float = 0.95, *, law: SuccessRates | None = None
 ) -> Interval:
-    """Return intervals of the share of prompts whose success rate is at most `rates`.
+    """Bound the share of prompts whose success rate is at most `rates`, for every distribution of success rates.
 
     Through groups of n responses only the first n moments of the law of success rates are seen. The limits are those of
     polynomials of degree n above and below the step: they hold whatever the law, and stay apart however many prompts there are.
@@ -42,6 +42,16 @@ def bound_success_rates(
     ------
     ValueError
         If there are not exactly two rewards, or fewer than two prompts.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> rewards = data.rewards[data.index]  # of 129 prompts, with 32 responses each
+    >>> counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(129), 32), rewards.ravel())
+    >>> interval = gt.plan.bound_success_rates(counts, [0.2])
+    >>> round(float(interval.low[0]), 2), round(float(interval.high[0]), 2)
+    (0.13, 0.56)
     """
     level = check_level(level)
     check_pairs(counts)

@@ -25,7 +25,7 @@ SIZES = (2, 4, 8, 16, 32, 64)
 PROMPTS = ((32, 64), (512, 32), (2048, 16))
 """Up to how many responses a prompt of the training set a world of how many prompts is run: what is simulated costs alike."""
 LEAST, MOST = 8, PROMPTS[-1][0]
-"""The fewest and the most responses a prompt that are simulated."""
+"""The fewest and the most responses per prompt that are simulated."""
 WORKERS = 2
 ENTROPY = 20261127
 
@@ -68,7 +68,7 @@ class WorldRuns:
 
 @dataclass(frozen=True, eq=False)
 class RunAdvice:
-    """What each group size loses by the end of a run.
+    """How much mean success each group size loses by the end of a run, in simulated worlds.
 
     Attributes
     ----------
@@ -79,11 +79,22 @@ class RunAdvice:
     training_prompts : int
         The prompts that are trained on.
     simulated : float
-        The responses a prompt at which the worlds were run. Another number than `total / training_prompts` is an extrapolation.
+        The responses per prompt at which the worlds were run. Another number than `total / training_prompts` is an extrapolation.
     group_sizes : ndarray of int, shape (S,)
     worlds : tuple of WorldRuns
     alignment : float or None
         How alike the prompts' gradients are in the log; None without gradients.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> from grpo_theory.plan.run_advice import WorldRuns
+    >>> errors = np.full(2, 0.001)
+    >>> alone = WorldRuns("prompts do not touch each other", 0.01, 0.75, 0.3, np.array([0.70, 0.72]), errors)
+    >>> shared = WorldRuns("prompts share parameters, with room for all", 0.01, 0.25, 0.3, np.array([0.80, 0.74]), errors)
+    >>> run = gt.plan.RunAdvice("rloo", 1e5, 100, 1000.0, np.array([4, 16]), (alone, shared), None)
+    >>> run.group_size, run.expected_losses.round(3).tolist(), [round(loss, 3) for loss in run.quantiles(run.best)]
+    (4, [0.015, 0.015], [0.0, 0.02, 0.02])
     """
 
     estimator: str
@@ -101,7 +112,7 @@ class RunAdvice:
 
     @property
     def extrapolated(self) -> bool:
-        """Whether the worlds were run at another number of responses a prompt than the user's run has."""
+        """Whether the worlds were run at another number of responses per prompt than the user's run has."""
         return not np.isclose(self.each, self.simulated, rtol=0.3)
 
     @property

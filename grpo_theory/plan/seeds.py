@@ -15,7 +15,7 @@ from grpo_theory.validation import as_count, as_fraction, as_not_negative, as_nu
 
 @dataclass(frozen=True, eq=False)
 class EvaluationVariance:
-    """What makes the measured difference of two policies vary, both answering the same prompts.
+    """The variance of the measured difference between two policies that answer the same prompts.
 
     Attributes
     ----------
@@ -23,19 +23,26 @@ class EvaluationVariance:
         The variance over prompts of the difference of the two expected rewards.
     within : float
         The sum of the two policies' mean variances of a prompt's rewards.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> variance = gt.plan.EvaluationVariance(between=0.02, within=0.3)
+    >>> round(variance.of_mean(prompts=200, responses=4), 6)
+    0.000475
     """
 
     between: float
     within: float
 
     def of_mean(self, prompts: int, responses: int) -> float:
-        """Return the variance of the mean difference, so many responses to each prompt from each policy."""
+        """Return the variance of the mean difference, with this many responses to each prompt from each policy."""
         return (max(self.between, 0.0) + self.within / responses) / prompts
 
 
 @typed
 def evaluation_variance(counts: RewardCounts, correlation: float) -> EvaluationVariance:
-    """Return the variance of a comparison, from one policy's rewards and an assumed correlation.
+    """Estimate the variance of a comparison from one policy's rewards and an assumed correlation between policies.
 
     One table does not tell how alike the other policy's successes are. Both are taken to have the variances of this table, and
     their expected rewards the given correlation over prompts: 0 if the policies have nothing in common, near 1 if one is the
@@ -51,6 +58,16 @@ def evaluation_variance(counts: RewardCounts, correlation: float) -> EvaluationV
     Returns
     -------
     EvaluationVariance
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> rewards = data.rewards[data.index]  # of 129 prompts, with 32 responses each
+    >>> counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(129), 32), rewards.ravel())
+    >>> variance = gt.plan.evaluation_variance(counts, correlation=0.9)
+    >>> round(variance.between, 3), round(variance.within, 3)
+    (0.017, 0.288)
     """
     correlation = as_number("correlation", correlation)
     if not 0.0 <= correlation <= 1.0:
@@ -61,7 +78,7 @@ def evaluation_variance(counts: RewardCounts, correlation: float) -> EvaluationV
 
 @typed
 def compared_variance(counts: RewardCounts, other: RewardCounts) -> EvaluationVariance:
-    """Return the variance of a comparison, from two policies' rewards on the same prompts, row by row.
+    """Estimate the variance of a comparison from two policies' rewards on the same prompts, row by row.
 
     Between: the variance of the differences of the prompts' means, less what sampling adds to it; without bias, so it may be
     below 0.
@@ -74,6 +91,16 @@ def compared_variance(counts: RewardCounts, other: RewardCounts) -> EvaluationVa
     Returns
     -------
     EvaluationVariance
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> prompts = [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    >>> first = gt.RewardCounts.from_rewards(prompts, [1, 0, 1, 0, 0, 0, 1, 1, 1])
+    >>> second = gt.RewardCounts.from_rewards(prompts, [1, 1, 1, 0, 1, 0, 1, 1, 0])
+    >>> variance = gt.plan.compared_variance(first, second)
+    >>> round(variance.within, 3)
+    0.333
     """
     if counts.prompts != other.prompts:
         raise ValueError(f"other must be of the same {counts.prompts} prompts as counts, in the same order, got {other.prompts}")
@@ -106,6 +133,13 @@ def prompts_needed(
     -------
     int
         The least number of prompts, exact if the prompts' differences were normal; 10,000,001 if it would be more.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> variance = gt.plan.EvaluationVariance(between=0.02, within=0.3)
+    >>> gt.plan.prompts_needed(variance, difference=0.05, responses=4)
+    301
     """
     _check_variance(variance)
     effect = abs(_as_difference(difference)) / sqrt(max(variance.of_mean(1, as_count("responses", responses)), 1e-300))
@@ -115,10 +149,17 @@ def prompts_needed(
 def responses_needed(
     variance: EvaluationVariance, difference: float, prompts: int, power: float = 0.8, level: float = 0.95
 ) -> int | None:
-    """Return the number of responses a prompt and policy at which a given number of prompts find a difference; None if none do.
+    """Return how many responses per prompt and policy find a difference with a given number of prompts; None if none do.
 
     Because every prompt differs in how much better it is answered, more responses cannot replace more prompts. (Whoever asks
     about these very prompts and no others needs no `between`: give it as 0.)
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> variance = gt.plan.EvaluationVariance(between=0.02, within=0.3)
+    >>> gt.plan.responses_needed(variance, difference=0.05, prompts=200), gt.plan.responses_needed(variance, 0.01, prompts=200)
+    (7, None)
     """
     _check_variance(variance)
     difference, prompts = abs(_as_difference(difference)), as_count("prompts", prompts, 2)
@@ -141,7 +182,7 @@ def responses_needed(
 
 
 def best_responses(variance: EvaluationVariance, prompt_cost: float, response_cost: float) -> int:
-    """Return the number of responses a prompt that tells most at a given cost, prompts (prompt_cost + responses response_cost).
+    """Return the number of responses per prompt of least error at a cost of prompts (prompt_cost + responses response_cost).
 
     It minimises (between + within/G)(a + b G): G = sqrt(within a/(between b)), or a whole number beside it. Where a prompt costs
     nothing beside its responses it is 1: more prompts are always better than more responses.
@@ -150,6 +191,13 @@ def best_responses(variance: EvaluationVariance, prompt_cost: float, response_co
     ------
     ValueError
         If `between` is not above 0 and a prompt costs something: then more responses are always better.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> variance = gt.plan.EvaluationVariance(between=0.02, within=0.3)
+    >>> gt.plan.best_responses(variance, prompt_cost=1.0, response_cost=1.0)
+    4
     """
     _check_variance(variance)
     a, b = as_not_negative("prompt_cost", prompt_cost), as_positive("response_cost", response_cost)
@@ -162,7 +210,7 @@ def best_responses(variance: EvaluationVariance, prompt_cost: float, response_co
 
 
 def evaluation_error(counts: RewardCounts, prompts: int, responses: int) -> float:
-    """Return the standard error of a policy's mean reward on new prompts like those of a table, so many responses to each.
+    """Predict the standard error of a policy's mean reward on new prompts, with a given number of responses to each.
 
     The root of (between + within/k)/n: the variance of the prompts' expected rewards, and that of a prompt's rewards.
 
@@ -176,6 +224,15 @@ def evaluation_error(counts: RewardCounts, prompts: int, responses: int) -> floa
     Returns
     -------
     float
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> rewards = data.rewards[data.index]  # of 129 prompts, with 32 responses each
+    >>> counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(129), 32), rewards.ravel())
+    >>> [round(gt.plan.evaluation_error(counts, prompts=200, responses=k), 3) for k in (1, 8)]
+    [0.034, 0.023]
     """
     variance = split_variance(counts)
     one = EvaluationVariance(variance.between, variance.within)
@@ -199,6 +256,12 @@ def unpaired_seeds_needed(spread: float, difference: float, power: float = 0.8, 
     int
         The least R >= 2, exact if runs are normal: noncentral t with 2R - 2 degrees of freedom and noncentrality
         sqrt(R/2) difference/spread. 10,000,001 if it would be more.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.plan.unpaired_seeds_needed(spread=0.02, difference=0.02)
+    17
     """
     from scipy.stats import nct  # slow to import, and seldom wanted
 
@@ -237,6 +300,15 @@ def training_seeds_needed(
     Returns
     -------
     int
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> prompts = [0, 0, 1, 1, 2, 2]  # one evaluation for each of three seeds
+    >>> first = [gt.RewardCounts.from_rewards(prompts, [1, 1, 1, 0, 1, k]) for k in (0, 1, 1)]
+    >>> second = [gt.RewardCounts.from_rewards(prompts, [1, 0, 0, 0, 1, k]) for k in (0, 1, 0)]
+    >>> gt.plan.training_seeds_needed(first, second, difference=0.2)
+    5
     """
     for name, tables in (("first", first), ("second", second)):
         if not isinstance(tables, Sequence) or len(tables) < 2 or not all(isinstance(one, RewardCounts) for one in tables):

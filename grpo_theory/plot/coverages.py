@@ -76,7 +76,7 @@ def zip_plot(coverage: Coverage, *, component: str | None = None, axes: "Axes | 
 
 
 def width_by_coverage(records: Mapping[str, Coverage], axes: "Axes | None" = None) -> "Axes":
-    """Draw the median width of intervals against their coverage, with its 95% limits: a mark an interval function.
+    """Draw the median width of intervals against their coverage, with its 95% limits: one mark per interval function.
 
     Parameters
     ----------
@@ -93,6 +93,16 @@ def width_by_coverage(records: Mapping[str, Coverage], axes: "Axes | None" = Non
     ------
     ValueError
         If there is no record, or one has several levels or components.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("tabular"), gt.Pilot(batch_size=16, group_size=4)
+    >>> functions = {"naive": gt.intervals.value_naive, "clustered": gt.intervals.value_clustered}
+    >>> asked = {"experiment": pilot, "replications": 500, "rng": 0}
+    >>> records = gt.laboratory.coverage_of_several(functions, problem, gt.objective(problem, problem.theta), **asked)
+    >>> gt.plot.width_by_coverage(records).get_xlabel()
+    'coverage, with 95% limits'
     """
     if not isinstance(records, Mapping) or not all(isinstance(one, Coverage) for one in records.values()):
         raise TypeError(f"records must be a mapping of names to what gt.coverage returns, got {type(records).__name__}")

@@ -80,7 +80,7 @@ def efficiency(
         width, mark = max(3.0 - 0.7 * number, 0.9), max(10.0 - 2.0 * number, 4.0)
         axes.plot(tried, values, MARKERS[number % len(MARKERS)], label=name, linewidth=width, markersize=mark, fillstyle="none")
     group_size_axis(axes, sizes)
-    axes.set(ylabel="efficiency", title=f"{budget} responses a step")
+    axes.set(ylabel="efficiency", title=f"{budget} responses per step")
     axes.legend()
     return axes
 
@@ -103,6 +103,14 @@ def plan(advice: Advice, axes: "Axes | None" = None) -> "Axes":
     ------
     ValueError
         If the advice is of rewards alone, from which no size's loss can be told.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=64, group_size=8)
+    >>> rollouts = pilot.take(pilot.sample(problem, 0, 1), 0)
+    >>> gt.plot.plan(gt.plan.advise(rollouts, 1024, group_size=8)).get_ylabel()
+    'error above the least'
     """
     from grpo_theory.page.advice.curves import draw_errors
 

@@ -17,5 +17,7 @@ from grpo_theory.problem.policy import TabularSoftmax as TabularSoftmax
 from grpo_theory.problem.problem import Problem as Problem
 from grpo_theory.problem.state_rewards import NotListedError as NotListedError
 from grpo_theory.problem.state_rewards import StateRewards as StateRewards
+from grpo_theory.problem.token_tables import edge_table as edge_table
+from grpo_theory.problem.token_tables import response_table as response_table
 from grpo_theory.problem.tree import TokenTree as TokenTree
 from grpo_theory.problem.two_layer import TwoLayerSoftmax as TwoLayerSoftmax

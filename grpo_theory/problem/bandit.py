@@ -1,4 +1,4 @@
-"""What is drawn: prompts, responses, and a reward law of finite support."""
+"""Contextual bandits: prompts, responses, and a reward law of finite support."""
 
 from typing import Self
 
@@ -13,7 +13,7 @@ LARGEST_REWARD = 1e60
 
 
 class Bandit:
-    """A contextual bandit: M prompts, K responses a prompt, rewards on finitely many values.
+    """A contextual bandit: M prompts, K responses per prompt, rewards on finitely many values.
 
     Parameters
     ----------
@@ -39,6 +39,15 @@ class Bandit:
     See Also
     --------
     Bandit.from_law : rewards on any finite set of values.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> bandit = gt.Bandit([[0.9, 0.2], [0.4, 0.4]], prompt_weights=[0.75, 0.25])
+    >>> bandit.values.tolist(), bandit.probabilities.shape
+    ([0.0, 1.0], (2, 2, 2))
+    >>> bandit.at_prompt(1).prompt_weights.tolist()
+    [0.0, 1.0]
     """
 
     values: Array
@@ -63,6 +72,13 @@ class Bandit:
             type, and is then divided by that sum if the type is shorter than float64.
         prompt_weights : array_like, shape (M,), optional
             Probabilities of the prompts; uniform if omitted.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> graded = gt.Bandit.from_law([0.0, 1.0, 2.0], [[[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]]])
+        >>> gt.moments(gt.Problem(graded, gt.TabularSoftmax(1, 2)), [0.0, 0.0]).value.round(6).tolist()
+        [1.2]
         """
         bandit = cls.__new__(cls)
         bandit._set(values, probabilities, prompt_weights)
@@ -97,7 +113,7 @@ class Bandit:
         return self.probabilities @ self.values
 
     def at_prompt(self, prompt: int) -> Self:
-        """Return the same bandit with every draw from one prompt: its gradient is g(x) instead of E g(X)."""
+        """Restrict the bandit to one prompt, so that its gradient is g(x) instead of E g(X)."""
         return type(self).from_law(self.values, self.probabilities, self._all_at(prompt))
 
     def _all_at(self, prompt: int) -> Array:

@@ -13,14 +13,14 @@ from grpo_theory.problem.two_layer import TwoLayerSoftmax
 from grpo_theory.validation import as_array, as_count, as_real_array, check_shape
 
 END = -1
-"""In place of a state, after every token: the response ends in this state, and no token is drawn in it."""
+"""Marks a final state: written in place of the next state for every token of a state in which responses end."""
 
 LONGEST = 1 << 16
 """The longest responses that are carried: 65,536 tokens."""
 
 
 class TokenChain(Policy):
-    """Responses of any length, drawn token by token from a softmax that depends on a state, which every token moves on.
+    """A policy for long responses: a softmax over the next token that depends on a state, which each token changes.
 
     Responses are not listed: sums over them are carried from state to state (docs/derivations.md, section 15), so that a
     thousand tokens cost a thousand times what one costs.  A response ends with the end token, when it comes into a state in
@@ -174,16 +174,42 @@ class TokenChain(Policy):
         return np.array(lengths)
 
     def log_probabilities(self, theta: ArrayLike) -> Array:
-        """Responses are not listed; raises `NotListedError`."""
+        """Responses are not listed; raises `NotListedError`.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> gt.TokenChain([[0, 1], [1, 0]], horizon=1024).log_probabilities([0.0, 0.0, 0.0, 0.0])  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        grpo_theory.problem.state_rewards.NotListedError: the probability of every response is not known of a ...
+        """
         return not_listed("the probability of every response")
 
     def token_log_probabilities(self, theta: ArrayLike) -> Array:
-        """Return the log probability of each token in each state, shape (..., S, V), for theta of shape (..., d)."""
+        """Return the log probability of each token in each state, shape (..., S, V), for theta of shape (..., d).
+
+        Examples
+        --------
+        >>> import numpy as np, grpo_theory as gt
+        >>> chain = gt.TokenChain([[0, 1], [1, 0]], horizon=1024)
+        >>> np.exp(chain.token_log_probabilities([0.0, 0.0, 0.0, 1.0])).round(3).tolist()
+        [[0.5, 0.5], [0.269, 0.731]]
+        """
         logits = self.logits(theta)[..., 0, :]  # those of all prompts are the same
         return log_softmax(logits.reshape(*logits.shape[:-1], *self.transitions.shape))
 
     def scores(self, theta: ArrayLike) -> Array:
-        """Responses are not listed; raises `NotListedError`."""
+        """Responses are not listed; raises `NotListedError`.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> gt.TokenChain([[0, 1], [1, 0]], horizon=1024).scores([0.0, 0.0, 0.0, 0.0])  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        grpo_theory.problem.state_rewards.NotListedError: the score of every response is not known of a ...
+        """
         return not_listed("the score of every response")
 
     def __repr__(self) -> str:

@@ -36,7 +36,25 @@ class ScoreSums:
 
 @dataclass(frozen=True, eq=False)
 class ChainPoint(Point):
-    """A problem of a `TokenChain` at theta; made by `Problem.at`."""
+    """A problem of a `TokenChain` at theta; made by `Problem.at`.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> chain = gt.TokenChain([[0, 1], [1, 0]], horizon=8)
+    >>> problem = gt.Problem(gt.StateRewards([0.0, 1.0]), chain, theta=[0.0, -2.0, 0.0, -2.0])
+    >>> point = problem.at(problem.theta)
+    >>> point.value.round(3).tolist(), point.fisher_forms(point.state_probabilities).shape, point.hessian_forms().shape
+    ([0.443], (1, 4, 4), (1, 4, 4))
+    >>> tokens, gains = point.state_probabilities, np.ones((1, 2, 2))
+    >>> sums = point.score_sums(tokens, tokens, gains, point.unit_shares)
+    >>> point.carried(point.walk(tokens, point.unit_shares), gains).mass.shape
+    (8, 2, 2)
+    >>> point.score_forms(tokens, gains, point.unit_shares, np.ones((1, 2, 1, 1))).shape
+    (1, 4, 4)
+    >>> point.centred(np.ones(4)).round(3).tolist()
+    [-0.762, 0.762, -0.762, 0.762]
+    """
 
     @property
     def chain(self) -> TokenChain:
@@ -169,7 +187,17 @@ class ChainPoint(Point):
         )
 
     def moments_of(self, rewards: Array) -> Moments:
-        """Responses are not listed; raises `NotListedError`."""
+        """Responses are not listed; raises `NotListedError`.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> problem = gt.gallery.problem("chain-copy")
+        >>> problem.at(problem.theta).moments_of([[0.0]])  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        grpo_theory.problem.state_rewards.NotListedError: moments with other rewards is not known of a ...
+        """
         return not_listed("moments with other rewards")
 
     def _norm_variance(self) -> Array:

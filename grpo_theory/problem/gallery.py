@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TAGS = ("gradient", "training", "assumption", "off policy", "sequence", "language model", "chain", "learned features")
-"""What problems are for: errors of the gradient at a fixed theta, training towards a known interior maximiser, an assumption
+"""What the problems are for: errors of the gradient at a fixed theta, training towards a known interior maximiser, an assumption
 that they are made to meet, or updates on responses of an older policy; and whether their responses have several tokens, or their
 policy is that of a real language model, or learns its features.  Responses of a chain are too many to be listed, and what is for
 listed ones is not for it: a chain has no other tag than that it learns its features."""
@@ -220,7 +220,14 @@ def _balanced() -> Problem:
 
 
 def crowd(n_prompts: int) -> Problem:
-    """Tabular, with a penalty, and a limit law of twice as many comparable weights as there are prompts."""
+    """Tabular, with a penalty, and a limit law of twice as many comparable weights as there are prompts.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.gallery.crowd(5).policy.n_prompts
+    5
+    """
     bandit = Bandit(np.random.default_rng(13).uniform(0.2, 0.8, (n_prompts, 3)))
     penalty = _uniform_penalty(1.0, n_prompts, 3)
     title = f"tabular, {n_prompts} prompts, KL penalty"
@@ -283,6 +290,12 @@ def names(*tags: str) -> tuple[str, ...]:
     ------
     ValueError
         If there is no such tag.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.gallery.names("training", "sequence")
+    ('kl-sequence',)
     """
     for tag in tags:
         check_name("tags", tag, TAGS)
@@ -296,6 +309,12 @@ def problem(name: str) -> Problem:
     ------
     ValueError
         If there is none of that name.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.gallery.problem("lm-few-shot").title
+    'SmolLM2, few-shot'
     """
     check_name("name", name, _ENTRIES)
     entry = _ENTRIES[name]
@@ -303,7 +322,7 @@ def problem(name: str) -> Problem:
 
 
 def describe() -> "pd.DataFrame":
-    """Return what each problem is: a row a problem, by name.
+    """Describe the gallery's problems in a table with one row per problem, by name.
 
     Columns are tags, prompts (M), responses (K; <NA> for a chain, which has too many to be listed), parameters (d), reward
     (expected at `Problem.theta`), and about: what it is, in a sentence.

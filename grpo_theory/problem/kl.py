@@ -23,6 +23,16 @@ class KL:
         Above 0, in units of reward per nat.
     reference : array_like, shape (M, K)
         The reference policy's probabilities of the responses, all positive.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> penalty = gt.KL(0.1, [[0.5, 0.5]])
+    >>> problem = gt.Problem(gt.Bandit([[0.9, 0.4]]), gt.TabularSoftmax(1, 2), kl=penalty)
+    >>> round(float(gt.objective(problem, [1.0, 0.0])), 4)
+    0.7544
+    >>> penalty.check_reference((1, 2)).tolist()
+    [[0.5, 0.5]]
     """
 
     strength: float

@@ -26,6 +26,14 @@ class SmoothMap(ABC):
     ----------
     n_prompts, n_logits, dimension : int
         M, D and d.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> policy = gt.TwoLayerSoftmax(np.eye(2), width=3, n_responses=2)
+    >>> theta, smooth = policy.start(0), policy.logit_map
+    >>> smooth.logits(theta).shape, smooth.at(theta).logits(theta).shape, smooth.bend(theta, np.ones((2, 2))).shape
+    ((2, 2), (2, 2), (12, 12))
     """
 
     n_prompts: int
@@ -54,6 +62,22 @@ class LogitMap(SmoothMap):
     Whatever a theorem asks of the d-dimensional scores is a statement about D-dimensional covectors and the inner products
     Phi_m Phi_m' of each prompt; a map therefore gives Phi, its adjoint and its Gram matrices, and no array of shape
     (M, D, d) is needed anywhere.  Give a map of your own to `Policy`.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> policy = gt.LinearSoftmax([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [0.0, 0.0]]])
+    >>> phi, covectors = policy.logit_map, np.array([[0.5, -0.5], [0.25, -0.25]])
+    >>> phi.logits(np.array([1.0, 2.0])).tolist(), phi.gram().shape
+    ([[1.0, 2.0], [3.0, 0.0]], (2, 2, 2))
+    >>> phi.adjoint(covectors).tolist(), phi.adjoint_by_prompt(covectors).tolist()
+    ([0.75, -0.25], [[0.5, -0.5], [0.25, 0.25]])
+    >>> phi.squared_norms(covectors[:, None]).tolist(), phi.congruence(np.tile(np.eye(2), (2, 1, 1))).tolist()
+    ([[0.5], [0.125]], [[2.0, 1.0], [1.0, 2.0]])
+    >>> phi.token_products(policy.paths, policy.probabilities([0.0, 0.0])).shape
+    (2, 2, 1, 1)
+    >>> phi.at(np.zeros(2)) is phi, phi.bend(np.zeros(2), covectors) is None  # a linear map has the same derivatives everywhere
+    (True, True)
     """
 
     @abstractmethod

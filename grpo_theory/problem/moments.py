@@ -42,6 +42,14 @@ class Moments:
         Phi.
     terms : int, default 1
         How many sums were carried one after another: rounding adds up over them.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("two-arms")
+    >>> found = gt.moments(problem, problem.theta)
+    >>> found.value.round(3).tolist(), found.reward_variance.round(3).tolist(), found.gradient.round(3).tolist()
+    ([0.633], [0.232], [-0.111, 0.111])
     """
 
     prompt_weights: Array

@@ -30,6 +30,30 @@ class Paths:
     ValueError
         If the paths are not those of a tree whose every edge leads on to one prefix or ends one response, or if responses of
         one token are not in the order of their tokens.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> paths = gt.TokenTree(1, vocabulary_size=2, horizon=2).paths
+    >>> paths.tokens
+    ((0, 0), (0, 1), (1, 0), (1, 1))
+    >>> print(paths.edges)
+    [[0 2]
+     [0 3]
+     [1 4]
+     [1 5]]
+    >>> values = np.arange(1.0, paths.n_logits + 1)  # of the six edges
+    >>> paths.gather(values).tolist() == (values[paths.edges]).tolist(), paths.along(values).tolist()
+    (True, [4.0, 5.0, 7.0, 8.0])
+    >>> paths.spread(paths.gather(values)).shape, paths.add_up(np.ones((4, 2))).tolist(), paths.collect(np.ones(4)).tolist()
+    ((4, 6), [2.0, 2.0, 1.0, 1.0, 1.0, 1.0], [2.0, 2.0, 1.0, 1.0, 1.0, 1.0])
+    >>> paths.by_prefix(values).tolist(), paths.beside(values).tolist()
+    ([3.0, 3.0, 7.0, 7.0, 11.0, 11.0], [2.0, 1.0, 4.0, 3.0, 6.0, 5.0])
+    >>> logs = paths.log_probabilities(np.zeros(paths.n_logits))
+    >>> bool(np.allclose(paths.conditionals(paths.along(logs)), logs))
+    True
+    >>> paths.centre(values, np.exp(logs)).tolist()
+    [-0.5, 0.5, -0.5, 0.5, -0.5, 0.5]
     """
 
     edges: Integers

@@ -27,6 +27,17 @@ class Point:
     log_reference : ndarray, shape (M, D), or None
         See `Problem.log_reference`.
     theta : ndarray, shape (d,)
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem = gt.gallery.problem("two-arms")
+    >>> point = problem.at(problem.theta)
+    >>> point.value.round(3).tolist(), point.probabilities.round(3).tolist()
+    ([0.633], [[0.333, 0.667]])
+    >>> rewards = point.rewards_less(0.1 * np.log(point.probabilities))  # a bonus for entropy
+    >>> bool(point.moments_of(rewards).value[0] > point.value[0])
+    True
     """
 
     bandit: Bandit

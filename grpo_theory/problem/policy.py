@@ -1,4 +1,4 @@
-"""Who draws: softmax policies, and those whose logits are linear."""
+"""Softmax policies: tabular, linear in features, and the output layer of a network."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,6 +29,20 @@ class Policy:
     ------
     ValueError
         If the map and the paths do not have the same number of logits.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> policy = gt.TabularSoftmax(2, 3)
+    >>> theta = policy.starting_point()
+    >>> policy.probabilities(theta).round(3)[0].tolist(), policy.scores(theta).shape
+    ([0.333, 0.333, 0.333], (2, 3, 6))
+    >>> bool(np.allclose(np.exp(policy.log_probabilities(theta)), policy.probabilities(theta)))
+    True
+    >>> policy.logits(theta).shape, policy.jacobian().shape, policy.check_theta([0.0] * 6).shape
+    ((2, 3), (2, 3, 6), (6,))
+    >>> policy.tangent(theta) is policy.logit_map, policy.logit_slopes(theta, np.eye(6)).shape  # linear logits
+    (True, (6, 2, 3))
     """
 
     largest_parameter = LARGEST_PARAMETER
@@ -83,7 +97,7 @@ class Policy:
         return isinstance(self.logit_map, LogitMap)
 
     def starting_point(self) -> Array:
-        """Return the parameters of a problem that states none, shape (d,): zeros."""
+        """Return the default parameters of a problem, shape (d,): zeros."""
         return np.zeros(self.dimension)
 
     def logits(self, vectors: ArrayLike, name: str = "theta") -> Array:
@@ -151,6 +165,13 @@ class TabularSoftmax(Policy):
     ----------
     n_prompts, n_responses : int
         The numbers M and K.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> policy = gt.TabularSoftmax(2, 3)
+    >>> policy.dimension, policy.probabilities([0.0, 0.0, 0.0, 1.0, 0.0, 0.0]).round(3).tolist()
+    (6, [[0.333, 0.333, 0.333], [0.576, 0.212, 0.212]])
     """
 
     def __init__(self, n_prompts: int, n_responses: int) -> None:
@@ -164,6 +185,13 @@ class LinearSoftmax(Policy):
     ----------
     features : array_like, shape (M, K, d)
         The feature vector of every (prompt, response).
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> policy = gt.LinearSoftmax([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [0.0, 0.0]]])
+    >>> policy.dimension, policy.probabilities([1.0, 0.0]).round(3).tolist()
+    (2, [[0.731, 0.269], [0.731, 0.269]])
     """
 
     def __init__(self, features: ArrayLike) -> None:
@@ -179,6 +207,13 @@ class SoftmaxHead(Policy):
         The hidden state h_m of each prompt.
     n_responses : int
         The number K of head rows; theta is the head W (K, H), flattened row by row, d = K H.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> head = gt.SoftmaxHead([[1.0, 0.0, 2.0], [0.0, 1.0, 1.0]], n_responses=4)
+    >>> head.dimension, head.probabilities(head.starting_point())[0].tolist()
+    (12, [0.25, 0.25, 0.25, 0.25])
     """
 
     def __init__(self, hidden: ArrayLike, n_responses: int) -> None:

@@ -1,4 +1,4 @@
-"""The problem: what is drawn, who draws, and what is penalised."""
+"""Problems: a bandit, a policy, and a KL penalty."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -42,6 +42,17 @@ class Problem:
         If a part is of another kind.
     ValueError
         If the parts' shapes do not fit.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.Problem(gt.Bandit([[0.3, 0.8], [0.5, 0.1]]), gt.TabularSoftmax(2, 2), name="mine")
+    >>> problem.theta.tolist(), problem.at(problem.theta).value.round(3).tolist()
+    ([0.0, 0.0, 0.0, 0.0], [0.55, 0.3])
+    >>> gt.objective(problem.at_prompt(0), problem.theta).round(3).item()
+    0.55
+    >>> problem.listed() is problem  # only the responses of a `TokenChain` are not listed already
+    True
     """
 
     bandit: Bandit
@@ -77,7 +88,7 @@ class Problem:
             object.__setattr__(self, part, value)
 
     def at(self, theta: ArrayLike) -> Point:
-        """Return the problem at a parameter (d,), where its tables and moments are computed once."""
+        """Return the problem at the parameters theta (d,); tables and moments there are computed once and kept."""
         kind = ChainPoint if isinstance(self.policy, TokenChain) else Point
         return kind(self.bandit, self.policy, self.kl, self.log_reference, read_only(self.policy.check_theta(theta)))
 
@@ -87,11 +98,11 @@ class Problem:
         return None if self.kl is None else self.policy.paths.conditionals(np.log(self.kl.reference))
 
     def at_prompt(self, prompt: int) -> Self:
-        """Return the same problem with every draw from one prompt: its gradient is g(x) instead of E g(X)."""
+        """Restrict the problem to one prompt, so that its gradient is g(x) instead of E g(X)."""
         return replace(self, bandit=self.bandit.at_prompt(prompt))
 
     def listed(self) -> "Problem":
-        """Return the same problem with its responses listed, if it is one of a `TokenChain`; itself if it is not.
+        """Convert a problem on a `TokenChain` to one whose responses are listed; other problems are returned unchanged.
 
         Raises
         ------
@@ -111,7 +122,15 @@ class Problem:
 
 @typed
 def moments(problem: Problem, theta: ArrayLike) -> Moments:
-    """Return the exact moments of reward and score at theta (d,)."""
+    """Return the exact moments of reward and score at theta (d,).
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("two-arms")
+    >>> gt.moments(problem, problem.theta).value.round(3).tolist()
+    [0.633]
+    """
     return problem.at(theta).moments
 
 

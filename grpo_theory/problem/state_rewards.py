@@ -11,11 +11,23 @@ from grpo_theory.validation import as_distribution, as_real_array, check_shape, 
 
 
 class NotListedError(ValueError):
-    """Something that is known of listed responses only was asked of a chain, whose responses are not listed."""
+    """Raised when a `TokenChain` is asked for something that needs a list of its responses, such as their number or scores.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> from grpo_theory.problem import NotListedError
+    >>> chain = gt.TokenChain([[0, 1], [1, 0]], horizon=1024)
+    >>> try:
+    ...     chain.probabilities([0.0, 0.0, 0.0, 0.0])
+    ... except NotListedError:
+    ...     print(chain.token_log_probabilities([0.0, 0.0, 0.0, 0.0]).shape)
+    (2, 2)
+    """
 
 
 class StateRewards(Bandit):
-    """Rewards of a `TokenChain`: their law depends on the state in which the response ends, and on nothing else.
+    """Rewards of a `TokenChain`: their law depends only on the state in which the response ends.
 
     Parameters
     ----------
@@ -40,6 +52,15 @@ class StateRewards(Bandit):
     See Also
     --------
     StateRewards.from_law : rewards on any finite set of values.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> rewards = gt.StateRewards([0.0, 0.5, 1.0])
+    >>> rewards.state_probabilities.tolist()
+    [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
+    >>> rewards.for_starts(2).prompt_weights.tolist(), rewards.for_starts(2).at_prompt(1).prompt_weights.tolist()
+    ([0.5, 0.5], [0.0, 1.0])
     """
 
     state_probabilities: Array
@@ -61,6 +82,12 @@ class StateRewards(Bandit):
             Probability of each value, given the state in which the response ends; sums to one along the last axis.
         prompt_weights : array_like, shape (M,), optional
             Probabilities of the prompts; uniform if omitted.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> gt.StateRewards.from_law([-1.0, 0.0, 1.0], [[0.2, 0.8, 0.0], [0.0, 0.0, 1.0]]).values.tolist()
+        [-1.0, 0.0, 1.0]
         """
         rewards = cls.__new__(cls)
         rewards._set_states(values, probabilities, prompt_weights)
@@ -108,7 +135,7 @@ class StateRewards(Bandit):
         return self
 
     def at_prompt(self, prompt: int) -> Self:
-        """Return the same rewards with every draw from one prompt: the gradient is g(x) instead of E g(X)."""
+        """Restrict the rewards to one prompt, so that the gradient is g(x) instead of E g(X)."""
         if self.n_prompts == 0:
             raise ValueError("prompt is not known before a chain says how many there are: use at_prompt of the Problem")
         return self.from_law(self.values, self.state_probabilities, self._all_at(prompt))

@@ -19,7 +19,7 @@ ALL_TERMS = 60
 
 
 class TokenTree(Policy):
-    """Responses that are sequences of tokens, drawn token by token from a softmax at every prefix.
+    """A policy over short sequences: tokens are drawn one by one from a softmax at every prefix, and responses are listed.
 
     A response ends with the end token, or when it has reached the horizon.  Responses are numbered in lexicographic order of
     their tokens; `responses` lists them.  With horizon 1 the policy is a bandit's: `TabularSoftmax`, or `LinearSoftmax` if
@@ -55,6 +55,17 @@ class TokenTree(Policy):
     ValueError
         If there are more than 4,096 responses, the end token is not in the vocabulary, or features or hidden states do not have
         the shape, or are both given.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> tree = gt.TokenTree(1, vocabulary_size=3, horizon=2, end_token=0)
+    >>> tree.responses[4]  # the tokens of response 4
+    (2, 0)
+    >>> tree.prefixes
+    ((), (1,), (2,))
+    >>> tree.probabilities(tree.starting_point()).round(3)[0].tolist()
+    [0.333, 0.111, 0.111, 0.111, 0.111, 0.111, 0.111]
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A policy whose features are learned: a network of two layers."""
+"""Policies with learned features: networks of two layers."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -201,7 +201,16 @@ class TwoLayerSoftmax(Policy):
         super().__init__(self.network)
 
     def starting_point(self) -> Array:
-        """Raise: a start must be chosen, because at zeros all gradients vanish, and training would never leave."""
+        """Raise: a start must be chosen, because at zeros all gradients vanish, and training would never leave.
+
+        Examples
+        --------
+        >>> import numpy as np, grpo_theory as gt
+        >>> gt.TwoLayerSoftmax(np.eye(2), width=3, n_responses=2).starting_point()  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        ValueError: theta must be given for TwoLayerSoftmax(M=2, K=2, d=12): at zeros all its gradients vanish, ...
+        """
         raise ValueError(
             f"theta must be given for {self!r}: at zeros all its gradients vanish, and training stays there; "
             "policy.start(rng=...) draws a start"
@@ -213,6 +222,13 @@ class TwoLayerSoftmax(Policy):
         Units come in pairs with the same weights in W1, normal with variance 1/I, and opposite ones in W2, normal with variance
         1/(H scale^2): so all logits are 0, and W2 times its features are of order 1 whatever the width.  A unit without a partner
         has zeros in W2.
+
+        Examples
+        --------
+        >>> import numpy as np, grpo_theory as gt
+        >>> policy = gt.TwoLayerSoftmax(np.eye(2), width=4, n_responses=2)
+        >>> policy.probabilities(policy.start(rng=0)).round(6).tolist()
+        [[0.5, 0.5], [0.5, 0.5]]
         """
         generator, network = as_generator(rng), self.network
         n_inputs, pairs = network.inputs.shape[1], network.width // 2

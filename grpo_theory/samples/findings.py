@@ -13,7 +13,7 @@ FEW = 8
 
 @dataclass(frozen=True)
 class Findings:
-    """What a log of rollouts holds, and what was left out of it; `str` says it in lines.
+    """What a log of rollouts contains and what was left out of it; print it for a summary.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Findings:
     ignored : tuple of str
         The columns that were not read.
     prompts, groups : int
-        Different prompts; and groups of responses, one a prompt and step.
+        Different prompts; and groups of responses, one per prompt and step.
     sizes : mapping of int to int
         How many groups there are of each size, ascending.
     rewards : mapping of float to int
@@ -49,6 +49,22 @@ class Findings:
         Files of the folder that were not read, by why.
     remarks : tuple of str
         What was taken for what against what it seems, and what the rows say against the log; a sentence each.
+
+    Examples
+    --------
+    >>> import csv, tempfile, grpo_theory as gt
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "log.csv"
+    ...     with path.open("w", newline="") as file:
+    ...         csv.writer(file).writerows([("prompt_id", "reward"), *[(n // 4, n % 2) for n in range(12)]])
+    ...     findings = gt.read_rollouts(path).findings
+    >>> print(findings)
+    12 rows in 1 file
+    columns: prompt = prompt_id, reward = reward
+    3 prompts, 3 groups of responses
+    group sizes: 3 of 4
+    rewards: 0 (6), 1 (6); 0 of 3 groups have rewards that are all equal
     """
 
     files: int
@@ -164,6 +180,18 @@ class RolloutLog:
     steps : ndarray, shape (N,), or None
     findings : Findings
         What the log holds; print it.
+
+    Examples
+    --------
+    >>> import csv, tempfile, grpo_theory as gt
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "log.csv"
+    ...     with path.open("w", newline="") as file:
+    ...         csv.writer(file).writerows([("prompt_id", "reward"), *[(n // 4, n % 2) for n in range(12)]])
+    ...     log = gt.read_rollouts(path)
+    >>> log.rollouts.batch_size, log.findings.rewards
+    (3, {0.0: 6, 1.0: 6})
     """
 
     rollouts: RaggedRollouts

@@ -29,6 +29,14 @@ def rollout_hessian(rewards: ArrayLike, scores: ArrayLike, strength: float = 0.0
     -------
     ndarray, shape (..., d, d)
         Average it over the steps of the last part of a run.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("kl-linear"), gt.Pilot(batch_size=4, group_size=8)
+    >>> rollouts = pilot.sample(problem, 0, replications=3)
+    >>> gt.samples.rollout_hessian(rollouts.rewards, rollouts.scores, problem.kl.strength).shape
+    (3, 3, 3)
     """
     rewards, scores = as_numbers("rewards", rewards), as_numbers("scores", scores)
     strength = as_not_negative("strength", strength)

@@ -76,7 +76,7 @@ def rows_of_lines(lines: Sequence[bytes], done: int) -> Iterator[Row]:
                 raise pa.ArrowInvalid(f"{where} is broken, {error}") from None
             rows = found if isinstance(found, list) and found else [found]
             if not all(isinstance(row, dict) for row in rows):
-                raise pa.ArrowInvalid(f"{where} is not an object, {{...}}, and no list of objects: write one object a line")
+                raise pa.ArrowInvalid(f"{where} is not an object, {{...}}, and no list of objects: write one object per line")
             yield from ((done + index + 1, row) for row in rows)
 
 

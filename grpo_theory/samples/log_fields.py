@@ -132,7 +132,7 @@ def message(value: Any) -> bool:
 
 
 def spread(values: Mapping[str, Any], reward: str, levels: Mapping[str, int], row: str) -> Iterator[dict[str, Any]]:
-    """Yield one row a response from values whose reward is lists: lists beside it go along, all else is repeated.
+    """Yield one row per response from values whose reward is lists: lists beside it go along, all else is repeated.
 
     Parameters
     ----------

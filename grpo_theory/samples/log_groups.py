@@ -118,7 +118,9 @@ class LogGroups:
             low, high = steps if isinstance(steps, tuple) else (steps, steps)
             wanted = [one for one in fresh if low <= one <= high]
         if not wanted:
-            raise ValueError(f"steps must be among those of the log, {present[0]} to {present[-1]}, got {steps}")
+            missing = f"steps {steps[0]} to {steps[1]}" if isinstance(steps, tuple) else f"step {steps}"
+            there = f"steps {present[0]} to {present[-1]}" if len(present) > 1 else f"step {present[0]} only"
+            raise ValueError(f"steps must name a step of the log: it has no {missing}, and contains {there}")
         group_steps, prompts = np.array(list(self.pairs), dtype=np.int64).T
         asked = np.isin(group_steps, wanted)
         kept = asked if steps == "all" else _newest(asked, group_steps, prompts)

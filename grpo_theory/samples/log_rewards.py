@@ -34,7 +34,7 @@ def _weights(table: pa.Table, weight: float | str) -> Array | float:
 
 
 def counted_rewards(table: pa.Table, counted: Counted, path: Path, before: Integers) -> tuple[pa.Table, Array]:
-    """Return a table with one row a response, and rewards 1 and 0, from numbers of successes."""
+    """Return a table with one row per response, and rewards 1 and 0, from numbers of successes."""
     name, total = counted.successes, counted.total
     sizes = np.full(table.num_rows, float(total)) if isinstance(total, int) else numbers(table[total], str(total))
     wanted = "a whole number of responses, of at least 1"

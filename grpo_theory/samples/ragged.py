@@ -1,4 +1,4 @@
-"""Rollouts whose groups have any sizes: one row a response."""
+"""Rollouts whose groups have any sizes: one row per response."""
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ eigenvalue: some ten roundings of float32, in which gradients are multiplied as 
 
 @dataclass(frozen=True, eq=False)
 class RaggedRollouts(Groups):
-    """N responses to B prompts, one row a response, in groups of any sizes.
+    """N responses to B prompts, one row per response, in groups of any sizes.
 
     Prompts are taken for equally weighted draws from f, whatever their numbers of responses: an estimate is an average over
     prompts of what each says by itself. That number must not depend on the responses. A trainer that samples until a group is
@@ -34,6 +34,23 @@ class RaggedRollouts(Groups):
         As in `Rollouts`.
     index : ndarray, shape (N,)
         The prompt of each response, 0 to B - 1.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> rollouts = gt.RaggedRollouts(["a", "a", "b", "b", "b", "c"], [1.0, 0.0, 1.0, 1.0, 0.0, 0.0])
+    >>> rollouts.prompts.tolist(), rollouts.sizes.tolist()
+    (['a', 'b', 'c'], [2, 3, 1])
+    >>> rollouts.at_least(2).prompts.tolist(), rollouts.require(prompts=3)  # raises where there are fewer
+    (['a', 'b'], None)
+    >>> rollouts.by_prompt(lambda groups: groups.rewards.mean(axis=-1)).round(3).tolist()
+    [0.5, 0.667, 0.0]
+    >>> rollouts.with_scores(np.ones((6, 4))).scores.shape
+    (6, 4)
+    >>> gt.RaggedRollouts.from_index(["a", "b"], [0, 0, 1], [1.0, 0.0, 1.0]).sizes.tolist()
+    [2, 1]
+    >>> gt.RaggedRollouts.from_inner_products(["a", "a", "b"], [1.0, 0.0, 1.0], np.eye(3)).scores.shape
+    (3, 3)
     """
 
     prompts: np.ndarray

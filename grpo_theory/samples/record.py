@@ -14,7 +14,7 @@ MINIMUM_STEPS = 20
 
 @dataclass(frozen=True, eq=False)
 class TrainingRecord:
-    """What one training run leaves behind, or many runs along leading axes (...).
+    """The record of one training run, or of many runs along leading axes (...).
 
     Attributes
     ----------
@@ -33,6 +33,15 @@ class TrainingRecord:
     ------
     ValueError
         If shapes do not fit, there are fewer than 20 steps, or the only run is not finite.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("kl-linear"), {"batch_size": 8, "group_size": 8, "steps": 400, "replications": 1}
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> record = next(gt.simulate_records(problem, optimum, "rloo", gt.Harmonic(20.0, 50), **sizes, rng=0))
+    >>> record.path.shape, record.mean_rewards.shape, record.hessian.shape
+    ((1, 401, 3), (1, 400), (1, 3, 3))
     """
 
     step_sizes: Array

@@ -13,7 +13,7 @@ from grpo_theory.validation import as_array, as_real_array, check_size, shown
 
 @dataclass(frozen=True, eq=False)
 class RewardCounts:
-    """How often each of B prompts got each of L rewards: groups of any sizes, whatever the order of their responses.
+    """Counts of each of L rewards for each of B prompts, in groups of any sizes.
 
     Attributes
     ----------
@@ -21,6 +21,13 @@ class RewardCounts:
         The rewards that came, ascending.
     counts : scipy.sparse.csr_array, shape (B, L)
         How often each prompt got each of them; every prompt has at least one response.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> counts = gt.RewardCounts.from_rewards([0, 0, 0, 1, 1], [1.0, 0.0, 1.0, 0.0, 0.0])
+    >>> counts.values.tolist(), counts.counts.toarray().tolist()
+    ([0.0, 1.0], [[1, 2], [2, 0]])
     """
 
     values: Array

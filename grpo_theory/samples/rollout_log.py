@@ -43,7 +43,7 @@ def read_rollouts(
     reward_tolerance: float = 0.0,
     batch_rows: int = BATCH_ROWS,
 ) -> RolloutLog:
-    """Read rollouts from a table, one row a response: CSV, JSON lines or Parquet, or a folder of such files.
+    """Read rollouts from a table, one row per response: CSV, JSON lines or Parquet, or a folder of such files.
 
     Columns are recognised by the names under which TRL (log_completions) and verl (rollout_data_dir) write them and by those that
     users give them (docs/rollouts.md); others are named here. The responses to one prompt at one step are a group. A prompt
@@ -90,6 +90,18 @@ def read_rollouts(
         On a file that is missing, empty, broken or truncated; a missing column (those found are listed); rewards that are missing
         or no finite numbers (rows are named); scores of unequal length; steps that are given in part of the rows; a log that has
         one response to every prompt.
+
+    Examples
+    --------
+    >>> import csv, tempfile, grpo_theory as gt
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "log.csv"
+    ...     with path.open("w", newline="") as file:
+    ...         csv.writer(file).writerows([("question", "score"), *[(f"q{n // 4}", n % 2) for n in range(12)]])
+    ...     log = gt.read_rollouts(path, prompt="question", reward="score")
+    >>> log.rollouts.prompts.tolist(), log.findings.sizes
+    (['q0', 'q1', 'q2'], {4: 3})
     """
     check_steps(steps)
     rewarded = prompt, reward, length, response, step, scores
@@ -135,6 +147,18 @@ def read_reward_counts(
     Returns
     -------
     RewardCounts, Findings
+
+    Examples
+    --------
+    >>> import csv, tempfile, grpo_theory as gt
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "log.csv"
+    ...     with path.open("w", newline="") as file:
+    ...         csv.writer(file).writerows([("prompt_id", "reward"), *[(n // 4, n % 2) for n in range(12)]])
+    ...     counts, findings = gt.read_reward_counts(path)
+    >>> counts.counts.toarray().tolist(), findings.groups
+    ([[2, 2], [2, 2], [2, 2]], 3)
     """
     check_steps(steps)
     rewarded = prompt, reward, "", response, step, ""

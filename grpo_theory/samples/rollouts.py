@@ -1,4 +1,4 @@
-"""What a user has after sampling: rewards and scores of groups of responses, one group a prompt."""
+"""Rollouts: rewards and scores of groups of responses, one group per prompt."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -20,6 +20,18 @@ class Groups(ABC):
     """Rewards, and scores where they are known, of the responses to B prompts; `Rollouts` or `RaggedRollouts`.
 
     It is what intervals and statistics ask of either.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> groups = [gt.Rollouts([[1.0, 0.0], [0.0, 1.0]]), gt.RaggedRollouts(["a", "a", "b"], [1.0, 0.0, 1.0])]
+    >>> [one.by_prompt(lambda group: group.rewards.mean(axis=-1)).tolist() for one in groups]
+    [[0.5, 0.5], [0.5, 1.0]]
+    >>> [one.require(prompts=2) for one in groups]  # raises where there are fewer
+    [None, None]
+    >>> scored = groups[1].with_scores(np.ones((3, 4)))
+    >>> scored.along(np.eye(4)[:2]).scores.shape
+    (3, 2)
     """
 
     rewards: Array
@@ -90,6 +102,17 @@ class Rollouts(Groups):
         W = grad log pi of each response, or its components along J directions of interest, or in any J orthonormal
         coordinates (which keep norms and inner products). None where only rewards are known: then intervals of the value
         can be had, and none that is about gradients.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> rollouts = gt.Rollouts([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
+    >>> rollouts.batch_size, rollouts.require(prompts=2, responses=3)  # raises where there are fewer
+    (2, None)
+    >>> rollouts.by_prompt(lambda groups: groups.rewards.mean(axis=-1)).round(3).tolist()
+    [0.667, 0.333]
+    >>> rollouts.with_scores(np.ones((2, 3, 5))).along(np.eye(5)[:2]).scores.shape
+    (2, 3, 2)
     """
 
     rewards: Array
@@ -118,7 +141,7 @@ class Rollouts(Groups):
 
     @property
     def group_size(self) -> int:
-        """The number of responses a prompt G."""
+        """The number of responses per prompt G."""
         return self.rewards.shape[-1]
 
     @property

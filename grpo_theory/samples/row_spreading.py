@@ -1,4 +1,4 @@
-"""One row a response from rows that hold several in lists, or fields within objects."""
+"""One row per response from rows that hold several in lists, or fields within objects."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from grpo_theory.user_text import listed, printable
 
 
 def response_tables(file: LogFile, names: list[str], lead: str, rows: int) -> Iterator[pa.Table]:
-    """Yield tables with one row a response and the columns of these paths; `lead` is the path whose lists part the rows."""
+    """Yield tables with one row per response and the columns of these paths; `lead` is the path whose lists part the rows."""
     flat = not file.document and ROW not in names and all(name in file.kinds or name in file.constants for name in names)
     if flat and file.fields[lead].kind not in ("list", "texts"):
         yield from file.batches(names, rows)
@@ -39,7 +39,7 @@ def levels_of(file: LogFile, names: list[str], lead: str) -> dict[str, int]:
 
 
 def spread_rows(file: LogFile, reward: str, levels: Mapping[str, int], rows: int) -> Iterator[pa.Table]:
-    """Yield tables with one row a response.
+    """Yield tables with one row per response.
 
     Parameters
     ----------

@@ -67,6 +67,26 @@ class GradientSimulation:
         The same of the estimators' powers, followed by their gains.
     along_scatter : ndarray, shape (E, J, J)
         Sums of products of deviations across directions.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("linear"), {"batch_size": 8, "group_size": 4}
+    >>> found = gt.simulate_gradients(problem, problem.theta, ["rloo", "grpo"], **sizes, replications=4096, rng=0)
+    >>> error = abs(found.mse[found.index("rloo")] - gt.gradient_mse(problem, problem.theta, "rloo", **sizes))
+    >>> bool(error < 5 * found.mse_standard_error[0])
+    True
+    >>> paired = found.mse_difference("rloo", "grpo"), found.efficiency_difference("rloo", "grpo")
+    >>> value, standard_error = found.prompt_mse_difference("rloo", "grpo")
+    >>> found.to_frame().index.size, len(found.summary().splitlines()) > 2
+    (2, True)
+    >>> again = gt.GradientSimulation.from_dict(found.to_dict())  # as a file would keep it
+    >>> again.merge(found).replications
+    8192
+    >>> again.of_moments(found.estimators, found.to_moments(), [0, 1], found.gradient_power).estimators
+    ('rloo', 'grpo')
+    >>> gt.GradientSimulation.of(("rloo",), np.ones((1, 8, 4)), gradient_power=1.0).mse.tolist()
+    [1.0]
     """
 
     estimators: tuple[str, ...]
@@ -135,7 +155,7 @@ class GradientSimulation:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """Return what `to_dict` was called on."""
+        """Restore a simulation from the result of `to_dict`."""
         count, directions = len(state["estimators"]), len(state["means"][0]) - FIRST_DIRECTION
         arrays = {name: np.array(state[name], dtype=np.float64) for name in _ARRAYS}
         arrays["along_scatter"] = arrays["along_scatter"].reshape(count, directions, directions)
@@ -153,7 +173,7 @@ class GradientSimulation:
         return self.of_moments(self.estimators, total, range(len(self.estimators)), self.gradient_power)
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return a DataFrame: a row an estimator, with errors, efficiency, means along directions, and their standard errors.
+        """Return a DataFrame: one row per estimator, with errors, efficiency, means along directions, and their standard errors.
 
         The efficiency is NaN where the true gradient is 0.
         """
@@ -229,7 +249,7 @@ class GradientSimulation:
         return self._difference(self.prompt_mse, self.prompt_mse_scatter, first, second)
 
     def index(self, estimator: str) -> int:
-        """Return the place of an estimator on the first axes."""
+        """Return the index of an estimator along the first axes."""
         if estimator not in self.estimators:
             raise ValueError(f"estimator must be one of {', '.join(self.estimators)}, got {estimator!r}")
         return self.estimators.index(estimator)

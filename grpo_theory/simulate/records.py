@@ -55,6 +55,14 @@ def simulate_records(
     ------
     TrainingRecord
         Of at most 128 runs, along the first axis.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("single"), {"batch_size": 4, "group_size": 4, "steps": 40, "replications": 2}
+    >>> record = next(gt.simulate_records(problem, problem.theta, "rloo", gt.Constant(0.1), **sizes, rng=0))
+    >>> record.path.shape, record.mean_rewards.shape
+    ((2, 41, 2), (2, 40))
     """
     chosen = find(estimator)
     if not isinstance(problem, Problem):

@@ -50,6 +50,16 @@ class TrainingRuns:
         The last iterates and the averages.
     farthest : ndarray, shape (R,)
         The largest distance of an iterate from the start.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("single"), {"batch_size": 4, "group_size": 4, "steps": 16, "replications": 32}
+    >>> runs = gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(0.2), **sizes, checkpoints=[4, 16], rng=0)
+    >>> runs.objectives.shape, runs.to_frame().columns.tolist()
+    ((32, 2), ['estimator', 'run', 'updates', 'objective', 'average_objective'])
+    >>> len(runs.summary().splitlines()) > 4
+    False
     """
 
     estimator: str
@@ -83,7 +93,7 @@ class TrainingRuns:
         return f"{title}\n{pd.DataFrame(rows).to_string(index=False, float_format='{:.4g}'.format)}"
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return the objectives as a DataFrame: a row a run and checkpoint, with run, updates, objective, average_objective."""
+        """Return the objectives, one row per run and checkpoint: run, updates, objective, average_objective."""
         import pandas as pd  # slow to import, and not always wanted
 
         runs, kept = self.objectives.shape
@@ -175,6 +185,15 @@ def simulate_training(
         Before running, if the last step is too large for the curvature at the start (the first run's, if each has its own):
         the spectral radius of I + eta H exceeds 1.  Only with `SGD`, whose steps are the gradient's, and only where H is had
         in a second or so.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("single"), {"batch_size": 4, "group_size": 4, "steps": 40, "replications": 64}
+    >>> runs = gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(0.2), **sizes, checkpoints=[4, 40], rng=0)
+    >>> early, late = runs.objectives.mean(axis=0)
+    >>> bool(late > early)
+    True
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")

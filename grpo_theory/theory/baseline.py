@@ -30,6 +30,14 @@ def baseline_trace(moments: Moments, baseline: ArrayLike) -> Array:
     -------
     ndarray, shape (M,)
         Divide by G for the variance of one group's estimate given its prompt.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("two-arms")
+    >>> moments = gt.moments(problem, problem.theta)
+    >>> [float(gt.theory.baseline_trace(moments, baseline).round(4)[0]) for baseline in (0.0, moments.value)]
+    [0.1827, 0.0983]
     """
     best = moments.optimal_baseline
     baseline = as_numbers("baseline", baseline)

@@ -46,6 +46,16 @@ def constant_step_bound(region: Region, noise: float, step: float, start_gap: fl
     ------
     ValueError
         If the step is not below 1/(2L).
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("single")
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> ball = gt.exact.region(problem, optimum, radius=0.3, reach=0.05)
+    >>> bound = gt.theory.constant_step_bound(ball, noise=0.05, step=0.1, start_gap=ball.highest_gap, n=[10, 1000])
+    >>> bool(bound[1] < bound[0])
+    True
     """
     step, noise, start_gap = as_positive("step", step), _as_level("noise", noise), _as_level("start_gap", start_gap)
     if step < LEAST_EPSILON:
@@ -76,6 +86,16 @@ def harmonic_step_bound(
     ------
     ValueError
         If beta is not above 1/(2 mu).
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("single")
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> ball = gt.exact.region(problem, optimum, radius=0.3, reach=0.05)
+    >>> bound = gt.theory.harmonic_step_bound(ball, noise=0.05, step_scale=1.0 / ball.pl, n=[10_000, 20_000])
+    >>> round(float(bound[0] / bound[1]), 2)  # it falls as 1/n
+    2.0
     """
     step_scale = _as_level("step_scale", as_positive("step_scale", step_scale))
     noise, offset = _as_level("noise", noise), as_count("offset", offset, 0)
@@ -152,6 +172,16 @@ def recursion_bound(region: Region, noise: float, steps: ArrayLike, start_gap: f
     ------
     ValueError
         If a step is not above 0 and at most 1/L.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("single")
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> ball = gt.exact.region(problem, optimum, radius=0.3, reach=0.05)
+    >>> steps = gt.Constant(0.1).steps(50)
+    >>> gt.theory.recursion_bound(ball, noise=0.05, steps=steps, start_gap=ball.highest_gap).shape
+    (50,)
     """
     steps, noise, start_gap = as_real_array("steps", steps, 1), _as_level("noise", noise), _as_level("start_gap", start_gap)
     if steps.min() <= 0.0:

@@ -44,6 +44,12 @@ def success_gradient(probabilities: ArrayLike, correct: ArrayLike, features: Arr
     correct : array_like of bool, shape (K,)
         Which responses have the reward 1; at least one, and not all.
     features : array_like, shape (K, d)
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> gt.theory.success_gradient([0.5, 0.3, 0.2], [True, False, False], np.eye(3)).round(3).tolist()
+    [0.25, -0.15, -0.1]
     """
     sides, x = _sides(probabilities, correct), _features(probabilities, features)
     return np.asarray(sides.success * sides.failure * (x.T @ (sides.correct - sides.wrong)))
@@ -54,6 +60,13 @@ def success_hessian(probabilities: ArrayLike, correct: ArrayLike, features: Arra
 
     Theorem.  Hess p = V {Cov+ - Cov- + (1 - 2p) m m'}, with Cov+ and Cov- the covariance of the features given a correct and
     given a wrong response and m the difference of their means.  Arguments as in `success_gradient`.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> found = gt.theory.success_hessian([0.5, 0.3, 0.2], [True, False, False], np.eye(3))
+    >>> bool(np.allclose(found, found.T)), bool(np.allclose(found.sum(axis=0), 0.0))
+    (True, True)
     """
     sides, x = _sides(probabilities, correct), _features(probabilities, features)
     apart = x.T @ (sides.correct - sides.wrong)
@@ -66,6 +79,12 @@ def curvature_bound(p: ArrayLike, n_responses: int) -> Array:
 
     Theorem.  ||Hess p|| <= X^2 V max(1/2, 2 |1 - 2p|), and without the 1/2 for two responses.  No function of p alone is smaller:
     features and policies come as near as one likes, with one correct response as with several.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.theory.curvature_bound([0.1, 0.5], n_responses=4).round(3).tolist()
+    [0.144, 0.125]
     """
     p = _interior(p)
     least = 0.5 if as_count("n_responses", n_responses, 2) > 2 else 0.0
@@ -85,6 +104,12 @@ def local_curvature_bound(p: ArrayLike, radius: ArrayLike, n_responses: int) -> 
     radius : array_like
         In units of 1/X, not negative; broadcast with p.
     n_responses : int
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.theory.local_curvature_bound(0.1, [0.0, 0.5], n_responses=4).round(3).tolist()
+    [0.144, 0.19]
     """
     p, radius = np.broadcast_arrays(_interior(p), as_real_array("radius", radius, np.ndim(radius)))
     if (radius < 0.0).any():

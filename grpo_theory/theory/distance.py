@@ -25,6 +25,14 @@ class LawDistance:
         Of the limits.
     replications : int
         The size of the sample.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> law = gt.WeightedChiSquare([1.0, 0.5])
+    >>> found = law.compare(1.2 * law.rvs(4000, rng=0))  # draws from another law
+    >>> found.low > 0.0
+    True
     """
 
     estimate: float

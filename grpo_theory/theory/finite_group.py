@@ -27,6 +27,13 @@ class FiniteGroupObjective:
     coefficients : ndarray, shape (G,)
         c_K = A(success, if K of the others succeed) - A(failure, if K of the others succeed): h'(p) is E[c_K] with K binomial
         (G - 1, p), a Bernstein polynomial.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> objective = gt.theory.finite_group_objective("grpo", 8)
+    >>> objective.slope([0.01, 0.5]).round(2).tolist(), objective.value([0.0, 1.0]).round(3).tolist()
+    ([2.44, 1.74], [0.0, 1.964])
     """
 
     coefficients: Array
@@ -77,6 +84,12 @@ def finite_group_objective(
     ------
     ValueError
         If the advantages depend on more than the numbers of successes and failures in the group, so that there is no h.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.theory.finite_group_objective("dr_grpo", 4).slope([0.1, 0.5]).round(3).tolist()  # 1 - 1/G everywhere
+    [0.75, 0.75]
     """
     estimator = find(estimator)
     group_size = as_count("group_size", group_size)
@@ -99,7 +112,17 @@ def finite_group_objective(
 
 
 def standardised_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -> Array:
-    """Return h'(p) of A = (Z - mean)/(sd + epsilon), own sample in both: E[f(1 - f)/(sd + epsilon)]/(p(1 - p)), f = K/G."""
+    """Return h'(p) of A = (Z - mean)/(sd + epsilon), own sample in both: E[f(1 - f)/(sd + epsilon)]/(p(1 - p)), f = K/G.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> p = np.array([0.01, 0.5])
+    >>> gt.theory.standardised_slope(p, 8, ddof=0, epsilon=0.0).round(2).tolist()
+    [2.61, 1.86]
+    >>> (1.0 / np.sqrt(p * (1.0 - p))).round(2).tolist()  # with division by the true standard deviation
+    [10.05, 2.0]
+    """
     group_size, ddof, epsilon = _settings(group_size, ddof, epsilon)
     p = _interior(p)
     successes = np.arange(1, group_size)
@@ -113,6 +136,12 @@ def left_out_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -
     """Return h'(p) of A = (Z - mean of the others)/(sd of the others + epsilon), not divided where that sd is 0.
 
     It is E[1/(sd + epsilon)], with 1 in the place of the fraction where the others are uniform.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.theory.left_out_slope([0.1, 0.5], 8, ddof=1, epsilon=0.0).round(3).tolist()
+    [1.765, 2.001]
     """
     group_size, ddof, epsilon = _settings(group_size, ddof, epsilon)
     p, others = _interior(p), group_size - 1
@@ -129,6 +158,12 @@ def relative_slope(p: ArrayLike, group_size: int) -> Array:
     """Return h'(p) of A = (Z - mean)/mean: [1 - (1 - p)^(G-1)]/p.
 
     It is the slope of the first G - 1 terms of log p in powers of 1 - p.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.theory.relative_slope([0.01, 0.5], 8).round(3).tolist()  # below G - 1, and 1/p in the limit
+    [6.793, 1.984]
     """
     group_size = as_count("group_size", group_size, 1)
     p = _interior(p)
@@ -136,7 +171,14 @@ def relative_slope(p: ArrayLike, group_size: int) -> Array:
 
 
 def best_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -> Array:
-    """Return h'(p) of A = (best - second best)/(sd + epsilon) for the best: (1 - p)^(G-1)/(sd of one success + epsilon)."""
+    """Return h'(p) of A = (best - second best)/(sd + epsilon) for the best: (1 - p)^(G-1)/(sd of one success + epsilon).
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.theory.best_slope([0.1, 0.5], 8, ddof=1, epsilon=0.0).round(3).tolist()
+    [1.353, 0.022]
+    """
     group_size, ddof, epsilon = _settings(group_size, ddof, epsilon)
     p = _interior(p)
     deviation = np.sqrt((group_size - 1.0) / (group_size * (group_size - ddof)))
@@ -144,7 +186,14 @@ def best_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -> Ar
 
 
 def mixed_share(p: ArrayLike, group_size: int) -> Array:
-    """Return P(a group has both successes and failures) = 1 - (1 - p)^G - p^G, of the shape of p."""
+    """Return P(a group has both successes and failures) = 1 - (1 - p)^G - p^G, of the shape of p.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.theory.mixed_share([0.01, 0.1, 0.5], 8).round(3).tolist()
+    [0.077, 0.57, 0.992]
+    """
     group_size = as_count("group_size", group_size, 1)
     p = _probabilities(p)
     with np.errstate(divide="ignore", under="ignore"):
@@ -152,7 +201,14 @@ def mixed_share(p: ArrayLike, group_size: int) -> Array:
 
 
 def mixed_bias(p: ArrayLike, group_size: int) -> Array:
-    """Return E[group mean | mixed group] - p = [p(1-p)^G + p^(G+1) - p^G]/[1 - (1-p)^G - p^G] (R3; arXiv 2601.08521)."""
+    """Return E[group mean | mixed group] - p = [p(1-p)^G + p^(G+1) - p^G]/[1 - (1-p)^G - p^G] (R3; arXiv 2601.08521).
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.theory.mixed_bias([0.1, 0.5, 0.9], 8).round(3).tolist()  # towards a half
+    [0.076, 0.0, -0.076]
+    """
     group_size = as_count("group_size", group_size, 2)
     p = _interior(p)
     return np.asarray((p * (1.0 - p) ** group_size + p ** (group_size + 1) - p**group_size) / mixed_share(p, group_size))

@@ -35,6 +35,15 @@ class GroupSizeLaw:
     ----------
     c1, c2, c3 : float, or ndarray of shape (...)
         In units of squared gradient norm.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> law = gt.theory.GroupSizeLaw(c1=0.1, c2=1.0, c3=2.5)
+    >>> float(law.optimum), float(law.paper_optimum), law.best(budget=96)
+    (6.0, 5.0, 6)
+    >>> float(law.mse(16, 6)), law.to_frame().shape
+    (0.021875, (1, 5))
     """
 
     c1: Number
@@ -62,7 +71,7 @@ class GroupSizeLaw:
         return (self.c1 * weights[..., 0] + self.c2 * weights[..., 1] + self.c3 * weights[..., 2])[()]
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return a DataFrame with the columns c1, c2, c3, optimum and paper_optimum: a row a law."""
+        """Return a DataFrame with the columns c1, c2, c3, optimum and paper_optimum: one row per law."""
         import pandas as pd  # slow to import, and not always wanted
 
         names = ("c1", "c2", "c3", "optimum", "paper_optimum")
@@ -84,7 +93,14 @@ def divisors(number: int) -> Integers:
 
 
 def mse_weights(batch_size: ArrayLike, group_size: ArrayLike) -> Array:
-    """Return the weights of c1, c2 and c3 in the error at batch size B >= 1 and group size G >= 2, shape (..., 3)."""
+    """Return the weights of c1, c2 and c3 in the error at batch size B >= 1 and group size G >= 2, shape (..., 3).
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> gt.theory.mse_weights(np.array([8, 4]), np.array([4, 8])).round(4).tolist()
+    [[0.125, 0.0312, 0.0104], [0.25, 0.0312, 0.0045]]
+    """
     given = as_numbers("batch_size", batch_size), as_numbers("group_size", group_size)
     try:
         b, g = np.broadcast_arrays(*given)
@@ -101,7 +117,16 @@ def mse_weights(batch_size: ArrayLike, group_size: ArrayLike) -> Array:
 
 @typed
 def group_size_law(problem: Problem, theta: ArrayLike) -> GroupSizeLaw:
-    """Compute the three constants of the scaling law exactly, for the problem at theta (d,)."""
+    """Compute the three constants of the scaling law exactly, for the problem at theta (d,).
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("lm-few-shot")
+    >>> law = gt.group_size_law(problem, problem.theta)
+    >>> round(float(law.optimum), 1), law.best(budget=1024)
+    (3.3, 4)
+    """
     exact = problem.at(theta).moments
     f = exact.prompt_weights
     # Rounding can leave E||g(X)||^2 - ||g||^2 a little off zero where all prompts have one gradient.

@@ -25,6 +25,14 @@ def leave_one_out_traces(moments: Moments, group_size: int) -> Array:
 
     exactly; there are no terms of higher order.  This sharpens Theorem 2 of arXiv 2603.01162, which states
     trace Sigma_oracle / G + O(E||W||^2 / G^2).
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("two-arms")
+    >>> moments = gt.moments(problem, problem.theta)
+    >>> [float(gt.theory.leave_one_out_traces(moments, size)[0].round(4)) for size in (2, 8)]
+    [0.1131, 0.0146]
     """
     group_size = as_count("group_size", group_size, 2)
     return moments.oracle_trace / group_size + moments.second_order / (group_size * (group_size - 1))
@@ -36,6 +44,15 @@ def leave_one_out_parts(problem: Problem, theta: ArrayLike) -> tuple[Array, Arra
 
     With the weights 1/B, 1/(BG) and 1/(BG(G-1)) they add up to the covariance of the batch's leave-one-out estimate
     (docs/derivations.md, section 2); their traces are the constants c1, c2 and c3 of the scaling law.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem = gt.gallery.problem("linear")
+    >>> traces = [float(np.trace(part)) for part in gt.theory.leave_one_out_parts(problem, problem.theta)]
+    >>> law = gt.group_size_law(problem, problem.theta)
+    >>> bool(np.allclose(traces, [law.c1, law.c2, law.c3]))
+    True
     """
     point = problem.at(theta)
     exact = point.moments
@@ -63,6 +80,14 @@ def leave_one_out_covariance(problem: Problem, theta: ArrayLike, *, batch_size: 
     Theorem (docs/derivations.md, section 2).  With prompts drawn from f,
 
         Cov = (1/B) { Cov g(X) + E Sigma_oracle(X) / G + E[Var(Z|X) F(X) + g(X) g(X)'] / (G (G - 1)) }.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("linear"), {"batch_size": 8, "group_size": 4}
+    >>> closed = gt.theory.leave_one_out_covariance(problem, problem.theta, **sizes)
+    >>> bool(np.allclose(closed, gt.gradient_covariance(problem, problem.theta, "rloo", **sizes)))
+    True
     """
     batch_size = as_count("batch_size", batch_size)
     group_size = as_count("group_size", group_size, 2)
@@ -77,6 +102,14 @@ def own_mean_mse(moments: Moments, *, batch_size: int, group_size: int) -> float
     Theorem (docs/derivations.md, section 1).  On every sample that estimator is (1 - 1/G) times the leave-one-out one, so
 
         MSE = (1 - 1/G)^2 trace Cov(leave-one-out) + ||g||^2 / G^2.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("linear"), {"batch_size": 8, "group_size": 4}
+    >>> closed = gt.theory.own_mean_mse(gt.moments(problem, problem.theta), **sizes)
+    >>> bool(np.isclose(closed, gt.gradient_mse(problem, problem.theta, "dr_grpo", **sizes)))
+    True
     """
     batch_size = as_count("batch_size", batch_size)
     within = moments.prompt_weights @ leave_one_out_traces(moments, group_size)
@@ -93,6 +126,14 @@ def remainder_bound(moments: Moments, group_size: int, reward_range: float) -> A
         0 <= MSE(x) - trace Sigma_oracle(x) / G <= R^2 E[||W||^2 | x] / G^2.
 
     This follows from ||g||^2 <= Var(Z) E||W||^2 (Cauchy-Schwarz), Var(Z) <= R^2/4 and 2/(G (G - 1)) <= 4/G^2.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("two-arms")
+    >>> moments = gt.moments(problem, problem.theta)
+    >>> float(gt.theory.remainder_bound(moments, 8, reward_range=1.0)[0].round(4))
+    0.0069
     """
     group_size = as_count("group_size", group_size, 2)
     reward_range = as_not_negative("reward_range", reward_range)
@@ -113,6 +154,16 @@ def break_even_group_size(moments: Moments) -> float:
     -------
     float
         1 + c3/D; infinite where D <= 0.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("two-arms")
+    >>> least = gt.theory.break_even_group_size(gt.moments(problem, problem.theta))
+    >>> sizes = [{"batch_size": 8, "group_size": size} for size in (int(least), int(least) + 1)]
+    >>> mse = {name: [gt.gradient_mse(problem, problem.theta, name, **one) for one in sizes] for name in ("rloo", "reinforce")}
+    >>> [bool(left_out < none) for left_out, none in zip(mse["rloo"], mse["reinforce"])]
+    [False, True]
     """
     f = moments.prompt_weights
     gain = float(f @ (baseline_trace(moments, 0.0) - moments.oracle_trace))

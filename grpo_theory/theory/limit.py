@@ -36,6 +36,16 @@ class Linearisation:
         Minus the derivative of the estimator's mean at the maximiser; diag(lambda) for an unbiased estimator.
     noise : ndarray, shape (r, r)
         Q' Gamma Q, with Gamma the covariance of the estimate.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem = gt.gallery.problem("kl-linear")
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> linear = gt.theory.linearise(problem, optimum, "rloo", batch_size=8, group_size=8)
+    >>> covariance = gt.theory.limit_covariance(linear, 20.0) / 1000
+    >>> bool(np.isclose(linear.gap(covariance), linear.gap_law(covariance).mean()))
+    True
     """
 
     curvatures: Array
@@ -67,6 +77,14 @@ class LimitLaw(WeightedChiSquare):
     weights : array_like, shape (r,)
     step_scale : float
         beta.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> law = gt.theory.LimitLaw([0.4, 0.1], step_scale=10.0)
+    >>> gaps = law.rvs(500, rng=0) / 1000  # as of runs of 1,000 steps
+    >>> law.compare_gaps(gaps, gt.Harmonic(10.0), 1000).low
+    0.0
     """
 
     def __init__(self, weights: ArrayLike, step_scale: float) -> None:
@@ -74,7 +92,7 @@ class LimitLaw(WeightedChiSquare):
         self.step_scale = as_positive("step_scale", step_scale)
 
     def compare_gaps(self, gaps: ArrayLike, schedule: Harmonic, steps: int, level: float = 0.95) -> LawDistance:
-        """Return how far the suboptimality gaps of runs are from this law, with limits of the true distance.
+        """Measure the distance between the suboptimality gaps of simulated runs and this law, with confidence limits.
 
         Parameters
         ----------
@@ -122,6 +140,15 @@ def linearise(
     ValueError
         If the point is not a maximiser, or the estimator's mean is not zero there (an estimator that divides by the standard
         deviation ascends another objective).
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem = gt.gallery.problem("kl-linear")
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> linear = gt.theory.linearise(problem, optimum, "rloo", batch_size=8, group_size=8)
+    >>> bool(np.allclose(linear.drift, np.diag(linear.curvatures)))  # the estimator is unbiased
+    True
     """
     curvatures, directions = check_optimum(problem, optimum)
     sizes = {"batch_size": batch_size, "group_size": group_size}
@@ -157,6 +184,16 @@ def limit_covariance(linear: Linearisation, step_scale: float) -> Array:
     ------
     ValueError
         If beta is too small for the limit to exist.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem = gt.gallery.problem("kl-linear")
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> linear = gt.theory.linearise(problem, optimum, "rloo", batch_size=8, group_size=8)
+    >>> solution, factor = gt.theory.limit_covariance(linear, 20.0), 20.0 * linear.drift - 0.5 * np.eye(3)
+    >>> bool(np.allclose(factor @ solution + solution @ factor.T, 400.0 * linear.noise))
+    True
     """
     step_scale = as_positive("step_scale", step_scale)
     if step_scale > MOST_STEP:
@@ -181,7 +218,7 @@ def limit_law(
     group_size: int,
     step_scale: float,
 ) -> LimitLaw:
-    """Return the limit law of n Delta(theta_n) for steps beta/i.
+    """Return the limit law of n times the suboptimality gap Delta(theta_n) for steps beta/i.
 
     Theorem 8 of arXiv 2603.01162, corrected (docs/derivations.md, section 6).  If theta_n converges to the maximiser, then
     n Delta(theta_n) -> sum_k w_k chi^2_1 in law, with w the eigenvalues of (1/2) S^(1/2) diag(lambda) S^(1/2), lambda the
@@ -210,6 +247,15 @@ def limit_law(
     ------
     ValueError
         If the point is not a maximiser, or beta <= 1/(2 lambda_min), where the law does not exist.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("kl-linear")
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> law = gt.limit_law(problem, optimum, "rloo", batch_size=8, group_size=8, step_scale=20.0)
+    >>> law.weights.shape, bool(law.ppf(0.95) > law.mean())
+    ((3,), True)
     """
     linear = linearise(problem, optimum, estimator, batch_size=batch_size, group_size=group_size)
     return LimitLaw(linear.gap_law(limit_covariance(linear, step_scale)).weights, step_scale)
@@ -222,6 +268,17 @@ def gap_recursion(linear: Linearisation, steps: Array, start: Array) -> Array:
     C_i = (I - eta_i A) C_{i-1} (I - eta_i A)' + eta_i^2 Gamma with C_0 = start (r, r), the second moment of
     Q'(theta_0 - theta*); the gap is (1/2) trace(diag(lambda) C).  Exact for a linear drift and constant noise; near the maximiser
     up to higher order.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem = gt.gallery.problem("kl-linear")
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> linear = gt.theory.linearise(problem, optimum, "rloo", batch_size=8, group_size=8)
+    >>> gaps = gt.theory.gap_recursion(linear, gt.Harmonic(20.0, 50).steps(2000), np.zeros((3, 3)))
+    >>> limit = linear.gap(gt.theory.limit_covariance(linear, 20.0))
+    >>> round(float(2050 * gaps[-1] / limit), 2)
+    1.0
     """
     steps = as_real_array("steps", steps, 1)
     start = as_real_array("start", start, 2)

@@ -1,4 +1,4 @@
-"""What the gradient's noise costs the policy that is learned, and the group size that costs it least."""
+"""How much the gradient's noise lowers the objective of the learned policy, and the group size with the least loss."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,6 +45,16 @@ class TrainingLaw:
         k1, k2, k3 of each step.
     curvatures : ndarray, shape (n, d, d)
         The second derivatives of the final objective in theta_1..theta_n along the path.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("single")
+    >>> law = gt.theory.training_law(problem, problem.theta, gt.Constant(0.2), steps=5)
+    >>> law.path.shape, law.best_schedule([2, 4, 8]).tolist()
+    ((6, 2), [8.0, 8.0, 8.0, 8.0, 8.0])
+    >>> bool(abs(law.second_order(64, 4)) < abs(law.loss(64, 4)))
+    True
     """
 
     problem: Problem
@@ -62,7 +72,7 @@ class TrainingLaw:
 
     @property
     def optimum(self) -> float:
-        """The least costly real G >= 2 at fixed BG; infinite if the first-order loss falls for ever.
+        """The least costly real G >= 2 at fixed BG; infinite if the first-order loss falls forever.
 
         Infinite with c1 < 0 means that noise helps, not that ever larger groups do: with few prompts in a batch noise did harm.
         """
@@ -78,7 +88,7 @@ class TrainingLaw:
         return sizes[np.argmin(np.outer(k1, sizes) + np.outer(k3, 1.0 / (sizes - 1.0)), axis=1)]
 
     def loss(self, budget: int, group_sizes: ArrayLike) -> float:
-        """Return the loss at N = BG responses a step, with one group size or one for each step, shape () or (n,)."""
+        """Return the loss at N = BG responses per step, with one group size or one for each step, shape () or (n,)."""
         sizes = _as_group_sizes(as_numbers("group_sizes", group_sizes))
         if sizes.ndim:
             check_shape("group_sizes", sizes, (len(self.constants),), "(n,), the steps")
@@ -94,7 +104,7 @@ class TrainingLaw:
         Parameters
         ----------
         budget : int
-            N = BG responses a step.
+            N = BG responses per step.
         group_sizes : array_like, shape (), (n,) or (J, n)
             One group size for all steps, one for each step, or J such plans at little more than the cost of one.
 
@@ -148,6 +158,14 @@ def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | Array
     Returns
     -------
     TrainingLaw
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("single")
+    >>> law = gt.theory.training_law(problem, problem.theta, gt.Constant(0.2), steps=10)
+    >>> bool(law.loss(budget=64, group_sizes=4) > 0.0)
+    True
     """
     steps = as_count("steps", steps)
     sizes = step_sizes(schedule, steps)
@@ -169,7 +187,16 @@ def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | Array
 
 @typed
 def noise_free_path(problem: Problem, theta0: ArrayLike, steps: Array) -> Array:
-    """Return the iterates of gradient ascent with exact gradients, shape (n + 1, d); the start alone for no steps."""
+    """Return the iterates of gradient ascent with exact gradients, shape (n + 1, d); the start alone for no steps.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("single")
+    >>> path = gt.theory.noise_free_path(problem, problem.theta, gt.Constant(0.2).steps(10))
+    >>> path.shape, bool(gt.objective(problem, path[-1]) > gt.objective(problem, path[0]))
+    ((11, 2), True)
+    """
     sizes = as_numbers("steps", steps)
     check_finite("steps", sizes)
     check_shape("steps", sizes, (sizes.size,), "(n,)")
@@ -187,6 +214,14 @@ def noise_free_slopes(problem: Problem, path: Array, steps: Array) -> Array:
 
     Each is the next carried back through one step of ascent; the Hessian is applied as a difference of gradients, so that no
     (d, d) matrix is formed and any policy will do.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, steps = gt.gallery.problem("single"), gt.Constant(0.2).steps(10)
+    >>> path = gt.theory.noise_free_path(problem, problem.theta, steps)
+    >>> gt.theory.noise_free_slopes(problem, path, steps).shape
+    (10, 2)
     """
     slopes = np.empty((len(steps), problem.policy.dimension))
     slope = gradient(problem, path[-1])

@@ -12,7 +12,7 @@ from grpo_theory.validation import as_count, as_positive, as_real_array
 
 
 def softmax_gap_bound(n_responses: int, step: float) -> float:
-    """Return b with gap <= b/t after t updates, for every t and every rewards in [0, 1].
+    """Return b such that the gap is at most b/t after t updates, for every t and all rewards in [0, 1].
 
     Theorem.  b = K (K - 1)/[eta (1 - eta beta/2)] for a step eta < 2/beta, beta = 1/(3 sqrt 3) the smoothness of J: an update
     gains at least eta (1 - eta beta/2) ||grad||^2, ||grad||^2 >= K/(K-1) pi(a*)^2 gap^2, and pi(a*) never falls below 1/K.
@@ -21,6 +21,12 @@ def softmax_gap_bound(n_responses: int, step: float) -> float:
     ------
     ValueError
         If the step is 2/beta or longer, where an update need not gain.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> round(gt.theory.softmax_gap_bound(3, step=0.1), 1), round(gt.theory.softmax_gap_limit(3, step=0.1), 1)
+    (60.6, 6.7)
     """
     count, step = as_count("n_responses", n_responses, 2), as_positive("step", step)
     share = 1.0 - 0.5 * step * GREATEST_CURVATURE
@@ -30,7 +36,14 @@ def softmax_gap_bound(n_responses: int, step: float) -> float:
 
 
 def softmax_gap_limit(n_responses: int, step: float, n_best: int = 1) -> float:
-    """Return c with gap ~ c/t, whatever the rewards: c = m (K - m)/(K eta) if m responses share the best reward."""
+    """Return c such that the gap falls as c/t, for all rewards: c = m (K - m)/(K eta) if m responses share the best reward.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> round(gt.theory.softmax_gap_limit(3, step=0.1), 1), round(gt.theory.softmax_gap_limit(3, step=0.1, n_best=2), 1)
+    (6.7, 6.7)
+    """
     count, best = as_count("n_responses", n_responses, 2), as_count("n_best", n_best)
     if best >= count:
         raise ValueError(f"n_best must be below n_responses, got {best} of {count}")
@@ -38,7 +51,7 @@ def softmax_gap_limit(n_responses: int, step: float, n_best: int = 1) -> float:
 
 
 def divided_gap_limit(shortfalls: ArrayLike, step: float) -> float:
-    """Return c with gap ~ c/t^2 if the gradient is divided by the standard deviation of the reward, one best response.
+    """Return c such that the gap falls as c/t^2 if the gradient is divided by the reward's standard deviation.
 
     c = 4 (1 - 1/K)^2 mean(delta)/eta^2.
 
@@ -47,6 +60,12 @@ def divided_gap_limit(shortfalls: ArrayLike, step: float) -> float:
     shortfalls : array_like, shape (K - 1,)
         By how much the other responses' rewards fall short of the best, positive.
     step : float
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> round(gt.theory.divided_gap_limit([0.5, 0.5], step=0.1), 2)
+    88.89
     """
     short: Array = as_real_array("shortfalls", shortfalls, 1)
     if short.size == 0 or (short <= 0.0).any():

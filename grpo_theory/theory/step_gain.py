@@ -18,7 +18,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
 def downward_curvature(success: ArrayLike) -> Array:
-    """Return the greatest of -v' Hess J v/X^2 over unit vectors v, features and laws of the wrong answers, at most.
+    """Return an upper bound of -v' Hess J v/X^2 over unit vectors v, features and probabilities of the wrong answers.
 
     It is V max(1/2, x + 1/2, 2x) with x = 2p - 1: the half of `curvature_bound` that costs an ascent something.
 
@@ -26,6 +26,12 @@ def downward_curvature(success: ArrayLike) -> Array:
     ----------
     success : array_like
         p, in [0, 1].
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.theory.downward_curvature([0.1, 0.5, 0.9]).round(3).tolist()
+    [0.045, 0.125, 0.144]
     """
     p = as_real_array("success", success, np.ndim(success))
     check_within("success", p, 0.0, 1.0)
@@ -46,6 +52,12 @@ def plain_gain_constant(step: float) -> float:
     ----------
     step : float
         s, positive.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.theory.plain_gain_constant(1.0) >= 0.5
+    True
     """
     return _least_gain(as_positive("step", step), 0.0)
 
@@ -59,6 +71,12 @@ def divided_gain_constant(step: float) -> float:
     ----------
     step : float
         s, positive.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.theory.divided_gain_constant(0.5) >= 3 / 16
+    True
     """
     return _least_gain(as_positive("step", step), 0.5)
 

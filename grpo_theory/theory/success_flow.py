@@ -31,6 +31,14 @@ class SuccessFlow(ABC):
     ----------
     answers : int, default 2
         K, at least 2.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> flow = gt.theory.PlainFlow(answers=2)
+    >>> time = flow.time(0.1, 0.5)
+    >>> round(float(flow.success(0.1, time)), 6), round(float(flow.log_odds(flow.clock(0.7))), 6)
+    (0.5, 0.7)
     """
 
     answers: int = 2
@@ -81,6 +89,13 @@ class PlainFlow(SuccessFlow):
     """Without division: w = 1, 2(u + sinh u) = k t + const.
 
     The time to success 1/2 is [1/p + 2 log(1/p) + O(1)]/k from small p, and in the end 1 - p falls as 1/(k t).
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> flow = gt.theory.PlainFlow()
+    >>> round(float(flow.time(0.01, 0.5)), 1), round(float(flow.log_odds(flow.clock(0.7))), 6)
+    (54.1, 0.7)
     """
 
     def clock(self, log_odds: ArrayLike) -> Array:
@@ -104,6 +119,13 @@ class DividedFlow(SuccessFlow):
     """With division by the true standard deviation: w = 1/sqrt(p(1 - p)), 4 sinh(u/2) = k t + const.
 
     The time to success 1/2 is (2/k) (1 - 2p)/sqrt(p(1 - p)), and in the end 1 - p falls as 4/(k t)^2.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> flow = gt.theory.DividedFlow()
+    >>> round(float(flow.time(0.01, 0.5)), 1), round(float(flow.log_odds(flow.clock(0.7))), 6)
+    (9.8, 0.7)
     """
 
     def clock(self, log_odds: ArrayLike) -> Array:
@@ -127,6 +149,14 @@ class FiniteGroupFlow(SuccessFlow):
     answers : int, default 2
     objective : FiniteGroupObjective
         From `finite_group_objective`; its slope must be positive.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> objective = gt.theory.finite_group_objective("grpo", 8)
+    >>> flow = gt.theory.FiniteGroupFlow(objective=objective)
+    >>> round(float(flow.time(0.01, 0.5)), 1), round(float(flow.log_odds(flow.clock(0.7))), 6)
+    (23.3, 0.7)
     """
 
     objective: FiniteGroupObjective

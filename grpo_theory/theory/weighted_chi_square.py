@@ -33,6 +33,18 @@ class WeightedChiSquare:
     -----
     Tails and densities are integrals along contours through saddlepoints (`grpo_theory.theory.contour`), accurate to about
     twelve digits, far out too; where all weights are equal they are scipy's chi-square.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> law = gt.WeightedChiSquare([1.0, 0.5])
+    >>> law.mean(), law.var(), round(law.std(), 3), round(law.skewness(), 3)
+    (np.float64(1.5), np.float64(2.5), np.float64(1.581), np.float64(2.277))
+    >>> round(float(law.cdf(4.0)), 4), round(float(law.sf(4.0)), 4), round(float(law.pdf(4.0)), 4), round(float(law.ppf(0.95)), 3)
+    (0.9269, 0.0731, 0.0446, 4.628)
+    >>> draws = law.rvs(1000, rng=0)
+    >>> law.compare(draws).low, law.to_frame([0.5, 0.95]).shape
+    (0.0, (2, 3))
     """
 
     def __init__(self, weights: ArrayLike) -> None:

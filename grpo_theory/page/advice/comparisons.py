@@ -22,8 +22,8 @@ BASELINES = {
 COMPARED = (
     "Four baselines were compared, each with every allowed group size: no baseline, the leave-one-out mean of the group, the "
     "mean reward of all prompts, and a mixture of these two means. None of them divides by a deviation. All four estimates are "
-    "unbiased for the same gradient, so their squared errors can be compared. Name your estimator (--estimator) to have its own "
-    "best batch."
+    "unbiased for the same gradient, so their squared errors can be compared. To plan for your own estimator, name it with "
+    "--estimator."
 )
 
 
@@ -61,7 +61,7 @@ def _own(advice: Advice, scores: ScoresAdvice) -> str:
         return f"You named {advice.estimator}, so the recommendation keeps its baseline: {with_baseline(pair)}."
     return (
         f"You named {advice.estimator}. On average it does not estimate the gradient of the mean reward, or it is not known to. "
-        "So its squared error cannot be compared, and the best group size for it can be another. The recommendation is for the "
+        "So its squared error cannot be compared, and its best group size may differ. The recommendation is for the "
         "leave-one-out baseline without division. Estimators with different means are compared by their efficiency, which this "
         f"table does not give: {scores.by_efficiency.refusal}."
     )
@@ -98,8 +98,8 @@ def _risks(advice: Advice, pair: Pair) -> list[str]:
         )
     elif pair.name in ("mean over prompts", "shrinkage"):
         lines.append(
-            "The mean reward of all prompts must leave out the prompt itself. It is taken to be as well known as from the "
-            f"{counted(advice.rewards.sample.prompts, 'prompt')} of this table; a batch with fewer prompts knows it less well."
+            "The mean reward of all prompts must leave out the prompt itself. Its error is taken to be that of a mean over "
+            f"{counted(advice.rewards.sample.prompts, 'prompt')}, as in this table; a smaller batch estimates it less well."
         )
     if pair.name in ("none", "mean over prompts") and pair.group_size == 2 and advice.limits.cost_prompt == 0.0:
         lines.append(
@@ -216,7 +216,7 @@ def other_estimators(advice: Advice, scores: ScoresAdvice) -> Section | None:
             "they have than the recommendation. Below 0% they have less. The limits hold for all rows at once."
         )
         if not any(one.shown for one in own.others):
-            lines.append("The data do not show that one of them has more.")
+            lines.append("The data do not show that any of them is more efficient than the recommendation.")
         rows = [("estimator", "group size", "prompts", "efficiency", f"{level_text(advice.level)} limits")]
         rows += [
             (
@@ -241,7 +241,7 @@ def _signal_by_efficiency(advice: Advice, scores: ScoresAdvice) -> str:
         else f"it is {limits}, so the data do not tell the gradient from 0"
     )
     return (
-        "Signal to noise is the efficiency divided by what it lacks to 1. For an estimator without division it is the squared "
-        f"length of the gradient over the squared error of one step. With the recommendation {told}. Below 1, the noise of a "
+        "Signal to noise is efficiency/(1 - efficiency). For an estimator without division this is the squared length of the "
+        f"gradient divided by the squared error of one step. With the recommendation {told}. Below 1, the noise of a "
         "step is longer than its signal."
     )

@@ -62,7 +62,7 @@ def _group_axis(axes: Axes, low: int, high: int) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size:g}"))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlim(low / 1.08, high * 1.08)
-    axes.set_xlabel("group size: responses a prompt")
+    axes.set_xlabel("group size: responses per prompt")
 
 
 def _percent(value: float, _: int) -> str:

@@ -78,10 +78,10 @@ def _tails(advice: Advice, scores: ScoresAdvice) -> tuple[str, ...]:
         return ()
     held = percent(scores.leave_one_out.constants.student_coverage)
     return (
-        "Warning: the lengths of the gradients differ much between prompts, so that few prompts make most of the error. Ordinary "
+        "Warning: the lengths of the gradients differ much between prompts, and few prompts make most of the error. Ordinary "
         f"{level_text(advice.level)} limits of the error would hold in about {held} of such tables. The limits here are wider "
-        "for that reason, and take the lengths to be roughly lognormal. No limits can allow for a kind of prompt that is missing "
-        "from the table: more prompts help, more responses to each do not.",
+        "for that reason, and assume that the lengths are roughly lognormal. No limits can allow for a kind of prompt that is "
+        "missing from the table. More prompts help; more responses to each prompt do not.",
     )
 
 
@@ -138,4 +138,4 @@ def _equal_rewards(baseline: str) -> str:
             "Groups with equal rewards have no signal once their mean is subtracted. The error already accounts for these "
             "groups, so they are no further argument against small groups."
         )
-    return "Groups with equal rewards have no signal once their own mean is subtracted; with this baseline they can have one."
+    return "Groups with equal rewards have no signal once their own mean is subtracted. With this baseline they can have one."

@@ -33,9 +33,9 @@ def equal_rewards(advice: Advice) -> Section:
             told = "unknown", limits, f"{batch:,}", "unknown", "unknown", mine.removeprefix(", ")
         rows.append((f"{size}", *told))
     text = (
-        "Groups in which all rewards are equal give no gradient once their mean is subtracted. The table shows the prompts of a "
-        "batch, how many of them have a group with a signal on average, and how many responses must be sampled on average until "
-        "the batch is full of such groups, as dynamic sampling does.",
+        "Groups in which all rewards are equal give no gradient once their mean is subtracted. For each group size, the table "
+        "shows how many prompts a batch has, and how many of them have a group with a signal on average. The column 'to fill it' "
+        "shows how many responses dynamic sampling draws on average until every group of the batch has a signal.",
     )
     return Section("Groups with equal rewards", text, tuple(rows))
 
@@ -47,8 +47,8 @@ def rare_prompts(advice: Advice) -> Section:
     for rate in RARE:
         rows.append((percent(rate), *(percent(float(chance_of_success(rate, size))) for size in sizes)))
     text = (
-        "The chance that a group of G responses holds at least one success, at a prompt's success rate. A prompt without one "
-        "cannot be reinforced.",
+        "The table shows the chance that a group of G responses contains at least one success, for several success rates. A "
+        "prompt whose group has no success is not reinforced.",
     )
     return Section("Whether a rare success is met", text, tuple(rows))
 
@@ -56,14 +56,15 @@ def rare_prompts(advice: Advice) -> Section:
 def evaluations(advice: Advice) -> Section:
     """Return a table of how many prompts tell two policies apart, and the error of an evaluation."""
     cases = advice.rewards.evaluations
-    rows: list[tuple[str, ...]] = [("responses a prompt", "prompts, unrelated", "error", "prompts, a few steps on", "error")]
+    rows: list[tuple[str, ...]] = [("responses per prompt", "prompts, unrelated", "error", "prompts, a few steps on", "error")]
     for responses in sorted({case.responses for case in cases}):
         found = sorted((case for case in cases if case.responses == responses), key=lambda case: case.correlation)
         rows.append((f"{responses}", *(cell for case in found for cell in (f"{case.prompts:,}", number(case.error)))))
     text = (
-        f"Prompts on which two policies must be evaluated to find a difference of {number(cases[0].difference)} in mean reward "
-        "with a chance of 80%: unrelated ones, or one a few steps on from the other, whose expected rewards have a correlation "
-        "of 0.9 over prompts. The error is the standard error of one policy's mean reward on so many prompts.",
+        "The table shows how many prompts are needed to find a difference of "
+        f"{number(cases[0].difference)} in mean reward between two policies with a chance of 80%. Two policies are unrelated, or "
+        "one is the other a few steps on: then their expected rewards have a correlation of 0.9 over prompts. The error is the "
+        "standard error of one policy's mean reward on that many prompts.",
     )
     return Section("Telling two policies apart", text, tuple(rows))
 
@@ -77,9 +78,10 @@ def seeds(advice: Advice) -> Section:
         unpaired = unpaired_seeds_needed(spread, 1.0, POWER, advice.level)
         rows.append((number(spread * difference), f"{unpaired:,}", f"{pairs_needed(effect, POWER, advice.level):,}"))
     text = (
-        f"Training runs (seeds) that find a difference of {number(difference)} in final mean reward with a chance of 80%. How "
-        "much runs differ between seeds one table cannot say: the first column assumes it. Pairs share their seed, and their "
-        f"results are assumed to have a correlation of {number(CORRELATION)}. With two runs of each setting, "
-        "gt.plan.training_seeds_needed measures both.",
+        "The table shows how many training runs (seeds) are needed to find a difference of "
+        f"{number(difference)} in final mean reward with a chance of 80%. A log of one run cannot show how much runs differ "
+        "between seeds, so the first column assumes it. The runs of a pair share their seed, and their results are assumed to "
+        f"have a correlation of {number(CORRELATION)}. With two runs of each setting, gt.plan.training_seeds_needed estimates "
+        "both.",
     )
     return Section("Telling two settings apart by runs", text, tuple(rows))

@@ -12,7 +12,7 @@ from grpo_theory.plan.size_choice import FEWEST_PROMPTS
 from grpo_theory.validation import counted
 
 HOW_TO_SKETCH = (
-    "sketches = gt.sketch(model, prompts, responses, tokenizer=tokenizer)  # one row a response",
+    "sketches = gt.sketch(model, prompts, responses, tokenizer=tokenizer)  # one row per response",
     "rollouts = gt.RaggedRollouts(prompts, rewards, sketches)",
     "print(gt.page.to_text(gt.plan.advise(rollouts, budget)))",
 )
@@ -46,7 +46,7 @@ def _changes(advice: Advice, scores: ScoresAdvice, compared: Callable[[Advice, S
     lines = []
     if advice.group_size is not None:
         same = advice.group_size == scores.choice.group_size
-        lines.append("This is the group size that you have." if same else compared(advice, scores))
+        lines.append("This is your current group size." if same else compared(advice, scores))
     if advice.rewards.learning_rate is not None:
         lines.append(_learning_rate(advice, scores))
     return lines
@@ -73,12 +73,13 @@ def _learning_rate(advice: Advice, scores: ScoresAdvice) -> str:
         return f"Going {change}, keep the learning rate: the expected step is the same."
     if factor.most - factor.least < 1e-9 * factor.most:
         return (
-            f"Going {change}, multiply the learning rate by {number(factor.most)}: then the expected step is the same, exactly."
+            f"Going {change}, multiply the learning rate by {number(factor.most)}: this keeps the expected step exactly the same."
         )
     return (
         f"Going {change}, multiply the learning rate by about {number(float(factor.factor.estimate))} to keep the expected "
-        f"step, if the prompts' gradients point alike (between {number(factor.least)} and {number(factor.most)} along any "
-        "direction in which no prompt's gradient points backwards; plain SGD, Adam rescales by itself)."
+        f"step. This assumes that the prompts' gradients point in similar directions. Along any direction in which no prompt's "
+        f"gradient points backwards, the factor is between {number(factor.least)} and {number(factor.most)}. It is for plain "
+        "SGD; Adam rescales its steps by itself."
     )
 
 
@@ -93,12 +94,12 @@ def _batch(advice: Advice, prompts: int, size: int) -> str:
 def no_group_size(advice: Advice) -> Section:
     """Return why the best group size cannot be told, and what to do."""
     if advice.missing != Missing(scores=True):
-        return Section("The best group size cannot be told", (f"Not from these rollouts: {size_missing(advice)}.",))
+        return Section("The best group size cannot be told", (f"These rollouts are not sufficient: {size_missing(advice)}.",))
     return Section(
         "The best group size cannot be told from rewards alone",
         (
-            f"For a whole run, {option('total')} N (its responses) recommends a size from rewards alone, by runs of small worlds "
-            "that start at these success rates.",
+            f"To get a group size for a whole run from rewards alone, give its number of responses: {option('total')} N. The "
+            "planner then simulates small worlds that start at these success rates.",
             "The best size of one step depends on how much the prompts' gradients differ, and the table has no gradients. A "
             "random projection (sketch) of each response's gradient is enough; with grpo-theory[lm] installed:",
         ),
@@ -113,19 +114,19 @@ def size_missing(advice: Advice) -> str | None:
     if advice.missing.scores:
         return "the table has no gradients"
     if advice.missing.few:
-        return f"that takes {FEWEST_PROMPTS} prompts with {FEWEST} responses or more, and the table has {advice.missing.prompts}"
+        return f"{FEWEST_PROMPTS} prompts with {FEWEST} responses or more are needed, and the table has {advice.missing.prompts}"
     return f"in no group of {FEWEST} responses or more do the rewards differ"
 
 
 def would_change(advice: Advice) -> Section:
     """Return what would change the recommendation, the policy first."""
-    lines = ["The policy: as it learns, success rates and gradients change, and with them this advice. Log rollouts again."]
+    lines = ["As the policy learns, success rates and gradients change, and so does this advice. Log rollouts and plan again."]
     if advice.scores is not None:
         lines += [*_limits(advice, advice.scores), *_costs(advice, advice.scores)]
         choice = advice.scores.recommended.choice
         if advice.scores.own is None and not choice.bounded and choice.constants.alike and float(choice.constants.law.c3) > 0.0:
             lines.append(
-                "Prompts: these may have gradients so alike that a larger group is always better. More prompts would tell."
+                "These prompts may have gradients so similar that a larger group is always better. More prompts would tell."
             )
     return Section("What would change this", tuple(lines))
 
@@ -135,17 +136,18 @@ def _limits(advice: Advice, scores: ScoresAdvice) -> list[str]:
     choice, lines = scores.choice, []
     if scores.own is not None:
         lines.append(
-            f"Larger groups: the table can tell of {advice.estimator} up to groups of {scores.by_efficiency.largest:,}. With "
-            "more responses to each prompt it could tell of larger ones."
+            f"The table shows the efficiency of {advice.estimator} up to groups of {scores.by_efficiency.largest:,}. More "
+            "responses to each prompt would show it for larger groups."
         )
     elif choice.best == choice.group_sizes.size - 1 and scores.real_optimum > choice.group_size:
         lines.append(
-            f"The limits: larger groups than {choice.group_size:,} are not allowed ({binding(advice.limits)}). Were "
-            f"they, the best group size would be {number(scores.real_optimum)} before rounding."
+            f"Groups larger than {choice.group_size:,} are not allowed ({binding(advice.limits)}). Without this "
+            f"limit, the best group size would be {number(scores.real_optimum)} before rounding."
         )
     if limits_prompts(advice.limits, choice.group_size):
         full = f"{option('max_responses')} {advice.limits.max_responses:,}"
-        lines.append(f"The budget: not by itself. {full} allows no more prompts with {choice.group_size:,} responses each.")
+        each = f"{choice.group_size:,} responses each"
+        lines.append(f"A larger budget alone changes nothing: {full} allows no more prompts with {each}.")
     return lines
 
 
@@ -153,19 +155,19 @@ def _costs(advice: Advice, scores: ScoresAdvice) -> list[str]:
     """Return what is said of the budget and of costs."""
     limits, best = advice.limits, number(scores.real_optimum)
     if scores.own is not None:
-        return [f"The budget, and a cost of a prompt: with {advice.estimator} the best group size can depend on both."]
+        return [f"With {advice.estimator}, the best group size can depend on the budget and on a cost per prompt."]
     if limits.cost_prompt > 0.0:
         return [
-            f"The costs: a prompt costs as much as {number(limits.cost_prompt / limits.cost_response)} responses here, and "
-            f"the best group size, {best} before rounding, grows with that."
+            f"A prompt costs as much as {number(limits.cost_prompt / limits.cost_response)} responses here. The best group "
+            f"size, {best} before rounding, grows with this cost."
         ]
-    cost = "A cost of reading a prompt, whatever its group's size (--cost-prompt): it makes larger groups better."
+    cost = "A fixed cost of reading each prompt (--cost-prompt) makes larger groups better."
     if _limits(advice, scores) or scores.choice.group_sizes.size == 1:
         return [cost]
     which = "is the smallest at every budget" if scores.real_optimum <= 1.0 else f"is the same at every budget, here {best}"
     rounding = "" if scores.real_optimum <= 1.0 else " before rounding"
     return [
-        f"The budget: hardly. Without a cost of a prompt the best group size {which}{rounding}; more budget should buy more "
-        "prompts.",
+        f"The budget hardly matters. Without a cost per prompt, the best group size {which}{rounding}. Spend a larger budget on "
+        "more prompts.",
         cost,
     ]

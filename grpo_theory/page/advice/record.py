@@ -25,14 +25,31 @@ FORMAT = 3
 
 
 def to_json(advice: Advice, run: RunAdvice | None = None) -> str:
-    """Return `to_dict` as JSON."""
+    """Format an advice as JSON; the keys are those of `to_dict`.
+
+    Examples
+    --------
+    >>> import json, grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> text = gt.page.to_json(gt.plan.advise(gt.Rollouts(data.rewards[data.index]), 1024))
+    >>> json.loads(text)["format"]
+    3
+    """
     return json.dumps(to_dict(advice, run), indent=2, allow_nan=False) + "\n"
 
 
 def to_dict(advice: Advice, run: RunAdvice | None = None) -> dict[str, Any]:
-    """Return everything that the advice says; what is unknown, not finite or not asked about is None.
+    """Convert an advice to a dictionary; unknown or infinite values, and those not asked for, are None.
 
     docs/planner.md lists the keys.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> advice = gt.plan.advise(gt.Rollouts(data.rewards[data.index]), 1024)
+    >>> sorted(gt.page.to_dict(advice))[:3]
+    ['assumptions', 'baseline', 'baselines']
     """
     scores = advice.scores
     return plain(

@@ -19,9 +19,17 @@ from grpo_theory.validation import counted
 
 
 def to_text(advice: Advice, run: RunAdvice | None = None) -> str:
-    """Return all sections one under another, lines of at most 100 characters but for tables and code.
+    """Format an advice as text, with lines of at most 100 characters except in tables and code.
 
     `run` is what `gt.plan.advise_run` returns, if it was asked.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> text = gt.page.to_text(gt.plan.advise(gt.Rollouts(data.rewards[data.index]), 1024))
+    >>> print(text.splitlines()[0])
+    THE BEST GROUP SIZE CANNOT BE TOLD FROM REWARDS ALONE
     """
     return "\n\n".join(section_text(part) for part in sections(advice, run)) + "\n"
 
@@ -67,7 +75,7 @@ def rewards_alone(advice: Advice) -> Section:
     if not rewards.binary and sample.variance is not None:
         lines.append(
             f"The table has {rewards.distinct} different rewards. Between prompts, expected rewards have a standard deviation of "
-            f"{number(np.sqrt(max(sample.variance.between, 0.0)))}. Within a prompt, rewards have one of "
+            f"{number(np.sqrt(max(sample.variance.between, 0.0)))}. Within a prompt, the standard deviation of the rewards is "
             f"{number(np.sqrt(sample.variance.within))}."
         )
     why = rates_missing(rewards)
@@ -90,14 +98,14 @@ def _weights(weights: PromptWeights | GradedWeights) -> str:
     if isinstance(weights, GradedWeights):
         return (
             f"{by}prompts whose mean reward is in the lowest fifth of the range ({of[0]} of the prompts) get {at[0]}. Those in "
-            f"the highest fifth ({of[2]}) get {at[2]}, and the others ({of[1]}) {at[1]}. This takes the length of a prompt's "
-            "gradient to be in proportion to the variance of its rewards."
+            f"the highest fifth ({of[2]}) get {at[2]}, and the others ({of[1]}) {at[1]}. This assumes that the length of a "
+            "prompt's gradient is proportional to the variance of its rewards."
         )
     return (
         f"{by}hard prompts (success at most 20%, {of[0]} of the prompts) get {at[0]}. Middling ones ({of[1]}) get {at[1]}, and "
-        f"easy ones (more than 80%, {of[2]}) {at[2]}. This takes the length of a prompt's gradient to be in proportion to "
-        "p (1 - p), with p its success rate, as of a softmax policy with one token. The limits in brackets hold whatever the "
-        "distribution of p. Were all gradients of one length, easy prompts would get "
+        f"easy ones (more than 80%, {of[2]}) {at[2]}. This assumes that the length of a prompt's gradient is proportional to "
+        "p (1 - p), with p its success rate, as for a softmax policy with one token. The limits in brackets hold for every "
+        "distribution of p. If all gradients had the same length, easy prompts would get "
         f"{percent(float(weights.shares.estimate[2]))}."
     )
 
@@ -118,12 +126,12 @@ def assumptions(advice: Advice) -> Section:
         lines.append(
             _step(advice)
             + ("" if _keeps(advice) else f"This is known not to hold for {advice.estimator}, which you named. ")
-            + "The error of one step's gradient is what counts here, which is not all that counts."
+            + "Only the error of one step's gradient is considered; training depends on other things too."
         )
         lines.append(
             "Scores are gradients of the log-probability of whole responses, or random projections (sketches) of them, all by "
-            "one and the same matrix. Only the limits of the signal to noise include the error of a sketch: sketch with another "
-            "seed to see it."
+            "the same matrix. Only the limits of the signal to noise include the error of a sketch; sketch with another seed to "
+            "see it."
         )
     return Section("Assumed, and not checked", tuple(lines))
 
@@ -151,10 +159,10 @@ def what_was_read(advice: Advice) -> Section:
     """Return the size of the table, what of it was left out, and what its reader remarked on."""
     sample, scores, (smallest, largest) = advice.rewards.sample, advice.scores, advice.rewards.group_sizes
     sizes = f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
-    lines = [f"{sample.prompts:,} prompts, {sample.responses:,} responses, {sizes} a prompt."]
+    lines = [f"{sample.prompts:,} prompts, {sample.responses:,} responses, {sizes} per prompt."]
     if scores is not None and scores.dropped:
         lines.append(
-            f"Of what needs gradients {counted(scores.dropped, 'prompt')} with fewer than {FEWEST} responses "
+            f"For the advice that needs gradients, {counted(scores.dropped, 'prompt')} with fewer than {FEWEST} responses "
             f"{'was' if scores.dropped == 1 else 'were'} left out; {scores.prompts:,} were used."
         )
     return Section("What was read", (*lines, *advice.notes))

@@ -26,9 +26,17 @@ TITLE = "grpo-theory plan"
 
 
 def to_html(advice: Advice, run: RunAdvice | None = None) -> str:
-    """Return one page of HTML with the text and the curves: the first section, the curves, the other sections.
+    """Format an advice as one page of HTML with the text and the curves.
 
     `run` is what `gt.plan.advise_run` returns, if it was asked.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> page = gt.page.to_html(gt.plan.advise(gt.Rollouts(data.rewards[data.index]), 1024))
+    >>> page.startswith("<!doctype html>")
+    True
     """
     first, *others = sections(advice, run)
     drawn = "".join(f"<figure style='margin:1rem 0'>{picture}</figure>" for picture in curves(advice))

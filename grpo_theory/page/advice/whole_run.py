@@ -32,13 +32,13 @@ def points(loss: float) -> str:
 def _recommended(run: RunAdvice) -> str:
     each = number(run.each)
     text = (
-        f"Use groups of {run.group_size} with {run.estimator}. Of groups of {run.group_sizes[0]} to {run.group_sizes[-1]} they "
-        f"lose least success by the end of a run of {number(run.total)} responses, {each} for each of "
+        f"Use groups of {run.group_size} with {run.estimator}. Among groups of {run.group_sizes[0]} to {run.group_sizes[-1]} "
+        f"they lose the least success by the end of a run of {number(run.total)} responses, {each} for each of "
         f"{counted(run.training_prompts, 'prompt')}, on average over {len(run.worlds)} simulated worlds."
     )
     others = [f"{size}" for size, kept in zip(run.group_sizes, run.candidates, strict=True) if kept and size != run.group_size]
     if others:
-        text += f" The runs cannot tell groups of {' and '.join(others)} from them."
+        text += f" The simulated runs cannot tell groups of {' and '.join(others)} from them."
     worst = run.worlds[int(run.losses[:, run.best].argmax())]
     if worst.losses[run.best] >= 0.0005:
         text += f" They lose most, {points(float(worst.losses[run.best]))}, where {worst.title}."
@@ -58,9 +58,9 @@ def _worlds(run: RunAdvice) -> str:
     )
     return (
         f"Every world starts at the success rates of this log. The {len(WORLDS)} kinds differ in how prompts and right answers "
-        f"share parameters, which rewards do not show.{rare} They are weighed by {weighed}. They are small: softmax policies "
-        "trained by plain ascent, each size at its own best learning rate. They show which size fits which mechanism, and not "
-        "how large the loss of a language model would be."
+        f"share parameters, which rewards do not show.{rare} They are weighted by {weighed}. They are small: softmax policies "
+        "trained by gradient ascent, each size at its own best learning rate. They show which size fits which mechanism, but "
+        "not how large the loss of a language model would be."
     )
 
 
@@ -73,8 +73,8 @@ def _extrapolated(run: RunAdvice) -> tuple[str, ...]:
         return ()
     side = "fewer" if run.each < run.simulated else "more"
     return (
-        f"Extrapolated: the worlds were run with {number(run.simulated)} responses a prompt, because runs with {side} are not "
-        f"simulated. Name the number of prompts that you train on ({option('training_prompts')}) if it is not "
+        f"This is extrapolated: the worlds were run with {number(run.simulated)} responses per prompt, because runs with {side} "
+        f"are not simulated. Name the number of prompts that you train on ({option('training_prompts')}) if it is not "
         f"{run.training_prompts:,}.",
     )
 
@@ -84,16 +84,16 @@ def _narrower(run: RunAdvice) -> str:
     name, gain = max(run.worth.items(), key=lambda item: item[1])
     if gain < WORTH:
         return (
-            "No measurement would change much: to know how prompts share parameters, or how rare the unsolved ones are, would "
-            f"gain less than {points(WORTH)} on average."
+            "No measurement would change much: knowing how prompts share parameters, or how rarely the unsolved ones succeed, "
+            f"would gain less than {points(WORTH)} on average."
         )
     if name == "rare":
         return (
-            "What would narrow this most is more responses to the prompts that were never solved: to know how rare they are "
+            "More responses to the prompts that were never solved would narrow this most: knowing how rarely they succeed "
             f"would gain {points(gain)} on average."
         )
     return (
-        f"What would narrow this most is to know how prompts share parameters, which would gain {points(gain)} on average: "
+        f"Knowing how prompts share parameters would narrow this most, and would gain {points(gain)} on average. To find out, "
         "follow each prompt's success in a short run, and log sketches of gradients."
     )
 

@@ -13,12 +13,38 @@ FORMAT = 1
 
 
 def check_to_json(check: TrainerCheck) -> str:
-    """Return `check_to_dict` as JSON."""
+    """Format a trainer check as JSON; the keys are those of `check_to_dict`.
+
+    Examples
+    --------
+    >>> import csv, json, tempfile, grpo_theory as gt
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "log.csv"
+    ...     with path.open("w", newline="") as file:
+    ...         csv.writer(file).writerows([("prompt_id", "reward"), *[(n // 4, n % 2) for n in range(12)]])
+    ...     text = gt.page.check_to_json(gt.checks.check_log(path))
+    >>> json.loads(text)["format"]
+    1
+    """
     return json.dumps(check_to_dict(check), indent=2, allow_nan=False) + "\n"
 
 
 def check_to_dict(check: TrainerCheck) -> dict[str, Any]:
-    """Return everything that a check says; what is unknown or not finite is None.  docs/trainer_checks.md lists the keys."""
+    """Convert a trainer check to a dictionary; unknown or infinite values are None.  docs/trainer_checks.md lists the keys.
+
+    Examples
+    --------
+    >>> import csv, tempfile, grpo_theory as gt
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "log.csv"
+    ...     with path.open("w", newline="") as file:
+    ...         csv.writer(file).writerows([("prompt_id", "reward"), *[(n // 4, n % 2) for n in range(12)]])
+    ...     found = gt.page.check_to_dict(gt.checks.check_log(path))
+    >>> found["responses"], found["groups"], found["remarks"]
+    (12, 3, [])
+    """
     found, regrouping = check.contradictions, check.regrouping
     return plain(
         {
@@ -49,6 +75,7 @@ def check_to_dict(check: TrainerCheck) -> dict[str, Any]:
             },
             "direction": None if check.direction is None else asdict(check.direction),
             "missing": check.missing,
+            "remarks": list(check.log.remarks),
         }
     )
 

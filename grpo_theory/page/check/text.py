@@ -25,13 +25,27 @@ MEANINGS = {
 
 
 def check_to_text(check: TrainerCheck) -> str:
-    """Return all sections one under another, lines of at most 100 characters but for tables."""
+    """Format a trainer check as text, with lines of at most 100 characters except in tables.
+
+    Examples
+    --------
+    >>> import csv, tempfile, grpo_theory as gt
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "log.csv"
+    ...     with path.open("w", newline="") as file:
+    ...         csv.writer(file).writerows([("prompt_id", "reward"), *[(n // 4, n % 2) for n in range(12)]])
+    ...     text = gt.page.check_to_text(gt.checks.check_log(path))
+    >>> print(text.splitlines()[0])
+    WHAT COULD NOT BE CHECKED
+    """
     return "\n\n".join(section_text(part) for part in check_sections(check)) + "\n"
 
 
 def check_sections(check: TrainerCheck) -> list[Section]:
     """Return what is to be said, in the order in which a reader asks."""
-    parts = [_convention(check), _contradictions(check), _loss(check), _ratios(check), _direction(check), _missing(check)]
+    made = (_convention, _contradictions, _loss, _above_zero, _ratios, _direction, _missing)
+    parts = (make(check) for make in made)
     return [*(part for part in parts if part is not None), _read(check)]
 
 
@@ -103,16 +117,16 @@ def _contradictions(check: TrainerCheck) -> Section | None:
     paragraphs = []
     if found.unequal:
         paragraphs.append(
-            f"In {counted(found.unequal, 'group')} of {found.judged:,} responses with equal rewards got different advantages. No "
-            "convention that reads rewards alone does that: the rows of a group are not the trainer's group, or the reward that "
-            "it used is not the logged one."
+            f"In {counted(found.unequal, 'group')} of {found.judged:,}, responses with equal rewards got different advantages. "
+            "No convention that reads rewards alone does that: the rows of a group are not the trainer's group, or the reward "
+            "that it used is not the logged one."
         )
     if not check.followed:
         return Section("Groups", tuple(paragraphs)) if paragraphs else None
     if not found.total:
-        paragraphs.append(f"None of {counted(found.judged, 'group')}.")
+        paragraphs.append(f"None of {counted(found.judged, 'group')} contradicts it.")
         return Section(title, tuple(paragraphs))
-    paragraphs.append(f"{found.total:,} of {counted(found.judged, 'group')}: {_first(check, found)}.")
+    paragraphs.append(f"{found.total:,} of {counted(found.judged, 'group')} contradict it: {_first(check, found)}.")
     return Section(title, tuple(paragraphs), _reasons(found))
 
 
@@ -134,15 +148,16 @@ def _loss(check: TrainerCheck) -> Section | None:
     if loss is None:
         return None
     small = SMALL * loss.size
-    shown = f"With all ratios 1 it is {_near(loss.by_response, small)} as a mean over responses"
+    shown = f"When all ratios are 1, the loss is {_near(loss.by_response, small)} as a mean over responses"
     if np.isfinite(loss.by_token):
         shown += f", and {_near(loss.by_token, small)} as a mean over tokens"
     if loss.size == 0.0:
         told = "All advantages are 0, so the gradient of the policy loss is 0 too: nothing is learned from these responses."
     elif loss.by_group <= small:
         told = (
-            "A loss of 0 is right here, and no sign that nothing is learned. Advantages add up to 0 in every group, and where "
-            "all ratios are 1 the loss is minus their mean. Its gradient is not 0. Watch the reward and the gradient's norm."
+            "A loss of 0 is correct here and does not mean that nothing is learned. Advantages add up to 0 in every group, and "
+            "where all ratios are 1 the loss is minus their mean. Its gradient is not 0. Watch the reward and the norm of the "
+            "gradient."
         )
         if abs(loss.by_token) > small:
             told += " As a mean over tokens the loss is not 0, because longer responses weigh more."
@@ -156,6 +171,10 @@ def _loss(check: TrainerCheck) -> Section | None:
 
 def _near(value: float, small: float) -> str:
     return "0" if abs(value) <= 1e-3 * small else number(value)
+
+
+def _above_zero(check: TrainerCheck) -> Section | None:
+    return Section("Log-probabilities above 0", check.log.remarks) if check.log.remarks else None
 
 
 def _ratios(check: TrainerCheck) -> Section | None:

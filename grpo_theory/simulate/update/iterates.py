@@ -20,6 +20,17 @@ class Ball:
     ----------
     centre : array_like, shape (d,)
     radius : float
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("single"), {"batch_size": 4, "group_size": 4, "steps": 20, "replications": 8}
+    >>> ball = gt.Ball(problem.theta, radius=0.5)
+    >>> runs = gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(1.0), **sizes, ball=ball, rng=0)
+    >>> bool(np.linalg.norm(runs.theta - problem.theta, axis=1).max() <= 0.5 + 1e-12)
+    True
+    >>> ball.as_array(problem.policy).shape
+    (3,)
     """
 
     centre: ArrayLike
