@@ -21,14 +21,13 @@ from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.plan import Limits
 from grpo_theory.plan.run_advice import SIZES, advise_run
-from simulations.plan.advice_regret import CONTROL, LOGGED, PERMUTED, PLANNED, nearest, permuted, plan
+from simulations.plan.asked_planner import CONTROL, LOGGED, PERMUTED, PLANNED, nearest, permuted, plan
 from simulations.plan.error_parts import Part, of_runs, summary_of
-from simulations.plan.planned_run import LARGER, MARGIN, TOO_LARGE
 from simulations.plan.run_worlds import draw_log, sampler
 from simulations.plan.trained_start import problem_at_start
 from simulations.runs.frontier_statements import LOST
-from simulations.runs.recorded_scores import Scores, efficiency
-from simulations.runs.trained_sizes import ESTIMATORS, PLACES, RESPONSES, with_limits
+from simulations.runs.recorded_scores import PLACES, Scores, efficiency
+from simulations.runs.seed_limits import with_limits
 from simulations.sources import OURS
 
 PAGE = "docs/planner.md"
@@ -51,6 +50,9 @@ RUN = Statement(
 FEW = "three seeds say nothing at the level of the whole report, not even of sizes that lose 20 points"
 POWERLESS = {(RUN.id, "*"): FEW}
 
+ESTIMATORS, RESPONSES = ("dr_grpo", "grpo"), 128
+MARGIN, TOO_LARGE, LARGER = 0.02, 8, 4
+"""As where worlds and networks judge (`planned_run`): two points of success, and the factors of a broken planner."""
 RATES = (2e-4, 4e-4)
 """The learning rates that every seed has."""
 LENGTHS = (12, 96)
@@ -194,10 +196,10 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
         yield STEP.claim(f"{estimator}, {place}", own, control)
     ends = table[(table["quantity"] == "lost") & (table["against"] == "best")]
     for (estimator, updates), part in ends.groupby(["estimator", "updates"], sort=False):
-        own, control = (
+        planned, broken = (
             Evidence(row.estimate, row.prediction, row.standard_error, replications=int(row.replications)) for row in _arms(part)
         )
-        yield RUN.claim(f"{estimator}, {updates} updates", own, control)
+        yield RUN.claim(f"{estimator}, {updates} updates", planned, broken)
 
 
 def _arms(part: pd.DataFrame) -> Iterator[Any]:

@@ -6,7 +6,7 @@ one, which runs chose that do not judge.  Errors count the runs, the choices of 
 recommends groups eight times as large; of what is usual, groups four times as large.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -164,7 +164,7 @@ def told(settings: Settings, judged: Mapping[str, gt.Problem], rng: np.random.Ge
     return {name: without(advice, name).group_size for name in judged}
 
 
-def trained(problem: gt.Problem, settings: Settings, powers: range, seed: np.random.SeedSequence) -> Array:
+def trained(problem: gt.Problem, settings: Settings, powers: Sequence[int], seed: np.random.SeedSequence) -> Array:
     """Return success at the end of runs at each size, (R, S): each quarter has the rate that other runs chose for it."""
     rates, updates = problem.bandit.n_prompts * 3.0 ** np.array(powers), (settings["each"] * PROMPTS // RESPONSES,)
     found = []

@@ -17,12 +17,11 @@ from grpo_theory.data import trained_model
 from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
-from simulations.normalisation.trained_features import ASCENTS, STRIDE, linear_course
 from simulations.plan.run_worlds import draw_log, sampler
 from simulations.plan.trained_start import problem_at_start
-from simulations.plan.twin_reach import FULL, MISS, PAGE
 from simulations.sources import OURS
 
+PAGE = "docs/twin.md"
 REACH = Statement(
     "twin/trained model",
     PAGE,
@@ -38,6 +37,10 @@ POWERLESS = {
     ): "sketches twice as long are four times the learning rate, which makes up for features that do not learn"
 }
 
+COURSE, STRIDE = "plain", 0.1
+"""The recorded ascent, and the first update's root mean square change of a question's logits, as the records were made."""
+FULL, MISS = 64, 0.03
+"""Logged responses to a question, and points of success that nobody would act on, as in `twin_reach`."""
 LOOKS = (10, 20, 40, 80)
 """Updates after which the records know success."""
 JUDGED = LOOKS[1:]
@@ -83,9 +86,9 @@ def ascend(problem: gt.Problem, step: float) -> list[float]:
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """Return success by arm and look, how far predictions miss it, and where it would be if the features stayed."""
-    course, (found,) = trained_model().courses[ASCENTS[0]], results
+    course, (found,) = trained_model().courses[COURSE], results
     real = dict(zip(course.updates.tolist(), course.success.mean(axis=1).tolist(), strict=True))
-    frozen = [float(success) for success, _ in linear_course(list(LOOKS), False, STRIDE)]
+    frozen = ascend(problem_at_start(), step_scale())
     table: Rows = []
     for c, ahead in enumerate(LOOKS):
         at = {"ahead": ahead, "change": real[ahead] - real[0], "prediction": real[ahead]}
