@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.harness.study import cell_seed, table_of
+from grpo_theory.harness.study import chunk_generator, table_of
 from simulations.normalisation.trained_features import STRIDE, linear_course
 from simulations.plan import advice_on_trained_model, twin_on_trained_model
 from simulations.plan.advice_on_trained_model import COMMON, RATES, Ends
@@ -94,8 +94,8 @@ def test_the_study_runs_and_its_controls_are_what_it_says():
     tables = []
     for cell in advice_on_trained_model.cells(quick=True):
         if cell.settings["asked"] == "step":
-            seed = cell_seed("advice_on_trained_model", cell, 1)
-            result = advice_on_trained_model.simulate(cell.settings, seed, 0)
+            rng = chunk_generator("advice_on_trained_model", cell, 1, 0)
+            result = advice_on_trained_model.simulate(cell.settings, rng, 0)
             assert {arm: len(sizes) for arm, sizes in result.items()} == {"planned": 4, "permuted": 4}
         else:
             result = {"planned": [4]}

@@ -143,7 +143,7 @@ def test_no_comparison_is_certain_where_all_logs_agree():
 def test_the_first_chunk_trains_and_the_others_ask():
     cell = cells(quick=True)[0]
     settings = dict(cell.settings) | {"start": "network of width 16", "each": 2}
-    ((name, runs),) = simulate(settings, np.random.SeedSequence(1), 0).items()
+    ((name, runs),) = simulate(settings, np.random.default_rng(1), 0).items()
     assert (name, np.shape(runs)) == ("network of width 16", (JUDGED_RUNS, len(SIZES)))
     assert len({tuple(column) for column in np.transpose(runs)}) == len(SIZES)
     assert cell.chunks == 1 + settings["logs"]

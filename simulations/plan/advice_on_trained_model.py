@@ -79,17 +79,16 @@ def cells(quick: bool) -> list[Cell]:
     return found
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, list[int]]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, list[int]]:
     """Return the sizes that are recommended from logs: of a step by arm, of a run from one log."""
-    generator = np.random.default_rng(rng)
     if settings["asked"] == "run":
         total = settings["updates"] * RESPONSES
-        return {PLANNED: [advise_run(_log(generator).counts, total, estimator=settings["estimator"]).group_size]}
+        return {PLANNED: [advise_run(_log(rng).counts, total, estimator=settings["estimator"]).group_size]}
     found: dict[str, list[int]] = {arm: [] for arm in (PLANNED, PERMUTED)}
     limits, sizes = Limits(budget=RESPONSES, max_group_size=SIZES[-1]), np.array(SIZES)
     for _ in range(settings["logs"]):
-        log = _log(generator)
-        for arm, one in zip(found, (log, permuted(log, generator)), strict=True):
+        log = _log(rng)
+        for arm, one in zip(found, (log, permuted(log, rng)), strict=True):
             found[arm].append(nearest(sizes, plan(one, settings["estimator"], limits)))
     return found
 

@@ -24,7 +24,7 @@ from simulations.plan.problem_means import mean_over_problems
 from simulations.plan.run_worlds import CHAIN_OF_TWELVE, LINEAR, WIDTHS, courses, draw_log, problem, sampler
 from simulations.runs.arms import quietly
 from simulations.runs.tuning import FOLDS, Tuned, choice_variance, tuned, tuned_summary
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS
 
 PAGE = "docs/planner.md"
@@ -91,11 +91,11 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"problem": name, "estimator": one} | counts, len(sizes) + 1, shared=True) for name, one in chosen]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Mapping[str, Any]:
     """Train a group size with each learning rate, and anew with the best; the last chunk asks the planner."""
     quietly()
     if chunk == len(settings["sizes"]):
-        return recommended(settings, np.random.default_rng(child_seed(rng, chunk)))
+        return recommended(settings, np.random.default_rng(child_seed(seed_of(rng), chunk)))
     case, size = problem(settings["problem"]), settings["sizes"][chunk]
 
     def trained(rate: float, budgets: int, runs: int, seed: np.random.SeedSequence) -> Array:
@@ -105,7 +105,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Map
         return np.nan_to_num(success, nan=0.0)[..., None]
 
     rates = [3.0**power for power in POWERS[settings["problem"]]]
-    found = tuned(trained, len(UPDATES), rates, (settings["tuning_runs"], settings["runs"]), rng)
+    found = tuned(trained, len(UPDATES), rates, (settings["tuning_runs"], settings["runs"]), seed_of(rng))
     return {name: values.tolist() for name, values in found._asdict().items()}
 
 
@@ -113,14 +113,14 @@ def recommended(settings: Settings, rng: np.random.Generator) -> dict[str, list[
     """Return the group size that each arm's planner recommends from each pilot: the nearest of those trained, in octaves."""
     case = problem(settings["problem"])
     drawn, sizes = sampler(case, case.theta), np.array(settings["sizes"])
-    found: dict[str, list[int]] = {arm: [] for arm in ARMS}
+    by_arm: dict[str, list[int]] = {arm: [] for arm in ARMS}
     for _ in range(settings["pilots"]):
         prompts = rng.choice(case.policy.n_prompts, PILOT, p=case.bandit.prompt_weights)
         log = draw_log(drawn, prompts, LOGGED, rng)
         for arm, pilot in zip(ARMS, (log, permuted(log, rng)), strict=True):
             asked = plan(pilot, settings["estimator"], Limits(budget=RESPONSES, max_group_size=int(sizes.max())))
-            found[arm].append(nearest(sizes, asked))
-    return found
+            by_arm[arm].append(nearest(sizes, asked))
+    return by_arm
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:

@@ -25,7 +25,7 @@ from grpo_theory.plan.run_worlds import WORLDS
 from grpo_theory.samples import RewardCounts
 from simulations.plan.error_parts import Part, along, best_by_others, of_runs, summary_of
 from simulations.runs.tuning import FOLDS, choice_variance
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS
 
 SOURCE = "question of those who plan a run from rewards alone"
@@ -143,14 +143,14 @@ def without(advice: RunAdvice, title: str) -> RunAdvice:
     return replace(advice, worlds=tuple(replace(world, weight=world.weight / whole) for world in kept))
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Return the success that each size reaches in each world; or what the planner says there of a log, without such worlds."""
     judged = problems(settings["start"])
     if chunk > 0:
-        return told(settings, judged, np.random.default_rng(child_seed(rng, 0, chunk)))
+        return told(settings, judged, np.random.default_rng(child_seed(seed_of(rng), 0, chunk)))
     powers = NETWORK_POWERS if settings["start"] in NETWORKS else POWERS
     return {
-        name: trained(problem, settings, powers, child_seed(rng, number)).round(6).tolist()
+        name: trained(problem, settings, powers, child_seed(seed_of(rng), number)).round(6).tolist()
         for number, (name, problem) in enumerate(judged.items(), start=1)
     }
 

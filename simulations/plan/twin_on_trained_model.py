@@ -62,13 +62,13 @@ def step_scale() -> float:
     return STRIDE / float(np.sqrt((moved**2).sum(axis=1).mean()))
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, list[list[float]]]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, list[list[float]]]:
     """Return the success at the looks, (logs, looks), that each arm predicts from each log."""
-    case, generator, step = problem_at_start(), np.random.default_rng(rng), step_scale()
+    case, step = problem_at_start(), step_scale()
     drawn, prompts = sampler(case, case.theta), np.arange(case.policy.n_prompts)
     found: dict[str, list[list[float]]] = {arm: [] for arm in ARMS}
     for _ in range(settings["logs"]):
-        log = draw_log(drawn, prompts, FULL, generator)
+        log = draw_log(drawn, prompts, FULL, rng)
         for arm, factor in ARMS.items():
             found[arm].append(ascend(gt.twin(log.with_scores(factor * log.known_scores)), step))
     return found

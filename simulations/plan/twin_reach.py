@@ -19,7 +19,7 @@ from grpo_theory.harness.summary import summary
 from grpo_theory.plan import half_twins
 from simulations.plan.run_worlds import courses, draw_log, problem, sampler
 from simulations.runs.arms import quietly, success_rates
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS
 
 PAGE = "docs/twin.md"
@@ -73,26 +73,27 @@ def trained(case: gt.Problem, starts: Array, rate: float, seed: np.random.SeedSe
     return courses(case, starts, ESTIMATOR, rate, (BATCH, GROUP), LOOKS, seed)
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, list[Any]]:
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, list[Any]]:
     """Take logs, one of each run, and train on from there: the policy itself, and the twins of the logs."""
+    seed = seed_of(rng)
     quietly()
     case, rate, logs = problem(settings["problem"]), RATES[settings["problem"]], settings["logs"]
     starts = np.tile(case.theta, (logs, 1))
     if settings["start"]:
-        starts = trained(case, starts, rate, child_seed(rng, 0))[1]
-    real = trained(case, np.repeat(starts, RUNS, axis=0), rate, child_seed(rng, 1))[0]
-    found: dict[str, list[Any]] = {"real": real.reshape(logs, RUNS, -1).mean(axis=1).tolist()}
-    generator, prompts = np.random.default_rng(child_seed(rng, 2)), np.arange(case.policy.n_prompts)
+        starts = trained(case, starts, rate, child_seed(seed, 0))[1]
+    real = trained(case, np.repeat(starts, RUNS, axis=0), rate, child_seed(seed, 1))[0]
+    by_arm: dict[str, list[Any]] = {"real": real.reshape(logs, RUNS, -1).mean(axis=1).tolist()}
+    generator, prompts = np.random.default_rng(child_seed(seed, 2)), np.arange(case.policy.n_prompts)
     drawn, here = sampler(case, starts[0]), starts[0]
     for number, theta in enumerate(starts):
         drawn, here = (drawn, here) if np.array_equal(theta, here) else (sampler(case, theta), theta)
-        log, seed = draw_log(drawn, prompts, settings["size"], generator), child_seed(rng, 3 + number)
+        log, own = draw_log(drawn, prompts, settings["size"], generator), child_seed(seed, 3 + number)
         parts = ["twin"]
         if settings["size"] == FULL:
             parts += ["control"] * (settings["start"] == 0) + ["halves"] * (number < HALVES)
-        for arm, predicted in predictions(log, rate, seed, parts):
-            found.setdefault(arm, []).append(predicted.tolist())
-    return found
+        for arm, predicted in predictions(log, rate, own, parts):
+            by_arm.setdefault(arm, []).append(predicted.tolist())
+    return by_arm
 
 
 def predictions(
