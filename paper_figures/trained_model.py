@@ -12,7 +12,8 @@ from scipy.stats import t
 
 from grpo_theory.page.style import BLACK, BLUE, GREY, ORANGE, VERMILION, Look
 from simulations.normalisation.heads import NEAR
-from simulations.runs.trained_sizes import FOLLOWED, RESPONSES
+from simulations.runs.recorded_scores import FOLLOWED
+from simulations.runs.trained_sizes import RESPONSES
 
 PLACE = 262
 TABLES = ("trained_sizes", "trained_features")

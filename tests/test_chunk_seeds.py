@@ -32,6 +32,7 @@ SHARED = {
     "learned_time",
     "own_length",
     "phase_course",
+    "planned_run",
     "staleness",
     "stalled",
     "stopped_runs",

@@ -6,7 +6,8 @@ from scipy.integrate import quad
 from scipy.stats import beta
 
 import grpo_theory as gt
-from grpo_theory.plan import fit_beta_rates, half_twins
+from grpo_theory.plan import exponential_family, fit_beta_rates, half_twins
+from grpo_theory.validation import MOST_BYTES
 
 COUNTS = np.array([[1, 2, 5], [4, 3, 1], [2, 2, 4]])
 """How often each of three responses to each of three prompts was sampled, of eight."""
@@ -182,3 +183,27 @@ def test_rewards_of_more_than_two_values_get_no_unseen_answer():
     twin = gt.twin(log)
     assert twin.policy.dimension == 6
     np.testing.assert_allclose(gt.moments(twin, twin.theta).value, [1.0, 0.0], atol=1e-12)
+
+
+def many_prompts(prompts):
+    """A log of so many prompts with two responses each, one right and one wrong, and sketches of 4 numbers."""
+    scores = np.random.default_rng(1).normal(size=(2 * prompts, 4))
+    return gt.RaggedRollouts(np.repeat(np.arange(prompts), 2), np.tile([0.0, 1.0], prompts), scores)
+
+
+def test_a_log_of_too_many_prompts_is_refused_before_room_is_taken(monkeypatch):
+    """Coordinates of their own make the features of 10,000 prompts 2.4 GB; nothing of that size is made."""
+    made = []
+    monkeypatch.setattr("grpo_theory.plan.exponential_family._completed", lambda *parts: made.append(parts))
+    message = r"twin of 10,000 prompts.*2\.4 GB.*at most 9,12\d of these prompts, or of fewer responses"
+    with pytest.raises(ValueError, match=message):
+        gt.twin(many_prompts(10_000))
+    assert not made
+
+
+def test_the_number_of_prompts_that_is_named_has_room():
+    for squared in (True, False):
+        most = exponential_family._prompts_with_room(9, 64, squared=squared)
+        own = [most + k if squared else 0 for k in (0, 1)]
+        sizes = [8.0 * (most + k) * 9 * (64 + extra + 1) for k, extra in zip((0, 1), own, strict=True)]
+        assert sizes[0] <= MOST_BYTES < sizes[1]

@@ -20,6 +20,7 @@ from grpo_theory.plan.run_simulation import JUDGED_RUNS, TUNING, Arm, train_size
 from grpo_theory.plan.run_worlds import WORLDS
 from grpo_theory.plan.success_rates import fit_success_rates
 from grpo_theory.samples import RewardCounts
+from simulations.plan import planned_run
 
 
 def counts_of(successes, responses=8):
@@ -157,6 +158,19 @@ def test_another_number_of_responses_than_was_run_is_extrapolated(total, far):
     run = replace(made([[0.9, 0.8, 0.5]] * 3), total=total)
     assert run.extrapolated is far or bool(run.extrapolated) is far
     assert any("extrapolated" in text for text in whole_run(run).paragraphs) is far
+
+
+@pytest.mark.parametrize(("total", "judged"), [(1200.0, True), (12_800.0, True), (12_900.0, False), (1e7, False)])
+def test_it_says_where_no_runs_judged_such_advice(total, judged):
+    run = replace(made([[0.9, 0.8, 0.5]] * 3), total=total)
+    text = [each for each in whole_run(run).paragraphs if each.startswith("Not judged: ")]
+    assert (len(text) == 0) is judged
+    assert run_record(run)["judged"] is judged
+    assert all(f"up to 128 responses a prompt, and yours has {run.each:,.0f}" in each for each in text)
+
+
+def test_judged_is_what_the_study_of_the_advice_judges():
+    assert max(planned_run.EACH) == run_advice.JUDGED
 
 
 def test_small_groups_are_advised_where_all_prompts_are_easy():

@@ -1,7 +1,7 @@
 """Bring the planner's regret and coverage, and the reach of twins, from a full run into the repository.
 
-It writes docs/planner.csv, docs/heavy_tails.csv, docs/advice_regret.csv, docs/planned_run.csv and docs/twin.csv, and the
-tables of the pages of the planner and of twins.
+It writes docs/planner.csv, docs/heavy_tails.csv, docs/advice_regret.csv, docs/planned_run.csv, docs/twin.csv,
+docs/trained_advice.csv and docs/trained_twin.csv, and the tables of the pages of the planner and of twins.
 
 Run from the top folder, after `make reproduce`:  .venv/bin/python tools/write_planner.py [results]
 """
@@ -13,9 +13,10 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from grpo_theory.evidence import Evidence
 from grpo_theory.harness.store import read_table
 from simulations.plan.planned_group_size import POINT
-from simulations.plan.planned_run import lost
+from simulations.plan.planned_run import evidence_of, spread_of_logs
 
 TOP = Path(__file__).resolve().parents[1]
 COLUMNS = ["part", "problem", "prompts", "size", "quantity", "best", "default", "estimate", "standard_error", "replications"]
@@ -24,8 +25,27 @@ TAILS = "<!-- heavy tails: written by tools/write_planner.py -->", "<!-- end of 
 RUNS = "<!-- whole runs: written by tools/write_planner.py -->", "<!-- end of whole runs -->"
 TOTAL = "<!-- total: written by tools/write_planner.py -->", "<!-- end of total -->"
 TWIN = "<!-- reach: written by tools/write_planner.py -->", "<!-- end of reach -->"
+TRAINED = "<!-- trained model: written by tools/write_planner.py -->", "<!-- end of trained model -->"
 """The marks of the parts of the pages."""
-TOTAL_COLUMNS = ["start", "estimator", "each", "world", "told", "worst", "group_size", "estimate", "standard_error"]
+TOTAL_COLUMNS = [
+    "start",
+    "estimator",
+    "each",
+    "quantity",
+    "world",
+    "log",
+    "arm",
+    "against",
+    "run_variance",
+    "run_free",
+    "rate_variance",
+    "log_variance",
+    "logs",
+    "estimate",
+    "standard_error",
+]
+TRAINED_COLUMNS = ["asked", "estimator", "updates", "place", "quantity", "arm", "against", "size", "estimate", "low", "high"]
+TRAINED_TWIN_COLUMNS = ["ahead", "arm", "quantity", "estimate", "standard_error", "replications"]
 ALWAYS = (2, 4, 8, 16, 64)
 RUN_COLUMNS = ["problem", "estimator", "updates", "quantity", "arm", "against", "size", "share", "estimate", "standard_error"]
 TWIN_COLUMNS = [
@@ -110,17 +130,32 @@ def tails_table(kept: pd.DataFrame) -> str:
 
 def kept_total(table: pd.DataFrame) -> pd.DataFrame:
     """Return what of the study of a run's group size, told from rewards alone, stays in the repository."""
-    return table[TOTAL_COLUMNS].round(5)
+    kept = table[(table["quantity"] != "success") & (table["arm"] != "control")]
+    return kept[TOTAL_COLUMNS].round(9)
 
 
 def total_table(kept: pd.DataFrame) -> str:
     """Return a Markdown table of the success, in points, that the planner's group size for a run loses, and one size for all."""
     rows = [["start", "estimator", "responses per prompt", "recommended", "loses", *(f"always {size}" for size in ALWAYS)]]
-    for (start, estimator, each), cell in kept.groupby(["start", "estimator", "each"], sort=False):
-        told = " or ".join(f"{size}" for size in sorted(cell["told"].unique()))
-        losses = [f"{100.0 * lost(cell, by)[0]:.1f}" for by in ("told", *ALWAYS)]
-        rows.append([str(start), str(estimator), str(each), told, *losses])
+    rows[0].append("more than always 4")
+    lost, told = (kept[kept["quantity"] == quantity] for quantity in ("lost", "told"))
+    logs = spread_of_logs(lost)
+    for key, cell in lost.groupby(["start", "estimator", "each"], sort=False):
+        found = {(row.arm, row.against): evidence_of(row, logs[row.against]) for row in cell.itertuples()}
+        asked = told.set_index(["start", "estimator", "each"]).loc[[key], "estimate"]
+        losses = [_with_error(found[arm, "best"]) for arm in ("planned", *(f"always {size}" for size in ALWAYS))]
+        rows.append([*map(str, key), _sizes(asked), *losses, _with_error(found["planned", "always 4"])])
     return _markdown(rows) + "\n"
+
+
+def _sizes(asked: pd.Series) -> str:
+    """Return the sizes that occur, the usual one first, such as "4 or 2"."""
+    return " or ".join(f"{size:.0f}" for size in asked.value_counts().index)
+
+
+def _with_error(found: Evidence) -> str:
+    """Return a loss in points of success, with its standard error."""
+    return f"{100.0 * found.estimate + 0.0:.1f} ({100.0 * found.standard_error:.1f})"
 
 
 def _whole(share: object) -> str:
@@ -128,25 +163,28 @@ def _whole(share: object) -> str:
 
 
 def kept_runs(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what of the study of whole runs stays in the repository: all but its controls."""
-    return table[table["arm"] != "control"][RUN_COLUMNS].round(4)
+    """Return what of the study of whole runs stays in the repository: all but its controls and the sizes among each other."""
+    kept = (table["arm"] != "control") & (
+        (table["quantity"] != "lost") | (table["against"] == "best") | (table["arm"] == "planned")
+    )
+    return table[kept][RUN_COLUMNS].round(4)
 
 
 def runs_table(kept: pd.DataFrame) -> str:
-    """Return a Markdown table of success at the end, and of what the planner's size and two habits lose to the best."""
+    """Return a Markdown table of success at the end, and of what the planner's size and three habits lose to the best."""
     lost = kept[kept["quantity"] == "lost"].set_index(["problem", "estimator", "updates", "against", "arm"]).sort_index()
-    success = kept[kept["quantity"] == "success"].set_index(["problem", "estimator", "updates", "arm"])["estimate"]
+    success = kept[kept["quantity"] == "success"].set_index(["problem", "estimator", "updates", "arm"])
     recommended = kept[kept["quantity"] == "log2 recommended"].set_index(["problem", "estimator"])["estimate"]
-    habits = ("planner loses", "always 8 loses", "always 16 loses")
-    rows = [["policy", "estimator", "updates", "best size", "its success", "recommended", *habits]]
+    habits = ("always 4", "always 8", "always 16")
+    rows = [["policy", "estimator", "updates", "best size", "its success", "recommended", "planner loses"]]
+    rows[0] += [f"{habit} loses" for habit in habits]
     for problem, estimator in kept[["problem", "estimator"]].drop_duplicates().itertuples(index=False):
         for updates in sorted(kept["updates"].dropna().unique()):
-            against = lost.loc[problem, estimator, updates, "best"]
-            best = int(against.loc["planned", "size"])
-            end = _percent(float(success[problem, estimator, updates, f"always {best}"]))
+            against, best = lost.loc[problem, estimator, updates, "best"], success.loc[problem, estimator, updates, "best"]
             size = f"{2.0 ** float(recommended[problem, estimator]):.1f}"
-            losses = [_points(against.loc[arm]) for arm in ("planned", "always 8", "always 16")]
-            rows.append([str(problem), str(estimator), f"{updates:.0f}", str(best), end, size, *losses])
+            losses = [_points(against.loc[arm]) for arm in ("planned", *habits)]
+            end = _percent(float(best["estimate"]))
+            rows.append([str(problem), str(estimator), f"{updates:.0f}", str(best["size"]), end, size, *losses])
     return _markdown(rows) + "\n"
 
 
@@ -176,6 +214,66 @@ def twin_table(kept: pd.DataFrame) -> str:
     return _markdown(rows) + "\n"
 
 
+def kept_trained(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what of the study of advice on the trained model stays in the repository: all but its controls."""
+    return table[table["arm"] != "control"][TRAINED_COLUMNS].round(5)
+
+
+def trained_tables(kept: pd.DataFrame) -> str:
+    """Return two Markdown tables of SmolLM2: the efficiency that recommended sizes lose, and the success, with 95% limits."""
+    arms = ("planned", "always 4", "always 8", "always 16", "always 64")
+    other = "with permuted rewards"
+    told = kept[(kept["quantity"] == "recommended") & (kept["arm"] == "planned") & (kept["estimate"] > 0.0)]
+    step = [["estimator", "recommended", "policy", "planner loses", other, *(f"{arm} loses" for arm in arms[1:])]]
+    for (estimator, place), part in kept[kept["quantity"] == "efficiency lost"].groupby(["estimator", "place"], sort=False):
+        asked = told[(told["asked"] == "step") & (told["estimator"] == estimator)]
+        by = part.set_index("arm")["estimate"]
+        step.append(
+            [
+                str(estimator),
+                _shares(asked),
+                str(place),
+                *(f"{100.0 * by[arm]:.1f}%" for arm in ("planned", "permuted", *arms[1:])),
+            ]
+        )
+    run = [["estimator", "updates", "recommended", "planner loses", *(f"{arm} loses" for arm in arms[1:])]]
+    run[0].append("planner loses to always 4")
+    for (estimator, updates), part in kept[kept["asked"] == "run"].groupby(["estimator", "updates"], sort=False):
+        asked = told[(told["asked"] == "run") & (told["estimator"] == estimator) & (told["updates"] == updates)]
+        by = part[part["quantity"] == "lost"].set_index(["arm", "against"])
+        losses = [_with_limits(by.loc[arm, "best"]) for arm in arms] + [_with_limits(by.loc["planned", "always 4"])]
+        run.append([str(estimator), f"{updates}", _shares(asked), *losses])
+    return f"{_markdown(step)}\n\n{_markdown(run)}\n"
+
+
+def _shares(asked: pd.DataFrame) -> str:
+    """Return the sizes that were recommended, the usual one first, each with its share of the logs."""
+    ordered = asked.sort_values("estimate", ascending=False, kind="stable")
+    return ", ".join(f"{row.size:.0f} ({100.0 * row.estimate:.0f}%)" for row in ordered.itertuples())
+
+
+def _with_limits(row: pd.Series) -> str:
+    """Return a loss in points of success with its limits, or 0 where a size is compared with itself."""
+    low, middle, high = (100.0 * float(row[name]) + 0.0 for name in ("low", "estimate", "high"))
+    return "0" if low == middle == high == 0.0 else f"{middle:.0f} ({low:.0f} to {high:.0f})"
+
+
+def kept_trained_twin(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what of the study of twins of the trained model stays in the repository: all but its controls."""
+    return table[table["arm"] != "control"][TRAINED_TWIN_COLUMNS].round(5)
+
+
+def trained_twin_table(kept: pd.DataFrame) -> str:
+    """Return a Markdown table of SmolLM2's success along exact ascent, and what twins and frozen features say of it."""
+    value = kept.set_index(["quantity", "arm", "ahead"])["estimate"]
+    rows = [["updates ahead", "success", "features of the start", "twins, on average", "twins miss by"]]
+    for ahead in kept["ahead"].unique():
+        found = [value["success", arm, ahead] for arm in ("real", "features of the start", "twin")]
+        shown = [f"{100.0 * each:.1f}%" for each in found]
+        rows.append([f"{ahead}", *shown, f"{100.0 * value['miss', 'twin', ahead]:.1f}"])
+    return _markdown(rows) + "\n"
+
+
 def with_tables(page: str, tables: str, marks: tuple[str, str] = PLANNER) -> str:
     """Return the page with other tables between two of its marks."""
     begin, end = marks
@@ -187,22 +285,25 @@ def with_tables(page: str, tables: str, marks: tuple[str, str] = PLANNER) -> str
 def main(results: Path) -> None:
     """Write the files, unless a table is of a quick run."""
     names = ("planned_group_size", "plan_coverage", "advice_regret", "planned_run", "twin_reach")
+    names += ("advice_on_trained_model", "twin_on_trained_model")
     found = [read_table(results, name) for name in names]
     if any(facts["quick"] for _, facts in found):
         raise SystemExit(f"the tables must be of a full run, and one in {results} is of a quick one")
-    kept = zip((kept_rows, kept_tails, kept_runs, kept_total, kept_twins), found, strict=True)
-    files = ("planner.csv", "heavy_tails.csv", "advice_regret.csv", "planned_run.csv", "twin.csv")
-    places = [TOP / "docs" / name for name in files]
-    for (keep, (table, _)), place in zip(kept, places, strict=True):
+    keeping = (kept_rows, kept_tails, kept_runs, kept_total, kept_twins, kept_trained, kept_trained_twin)
+    files = ("planner", "heavy_tails", "advice_regret", "planned_run", "twin", "trained_advice", "trained_twin")
+    places = [TOP / "docs" / f"{name}.csv" for name in files]
+    for keep, (table, _), place in zip(keeping, found, places, strict=True):
         keep(table).to_csv(place, index=False)
-    planner, tails, runs, total, twins = (pd.read_csv(place) for place in places)
+    planner, tails, runs, total, twins, trained, trained_twins = (pd.read_csv(place) for place in places)
     page = TOP / "docs" / "planner.md"
     text = with_tables(page.read_text(encoding="utf-8"), planner_tables(planner))
     text = with_tables(text, tails_table(tails), TAILS)
     text = with_tables(text, total_table(total), TOTAL)
+    text = with_tables(text, trained_tables(trained), TRAINED)
     page.write_text(with_tables(text, runs_table(runs), RUNS), encoding="utf-8")
     page = TOP / "docs" / "twin.md"
-    page.write_text(with_tables(page.read_text(encoding="utf-8"), twin_table(twins), TWIN), encoding="utf-8")
+    text = with_tables(page.read_text(encoding="utf-8"), trained_twin_table(trained_twins), TRAINED)
+    page.write_text(with_tables(text, twin_table(twins), TWIN), encoding="utf-8")
 
 
 if __name__ == "__main__":

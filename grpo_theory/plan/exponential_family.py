@@ -8,7 +8,7 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.plan.beta_rates import fit_beta_rates
 from grpo_theory.problem import Bandit, LinearSoftmax, Problem
 from grpo_theory.samples import Groups, RaggedRollouts, RolloutLog
-from grpo_theory.validation import check_room, shown
+from grpo_theory.validation import MOST_BYTES, check_room, shown
 
 ANCHOR = 1e6
 """The parameter that holds the sampled probabilities, in units of 1/(a score's length): it learns 1e-12 as fast as the others."""
@@ -58,6 +58,8 @@ def twin(log: RolloutLog | Groups) -> Problem:
     So the first update is that of the user's policy on these responses, with the same learning rate.  Later updates go on as if
     the features stayed as they are.
 
+    Memory grows with the square of the prompts where there are two rewards, because each prompt then has a coordinate of its own.
+
     If there are two rewards, a prompt whose responses all have the same one gets a candidate with the other, which was not seen.
     Its probability is the mean that the beta law of success rates leaves after such a sample: a/(a + b + n) if no answer was
     right.  Its feature has the mean length of the others' contrasts, in a direction of its own: it is learned when it is drawn.
@@ -80,7 +82,8 @@ def twin(log: RolloutLog | Groups) -> Problem:
     TypeError
         If the log is none.
     ValueError
-        If it has no sketches, one response to a prompt, several groups of one prompt, or no prompt whose rewards differ.
+        If it has no sketches, one response to a prompt, several groups of one prompt, or no prompt whose rewards differ, and if
+        it has so many prompts and responses that the features of all candidates would take more than 2 GB.
 
     Examples
     --------
@@ -188,10 +191,29 @@ def _candidates(rollouts: RaggedRollouts) -> list[Candidates]:
         raise ValueError(
             "log must have a prompt whose responses differ in their reward; there is none, so nothing can be learned from it"
         )
+    _check_room(found, rollouts)
     own = np.zeros((len(found), len(found) if rollouts.counts.binary else 0))
     unseen = _unseen(rollouts) if rollouts.counts.binary else np.zeros(len(found))
     np.fill_diagonal(own, np.mean(contrasts) ** 0.5)
     return [_completed(one, row, chance, rollouts.counts.values) for one, row, chance in zip(found, own, unseen, strict=True)]
+
+
+def _check_room(found: list[Candidates], rollouts: RaggedRollouts) -> None:
+    """Raise before anything grows with the square of the prompts, if the features of all candidates take too much memory."""
+    own = len(found) if rollouts.counts.binary else 0
+    most, width = max(one.rewards.size for one in found) + bool(own), found[0].sketches.shape[1]
+    prompts = _prompts_with_room(most, width, squared=bool(own))
+    check_room(
+        f"a twin of {len(found):,} prompts, with up to {most} candidates each and features",
+        (len(found), most, width + own + 1),
+        f"give it a log of at most {prompts:,} of these prompts, or of fewer responses to each, or shorter sketches",
+    )
+
+
+def _prompts_with_room(candidates: int, width: int, *, squared: bool) -> int:
+    """Return how many prompts have features that fit into memory: B K (J + B + 1) numbers, or B K (J + 1)."""
+    numbers, width = MOST_BYTES / 8.0 / candidates, width + 1
+    return int((width**2 / 4.0 + numbers) ** 0.5 - width / 2.0) if squared else int(numbers / width)
 
 
 def _unseen(rollouts: RaggedRollouts) -> Array:
@@ -217,7 +239,6 @@ def _family(found: list[Candidates], rollouts: RaggedRollouts, unit: float) -> P
     """Return the problem of the candidates of all prompts, whose empty places have no probability."""
     values, sizes = rollouts.counts.values, np.array([one.rewards.size for one in found])
     shape = len(found), int(sizes.max()), found[0].sketches.shape[1] + 1
-    check_room("the features of all candidates", shape, "shorter sketches do, or fewer prompts")
     features, rewards = np.zeros(shape), np.zeros(shape[:2], dtype=np.int64)
     features[..., -1] = ABSENT / unit
     for m, one in enumerate(found):

@@ -26,6 +26,8 @@ PROMPTS = ((32, 64), (512, 32), (2048, 16))
 """Up to how many responses a prompt of the training set a world of how many prompts is run: what is simulated costs alike."""
 LEAST, MOST = 8, PROMPTS[-1][0]
 """The fewest and the most responses per prompt that are simulated."""
+JUDGED = 128
+"""The most responses per prompt of runs that judged the advice (docs/planner.md)."""
 WORKERS = 2
 ENTROPY = 20261127
 
@@ -114,6 +116,11 @@ class RunAdvice:
     def extrapolated(self) -> bool:
         """Whether the worlds were run at another number of responses per prompt than the user's run has."""
         return not np.isclose(self.each, self.simulated, rtol=0.3)
+
+    @property
+    def judged(self) -> bool:
+        """Whether runs of so many responses a prompt judged such advice; beyond it is what the worlds say, and no more."""
+        return self.each <= JUDGED
 
     @property
     def weights(self) -> Array:

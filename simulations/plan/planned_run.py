@@ -1,11 +1,12 @@
 """What the planner's group size for a whole run loses, in worlds and networks that its simulated worlds leave out.
 
-A log is drawn at the start of a run, and the planner is asked. What it recommends is judged by runs of a world of a kind that is
-taken out of its own, with other prompts, or of a network whose features are learned.  Broken, the planner recommends the size
-that loses most.
+Logs are drawn at the start of a run, and the planner is asked.  What it recommends is judged by runs of a world of a kind that is
+taken out of its own, with other prompts, or of a network whose features are learned.  A size is judged against the best other
+one, which runs chose that do not judge.  Errors count the runs, the choices of learning rates and the logs.  Broken, the planner
+recommends groups eight times as large; of what is usual, groups four times as large.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,13 +14,17 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
+from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
 from grpo_theory.evidence import Claim, Evidence, Statement
+from grpo_theory.harness.step_search import best_step
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.plan.run_advice import SIZES, RunAdvice, advise_run
-from grpo_theory.plan.run_simulation import JUDGED_RUNS, POWERS, RESPONSES, train_sizes
+from grpo_theory.plan.run_simulation import POWERS, RESPONSES, TUNING, TUNING_RUNS, Arm
 from grpo_theory.plan.run_worlds import WORLDS
 from grpo_theory.samples import RewardCounts
+from simulations.plan.error_parts import Part, along, best_by_others, of_runs, summary_of
+from simulations.runs.tuning import FOLDS, choice_variance
 from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS
 
@@ -41,10 +46,28 @@ AGAINST: Mapping[int, Statement] = {
         "ordering",
         whose=OURS,
     )
-    for size in (8, 16)
+    for size in (4, 8, 16)
+}
+SAME = Statement(
+    "plan/run/no better than 4",
+    SOURCE,
+    "the group size that the planner recommends for a run from rewards alone gains on average at most two points of success over "
+    "groups of 4 at every budget, in worlds that it was not given",
+    "upper bound",
+    whose=OURS,
+)
+NEAR = "the broken size loses little more than the margin there, and the runs do not tell by how much"
+POWERLESS = {
+    (REGRET.id, "hard (trl_grpo), 128 responses a prompt"): NEAR,
+    (AGAINST[4].id, "network of width 16 (trl_grpo), 128 responses a prompt"): NEAR,
 }
 MARGIN = 0.02
 """Two points of success, as where the law of the best size is judged: what that growth was worth at most."""
+USUAL, FAR_OFF = 4, 32
+"""The usual size that nothing is gained on, and one so far off that what is gained on it would show."""
+TOO_LARGE, LARGER = 8, 4
+"""The broken planner's factor: the smallest power of 2 that costs more than the margin where a prompt gets 128 responses.  A size
+is compared with another by the factor of the broken one that is smaller, because there zero is the margin."""
 RATES: Mapping[str, tuple[float, float]] = {"easy": (0.5, 0.1), "wide": (0.5, 1e-3), "hard": (0.1, 1e-4)}
 """Success rates at the start are spread evenly in their logarithm between these."""
 NETWORKS: Mapping[str, int] = {"network of width 16": 16, "network of width 64": 64}
@@ -56,20 +79,34 @@ PROMPTS = 48
 """Of the worlds that are judged: another number than the planner's."""
 LOGGED = (256, 8)
 """The prompts and responses of a log."""
+LOGS, QUICK_LOGS = 3, 2
+"""Of each cell: few, because each asks the planner anew; how far apart logs end is pooled over the cells."""
+JUDGED_RUNS = 128
 EACH = (16, 128)
 """The responses of a run, for each prompt that is trained on."""
 SEED = 20261128
 CASES: tuple[tuple[str, str, int], ...] = (
-    *((rates, "trl_grpo", each) for rates in RATES for each in EACH),
-    ("wide", "rloo", EACH[1]),
-    *((network, "trl_grpo", EACH[1]) for network in NETWORKS),
+    *((rates, "trl_grpo", EACH[0]) for rates in RATES),
+    ("wide", "trl_grpo", EACH[1]),
+    ("hard", "trl_grpo", EACH[1]),
+    ("wide", "rloo", EACH[0]),
+    ("network of width 64", "trl_grpo", EACH[0]),
+    ("network of width 16", "trl_grpo", EACH[1]),
 )
+WORLD, CELL = ["start", "estimator", "each", "world"], ["start", "estimator", "each"]
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One for each law of success rates or network, estimator and length of a run; quick has one of each kind, and short runs."""
+    """One for each law of success rates or network, estimator and length of a run; quick has one of each kind, and short runs.
+
+    The first chunk trains, each other one asks the planner with a log of its own.
+    """
     listed = [("easy", "trl_grpo", 8), ("network of width 16", "trl_grpo", 8)] if quick else CASES
-    return [Cell({"start": start, "estimator": estimator, "each": each}) for start, estimator, each in listed]
+    logs = QUICK_LOGS if quick else LOGS
+    return [
+        Cell({"start": start, "estimator": estimator, "each": each, "logs": logs}, 1 + logs, shared=True)
+        for start, estimator, each in listed
+    ]
 
 
 def network(width: int) -> gt.Problem:
@@ -106,71 +143,146 @@ def without(advice: RunAdvice, title: str) -> RunAdvice:
     return replace(advice, worlds=tuple(replace(world, weight=world.weight / whole) for world in kept))
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
-    """Return the success that each size reaches in each world, and what the planner says there without such worlds."""
-    seed = seed_of(rng)
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
+    """Return the success that each size reaches in each world; or what the planner says there of a log, without such worlds."""
     judged = problems(settings["start"])
+    if chunk > 0:
+        return told(settings, judged, np.random.default_rng(child_seed(seed_of(rng), 0, chunk)))
+    powers = NETWORK_POWERS if settings["start"] in NETWORKS else POWERS
+    return {
+        name: trained(problem, settings, powers, child_seed(seed_of(rng), number)).round(6).tolist()
+        for number, (name, problem) in enumerate(judged.items(), start=1)
+    }
+
+
+def told(settings: Settings, judged: Mapping[str, gt.Problem], rng: np.random.Generator) -> dict[str, int]:
+    """Return the size that the planner recommends from a log, for each of the problems."""
     first = next(iter(judged.values()))
     rates = (first.policy.probabilities(first.theta) * first.bandit.mean_reward).sum(axis=-1)
-    log = drawn_log(rates, np.random.default_rng(child_seed(seed, 0)))
-    each, estimator = settings["each"], settings["estimator"]
-    advice = advise_run(log, each * PROMPTS, training_prompts=PROMPTS, estimator=estimator)
-    table: Rows = []
-    powers = NETWORK_POWERS if settings["start"] in NETWORKS else POWERS
-    for number, (name, problem) in enumerate(judged.items(), start=1):
-        told = without(advice, name)
-        facts = {"world": name, "told": told.group_size, "worst": int(told.group_sizes[told.expected_losses.argmax()])}
-        course = train_sizes(problem, find(estimator), SIZES, (each * PROMPTS // RESPONSES,), child_seed(seed, number), powers)
-        for size, value, error in zip(SIZES, course.success[:, 0], course.errors[:, 0], strict=True):
-            table.append(facts | {"group_size": size, "estimate": float(value), "standard_error": float(error)})
-    return table
+    total = settings["each"] * PROMPTS
+    advice = advise_run(drawn_log(rates, rng), total, training_prompts=PROMPTS, estimator=settings["estimator"])
+    return {name: without(advice, name).group_size for name in judged}
+
+
+def trained(problem: gt.Problem, settings: Settings, powers: Sequence[int], seed: np.random.SeedSequence) -> Array:
+    """Return success at the end of runs at each size, (R, S): each quarter has the rate that other runs chose for it."""
+    rates, updates = problem.bandit.n_prompts * 3.0 ** np.array(powers), (settings["each"] * PROMPTS // RESPONSES,)
+    found = []
+    for size in SIZES:
+        arm = Arm(problem, find(settings["estimator"]), size)
+        tried = np.array([arm.train(rate, updates, TUNING_RUNS, seed, TUNING)[0] for rate in rates])
+        steps = [best_step(rates, -share.mean(axis=1)) for share in np.array_split(tried, FOLDS, axis=1)]
+        count = JUDGED_RUNS // FOLDS
+        ends = [arm.train(step, updates, count, seed, TUNING + 1 + fold)[0] for fold, step in enumerate(steps)]
+        found.append(np.concatenate(ends))
+    return np.stack(found, axis=1)
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
-    """Return the success of each size in each world, with the sizes that the planner and the broken planner recommend."""
-    common = dict(settings) | {"quantity": "success", "prediction": np.nan, "replications": JUDGED_RUNS}
-    return [common | row for row in results[0]]
+    """Return the success of each size in each world, what is recommended there, and what choices lose on average over worlds."""
+    judged, *logs = results
+    worlds = [np.array(runs) for runs in judged.values()]
+    added = [choice_variance(runs) for runs in worlds]
+    names = {name: settings[name] for name in CELL} | {"prediction": np.nan}
+    table: Rows = []
+    for name, runs, extra in zip(judged, worlds, added, strict=True):
+        for s, size in enumerate(SIZES):
+            at = names | {"quantity": "success", "world": name, "group_size": size}
+            table.append(at | summary_of(float(runs[:, s].mean()), (of_runs(runs[:, s]), Part(extra / FOLDS))))
+        for number, log in enumerate(logs):
+            told_here = {"quantity": "told", "world": name, "log": number, "estimate": float(log[name])}
+            table.append(names | told_here | {"standard_error": 0.0, "replications": 0})
+    chosen = {"planned": np.array([[SIZES.index(log[name]) for name in judged] for log in logs])}
+    last = len(SIZES) - 1
+    chosen["control"] = np.minimum(chosen["planned"] + int(np.log2(TOO_LARGE)), last)
+    chosen |= {f"always {size}": np.full((1, len(worlds)), s) for s, size in enumerate(SIZES)}
+    usual = [f"always {size}" for size in SIZES]
+    compared = [(arm, "best") for arm in chosen] + [("planned", other) for other in usual]
+    compared += [(f"always {LARGER * size}", f"always {size}") for size in AGAINST]
+    for arm, other in compared:
+        against = None if other == "best" else chosen[other][0]
+        row = lost(worlds, added, chosen[arm], against)
+        table.append(names | {"quantity": "lost", "arm": arm, "against": other} | row)
+    return table
 
 
-def lost(cell: pd.DataFrame, by: str | int) -> tuple[float, float]:
-    """Return the success that a choice loses against the best size, on average over the worlds of a cell; and its error.
+def lost(worlds: list[Array], added: list[float], chosen: Array, against: Array | None) -> dict[str, float]:
+    """Return the success that choices lose on average over worlds, with its parts of variance; to the best other size if none.
 
-    `by` is the column of what was told, or one size for all.
+    Parameters
+    ----------
+    worlds : list of ndarray, shape (R, S)
+        Success of runs, by group size.
+    added : list of float
+        The variance that one choice of a learning rate adds in each.
+    chosen : ndarray of int, shape (L, W)
+        The place of the size that each log led to in each world.
+    against : ndarray of int, shape (W,), or None
     """
-    if not np.isfinite(cell["estimate"]).all():
-        raise ValueError("estimates must be finite numbers")
-    losses, variances = [], []
-    for _, world in cell.groupby("world", sort=False):
-        at = world.set_index("group_size")
-        best, chosen = at.loc[at["estimate"].idxmax()], at.loc[by if isinstance(by, int) else at[by].iloc[0]]
-        losses.append(best["estimate"] - chosen["estimate"])
-        variances.append(0.0 if chosen.name == best.name else best["standard_error"] ** 2 + chosen["standard_error"] ** 2)
-    return float(np.mean(losses)), float(np.sqrt(np.sum(variances)) / len(losses))
+    places = zip(worlds, chosen.T, [None] * len(worlds) if against is None else against, strict=True)
+    by_world, samples, apart = zip(*(lost_in(*each) for each in places), strict=True)
+    by_log, count = np.mean(by_world, axis=0), len(worlds)
+    runs = [of_runs(sample) for sample in samples]
+    whole, squares = sum(run.variance for run in runs), sum(run.variance**2 / run.free for run in runs)
+    parts = {
+        "run_variance": whole / count**2,
+        "run_free": whole**2 / squares if squares else sum(run.free for run in runs),
+        "rate_variance": float(np.dot(apart, added)) / FOLDS / count**2,
+        "log_variance": float(by_log.var(ddof=1)) if len(by_log) > 1 else 0.0,
+    }
+    variance = parts["run_variance"] + parts["rate_variance"] + parts["log_variance"] / len(by_log)
+    said = {"estimate": float(by_log.mean()), "standard_error": float(np.sqrt(variance)), "replications": JUDGED_RUNS}
+    return parts | {"logs": len(by_log)} | said
 
 
-def less_than(cell: pd.DataFrame, by: str, size: int) -> Evidence:
-    """Return the success that a choice loses less that of one size for all, on average over the worlds of a cell."""
-    differences, variances = [], []
-    for _, world in cell.groupby("world", sort=False):
-        at = world.set_index("group_size")
-        usual, chosen = at.loc[size], at.loc[at[by].iloc[0]]
-        differences.append(usual["estimate"] - chosen["estimate"])
-        variances.append(0.0 if chosen.name == size else usual["standard_error"] ** 2 + chosen["standard_error"] ** 2)
-    error = float(np.sqrt(np.sum(variances)) / len(differences))
-    return Evidence(float(np.mean(differences)), 0.0, error, replications=JUDGED_RUNS)
+def lost_in(samples: Array, chosen: Array, against: int | None) -> tuple[Array, Array, float]:
+    """Return what each log's choice loses in a world, (L,), the runs' values, (R,), and how many choices of a rate count.
+
+    To the best other size a choice loses at least 0, with the error of that comparison: that it was the best of these runs does
+    not make it certain.
+    """
+    by_log, sample, places = np.zeros(len(chosen)), np.zeros(len(samples)), np.arange(samples.shape[1])
+    for place in np.unique(chosen):
+        own = chosen == place
+        other = best_by_others(samples, FOLDS, int(place)) if against is None else np.full(FOLDS, against)
+        lead = along(samples, other) - samples[:, place]
+        by_log[own] = max(0.0, float(lead.mean())) if against is None else float(lead.mean())
+        sample += own.mean() * lead
+    if against is None:
+        return by_log, sample, 2.0
+    weights = (chosen[:, None] == places).mean(axis=0) - (places == against)
+    return by_log, sample, float(weights @ weights)
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Judge the regret, and whether it is less than that of one size for all; the control recommends the worst size."""
-    for (start, estimator, each), cell in table.groupby(["start", "estimator", "each"], sort=False):
+    """Judge the regret, whether it is less than that of one size for all, and whether anything is gained on groups of 4."""
+    found = table[table["quantity"] == "lost"]
+    logs = spread_of_logs(found)
+    for (start, estimator, each), cell in found.groupby(CELL, sort=False):
         setting = f"{start} ({estimator}), {each} responses a prompt"
-        facts = {f"loss of G = {size}": lost(cell, size)[0] for size in SIZES}
-        own, broken = (_regret(cell, by) for by in ("told", "worst"))
+        at = {(row.arm, row.against): evidence_of(row, logs[row.against]) for row in cell.itertuples() if row.against in logs}
+        facts = {f"loss of G = {size}": at[f"always {size}", "best"].estimate for size in SIZES}
+        own, broken = (replace(at[arm, "best"], prediction=MARGIN) for arm in ("planned", "control"))
         yield REGRET.claim(setting, own, broken, facts=facts)
         for size, statement in AGAINST.items():
-            yield statement.claim(setting, less_than(cell, "told", size), less_than(cell, "worst", size))
+            usual = f"always {size}"
+            yield statement.claim(setting, at["planned", usual], at[f"always {LARGER * size}", usual])
+        gains = (at["planned", f"always {size}"] for size in (USUAL, FAR_OFF))
+        own, broken = (replace(one, estimate=-one.estimate, prediction=MARGIN) for one in gains)
+        yield SAME.claim(setting, own, broken)
 
 
-def _regret(cell: pd.DataFrame, by: str) -> Evidence:
-    loss, error = lost(cell, by)
-    return Evidence(loss, MARGIN, error, replications=JUDGED_RUNS, comparisons=len(SIZES))
+def spread_of_logs(found: pd.DataFrame) -> dict[str, Part]:
+    """Return the variance between logs of what the planner loses, by what it is compared with, pooled over all cells."""
+    planned = found[found["arm"] == "planned"]
+    free = float((planned[planned["against"] == "best"]["logs"] - 1).sum())
+    return {other: Part(float(part["log_variance"].mean()), free) for other, part in planned.groupby("against")}
+
+
+def evidence_of(row: Any, logs: Part) -> Evidence:
+    """Return the evidence of a row, which is held against 0; one size for all has no log."""
+    parts = [Part(row.run_variance, row.run_free), Part(row.rate_variance)]
+    if row.logs > 1:
+        parts.append(Part(logs.variance / row.logs, logs.free))
+    said = summary_of(float(row.estimate), parts)
+    return Evidence(said["estimate"], 0.0, said["standard_error"], replications=int(said["replications"]))

@@ -1,7 +1,8 @@
-"""How far a twin looks ahead: success that it predicts from a log, beside that of the runs themselves.
+"""How far a twin looks ahead: success that it predicts from a log, beside that of the runs themselves, policy by policy.
 
 Twins are made of logs at the start and of logs after 32 updates.  Each trains as the real policy does, at the same learning rate.
-Broken, the log's sketches are twice as long, as those are that were scaled wrongly.
+Logs at the start are judged; of the others there are few.  Broken, the log's sketches are 1.4 times as long: the learning rate is
+twice what it should be.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,11 +13,10 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.plan import half_twins
-from simulations.plan.problem_means import mean_over_problems
 from simulations.plan.run_worlds import courses, draw_log, problem, sampler
 from simulations.runs.arms import quietly, success_rates
 from simulations.seeds import child_seed, seed_of
@@ -31,12 +31,14 @@ STATEMENTS = {
         f"twin/{name}",
         PAGE,
         f"from a log of 64 responses a prompt, a twin misses the success {ahead} updates later by at most 3 points on "
-        "average over logs and problems",
+        "average over logs",
         "upper bound",
         whose=OURS,
     )
     for name, ahead in (("near", NEAR), ("far", FAR))
 }
+
+POWERLESS = {("twin/far", "linear"): "the twin is too slow there, so that twice the learning rate makes up for some of its miss"}
 
 RATES = {"network of 8": 8.0, "network of 32": 4.0, "linear": 16.0, "walk": 0.4}
 """With these success about doubles in the first 16 to 32 updates."""
@@ -47,17 +49,23 @@ STARTS = (0, FAR)
 """Updates after which a log is taken."""
 FEW, FULL = 16, 64
 """Logged responses a prompt."""
-LOGS, QUICK_LOGS, RUNS, HALVES = 32, 4, 8, 8
+LOGS, LATER_LOGS, FEW_LOGS, QUICK_LOGS = 128, 16, 8, 4
+"""Of 64 responses a prompt at the start and later, and of 16.  With 32 logs, limits at the level of the whole report are 28
+standard errors away, with 128 they are 10."""
+RUNS, HALVES = 8, 8
 """Halves are tried on so many of the larger logs: half of a small one may have no prompt whose rewards differ."""
-LENGTHENED = 2.0
+LENGTHENED = 2.0**0.5
 ARMS = ("twin", "control", "halves, own", "halves, other")
 
 
 def cells(quick: bool) -> list[Cell]:
     """One cell for each problem, start and size of the logs."""
-    logs = QUICK_LOGS if quick else LOGS
-    chosen = [(name, start, FULL) for name in NAMES for start in STARTS] + [(name, 0, FEW) for name in NAMES]
-    return [Cell({"problem": name, "start": start, "size": size, "logs": logs}) for name, start, size in chosen]
+    logs = [(start, FULL, LATER_LOGS if start else LOGS) for start in STARTS]
+    chosen = [(name, *one) for name in NAMES for one in logs] + [(name, 0, FEW, FEW_LOGS) for name in NAMES]
+    return [
+        Cell({"problem": name, "start": start, "size": size, "logs": QUICK_LOGS if quick else count})
+        for name, start, size, count in chosen
+    ]
 
 
 def trained(case: gt.Problem, starts: Array, rate: float, seed: np.random.SeedSequence) -> tuple[Array, Array]:
@@ -82,7 +90,7 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[s
         log, own = draw_log(drawn, prompts, settings["size"], generator), child_seed(seed, 3 + number)
         parts = ["twin"]
         if settings["size"] == FULL:
-            parts += ["control"] + ["halves"] * (number < HALVES)
+            parts += ["control"] * (settings["start"] == 0) + ["halves"] * (number < HALVES)
         for arm, predicted in predictions(log, rate, own, parts):
             by_arm.setdefault(arm, []).append(predicted.tolist())
     return by_arm
@@ -125,13 +133,15 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     return table
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """Judge the misses of twins of large logs, on average over the problems."""
-    missed = table[(table["quantity"] == "miss") & (table["size"] == FULL)]
-    claimed = []
-    for start in STARTS:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
+    """Judge the misses of twins of large logs, each policy by itself: a mean over policies would hide those that it misses."""
+    missed = table[(table["quantity"] == "miss") & (table["size"] == FULL) & (table["start"] == 0)]
+    for name, part in missed.groupby("problem", sort=False):
         for ahead, statement in STATEMENTS.items():
-            wanted = {"start": start, "ahead": ahead}
-            own, control = (mean_over_problems(missed, wanted | {"arm": arm}) for arm in ARMS[:2])
-            claimed.append(statement.claim(f"{len(NAMES)} problems, log after {start} updates", own, control))
-    return claimed
+            at = part[part["ahead"] == ahead].set_index("arm")
+            own, control = (_evidence(at.loc[arm]) for arm in ARMS[:2])
+            yield statement.claim(name, own, control)
+
+
+def _evidence(row: pd.Series) -> Evidence:
+    return Evidence(row["estimate"], MISS, row["standard_error"], replications=int(row["replications"]))

@@ -14,6 +14,11 @@ from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
 from grpo_theory.exact.table import UNREAD, advantage_table, multiset_lines
 
+FOLLOWED = 4
+"""The group size of the runs along which efficiencies are worked out."""
+PLACES = {"start": ("plain", 0), "update 24": (f"{{}}, G = {FOLLOWED}", 0), "update 96": (f"{{}}, G = {FOLLOWED}", 1)}
+"""The courses' policies at which efficiencies are worked out."""
+
 
 class Scores(NamedTuple):
     """Moments of M questions' scores at a policy.

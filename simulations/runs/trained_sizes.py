@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.data import TrainedModel, TrainedRun, trained_model
@@ -21,7 +20,8 @@ from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.intervals import best_set
 from simulations.runs.frontier_statements import LOST
-from simulations.runs.recorded_scores import Scores, efficiency
+from simulations.runs.recorded_scores import PLACES, Scores, efficiency
+from simulations.runs.seed_limits import with_limits
 from simulations.sources import DEMYSTIFYING, OURS
 
 ADVICE = Statement(
@@ -38,10 +38,6 @@ ESTIMATORS = ("dr_grpo", "grpo")
 CLIPPED, FACTOR = "by sign", 4
 SMALLEST = 3
 """The place of 12 updates, an eighth of a run, as the smallest budget."""
-FOLLOWED = 4
-"""The group size of the runs along which efficiencies are worked out."""
-PLACES = {"start": ("plain", 0), "update 24": (f"{{}}, G = {FOLLOWED}", 0), "update 96": (f"{{}}, G = {FOLLOWED}", 1)}
-"""The courses' policies at which efficiencies are worked out."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -136,12 +132,6 @@ def _contrasts(data: TrainedModel, table: Mapping[str, Arms]) -> Rows:
     found["divided less plain"] = [(divided - plain).mean(axis=0)]
     means = {name: np.mean(parts, axis=0) for name, parts in found.items()}
     return [{"quantity": "lead", "lead": name} | with_limits(summary(mean)) for name, mean in means.items()]
-
-
-def with_limits(row: dict[str, float]) -> dict[str, float]:
-    """Return a summary of seeds with its 95% limits by Student's t; the same whole seeds serve both estimators."""
-    half = float(stdtrit(row["replications"] - 1, 0.975)) * row["standard_error"]
-    return row | {"low": row["estimate"] - half, "high": row["estimate"] + half}
 
 
 def _later(arms: Arms, early: Integers) -> Integers:

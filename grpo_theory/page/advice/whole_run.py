@@ -3,7 +3,7 @@
 from typing import Any
 
 from grpo_theory.page.section import Section, number, option
-from grpo_theory.plan.run_advice import MOST, RunAdvice
+from grpo_theory.plan.run_advice import JUDGED, MOST, RunAdvice
 from grpo_theory.plan.run_worlds import WORLDS
 from grpo_theory.validation import counted
 
@@ -13,7 +13,7 @@ WORTH = 0.002
 
 def whole_run(run: RunAdvice) -> Section:
     """Return the size that loses least by the end of a run, how sure that is, and what each size loses."""
-    lines = [_recommended(run), _worlds(run), *_extrapolated(run), _narrower(run)]
+    lines = [_recommended(run), _worlds(run), *_extrapolated(run), *_beyond(run), _narrower(run)]
     rows: list[tuple[str, ...]] = [
         ("group size", "loses on average", "in the best world", "in the middle one", "in the worst one", "")
     ]
@@ -79,6 +79,16 @@ def _extrapolated(run: RunAdvice) -> tuple[str, ...]:
     )
 
 
+def _beyond(run: RunAdvice) -> tuple[str, ...]:
+    """Return that no runs judged such advice, where that is so."""
+    if run.judged:
+        return ()
+    return (
+        f"Not judged: runs that tested this advice had up to {JUDGED} responses a prompt, and yours has {number(run.each)}. "
+        "Take it for what the simulated worlds say.",
+    )
+
+
 def _narrower(run: RunAdvice) -> str:
     """Return which measurement would gain most."""
     name, gain = max(run.worth.items(), key=lambda item: item[1])
@@ -128,6 +138,7 @@ def run_record(run: RunAdvice) -> dict[str, Any]:
         "simulated_responses_per_prompt": run.simulated,
         "most_simulated": MOST,
         "extrapolated": bool(run.extrapolated),
+        "judged": run.judged,
         "group_size": run.group_size,
         "group_sizes": sizes,
         "worlds": worlds,

@@ -1,0 +1,206 @@
+"""SmolLM2's last block, trained: what the planner recommends from a log of the start, and what that loses.
+
+The shipped records of `gt.data.trained_model` judge: efficiencies of one update, which are exact, and success at the end of runs
+with Adam at equal responses.  A log has 8 responses to each of the 40 questions, drawn from the model at the start; for a step it
+has sketches of 128 numbers, for a run rewards alone.  Runs have three seeds, or five, which decide nothing at the level of the
+whole report: their limits are 95% limits.  Broken, groups are four times as large; for a run, eight times.  Beside it the planner
+is asked for a step with permuted rewards, which say nothing of the log's gradients.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.data import TrainedModel, trained_model
+from grpo_theory.evidence import Claim, Evidence, Share, Statement
+from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness.summary import summary
+from grpo_theory.plan import Limits
+from grpo_theory.plan.run_advice import SIZES, advise_run
+from simulations.plan.asked_planner import CONTROL, LOGGED, PERMUTED, PLANNED, nearest, permuted, plan
+from simulations.plan.error_parts import Part, of_runs, summary_of
+from simulations.plan.run_worlds import draw_log, sampler
+from simulations.plan.trained_start import problem_at_start
+from simulations.runs.frontier_statements import LOST
+from simulations.runs.recorded_scores import PLACES, Scores, efficiency
+from simulations.runs.seed_limits import with_limits
+from simulations.sources import OURS
+
+PAGE = "docs/planner.md"
+STEP = Statement(
+    "plan/step/trained model",
+    PAGE,
+    "SmolLM2's last block learns: in at least nine of ten logs of the start, the group size that they recommend loses at most a "
+    "tenth of the highest efficiency of an update",
+    "upper bound",
+    whose=OURS,
+)
+RUN = Statement(
+    "plan/run/trained model",
+    PAGE,
+    "SmolLM2's last block learns: the group size recommended for a run, from a log of the start's rewards alone, loses at most "
+    "two points of success at its end against the best other size",
+    "upper bound",
+    whose=OURS,
+)
+FEW = "three seeds say nothing at the level of the whole report, not even of sizes that lose 20 points"
+POWERLESS = {(RUN.id, "*"): FEW}
+
+ESTIMATORS, RESPONSES = ("dr_grpo", "grpo"), 128
+MARGIN, TOO_LARGE, LARGER = 0.02, 8, 4
+"""As where worlds and networks judge (`planned_run`): two points of success, and the factors of a broken planner."""
+RATES = (2e-4, 4e-4)
+"""The learning rates that every seed has."""
+LENGTHS = (12, 96)
+"""Updates: an eighth of a run, and all of it, 38 and 307 responses for each question."""
+COMMON = (0, 1, 2)
+"""The seeds that every group size has; sizes of 4, 16 and 64 have two more."""
+LOGS, RUN_LOGS = 256, 3
+"""For a step, and for a run, where each log takes the planner ten seconds."""
+MISLED = 0.1
+"""One log of ten may mislead: more often, and gradients would not be worth their logging."""
+HABITS = (2, 4, 8, 16, 32, 64)
+
+
+def cells(quick: bool) -> list[Cell]:
+    """For each estimator one cell for a step, and one for each length of a run; a chunk for each log of a run."""
+    logs, run_logs, lengths = (4, 1, LENGTHS[:1]) if quick else (LOGS, RUN_LOGS, LENGTHS)
+    data = trained_model().provenance["sha256"]
+    found = []
+    for name in ESTIMATORS:
+        found.append(Cell({"asked": "step", "estimator": name, "updates": 1, "logs": logs, "data": data}))
+        for updates in lengths:
+            settings = {"asked": "run", "estimator": name, "updates": updates, "logs": run_logs, "data": data}
+            found.append(Cell(settings, run_logs))
+    return found
+
+
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, list[int]]:
+    """Return the sizes that are recommended from logs: of a step by arm, of a run from one log."""
+    if settings["asked"] == "run":
+        total = settings["updates"] * RESPONSES
+        return {PLANNED: [advise_run(_log(rng).counts, total, estimator=settings["estimator"]).group_size]}
+    found: dict[str, list[int]] = {arm: [] for arm in (PLANNED, PERMUTED)}
+    limits, sizes = Limits(budget=RESPONSES, max_group_size=SIZES[-1]), np.array(SIZES)
+    for _ in range(settings["logs"]):
+        log = _log(rng)
+        for arm, one in zip(found, (log, permuted(log, rng)), strict=True):
+            found[arm].append(nearest(sizes, plan(one, settings["estimator"], limits)))
+    return found
+
+
+def _log(rng: np.random.Generator) -> gt.RaggedRollouts:
+    """Return a log of the start: so many responses to each question, with rewards and sketches."""
+    case = problem_at_start()
+    return draw_log(sampler(case, case.theta), np.arange(case.policy.n_prompts), LOGGED, rng)
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """Return what the recommended sizes lose, of efficiency or of success, and how often each was recommended."""
+    kept = {name: settings[name] for name in ("asked", "estimator", "updates")}
+    told = {arm: np.array([size for one in results for size in one[arm]]) for arm in results[0]}
+    table: Rows = []
+    for arm, sizes in told.items():
+        for size in SIZES:
+            share = {"quantity": "recommended", "arm": arm, "size": size, "prediction": np.nan}
+            table.append(kept | share | summary((sizes == size).astype(float)))
+    if settings["asked"] == "step":
+        return table + [kept | row for row in _step_rows(trained_model(), settings["estimator"], told)]
+    ends = Ends(trained_model(), settings["estimator"], settings["updates"])
+    return table + [kept | row for row in ends.rows(told[PLANNED])]
+
+
+def _step_rows(data: TrainedModel, estimator: str, told: dict[str, Array]) -> Iterator[dict[str, Any]]:
+    """Yield the exact efficiency that recommended sizes lose against the best size, at the start and on the way."""
+    for place, (course, number) in PLACES.items():
+        one = data.courses[course.format(estimator)]
+        scores = Scores(one.success[number], one.gram[number], one.powers[number])
+        values = np.array([efficiency(scores, estimator, RESPONSES // size, size) for size in SIZES])
+        arms = told | {CONTROL: np.minimum(LARGER * told[PLANNED], SIZES[-1])}
+        for arm, sizes in arms.items():
+            lost = 1.0 - values[np.searchsorted(SIZES, sizes)] / values.max()
+            at = {"quantity": "efficiency lost", "place": place, "arm": arm, "against": "best", "prediction": LOST}
+            yield at | summary(lost)
+            misled = {"quantity": "misled", "place": place, "arm": arm, "against": "best", "prediction": MISLED}
+            yield misled | summary((lost > LOST).astype(float))
+        for size, value in zip(SIZES, values, strict=True):
+            at = {"quantity": "efficiency lost", "place": place, "arm": f"always {size}", "against": "best", "prediction": LOST}
+            yield at | {"estimate": 1.0 - float(value / values.max()), "standard_error": 0.0, "replications": 0}
+
+
+class Ends:
+    """Success after some updates of an estimator's runs with Adam, each seed at the learning rate that the other seeds chose."""
+
+    def __init__(self, data: TrainedModel, estimator: str, updates: int) -> None:
+        place = data.updates.tolist().index(updates)
+        found: dict[int, dict[int, list[float]]] = {size: {} for size in SIZES}
+        for run in data.runs:
+            if (run.arm.estimator, run.arm.optimiser, run.arm.reuse) == (estimator, "Adam", 1) and run.arm.rate in RATES:
+                at = found[run.arm.group_size].setdefault(run.seed, [np.nan] * len(RATES))
+                at[RATES.index(run.arm.rate)] = float(run.success[place])
+        self.by_size = {size: self._tuned(np.array([seeds[seed] for seed in sorted(seeds)])) for size, seeds in found.items()}
+
+    @staticmethod
+    def _tuned(values: Array) -> Array:
+        """Return success by seed of values (seeds, rates), at the rate with the highest mean over the other seeds."""
+        others = (values.sum(axis=0) - values) / (len(values) - 1)
+        return values[np.arange(len(values)), others.argmax(axis=1)]
+
+    def lead(self, size: int, against: int | None) -> Array:
+        """Return, by seed, how far another size is ahead of one; of the best other one, which the other seeds chose, if None."""
+        if against is not None:
+            count = min(len(self.by_size[size]), len(self.by_size[against]))
+            return self.by_size[against][:count] - self.by_size[size][:count]
+        others = np.stack([values[: len(COMMON)] for other, values in self.by_size.items() if other != size])
+        left = (others.sum(axis=1, keepdims=True) - others).argmax(axis=0)
+        return others[left, np.arange(len(COMMON))] - self.by_size[size][: len(COMMON)]
+
+    def rows(self, told: Array) -> Iterator[dict[str, Any]]:
+        """Yield success by size, and what recommended sizes (L,) and usual ones lose to the best other size and to each other."""
+        for size, values in self.by_size.items():
+            yield {"quantity": "success", "arm": f"always {size}", "prediction": np.nan} | with_limits(summary(values))
+        larger = np.minimum(told * TOO_LARGE, SIZES[-1])
+        arms = {PLANNED: told, CONTROL: larger} | {f"always {size}": np.array([size]) for size in HABITS}
+        for arm, sizes in arms.items():
+            yield {"quantity": "lost", "arm": arm, "against": "best", "prediction": MARGIN} | self._lost(sizes, None)
+        for size in HABITS:
+            yield (
+                {"quantity": "lost", "arm": PLANNED, "against": f"always {size}"}
+                | {"prediction": MARGIN}
+                | self._lost(told, size)
+            )
+
+    def _lost(self, told: Array, against: int | None) -> dict[str, float]:
+        """Return what sizes (L,), one from each log, lose on average, with the errors of seeds and of logs."""
+        leads = {size: self.lead(int(size), against) for size in np.unique(told)}
+        count = min(len(lead) for lead in leads.values())
+        sample = np.mean([leads[size][:count] for size in told], axis=0)
+        by_log = np.array([leads[size].mean() for size in told])
+        if against is None:
+            by_log = np.maximum(by_log, 0.0)
+        between = Part(float(by_log.var(ddof=1)) / len(told), len(told) - 1.0) if len(told) > 1 else Part(0.0)
+        if against is not None and (told == against).all():  # one size against itself
+            return with_limits({"estimate": 0.0, "standard_error": 0.0, "replications": count})
+        return with_limits(summary_of(float(by_log.mean()), (of_runs(sample), between)))
+
+
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
+    """Judge how many logs mislead a step, and the success that the run's size loses."""
+    for (estimator, place), part in table[table["quantity"] == "misled"].groupby(["estimator", "place"], sort=False):
+        own, control = (Share(row.estimate, row.prediction, replications=int(row.replications)) for row in _arms(part))
+        yield STEP.claim(f"{estimator}, {place}", own, control)
+    ends = table[(table["quantity"] == "lost") & (table["against"] == "best")]
+    for (estimator, updates), part in ends.groupby(["estimator", "updates"], sort=False):
+        planned, broken = (
+            Evidence(row.estimate, row.prediction, row.standard_error, replications=int(row.replications)) for row in _arms(part)
+        )
+        yield RUN.claim(f"{estimator}, {updates} updates", planned, broken)
+
+
+def _arms(part: pd.DataFrame) -> Iterator[Any]:
+    """Return the rows of the planner and of the control."""
+    return part.set_index("arm").loc[[PLANNED, CONTROL]].itertuples()

@@ -1,0 +1,140 @@
+"""SmolLM2's last block as a judge of the planner and of twins: what a log of its start is, and what is read off the records."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.harness.study import chunk_generator, table_of
+from simulations.normalisation.trained_features import STRIDE, linear_course
+from simulations.plan import advice_on_trained_model, twin_on_trained_model
+from simulations.plan.advice_on_trained_model import COMMON, RATES, Ends
+from simulations.plan.run_worlds import draw_log, sampler
+from simulations.plan.trained_start import problem_at_start
+
+DATA = gt.data.trained_model()
+START = DATA.courses["plain"]
+
+
+def test_the_problem_of_the_start_has_the_recorded_success_and_gradients():
+    case = problem_at_start()
+    exact = gt.moments(case, case.theta)
+    np.testing.assert_allclose(exact.value, START.success[0], atol=2e-5)
+    gram = exact.prompt_gradients @ exact.prompt_gradients.T
+    np.testing.assert_allclose(gram, START.gram[0], atol=1e-4 * np.abs(START.gram[0]).max())
+
+
+def test_a_log_of_the_start_has_the_recorded_success():
+    case = problem_at_start()
+    log = draw_log(sampler(case, case.theta), np.arange(40), 2000, np.random.default_rng(1))
+    exact = START.success[0]
+    z = (log.rewards.reshape(40, 2000).mean(axis=1) - exact) / np.sqrt(exact * (1.0 - exact) / 2000)
+    assert np.abs(z).max() < 4.9
+    assert log.known_scores.shape[1] == 128
+
+
+# ---- what recommended sizes lose
+
+
+def ended(by_size):
+    """Ends of made up runs: success by seed at each size."""
+    ends = object.__new__(Ends)
+    ends.by_size = {size: np.array(values) for size, values in by_size.items()}
+    return ends
+
+
+def test_a_seeds_learning_rate_is_chosen_by_the_other_seeds():
+    values = np.array([[0.9, 0.1], [0.2, 0.3], [0.2, 0.3]])
+    np.testing.assert_array_equal(Ends._tuned(values), [0.1, 0.2, 0.2])
+
+
+def test_the_records_are_read_by_size_and_seed():
+    ends = Ends(DATA, "grpo", 96)
+    assert {size: len(values) for size, values in ends.by_size.items()} == {2: 3, 4: 5, 8: 3, 16: 5, 32: 3, 64: 5}
+    for size, values in ends.by_size.items():
+        for seed, value in enumerate(values):
+            there = [run for run in DATA.runs if run.seed == seed and run.arm[:3] == ("grpo", "Adam", size)]
+            assert value in [run.success[-1] for run in there if run.arm.rate in RATES]
+    assert Ends(DATA, "grpo", 12).by_size[4].mean() < ends.by_size[4].mean() - 0.1
+
+
+def test_a_lead_is_seed_by_seed_and_the_best_is_chosen_by_the_others():
+    ends = ended({2: [0.1, 0.2, 0.3], 4: [0.9, 0.0, 0.0, 0.5, 0.5], 8: [0.3, 0.3, 0.3]})
+    np.testing.assert_allclose(ends.lead(2, 4), [0.8, -0.2, -0.3])
+    # Without its own 0.9, seed 0 chooses groups of 8; the other two choose groups of 4.
+    np.testing.assert_allclose(ends.lead(2, None), [0.2, -0.2, -0.3])
+    assert len(ends.lead(4, None)) == len(COMMON)
+
+
+def test_losses_count_seeds_and_logs():
+    ends = ended({2: [0.50, 0.52, 0.54], 4: [0.59, 0.62, 0.65], 8: [0.4, 0.4, 0.4]})
+    one = ends._lost(np.array([2]), 4)
+    assert (one["estimate"], one["standard_error"]) == pytest.approx((0.1, 0.01 / np.sqrt(3.0)))
+    assert one["high"] - one["estimate"] == pytest.approx(4.3027 * 0.01 / np.sqrt(3.0), rel=1e-4)
+    both = ends._lost(np.array([2, 4, 2, 4]), None)
+    assert both["estimate"] == pytest.approx(0.05), "the best loses nothing"
+    logs = 0.1**2 / 3.0 / 4.0
+    assert both["standard_error"] ** 2 == pytest.approx(logs), "leads of the seeds cancel"
+    assert ends._lost(np.array([4]), 4)["standard_error"] == 0.0
+
+
+def test_the_step_loses_what_the_exact_efficiencies_say():
+    found = pd.DataFrame(advice_on_trained_model._step_rows(DATA, "grpo", {"planned": np.array([4, 64])}))
+    start, misled = (
+        found[(found["place"] == "start") & (found["quantity"] == quantity)].set_index("arm")["estimate"]
+        for quantity in ("efficiency lost", "misled")
+    )
+    assert (misled["planned"], misled["control"]) == (0.5, 1.0)
+    assert start["always 4"] == 0.0
+    assert start["planned"] == pytest.approx(start["always 64"] / 2.0)
+    assert start["always 64"] > 0.5
+
+
+def test_the_study_runs_and_its_controls_are_what_it_says():
+    tables = []
+    for cell in advice_on_trained_model.cells(quick=True):
+        if cell.settings["asked"] == "step":
+            rng = chunk_generator("advice_on_trained_model", cell, 1, 0)
+            result = advice_on_trained_model.simulate(cell.settings, rng, 0)
+            assert {arm: len(sizes) for arm, sizes in result.items()} == {"planned": 4, "permuted": 4}
+        else:
+            result = {"planned": [4]}
+        tables += advice_on_trained_model.rows(cell.settings, [result])
+    found = list(advice_on_trained_model.claims(table_of(tables)))
+    assert {one.statement.id for one in found} == {"plan/step/trained model", "plan/run/trained model"}
+    for one in found:
+        assert one.control.estimate > one.control.prediction, one.setting
+
+
+# ---- twins
+
+
+def test_the_twins_step_is_that_of_the_records():
+    """At a hundredth of the step the linear policy of the start moves as the recorded ascent begins."""
+    case, step = problem_at_start(), twin_on_trained_model.step_scale()
+    theta = case.theta + step * gt.moments(case, case.theta).gradient
+    ((success, _),) = linear_course([1], False, STRIDE)
+    assert gt.objective(case, theta) == pytest.approx(success, abs=1e-7)
+    assert abs(gt.objective(case, case.theta + 4.0 * (theta - case.theta)) - success) > 1e-3
+
+
+def test_misses_are_told_from_the_records():
+    settings = {"logs": 2}
+    real = [float(START.success[START.updates.tolist().index(look)].mean()) for look in twin_on_trained_model.LOOKS]
+    twin = [[each + 0.01 for each in real], [each - 0.03 for each in real]]
+    table = pd.DataFrame(twin_on_trained_model.rows(settings, [{"twin": twin, "control": twin}]))
+    missed = table[(table["quantity"] == "miss") & (table["arm"] == "twin")]
+    assert missed["estimate"].tolist() == pytest.approx([0.02] * 4)
+    assert {one.setting for one in twin_on_trained_model.claims(table)} == {"20 updates", "40 updates", "80 updates"}
+    frozen = table[table["arm"] == "features of the start"]["estimate"]
+    assert (np.abs(frozen.to_numpy() - real) < 0.2).all()
+
+
+def test_a_twin_of_everything_climbs_as_the_policy_does():
+    """A long log of few questions' worth of answers: its twin's first steps are those of the policy itself."""
+    case = problem_at_start()
+    log = draw_log(sampler(case, case.theta), np.arange(40), 4000, np.random.default_rng(3))
+    own = twin_on_trained_model.ascend(case, twin_on_trained_model.step_scale())
+    seen = twin_on_trained_model.ascend(gt.twin(log), twin_on_trained_model.step_scale())
+    assert seen[0] == pytest.approx(own[0], abs=0.02)
+    assert own[-1] - own[0] > 0.05
