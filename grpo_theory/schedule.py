@@ -111,6 +111,10 @@ def step_sizes(schedule: Schedule | ArrayLike, n: int) -> Array:
 
 def as_steps(name: str, value: ArrayLike, n: int) -> Array:
     """Return an array of n steps, all finite and above 0."""
+    if isinstance(value, (int, float)):
+        raise ValueError(
+            f"{name} must be a schedule or an array of {n} steps, got {value:g}: gt.Constant({value:g}) has steps of one size"
+        )
     steps = as_real_array(name, value, 1)
     check_shape(name, steps, (n,), "(steps,)")
     if steps.min() <= 0.0:

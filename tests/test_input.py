@@ -132,6 +132,8 @@ def test_runs_are_compared_with_their_law_in_one_call():
     assert law.compare(2000.0 * gaps).estimate != found.estimate
     with pytest.raises(ValueError, match="schedule must have the law's step_scale"):
         law.compare_gaps(gaps, gt.Harmonic(1.0), 2000)
+    with pytest.raises(ValueError, match=r"got 0.1: gt.Constant\(0.1\) has steps of one size"):
+        gt.schedule.step_sizes(0.1, 3)
     with pytest.raises(TypeError, match="schedule must be Harmonic"):
         law.compare_gaps(gaps, gt.Constant(1.0), 2000)
     with pytest.raises(ValueError, match="gaps must be finite, got nan at index"):

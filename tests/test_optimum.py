@@ -71,7 +71,7 @@ def test_what_is_not_a_maximiser_is_refused():
     features = [[[-1.0], [0.0], [1.0]]]
     with pytest.raises(ValueError, match="optimum must be a maximiser, got a direction of positive curvature"):
         check_optimum(gt.Problem(gt.Bandit([[0.9, 0.1, 0.9]]), gt.LinearSoftmax(features)), [0.0])
-    with pytest.raises(ValueError, match="flat in all"):
+    with pytest.raises(ValueError, match="flat in every direction"):
         check_optimum(gt.Problem(gt.Bandit([[0.5, 0.5, 0.5]]), gt.LinearSoftmax(features)), [0.0])
 
 

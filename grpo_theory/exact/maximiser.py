@@ -276,7 +276,10 @@ def check_optimum(problem: Problem, optimum: ArrayLike) -> tuple[Array, Array]:
     eigenvalues, eigenvectors = np.linalg.eigh(-hessian(problem, theta))
     scale = float(np.abs(eigenvalues).max())
     if scale <= 1e-12 and slope <= GRADIENT_TOLERANCE:
-        raise ValueError("optimum must have a direction of negative curvature, and the objective is flat in all")
+        raise ValueError(
+            "optimum must have a direction of negative curvature, but the objective is flat in every direction there. "
+            "Problems without a KL penalty usually have no interior maximum: give the problem one, gt.KL(strength, reference)"
+        )
     if slope > GRADIENT_TOLERANCE * scale:
         raise ValueError(f"optimum must be a stationary point, got a gradient of norm {slope:.3g} at a curvature of {scale:.3g}")
     if eigenvalues[0] < -RANK_TOLERANCE * scale:

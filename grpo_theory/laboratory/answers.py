@@ -110,6 +110,11 @@ class Answers:
         """Return the indices of the datasets with a lower limit above its upper one."""
         return np.flatnonzero((self.low > self.high).reshape(len(self.low), -1).any(axis=1))
 
+    def worst(self, i: int) -> str:
+        """Return the limits of dataset i of which the lower one is furthest above the upper one, in words."""
+        at = int((self.low[i] - self.high[i]).argmax())
+        return f"low = {self.low[i].flat[at]:g}, high = {self.high[i].flat[at]:g}"
+
     def _check_shape(self, row: tuple, shape: tuple[int, ...], truth: Array) -> None:
         if shape != self.low[row].shape:
             block = f" for a block of {len(self.low)} datasets" if isinstance(row[0], slice) else ""

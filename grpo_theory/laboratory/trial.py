@@ -111,7 +111,7 @@ class Trial:
         answers.settle(self.truth)
         for i in answers.inverted()[:1]:
             with _named(block * size + start + i, block * size + start + i + 1):
-                raise ValueError("interval must return lower limits that do not exceed the upper ones, and one does")
+                raise ValueError(f"interval must return lower limits that do not exceed the upper ones, got {answers.worst(i)}")
         return answers
 
     def _ask_one(self, datasets: Any, i: int, level: float) -> Any:
