@@ -41,7 +41,7 @@ def reference() -> str:
 def public_names() -> dict[str, list[str]]:
     """Return the public names by the module that offers them: those of `gt.` first, and of each subpackage the others."""
     offered = {name for name in gt.__all__ if not inspect.ismodule(getattr(gt, name))}
-    found = {"grpo_theory": sorted(offered, key=str.lower)}
+    found = {"grpo_theory": sorted(offered, key=lambda name: (name.lower(), name))}
     for subpackage in SUBPACKAGES:
         if subpackage.partition(".")[0] in {*gt.__all__, "problem"}:
             module = import_module(f"grpo_theory.{subpackage}")
