@@ -85,6 +85,8 @@ CASES = of_one_name(
         (gt.Constant(0.1).steps, {"n": 4}),
         (gt.Harmonic(1.0).steps, {"n": 4}),
         (gt.Power(1.0, 0.5).steps, {"n": 4}),
+        (gt.edge_table, {"policy": gt.TokenTree(1, 2, 2)}),
+        (gt.response_table, {"policy": gt.TokenTree(1, 2, 2)}),
         (gt.moments, AT),
         (gt.objective, AT),
         (gt.hessian, AT),

@@ -130,7 +130,14 @@ class TokenChain(Policy):
             )
 
     def starting_point(self) -> Array:
-        """Return zeros, shape (d,); raise if features are learned, because a network must be given a start."""
+        """Return zeros, shape (d,); raise if features are learned, because a network must be given a start.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> gt.TokenChain([[0, 1], [1, 0]], horizon=3).starting_point()
+        array([0., 0., 0., 0.])
+        """
         if not self.is_linear:
             raise ValueError(
                 f"theta must be given for {self!r}, whose features are learned: at zeros all its gradients vanish, and training "
