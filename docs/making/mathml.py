@@ -1,18 +1,31 @@
 """Formulas as MathML, which browsers draw by themselves: the site needs no network and no fonts."""
 
+import re
 from typing import Any
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 
+_FUNCTION = re.compile(r"<mi(?: mathvariant=\"normal\")?>(\w+)</mi>\s*<mo>&ApplyFunction;</mo>(\s*<mo[^>]*>\()?")
+
+
+def mathml(formula: str, as_block: bool = False) -> str:
+    """Return MathML with the thin spaces around names of functions that TeX puts there; none before a parenthesis."""
+    return _FUNCTION.sub(_with_spaces, tex2mathml(formula, as_block=as_block))
+
+
+def _with_spaces(found: re.Match[str]) -> str:
+    name, parenthesis = found.groups()
+    return f'<mo lspace="0.17em" rspace="{"0" if parenthesis else "0.17em"}">{name}</mo>{parenthesis or ""}'
+
 
 def _inline(translator: Any, node: nodes.math) -> None:
-    translator.body.append(tex2mathml(node.astext()))
+    translator.body.append(mathml(node.astext()))
     raise nodes.SkipNode
 
 
 def _block(translator: Any, node: nodes.math_block) -> None:
-    translator.body.append(f'<div class="formula">{tex2mathml(node.astext(), as_block=True)}</div>')
+    translator.body.append(f'<div class="formula">{mathml(node.astext(), as_block=True)}</div>')
     raise nodes.SkipNode
 
 
