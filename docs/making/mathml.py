@@ -10,8 +10,13 @@ _FUNCTION = re.compile(r"<mi(?: mathvariant=\"normal\")?>(\w+)</mi>\s*<mo>&Apply
 
 
 def mathml(formula: str, as_block: bool = False) -> str:
-    """Return MathML with the thin spaces around names of functions that TeX puts there; none before a parenthesis."""
-    return _FUNCTION.sub(_with_spaces, tex2mathml(formula, as_block=as_block))
+    """Return MathML with the thin spaces around names of functions that TeX puts there; none before a parenthesis.
+
+    Bars of a norm are as tall as their letters, and not as what stands above them.
+    """
+    return _FUNCTION.sub(_with_spaces, tex2mathml(formula, as_block=as_block)).replace(
+        "<mo>‖</mo>", '<mo stretchy="false">‖</mo>'
+    )
 
 
 def _with_spaces(found: re.Match[str]) -> str:
