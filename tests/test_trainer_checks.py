@@ -398,6 +398,14 @@ def test_rows_of_a_repeated_step_are_left_out(tmp_path):
     assert check.contradictions.judged == PROMPTS
 
 
+def test_rows_of_a_repeated_step_and_rows_without_a_reward_are_left_out_together(tmp_path):
+    rewards, _ = rollouts()
+    rows = table(rewards, standard(rewards)).assign(completion=lambda t: np.arange(len(t)).astype(str))
+    rows.loc[[2, 9], "reward"] = np.nan
+    left = checked(pd.concat([rows, rows.assign(step=2)]), tmp_path, rows={"unscored": "leave"})
+    assert left.log.advantages.tolist() == rows["advantage"].drop(index=[2, 9]).tolist()
+
+
 def test_of_many_groups_a_few_are_tried_first_and_all_are_judged(tmp_path):
     rng = np.random.default_rng(7)
     rewards = rng.integers(0, 2, (5000, 4)).astype(float)

@@ -235,7 +235,7 @@ class _Rows:
                 table, _ = self.source.used(held, np.arange(held.num_rows))
                 kept = self._scored(table)
                 if step and self.findings.repeated_steps:
-                    kept = ~np.isin(numbers(table[step], "step"), self.findings.repeated_steps)
+                    kept &= ~np.isin(numbers(table[step], "step"), self.findings.repeated_steps)
                 yield table[name], kept
 
     def _scored(self, table: pa.Table) -> Flags:
