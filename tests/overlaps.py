@@ -35,16 +35,14 @@ def _legends(figure: Figure):
 
 
 def _cut_off(figure: Figure):
-    whole, found = figure.bbox, []
-    for legend in _legends(figure):
-        box = legend.get_window_extent()
-        if box.x0 < whole.x0 - 1 or box.x1 > whole.x1 + 1 or box.y0 < whole.y0 - 1 or box.y1 > whole.y1 + 1:
-            found.append("a legend is cut off")
-    for text in _texts(figure):
-        box = text.get_window_extent()
-        if box.x0 < whole.x0 - 1 or box.x1 > whole.x1 + 1 or box.y0 < whole.y0 - 1 or box.y1 > whole.y1 + 1:
-            found.append(f"the text {text.get_text()!r} is cut off")
-    return found
+    found = ["a legend is cut off" for legend in _legends(figure) if _leaves(figure, legend)]
+    return found + [f"the text {text.get_text()!r} is cut off" for text in _texts(figure) if _leaves(figure, text)]
+
+
+def _leaves(figure: Figure, one):
+    """Tell whether what is drawn leaves the canvas by more than a pixel."""
+    box, whole = one.get_window_extent(), figure.bbox
+    return box.x0 < whole.x0 - 1 or box.x1 > whole.x1 + 1 or box.y0 < whole.y0 - 1 or box.y1 > whole.y1 + 1
 
 
 def _drawn(axes: Axes):

@@ -20,8 +20,16 @@ def of_runs(sample: Array) -> Part:
     return Part(float(sample.var(ddof=1)) / len(sample), len(sample) - 1.0)
 
 
+def pooled(parts: Iterable[Part]) -> Part:
+    """Return what independent parts add together: their degrees of freedom are Satterthwaite's (1946), or all if none varies."""
+    listed = list(parts)
+    whole = sum(part.variance for part in listed)
+    squares = sum(part.variance**2 / part.free for part in listed)
+    return Part(whole, whole**2 / squares if squares else sum(part.free for part in listed))
+
+
 def summary_of(estimate: float, parts: Iterable[Part]) -> dict[str, float]:
-    """Return the columns of an estimate: the parts' variances are added, and the degrees of freedom are Satterthwaite's (1946).
+    """Return the columns of an estimate with the error of its parts together.
 
     Parameters
     ----------
@@ -29,12 +37,10 @@ def summary_of(estimate: float, parts: Iterable[Part]) -> dict[str, float]:
     parts : iterable of Part
         At least one with a variance and finite degrees of freedom.
     """
-    listed = [part for part in parts if part.variance > 0.0]
-    whole = sum(part.variance for part in listed)
-    squares = sum(part.variance**2 / part.free for part in listed)
-    if not squares:
+    found = pooled(part for part in parts if part.variance > 0.0)
+    if not (found.variance and np.isfinite(found.free)):
         raise ValueError("parts must have a variance that runs or logs have shown; without one there is no standard error")
-    return {"estimate": estimate, "standard_error": float(np.sqrt(whole)), "replications": max(2, int(whole**2 / squares) + 1)}
+    return {"estimate": estimate, "standard_error": float(np.sqrt(found.variance)), "replications": max(2, int(found.free) + 1)}
 
 
 def best_by_others(samples: Array, folds: int, without: int | None = None) -> Integers:

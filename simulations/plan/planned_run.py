@@ -23,7 +23,7 @@ from grpo_theory.plan.run_advice import SIZES, RunAdvice, advise_run
 from grpo_theory.plan.run_simulation import POWERS, RESPONSES, TUNING, TUNING_RUNS, Arm
 from grpo_theory.plan.run_worlds import WORLDS
 from grpo_theory.samples import RewardCounts
-from simulations.plan.error_parts import Part, along, best_by_others, of_runs, summary_of
+from simulations.plan.error_parts import Part, along, best_by_others, of_runs, pooled, summary_of
 from simulations.runs.tuning import FOLDS, choice_variance
 from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS
@@ -222,11 +222,10 @@ def lost(worlds: list[Array], added: list[float], chosen: Array, against: Array 
     places = zip(worlds, chosen.T, [None] * len(worlds) if against is None else against, strict=True)
     by_world, samples, apart = zip(*(lost_in(*each) for each in places), strict=True)
     by_log, count = np.mean(by_world, axis=0), len(worlds)
-    runs = [of_runs(sample) for sample in samples]
-    whole, squares = sum(run.variance for run in runs), sum(run.variance**2 / run.free for run in runs)
+    runs = pooled(of_runs(sample) for sample in samples)
     parts = {
-        "run_variance": whole / count**2,
-        "run_free": whole**2 / squares if squares else sum(run.free for run in runs),
+        "run_variance": runs.variance / count**2,
+        "run_free": runs.free,
         "rate_variance": float(np.dot(apart, added)) / FOLDS / count**2,
         "log_variance": float(by_log.var(ddof=1)) if len(by_log) > 1 else 0.0,
     }

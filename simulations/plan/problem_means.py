@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from grpo_theory.evidence import Evidence
+from simulations.plan.error_parts import Part, pooled
 
 
 def mean_over_problems(table: pd.DataFrame, wanted: Mapping[str, object]) -> Evidence:
@@ -14,12 +15,10 @@ def mean_over_problems(table: pd.DataFrame, wanted: Mapping[str, object]) -> Evi
     The degrees of freedom are Satterthwaite's (1946): between those of the noisiest row and those of all together.
     """
     part = table[np.logical_and.reduce([table[name] == value for name, value in wanted.items()])]
-    squares, free = part["standard_error"].to_numpy() ** 2, part["replications"].to_numpy() - 1.0
-    degrees = float(squares.sum() ** 2 / (squares**2 / free).sum()) if squares.any() else float(free.sum())
-    error = float(np.sqrt(squares.sum())) / len(part)
+    together = pooled(Part(row.standard_error**2, row.replications - 1.0) for row in part.itertuples())
     return Evidence(
         float(np.mean(part["estimate"].to_numpy())),
         float(part["prediction"].iloc[0]),
-        error,
-        replications=max(2, int(degrees) + 1),
+        float(np.sqrt(together.variance)) / len(part),
+        replications=max(2, int(together.free) + 1),
     )
