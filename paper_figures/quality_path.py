@@ -38,7 +38,7 @@ JUDGED = (0.15, 0.35, 0.6, 0.85)
 LINES = {"lm-few-shot": ("few-shot", "-"), "lm-zero-shot": ("zero-shot", ":")}
 MEASURES = {
     "correlation_mean": (r"mean $|\mathrm{corr}(\|W\|^2, Z)|$", PURPLE),
-    "vanilla_wins": ("share of prompts where 0 beats $V$", BROWN),
+    "vanilla_wins": ("prompts where 0 beats $V$", BROWN),
 }
 
 
