@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SCORED = "_generate_and_score_completions"
-"""The trainer's function that samples and scores per batch: after it, the policy still is the one that sampled."""
+"""The trainer's function that samples and scores a batch: after it, the policy still is the one that sampled."""
 BLOCKS = 4
 NEEDED = "gt.live.TRLCallback needs transformers, which comes with TRL: pip install trl (gt.live.Monitor serves any trainer)"
 CLIPS = ("clip_ratio/low_mean", "clip_ratio/high_mean")
