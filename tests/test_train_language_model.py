@@ -168,5 +168,5 @@ def test_a_killed_run_loses_one_arm_and_no_arm_is_made_twice(tools, tmp_path):
 
 
 def test_arms_have_names_and_draws_of_their_own(tools):
-    arms = tools["language_model_arms"].all_arms()
+    arms = [arm for arms in tools["language_model_arms"].batches() for arm in arms]
     assert len({arm.name for arm in arms}) == len({tuple(arm.key) for arm in arms}) == len(arms)

@@ -324,13 +324,12 @@ def half(matrices):
     return matrices[..., *np.triu_indices(matrices.shape[-1])]
 
 
-def gather(folder):
-    """Return the arrays of the records that are finished."""
-    arms = finished(folder)
+def gather(folder, arms, numbers):
+    """Return the arrays of the records of runs, given the numbers of the questions."""
     read = {arm: dict(np.load(folder / f"{arm.name}.npz")) for arm in arms}
     courses = {name: dict(np.load(folder / f"ascent-{name}.npz")) for name in ASCENTS}
     courses |= {f"{arm.estimator}, G = {arm.group_size}": found for arm, found in read.items() if "measured" in found}
-    start, numbers = dict(np.load(folder / "start.npz")), read_states(folder)[2]
+    start = dict(np.load(folder / "start.npz"))
     count = len(start["probabilities"])
 
     def stacked(name):
@@ -388,7 +387,7 @@ def main():
     arguments.work.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     if arguments.gather:
-        arrays = gather(arguments.work)
+        arrays = gather(arguments.work, finished(arguments.work), read_states(arguments.work)[2])
         print(f"{len(arrays['seeds'])} runs, {len(arrays['course_names'])} courses")
         write_file(arrays, describe_model() | describe(arguments.work, arrays), arguments.out)
     else:

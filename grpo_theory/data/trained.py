@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct's last block and head, trained on arithmetic: what its runs reached, and its scores on the way."""
+"""SmolLM2-135M-Instruct, trained on arithmetic: what its runs reached, and its scores on the way."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +14,8 @@ from grpo_theory.data.questions import read_arrays
 VERSION = 1
 """Of the form of the records that this package reads."""
 LOGITS = 10
+FILES = {"last block": "trained_model", "adapters": "trained_adapters"}
+"""The files by what was trained."""
 
 
 class TrainedArm(NamedTuple):
@@ -86,8 +88,8 @@ class TrainedRun:
 class TrainedCourse:
     """Scores of the M training questions at C policies on the way of one run, exact sums over the ten answers.
 
-    In balanced coordinates each array of parameters is scaled so that, at the start, the questions' gradients of success have a
-    mean squared length of 1 in it.
+    In balanced coordinates each array of parameters (the adapters of each kind of matrix) is scaled so that, at the start, the
+    questions' gradients of success have a mean squared length of 1 in it.
 
     Attributes
     ----------
@@ -98,7 +100,7 @@ class TrainedCourse:
     powers : ndarray, shape (C, M, 2)
         Mean squared length of the score given a wrong and given a right answer, in balanced coordinates.
     own_gram, own_powers : ndarray
-        The same in the model's own coordinates, where the head has nearly all of the squared length at the start.
+        The same in the model's own coordinates, where the head, if it learns, has nearly all of the squared length at the start.
     states : ndarray, shape (C, M, M)
         Cosines between the last hidden states of the questions.
 
@@ -162,21 +164,30 @@ class TrainedModel:
 
 
 @cache
-def trained_model() -> TrainedModel:
-    """Load the records of the trained language model; the file's checksum is verified.
+def trained_model(trained: str = "last block") -> TrainedModel:
+    """Load the records of a trained language model; the file's checksum is verified.
+
+    Parameters
+    ----------
+    trained : {"last block", "adapters"}
+        What learned: the last block, the last norm and the head, below which all is frozen; or low-rank adapters (LoRA) on all
+        matrices of all blocks, so that all hidden states move.
 
     Raises
     ------
     ValueError
-        If the file is not the one whose checksum the package states, or has records of another version.
+        If there are no such records, if the file is not the one whose checksum the package states, or if it has records of
+        another version.
 
     Examples
     --------
-    >>> data = trained_model()
+    >>> data = trained_model("adapters")
     >>> len(data.runs), round(float(data.runs[0].success[0]), 3)
-    (128, 0.158)
+    (240, 0.158)
     """
-    provenance, data = read_arrays("trained_model")
+    if trained not in FILES:
+        raise ValueError(f"trained must be one of {sorted(FILES)}, got {trained!r}")
+    provenance, data = read_arrays(FILES[trained])
     check_version(provenance)
     updates = data["updates"].astype(np.int64)
     return TrainedModel(
@@ -197,7 +208,7 @@ def check_version(provenance: Mapping[str, Any]) -> None:
     if found != VERSION:
         raise ValueError(
             f"the records of the trained model have version {found}, and this package reads version {VERSION}: "
-            "reinstall the package, or make the records anew with tools/train_language_model.py"
+            f"reinstall the package, or make the records anew with {provenance.get('made_by', 'tools/train_language_model.py')}"
         )
 
 
