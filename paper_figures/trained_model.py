@@ -1,4 +1,4 @@
-"""SmolLM2's last block as it learns: group sizes at equal responses, what a step's efficiency says of them, and cosines."""
+"""SmolLM2 as it learns: group sizes at equal responses, what a step's efficiency says of them, and cosines."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,36 +18,43 @@ from simulations.runs.trained_sizes import RESPONSES
 PLACE = 262
 TABLES = ("trained_sizes", "trained_features")
 CAPTION = (
-    "SmolLM2's last block, last norm and head, trained end to end on arithmetic questions. Left: mean success at the end of "
+    "SmolLM2 trained on arithmetic questions: the last block, last norm and head over frozen states (top), and low-rank "
+    "adapters on all matrices of all 30 blocks (LoRA, bottom). Left: mean success at the end of "
     f"runs with Adam, by group size, with {RESPONSES} responses per update and learning rates that other seeds chose. "
     "Bars are 95% intervals over seeds; hollow markers are questions that were held out. Middle: the exact efficiency of one "
     f"update by group size, at the start and at the end of a run with groups of {FOLLOWED}. Right: share of pairs of questions "
     f"whose gradients have |cos| < {NEAR:g}, against mean success, along exact gradients in balanced coordinates, while the "
-    "block learns and for the linear policy with the features of the start."
+    "model learns and for the linear policy with the features of the start."
 )
 ESTIMATORS = {"dr_grpo": Look("Dr. GRPO", BLUE, "o", "-"), "grpo": Look("GRPO", VERMILION, "s", "-")}
 TIMES = {"start": "-", "update 96": "--"}
 COURSES = {
-    "plain": Look("block learns", BLACK, "o", "-"),
-    "divided": Look("block learns, divided", ORANGE, "s", "--"),
+    "plain": Look("features learn", BLACK, "o", "-"),
+    "divided": Look("features learn, divided", ORANGE, "s", "--"),
     "plain, features of the start": Look("features of the start", GREY, "^", ":"),
 }
 
 
+ROWS = {"last block": "last block", "adapters": "LoRA"}
+
+
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw a panel of success, one of efficiency and one of cosines."""
-    figure, panels = plt.subplots(1, 3, figsize=(10.2, 3.6))
-    sizes = tables["trained_sizes"]
-    _success(panels[0], sizes)
-    _efficiency(panels[1], sizes[sizes["quantity"] == "efficiency"])
-    _cosines(panels[2], tables["trained_features"])
-    for axes in panels[:2]:
-        axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_locator(FixedLocator(sorted(sizes["group_size"].dropna().unique())))
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.set(xlabel="group size $G$", xlim=(1.7, 76.0))
-    for axes in panels:
+    """Draw a panel of success, one of efficiency and one of cosines, for each part of the model that learned."""
+    figure, panels = plt.subplots(len(ROWS), 3, figsize=(10.2, 6.8))
+    for (trained, label), row in zip(ROWS.items(), panels, strict=True):
+        sizes, features = (table[table["trained"] == trained] for table in (tables[name] for name in TABLES))
+        _success(row[0], sizes)
+        _efficiency(row[1], sizes[sizes["quantity"] == "efficiency"])
+        _cosines(row[2], features)
+        for axes in row[:2]:
+            axes.set_xscale("log", base=2)
+            axes.xaxis.set_major_locator(FixedLocator(sorted(sizes["group_size"].dropna().unique())))
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.xaxis.set_minor_locator(NullLocator())
+            axes.set(xlabel="group size $G$", xlim=(1.7, 76.0))
+        for axes in row:
+            axes.set_title(f"{label}: {axes.get_title()}")
+    for axes in panels.flat:
         axes.set_ylim(bottom=0.0)
         axes.legend(fontsize="x-small", loc="upper right", handlelength=3.2)
     return figure
@@ -71,7 +78,7 @@ def _success(axes: Axes, table: pd.DataFrame) -> None:
                 label=look.label if quantity == "success" else None,
             )
     axes.plot([], [], "o", color=GREY, markerfacecolor="white", label="held-out questions")
-    axes.set(title="success after a run", ylabel="mean success", ylim=(0.0, 0.8))
+    axes.set(title="a whole run", ylabel="mean success", ylim=(0.0, 1.25), yticks=(0.0, 0.2, 0.4, 0.6, 0.8, 1.0))
 
 
 def _efficiency(axes: Axes, table: pd.DataFrame) -> None:
@@ -86,7 +93,7 @@ def _efficiency(axes: Axes, table: pd.DataFrame) -> None:
                 "label": f"{look.label}, {time}",
             }
             axes.plot(part["group_size"], part["estimate"], line, **style)
-    axes.set(title="efficiency of one update", ylabel="efficiency")
+    axes.set(title="one update", ylabel="efficiency")
 
 
 def _cosines(axes: Axes, table: pd.DataFrame) -> None:
@@ -98,4 +105,4 @@ def _cosines(axes: Axes, table: pd.DataFrame) -> None:
             x, y = part["success"], part["estimate"]
             axes.plot(x, y, look.line, marker=look.marker, markersize=4.0, color=look.colour, label=look.label)
     label = f"share of pairs with |cos| < {NEAR:g}"
-    axes.set(title="gradients of two questions", xlabel="mean success", ylabel=label, ylim=(0.0, 1.0))
+    axes.set(title="cosines", xlabel="mean success", ylabel=label, ylim=(0.0, 1.0))

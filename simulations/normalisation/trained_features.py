@@ -1,10 +1,10 @@
-"""N9 to N12: SmolLM2's last block and head as they learn: curvature, states, gradients, exact.
+"""N9 to N12: SmolLM2 as its last block and head, or adapters in all blocks, learn: curvature, states, gradients, exact.
 
 The shipped records of `gt.data.trained_model` are read: scores of 40 questions along two ascents on exact gradients, with and
-without division by the questions' standard deviations, and along runs with Adam that sample their answers.  States below the last
-block are frozen; queries, keys, values, the network and the head learn.  Broken: variances of other questions; states or
-gradients that are all the same; gradients of questions that share nothing, whose cosines stay 0; and for what learning the
-features adds, the linear policy with the features of the start, at another step size.
+without division by the questions' standard deviations, and along runs with Adam that sample their answers.  Where the last block
+learns, the states below it are frozen; adapters (LoRA) on the matrices of all blocks move all states.  Broken: variances of other
+questions; states or gradients that are all the same; gradients of questions that share nothing, whose cosines stay 0; and for
+what learning the features adds, the linear policy with the features of the start, at another step size.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.data import TrainedCourse, trained_model
+from grpo_theory.data import TrainedCourse, TrainedModel, trained_model
 from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.harness.study import Cell, Settings
 from simulations.normalisation.heads import NEAR, near_orthogonal, state
@@ -25,39 +25,40 @@ from simulations.sources import NORMALIZATION, OURS
 ACROSS = Statement(
     "N9/trained model",
     f"question beside {NORMALIZATION}",
-    "SmolLM2's last block learns: a question's correlation of V_i and trace of its Fisher matrix along a run is at least 0.5",
+    "SmolLM2 learns: a question's correlation of V_i and trace of its Fisher matrix along a run is at least 0.5",
     "upper bound",
     whose=OURS,
 )
 STATES = Statement(
     "N10/trained model",
     f"question beside {NORMALIZATION}",
-    "SmolLM2's last block learns: the share of |cos| >= 0.15 between the questions' last states is at most 10%",
+    "SmolLM2 learns: the share of |cos| >= 0.15 between the questions' last states is at most 10%",
     "upper bound",
     whose=OURS,
 )
 DRIFT = Statement(
     "N11/trained model",
     f"question beside {NORMALIZATION}",
-    "SmolLM2's last block learns: the share of |cos| < 0.1 between gradients falls by at least 10 points from start to end",
+    "SmolLM2 learns: the share of |cos| < 0.1 between gradients falls by at least 10 points from start to end",
     "upper bound",
     whose=OURS,
 )
 FEATURES = Statement(
     "N11/trained model, features",
     f"question beside {NORMALIZATION}",
-    "SmolLM2's last block learns: the share of |cos| < 0.1 ends at least 5 points lower than with the features of the start",
+    "SmolLM2 learns: the share of |cos| < 0.1 ends at least 5 points lower than with the features of the start",
     "upper bound",
     whose=OURS,
 )
 PREMISE = Statement(
     "N12/I, trained model",
     f"question beside {NORMALIZATION}",
-    "SmolLM2's last block: before it learns the share of |cos| < 0.1 between gradients is at least 2/3, as in phases I and II",
+    "SmolLM2: before it learns the share of |cos| < 0.1 between gradients is at least 2/3, as in phases I and II",
     "upper bound",
     whose=OURS,
 )
 
+TRAINED = ("last block", "adapters")
 ASCENTS = ("plain", "divided")
 SAMPLED = ("dr_grpo, G = 4", "grpo, G = 4", "dr_grpo, G = 64", "grpo, G = 64")
 STRIDE, SLOWER = 0.1, 0.5
@@ -72,9 +73,10 @@ PRINTED_NEAR = (0.977, 0.803, 0.524)
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each course; quick reads one ascent alone."""
+    """One cell for each course of each set of records; quick reads one ascent of each alone."""
     names = ASCENTS[:1] if quick else (*ASCENTS, *SAMPLED)
-    return [Cell({"course": name, "data": trained_model().provenance["sha256"]}) for name in names]
+    shas = {trained: trained_model(trained).provenance["sha256"] for trained in TRAINED}
+    return [Cell({"trained": trained, "course": name, "data": sha}) for trained, sha in shas.items() for name in names]
 
 
 def cosines_of(gram: Array) -> Array:
@@ -83,18 +85,17 @@ def cosines_of(gram: Array) -> Array:
     return np.asarray((gram / np.outer(lengths, lengths))[np.triu_indices(len(gram), 1)])
 
 
-def whole(course: TrainedCourse) -> Iterator[tuple[int, Array, dict[str, Array], Array, Array]]:
+def whole(data: TrainedModel, course: TrainedCourse) -> Iterator[tuple[int, Array, dict[str, Array], Array, Array]]:
     """Yield updates, success, inner products by coordinates, mean squared scores and states' cosines, from the start on."""
-    start = trained_model().courses[ASCENTS[0]]
+    start = data.courses[ASCENTS[0]]
     for one, places in ((start, [0]), (course, np.flatnonzero(course.updates > 0))):
         for place in places:
             grams = {"balanced": one.gram[place], "own": one.own_gram[place]}
             yield int(one.updates[place]), one.success[place], grams, one.powers[place], one.states[place]
 
 
-def linear_course(updates: list[int], divided: bool, stride: float) -> Iterator[tuple[float, Array]]:
+def linear_course(data: TrainedModel, updates: list[int], divided: bool, stride: float) -> Iterator[tuple[float, Array]]:
     """Yield mean success and cosines of the linear policy with the features of the start, which ascends exact gradients."""
-    data = trained_model()
     count, answers = data.probabilities.shape
     kernel = data.kernel.reshape(count * answers, -1)
     right = np.eye(answers)[gt.data.arithmetic().answers[data.questions[:count]]]
@@ -121,11 +122,12 @@ def fisher_traces(success: Array, powers: Array) -> dict[str, Array]:
 
 def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
     """Yield what is measured along a course, and what is stated of its start and end."""
-    name = settings["course"]
-    looks = list(whole(trained_model().courses[name]))
+    trained, name = settings["trained"], settings["course"]
+    data, where = trained_model(trained), f"{trained}, {name}"
+    looks = list(whole(data, data.courses[name]))
     shares: dict[str, list[float]] = {"balanced": [], "own": []}
     for update, success, grams, _, states in looks:
-        at = {"course": name, "update": update, "success": float(success.mean())}
+        at = {"trained": trained, "course": name, "update": update, "success": float(success.mean())}
         for coordinates, gram in grams.items():
             between = cosines_of(gram)
             shares[coordinates].append(near_orthogonal(between))
@@ -133,61 +135,66 @@ def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
             yield at | {"coordinates": coordinates, "quantity": "mean |cos|", "estimate": float(np.abs(between).mean())}
         yield at | {"quantity": "states' mean |cos|", "estimate": float(np.abs(cosines_of(states)).mean())}
     for coordinates, course in shares.items():
-        yield DRIFT.compare(f"{name}, {coordinates} coordinates", course[-1] - course[0], -FALL, broken=0.0)
+        yield DRIFT.compare(f"{where}, {coordinates} coordinates", course[-1] - course[0], -FALL, broken=0.0)
     if name in ASCENTS:
-        yield from _of_gradients(name, shares)
-        yield from _of_states(name, looks[0][-1], looks[-1][-1])
-        yield from _of_curvature(name, np.array([look[1] for look in looks]), np.array([look[3] for look in looks]))
-        yield from _of_features(name, shares["balanced"][-1])
+        yield from _of_gradients(where, shares)
+        if name == ASCENTS[0]:
+            yield from _of_start(trained, shares)
+        yield from _of_states(where, looks[0][-1], looks[-1][-1])
+        yield from _of_curvature(where, np.array([look[1] for look in looks]), np.array([look[3] for look in looks]))
+        yield from _of_features(trained, name, shares["balanced"][-1])
 
 
-def _of_gradients(name: str, shares: dict[str, list[float]]) -> Iterator[Comparison]:
-    """Yield the printed shares at three times, and the phases' premise at the start; the control's gradients are the same."""
+def _of_gradients(where: str, shares: dict[str, list[float]]) -> Iterator[Comparison]:
+    """Yield the printed shares at three times; the control's gradients are the same."""
     for coordinates, course in shares.items():
-        where = f"{name}, {coordinates} coordinates"
         times = zip(("start", "middle", "end"), (0, len(course) // 2, -1), PRINTED_NEAR, strict=True)
         for time, place, printed in times:
-            yield ORTHOGONAL_GRADIENTS.compare(f"last block, {where}, {time}", course[place], printed, broken=0.0)
-        if name == ASCENTS[0]:
-            yield PREMISE.compare(f"{coordinates} coordinates", -course[0], -ORTHOGONAL, broken=0.0)
+            yield ORTHOGONAL_GRADIENTS.compare(f"{where}, {coordinates} coordinates, {time}", course[place], printed, broken=0.0)
 
 
-def _of_states(name: str, start: Array, end: Array) -> Iterator[Comparison]:
+def _of_start(trained: str, shares: dict[str, list[float]]) -> Iterator[Comparison]:
+    """Yield the phases' premise at the start; the control's gradients are the same."""
+    for coordinates, course in shares.items():
+        yield PREMISE.compare(f"{trained}, {coordinates} coordinates", -course[0], -ORTHOGONAL, broken=0.0)
+
+
+def _of_states(where: str, start: Array, end: Array) -> Iterator[Comparison]:
     """Yield the shares of states that are not orthogonal; the control's states are all the same."""
     for time, states in (("start", start), ("end", end)):
-        yield STATES.compare(f"{name}, {time}", 1.0 - near_orthogonal(cosines_of(states), BELOW), MANY, broken=1.0)
+        yield STATES.compare(f"{where}, {time}", 1.0 - near_orthogonal(cosines_of(states), BELOW), MANY, broken=1.0)
 
 
-def _of_curvature(name: str, success: Array, powers: Array) -> Iterator[Comparison]:
+def _of_curvature(where: str, success: Array, powers: Array) -> Iterator[Comparison]:
     """Yield correlations of variances and curvatures, over questions at the start and end, and over the course."""
     variances = success * (1.0 - success)
     course = [fisher_traces(now, power) for now, power in zip(success, powers, strict=True)]
     for what in course[0]:
         for time, place in (("start", 0), ("end", -1)):
             own = [_correlation(each, course[place][what]) for each in (variances[place], np.roll(variances[place], 1))]
-            yield WITHIN.compare(f"{name}, last block, {what}, {time}", own[0], PRINTED, broken=own[1])
+            yield WITHIN.compare(f"{where}, {what}, {time}", own[0], PRINTED, broken=own[1])
     along = np.array([now["Fisher, trace"] for now in course])
     found, broken = (
         float(np.mean([_correlation(*pair) for pair in zip(variances.T, each.T, strict=True)]))
         for each in (along, np.roll(along, 1, axis=1))
     )
-    yield ACROSS.compare(name, -found, -STRONG, broken=-broken)
+    yield ACROSS.compare(where, -found, -STRONG, broken=-broken)
 
 
 def _correlation(one: Array, other: Array) -> float:
     return float(np.corrcoef(one, other)[0, 1])
 
 
-def _of_features(name: str, end: float) -> Iterator[Comparison | dict[str, Any]]:
+def _of_features(trained: str, name: str, end: float) -> Iterator[Comparison | dict[str, Any]]:
     """Yield the course of the linear policy with the features of the start, and how much lower the learned ones end."""
-    updates, divided = trained_model().courses[name].updates.tolist(), name == ASCENTS[1]
-    last = []
+    data, divided = trained_model(trained), name == ASCENTS[1]
+    updates, last = data.courses[name].updates.tolist(), []
     for stride in (STRIDE, SLOWER * STRIDE):
         shares = []
-        for update, (success, between) in zip(updates, linear_course(updates, divided, stride), strict=True):
+        for update, (success, between) in zip(updates, linear_course(data, updates, divided, stride), strict=True):
             shares.append(near_orthogonal(between))
             if stride == STRIDE:
-                at = {"course": f"{name}, features of the start", "update": update, "success": success}
+                at = {"trained": trained, "course": f"{name}, features of the start", "update": update, "success": success}
                 yield at | {"coordinates": "balanced", "quantity": f"share below {NEAR:g}", "estimate": shares[-1]}
         last.append(shares[-1])
-    yield FEATURES.compare(name, end - last[0], -MORE, broken=last[1] - last[0])
+    yield FEATURES.compare(f"{trained}, {name}", end - last[0], -MORE, broken=last[1] - last[0])

@@ -1,4 +1,4 @@
-"""U9: SmolLM2's last block and head, trained end to end with Adam, at several group sizes and equal responses.
+"""U9: SmolLM2, its last block or adapters in all blocks trained with Adam, at several group sizes and equal responses.
 
 The shipped records of `gt.data.trained_model` are read.  Each arm takes its own best learning rate, and where a group size is
 chosen, the best of these: for each seed the choice is made on the other seeds, so that what chose is never judged.  All updates
@@ -27,12 +27,14 @@ from simulations.sources import DEMYSTIFYING, OURS
 ADVICE = Statement(
     "U9/trained model",
     f"question beside {DEMYSTIFYING}, Theorem 7",
-    "SmolLM2's last block learns: the group size of the highest efficiency at the start loses at most a tenth of the highest "
-    "efficiency on the way",
+    "SmolLM2 learns, its last block or adapters in all blocks: the group size of the highest efficiency at the start loses at "
+    "most a tenth of the highest efficiency on the way",
     "upper bound",
     whose=OURS,
 )
 
+TRAINED = ("last block", "adapters")
+"""What learns: the block over frozen states, or low-rank adapters on all matrices of all blocks (LoRA)."""
 RESPONSES = 128
 ESTIMATORS = ("dr_grpo", "grpo")
 CLIPPED, FACTOR = "by sign", 4
@@ -41,13 +43,13 @@ SMALLEST = 3
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell; the records are what they are, so quick is no different."""
-    return [Cell({"data": trained_model().provenance["sha256"]})]
+    """One cell for each set of records; they are what they are, so quick is no different."""
+    return [Cell({"trained": name, "data": trained_model(name).provenance["sha256"]}) for name in TRAINED]
 
 
 def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Read success by group size and budget, leads, ratios, and the exact efficiencies."""
-    data = trained_model()
+    data = trained_model(settings["trained"])
     table = {name: Arms.of(data, name) for name in ESTIMATORS}
     found: Rows = []
     for name, arms in table.items():
@@ -182,17 +184,23 @@ def _efficiencies(data: TrainedModel) -> Iterator[dict[str, Any]]:
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each arm and number of updates, each lead, and each efficiency."""
-    return [row | {"prediction": np.nan} for row in results[0]]
+    return [{"trained": settings["trained"]} | row | {"prediction": np.nan} for row in results[0]]
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Judge one size for the whole way by exact efficiencies; the control keeps the largest size."""
     known = table[table["quantity"] == "efficiency"]
-    for (estimator, place), part in known.groupby(["estimator", "place"], sort=False):
+    for (trained, estimator), course in known.groupby(["trained", "estimator"], sort=False):
+        yield from _along(f"{trained}, {estimator}", course)
+
+
+def _along(setting: str, course: pd.DataFrame) -> Iterator[Claim]:
+    """Judge the efficiencies of an estimator at all places."""
+    start = course[course["place"] == "start"].set_index("group_size")["estimate"]
+    for place, part in course.groupby("place", sort=False):
         now = part.set_index("group_size")["estimate"]
-        start = known[(known["estimator"] == estimator) & (known["place"] == "start")].set_index("group_size")["estimate"]
         highest, advised = largest(now), float(start.index[start == largest(start)][0])
         facts = {"advised": advised, "best": float(now.index[now == highest][0])}
         own, control = (Evidence(1.0 - float(now[size]) / highest, LOST) for size in (advised, now.index.max()))
         if place != "start":
-            yield ADVICE.claim(f"{estimator}, {place}", own, control, facts=facts)
+            yield ADVICE.claim(f"{setting}, {place}", own, control, facts=facts)
