@@ -253,6 +253,16 @@ def test_the_page_says_what_adapters_reach(adapted):
     assert end.loc["success"].loc[lambda part: part.index.get_level_values("group_size") <= 8, "in_set"].all()
     leads = adapted[adapted["quantity"] == "lead"].set_index("lead")[["estimate", "low", "high"]] * 100.0
     assert "by {:.0f} points ({:.0f} to {:.0f})".format(*leads.loc["advised less largest"]) in said
+    front, questions = (
+        " ".join((ROOT / name).read_text(encoding="utf-8").split()) for name in ("README.md", "docs/three_questions.md")
+    )
+    assert "by {:.0f} points of success ({:.0f} to {:.0f})".format(*leads.loc["advised less largest"]) in front
+    assert (
+        "end {:.0f} points of success above groups of 64 (95% interval over five seeds: {:.0f} to {:.0f})".format(
+            *leads.loc["advised less largest"]
+        )
+        in questions
+    )
     behind = -leads.loc["advised less best", ["estimate", "high", "low"]]
     assert "end {:.1f} points behind the size that the other seeds chose ({:.1f} to {:.1f})".format(*behind) in said
     assert "GRPO ends {:.1f} points above Dr. GRPO ({:.1f} to {:.1f})".format(*leads.loc["divided less plain"]) in said
