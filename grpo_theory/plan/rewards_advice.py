@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grpo_theory.plan.cost import Limits
+from grpo_theory.plan.batches import Limits
 from grpo_theory.plan.effective import (
     SampleSize,
     UniformShares,
