@@ -527,6 +527,7 @@ ELSEWHERE = {
     "fill_words": "streams_by_numpy.py",
     "next_uniform": "streams_by_numpy.py",
     "mix": "test_gradient_drivers.py",
+    **dict.fromkeys(("turn", "uniform"), "streams_by_numpy.py"),
     "fill_advantages": "test_driver.py",
     "fill_aliases": "test_driver.py",
 }
