@@ -521,7 +521,7 @@ ELSEWHERE = {
     "exponential": "test_training_paths.py",
     "logarithm": "test_training_paths.py",
     "multiset_numbers": "test_training_stages.py, in sum_by_table",
-    "look_up_advantages": "test_training_stages.py, in sum_by_table",
+    **dict.fromkeys(("look_up_advantages", "sum_looked_up"), "test_training_stages.py, in sum_by_table"),
     "count_words": "test_training_stages.py, in count_outcomes",
     "read_short": "test_gradient_drivers.py",
     "fill_words": "streams_by_numpy.py",
