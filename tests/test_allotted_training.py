@@ -11,7 +11,6 @@ from grpo_theory.compiler import function_value, plain_python
 from grpo_theory.estimation import COSTS
 from grpo_theory.estimation.allocation import spread_sizes
 from grpo_theory.exact.allocation import known_of
-from grpo_theory.simulate.allocation import blocks as allotted
 from grpo_theory.simulate.allocation.advance import advance_allotted
 from grpo_theory.simulate.allocation.group_sizes import PromptFacts, fill_known
 from grpo_theory.simulate.training_tables import token_paths
@@ -97,7 +96,7 @@ def test_results_are_the_same_for_any_workers_and_checkpoints(problem):
 def test_compiled_runs_agree_with_plain_python(problem, monkeypatch, rule):
     run = {"batch_size": 3, "group_size": 4, "steps": 2, "replications": 3, "rng": 4, "workers": 1, "allocation": rule}
     compiled = gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(0.5), **run)
-    monkeypatch.setattr(allotted, "compiled_advance_allotted", lambda: plain_python(advance_allotted))
+    monkeypatch.setattr(advance_allotted, "run", plain_python(advance_allotted.function))
     with np.errstate(over="ignore"):  # the generator multiplies words that run over on purpose
         plain = gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(0.5), **run)
     np.testing.assert_allclose(plain.theta, compiled.theta, rtol=1e-12, atol=1e-12)

@@ -7,7 +7,7 @@ import pytest
 from compiled_stages import compiled
 from scipy.stats import binomtest, chi2
 
-from grpo_theory.simulate.draw.counting import compiled_fill_counts, make_counting_room, make_counts
+from grpo_theory.simulate.draw.counting import fill_counts, make_counting_room, make_counts
 from grpo_theory.simulate.draw.outcome_law import drawn_again, make_law
 from grpo_theory.simulate.draw.prompt_tables import short_lookup
 from grpo_theory.simulate.draw.sheet import make_sheet
@@ -58,7 +58,7 @@ def filled(law, group_size, n_tiles, batch_size, seed):
     """Draw the first tiles of a block from a law that is made, and return their counts."""
     sheet, counts = make_sheet(law), make_counts(n_tiles, batch_size, law.fine.shape[1])
     streams, room = block_streams(np.random.SeedSequence(seed), 0), make_counting_room(law, sheet)
-    compiled_fill_counts()(streams, law, sheet, room, 0, counts)
+    fill_counts.run(streams, law, sheet, room, 0, counts)
     return counts
 
 
@@ -70,7 +70,7 @@ def drawn(law, group_size, n_responses, seed, change=lambda law, sheet: (law, sh
     streams = block_streams(np.random.SeedSequence(seed), 0)
     total, first = np.zeros(len(law), dtype=np.int64), 0
     while total.sum() < n_responses:
-        compiled_fill_counts()(streams, made, sheet, room, first, counts)
+        fill_counts.run(streams, made, sheet, room, first, counts)
         total += counts.outcomes.sum(axis=(0, 1, 3), dtype=np.int64)
         first += 8
     return total

@@ -13,7 +13,6 @@ from numba.core.dispatcher import Dispatcher
 import grpo_theory as gt
 from grpo_theory.compiler import code_dependencies
 from grpo_theory.compiler import plain_python as plain_throughout
-from grpo_theory.simulate import gradient_blocks
 from grpo_theory.simulate.advantage import affine, call_room, kernel_call, response_sums, tables
 from grpo_theory.simulate.covector import combinations, contrasts, estimator_covectors, tabulated, token_weights
 from grpo_theory.simulate.draw import batches, counting, order, outcome_law, prompt_tables
@@ -46,7 +45,7 @@ DRIVERS = (
 
 
 STAGES = {name for module in MODULES for name, value in vars(module).items() if isinstance(value, Dispatcher)}
-REACHED = {one.__name__ for driver in (*DRIVERS, random_streams.begin_streams.function) for one in code_dependencies(driver)[0]}
+REACHED = {one.__name__ for driver in (*DRIVERS, random_streams.begin_streams) for one in code_dependencies(driver.function)[0]}
 
 
 def composed(**parts):
@@ -97,7 +96,7 @@ class Simulated:
             if estimator in one.estimators:
                 n_observations = 4 + len(self.directions)
                 rows = np.full((len(one.estimators), n_observations, 1 + self.sizes[0], LANES), np.nan)
-                driver, measure = errors.compiled_errors(self.geometry.fill_errors), self.geometry.truth
+                driver, measure = self.geometry.fill_errors.run, self.geometry.truth
                 place = 0
                 for found in one.fill(self.batches, batches.Buffers()):
                     sizes = found.rows.shape, len(found.owners), len(found.columns), self.sizes[1], n_observations
@@ -381,24 +380,11 @@ def test_counts_are_those_of_the_outcomes_in_the_order_drawn(policy, group_size)
         np.testing.assert_array_equal(counts[:, :, outcome], (ordered == outcome).sum(axis=2))
 
 
-COMPILED = [
-    (counting, "compiled_fill_counts"),
-    (order, "compiled_fill_ordered"),
-    (contrasts, "compiled_fill_contrasts"),
-    (tabulated, "compiled_fill_covectors"),
-    (token_weights, "compiled_fill_covectors_of_sums"),
-]
-
-
 @pytest.fixture
 def plain(monkeypatch):
     """Stages run as plain Python; what is compiled has been compiled before."""
-    for module, name in COMPILED:
-        getattr(module, name)()
-    for driver in ERRORS:
-        errors.compiled_errors(driver)
-    for driver in SUMS:
-        response_sums.compiled_sums(driver)
+    for driver in DRIVERS:
+        driver.compile()
     for module in MODULES:
         for name, value in vars(module).items():
             if isinstance(value, Dispatcher):
@@ -417,21 +403,21 @@ def copy(value):
 
 
 class Twins:
-    """In place of compiled drivers: runs each call as plain Python too, and compares what both have made of the arguments."""
+    """In place of a driver's machine code: runs each call as plain Python too, and compares what both make of the arguments."""
 
-    def __init__(self, compiled, kernel):
-        self.compiled, self.plain, self.kernel = compiled, compiled.py_func, kernel
+    def __init__(self, driver, kernel):
+        self.driver, self.compiled, self.kernel = driver, driver.run, kernel
 
     def __call__(self, *arguments):
         copies = [copy(argument) for argument in arguments]
-        if self.plain in SUMS[2:]:
+        if self.driver in SUMS[2:]:
             copies[0] = self.kernel
         with np.errstate(over="ignore"):
-            self.plain(*copies)
+            self.driver.function(*copies)
         self.compiled(*arguments)
         same(arguments[1:], copies[1:])
         same(arguments[0], copies[0])
-        TRIED.add(self.plain)
+        TRIED.add(self.driver)
 
 
 TRIED = set()
@@ -472,7 +458,7 @@ def problem_of(policy):
 
 def test_compiled_drivers_agree_with_plain_python(registry, plain, monkeypatch):
     """Every driver, and with them every stage that they are made of."""
-    compiled_errors, compiled_sums = errors.compiled_errors, response_sums.compiled_sums
+    compiled = {driver: driver.run for driver in DRIVERS}
     assert random_streams.begin_streams.value  # compiled before what it calls is plain
     for policy, composition, (batch_size, group_size), in_order in TWINNED:
         registry.pop("composed_for_one_test", None)
@@ -480,13 +466,9 @@ def test_compiled_drivers_agree_with_plain_python(registry, plain, monkeypatch):
         if "kl" not in composition and "head" not in policy:
             c = c.replace(kl=None)
         kernel = estimator.advantage.function
-        for module, name in COMPILED:
-            twins = Twins(getattr(module, name)(), kernel)
-            for user in (estimator_covectors, batches, gradient_blocks):
-                if hasattr(user, name):
-                    monkeypatch.setattr(user, name, lambda twins=twins: twins)
-        monkeypatch.setattr(errors, "compiled_errors", lambda driver, kernel=kernel: Twins(compiled_errors(driver), kernel))
-        monkeypatch.setattr(response_sums, "compiled_sums", lambda driver, kernel=kernel: Twins(compiled_sums(driver), kernel))
+        for driver, run in compiled.items():
+            monkeypatch.setattr(driver, "run", run)
+            monkeypatch.setattr(driver, "run", Twins(driver, kernel))
         sizes = {"batch_size": batch_size, "group_size": group_size, "behaviour": -0.6 * c.theta}
         run = Simulated(c, [estimator], **sizes, directions=np.eye(c.policy.dimension)[:1])
         if in_order:

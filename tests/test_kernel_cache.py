@@ -26,9 +26,9 @@ import grpo_theory as gt
 from grpo_theory.exact.multisets import add_moments, class_advantages
 from grpo_theory.exact.weights import compiled_fill_gains
 from grpo_theory.exact.surface import fill_objectives
-from grpo_theory.simulate.covector.contrasts import compiled_fill_contrasts
-from grpo_theory.simulate.draw.counting import compiled_fill_counts
-from grpo_theory.simulate.observe.errors import compiled_errors, fill_errors_by_pairs
+from grpo_theory.simulate.covector.contrasts import fill_contrasts
+from grpo_theory.simulate.draw.counting import fill_counts
+from grpo_theory.simulate.observe.errors import fill_errors_by_pairs
 
 problem = gt.Problem(gt.Bandit([[0.3, 0.8]]), gt.TabularSoftmax(1, 2)), [0.0, 0.7]
 names = ["halfway", "rloo"]
@@ -38,7 +38,7 @@ run = gt.simulate_gradients(*problem, names, batch_size=2, group_size=4, replica
 seconds = time.perf_counter() - start
 compiled = [gt.estimators()[name].advantage.kernel for name in names]
 compiled += [one.dispatcher for one in (add_moments, class_advantages, fill_objectives)]
-drivers = [compiled_fill_counts(), compiled_fill_contrasts(), compiled_errors(fill_errors_by_pairs)]
+drivers = [one.run for one in (fill_counts, fill_contrasts, fill_errors_by_pairs)]
 compiled += [compiled_fill_gains(), *(driver.dispatcher for driver in drivers)]
 print(json.dumps({
     "exact": exact,

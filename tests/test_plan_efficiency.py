@@ -7,9 +7,8 @@ import grpo_theory as gt
 from grpo_theory.estimation import find
 from grpo_theory.intervals.u_statistics import prompt_gradients
 from grpo_theory.plan import Limits
-from grpo_theory.plan.efficiency import choose_by_efficiency, efficiency_signal
+from grpo_theory.plan.efficiency import StepLaw, choose_by_efficiency, efficiency_signal, mean_of, product_of
 from grpo_theory.plan.error_constants import pilot_terms
-from grpo_theory.plan.step_law import StepLaw, mean_of, product_of
 from grpo_theory.plan.subgroups import RewardClasses
 
 LIMITS = Limits(budget=256)

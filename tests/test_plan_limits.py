@@ -7,9 +7,9 @@ import pytest
 from tables import rows, write
 
 import grpo_theory as gt
-from grpo_theory.page.advice.group_sizes import binding
+from grpo_theory.page.advice.recommendation import binding
 from grpo_theory.plan import Limits
-from grpo_theory.plan.cost import limits_groups, limits_prompts
+from grpo_theory.plan.batches import limits_groups, limits_prompts
 from grpo_theory.plan.group_size import choose
 
 

@@ -13,8 +13,6 @@ from grpo_theory.simulate.gradient_simulation import pairs_of
 from grpo_theory.simulate.observe.moments import (
     AT_ONCE,
     Moments,
-    compiled_fill_moments,
-    compiled_merge_moments,
     fill_moments,
     make_moments,
     merge_moments,
@@ -65,7 +63,7 @@ def test_compiled_moments_are_those_of_plain_python(shape, count):
     rows = np.full((n_estimators * n_rows, 3 * AT_ONCE), np.nan)
     rows[:, :count] = observe(*shape, count).transpose(0, 2, 1).reshape(-1, count)
     made = []
-    for fill in (compiled_fill_moments(), plain_python(fill_moments)):
+    for fill in (fill_moments.run, plain_python(fill_moments.function)):
         moments = make_moments(pairs_of(*shape), len(rows), 3)
         fill(rows.copy(), count, 1, moments)
         made.append(moments)
@@ -86,7 +84,7 @@ def test_sets_are_merged_one_after_another(shape):
     parts = [np.concatenate(arrays) for arrays in list(zip(*(one.to_moments() for one in summaries), strict=True))[1:]]
     moments = Moments(pairs_of(*shape), *parts)
     made = []
-    for merge in (compiled_merge_moments(), plain_python(merge_moments)):
+    for merge in (merge_moments.run, plain_python(merge_moments.function)):
         total = make_moments(moments.pairs, moments.means.shape[1])
         merge(total, moments)
         made.append(total)

@@ -8,7 +8,7 @@ from enumeration import case
 
 import grpo_theory as gt
 from grpo_theory.simulate.draw.batches import BatchStream
-from grpo_theory.simulate.draw.counting import compiled_fill_counts, make_counting_room, make_counts
+from grpo_theory.simulate.draw.counting import fill_counts, make_counting_room, make_counts
 from grpo_theory.simulate.draw.outcome_law import outcome_law
 from grpo_theory.simulate.draw.sheet import make_sheet
 from grpo_theory.simulate.draw.streams import LANES, as_seed_sequence, block_generator, block_streams, stream_words
@@ -203,7 +203,7 @@ def test_a_simulation_draws_from_the_streams_of_its_blocks():
     for block in (0, 1, 7):
         room = make_counting_room(law, sheet)
         expected, drawn = (make_counts(1, 2, law.fine.shape[1]) for _ in range(2))
-        compiled_fill_counts()(block_streams(as_seed_sequence(9), block), law, sheet, room, 0, expected)
+        fill_counts.run(block_streams(as_seed_sequence(9), block), law, sheet, room, 0, expected)
         stream.begin(stream_words(as_seed_sequence(9)), block)
         stream.fill(drawn)
         np.testing.assert_array_equal(drawn.outcomes, expected.outcomes)

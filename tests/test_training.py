@@ -319,7 +319,7 @@ def plain(monkeypatch):
 
     Returns a switch: nothing changes before it is called.
     """
-    advance.compiled_advance()
+    advance.advance.compile()
     values = [value for module in MODULES for value in vars(module).values() if isinstance(value, FunctionValue)]
     kinds = {id(value.value): value.function for value in values}
 
@@ -358,7 +358,7 @@ def plain(monkeypatch):
         for name, make in made_by.items():
             monkeypatch.setattr(training_blocks, name, functions(make))
         monkeypatch.setattr(training_blocks, "make_advantage_rule", rule)
-        monkeypatch.setattr(training_blocks, "compiled_advance", lambda: advance.advance)
+        monkeypatch.setattr(advance.advance, "run", advance.advance.function)
 
     return switch
 
@@ -397,7 +397,7 @@ def test_compiled_driver_agrees_with_its_python_source(parts, policy, plain, reg
     compiled = gt.simulate_training(*asked, **sizes, **updates)
     plain()
     again = gt.simulate_training(*asked, **sizes, **updates)
-    assert advance.advance.__name__ == "advance"
+    assert advance.advance.run is advance.advance.function
     for name in ("theta", "average", "farthest"):
         np.testing.assert_allclose(getattr(again, name), getattr(compiled, name), atol=1e-13)
 

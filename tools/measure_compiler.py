@@ -35,8 +35,8 @@ PATCHES = {
     "stages with wrappers": "stages.Stage = lambda function, targetoptions: numba.njit("
     "function, **{k: v for k, v in targetoptions.items() if k not in ('nopython', 'no_cpython_wrapper')})",
     "wrappers for C": "del options.OPTIONS['no_cfunc_wrapper']",
-    "dispatch": "compiler.compile_driver = compilation.compile_driver = DISPATCHED",
-    "dispatch, fields looked at": "compiler.compile_driver = compilation.compile_driver = DISPATCHED\n"
+    "dispatch": "compilation.compile_driver = DISPATCHED",
+    "dispatch, fields looked at": "compilation.compile_driver = DISPATCHED\n"
     "compiler.record_type = lambda record, *fields: numba.types.NamedTuple(fields, record)",
     "fields looked at": "compiler.record_type = lambda record, *fields: numba.types.NamedTuple(fields, record)",
     "numba's function values": "NUMBAS_VALUES()",
@@ -79,7 +79,7 @@ def NUMBAS_VALUES():
     value = lambda dispatcher, own: dispatcher
     function_pointers.first_class_value = function_values.first_class_value = compiler.first_class_value = value
     compiler.value_or_null = function_values.value_or_null = lambda function, is_called: function.value
-    compiler.compile_driver = compilation.compile_driver = DISPATCHED
+    compilation.compile_driver = DISPATCHED
 
 
 def GATHER_ROWS():

@@ -13,10 +13,9 @@ from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.samples import Findings, RaggedRollouts, read_rollouts
 from grpo_theory.samples.column_values import kind_of, numbers, whole
 from grpo_theory.samples.log_file import LogFile
-from grpo_theory.samples.log_options import Options
-from grpo_theory.samples.log_rewards import summed_rewards
+from grpo_theory.samples.log_opening import Options
 from grpo_theory.samples.log_source import Source
-from grpo_theory.samples.row_spreading import response_tables
+from grpo_theory.samples.row_responses import response_tables, summed_rewards
 from grpo_theory.user_text import listed, printable
 from grpo_theory.validation import shown
 

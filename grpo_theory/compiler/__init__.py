@@ -4,7 +4,7 @@ The others import what is listed here, and lanes from `grpo_theory.compiler.lane
 """
 
 from grpo_theory.compiler.cache import DamagedCacheWarning
-from grpo_theory.compiler.compilation import compile_driver, compile_function
+from grpo_theory.compiler.compilation import Driver, allocating_driver, compile_function, driver
 from grpo_theory.compiler.dependencies import CodeDependencies, code_checksum, code_dependencies
 from grpo_theory.compiler.diagnostics import compilation_failure
 from grpo_theory.compiler.function_pointers import FirstClass, FirstClassType, first_class_value
@@ -50,15 +50,17 @@ __all__ = [
     "WITHOUT_COMPILER",
     "CodeDependencies",
     "DamagedCacheWarning",
+    "Driver",
     "FirstClass",
     "FirstClassType",
     "FunctionValue",
+    "allocating_driver",
     "allocating_stage",
     "code_checksum",
     "code_dependencies",
     "compilation_failure",
-    "compile_driver",
     "compile_function",
+    "driver",
     "first_class_value",
     "function_value",
     "inferring_first",

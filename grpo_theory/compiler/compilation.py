@@ -5,8 +5,8 @@ Of numba this uses `njit` with its options; of `numba.core.dispatcher.Dispatcher
 """
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, ClassVar
 
 import numba
 import numpy as np
@@ -16,7 +16,7 @@ from grpo_theory.compiler.cache import SoundCacheFile, layouts, source_stamp, st
 from grpo_theory.compiler.dependencies import code_dependencies
 from grpo_theory.compiler.economy import compiling_cheaply, uncached_silently
 from grpo_theory.compiler.interrupts import interrupts_deferred
-from grpo_theory.compiler.options import OPTIONS, WITHOUT_COMPILER
+from grpo_theory.compiler.options import NO_ARRAYS, OPTIONS, WITHOUT_COMPILER
 
 
 def compile_function(function: Callable, *signatures: Any, **more: Any) -> Any:
@@ -64,3 +64,49 @@ def compile_driver(function: Callable, signature: Any, **more: Any) -> Any:
     driver = partial(dispatcher.overloads[signature.args].entry_point)
     vars(driver).update(py_func=dispatcher.py_func, dispatcher=dispatcher)
     return driver
+
+
+class Driver:
+    """A function of one signature that Python calls as bare machine code, see `compile_driver`; it makes no arrays of its own.
+
+    Attributes
+    ----------
+    function : callable
+        The function as plain Python, the twin that the tests run.
+    signature : numba signature
+    """
+
+    options: ClassVar[dict[str, Any]] = NO_ARRAYS
+
+    def __init__(self, function: Callable, signature: Any) -> None:
+        self.function = function
+        self.signature = signature
+        self.__doc__ = function.__doc__
+
+    @cached_property
+    def run(self) -> Any:
+        """The machine code, compiled or read from the cache when it is first asked for."""
+        return compile_driver(self.function, self.signature, **self.options)
+
+    def compile(self) -> None:
+        """Compile it now, as before the first thread starts."""
+        _ = self.run
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.function.__qualname__})"
+
+
+class AllocatingDriver(Driver):
+    """A driver that makes arrays of its own, as one does that calls a user's kernel."""
+
+    options: ClassVar[dict[str, Any]] = {}
+
+
+def driver(signature: Any) -> Callable[[Callable], Driver]:
+    """Make a function a `Driver` with this signature."""
+    return lambda function: Driver(function, signature)
+
+
+def allocating_driver(signature: Any) -> Callable[[Callable], Driver]:
+    """Make a function an `AllocatingDriver` with this signature."""
+    return lambda function: AllocatingDriver(function, signature)

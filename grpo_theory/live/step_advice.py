@@ -8,14 +8,13 @@ from grpo_theory.arrays import Integers
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.plan.baseline_gain import pair_terms
 from grpo_theory.plan.baselines import baseline_terms
+from grpo_theory.plan.batches import LARGEST_GROUP, Limits
 from grpo_theory.plan.convention import baseline_of
-from grpo_theory.plan.cost import LARGEST_GROUP, Limits
-from grpo_theory.plan.efficiency import EfficiencyChoice, choose_by_efficiency
+from grpo_theory.plan.efficiency import EfficiencyChoice, StepLaw, choose_by_efficiency
 from grpo_theory.plan.error_constants import pilot_terms
 from grpo_theory.plan.estimator_advice import EstimatorLaws, logged_size
+from grpo_theory.plan.group_size import rivals
 from grpo_theory.plan.scores_advice import usable
-from grpo_theory.plan.size_choice import rivals
-from grpo_theory.plan.step_law import StepLaw
 from grpo_theory.samples import Groups, RaggedRollouts
 from grpo_theory.validation import as_count
 

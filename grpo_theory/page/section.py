@@ -1,10 +1,13 @@
-"""A section of what is shown to people, and numbers in words."""
+"""A section of what is shown to people, as plain text for a terminal too, and numbers in words."""
 
 from dataclasses import dataclass
+from textwrap import fill
 
 import numpy as np
 
 from grpo_theory.user_text import printable
+
+WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -69,3 +72,21 @@ def level_text(level: float) -> str:
 def option(argument: str) -> str:
     """Return the command's option for an argument of the library: --min-prompts for min_prompts."""
     return f"--{argument.replace('_', '-')}"
+
+
+def section_text(part: Section) -> str:
+    """Return a section, lines of at most 100 characters but for tables and code."""
+    lines = [part.title.upper()]
+    lines += [fill(text, WIDTH, initial_indent="  ", subsequent_indent="  ") for text in part.paragraphs]
+    lines += [f"    {line}" for line in part.code]
+    if part.table:
+        widths = [max(len(row[i]) for row in part.table) for i in range(len(part.table[0]))]
+        lines += [""]
+        lines += ["  " + "  ".join(_cell(i, row[i], widths[i]) for i in range(len(row))).rstrip() for row in part.table]
+    return "\n".join(lines)
+
+
+def _cell(column: int, text: str, width: int) -> str:
+    """Return a cell of a table: the first column to the left, and words to the left everywhere."""
+    numeric = text[:1].isdigit() or text[:1] in "+-"
+    return text.rjust(width) if numeric and column > 0 else text.ljust(width)

@@ -2,10 +2,10 @@ from .advice import Advice as Advice
 from .advice import advise as advise
 from .baselines import BaselineTable as BaselineTable
 from .baselines import compare_baselines as compare_baselines
+from .batches import Limits as Limits
+from .batches import cost_optimum as cost_optimum
 from .beta_rates import BetaSuccessRates as BetaSuccessRates
 from .beta_rates import fit_beta_rates as fit_beta_rates
-from .cost import Limits as Limits
-from .cost import cost_optimum as cost_optimum
 from .effective import RewardVariance as RewardVariance
 from .effective import SampleSize as SampleSize
 from .effective import UniformShares as UniformShares

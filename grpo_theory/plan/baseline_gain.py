@@ -18,7 +18,7 @@ from grpo_theory.plan.baselines import (
     influence_through_mean,
     noise_terms,
 )
-from grpo_theory.plan.cost import Limits
+from grpo_theory.plan.batches import Limits
 from grpo_theory.plan.error_constants import likely_constants, pilot_terms, vector
 from grpo_theory.plan.group_size import GroupSizeChoice, choose
 from grpo_theory.samples import Groups

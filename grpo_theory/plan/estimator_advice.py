@@ -11,12 +11,18 @@ from grpo_theory.intervals.interval import Interval
 from grpo_theory.intervals.u_statistics import prompt_gradients
 from grpo_theory.plan.baseline_gain import BaselineChoice, Pair, pair_terms
 from grpo_theory.plan.baselines import baseline_terms
+from grpo_theory.plan.batches import FEWEST_PROMPTS, Limits
 from grpo_theory.plan.convention import weighs_by_length
-from grpo_theory.plan.cost import Limits
-from grpo_theory.plan.efficiency import EfficiencyChoice, choose_by_efficiency, efficiency_gain, efficiency_signal
+from grpo_theory.plan.efficiency import (
+    EfficiencyChoice,
+    Estimates,
+    StepLaw,
+    choose_by_efficiency,
+    efficiency_gain,
+    efficiency_signal,
+)
 from grpo_theory.plan.error_constants import pilot_terms
-from grpo_theory.plan.size_choice import FEWEST_PROMPTS, rivals
-from grpo_theory.plan.step_law import Estimates, StepLaw
+from grpo_theory.plan.group_size import rivals
 from grpo_theory.plan.subgroups import MOST_VALUES, RewardClasses, can_be_averaged, check_reads_own_rewards, group_table
 from grpo_theory.samples import Groups, RaggedRollouts
 

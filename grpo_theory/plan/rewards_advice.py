@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grpo_theory.plan.cost import Limits
+from grpo_theory.plan.batches import Limits
 from grpo_theory.plan.effective import (
     SampleSize,
     UniformShares,
@@ -17,7 +17,7 @@ from grpo_theory.plan.graded_weights import GradedWeights, weigh_graded_prompts
 from grpo_theory.plan.seeds import evaluation_error, evaluation_variance, prompts_needed
 from grpo_theory.plan.success_rates import SuccessRates, fit_success_rates
 from grpo_theory.samples import RewardCounts
-from grpo_theory.samples.log_remarks import filtered
+from grpo_theory.samples.reward_counts import filtered
 
 SHOWN = (2, 4, 8, 16, 32, 64, 128)
 """Group sizes that are always shown, where they are allowed."""

@@ -1,10 +1,10 @@
 from .findings import Findings as Findings
-from .findings import RolloutLog as RolloutLog
 from .group_advantages import advantages as advantages
 from .hessian import rollout_hessian as rollout_hessian
 from .ragged import RaggedRollouts as RaggedRollouts
 from .record import TrainingRecord as TrainingRecord
 from .reward_counts import RewardCounts as RewardCounts
+from .rollout_log import RolloutLog as RolloutLog
 from .rollout_log import read_reward_counts as read_reward_counts
 from .rollout_log import read_rollouts as read_rollouts
 from .rollouts import Groups as Groups

@@ -1,12 +1,12 @@
-"""The choice of a log's columns by their names, and by what stands beside them."""
+"""The choice of a log's columns by their names, and of its rewards by what stands beside them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from grpo_theory.samples import column_names as names
-from grpo_theory.samples.column_names import RECOGNISED, TRL, Fields, last_words, plain
-from grpo_theory.samples.log_fields import ROW, Field
-from grpo_theory.samples.log_folder import BARE, words
+from grpo_theory.samples.column_names import RECOGNISED, TRL, Fields, last_words, of_pieces, plain
+from grpo_theory.samples.log_folder import words
+from grpo_theory.samples.nested_rows import ROW, Field
 from grpo_theory.user_text import listed
 from grpo_theory.validation import shown
 
@@ -163,7 +163,7 @@ def _recognised(fields: Fields) -> Rewards:
         return Rewards(dict(weighted), None, fields[next(iter(weighted))].lists)
     for path in sorted({path.rpartition(".")[0] for path in fields if "." in path}, key=lambda path: path.count(".")):
         within_it = _inside(path, fields) if plain(path.rpartition(".")[2]) in ("reward", "rewards") else None
-        if within_it and not any(_of_pieces(fields[one]) for one in within_it.weights):
+        if within_it and not any(of_pieces(fields[one]) for one in within_it.weights):
             return within_it
     likely = _likely(fields)
     if len(likely) == 1:
@@ -200,16 +200,11 @@ def _weighted(fields: Fields) -> dict[str, str]:
     pairs = {
         path: f"{path.rpartition('.')[0]}.weight"
         for path, one in fields.items()
-        if plain(path).endswith((".score", ".value", ".reward")) and not _of_pieces(one)
+        if plain(path).endswith((".score", ".value", ".reward")) and not of_pieces(one)
     }
     pairs = {path: weight for path, weight in pairs.items() if weight in fields}
     least = min((len(fields[path].lists) for path in pairs), default=0)
     return {path: weight for path, weight in pairs.items() if len(fields[path].lists) == least}
-
-
-def _of_pieces(one: Field) -> bool:
-    """Return whether a field lies in a list of the pieces of a response, such as its turns."""
-    return any(names.PIECES & set(last_words(part)) for part in one.lists)
 
 
 def _counted(fields: Fields) -> Counted | None:
@@ -260,7 +255,7 @@ def _no_reward(path: str) -> bool:
 def _likely(fields: Fields) -> list[str]:
     """Return the paths of the surest word for a reward, at the least depth: of responses, not of their pieces."""
     paths = [
-        path for path, one in fields.items() if one.kind in ("number", "list") and not _no_reward(path) and not _of_pieces(one)
+        path for path, one in fields.items() if one.kind in ("number", "list") and not _no_reward(path) and not of_pieces(one)
     ]
     for word in names.REWARDING:
         like = [path for path in paths if word in last_words(path)]
@@ -278,48 +273,3 @@ def _parent_words(path: str) -> list[str]:
 def within(fields: Fields, rewards: Rewards) -> dict[str, Field]:
     """Return the fields that a response has: those that go through no list of objects that the reward does not."""
     return {path: one for path, one in fields.items() if one.lists == rewards.lists[: len(one.lists)]}
-
-
-def choose_scores(fields: Fields, name: str | None) -> tuple[str, ...]:
-    """Return the column of that name, or the columns with that name and a number behind it, in the order of the numbers."""
-    if name is None:
-        listed_ = next((one for one in names.exact("scores", fields) if fields[one].kind == "list"), None)
-        return (listed_,) if listed_ else ()
-    if not name or name in fields:
-        return (name,) if name else ()
-    numbered = {
-        int(one[len(name) :]): one
-        for one in fields
-        if one.startswith(name) and one[len(name) :].isdigit() and str(int(one[len(name) :])) == one[len(name) :]
-    }
-    if not numbered:
-        raise ValueError(
-            "scores must be a column of lists, or what stands before the numbers of columns; "
-            f"got {shown(name)}; {found(fields, [name])}"
-        )
-    return tuple(numbered[k] for k in sorted(numbered))
-
-
-def choose_step(fields: Fields, constants: Iterable[Mapping[str, str]], name: str | None) -> str | None:
-    """Return the column of the step: given, of the rows, or of the files' paths."""
-    if name is not None:
-        return column("step", fields, name)
-    paths = list(constants)
-    kinds = ("number", "text", "list", "texts")
-    of_rows = {path: one for path, one in fields.items() if not (paths and path in paths[0]) and one.kind in kinds}
-    top = names.exact("step", of_rows)
-    if top:
-        return top[0]
-    worded = [
-        path for path in names.named_like(names.STEPS, names.OF_STEPS, of_rows) if not of_rows[path].lists and "." not in path
-    ]
-    if worded:
-        return worded[0]
-    for word in names.PATH_STEPS:
-        values = [one.get(word) for one in paths]
-        several = word not in (BARE, "v", "version", "epoch") or len(set(values)) > 1
-        if values and None not in values and several and word in fields:
-            return word
-    deep = [path for path in of_rows if plain(path.rsplit(".", 1)[-1]) in RECOGNISED["step"]]
-    deep = [path for path in deep if not _of_pieces(of_rows[path])]
-    return min(deep, key=lambda path: (len(of_rows[path].lists), path.count("."))) if deep else None

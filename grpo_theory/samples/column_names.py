@@ -1,9 +1,10 @@
 """The names under which trainers and their users log rollouts: exact ones, and kinds of names by their words."""
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-from grpo_theory.samples.log_fields import BUT_LAST, Field
-from grpo_theory.samples.log_folder import BARE, words
+from grpo_theory.samples.log_folder import BARE, EVALUATION, words
+from grpo_theory.samples.nested_rows import BUT_LAST, ROW, Field
 
 RECOGNISED: dict[str, tuple[str, ...]] = {
     "prompt": (
@@ -114,6 +115,10 @@ EVALUATING = {"eval", "evaluation", "validation", "val", "test", "greedy"}
 Fields = Mapping[str, Field]
 
 
+FILE = "file"
+"""The column of a file's place among the files."""
+
+
 def plain(path: str) -> str:
     """Return a path as names are compared."""
     return path.strip().lower()
@@ -172,3 +177,57 @@ def is_position(path: str) -> bool:
     """Return whether a name is that of a place in an order, which may begin anew."""
     found = set(last_words(path))
     return bool(found & POSITIONS) or bool(found & GROUPS)
+
+
+class Witnesses(NamedTuple):
+    """Columns that say which rows belong together, each surest first."""
+
+    prompts: tuple[str, ...]
+    texts: tuple[str, ...]
+    responses: tuple[str, ...]
+    groups: tuple[str, ...]
+    trajectories: tuple[str, ...]
+    turns: tuple[str, ...]
+    advantages: tuple[str, ...]
+    splits: tuple[str, ...]
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All of them."""
+        return tuple(dict.fromkeys(name for part in self for name in part))
+
+
+def witnesses(fields: Fields, many: bool) -> Witnesses:
+    """Return the columns that say which rows belong together; `many` where a row holds several responses."""
+    short = {path: one for path, one in fields.items() if path != FILE}
+    prompts = [*exact("prompt", short), *prompt_ids(short), *prompt_texts(short), *group_ids(short)]
+    weak = [path for name in WEAK for path in short if plain(path) == name]
+    texts = prompt_texts(short)
+    at_top = [path for path in short if not short[path].lists]
+    return Witnesses(
+        tuple(dict.fromkeys((*prompts, *weak, *((ROW,) if many else ())))),
+        tuple(dict.fromkeys([*exact("prompt", {path: short[path] for path in texts if path in short}), *texts]))[:2],
+        tuple(exact("response", short)),
+        tuple(group_ids(short)[:2]),
+        tuple(named_like(TRAJECTORIES, IDS, short)[:2]),
+        tuple(path for path in at_top if set(last_words(path)) & TURNS)[:1],
+        tuple(path for path in at_top if plain(path) in ADVANTAGES and short[path].kind == "number")[:1],
+        tuple(path for path in at_top if _may_split(path)),
+    )
+
+
+def _may_split(path: str) -> bool:
+    own = set(words(path))
+    return bool(own) and (own <= {*SPLITS, "data", "dataset"} or own <= {*EVALUATING, "is", "do"})
+
+
+def is_evaluation(column: str, value: str) -> bool:
+    """Return whether a value of a column says that a row is not of training."""
+    if set(words(column)) & EVALUATING:
+        return value.lower() in ("true", "1", "1.0")
+    return bool(EVALUATION & set(words(value)))
+
+
+def of_pieces(one: Field) -> bool:
+    """Return whether a field lies in a list of the pieces of a response, such as its turns."""
+    return any(PIECES & set(last_words(part)) for part in one.lists)

@@ -1,10 +1,10 @@
-"""What a reader found in a log of rollouts, and the log as it was read."""
+"""What a reader found in a log of rollouts, and what the rows of the log say against it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from grpo_theory.arrays import Array, Integers
-from grpo_theory.samples.ragged import RaggedRollouts
+from grpo_theory.arrays import Integers
+from grpo_theory.samples.reward_counts import TINY, RewardCounts, filtered, nearly_equal
 from grpo_theory.user_text import listed, printable
 
 FEW = 8
@@ -168,38 +168,6 @@ class Findings:
         return (*lines, *self.remarks)
 
 
-@dataclass(frozen=True, eq=False)
-class RolloutLog:
-    """A log of rollouts that was read whole.
-
-    Attributes
-    ----------
-    rollouts : RaggedRollouts
-        N responses in B groups. A group's id is its prompt's; (step, prompt) where all groups of several steps were asked for.
-    lengths : ndarray, shape (N,), or None
-    steps : ndarray, shape (N,), or None
-    findings : Findings
-        What the log holds; print it.
-
-    Examples
-    --------
-    >>> import csv, tempfile, grpo_theory as gt
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "log.csv"
-    ...     with path.open("w", newline="") as file:
-    ...         csv.writer(file).writerows([("prompt_id", "reward"), *[(n // 4, n % 2) for n in range(12)]])
-    ...     log = gt.read_rollouts(path)
-    >>> log.rollouts.batch_size, log.findings.rewards
-    (3, {0.0: 6, 1.0: 6})
-    """
-
-    rollouts: RaggedRollouts
-    lengths: Array | None
-    steps: Integers | None
-    findings: Findings
-
-
 def check_sizes(findings: Findings) -> None:
     """Raise ValueError if every group of a log has one response."""
     if max(findings.sizes) == 1:
@@ -226,3 +194,63 @@ def _name(column: str) -> str:
 
 def _listed(values: tuple[int, ...]) -> str:
     return ", ".join(map(str, values)) if len(values) <= FEW else f"{values[0]} to {values[-1]}"
+
+
+def reward_remarks(counts: RewardCounts) -> list[str]:
+    """Return what the rewards say: a sentence each."""
+    remarks = []
+    expected = filtered(counts)
+    if expected:
+        remarks.append(
+            f"No group has rewards that are all equal, and about {expected:.0f} or more of {counts.prompts} were to be expected: "
+            "groups of equal rewards were left out before logging (dynamic sampling). What is said is about the groups that were "
+            "kept; how many had equal rewards, this log cannot tell."
+        )
+    near = nearly_equal(counts) if counts.values.size > 2 else 0
+    if near:
+        uniform = int(counts.uniform.sum())
+        tolerance = TINY * float(counts.values[-1] - counts.values[0])
+        remarks.append(
+            f"In {near} of {counts.prompts} groups rewards differ by {tolerance:.3g} at most, a thousandth of their range. They "
+            f"count as different. reward_tolerance={tolerance:.3g} (--reward-tolerance {tolerance:.3g}) takes them for equal: "
+            f"{near + uniform} and not {uniform} groups then have rewards that are all equal."
+        )
+    return remarks
+
+
+def order_remark(runs: Mapping[int, int], sizes: Integers, group_of: int | None) -> str | None:
+    """Return what the order of the rows says: several blocks of a prompt's rows may be several groups.
+
+    Parameters
+    ----------
+    runs : mapping of int to int
+        How often so many rows of a group come one after another.
+    sizes : ndarray, shape (B,)
+        Of all groups.
+    group_of : int, optional
+        The size that was asked for.
+    """
+    several = sum(runs.values())
+    if group_of is not None or several <= sizes.size:
+        return None
+    usual = max(runs, key=lambda size: runs[size])
+    if usual < 2 or runs[usual] < 0.9 * several or (sizes % usual).any():
+        return None
+    many = int((sizes > usual).sum())
+    return (
+        f"The rows of {many} of {sizes.size} groups come in several blocks of {usual} rows: each block may be a group of its own "
+        f"(group_of={usual}, --group-of {usual}, reads them so)."
+    )
+
+
+def size_remark(sizes: Mapping[int, int], group_of: int | None) -> str | None:
+    """Return that some groups have twice the usual size, or more, of which each may be several groups."""
+    usual = max(sizes, key=lambda size: sizes[size])
+    larger = {size: count for size, count in sizes.items() if size > usual and size % usual == 0}
+    if group_of is not None or usual < 2 or not larger or sizes[usual] < 2 * sum(larger.values()):
+        return None
+    found = ", ".join(f"{count} of {size}" for size, count in larger.items())
+    return (
+        f"Most groups have {usual} responses, and some a multiple of that ({found}): a prompt that came twice at a step looks so "
+        f"(group_of={usual}, --group-of {usual}, reads {usual} rows one after another as a group)."
+    )

@@ -1,8 +1,6 @@
 """Files of rollouts, read batch by batch: CSV, JSON lines and Parquet, as plain columns of numbers and ids."""
 
 import io
-import json
-from ast import literal_eval
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
@@ -14,17 +12,21 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from grpo_theory.samples.column_values import kind_of
-from grpo_theory.samples.json_rows import (
+from grpo_theory.samples.log_folder import ENDINGS, ending
+from grpo_theory.samples.nested_rows import (
+    Field,
+    Row,
     check_depth,
     column_of,
+    decoded,
     document_of,
+    fields_of,
     is_row,
+    may_be_document,
     rows_of_lines,
     table_of_block,
     table_of_lines,
 )
-from grpo_theory.samples.log_fields import Field, fields_of
-from grpo_theory.samples.log_folder import ENDINGS, ending
 from grpo_theory.user_text import listed, printable
 
 SAMPLE = 200
@@ -72,7 +74,7 @@ class LogFile:
         self._bad_rows: list[str] = []
         self._packed = PACKED.get(path.suffix.lower())
         self._ending = str(ending(path)).removesuffix(".gz").removesuffix(".zst")
-        self._document: list[tuple[int, dict[str, Any]]] | None = None
+        self._document: list[Row] | None = None
         if path.stat().st_size == 0:
             raise ValueError(f"{printable(path)} is empty")
         self._check_kind()
@@ -153,20 +155,9 @@ class LogFile:
                 late += file.read(PEEK_BYTES).split(b"\n")[1:-1]
         return [line for line in late if is_row(line)]  # of one that is none, a number can be told only when all are read
 
-    def _whole_document(self, first: Sequence[bytes]) -> list[tuple[int, dict[str, Any]]] | None:
+    def _whole_document(self, first: Sequence[bytes]) -> list[Row] | None:
         """Return the rows of a file that is one JSON document and not an object a line."""
-        lines = [line for line in first if line.strip()]
-        try:
-            alone = json.loads(lines[0]) if lines else {}
-        except (ValueError, RecursionError):
-            alone = None
-        if isinstance(alone, dict) and (len(lines) > 1 or not {"columns", "data"} <= alone.keys()):
-            # An object in the only line of a file is one row, but for a .json file, which may hold a table by keys.
-            if len(lines) > 1 or self._ending != ".json":
-                return None
-        elif isinstance(alone, list) and len(lines) > 1:
-            return None
-        if alone is None and lines and lines[0].lstrip()[:1] not in (b"[", b"{"):
+        if not may_be_document(first, keyed=self._ending == ".json"):
             return None
         with self._opened() as file:
             return document_of(file.read())
@@ -196,12 +187,12 @@ class LogFile:
         except BROKEN as error:
             self.refuse(error)
         rows = [] if table is None else table.slice(0, SAMPLE).to_pylist()
-        self._encoded = {name for name in self.kinds if rows and all(_decoded(row[name]) is not None for row in rows)}
+        self._encoded = {name for name in self.kinds if rows and all(decoded(row[name]) is not None for row in rows)}
         return [self._plain(row) for row in rows]
 
     def _plain(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return a row whose columns of lists written as text are lists."""
-        return {name: _decoded(value) if name in self._encoded else value for name, value in row.items()}
+        return {name: decoded(value) if name in self._encoded else value for name, value in row.items()}
 
     @property
     def fields(self) -> dict[str, Field]:
@@ -224,7 +215,7 @@ class LogFile:
         """Whether the rows are a document's, or lists of objects in lines: read row by row."""
         return self._document is not None or getattr(self, "_lists", False)
 
-    def rows(self, tops: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    def rows(self, tops: list[str]) -> Iterator[Row]:
         """Yield all rows as objects, with their numbers."""
         if self._document is not None:
             yield from self._document
@@ -312,19 +303,5 @@ def _csv_options(bad: list[str]) -> pyarrow.csv.ParseOptions:
     return pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=note)
 
 
-def _keys(rows: Sequence[tuple[int, dict[str, Any]]]) -> list[str]:
+def _keys(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(str(key) for _, row in rows for key in row))
-
-
-def _decoded(value: Any) -> list[Any] | dict[str, Any] | None:
-    """Return the list or object that a text is, in JSON or as Python writes it; None if it is none."""
-    if not isinstance(value, str) or value[:1] not in ("[", "{") or value[-1:] not in ("]", "}"):
-        return None
-    try:
-        found = json.loads(value)
-    except ValueError:
-        try:
-            found = literal_eval(value)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            return None
-    return found if isinstance(found, list | dict) else None

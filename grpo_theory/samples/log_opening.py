@@ -1,26 +1,72 @@
-"""The files of a log that hold rows of responses, and the columns that are read of them."""
+"""What a user says of a log, its files that hold rows of responses, and the columns that are read of them."""
 
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
-from grpo_theory.samples.column_choice import (
-    Columns,
-    Rewards,
-    choose_rewards,
-    choose_scores,
-    choose_step,
-    column,
-    found,
-    known,
-    within,
-)
-from grpo_theory.samples.column_names import RECOGNISED, Fields
-from grpo_theory.samples.log_fields import ROW, parts_of, value_at
+from grpo_theory.samples import column_names as names
+from grpo_theory.samples.column_choice import Columns, Reward, Rewards, choose_rewards, column, found, known, within
+from grpo_theory.samples.column_names import FILE, RECOGNISED, Fields, of_pieces, plain, witnesses
 from grpo_theory.samples.log_file import LogFile
 from grpo_theory.samples.log_folder import BARE, Folder
-from grpo_theory.samples.log_options import Options
-from grpo_theory.samples.log_survey import FILE, witnesses
-from grpo_theory.validation import shown
+from grpo_theory.samples.nested_rows import ROW, parts_of, value_at
+from grpo_theory.validation import as_count, shown
+
+UNSCORED = ": unscored='leave' (--unscored leave) leaves rows without a reward out, 'zero' counts them as 0"
+Unscored = Literal["error", "leave", "zero"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user says of a log; None where the reader is to find it.
+
+    Attributes
+    ----------
+    prompt : str or sequence of str, optional
+    reward : str, sequence or mapping, optional
+    length, response, step, scores, trajectory : str, optional
+    group_of : int, optional
+        So many rows one after another are a group.
+    where : mapping
+        Values of columns, or of what paths say, that rows must have.
+    unscored : str
+        What becomes of rows without a reward.
+    """
+
+    prompt: str | Sequence[str] | None = None
+    reward: Reward = None
+    length: str | None = None
+    response: str | None = None
+    step: str | None = None
+    scores: str | None = None
+    trajectory: str | None = None
+    group_of: int | None = None
+    where: Mapping[str, object] = field(default_factory=dict)
+    unscored: Unscored = "error"
+
+    def check(self) -> None:
+        """Raise on values that no log could have."""
+        for role in ("length", "response", "step", "scores", "trajectory"):
+            name = getattr(self, role)
+            if name is not None and not isinstance(name, str):
+                raise TypeError(f"{role} must be the name of a column, got an object of type {type(name).__name__}")
+        if self.group_of is not None:
+            as_count("group_of", self.group_of, 2)
+        if self.unscored not in ("error", "leave", "zero"):
+            raise ValueError(f"unscored must be 'error', 'leave' or 'zero', got {shown(self.unscored)}")
+        if not isinstance(self.where, Mapping):
+            raise TypeError(f"where must be a dictionary of values by column, got {shown(self.where)}")
+
+    @property
+    def prompts(self) -> tuple[str, ...] | None:
+        """The columns given for the prompt."""
+        if self.prompt is None or self.prompt == ():
+            return None
+        given = (self.prompt,) if isinstance(self.prompt, str) else tuple(self.prompt)
+        if not all(isinstance(one, str) for one in given):
+            raise TypeError(f"prompt must be the name of a column or several, got {shown(self.prompt)}")
+        return given
 
 
 def open_files(folder: Folder, options: Options) -> list[LogFile]:
@@ -102,3 +148,48 @@ def without_ignored(columns: Columns, file: LogFile) -> Columns:
     """Return the columns with those of the file that are not read."""
     heads = {one for path in columns.needed for one in file.kinds if path == one or path.startswith(f"{one}.")}
     return replace(columns, ignored=tuple(name for name in file.kinds if name not in heads))
+
+
+def choose_scores(fields: Fields, name: str | None) -> tuple[str, ...]:
+    """Return the column of that name, or the columns with that name and a number behind it, in the order of the numbers."""
+    if name is None:
+        listed_ = next((one for one in names.exact("scores", fields) if fields[one].kind == "list"), None)
+        return (listed_,) if listed_ else ()
+    if not name or name in fields:
+        return (name,) if name else ()
+    numbered = {
+        int(one[len(name) :]): one
+        for one in fields
+        if one.startswith(name) and one[len(name) :].isdigit() and str(int(one[len(name) :])) == one[len(name) :]
+    }
+    if not numbered:
+        raise ValueError(
+            "scores must be a column of lists, or what stands before the numbers of columns; "
+            f"got {shown(name)}; {found(fields, [name])}"
+        )
+    return tuple(numbered[k] for k in sorted(numbered))
+
+
+def choose_step(fields: Fields, constants: Iterable[Mapping[str, str]], name: str | None) -> str | None:
+    """Return the column of the step: given, of the rows, or of the files' paths."""
+    if name is not None:
+        return column("step", fields, name)
+    paths = list(constants)
+    kinds = ("number", "text", "list", "texts")
+    of_rows = {path: one for path, one in fields.items() if not (paths and path in paths[0]) and one.kind in kinds}
+    top = names.exact("step", of_rows)
+    if top:
+        return top[0]
+    worded = [
+        path for path in names.named_like(names.STEPS, names.OF_STEPS, of_rows) if not of_rows[path].lists and "." not in path
+    ]
+    if worded:
+        return worded[0]
+    for word in names.PATH_STEPS:
+        values = [one.get(word) for one in paths]
+        several = word not in (BARE, "v", "version", "epoch") or len(set(values)) > 1
+        if values and None not in values and several and word in fields:
+            return word
+    deep = [path for path in of_rows if plain(path.rsplit(".", 1)[-1]) in RECOGNISED["step"]]
+    deep = [path for path in deep if not of_pieces(of_rows[path])]
+    return min(deep, key=lambda path: (len(of_rows[path].lists), path.count("."))) if deep else None

@@ -16,17 +16,14 @@ from grpo_theory.samples.column_choice import (
     known,
     within,
 )
-from grpo_theory.samples.column_names import RESPONSES
+from grpo_theory.samples.column_names import FILE, RESPONSES, is_evaluation, witnesses
 from grpo_theory.samples.column_values import hashes, ids, numbers, refuse_rows, vectors
-from grpo_theory.samples.log_fields import ROW, parts_of, value_at
 from grpo_theory.samples.log_folder import check_one_run, open_folder, same_value, words
 from grpo_theory.samples.log_groups import LogGroups
-from grpo_theory.samples.log_judgement import Reading, judge
-from grpo_theory.samples.log_opening import choose_columns, holds_several, open_files, without_ignored
-from grpo_theory.samples.log_options import UNSCORED, Options
-from grpo_theory.samples.log_rewards import counted_rewards, summed_rewards
-from grpo_theory.samples.log_survey import FILE, Survey, is_evaluation, witnesses
-from grpo_theory.samples.row_spreading import response_tables
+from grpo_theory.samples.log_opening import UNSCORED, Options, choose_columns, holds_several, open_files, without_ignored
+from grpo_theory.samples.log_survey import Reading, Survey, judge
+from grpo_theory.samples.nested_rows import ROW, parts_of, value_at
+from grpo_theory.samples.row_responses import counted_rewards, response_tables, summed_rewards
 from grpo_theory.user_text import printable
 from grpo_theory.validation import as_count, shown
 

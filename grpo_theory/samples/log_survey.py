@@ -1,72 +1,25 @@
-"""The first rows of a log, and the columns that say which rows belong together."""
+"""How the rows of a log are read: what ids, texts, groups and advantages of the first rows say of one another."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.samples import column_names as names
-from grpo_theory.samples.column_names import Fields, last_words, plain
+from grpo_theory.samples.column_choice import Columns
+from grpo_theory.samples.column_names import FILE, Witnesses, is_evaluation
 from grpo_theory.samples.column_values import ids, numbers
-from grpo_theory.samples.log_fields import ROW
-from grpo_theory.samples.log_folder import EVALUATION, words
+from grpo_theory.samples.nested_rows import ROW
+from grpo_theory.user_text import printable
 
 SURVEYED = 2**16
 """So many rows are looked at."""
-FILE = "file"
-"""The column of a file's place among the files."""
 
 
-class Witnesses(NamedTuple):
-    """Columns that say which rows belong together, each surest first."""
-
-    prompts: tuple[str, ...]
-    texts: tuple[str, ...]
-    responses: tuple[str, ...]
-    groups: tuple[str, ...]
-    trajectories: tuple[str, ...]
-    turns: tuple[str, ...]
-    advantages: tuple[str, ...]
-    splits: tuple[str, ...]
-
-    @property
-    def all(self) -> tuple[str, ...]:
-        """All of them."""
-        return tuple(dict.fromkeys(name for part in self for name in part))
-
-
-def witnesses(fields: Fields, many: bool) -> Witnesses:
-    """Return the columns that say which rows belong together; `many` where a row holds several responses."""
-    short = {path: one for path, one in fields.items() if path != FILE}
-    prompts = [*names.exact("prompt", short), *names.prompt_ids(short), *names.prompt_texts(short), *names.group_ids(short)]
-    weak = [path for name in names.WEAK for path in short if plain(path) == name]
-    texts = names.prompt_texts(short)
-    at_top = [path for path in short if not short[path].lists]
-    return Witnesses(
-        tuple(dict.fromkeys((*prompts, *weak, *((ROW,) if many else ())))),
-        tuple(dict.fromkeys([*names.exact("prompt", {path: short[path] for path in texts if path in short}), *texts]))[:2],
-        tuple(names.exact("response", short)),
-        tuple(names.group_ids(short)[:2]),
-        tuple(names.named_like(names.TRAJECTORIES, names.IDS, short)[:2]),
-        tuple(path for path in at_top if set(last_words(path)) & names.TURNS)[:1],
-        tuple(path for path in at_top if plain(path) in names.ADVANTAGES and short[path].kind == "number")[:1],
-        tuple(path for path in at_top if _may_split(path)),
-    )
-
-
-def _may_split(path: str) -> bool:
-    own = set(words(path))
-    return bool(own) and (own <= {*names.SPLITS, "data", "dataset"} or own <= {*names.EVALUATING, "is", "do"})
-
-
-def is_evaluation(column: str, value: str) -> bool:
-    """Return whether a value of a column says that a row is not of training."""
-    if set(words(column)) & names.EVALUATING:
-        return value.lower() in ("true", "1", "1.0")
-    return bool(EVALUATION & set(words(value)))
+NEAR = 1e-3
+"""Advantages that differ by less than this share of the largest are taken for equal: logs are rounded."""
 
 
 @dataclass(eq=False)
@@ -145,3 +98,215 @@ class Survey:
 
 def _text(value: object) -> str:
     return "" if value is None else str(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the rows of a log are read.
+
+    Attributes
+    ----------
+    columns : Columns
+    split : str or None
+        The column by whose value rows of evaluation are left out.
+    group_of : int or None
+        So many rows in a row of a prompt are a group.
+    remarks : tuple of str
+        What was taken for what against what it seems, a sentence each.
+    """
+
+    columns: Columns
+    split: str | None = None
+    group_of: int | None = None
+    remarks: tuple[str, ...] = ()
+
+
+def judge(survey: Survey, columns: Columns, seen: Witnesses, named: bool) -> Reading:
+    """Return how the rows are read; `named` where the user said which column is the prompt's."""
+    split, survey = _split(survey, seen)
+    reading = Reading(columns, split)
+    if not survey.rewards.size:
+        return reading
+    if not named and seen.prompts[:1] != (ROW,):
+        columns = _prompt(survey, columns, seen)
+    own = columns.response
+    if own in seen.groups and survey.count(columns.step, *columns.prompt, own) < survey.rewards.size:
+        survey.remarks.append(f"{own} is shared by several rows: it is a group's id, and no response's.")
+        columns = replace(columns, response=next((one for one in seen.responses if one not in seen.groups), None))
+    columns = _trajectory(survey, _without_turns(survey, columns, seen), seen)
+    group_of = None if columns.trajectory is not None else _blocks(survey, columns, named)
+    remarks = tuple(survey.remarks)
+    return Reading(columns, split, group_of, remarks)
+
+
+def _split(survey: Survey, seen: Witnesses) -> tuple[str | None, Survey]:
+    """Return the column that tells training from evaluation, if any does, and the survey of the rows of training."""
+    for name in seen.splits:
+        evaluation = np.array([is_evaluation(name, one) for one in survey.texts[name]])
+        if not evaluation.all():
+            return name, survey.keep(~evaluation[survey.codes[name]]) if evaluation.any() else survey
+    return None, survey
+
+
+def _prompt(survey: Survey, columns: Columns, seen: Witnesses) -> Columns:
+    """Return the columns with those that tell prompts apart, and say where they are others than the name promises."""
+    step = columns.step
+    rows = survey.rewards.size
+    usable = [one for one in seen.prompts if one in survey.codes and survey.given(one)]
+    shared = [one for one in usable if survey.count(step, one) < rows and survey.count(one) > 1]
+    if not shared:
+        shared = [one for one in usable if survey.count(step, one) < rows]
+    if not shared:
+        return columns
+    prompt = shared[0]
+    if prompt != columns.prompt[0]:
+        survey.remarks.append(
+            f"{printable(columns.prompt[0])} does not tell prompts apart (it is another in each row, or the same in all): "
+            f"{printable(prompt)} is taken for the prompt (--prompt names another column)."
+        )
+    text = next((one for one in seen.texts if one in survey.codes and one != prompt and survey.given(one)), None)
+    if text is not None and prompt not in seen.texts and survey.refines(None, prompt, text):
+        at_once = survey.refines(step, prompt, text)
+        survey.remarks.append(
+            f"{printable(prompt)} stands for different prompts"
+            + (" of one step" if at_once else " at different steps: it begins anew")
+            + f". Prompts are told apart by {printable(text)} (--prompt {printable(prompt)} takes the other)."
+        )
+        prompt = text
+    elif text is None and prompt not in seen.texts:
+        return _anew(survey, columns, prompt)
+    group = next((one for one in seen.groups if one in survey.codes and one != prompt and survey.given(one)), None)
+    if group is not None and survey.refines(step, prompt, group) and survey.count(step, prompt, group) < rows:
+        survey.remarks.append(f"At a step a {printable(prompt)} has several groups, by {printable(group)}: they are kept apart.")
+        return replace(columns, prompt=(prompt, group))
+    return replace(columns, prompt=(prompt,))
+
+
+def _anew(survey: Survey, columns: Columns, prompt: str) -> Columns:
+    """Return the columns, with the step in the prompt's id where the id is a place that begins anew at each step."""
+    step = columns.step or (FILE if FILE in survey.codes else None)
+    if step is None or survey.count(step) < 2 or not _begins_anew(survey, step, prompt):
+        return replace(columns, prompt=(prompt,))
+    where = f"in each {printable(step)}"
+    if names.is_position(prompt):
+        survey.remarks.append(
+            f"{printable(prompt)} begins anew {where}, and no text says that prompts are the same: they are taken for different "
+            f"ones (--prompt {printable(prompt)} takes equal numbers for the same prompt)."
+        )
+        return replace(columns, prompt=(step, prompt), step=step)
+    survey.remarks.append(
+        f"{printable(prompt)} takes the same numbers from the first on {where}. It is taken for the prompt's id; if it begins "
+        f"anew, say --prompt {printable(step)} --prompt {printable(prompt)}."
+    )
+    return replace(columns, prompt=(prompt,))
+
+
+def _begins_anew(survey: Survey, step: str, prompt: str) -> bool:
+    """Return whether at every step the ids are 0 to n - 1, or 1 to n."""
+    texts = survey.texts[prompt]
+    if not all(one.isdigit() for one in texts):
+        return False
+    values = np.array([int(one) for one in texts])[survey.codes[prompt]]
+    for one in np.unique(survey.codes[step])[:-1] if survey.rewards.size >= SURVEYED else np.unique(survey.codes[step]):
+        own = np.unique(values[survey.codes[step] == one])
+        if own[0] not in (0, 1) or own[-1] - own[0] != own.size - 1:
+            return False
+    return True
+
+
+def _without_turns(survey: Survey, columns: Columns, seen: Witnesses) -> Columns:
+    """Return the columns without the step, if it numbers the turns of trajectories of different lengths."""
+    step = columns.step
+    if step is None or step not in survey.codes:
+        return columns
+    places = set(survey.texts[step])
+    for name in seen.trajectories:
+        if name not in survey.codes or name in columns.prompt or not survey.given(name):
+            continue
+        lengths = np.bincount(survey.joint(*columns.prompt, name))
+        once = survey.count(*columns.prompt, name, step) == survey.rewards.size
+        if once and len(places) == lengths.max() > lengths.min() and {"0", "1"} & places:
+            survey.remarks.append(
+                f"{printable(step)} counts the rows of each {printable(name)}: it is taken for a turn, and not for a step."
+            )
+            return replace(columns, step=None)
+    return columns
+
+
+def _trajectory(survey: Survey, columns: Columns, seen: Witnesses) -> Columns:
+    """Return the columns, with a trajectory if several rows are of one."""
+    if columns.trajectory is not None:
+        return columns
+    rows, group = survey.rewards.size, (columns.step, *columns.prompt)
+    for name in seen.trajectories:
+        if name not in survey.codes or name in columns.prompt or not survey.given(name):
+            continue
+        many = survey.count(*group, name)
+        if survey.count(*group) < many < rows:
+            same = _one_reward(survey, survey.joint(*group, name))
+            if same or seen.turns or any("turn" in one for one in survey.remarks):
+                survey.remarks.append(
+                    f"Several rows are of one {printable(name)}: they are the turns of a response, and one response together"
+                    + ("." if same else ", whose reward is the sum of theirs (they differ).")
+                    + " --trajectory '' reads each row as a response."
+                )
+                return replace(columns, trajectory=name)
+    return columns
+
+
+def _blocks(survey: Survey, columns: Columns, named: bool) -> int | None:
+    """Return how many rows one after another are a group, if the advantages say that the prompts' groups are several."""
+    advantages = survey.advantages
+    if advantages is None or not np.isfinite(advantages).all() or np.ptp(advantages) == 0.0:
+        return None
+    groups = survey.joint(columns.step, *columns.prompt)
+    sizes = np.bincount(groups)
+    wrong = contradicted(groups, survey.rewards, advantages)
+    if not wrong:
+        return None
+    order = np.argsort(groups, kind="stable")
+    for size in range(int(sizes.max()) // 2, 1, -1):
+        if (sizes % size).any():
+            continue
+        blocks = np.empty_like(groups)
+        blocks[order] = np.arange(groups.size) // size
+        if contradicted(blocks, survey.rewards, advantages) or not _centred(blocks, advantages):
+            continue
+        if named:
+            survey.remarks.append(
+                f"The logged advantages contradict {wrong} groups, and agree with groups of {size} rows one after another: "
+                f"--group-of {size} reads them so."
+            )
+            return None
+        survey.remarks.append(
+            f"The advantages contradict {wrong} groups by {printable(columns.prompt[0])} (equal rewards, unequal advantages), "
+            f"and agree with groups of {size} rows one after another: they are read so (--group-of names another size)."
+        )
+        return size
+    survey.remarks.append(
+        f"The logged advantages contradict {wrong} of {sizes.size} groups: equal rewards have unequal advantages there. Either "
+        "rows of a prompt are several groups (--group-of N reads N rows one after another as a group), or advantages depend on "
+        "more than the group's rewards."
+    )
+    return None
+
+
+def _one_reward(survey: Survey, codes: Integers) -> bool:
+    """Return whether rows of one code have one reward."""
+    order = np.lexsort((survey.rewards, codes))
+    same = codes[order][1:] == codes[order][:-1]
+    return bool((survey.rewards[order][1:] == survey.rewards[order][:-1])[same].all())
+
+
+def contradicted(groups: Integers, rewards: Array, advantages: Array) -> int:
+    """Return in how many groups equal rewards have unequal advantages."""
+    order = np.lexsort((advantages, rewards, groups))
+    same = (groups[order][1:] == groups[order][:-1]) & (rewards[order][1:] == rewards[order][:-1])
+    apart = np.abs(np.diff(advantages[order])) > NEAR * np.abs(advantages).max()
+    return int(np.unique(groups[order][1:][same & apart]).size)
+
+
+def _centred(groups: Integers, advantages: Array) -> bool:
+    """Return whether the advantages of each group sum to 0, as those less a group's mean do."""
+    sums = np.bincount(groups, weights=advantages)
+    return bool(np.abs(sums).max() <= 10.0 * NEAR * np.abs(advantages).max() * np.bincount(groups).max() ** 0.5)

@@ -2,28 +2,58 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, Integers
 from grpo_theory.samples.column_choice import Columns, Reward
-from grpo_theory.samples.findings import Findings, RolloutLog, check_sizes
+from grpo_theory.samples.findings import Findings, check_sizes, order_remark, reward_remarks, size_remark
 from grpo_theory.samples.log_groups import NO_RESPONSE, LogGroups, Selection, Steps, check_steps
-from grpo_theory.samples.log_options import Options
-from grpo_theory.samples.log_remarks import order_remark, reward_remarks, size_remark
-from grpo_theory.samples.log_rewards import Unscored
+from grpo_theory.samples.log_opening import Options, Unscored
 from grpo_theory.samples.log_source import Source
 from grpo_theory.samples.ragged import RaggedRollouts
-from grpo_theory.samples.reward_counts import RewardCounts
-from grpo_theory.samples.reward_levels import levels
+from grpo_theory.samples.reward_counts import RewardCounts, levels
 from grpo_theory.samples.reward_tally import RewardTally
 
 BATCH_ROWS = 2**16
 NO_SKETCHES = ("scores", "score_features", "gradients", "gradient", "grads", "embedding", "features")
 """Lists of numbers that might be sketches, and might not."""
 NOTHING = "the log has no row left: each is left out by where, or is of evaluation, or has no reward"
+
+
+@dataclass(frozen=True, eq=False)
+class RolloutLog:
+    """A log of rollouts that was read whole.
+
+    Attributes
+    ----------
+    rollouts : RaggedRollouts
+        N responses in B groups. A group's id is its prompt's; (step, prompt) where all groups of several steps were asked for.
+    lengths : ndarray, shape (N,), or None
+    steps : ndarray, shape (N,), or None
+    findings : Findings
+        What the log holds; print it.
+
+    Examples
+    --------
+    >>> import csv, tempfile, grpo_theory as gt
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "log.csv"
+    ...     with path.open("w", newline="") as file:
+    ...         csv.writer(file).writerows([("prompt_id", "reward"), *[(n // 4, n % 2) for n in range(12)]])
+    ...     log = gt.read_rollouts(path)
+    >>> log.rollouts.batch_size, log.findings.rewards
+    (3, {0.0: 6, 1.0: 6})
+    """
+
+    rollouts: RaggedRollouts
+    lengths: Array | None
+    steps: Integers | None
+    findings: Findings
 
 
 def read_rollouts(

@@ -10,13 +10,13 @@ from grpo_theory.compiler.lanes import zeros
 from grpo_theory.estimation import Estimator
 from grpo_theory.simulate.covector.estimator_covectors import EstimatorCovectors, OwnCovectors
 from grpo_theory.simulate.draw.batches import Batches, BatchStream, Buffers, make_batches
-from grpo_theory.simulate.draw.counting import compiled_fill_counts
-from grpo_theory.simulate.draw.order import compiled_fill_ordered
+from grpo_theory.simulate.draw.counting import fill_counts
+from grpo_theory.simulate.draw.order import fill_ordered
 from grpo_theory.simulate.draw.outcome_law import OutcomeLaw
 from grpo_theory.simulate.draw.streams import LANES, begin_streams
 from grpo_theory.simulate.gradient_simulation import pairs_of
-from grpo_theory.simulate.observe.errors import Geometry, compiled_errors, make_error_room
-from grpo_theory.simulate.observe.moments import Moments, compiled_fill_moments, compiled_merge_moments, make_moments, set_of
+from grpo_theory.simulate.observe.errors import Geometry, make_error_room
+from grpo_theory.simulate.observe.moments import Moments, fill_moments, make_moments, merge_moments, set_of
 from grpo_theory.simulate.observe.truth import ErrorRoom
 from grpo_theory.simulate.workers import borrowed, check_wanted
 
@@ -59,14 +59,14 @@ class GradientBlocks:
     def compile(self) -> None:
         """Compile everything before the first thread starts."""
         _ = begin_streams.dispatcher
-        compiled_fill_counts()
-        compiled_errors(self.geometry.fill_errors)
+        fill_counts.compile()
+        self.geometry.fill_errors.compile()
         for one in self.covectors:
             one.compile()
         if self.in_order:
-            compiled_fill_ordered()
-        compiled_fill_moments()
-        compiled_merge_moments()
+            fill_ordered.compile()
+        fill_moments.compile()
+        merge_moments.compile()
 
     @property
     def estimators(self) -> list[Estimator]:
@@ -127,8 +127,8 @@ class Workspace:
         for done in range(0, replications, SUMMARY_TILES * LANES):
             wanted = min(replications - done, SUMMARY_TILES * LANES)
             self._observe_next(wanted)
-            compiled_fill_moments()(self.rows, wanted, 0, self.moments)
-            compiled_merge_moments()(total, self.moments)
+            fill_moments.run(self.rows, wanted, 0, self.moments)
+            merge_moments.run(total, self.moments)
 
     def _observe_next(self, replications: int) -> None:
         """Draw and observe the next replications of a block."""
@@ -160,7 +160,7 @@ class Workspace:
             rows = observations[first : first + len(covectors.columns)]
             shape = covectors.rows.shape, len(covectors.owners), len(covectors.columns)
             room = self.buffers.made("errors", self._make_error_room, *shape)
-            compiled_errors(fill_errors)(truth, batches.counts.prompts, covectors, room, start, rows)
+            fill_errors.run(truth, batches.counts.prompts, covectors, room, start, rows)
             first += len(rows)
 
     def _make_error_room(self, shape: tuple[int, ...], n_columns: int, n_estimators: int) -> ErrorRoom:

@@ -9,7 +9,7 @@ import numpy as np
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.exact.alignment import efficiency_of
-from grpo_theory.simulate.observe.moments import Moments, compiled_fill_moments, compiled_merge_moments, make_moments
+from grpo_theory.simulate.observe.moments import Moments, fill_moments, make_moments, merge_moments
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,7 +114,7 @@ class GradientSimulation:
         rows = zeros(n_estimators * n_rows, -(-count // WIDTH) * WIDTH)
         rows[:, :count] = observations.transpose(0, 2, 1).reshape(-1, count)
         moments = make_moments(pairs_of(n_estimators, n_rows - FIRST_DIRECTION), len(rows))
-        compiled_fill_moments()(rows, count, 0, moments)
+        fill_moments.run(rows, count, 0, moments)
         return cls.of_moments(estimators, moments, range(n_estimators), gradient_power)
 
     @classmethod
@@ -169,7 +169,7 @@ class GradientSimulation:
             powers = f"{self.gradient_power:.17g} and {other.gradient_power:.17g}"
             raise ValueError(f"only runs of one problem at one theta merge, got squared gradients of {powers}")
         total = self.to_moments()
-        compiled_merge_moments()(total, other.to_moments())
+        merge_moments.run(total, other.to_moments())
         return self.of_moments(self.estimators, total, range(len(self.estimators)), self.gradient_power)
 
     def to_frame(self) -> "pd.DataFrame":

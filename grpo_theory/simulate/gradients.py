@@ -20,7 +20,7 @@ from grpo_theory.simulate.draw.streams import LANES, Rng, as_seed_sequence, stre
 from grpo_theory.simulate.gradient_blocks import GradientBlocks
 from grpo_theory.simulate.gradient_simulation import GradientSimulation
 from grpo_theory.simulate.observe.errors import geometry
-from grpo_theory.simulate.observe.moments import compiled_merge_moments
+from grpo_theory.simulate.observe.moments import merge_moments
 from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import as_count, as_real_array, check_shape, typed
 
@@ -137,7 +137,7 @@ def simulate_gradients(
 
     total, most = blocks.make_moments(), max(1, min(JOB_BLOCKS, JOB_PRODUCTS // len(blocks.pairs)))
     for moments in map_in_order(blocks.run, jobs_of(first_block, replications, size, workers, most), workers):
-        compiled_merge_moments()(total, moments)
+        merge_moments.run(total, moments)
     order = [blocks.estimators.index(estimator) for estimator in chosen]
     names = [estimator.name for estimator in chosen]
     return GradientSimulation.of_moments(names, total, order, current.moments.known_gradient_power)

@@ -32,7 +32,7 @@ from grpo_theory.simulate.training_tables import (
     step_functions,
     token_paths,
 )
-from grpo_theory.simulate.update.advance import Functions, Rules, StepRoom, Updates, compiled_advance
+from grpo_theory.simulate.update.advance import Functions, Rules, StepRoom, Updates, advance
 from grpo_theory.simulate.update.ascent import ascent
 from grpo_theory.simulate.update.iterates import Ball
 from grpo_theory.simulate.update.optimiser import Optimiser, moments_kept
@@ -116,7 +116,7 @@ class TrainingBlocks:
         checked = checked_sizes(problem, estimator, sizes, optimiser, ball)
         batch_size, group_size = checked.batch_size, checked.group_size
         updates = Updates(step_sizes, 0, len(step_sizes), np.empty(0) if ball is None else ball.as_array(problem.policy))
-        compiled_advance()
+        advance.compile()
         found, route = ascent(problem.policy, batch_size), route_in_training(problem, estimator, group_size)
         paths = token_paths(problem.policy.paths)
         rule = make_advantage_rule(problem, estimator, route, paths, keeps=keeps)
@@ -240,4 +240,4 @@ class Runs:
     def drive(self, updates: Updates) -> None:
         """Advance the runs by the compiled driver, from the updates made to those wanted."""
         blocks = self.blocks
-        compiled_advance()(blocks.functions, blocks.rules, updates, self.streams, self.room, self.state, self.trace)
+        advance.run(blocks.functions, blocks.rules, updates, self.streams, self.room, self.state, self.trace)

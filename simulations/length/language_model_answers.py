@@ -21,9 +21,8 @@ from grpo_theory.estimation import find
 from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.intervals.u_statistics import prompt_gradients
-from grpo_theory.plan.efficiency import choose_by_efficiency
+from grpo_theory.plan.efficiency import Estimates, StepLaw, choose_by_efficiency
 from grpo_theory.plan.error_constants import pilot_terms
-from grpo_theory.plan.step_law import Estimates, StepLaw
 from grpo_theory.plan.subgroups import RewardClasses
 from simulations.gradient.groups import RESPONSES
 from simulations.gradient.sampled_statistics import of_responses

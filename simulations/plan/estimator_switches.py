@@ -9,10 +9,9 @@ from dataclasses import replace
 import numpy as np
 
 from grpo_theory.plan.baseline_gain import LEAVE_ONE_OUT, Pair
-from grpo_theory.plan.efficiency import EfficiencyChoice
+from grpo_theory.plan.batches import SizeChoice
+from grpo_theory.plan.efficiency import EfficiencyChoice, Estimates
 from grpo_theory.plan.estimator_advice import OTHERS, EstimatorLaws, Switch, switches
-from grpo_theory.plan.size_choice import SizeChoice
-from grpo_theory.plan.step_law import Estimates
 from simulations.plan.estimator_pilots import CHAINS, HEAVY, LIMITS, LOGGED, efficiencies
 
 JUDGED = ("linear", "graded", *CHAINS, HEAVY)

@@ -15,10 +15,9 @@ from grpo_theory.evidence import Claim, Evidence, Share, Statement
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.plan import choose_group_size
 from grpo_theory.plan.advice import TOLERANCE
-from grpo_theory.plan.efficiency import EfficiencyChoice, choose_by_efficiency
+from grpo_theory.plan.batches import SizeChoice
+from grpo_theory.plan.efficiency import EfficiencyChoice, Estimates, StepLaw, choose_by_efficiency
 from grpo_theory.plan.estimator_advice import EstimatorLaws
-from grpo_theory.plan.size_choice import SizeChoice
-from grpo_theory.plan.step_law import Estimates, StepLaw
 from simulations.plan import estimator_switches
 from simulations.plan.estimator_pilots import LIMITS, LOGGED, NAMES, PROMPTS, draw_logs, efficiencies
 from simulations.sources import OURS, derived

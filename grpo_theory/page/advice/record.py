@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from grpo_theory.intervals import Interval
-from grpo_theory.page.advice.recommendation import size_missing, would_change
-from grpo_theory.page.advice.text import assumptions, rates_missing
+from grpo_theory.page.advice.recommendation import would_change
+from grpo_theory.page.advice.text import assumptions, rates_missing, size_missing
 from grpo_theory.page.advice.whole_run import run_record
 from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.baseline_gain import Rival

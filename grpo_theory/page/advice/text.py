@@ -1,21 +1,36 @@
-"""An advice in words: its sections in their order, those that need no gradients, and plain text for a terminal."""
+"""An advice in words: its sections in their order as plain text, and those that need no gradients."""
 
 import numpy as np
 
+from grpo_theory.intervals.paired import pairs_needed
 from grpo_theory.page.advice.comparisons import baselines, other_estimators, rests_on
-from grpo_theory.page.advice.group_sizes import group_sizes, how_sure
-from grpo_theory.page.advice.numbers_needed import equal_rewards, evaluations, rare_prompts, seeds
-from grpo_theory.page.advice.recommendation import no_group_size, recommendation, would_change
+from grpo_theory.page.advice.recommendation import group_sizes, how_sure, recommendation, would_change
 from grpo_theory.page.advice.whole_run import whole_run
-from grpo_theory.page.plain_text import section_text
-from grpo_theory.page.section import Section, interval_text, level_text, number, percent
+from grpo_theory.page.section import Section, interval_text, level_text, number, option, percent, section_text
 from grpo_theory.plan.advice import Advice
+from grpo_theory.plan.batches import FEWEST_PROMPTS
 from grpo_theory.plan.expected_step import PromptWeights
 from grpo_theory.plan.graded_weights import GradedWeights
+from grpo_theory.plan.met_prompts import chance_of_success
 from grpo_theory.plan.rewards_advice import RewardsAdvice
 from grpo_theory.plan.run_advice import RunAdvice
-from grpo_theory.plan.scores_advice import FEWEST
+from grpo_theory.plan.scores_advice import FEWEST, Missing
+from grpo_theory.plan.seeds import unpaired_seeds_needed
 from grpo_theory.validation import counted
+
+RARE = (0.5, 0.1, 0.03, 0.01, 0.001)
+"""Success rates of prompts, from usual to rare."""
+
+
+HOW_TO_SKETCH = (
+    "sketches = gt.sketch(model, prompts, responses, tokenizer=tokenizer)  # one row per response",
+    "rollouts = gt.RaggedRollouts(prompts, rewards, sketches)",
+    "print(gt.page.to_text(gt.plan.advise(rollouts, budget)))",
+)
+
+
+SPREADS, CORRELATION, POWER = (0.5, 1.0, 2.0), 0.5, 0.8
+"""Deviations of runs between seeds, in differences to be found; the correlation of two runs of a seed; the chance to find it."""
 
 
 def to_text(advice: Advice, run: RunAdvice | None = None) -> str:
@@ -166,3 +181,103 @@ def what_was_read(advice: Advice) -> Section:
             f"{'was' if scores.dropped == 1 else 'were'} left out; {scores.prompts:,} were used."
         )
     return Section("What was read", (*lines, *advice.notes))
+
+
+def equal_rewards(advice: Advice) -> Section:
+    """Return a table of the groups with equal rewards at each size, and of what a batch without them takes."""
+    rows = [
+        ("group size", "equal-reward groups", f"{level_text(advice.level)} limits", "prompts", "with signal", "to fill it", "")
+    ]
+    shares = advice.rewards.uniform
+    sizes, prompts = advice.limits.batches()
+    for i, size in enumerate(shares.group_sizes):
+        part, equal = shares.measured[i], float(shares.interval.estimate[i])
+        how = "measured" if part == 1.0 else "predicted" if part == 0.0 else "partly predicted"
+        limits = interval_text(float(shares.interval.low[i]), float(shares.interval.high[i]))
+        batch = int(prompts[np.searchsorted(sizes, size)])
+        fill = f"{batch * int(size) / (1.0 - equal):,.0f}" if equal < 1.0 else "never"
+        mine = ", yours" if size == advice.group_size else ""
+        told = percent(equal), limits, f"{batch:,}", number(batch * (1.0 - equal)), fill, how + mine
+        if not np.isfinite(equal):  # of a log from which groups of equal rewards were left out
+            told = "unknown", limits, f"{batch:,}", "unknown", "unknown", mine.removeprefix(", ")
+        rows.append((f"{size}", *told))
+    text = (
+        "Groups in which all rewards are equal give no gradient once their mean is subtracted. For each group size, the table "
+        "shows how many prompts a batch has, and how many of them have a group with a signal on average. The column 'to fill it' "
+        "shows how many responses dynamic sampling draws on average until every group of the batch has a signal.",
+    )
+    return Section("Groups with equal rewards", text, tuple(rows))
+
+
+def rare_prompts(advice: Advice) -> Section:
+    """Return a table of the chance that a group of a prompt holds a success."""
+    sizes = [int(size) for size in advice.rewards.uniform.group_sizes]
+    rows = [("success rate", *(f"G = {size}" for size in sizes))]
+    for rate in RARE:
+        rows.append((percent(rate), *(percent(float(chance_of_success(rate, size))) for size in sizes)))
+    text = (
+        "The table shows the chance that a group of G responses contains at least one success, for several success rates. A "
+        "prompt whose group has no success is not reinforced.",
+    )
+    return Section("Whether a rare success is met", text, tuple(rows))
+
+
+def evaluations(advice: Advice) -> Section:
+    """Return a table of how many prompts tell two policies apart, and the error of an evaluation."""
+    cases = advice.rewards.evaluations
+    rows: list[tuple[str, ...]] = [("responses per prompt", "prompts, unrelated", "error", "prompts, a few steps on", "error")]
+    for responses in sorted({case.responses for case in cases}):
+        found = sorted((case for case in cases if case.responses == responses), key=lambda case: case.correlation)
+        rows.append((f"{responses}", *(cell for case in found for cell in (f"{case.prompts:,}", number(case.error)))))
+    text = (
+        "The table shows how many prompts are needed to find a difference of "
+        f"{number(cases[0].difference)} in mean reward between two policies with a chance of 80%. Two policies are unrelated, or "
+        "one is the other a few steps on: then their expected rewards have a correlation of 0.9 over prompts. The error is the "
+        "standard error of one policy's mean reward on that many prompts.",
+    )
+    return Section("Telling two policies apart", text, tuple(rows))
+
+
+def seeds(advice: Advice) -> Section:
+    """Return a table of how many training runs tell two settings apart, for several spreads between seeds."""
+    difference = advice.rewards.evaluations[0].difference
+    rows = [("deviation between seeds", "runs of each setting, unpaired", "pairs of runs")]
+    for spread in SPREADS:
+        effect = 1.0 / (spread * np.sqrt(2.0 * (1.0 - CORRELATION)))
+        unpaired = unpaired_seeds_needed(spread, 1.0, POWER, advice.level)
+        rows.append((number(spread * difference), f"{unpaired:,}", f"{pairs_needed(effect, POWER, advice.level):,}"))
+    text = (
+        "The table shows how many training runs (seeds) are needed to find a difference of "
+        f"{number(difference)} in final mean reward with a chance of 80%. A log of one run cannot show how much runs differ "
+        "between seeds, so the first column assumes it. The runs of a pair share their seed, and their results are assumed to "
+        f"have a correlation of {number(CORRELATION)}. With two runs of each setting, gt.plan.training_seeds_needed estimates "
+        "both.",
+    )
+    return Section("Telling two settings apart by runs", text, tuple(rows))
+
+
+def no_group_size(advice: Advice) -> Section:
+    """Return why the best group size cannot be told, and what to do."""
+    if advice.missing != Missing(scores=True):
+        return Section("The best group size cannot be told", (f"These rollouts are not sufficient: {size_missing(advice)}.",))
+    return Section(
+        "The best group size cannot be told from rewards alone",
+        (
+            f"To get a group size for a whole run from rewards alone, give its number of responses: {option('total')} N. The "
+            "planner then simulates small worlds that start at these success rates.",
+            "The best size of one step depends on how much the prompts' gradients differ, and the table has no gradients. A "
+            "random projection (sketch) of each response's gradient is enough; with grpo-theory[lm] installed:",
+        ),
+        code=HOW_TO_SKETCH,
+    )
+
+
+def size_missing(advice: Advice) -> str | None:
+    """Return what rollouts lack for the best group size, in words; None if they lack nothing."""
+    if advice.missing is None:
+        return None
+    if advice.missing.scores:
+        return "the table has no gradients"
+    if advice.missing.few:
+        return f"{FEWEST_PROMPTS} prompts with {FEWEST} responses or more are needed, and the table has {advice.missing.prompts}"
+    return f"in no group of {FEWEST} responses or more do the rewards differ"

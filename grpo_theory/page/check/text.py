@@ -7,8 +7,7 @@ from grpo_theory.checks.contradictions import EXPLANATIONS, UNEXPLAINED, Contrad
 from grpo_theory.checks.conventions import Fit
 from grpo_theory.checks.importance import PAIRS, ImportanceRatios
 from grpo_theory.checks.regroupings import REGROUPINGS
-from grpo_theory.page.plain_text import section_text
-from grpo_theory.page.section import Section, number, percent
+from grpo_theory.page.section import Section, number, percent, section_text
 from grpo_theory.validation import counted
 
 SHOWN_GROUPS = 5

@@ -4,13 +4,13 @@ If what is made of an advantage depends on its sign, those above 0 are summed ap
 """
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numba
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler import F2, F3, F5, NO_ARRAYS, compile_driver, stage
+from grpo_theory.compiler import F2, F3, F5, Driver, allocating_driver, driver, stage
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, where, zeros
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import KERNEL
@@ -47,6 +47,7 @@ def sum_by_response(counts, b, i, advantages, stride, n_values, sums):
             store(others, sums, b, 1, k, i)
 
 
+@driver(numba.void(TABLES, COUNTS, F2, F5))
 def sum_tabulated(tables, counts, advantages, sums):
     """Fill in sums (S, B, n_signs, K, LANES) by a table; advantages (at least L, WIDTH) are room."""
     n_tiles, batch_size, _ = counts.prompts.shape
@@ -60,6 +61,7 @@ def sum_tabulated(tables, counts, advantages, sums):
                 sum_by_response(outcomes, b, i, advantages, 0, n_values, own)
 
 
+@driver(numba.void(COEFFICIENTS, COUNTS, F3, F5))
 def sum_by_coefficients(coefficients, counts, room, sums):
     """Fill in sums (S, B, n_signs, K, LANES) of an affine kernel; room (2, at least O + 1, WIDTH) is for rewards, advantages."""
     n_tiles, batch_size, _ = counts.prompts.shape
@@ -72,6 +74,7 @@ def sum_by_coefficients(coefficients, counts, room, sums):
                 sum_by_response(outcomes, b, i, advantages, n_values, n_values, own)
 
 
+@allocating_driver(numba.void(KERNEL, KERNEL_VIEW, COUNTS, CALL_ROOM, F3, F5))
 def sum_called(kernel, view, counts, room, by_outcome, sums):
     """Fill in sums (S, B, n_signs, K, LANES) of a kernel that treats responses alike; by_outcome (B, O, WIDTH) is room."""
     n_tiles, batch_size, _ = counts.prompts.shape
@@ -84,26 +87,11 @@ def sum_called(kernel, view, counts, room, by_outcome, sums):
                 sum_by_response(outcomes, b, i, by_outcome[b], n_values, n_values, own)
 
 
+@allocating_driver(numba.void(KERNEL, KERNEL_VIEW, numba.int64[:, :, ::1], ORDERED, CALL_ROOM, F5))
 def sum_ordered(kernel, view, prompts, ordered, room, sums):
     """Fill in sums (S, B, n_signs, K, LANES) of a kernel that is shown outcomes (S, B, G, LANES) in the order drawn."""
     for s in range(prompts.shape[0]):
         call_in_order(kernel, view, ordered[s], prompts[s], LANES, room, sums[s])
-
-
-_CALLED = KERNEL, KERNEL_VIEW
-_SIGNATURES = {
-    sum_tabulated: (TABLES, COUNTS, F2, F5),
-    sum_by_coefficients: (COEFFICIENTS, COUNTS, F3, F5),
-    sum_called: (*_CALLED, COUNTS, CALL_ROOM, F3, F5),
-    sum_ordered: (*_CALLED, numba.int64[:, :, ::1], ORDERED, CALL_ROOM, F5),
-}
-
-
-@cache
-def compiled_sums(driver: Any) -> Any:
-    """Compile one of the drivers above, or read it from the cache."""
-    calls = _SIGNATURES[driver][0] is KERNEL
-    return compile_driver(driver, numba.void(*_SIGNATURES[driver]), **({} if calls else NO_ARRAYS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +101,7 @@ class Tabulated:
     table: AdvantageTable
     group_size: int
 
-    driver, in_order = staticmethod(sum_tabulated), False
+    driver, in_order = sum_tabulated, False
 
     @cached_property
     def tables(self) -> Tables:
@@ -123,7 +111,7 @@ class Tabulated:
     def fill(self, batches: Batches, buffers: Buffers, sums: Array) -> None:
         """Fill in sums (S, B, n_signs, K, LANES)."""
         advantages = buffers.array("advantages", self.tables.advantages.shape[1], WIDTH)
-        compiled_sums(sum_tabulated)(self.tables, batches.counts, advantages, sums)
+        sum_tabulated.run(self.tables, batches.counts, advantages, sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,12 +120,12 @@ class Affine:
 
     coefficients: Coefficients
 
-    driver, in_order = staticmethod(sum_by_coefficients), False
+    driver, in_order = sum_by_coefficients, False
 
     def fill(self, batches: Batches, buffers: Buffers, sums: Array) -> None:
         """Fill in sums (S, B, n_signs, K, LANES)."""
         room = buffers.array("rewards and advantages", 2, self.coefficients.rewards.rows.shape[1], WIDTH)
-        compiled_sums(sum_by_coefficients)(self.coefficients, batches.counts, room, sums)
+        sum_by_coefficients.run(self.coefficients, batches.counts, room, sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +150,7 @@ class Called:
     in_order: bool
 
     @property
-    def driver(self) -> Any:
+    def driver(self) -> Driver:
         """The driver that is used."""
         return sum_ordered if self.in_order else sum_called
 
@@ -180,9 +168,9 @@ class Called:
         """Fill in sums (S, B, n_signs, K, LANES)."""
         room, by_outcome = self.room(buffers)
         if self.in_order:
-            compiled_sums(sum_ordered)(self.kernel, self.view, batches.counts.prompts, batches.ordered, room, sums)
+            sum_ordered.run(self.kernel, self.view, batches.counts.prompts, batches.ordered, room, sums)
         else:
-            compiled_sums(sum_called)(self.kernel, self.view, batches.counts, room, by_outcome, sums)
+            sum_called.run(self.kernel, self.view, batches.counts, room, by_outcome, sums)
 
 
 Source = Tabulated | Affine | Called

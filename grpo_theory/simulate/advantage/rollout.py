@@ -107,14 +107,21 @@ ADVANTAGE_FUNCTIONS = record_type(
 
 
 @stage
-def sum_by_table(tables, groups, b, i, sums):
-    """Sum the advantages of group b, in sums (O, N), by the kernel's table."""
-    counts, facts, n_values = groups.counts, groups.facts, tables.ranks.shape[0] + 1
-    look_up_advantages(tables, 0, load(groups.prompts, b, i), multiset_numbers(counts, b, i, tables.ranks), facts)
+def sum_looked_up(groups, b, i, n_values, sums):
+    """Sum the advantages of group b, in sums (O, N), from those of each reward value, which the groups' facts hold."""
+    counts = groups.counts
     for value in range(n_values):
-        advantage = load(facts, value, 0)
+        advantage = load(groups.facts, value, 0)
         for o in range(value, counts.shape[1], n_values):
             store(advantage * as_real(load(counts, b, o, i)), sums, o, i)
+
+
+@stage
+def sum_by_table(tables, groups, b, i, sums):
+    """Sum the advantages of group b, in sums (O, N), by the kernel's table."""
+    multisets = multiset_numbers(groups.counts, b, i, tables.ranks)
+    look_up_advantages(tables, 0, load(groups.prompts, b, i), multisets, groups.facts)
+    sum_looked_up(groups, b, i, tables.ranks.shape[0] + 1, sums)
 
 
 @stage

@@ -1,14 +1,14 @@
 """The compiled driver of training runs in which each group has a size of its own: one update a rollout, advantages by tables."""
 
-from functools import cache
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler import F4, I1, NO_ARRAYS, FirstClassType, compile_driver, record_type, stage
-from grpo_theory.compiler.lanes import WIDTH, as_integer, as_real, as_short, load, reals, shorts, spread, store, take, where
+from grpo_theory.compiler import F4, I1, FirstClassType, driver, record_type, stage
+from grpo_theory.compiler.lanes import WIDTH, as_integer, as_short, load, reals, shorts, spread, store, take, where
+from grpo_theory.simulate.advantage.rollout import sum_looked_up
 from grpo_theory.simulate.advantage.tables import multiset_numbers
 from grpo_theory.simulate.allocation.group_sizes import ALLOT, ALLOTMENT, Allotment
 from grpo_theory.simulate.covector.ratios import add_weights, centre_covector
@@ -23,8 +23,7 @@ from grpo_theory.simulate.draw.policy_draw import (
 )
 from grpo_theory.simulate.draw.prompt_tables import at_places, read_rows
 from grpo_theory.simulate.draw.streams import LANES, STREAMS
-from grpo_theory.simulate.update.advance import FUNCTIONS, RULES, STATE, STEP_ROOM, UPDATES
-from grpo_theory.simulate.update.iterates import clear_gradient, follow, project
+from grpo_theory.simulate.update.advance import FUNCTIONS, RULES, STATE, STEP_ROOM, UPDATES, make_update
 
 
 class Plan(NamedTuple):
@@ -102,15 +101,12 @@ def count_outcomes_of(words, at, source, dither, pi, b, sizes, groups):
 @stage
 def sum_by_size(tables, starts, groups, b, i, sizes, sums):
     """Sum the advantages of group b, in sums (O, N), by the table of each run's size."""
-    counts, facts, n_values = groups.counts, groups.facts, tables.ranks.shape[0] + 1
-    lines = multiset_numbers(counts, b, i, tables.ranks) + take(starts, as_integer(load(sizes, b, i)))
-    spread(tables.advantages, lines, facts)
-    for value in range(n_values):
-        advantage = load(facts, value, 0)
-        for o in range(value, counts.shape[1], n_values):
-            store(advantage * as_real(load(counts, b, o, i)), sums, o, i)
+    lines = multiset_numbers(groups.counts, b, i, tables.ranks) + take(starts, as_integer(load(sizes, b, i)))
+    spread(tables.advantages, lines, groups.facts)
+    sum_looked_up(groups, b, i, tables.ranks.shape[0] + 1, sums)
 
 
+@driver(numba.void(PLAN, FUNCTIONS, RULES, UPDATES, STREAMS, STEP_ROOM, STATE))
 def advance_allotted(plan, functions, rules, updates, streams, room, state):
     """Advance R runs from one number of updates to another, as `advance` does; a rule's fault ends it."""
     step, source, words, groups, rollout = functions.step, rules.source, room.words, room.groups, room.rollout
@@ -150,21 +146,5 @@ def advance_allotted(plan, functions, rules, updates, streams, room, state):
                             centre_covector(covector, policy.tokens[b], i, rules.tokens.paths.vocabulary_size)
                         remember(groups, b, n, values, sizes, memory, plan.seen[share])
                     # The tables hold advantages over the group's size, so that a batch's estimate is the mean over its groups.
-                    step_size, weight = updates.step_sizes[count - 1], 1.0 / batch_size
-                    if state.moments.shape[1] == 0:
-                        step.take_step(theta, groups.prompts, step.array, room.rows, tokens.covectors, step_size * weight)
-                    else:
-                        clear_gradient(state.gradient)
-                        step.take_step(state.gradient, groups.prompts, step.array, room.rows, tokens.covectors, weight)
-                        step.move(theta, state.gradient, state.moments[share], step.settings, step_size, count)
-                    if updates.ball.shape[0] > 0:
-                        project(theta, updates.ball, state.distances)
-                    follow(theta, share, count, state.start, state.average, state.farthest)
+                    make_update(step, updates, groups.prompts, room, state, share, count, 1.0 / batch_size)
             before += rollouts
-
-
-@cache
-def compiled_advance_allotted() -> Any:
-    """Compile `advance_allotted`, or read it from the cache."""
-    arguments = PLAN, FUNCTIONS, RULES, UPDATES, STREAMS, STEP_ROOM, STATE
-    return compile_driver(advance_allotted, numba.void(*arguments), **NO_ARRAYS)

@@ -14,7 +14,7 @@ from grpo_theory.exact.table import UNREAD, advantage_table
 from grpo_theory.problem import LogitMap, Problem, TokenChain
 from grpo_theory.simulate.advantage.route import TABLE
 from grpo_theory.simulate.advantage.tables import Tables
-from grpo_theory.simulate.allocation.advance import Plan, compiled_advance_allotted
+from grpo_theory.simulate.allocation.advance import Plan, advance_allotted
 from grpo_theory.simulate.allocation.group_sizes import Allotment, PromptFacts, allot
 from grpo_theory.simulate.draw.sizes import as_sizes
 from grpo_theory.simulate.draw.streams import Streams
@@ -55,7 +55,7 @@ class AllottedBlocks(TrainingBlocks):
             gram=_gram(problem, rule) if rule.wants_traces else np.empty((0, 0, 0)),
             paths=blocks.rules.source.paths,
         )
-        compiled_advance_allotted()
+        advance_allotted.compile()
         common = {name: getattr(blocks, name) for name in TrainingBlocks.__dataclass_fields__ if name not in ("rules", "_rooms")}
         rules = blocks.rules._replace(advantage=advantage)
         return cls(**common, rules=rules, rule=rule, budget=budget, facts=facts, starts=starts)
@@ -95,7 +95,7 @@ class AllottedRuns(Runs):
             fault=np.zeros(10),
         )
         plan = Plan(allot.value, allotment, blocks.starts, self.seen)
-        compiled_advance_allotted()(plan, blocks.functions, blocks.rules, updates, self.streams, self.room, self.state)
+        advance_allotted.run(plan, blocks.functions, blocks.rules, updates, self.streams, self.room, self.state)
         if allotment.fault[0]:
             raise ValueError(cost_message(rule.name, allotment.fault[1:3], allotment.fault[3:]))
 

@@ -16,7 +16,7 @@ from grpo_theory.simulate.chain.walks import Chances, chances_of, compile_walks,
 from grpo_theory.simulate.chain.weighing import Weighing, advantages_in, compile_weighing, seen, weighing
 from grpo_theory.simulate.draw.streams import LANES
 from grpo_theory.simulate.gradient_simulation import FIRST_DIRECTION, GradientSimulation, pairs_of
-from grpo_theory.simulate.observe.moments import Moments, compiled_fill_moments, compiled_merge_moments, make_moments
+from grpo_theory.simulate.observe.moments import Moments, fill_moments, make_moments, merge_moments
 from grpo_theory.simulate.workers import check_wanted, map_in_order
 
 DRAW_TOKENS = 1 << 15
@@ -83,11 +83,11 @@ class ChainGradients:
             ends_block = done % self.block_replications == 0 or done == replications
             if count == SUMMARY or ends_block:
                 part = self._make_moments()
-                compiled_fill_moments()(rows, count, 0, part)
-                compiled_merge_moments()(block, part)
+                fill_moments.run(rows, count, 0, part)
+                merge_moments.run(block, part)
                 count = 0
             if ends_block:
-                compiled_merge_moments()(total, block)
+                merge_moments.run(total, block)
                 block = self._make_moments()
         names = [estimator.name for estimator in self.estimators]
         return GradientSimulation.of_moments(names, total, range(len(names)), self.current.moments.known_gradient_power)

@@ -26,7 +26,7 @@ from grpo_theory.compiler import (
 )
 from grpo_theory.problem import ChainPoint
 from grpo_theory.simulate.draw.prompt_tables import fill_aliases
-from grpo_theory.simulate.draw.streams import mix
+from grpo_theory.simulate.draw.streams import mix, turn, uniform
 
 WORDS = numba.uint64[::1]
 EDGES = numba.int32[:, ::1]
@@ -122,20 +122,6 @@ def make_walks(n_groups: int, group_size: int, horizon: int) -> Walks:
     n = n_groups * group_size
     edges = np.zeros((n, horizon), dtype=np.int32)
     return Walks(np.zeros(n_groups, dtype=np.int64), edges, np.ones(n, dtype=np.int64), np.zeros(n))
-
-
-@stage
-def turn(a, b, c, counter):
-    """Return the next word of a stream of SFC64, and its state then."""
-    word = a + b + counter
-    mixed = ((c << np.uint64(24)) | (c >> np.uint64(40))) + word
-    return word, b ^ (b >> np.uint64(11)), c + (c << np.uint64(3)), mixed, counter + np.uint64(1)
-
-
-@stage
-def uniform(word):
-    """Return the uniform that a word makes, a multiple of 2^-53 in [0, 1)."""
-    return (word >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 @stage

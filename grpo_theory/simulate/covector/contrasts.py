@@ -10,14 +10,13 @@ D alone.
 """
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler import F2, NO_ARRAYS, compile_driver, record_type, stage
+from grpo_theory.compiler import F2, driver, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_integer, as_real, load, spread, store, tallies, whole_rows
 from grpo_theory.simulate.covector.combinations import COMBINATIONS
 from grpo_theory.simulate.draw.counting import COUNTS
@@ -141,6 +140,7 @@ def contrast_and_scores(outcomes, i, share, expected, prompts, found, rows, r):
         store(both - at_places(expected, k, prompts, found), rows, r + 1, k, 0)
 
 
+@driver(numba.void(LOOKUP, CONTRASTS, COUNTS, F2, COMBINATIONS))
 def fill_contrasts(expected, contrasts, counts, found, covectors):
     """Fill in the covectors of estimators whose kernels are tables; `found` (at least K, WIDTH) is room."""
     n_vectors, batch_size = covectors.rows.shape[0], counts.prompts.shape[1]
@@ -160,9 +160,3 @@ def fill_contrasts(expected, contrasts, counts, found, covectors):
                 contrast_and_scores(outcomes, i, share, expected, prompts, found, rows, r)
             if contrasts.by_prompt.shape[0] > 0:
                 spread(contrasts.by_prompt, prompts * contrasts.shared.rows.shape[0] + low, weights[n_shared:])
-
-
-@cache
-def compiled_fill_contrasts() -> Any:
-    """Compile `fill_contrasts`, or read it from the cache."""
-    return compile_driver(fill_contrasts, numba.void(LOOKUP, CONTRASTS, COUNTS, F2, COMBINATIONS), **NO_ARRAYS)

@@ -15,13 +15,13 @@ from grpo_theory.exact.classes import seen_at
 from grpo_theory.exact.weights import token_weights
 from grpo_theory.problem import Point
 from grpo_theory.simulate.advantage.affine import make_coefficients
-from grpo_theory.simulate.advantage.response_sums import Affine, Called, Source, Tabulated, compiled_sums
+from grpo_theory.simulate.advantage.response_sums import Affine, Called, Source, Tabulated
 from grpo_theory.simulate.advantage.route import AFFINE, IN_ORDER, has_no_penalty, route_at, view_at
 from grpo_theory.simulate.advantage.tables import Tables, join
 from grpo_theory.simulate.covector.combinations import Combinations, alone, combine, make_rows
-from grpo_theory.simulate.covector.contrasts import Contrasts, binary_weights, compiled_fill_contrasts, make_contrasts
-from grpo_theory.simulate.covector.tabulated import compiled_fill_covectors
-from grpo_theory.simulate.covector.token_weights import TokenWeighing, compiled_fill_covectors_of_sums, make_weighing
+from grpo_theory.simulate.covector.contrasts import Contrasts, binary_weights, fill_contrasts, make_contrasts
+from grpo_theory.simulate.covector.tabulated import fill_covectors
+from grpo_theory.simulate.covector.token_weights import TokenWeighing, fill_covectors_of_sums, make_weighing
 from grpo_theory.simulate.draw.batches import Batches, Buffers
 from grpo_theory.simulate.draw.prompt_tables import Lookup, lookup
 from grpo_theory.simulate.draw.streams import LANES, VECTORS
@@ -46,12 +46,12 @@ class ContrastCovectors:
 
     def compile(self) -> None:
         """Compile what it takes."""
-        compiled_fill_contrasts()
+        fill_contrasts.compile()
 
     def fill(self, batches: Batches, buffers: Buffers) -> list[Combinations]:
         """Return the covectors of all estimators together."""
         covectors, room = buffers.made("contrasts", self._make_room, batches)
-        compiled_fill_contrasts()(self.expected, self.contrasts, batches.counts, room, covectors)
+        fill_contrasts.run(self.expected, self.contrasts, batches.counts, room, covectors)
         return [covectors]
 
     def _make_room(self, batches: Batches) -> tuple[Combinations, Array]:
@@ -80,12 +80,12 @@ class TableCovectors:
 
     def compile(self) -> None:
         """Compile what it takes."""
-        compiled_fill_covectors()
+        fill_covectors.compile()
 
     def fill(self, batches: Batches, buffers: Buffers) -> list[Combinations]:
         """Return the covectors of one estimator after another."""
         found, advantages, room, several = buffers.made("tables", self._make_room, batches)
-        compiled_fill_covectors()(self.tokens, self.tables, batches.counts, advantages, room, found)
+        fill_covectors.run(self.tokens, self.tables, batches.counts, advantages, room, found)
         return list(several)
 
     def _make_room(self, batches: Batches) -> tuple[Array, Array, Array, list[Combinations]]:
@@ -130,8 +130,8 @@ class OwnCovectors:
 
     def compile(self) -> None:
         """Compile what it takes."""
-        compiled_sums(self.source.driver)
-        compiled_fill_covectors_of_sums()
+        self.source.driver.compile()
+        fill_covectors_of_sums.compile()
 
     def fill(self, batches: Batches, buffers: Buffers) -> list[Combinations]:
         """Return the estimator's covectors."""
@@ -141,7 +141,7 @@ class OwnCovectors:
         self.source.fill(batches, buffers, sums)
         found, covectors = buffers.made("own", self._make_room, batches)
         tokens = buffers.array("tokens", self.weighing.tokens.rows.shape[1], WIDTH)
-        compiled_fill_covectors_of_sums()(self.weighing, self.group_size, batches.counts, sums, tokens, found)
+        fill_covectors_of_sums.run(self.weighing, self.group_size, batches.counts, sums, tokens, found)
         return list(covectors)
 
     def _make_room(self, batches: Batches) -> tuple[Array, list[Combinations]]:

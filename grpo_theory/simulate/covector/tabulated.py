@@ -6,12 +6,9 @@ Covectors are (E, V, at least B, D, WIDTH): what belongs to the batches of one v
 first level of cache.  (Were all 128 lanes side by side, all groups of a batch would ask for the same few places of it.)
 """
 
-from functools import cache
-from typing import Any
-
 import numba
 
-from grpo_theory.compiler import F2, F5, NO_ARRAYS, compile_driver, stage
+from grpo_theory.compiler import F2, F5, driver, stage
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store
 from grpo_theory.simulate.advantage.tables import TABLES, look_up_advantages, multiset_numbers
 from grpo_theory.simulate.draw.counting import COUNTS
@@ -52,6 +49,7 @@ def centre_edges(covector, start, stop, total, tokens, prompts, found):
         store(weight - total * at_places(tokens, d, prompts, found), covector, d, 0)
 
 
+@driver(numba.void(LOOKUP, TABLES, COUNTS, F2, F2, F5))
 def fill_covectors(tokens, tables, counts, advantages, found, covectors):
     """Fill in covectors (E, V, B, K, WIDTH) by E tables; `tokens` (M, K) are the policy's probabilities.
 
@@ -70,9 +68,3 @@ def fill_covectors(tokens, tables, counts, advantages, found, covectors):
                 covector = covectors[e, v, b]
                 total = weigh_outcomes(outcomes, i, advantages, n_values, covector)
                 centre_edges(covector, 0, n_responses, total, tokens, prompts, found)
-
-
-@cache
-def compiled_fill_covectors() -> Any:
-    """Compile `fill_covectors`, or read it from the cache; one machine code serves every problem and every kernel."""
-    return compile_driver(fill_covectors, numba.void(LOOKUP, TABLES, COUNTS, F2, F2, F5), **NO_ARRAYS)

@@ -1,13 +1,12 @@
 """Sums of advantages to covectors, for estimators whose tokens weigh more than their advantage alone, at a fixed policy."""
 
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler import F2, F3, F4, F5, I1, I2, NO_ARRAYS, compile_driver, record_type, stage
+from grpo_theory.compiler import F2, F3, F4, F5, I1, I2, driver, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, take
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.weights import TokenWeights
@@ -120,6 +119,7 @@ def scale(covector, i, factor):
         store(load(covector, d, i) * factor, covector, d, i)
 
 
+@driver(numba.void(TOKEN_WEIGHING, numba.int64, COUNTS, F5, F2, F5))
 def fill_covectors_of_sums(weighing, group_size, counts, sums, tokens, covectors):
     """Turn sums (S, B, n_signs, K, LANES) into covectors (1, V, B, D, WIDTH); tokens (at least D, WIDTH) are room."""
     _, n_vectors, _, n_logits, _ = covectors.shape
@@ -138,10 +138,3 @@ def fill_covectors_of_sums(weighing, group_size, counts, sums, tokens, covectors
             for start in range(0, n_logits, weighing.vocabulary_size):
                 stop = start + weighing.vocabulary_size
                 centre_edges(covector, start, stop, add_up(covector, start, stop), weighing.tokens, prompts, tokens)
-
-
-@cache
-def compiled_fill_covectors_of_sums() -> Any:
-    """Compile `fill_covectors_of_sums`, or read it from the cache."""
-    arguments = TOKEN_WEIGHING, numba.int64, COUNTS, F5, F2, F5
-    return compile_driver(fill_covectors_of_sums, numba.void(*arguments), **NO_ARRAYS)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.compiler.lanes import zeros
-from grpo_theory.simulate.draw.counting import Counts, compiled_fill_counts, make_counting_room, make_counts
-from grpo_theory.simulate.draw.order import compiled_fill_ordered
+from grpo_theory.simulate.draw.counting import Counts, fill_counts, make_counting_room, make_counts
+from grpo_theory.simulate.draw.order import fill_ordered
 from grpo_theory.simulate.draw.outcome_law import OutcomeLaw
 from grpo_theory.simulate.draw.sheet import make_sheet
 from grpo_theory.simulate.draw.streams import LANES, begin_streams, make_streams
@@ -74,12 +74,12 @@ class BatchStream:
 
     def fill(self, counts: Counts) -> None:
         """Draw the next batches as counts."""
-        compiled_fill_counts()(self.streams, self.law, self.sheet, self.room, self.first, counts)
+        fill_counts.run(self.streams, self.law, self.sheet, self.room, self.first, counts)
         self._pass_on(counts)
 
     def fill_ordered(self, counts: Counts, outcomes: np.ndarray) -> None:
         """Draw the next batches as outcomes in the order drawn."""
-        compiled_fill_ordered()(self.streams, self.law, self.sheet, self.room, self.first, counts.prompts, outcomes)
+        fill_ordered.run(self.streams, self.law, self.sheet, self.room, self.first, counts.prompts, outcomes)
         self._pass_on(counts)
 
     def _pass_on(self, counts: Counts) -> None:

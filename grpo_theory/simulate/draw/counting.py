@@ -1,14 +1,13 @@
 """Groups as counts: words of 8 and 16 bits to how often each outcome came, a tile of groups at a time."""
 
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler import F2, NO_ARRAYS, compile_driver, record_type, stage
+from grpo_theory.compiler import F2, driver, record_type, stage
 from grpo_theory.compiler.lanes import (
     WIDTH,
     as_tally,
@@ -214,6 +213,7 @@ def count_group(streams, law, sheet, place, room, j, prompts, outcomes):
     add_residual(law, room, streams.lone, prompts, j, outcomes)
 
 
+@driver(numba.void(STREAMS, OUTCOME_LAW, SHEET, COUNTING_ROOM, numba.int64, COUNTS))
 def fill_counts(streams, law, sheet, room, first, counts):
     """Draw some tiles of groups, the first of which is group number `first` of its lane: prompts and counts of outcomes."""
     n_tiles, batch_size, _, _ = counts.outcomes.shape
@@ -225,10 +225,3 @@ def fill_counts(streams, law, sheet, room, first, counts):
                 begin_group(streams, law, sheet, place, room, j, prompts)
                 count_group(streams, law, sheet, place, room, j, prompts, outcomes)
                 place = place + 1 if place + 1 < size else 0
-
-
-@cache
-def compiled_fill_counts() -> Any:
-    """Compile `fill_counts`, or read it from the cache."""
-    arguments = STREAMS, OUTCOME_LAW, SHEET, COUNTING_ROOM, numba.int64, COUNTS
-    return compile_driver(fill_counts, numba.void(*arguments), **NO_ARRAYS)

@@ -1,12 +1,9 @@
 """Groups as outcomes in the order drawn, for kernels that do not treat responses alike: the same words as the counts'."""
 
-from functools import cache
-from typing import Any
-
 import numba
 import numpy as np
 
-from grpo_theory.compiler import NO_ARRAYS, compile_driver, stage
+from grpo_theory.compiler import driver, stage
 from grpo_theory.compiler.lanes import WIDTH, as_tally, as_those, load, store, tallies
 from grpo_theory.simulate.draw.counting import COUNTING_ROOM, begin_group, draw_residual, first_reward
 from grpo_theory.simulate.draw.outcome_law import OUTCOME_LAW
@@ -57,6 +54,7 @@ def outcomes_of_reached(law, fine, place, prompts, lone, first, outcomes):
                 outcomes[g, j] = found
 
 
+@driver(numba.void(STREAMS, OUTCOME_LAW, SHEET, COUNTING_ROOM, numba.int64, numba.int64[:, :, ::1], ORDERED))
 def fill_ordered(streams, law, sheet, room, first, prompts, outcomes):
     """Draw what `fill_counts` draws, from streams and a sheet in the same state: outcomes (S, B, G, LANES), one by one."""
     n_tiles, batch_size, _ = prompts.shape
@@ -72,10 +70,3 @@ def fill_ordered(streams, law, sheet, room, first, prompts, outcomes):
                     count_reached(sheet.fine, place, room.numbers, law.n_counted, j, own)
                 outcomes_of_reached(law, sheet.fine, place, own_prompts, streams.lone, j, own)
                 place = place + 1 if place + 1 < size else 0
-
-
-@cache
-def compiled_fill_ordered() -> Any:
-    """Compile `fill_ordered`, or read it from the cache."""
-    arguments = STREAMS, OUTCOME_LAW, SHEET, COUNTING_ROOM, numba.int64, numba.int64[:, :, ::1], ORDERED
-    return compile_driver(fill_ordered, numba.void(*arguments), **NO_ARRAYS)

@@ -78,14 +78,24 @@ def block_streams(seed: np.random.SeedSequence, block: int, n_blocks: int = 1) -
 
 
 @stage
+def turn(a, b, c, counter):
+    """Return the next word of a stream, and its state then."""
+    word = a + b + counter
+    mixed = ((c << np.uint64(24)) | (c >> np.uint64(40))) + word
+    return word, b ^ (b >> np.uint64(11)), c + (c << np.uint64(3)), mixed, counter + np.uint64(1)
+
+
+@stage
+def uniform(word):
+    """Return the uniform that a word makes, a multiple of 2^-53 in [0, 1)."""
+    return (word >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@stage
 def mix(a, b, c, counter):
     """Make the first rounds of a stream, and let their words go; return its state."""
     for _ in range(WARM_UP):
-        word = a + b + counter
-        a = b ^ (b >> np.uint64(11))
-        b = c + (c << np.uint64(3))
-        c = ((c << np.uint64(24)) | (c >> np.uint64(40))) + word
-        counter += np.uint64(1)
+        _, a, b, c, counter = turn(a, b, c, counter)
     return a, b, c, counter
 
 
@@ -120,11 +130,6 @@ def fill_words(lanes, words):
 
 @stage
 def next_uniform(lone):
-    """Return the next uniform of the lone stream: a multiple of 2^-53 in [0, 1)."""
-    a, b, c = lone[0], lone[1], lone[2]
-    word = a + b + lone[3]
-    lone[0] = b ^ (b >> np.uint64(11))
-    lone[1] = c + (c << np.uint64(3))
-    lone[2] = ((c << np.uint64(24)) | (c >> np.uint64(40))) + word
-    lone[3] += np.uint64(1)
-    return (word >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+    """Return the next uniform of the lone stream."""
+    word, lone[0], lone[1], lone[2], lone[3] = turn(lone[0], lone[1], lone[2], lone[3])
+    return uniform(word)

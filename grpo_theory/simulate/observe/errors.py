@@ -13,26 +13,22 @@ A stage is for one vector of lanes: vector v of the covectors, which are the lan
 tile t of the observations.
 """
 
-from collections.abc import Callable
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler import F4, NO_ARRAYS, compile_driver, stage
+from grpo_theory.compiler import Driver, driver, stage
 from grpo_theory.compiler.lanes import WIDTH, add_at, lane_numbers, load, reals, store, take, zeros
 from grpo_theory.problem import Point
 from grpo_theory.problem.logit_map import HeadMap, TabularMap
-from grpo_theory.simulate.covector.combinations import COMBINATIONS, add_combination
+from grpo_theory.simulate.covector.combinations import add_combination
 from grpo_theory.simulate.covector.features import features
 from grpo_theory.simulate.draw.prompt_tables import at_places, lookup, read_rows
 from grpo_theory.simulate.draw.streams import VECTORS
 from grpo_theory.simulate.observe.pairs import fill_errors_by_pairs
 from grpo_theory.simulate.observe.truth import (
-    ERROR_ROOM,
-    TRUTH,
+    FILL_ERRORS,
     ErrorRoom,
     Truth,
     begin,
@@ -92,6 +88,7 @@ def clear_sums(sums):
             store(reals(0.0), sums, row, k, 0)
 
 
+@driver(FILL_ERRORS)
 def fill_errors_by_prompt(truth, prompts, covectors, room, first, observations):
     """Add up a batch prompt by prompt, and then the products of the prompts; `array` has their inner products (M, M)."""
     batch_size = prompts.shape[1]
@@ -159,6 +156,7 @@ def write_out_gradient(sums, share, target, e, t, i, observations):
     store(gain, observations, e, 3, t, i)
 
 
+@driver(FILL_ERRORS)
 def fill_errors_by_features(truth, prompts, covectors, room, first, observations):
     """Add up a batch as a gradient of d dimensions."""
     batch_size, n_estimators = prompts.shape[1], covectors.columns.shape[0]
@@ -178,11 +176,14 @@ def fill_errors_by_features(truth, prompts, covectors, room, first, observations
         write_out(room.found, 1.0 / float(batch_size), first + s, i, observations)
 
 
-SIGNATURE = numba.void(TRUTH, numba.int64[:, :, ::1], COMBINATIONS, ERROR_ROOM, numba.int64, F4)
-
-
 def make_error_room(
-    driver: Any, truth: Truth, shape: tuple[int, ...], n_columns: int, n_estimators: int, batch_size: int, n_observations: int
+    fill_errors: Driver,
+    truth: Truth,
+    shape: tuple[int, ...],
+    n_columns: int,
+    n_estimators: int,
+    batch_size: int,
+    n_observations: int,
 ) -> ErrorRoom:
     """Make the room that a driver needs for so many estimators, whose covectors have rows of a shape, and so many columns."""
     _, n_rows, n_logits, _ = shape
@@ -196,20 +197,14 @@ def make_error_room(
         found=zeros(n_estimators, n_observations, WIDTH),
         base=zeros(1, WIDTH),
         row=zeros(1, n_logits, WIDTH),
-        sums=zeros(*sums.get(driver, (0, 0)), WIDTH),
+        sums=zeros(*sums.get(fill_errors, (0, 0)), WIDTH),
     )
-
-
-@cache
-def compiled_errors(driver: Any) -> Any:
-    """Compile one of the drivers above, or read it from the cache."""
-    return compile_driver(driver, SIGNATURE, **NO_ARRAYS)
 
 
 class Geometry(NamedTuple):
     """A driver that fills in squared errors, and what it compares with."""
 
-    fill_errors: Callable
+    fill_errors: Driver
     truth: Truth
 
 

@@ -1,13 +1,12 @@
 """Observations of a block to their moments, and the moments of one set of replications after another to those of all."""
 
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler import F2, I1, I2, NO_ARRAYS, compile_driver, record_type, stage
+from grpo_theory.compiler import F2, I1, I2, driver, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, load, reals, store, sum_lanes
 
 AT_ONCE = 16 * WIDTH
@@ -86,6 +85,7 @@ def add_products(observations, one, other, first, stop):
     return sum_lanes((a + b) + (c + d))
 
 
+@driver(numba.void(F2, numba.int64, numba.int64, MOMENTS))
 def fill_moments(observations, count, n, moments):
     """Fill the n-th moments with those of the first replications of observations (rows, R), which become deviations.
 
@@ -103,6 +103,7 @@ def fill_moments(observations, count, n, moments):
             products[n, p] += add_products(observations, pairs[p, 0], pairs[p, 1], first, min(first + AT_ONCE, stop))
 
 
+@driver(numba.void(MOMENTS, MOMENTS))
 def merge_moments(total, parts):
     """Add parts to the one set of moments `total`, one after another (Chan's update)."""
     pairs, means, products = total.pairs, total.means, total.products
@@ -116,15 +117,3 @@ def merge_moments(total, parts):
         for row in range(means.shape[1]):
             means[0, row] += (parts.means[n, row] - means[0, row]) * share
         total.counts[0] += parts.counts[n]
-
-
-@cache
-def compiled_fill_moments() -> Any:
-    """Compile `fill_moments`, or read it from the cache."""
-    return compile_driver(fill_moments, numba.void(F2, numba.int64, numba.int64, MOMENTS), **NO_ARRAYS)
-
-
-@cache
-def compiled_merge_moments() -> Any:
-    """Compile `merge_moments`, or read it from the cache."""
-    return compile_driver(merge_moments, numba.void(MOMENTS, MOMENTS), **NO_ARRAYS)

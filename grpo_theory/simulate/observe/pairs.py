@@ -7,11 +7,11 @@ Rows are worked on two at a time: the two, number 0 and 1 below, are rows r and 
 products with all rows before are found once for all estimators, each of which weighs them.
 """
 
-from grpo_theory.compiler import stage
+from grpo_theory.compiler import driver, stage
 from grpo_theory.compiler.lanes import WIDTH, load, reals, store, take, where
 from grpo_theory.simulate.draw.prompt_tables import at_places, read_rows
 from grpo_theory.simulate.draw.streams import VECTORS
-from grpo_theory.simulate.observe.truth import begin, multiply_facts, write_out, write_out_batch
+from grpo_theory.simulate.observe.truth import FILL_ERRORS, begin, multiply_facts, write_out, write_out_batch
 
 
 @stage
@@ -163,6 +163,7 @@ def add_base(base, found):
         store(load(found, e, 1, 0) + load(base, 0, 0), found, e, 1, 0)
 
 
+@driver(FILL_ERRORS)
 def fill_errors_by_pairs(truth, prompts, covectors, room, first, observations):
     """Add up a batch as the products of all pairs of its rows; `array` has inner products of prompts, or is empty."""
     n_vectors, n_rows, n_logits, _ = covectors.rows.shape

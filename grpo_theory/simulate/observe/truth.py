@@ -2,9 +2,12 @@
 
 from typing import NamedTuple
 
+import numba
+
 from grpo_theory.arrays import Array
-from grpo_theory.compiler import F1, F2, F3, record_type, stage
+from grpo_theory.compiler import F1, F2, F3, F4, record_type, stage
 from grpo_theory.compiler.lanes import load, reals, store
+from grpo_theory.simulate.covector.combinations import COMBINATIONS
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places
 
 
@@ -64,6 +67,8 @@ class ErrorRoom(NamedTuple):
 
 TRUTH = record_type(Truth, LOOKUP, F2, F1)
 ERROR_ROOM = record_type(ErrorRoom, F2, F3, F3, F3, F3, F3, F2, F3, F3)
+FILL_ERRORS = numba.void(TRUTH, numba.int64[:, :, ::1], COMBINATIONS, ERROR_ROOM, numba.int64, F4)
+"""The drivers that fill in errors: `fill_errors(truth, prompts, covectors, room, first, observations)`."""
 
 
 @stage

@@ -6,14 +6,13 @@ is that of some rollouts ago, and the iterates in between wait in a ring.  What 
 records, the kernel itself) is a function of its own, compiled when it is first wanted.
 """
 
-from functools import cache
 from typing import Any, NamedTuple
 
 import numba
 from numba import types
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler import F1, F2, F3, F4, NO_ARRAYS, FirstClassType, compile_driver, record_type, stage
+from grpo_theory.compiler import F1, F2, F3, F4, FirstClassType, driver, record_type, stage
 from grpo_theory.simulate.advantage.rollout import (
     ADVANTAGE_FUNCTIONS,
     ADVANTAGE_RULE,
@@ -182,6 +181,22 @@ def look_back(theta, past, number):
             past[number % past.shape[0], j, i] = theta[j, i]
 
 
+@stage
+def make_update(step, updates, prompts, room, state, share, count, weight):
+    """Make the `count`-th update of a share of runs, along a weight times the covectors at the prompts, and take note of it."""
+    theta, covectors, step_size = state.theta[share], room.tokens.covectors, updates.step_sizes[count - 1]
+    if state.moments.shape[1] == 0:
+        step.take_step(theta, prompts, step.array, room.rows, covectors, step_size * weight)
+    else:
+        clear_gradient(state.gradient)
+        step.take_step(state.gradient, prompts, step.array, room.rows, covectors, weight)
+        step.move(theta, state.gradient, state.moments[share], step.settings, step_size, count)
+    if updates.ball.shape[0] > 0:
+        project(theta, updates.ball, state.distances)
+    follow(theta, share, count, state.start, state.average, state.farthest)
+
+
+@driver(numba.void(FUNCTIONS, RULES, UPDATES, STREAMS, STEP_ROOM, STATE, TRACE))
 def advance(functions, rules, updates, streams, room, state, trace):
     """Advance R runs from one number of updates to another: block by block, chunk of rollouts by chunk, and share by share.
 
@@ -233,26 +248,10 @@ def advance(functions, rules, updates, streams, room, state, trace):
                         prompts = groups.prompts[first : first + n_updated]
                         if token_rule.moves:
                             step.fill_logits(theta, prompts, step.array, room.rows, now.logits)
-                        covectors, step_size = room.tokens.covectors, updates.step_sizes[count - 1]
                         fill_covectors_of_update(
                             functions.covector, token_rule, groups, rollout.sums, room.policies, first, n, room.tokens
                         )
-                        if state.moments.shape[1] == 0:
-                            step.take_step(theta, prompts, step.array, room.rows, covectors, step_size * share_of_all)
-                        else:
-                            clear_gradient(state.gradient)
-                            step.take_step(state.gradient, prompts, step.array, room.rows, covectors, share_of_all)
-                            step.move(theta, state.gradient, state.moments[share], step.settings, step_size, count)
-                        if updates.ball.shape[0] > 0:
-                            project(theta, updates.ball, state.distances)
-                        follow(theta, share, count, state.start, state.average, state.farthest)
+                        make_update(step, updates, prompts, room, state, share, count, share_of_all)
                         if keeps:
                             keep_iterates(count, theta, trace, run)
             before += rollouts * per_rollout
-
-
-@cache
-def compiled_advance() -> Any:
-    """Compile `advance`, or read it from the cache; one machine code serves every kernel, policy and composition."""
-    arguments = FUNCTIONS, RULES, UPDATES, STREAMS, STEP_ROOM, STATE, TRACE
-    return compile_driver(advance, numba.void(*arguments), **NO_ARRAYS)
