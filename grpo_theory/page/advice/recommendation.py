@@ -7,6 +7,7 @@ from grpo_theory.page.advice.group_sizes import binding
 from grpo_theory.page.section import Section, interval_text, level_text, number, option, percent
 from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.cost import limits_prompts
+from grpo_theory.plan.run_advice import RunAdvice
 from grpo_theory.plan.scores_advice import FEWEST, Missing, ScoresAdvice
 from grpo_theory.plan.size_choice import FEWEST_PROMPTS
 from grpo_theory.validation import counted
@@ -91,15 +92,18 @@ def _batch(advice: Advice, prompts: int, size: int) -> str:
     return f"{each} ({number(spent)} of the budget of {number(limits.budget)} {unit})"
 
 
-def no_group_size(advice: Advice) -> Section:
-    """Return why the best group size cannot be told, and what to do."""
+def no_group_size(advice: Advice, run: RunAdvice | None) -> Section:
+    """Return why the best group size of a step cannot be told, and what to do; a run that was asked for is not recommended."""
     if advice.missing != Missing(scores=True):
         return Section("The best group size cannot be told", (f"These rollouts are not sufficient: {size_missing(advice)}.",))
+    whole = (
+        f"To get a group size for a whole run from rewards alone, give its number of responses: {option('total')} N. The "
+        "planner then simulates small worlds that start at these success rates.",
+    )
     return Section(
         "The best group size cannot be told from rewards alone",
         (
-            f"To get a group size for a whole run from rewards alone, give its number of responses: {option('total')} N. The "
-            "planner then simulates small worlds that start at these success rates.",
+            *(whole if run is None else ()),
             "The best size of one step depends on how much the prompts' gradients differ, and the table has no gradients. A "
             "random projection (sketch) of each response's gradient is enough; with grpo-theory[lm] installed:",
         ),

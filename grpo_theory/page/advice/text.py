@@ -37,10 +37,10 @@ def to_text(advice: Advice, run: RunAdvice | None = None) -> str:
 def sections(advice: Advice, run: RunAdvice | None = None) -> list[Section]:
     """Return what is to be said: what was taken for what, what is recommended for a whole run and for a step, and the rest."""
     read = [Section("Read as", advice.reading)] if advice.reading else []
-    return [*read, *(() if run is None else (whole_run(run),)), *_of_a_step(advice)]
+    return [*read, *(() if run is None else (whole_run(run),)), *_of_a_step(advice, run)]
 
 
-def _of_a_step(advice: Advice) -> list[Section]:
+def _of_a_step(advice: Advice, run: RunAdvice | None) -> list[Section]:
     scores = advice.scores
     alone = [rewards_alone(advice), *([evaluations(advice), seeds(advice)] if advice.rewards.evaluations else [])]
     rest = [would_change(advice), assumptions(advice), what_was_read(advice)]
@@ -48,7 +48,7 @@ def _of_a_step(advice: Advice) -> list[Section]:
         shown = (recommendation, rests_on, how_sure, group_sizes, *(() if scores.own else (baselines,)), other_estimators)
         found = (section(advice, scores) for section in shown)
         return [*(part for part in found if part is not None), *alone, *rest]
-    return [no_group_size(advice), *alone, equal_rewards(advice), rare_prompts(advice), *rest]
+    return [no_group_size(advice, run), *alone, equal_rewards(advice), rare_prompts(advice), *rest]
 
 
 def rewards_alone(advice: Advice) -> Section:

@@ -9,6 +9,7 @@ from grpo_theory.checks.importance import PAIRS, ImportanceRatios
 from grpo_theory.checks.regroupings import REGROUPINGS
 from grpo_theory.page.plain_text import section_text
 from grpo_theory.page.section import Section, number, percent
+from grpo_theory.user_text import listed
 from grpo_theory.validation import counted
 
 SHOWN_GROUPS = 5
@@ -253,10 +254,12 @@ def _read(check: TrainerCheck) -> Section:
     taken = ", ".join(f"{role} = {name}" for role, name in check.log.columns.items())
     found = check.log.findings
     at = f" at {counted(len(found.steps), 'step')}" if found.steps else ""
+    rest = [one for one in found.ignored if one not in check.log.columns.values()]
+    unread = f"; not read: {listed(rest)}" if rest else ""
     return Section(
         "What was read",
         (
-            f"{counted(found.kept, 'response')} in {counted(found.groups, 'group')}{at}; columns: {taken}.",
+            f"{counted(found.kept, 'response')} in {counted(found.groups, 'group')}{at}; columns: {taken}{unread}.",
             *found.remarks,
             *(one for one in found.warnings if "repeat" in one),
         ),
