@@ -94,7 +94,8 @@ def choose_by_efficiency(law: StepLaw, batch_sizes: Integers, level: float = 0.9
     lower, upper = (np.tile(side, (likely.size, 1)).T for side in tail_quantiles(from_best, level))
     lower[best], upper[best] = tail_quantiles(-from_best, level)
     low, high = _above(roots, every, lower, upper)
-    loss = (likely[best] / likely) ** 2 - 1.0
+    with np.errstate(over="ignore"):  # a size whose likely step has no part along the gradient loses without limit
+        loss = (likely[best] / likely) ** 2 - 1.0
     return EfficiencyChoice(
         group_sizes=law.group_sizes,
         batch_sizes=batch_sizes,

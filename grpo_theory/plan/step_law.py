@@ -117,9 +117,10 @@ class StepLaw:
         """
         share = 1.0 / as_numbers("batch_sizes", batch_sizes)
         below = self.power.values * share + (1.0 - share) * self.mean_square.likely
-        length = np.sqrt(np.maximum(below, SMALLEST))
-        roots = self.along.values / length
         moved = self.power.influences * share[:, None] + (1.0 - share)[:, None] * self.mean_square.influences
+        # With few prompts the estimate of a mean square may be 0 or less: the likely value takes its place.
+        length = np.sqrt(np.where(below > 0.0, below, Estimates(below, moved).likely))
+        roots = self.along.values / length
         influences = (self.along.influences - (0.5 * roots / length)[:, None] * moved) / length[:, None]
         return Estimates(roots, influences), self.along.likely / length
 
