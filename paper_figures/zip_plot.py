@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import BLUE, GREY, VERMILION
+from grpo_theory.page.style import BLUE, GREY, METHODS, VERMILION
 from grpo_theory.plot.zip_ranking import ranked
 
 PLACE = 150
@@ -46,7 +46,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         frame = _frame(part)
         for axes, (name, rows) in zip(row, groups, strict=False):
             _zip(axes, rows, frame)
-            axes.set_title(str(name), fontsize="small")
+            axes.set_title(METHODS.get(str(name), str(name)), fontsize="small")
         for axes in row[len(groups) :]:
             axes.set_visible(False)
         target, problem, batch_size, group_size, _ = cell

@@ -8,8 +8,10 @@ import pytest
 mpl.use("Agg")
 
 from grpo_theory.page.captions import caption_of
+from grpo_theory.page.style import METHODS
 from grpo_theory.plot.zip_ranking import ranked
 from paper_figures import coverage_by_group_size, nested_loop, width_by_coverage, zip_plot
+from simulations.coverage.candidates import CANDIDATES
 
 BALANCED, RARE = "half-trained, balanced", "half-trained, rare"
 CELLS = [(part, name, b, g) for part in ("design", "curve") for name in (RARE, BALANCED) for b in (4, 16) for g in (2, 8, 32)]
@@ -88,3 +90,11 @@ def test_colours_of_intervals_of_any_form_meet_once():
     found = ranked(pd.DataFrame({"low": low, "high": high, "covered": covered}))
     assert found["covered"].tolist() == [True] * 5 + [False] * 4
     assert np.isnan(found["low"].iloc[-1])
+
+
+def test_every_interval_of_the_study_has_its_method_in_words():
+    assert {one.name for one in CANDIDATES} <= set(METHODS)
+    for target in {one.target for one in CANDIDATES}:
+        words = [METHODS[one.name] for one in CANDIDATES if one.target == target]
+        assert len(set(words)) == len(words), "of one target each has words of its own"
+        assert not any("_" in one for one in words)
