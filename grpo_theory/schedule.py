@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
-from grpo_theory.validation import as_count, as_number, as_positive, as_real_array, check_shape
+from grpo_theory.validation import as_count, as_number, as_positive, as_real_array, check_shape, shown
 
 
 class Schedule(Protocol):
@@ -103,9 +103,16 @@ def step_sizes(schedule: Schedule | ArrayLike, n: int) -> Array:
 
     Raises
     ------
+    TypeError
+        If it is a function, which does not say whether it gives one step or all of them.
     ValueError
         If a step is not finite and above 0.
     """
+    if isinstance(schedule, type) or (callable(schedule) and not hasattr(schedule, "steps")):
+        raise TypeError(
+            f"schedule must be an object with a method steps(n), or an array of {n} steps, got {shown(schedule)}: gt.Constant, "
+            f"gt.Harmonic and gt.Power make such objects, and [f(i) for i in range(1, {n + 1})] is an array of a function's steps"
+        )
     return as_steps("schedule", schedule.steps(n) if callable(getattr(schedule, "steps", None)) else schedule, n)  # type: ignore
 
 

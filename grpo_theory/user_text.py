@@ -66,8 +66,15 @@ def distance(first: str, second: str) -> int:
 def nearest(asked: str, names: Iterable[str]) -> list[str]:
     """Return the names that may be meant by an unknown one: the nearest by `distance`, else up to 3 that begin or end with it.
 
-    Letters' case and what is no letter or digit do not count; a word may be off by a third of its letters.
+    Letters' case and what is no letter or digit do not count; a word may be off by a third of its letters. Two signs of
+    addition at the end, as in REINFORCE++, stand for "plus_plus" if a name has these words.
     """
+    names = list(names)
+    if asked.endswith("++"):
+        spelled = [name for name in names if _plain(f"{asked[:-2]}plusplus") in _plain(name)]
+        if spelled:
+            return spelled[:NEAREST]
+        asked = asked[:-2]
     plain = {name: _plain(name) for name in names}
     word = _plain(asked)
     near = sorted((distance(word, one), name) for name, one in plain.items() if abs(len(one) - len(word)) <= len(word) // 3)

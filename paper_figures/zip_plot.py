@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import BLUE, GREY, VERMILION
+from grpo_theory.page.style import BLUE, GREY, METHODS, VERMILION
+from grpo_theory.plot.zip_ranking import ranked
 
 PLACE = 150
 TABLES = ("coverage",)
@@ -45,7 +46,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         frame = _frame(part)
         for axes, (name, rows) in zip(row, groups, strict=False):
             _zip(axes, rows, frame)
-            axes.set_title(str(name), fontsize="small")
+            axes.set_title(METHODS.get(str(name), str(name)), fontsize="small")
         for axes in row[len(groups) :]:
             axes.set_visible(False)
         target, problem, batch_size, group_size, _ = cell
@@ -58,21 +59,6 @@ def _frame(part: pd.DataFrame) -> tuple[float, float]:
     """Return limits of the axis that hold nearly all intervals."""
     ends = part[["low", "high"]].replace([-np.inf, np.inf], np.nan)
     return float(min(ends["low"].quantile(0.01), 0.0)), float(max(ends["high"].quantile(0.97), 0.0))
-
-
-def ranked(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return intervals less the truth in the order of where it lies, from far inside to far outside, with new percentiles.
-
-    Intervals that are symmetric about an estimate are in the order of its distance from the truth in standard errors. Those that
-    do not give an answer are last.
-    """
-    low, high = (rows[name].to_numpy(dtype=float) for name in ("low", "high"))
-    covered = rows["covered"].to_numpy(dtype=bool)
-    outside = np.maximum(low, -high)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        widths_outside = np.nan_to_num(outside / (high - low), nan=0.0)
-    order = np.lexsort((outside, widths_outside, ~covered, np.isnan(low)))
-    return rows.iloc[order].assign(percentile=100.0 * np.arange(1, len(rows) + 1) / len(rows))
 
 
 def _zip(axes: Axes, rows: pd.DataFrame, frame: tuple[float, float]) -> None:

@@ -31,6 +31,7 @@ def run_blocks(text, folder):
 def check_what_is_said(block, names):
     """Check the values in the comments of a block, each to the digits with which it is printed."""
     for line in SAID.finditer(block):
-        found = eval(compile(ast.parse(line["code"].strip(), mode="eval"), "said", "eval"), names)
+        code = re.sub(r"^print\((.*)\)$", r"\1", line["code"].strip())
+        found = eval(compile(ast.parse(code, mode="eval"), "said", "eval"), names)
         for value, said in zip(np.atleast_1d(np.array(found, dtype=object)), line["said"].split(", "), strict=False):
             assert said == (str(value) if said in ("True", "False") else f"{value:.{len(said.partition('.')[2])}f}"), line["code"]

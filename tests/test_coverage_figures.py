@@ -8,7 +8,10 @@ import pytest
 mpl.use("Agg")
 
 from grpo_theory.page.captions import caption_of
+from grpo_theory.page.style import METHODS
+from grpo_theory.plot.zip_ranking import ranked
 from paper_figures import coverage_by_group_size, nested_loop, width_by_coverage, zip_plot
+from simulations.coverage.candidates import CANDIDATES
 
 BALANCED, RARE = "half-trained, balanced", "half-trained, rare"
 CELLS = [(part, name, b, g) for part in ("design", "curve") for name in (RARE, BALANCED) for b in (4, 16) for g in (2, 8, 32)]
@@ -72,7 +75,7 @@ def test_symmetric_intervals_are_ranked_by_the_distance_in_standard_errors():
     rng = np.random.default_rng(3)
     z, error = rng.standard_normal(50), rng.uniform(0.5, 2.0, 50)
     low, high = error * (z - 1.96), error * (z + 1.96)
-    found = zip_plot.ranked(pd.DataFrame({"z": z, "low": low, "high": high, "covered": np.abs(z) <= 1.96}))
+    found = ranked(pd.DataFrame({"z": z, "low": low, "high": high, "covered": np.abs(z) <= 1.96}))
     assert found["z"].abs().is_monotonic_increasing
     assert found["percentile"].tolist() == [2.0 * (rank + 1) for rank in range(50)]
 
@@ -84,6 +87,14 @@ def test_colours_of_intervals_of_any_form_meet_once():
     high = [inf, inf, inf, 0.5, nan, 3.0, 4.0, 0.3]
     covered = [bool(a <= 0.0 <= b) for a, b in zip(low, high, strict=True)]
     low, high, covered = [1.0, *low], [2.0, *high], [True, *covered]  # of a set of two rays the flag decides, and not the limits
-    found = zip_plot.ranked(pd.DataFrame({"low": low, "high": high, "covered": covered}))
+    found = ranked(pd.DataFrame({"low": low, "high": high, "covered": covered}))
     assert found["covered"].tolist() == [True] * 5 + [False] * 4
     assert np.isnan(found["low"].iloc[-1])
+
+
+def test_every_interval_of_the_study_has_its_method_in_words():
+    assert {one.name for one in CANDIDATES} <= set(METHODS)
+    for target in {one.target for one in CANDIDATES}:
+        words = [METHODS[one.name] for one in CANDIDATES if one.target == target]
+        assert len(set(words)) == len(words), "of one target each has words of its own"
+        assert not any("_" in one for one in words)

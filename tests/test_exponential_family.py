@@ -146,7 +146,7 @@ def test_the_other_half_is_free_of_the_chances_of_the_first():
     ("log", "error", "message"),
     [
         (gt.RaggedRollouts([0, 0, 1, 1], [0, 1, 0, 1]), ValueError, "sketch of each response for a twin.*gt.sketch makes"),
-        (gt.RaggedRollouts([0, 0, 1], [0, 1, 0], np.eye(3)), ValueError, "at least 2 responses a prompt"),
+        (gt.RaggedRollouts([0, 0, 1], [0, 1, 0], np.eye(3)), ValueError, "at least 2 responses per prompt"),
         (gt.RaggedRollouts([0, 0, 1, 1], [0, 0, 1, 1], np.eye(4)), ValueError, "prompt whose responses differ in their reward"),
         (gt.RaggedRollouts([0, 0], [0, 1], np.ones((2, 3))), ValueError, "sketches that differ"),
         (gt.Rollouts(np.zeros((2, 3, 4)), np.ones((2, 3, 4, 1))), ValueError, "one batch"),
@@ -159,7 +159,7 @@ def test_logs_of_which_there_is_no_twin(log, error, message):
 
 
 def test_halves_need_four_responses():
-    with pytest.raises(ValueError, match="at least 4 responses a prompt"):
+    with pytest.raises(ValueError, match="at least 4 responses per prompt"):
         half_twins(gt.RaggedRollouts([0, 0, 0], [0, 1, 0], np.eye(3)))
 
 
@@ -173,7 +173,7 @@ def test_groups_of_several_steps_are_refused(tmp_path):
     rows += [f"{m},{i % 2},{step},{i + step},{m}" for step in (1, 2) for m in (0, 1) for i in range(4)]
     path = tmp_path / "log.csv"
     path.write_text("\n".join(rows))
-    with pytest.raises(ValueError, match="one group a prompt for a twin, and has 4 groups of 2 prompts"):
+    with pytest.raises(ValueError, match="one group per prompt for a twin, and has 4 groups of 2 prompts"):
         gt.twin(gt.read_rollouts(path, steps="all", scores="sketch_"))
     assert gt.twin(gt.read_rollouts(path, scores="sketch_")).bandit.n_prompts == 2
 

@@ -163,7 +163,7 @@ def test_a_direction_that_is_flat_but_for_rounding_says_nothing(interval):
 
 
 def test_bad_arguments():
-    with pytest.raises(ValueError, match="at least 3 responses a prompt, got G = 2"):
+    with pytest.raises(ValueError, match="at least 3 responses per prompt, got G = 2"):
         gradient_jackknife(noise(1, responses=2))
     with pytest.raises(ValueError, match="at least 2 prompts, got B = 1"):
         gradient_between(noise(1, prompts=1))

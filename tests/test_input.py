@@ -134,6 +134,10 @@ def test_runs_are_compared_with_their_law_in_one_call():
         law.compare_gaps(gaps, gt.Harmonic(1.0), 2000)
     with pytest.raises(ValueError, match=r"got 0.1: gt.Constant\(0.1\) has steps of one size"):
         gt.schedule.step_sizes(0.1, 3)
+    for schedule_by_hand in (lambda n: np.full(n, 0.1), gt.Constant, np.linspace):
+        with pytest.raises(TypeError, match=r"an object with a method steps\(n\), or an array of 3 steps, got .*range\(1, 4\)\]"):
+            gt.schedule.step_sizes(schedule_by_hand, 3)
+    np.testing.assert_allclose(gt.schedule.step_sizes([0.5 / i for i in range(1, 4)], 3), gt.Harmonic(0.5).steps(3))
     with pytest.raises(TypeError, match="schedule must be Harmonic"):
         law.compare_gaps(gaps, gt.Constant(1.0), 2000)
     with pytest.raises(ValueError, match="gaps must be finite, got nan at index"):

@@ -188,7 +188,7 @@ def test_bad_arguments():
     for interval in (*SQUARES, *GROUP_SIZES):
         with pytest.raises(ValueError, match="at least 3 prompts, got B = 2"):
             interval(noise(1, prompts=2))
-        with pytest.raises(ValueError, match="at least 4 responses a prompt, got G = 3"):
+        with pytest.raises(ValueError, match="at least 4 responses per prompt, got G = 3"):
             interval(noise(1, responses=3))
         with pytest.raises(ValueError, match="level must lie strictly"):
             interval(noise(1), level=1.0)

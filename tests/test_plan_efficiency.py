@@ -142,3 +142,20 @@ def test_a_log_without_signal_leaves_every_size_open():
     assert choice.candidates.all()
     assert choice.risk == np.inf
     assert efficiency_signal(law_of(rollouts, "trl_grpo"), 0, 128, 0.95, None).low == 0.0
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_few_prompts_with_whole_numbered_sketches_divide_by_nothing():
+    """The estimate of a step's mean square is then often 0 or less: its likely value takes its place."""
+    rng = np.random.default_rng(0)
+    advised = 0
+    for _ in range(25):
+        prompts = np.repeat(np.arange(5), 4)
+        rewards = (rng.random(20) < 0.4).astype(float)
+        sketches = rng.integers(-1, 2, size=(20, 2)) * rewards[:, None]
+        if np.ptp(rewards) == 0.0 or not sketches.any():
+            continue
+        advice = gt.plan.advise(gt.RaggedRollouts(prompts, rewards, sketches), 64, estimator="trl_grpo")
+        assert np.isfinite(advice.scores.by_efficiency.choice.efficiency).all()
+        advised += 1
+    assert advised >= 20

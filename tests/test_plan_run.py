@@ -166,7 +166,7 @@ def test_it_says_where_no_runs_judged_such_advice(total, judged):
     text = [each for each in whole_run(run).paragraphs if each.startswith("Not judged: ")]
     assert (len(text) == 0) is judged
     assert run_record(run)["judged"] is judged
-    assert all(f"up to 128 responses a prompt, and yours has {run.each:,.0f}" in each for each in text)
+    assert all(f"up to 128 responses per prompt, and yours has {run.each:,.0f}" in each for each in text)
 
 
 def test_judged_is_what_the_study_of_the_advice_judges():
@@ -180,7 +180,7 @@ def test_small_groups_are_advised_where_all_prompts_are_easy():
     assert run.group_size <= 8 < 64
     assert not run.candidates[-1]
     assert run.weights.sum() == pytest.approx(1.0)
-    assert calls == [(k, len(WORLDS)) for k in range(1, len(WORLDS) + 1)]
+    assert calls == [(k, len(WORLDS)) for k in range(len(WORLDS) + 1)]
     again = advise_run(counts_of([3, 4, 5] * 20), 960)
     np.testing.assert_array_equal(again.losses, run.losses)
 
@@ -211,7 +211,7 @@ def test_bad_input_is_one_clear_message(change, message):
 
 def test_rewards_of_many_values_say_what_to_do():
     log = RewardCounts.from_rewards(np.repeat(np.arange(4), 3), np.arange(12.0))
-    with pytest.raises(ValueError, match="count a reward above a threshold as success"):
+    with pytest.raises(ValueError, match=r"these take 12: name a column of 0 and 1 \(--reward COLUMN\), or count a reward above"):
         advise_run(log, 1000)
 
 
@@ -228,6 +228,7 @@ def test_the_command_advises_on_a_run(tmp_path, capsys):
     assert answer(said).startswith("GROUP SIZE FOR THE WHOLE RUN\n  Use groups of ")
     assert "recommended" in said
     assert "THE BEST GROUP SIZE CANNOT BE TOLD FROM REWARDS ALONE" in said
+    assert "--total" not in said, "what was given is not recommended"
     assert main([*asked, "--json", "-", "--html", str(tmp_path / "plan.html")]) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["limits"]["budget"] == 500.0

@@ -54,5 +54,5 @@ def test_the_planner_counts_prompts_and_not_groups(capsys, tmp_path):
         assert answers[0] == answers[1]
     every = gt.read_rollouts(path, steps="all")
     for given, told in ((every, None), (every.rollouts.counts, every.findings)):
-        with pytest.raises(ValueError, match="rollouts must have one group a prompt, and these 72 groups are of 24 prompts"):
+        with pytest.raises(ValueError, match="rollouts must have one group per prompt, and these 72 groups are of 24 prompts"):
             gt.plan.advise(given, 256, findings=told)

@@ -71,6 +71,28 @@ def test_a_zip_plot_colours_what_covers(record):
     assert inside.sum() == record.covered.sum(), "limits are less the truth"
 
 
+def wide_or_not(data, level):
+    """An interval of a user's own: two limits and no estimate."""
+    rewards = data.rewards.mean(axis=1)
+    half = 2.0 * rewards.std() / np.sqrt(len(rewards))
+    return rewards.mean() - half, rewards.mean() + half
+
+
+def test_a_zip_plot_is_drawn_of_pairs_of_limits():
+    """In the order in which those of the same limits with an estimate and a standard error are drawn."""
+    truth = gt.objective(PROBLEM, PROBLEM.theta)
+    pairs = gt.coverage(wide_or_not, PROBLEM, truth, experiment=PILOT, replications=100, rng=0)
+    axes = gt.plot.zip_plot(pairs)
+    segments = np.array(axes.collections[0].get_segments())
+    assert len(segments) == 100
+    middle, half = segments[:, :, 0].mean(axis=1), 0.5 * np.diff(segments[:, :, 0], axis=1)[:, 0]
+    inner = half < half.max()  # some reach the frame
+    distance = np.abs(middle[inner]) / half[inner]
+    assert (np.diff(distance) >= -1e-9).all()
+    with pytest.raises(ValueError, match="must give estimates and standard errors"):
+        pairs.zip()
+
+
 def test_width_stands_against_coverage(record):
     axes = gt.plot.width_by_coverage({"clustered": record})
     mark = axes.containers[0].lines[0]

@@ -65,7 +65,10 @@ def test_at_prompt_refuses_what_is_no_prompt(prompt, error, message):
     ("success", "message"),
     [
         ([[0.5, 1.5]], r"success must lie in \[0, 1\], got 1\.5 at index \(0, 1\)"),
-        ([[-0.25, 0.5]], r"success must lie in \[0, 1\], got -0\.25 at index \(0, 0\)"),
+        (
+            [[-0.25, 0.5]],
+            r"success must lie in \[0, 1\], got -0\.25 at index \(0, 0\): these are .* gt\.Bandit\.from_law\(values",
+        ),
         ([[0.5, np.nan]], r"success must be finite, got nan at index \(0, 1\)"),
         ([[0.5], [np.inf]], r"success must be finite, got inf at index \(1, 0\)"),
         ([0.5, 0.5], r"success must have 2 dimensions, got shape \(2,\)"),

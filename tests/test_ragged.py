@@ -153,7 +153,7 @@ def test_values_of_ragged_groups_weigh_prompts_equally():
 
 def test_small_groups_are_counted_and_left_out():
     r = ragged(sizes=(4, 1, 5, 3, 9, 2, 6))
-    message = r"at least 4 responses a prompt, and 3 of 7 prompts have fewer \(the fewest 1\); rollouts\.at_least\(4\)"
+    message = r"at least 4 responses per prompt, and 3 of 7 prompts have fewer \(the fewest 1\); rollouts\.at_least\(4\)"
     with pytest.raises(ValueError, match=message):
         intervals.components_jackknife(r)
     kept = r.at_least(4)
@@ -230,7 +230,7 @@ def test_rollouts_from_inner_products():
     ("call", "error", "message"),
     [
         (lambda: RaggedRollouts([0, 0], [1.0]), ValueError, "prompts must have an id for each of the 1 rewards, got 2"),
-        (lambda: RaggedRollouts("ab", [1.0, 0.0]), TypeError, "prompts must be ids, one a response, got 'ab'"),
+        (lambda: RaggedRollouts("ab", [1.0, 0.0]), TypeError, "prompts must be ids, one per response, got 'ab'"),
         (lambda: RaggedRollouts([[1], [2]], [1.0, 0.0]), TypeError, "prompts must be hashable"),
         (lambda: RaggedRollouts(["a", None], [1.0, 0.0]), ValueError, "prompts must have an id .* row 1 has none"),
         (lambda: RaggedRollouts([0, 1], [1.0, np.nan]), ValueError, r"rewards must be finite, got nan at index \(1,\)"),

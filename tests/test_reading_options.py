@@ -12,8 +12,7 @@ from own_logs import lines
 import grpo_theory as gt
 from grpo_theory.page import check_command, plan_command, watch_command
 from grpo_theory.page.command import main
-from grpo_theory.page.plan_command import rewards_of
-from grpo_theory.page.row_options import wanted_of
+from grpo_theory.page.row_options import rewards_of, wanted_of
 from grpo_theory.samples.reward_counts import filtered, levels
 
 ROWS = [

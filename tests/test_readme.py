@@ -151,7 +151,8 @@ def check_contributing(names):
 def test_a_wrong_number_in_a_comment_is_found():
     check_what_is_said("x, y, z  # 0.25, 3, True: a remark\n", {"x": 0.251, "y": 3, "z": True})
     check_what_is_said("x  # -0.25\n", {"x": -0.251})
-    for wrong in ("x  # 0.26", "x, y  # 0.25, 4: a remark", "z  # False"):
+    check_what_is_said("print(x)  # 0.25\n", {"x": 0.251})
+    for wrong in ("x  # 0.26", "print(x)  # 0.26", "x, y  # 0.25, 4: a remark", "z  # False"):
         with pytest.raises(AssertionError):
             check_what_is_said(wrong, {"x": 0.251, "y": 3, "z": True})
     check_what_is_said("x  # 1 + sqrt(c3/c1)\ny  # (M,)\n", {})

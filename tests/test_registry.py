@@ -4,6 +4,7 @@ import copy
 import functools
 import importlib
 import pickle
+import re
 import sys
 from dataclasses import replace
 
@@ -441,3 +442,23 @@ def test_parameters_that_cannot_be_are_refused(registry, parameters, error, mess
 
 def two_arguments(batch, advantages):
     advantages[:, :] = batch.rewards
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("reinforce++", "verl_reinforce_plus_plus_baseline"),
+        ("REINFORCE++", "verl_reinforce_plus_plus_baseline"),
+        ("grpo++", "grpo"),
+        ("reinforc", "reinforce"),
+    ],
+)
+def test_two_signs_of_addition_are_words_of_a_name(asked, meant):
+    with pytest.raises(ValueError, match=f"got '{re.escape(asked)}'; did you mean '{meant}'"):
+        find(asked)
+
+
+def test_one_estimator_is_asked_for_at_a_time():
+    problem = gt.gallery.problem("linear")
+    with pytest.raises(TypeError, match="one name or Estimator, got 2 in a list: ask for each of them"):
+        gt.efficiency(problem, problem.theta, ["rloo", "grpo"], batch_size=2, group_size=4)

@@ -144,7 +144,10 @@ def test_verdicts_in_words(verdicts, word, text):
 def test_what_has_no_power_is_not_counted_and_what_is_open_says_how_many_runs():
     weak = rows("U1", "confirmed", control="inconclusive")
     assert standing(weak) == "is open"
-    assert in_words(weak) == "Not judged. In 1 setting the check had no power: see the table of those."
+    said = "Not judged: the negative control was not refuted in 1 setting, so the check has no power there. Without its control "
+    for verdict, word in (("no power", "confirmed"), ("refuted", "refuted"), ("inconclusive", "left open")):
+        made = rows("U1", verdict, control="inconclusive")
+        assert in_words(made) == f"{said}the statement would be {word} in 1 setting.", "what claims.csv has is said"
     for judged, where in (
         (1, "the one setting of 3 that could tell (p0)"),
         (2, "both settings of 4 that could tell (p0; p1)"),

@@ -107,6 +107,21 @@ def test_a_file_that_is_no_study_is_one_line(refused, kind):
     assert refused(text).startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("rng.standard_normal(", "np.random.normal(size=", "own_study: simulate() drew from np.random, whose numbers all of a"),
+        ("rng.standard_normal(", "(np.random.seed(3) or np.random.normal)(size=", "own_study: simulate() drew from np.random"),
+        ("means = np", "np.random.shuffle(results)\n    means = np", "own_study: rows() drew from np.random"),
+    ],
+)
+def test_draws_that_all_of_the_program_shares_are_refused(refused, old, new, message):
+    """They would be other numbers in each run, and in each worker."""
+    line = refused(SIMULATED.replace(old, new))
+    assert line.startswith(message)
+    assert "draw from the generator rng" in line
+
+
 def test_a_number_that_is_none_is_named_with_its_row(refused):
     line = refused(BAD["a mean that is no number"][0])
     assert "first in the row {'scale': 1.0, " in line

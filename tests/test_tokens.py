@@ -36,7 +36,7 @@ def test_a_text_is_cut_once_and_without_special_tokens():
     [
         ([[1]], [], "prompts and responses must be as many, at least one, got 1 and 0"),
         ([], [], "got 0 and 0"),
-        ("text", [[1]], "prompts must be a list of texts, or of lists of token numbers, one a response, got 'text'"),
+        ("text", [[1]], "prompts must be a list of texts, or of lists of token numbers, one per response, got 'text'"),
         ([[1]], 3, "responses must be a list of texts"),
         (np.array(3), [[1]], "prompts must be a list of texts"),
         (["text"], [[1]], "tokenizer must be given where prompts are texts, got 'text'"),

@@ -119,6 +119,36 @@ def test_advantages_over_the_whole_batch_are_named(tmp_path):
     assert check.regrouping.name == "whole batch"
 
 
+@pytest.mark.parametrize("kind", ["binary", "graded"])
+def test_reversed_signs_of_all_advantages_are_named(kind, tmp_path):
+    rewards, _ = rollouts(kind)
+    check = checked(table(rewards, -standard(rewards)), tmp_path)
+    assert not check.followed
+    assert check.regrouping is None
+    assert "trl_grpo" in {name for one in check.negated for name in one.candidate.names}
+    assert check.negated[0].share == 1.0
+    text = " ".join(gt.page.check_to_text(check).split())
+    assert "Wrong sign: with the signs of all advantages reversed, they follow" in text
+    assert gt.page.check_to_dict(check)["negated"][0]["share"] == 1.0
+
+
+@pytest.mark.parametrize("reversed_share", [0.0, 0.3])
+def test_signs_of_few_groups_are_no_reversed_sign_of_all(reversed_share, tmp_path):
+    """The control: with the right signs in most groups the convention is followed, and the others are named one by one."""
+    rewards, _ = rollouts()
+    signs = np.where(np.arange(PROMPTS) < reversed_share * PROMPTS, -1.0, 1.0)[:, None]
+    check = checked(table(rewards, signs * standard(rewards)), tmp_path)
+    assert check.followed
+    assert check.negated == ()
+    assert set(check.contradictions.counts) <= {"wrong sign"}
+
+
+@pytest.mark.parametrize("advantages", [lambda r: np.random.default_rng(5).normal(size=r.shape), lambda r: standard(r.T).T])
+def test_noise_and_wrong_groups_are_no_reversed_sign(advantages, tmp_path):
+    rewards, _ = rollouts()
+    assert checked(table(rewards, advantages(rewards)), tmp_path).negated == ()
+
+
 def test_groups_of_neighbouring_rows_where_prompts_alternate_are_named(tmp_path):
     rewards, _ = rollouts()
     rows = table(rewards, rewards)

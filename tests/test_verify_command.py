@@ -65,6 +65,17 @@ def test_what_is_claimed_and_what_came_out_is_printed(verified):
         "3 claims, 0 without power: threads/claims.csv\n",
     ):
         assert text in printed
+    assert "Ask for more" not in printed
+
+
+@pytest.mark.parametrize("quick", [(), ("--quick",)], ids=["full", "quick"])
+def test_what_is_left_open_says_how_to_get_more_runs(verify, tmp_path, quick):
+    few = SIMULATED.replace("2_000 if quick else 20_000", "300").replace("(1.0, 1.1)", "(1.0, 2.0)")
+    (tmp_path / "own_means.py").write_text(few)
+    done = verify(tmp_path, "own_means.py", *quick)
+    assert " runs would decide it.\n" in done.stdout
+    more = "Leave out --quick, or ask" if quick else "Ask"
+    assert f"\n  {more} for more replications or chunks in cells(quick).\n" in done.stdout
 
 
 def test_the_tables_have_what_was_computed(verified):
@@ -74,6 +85,7 @@ def test_the_tables_have_what_was_computed(verified):
     claims = pd.read_csv(folder / "threads" / "claims.csv")
     assert claims["verdict"].tolist() == ["confirmed"] * 3
     assert claims["power"].all()
+    assert claims["whose"].tolist() == ["source"] * 3, "notes of one's own are no paper"
     assert claims["control_estimate"].iloc[0] == pytest.approx(4.04)
 
 
@@ -127,7 +139,7 @@ def test_a_control_that_is_its_claim_is_shown_and_fails_the_run(verify, tmp_path
     assert done.stderr.startswith("2 checks could not have failed, first mine/square on x = 2: mend the control")
     assert "Confirmed" not in done.stdout
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "In 2 settings the check had no power" in page
+    assert "the negative control was not refuted in 2 settings, so the check has no power there" in page
     assert page.split('id="powerless"')[1].count("<td>exact</td></tr>") == 2, "more runs would not help"
     assert f"Made from a {'quick run (fewer replications)' if quick else 'full run'} of the one study with seed 0." in page
     assert "<td>confirmed</td>" not in page.split('id="powerless"')[0]

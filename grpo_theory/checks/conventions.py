@@ -1,7 +1,7 @@
 """The conventions that a log's advantages may follow: every registered kernel that reads rewards, and near variants of it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -87,6 +87,10 @@ class GroupTable:
         lengths = None if self.lengths is None else self.lengths[rows]
         index = np.searchsorted(groups, self.index[rows])
         return GroupTable(self.rewards[rows], self.advantages[rows], index, self.batches[groups], lengths)
+
+    def negated(self) -> "GroupTable":
+        """Return the same groups with the signs of all advantages reversed."""
+        return replace(self, advantages=-self.advantages)
 
     def regrouped(self, index: Integers, batches: Integers) -> "GroupTable":
         """Return the same rows in other groups."""

@@ -60,6 +60,9 @@ class TrainerCheck:
         The bound on the ratio of trainer and sampler.
     fits : tuple of Fit
         The conventions that most groups follow, which this log does not tell apart; empty without advantages.
+    negated : tuple of Fit
+        The conventions that most groups follow once the signs of all advantages are reversed; empty unless that explains more
+        than the logged signs and other groups do.
     regrouping : Regrouping or None
         Other groups that explain the advantages better.
     contradictions : Contradictions or None
@@ -86,6 +89,7 @@ class TrainerCheck:
     clip: tuple[float, float]
     cap: float
     fits: tuple[Fit, ...]
+    negated: tuple[Fit, ...]
     regrouping: Regrouping | None
     contradictions: Contradictions | None
     loss: Loss | None
@@ -155,12 +159,13 @@ def check_log(
     widths = as_not_negative("clip[0]", clip[0]), as_not_negative("clip[1]", clip[1])
     cap = as_positive("cap", cap)
     read = log if isinstance(log, TrainerLog) else read_trainer_log(log, columns, rows)
-    fits, regrouping, contradictions = _conventions(read)
+    fits, negated, regrouping, contradictions = _conventions(read)
     return TrainerCheck(
         log=read,
         clip=widths,
         cap=cap,
         fits=fits,
+        negated=negated,
         regrouping=regrouping,
         contradictions=contradictions,
         loss=None if read.advantages is None else _loss(read, read.advantages),
@@ -171,15 +176,19 @@ def check_log(
     )
 
 
-def _conventions(log: TrainerLog) -> tuple[tuple[Fit, ...], Regrouping | None, Contradictions | None]:
+def _conventions(log: TrainerLog) -> tuple[tuple[Fit, ...], tuple[Fit, ...], Regrouping | None, Contradictions | None]:
     if log.advantages is None:
-        return (), None, None
+        return (), (), None, None
     table = group_table(log, log.advantages)
     fits = tuple(best_fits(table))
     share = fits[0].share if fits else 0.0
-    regrouping = find_regrouping(table, share) if share <= FOLLOWED else None
+    negated = tuple(best_fits(table.negated())) if share <= FOLLOWED else ()
+    explained = negated[0].share if negated else 0.0
+    regrouping = find_regrouping(table, max(share, explained)) if share <= FOLLOWED else None
+    if explained <= FOLLOWED or regrouping is not None:
+        negated = ()
     told = fits[0] if fits and (share > FOLLOWED or not fits[0].telling.any()) else None
-    return fits, regrouping, find_contradictions(table, told)
+    return fits, negated, regrouping, find_contradictions(table, told)
 
 
 def group_table(log: TrainerLog, advantages: Array) -> GroupTable:

@@ -19,6 +19,7 @@ from grpo_theory.evidence import KINDS, PARTS, Claim, Statement
 from grpo_theory.harness.collection import Collection, in_order
 from grpo_theory.harness.executors import nothing
 from grpo_theory.harness.forms import EXACT_FORM, FORMS, SIMULATED_FORM, StudyError, study_of
+from grpo_theory.harness.global_draws import drawing_own
 from grpo_theory.harness.kernel_files import first_line
 from grpo_theory.harness.study import Cell, Study, table_of
 from grpo_theory.validation import ArgumentError
@@ -185,10 +186,10 @@ def _guarded(study: Study, module: ModuleType) -> Study:
     computing = "compare" if hasattr(module, "compare") else "simulate"
     return replace(
         study,
-        cells=_guard(study.name, module, "cells", cells),
-        compute=_guard(study.name, module, computing, compute),
-        rows=_guard(study.name, module, "rows", rows),
-        claims=_guard(study.name, module, "claims", claims),
+        cells=_guard(study.name, module, "cells", drawing_own("cells", cells)),
+        compute=_guard(study.name, module, computing, drawing_own(computing, compute)),
+        rows=_guard(study.name, module, "rows", drawing_own("rows", rows)),
+        claims=_guard(study.name, module, "claims", drawing_own("claims", claims)),
     )
 
 

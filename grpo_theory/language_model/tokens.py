@@ -38,7 +38,7 @@ def token_pairs(prompts: Sequence[Text], responses: Sequence[Text], tokenizer: A
 def _listed(name: str, texts: Any) -> list[Any]:
     listable = isinstance(texts, Sequence) if not isinstance(texts, np.ndarray) else texts.ndim > 0
     if isinstance(texts, str | bytes) or not listable:
-        raise TypeError(f"{name} must be a list of texts, or of lists of token numbers, one a response, got {shown(texts)}")
+        raise TypeError(f"{name} must be a list of texts, or of lists of token numbers, one per response, got {shown(texts)}")
     return list(texts)
 
 

@@ -7,7 +7,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from grpo_theory.page.outputs import log_files, named, printed, targets, write
-from grpo_theory.page.row_options import add_rows, chosen_rows
+from grpo_theory.page.row_options import add_rows, chosen_rows, rewards_of
 
 if TYPE_CHECKING:
     from grpo_theory.checks import TrainerCheck
@@ -41,7 +41,12 @@ def describe(check: argparse.ArgumentParser) -> None:
     group = check.add_argument_group("columns, where their names are not recognised ('' reads none)")
     for name, meaning in COLUMNS.items():
         group.add_argument(f"--{name.replace('_', '-')}", metavar="COLUMN", help=meaning)
-    group.add_argument("--reward", metavar="COLUMN", action="append", help="the reward; given several times, their sum")
+    group.add_argument(
+        "--reward",
+        metavar="COLUMN[=WEIGHT]",
+        action="append",
+        help="the reward; given several times, their sum, each times its weight (default: 1)",
+    )
     add_rows(check.add_argument_group("rows"))
     trainer = check.add_argument_group("the trainer's bounds on ratios")
     trainer.add_argument("--clip-low", type=float, default=0.2, metavar="E", help="the clip's width below 1 (default: 0.2)")
@@ -73,7 +78,7 @@ def _check(options: argparse.Namespace) -> "TrainerCheck":
     from grpo_theory.checks import check_log
     from grpo_theory.validation import ArgumentError
 
-    columns = {name: getattr(options, name) for name in (*COLUMNS, "reward")}
+    columns = {name: getattr(options, name) for name in COLUMNS} | {"reward": rewards_of(options.reward)}
     try:
         clip = options.clip_low, options.clip_high
         return check_log(options.table, clip=clip, cap=options.cap, columns=columns, rows=chosen_rows(options))

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from grpo_theory.page.outputs import log_files, named, printed, targets, write
-from grpo_theory.page.row_options import add_rows, chosen_rows
+from grpo_theory.page.row_options import add_rows, chosen_rows, rewards_of
 from grpo_theory.user_text import printable
 
 if TYPE_CHECKING:
@@ -139,24 +139,6 @@ def run(options: argparse.Namespace) -> int:
     with named("standard output"):
         print(page.to_json(advice, run) if printed(options.json) else page.to_text(advice, run), end="", flush=True)
     return 0
-
-
-def rewards_of(given: list[str] | None) -> str | list[str] | dict[str, float] | None:
-    """Return what --reward says: a column, columns to be added up, or their weights."""
-    if given is None:
-        return None
-    weights: dict[str, float] = {}
-    weighed = False
-    for one in given:
-        path, equals, weight = one.rpartition("=")
-        try:
-            weights[path if equals else one] = float(weight) if equals else 1.0
-            weighed |= bool(equals)
-        except ValueError:  # a column with the sign in its name
-            weights[one] = 1.0
-    if weighed:
-        return weights
-    return given[0] if len(given) == 1 else given
 
 
 def _budget(options: argparse.Namespace) -> float:

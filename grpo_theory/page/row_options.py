@@ -1,4 +1,4 @@
-"""Options that say which rows of a log are read, the same for every command that reads one."""
+"""Options that say which rows and rewards of a log are read, the same for every command that reads one."""
 
 import argparse
 from typing import Any
@@ -38,3 +38,21 @@ def wanted_of(given: list[str] | None) -> dict[str, object]:
         before = wanted.get(key, [])
         wanted[key] = [*before, value] if isinstance(before, list) else value
     return wanted
+
+
+def rewards_of(given: list[str] | None) -> str | list[str] | dict[str, float] | None:
+    """Return what --reward says: a column, columns to be added up, or their weights."""
+    if given is None:
+        return None
+    weights: dict[str, float] = {}
+    weighed = False
+    for one in given:
+        path, equals, weight = one.rpartition("=")
+        try:
+            weights[path if equals else one] = float(weight) if equals else 1.0
+            weighed |= bool(equals)
+        except ValueError:  # a column with the sign in its name
+            weights[one] = 1.0
+    if weighed:
+        return weights
+    return given[0] if len(given) == 1 else given

@@ -101,6 +101,23 @@ INTERVALS = (
 )
 """Colours, markers and lines of interval functions, in the order in which a table names them."""
 
+METHODS = {
+    "value_naive": "all responses independent",
+    "value_clustered": "prompts independent",
+    "value_effective": "effective sample size",
+    "gradient_jackknife": "jackknife within prompts",
+    "gradient_between": "variance between prompts",
+    "gradient_ellipsoid": "joint ellipsoid",
+    "components_jackknife": "jackknife over prompts",
+    "components_bootstrap": "bootstrap over prompts",
+    "mse_jackknife": "jackknife over prompts",
+    "mse_bootstrap": "bootstrap over prompts",
+    "group_size_jackknife": "jackknife over prompts",
+    "group_size_fieller": "Fieller's method",
+    "group_size_bootstrap": "bootstrap over prompts",
+}
+"""What interval functions do, in words for legends; of one target each has words of its own."""
+
 TRAINING = {
     "kl-tabular": "tabular, KL penalty",
     "kl-linear": "linear features, KL penalty",
@@ -143,9 +160,9 @@ def apply() -> None:
 
 
 def intervals(table: pd.DataFrame) -> dict[str, Look]:
-    """Give each interval function of a table a look of its own."""
-    names = table["interval"].unique()
-    return {str(name): Look(str(name), *look) for name, look in zip(names, cycle(INTERVALS), strict=False)}
+    """Give each interval function of a table a look of its own, with its method in words."""
+    names = map(str, table["interval"].unique())
+    return {name: Look(METHODS.get(name, name), *look) for name, look in zip(names, cycle(INTERVALS), strict=False)}
 
 
 def log_axis(axes: Axes) -> None:

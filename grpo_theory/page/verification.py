@@ -21,7 +21,7 @@ from grpo_theory.harness.verdicts import CLAIMS, Verdicts, judge_tables, write_v
 from grpo_theory.page.drawing import prepare, save
 from grpo_theory.page.mathematics import FormulaError, typeset
 from grpo_theory.page.study_report import write_study_report
-from grpo_theory.page.wording import in_words
+from grpo_theory.page.wording import in_words, with_power
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
 from grpo_theory.validation import counted
 
@@ -70,6 +70,8 @@ def _decide(studies: Collection, store: Store, options: argparse.Namespace) -> i
     except (TypeError, ValueError, ArithmeticError) as error:  # of what a user's functions return
         raise StudyFileError(f"no table can be made of what is computed, which is kept: {first_line(error)}") from None
     verdicts, _ = judge_tables(store.root, list(studies.studies), studies.studies)
+    # The library's word for a statement that stands in its source is "paper"; a user's source may be his notes.
+    verdicts.claims["whose"] = verdicts.claims["whose"].replace("paper", "source")
     write_verdicts(store.root, verdicts)
     _say(studies, verdicts)
     status = _say_what_has_no_power(studies, verdicts, store.root / CLAIMS)
@@ -89,7 +91,11 @@ def _say(studies: Collection, verdicts: Verdicts) -> None:
         if one.margin:
             print(f"  margin {one.margin.value:g}: {printable(one.margin.because)}")
         if one.kind != PARTS:
-            print(f"  {printable(in_words(verdicts.claims[verdicts.claims['id'] == one.id]), LONGEST_MESSAGE)}")
+            own = verdicts.claims[verdicts.claims["id"] == one.id]
+            print(f"  {printable(in_words(own), LONGEST_MESSAGE)}")
+            if (with_power(own)["needed"] > 0).any():
+                ask = "Leave out --quick, or ask" if verdicts.quick else "Ask"
+                print(f"  {ask} for more replications or chunks in cells(quick).")
     print()
 
 

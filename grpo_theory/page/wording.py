@@ -45,7 +45,7 @@ def in_words(rows: pd.DataFrame) -> str:
     weak = len(rows) - len(judged)
     without = f" In {_count(weak, 'setting')} the check had no power: {SEE}." if weak else ""
     if judged.empty:
-        return "Not judged in this run." if rows.empty else f"Not judged.{without}"
+        return "Not judged in this run." if rows.empty else _undecided(rows)
     counts = judged["verdict"].value_counts()
     if len(counts) == 1:
         text = f"{VERDICTS[counts.index[0]]} in {_everywhere(judged, len(rows))}."
@@ -59,6 +59,18 @@ def in_words(rows: pd.DataFrame) -> str:
     needed = int(judged["needed"].max())
     more = f" As many as {needed:,} runs would decide it." if 0 < needed < 10**9 else ""
     return f"{text}{more}{without}"
+
+
+def _undecided(rows: pd.DataFrame) -> str:
+    """Say that no setting has a check with power, and what the rows of claims.csv say all the same."""
+    found = [
+        f"{VERDICTS.get(verdict, 'Confirmed').lower()} in {_count(count, 'setting')}"
+        for verdict, count in rows["verdict"].value_counts().items()
+    ]
+    return (
+        f"Not judged: the negative control was not refuted in {_count(len(rows), 'setting')}, so the check has no power there. "
+        f"Without its control the statement would be {', '.join(found)}."
+    )
 
 
 def standing(rows: pd.DataFrame) -> str:

@@ -220,8 +220,8 @@ def check_independent(findings: Findings | None) -> None:
     """Raise ValueError if prompts have several groups each: the limits are right for groups of different prompts."""
     if findings is not None and findings.groups > findings.prompts:
         raise ValueError(
-            f"rollouts must have one group a prompt, and these {findings.groups} groups are of {findings.prompts} prompts: read "
-            "the table with steps 'newest', which takes the newest group of each"
+            f"rollouts must have one group per prompt, and these {findings.groups} groups are of {findings.prompts} prompts: "
+            "read the table with steps 'newest', which takes the newest group of each"
         )
 
 

@@ -112,7 +112,7 @@ def split_variance(counts: RewardCounts) -> RewardVariance:
         raise ValueError("counts must be of at least 2 prompts for a variance between them, got 1")
     own, pairs = _own_variances(counts), counts.sizes >= 2
     if not pairs.any():
-        raise ValueError("counts must have a prompt with two responses: one a prompt does not tell the two variances apart")
+        raise ValueError("counts must have a prompt with two responses: one per prompt does not tell the two variances apart")
     within = float(own[pairs].mean())
     noise = np.where(pairs, own, within) / counts.sizes
     return RewardVariance(float(counts.means.var(ddof=1) - noise.mean()), within)
@@ -250,7 +250,9 @@ def estimate_uniform_shares(counts: RewardCounts, group_sizes: ArrayLike, level:
     if counts.prompts < 2:
         raise ValueError("counts must be of at least 2 prompts for an interval, got 1")
     if counts.sizes.max() < 2:
-        raise ValueError("counts must have a prompt with two responses: one response a prompt says nothing about uniform groups")
+        raise ValueError(
+            "counts must have a prompt with two responses: one response per prompt says nothing about uniform groups"
+        )
     predicted = None
     intervals, measured = [], np.array([(counts.sizes >= size).mean() for size in sizes])
     for size, share in zip(sizes, measured, strict=True):

@@ -120,9 +120,10 @@ class StepLaw:
         """
         share = 1.0 / as_numbers("batch_sizes", batch_sizes)
         below = self.power.values * share + (1.0 - share) * self.mean_square.likely
-        length = np.sqrt(np.maximum(below, SMALLEST))
-        roots = self.along.values / length
         moved = self.power.influences * share[:, None] + (1.0 - share)[:, None] * self.mean_square.influences
+        # With few prompts the estimate of a mean square may be 0 or less: the likely value takes its place.
+        length = np.sqrt(np.where(below > 0.0, below, Estimates(below, moved).likely))
+        roots = self.along.values / length
         influences = (self.along.influences - (0.5 * roots / length)[:, None] * moved) / length[:, None]
         return Estimates(roots, influences), self.along.likely / length
 
@@ -226,7 +227,8 @@ def choose_by_efficiency(law: StepLaw, batch_sizes: Integers, level: float = 0.9
     lower, upper = (np.tile(side, (likely.size, 1)).T for side in tail_quantiles(from_best, level))
     lower[best], upper[best] = tail_quantiles(-from_best, level)
     low, high = _above(roots, every, lower, upper)
-    loss = (likely[best] / likely) ** 2 - 1.0
+    with np.errstate(over="ignore"):  # a size whose likely step has no part along the gradient loses without limit
+        loss = (likely[best] / likely) ** 2 - 1.0
     return EfficiencyChoice(
         group_sizes=law.group_sizes,
         batch_sizes=batch_sizes,

@@ -145,7 +145,7 @@ def _checked(log: RolloutLog | Groups, responses: int) -> RaggedRollouts:
     if isinstance(log, RolloutLog):
         if log.findings.groups > log.findings.prompts:
             raise ValueError(
-                f"log must have one group a prompt for a twin, and has {log.findings.groups} groups of {log.findings.prompts} "
+                f"log must have one group per prompt for a twin, and has {log.findings.groups} groups of {log.findings.prompts} "
                 "prompts; read it with steps='newest' or steps='last'"
             )
         log = log.rollouts

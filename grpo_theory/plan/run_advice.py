@@ -32,7 +32,7 @@ WORKERS = 2
 ENTROPY = 20261127
 
 Progress = Callable[[int, int], None]
-"""``progress(done, all)``: called after each world."""
+"""``progress(done, all)``: called before the first world and after each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +212,7 @@ def advise_run(
     largest : int, default 64
         The largest group size to consider.
     progress : callable, optional
-        Called with the number of worlds that were run, and of all.
+        Called with the number of worlds that were run, and of all, before the first and after each.
 
     Returns
     -------
@@ -238,6 +238,7 @@ def advise_run(
     sizes = tuple(size for size in SIZES if chosen.advantage.minimum_group_size <= size <= as_count("largest", largest, 2))
     number = check_total(total)
     trained_on = counts.prompts if training_prompts is None else as_count("training_prompts", training_prompts)
+    _check_two_rewards(counts)
     law = fit_success_rates(counts)
     asked = float(np.clip(number / trained_on, LEAST, MOST))
     prompts = next(few for most, few in PROMPTS if asked <= most)
@@ -252,6 +253,8 @@ def advise_run(
         weight = reading.agreement * (1.0 if found is None else agreement(found, alignment(problem)))
         return weight, train_sizes(problem, chosen, sizes, (updates,), seeds)
 
+    if progress is not None:
+        progress(0, len(cases))  # the first world takes longest: what it runs is compiled
     weights, courses = [], []
     for done, (weight, course) in enumerate(map_in_order(run, cases, WORKERS), start=1):
         weights.append(weight)
@@ -269,6 +272,16 @@ def advise_run(
     return RunAdvice(
         chosen.name, number, trained_on, simulated, np.array(sizes), worlds, None if found is None else found[0]
     )  # fmt: skip
+
+
+def _check_two_rewards(counts: RewardCounts) -> None:
+    """Raise ValueError for graded rewards: worlds of two rewards are simulated."""
+    if not counts.binary:
+        raise ValueError(
+            f"rewards must take two values, failure and success, for the simulated runs of --total, and these take "
+            f"{counts.values.size}: name a column of 0 and 1 (--reward COLUMN), or count a reward above a threshold as success; "
+            "without --total, graded rewards are planned for one step"
+        )
 
 
 def check_total(total: float) -> float:

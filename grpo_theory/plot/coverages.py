@@ -7,22 +7,25 @@ import numpy as np
 
 from grpo_theory.laboratory import Coverage
 from grpo_theory.plot.axes import given_or_new
+from grpo_theory.plot.zip_ranking import ranked
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
 def zip_plot(coverage: Coverage, *, component: str | None = None, axes: "Axes | None" = None) -> "Axes":
-    """Draw every interval less the truth, ranked by its distance in its own standard errors (Morris, White and Crowther 2019).
+    """Draw every interval less the truth, ranked by where the truth lies in it (Morris, White and Crowther 2019).
 
-    Blue intervals cover, orange ones do not; the dashed line is where the colours meet if coverage is nominal.
+    Intervals with the truth far inside are at the foot, and those far from it on top. If an interval is its estimate and a fixed
+    number of standard errors on either side, this is the rank of the distance in its own standard errors. Pairs (low, high)
+    are enough. Blue intervals cover, orange ones do not; the dashed line is where the colours meet if coverage is nominal.
 
     Parameters
     ----------
     coverage : Coverage
         Of one level.
     component : str, optional
-        As in `Coverage.zip`; needed only if there are several.
+        As in `Coverage.to_frame`; needed only if there are several.
     axes : Axes, optional
         New ones if omitted.
 
@@ -33,7 +36,7 @@ def zip_plot(coverage: Coverage, *, component: str | None = None, axes: "Axes | 
     Raises
     ------
     ValueError
-        If there are several levels, the component is unknown, or the intervals have no estimates and standard errors.
+        If there are several levels, or the component is unknown.
 
     Examples
     --------
@@ -42,7 +45,7 @@ def zip_plot(coverage: Coverage, *, component: str | None = None, axes: "Axes | 
     >>> truth = gt.objective(problem, problem.theta)
     >>> record = gt.coverage(gt.intervals.value_clustered, problem, truth, experiment=pilot, replications=100, rng=0)
     >>> gt.plot.zip_plot(record).get_ylabel()
-    'percentile of |z|'
+    'percentile'
     """
     from matplotlib.collections import LineCollection
 
@@ -50,18 +53,21 @@ def zip_plot(coverage: Coverage, *, component: str | None = None, axes: "Axes | 
 
     if not isinstance(coverage, Coverage):
         raise TypeError(f"coverage must be what gt.coverage returns, got {type(coverage).__name__}")
-    ranked = coverage.zip()
-    if ranked["level"].nunique() > 1:
+    intervals = coverage.to_frame()
+    if intervals["level"].nunique() > 1:
         raise ValueError(f"coverage must be of one level to be drawn, got levels {coverage.level}")
-    components = list(dict.fromkeys(ranked["component"]))
+    components = list(dict.fromkeys(intervals["component"]))
     if component is None and len(components) > 1:
         raise ValueError(f"component must be one of {', '.join(components)}: there are several, and none is named")
     if component is not None and component not in components:
         raise ValueError(f"component must be one of {', '.join(map(repr, components))}, got {component!r}")
     shown = components[0] if component is None else component
-    own = ranked[ranked["component"] == shown].dropna(subset=["low", "high"])
     truth = float(np.ravel(coverage.truth)[components.index(shown)])
-    limits = own[["low", "high"]].to_numpy() - truth
+    own = intervals[intervals["component"] == shown].assign(
+        low=lambda rows: rows["low"] - truth, high=lambda rows: rows["high"] - truth
+    )
+    own = ranked(own).dropna(subset=["low", "high"])
+    limits = own[["low", "high"]].to_numpy()
     edge = 1.05 * float(np.quantile(np.abs(limits[np.isfinite(limits)]), 0.99))  # infinite ones reach the frame
     heights = np.repeat(own["percentile"].to_numpy()[:, None], 2, axis=1)
     axes = given_or_new(axes)
@@ -69,8 +75,8 @@ def zip_plot(coverage: Coverage, *, component: str | None = None, axes: "Axes | 
     segments = list(np.stack([np.clip(limits, -edge, edge), heights], axis=-1))
     axes.add_collection(LineCollection(segments, colors=list(colours), linewidths=min(1.0, 150.0 / len(own))))
     axes.axvline(0.0, color="black", linewidth=0.8)
-    axes.axhline(100.0 * float(ranked["level"].iloc[0]), color="grey", linestyle="--", linewidth=0.9)
-    axes.set(xlim=(-edge, edge), ylim=(0.0, 100.0), xlabel="limits less the truth", ylabel="percentile of |z|")
+    axes.axhline(100.0 * float(intervals["level"].iloc[0]), color="grey", linestyle="--", linewidth=0.9)
+    axes.set(xlim=(-edge, edge), ylim=(0.0, 100.0), xlabel="limits less the truth", ylabel="percentile")
     axes.set_title(f"{np.mean(own['covered']):.1%} of {len(own)} intervals cover", fontsize="medium")
     return axes
 

@@ -56,7 +56,12 @@ class Bandit:
 
     def __init__(self, success: ArrayLike, prompt_weights: ArrayLike | None = None) -> None:
         success = as_real_array("success", success, 2)
-        check_within("success", success, 0.0, 1.0)
+        try:
+            check_within("success", success, 0.0, 1.0)
+        except ValueError as error:
+            raise ValueError(
+                f"{error}: these are probabilities of reward 1; other rewards have gt.Bandit.from_law(values, probabilities)"
+            ) from None
         self._set([0.0, 1.0], np.stack([1.0 - success, success], axis=-1), prompt_weights)
 
     @classmethod

@@ -79,7 +79,13 @@ def found(fields: Fields, asked: Sequence[str]) -> str:
     top = list(fields)
     alone = top[0] if len(top) == 1 else ""
     hint = " (the columns of a CSV table must be separated by commas)" if ";" in alone or "\t" in alone else ""
-    return f"found the column{'' if alone else 's'} {listed(top, asked)}{hint}"
+    return f"found the column{'' if alone else 's'} {listed(top, asked)}{hint}{_meant(fields, asked)}"
+
+
+def _meant(fields: Fields, asked: Sequence[str]) -> str:
+    """Suggest the paths that end in a name that was asked for."""
+    paths = [path for one in asked for path in fields if "." in path and plain(path).endswith(f".{plain(one)}")]
+    return f"; did you mean {listed(paths)}?" if paths else ""
 
 
 def known(path: str, fields: Fields) -> bool:

@@ -147,6 +147,7 @@ def named_like(nouns: Iterable[str], others: Iterable[str], fields: Fields) -> l
 def prompt_texts(fields: Fields) -> list[str]:
     """Return the paths of prompts' texts, conversations and tokens."""
     texts = [path for path in named_like({*PROMPTS, "input"}, TEXTS, fields) if fields[path].kind != "number"]
+    texts = [path for path in texts if not is_prompt_id(path)]
     tokens = named_like(PROMPTS, TOKENS, fields)
     return [*texts, *(path for path in tokens if fields[path].kind == "list"), *conversations(fields)]
 
@@ -165,7 +166,13 @@ def conversations(fields: Fields) -> list[str]:
 
 def prompt_ids(fields: Fields) -> list[str]:
     """Return the paths of prompts' ids."""
-    return [path for path in named_like(PROMPTS, IDS, fields) if set(last_words(path)) & IDS]
+    return [path for path in named_like(PROMPTS, IDS, fields) if is_prompt_id(path)]
+
+
+def is_prompt_id(path: str) -> bool:
+    """Return whether a name has a word of prompts and a word of ids, such as problem_id or qid."""
+    own = set(last_words(path))
+    return bool(own & PROMPTS) and bool(own & {*IDS, "qid"})
 
 
 def group_ids(fields: Fields) -> list[str]:

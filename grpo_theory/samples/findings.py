@@ -173,10 +173,11 @@ def check_sizes(findings: Findings) -> None:
     if max(findings.sizes) == 1:
         which = f"each of the {findings.groups} groups" if findings.groups > 1 else "the only group"
         at = " at its step" if findings.steps else ""
+        other = f" (not read: {listed(map(_name, findings.ignored))})" if findings.ignored else ""
         prompt = printable(findings.columns["prompt"])
         raise ValueError(
             f"prompt ({prompt}) must be shared by the responses to a prompt, and {which} has one response{at}: "
-            "one response says nothing about groups"
+            f"one response says nothing about groups. prompt=COLUMN (--prompt COLUMN) names the column that they share{other}"
         )
 
 

@@ -14,6 +14,10 @@ from grpo_theory.samples.nested_rows import ROW, parts_of, value_at
 from grpo_theory.validation import as_count, shown
 
 UNSCORED = ": unscored='leave' (--unscored leave) leaves rows without a reward out, 'zero' counts them as 0"
+INFINITE = (
+    ": no option reads these; correct the rows, or leave their rewards empty and choose unscored='leave' (--unscored leave), "
+    "which leaves rows without a reward out"
+)
 Unscored = Literal["error", "leave", "zero"]
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,6 @@ import pyarrow.compute as pc
 from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.samples.column_choice import (
     Columns,
-    choose_rewards,
     known,
     within,
 )
@@ -20,9 +20,18 @@ from grpo_theory.samples.column_names import FILE, RESPONSES, is_evaluation, wit
 from grpo_theory.samples.column_values import hashes, ids, numbers, refuse_rows, vectors
 from grpo_theory.samples.log_folder import check_one_run, open_folder, same_value, words
 from grpo_theory.samples.log_groups import LogGroups
-from grpo_theory.samples.log_opening import UNSCORED, Options, choose_columns, holds_several, open_files, without_ignored
+from grpo_theory.samples.log_opening import (
+    INFINITE,
+    UNSCORED,
+    Options,
+    choose_columns,
+    holds_several,
+    open_files,
+    without_ignored,
+)
 from grpo_theory.samples.log_survey import Reading, Survey, judge
 from grpo_theory.samples.nested_rows import ROW, parts_of, value_at
+from grpo_theory.samples.reward_choice import reward_of
 from grpo_theory.samples.row_responses import counted_rewards, response_tables, summed_rewards
 from grpo_theory.user_text import printable
 from grpo_theory.validation import as_count, shown
@@ -59,12 +68,13 @@ class Source:
         if not any(key in ("run", "seed") or key == "path" for key in options.where):
             check_one_run(self.folder)
         fields = self.files[0].fields
-        rewards = choose_rewards(self.files[0].row_fields, options.reward)
+        rewards, remarks = reward_of(self.files[0], options.reward)
         self.lead = rewards.first
         self.fields = within(fields, rewards)
         self._check_lists()
         self.seen = witnesses(self.fields, holds_several(self.files[0], rewards))
-        self.reading = self._read_how(choose_columns(options, self.files, self.fields, rewards))
+        reading = self._read_how(choose_columns(options, self.files, self.fields, rewards))
+        self.reading = replace(reading, remarks=(*remarks, *reading.remarks))
         self.columns = without_ignored(self.reading.columns, self.files[0])
         self.group_of = options.group_of or self.reading.group_of
         self._places: Counter[tuple[int, int]] = Counter()
@@ -192,8 +202,9 @@ class Source:
             where = where[0], np.arange(1, table.num_rows + 1)
         else:
             rewards, missing = summed_rewards(table, columns)
-            bad = ~np.isfinite(rewards) | (missing if options.unscored == "error" else False)
-            refuse_rows(bad, table[self.lead], "reward", *where, hint=UNSCORED)
+            infinite = ~np.isfinite(rewards)
+            bad = infinite | (missing if options.unscored == "error" else False)
+            refuse_rows(bad, table[self.lead], "reward", *where, hint=INFINITE if infinite.any() else UNSCORED)
             if missing.any():
                 self.left_out["without a reward"] += int(missing.sum()) if options.unscored == "leave" else 0
                 self.left_out["counted as 0"] += int(missing.sum()) if options.unscored == "zero" else 0

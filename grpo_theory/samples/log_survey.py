@@ -159,6 +159,12 @@ def _prompt(survey: Survey, columns: Columns, seen: Witnesses) -> Columns:
     if not shared:
         return columns
     prompt = shared[0]
+    ids = [one for one in usable if one not in (*seen.texts, *seen.groups, columns.prompt[0]) and names.is_prompt_id(one)]
+    unshared = [one for one in ids if survey.count(one) == rows]
+    if unshared:
+        survey.remarks.append(
+            f"{printable(unshared[0])} is another in each row, so it is no id of prompts: {printable(prompt)} is taken."
+        )
     if prompt != columns.prompt[0]:
         survey.remarks.append(
             f"{printable(columns.prompt[0])} does not tell prompts apart (it is another in each row, or the same in all): "

@@ -143,7 +143,7 @@ class RaggedRollouts(Groups):
         small = int((self.sizes < responses).sum())
         if small:
             raise ValueError(
-                f"rollouts must have at least {responses} responses a prompt, and {small} of {self.batch_size} prompts have "
+                f"rollouts must have at least {responses} responses per prompt, and {small} of {self.batch_size} prompts have "
                 f"fewer (the fewest {self.sizes.min()}); rollouts.at_least({responses}) leaves these prompts out"
             )
 
@@ -177,11 +177,11 @@ class RaggedRollouts(Groups):
 def _objects(name: str, values: Iterable[Hashable]) -> np.ndarray:
     """Return ids as an array of one dimension, tuples among them as they are."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise TypeError(f"{name} must be ids, one a response, got {shown(values)}")
+        raise TypeError(f"{name} must be ids, one per response, got {shown(values)}")
     check_unmasked(name, values)
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
-            raise ValueError(f"{name} must be ids, one a response, got {shown(values)}")
+            raise ValueError(f"{name} must be ids, one per response, got {shown(values)}")
         return values
     listed = list(values)
     objects = np.empty(len(listed), dtype=object)
@@ -196,7 +196,7 @@ def _numbered(values: Iterable[Hashable]) -> tuple[np.ndarray, Integers]:
     try:
         index, ids = pd.factorize(_objects("prompts", values))
     except TypeError as error:
-        raise TypeError(f"prompts must be hashable ids, one a response: {error}") from None
+        raise TypeError(f"prompts must be hashable ids, one per response: {error}") from None
     if (index < 0).any():
         raise ValueError(f"prompts must have an id for every response, and row {int(np.argmin(index))} has none")
     return np.asarray(ids), index.astype(np.int64)

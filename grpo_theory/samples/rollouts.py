@@ -154,7 +154,7 @@ class Rollouts(Groups):
         if self.batch_size < prompts:
             raise ValueError(f"rollouts must have at least {prompts} prompts, got B = {self.batch_size}")
         if self.group_size < responses:
-            raise ValueError(f"rollouts must have at least {responses} responses a prompt, got G = {self.group_size}")
+            raise ValueError(f"rollouts must have at least {responses} responses per prompt, got G = {self.group_size}")
 
     def by_prompt(self, statistic: "Callable[[Rollouts], Array]") -> Array:
         """Return the statistic, (..., B) or (..., B, L)."""

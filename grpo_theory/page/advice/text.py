@@ -52,10 +52,10 @@ def to_text(advice: Advice, run: RunAdvice | None = None) -> str:
 def sections(advice: Advice, run: RunAdvice | None = None) -> list[Section]:
     """Return what is to be said: what was taken for what, what is recommended for a whole run and for a step, and the rest."""
     read = [Section("Read as", advice.reading)] if advice.reading else []
-    return [*read, *(() if run is None else (whole_run(run),)), *_of_a_step(advice)]
+    return [*read, *(() if run is None else (whole_run(run),)), *_of_a_step(advice, run)]
 
 
-def _of_a_step(advice: Advice) -> list[Section]:
+def _of_a_step(advice: Advice, run: RunAdvice | None) -> list[Section]:
     scores = advice.scores
     alone = [rewards_alone(advice), *([evaluations(advice), seeds(advice)] if advice.rewards.evaluations else [])]
     rest = [would_change(advice), assumptions(advice), what_was_read(advice)]
@@ -63,7 +63,7 @@ def _of_a_step(advice: Advice) -> list[Section]:
         shown = (recommendation, rests_on, how_sure, group_sizes, *(() if scores.own else (baselines,)), other_estimators)
         found = (section(advice, scores) for section in shown)
         return [*(part for part in found if part is not None), *alone, *rest]
-    return [no_group_size(advice), *alone, equal_rewards(advice), rare_prompts(advice), *rest]
+    return [no_group_size(advice, run), *alone, equal_rewards(advice), rare_prompts(advice), *rest]
 
 
 def rewards_alone(advice: Advice) -> Section:
@@ -256,15 +256,18 @@ def seeds(advice: Advice) -> Section:
     return Section("Telling two settings apart by runs", text, tuple(rows))
 
 
-def no_group_size(advice: Advice) -> Section:
-    """Return why the best group size cannot be told, and what to do."""
+def no_group_size(advice: Advice, run: RunAdvice | None) -> Section:
+    """Return why the best group size of a step cannot be told, and what to do; a run that was asked for is not recommended."""
     if advice.missing != Missing(scores=True):
         return Section("The best group size cannot be told", (f"These rollouts are not sufficient: {size_missing(advice)}.",))
+    whole = (
+        f"To get a group size for a whole run from rewards alone, give its number of responses: {option('total')} N. The "
+        "planner then simulates small worlds that start at these success rates.",
+    )
     return Section(
         "The best group size cannot be told from rewards alone",
         (
-            f"To get a group size for a whole run from rewards alone, give its number of responses: {option('total')} N. The "
-            "planner then simulates small worlds that start at these success rates.",
+            *(whole if run is None else ()),
             "The best size of one step depends on how much the prompts' gradients differ, and the table has no gradients. A "
             "random projection (sketch) of each response's gradient is enough; with grpo-theory[lm] installed:",
         ),

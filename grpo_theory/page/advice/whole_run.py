@@ -84,7 +84,7 @@ def _beyond(run: RunAdvice) -> tuple[str, ...]:
     if run.judged:
         return ()
     return (
-        f"Not judged: runs that tested this advice had up to {JUDGED} responses a prompt, and yours has {number(run.each)}. "
+        f"Not judged: runs that tested this advice had up to {JUDGED} responses per prompt, and yours has {number(run.each)}. "
         "Take it for what the simulated worlds say.",
     )
 

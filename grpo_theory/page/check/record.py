@@ -57,6 +57,7 @@ def check_to_dict(check: TrainerCheck) -> dict[str, Any]:
             "cap": check.cap,
             "followed": check.followed if check.log.advantages is not None else None,
             "conventions": [_fit(one) for one in check.fits],
+            "negated": [_fit(one) for one in check.negated],
             "regrouping": None
             if regrouping is None
             else {"name": regrouping.name, "size": regrouping.size, "conventions": [_fit(one) for one in regrouping.fits]},

@@ -8,6 +8,7 @@ from grpo_theory.checks.conventions import Fit
 from grpo_theory.checks.importance import PAIRS, ImportanceRatios
 from grpo_theory.checks.regroupings import REGROUPINGS
 from grpo_theory.page.section import Section, number, percent, section_text
+from grpo_theory.user_text import listed
 from grpo_theory.validation import counted
 
 SHOWN_GROUPS = 5
@@ -61,7 +62,7 @@ def _convention(check: TrainerCheck) -> Section | None:
             if _all_uniform(check)
             else "No registered convention gives these advantages in any group whose rewards differ."
         )
-        return Section(title, (told, *_regrouping(check)))
+        return Section(title, (told, *_other_reading(check)))
     best = check.fits[0]
     count = f"{int((best.follows & best.telling).sum()):,} of {counted(int(best.telling.sum()), 'group')} whose rewards differ"
     if not check.followed:
@@ -69,14 +70,14 @@ def _convention(check: TrainerCheck) -> Section | None:
             title,
             (
                 f"No registered convention gives these advantages. The nearest, {best.candidate.label}, gives them in {count}.",
-                *_regrouping(check),
+                *_other_reading(check),
             ),
         )
     same = _names(check.fits)
     others = f" On this log {', '.join(same[1:])} give the same." if len(same) > 1 else ""
     formula = best.candidate.estimator.advantage.description.rstrip(".")
     paragraphs = (f"The advantages follow {same[0]} in {count}.{others}", f"Its formula: {formula}.", *_parameters(best))
-    return Section(title, (*paragraphs, *_regrouping(check)))
+    return Section(title, (*paragraphs, *_other_reading(check)))
 
 
 def _all_uniform(check: TrainerCheck) -> bool:
@@ -96,6 +97,23 @@ def _parameters(best: Fit) -> tuple[str, ...]:
     parameters = best.candidate.estimator.advantage.parameters
     shown = [f"{name} = {value:g}" for name, value in parameters.items() if name in ("ddof", "epsilon", "floor")]
     return (f"Its parameters: {', '.join(shown)}.",) if shown else ()
+
+
+def _other_reading(check: TrainerCheck) -> tuple[str, ...]:
+    """Return what would explain most advantages where no convention does: reversed signs, or other groups."""
+    return (*_negated(check), *_regrouping(check))
+
+
+def _negated(check: TrainerCheck) -> tuple[str, ...]:
+    if not check.negated:
+        return ()
+    best = check.negated[0]
+    count = f"{int((best.follows & best.telling).sum()):,} of {counted(int(best.telling.sum()), 'group')} whose rewards differ"
+    return (
+        f"Wrong sign: with the signs of all advantages reversed, they follow {_names(check.negated)[0]} in {count}. An update "
+        "with these advantages lowers the logged reward. Either the trainer has the sign wrong, or the logged reward is a cost, "
+        "of which less is better.",
+    )
 
 
 def _regrouping(check: TrainerCheck) -> tuple[str, ...]:
@@ -235,10 +253,12 @@ def _read(check: TrainerCheck) -> Section:
     taken = ", ".join(f"{role} = {name}" for role, name in check.log.columns.items())
     found = check.log.findings
     at = f" at {counted(len(found.steps), 'step')}" if found.steps else ""
+    rest = [one for one in found.ignored if one not in check.log.columns.values()]
+    unread = f"; not read: {listed(rest)}" if rest else ""
     return Section(
         "What was read",
         (
-            f"{counted(found.kept, 'response')} in {counted(found.groups, 'group')}{at}; columns: {taken}.",
+            f"{counted(found.kept, 'response')} in {counted(found.groups, 'group')}{at}; columns: {taken}{unread}.",
             *found.remarks,
             *(one for one in found.warnings if "repeat" in one),
         ),
