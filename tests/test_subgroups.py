@@ -19,7 +19,6 @@ from grpo_theory.plan.subgroups import (
     average_over_subgroups,
     can_be_averaged,
     check_reads_own_rewards,
-    group_table,
 )
 
 NAMES = ("rloo", "dr_grpo", "trl_grpo", "verl_grpo", "nemo_rl", "max_rl", "reinforce", "verl_grpo_passk")
@@ -35,7 +34,7 @@ def by_hand(estimator, rewards, scores):
 
 def averages(estimator, rollouts, size):
     classes = RewardClasses.of(rollouts)
-    return average_over_subgroups(classes, group_table(estimator, classes.values, size))
+    return average_over_subgroups(classes, estimator, size)
 
 
 @pytest.mark.parametrize("values", [(0.0, 1.0), (0.0, 0.5, 2.0)])

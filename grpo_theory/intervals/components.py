@@ -7,7 +7,7 @@ import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F3, function_value
-from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_powers
+from grpo_theory.intervals.u_statistics import gradients_and_powers
 from grpo_theory.samples import Groups
 from grpo_theory.theory import GroupSizeLaw
 from grpo_theory.validation import ROUNDING, typed
@@ -104,10 +104,8 @@ def jackknife_covariances(gradients, terms, covariances):
 def prompt_terms(rollouts: Groups, prompts: int) -> PromptTerms:
     """Return what each prompt says, of at least so many prompts with four responses."""
     rollouts.require(prompts=prompts, responses=4)
-    powers = prompt_powers(rollouts)
-    return PromptTerms(
-        prompt_gradients(rollouts), powers.gradient, powers.advantage - powers.gradient, powers.independent + powers.gradient
-    )
+    gradients, powers = gradients_and_powers(rollouts)
+    return PromptTerms(gradients, powers.gradient, powers.advantage - powers.gradient, powers.independent + powers.gradient)
 
 
 @typed

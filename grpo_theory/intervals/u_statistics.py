@@ -1,5 +1,6 @@
 """Unbiased statistics of one group of responses, from sums over the group (docs/derivations.md, section 8)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -148,17 +149,21 @@ def shifted(values: Array, axis: int) -> Array:
     return values - np.take(values, [0], axis=axis)
 
 
-def _each(fill: FunctionValue, rollouts: Groups, width: int) -> Array:
-    """Return what a function fills in for each prompt, shape (..., B, width), from its centred rewards and its scores."""
+def _each(rollouts: Groups, *fills: tuple[FunctionValue, int]) -> list[Array]:
+    """Return what functions fill in for each prompt, each (..., B, width), from its centred rewards and its scores."""
 
     def of_groups(same: Rollouts) -> Array:
         size, scores = same.group_size, np.ascontiguousarray(same.known_scores)
         z, w = centred(same.rewards, -1).reshape(-1, size), scores.reshape(-1, size, scores.shape[-1])
-        statistics = np.empty((len(w), width))
-        fill(z, w, statistics)
-        return statistics.reshape(*same.rewards.shape[:-1], width)
+        statistics = [np.empty((len(w), width)) for _, width in fills]
+        for (fill, _), filled in zip(fills, statistics, strict=True):
+            fill(z, w, filled)
+        whole = np.concatenate(statistics, axis=1) if len(fills) > 1 else statistics[0]
+        return whole.reshape(*same.rewards.shape[:-1], -1)
 
-    return rollouts.by_prompt(of_groups)
+    whole = rollouts.by_prompt(of_groups)
+    ends = np.cumsum([width for _, width in fills])
+    return [np.ascontiguousarray(part) for part in np.split(whole, ends[:-1], axis=-1)]
 
 
 def prompt_gradients(rollouts: Groups) -> Array:
@@ -168,7 +173,7 @@ def prompt_gradients(rollouts: Groups) -> Array:
     sample covariance of score and reward. Needs G >= 2.
     """
     rollouts.require(responses=2)
-    return _each(gradients, rollouts, rollouts.known_scores.shape[-1])
+    return _each(rollouts, (gradients, rollouts.known_scores.shape[-1]))[0]
 
 
 def prompt_jackknife_variances(rollouts: Groups) -> Array:
@@ -178,7 +183,7 @@ def prompt_jackknife_variances(rollouts: Groups) -> Array:
     diag{Sigma_oracle/G + [Var(Z) F + g g']/(G(G-1))}: too large, in the second order alone. Needs G >= 3.
     """
     rollouts.require(responses=3)
-    return _each(jackknife_variances, rollouts, rollouts.known_scores.shape[-1])
+    return _each(rollouts, (jackknife_variances, rollouts.known_scores.shape[-1]))[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,5 +208,16 @@ class PromptPowers:
 def prompt_powers(rollouts: Groups) -> PromptPowers:
     """Compute the three U-statistics of each prompt in O(G J); needs G >= 4."""
     rollouts.require(responses=4)
-    fields = _each(powers, rollouts, 3)
-    return PromptPowers(fields[..., 0], fields[..., 1], fields[..., 2])
+    return PromptPowers(*_fields(_each(rollouts, (powers, 3))[0]))
+
+
+def gradients_and_powers(rollouts: Groups) -> tuple[Array, PromptPowers]:
+    """Compute `prompt_gradients` and `prompt_powers` in one pass over the groups."""
+    rollouts.require(responses=4)
+    found, fields = _each(rollouts, (gradients, rollouts.known_scores.shape[-1]), (powers, 3))
+    return found, PromptPowers(*_fields(fields))
+
+
+def _fields(filled: Array) -> Iterator[Array]:
+    """Return what is filled in beside each other, (..., L), one by one."""
+    return (filled[..., k] for k in range(filled.shape[-1]))
