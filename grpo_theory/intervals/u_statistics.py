@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
+from weakref import WeakKeyDictionary
 
 import numba
 import numpy as np
 from numba import types
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, read_only
 from grpo_theory.compiler import F2, F3, FunctionValue, function_value, stage
 from grpo_theory.samples import Groups, Rollouts
 
@@ -166,6 +167,23 @@ def _each(rollouts: Groups, *fills: tuple[FunctionValue, int]) -> list[Array]:
     return [np.ascontiguousarray(part) for part in np.split(whole, ends[:-1], axis=-1)]
 
 
+_REMEMBERED: WeakKeyDictionary[Groups, dict[FunctionValue, Array]] = WeakKeyDictionary()
+"""What `_once` has computed, as long as the rollouts live."""
+
+
+def _once(rollouts: Groups, *fills: tuple[FunctionValue, int]) -> list[Array]:
+    """Return `_each` for functions, closed to writing, and kept: several intervals and plans ask this of the same rollouts.
+
+    What is missing is computed in one pass over the groups.
+    """
+    known = _REMEMBERED.setdefault(rollouts, {})
+    missing = [(fill, width) for fill, width in fills if fill not in known]
+    if missing:
+        found = _each(rollouts, *missing)
+        known.update({fill: read_only(one) for (fill, _), one in zip(missing, found, strict=True)})
+    return [known[fill] for fill, _ in fills]
+
+
 def prompt_gradients(rollouts: Groups) -> Array:
     """Return the leave-one-out estimate of each prompt's gradient, (1/(G-1)) sum_i W_i (Z_i - mean Z), shape (..., B, J).
 
@@ -173,7 +191,7 @@ def prompt_gradients(rollouts: Groups) -> Array:
     sample covariance of score and reward. Needs G >= 2.
     """
     rollouts.require(responses=2)
-    return _each(rollouts, (gradients, rollouts.known_scores.shape[-1]))[0]
+    return _once(rollouts, (gradients, rollouts.known_scores.shape[-1]))[0]
 
 
 def prompt_jackknife_variances(rollouts: Groups) -> Array:
@@ -208,13 +226,13 @@ class PromptPowers:
 def prompt_powers(rollouts: Groups) -> PromptPowers:
     """Compute the three U-statistics of each prompt in O(G J); needs G >= 4."""
     rollouts.require(responses=4)
-    return PromptPowers(*_fields(_each(rollouts, (powers, 3))[0]))
+    return PromptPowers(*_fields(_once(rollouts, (powers, 3))[0]))
 
 
 def gradients_and_powers(rollouts: Groups) -> tuple[Array, PromptPowers]:
     """Compute `prompt_gradients` and `prompt_powers` in one pass over the groups."""
     rollouts.require(responses=4)
-    found, fields = _each(rollouts, (gradients, rollouts.known_scores.shape[-1]), (powers, 3))
+    found, fields = _once(rollouts, (gradients, rollouts.known_scores.shape[-1]), (powers, 3))
     return found, PromptPowers(*_fields(fields))
 
 
