@@ -120,13 +120,14 @@ def fit_beta_rates(counts: RewardCounts) -> BetaSuccessRates:
     """
     check_binary(counts)
     cells = Cells.of(counts)
-    a, b, log_likelihood = _likeliest(*(part.astype(np.float64).tobytes() for part in (cells.successes, cells.sizes, cells.prompts)))
+    parts = cells.successes, cells.sizes, cells.prompts
+    a, b, log_likelihood = _likeliest(*(part.astype(np.float64).tobytes() for part in parts))
     return BetaSuccessRates(a, b, log_likelihood + cells.log_coefficients)
 
 
 @lru_cache(maxsize=16)
 def _likeliest(successes: bytes, sizes: bytes, prompts_of_each: bytes) -> tuple[float, float, float]:
-    """Return a, b and the log likelihood without coefficients; kept, because the same rewards are asked about with other scores."""
+    """Return a, b and the log likelihood without coefficients; kept, as the same rewards may come with other scores."""
     k, n, prompts = (np.frombuffer(part) for part in (successes, sizes, prompts_of_each))
     mean = float(prompts @ k / (prompts @ n))
 
