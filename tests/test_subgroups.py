@@ -13,13 +13,13 @@ from grpo_theory.estimation import find
 from grpo_theory.estimation.kernel import Batch
 from grpo_theory.intervals.components import prompt_terms
 from grpo_theory.intervals.u_statistics import prompt_gradients
+from grpo_theory.plan import subgroups
 from grpo_theory.plan.subgroups import (
     MOST_VALUES,
     RewardClasses,
     average_over_subgroups,
     can_be_averaged,
     check_reads_own_rewards,
-    group_table,
 )
 
 NAMES = ("rloo", "dr_grpo", "trl_grpo", "verl_grpo", "nemo_rl", "max_rl", "reinforce", "verl_grpo_passk")
@@ -35,7 +35,7 @@ def by_hand(estimator, rewards, scores):
 
 def averages(estimator, rollouts, size):
     classes = RewardClasses.of(rollouts)
-    return average_over_subgroups(classes, group_table(estimator, classes.values, size))
+    return average_over_subgroups(classes, estimator, size)
 
 
 @pytest.mark.parametrize("values", [(0.0, 1.0), (0.0, 0.5, 2.0)])
@@ -53,6 +53,19 @@ def test_averages_are_those_of_all_subgroups(name, values):
             estimates = by_hand(found, np.ascontiguousarray(rewards[b][rows]), scores[b][rows])
             assert means[b] == pytest.approx(estimates.mean(axis=0), abs=1e-12)
             assert powers[b] == pytest.approx((estimates**2).sum(axis=1).mean(), abs=1e-12)
+
+
+@pytest.mark.parametrize("values", [(0.0, 1.0), (0.0, 0.5, 2.0)])
+def test_averages_are_the_same_from_all_counts_that_could_be_and_from_those_that_are(monkeypatch, values):
+    rng = np.random.default_rng(20261127)
+    rollouts = gt.Rollouts(rng.choice(values, size=(12, 6)), rng.normal(size=(12, 6, 3)))
+    every, found = RewardClasses.of(rollouts), find("trl_grpo")
+    monkeypatch.setattr(subgroups, "FEW_COUNTS", 0)
+    some = RewardClasses.of(rollouts)
+    assert len(every.counts) == {2: 7, 3: 28}[len(values)] > len(some.counts)
+    np.testing.assert_array_equal(every.counts[every.which], some.counts[some.which])
+    for first, second in zip(average_over_subgroups(every, found, 4), average_over_subgroups(some, found, 4), strict=True):
+        np.testing.assert_allclose(first, second, rtol=0, atol=1e-13)
 
 
 def all_logs(table, responses):

@@ -65,3 +65,16 @@ def test_statistics_do_not_depend_on_how_the_arrays_lie_in_memory():
         assert found.shape[:3] == r.rewards.shape[:3]
         assert np.array_equal(found, statistic(turned))
         assert np.array_equal(found[1, 2], statistic(Rollouts(r.rewards[1, 2], r.scores[1, 2])))
+
+
+def test_what_is_kept_of_rollouts_is_of_these_rollouts_and_each_function_its_own():
+    rewards, scores = numbers()
+    first, others = (Rollouts(rewards, factor * scores) for factor in (1.0, 2.0))
+    gradients, powers = prompt_gradients(first), prompt_powers(first)
+    both = u_statistics.gradients_and_powers(Rollouts(rewards, scores))
+    np.testing.assert_array_equal(gradients, both[0])
+    np.testing.assert_array_equal(powers.gradient, both[1].gradient)
+    assert prompt_gradients(first) is gradients
+    assert not gradients.flags.writeable
+    np.testing.assert_allclose(prompt_gradients(others), 2.0 * gradients, rtol=1e-14)
+    np.testing.assert_allclose(u_statistics.gradients_and_powers(others)[1].gradient, 4.0 * powers.gradient, rtol=1e-12)

@@ -7,7 +7,7 @@ import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F3, function_value
-from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_powers
+from grpo_theory.intervals.u_statistics import GROUPS, gradients_and_powers
 from grpo_theory.samples import Groups
 from grpo_theory.theory import GroupSizeLaw
 from grpo_theory.validation import ROUNDING, typed
@@ -52,7 +52,7 @@ class PromptTerms(NamedTuple):
         return influences - influences.mean(axis=-1, keepdims=True)
 
 
-@function_value(numba.void(F3, F1))
+@function_value(numba.void(GROUPS, F1))
 def products_of_pairs(gradients, products):
     """Fill in the mean products (N,) of different prompts' estimates (N, B, J)."""
     n, size, width = gradients.shape
@@ -67,7 +67,7 @@ def products_of_pairs(gradients, products):
         products[i] = product / (size * (size - 1.0))
 
 
-@function_value(numba.void(F3, F3, F3))
+@function_value(numba.void(GROUPS, F3, F3))
 def jackknife_covariances(gradients, terms, covariances):
     """Fill in the covariances (N, 3, 3), from gradient estimates (N, B, J) and terms (N, 3, B); exactly 0 of what is constant."""
     n, size, width = gradients.shape
@@ -104,10 +104,8 @@ def jackknife_covariances(gradients, terms, covariances):
 def prompt_terms(rollouts: Groups, prompts: int) -> PromptTerms:
     """Return what each prompt says, of at least so many prompts with four responses."""
     rollouts.require(prompts=prompts, responses=4)
-    powers = prompt_powers(rollouts)
-    return PromptTerms(
-        prompt_gradients(rollouts), powers.gradient, powers.advantage - powers.gradient, powers.independent + powers.gradient
-    )
+    gradients, powers = gradients_and_powers(rollouts)
+    return PromptTerms(gradients, powers.gradient, powers.advantage - powers.gradient, powers.independent + powers.gradient)
 
 
 @typed

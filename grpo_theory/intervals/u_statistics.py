@@ -1,13 +1,15 @@
 """Unbiased statistics of one group of responses, from sums over the group (docs/derivations.md, section 8)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
+from weakref import WeakKeyDictionary
 
 import numba
 import numpy as np
 from numba import types
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, read_only
 from grpo_theory.compiler import F2, F3, FunctionValue, function_value, stage
 from grpo_theory.samples import Groups, Rollouts
 
@@ -148,17 +150,38 @@ def shifted(values: Array, axis: int) -> Array:
     return values - np.take(values, [0], axis=axis)
 
 
-def _each(fill: FunctionValue, rollouts: Groups, width: int) -> Array:
-    """Return what a function fills in for each prompt, shape (..., B, width), from its centred rewards and its scores."""
+def _each(rollouts: Groups, *fills: tuple[FunctionValue, int]) -> list[Array]:
+    """Return what functions fill in for each prompt, each (..., B, width), from its centred rewards and its scores."""
 
     def of_groups(same: Rollouts) -> Array:
         size, scores = same.group_size, np.ascontiguousarray(same.known_scores)
         z, w = centred(same.rewards, -1).reshape(-1, size), scores.reshape(-1, size, scores.shape[-1])
-        statistics = np.empty((len(w), width))
-        fill(z, w, statistics)
-        return statistics.reshape(*same.rewards.shape[:-1], width)
+        statistics = [np.empty((len(w), width)) for _, width in fills]
+        for (fill, _), filled in zip(fills, statistics, strict=True):
+            fill(z, w, filled)
+        whole = np.concatenate(statistics, axis=1) if len(fills) > 1 else statistics[0]
+        return whole.reshape(*same.rewards.shape[:-1], -1)
 
-    return rollouts.by_prompt(of_groups)
+    whole = rollouts.by_prompt(of_groups)
+    ends = np.cumsum([width for _, width in fills])
+    return [np.ascontiguousarray(part) for part in np.split(whole, ends[:-1], axis=-1)]
+
+
+_REMEMBERED: WeakKeyDictionary[Groups, dict[FunctionValue, Array]] = WeakKeyDictionary()
+"""What `_once` has computed, as long as the rollouts live."""
+
+
+def _once(rollouts: Groups, *fills: tuple[FunctionValue, int]) -> list[Array]:
+    """Return `_each` for functions, closed to writing, and kept: several intervals and plans ask this of the same rollouts.
+
+    What is missing is computed in one pass over the groups.
+    """
+    known = _REMEMBERED.setdefault(rollouts, {})
+    missing = [(fill, width) for fill, width in fills if fill not in known]
+    if missing:
+        found = _each(rollouts, *missing)
+        known.update({fill: read_only(one) for (fill, _), one in zip(missing, found, strict=True)})
+    return [known[fill] for fill, _ in fills]
 
 
 def prompt_gradients(rollouts: Groups) -> Array:
@@ -168,7 +191,7 @@ def prompt_gradients(rollouts: Groups) -> Array:
     sample covariance of score and reward. Needs G >= 2.
     """
     rollouts.require(responses=2)
-    return _each(gradients, rollouts, rollouts.known_scores.shape[-1])
+    return _once(rollouts, (gradients, rollouts.known_scores.shape[-1]))[0]
 
 
 def prompt_jackknife_variances(rollouts: Groups) -> Array:
@@ -178,7 +201,7 @@ def prompt_jackknife_variances(rollouts: Groups) -> Array:
     diag{Sigma_oracle/G + [Var(Z) F + g g']/(G(G-1))}: too large, in the second order alone. Needs G >= 3.
     """
     rollouts.require(responses=3)
-    return _each(jackknife_variances, rollouts, rollouts.known_scores.shape[-1])
+    return _each(rollouts, (jackknife_variances, rollouts.known_scores.shape[-1]))[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,5 +226,16 @@ class PromptPowers:
 def prompt_powers(rollouts: Groups) -> PromptPowers:
     """Compute the three U-statistics of each prompt in O(G J); needs G >= 4."""
     rollouts.require(responses=4)
-    fields = _each(powers, rollouts, 3)
-    return PromptPowers(fields[..., 0], fields[..., 1], fields[..., 2])
+    return PromptPowers(*_fields(_once(rollouts, (powers, 3))[0]))
+
+
+def gradients_and_powers(rollouts: Groups) -> tuple[Array, PromptPowers]:
+    """Compute `prompt_gradients` and `prompt_powers` in one pass over the groups."""
+    rollouts.require(responses=4)
+    found, fields = _once(rollouts, (gradients, rollouts.known_scores.shape[-1]), (powers, 3))
+    return found, PromptPowers(*_fields(fields))
+
+
+def _fields(filled: Array) -> Iterator[Array]:
+    """Return what is filled in beside each other, (..., L), one by one."""
+    return (filled[..., k] for k in range(filled.shape[-1]))

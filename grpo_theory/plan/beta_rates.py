@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -120,7 +120,15 @@ def fit_beta_rates(counts: RewardCounts) -> BetaSuccessRates:
     """
     check_binary(counts)
     cells = Cells.of(counts)
-    k, n, prompts = cells.successes, cells.sizes, cells.prompts
+    parts = cells.successes, cells.sizes, cells.prompts
+    a, b, log_likelihood = _likeliest(*(part.astype(np.float64).tobytes() for part in parts))
+    return BetaSuccessRates(a, b, log_likelihood + cells.log_coefficients)
+
+
+@lru_cache(maxsize=16)
+def _likeliest(successes: bytes, sizes: bytes, prompts_of_each: bytes) -> tuple[float, float, float]:
+    """Return a, b and the log likelihood without coefficients; kept, as the same rewards may come with other scores."""
+    k, n, prompts = (np.frombuffer(part) for part in (successes, sizes, prompts_of_each))
     mean = float(prompts @ k / (prompts @ n))
 
     def loss(parameters: Array) -> float:
@@ -133,6 +141,4 @@ def fit_beta_rates(counts: RewardCounts) -> BetaSuccessRates:
     fits = [minimize(loss, start, method="L-BFGS-B", bounds=[(-20.0, 20.0), (-8.0, edge)]) for start in starts]
     best = min(fits, key=lambda fit: fit.fun)
     share, precision = float(expit(best.x[0])), float(np.exp(best.x[1]))
-    return BetaSuccessRates(
-        share * precision, (1.0 - share) * precision, -best.fun * float(prompts.sum()) + cells.log_coefficients
-    )
+    return share * precision, (1.0 - share) * precision, -best.fun * float(prompts.sum())

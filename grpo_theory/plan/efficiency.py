@@ -12,7 +12,7 @@ from grpo_theory.intervals.heavy_tails import tail_quantiles
 from grpo_theory.intervals.interval import Interval, check_level, quotient_limits
 from grpo_theory.plan.batches import SizeChoice, sufficient_prompts
 from grpo_theory.plan.error_constants import likely_values, signal_interval, student_quantile
-from grpo_theory.plan.subgroups import RewardClasses, average_over_subgroups, group_table
+from grpo_theory.plan.subgroups import RewardClasses, average_over_subgroups
 from grpo_theory.validation import as_numbers, as_positive
 
 SMALLEST = 1e-300
@@ -61,7 +61,8 @@ def mean_of(terms: Array) -> Estimates:
 def product_of(first: Array, second: Array) -> Estimates:
     """Return the inner product of the means of two vectors of each prompt, (B, J), by the products of different prompts'."""
     size, total, other = len(first), first.sum(axis=0), second.sum(axis=0)
-    with_others = (first * (other - second)).sum(axis=1) + (second * (total - first)).sum(axis=1)
+    with_others = (first * (other - second)).sum(axis=1)
+    with_others = with_others + (with_others if first is second else (second * (total - first)).sum(axis=1))
     influences = with_others / (size - 2.0)
     return Estimates(with_others.sum() / (2.0 * size * (size - 1.0)), influences - influences.mean())
 
@@ -108,7 +109,7 @@ class StepLaw:
         """Return the law of an estimator's advantages from all subgroups, and the prompts' gradient estimates (B, J)."""
         rows: list[tuple[Estimates, Estimates, Estimates]] = []
         for size in group_sizes.tolist():
-            means, powers = average_over_subgroups(classes, group_table(estimator, classes.values, size))
+            means, powers = average_over_subgroups(classes, estimator, size)
             rows.append((product_of(gradients, means), product_of(means, means), mean_of(powers)))
         parts = (Estimates(*(np.stack(part) for part in zip(*column, strict=True))) for column in zip(*rows, strict=True))
         return cls(group_sizes, product_of(gradients, gradients), *parts)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from grpo_theory.arrays import Array, Integers
+from grpo_theory.arrays import Array, Integers, read_only
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.multisets import count_multisets, multisets
 from grpo_theory.exact.table import UNREAD, advantage_table, multiset_lines
@@ -19,6 +19,8 @@ from grpo_theory.validation import Argument, ArgumentError, shown
 
 MOST_VALUES = 8
 """Sums of scores are kept for each reward value: of more values they would take more room than the scores."""
+FEW_COUNTS = 64
+"""Of groups of 8 with up to three reward values, and of 63 with two."""
 MOST_TERMS = 1 << 20
 """The most multisets of rewards, times prompts with different counts of rewards, that are gone through for one group size."""
 
@@ -31,7 +33,7 @@ class RewardClasses(NamedTuple):
     values : tuple of float
         The rewards, ascending.
     counts : ndarray of int64, shape (U, L)
-        The different counts of rewards that prompts have.
+        The different counts of rewards that prompts have; where there are few, all that they could have.
     which : ndarray of int64, shape (B,)
         Which of them each prompt has.
     sums : ndarray, shape (B, L, J)
@@ -71,8 +73,23 @@ class RewardClasses(NamedTuple):
             )
         )
         products = np.einsum("blj,bmj->blm", sums, sums)
-        distinct, which = np.unique(np.asarray(counts, dtype=np.int64), axis=0, return_inverse=True)
-        return cls(tuple(values.tolist()), distinct, which.ravel(), sums, squares, products)
+        distinct, which = _distinct(np.asarray(counts, dtype=np.int64))
+        return cls(tuple(values.tolist()), distinct, which, sums, squares, products)
+
+
+def _distinct(counts: Integers) -> tuple[Integers, Integers]:
+    """Return the different rows of counts (B, L), and which of them each is.
+
+    Of prompts with equally many responses these are all possible rows, if they are at most `FEW_COUNTS`: what is made of them is
+    then the same for every log, and made once.
+    """
+    width, size = counts.shape[1], int(counts[0].sum())
+    if (counts.sum(axis=1) != size).any() or count_multisets(width, size) > FEW_COUNTS:
+        distinct, which = np.unique(counts, axis=0, return_inverse=True)
+        return distinct, which.ravel()
+    numbering, every = (size + 1) ** np.arange(width), multisets(width, size).astype(np.int64)
+    order = np.argsort(every @ numbering)
+    return every[order], np.searchsorted((every @ numbering)[order], counts @ numbering)
 
 
 class GroupTable(NamedTuple):
@@ -127,25 +144,52 @@ def can_be_averaged(classes: RewardClasses, group_size: int) -> bool:
     return fits and len(classes.counts) * count_multisets(len(classes.values), group_size) <= MOST_TERMS
 
 
-def average_over_subgroups(classes: RewardClasses, table: GroupTable) -> tuple[Array, Array]:
-    """Return, for each prompt, the means over all subgroups of the estimate, shape (B, J), and of its squared norm, (B,).
+class Shares(NamedTuple):
+    """Of one class of responses, by the counts of rewards in its group: means over all subgroups of what one member adds.
+
+    Attributes
+    ----------
+    first : ndarray, shape (U, L)
+        To the sum of the advantages: the advantage, and 0 where the member is not drawn.
+    own : ndarray, shape (U, L)
+        Its square.
+    pairs : ndarray, shape (U, L, L)
+        The product of two different members' advantages.
+    """
+
+    first: Array
+    own: Array
+    pairs: Array
+
+
+def average_over_subgroups(classes: RewardClasses, estimator: Estimator, group_size: int) -> tuple[Array, Array]:
+    """Return, for each prompt, the means over all subgroups of the estimate, shape (B, J), and of its squared norm, (B,)."""
+    counts, which = classes.counts, classes.which
+    shares = _shares_of_members(estimator, classes.values, group_size, counts.shape, counts.tobytes())
+    means = np.einsum("bl,blj->bj", shares.first[which], classes.sums) / group_size
+    distinct_pairs = classes.products - classes.squares[:, :, None] * np.eye(len(classes.values))
+    powers = (shares.own[which] * classes.squares).sum(axis=1) + (shares.pairs[which] * distinct_pairs).sum(axis=(1, 2))
+    return means, powers / group_size**2
+
+
+@lru_cache(maxsize=256)
+def _shares_of_members(
+    estimator: Estimator, values: tuple[float, ...], group_size: int, shape: tuple[int, int], counts: bytes
+) -> Shares:
+    """Return what the means over subgroups need of counts of rewards, int64 of a shape (U, L); made once.
 
     The numbers of a subgroup's responses with each reward are hypergeometric. Given them, each response of a class is as likely
     to be in the subgroup as another, and so is each pair of two.
     """
-    k, given = table.multisets, table.advantages * table.multisets
-    size, width = int(k[0].sum()), k.shape[1]
-    weights = _hypergeometric(classes.counts, k)
+    table, members = group_table(estimator, values, group_size), np.frombuffer(counts, dtype=np.int64).reshape(shape)
+    k, width = table.multisets, len(values)
+    given, weights = table.advantages * k, _hypergeometric(members, k)
     own = weights @ (table.advantages * given)
     pairs = weights @ (given[:, :, None] * given[:, None, :]).reshape(len(k), -1)
     pairs = pairs.reshape(-1, width, width) - own[:, :, None] * np.eye(width)
-    n, which = classes.counts.astype(np.float64), classes.which
+    n = members.astype(np.float64)
     of_pairs = n[:, :, None] * n[:, None, :] - n[:, :, None] * np.eye(width)
-    first, own, pairs = _shares(weights @ given, n), _shares(own, n), _shares(pairs, of_pairs)
-    means = np.einsum("bl,blj->bj", first[which], classes.sums) / size
-    distinct_pairs = classes.products - classes.squares[:, :, None] * np.eye(width)
-    powers = (own[which] * classes.squares).sum(axis=1) + (pairs[which] * distinct_pairs).sum(axis=(1, 2))
-    return means, powers / size**2
+    return Shares(*(read_only(_shares(*part)) for part in ((weights @ given, n), (own, n), (pairs, of_pairs))))
 
 
 def mean_advantages(counts: Integers, table: GroupTable) -> Array:

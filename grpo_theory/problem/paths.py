@@ -144,6 +144,8 @@ class Paths:
 
     def along(self, values: Array) -> Array:
         """Sum values of edges (..., D) along each response, shape (..., K)."""
+        if self.horizon == 1:
+            return values
         total = values[..., self.edges[:, 0]]
         for t in range(1, self.horizon):
             total = total + np.where(self.taken[:, t], values[..., self.edges[:, t]], 0.0)

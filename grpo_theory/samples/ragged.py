@@ -158,16 +158,27 @@ class RaggedRollouts(Groups):
 
     def by_prompt(self, statistic: Callable[[Rollouts], Array]) -> Array:
         """Return a statistic of each prompt, (B,) or (B, L): groups of equal size are stacked, and computed at once."""
-        order, ends = np.argsort(self.index, kind="stable"), np.cumsum(self.sizes)
+        rows, stacks = self._by_size
+        rewards, scores = read_only(self.rewards[rows]), None if self.scores is None else read_only(self.scores[rows])
         statistics: Array | None = None
-        for size in np.unique(self.sizes):
-            prompts = np.flatnonzero(self.sizes == size)
-            rows = order[(ends[prompts] - size)[:, None] + np.arange(size)]
-            scores = None if self.scores is None else read_only(self.scores[rows])
-            part = statistic(Rollouts(read_only(self.rewards[rows]), scores))
-            statistics = np.empty((self.batch_size, *part.shape[1:])) if statistics is None else statistics
-            statistics[prompts] = part
+        for prompts, part, size in stacks:
+            stacked = None if scores is None else scores[part].reshape(len(prompts), size, -1)
+            found = statistic(Rollouts.of_checked(rewards[part].reshape(-1, size), stacked))
+            statistics = np.empty((self.batch_size, *found.shape[1:])) if statistics is None else statistics
+            statistics[prompts] = found
         return np.asarray(statistics)
+
+    @cached_property
+    def _by_size(self) -> tuple[Integers, list[tuple[Integers, slice, int]]]:
+        """The rows (N,) by the size of their group, then by group; and of each size its prompts, its part of the rows, and it."""
+        by_size = np.argsort(self.sizes, kind="stable")
+        place = np.empty_like(by_size)
+        place[by_size] = np.arange(by_size.size)
+        sizes, counts = np.unique(self.sizes, return_counts=True)
+        ends, stops = np.cumsum(counts), np.cumsum(counts * sizes)
+        parts = zip(np.split(by_size, ends[:-1]), (stops - counts * sizes).tolist(), stops.tolist(), sizes.tolist(), strict=True)
+        stacks = [(prompts, slice(start, stop), size) for prompts, start, stop, size in parts]
+        return np.argsort(place[self.index], kind="stable"), stacks
 
     def with_scores(self, scores: ArrayLike | None) -> "RaggedRollouts":
         """Return the same prompts and rewards with other scores, shape (N, J)."""

@@ -10,8 +10,8 @@ from grpo_theory.arrays import Array
 from grpo_theory.samples import column_names as names
 from grpo_theory.samples.column_choice import Reward, Rewards, choose_rewards
 from grpo_theory.samples.column_names import Fields, last_words
-from grpo_theory.samples.nested_rows import parts_of, value_at
 from grpo_theory.samples.log_file import LogFile
+from grpo_theory.samples.nested_rows import parts_of, value_at
 from grpo_theory.user_text import listed, printable
 
 TOTALS = {"total", "overall", "final", "sum"}

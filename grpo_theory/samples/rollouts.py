@@ -134,6 +134,27 @@ class Rollouts(Groups):
                 f"got {self.scores.shape}"
             )
 
+    @classmethod
+    def of_checked(cls, rewards: Array, scores: Array | None) -> "Rollouts":
+        """Return rollouts of arrays that nobody can write and that are part of others, which were checked.
+
+        Parameters
+        ----------
+        rewards, scores : ndarray
+            As the attributes.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> whole = gt.Rollouts([[1.0, 0.0], [0.0, 0.0]])
+        >>> gt.Rollouts.of_checked(whole.rewards[:1], None).rewards.tolist()
+        [[1.0, 0.0]]
+        """
+        made = object.__new__(cls)
+        object.__setattr__(made, "rewards", rewards)
+        object.__setattr__(made, "scores", scores)
+        return made
+
     @property
     def sizes(self) -> Integers:
         """The number of responses to each prompt, shape (B,): G for all."""

@@ -44,7 +44,9 @@ NARROWING, CONSERVATIVE_NARROWING = 0.9, 0.6
 BATCH_SIZES, GROUP_SIZES = (16, 64), (4, 16)
 CURVE_BATCH_SIZE, CURVE_GROUP_SIZES = 32, (4, 8, 16, 32)
 POINT_SIZES = (64, 8)
-REPLICATIONS = {"design": 3072, "curve": 1536, "point": 50_000}
+REPLICATIONS = {"design": 3072, "curve": 1536, "point": 50_000, "wide miss": 12_500}
+"""An exact interval is told from one that covers a point less by 50,000. Intervals that cover two points less or more than they
+say are refuted, and those that promise less confirmed, by a quarter of that, with limits of 0.012."""
 SLOW_REPLICATIONS = 384
 """Of slow intervals, in the cells of the design, and of all that need the language model's scores in full."""
 QUICK_REPLICATIONS, QUICK_SLOW_REPLICATIONS = 128, 32
@@ -54,6 +56,13 @@ POINTS = {
     "half-trained, rare": ("value", "gradient"),
     ONE_PROMPT: ("1/group size",),
 }
+WIDE_MISSES = (
+    ("half-trained, balanced", "error"),
+    ("half-trained, rare", "value"),
+    ("half-trained, rare", "gradient"),
+    (ONE_PROMPT, "1/group size"),
+)
+"""Points at which no interval is within two points of what it is held against, nor is any control."""
 PILOT_TARGETS = ("value", "gradient", "components", "error", "group size")
 NORMS = ("components", "error", "group size")
 """Targets that need the language model's scores in full."""
@@ -85,7 +94,8 @@ def _replications(quick: bool, part: str, name: str, target: str, *sizes: int) -
     if quick:
         slow = QUICK_SLOW_REPLICATIONS if sizes == (BATCH_SIZES[-1], GROUP_SIZES[-1]) else 0
         return {"replications": QUICK_REPLICATIONS, "slow_replications": slow}
-    usual = SLOW_REPLICATIONS if name == LANGUAGE_MODEL and target in NORMS else REPLICATIONS[part]
+    often = "wide miss" if part == "point" and (name, target) in WIDE_MISSES else part
+    usual = SLOW_REPLICATIONS if name == LANGUAGE_MODEL and target in NORMS else REPLICATIONS[often]
     return {"replications": usual, "slow_replications": SLOW_REPLICATIONS if part == "design" else 0}
 
 

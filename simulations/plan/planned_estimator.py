@@ -74,11 +74,9 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[s
     for number, rollouts in enumerate(draw_logs(name, rng, settings["replications"])):
         laws, chosen = EstimatorLaws(rollouts, LIMITS, None), {}
         for estimator in ESTIMATORS:
-            law = laws.of(gt.estimators()[estimator])
-            assert law is not None
-            choices = {"planned": plan(rollouts, law, estimator)}
+            choices = {"planned": plan(rollouts, laws, estimator)}
             if number < CONTROLS:
-                choices["control"] = by_efficiency(as_noisy_at_all_sizes(law))
+                choices["control"] = by_efficiency(as_noisy_at_all_sizes(law_of(laws, estimator)))
             for arm, choice in choices.items():
                 for quantity, value in judge(choice, name, estimator).items():
                     found[f"{arm}, {estimator}"][quantity].append(value)
@@ -92,9 +90,18 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[s
     return {key: dict(values) for key, values in found.items()}
 
 
-def plan(rollouts: gt.Rollouts | gt.RaggedRollouts, law: StepLaw, estimator: str) -> SizeChoice:
+def plan(rollouts: gt.Rollouts | gt.RaggedRollouts, laws: EstimatorLaws, estimator: str) -> SizeChoice:
     """Return what the planner says of the group sizes of a named estimator."""
-    return choose_group_size(rollouts, LIMITS, LEVEL) if estimator == BY_ERROR else by_efficiency(law)
+    if estimator == BY_ERROR:
+        return choose_group_size(rollouts, LIMITS, LEVEL)
+    return by_efficiency(law_of(laws, estimator))
+
+
+def law_of(laws: EstimatorLaws, estimator: str) -> StepLaw:
+    """Return the law of a named estimator's step, which has sizes that are allowed."""
+    law = laws.of(gt.estimators()[estimator])
+    assert law is not None
+    return law
 
 
 def by_efficiency(law: StepLaw) -> EfficiencyChoice:

@@ -103,7 +103,13 @@ def quietly() -> None:
 
 def success_rates(problem: gt.Problem, theta: Array) -> Array:
     """Return the success rate of each prompt, shape (..., M)."""
-    return (np.exp(problem.policy.log_probabilities(theta)) * problem.bandit.mean_reward).sum(axis=-1)
+    policy, rewards = problem.policy, problem.bandit.mean_reward
+    if policy.n_logits != policy.n_responses:
+        return (np.exp(policy.log_probabilities(theta)) * rewards).sum(axis=-1)
+    # A response of one token: its logit is enough, and the logarithm of its probability would only be taken back.
+    weights = policy.logits(theta)
+    weights = np.exp(weights - weights.max(axis=-1, keepdims=True))
+    return (weights * rewards).sum(axis=-1) / weights.sum(axis=-1)
 
 
 def train(arm: Arm, group_size: int, rate: float, updates: Sequence[int], runs: int, seed: np.random.SeedSequence) -> Array:
