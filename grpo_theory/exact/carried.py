@@ -71,7 +71,8 @@ def carried_moments(current: ChainPoint, sampler: ChainPoint, estimator: Estimat
         rows = prompts[:, None], np.nonzero(chances[prompts] > 0.0)[1].reshape(-1, n_classes)
         chance, values = chances[rows], current.bandit.values[rows[1]]
         unread = np.full(values.shape, np.nan)
-        lengths = np.full(values.shape, float(chain.lengths[0])) if one_length else unread
+        # Only where they are read: kernels that do not read them are then tried once, and not at each length anew.
+        lengths = np.full(values.shape, float(chain.lengths[0])) if "lengths" in estimator.reads else unread
         classes = Classes(prompts, chance, np.stack([values, unread, lengths]))
         means, products = sums.means[rows] / chance[..., None, None], sums.products[rows] / chance[..., None, None]
         forms = partial(_forms, current, tokens, shares**2, rows, chance)
