@@ -12,7 +12,7 @@ from grpo_theory.problem.pair_counts import pair_counts
 
 def chain_problem():
     """Three states, of which the last is final; two starts, an end token, responses of one to five tokens."""
-    chain = gt.TokenChain([[0, 1, 2], [1, 0, 2], [-1, -1, -1]], horizon=5, end_token=1, starts=[0, 1])
+    chain = gt.TokenChain([[1, 0, 2], [0, 1, 2], [-1, -1, -1]], horizon=5, end_token=1, starts=[0, 1])
     theta = np.random.default_rng(0).standard_normal(9)
     return gt.Problem(gt.StateRewards([0.2, 0.9, 0.5]), chain, theta=theta)
 
