@@ -49,6 +49,8 @@ class ChainPoint(Point):
     ([0.443], (1, 4, 4), (1, 4, 4))
     >>> tokens, gains = point.state_probabilities, np.ones((1, 2, 2))
     >>> sums = point.score_sums(tokens, tokens, gains, point.unit_shares)
+    >>> point.pair_counts.pairs.shape, point.sums_of_drawn(point, gains).products.shape
+    ((1, 2, 2, 2, 2), (1, 2, 1, 1))
     >>> point.carried(point.walk(tokens, point.unit_shares), gains).mass.shape
     (8, 2, 2)
     >>> point.score_forms(tokens, gains, point.unit_shares, np.ones((1, 2, 1, 1))).shape
