@@ -23,7 +23,7 @@ def problem():
 def test_a_rollouts_sums_have_their_expectations(problem):
     """By prompt and response E[sum] = B G f p z (1 - V), with -(1 - z) V for wrong ones, at |z| < 4.9; no sign is other."""
     reached = np.exp(problem.policy.paths.along(problem.at(problem.theta).token_log_probabilities))
-    many = np.broadcast_to(reached, (RUNS, *reached.shape))
+    many = np.broadcast_to(reached, (1, RUNS, *reached.shape))
     found = passes.drawn(problem, many, 4, np.random.default_rng(0))
     success = problem.bandit.mean_reward
     value = (reached * success).sum(axis=1, keepdims=True)
@@ -55,7 +55,7 @@ def test_one_pass_is_what_the_simulator_does(minibatches, monkeypatch):
     problem = random_problem(np.random.default_rng(2), 2, 3, None, n_prompts=3, dimension=4)
     settings, step = {"passes": 1, "minibatches": minibatches}, 0.5
     mine = {
-        name: Trainer(settings, estimator).success(problem, step, 2048, np.random.SeedSequence(3))
+        name: Trainer(settings, estimator).success(problem, np.array([step]), 2048, np.random.SeedSequence(3))[0]
         for name, estimator in (("clip", CLIP), ("none", NONE))
     }
     sizes = {"batch_size": 16, "group_size": GROUP_SIZE, "steps": 6 * minibatches, "inner_steps": minibatches}
@@ -70,11 +70,19 @@ def test_one_pass_is_what_the_simulator_does(minibatches, monkeypatch):
 def test_a_second_pass_is_off_policy_on_the_same_responses(problem):
     """With tiny steps two passes are one of twice the step; Adam's moments aside, so plain sums of updates are compared."""
     one, two = (
-        Trainer({"passes": count, "minibatches": 1}, NONE).success(problem, 1e-4, 64, np.random.SeedSequence(1))
+        Trainer({"passes": count, "minibatches": 1}, NONE).success(problem, np.array([1e-4]), 64, np.random.SeedSequence(1))[0]
         for count in (1, 2)
     )
     start = gt.objective(problem, problem.theta)
     assert (two - start).mean() == pytest.approx(2.0 * (one - start).mean(), rel=0.05)
+
+
+def test_step_sizes_side_by_side_see_the_draws_that_each_sees_alone(problem):
+    steps, trainer = np.array([0.05, 0.4]), Trainer({"passes": 2, "minibatches": 4}, CLIP)
+    both = trainer.success(problem, steps, 8, np.random.SeedSequence(5))
+    alone = [trainer.success(problem, steps[[s]], 8, np.random.SeedSequence(5))[0] for s in range(2)]
+    np.testing.assert_allclose(both, alone, rtol=1e-9)
+    assert np.abs(both[1] - both[0]).max() > 1e-3
 
 
 def test_claims_and_their_controls():

@@ -34,7 +34,7 @@ def test_estimates_have_the_exact_mean_gain_to_first_order_and_mixed_up_groups_n
     pull = head.probabilities * (head.success - (head.probabilities * head.success).sum(axis=1, keepdims=True)) / len(head.logits)
     rng = np.random.default_rng(3)
     for shifted in (False, True):
-        gains = np.array([(pull * head.estimate(settings, rng, shifted=shifted)).sum() for _ in range(600)])
+        gains = np.concatenate([(pull * some).sum(axis=(1, 2)) for some in head.estimates(settings, rng, 600, shifted=shifted)])
         z = (gains.mean() - gradient @ mean) / (gains.std(ddof=1) / np.sqrt(600))
         assert (abs(z) < 4.9) != shifted
 

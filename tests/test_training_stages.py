@@ -393,6 +393,15 @@ def test_what_is_not_there_weighs_nothing_though_its_gain_is_infinite():
     assert not found.any()
 
 
+def test_a_response_that_one_run_has_drawn_once_is_weighed():
+    a = Arrays()
+    counts = np.zeros((a.o, LANES), dtype=np.int32)
+    counts[-1, AT + 3] = 1
+    gains, drifts = np.ones((a.k, 2, a.paths.horizon, LANES)), np.empty((0, 0, 0))
+    *_, found = twins("add_weights", counts[None] * 2.0, counts, AT, a.token_paths, gains, drifts, np.zeros((a.d, LANES)))
+    assert found.sum() == found[:, AT + 3].sum() == 2.0 * a.paths.lengths[-1]
+
+
 @pytest.mark.parametrize("pool", [1, 2])
 def test_pools_weigh_each_token_alike(pool):
     a = Arrays()

@@ -58,7 +58,10 @@ def carried_moments(current: ChainPoint, sampler: ChainPoint, estimator: Estimat
     chain = current.chain
     shares = shares_by_length(estimator, chain)
     chances = sampler.own_sums.mass
-    sums = current.score_sums(tokens.weights, tokens.squares, tokens.gains, shares)
+    if _counts_pairs(current, sampler, tokens, shares):
+        sums = current.sums_of_drawn(sampler, tokens.gains)
+    else:
+        sums = current.score_sums(tokens.weights, tokens.squares, tokens.gains, shares)
     if not (np.isfinite(sums.means).all() and np.isfinite(sums.products).all() and np.abs(sums.products).max() <= LARGEST_WEIGHT):
         raise ValueError(
             f"behaviour must be so near to theta that the importance ratios of estimator {estimator.name!r} have second moments "
@@ -71,12 +74,24 @@ def carried_moments(current: ChainPoint, sampler: ChainPoint, estimator: Estimat
         rows = prompts[:, None], np.nonzero(chances[prompts] > 0.0)[1].reshape(-1, n_classes)
         chance, values = chances[rows], current.bandit.values[rows[1]]
         unread = np.full(values.shape, np.nan)
-        lengths = np.full(values.shape, float(chain.lengths[0])) if one_length else unread
+        # Only where they are read: kernels that do not read them are then tried once, and not at each length anew.
+        lengths = np.full(values.shape, float(chain.lengths[0])) if "lengths" in estimator.reads else unread
         classes = Classes(prompts, chance, np.stack([values, unread, lengths]))
         means, products = sums.means[rows] / chance[..., None, None], sums.products[rows] / chance[..., None, None]
         forms = partial(_forms, current, tokens, shares**2, rows, chance)
         moments.append(ScoreMoments(classes, means, products, forms))
     return moments, len(tokens.gains) > 1
+
+
+def _counts_pairs(current: ChainPoint, sampler: ChainPoint, tokens: Tokens, shares: Array) -> bool:
+    """Whether how often pairs of tokens are drawn says all: many estimators and policies then share one recursion."""
+    plain = tokens.weights is sampler.state_probabilities and tokens.squares is tokens.weights
+    return (
+        current is not sampler
+        and plain
+        and current.tangent.features is None
+        and bool((shares[current.chain.lengths] == 1.0).all())
+    )
 
 
 def shares_by_length(estimator: Estimator, chain: TokenChain) -> Array:

@@ -12,7 +12,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import Batch
 from grpo_theory.exact.classes import Looks
-from grpo_theory.exact.multisets import KEPT, TOLERANCE, advantages_of, batch_of, members, multisets
+from grpo_theory.exact.multisets import KEPT, LAWS_KEPT, TOLERANCE, advantages_of, batch_of, members, multisets
 
 _CHECKED = 4096
 _CHECKED_RESPONSES = 1 << 18
@@ -52,7 +52,7 @@ def _check(advantage: Advantage, shown: tuple[Looks, ...], group_size: int) -> N
         )
 
 
-_kept_check = lru_cache(maxsize=64)(_check)
+_kept_check = lru_cache(maxsize=LAWS_KEPT)(_check)
 
 
 def treats_alike(advantage: Advantage, batch: Batch, advantages: Array) -> bool:

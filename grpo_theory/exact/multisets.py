@@ -26,7 +26,9 @@ MAXIMUM_RESPONSES = 10**8
 MAXIMUM_COUNTS = 10**8
 _ROWS = 1 << 18
 KEPT = 1 << 14
-"""The most responses of what is kept of a kernel, in case it is asked for the same again."""
+"""The most numbers of what is kept of a kernel, in case it is asked for the same again."""
+LAWS_KEPT = 256
+"""Of so many kernels, looks and group sizes: a curve over ten sizes of a dozen estimators, asked for again at each length."""
 TOLERANCE = 1e-9
 """The difference of advantages that counts as rounding, relative to the larger of 1 and their size."""
 
@@ -67,14 +69,21 @@ def count_multisets(n_classes: int, group_size: int) -> int:
 @lru_cache(maxsize=4)
 def multisets(n_classes: int, group_size: int) -> Integers:
     """List the counts of all multisets, shape (n, R), rows summing to `group_size`."""
-    tables = [np.full((1, 1), size) for size in range(group_size + 1)]
-    for level in range(2, n_classes + 1):
+    if n_classes == 1:
+        return np.full((1, 1), group_size)
+    tables = [_of_two(size) for size in (range(group_size + 1) if n_classes > 2 else (group_size,))]
+    for level in range(3, n_classes + 1):
         sizes = range(group_size + 1) if level < n_classes else (group_size,)
         # The multisets of one class more: the new class has `first` members, and the others are a multiset of the rest.
         tables = [
             np.concatenate([np.insert(tables[size - first], 0, first, axis=1) for first in range(size + 1)]) for size in sizes
         ]
     return tables[-1]
+
+
+def _of_two(group_size: int) -> Integers:
+    first = np.arange(group_size + 1)
+    return np.stack([first, group_size - first], axis=1)
 
 
 def members(counts: Integers) -> Integers:
@@ -204,7 +213,7 @@ def group_moments(
 def class_tables(advantage: Advantage, looks: Looks, group_size: int) -> Iterator[tuple[Integers, Array]]:
     """Yield counts of multisets (n, R) and what the kernel gives each class in them by look, (L, n, R), part by part."""
     n_looks, n_classes = looks.fields.shape[1:]
-    if n_looks * max(group_size, n_classes) * count_multisets(n_classes, group_size) <= KEPT:
+    if n_looks * n_classes * count_multisets(n_classes, group_size) <= KEPT:
         yield multisets(n_classes, group_size), _kept_table(advantage, looks, group_size)
         return
     counts = multisets(n_classes, group_size)
@@ -214,7 +223,7 @@ def class_tables(advantage: Advantage, looks: Looks, group_size: int) -> Iterato
         yield part, class_table(advantage, looks, part)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=LAWS_KEPT)
 def _kept_table(advantage: Advantage, looks: Looks, group_size: int) -> Array:
     return class_table(advantage, looks, multisets(looks.fields.shape[2], group_size))
 

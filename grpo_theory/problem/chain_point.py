@@ -8,6 +8,7 @@ import numpy as np
 from grpo_theory.arrays import Array, Flags, Integers, cached_array, read_only
 from grpo_theory.problem.chain import TokenChain
 from grpo_theory.problem.moments import Moments
+from grpo_theory.problem.pair_counts import PairCounts, pair_counts
 from grpo_theory.problem.point import Point
 from grpo_theory.problem.recursion import Carried, Walk, carry, chances_to_come, edge_mass, visits, walk_of
 from grpo_theory.problem.shared_map import SharedMap
@@ -48,6 +49,8 @@ class ChainPoint(Point):
     ([0.443], (1, 4, 4), (1, 4, 4))
     >>> tokens, gains = point.state_probabilities, np.ones((1, 2, 2))
     >>> sums = point.score_sums(tokens, tokens, gains, point.unit_shares)
+    >>> point.pair_counts.pairs.shape, point.sums_of_drawn(point, gains).products.shape
+    ((1, 2, 2, 2, 2), (1, 2, 1, 1))
     >>> point.carried(point.walk(tokens, point.unit_shares), gains).mass.shape
     (8, 2, 2)
     >>> point.score_forms(tokens, gains, point.unit_shares, np.ones((1, 2, 1, 1))).shape
@@ -128,12 +131,28 @@ class ChainPoint(Point):
         return {}
 
     def _score_sums(self, weights: Array, squares: Array, gains: Array, shares: Array) -> ScoreSums:
+        share = shares[self.chain.lengths[0]]
+        if share != 1.0 and (shares[self.chain.lengths] == share).all():
+            plain = self.score_sums(weights, squares, gains, self.unit_shares)
+            return ScoreSums(share * plain.mass, share * plain.means, share**2 * plain.products)
         first, second = self.walk(weights, shares), self.walk(squares, shares**2)
         starts, carried = self.chain.starts, self.carried(second, gains)
         alike = np.array_equal(weights, squares) and (shares[self.chain.lengths] == 1.0).all()
         mass = carried.mass if alike else chances_to_come(first)
         edges = edge_mass(first, mass, starts)[:, :, None] * gains
         return ScoreSums(mass[0, starts], self.centred(edges.reshape(*edges.shape[:3], -1)), carried.product[starts])
+
+    @cached_property
+    def pair_counts(self) -> PairCounts:
+        """How often responses take two tokens in one state, as the policy draws them."""
+        return pair_counts(self.walk(self.state_probabilities, self.unit_shares), self.chain.starts)
+
+    def sums_of_drawn(self, sampler: "ChainPoint", gains: Array) -> ScoreSums:
+        """Return `score_sums` of responses that another point draws, with shares of 1, where logits are free in each state."""
+        scores, counts = self._blocks[0], sampler.pair_counts
+        edges = counts.edges[:, :, None] * gains
+        products = counts.products(gains, scores @ scores.swapaxes(1, 2))
+        return ScoreSums(counts.mass, self.centred(edges.reshape(*edges.shape[:3], -1)), products)
 
     def centred(self, weights: Array) -> Array:
         """Return the covectors of weights of edges (..., D): at each state less what the policy expects of them there."""

@@ -84,7 +84,7 @@ def carry(walk: Walk, vectors: Array, offsets: Integers, width: int) -> Carried:
     mean = np.zeros((n_states, n_rewards, n_features, width))
     product = np.zeros((n_states, n_rewards, n_features, n_features))
     with np.errstate(over="ignore", invalid="ignore"):
-        carry_back(walk, np.ascontiguousarray(vectors), offsets, _spans(walk, offsets, vectors.shape[3]), mass, mean, product)
+        carry_back(walk, np.ascontiguousarray(vectors), offsets, spans_of(walk, offsets, vectors.shape[3]), mass, mean, product)
     return Carried(mass, mean, product)
 
 
@@ -94,7 +94,7 @@ def chances_to_come(walk: Walk) -> Array:
     return carry(walk, np.zeros((1, n_states, n_tokens, 0)), np.zeros(n_states, dtype=np.int64), 0).mass
 
 
-def _spans(walk: Walk, offsets: Integers, width: int) -> Integers:
+def spans_of(walk: Walk, offsets: Integers, width: int) -> Integers:
     """Return between which entries those of X_f lie that may not be 0, from each state on, (S, 2): prompts may share none."""
     spans = np.stack([offsets, offsets + width], axis=1)
     goes_on = (walk.weights != 0.0) & (walk.ends == 0)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
 from grpo_theory.estimation.aggregation import AGGREGATIONS
 from grpo_theory.estimation.ratio import CLIPS, RATIOS
 from grpo_theory.evidence import Comparison, Statement
@@ -111,9 +110,10 @@ def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
         point = chain_point(KINDS[settings["kind"]](length, SUCCESS))
         for d in range(settings["directions"]):
             for drift, names in BROKEN if length == LONG and d < CONTROLS else ((NEAR, SHOWN),):
-                theta = drifted(point, drift, generator_of_direction(d))
+                # One point for all estimators, which share its tables.
+                current = replace(point, theta=drifted(point, drift, generator_of_direction(d)))
                 for name in names:
-                    laws[length, d, drift, name] = law_at(point, theta, ESTIMATORS[name])
+                    laws[length, d, drift, name] = law_between(current, point, ESTIMATORS[name])
     for (length, d, drift, name), law in laws.items():
         if drift == NEAR:
             common = {"kind": settings["kind"], "length": length, "direction": d, "ratio": name}
@@ -147,7 +147,6 @@ def _judged(kind: str, directions: range, laws: dict[tuple[int, int, float, str]
     yield CLIPPED.compare(kind, worst(lambda d: lost(d, LONG)), LOSS, broken=worst(lambda d: lost(d, SHORT)), facts=facts)
 
 
-def law_at(point: ChainPoint, theta: Array, estimator: gt.Estimator) -> gt.GradientLaw:
-    """Return the law at theta of responses that the point has drawn."""
-    current = replace(point, theta=theta)
+def law_between(current: ChainPoint, point: ChainPoint, estimator: gt.Estimator) -> gt.GradientLaw:
+    """Return the law at the current point of responses that another has drawn."""
     return gt.exact.law_between(current, point, estimator, batch_size=BATCH, group_size=GROUP)

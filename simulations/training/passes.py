@@ -85,19 +85,22 @@ class Minibatches(NamedTuple):
 
 
 def drawn(problem: gt.Problem, reached: Array, minibatches: int, rng: np.random.Generator) -> Minibatches:
-    """Draw a rollout for each run, from the probabilities of its responses (R, M, K); advantages leave one out."""
-    runs, n_prompts, n_responses = reached.shape
+    """Draw a rollout for each run, from the probabilities of its responses (S, R, M, K); advantages leave one out.
+
+    Runs r of all S step sizes are drawn by the same uniforms.
+    """
+    steps, runs, n_prompts, n_responses = reached.shape
     prompts = rng.choice(n_prompts, size=(runs, BATCH_SIZE), p=problem.bandit.prompt_weights)
-    below = reached.cumsum(axis=-1)[np.arange(runs)[:, None], prompts]
     uniforms = rng.random((runs, BATCH_SIZE, GROUP_SIZE))
-    responses = (uniforms[..., None] * below[:, :, None, -1:] > below[:, :, None]).sum(axis=-1)
-    rewards = rng.random(uniforms.shape) < problem.bandit.mean_reward[prompts[..., None], responses]
+    solved = rng.random(uniforms.shape)
+    below = reached.cumsum(axis=-1)[:, np.arange(runs)[:, None], prompts]
+    responses = (uniforms[..., None] * below[:, :, :, None, -1:] > below[:, :, :, None]).sum(axis=-1)
+    rewards = solved < problem.bandit.mean_reward[prompts[..., None], responses]
     advantages = (GROUP_SIZE * rewards - rewards.sum(axis=-1, keepdims=True)) / (GROUP_SIZE - 1.0)
-    shape = (runs, minibatches, n_prompts, n_responses)
+    shape = (steps * runs, minibatches, n_prompts, n_responses)
     minibatch = np.arange(BATCH_SIZE)[:, None] % minibatches
-    indices = np.ravel_multi_index(
-        np.broadcast_arrays(np.arange(runs)[:, None, None], minibatch, prompts[..., None], responses), shape
-    )
+    run = np.arange(steps * runs).reshape(steps, runs, 1, 1)
+    indices = np.ravel_multi_index(np.broadcast_arrays(run, minibatch, prompts[..., None], responses), shape)
     return Minibatches(*(_summed(indices, advantages * kept, shape) for kept in (rewards, ~rewards)))
 
 
@@ -113,19 +116,24 @@ class Trainer(NamedTuple):
     estimator: gt.Estimator
     sign: float = 1.0
 
-    def success(self, problem: gt.Problem, step: float, runs: int, seed: np.random.SeedSequence) -> Array:
-        """Train with Adam, and return the exact objective at the end of each run, (R,)."""
+    def success(self, problem: gt.Problem, step_sizes: Array, runs: int, seed: np.random.SeedSequence) -> Array:
+        """Train with Adam at each of S step sizes, and return the exact objective at the end of each run, (S, R)."""
         rng, minibatches = np.random.default_rng(seed), self.settings["minibatches"]
-        theta = np.tile(problem.theta[:, None], runs)
+        theta = np.tile(problem.theta[:, None], step_sizes.size * runs)
         moments, count, share = np.zeros((2, *theta.shape)), 0, self.sign * minibatches / (BATCH_SIZE * GROUP_SIZE)
+        # The optimiser takes one step size for all: it makes a step of size 1, which each run takes times its own.
+        scales = np.repeat(step_sizes, runs)
         for _ in range(ROLLOUTS):
             old = theta.T.copy()
-            rollout = drawn(problem, Pairs(problem, old, old).reached, minibatches, rng)
+            reached = Pairs(problem, old, old).reached
+            rollout = drawn(problem, reached.reshape(step_sizes.size, runs, *reached.shape[1:]), minibatches, rng)
             for batch in list(range(minibatches)) * self.settings["passes"]:
                 pairs, count = Pairs(problem, theta.T.copy(), old), count + 1
                 update = share * pairs.updates(self.estimator, rollout.right[:, batch], rollout.wrong[:, batch])
-                OPTIMISER.move(theta, np.ascontiguousarray(update.T), moments, OPTIMISER.settings, step, count)
-        return np.asarray(gt.objective(problem, theta.T.copy()))
+                move = np.zeros_like(theta)
+                OPTIMISER.move(move, np.ascontiguousarray(update.T), moments, OPTIMISER.settings, 1.0, count)
+                theta += scales * move
+        return np.asarray(gt.objective(problem, theta.T.copy())).reshape(step_sizes.size, runs)
 
 
 def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
@@ -135,13 +143,16 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[s
     clip, none, broken = (Trainer(settings, estimator, sign) for estimator, sign in ((CLIP, 1.0), (NONE, 1.0), (NONE, -1.0)))
     rehearsals = list(WORLD.drawn(tuning, settings["tuning_problems"]))
     for name, trainer in (("clip", clip), ("none", none)):
-        tried = [[trainer.success(problem, step, TUNING_RUNS, own).mean() for step in grid] for problem, own in rehearsals]
+        tried = [trainer.success(problem, grid, TUNING_RUNS, own).mean(axis=1) for problem, own in rehearsals]
         steps[name] = best_step(grid, -np.mean(tried, axis=0))
     arms = {"clip": (clip, "clip"), "own": (none, "none"), "clip's": (none, "clip"), "broken": (broken, "none")}
     reached: dict[str, list[list[float]]] = {name: [] for name in arms}
     for problem, own in WORLD.drawn(judging, settings["problems"]):
-        for name, (trainer, step) in arms.items():
-            reached[name].append(trainer.success(problem, steps[step], RUNS, own).tolist())
+        for trainer in (clip, none, broken):
+            names = [name for name, (own_trainer, _) in arms.items() if own_trainer is trainer]
+            wanted = np.array([steps[arms[name][1]] for name in names])
+            for name, success in zip(names, trainer.success(problem, wanted, RUNS, own), strict=True):
+                reached[name].append(success.tolist())
     return {"steps": {name: steps[step] for name, (_, step) in arms.items()}, "success": reached}
 
 

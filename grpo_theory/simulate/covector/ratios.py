@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import numba
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler import F1, F2, F3, F4, I1, I2, FirstClassType, function_value, record_type, stage
-from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, where
+from grpo_theory.compiler import F1, F2, F3, F4, I1, FirstClassType, function_value, record_type, stage
+from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, shorts, some, store, where
 from grpo_theory.estimation.kl_term import SIGNATURE as KL
 from grpo_theory.estimation.ratio import CLIP_SIGNATURE as CLIP
 from grpo_theory.estimation.ratio import RATIO_SIGNATURE as RATIO
-from grpo_theory.exact.weights import fill_gains
 from grpo_theory.simulate.advantage.rewards import fill_log_ratios
+from grpo_theory.simulate.covector.drawn_gains import fill_drawn_gains
 from grpo_theory.simulate.covector.token_weights import pool_factor, scale
-from grpo_theory.simulate.draw.policy_draw import T3, TOKEN_PATHS, TokenPaths, fill_tokens
+from grpo_theory.simulate.draw.policy_draw import GROUPS, T3, TOKEN_PATHS, TokenPaths, fill_tokens
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup
 
 
@@ -116,7 +116,7 @@ TOKEN_RULE = record_type(
 )
 TOKEN_ROOM = record_type(TokenRoom, F4, F3, F2, F2, F2, F3)
 RATIO_FUNCTIONS = record_type(RatioFunctions, *map(FirstClassType, (RATIO, CLIP, KL)))
-WEIGH_TOKENS = numba.void(RATIO_FUNCTIONS, TOKEN_RULE, I2, numba.int64, F2, F2, numba.int64, TOKEN_ROOM)
+WEIGH_TOKENS = numba.void(RATIO_FUNCTIONS, TOKEN_RULE, GROUPS, numba.int64, F2, F2, numba.int64, TOKEN_ROOM)
 POOL_COVECTORS = numba.void(T3, numba.int64, numba.int64, I1, numba.int64, numba.int64, F3)
 COVECTOR_FUNCTIONS = record_type(CovectorFunctions, FirstClassType(WEIGH_TOKENS), RATIO_FUNCTIONS, FirstClassType(POOL_COVECTORS))
 
@@ -137,17 +137,19 @@ def fill_drift(log_now, log_then, i, log_ratios):
 
 
 @function_value(WEIGH_TOKENS)
-def weigh_tokens_anew(functions, rule, prompts, here, log_then, log_now, n, room):
-    """Fill gains and drifts of group `here` of the rollout, from the log probabilities (D, N) as it was drawn, and now."""
+def weigh_tokens_anew(functions, rule, groups, here, log_then, log_now, n, room):
+    """Fill gains and drifts of group `here` of the rollout, from the log probabilities (D, N) as it was drawn, and now.
+
+    The counts say which responses have been drawn: the gains of the others stay what they were, and are not read.
+    """
     paths = rule.paths
     if rule.drifts_away:
         for i in range(0, n, WIDTH):
             fill_drift(log_now, log_then, i, room.log_ratios)
-        ratios, weights = functions.fill_ratios, functions.fill_weights
-        fill_gains(ratios, weights, room.log_ratios, paths.edges, paths.lengths, rule.shares, rule.widths, room.gains)
+        fill_drawn_gains(functions, rule, room.log_ratios, groups.counts[here], n, room.gains)
     if rule.in_loss > 0.0:
         for i in range(0, n, WIDTH):
-            fill_log_ratios(log_now, i, rule.log_reference, prompts, here, room.facts, room.log_ratios)
+            fill_log_ratios(log_now, i, rule.log_reference, groups.prompts, here, room.facts, room.log_ratios)
         functions.fill_terms(room.log_ratios, room.terms)
         for i in range(0, n, WIDTH):
             fill_drifts(room.terms, i, paths, rule.in_loss, rule.shares, room.drifts)
@@ -159,12 +161,17 @@ def add_weights(sums, counts, i, paths, gains, drifts, covector):
 
     sums (S, O, N) are those of a `Rollout`, counts (O, N) the numbers of responses with each outcome.  A token weighs A gain +
     drift: gains (K, 2, T, N or 1) are for positive and for other advantages, drifts (K, T, N) may be empty.  What is not there
-    weighs nothing, though its gain or drift be infinite.
+    weighs nothing, though its gain or drift be infinite; and a response that no lane has drawn is passed over.
     """
     edges, n_values = paths.edges, counts.shape[0] // paths.edges.shape[0]
     for d in range(covector.shape[0]):
         store(reals(0.0), covector, d, i)
     for k in range(edges.shape[0]):
+        drawn = shorts(0)
+        for o in range(k * n_values, (k + 1) * n_values):
+            drawn = drawn + load(counts, o, i)
+        if not some(drawn > shorts(0)):
+            continue
         for t in range(paths.lengths[k]):
             edge = edges[k, t]
             weight = load(covector, edge, i)
@@ -220,10 +227,10 @@ def fill_covectors_of_update(functions, rule, groups, all_sums, policies, first,
             place, tokens, log_tokens = b, now.tokens, now.log_tokens
             for i in range(0, n, WIDTH):
                 fill_tokens(now, b, i, rule.paths.vocabulary_size)
+        sums, counts, covector, own = all_sums[here], groups.counts[here], room.covectors[b], tokens[place]
         if rule.drifts_away or rule.in_loss > 0.0:
             logs = then.log_tokens[here], log_tokens[place]
-            functions.weigh_tokens(functions.ratio, rule, groups.prompts, here, logs[0], logs[1], n, room)
-        sums, counts, covector, own = all_sums[here], groups.counts[here], room.covectors[b], tokens[place]
+            functions.weigh_tokens(functions.ratio, rule, groups, here, logs[0], logs[1], n, room)
         for i in range(0, n, WIDTH):
             add_weights(sums, counts, i, rule.paths, room.gains, room.drifts, covector)
             centre_covector(covector, own, i, rule.paths.vocabulary_size)
