@@ -50,3 +50,34 @@ def test_a_move_that_is_not_compiled_is_refused():
 
     with pytest.raises(TypeError, match=r"must be compiled, got FunctionValue\(fill_printed\) of another signature: put"):
         moved_by(Allotting())
+
+
+def test_settings_may_be_any_sequence():
+    class Listed(BySign):
+        settings = ()
+
+    np.testing.assert_array_equal(moved_by(Listed()), moved_by(BySign()))
+
+
+def test_what_is_no_optimiser_is_told_what_one_has():
+    with pytest.raises(TypeError, match=r"or an object of yours with move, n_moments and settings, got 'adam'"):
+        moved_by("adam")
+
+    class Half:
+        move = BySign.move
+        n_moments = 0
+
+    with pytest.raises(TypeError, match=r"with move, n_moments and settings, got "):
+        moved_by(Half())
+
+    class Negative(BySign):
+        n_moments = -1
+
+    with pytest.raises(ValueError, match="n_moments must be at least 0, got -1"):
+        moved_by(Negative())
+
+    class Worded(BySign):
+        settings = ("fast",)
+
+    with pytest.raises((TypeError, ValueError), match="settings must be"):
+        moved_by(Worded())

@@ -352,6 +352,23 @@ def test_a_composition_has_a_name(name):
         gt.compose(name, advantage="rloo")
 
 
+def test_an_estimator_of_ones_own_is_replaced_on_request(registry):
+    gt.estimator("mine")(less(0.4))
+    with pytest.raises(ValueError, match=r"'mine' already: .*; overwrite=True replaces it"):
+        gt.estimator("mine")(less(0.6))
+    again = gt.estimator("mine", overwrite=True)(less(0.6))
+    assert registry["mine"] is again
+    composed = gt.compose("mine", advantage="rloo", ratio="token", overwrite=True)
+    assert registry["mine"] is composed
+
+
+def test_what_the_package_names_is_never_replaced(registry):
+    with pytest.raises(ValueError, match=r"'rloo' already: .*; choose another name"):
+        gt.estimator("rloo", overwrite=True)(less(0.4))
+    with pytest.raises(ValueError, match=r"'grpo' already: .*; choose another name"):
+        gt.compose("grpo", advantage="rloo", ratio="token", overwrite=True)
+
+
 def test_a_name_stands_for_one_composition(registry):
     first = gt.compose("mine", advantage="rloo", ratio="token")
     assert gt.compose("mine", advantage="rloo", ratio="token").ratio is first.ratio

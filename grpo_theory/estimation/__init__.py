@@ -24,4 +24,7 @@ from grpo_theory.estimation.ratio import Ratio as Ratio
 from grpo_theory.estimation.registry import Estimator as Estimator
 from grpo_theory.estimation.registry import estimators as estimators
 from grpo_theory.estimation.registry import find as find
+from grpo_theory.estimation.registry import keep_shipped
 from grpo_theory.estimation.source import SourceFile as SourceFile
+
+keep_shipped()

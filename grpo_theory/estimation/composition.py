@@ -58,6 +58,7 @@ def estimator(
     minimum_group_size: int = 1,
     couples_groups: bool = False,
     source: str = "",
+    overwrite: bool = False,
 ) -> Callable[[Callable], Estimator]:
     """Register an advantage kernel under a name; the decorated function becomes an `Estimator`.
 
@@ -74,13 +75,15 @@ def estimator(
         at once.
     source : str, optional
         Formula and source, in a line; the first line of the kernel's docstring if omitted.
+    overwrite : bool, default False
+        Whether the kernel may take the place of another one of this name, which is not the package's: in a notebook, say.
 
     Raises
     ------
     TypeError
         If the function is not a kernel.
     ValueError
-        If another kernel has the name already.
+        If another kernel has the name already, and is not to be or cannot be replaced.
 
     Examples
     --------
@@ -102,7 +105,7 @@ def estimator(
     as_count("minimum_group_size", minimum_group_size)
 
     def made(function: Callable) -> Estimator:
-        return register(make_estimator(name, function, **facts))  # type: ignore[arg-type]
+        return register(make_estimator(name, function, **facts), overwrite=overwrite)  # type: ignore[arg-type]
 
     return made
 
@@ -117,6 +120,7 @@ def compose(
     kl: str | KLTerm = "k1 in reward",
     mismatch: str | Mismatch = "none",
     source: str = "",
+    overwrite: bool = False,
 ) -> Estimator:
     """Build an estimator from advantage, importance ratio, clip, aggregation and KL term, and register it.
 
@@ -144,6 +148,8 @@ def compose(
         where `gt.gradient_law` is told both policies, and is 1 elsewhere.
     source : str, optional
         Formula and source, in a line.
+    overwrite : bool, default False
+        Whether it may take the place of another one of this name, which is not the package's.
 
     Raises
     ------
@@ -162,4 +168,4 @@ def compose(
         raise TypeError(f"name must be a non-empty string, got {name!r}")
     parts = (find_ratio(ratio), find_clip(clip), find_aggregation(aggregation), find_kl_term(kl))
     second = find_mismatch(mismatch)
-    return register(Estimator(name, find(advantage, "advantage").advantage, *parts, source, second))
+    return register(Estimator(name, find(advantage, "advantage").advantage, *parts, source, second), overwrite=overwrite)

@@ -135,18 +135,28 @@ class Registry(Mapping[str, Estimator]):
 
 
 _REGISTRY: dict[str, Estimator] = {}
+_SHIPPED: set[str] = set()
+"""Names that mean what the package says they mean."""
 
 
-def register(new: Estimator) -> Estimator:
-    """Put an estimator into the registry, in the place of the same one if it is there."""
+def register(new: Estimator, *, overwrite: bool = False) -> Estimator:
+    """Put an estimator into the registry, in the place of the same one, or with `overwrite` of any that the package has not."""
     known = _REGISTRY.get(new.name)
-    if known is not None:
+    if known is not None and (new.name in _SHIPPED or not overwrite):
         parts = [(one.ratio, one.clip, one.aggregation, one.kl, one.mismatch) for one in (known, new)]
         kernels = [one.advantage.function for one in (known, new)]
         if not is_same_function(*kernels) or not all(one.is_same(other) for one, other in zip(*parts, strict=True)):
-            raise ValueError(f"name must be new, but there is an estimator {new.name!r} already: {known.description}")
+            advice = "choose another name" if new.name in _SHIPPED else "overwrite=True replaces it"
+            raise ValueError(
+                f"name must be new, but there is an estimator {new.name!r} already: {known.description.rstrip('.')}; {advice}"
+            )
     _REGISTRY[new.name] = new
     return new
+
+
+def keep_shipped() -> None:
+    """Let nobody replace the estimators that are there now."""
+    _SHIPPED.update(_REGISTRY)
 
 
 def estimators() -> Mapping[str, Estimator]:

@@ -35,7 +35,7 @@ from grpo_theory.simulate.training_tables import (
 from grpo_theory.simulate.update.advance import Functions, Rules, StepRoom, Updates, advance
 from grpo_theory.simulate.update.ascent import ascent
 from grpo_theory.simulate.update.iterates import Ball
-from grpo_theory.simulate.update.optimiser import Optimiser, moments_kept
+from grpo_theory.simulate.update.optimiser import Optimiser, check_optimiser, moments_kept
 from grpo_theory.simulate.update.step_types import Ascent
 from grpo_theory.simulate.update.trace import NO_TRACE, Trace
 from grpo_theory.simulate.workers import borrowed, check_wanted
@@ -69,8 +69,7 @@ def checked_sizes(
         raise TypeError(f"ball must be a Ball(centre, radius) or None, got {ball!r}")
     (batch_size, group_size), (inner_steps, *lag) = as_sizes(*sizes[:2]), sizes[2:]
     estimator.check_defined(group_size, problem.bandit.values, problem.policy.lengths)
-    if isinstance(optimiser, type) or not hasattr(optimiser, "n_moments"):
-        raise TypeError(f"optimiser must be SGD() or Adam(...), got {optimiser!r}")
+    check_optimiser(optimiser)
     if batch_size % inner_steps:
         raise ValueError(f"inner_steps must divide batch_size = {batch_size}, got {inner_steps}")
     if lag and lag[0] > (most := MOST_HELD // (BLOCK_RUNS * problem.policy.dimension)):

@@ -29,7 +29,7 @@ from grpo_theory.simulate.draw.prompt_tables import alias_rows, lookup
 from grpo_theory.simulate.draw.sizes import StepSizes
 from grpo_theory.simulate.draw.streams import LANES
 from grpo_theory.simulate.update.advance import State, StepFunctions
-from grpo_theory.simulate.update.optimiser import Optimiser, moments_kept
+from grpo_theory.simulate.update.optimiser import Optimiser, moments_kept, settings_of
 from grpo_theory.simulate.update.step_types import Ascent
 from grpo_theory.simulate.update.trace import keep_rollout
 
@@ -224,6 +224,6 @@ def step_functions(ascent: Ascent, optimiser: Optimiser, *, keeps: bool) -> Step
         take_step=ascent.take_step,
         array=ascent.array,
         move=value_or_null(optimiser.move, moments_kept(optimiser) > 0),
-        settings=optimiser.settings,
+        settings=settings_of(optimiser),
         keep_rollout=value_or_null(keep_rollout, keeps),
     )

@@ -13,7 +13,7 @@ from grpo_theory.simulate.chain.walks import Walks, chances_of, compile_walks, d
 from grpo_theory.simulate.chain.weighing import advantages_in, compile_weighing, seen, weighing
 from grpo_theory.simulate.draw.sizes import StepSizes
 from grpo_theory.simulate.update.iterates import Ball
-from grpo_theory.simulate.update.optimiser import Optimiser, moments_kept
+from grpo_theory.simulate.update.optimiser import Optimiser, moments_kept, settings_of
 from grpo_theory.simulate.workers import check_wanted, map_in_order
 
 
@@ -74,6 +74,7 @@ class _Run:
         self._theta, self._start = np.array(start).reshape(-1, 1), start
         self._past = [np.array(start)] * training.sizes.lag
         self._moments = np.zeros((moments_kept(training.optimiser), start.size, 1))
+        self._settings = settings_of(training.optimiser)
         self.average = np.zeros(start.size)
         self._ball = None if training.ball is None else training.ball.as_array(training.problem.policy)
         self._walks = make_walks(training.sizes.batch_size, training.sizes.group_size, self._point().chain.horizon)
@@ -122,8 +123,8 @@ class _Run:
         covectors = weigh.covectors(walks, advantages, len(advantages))
         estimate = current.tangent.vectors(covectors).sum(axis=0) / len(advantages)
         step, self.count = float(training.step_sizes[self.count]), self.count + 1
-        gradient, settings = np.ascontiguousarray(estimate.reshape(-1, 1)), training.optimiser.settings
-        training.optimiser.move(self._theta, gradient, self._moments, settings, step, self.count)
+        gradient = np.ascontiguousarray(estimate.reshape(-1, 1))
+        training.optimiser.move(self._theta, gradient, self._moments, self._settings, step, self.count)
         if self._ball is not None:
             gap, radius = self.theta - self._ball[:-1], self._ball[-1]
             distance = np.sqrt((gap**2).sum())

@@ -8,7 +8,7 @@ import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, F3, FunctionValue, function_value
-from grpo_theory.validation import as_positive, as_real_array, shown
+from grpo_theory.validation import as_count, as_positive, as_real_array, shown
 
 MOVE = numba.void(F2, F2, F3, F1, numba.float64, numba.int64)
 """``move(theta, gradient, moments, settings, step, count)``: the iterates and estimates are (d, R), the moments (P, d, R)."""
@@ -58,6 +58,21 @@ def ascend_adaptively(theta, gradient, moments, settings, step, count):
             moments[0, j, i] = mean
             moments[1, j, i] = square
             theta[j, i] += step * of_mean * mean / (np.sqrt(of_square * square) + eps)
+
+
+def check_optimiser(optimiser: Optimiser) -> None:
+    """Raise TypeError or ValueError unless there is all that an optimiser has."""
+    if isinstance(optimiser, type) or not all(hasattr(optimiser, name) for name in ("move", "n_moments", "settings")):
+        raise TypeError(
+            f"optimiser must be SGD(), Adam(...), or an object of yours with move, n_moments and settings, got {shown(optimiser)}"
+        )
+    as_count("n_moments", optimiser.n_moments, minimum=0)
+    settings_of(optimiser)
+
+
+def settings_of(optimiser: Optimiser) -> Array:
+    """Return an optimiser's settings, whatever sequence they are given as, shape (S,); there may be none."""
+    return as_real_array("settings", optimiser.settings, 1) if np.size(optimiser.settings) else np.empty(0)
 
 
 def moments_kept(optimiser: Optimiser) -> int:
