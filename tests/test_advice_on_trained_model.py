@@ -1,4 +1,4 @@
-"""SmolLM2's last block as a judge of the planner and of twins: what a log of its start is, and what is read off the records."""
+"""SmolLM2 as a judge of the planner and of twins: what a log of its start is, and what is read off the records."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,7 @@ import grpo_theory as gt
 from grpo_theory.harness.study import chunk_generator, table_of
 from simulations.normalisation.trained_features import STRIDE, linear_course
 from simulations.plan import advice_on_trained_model, twin_on_trained_model
-from simulations.plan.advice_on_trained_model import COMMON, RATES, Ends
+from simulations.plan.advice_on_trained_model import Ends
 from simulations.plan.run_worlds import draw_log, sampler
 from simulations.plan.trained_start import problem_at_start
 
@@ -16,12 +16,13 @@ DATA = gt.data.trained_model()
 START = DATA.courses["plain"]
 
 
-def test_the_problem_of_the_start_has_the_recorded_success_and_gradients():
-    case = problem_at_start()
+@pytest.mark.parametrize("trained", ["last block", "adapters"])
+def test_the_problem_of_the_start_has_the_recorded_success_and_gradients(trained):
+    case, start = problem_at_start(trained), gt.data.trained_model(trained).courses["plain"]
     exact = gt.moments(case, case.theta)
-    np.testing.assert_allclose(exact.value, START.success[0], atol=2e-5)
+    np.testing.assert_allclose(exact.value, start.success[0], atol=2e-5)
     gram = exact.prompt_gradients @ exact.prompt_gradients.T
-    np.testing.assert_allclose(gram, START.gram[0], atol=1e-4 * np.abs(START.gram[0]).max())
+    np.testing.assert_allclose(gram, start.gram[0], atol=1e-4 * np.abs(start.gram[0]).max())
 
 
 def test_a_log_of_the_start_has_the_recorded_success():
@@ -54,7 +55,9 @@ def test_the_records_are_read_by_size_and_seed():
     for size, values in ends.by_size.items():
         for seed, value in enumerate(values):
             there = [run for run in DATA.runs if run.seed == seed and run.arm[:3] == ("grpo", "Adam", size)]
-            assert value in [run.success[-1] for run in there if run.arm.rate in RATES]
+            assert value in [run.success[-1] for run in there if run.arm.rate in (2e-4, 4e-4)]
+    adapted = Ends(gt.data.trained_model("adapters"), "grpo", 96)
+    assert {len(values) for values in adapted.by_size.values()} == {adapted.common} == {5}
     assert Ends(DATA, "grpo", 12).by_size[4].mean() < ends.by_size[4].mean() - 0.1
 
 
@@ -63,7 +66,7 @@ def test_a_lead_is_seed_by_seed_and_the_best_is_chosen_by_the_others():
     np.testing.assert_allclose(ends.lead(2, 4), [0.8, -0.2, -0.3])
     # Without its own 0.9, seed 0 chooses groups of 8; the other two choose groups of 4.
     np.testing.assert_allclose(ends.lead(2, None), [0.2, -0.2, -0.3])
-    assert len(ends.lead(4, None)) == len(COMMON)
+    assert len(ends.lead(4, None)) == ends.common
 
 
 def test_losses_count_seeds_and_logs():

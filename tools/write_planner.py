@@ -44,7 +44,20 @@ TOTAL_COLUMNS = [
     "estimate",
     "standard_error",
 ]
-TRAINED_COLUMNS = ["asked", "estimator", "updates", "place", "quantity", "arm", "against", "size", "estimate", "low", "high"]
+TRAINED_COLUMNS = [
+    "trained",
+    "asked",
+    "estimator",
+    "updates",
+    "place",
+    "quantity",
+    "arm",
+    "against",
+    "size",
+    "estimate",
+    "low",
+    "high",
+]
 TRAINED_TWIN_COLUMNS = ["ahead", "arm", "quantity", "estimate", "standard_error", "replications"]
 ALWAYS = (2, 4, 8, 16, 64)
 RUN_COLUMNS = ["problem", "estimator", "updates", "quantity", "arm", "against", "size", "share", "estimate", "standard_error"]
@@ -224,25 +237,20 @@ def trained_tables(kept: pd.DataFrame) -> str:
     arms = ("planned", "always 4", "always 8", "always 16", "always 64")
     other = "with permuted rewards"
     told = kept[(kept["quantity"] == "recommended") & (kept["arm"] == "planned") & (kept["estimate"] > 0.0)]
-    step = [["estimator", "recommended", "policy", "planner loses", other, *(f"{arm} loses" for arm in arms[1:])]]
-    for (estimator, place), part in kept[kept["quantity"] == "efficiency lost"].groupby(["estimator", "place"], sort=False):
-        asked = told[(told["asked"] == "step") & (told["estimator"] == estimator)]
+    step = [["trained", "estimator", "recommended", "policy", "planner loses", other, *(f"{arm} loses" for arm in arms[1:])]]
+    keys = ["trained", "estimator"]
+    for (*key, place), part in kept[kept["quantity"] == "efficiency lost"].groupby([*keys, "place"], sort=False):
+        asked = told[(told["asked"] == "step") & (told[keys] == key).all(axis=1)]
         by = part.set_index("arm")["estimate"]
-        step.append(
-            [
-                str(estimator),
-                _shares(asked),
-                str(place),
-                *(f"{100.0 * by[arm]:.1f}%" for arm in ("planned", "permuted", *arms[1:])),
-            ]
-        )
-    run = [["estimator", "updates", "recommended", "planner loses", *(f"{arm} loses" for arm in arms[1:])]]
+        losses = (f"{100.0 * by[arm]:.1f}%" for arm in ("planned", "permuted", *arms[1:]))
+        step.append([*map(str, key), _shares(asked), str(place), *losses])
+    run = [["trained", "estimator", "updates", "recommended", "planner loses", *(f"{arm} loses" for arm in arms[1:])]]
     run[0].append("planner loses to always 4")
-    for (estimator, updates), part in kept[kept["asked"] == "run"].groupby(["estimator", "updates"], sort=False):
-        asked = told[(told["asked"] == "run") & (told["estimator"] == estimator) & (told["updates"] == updates)]
+    for (*key, updates), part in kept[kept["asked"] == "run"].groupby([*keys, "updates"], sort=False):
+        asked = told[(told["asked"] == "run") & (told[keys] == key).all(axis=1) & (told["updates"] == updates)]
         by = part[part["quantity"] == "lost"].set_index(["arm", "against"])
         losses = [_with_limits(by.loc[arm, "best"]) for arm in arms] + [_with_limits(by.loc["planned", "always 4"])]
-        run.append([str(estimator), f"{updates}", _shares(asked), *losses])
+        run.append([*map(str, key), f"{updates}", _shares(asked), *losses])
     return f"{_markdown(step)}\n\n{_markdown(run)}\n"
 
 
@@ -254,8 +262,9 @@ def _shares(asked: pd.DataFrame) -> str:
 
 def _with_limits(row: pd.Series) -> str:
     """Return a loss in points of success with its limits, or 0 where a size is compared with itself."""
-    low, middle, high = (100.0 * float(row[name]) + 0.0 for name in ("low", "estimate", "high"))
-    return "0" if low == middle == high == 0.0 else f"{middle:.0f} ({low:.0f} to {high:.0f})"
+    values = [100.0 * float(row[name]) for name in ("low", "estimate", "high")]
+    low, middle, high = (round(value) for value in values)
+    return "0" if not any(values) else f"{middle} ({low} to {high})"
 
 
 def kept_trained_twin(table: pd.DataFrame) -> pd.DataFrame:

@@ -1,10 +1,10 @@
-"""SmolLM2's last block, trained: what the planner recommends from a log of the start, and what that loses.
+"""SmolLM2, its last block or adapters in all blocks trained: what the planner recommends from a log of the start, and its loss.
 
 The shipped records of `gt.data.trained_model` judge: efficiencies of one update, which are exact, and success at the end of runs
 with Adam at equal responses.  A log has 8 responses to each of the 40 questions, drawn from the model at the start; for a step it
-has sketches of 128 numbers, for a run rewards alone.  Runs have three seeds, or five, which decide nothing at the level of the
-whole report: their limits are 95% limits.  Broken, groups are four times as large; for a run, eight times.  Beside it the planner
-is asked for a step with permuted rewards, which say nothing of the log's gradients.
+has sketches of 128 numbers, for a run rewards alone, which are the same whatever is going to learn.  Runs have three seeds, or
+five, which decide nothing at the level of the whole report: their limits are 95% limits.  Broken, groups are four times as large;
+for a run, eight times.  Beside it the planner is asked for a step with permuted rewards, which say nothing of gradients.
 """
 
 from collections.abc import Iterator
@@ -34,31 +34,28 @@ PAGE = "docs/planner.md"
 STEP = Statement(
     "plan/step/trained model",
     PAGE,
-    "SmolLM2's last block learns: in at least nine of ten logs of the start, the group size that they recommend loses at most a "
-    "tenth of the highest efficiency of an update",
+    "SmolLM2 learns: in at least nine of ten logs of the start, the group size that they recommend loses at most a tenth of "
+    " the highest efficiency of an update",
     "upper bound",
     whose=OURS,
 )
 RUN = Statement(
     "plan/run/trained model",
     PAGE,
-    "SmolLM2's last block learns: the group size recommended for a run, from a log of the start's rewards alone, loses at most "
+    "SmolLM2 learns: the group size recommended for a run, from a log of the start's rewards alone, loses at most "
     "two points of success at its end against the best other size",
     "upper bound",
     whose=OURS,
 )
-FEW = "three seeds say nothing at the level of the whole report, not even of sizes that lose 20 points"
+FEW = "three or five seeds say nothing at the level of the whole report, not even of sizes that lose 20 points"
 POWERLESS = {(RUN.id, "*"): FEW}
 
+TRAINED = ("last block", "adapters")
 ESTIMATORS, RESPONSES = ("dr_grpo", "grpo"), 128
 MARGIN, TOO_LARGE, LARGER = 0.02, 8, 4
 """As where worlds and networks judge (`planned_run`): two points of success, and the factors of a broken planner."""
-RATES = (2e-4, 4e-4)
-"""The learning rates that every seed has."""
 LENGTHS = (12, 96)
 """Updates: an eighth of a run, and all of it, 38 and 307 responses for each question."""
-COMMON = (0, 1, 2)
-"""The seeds that every group size has; sizes of 4, 16 and 64 have two more."""
 LOGS, RUN_LOGS = 256, 3
 """For a step, and for a run, where each log takes the planner ten seconds."""
 MISLED = 0.1
@@ -67,14 +64,15 @@ HABITS = (2, 4, 8, 16, 32, 64)
 
 
 def cells(quick: bool) -> list[Cell]:
-    """For each estimator one cell for a step, and one for each length of a run; a chunk for each log of a run."""
+    """For each estimator a cell for a step of each part, and one for each length of a run; a chunk for each log of a run."""
     logs, run_logs, lengths = (4, 1, LENGTHS[:1]) if quick else (LOGS, RUN_LOGS, LENGTHS)
-    data = trained_model().provenance["sha256"]
+    data = {trained: trained_model(trained).provenance["sha256"] for trained in TRAINED}
     found = []
     for name in ESTIMATORS:
-        found.append(Cell({"asked": "step", "estimator": name, "updates": 1, "logs": logs, "data": data}))
+        for trained, sha in data.items():
+            found.append(Cell({"asked": "step", "trained": trained, "estimator": name, "updates": 1, "logs": logs, "data": sha}))
         for updates in lengths:
-            settings = {"asked": "run", "estimator": name, "updates": updates, "logs": run_logs, "data": data}
+            settings = {"asked": "run", "estimator": name, "updates": updates, "logs": run_logs, "data": data[TRAINED[0]]}
             found.append(Cell(settings, run_logs))
     return found
 
@@ -83,35 +81,38 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[s
     """Return the sizes that are recommended from logs: of a step by arm, of a run from one log."""
     if settings["asked"] == "run":
         total = settings["updates"] * RESPONSES
-        return {PLANNED: [advise_run(_log(rng).counts, total, estimator=settings["estimator"]).group_size]}
+        return {PLANNED: [advise_run(_log(TRAINED[0], rng).counts, total, estimator=settings["estimator"]).group_size]}
     found: dict[str, list[int]] = {arm: [] for arm in (PLANNED, PERMUTED)}
     limits, sizes = Limits(budget=RESPONSES, max_group_size=SIZES[-1]), np.array(SIZES)
     for _ in range(settings["logs"]):
-        log = _log(rng)
+        log = _log(settings["trained"], rng)
         for arm, one in zip(found, (log, permuted(log, rng)), strict=True):
             found[arm].append(nearest(sizes, plan(one, settings["estimator"], limits)))
     return found
 
 
-def _log(rng: np.random.Generator) -> gt.RaggedRollouts:
+def _log(trained: str, rng: np.random.Generator) -> gt.RaggedRollouts:
     """Return a log of the start: so many responses to each question, with rewards and sketches."""
-    case = problem_at_start()
+    case = problem_at_start(trained)
     return draw_log(sampler(case, case.theta), np.arange(case.policy.n_prompts), LOGGED, rng)
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """Return what the recommended sizes lose, of efficiency or of success, and how often each was recommended."""
-    kept = {name: settings[name] for name in ("asked", "estimator", "updates")}
     told = {arm: np.array([size for one in results for size in one[arm]]) for arm in results[0]}
     table: Rows = []
-    for arm, sizes in told.items():
-        for size in SIZES:
-            share = {"quantity": "recommended", "arm": arm, "size": size, "prediction": np.nan}
-            table.append(kept | share | summary((sizes == size).astype(float)))
-    if settings["asked"] == "step":
-        return table + [kept | row for row in _step_rows(trained_model(), settings["estimator"], told)]
-    ends = Ends(trained_model(), settings["estimator"], settings["updates"])
-    return table + [kept | row for row in ends.rows(told[PLANNED])]
+    for trained in TRAINED if settings["asked"] == "run" else (settings["trained"],):
+        kept = {"trained": trained} | {name: settings[name] for name in ("asked", "estimator", "updates")}
+        for arm, sizes in told.items():
+            for size in SIZES:
+                share = {"quantity": "recommended", "arm": arm, "size": size, "prediction": np.nan}
+                table.append(kept | share | summary((sizes == size).astype(float)))
+        data = trained_model(trained)
+        if settings["asked"] == "step":
+            table += [kept | row for row in _step_rows(data, settings["estimator"], told)]
+        else:
+            table += [kept | row for row in Ends(data, settings["estimator"], settings["updates"]).rows(told[PLANNED])]
+    return table
 
 
 def _step_rows(data: TrainedModel, estimator: str, told: dict[str, Array]) -> Iterator[dict[str, Any]]:
@@ -133,16 +134,31 @@ def _step_rows(data: TrainedModel, estimator: str, told: dict[str, Array]) -> It
 
 
 class Ends:
-    """Success after some updates of an estimator's runs with Adam, each seed at the learning rate that the other seeds chose."""
+    """Success after some updates of an estimator's runs with Adam, each seed at the learning rate that the other seeds chose.
+
+    Attributes
+    ----------
+    by_size : dict of int to ndarray
+        Success by seed; some group sizes have more seeds than others.
+    """
 
     def __init__(self, data: TrainedModel, estimator: str, updates: int) -> None:
         place = data.updates.tolist().index(updates)
+        runs = [run for run in data.runs if (run.arm.estimator, run.arm.optimiser, run.arm.reuse) == (estimator, "Adam", 1)]
+        seeds = {run.seed for run in runs}
+        rates = sorted({run.arm.rate for run in runs})
+        rates = [rate for rate in rates if {run.seed for run in runs if run.arm.rate == rate} == seeds]
         found: dict[int, dict[int, list[float]]] = {size: {} for size in SIZES}
-        for run in data.runs:
-            if (run.arm.estimator, run.arm.optimiser, run.arm.reuse) == (estimator, "Adam", 1) and run.arm.rate in RATES:
-                at = found[run.arm.group_size].setdefault(run.seed, [np.nan] * len(RATES))
-                at[RATES.index(run.arm.rate)] = float(run.success[place])
-        self.by_size = {size: self._tuned(np.array([seeds[seed] for seed in sorted(seeds)])) for size, seeds in found.items()}
+        for run in runs:
+            if run.arm.rate in rates:
+                at = found[run.arm.group_size].setdefault(run.seed, [np.nan] * len(rates))
+                at[rates.index(run.arm.rate)] = float(run.success[place])
+        self.by_size = {size: self._tuned(np.array([ends[seed] for seed in sorted(ends)])) for size, ends in found.items()}
+
+    @property
+    def common(self) -> int:
+        """How many seeds every group size has, the first ones."""
+        return min(map(len, self.by_size.values()))
 
     @staticmethod
     def _tuned(values: Array) -> Array:
@@ -155,9 +171,9 @@ class Ends:
         if against is not None:
             count = min(len(self.by_size[size]), len(self.by_size[against]))
             return self.by_size[against][:count] - self.by_size[size][:count]
-        others = np.stack([values[: len(COMMON)] for other, values in self.by_size.items() if other != size])
+        others = np.stack([values[: self.common] for other, values in self.by_size.items() if other != size])
         left = (others.sum(axis=1, keepdims=True) - others).argmax(axis=0)
-        return others[left, np.arange(len(COMMON))] - self.by_size[size][: len(COMMON)]
+        return others[left, np.arange(self.common)] - self.by_size[size][: self.common]
 
     def rows(self, told: Array) -> Iterator[dict[str, Any]]:
         """Yield success by size, and what recommended sizes (L,) and usual ones lose to the best other size and to each other."""
@@ -190,15 +206,16 @@ class Ends:
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Judge how many logs mislead a step, and the success that the run's size loses."""
-    for (estimator, place), part in table[table["quantity"] == "misled"].groupby(["estimator", "place"], sort=False):
+    misled = table[table["quantity"] == "misled"]
+    for (trained, estimator, place), part in misled.groupby(["trained", "estimator", "place"], sort=False):
         own, control = (Share(row.estimate, row.prediction, replications=int(row.replications)) for row in _arms(part))
-        yield STEP.claim(f"{estimator}, {place}", own, control)
+        yield STEP.claim(f"{trained}, {estimator}, {place}", own, control)
     ends = table[(table["quantity"] == "lost") & (table["against"] == "best")]
-    for (estimator, updates), part in ends.groupby(["estimator", "updates"], sort=False):
+    for (trained, estimator, updates), part in ends.groupby(["trained", "estimator", "updates"], sort=False):
         planned, broken = (
             Evidence(row.estimate, row.prediction, row.standard_error, replications=int(row.replications)) for row in _arms(part)
         )
-        yield RUN.claim(f"{estimator}, {updates} updates", planned, broken)
+        yield RUN.claim(f"{trained}, {estimator}, {updates} updates", planned, broken)
 
 
 def _arms(part: pd.DataFrame) -> Iterator[Any]:
