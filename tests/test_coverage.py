@@ -378,6 +378,71 @@ def test_without_a_seed_functions_asked_side_by_side_still_see_the_same_data():
         laboratory.coverage_of_several({}, 0.0, [0.0], experiment=Normal(6), replications=9)
 
 
+def half_as_wide(data, level):
+    """Intervals about the same means, half as wide."""
+    found = t_interval(data, level)
+    middle, half = (found.low + found.high) / 2.0, (found.high - found.low) / 4.0
+    return middle - half, middle + half
+
+
+GRID = {"few": (0.2, Normal(6)), "many": (0.2, Normal(24))}
+
+
+def scalar(function):
+    """Make of a function for a vector of one number one for the number."""
+
+    def asked(data, level):
+        found = function(data, level)
+        low, high = (found.low, found.high) if hasattr(found, "low") else found
+        return low[..., 0], high[..., 0]
+
+    return asked
+
+
+def test_a_grid_of_designs_compares_functions_on_the_same_data():
+    functions = {"student": scalar(t_interval), "half": scalar(half_as_wide), "again": scalar(t_interval)}
+    asked = {"reference": "student", "replications": 400, "rng": 3}
+    table = laboratory.coverage_grid(functions, GRID, 0.2, **asked)
+    value = table.set_index(["design", "function", "measure"])
+    for design in GRID:
+        assert value.loc[(design, "again", "coverage less reference"), ["estimate", "mcse"]].tolist() == [0.0, 0.0]
+        assert value.loc[(design, "half", "width over reference"), "estimate"] == pytest.approx(0.5, rel=1e-12)
+        assert value.loc[(design, "half", "width over reference"), "mcse"] == pytest.approx(0.0, abs=1e-12)
+        lost = value.loc[(design, "half", "coverage less reference")]
+        shares = [value.loc[(design, name, "coverage"), "estimate"] for name in ("half", "student")]
+        assert lost["estimate"] == pytest.approx(shares[0] - shares[1])
+        # The narrower interval covers only where the wider one does: the difference is the share of the rest.
+        assert lost["mcse"] == pytest.approx(np.sqrt(-lost["estimate"] * (1.0 + lost["estimate"]) / 399), rel=1e-9)
+        assert lost["high"] < 0.0
+    first = laboratory.coverage_grid(functions, {"few": GRID["few"]}, 0.2, **asked)
+    pd.testing.assert_frame_equal(first, table[table["design"] == "few"])
+
+
+def test_the_error_of_a_ratio_of_widths_is_that_of_repeated_grids():
+    """Widths over those of a function that reads half of the data: the delta method against the spread of 200 grids."""
+    functions = {"whole": scalar(t_interval), "half": scalar(lambda data, level: t_interval(data[..., :3, :], level))}
+    asked = {"reference": "whole", "replications": 60}
+    tables = [laboratory.coverage_grid(functions, {"few": GRID["few"]}, 0.2, **asked, rng=seed) for seed in range(200)]
+    rows = pd.concat(tables).query("measure == 'width over reference'")
+    spread, stated = rows["estimate"].std(), rows["mcse"].mean()
+    assert stated / spread == pytest.approx(1.0, abs=0.2)  # four standard errors of a deviation of 200 values are 0.2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"designs": {}}, "designs must be a mapping of names to pairs"),
+        ({"designs": {"one": 0.2}}, r"designs\['one'\] must be a pair \(problem, experiment\), got 0.2"),
+        ({"reference": "other"}, "reference must be one of 'student', got 'other'"),
+        ({"truth": [0.2]}, "truth must be one number at each design"),
+    ],
+)
+def test_a_grid_that_cannot_be_is_refused(change, message):
+    asked = {"functions": {"student": t_interval}, "designs": GRID, "truth": 0.2, "reference": None} | change
+    with pytest.raises((TypeError, ValueError), match=message):
+        laboratory.coverage_grid(**asked, replications=8, rng=0)
+
+
 def test_chunks_merge_to_the_whole(whole):
     kwargs = {"experiment": gt.Pilot(16, 64), "level": (0.8, 0.95), "rng": 7}
     chunks = [

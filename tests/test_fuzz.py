@@ -231,6 +231,11 @@ CASES = of_one_name(
             gt.laboratory.coverage_of_several,
             {"functions": {"between": gt.intervals.gradient_between}, **DRAWN, "replications": 4, "workers": 1},
         ),
+        (
+            gt.laboratory.coverage_grid,
+            {"functions": {"value": gt.intervals.value_clustered}, "designs": {"one": (PROBLEM, gt.Pilot(3, 4))}, "truth": 0.5}
+            | {"reference": None, "level": 0.9, "replications": 4, "rng": 1, "workers": 1},
+        ),
         (gt.laboratory.replications_to_tell, {"level": 0.95, "coverage": 0.9, "error": 0.001, "power": 0.9}),
         (gt.evidence.log_log_slope, {"x": [1.0, 2.0, 4.0], "y": [1.0, 0.5, 0.2], "standard_errors": None}),
         (
@@ -241,11 +246,18 @@ CASES = of_one_name(
         (
             gt.compose,
             {"name": "grpo", "advantage": "grpo", "ratio": "none", "clip": "none", "aggregation": "sum"}
-            | {"kl": "k1 in reward", "mismatch": "none"},
+            | {"kl": "k1 in reward", "mismatch": "none", "overwrite": False},
         ),
         (
             gt.estimator,
-            {"name": "fuzzed", "parameters": None, "minimum_group_size": 1, "couples_groups": False, "source": ""},
+            {
+                "name": "fuzzed",
+                "parameters": None,
+                "minimum_group_size": 1,
+                "couples_groups": False,
+                "source": "",
+                "overwrite": False,
+            },
         ),
         (gt.estimators, {}),
         (gt.estimation.find, {"estimator": "grpo"}),

@@ -2,6 +2,7 @@
 
 from grpo_theory.laboratory.binomial import replications_to_tell as replications_to_tell
 from grpo_theory.laboratory.coverage_record import Coverage as Coverage
+from grpo_theory.laboratory.design_grid import coverage_grid as coverage_grid
 from grpo_theory.laboratory.experiment import Experiment as Experiment
 from grpo_theory.laboratory.measurement import coverage as coverage
 from grpo_theory.laboratory.measurement import coverage_of_several as coverage_of_several
