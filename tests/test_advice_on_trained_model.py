@@ -40,7 +40,7 @@ def test_a_log_of_the_start_has_the_recorded_success():
 def ended(by_size):
     """Ends of made up runs: success by seed at each size."""
     ends = object.__new__(Ends)
-    ends.by_size = {size: np.array(values) for size, values in by_size.items()}
+    ends.by_rate = {size: np.array(values)[:, None] for size, values in by_size.items()}  # one rate
     return ends
 
 
@@ -116,7 +116,7 @@ def test_the_twins_step_is_that_of_the_records():
     """At a hundredth of the step the linear policy of the start moves as the recorded ascent begins."""
     case, step = problem_at_start(), twin_on_trained_model.step_scale()
     theta = case.theta + step * gt.moments(case, case.theta).gradient
-    ((success, _),) = linear_course([1], False, STRIDE)
+    ((success, _),) = linear_course(DATA, [1], False, STRIDE)
     assert gt.objective(case, theta) == pytest.approx(success, abs=1e-7)
     assert abs(gt.objective(case, case.theta + 4.0 * (theta - case.theta)) - success) > 1e-3
 

@@ -81,3 +81,29 @@ def test_what_is_no_optimiser_is_told_what_one_has():
 
     with pytest.raises((TypeError, ValueError), match="settings must be"):
         moved_by(Worded())
+
+
+def remember_twice(theta, gradient, moments, settings, step, count):
+    """Writes on two moments, and reads a setting."""
+    for j in range(theta.shape[0]):
+        for i in range(theta.shape[1]):
+            moments[1, j, i] += gradient[j, i]
+            theta[j, i] += step * settings[0] * moments[1, j, i]
+
+
+class Twice:
+    """An optimiser that remembers two moments."""
+
+    move = function_value(MOVE)(remember_twice)
+
+    def __init__(self, n_moments, settings):
+        self.n_moments, self.settings = n_moments, settings
+
+
+def test_a_move_that_leaves_its_arrays_is_refused_before_it_spoils_memory():
+    assert np.isfinite(moved_by(Twice(2, [1.0]))).all()
+    for n_moments, settings in ((1, [1.0]), (0, [1.0]), (2, [])):
+        with pytest.raises(
+            ValueError, match=r"the move of Twice leaves its arrays \(index \d is out of bounds .*raise n_moments"
+        ):
+            moved_by(Twice(n_moments, settings))

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import stdtrit
 
 import grpo_theory as gt
 from grpo_theory.data.trained import check_version
@@ -13,6 +14,7 @@ from grpo_theory.harness.study import table_of
 from simulations.normalisation import trained_features
 from simulations.runs import trained_sizes
 from simulations.runs.recorded_scores import Scores, advantages_by_count, efficiency
+from simulations.runs.seed_limits import jackknife
 
 DATA = gt.data.trained_model()
 ADAPTERS = gt.data.trained_model("adapters")
@@ -195,12 +197,12 @@ def test_the_page_says_what_the_group_sizes_reach(sizes):
     plain, divided = ([f"{end['success', name, size]:.2f}" for size in (4, 16, 64)] for name in trained_sizes.ESTIMATORS)
     assert f"success of {plain[0]} under Dr. GRPO and {divided[0]} under GRPO" in said
     assert f"Groups of 16 end at {plain[1]} and {divided[1]}, groups of 64 at {plain[2]} and {divided[2]}" in said
-    leads = sizes[sizes["quantity"] == "lead"].set_index("lead")[["estimate", "low", "high"]] * 100.0
-    assert "by {:.0f} points ({:.0f} to {:.0f})".format(*leads.loc["advised less largest"]) in said
-    behind = -leads.loc["later less early best", ["estimate", "high", "low"]]
-    assert "is {:.0f} points behind ({:.0f} to {:.0f})".format(*behind) in said
-    assert "GRPO ends {:.1f} points above Dr. GRPO ({:.1f} to {:.1f})".format(*leads.loc["divided less plain"]) in said
-    assert (leads.loc["advised less best"] == 0.0).all(), "in every seed"
+    assert "by {:.0f} points over both estimators ({:.0f} to {:.0f})".format(*lead_of(sizes, "advised less largest")) in said
+    assert "they lead by {:.0f} to {:.0f} points ({:.0f} at the least)".format(*at_rates(sizes)) in said
+    lead, low, high = lead_of(sizes, "later less early best")
+    assert f"is {-lead:.0f} points behind ({-high:.0f} to {-low:.0f})" in said
+    assert "GRPO ends {:.1f} points above Dr. GRPO ({:.1f} to {:.1f})".format(*lead_of(sizes, "divided less plain")) in said
+    assert lead_of(sizes, "advised less best")[0] == 0.0, "in every seed"
     held_out = end.loc["held out"]
     assert f"between {held_out.min():.2f} and {held_out.max():.2f}" in said
     efficiencies = sizes[sizes["quantity"] == "efficiency"].pivot_table("estimate", "group_size", ["estimator", "place"])
@@ -243,29 +245,43 @@ def test_the_page_says_what_features_do():
     assert f"records of {len(DATA.runs)} runs" in said
 
 
+def lead_of(table, lead):
+    """Return a lead with its limits, in points."""
+    row = table[(table["quantity"] == "lead") & (table["lead"] == lead)].iloc[0]
+    return [100.0 * row[name] for name in ("estimate", "low", "high")]
+
+
+def at_rates(table):
+    """Return the leads at single rates, from the smallest to the largest, and their lowest limit, in points."""
+    rows = table[table["quantity"] == "lead at a rate"]
+    return [100.0 * value for value in (rows["estimate"].min(), rows["estimate"].max(), rows["low"].min())]
+
+
 def test_the_page_says_what_adapters_reach(adapted):
     said = " ".join((ROOT / "docs" / "trained_model.md").read_text(encoding="utf-8").partition("## What adapters")[2].split())
-    end = adapted[adapted["update"] == ADAPTERS.updates[-1]].set_index(["quantity", "estimator", "group_size"])
-    means = end["estimate"]
-    plain, divided = ([f"{means['success', name, size]:.2f}" for size in (4, 16, 64)] for name in trained_sizes.ESTIMATORS)
-    assert f"success of {plain[0]} under Dr. GRPO and {divided[0]} under GRPO" in said
-    assert f"Groups of 16 end at {plain[1]} and {divided[1]}, groups of 64 at {plain[2]} and {divided[2]}" in said
-    assert end.loc["success"].loc[lambda part: part.index.get_level_values("group_size") <= 8, "in_set"].all()
-    leads = adapted[adapted["quantity"] == "lead"].set_index("lead")[["estimate", "low", "high"]] * 100.0
-    assert "by {:.0f} points ({:.0f} to {:.0f})".format(*leads.loc["advised less largest"]) in said
+    means = adapted[adapted["update"] == ADAPTERS.updates[-1]].set_index(["quantity", "estimator", "group_size"])["estimate"]
+    for name, label in zip(trained_sizes.ESTIMATORS, ("Dr. GRPO", "GRPO"), strict=True):
+        row = " | ".join(f"{means['success', name, size]:.2f}" for size in (2, 4, 8, 16, 32, 64))
+        assert f"| {label} | {row} |" in said
+    smallest, largest, low = at_rates(adapted)
+    assert (
+        f"{smallest:.0f} to {largest:.0f} points of success above groups of 64, over both estimators ({low:.0f} at the least)"
+        in said
+    )
+    lead = lead_of(adapted, "advised less largest")
+    assert "they lead by {:.0f} points ({:.0f} to {:.0f})".format(*lead) in said
     front, questions = (
         " ".join((ROOT / name).read_text(encoding="utf-8").split()) for name in ("README.md", "docs/three_questions.md")
     )
-    assert "by {:.0f} points of success ({:.0f} to {:.0f})".format(*leads.loc["advised less largest"]) in front
-    assert (
-        "end {:.0f} points of success above groups of 64 (95% interval over five seeds: {:.0f} to {:.0f})".format(
-            *leads.loc["advised less largest"]
-        )
-        in questions
-    )
-    behind = -leads.loc["advised less best", ["estimate", "high", "low"]]
-    assert "end {:.1f} points behind the size that the other seeds chose ({:.1f} to {:.1f})".format(*behind) in said
-    assert "GRPO ends {:.1f} points above Dr. GRPO ({:.1f} to {:.1f})".format(*leads.loc["divided less plain"]) in said
+    assert f"were {smallest:.0f} to {largest:.0f} points of success ahead of groups of 64 at each of four learning rates" in front
+    assert f"end {smallest:.0f} to {largest:.0f} points of success above groups of 64" in questions
+    assert f"limits of five seeds are {low:.0f} points at the least" in questions
+    assert "the lead is {:.0f} points ({:.0f} to {:.0f})".format(*lead) in questions
+    best, lowest, highest = lead_of(adapted, "advised less best")
+    assert f"end {-best:.1f} points behind the size that the other seeds chose ({-highest:.1f} to {-lowest:.1f})" in said
+    assert "GRPO ends {:.1f} points above Dr. GRPO ({:.1f} to {:.1f})".format(*lead_of(adapted, "divided less plain")) in said
+    twos = 100.0 * (means["success", "grpo", 2] - means["success", "dr_grpo", 2])
+    assert f"GRPO is {twos:.1f} points ahead there" in said
     held_out = means.loc["held out"]
     assert f"between {held_out.min():.2f} and {held_out.max():.2f}" in said
     efficiencies = adapted[adapted["quantity"] == "efficiency"].pivot_table("estimate", "group_size", ["estimator", "place"])
@@ -276,6 +292,20 @@ def test_the_page_says_what_adapters_reach(adapted):
     )
     lost = (1.0 - efficiencies.loc[4] / efficiencies.max()) * 100.0
     assert f"lose at most {lost.max():.0f}% of" in said
+
+
+def test_limits_of_choices_hold_and_those_of_seeds_alone_do_not():
+    """Means of five seeds, each at the rate that the others chose of four equal ones: the truth is 0."""
+    drawn = np.random.default_rng(7).normal(size=(1500, 5, 4))
+    held = {"seeds alone": 0, "choices": 0}
+    for values in drawn:
+        arms = trained_sizes.Arms(np.array([4]), np.arange(4.0), values.T[None, :, :, None], values.T[None, :, :, None])
+        found = jackknife(lambda seed, arms=arms: arms.without(seed).tuned().mean(axis=1)[0, 0], 5)
+        tuned = arms.tuned()[0, :, 0]
+        for name, error in (("choices", found["standard_error"]), ("seeds alone", tuned.std(ddof=1) / np.sqrt(5.0))):
+            held[name] += abs(tuned.mean()) <= stdtrit(4, 0.975) * error
+    assert held["choices"] / 1500 > 0.95
+    assert held["seeds alone"] / 1500 < 0.90
 
 
 def test_the_page_says_what_features_of_adapters_do():
@@ -298,7 +328,10 @@ def test_the_page_says_what_features_of_adapters_do():
     assert f"falls from {first:.2f} to {states['plain']:.2f}, and to {states['divided']:.2f} with division" in said
     place = updates.index(80)
     assert (
-        f"after 80 updates is {success['plain'][place]:.2f} without division and {success['divided'][place]:.2f} with it" in said
+        f"After 80 updates the success is {success['plain'][place]:.2f} without division and "
+        f"{success['divided'][place]:.2f} with it" in said
     )
-    assert f"it is {success['plain'][-1]:.2f} and {success['divided'][-1]:.2f}" in said
+    assert f"the means are {success['plain'][-1]:.2f} and {success['divided'][-1]:.2f}" in said
+    lost = [int((courses[name].success[-1] < 0.01).sum()) for name in ("plain", "divided")]
+    assert (lost, int((courses["divided"].success[place] > 0.9).sum())) == ([5, 1], 37)
     assert f"has {len(ADAPTERS.runs)} runs" in " ".join((ROOT / "docs" / "trained_model.md").read_text(encoding="utf-8").split())

@@ -77,6 +77,7 @@ def estimator(
         Formula and source, in a line; the first line of the kernel's docstring if omitted.
     overwrite : bool, default False
         Whether the kernel may take the place of another one of this name, which is not the package's: in a notebook, say.
+        Compositions that have its advantages keep those of before; compose them anew.
 
     Raises
     ------

@@ -23,6 +23,10 @@ UNREADABLE = {"squared_score_norms": "score norms", "lengths": "lengths"}
 """What a kernel may read of a response besides its reward."""
 
 
+MOST_PAIRS = 1 << 20
+"""Numbers that counts of pairs may take: with many prompts or tokens they are large, and slower than one estimator's sums."""
+
+
 class Tokens(NamedTuple):
     """What tokens weigh in first and in second moments, (S, V), and what multiplies their scores, (F, S, V)."""
 
@@ -89,6 +93,7 @@ def _counts_pairs(current: ChainPoint, sampler: ChainPoint, tokens: Tokens, shar
     return (
         current is not sampler
         and plain
+        and current.n_pairs <= MOST_PAIRS
         and current.tangent.features is None
         and bool((shares[current.chain.lengths] == 1.0).all())
     )

@@ -213,7 +213,9 @@ def group_moments(
 def class_tables(advantage: Advantage, looks: Looks, group_size: int) -> Iterator[tuple[Integers, Array]]:
     """Yield counts of multisets (n, R) and what the kernel gives each class in them by look, (L, n, R), part by part."""
     n_looks, n_classes = looks.fields.shape[1:]
-    if n_looks * n_classes * count_multisets(n_classes, group_size) <= KEPT:
+    n_counts = count_multisets(n_classes, group_size)
+    # What is kept is made at once: its groups are written out, of which there must not be too many.
+    if n_looks * n_classes * n_counts <= KEPT and n_looks * group_size * n_counts <= _ROWS:
         yield multisets(n_classes, group_size), _kept_table(advantage, looks, group_size)
         return
     counts = multisets(n_classes, group_size)

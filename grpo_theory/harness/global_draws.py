@@ -1,5 +1,6 @@
 """Draws from the random numbers that all of a process shares: a study that takes them has other numbers in each run."""
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -22,7 +23,7 @@ def drawing_own(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         made = function(*arguments)
         if _state() != before:
             raise StudyError(
-                f"{name}() drew from np.random, whose numbers all of a program share, so that they differ from run to run: "
+                f"{name}() drew from np.random, whose numbers all of a program share, so that they may differ from run to run: "
                 "draw from the generator rng that simulate(settings, rng, chunk) and compare(settings, rng) are handed"
             )
         return made
@@ -30,7 +31,8 @@ def drawing_own(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return watched
 
 
-def _state() -> tuple[object, ...]:
-    found: dict[str, Any] = dict(np.random.get_state(legacy=False))  # noqa: NPY002 (what is looked for)
-    inner = found.pop("state")
-    return inner["key"].tobytes(), inner["pos"], *found.values()
+def _state() -> str:
+    """Return what tells states of any bit generator apart."""
+    state: Any = np.random.get_state(legacy=False)  # noqa: NPY002 (what is looked for)
+    with np.printoptions(threshold=sys.maxsize):
+        return repr(state)

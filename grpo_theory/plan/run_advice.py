@@ -279,8 +279,8 @@ def _check_two_rewards(counts: RewardCounts) -> None:
     if not counts.binary:
         raise ValueError(
             f"rewards must take two values, failure and success, for the simulated runs of --total, and these take "
-            f"{counts.values.size}: name a column of 0 and 1 (--reward COLUMN), or count a reward above a threshold as success; "
-            "without --total, graded rewards are planned for one step"
+            f"{counts.values.size}: name a column of 0 and 1 (--reward COLUMN), if need be one that you write beside them, of "
+            "whether a reward is above a threshold; without --total, graded rewards are planned for one step"
         )
 
 

@@ -142,6 +142,12 @@ class ChainPoint(Point):
         edges = edge_mass(first, mass, starts)[:, :, None] * gains
         return ScoreSums(mass[0, starts], self.centred(edges.reshape(*edges.shape[:3], -1)), carried.product[starts])
 
+    @property
+    def n_pairs(self) -> int:
+        """How many numbers `pair_counts` has."""
+        n_states, n_tokens = self.state_probabilities.shape
+        return self.chain.starts.size * self.bandit.values.size * n_states * n_tokens**2
+
     @cached_property
     def pair_counts(self) -> PairCounts:
         """How often responses take two tokens in one state, as the policy draws them."""

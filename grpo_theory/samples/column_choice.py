@@ -175,10 +175,11 @@ def _recognised(fields: Fields) -> Rewards:
     if len(likely) == 1:
         return Rewards({likely[0]: 1.0}, None, fields[likely[0]].lists)
     if likely:
+        sums = [path for path in fields if set(last_words(path)) <= names.SUMS and fields[path].kind == "number"]
         raise ValueError(
-            f"reward must name a column: {listed(likely)} may be rewards; choose one (reward={shown(likely[0])}, or --reward "
-            f"{likely[0]}), or give those to be added up, with weights where they are not 1 (--reward {likely[0]}=1 --reward "
-            f"{likely[1]}=0.5)"
+            f"reward must name a column: {listed([*likely, *sums])} may be rewards; choose one (reward={shown(likely[0])}, or "
+            f"--reward {likely[0]}), or give those to be added up, with weights where they are not 1 "
+            f"(--reward {likely[0]}=1 --reward {likely[1]}=0.5)"
         )
     pieces = [path for path in fields if fields[path].lists and {"reward", "rewards"} & set(last_words(path))]
     hint = f"; {pieces[0]} is of the pieces of a response: {pieces[0]}.sum adds them up" if pieces else ""

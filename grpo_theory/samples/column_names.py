@@ -83,6 +83,8 @@ WEAK = ("id", "idx", "index", "key", "name")
 TURNS = {"turn", "turns", "round"}
 PIECES = {"step", "steps", "turn", "turns", "message", "messages", "node", "nodes", "token", "tokens", "history", "logs", "calls"}
 """Lists of these are pieces of one response, not responses."""
+SUMS = {"total", "overall", "final", "sum"}
+"""A column with such a name, and no other word in it, may be the sum of the rewards beside it."""
 REWARDING = (
     *("reward", "rewards", "return", "returns", "correct", "correctness", "accuracy", "acc", "passed", "success", "solved"),
     *("match", "score", "scores", "grade", "grades", "outcome", "outcomes"),

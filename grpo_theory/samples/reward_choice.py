@@ -14,8 +14,6 @@ from grpo_theory.samples.log_file import LogFile
 from grpo_theory.samples.nested_rows import parts_of, value_at
 from grpo_theory.user_text import listed, printable
 
-TOTALS = {"total", "overall", "final", "sum"}
-"""A column with such a name, and no other word in it, may be the sum of the rewards beside it."""
 ENOUGH = 4
 """So many responses for each part must be in the sample before a total is taken for the sum of its parts."""
 EXACT = 1e-6
@@ -51,7 +49,7 @@ def _parts(path: str, fields: Fields) -> list[str]:
     """Return the numbers beside a reward that may be rewards too: all in its object, those with a word of rewards at the top."""
     parent = path.rpartition(".")[0]
     beside = [one for one in fields if one.rpartition(".")[0] == parent and fields[one] == fields[path]]
-    beside = [one for one in beside if not set(last_words(one)) & names.NO_REWARD and not set(last_words(one)) <= TOTALS]
+    beside = [one for one in beside if not set(last_words(one)) & names.NO_REWARD and not set(last_words(one)) <= names.SUMS]
     words_of_rewards = {*names.REWARDING, "format"}
     return [one for one in beside if parent or set(last_words(one)) & words_of_rewards]
 
@@ -59,7 +57,7 @@ def _parts(path: str, fields: Fields) -> list[str]:
 def _totals(path: str, fields: Fields) -> list[str]:
     """Return the numbers with the name of a total, in the object of a reward or in one that it lies in."""
     parent = path.rpartition(".")[0]
-    like = [one for one in fields if set(last_words(one)) <= TOTALS and fields[one] == fields[path]]
+    like = [one for one in fields if set(last_words(one)) <= names.SUMS and fields[one] == fields[path]]
     return [one for one in like if f"{parent}.".startswith(f"{one.rpartition('.')[0]}.") or "." not in one]
 
 

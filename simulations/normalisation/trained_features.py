@@ -62,7 +62,10 @@ TRAINED = ("last block", "adapters")
 ASCENTS = ("plain", "divided")
 SAMPLED = ("dr_grpo, G = 4", "grpo, G = 4", "dr_grpo, G = 64", "grpo, G = 64")
 POWERLESS = {
-    (ACROSS.id, "adapters, divided"): "all questions are learned within 80 updates, so that any question's variance falls with it"
+    (
+        ACROSS.id,
+        "adapters, divided",
+    ): "37 of 40 questions are learned within 80 updates, so that any question's variance falls with it"
 }
 STRIDE, SLOWER = 0.1, 0.5
 """The first update's root mean square change of a question's logits, as the records were made; and the control's factor."""

@@ -22,12 +22,12 @@ from grpo_theory.harness.summary import summary
 from grpo_theory.plan import Limits
 from grpo_theory.plan.run_advice import SIZES, advise_run
 from simulations.plan.asked_planner import CONTROL, LOGGED, PERMUTED, PLANNED, nearest, permuted, plan
-from simulations.plan.error_parts import Part, of_runs, summary_of
+from simulations.plan.error_parts import Part, summary_of
 from simulations.plan.run_worlds import draw_log, sampler
 from simulations.plan.trained_start import problem_at_start
 from simulations.runs.frontier_statements import LOST
 from simulations.runs.recorded_scores import PLACES, Scores, efficiency
-from simulations.runs.seed_limits import with_limits
+from simulations.runs.seed_limits import jackknife, with_limits
 from simulations.sources import OURS
 
 PAGE = "docs/planner.md"
@@ -138,8 +138,8 @@ class Ends:
 
     Attributes
     ----------
-    by_size : dict of int to ndarray
-        Success by seed; some group sizes have more seeds than others.
+    by_rate : dict of int to ndarray
+        Success by seed and learning rate of each group size; some sizes have more seeds than others.
     """
 
     def __init__(self, data: TrainedModel, estimator: str, updates: int) -> None:
@@ -153,7 +153,21 @@ class Ends:
             if run.arm.rate in rates:
                 at = found[run.arm.group_size].setdefault(run.seed, [np.nan] * len(rates))
                 at[rates.index(run.arm.rate)] = float(run.success[place])
-        self.by_size = {size: self._tuned(np.array([ends[seed] for seed in sorted(ends)])) for size, ends in found.items()}
+        self.by_rate = {size: np.array([ends[seed] for seed in sorted(ends)]) for size, ends in found.items()}
+
+    @property
+    def by_size(self) -> dict[int, Array]:
+        """Success by seed of each size, each seed at the rate that its other seeds chose."""
+        return {size: self._tuned(values) for size, values in self.by_rate.items()}
+
+    def without(self, seed: int | None) -> "Ends":
+        """Return the same without a seed, or as it is; sizes that have it not stay as they are."""
+        found = object.__new__(Ends)
+        found.by_rate = {
+            size: values if seed is None or seed >= len(values) else np.delete(values, seed, axis=0)
+            for size, values in self.by_rate.items()
+        }
+        return found
 
     @property
     def common(self) -> int:
@@ -192,16 +206,24 @@ class Ends:
 
     def _lost(self, told: Array, against: int | None) -> dict[str, float]:
         """Return what sizes (L,), one from each log, lose on average, with the errors of seeds and of logs."""
-        leads = {size: self.lead(int(size), against) for size in np.unique(told)}
-        count = min(len(lead) for lead in leads.values())
-        sample = np.mean([leads[size][:count] for size in told], axis=0)
-        by_log = np.array([leads[size].mean() for size in told])
+        if against is not None and (told == against).all():  # one size against itself
+            return with_limits({"estimate": 0.0, "standard_error": 0.0, "replications": self._seeds(told, against)})
+        seeds, by_log = self._seeds(told, against), self._by_log(told, against)
+        found = jackknife(lambda seed: np.array(self.without(seed)._by_log(told, against).mean()), seeds)
+        runs = Part(float(found["standard_error"]) ** 2, seeds - 1.0)
         if against is None:
             by_log = np.maximum(by_log, 0.0)
         between = Part(float(by_log.var(ddof=1)) / len(told), len(told) - 1.0) if len(told) > 1 else Part(0.0)
-        if against is not None and (told == against).all():  # one size against itself
-            return with_limits({"estimate": 0.0, "standard_error": 0.0, "replications": count})
-        return with_limits(summary_of(float(by_log.mean()), (of_runs(sample), between)))
+        return with_limits(summary_of(float(by_log.mean()), (runs, between)))
+
+    def _seeds(self, told: Array, against: int | None) -> int:
+        """Return the number of seeds that a comparison has."""
+        return min(len(self.lead(int(size), against)) for size in np.unique(told))
+
+    def _by_log(self, told: Array, against: int | None) -> Array:
+        """Return what the size of each log loses, (L,)."""
+        leads = {size: float(self.lead(int(size), against).mean()) for size in np.unique(told)}
+        return np.array([leads[size] for size in told])
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:

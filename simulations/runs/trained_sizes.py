@@ -1,7 +1,8 @@
 """U9: SmolLM2, its last block or adapters in all blocks trained with Adam, at several group sizes and equal responses.
 
 The shipped records of `gt.data.trained_model` are read.  Each arm takes its own best learning rate, and where a group size is
-chosen, the best of these: for each seed the choice is made on the other seeds, so that what chose is never judged.  All updates
+chosen, the best of these: for each seed the choice is made on the other seeds, so that what chose is never judged.  Limits count
+that these choices make seeds depend on each other.  All updates
 have 128 responses.  Five seeds decide nothing at the level of the whole report, so that leads in success have 95% limits and no
 verdict; what is judged are exact efficiencies of one update along the way.  Broken: the largest group size.
 """
@@ -18,10 +19,9 @@ from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.evidence.reading import largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
-from grpo_theory.intervals import best_set
 from simulations.runs.frontier_statements import LOST
 from simulations.runs.recorded_scores import PLACES, Scores, efficiency
-from simulations.runs.seed_limits import with_limits
+from simulations.runs.seed_limits import jackknife, with_limits
 from simulations.sources import DEMYSTIFYING, OURS
 
 ADVICE = Statement(
@@ -38,6 +38,7 @@ TRAINED = ("last block", "adapters")
 RESPONSES = 128
 ESTIMATORS = ("dr_grpo", "grpo")
 CLIPPED, FACTOR = "by sign", 4
+RESCALED = 2
 SMALLEST = 3
 """The place of 12 updates, an eighth of a run, as the smallest budget."""
 
@@ -100,17 +101,30 @@ class Arms:
         """Return the other seeds' mean success at their best rate, (sizes, seeds), at the place of a number of updates."""
         return np.asarray(_others(self.success[..., update], axis=2).max(axis=1))
 
+    def without(self, seed: int | None) -> "Arms":
+        """Return the arms without a seed, or as they are."""
+        if seed is None:
+            return self
+        kept = [np.delete(values, seed, axis=2) for values in (self.success, self.held_out)]
+        return Arms(self.sizes, self.rates, *kept)
+
+    @property
+    def seeds(self) -> int:
+        """The number of seeds."""
+        return int(self.success.shape[2])
+
     def rows(self, estimator: str, updates: Integers) -> Rows:
-        """Return success and held-out success by group size and number of updates, and which sizes may be the best."""
+        """Return success and held-out success by group size and number of updates."""
         table: Rows = []
-        success, held_out, chosen = self.tuned(), self.tuned(self.held_out), self.choices()
+        chosen = self.choices()
+        success = jackknife(lambda seed: self.without(seed).tuned().mean(axis=1), self.seeds)
+        held_out = jackknife(lambda seed: (part := self.without(seed)).tuned(part.held_out).mean(axis=1), self.seeds)
         for c, update in enumerate(updates.tolist()):
-            kept = best_set(success[..., c].T)
             for s, size in enumerate(self.sizes.tolist()):
-                at = {"estimator": estimator, "group_size": size, "update": update, "in_set": bool(kept[s])}
+                at = {"estimator": estimator, "group_size": size, "update": update}
                 at["rate"] = float(np.median(self.rates[chosen[s, :, c]]))
-                table.append(at | {"quantity": "success"} | summary(success[s, :, c]))
-                table.append(at | {"quantity": "held out"} | summary(held_out[s, :, c]))
+                for quantity, found in (("success", success), ("held out", held_out)):
+                    table.append(at | {"quantity": quantity} | {name: value[s, c].item() for name, value in found.items()})
         return table
 
 
@@ -121,19 +135,44 @@ def _others(values: Array, axis: int) -> Array:
 
 
 def _contrasts(data: TrainedModel, table: Mapping[str, Arms]) -> Rows:
-    """Return leads in success at the end, seed by seed: of the size that is advised, the early best size, and of division."""
+    """Return leads in success at the end: of the size that is advised, the early best size, and of division."""
+    advised = {name: int(np.argmax(_by_size(data, name, "start", arms.sizes))) for name, arms in table.items()}
+    seeds = next(iter(table.values())).seeds
+
+    def without(seed: int | None) -> Array:
+        return np.array(list(_leads({name: arms.without(seed) for name, arms in table.items()}, advised).values()))
+
+    found, names = jackknife(without, seeds), _leads(table, advised)
+    rows: Rows = [
+        {"quantity": "lead", "lead": name} | with_limits({key: values[i].item() for key, values in found.items()})
+        for i, name in enumerate(names)
+    ]
+    return rows + [
+        {"quantity": "lead at a rate", "lead": "advised less largest", "rate": rate} | with_limits(summary(lead))
+        for rate, lead in _at_rates(table, advised).items()
+    ]
+
+
+def _leads(table: Mapping[str, Arms], advised: Mapping[str, int]) -> dict[str, float]:
+    """Return mean leads over both estimators, each size at its own best rate."""
     found: dict[str, list[Array]] = {"advised less best": [], "advised less largest": [], "later less early best": []}
     for name, arms in table.items():
-        end = arms.tuned()[..., -1]
+        end, own = arms.tuned()[..., -1], advised[name]
         seeds, early = np.arange(end.shape[1]), arms.best(SMALLEST)
-        advised = int(np.argmax(_by_size(data, name, "start", arms.sizes)))
-        found["advised less best"].append(end[advised] - end[arms.best(-1), seeds])
-        found["advised less largest"].append(end[advised] - end[-1])
+        found["advised less best"].append(end[own] - end[arms.best(-1), seeds])
+        found["advised less largest"].append(end[own] - end[-1])
         found["later less early best"].append(end[_later(arms, early), seeds] - end[early, seeds])
     plain, divided = (table[name].tuned()[..., -1] for name in ESTIMATORS)
-    found["divided less plain"] = [(divided - plain).mean(axis=0)]
-    means = {name: np.mean(parts, axis=0) for name, parts in found.items()}
-    return [{"quantity": "lead", "lead": name} | with_limits(summary(mean)) for name, mean in means.items()]
+    # In groups of 2 division only multiplies the learning rate: there is nothing to gain.
+    found["divided less plain"] = [(divided - plain)[table[ESTIMATORS[0]].sizes > RESCALED]]
+    return {name: float(np.mean(parts)) for name, parts in found.items()}
+
+
+def _at_rates(table: Mapping[str, Arms], advised: Mapping[str, int]) -> dict[float, Array]:
+    """Return by rate, which all arms then share, how far the advised size leads the largest: by seed, over both estimators."""
+    leads = [arms.success[advised[name], :, :, -1] - arms.success[-1, :, :, -1] for name, arms in table.items()]
+    rates = next(iter(table.values())).rates.tolist()
+    return dict(zip(rates, np.mean(leads, axis=0), strict=True))
 
 
 def _later(arms: Arms, early: Integers) -> Integers:

@@ -267,7 +267,7 @@ def no_group_size(advice: Advice, run: RunAdvice | None) -> Section:
     return Section(
         "The best group size cannot be told from rewards alone",
         (
-            *(whole if run is None else ()),
+            *(whole if run is None and advice.rewards.binary else ()),
             "The best size of one step depends on how much the prompts' gradients differ, and the table has no gradients. A "
             "random projection (sketch) of each response's gradient is enough; with grpo-theory[lm] installed:",
         ),

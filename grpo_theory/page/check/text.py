@@ -74,7 +74,7 @@ def _convention(check: TrainerCheck) -> Section | None:
             ),
         )
     same = _names(check.fits)
-    others = f" On this log {', '.join(same[1:])} give the same." if len(same) > 1 else ""
+    others = f" On this log {', '.join(same[1:])} {'gives' if len(same) == 2 else 'give'} the same." if len(same) > 1 else ""
     formula = best.candidate.estimator.advantage.description.rstrip(".")
     paragraphs = (f"The advantages follow {same[0]} in {count}.{others}", f"Its formula: {formula}.", *_parameters(best))
     return Section(title, (*paragraphs, *_other_reading(check)))
@@ -117,13 +117,21 @@ def _negated(check: TrainerCheck) -> tuple[str, ...]:
 
 
 def _regrouping(check: TrainerCheck) -> tuple[str, ...]:
-    found = check.regrouping
+    found, sizes = check.regrouping, check.log.rollouts.sizes
     if found is None:
-        return ()
+        ragged = not check.followed and not check.negated and sizes.min() < sizes.max() and not _all_uniform(check)
+        return (_not_tried(int(sizes.min()), int(sizes.max())),) if ragged else ()
     best = found.fits[0]
     return (
         f"Wrong groups: with other groups, of {found.size} rows, the advantages follow {_names(found.fits)[0]} in "
         f"{percent(best.share)} of the groups whose rewards differ. These are {REGROUPINGS[found.name]}.",
+    )
+
+
+def _not_tried(fewest: int, most: int) -> str:
+    return (
+        f"Other groups, such as the wrong axis, are tried only where all groups have as many rows, and these have {fewest} to "
+        f"{most}. Rows that were left out are missing from theirs: check a part of the log that has them all."
     )
 
 

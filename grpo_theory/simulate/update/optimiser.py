@@ -1,5 +1,6 @@
 """Stage 5 of a training step, the optimiser: from the estimated gradient to the next iterate."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -66,8 +67,22 @@ def check_optimiser(optimiser: Optimiser) -> None:
         raise TypeError(
             f"optimiser must be SGD(), Adam(...), or an object of yours with move, n_moments and settings, got {shown(optimiser)}"
         )
-    as_count("n_moments", optimiser.n_moments, minimum=0)
-    settings_of(optimiser)
+    n_moments = as_count("n_moments", optimiser.n_moments, minimum=0)
+    settings = settings_of(optimiser)
+    if isinstance(optimiser.move, FunctionValue) and optimiser.move.signature == MOVE:
+        _try_move(type(optimiser).__name__, optimiser.move.function, np.zeros((n_moments, 1, 1)), settings)
+
+
+def _try_move(name: str, move: Callable, moments: Array, settings: Array) -> None:
+    """Run a move as plain Python, which sees what the compiled one does not: that it reads or writes beyond its arrays."""
+    try:
+        with np.errstate(all="ignore"):
+            move(np.zeros((1, 1)), np.ones((1, 1)), moments, settings, 0.1, 1)
+    except IndexError as error:
+        raise ValueError(
+            f"the move of {name} leaves its arrays ({error}): there are n_moments = {len(moments)} moments and {settings.size} "
+            "settings, so raise n_moments, lengthen settings, or correct the move"
+        ) from error
 
 
 def settings_of(optimiser: Optimiser) -> Array:
