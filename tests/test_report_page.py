@@ -159,7 +159,7 @@ def test_what_has_no_power_is_not_counted_and_what_is_open_says_how_many_runs():
     assert in_words(made).startswith(
         "Confirmed in 2 of 3 settings that could tell (of 4); refuted in 1 setting: p2. In 1 setting"
     )
-    assert "As many as 1,234 runs would decide it." in in_words(rows("U1", "inconclusive", needed=1234))
+    assert "As many as 1,234 replications would decide it." in in_words(rows("U1", "inconclusive", needed=1234))
     assert in_words(rows("U1", "confirmed").iloc[:0]) == "Not judged in this run."
 
 

@@ -57,7 +57,7 @@ def in_words(rows: pd.DataFrame) -> str:
         ]
         text = f"{VERDICTS[usual]} in {counts[usual]} of {_those(len(judged), len(rows))}; {'; '.join(others)}."
     needed = int(judged["needed"].max())
-    more = f" As many as {needed:,} runs would decide it." if 0 < needed < 10**9 else ""
+    more = f" As many as {needed:,} replications would decide it." if 0 < needed < 10**9 else ""
     return f"{text}{more}{without}"
 
 
