@@ -19,7 +19,7 @@ PLACE = 262
 TABLES = ("trained_sizes", "trained_features")
 CAPTION = (
     "SmolLM2 trained on arithmetic questions: the last block, last norm and head over frozen states (top), and low-rank "
-    "adapters on all matrices of all 30 blocks (LoRA, bottom). Left: mean success at the end of "
+    "adapters on all matrices of all blocks (LoRA, bottom). Left: mean success at the end of "
     f"runs with Adam, by group size, with {RESPONSES} responses per update and learning rates that other seeds chose. "
     "Bars are 95% intervals over seeds; hollow markers are questions that were held out. Middle: the exact efficiency of one "
     f"update by group size, at the start and at the end of a run with groups of {FOLLOWED}. Right: share of pairs of questions "

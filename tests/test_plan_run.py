@@ -211,7 +211,9 @@ def test_bad_input_is_one_clear_message(change, message):
 
 def test_rewards_of_many_values_say_what_to_do():
     log = RewardCounts.from_rewards(np.repeat(np.arange(4), 3), np.arange(12.0))
-    with pytest.raises(ValueError, match=r"these take 12: name a column of 0 and 1 \(--reward COLUMN\), if need be one that you write"):
+    with pytest.raises(
+        ValueError, match=r"these take 12: name a column of 0 and 1 \(--reward COLUMN\), if need be one that you write"
+    ):
         advise_run(log, 1000)
 
 

@@ -2,6 +2,7 @@
 
 from grpo_theory.estimation import compositions as compositions
 from grpo_theory.estimation import named as named
+from grpo_theory.estimation import registry as registry
 from grpo_theory.estimation import trainers as trainers
 from grpo_theory.estimation.advantage import Advantage as Advantage
 from grpo_theory.estimation.aggregation import AGGREGATIONS as AGGREGATIONS
@@ -24,7 +25,6 @@ from grpo_theory.estimation.ratio import Ratio as Ratio
 from grpo_theory.estimation.registry import Estimator as Estimator
 from grpo_theory.estimation.registry import estimators as estimators
 from grpo_theory.estimation.registry import find as find
-from grpo_theory.estimation.registry import keep_shipped
 from grpo_theory.estimation.source import SourceFile as SourceFile
 
-keep_shipped()
+registry.keep_shipped()

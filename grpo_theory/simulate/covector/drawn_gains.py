@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from grpo_theory.compiler.stages import allocating_stage
+from grpo_theory.compiler import allocating_stage
 
 
 @allocating_stage
