@@ -76,7 +76,7 @@ def _efficiency(found: Found) -> str:
     wide = table.pivot(index="group_size", columns=["estimator", "problem"], values="estimate")
     own = {name: wide[name][problems] for name in ("rloo", "grpo")}
     sizes = {name: _range(own[name].idxmax(), ".0f") for name in own}
-    gain = 100.0 * (own["grpo"].max() / own["rloo"].max() - 1.0)
+    gain = (100.0 * (own["grpo"].max() / own["rloo"].max() - 1.0)).round() + 0.0  # no "-0%"
     return (
         "A learning rate undoes any factor, so estimators are compared by the efficiency of one step. On heads of SmolLM2, with "
         f"1,024 responses, the leave-one-out mean is best with {sizes['rloo']} responses per prompt and GRPO, which divides by "
