@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 
 import grpo_theory as gt
-from grpo_theory.exact.classes import classes, looked_at, looks_of, seen_at
+from grpo_theory.exact.classes import Looks, classes, looked_at, looks_of, seen_at
 from grpo_theory.exact.multisets import (
     GroupMoments,
     add_moments,
     advantages_of,
     class_advantages,
+    class_tables,
     count_multisets,
     members,
     multisets,
@@ -206,3 +207,12 @@ def test_a_kernel_is_asked_once_for_the_same_looks(registry, monkeypatch):
     assert len(asked) == once
     gt.gradient_mse(problem, problem.theta, own, batch_size=1, group_size=5)
     assert len(asked) == 2 * once
+
+
+def test_large_groups_are_written_out_part_by_part():
+    """Groups of 600 with two rewards: few multisets, whose members together are many."""
+    kernel, unread = gt.estimators()["grpo"].advantage, np.full((1, 2), np.nan)
+    looks = Looks(np.stack([np.array([[0.0, 1.0]]), unread, unread]), np.full((3, 1), np.nan))
+    sizes = {size: [len(counts) for counts, _ in class_tables(kernel, looks, size)] for size in (500, 600)}
+    assert (len(sizes[500]), sum(sizes[600])) == (1, 601)
+    assert len(sizes[600]) > 1
