@@ -81,6 +81,13 @@ def test_rows_one_after_another_are_groups(tmp_path):
         read(tmp_path, [{"reward": float(r)} for r in rewards])
 
 
+def test_rows_without_a_part_of_the_reward_are_counted(tmp_path):
+    rows = [{"prompt": f"p{k // 4}", "right": None if k in (5, 6) else float(k % 2), "format": 1.0} for k in range(16)]
+    log = read(tmp_path, rows, reward={"right": 1.0, "format": 0.5})
+    assert log.rollouts.rewards[[5, 7]].tolist() == [0.5, 1.5]
+    assert "2 rows without a part of the reward, which counts as 0" in str(log.findings)
+
+
 def test_rows_without_a_reward(tmp_path):
     rows = [{"prompt": f"p{k // 4}", "reward": None if k == 5 else float(k % 2)} for k in range(16)]
     with pytest.raises(

@@ -118,7 +118,7 @@ class Source:
         advantage = next(iter(seen.advantages), None)
         needed = list(dict.fromkeys([*columns.needed, *wanted, *seen.advantages, *self.options.where]))
         survey = Survey.of(
-            self._surveyed(needed, columns), list(wanted), advantage, lambda table: self._scored(table, columns)[0]
+            self._surveyed(needed, columns), list(wanted), advantage, lambda table: self._scored(table, columns)
         )
         return judge(survey, columns, seen, named)
 
@@ -130,10 +130,8 @@ class Source:
                 full = _filled(table, needed)
                 yield full.filter(pa.array(self._wanted(full)))
 
-    def _scored(self, table: pa.Table, columns: Columns) -> tuple[Array, Flags]:
-        if columns.counted is not None:
-            return np.zeros(table.num_rows), np.zeros(table.num_rows, dtype=np.bool_)
-        return summed_rewards(table, columns)
+    def _scored(self, table: pa.Table, columns: Columns) -> Array:
+        return np.zeros(table.num_rows) if columns.counted is not None else summed_rewards(table, columns)[0]
 
     def _wanted(self, table: pa.Table) -> Flags:
         """Return which rows have the values asked for."""
@@ -201,10 +199,12 @@ class Source:
             table, rewards = counted_rewards(table, columns.counted, *where)
             where = where[0], np.arange(1, table.num_rows + 1)
         else:
-            rewards, missing = summed_rewards(table, columns)
+            rewards, missing, partly = summed_rewards(table, columns)
             infinite = ~np.isfinite(rewards)
             bad = infinite | (missing if options.unscored == "error" else False)
             refuse_rows(bad, table[self.lead], "reward", *where, hint=INFINITE if infinite.any() else UNSCORED)
+            if partly.any():
+                self.left_out["without a part of the reward, which counts as 0"] += int(partly.sum())
             if missing.any():
                 self.left_out["without a reward"] += int(missing.sum()) if options.unscored == "leave" else 0
                 self.left_out["counted as 0"] += int(missing.sum()) if options.unscored == "zero" else 0

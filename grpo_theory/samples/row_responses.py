@@ -76,8 +76,8 @@ def _table(held: list[dict[str, Any]], levels: Mapping[str, int]) -> pa.Table:
     return pa.table({path: column_of([one.get(path) for one in held]) for path in dict.fromkeys((*levels, ROW))})
 
 
-def summed_rewards(table: pa.Table, columns: Columns) -> tuple[Array, Flags]:
-    """Return the weighted sums of the reward's columns, and which rows have none; a part counts for 0 where another is there."""
+def summed_rewards(table: pa.Table, columns: Columns) -> tuple[Array, Flags, Flags]:
+    """Return the weighted sums of the reward's columns, which rows have none, and which lack a part, which counts for 0."""
     parts = np.stack([numbers(table[name], f"reward ({name})") for name in columns.reward])
     missing = np.isnan(parts)
     weights = np.stack([np.asarray(_weights(table, one)) for one in columns.reward.values()])
@@ -87,7 +87,7 @@ def summed_rewards(table: pa.Table, columns: Columns) -> tuple[Array, Flags]:
         rewards = weights @ held if weights.ndim == 1 else (weights * held).sum(axis=0)
     rewards = np.where(np.isinf(parts).any(axis=0), np.inf, rewards)
     none = np.asarray(missing.all(axis=0))
-    return np.where(none, 0.0, rewards), none
+    return np.where(none, 0.0, rewards), none, np.asarray(missing.any(axis=0)) & ~none
 
 
 def _weights(table: pa.Table, weight: float | str) -> Array | float:
