@@ -117,9 +117,7 @@ class Source:
         wanted |= dict.fromkeys((FILE,) if len(self.files) > 1 else ())
         advantage = next(iter(seen.advantages), None)
         needed = list(dict.fromkeys([*columns.needed, *wanted, *seen.advantages, *self.options.where]))
-        survey = Survey.of(
-            self._surveyed(needed, columns), list(wanted), advantage, lambda table: self._scored(table, columns)
-        )
+        survey = Survey.of(self._surveyed(needed, columns), list(wanted), advantage, lambda table: self._scored(table, columns))
         return judge(survey, columns, seen, named)
 
     def _surveyed(self, needed: list[str], columns: Columns) -> Iterator[pa.Table]:
