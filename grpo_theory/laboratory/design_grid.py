@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from grpo_theory.arrays import Array
+from grpo_theory.intervals.interval import normal_quantile
 from grpo_theory.laboratory.answers import IntervalFunction
 from grpo_theory.laboratory.coverage_record import Coverage
 from grpo_theory.laboratory.experiment import Experiment
@@ -16,8 +17,6 @@ from grpo_theory.validation import as_fraction, shown
 
 MEASURES = ("coverage", "mean width", "failures")
 NUMBERS = ["measure", "estimate", "mcse", "low", "high"]
-OF_NORMAL = 1.959963984540054
-"""The 97.5% point of the normal distribution."""
 
 
 def coverage_grid(
@@ -121,7 +120,7 @@ def _error_of_mean(values: Array) -> float:
 
 
 def _with_error(name: str, measure: str, estimate: float, mcse: float) -> dict[str, Any]:
-    half = OF_NORMAL * mcse
+    half = normal_quantile(0.95) * mcse
     numbers = (measure, estimate, mcse, estimate - half, estimate + half)
     return {"function": name} | dict(zip(NUMBERS, numbers, strict=True))
 
