@@ -57,7 +57,7 @@ def test_the_records_are_read_by_size_and_seed():
             there = [run for run in DATA.runs if run.seed == seed and run.arm[:3] == ("grpo", "Adam", size)]
             assert value in [run.success[-1] for run in there if run.arm.rate in (2e-4, 4e-4)]
     adapted = Ends(gt.data.trained_model("adapters"), "grpo", 96)
-    assert {len(values) for values in adapted.by_size.values()} == {adapted.common} == {5}
+    assert {len(values) for values in adapted.by_size.values()} == {adapted.common} == {10}
     assert Ends(DATA, "grpo", 12).by_size[4].mean() < ends.by_size[4].mean() - 0.1
 
 

@@ -3,7 +3,7 @@
 The shipped records of `gt.data.trained_model` judge: efficiencies of one update, which are exact, and success at the end of runs
 with Adam at equal responses.  A log has 8 responses to each of the 40 questions, drawn from the model at the start; for a step it
 has sketches of 128 numbers, for a run rewards alone, which are the same whatever is going to learn.  Runs have three seeds, or
-five, which decide nothing at the level of the whole report: their limits are 95% limits.  Broken, groups are four times as large;
+ten, which decide nothing at the level of the whole report: their limits are 95% limits.  Broken, groups are four times as large;
 for a run, eight times.  Beside it the planner is asked for a step with permuted rewards, which say nothing of gradients.
 """
 
@@ -47,7 +47,7 @@ RUN = Statement(
     "upper bound",
     whose=OURS,
 )
-FEW = "three or five seeds say nothing at the level of the whole report, not even of sizes that lose 20 points"
+FEW = "three or ten seeds say nothing at the level of the whole report, not even of sizes that lose 20 points"
 POWERLESS = {(RUN.id, "*"): FEW}
 
 TRAINED = ("last block", "adapters")

@@ -3,8 +3,8 @@
 The shipped records of `gt.data.trained_model` are read.  Each arm takes its own best learning rate, and where a group size is
 chosen, the best of these: for each seed the choice is made on the other seeds, so that what chose is never judged.  Limits count
 that these choices make seeds depend on each other.  All updates
-have 128 responses.  Five seeds decide nothing at the level of the whole report, so that leads in success have 95% limits and no
-verdict; what is judged are exact efficiencies of one update along the way.  Broken: the largest group size.
+have 128 responses.  Five or ten seeds decide little at the level of the whole report, so that leads in success have 95% limits
+and no verdict; what is judged are exact efficiencies of one update along the way.  Broken: the largest group size.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -39,6 +39,8 @@ RESPONSES = 128
 ESTIMATORS = ("dr_grpo", "grpo")
 CLIPPED, FACTOR = "by sign", 4
 RESCALED = 2
+SEEN = 5
+"""The seeds whose leads had been read when the others were made, as planned from the start: these repeat what those had shown."""
 SMALLEST = 3
 """The place of 12 updates, an eighth of a run, as the smallest budget."""
 
@@ -147,10 +149,12 @@ def _contrasts(data: TrainedModel, table: Mapping[str, Arms]) -> Rows:
         {"quantity": "lead", "lead": name} | with_limits({key: values[i].item() for key, values in found.items()})
         for i, name in enumerate(names)
     ]
-    return rows + [
-        {"quantity": "lead at a rate", "lead": "advised less largest", "rate": rate} | with_limits(summary(lead))
-        for rate, lead in _at_rates(table, advised).items()
-    ]
+    for rate, lead in _at_rates(table, advised).items():
+        at = {"lead": "advised less largest", "rate": rate}
+        rows.append({"quantity": "lead at a rate"} | at | with_limits(summary(lead)))
+        if seeds > SEEN:
+            rows.append({"quantity": "lead at a rate, later seeds"} | at | with_limits(summary(lead[SEEN:])))
+    return rows
 
 
 def _leads(table: Mapping[str, Arms], advised: Mapping[str, int]) -> dict[str, float]:
@@ -184,23 +188,24 @@ def _later(arms: Arms, early: Integers) -> Integers:
 
 
 def _ratios(data: TrainedModel) -> Iterator[dict[str, Any]]:
-    """Yield success where rollouts serve several updates, by the use of ratios, and its lead over that with PPO's clip."""
-    runs: dict[str, dict[int, TrainedRun]] = {}
+    """Yield success where rollouts serve several updates, by the use of ratios and rate, and its lead over PPO's clip."""
+    runs: dict[tuple[float, str], dict[int, TrainedRun]] = {}
     for run in data.runs:
         if run.arm.reuse > 1:
-            runs.setdefault(run.arm.ratio, {})[run.seed] = run
+            runs.setdefault((run.arm.rate, run.arm.ratio), {})[run.seed] = run
+    last = int(data.updates[-1])
     ends = {}
-    for ratio, by_seed in runs.items():
-        kept = [by_seed[seed] for seed in sorted(by_seed)]
-        success, ends[ratio] = np.array([run.success for run in kept]), np.array([run.success[-1] for run in kept])
+    for (rate, ratio), by_seed in runs.items():
+        kept, at = [by_seed[seed] for seed in sorted(by_seed)], {"ratio": ratio, "rate": rate}
+        success, ends[rate, ratio] = np.array([run.success for run in kept]), np.array([run.success[-1] for run in kept])
         dropped = np.array([run.dropped[-1] for run in kept])
         for update, sample in zip(data.updates.tolist(), success.T, strict=True):
-            yield {"quantity": "reused, success", "ratio": ratio, "update": update} | summary(sample)
-        yield {"quantity": "reused, dropped", "ratio": ratio, "update": int(data.updates[-1])} | summary(dropped)
-    for ratio, sample in ends.items():
+            yield {"quantity": "reused, success", "update": update} | at | summary(sample)
+        yield {"quantity": "reused, dropped", "update": last} | at | summary(dropped)
+    for (rate, ratio), sample in ends.items():
         if ratio != CLIPPED:
-            at = {"quantity": "reused, lead", "ratio": ratio, "update": int(data.updates[-1])}
-            yield at | with_limits(summary(sample - ends[CLIPPED]))
+            at = {"quantity": "reused, lead", "ratio": ratio, "rate": rate, "update": last}
+            yield at | with_limits(summary(sample - ends[rate, CLIPPED]))
 
 
 def _by_size(data: TrainedModel, estimator: str, place: str, sizes: Integers) -> list[float]:
