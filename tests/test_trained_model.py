@@ -310,7 +310,10 @@ def test_the_page_says_what_ratios_cost_where_adapters_learn(adapted):
     assert len(none) == 3
     assert f"is {upper['estimate'].min():.0f} to {upper['estimate'].max():.0f} points behind PPO's clip" in said
     assert (upper["high"] > 0.0).sum() == 2, "for two of three rates with certainty"
-    questions = " ".join((ROOT / "docs" / "three_questions.md").read_text(encoding="utf-8").split())
+    front, questions = (
+        " ".join((ROOT / name).read_text(encoding="utf-8").split()) for name in ("README.md", "docs/three_questions.md")
+    )
+    assert f"no ratio ended {ends} behind the clip at each of three rates" in front
     assert (
         f"no ratio ended {ends} of success behind the clip. The 95% limits of ten seeds are {none['high'].min():.0f}" in questions
     )
