@@ -74,7 +74,7 @@ def test_who_is_certainly_behind_is_counted_by_verdict():
         (VERDICTS.loc[VERDICTS["id"] == f"T8/clip, {ending}", "verdict"] == "refuted").sum()
         for ending in ("trained", "four times the step")
     ]
-    assert f"in {lags[0]} of 28 settings at the best step, and in {lags[1]} at four times that step" in text
+    assert f"in {lags[0]} of 28 settings at the best step. At four times that step it does so in {lags[1]}." in text
     dropped = VERDICTS["id"].isin([f"T8/dropped, {ending}" for ending in ("trained", "twice the step", "four times the step")])
     assert "refuted" not in set(VERDICTS.loc[dropped, "verdict"])
 

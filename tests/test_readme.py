@@ -127,7 +127,7 @@ def test_a_kernel_may_use_what_the_page_says_and_no_more(registry):
     gt.estimator("all")(means_of_all_groups)
     gt.estimator("each")(means_of_one_group_each)
     problem, sizes = gt.gallery.problem("tabular"), {"batch_size": 2, "group_size": 4}
-    (said,) = re.findall(r'because it "(.+?)", as the message says', " ".join(read("estimators").split()))
+    (said,) = re.findall(r'The message says that it "(.+?)"\.', " ".join(read("estimators").split()))
     line = re.escape("`advantages[:, :] = batch.rewards - batch.rewards.mean(axis=1, keepdims=True)`")
     with pytest.raises(TypeError, match=f"does not compile: {said}, in {line}; a kernel is"):
         gt.gradient_mse(problem, problem.theta, "all", **sizes)
@@ -228,7 +228,7 @@ def test_the_first_finding_has_the_best_sizes_of_long_responses():
     (short, shortest), (long, longest) = np.transpose([grow.min(axis=0), grow.max(axis=0)])
     said = finding(1)
     assert f"{long:.0f} to {longest:.0f} in tasks of up to 1,024 uncertain tokens" in said
-    assert f"between {short:.1f} and {shortest:.1f} at up to 16 tokens to between {long:.0f} and {longest:.0f} at up to" in said
+    assert f"between {short:.1f} and {shortest:.1f} at up to 16 tokens, and between {long:.0f} and {longest:.0f} at up to" in said
     assert all(round(size) == 3 for (kind, _), found in sizes.items() if kind == "copy" for size in found)
     sixteen = claims("length/sixteen")
     most = sixteen.groupby(sixteen["problem"].str.extract(r"\((\w+)\)$")[0])["estimate"].max()
@@ -265,7 +265,7 @@ def test_what_ratios_do_to_long_responses_is_what_the_verdicts_have():
     turned = VERDICTS[VERDICTS["id"] == "length/token direction"].set_index("problem")
     uncertain = [kind for kind in KINDS if kind != "copy"]
     cosine = np.floor(1000.0 * (1.0 - turned.loc[uncertain, "estimate"].max())) / 1000.0
-    assert f"a cosine of at least {cosine:.3f} with the gradient, in all ten" in said
+    assert f"Their cosine is at least {cosine:.3f} in all ten directions" in said
     times = np.exp(whole.loc[uncertain, "estimate"])
     assert f"it is {times.min():.0f} to {times.max():.0f} times less efficient" in said
     assert f"the cosine falls to {1.0 - turned.loc['copy', 'estimate']:.2f}, and" in said
@@ -289,7 +289,7 @@ def test_what_whole_runs_say_is_what_the_verdicts_have():
     one_size = counts("U9/whole runs")
     assert one_size == {"confirmed": 10, "inconclusive": 8}
     assert "than a tenth of the gain at the largest in ten of eighteen settings" in said
-    assert "less than a tenth of the gain in ten of eighteen settings; in the others the runs do not decide" in first
+    assert "less than a tenth of the gain in ten of eighteen settings. In the others the runs do not decide" in first
     assert claims("U9/whole runs", "Adam")["estimate"].item() > 0.0, "estimated to lose more than a tenth"
     divided = "few prompts, (?:grpo|dropped)"
     assert counts("P1/grows", divided) == {"reproduced here": 4, "inconclusive": 2}
