@@ -23,7 +23,7 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
         f"Coverage of nominal {LEVEL:.0%} intervals is shown against the group size at B = {listed(batches)} prompts. Rows "
         "are targets and columns are problems. Bars are exact 95% limits (Clopper and Pearson), and grey lines are the "
         "nominal level. Of several components the one that is worst covered is shown; a dataset that gives no answer is not "
-        "covered. Broad pale lines are the exact limit of the coverage as B grows, where that is not the nominal level."
+        "covered. Broad pale lines are the exact limit of the coverage as B grows, where that differs from the nominal level."
     )
 
 
@@ -48,6 +48,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         row[0].set_ylabel(f"{target}\ncoverage", fontsize="small")
         for look in looks.values():
             row[-1].plot([], [], look.line, color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label)
+        if "limit" in set(rows["measure"]):
+            row[-1].plot([], [], "-", color=GREY, linewidth=3.5, alpha=0.4, label="exact limit, many prompts")
         row[-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize="small")
     return figure
 
@@ -67,7 +69,7 @@ def _panel(axes: Axes, part: pd.DataFrame, looks: Mapping[str, Look]) -> None:
         axes.plot(limit.index, limit, "-", color=look.colour, linewidth=3.5, alpha=0.25)
         rows = rows[rows["measure"] == "coverage"]
         worst = rows.loc[rows.groupby("group_size")["estimate"].idxmin()]
-        axes.errorbar(
+        drawn = axes.errorbar(
             worst["group_size"],
             worst["estimate"],
             yerr=[worst["estimate"] - worst["low"], worst["high"] - worst["estimate"]],
@@ -79,3 +81,4 @@ def _panel(axes: Axes, part: pd.DataFrame, looks: Mapping[str, Look]) -> None:
             elinewidth=1.1,
             capsize=2.0,
         )
+        drawn.lines[0].set_clip_on(False)  # marks at the ends of the axis are whole

@@ -79,6 +79,9 @@ def _noise(axes: Axes, at: pd.DataFrame) -> None:
         ("optimal", (4.0, 0.37), "optimal baseline $b^*(x)$"),
     ):
         axes.text(*where, text, color=ESTIMATORS[name].colour, fontsize="small")
+    for gradient, line, filled in ((ALL, "-", "black"), (HEAD, "--", "white")):
+        axes.plot([], [], line, color="black", marker="D", markerfacecolor=filled, label=gradient)
+    axes.legend(fontsize="small", loc="upper right")
     group_size_axis(axes, SIZES[1:])
     axes.set(ylabel="noise over that of the value baseline", ylim=(0.3, 1.5), title="baselines")
 
@@ -108,7 +111,7 @@ def _size(axes: Axes, at: pd.DataFrame) -> None:
         axes.axvspan(best["low"], best["high"], color=COLOURS[gradient], alpha=0.25, linewidth=0.0)
     group_size_axis(axes, SIZES)
     axes.set(ylabel="error over the least", ylim=(0.8, None), title="group size")
-    axes.legend(fontsize="small", loc="upper left")
+    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(0.2, 1.0))
 
 
 def _proxy(axes: Axes, table: pd.DataFrame) -> None:

@@ -21,7 +21,7 @@ CAPTION = (
     f"(easy) or {RIGHT['hard']} (hard). Columns are widths and kinds of prompts. Upper row: by how many points of a hundred "
     "success is ahead of plain training if gradients are divided by the prompts' standard deviations, with features that are "
     "learned and with those of the start. Lower row, without division: mean deviation relative to its highest, and share of "
-    f"pairs of prompts whose gradients have |cos| < {NEAR:g}; a thin line is the least share that counts as near-orthogonal. "
+    f"pairs of prompts whose gradients have |cos| < {NEAR:g}; "
     "Shaded windows are phases that the criterion of docs/derivations.md, 32, finds where features are learned; it finds none "
     "in windows left white."
 )
@@ -43,12 +43,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         above.set_title(f"width {key[0]:g}, {key[1]}", fontsize="small")
     panels[0, 0].set_ylabel("gain of division, points")
     panels[1, 0].set_ylabel("share, relative deviation")
-    for name, colour in PHASES.items():
-        panels[0, 0].fill_between([], [], color=colour, label=f"phase {name}")
     handles = {label: handle for axes in panels[:, 0] for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(
-        handles.values(), handles.keys(), loc="outside lower center", ncols=4 if len(columns) > 2 else 3, fontsize="small"
-    )
+    handles |= {f"phase {name}": panels[0, 0].fill_between([], [], color=colour) for name, colour in PHASES.items()}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, fontsize="small")
     return figure
 
 
@@ -59,14 +56,14 @@ def _draw_column(above: Axes, below: Axes, part: pd.DataFrame) -> None:
         gain = at.loc[(features, "divided", "advantage")]
         above.plot(gain["update"].clip(lower=FIRST), 100.0 * gain["estimate"], line, color=colour, label=label)
     above.axhline(0.0, color=BLACK, linewidth=0.7)
-    curves = {"orthogonality": (f"share with |cos| < {NEAR:g}", PURPLE, "-."), "deviation": ("deviation / highest", GREEN, "-")}
+    curves = {"deviation": ("deviation / highest", GREEN, "-"), "orthogonality": (f"share with |cos| < {NEAR:g}", PURPLE, "-.")}
     for quantity, (label, colour, line) in curves.items():
         curve = at.loc[("learned", "plain", quantity)]
         highest = curve["estimate"].max() if quantity == "deviation" else 1.0
         below.plot(curve["update"].clip(lower=FIRST), curve["estimate"] / highest, line, color=colour, label=label)
     frozen = at.loc[("of the start", "plain", "orthogonality")]
     below.plot(frozen["update"].clip(lower=FIRST), frozen["estimate"], "--", color=ORANGE, label="share, features of the start")
-    below.axhline(ORTHOGONAL, color=PURPLE, linewidth=0.5)
+    below.axhline(ORTHOGONAL, color=PURPLE, linewidth=0.5, label="near-orthogonal from here")
     windows = part[(part["quantity"] == "increase") & (part["arm"] == "divided") & (part["features"] == "learned")]
     updates = sorted(at["update"].unique())
     tell(below, windows, FIRST)

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import GREY, coverage_axis, intervals
+from grpo_theory.page.style import GREY, PROBLEMS, coverage_axis, intervals
 
 PLACE = 180
 TABLES = ("coverage",)
@@ -47,12 +47,17 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         axes.set_ylabel(f"{target}\ncoverage", fontsize="small")
     bounds = np.concatenate([[0], ends, [len(settings)]])
     top = panels[0].secondary_xaxis("top")
-    top.set_xticks((bounds[1:] + bounds[:-1]) / 2.0, [name.replace(", ", ",\n") for name in problems], fontsize="x-small")
+    top.set_xticks((bounds[1:] + bounds[:-1]) / 2.0, [_words(name).replace(", ", ",\n") for name in problems], fontsize="x-small")
     top.tick_params(length=0)
     top.spines["top"].set_visible(False)
     _factors(panels[-1], settings)
     panels[-1].set_xlim(0.0, len(settings))
     return figure
+
+
+def _words(problem: str) -> str:
+    """Return a problem's name in words."""
+    return PROBLEMS[problem].label if problem in PROBLEMS else problem
 
 
 def _lines(axes: Axes, worst: pd.DataFrame, settings: pd.DataFrame) -> None:

@@ -17,10 +17,12 @@ TABLES = ("ratios_by_length",)
 CAPTION = (
     "Efficiency of one step off policy is shown against the number of tokens of a response, for the leave-one-out mean with "
     f"several weights of a token. The policy has drifted from the one that sampled by {DRIFT:g} nat a response, in directions "
-    "that are drawn as a step's noise; curves are medians over them, and the shading has all. Below zero the mean update points "
+    "that are drawn as a step's noise; curves are medians over them, and bars span them all. Below zero the mean update points "
     f"away from the gradient. Groups of {GROUP}, {BATCH} prompts, success rate {SUCCESS:g}; all is exact."
 )
 SHOWN = ("none", "token", "token, clipped", "trajectory")
+BESIDE = (0.85, 0.95, 1.05, 1.18)
+"""By what lengths are multiplied, so that bars stand beside each other."""
 TICKS = (16, 64, 256, 1024)
 
 
@@ -31,11 +33,12 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     figure, panels = plt.subplots(1, len(kinds), figsize=(1.0 + 2.1 * len(kinds), 3.2), squeeze=False)
     for axes, kind in zip(panels[0], kinds, strict=True):
         own = table[table["kind"] == kind]
-        for name in SHOWN:
+        for name, beside in zip(SHOWN, BESIDE, strict=True):
             look, by_length = RATIOS[name], own[own["ratio"] == name].groupby("length")["estimate"]
             curve = by_length.median()
-            axes.fill_between(curve.index, by_length.min(), by_length.max(), color=look.colour, alpha=0.15, linewidth=0.0)
-            axes.plot(curve.index, curve, look.line, marker=look.marker, color=look.colour, label=look.label)
+            places = curve.index * beside
+            axes.vlines(places, by_length.min(), by_length.max(), color=look.colour, linewidth=1.0, alpha=0.8)
+            axes.plot(places, curve, look.line, marker=look.marker, color=look.colour, label=look.label)
         axes.axhline(0.0, color="black", linewidth=0.6)
         axes.set_xscale("log", base=2)
         ticks = [tick for tick in TICKS if own["length"].min() <= tick <= own["length"].max()]

@@ -6,10 +6,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from grpo_theory.page.style import BLUE, GREY, METHODS, VERMILION
+from grpo_theory.plot.zip_lines import draw_intervals
 from grpo_theory.plot.zip_ranking import ranked
 
 PLACE = 150
@@ -28,7 +28,7 @@ CAPTION = (
     "number of standard errors on either side, this is the rank of |estimate - truth| in its own standard errors. Blue "
     "intervals cover and orange ones do not, so that the colours meet at the coverage, and on the dashed line if it is "
     "nominal. Orange intervals all on one side mean bias or a skew estimate; a dot is an interval of no width. Of the gradient "
-    "a component is shown; limits beyond the frame are cut."
+    "a component is shown; an arrowhead marks an interval that is cut at the frame."
 )
 
 
@@ -63,15 +63,10 @@ def _frame(part: pd.DataFrame) -> tuple[float, float]:
 
 def _zip(axes: Axes, rows: pd.DataFrame, frame: tuple[float, float]) -> None:
     rows = ranked(rows).dropna(subset=["low", "high"])
-    ends = rows[["low", "high"]].clip(*frame).to_numpy(dtype=float)
-    heights = np.repeat(rows["percentile"].to_numpy(dtype=float)[:, None], 2, axis=1)
-    colours = np.where(rows["covered"].to_numpy(dtype=bool), BLUE, VERMILION)
-    segments = list(np.stack([ends, heights], axis=-1))
-    axes.add_collection(LineCollection(segments, colors=list(colours), linewidths=1.0, capstyle="projecting", rasterized=True))
+    draw_intervals(axes, rows, frame)
     flat = rows[rows["low"] == rows["high"]]
-    axes.scatter(flat["low"], flat["percentile"], s=2.0, c=list(colours[rows["low"] == rows["high"]]), linewidths=0.0)
+    colours = np.where(flat["covered"].to_numpy(dtype=bool), BLUE, VERMILION)
+    axes.scatter(flat["low"], flat["percentile"], s=2.0, c=list(colours), linewidths=0.0)
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.axhline(100.0 * LEVEL, color=GREY, linewidth=0.9, linestyle="--")
     axes.grid(visible=False)
-    axes.set_xlim(*frame)
-    axes.set_ylim(0.0, 100.0)

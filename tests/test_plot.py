@@ -4,6 +4,7 @@ import re
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 
 mpl.use("Agg")
@@ -11,6 +12,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 import grpo_theory as gt
+from grpo_theory.plot.zip_lines import draw_intervals
 
 PROBLEM = gt.gallery.problem("two-arms")
 PILOT = gt.Pilot(batch_size=16, group_size=4)
@@ -69,6 +71,19 @@ def test_a_zip_plot_colours_what_covers(record):
     segments = np.array(axes.collections[0].get_segments())
     inside = (segments[:, 0, 0] <= 0.0) & (segments[:, 1, 0] >= 0.0)
     assert inside.sum() == record.covered.sum(), "limits are less the truth"
+
+
+def test_an_arrowhead_marks_each_interval_that_is_cut_and_no_other():
+    low, high = np.array([-1.0, -3.0, -0.5, -np.inf]), np.array([1.0, 1.0, 9.0, np.inf])
+    rows = pd.DataFrame({"low": low, "high": high, "covered": [True, True, False, True], "percentile": [25.0, 50.0, 75.0, 100.0]})
+    axes = plt.figure().add_subplot()
+    draw_intervals(axes, rows, (-2.0, 2.0))
+    assert (axes.get_xlim(), axes.get_ylim()) == ((-2.0, 2.0), (0.0, 100.0))
+    lines, left, right = axes.collections
+    assert np.abs(np.array(lines.get_segments())[:, :, 0]).max() == 2.0
+    assert left.get_offsets().tolist() == [[-2.0, 50.0], [-2.0, 100.0]]
+    assert right.get_offsets().tolist() == [[2.0, 75.0], [2.0, 100.0]]
+    assert [mpl.colors.to_hex(colour) for colour in right.get_facecolors()] == ["#d55e00", "#0072b2"]
 
 
 def wide_or_not(data, level):

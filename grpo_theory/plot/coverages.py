@@ -7,6 +7,7 @@ import numpy as np
 
 from grpo_theory.laboratory import Coverage
 from grpo_theory.plot.axes import given_or_new
+from grpo_theory.plot.zip_lines import draw_intervals
 from grpo_theory.plot.zip_ranking import ranked
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ def zip_plot(coverage: Coverage, *, component: str | None = None, axes: "Axes | 
 
     Intervals with the truth far inside are at the foot, and those far from it on top. If an interval is its estimate and a fixed
     number of standard errors on either side, this is the rank of the distance in its own standard errors. Pairs (low, high)
-    are enough. Blue intervals cover, orange ones do not; the dashed line is where the colours meet if coverage is nominal.
+    are enough. Blue intervals cover, orange ones do not; the dashed line is where the colours meet if coverage is nominal. An
+    arrowhead at the frame marks an interval that is longer than the frame.
 
     Parameters
     ----------
@@ -47,10 +49,6 @@ def zip_plot(coverage: Coverage, *, component: str | None = None, axes: "Axes | 
     >>> gt.plot.zip_plot(record).get_ylabel()
     'percentile'
     """
-    from matplotlib.collections import LineCollection
-
-    from grpo_theory.page.style import BLUE, VERMILION
-
     if not isinstance(coverage, Coverage):
         raise TypeError(f"coverage must be what gt.coverage returns, got {type(coverage).__name__}")
     intervals = coverage.to_frame()
@@ -69,14 +67,11 @@ def zip_plot(coverage: Coverage, *, component: str | None = None, axes: "Axes | 
     own = ranked(own).dropna(subset=["low", "high"])
     limits = own[["low", "high"]].to_numpy()
     edge = 1.05 * float(np.quantile(np.abs(limits[np.isfinite(limits)]), 0.99))  # infinite ones reach the frame
-    heights = np.repeat(own["percentile"].to_numpy()[:, None], 2, axis=1)
     axes = given_or_new(axes)
-    colours = np.where(own["covered"], BLUE, VERMILION)
-    segments = list(np.stack([np.clip(limits, -edge, edge), heights], axis=-1))
-    axes.add_collection(LineCollection(segments, colors=list(colours), linewidths=min(1.0, 150.0 / len(own))))
+    draw_intervals(axes, own, (-edge, edge), min(1.0, 150.0 / len(own)))
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.axhline(100.0 * float(intervals["level"].iloc[0]), color="grey", linestyle="--", linewidth=0.9)
-    axes.set(xlim=(-edge, edge), ylim=(0.0, 100.0), xlabel="limits less the truth", ylabel="percentile")
+    axes.set(xlabel="limits less the truth", ylabel="percentile")
     axes.set_title(f"{np.mean(own['covered']):.1%} of {len(own)} intervals cover", fontsize="medium")
     return axes
 
