@@ -92,7 +92,7 @@ BAD = {
     ),
     "no margin": (
         re.sub(r"    margin=gt.Margin.*\n", "", SIMULATED),
-        "own_study: claims() has failed: ValueError: a statement of kind 'equality' needs a margin: give mine/mean margin=",
+        "HERE/own_study.py: a statement of kind 'equality' needs a margin: give mine/mean margin=Margin(value, because), ",
     ),
     "a mean that is no number": (
         SIMULATED.replace('"estimate": means.mean()', '"estimate": np.nan'),

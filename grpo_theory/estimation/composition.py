@@ -139,7 +139,8 @@ def compose(
         The importance ratio: probability under the current policy divided by that under the policy that sampled.
     clip : {"none", "two-sided", "upper only", "by sign", "cap", "cap at high", "clamp", "dual"} or Clip
         What happens to a ratio too far from 1. A name stands for widths of 0.2; for other widths give the object, as
-        ``gt.estimation.CLIPS["by sign"].with_widths(0.2, 0.28)``.
+        ``gt.estimation.CLIPS["by sign"].with_widths(0.2, 0.28)``. The ratio "none" is 1, which only "cap at high" changes, so
+        a clip of it is most often a slip.
     aggregation : {"sum", "own length", "constant", "group tokens", "batch tokens"} or Aggregation
         How tokens are added up.
     kl : {"k1 in reward", "k2 in reward", "k3 in reward", "k1 in loss", "k2 in loss", "k3 in loss"} or KLTerm

@@ -16,6 +16,7 @@ import pandas as pd
 
 from grpo_theory.estimation import SourceFile
 from grpo_theory.evidence import KINDS, PARTS, Claim, Statement
+from grpo_theory.evidence.claim import WITH_MARGIN
 from grpo_theory.harness.collection import Collection, in_order
 from grpo_theory.harness.executors import nothing
 from grpo_theory.harness.forms import EXACT_FORM, FORMS, SIMULATED_FORM, StudyError, study_of
@@ -41,7 +42,8 @@ def read_study(path: Path, kernels: Sequence[SourceFile] = ()) -> Study:
     Raises
     ------
     StudyFileError
-        If it cannot be read or run, has the name of an installed module, defines no study or states nothing.
+        If it cannot be read or run, has the name of an installed module, defines no study, states nothing, or states without a
+        margin what needs one.
     """
     own, imported = _read(path)
     beside = list(_beside(own, imported, {own.module}))
@@ -54,6 +56,11 @@ def read_study(path: Path, kernels: Sequence[SourceFile] = ()) -> Study:
     for one in study.statements:
         if one.kind not in (*KINDS, PARTS):
             raise StudyFileError(f"{path}: kind must be one of {', '.join(KINDS)}, got {one.kind!r} for {one.id}")
+        if one.kind in WITH_MARGIN and one.margin is None:  # found before anything is computed, and not when claims are made
+            raise StudyFileError(
+                f"{path}: a statement of kind {one.kind!r} needs a margin: give {one.id} margin=Margin(value, because), "
+                "how near is near enough, and why"
+            )
     return study
 
 
