@@ -79,8 +79,8 @@ def _noise(axes: Axes, at: pd.DataFrame) -> None:
         ("optimal", (4.0, 0.37), "optimal baseline $b^*(x)$"),
     ):
         axes.text(*where, text, color=ESTIMATORS[name].colour, fontsize="small")
-    for gradient, line, filled in ((ALL, "-", "black"), (HEAD, "--", "white")):
-        axes.plot([], [], line, color="black", marker="D", markerfacecolor=filled, label=gradient)
+    for gradient, line, face in ((ALL, "-", "black"), (HEAD, "--", "white")):
+        axes.plot([], [], line, color="black", marker="D", markerfacecolor=face, label=gradient)
     axes.legend(fontsize="small", loc="upper right")
     group_size_axis(axes, SIZES[1:])
     axes.set(ylabel="noise over that of the value baseline", ylim=(0.3, 1.5), title="baselines")
