@@ -19,7 +19,7 @@ def test_the_readmes_plan_is_what_the_command_prints(capsys, monkeypatch):
     monkeypatch.chdir(TOP)
     assert main(re.search(r"    grpo-theory (plan .*)\n", README)[1].split()) == 0
     printed = capsys.readouterr().out.splitlines()
-    shown, _, _ = README[README.index("    RECOMMENDATION") :].partition("\n\nThe output first says")
+    shown, _, _ = README[README.index("    RECOMMENDATION") :].partition("\n\nThe output says")
     section = [line.removeprefix("    ") for line in shown.splitlines()]
     first = printed.index("RECOMMENDATION")
     assert printed[0] == "READ AS"
