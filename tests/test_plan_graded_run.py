@@ -1,6 +1,7 @@
 """The group size of a whole run where rewards are graded: ladders of rewards, laws of prompts, readings, worlds and advice."""
 
 import json
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -62,6 +63,12 @@ def test_a_few_rewards_are_kept_and_many_keep_their_mean():
     assert many.pooled @ many.rewards == pytest.approx(rewards.mean(), rel=1e-9)
     kept = many.pooled @ (many.rewards - rewards.mean()) ** 2 / rewards.var()
     assert kept > 0.94  # the best six points of a normal variable keep 94.2% of its variance (Max 1960)
+
+
+def test_an_outlier_is_a_level_of_its_own():
+    rewards = np.random.default_rng(6).random((100, 8))
+    rewards[3, 3] = -1e6
+    assert reward_ladder(counts_of(rewards)).rewards[0] == -1e6
 
 
 # ---- laws of prompts
@@ -178,6 +185,15 @@ def test_graded_rewards_get_a_group_size_for_the_run():
     assert f"a scale from {run.rewards[0]:.4g}, which is 0 points, to {run.rewards[-1]:.4g}, which is 100" in text
     assert "starts at the mean rewards and spreads within groups of this log" in text
     assert run_record(run)["rewards"] == run.rewards
+
+
+def test_an_outlier_and_rewards_that_are_nearly_equal_are_told():
+    run = advise_run(counts_of(drawn(10, 4, 1)), 100, largest=2)
+    assert "far from all other rewards" not in whole_run(run).paragraphs[1]
+    outlier = replace(run, rewards=(-1e6, 0.1, 0.4, 0.9))
+    assert "far from all other rewards" in whole_run(outlier).paragraphs[1]
+    near = replace(run, rewards=(1.0, 1.0 + 1e-9, 1.0 + 3e-9))
+    assert "pay 3 rewards: 1, 1.000000001, 1.000000003." in whole_run(near).paragraphs[1]
 
 
 def test_the_scale_of_rewards_does_not_matter():

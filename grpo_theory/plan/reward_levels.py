@@ -68,8 +68,8 @@ def reward_ladder(counts: RewardCounts, most: int = LEVELS) -> Ladder:
     if values.size <= most:
         return Ladder(values, counts.counts.toarray())
     weights = np.asarray(counts.counts.sum(axis=0)).ravel().astype(np.float64)
-    chunks = np.array_split(np.arange(values.size), min(values.size, CHUNKS))
-    firsts = np.array([chunk[0] for chunk in chunks])
+    inner = np.array_split(np.arange(1, values.size - 1), min(values.size, CHUNKS) - 2)
+    firsts = np.array([0, *(chunk[0] for chunk in inner), values.size - 1])  # the ends are alone: one may be an outlier
     mass = np.add.reduceat(weights, firsts)
     centres = np.add.reduceat(weights * (values - values[0]), firsts) / mass
     cuts = firsts[best_cuts(centres / centres[-1], mass, most)]

@@ -9,6 +9,8 @@ from grpo_theory.validation import counted
 
 WORTH = 0.002
 """A measurement that gains less than a fifth of a point of success is not worth its mention."""
+FAR = 0.05
+"""Where all levels but one lie within this share of the scale, the one at its end is an outlier."""
 
 
 def whole_run(run: RunAdvice) -> Section:
@@ -49,17 +51,25 @@ def _graded(run: RunAdvice) -> tuple[str, ...]:
     """Return what success is where rewards are graded, and what the worlds pay."""
     if not run.graded:
         return ()
-    least, *_, greatest = run.rewards
+    paid = _told_apart(run.rewards)
+    span = run.rewards[-1] - run.rewards[0]
+    far = min(run.rewards[-1] - run.rewards[1], run.rewards[-2] - run.rewards[0]) < FAR * span
     return (
-        f"Rewards are graded, so success here is the mean reward on a scale from {least:.4g}, which is 0 points, to "
-        f"{greatest:.4g}, which is 100. The worlds pay {len(run.rewards)} rewards: "
-        f"{', '.join(f'{reward:.4g}' for reward in run.rewards)}. If the log has more, each stands for a cluster of neighbours.",
+        f"Rewards are graded, so success here is the mean reward on a scale from {paid[0]}, which is 0 points, to {paid[-1]}, "
+        f"which is 100. The worlds pay {len(paid)} rewards: {', '.join(paid)}. If the log has more, each stands for a cluster of "
+        "neighbours." + (" One end of the scale is far from all other rewards, so that all losses look small." if far else ""),
     )
+
+
+def _told_apart(rewards: tuple[float, ...]) -> list[str]:
+    """Return rewards with as many digits as tell them apart, and four at least."""
+    digits = next((digits for digits in range(4, 17) if len({f"{one:.{digits}g}" for one in rewards}) == len(rewards)), 17)
+    return [f"{reward:.{digits}g}" for reward in rewards]
 
 
 def _worlds(run: RunAdvice) -> str:
     floors = sorted({world.floor for world in run.worlds}, reverse=True)
-    unseen = f"only saw at {run.rewards[0]:.4g} get more" if run.graded else "cannot tell from 0 succeed"
+    unseen = f"only saw at {_told_apart(run.rewards)[0]} get more" if run.graded else "cannot tell from 0 succeed"
     rare = (
         f" In half of them the prompts that the log {unseen} {_small(floors[0])} of the time, in the other half "
         f"{_small(floors[1])}."
@@ -68,7 +78,7 @@ def _worlds(run: RunAdvice) -> str:
     )
     start = "mean rewards and spreads within groups" if run.graded else "success rates"
     alike = " and by how alike the prompts' gradients are" if run.alignment is not None else ""
-    weighed = f"{'these' if run.graded else 'their success rates'}{alike}"
+    weighed = f"their {'mean rewards and spreads' if run.graded else 'success rates'}{alike}"
     return (
         f"Every world starts at the {start} of this log. The {len(WORLDS)} kinds differ in how prompts and right answers "
         f"share parameters, which rewards do not show.{rare} They are weighted by {weighed}. They are small: softmax policies "
