@@ -32,6 +32,7 @@ SHARED = {
     "learned_time",
     "own_length",
     "phase_course",
+    "planned_graded_run",
     "planned_run",
     "staleness",
     "stalled",

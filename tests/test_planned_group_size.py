@@ -116,6 +116,9 @@ def test_the_pages_numbers_are_those_of_the_table():
     runs = pd.read_csv(TOP / "docs" / "planned_run.csv")
     assert tool.with_tables(page, tool.total_table(runs), tool.TOTAL) == page
     assert tool.with_tables(page, tool.total_table(runs.assign(estimate=0.5 * runs["estimate"])), tool.TOTAL) != page
+    graded = pd.read_csv(TOP / "docs" / "planned_graded_run.csv")
+    assert tool.with_tables(page, tool.total_table(graded), tool.GRADED) == page
+    assert tool.with_tables(page, tool.total_table(runs), tool.GRADED) != page
     exact = kept.drop_duplicates("problem").set_index("problem")
     for name in NAMES:
         assert exact.loc[name, "best"] == truth(name).group_size

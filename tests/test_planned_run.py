@@ -9,24 +9,18 @@ from grpo_theory.plan.run_advice import SIZES, RunAdvice, WorldRuns
 from simulations.plan.error_parts import Part, along, best_by_others, of_runs, summary_of
 from simulations.plan.planned_run import (
     AGAINST,
-    JUDGED_RUNS,
-    LOGGED,
     NETWORKS,
-    PROMPTS,
     REGRET,
     SAME,
     cells,
     claims,
     drawn_log,
-    lost,
-    lost_in,
     network,
     problems,
     rows,
     simulate,
-    spread_of_logs,
-    without,
 )
+from simulations.plan.run_regret import JUDGED_RUNS, LOGGED, PROMPTS, lost, lost_in, spread_of_logs, without
 
 BEST = 1
 """The place of size 4, which is best in the worlds that are made up here: an octave from it costs two points."""

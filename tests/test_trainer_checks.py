@@ -412,8 +412,8 @@ def test_columns_that_differ_in_length_or_hold_nothing_are_refused(tmp_path):
     shorter = rows.assign(old_log_probs=[one[1:] for one in rows["old_log_probs"]])
     with pytest.raises(ValueError, match="must have as many numbers in every row"):
         checked(shorter, tmp_path)
-    rows.loc[5, "advantage"] = np.nan
-    with pytest.raises(ValueError, match=r"advantage .* finite numbers in every row, and row 6 has nan; advantage='' reads none"):
+    rows.loc[5, "advantage"] = np.inf
+    with pytest.raises(ValueError, match=r"advantage .* finite numbers in every row, and row 6 has inf; advantage='' reads none"):
         checked(rows, tmp_path)
     assert checked(rows, tmp_path, columns={"advantage": ""}).fits == ()
     with pytest.raises(ValueError, match="columns must be of prompt, reward"):

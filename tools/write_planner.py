@@ -1,7 +1,7 @@
 """Bring the planner's regret and coverage, and the reach of twins, from a full run into the repository.
 
-It writes docs/planner.csv, docs/heavy_tails.csv, docs/advice_regret.csv, docs/planned_run.csv, docs/twin.csv,
-docs/trained_advice.csv and docs/trained_twin.csv, and the tables of the pages of the planner and of twins.
+It writes docs/planner.csv, docs/heavy_tails.csv, docs/advice_regret.csv, docs/planned_run.csv, docs/planned_graded_run.csv,
+docs/twin.csv, docs/trained_advice.csv and docs/trained_twin.csv, and the tables of the pages of the planner and of twins.
 
 Run from the top folder, after `make reproduce`:  .venv/bin/python tools/write_planner.py [results]
 """
@@ -16,13 +16,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from grpo_theory.evidence import Evidence
 from grpo_theory.harness.store import read_table
 from simulations.plan.planned_group_size import POINT
-from simulations.plan.planned_run import evidence_of, spread_of_logs
+from simulations.plan.run_regret import evidence_of, spread_of_logs
 
 TOP = Path(__file__).resolve().parents[1]
 COLUMNS = ["part", "problem", "prompts", "size", "quantity", "best", "default", "estimate", "standard_error", "replications"]
 PLANNER = "<!-- planner: written by tools/write_planner.py -->", "<!-- end of planner -->"
 TAILS = "<!-- heavy tails: written by tools/write_planner.py -->", "<!-- end of heavy tails -->"
 RUNS = "<!-- whole runs: written by tools/write_planner.py -->", "<!-- end of whole runs -->"
+GRADED = "<!-- graded: written by tools/write_planner.py -->", "<!-- end of graded -->"
 TOTAL = "<!-- total: written by tools/write_planner.py -->", "<!-- end of total -->"
 TWIN = "<!-- reach: written by tools/write_planner.py -->", "<!-- end of reach -->"
 TRAINED = "<!-- trained model: written by tools/write_planner.py -->", "<!-- end of trained model -->"
@@ -293,21 +294,31 @@ def with_tables(page: str, tables: str, marks: tuple[str, str] = PLANNER) -> str
 
 def main(results: Path) -> None:
     """Write the files, unless a table is of a quick run."""
-    names = ("planned_group_size", "plan_coverage", "advice_regret", "planned_run", "twin_reach")
+    names = ("planned_group_size", "plan_coverage", "advice_regret", "planned_run", "planned_graded_run", "twin_reach")
     names += ("advice_on_trained_model", "twin_on_trained_model")
     found = [read_table(results, name) for name in names]
     if any(facts["quick"] for _, facts in found):
         raise SystemExit(f"the tables must be of a full run, and one in {results} is of a quick one")
-    keeping = (kept_rows, kept_tails, kept_runs, kept_total, kept_twins, kept_trained, kept_trained_twin)
-    files = ("planner", "heavy_tails", "advice_regret", "planned_run", "twin", "trained_advice", "trained_twin")
+    keeping = (kept_rows, kept_tails, kept_runs, kept_total, kept_total, kept_twins, kept_trained, kept_trained_twin)
+    files = (
+        "planner",
+        "heavy_tails",
+        "advice_regret",
+        "planned_run",
+        "planned_graded_run",
+        "twin",
+        "trained_advice",
+        "trained_twin",
+    )
     places = [TOP / "docs" / f"{name}.csv" for name in files]
     for keep, (table, _), place in zip(keeping, found, places, strict=True):
         keep(table).to_csv(place, index=False)
-    planner, tails, runs, total, twins, trained, trained_twins = (pd.read_csv(place) for place in places)
+    planner, tails, runs, total, graded, twins, trained, trained_twins = (pd.read_csv(place) for place in places)
     page = TOP / "docs" / "planner.md"
     text = with_tables(page.read_text(encoding="utf-8"), planner_tables(planner))
     text = with_tables(text, tails_table(tails), TAILS)
     text = with_tables(text, total_table(total), TOTAL)
+    text = with_tables(text, total_table(graded), GRADED)
     text = with_tables(text, trained_tables(trained), TRAINED)
     page.write_text(with_tables(text, runs_table(runs), RUNS), encoding="utf-8")
     page = TOP / "docs" / "twin.md"

@@ -1,7 +1,7 @@
 """A trainer's log with what a check reads beside the rewards: advantages, and log-probabilities of the policies."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from grpo_theory.samples.log_opening import Options
 from grpo_theory.samples.log_source import Source
 from grpo_theory.samples.row_responses import response_tables, summed_rewards
 from grpo_theory.user_text import listed, printable
-from grpo_theory.validation import shown
+from grpo_theory.validation import counted, shown
 
 RECOGNISED: dict[str, tuple[str, ...]] = {
     "advantage": ("advantage", "advantages", "adv"),
@@ -79,6 +79,7 @@ class TrainerLog:
     lengths : ndarray, shape (N,), or None
         In tokens.
     advantages : ndarray, shape (N,), or None
+        Groups in which a row has none are left out of the log, with a remark in `findings`.
     logprobs : mapping of str to TokenLogs
         By the names of `POLICIES`; those that the log has.
     columns : mapping of str to str
@@ -170,7 +171,35 @@ def read_trainer_log(
         lengths = first.counts.astype(np.float64)
     remarks = tuple(filter(None, (_above_zero(f"{name} ({printable(chosen[name])})", one) for name, one in logprobs.items())))
     taken = {**log.findings.columns, **chosen}
-    return TrainerLog(log.rollouts, log.steps, lengths, advantages, logprobs, taken, log.findings, remarks)
+    read = TrainerLog(log.rollouts, log.steps, lengths, advantages, logprobs, taken, log.findings, remarks)
+    return read if advantages is None or not np.isnan(advantages).any() else _with_whole_groups(read, advantages)
+
+
+def _with_whole_groups(log: TrainerLog, advantages: Array) -> TrainerLog:
+    """Return the groups of a log in which every row has an advantage, with a remark; ValueError if there is none."""
+    groups, name = log.rollouts, printable(log.columns["advantage"])
+    lacking = np.isnan(advantages)
+    whole = np.ones(groups.batch_size, dtype=np.bool_)
+    whole[groups.index[lacking]] = False
+    if not whole.any():
+        raise ValueError(f"advantage ({name}) must have a number in every row of a group at least; advantage='' reads none")
+    lost = f"{counted(int((~whole).sum()), 'group')} with {'it' if lacking.sum() == 1 else 'them'}"
+    remark = f"{counted(int(lacking.sum()), 'row')} without a number in {name}: the check leaves out {lost}."
+    rows = whole[groups.index]
+    index = (np.cumsum(whole) - 1)[groups.index[rows]]
+    scores = None if groups.scores is None else groups.scores[rows]
+    return replace(
+        log,
+        rollouts=RaggedRollouts.from_index(groups.prompts[whole], index, groups.rewards[rows], scores),
+        steps=None if log.steps is None else log.steps[rows],
+        lengths=None if log.lengths is None else log.lengths[rows],
+        advantages=advantages[rows],
+        logprobs={
+            name: TokenLogs(one.values[np.repeat(rows, one.counts)], one.counts[rows], one.by_token)
+            for name, one in log.logprobs.items()
+        },
+        findings=replace(log.findings, remarks=(*log.findings.remarks, remark)),
+    )
 
 
 def _row_choice(rows: Mapping[str, Any]) -> dict[str, Any]:
@@ -299,7 +328,7 @@ class _Rows:
         name = printable(self.chosen[role])
         if counts.size != self.findings.kept:
             raise ValueError(f"{role} ({name}) must have a value for each of {self.findings.kept} rows, and has {counts.size}")
-        bad = ~np.isfinite(values)
+        bad = np.isinf(values) if role == "advantage" and not self.is_list(role) else ~np.isfinite(values)
         if bad.any():
             row = int(np.searchsorted(np.cumsum(counts), int(np.argmax(bad)), side="right"))
             raise ValueError(

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.plan.advice import UNNAMED, check_independent, check_informative, parts
+from grpo_theory.plan.reward_laws import fit_reward_laws
+from grpo_theory.plan.reward_levels import reward_ladder
 from grpo_theory.plan.run_agreement import agreement, alignment, log_alignment
-from grpo_theory.plan.run_rates import Reading, readings
+from grpo_theory.plan.run_rates import Reading, graded_readings, readings
 from grpo_theory.plan.run_simulation import RESPONSES, Course, train_sizes
 from grpo_theory.plan.run_worlds import WORLDS, RunWorld
 from grpo_theory.plan.scores_advice import usable
@@ -28,6 +30,8 @@ LEAST, MOST = 8, PROMPTS[-1][0]
 """The fewest and the most responses per prompt that are simulated."""
 JUDGED = 128
 """The most responses per prompt of runs that judged the advice (docs/planner.md)."""
+JUDGED_GRADED = 64
+"""As `JUDGED`, where rewards are graded."""
 WORKERS = 2
 ENTROPY = 20261127
 
@@ -86,6 +90,9 @@ class RunAdvice:
     worlds : tuple of WorldRuns
     alignment : float or None
         How alike the prompts' gradients are in the log; None without gradients.
+    rewards : tuple of float
+        The log's rewards that the worlds pay, ascending: success is the mean reward on the scale from the least of them, 0, to
+        the greatest, 1.
 
     Examples
     --------
@@ -106,6 +113,12 @@ class RunAdvice:
     group_sizes: Integers
     worlds: tuple[WorldRuns, ...]
     alignment: float | None
+    rewards: tuple[float, ...] = (0.0, 1.0)
+
+    @property
+    def graded(self) -> bool:
+        """Whether the worlds pay more than two rewards."""
+        return len(self.rewards) > 2
 
     @property
     def each(self) -> float:
@@ -118,9 +131,14 @@ class RunAdvice:
         return not np.isclose(self.each, self.simulated, rtol=0.3)
 
     @property
+    def most_judged(self) -> int:
+        """The most responses per prompt of runs that judged such advice."""
+        return JUDGED_GRADED if self.graded else JUDGED
+
+    @property
     def judged(self) -> bool:
         """Whether runs of so many responses a prompt judged such advice; beyond it is what the worlds say, and no more."""
-        return self.each <= JUDGED
+        return self.each <= self.most_judged
 
     @property
     def weights(self) -> Array:
@@ -196,13 +214,14 @@ def advise_run(
     """Advise on the group size of a whole run of training, from rewards, and from sketches of gradients where there are some.
 
     Small worlds start at the log's success rates, and differ in what rewards do not show: how prompts share parameters, and how
-    rare the prompts are that were never solved. In each the run is simulated at every group size, by plain ascent with the
-    learning rate that is best for it. What counts is the number of responses that the run spends on each prompt.
+    rare the prompts are that were never solved. Of more than two rewards they start at the log's mean rewards and spreads within
+    prompts, and success is the mean reward, scaled to run from 0 to 1. In each the run is simulated at every group size, by plain
+    ascent with the learning rate that is best for it. What counts is the number of responses that the run spends on each prompt.
 
     Parameters
     ----------
     rollouts : RolloutLog, RaggedRollouts, Rollouts or RewardCounts
-        As `gt.read_rollouts` returns them, with two rewards.
+        As `gt.read_rollouts` returns them, with at least two different rewards.
     total : float
         The responses of the whole run, of all prompts and updates.
     training_prompts : int, optional
@@ -221,7 +240,7 @@ def advise_run(
     Raises
     ------
     ValueError
-        If there are not exactly two rewards, and if the total is not finite or less than one group.
+        If all rewards are equal, and if the total is not finite or less than one group.
 
     Examples
     --------
@@ -238,18 +257,21 @@ def advise_run(
     sizes = tuple(size for size in SIZES if chosen.advantage.minimum_group_size <= size <= as_count("largest", largest, 2))
     number = check_total(total)
     trained_on = counts.prompts if training_prompts is None else as_count("training_prompts", training_prompts)
-    _check_two_rewards(counts)
-    law = fit_success_rates(counts)
     asked = float(np.clip(number / trained_on, LEAST, MOST))
     prompts = next(few for most, few in PROMPTS if asked <= most)
     kept, _ = usable(groups)
     found = None if kept is None else log_alignment(kept)
-    cases = [(world, reading) for world in WORLDS for reading in readings(counts, law, prompts)]
+    ladder = reward_ladder(counts)
+    if counts.binary:
+        starts = readings(counts, fit_success_rates(counts), prompts)
+    else:
+        starts = graded_readings(ladder, fit_reward_laws(ladder), prompts)
+    cases = [(world, reading) for world in WORLDS for reading in starts]
     updates = max(round(asked * prompts / RESPONSES), 1)
     seeds = np.random.SeedSequence(ENTROPY)
 
     def run(world: RunWorld, reading: Reading) -> tuple[float, Course]:
-        problem = world.problem(reading.rates)
+        problem = world.graded(ladder.grades, reading.shares)
         weight = reading.agreement * (1.0 if found is None else agreement(found, alignment(problem)))
         return weight, train_sizes(problem, chosen, sizes, (updates,), seeds)
 
@@ -269,19 +291,9 @@ def advise_run(
         for (world, reading), share, course in zip(cases, shares, courses, strict=True)
     )
     simulated = updates * RESPONSES / prompts
-    return RunAdvice(
-        chosen.name, number, trained_on, simulated, np.array(sizes), worlds, None if found is None else found[0]
-    )  # fmt: skip
-
-
-def _check_two_rewards(counts: RewardCounts) -> None:
-    """Raise ValueError for graded rewards: worlds of two rewards are simulated."""
-    if not counts.binary:
-        raise ValueError(
-            f"rewards must take two values, failure and success, for the simulated runs of --total, and these take "
-            f"{counts.values.size}: name a column of 0 and 1 (--reward COLUMN), if need be one that you write beside them, of "
-            "whether a reward is above a threshold; without --total, graded rewards are planned for one step"
-        )
+    known = None if found is None else found[0]
+    paid = tuple(ladder.rewards.tolist())
+    return RunAdvice(chosen.name, number, trained_on, simulated, np.array(sizes), worlds, known, paid)
 
 
 def check_total(total: float) -> float:

@@ -1,6 +1,8 @@
 """Whole runs of a world at several group sizes, each at the learning rate that other runs chose."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -39,17 +41,27 @@ class Course(NamedTuple):
     errors: Array
 
 
-class Arm(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Arm:
     """What trains: a problem from its parameter on, an estimator, and a group size that divides `RESPONSES`."""
 
     problem: Problem
     estimator: Estimator
     group_size: int
 
+    @cached_property
+    def _blocks(self) -> TrainingBlocks:
+        """Its runs, made ready once: most of the time of short runs would go into that, learning rate by learning rate."""
+        sizes = RESPONSES // self.group_size, self.group_size, 1
+        return TrainingBlocks.of(self.problem, self.estimator, np.ones(1), sizes, optimiser=SGD())
+
+    def _at(self, rate: float, updates: int) -> TrainingBlocks:
+        """Return its runs at a learning rate."""
+        return replace(self._blocks, updates=self._blocks.updates._replace(step_sizes=np.full(updates, rate), stop=updates))
+
     def train(self, rate: float, updates: tuple[int, ...], runs: int, seed: np.random.SeedSequence, block: int) -> Array:
         """Return success after each number of updates, shape (C, R); a run that left the finite numbers has 0."""
-        problem, sizes = self.problem, (RESPONSES // self.group_size, self.group_size, 1)
-        blocks = TrainingBlocks.of(problem, self.estimator, np.full(updates[-1], rate), sizes, optimiser=SGD())
+        problem, blocks = self.problem, self._at(rate, updates[-1])
         found = np.zeros((len(updates), runs))
         with blocks.start(block_streams(seed, block), starting_points(problem.policy, problem.theta, runs)) as going:
             for c, count in enumerate(updates):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.laboratory.prompt_features import Sharing, shared_features, starting_logits
+from grpo_theory.laboratory.prompt_features import Sharing, graded_features, graded_logits
 from grpo_theory.problem import Bandit, LinearSoftmax, Problem, TabularSoftmax
 
 SEED = 20261127
@@ -39,13 +39,33 @@ class RunWorld(NamedTuple):
 
     def problem(self, rates: Array) -> Problem:
         """Return the problem whose prompts start at success rates, shape (M,), the largest first."""
-        rng, count = np.random.default_rng(SEED), len(rates)
-        rights = np.broadcast_to(np.arange(self.answers) < self.right, (count, self.answers))
-        logits, bandit = starting_logits(rates, rights, rng), Bandit(rights.astype(np.float64))
+        return self.graded(np.array([0.0, 1.0]), np.stack([1.0 - rates, rates], axis=-1))
+
+    def graded(self, values: Array, shares: Array) -> Problem:
+        """Return the problem of graded rewards whose prompts start at given laws of them.
+
+        Of the answers `right` have the greatest reward, one has each reward between, and all others have the least.
+
+        Parameters
+        ----------
+        values : ndarray, shape (L,)
+            From 0 to 1, ascending; fewer than `answers` less `right`, plus 2.
+        shares : ndarray, shape (M, L)
+            Of each prompt's responses, above 0; prompts with the largest mean reward first.
+
+        Returns
+        -------
+        Problem
+        """
+        rng, (count, size) = np.random.default_rng(SEED), shares.shape
+        order = np.maximum(size - 1 - np.maximum(np.arange(self.answers) - self.right + 1, 0), 0)
+        levels = np.broadcast_to(order, (count, self.answers))
+        logits = graded_logits(shares, levels, rng)
+        bandit = Bandit.from_law(values, np.eye(size)[levels])
         if not self.roominess:
             return Problem(bandit, TabularSoftmax(count, self.answers), theta=logits.reshape(-1))
         sharing = Sharing(max(round(self.roominess * count), 2), self.coherence, self.transfer, self.misled)
-        features = np.concatenate([shared_features(rights, sharing, rng), logits[..., None] / FROZEN], axis=-1)
+        features = np.concatenate([graded_features(values[levels], sharing, rng), logits[..., None] / FROZEN], axis=-1)
         theta = np.zeros(sharing.dimension + 1)
         theta[-1] = FROZEN
         return Problem(bandit, LinearSoftmax(features), theta=theta)

@@ -14,6 +14,10 @@ from grpo_theory.samples.nested_rows import ROW, parts_of, value_at
 from grpo_theory.validation import as_count, shown
 
 UNSCORED = ": unscored='leave' (--unscored leave) leaves rows without a reward out, 'zero' counts them as 0"
+WORDS = (
+    ": no row has a number there; --reward names another column, such as one that you write beside it, with 1 where the text "
+    "means success and 0 elsewhere"
+)
 INFINITE = (
     ": no option reads these; correct the rows, or leave their rewards empty and choose unscored='leave' (--unscored leave), "
     "which leaves rows without a reward out"

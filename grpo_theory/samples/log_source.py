@@ -23,6 +23,7 @@ from grpo_theory.samples.log_groups import LogGroups
 from grpo_theory.samples.log_opening import (
     INFINITE,
     UNSCORED,
+    WORDS,
     Options,
     choose_columns,
     holds_several,
@@ -200,7 +201,8 @@ class Source:
             rewards, missing, partly = summed_rewards(table, columns)
             infinite = ~np.isfinite(rewards)
             bad = infinite | (missing if options.unscored == "error" else False)
-            refuse_rows(bad, table[self.lead], "reward", *where, hint=INFINITE if infinite.any() else UNSCORED)
+            hint = INFINITE if infinite.any() else WORDS if missing.all() and table[self.lead].null_count == 0 else UNSCORED
+            refuse_rows(bad, table[self.lead], "reward", *where, hint=hint)
             if partly.any():
                 self.left_out["without a part of the reward, which counts as 0"] += int(partly.sum())
             if missing.any():

@@ -13,6 +13,7 @@ from grpo_theory.samples.column_names import FILE, Witnesses, is_evaluation
 from grpo_theory.samples.column_values import ids, numbers
 from grpo_theory.samples.nested_rows import ROW
 from grpo_theory.user_text import printable
+from grpo_theory.validation import counted
 
 SURVEYED = 2**16
 """So many rows are looked at."""
@@ -263,36 +264,41 @@ def _trajectory(survey: Survey, columns: Columns, seen: Witnesses) -> Columns:
 def _blocks(survey: Survey, columns: Columns, named: bool) -> int | None:
     """Return how many rows one after another are a group, if the advantages say that the prompts' groups are several."""
     advantages = survey.advantages
-    if advantages is None or not np.isfinite(advantages).all() or np.ptp(advantages) == 0.0:
+    if advantages is None:
+        return None
+    told = np.isfinite(advantages)
+    if not told.any() or np.ptp(advantages[told]) == 0.0:
         return None
     groups = survey.joint(columns.step, *columns.prompt)
     sizes = np.bincount(groups)
-    wrong = contradicted(groups, survey.rewards, advantages)
+    wrong = contradicted(groups[told], survey.rewards[told], advantages[told])
     if not wrong:
         return None
+    without = "" if told.all() else f" {counted(int((~told).sum()), 'row')} without an advantage {_do(~told)} not count here."
     order = np.argsort(groups, kind="stable")
     for size in range(int(sizes.max()) // 2, 1, -1):
         if (sizes % size).any():
             continue
         blocks = np.empty_like(groups)
         blocks[order] = np.arange(groups.size) // size
-        if contradicted(blocks, survey.rewards, advantages) or not _centred(blocks, advantages):
+        if contradicted(blocks[told], survey.rewards[told], advantages[told]) or not _centred(blocks, advantages):
             continue
         if named:
             survey.remarks.append(
                 f"The logged advantages contradict {wrong} groups, and agree with groups of {size} rows one after another: "
-                f"--group-of {size} reads them so."
+                f"--group-of {size} reads them so.{without}"
             )
             return None
         survey.remarks.append(
             f"The advantages contradict {wrong} groups by {printable(columns.prompt[0])} (equal rewards, unequal advantages), "
-            f"and agree with groups of {size} rows one after another: they are read so (--group-of names another size)."
+            f"and agree with groups of {size} rows one after another: they are read so (--group-of names another size).{without}"
         )
         return size
     survey.remarks.append(
         f"The logged advantages contradict {wrong} of {sizes.size} groups: equal rewards have unequal advantages there. Either "
-        "rows of a prompt are several groups (--group-of N reads N rows one after another as a group), or advantages depend on "
-        "more than the group's rewards."
+        "rows of a prompt are several groups (--group-of N reads N rows one after another as a group), or the trainer's reward "
+        "is another column or a sum of several (--reward names it, and may be given several times), or advantages depend on more "
+        f"than the group's rewards.{without}"
     )
     return None
 
@@ -313,6 +319,12 @@ def contradicted(groups: Integers, rewards: Array, advantages: Array) -> int:
 
 
 def _centred(groups: Integers, advantages: Array) -> bool:
-    """Return whether the advantages of each group sum to 0, as those less a group's mean do."""
+    """Return whether the advantages of each group sum to 0, as those less a group's mean do; groups with gaps do not count."""
     sums = np.bincount(groups, weights=advantages)
-    return bool(np.abs(sums).max() <= 10.0 * NEAR * np.abs(advantages).max() * np.bincount(groups).max() ** 0.5)
+    whole = np.isfinite(sums)
+    largest = float(np.nanmax(np.abs(advantages)))
+    return bool(whole.any() and np.abs(sums[whole]).max() <= 10.0 * NEAR * largest * np.bincount(groups).max() ** 0.5)
+
+
+def _do(rows: Flags) -> str:
+    return "does" if rows.sum() == 1 else "do"

@@ -21,7 +21,10 @@ from grpo_theory.samples.reward_tally import RewardTally
 BATCH_ROWS = 2**16
 NO_SKETCHES = ("scores", "score_features", "gradients", "gradient", "grads", "embedding", "features")
 """Lists of numbers that might be sketches, and might not."""
-NOTHING = "the log has no row left: each is left out by where, or is of evaluation, or has no reward"
+NOTHING = (
+    "the log has no row left: each is left out by where, or is of evaluation, or has no reward that is a number; --reward names "
+    "the column of the rewards, and --where chooses rows"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +140,7 @@ def read_rollouts(
     rewarded = prompt, reward, length, response, step, scores
     source, groups = Source(path, Options(*rewarded, trajectory, group_of, where or {}, unscored), batch_rows), LogGroups()
     batches = list(source.read(groups))
-    if not batches:
+    if not any(batch.groups.size for batch in batches):
         raise ValueError(NOTHING)
     chosen = groups.select(steps)
     index = np.concatenate([batch.groups for batch in batches])

@@ -3,17 +3,19 @@
 from typing import Any
 
 from grpo_theory.page.section import Section, number, option
-from grpo_theory.plan.run_advice import JUDGED, MOST, RunAdvice
+from grpo_theory.plan.run_advice import MOST, RunAdvice
 from grpo_theory.plan.run_worlds import WORLDS
 from grpo_theory.validation import counted
 
 WORTH = 0.002
 """A measurement that gains less than a fifth of a point of success is not worth its mention."""
+FAR = 0.05
+"""Where all levels but one lie within this share of the scale, the one at its end is an outlier."""
 
 
 def whole_run(run: RunAdvice) -> Section:
     """Return the size that loses least by the end of a run, how sure that is, and what each size loses."""
-    lines = [_recommended(run), _worlds(run), *_extrapolated(run), *_beyond(run), _narrower(run)]
+    lines = [_recommended(run), *_graded(run), _worlds(run), *_extrapolated(run), *_beyond(run), _narrower(run)]
     rows: list[tuple[str, ...]] = [
         ("group size", "loses on average", "in the best world", "in the middle one", "in the worst one", "")
     ]
@@ -45,19 +47,40 @@ def _recommended(run: RunAdvice) -> str:
     return text
 
 
+def _graded(run: RunAdvice) -> tuple[str, ...]:
+    """Return what success is where rewards are graded, and what the worlds pay."""
+    if not run.graded:
+        return ()
+    paid = _told_apart(run.rewards)
+    span = run.rewards[-1] - run.rewards[0]
+    far = min(run.rewards[-1] - run.rewards[1], run.rewards[-2] - run.rewards[0]) < FAR * span
+    return (
+        f"Rewards are graded, so success here is the mean reward on a scale from {paid[0]}, which is 0 points, to {paid[-1]}, "
+        f"which is 100. The worlds pay {len(paid)} rewards: {', '.join(paid)}. If the log has more, each stands for a cluster of "
+        "neighbours." + (" One end of the scale is far from all other rewards, so that all losses look small." if far else ""),
+    )
+
+
+def _told_apart(rewards: tuple[float, ...]) -> list[str]:
+    """Return rewards with as many digits as tell them apart, and four at least."""
+    digits = next((digits for digits in range(4, 17) if len({f"{one:.{digits}g}" for one in rewards}) == len(rewards)), 17)
+    return [f"{reward:.{digits}g}" for reward in rewards]
+
+
 def _worlds(run: RunAdvice) -> str:
     floors = sorted({world.floor for world in run.worlds}, reverse=True)
+    unseen = f"only saw at {_told_apart(run.rewards)[0]} get more" if run.graded else "cannot tell from 0 succeed"
     rare = (
-        f" In half of them the prompts that the log cannot tell from 0 succeed {_small(floors[0])} of the time, in the other "
-        f"half {_small(floors[1])}."
+        f" In half of them the prompts that the log {unseen} {_small(floors[0])} of the time, in the other half "
+        f"{_small(floors[1])}."
         if len(floors) > 1
         else ""
     )
-    weighed = (
-        "their success rates and by how alike the prompts' gradients are" if run.alignment is not None else "their success rates"
-    )
+    start = "mean rewards and spreads within groups" if run.graded else "success rates"
+    alike = " and by how alike the prompts' gradients are" if run.alignment is not None else ""
+    weighed = f"their {'mean rewards and spreads' if run.graded else 'success rates'}{alike}"
     return (
-        f"Every world starts at the success rates of this log. The {len(WORLDS)} kinds differ in how prompts and right answers "
+        f"Every world starts at the {start} of this log. The {len(WORLDS)} kinds differ in how prompts and right answers "
         f"share parameters, which rewards do not show.{rare} They are weighted by {weighed}. They are small: softmax policies "
         "trained by gradient ascent, each size at its own best learning rate. They show which size fits which mechanism, but "
         "not how large the loss of a language model would be."
@@ -84,8 +107,8 @@ def _beyond(run: RunAdvice) -> tuple[str, ...]:
     if run.judged:
         return ()
     return (
-        f"Not judged: runs that tested this advice had up to {JUDGED} responses per prompt, and yours has {number(run.each)}. "
-        "Take it for what the simulated worlds say.",
+        f"Not judged: runs that tested this advice had up to {run.most_judged} responses per prompt, and yours has "
+        f"{number(run.each)}. Take it for what the simulated worlds say.",
     )
 
 
@@ -143,5 +166,6 @@ def run_record(run: RunAdvice) -> dict[str, Any]:
         "group_sizes": sizes,
         "worlds": worlds,
         "alignment": run.alignment,
+        "rewards": run.rewards,
         "worth": {name: max(float(gain), 0.0) for name, gain in run.worth.items()},
     }

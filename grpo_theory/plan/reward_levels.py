@@ -1,0 +1,110 @@
+"""A ladder of a few rewards in place of a log's many: what simulated worlds of graded rewards pay."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.samples import RewardCounts
+
+LEVELS = 6
+"""The most rewards of a simulated world: of its 8 answers two may be right, and two are left for the least reward."""
+CHUNKS = 256
+"""Different rewards are first put together in so many runs of neighbours, so that the search is fast."""
+
+
+class Ladder(NamedTuple):
+    """The levels that stand for a log's rewards, and how often each prompt got each.
+
+    Attributes
+    ----------
+    rewards : ndarray, shape (L,)
+        In the log's unit, ascending: of at most `LEVELS` different rewards these, and else the means of clusters.
+    counts : ndarray of int, shape (B, L)
+    """
+
+    rewards: Array
+    counts: Integers
+
+    @property
+    def grades(self) -> Array:
+        """The levels on a scale from 0, the least, to 1, the greatest, shape (L,)."""
+        return (self.rewards - self.rewards[0]) / (self.rewards[-1] - self.rewards[0])
+
+    @property
+    def pooled(self) -> Array:
+        """The share of all responses at each level, shape (L,)."""
+        totals = self.counts.sum(axis=0)
+        return np.asarray(totals / totals.sum())
+
+
+def reward_ladder(counts: RewardCounts, most: int = LEVELS) -> Ladder:
+    """Return at most so many levels for a log's rewards: clusters of neighbours, with the least squared distances to their means.
+
+    A cluster's mean stands for its rewards, so that the log's mean reward is kept, and of its variance as much as so many levels
+    can keep.
+
+    Parameters
+    ----------
+    counts : RewardCounts
+        Of at least two different rewards.
+    most : int, default 6
+
+    Returns
+    -------
+    Ladder
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> from grpo_theory.plan.reward_levels import reward_ladder
+    >>> counts = gt.RewardCounts.from_rewards([0, 0, 0, 1, 1, 1], [0.0, 0.1, 1.0, 0.0, 0.9, 0.5])
+    >>> ladder = reward_ladder(counts, 3)
+    >>> ladder.rewards.round(3).tolist(), ladder.counts.tolist()
+    ([0.033, 0.5, 0.95], [[2, 0, 1], [1, 1, 1]])
+    """
+    values = counts.values
+    if values.size <= most:
+        return Ladder(values, counts.counts.toarray())
+    weights = np.asarray(counts.counts.sum(axis=0)).ravel().astype(np.float64)
+    inner = np.array_split(np.arange(1, values.size - 1), min(values.size, CHUNKS) - 2)
+    firsts = np.array([0, *(chunk[0] for chunk in inner), values.size - 1])  # the ends are alone: one may be an outlier
+    mass = np.add.reduceat(weights, firsts)
+    centres = np.add.reduceat(weights * (values - values[0]), firsts) / mass
+    cuts = firsts[best_cuts(centres / centres[-1], mass, most)]
+    level = np.searchsorted(cuts, np.arange(values.size), side="right") - 1
+    membership = sparse.csr_array((np.ones(values.size, dtype=np.int64), (np.arange(values.size), level)))
+    sums = np.bincount(level, weights=weights * (values - values[0]))
+    return Ladder(values[0] + sums / np.bincount(level, weights=weights), (counts.counts @ membership).toarray())
+
+
+def best_cuts(values: Array, weights: Array, clusters: int) -> Integers:
+    """Return where each cluster begins, (clusters,), of those with the least squared distance from their means.
+
+    Clusters of numbers in order are runs of neighbours, so that the best are found exactly, one cluster more at a time (Fisher
+    1958).
+
+    Parameters
+    ----------
+    values, weights : ndarray, shape (V,)
+        Ascending, and above 0.
+    clusters : int
+        At most V.
+    """
+    size = values.size
+    mass, first, second = (np.append(0.0, np.cumsum(weights * values**power)) for power in range(3))
+    some = np.arange(size + 1)[:, None] < np.arange(size + 1)
+    total = np.where(some, mass[None, :] - mass[:, None], 1.0)
+    within = (second[None, :] - second[:, None]) - (first[None, :] - first[:, None]) ** 2 / total
+    cost = np.where(some, within, np.inf)  # of values i to j - 1
+    best, starts = cost[0], []
+    for _ in range(clusters - 1):
+        through = best[:, None] + cost
+        starts.append(through.argmin(axis=0))
+        best = through.min(axis=0)
+    cuts, end = [], size
+    for start in reversed(starts):
+        end = int(start[end])
+        cuts.append(end)
+    return np.array([0, *reversed(cuts)])
