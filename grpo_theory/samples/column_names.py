@@ -1,10 +1,11 @@
-"""The names under which trainers and their users log rollouts: exact ones, and kinds of names by their words."""
+"""The names under which trainers and their users log rollouts, and what is said of a name that a log does not have."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from grpo_theory.samples.log_folder import BARE, EVALUATION, words
 from grpo_theory.samples.nested_rows import BUT_LAST, ROW, Field
+from grpo_theory.user_text import listed
 
 RECOGNISED: dict[str, tuple[str, ...]] = {
     "prompt": (
@@ -240,3 +241,33 @@ def is_evaluation(column: str, value: str) -> bool:
 def of_pieces(one: Field) -> bool:
     """Return whether a field lies in a list of the pieces of a response, such as its turns."""
     return any(PIECES & set(last_words(part)) for part in one.lists)
+
+
+def found(fields: Fields, asked: Sequence[str]) -> str:
+    """Say which columns there are; of many, those most like what was asked for."""
+    top = list(fields)
+    alone = top[0] if len(top) == 1 else ""
+    hint = " (the columns of a CSV table must be separated by commas)" if ";" in alone or "\t" in alone else ""
+    return f"found the column{'' if alone else 's'} {listed(top, asked)}{hint}{_meant(fields, asked)}"
+
+
+def _meant(fields: Fields, asked: Sequence[str]) -> str:
+    """Suggest the paths that end in a name that was asked for."""
+    paths = [path for one in asked for path in fields if "." in path and plain(path).endswith(f".{plain(one)}")]
+    return f"; did you mean {listed(paths)}?" if paths else ""
+
+
+def known(path: str, fields: Fields) -> bool:
+    """Return whether a path leads to something: a field, or a part of a list or a summary of one."""
+    if path in fields or path == ROW:
+        return True
+    head, _, last = path.rpartition(".")
+    return head in fields and (last.lstrip("-").isdigit() or last in ("sum", "mean", "min", "max", ":-1"))
+
+
+def field_at(path: str, fields: Fields) -> Field:
+    """Return the field of a path that may end in a part of a list."""
+    if path in fields:
+        return fields[path]
+    one = fields.get(path.rpartition(".")[0], Field("other"))
+    return Field("number", one.lists) if one.kind == "list" else Field(one.kind, one.lists[:-1])

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Literal
 
 from grpo_theory.samples import column_names as names
-from grpo_theory.samples.column_choice import Columns, Reward, Rewards, choose_rewards, column, found, known, within
-from grpo_theory.samples.column_names import FILE, RECOGNISED, Fields, of_pieces, plain, witnesses
+from grpo_theory.samples.column_names import FILE, RECOGNISED, Fields, found, known, of_pieces, plain, witnesses
 from grpo_theory.samples.log_file import LogFile
 from grpo_theory.samples.log_folder import BARE, Folder
-from grpo_theory.samples.nested_rows import ROW, parts_of, value_at
+from grpo_theory.samples.nested_rows import ROW, Field, parts_of, value_at
+from grpo_theory.samples.reward_choice import Counted, Reward, Rewards, choose_rewards
 from grpo_theory.validation import as_count, shown
 
 UNSCORED = ": unscored='leave' (--unscored leave) leaves rows without a reward out, 'zero' counts them as 0"
@@ -77,6 +77,44 @@ class Options:
         return given
 
 
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a log by what they mean, as paths; None where it has none.
+
+    Attributes
+    ----------
+    prompt : tuple of str
+        Together they are the prompt's id.
+    reward : dict of str to float or str
+        The weights of the columns whose sum is the reward; a text is the path of the column with the weight.
+    counted : Counted or None
+        Where a row is a prompt with numbers of successes.
+    length, response, step, trajectory : str, optional
+    scores : tuple of str
+        One column of lists, or several of numbers; empty if there are none.
+    ignored : tuple of str
+        The log's other columns.
+    """
+
+    prompt: tuple[str, ...]
+    reward: dict[str, float | str]
+    counted: Counted | None
+    length: str | None
+    response: str | None
+    step: str | None
+    trajectory: str | None
+    scores: tuple[str, ...]
+    ignored: tuple[str, ...]
+
+    @property
+    def needed(self) -> list[str]:
+        """All columns that are read."""
+        weights = [one for one in self.reward.values() if isinstance(one, str)]
+        counted = [] if self.counted is None else [self.counted.successes, self.counted.total]
+        one = (*self.prompt, *self.reward, *weights, *counted, self.length, self.response, self.step, self.trajectory)
+        return list(dict.fromkeys(name for name in (*one, *self.scores) if isinstance(name, str)))
+
+
 def open_files(folder: Folder, options: Options) -> list[LogFile]:
     """Return the files that hold rows of responses; leave out those of other kinds, and refuse a log without any."""
     families: dict[str, list[Path]] = {}
@@ -105,6 +143,11 @@ def _check_readable(file: LogFile, options: Options) -> None:
     prompts = options.prompts or witnesses(within(file.fields, rewards), holds_several(file, rewards)).prompts
     if not prompts and options.group_of is None:
         raise ValueError(_no_prompt(within(file.row_fields, rewards)))
+
+
+def within(fields: Fields, rewards: Rewards) -> dict[str, Field]:
+    """Return the fields that a response has: those that go through no list of objects that the reward does not."""
+    return {path: one for path, one in fields.items() if one.lists == rewards.lists[: len(one.lists)]}
 
 
 def holds_several(file: LogFile, rewards: Rewards) -> bool:
@@ -150,6 +193,15 @@ def choose_columns(options: Options, files: list[LogFile], fields: Fields, rewar
     return Columns(
         prompt, rewards.weights, rewards.counted, **others, step=step, trajectory=trajectory, scores=scores, ignored=()
     )
+
+
+def column(role: str, fields: Fields, name: str | None) -> str | None:
+    """Return the column given or recognised by an exact name, if there is one."""
+    if name is None:
+        return next(iter(names.exact(role, fields)), None)
+    if name and not known(name, fields):
+        raise ValueError(f"{role} must be a column of the log, got {shown(name)}; {found(fields, [name])}")
+    return name or None
 
 
 def without_ignored(columns: Columns, file: LogFile) -> Columns:

@@ -11,12 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.samples.column_choice import (
-    Columns,
-    known,
-    within,
-)
-from grpo_theory.samples.column_names import FILE, RESPONSES, is_evaluation, witnesses
+from grpo_theory.samples.column_names import FILE, RESPONSES, is_evaluation, known, witnesses
 from grpo_theory.samples.column_values import hashes, ids, numbers, refuse_rows, vectors
 from grpo_theory.samples.log_folder import check_one_run, open_folder, same_value, words
 from grpo_theory.samples.log_groups import LogGroups
@@ -24,10 +19,12 @@ from grpo_theory.samples.log_opening import (
     INFINITE,
     UNSCORED,
     WORDS,
+    Columns,
     Options,
     choose_columns,
     holds_several,
     open_files,
+    within,
     without_ignored,
 )
 from grpo_theory.samples.log_survey import Reading, Survey, judge

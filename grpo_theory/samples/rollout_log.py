@@ -9,12 +9,12 @@ import numpy as np
 from scipy import sparse
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.samples.column_choice import Columns, Reward
 from grpo_theory.samples.findings import Findings, check_sizes, order_remark, reward_remarks, size_remark
 from grpo_theory.samples.log_groups import NO_RESPONSE, LogGroups, Selection, Steps, check_steps
-from grpo_theory.samples.log_opening import Options, Unscored
+from grpo_theory.samples.log_opening import Columns, Options, Unscored
 from grpo_theory.samples.log_source import Source
 from grpo_theory.samples.ragged import RaggedRollouts
+from grpo_theory.samples.reward_choice import Reward
 from grpo_theory.samples.reward_counts import RewardCounts, levels
 from grpo_theory.samples.reward_tally import RewardTally
 

@@ -8,10 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.samples.column_choice import Columns, Counted, known
+from grpo_theory.samples.column_names import known
 from grpo_theory.samples.column_values import numbers, refuse_rows
 from grpo_theory.samples.log_file import BROKEN, LogFile
+from grpo_theory.samples.log_opening import Columns
 from grpo_theory.samples.nested_rows import ROW, column_of, message, parts_of, value_at
+from grpo_theory.samples.reward_choice import Counted
 from grpo_theory.user_text import listed, printable
 
 WHOLE = 0.1
