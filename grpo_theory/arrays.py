@@ -19,10 +19,13 @@ Value = TypeVar("Value")
 
 
 def read_only(value: Value) -> Value:
-    """Return an array that is ours, with what it is a view of, or a record of such arrays, closed to writing."""
+    """Return an array that is ours, with what it is a view of, or a record or tuple of such arrays, closed to writing."""
     if isinstance(value, np.ndarray):
         value.setflags(write=False)
         read_only(value.base)
+    elif isinstance(value, tuple):
+        for one in value:
+            read_only(one)
     elif is_dataclass(value):
         for one in fields(value):
             read_only(getattr(value, one.name))

@@ -14,8 +14,11 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.arrays import cached_array, kept
+from grpo_theory.arrays import cached_array, kept, read_only
+from grpo_theory.exact.classes import Looks
+from grpo_theory.exact.multisets import class_tables, multisets
 from grpo_theory.intervals import best_set
+from grpo_theory.intervals.heavy_tails import tail_table
 from grpo_theory.intervals.interval import quotient_limits
 from grpo_theory.laboratory.recorded_training import RecordedTraining
 from grpo_theory.language_model.projection import CountSketch
@@ -200,3 +203,17 @@ def test_cached_arrays_are_closed_to_writing():
     ]
     assert wrong == []
     assert len(found) > 30
+
+
+def test_a_tuple_of_arrays_is_closed_to_writing_whole():
+    one, two = read_only((np.zeros(2), (np.ones(3),)))
+    assert not one.flags.writeable
+    assert not two[0].flags.writeable
+
+
+def test_what_a_function_keeps_for_the_next_call_is_closed_to_writing():
+    advantage = gt.estimators()["grpo"].advantage
+    looks = Looks(np.array([[[0.0, 1.0]], [[1.0, 1.0]], [[1.0, 1.0]]]), np.ones((3, 1)))
+    returned = [multisets(1, 4), multisets(3, 4), *tail_table(12, 0.9), *next(class_tables(advantage, looks, 4))]
+    assert multisets(3, 4) is returned[1]
+    assert not any(one.flags.writeable for one in returned)

@@ -16,8 +16,8 @@ import numba
 import numpy as np
 from scipy.special import gammaln
 
-from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler import F1, F2, F3, F4, F5, I1, I2, function_value
+from grpo_theory.arrays import Array, Integers, read_only
+from grpo_theory.compiler import F1, F2, F3, F4, F5, I1, READONLY_I2, function_value
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import Batch
 from grpo_theory.exact.classes import Looks
@@ -70,7 +70,7 @@ def count_multisets(n_classes: int, group_size: int) -> int:
 def multisets(n_classes: int, group_size: int) -> Integers:
     """List the counts of all multisets, shape (n, R), rows summing to `group_size`."""
     if n_classes == 1:
-        return np.full((1, 1), group_size)
+        return read_only(np.full((1, 1), group_size))
     tables = [_of_two(size) for size in (range(group_size + 1) if n_classes > 2 else (group_size,))]
     for level in range(3, n_classes + 1):
         sizes = range(group_size + 1) if level < n_classes else (group_size,)
@@ -78,7 +78,7 @@ def multisets(n_classes: int, group_size: int) -> Integers:
         tables = [
             np.concatenate([np.insert(tables[size - first], 0, first, axis=1) for first in range(size + 1)]) for size in sizes
         ]
-    return tables[-1]
+    return read_only(tables[-1])
 
 
 def _of_two(group_size: int) -> Integers:
@@ -92,7 +92,7 @@ def members(counts: Integers) -> Integers:
     return np.repeat(np.tile(np.arange(n_classes), n), counts.reshape(-1)).reshape(n, -1)
 
 
-@function_value(numba.float64(I2, F2, F2))
+@function_value(numba.float64(READONLY_I2, F2, F2))
 def class_advantages(counts, advantages, by_class):
     """Fill in the advantage of each class (n, R), 0 for classes without members; returns the largest spread within a class."""
     n, n_classes = counts.shape
@@ -111,7 +111,7 @@ def class_advantages(counts, advantages, by_class):
     return spread
 
 
-@function_value(numba.void(I2, F1, F2, I1, F4, F3, F5, F4))
+@function_value(numba.void(READONLY_I2, F1, F2, I1, F4, F3, F5, F4))
 def add_moments(counts, log_weights, log_probabilities, look, features, mean, product, squares):
     """Add each multiset's probability at each prompt times its sums of the features (L, n, R, F) of the prompt's look."""
     _, n, n_classes, n_features = features.shape
@@ -227,7 +227,7 @@ def class_tables(advantage: Advantage, looks: Looks, group_size: int) -> Iterato
 
 @lru_cache(maxsize=LAWS_KEPT)
 def _kept_table(advantage: Advantage, looks: Looks, group_size: int) -> Array:
-    return class_table(advantage, looks, multisets(looks.fields.shape[2], group_size))
+    return read_only(class_table(advantage, looks, multisets(looks.fields.shape[2], group_size)))
 
 
 def class_table(advantage: Advantage, looks: Looks, counts: Integers) -> Array:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, read_only
 from grpo_theory.intervals.interval import check_level
 
 SPREADS = np.arange(0.0, 2.51, 0.25)
@@ -74,7 +74,7 @@ def _lognormal_skewness() -> Array:
         law = np.exp(spread * normal)
         mean, one, two = law.mean(), (share * law).mean(), (share**2 * law).mean()
         skewness.append((6.0 * two - 6.0 * one + mean) / (2.0 * one - mean))
-    return np.array(skewness)
+    return read_only(np.array(skewness))
 
 
 @lru_cache(maxsize=64)
@@ -94,7 +94,7 @@ def tail_table(prompts: int, level: float) -> TailTable:
         upper.append(own + max(float(high) - student, 0.0) * shrink)
         held = float((np.abs(statistic) <= student).mean())
         coverage.append(level - max(level - held, 0.0) * shrink)
-    return TailTable(_lognormal_skewness(), np.array(lower), np.array(upper), np.array(coverage))
+    return read_only(TailTable(_lognormal_skewness(), np.array(lower), np.array(upper), np.array(coverage)))
 
 
 def _students(samples: Array, mean: float) -> Array:
