@@ -46,6 +46,19 @@ def test_paths_and_weights(tmp_path):
     assert log.findings.columns["prompt"] == "split and q"
 
 
+def test_a_weight_may_be_negative(tmp_path):
+    """A penalty is subtracted, and of a column of mistakes the response without one is the success."""
+    rows = [{"q": f"p{k // 4}", "right": int(k % 3 == 0), "wrong": int(k % 3 != 0), "tokens": 10 + k} for k in range(16)]
+    log = read(tmp_path, rows, prompt="q", reward=rewards_of(["right", "tokens=-0.01"]))
+    assert log.rollouts.rewards.tolist() == pytest.approx([(k % 3 == 0) - 0.01 * (10 + k) for k in range(16)], abs=1e-15)
+    assert log.findings.columns["reward"] == "right - 0.01 * tokens"
+    log = read(tmp_path, rows, prompt="q", reward=rewards_of(["wrong=-1"]))
+    assert log.findings.columns["reward"] == "-wrong"
+    assert log.rollouts.counts.successes.tolist() == [2, 1, 1, 2]
+    expected = read(tmp_path, rows, prompt="q", reward="right").rollouts.counts
+    assert log.rollouts.counts.successes.tolist() == expected.successes.tolist()
+
+
 def test_rows_asked_for(tmp_path):
     log = read(tmp_path, ROWS, prompt="q", reward="part.right", where={"split": "b"})
     assert (log.findings.rows, log.findings.kept) == (16, 8)

@@ -243,7 +243,7 @@ def test_rewards_are_added_up_as_in_trl(tmp_path):
     assert gt.read_rollouts(path, reward=["right", "format"]).rollouts.rewards.tolist() == [1.5, 0.5, 1.0, 1.0]
     weighed = gt.read_rollouts(path, reward={"right": 2.0, "format": -1.0})
     assert weighed.rollouts.rewards.tolist() == [1.5, -0.5, -1.0, 2.0]
-    assert weighed.findings.columns["reward"] == "2 * right + -1 * format"
+    assert weighed.findings.columns["reward"] == "2 * right - format"
     with pytest.raises(ValueError, match=r"reward must be finite numbers; .* row 3 \(empty\)"):
         gt.read_rollouts(path, reward="right")
     only = write(frame.drop(columns="format").fillna(0.0), tmp_path / "only.parquet")

@@ -93,8 +93,8 @@ def _add_columns(group: argparse._ArgumentGroup) -> None:
         "--reward",
         metavar="PATH[=WEIGHT]",
         action="append",
-        help="the reward; given several times, their sum, each times its weight (default: 1). n_correct/k is a number of "
-        "successes of k, pass_rate@n a share of n",
+        help="the reward; given several times, their sum, each times its weight (default: 1; negative for a penalty). "
+        "n_correct/k is a number of successes of k, pass_rate@n a share of n",
     )
     for name, meaning in (
         ("step", "the training step"),

@@ -271,3 +271,13 @@ def field_at(path: str, fields: Fields) -> Field:
         return fields[path]
     one = fields.get(path.rpartition(".")[0], Field("other"))
     return Field("number", one.lists) if one.kind == "list" else Field(one.kind, one.lists[:-1])
+
+
+def weighted_sum(weights: Mapping[str, float | str]) -> str:
+    """Write a sum of columns out, as "right - 0.1 * length"; a weight that is a text is the name of its column."""
+    parts = ""
+    for name, weight in weights.items():
+        size = weight if isinstance(weight, str) else f"{abs(weight):g}"
+        parts += " - " if isinstance(weight, float) and weight < 0.0 else " + "
+        parts += name if size == "1" else f"{size} * {name}"
+    return f"-{parts[3:]}" if parts.startswith(" - ") else parts[3:]

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from grpo_theory.arrays import Array, Integers
+from grpo_theory.samples.column_names import weighted_sum
 from grpo_theory.samples.findings import Findings, check_sizes, order_remark, reward_remarks, size_remark
 from grpo_theory.samples.log_groups import NO_RESPONSE, LogGroups, Selection, Steps, check_steps
 from grpo_theory.samples.log_opening import Columns, Options, Unscored
@@ -90,9 +91,9 @@ def read_rollouts(
         which repeated rows are found), the training step at which it was sampled. None takes a recognised column, an empty name
         none. All names may be paths through objects and lists, as rewards.correct.score, or messages.0 for the first of a list.
     reward : str, list of str or dict of str to float, optional
-        The column of the reward, or columns that are added up, with weights if it is a dict. As in TRL, a part that is missing in
-        a row where another is not counts for 0. A list of rewards makes a response of each. n_correct/k is a number of successes
-        of k responses, pass_rate@n a share of n; k and n may be numbers.
+        The column of the reward, or columns that are added up, with weights if it is a dict; a weight may be negative, as for a
+        length penalty. As in TRL, a part that is missing in a row where another is not counts for 0. A list of rewards makes a
+        response of each. n_correct/k is a number of successes of k responses, pass_rate@n a share of n; k and n may be numbers.
     scores : str, optional
         A column of lists of equal length, or what stands before the numbers of columns (sketch_ for sketch_0, sketch_1, ...).
     steps : "newest", "last", int, (int, int), or "all"
@@ -268,8 +269,7 @@ def _rewarded(columns: Columns) -> str:
     if columns.counted is not None:
         one = columns.counted
         return f"{one.successes} {'times' if one.rate else 'of'} {one.total}"
-    weighed = {name: one if isinstance(one, str) else f"{one:g}" for name, one in columns.reward.items()}
-    return " + ".join(name if one == "1" else f"{one} * {name}" for name, one in weighed.items())
+    return weighted_sum(columns.reward)
 
 
 def _remarks(source: Source, counts: RewardCounts) -> Iterator[str]:
