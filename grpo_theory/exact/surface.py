@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler import F1, F2, F3, READONLY_I1, READONLY_I2, function_value
+from grpo_theory.compiler import F1, F3, READONLY_F1, READONLY_I1, READONLY_I2, function_value
 from grpo_theory.problem import ChainPoint, LogitMap, Paths, Problem, TokenChain
 from grpo_theory.validation import as_numbers, as_real_array, check_shape, typed
 
@@ -31,11 +31,10 @@ def objective(problem: Problem, theta: ArrayLike) -> Array:
     logits = problem.policy.logits(theta)
     points = np.require(logits.reshape(-1, *logits.shape[-2:]), np.float64, ["C", "W"])
     log_reference = np.zeros(bandit.mean_reward.shape) if kl is None else np.log(kl.reference)
-    facts = (bandit.mean_reward, log_reference, bandit.prompt_weights)
-    tables = (np.array(fact, dtype=np.float64, order="C") for fact in facts)
+    tables, weights = np.array((bandit.mean_reward, log_reference)), np.ascontiguousarray(bandit.prompt_weights)
     strength = 0.0 if kl is None else kl.strength
     objectives = np.empty(len(points))
-    fill_objectives(points, *tables, strength, paths.edges, paths.lengths, paths.vocabulary_size, objectives)
+    fill_objectives(points, tables, weights, strength, paths.edges, paths.lengths, paths.vocabulary_size, objectives)
     return objectives.reshape(logits.shape[:-2])[()]
 
 
@@ -69,9 +68,10 @@ def _forms_on_chain(problem: Problem, theta: Array) -> Array:
     return problem.bandit.prompt_weights[:, None, None] * on_chain(problem, theta).hessian_forms()
 
 
-@function_value(numba.void(F3, F2, F2, F1, numba.float64, READONLY_I2, READONLY_I1, numba.int64, F1))
-def fill_objectives(logits, rewards, log_reference, weights, strength, edges, lengths, vocabulary_size, objectives):
-    """Fill the objectives (P,) of points with logits (P, M, D), for mean rewards and log reference (M, K) and weights (M,)."""
+@function_value(numba.void(F3, F3, READONLY_F1, numba.float64, READONLY_I2, READONLY_I1, numba.int64, F1))
+def fill_objectives(logits, tables, weights, strength, edges, lengths, vocabulary_size, objectives):
+    """Fill the objectives (P,) of points with logits (P, M, D), for mean rewards and log reference (2, M, K) and weights (M,)."""
+    rewards, log_reference = tables[0], tables[1]
     tokens, log_tokens = np.empty(logits.shape[2]), np.empty(logits.shape[2])
     for point in range(logits.shape[0]):
         objectives[point] = 0.0

@@ -8,18 +8,7 @@ import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.samples import column_names as names
-from grpo_theory.samples.column_names import (
-    RECOGNISED,
-    TRL,
-    Fields,
-    field_at,
-    found,
-    known,
-    last_words,
-    of_pieces,
-    plain,
-    weighted_sum,
-)
+from grpo_theory.samples.column_names import RECOGNISED, TRL, Fields, field_at, found, known, last_words, of_pieces, plain
 from grpo_theory.samples.log_file import LogFile
 from grpo_theory.samples.log_folder import words
 from grpo_theory.samples.nested_rows import parts_of, value_at
@@ -294,7 +283,7 @@ def _flat(value: Any) -> Iterator[float]:
 
 
 def _said_of_total(total: str, weights: dict[str, float]) -> str:
-    made, first = weighted_sum({printable(one): weight for one, weight in weights.items()}), printable(next(iter(weights)))
+    made, first = names.weighted_sum({printable(one): weight for one, weight in weights.items()}), printable(next(iter(weights)))
     return f"{printable(total)} is taken for the reward: in the first rows it is {made} (--reward {first} takes that part alone)."
 
 
