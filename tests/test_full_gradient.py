@@ -12,7 +12,7 @@ from grpo_theory.evidence import judge
 from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
 from simulations.gradient import full_gradient
-from simulations.gradient.sampled_statistics import ALL, HEAD, jackknife_error, of_responses, scores_of
+from simulations.gradient.sampled_statistics import ALL, HEAD, of_responses, scores_of
 from simulations.gradient.sampled_terms import (
     ANOTHERS,
     OTHERS,
@@ -26,6 +26,7 @@ from simulations.gradient.sampled_terms import (
     proxy_correlation,
     within_correlation,
 )
+from simulations.jackknife import jackknife_error
 
 LIMIT = 4.9
 GROUP = 6

@@ -41,13 +41,13 @@ from simulations.gradient.sampled_statistics import (
     WRONG_SIGN,
     Key,
     cosines,
-    jackknife_error,
     of_responses,
     proxies,
     scores_of,
     statistics,
 )
 from simulations.gradient.sampled_terms import TENFOLD, Means, Sample, mean_of_pairs, means_of_others
+from simulations.jackknife import jackknife_error
 from simulations.normalisation.measured_statements import ORTHOGONAL_GRADIENTS, WITHIN
 from simulations.sources import DEMYSTIFYING, OURS, derived
 
@@ -100,7 +100,7 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     for key, estimate in estimates.items():
         size = len(by_prompt[key])
         spread = float(np.std([block[key] for block in by_block], ddof=1) / np.sqrt(BLOCKS))
-        row = _row(key, float(estimate), jackknife_error(by_prompt[key]), size)
+        row = _row(key, float(estimate), float(jackknife_error(by_prompt[key])), size)
         measured.append(row | {"sketch_error": spread} | of_responses(by_response[key]))
     if questions == EVERY:
         measured += _of_everything({name: samples[name] for name in (ALL, HEAD)})
@@ -114,7 +114,7 @@ def _of_everything(samples: dict[str, Sample]) -> Iterator[dict[str, Any]]:
         matrices = cosines(scores_of(name), known)
         by_block = [cosines(scores_of(name, block=i), known) for i in range(BLOCKS)]
         for quantity, of_pairs in matrices.items():
-            error = jackknife_error(means_of_others(of_pairs))
+            error = float(jackknife_error(means_of_others(of_pairs)))
             spread = np.std([mean_of_pairs(block[quantity]) for block in by_block], ddof=1) / np.sqrt(BLOCKS)
             row = _row((name, quantity, 0), mean_of_pairs(of_pairs), error, len(known))
             yield row | {"sketch_error": float(spread)}

@@ -110,11 +110,6 @@ def cosines(scores: Scores, known: Integers) -> dict[str, Array]:
     return matrices
 
 
-def jackknife_error(without: Array) -> float:
-    """Return the standard error from an estimate without each of B prompts."""
-    return float(np.sqrt(len(without) - 1.0) * without.std())
-
-
 def of_responses(without: Array) -> dict[str, float]:
     """Return the standard error given the prompts, from an estimate without each response (B, G), and its degrees of freedom.
 

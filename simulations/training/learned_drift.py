@@ -17,12 +17,11 @@ from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.evidence.reading import BoundedMean, evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
-from simulations.kernels import kernel_at
 from simulations.seeds import child_seed, seed_of
 from simulations.sequence.off_policy import Pairs, cosines
-from simulations.sequence.parts import composed
 from simulations.sources import OURS, TIC_GRPO
 from simulations.training.arms import chosen_step, facts_of, paired
+from simulations.training.drift_arms import ARMS, LOOKED, SEEN
 from simulations.training.looks import LOOKS, summarised
 from simulations.training.minibatch_trainer import MinibatchTrainer
 from simulations.training.random_networks import NETWORKS
@@ -67,15 +66,6 @@ ENDS = {
 """By how little the first arm is ahead of the second at the end."""
 
 
-SEEN = {
-    "clip": composed("rloo", "token", "by sign"),
-    "none": composed("rloo", "none"),
-    "trajectory": composed("rloo", "trajectory", "upper only"),
-}
-LOOKED = SEEN | {"ratio": composed("rloo", "token")}
-"""Whose mean updates are looked at along the runs of each arm: that of the token ratio without clip, too."""
-ARMS = SEEN | {"broken": kernel_at("turned_mean", 1.0, "descends")}
-"""Those of `trained_drift`, and its limits."""
 AWAY, POINT = 0.05, 0.01
 SIZES = {"batch_size": 16, "group_size": 8, "rollouts": 16, "inner_steps": 16}
 COUNTS, QUICK_COUNTS = {"problems": 128, "tuning_problems": 12, "runs": 8}, {"problems": 8, "tuning_problems": 2, "runs": 2}

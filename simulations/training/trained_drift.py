@@ -15,11 +15,10 @@ from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.evidence.reading import BoundedMean, evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
-from simulations.kernels import kernel_at
 from simulations.seeds import child_seed, seed_of
-from simulations.sequence.parts import composed
 from simulations.sources import OURS, TIC_GRPO
 from simulations.training.arms import chosen_step, facts_of, paired
+from simulations.training.drift_arms import ARMS, LOOKED, SEEN
 from simulations.training.looks import look, summarised
 from simulations.training.minibatch_trainer import MinibatchTrainer
 from simulations.training.worlds import WORLDS, sampled
@@ -99,15 +98,6 @@ ENDS = {
 """Where whole runs end at each step size."""
 
 BATCH_SIZE, GROUP_SIZE = 16, 8
-SEEN = {
-    "clip": composed("rloo", "token", "by sign"),
-    "none": composed("rloo", "none"),
-    "trajectory": composed("rloo", "trajectory", "upper only"),
-}
-LOOKED = SEEN | {"ratio": composed("rloo", "token")}
-"""Whose mean updates are looked at along the runs of each arm: that of the token ratio without clip, too."""
-ARMS = SEEN | {"broken": kernel_at("turned_mean", 1.0, "descends")}
-"""Leave-one-out advantages, undivided, tokens added up; clips at 0.8 and 1.2.  The broken arm descends."""
 AWAY = 0.05
 """One update in twenty that points away, as far as the others point along, undoes a tenth of the way; fewer pass for noise."""
 POINT = 0.01
