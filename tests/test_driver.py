@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from compiled_stages import compiled
 from dense import TREES, Dense, token_case
+from doubled_maps import Doubled
 from enumeration import POLICIES, case
 from numba.core.dispatcher import Dispatcher
 
@@ -276,30 +277,12 @@ def test_a_policy_of_the_users_own_needs_only_the_five_maps():
 
 
 def test_a_subclass_with_maps_of_its_own_is_simulated_by_them():
-    class Doubled(FeatureMap):
+    class Own(Doubled, FeatureMap):
         """Features twice as large, by way of the maps alone."""
-
-        def logits(self, theta):
-            return 2.0 * super().logits(theta)
-
-        def adjoint_by_prompt(self, covectors):
-            return 2.0 * super().adjoint_by_prompt(covectors)
-
-        def adjoint(self, covectors):
-            return 2.0 * super().adjoint(covectors)
-
-        def gram(self):
-            return 4.0 * super().gram()
-
-        def congruence(self, forms):
-            return 4.0 * super().congruence(forms)
-
-        def squared_norms(self, covectors):
-            return 4.0 * super().squared_norms(covectors)
 
     c = case("linear")
     arguments = {"batch_size": 3, "group_size": 4, "replications": 400, "rng": 1, "workers": 1}
-    policies = gt.Policy(Doubled(c.features.copy())), gt.LinearSoftmax(2.0 * c.features)
+    policies = gt.Policy(Own(c.features.copy())), gt.LinearSoftmax(2.0 * c.features)
     own, twin = (c.replace(policy=policy).problem for policy in policies)
     for estimator in ("rloo", "optimal_loo"):
         runs = [gt.simulate_gradients(one, c.theta, estimator, **arguments) for one in (own, twin)]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from doubled_maps import Doubled
 from enumeration import PENALTIES, POLICIES, REWARDS, case
 
 import grpo_theory as gt
@@ -135,26 +136,8 @@ def test_a_maximum_at_infinity_beside_an_interior_one_is_refused():
         assert len(curvatures) == 1
 
 
-class SteepTabular(TabularMap):
+class SteepTabular(Doubled, TabularMap):
     """A table whose logits are twice its parameters."""
-
-    def logits(self, theta):
-        return 2.0 * super().logits(theta)
-
-    def adjoint_by_prompt(self, covectors):
-        return 2.0 * super().adjoint_by_prompt(covectors)
-
-    def adjoint(self, covectors):
-        return 2.0 * super().adjoint(covectors)
-
-    def congruence(self, forms):
-        return 4.0 * super().congruence(forms)
-
-    def gram(self):
-        return 4.0 * super().gram()
-
-    def squared_norms(self, covectors):
-        return 4.0 * super().squared_norms(covectors)
 
 
 def test_the_closed_form_is_not_used_for_a_map_that_is_not_tabular():

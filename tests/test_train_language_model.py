@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_llama import small_llama
 
 import grpo_theory as gt
 
@@ -29,13 +30,7 @@ def tools(monkeypatch):
 @pytest.fixture(scope="module")
 def model():
     """Return a random model of two layers with the last block's shape."""
-    torch.manual_seed(0)
-    shape = {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 2, "num_attention_heads": 9}
-    rope = {"rope_type": "default", "rope_theta": 1e5}
-    settings = transformers.LlamaConfig(
-        vocab_size=32, num_key_value_heads=3, rms_norm_eps=1e-5, rope_parameters=rope, initializer_range=0.2, **shape
-    )
-    return transformers.LlamaForCausalLM(settings).eval()
+    return small_llama(0.2)
 
 
 @pytest.fixture
