@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from adapter_arms import batches, is_measured, pilot_arms, rates_of
 from adapters import MATRICES, RANK, SCALE, Asked, Blocks, forward, fresh
-from language_model_arms import LOOKS, MEASURED_LOOKS, RESPONSES, SEED
+from language_model_arms import LOOKS, MEASURED_LOOKS, RESPONSES
 from make_arithmetic import CATEGORIES, PER_CATEGORY, draw_question, write_prompt
 from make_arithmetic import SEED as QUESTIONS_SEED
 from question_sets import FOLDER, describe_model, draw_questions, load_model, write_examples, write_file
@@ -35,11 +35,11 @@ from score_products import LOGITS, score_moments, success_covectors
 from train_language_model import (
     ASCENT_LOOKS,
     ASCENTS,
-    CLIP,
     HELD_OUT,
     STRIDE,
     TRAINED,
     VERSION,
+    describe_training,
     draw_answers,
     flat,
     gather,
@@ -355,21 +355,13 @@ def make_batch(folder, model, arms, measured, scales):
 def describe(folder, arrays):
     """Return what is particular to these records."""
     start = dict(np.load(folder / "start.npz"))
-    return {
+    return describe_training(start, arrays) | {
         "version": VERSION,
         "made_by": "tools/train_adapters.py",
-        "seed": SEED,
-        "questions": f"of tools/make_arithmetic.py, each category's first {TRAINED} to train on and the next {HELD_OUT} held out",
-        "prompt": "16 solved examples of the same category, one a line, then <question>=",
         "trained_with_torch": str(start["torch"]),
         "trained": f"LoRA in all blocks, rank {RANK}, product times {SCALE:g}: 2,442,240 parameters",
         "update": f"{RESPONSES} responses, TF32 products, temperature 1, the ten digits as vocabulary",
-        "scales": dict(zip(start["names"].tolist(), start["scales"].tolist(), strict=True)),
-        "runs": len(arrays["seeds"]),
         "rates": [float(rate) for rate in learning_rates(folder)],
-        "Adam": "beta 0.9 and 0.999, epsilon 1e-8, a constant learning rate, as torch.optim.Adam",
-        "clip": CLIP,
-        "ascent": f"first update: root mean square change of a question's logits {STRIDE:g}",
     }
 
 

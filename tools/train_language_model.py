@@ -357,22 +357,27 @@ def gather(folder, arms, numbers):
     }
 
 
-def describe(folder, arrays):
-    """Return what is particular to these records."""
-    start = dict(np.load(folder / "start.npz"))
+def describe_training(start, arrays):
+    """Return what records of training are made of, whichever parameters are trained."""
     return {
-        "version": VERSION,
-        "made_by": "tools/train_language_model.py",
         "seed": SEED,
         "questions": f"of tools/make_arithmetic.py, each category's first {TRAINED} to train on and the next {HELD_OUT} held out",
         "prompt": "16 solved examples of the same category, one a line, then <question>=",
-        "trained": "the last block, the last norm and the head's rows of the ten digits, untied: 3,546,432 parameters",
-        "update": f"{RESPONSES} responses, float32, temperature 1, the ten digits as vocabulary",
         "scales": dict(zip(start["names"].tolist(), start["scales"].tolist(), strict=True)),
         "runs": len(arrays["seeds"]),
         "Adam": "beta 0.9 and 0.999, epsilon 1e-8, a constant learning rate, as torch.optim.Adam",
         "clip": CLIP,
         "ascent": f"first update: root mean square change of a question's logits {STRIDE:g}",
+    }
+
+
+def describe(folder, arrays):
+    """Return what is particular to these records."""
+    return describe_training(dict(np.load(folder / "start.npz")), arrays) | {
+        "version": VERSION,
+        "made_by": "tools/train_language_model.py",
+        "trained": "the last block, the last norm and the head's rows of the ten digits, untied: 3,546,432 parameters",
+        "update": f"{RESPONSES} responses, float32, temperature 1, the ten digits as vocabulary",
     }
 
 
