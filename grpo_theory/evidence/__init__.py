@@ -3,10 +3,10 @@
 from grpo_theory.evidence.claim import PARTS as PARTS
 from grpo_theory.evidence.claim import Claim as Claim
 from grpo_theory.evidence.claim import Comparison as Comparison
-from grpo_theory.evidence.claim import Evidence as Evidence
 from grpo_theory.evidence.claim import Margin as Margin
-from grpo_theory.evidence.claim import Share as Share
 from grpo_theory.evidence.claim import Statement as Statement
+from grpo_theory.evidence.estimate import Evidence as Evidence
+from grpo_theory.evidence.estimate import Share as Share
 from grpo_theory.evidence.inequality import WorstCase as WorstCase
 from grpo_theory.evidence.inequality import worst_case as worst_case
 from grpo_theory.evidence.rules import KINDS as KINDS

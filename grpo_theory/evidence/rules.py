@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, inf, log, sqrt
 
-from grpo_theory.evidence.claim import Evidence
+from grpo_theory.evidence.estimate import Evidence
 
 CONFIRMED, REFUTED, INCONCLUSIVE, NO_POWER = "confirmed", "refuted", "inconclusive", "no power"
 REPRODUCED, NOT_REPRODUCED = "reproduced here", "not reproduced here"
