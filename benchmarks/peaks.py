@@ -19,7 +19,7 @@ ROWS = 16
 
 def _draw(times, lanes, words):
     for _ in range(times):
-        fill_words(lanes, words)
+        fill_words(lanes, LANES, words)
 
 
 def _compare(times, words, thresholds, counts):

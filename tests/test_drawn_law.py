@@ -237,7 +237,7 @@ def test_lanes_are_numpys_generator_state_for_state():
         bit_generator = np.random.SFC64()
         bit_generator.state = {**bit_generator.state, "state": {"state": state.copy()}}
         generators.append(bit_generator)
-    compiled(fill_words)(streams.lanes, words)
+    compiled(fill_words)(streams.lanes, LANES, words)
     for lane in range(LANES):
         np.testing.assert_array_equal(words[:, lane], generators[lane].random_raw(40))
         np.testing.assert_array_equal(streams.lanes[:, lane], generators[lane].state["state"]["state"])

@@ -34,10 +34,10 @@ def test_the_broken_arm_gives_each_advantage_to_the_response_before():
 def test_in_groups_of_two_and_three_division_is_a_factor_of_the_step(contest, group_size, factor):
     settings = MADE_UP | {"group_size": group_size, "contest": contest}
     undone = factor if contest == "SGD" else 1.0  # grpo adds 1e-6 to the deviation
-    plain = success(settings, "plain", 0.1 * undone, 16, np.random.SeedSequence(1))
-    divided = success(settings, "divided", 0.1, 16, np.random.SeedSequence(1))
+    plain = success(settings, "plain", [0.1 * undone], 16, np.random.SeedSequence(1))
+    divided = success(settings, "divided", [0.1], 16, np.random.SeedSequence(1))
     np.testing.assert_allclose(plain, divided, atol=1e-5)
-    four = [success(settings | {"group_size": 4}, arm, 0.1, 16, np.random.SeedSequence(1)) for arm in ("plain", "divided")]
+    four = [success(settings | {"group_size": 4}, arm, [0.1], 16, np.random.SeedSequence(1)) for arm in ("plain", "divided")]
     assert np.abs(four[0] - four[1]).max() > 1e-4, "and in groups of four it is none"
 
 
@@ -65,7 +65,7 @@ def test_orthogonal_prompts_cannot_differ(contest):
     settings = MADE_UP | {"correlation": 0.0, "group_size": 8, "contest": contest}
     long = {"SGD": 1e4, "Adam": 1e2}[contest]
     plain, divided, slower = (
-        success(settings, arm, step, 64, np.random.SeedSequence(2))
+        success(settings, arm, [step], 64, np.random.SeedSequence(2))
         for arm, step in (("plain", long), ("divided", long), ("plain", long / 1e3))
     )
     np.testing.assert_allclose(plain, divided, atol=1e-9)
@@ -147,7 +147,8 @@ def test_the_best_step_undoes_a_factor():
     settings = MADE_UP | {"updates": 64, "group_size": 2, "contest": "SGD", "tuning_runs": 64, "neighbours": 1}
     steps = [tuned_step(settings, arm, np.random.SeedSequence(4)) for arm in ("plain", "divided")]
     assert steps[0] / steps[1] == pytest.approx(np.sqrt(2.0), rel=0.15)
-    best, *others = (success(settings, "plain", steps[0] * by, 512, np.random.SeedSequence(5)).mean() for by in (1.0, 0.25, 4.0))
+    beside = steps[0] * np.array([1.0, 0.25, 4.0])
+    best, *others = success(settings, "plain", beside, 512, np.random.SeedSequence(5)).mean(axis=1)
     assert best > max(others)
 
 
@@ -166,7 +167,7 @@ def test_many_parameters_are_trained_run_by_run_on_draws_that_all_arms_share():
     settings = {"family": "head", "head": "lm-few-shot", "questions": 32, "features": RAW, "contest": "Adam"}
     settings |= {"batch_size": 4, "updates": 4, "group_size": 2}
     assert problem_of(settings).policy.dimension == 5760
-    both = [success(settings, arm, 0.001, 3, np.random.SeedSequence(1)) for arm in ("plain", "divided")]
+    both = [success(settings, arm, [0.001], 3, np.random.SeedSequence(1))[0] for arm in ("plain", "divided")]
     assert len(set(both[0].tolist())) == 3
     np.testing.assert_allclose(*both, atol=1e-6)
 

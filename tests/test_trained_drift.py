@@ -236,7 +236,7 @@ def test_success_at_the_best_step_is_that_of_the_runs_that_were_looked_at():
     found = trained_drift.simulate(settings, np.random.default_rng(seed), 1)
     judging = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, 1))
     trainer = MinibatchTrainer(settings, ARMS["none"])
-    wanted = [trainer.success(problem, found["step"], own) for problem, own in WORLDS["two"].drawn(judging, 2)]
+    wanted = [trainer.success(problem, [found["step"]], own)[0] for problem, own in WORLDS["two"].drawn(judging, 2)]
     np.testing.assert_allclose(found["success"]["best"], wanted, rtol=1e-13)
 
 

@@ -520,6 +520,7 @@ ELSEWHERE = {
     },
     **dict.fromkeys(("penalise", "see_fields", "sum_in_order", "sum_counted", "keep_rollout"), "test_training.py"),
     "clear_gradient": "test_training.py",
+    "repeat_words": "test_step_grid.py",
     **dict.fromkeys(("fill_chunk", "draw_prompts_of", "draw_outcomes", "find_advantages"), "test_training.py"),
     "fill_covectors_of_update": "test_training.py",
     **dict.fromkeys(("weigh_tokens_anew", "response_row", "call_on_counts", "call_in_order"), "test_training.py"),

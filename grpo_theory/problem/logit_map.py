@@ -199,7 +199,8 @@ class FeatureMap(LogitMap):
 
     def logits(self, theta: Array) -> Array:
         """Return phi . theta, shape (..., M, D)."""
-        return np.einsum("mkd,...d->...mk", self.features, theta)
+        logits = theta.reshape(-1, self.dimension) @ self.features.reshape(-1, self.dimension).T
+        return logits.reshape(*theta.shape[:-1], self.n_prompts, self.n_logits)
 
     def adjoint_by_prompt(self, covectors: Array) -> Array:
         """Return the sum of c phi over edges, shape (M, d)."""

@@ -263,12 +263,12 @@ def _objectives(blocks: TrainingBlocks, streams: Streams, starts: Array, checkpo
             both = np.stack([reached, runs.average if checkpoint else reached])
             for first in range(0, len(starts), BLOCK_RUNS):
                 own = slice(first, first + BLOCK_RUNS)
-                objectives[own, c], averages[own, c] = _finite_objectives(blocks.problem, both[:, own])
+                objectives[own, c], averages[own, c] = finite_objectives(blocks.problem, both[:, own])
         runs.advance(blocks.updates.stop)
         return objectives, averages, runs.theta, runs.average, runs.farthest
 
 
-def _finite_objectives(problem: Problem, theta: Array) -> Array:
+def finite_objectives(problem: Problem, theta: Array) -> Array:
     """Return J(theta), shape (...,), for theta (..., d); NaN where it has left the finite numbers.
 
     What is looked at is always a copy: the last bits of sums may depend on how theta lies in memory.

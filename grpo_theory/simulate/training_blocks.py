@@ -18,6 +18,7 @@ from grpo_theory.simulate.advantage.route import IN_ORDER, Route, route_in_train
 from grpo_theory.simulate.draw.sizes import StepSizes, as_sizes
 from grpo_theory.simulate.draw.streams import LANES, Streams
 from grpo_theory.simulate.training_tables import (
+    SAME_STEPS,
     advantage_functions,
     covector_functions,
     make_advantage_rule,
@@ -159,6 +160,12 @@ class TrainingBlocks:
         with borrowed(self._rooms, lambda: make_step_room(self)) as room:
             yield Runs(self, room, streams, starts, trace)
 
+    @contextmanager
+    def start_side_by_side(self, factors: Array, streams: Streams, starts: Array, trace: Trace) -> Iterator["Runs"]:
+        """Give runs whose steps have factors (S,), each that of R / S runs; all see the words of the first R / S."""
+        with borrowed(self._rooms, lambda: make_step_room(self)) as room:
+            yield Runs(self, room, streams, starts, trace, factors)
+
 
 def make_step_room(blocks: TrainingBlocks) -> StepRoom:
     """Make room for the steps of runs."""
@@ -194,10 +201,18 @@ class Runs:
         The number of updates made.
     """
 
-    def __init__(self, blocks: TrainingBlocks, room: StepRoom, streams: Streams, starts: Array, trace: Trace) -> None:
+    def __init__(
+        self,
+        blocks: TrainingBlocks,
+        room: StepRoom,
+        streams: Streams,
+        starts: Array,
+        trace: Trace,
+        factors: Array = SAME_STEPS,
+    ) -> None:
         self.blocks, self.room, self.streams, self.trace = blocks, room, streams, trace
         size = min(blocks.share_runs, -(-len(starts) // WIDTH) * WIDTH)
-        self.state = make_state(starts, size, moments_kept(blocks.optimiser), blocks.sizes.lag)
+        self.state = make_state(starts, size, moments_kept(blocks.optimiser), blocks.sizes.lag, factors)
         self.count = 0
 
     @property

@@ -28,10 +28,13 @@ from grpo_theory.simulate.draw.policy_draw import CHUNK_WORDS, Groups, OutcomeSo
 from grpo_theory.simulate.draw.prompt_tables import alias_rows, lookup
 from grpo_theory.simulate.draw.sizes import StepSizes
 from grpo_theory.simulate.draw.streams import LANES
-from grpo_theory.simulate.update.advance import State, StepFunctions
+from grpo_theory.simulate.update.advance import State, StepFunctions, Sweep
 from grpo_theory.simulate.update.optimiser import Optimiser, moments_kept, settings_of
 from grpo_theory.simulate.update.step_types import Ascent
 from grpo_theory.simulate.update.trace import keep_rollout
+
+SAME_STEPS = np.empty(0)
+"""No factors of steps: all runs make the same."""
 
 
 def token_paths(paths: Paths) -> TokenPaths:
@@ -191,10 +194,11 @@ def covector_functions(estimator: Estimator, rule: TokenRule) -> CovectorFunctio
     )
 
 
-def make_state(starts: Array, size: int, n_moments: int, lag: int) -> State:
+def make_state(starts: Array, size: int, n_moments: int, lag: int, factors: Array = SAME_STEPS) -> State:
     """Return the state of runs that are about to start, (R, d), in shares of a size; the last one's start fills its share.
 
-    The policies that draw the first `lag` rollouts, and the one after them, are the start.
+    The policies that draw the first `lag` rollouts, and the one after them, are the start.  Where there are factors (S,) of
+    steps, each is that of R / S runs one after another, which see the same words as those of the others.
     """
     dimension = starts.shape[1]
     shares = -(-len(starts) // size)
@@ -214,7 +218,19 @@ def make_state(starts: Array, size: int, n_moments: int, lag: int) -> State:
         moments=zeros(shares, n_moments, dimension, size) if n_moments else np.empty((shares, 0, 0, 0)),
         gradient=zeros(dimension, size) if n_moments else np.empty((0, 0)),
         distances=zeros(size),
+        sweep=make_sweep(factors, len(starts), columns.shape),
     )
+
+
+def make_sweep(factors: Array, runs: int, shape: tuple[int, ...]) -> Sweep:
+    """Return how runs differ whose steps have these factors (S,), each of as many runs, and iterates a shape (shares, d, N)."""
+    shares, dimension, size = shape
+    if not factors.size:
+        return Sweep(0, np.empty((shares, 0)), np.empty((0, 0)))
+    each = runs // factors.size
+    filled = np.ones(shares * size)
+    filled[:runs] = np.repeat(factors, each)
+    return Sweep(each, filled.reshape(shares, size), zeros(dimension, size))
 
 
 def step_functions(ascent: Ascent, optimiser: Optimiser, *, keeps: bool) -> StepFunctions:

@@ -152,7 +152,7 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Mappin
     steps = {arm: tuned_step(settings, arm, tuning) if tuned else step for arm, step in PRINTED.items()}
     steps["broken"] = steps["divided"]
     runs = {arm: settings["broken_runs" if arm == "broken" else "runs"] for arm in steps}
-    reached = {arm: success(settings, arm, step, runs[arm], judging).tolist() for arm, step in steps.items()}
+    reached = {arm: success(settings, arm, [step], runs[arm], judging)[0].tolist() for arm, step in steps.items()}
     return {"steps": steps, "name": problem_of(settings).name, **reached}
 
 

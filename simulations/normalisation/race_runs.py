@@ -1,17 +1,17 @@
 """One arm of the race: its runs at a step, and the search for its best step."""
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
 from grpo_theory.estimation.centring import centre
 from grpo_theory.estimation.composition import make_estimator
-from grpo_theory.exact import StabilityWarning
+from grpo_theory.simulate.step_grid import StepGrid
 from simulations.normalisation.race_problems import logit_reach, problem_of
 from simulations.seeds import child_seed
 
@@ -53,8 +53,8 @@ def tuned_step(settings: Mapping[str, Any], arm: str, seed: np.random.SeedSequen
     contest = settings["contest"]
     unit = 1.0 / logit_reach(problem_of(settings)) if contest == "Adam" else 1.0
     grid: Array = GRIDS[contest] * unit
-    reached = [success(settings, arm, float(step), settings["tuning_runs"], seed).mean() for step in grid]
-    return best_of_grid(grid, np.array(reached), settings["neighbours"])
+    reached = success(settings, arm, grid, settings["tuning_runs"], seed).mean(axis=1)
+    return best_of_grid(grid, reached, settings["neighbours"])
 
 
 def best_of_grid(steps: Array, reached: Array, neighbours: int) -> float:
@@ -73,35 +73,16 @@ def best_of_grid(steps: Array, reached: Array, neighbours: int) -> float:
     return float(np.clip(steps[best] * np.exp(vertex), steps[best - 1], steps[best + 1]))
 
 
-def success(settings: Mapping[str, Any], arm: str, step: float, runs: int, seed: np.random.SeedSequence) -> Array:
-    """Return the success of each run, averaged over its updates and the prompts.
+def success(settings: Mapping[str, Any], arm: str, steps: ArrayLike, runs: int, seed: np.random.SeedSequence) -> Array:
+    """Return the success of each run at each step (S,), averaged over its updates and the prompts, shape (S, R).
 
     With the printed steps an update is that of one prompt, and as many of them as a batch has elsewhere count as one.
     """
-    warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
-    problem = problem_of(settings)
-    if problem.policy.dimension < SINGLY:
-        return _trained(problem, settings, arm, step, runs, seed)
-    return np.concatenate([_trained(problem, settings, arm, step, 1, child_seed(seed, run)) for run in range(runs)])
-
-
-def _trained(
-    problem: gt.Problem, settings: Mapping[str, Any], arm: str, step: float, runs: int, seed: np.random.SeedSequence
-) -> Array:
-    contest, batch_size = settings["contest"], settings["batch_size"]
+    problem, contest, batch_size = problem_of(settings), settings["contest"], settings["batch_size"]
     each = batch_size if contest == PRINTED_STEPS else 1
-    trained = gt.simulate_training(
-        problem,
-        problem.theta,
-        ARMS[arm],
-        gt.Constant(step),
-        batch_size=batch_size // each,
-        group_size=settings["group_size"],
-        steps=settings["updates"] * each,
-        replications=runs,
-        optimiser=OPTIMISERS.get(contest, gt.SGD()),
-        checkpoints=range(EVERY * each, settings["updates"] * each + 1, EVERY * each),
-        rng=seed,
-        workers=1,
-    )
-    return trained.objectives.mean(axis=1)
+    updates, sizes = settings["updates"] * each, (batch_size // each, settings["group_size"])
+    grid = StepGrid.of(problem, ARMS[arm], steps, np.ones(updates), sizes, OPTIMISERS.get(contest, gt.SGD()))
+    looks = range(EVERY * each, updates + 1, EVERY * each)
+    if problem.policy.dimension < SINGLY:
+        return grid.objectives(runs, seed, looks).mean(axis=-1)
+    return np.concatenate([grid.objectives(1, child_seed(seed, run), looks).mean(axis=-1) for run in range(runs)], axis=1)

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
-import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from grpo_theory.simulate.training import TrainingRuns
+from grpo_theory.simulate.step_grid import StepGrid
 from simulations.runs.chosen_steps import choice_variance_of, chosen_steps, same_shares, trained_with_each
 from simulations.runs.stale_arms import ARMS
 from simulations.runs.stale_places import PLACES
@@ -158,9 +158,9 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> list[d
     for layout in LAYOUTS[arm]:
 
         def courses(rate: float, runs: int, seed: np.random.SeedSequence, layout: Layout = layout) -> Array:
-            return _train(settings, arm, layout, rate, runs, seed).objectives
+            return _train(settings, arm, layout, [rate], runs, seed)[0]
 
-        tried = np.stack([courses(rate, settings["tuning_runs"], tuning)[:, -1] for rate in rates])
+        tried = _train(settings, arm, layout, rates, settings["tuning_runs"], tuning)[..., -1]
         steps = chosen_steps(rates, tried)
         number = settings["curve_runs" if layout in CURVE or (layout == NEXT and arm != "clip") else "runs"]
         reached = trained_with_each(steps, courses, number, judging)
@@ -175,27 +175,15 @@ def looks(layout: Layout) -> list[int]:
     return list(range(0, layout.steps + 1, max(CHECKPOINTS, layout.inner_steps)))
 
 
-def _train(settings: Settings, arm: str, layout: Layout, rate: float, runs: int, seed: np.random.SeedSequence) -> TrainingRuns:
-    """Train with a constant learning rate, and keep the objective along the way.
+def _train(settings: Settings, arm: str, layout: Layout, rates: ArrayLike, runs: int, seed: np.random.SeedSequence) -> Array:
+    """Train with constant learning rates (S,), and return the objective along the way, shape (S, R, C); see `looks`.
 
     A rollout has as many prompts as the updates that it serves need, so that an update has as many responses in all layouts.
     """
     place = PLACES[settings["world"]]
-    problem = place.make()
-    return gt.simulate_training(
-        problem,
-        problem.theta,
-        ARMS["none" if arm == "on policy" else arm],
-        gt.Constant(rate),
-        batch_size=settings["batch_size"] * layout.inner_steps,
-        group_size=settings["group_size"],
-        optimiser=place.optimiser,
-        replications=runs,
-        checkpoints=looks(layout),
-        rng=seed,
-        workers=1,
-        **layout._asdict(),
-    )
+    sizes = settings["batch_size"] * layout.inner_steps, settings["group_size"], layout.inner_steps, layout.lag
+    estimator, shape = ARMS["none" if arm == "on policy" else arm], np.ones(layout.steps)
+    return StepGrid.of(place.make(), estimator, rates, shape, sizes, place.optimiser).objectives(runs, seed, looks(layout))
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:

@@ -108,13 +108,13 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[s
     arm, grid, looking = settings["arms"][chunk], np.array(settings["steps"]), np.random.default_rng(child_seed(seed, 2))
     trainer, problems = MinibatchTrainer(settings, ARMS[arm]), list(_drawn(settings, child_seed(seed, 1), "problems"))
     if arm == "broken":
-        return {"success": [trainer.success(problem, grid[grid.size // 2], own).tolist() for problem, own in problems]}
+        return {"success": [trainer.success(problem, grid[[grid.size // 2]], own)[0].tolist() for problem, own in problems]}
     rehearsals = _drawn(settings, child_seed(seed, 0), "tuning_problems")
-    tried = np.concatenate([[trainer.success(problem, step, own) for step in grid] for problem, own in rehearsals], axis=1)
+    tried = np.concatenate([trainer.success(problem, grid, own) for problem, own in rehearsals], axis=1)
     chosen = chosen_step(grid, -tried.mean(axis=1))
     success, looks = [], []
     for problem, own in problems:
-        iterates = trainer.iterates(problem, chosen["step"], own)
+        (iterates,) = trainer.iterates(problem, [chosen["step"]], own)
         looks.append(look(problem, iterates, settings["inner_steps"], looking))
         success.append(gt.objective(problem, iterates[:, -1]).tolist())
     return chosen | {"success": success, "looks": summarised(looks, list(LOOKED))}

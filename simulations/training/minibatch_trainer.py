@@ -1,16 +1,15 @@
 """Runs of an arm whose rollouts serve several updates, with a constant step."""
 
-import warnings
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness.study import Settings
-from grpo_theory.simulate.records import simulate_iterates
+from grpo_theory.simulate.step_grid import StepGrid
 
 OPTIMISERS: Mapping[str, gt.Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
 
@@ -21,21 +20,19 @@ class MinibatchTrainer(NamedTuple):
     settings: Settings
     estimator: gt.Estimator
 
-    def success(self, problem: gt.Problem, step: float, seed: np.random.SeedSequence) -> Array:
-        """Return the exact objective at the end of each run with a constant step, (R,).
+    def success(self, problem: gt.Problem, steps: ArrayLike, seed: np.random.SeedSequence) -> Array:
+        """Return the exact objective at the end of each run with each of some constant steps (S,), shape (S, R)."""
+        return self._grid(problem, steps).objectives(self.settings["runs"], seed, [self._updates])[..., -1]
 
-        A grid of steps ends with some that are too large.  The filter for that stays, because filters are common to all threads.
-        """
-        warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
-        runs = gt.simulate_training(problem, problem.theta, self.estimator, gt.Constant(step), **self._options(seed))
-        return runs.objectives[:, -1]
+    def iterates(self, problem: gt.Problem, steps: ArrayLike, seed: np.random.SeedSequence) -> Array:
+        """Return all iterates of such runs, (S, R, n + 1, d)."""
+        return self._grid(problem, steps, keeps=True).iterates(self.settings["runs"], seed)
 
-    def iterates(self, problem: gt.Problem, step: float, seed: np.random.SeedSequence) -> Array:
-        """Return all iterates of such runs, (R, n + 1, d)."""
-        return next(simulate_iterates(problem, problem.theta, self.estimator, gt.Constant(step), **self._options(seed)))
+    @property
+    def _updates(self) -> int:
+        return int(self.settings["rollouts"] * self.settings["inner_steps"])
 
-    def _options(self, seed: np.random.SeedSequence) -> dict[str, Any]:
-        inner = self.settings["inner_steps"]
-        sizes = {name: self.settings[name] for name in ("batch_size", "group_size", "inner_steps")}
-        runs = {"steps": self.settings["rollouts"] * inner, "replications": self.settings["runs"]}
-        return sizes | runs | {"optimiser": OPTIMISERS[self.settings["optimiser"]], "rng": seed, "workers": 1}
+    def _grid(self, problem: gt.Problem, steps: ArrayLike, *, keeps: bool = False) -> StepGrid:
+        sizes = tuple(self.settings[name] for name in ("batch_size", "group_size", "inner_steps"))
+        optimiser = OPTIMISERS[self.settings["optimiser"]]
+        return StepGrid.of(problem, self.estimator, steps, np.ones(self._updates), sizes, optimiser, keeps=keeps)

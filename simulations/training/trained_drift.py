@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import grpo_theory as gt
 from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.evidence.reading import BoundedMean, evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
+from grpo_theory.simulate.training import finite_objectives
 from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS, TIC_GRPO
 from simulations.training.arms import chosen_step, facts_of, paired
@@ -135,19 +135,18 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[s
     trainer, problems = MinibatchTrainer(settings, ARMS[arm]), list(world.drawn(judging, settings["problems"]))
     if arm == "broken":
         middle = grid[grid.size // 2]
-        return {"success": {"best": [trainer.success(problem, middle, own).tolist() for problem, own in problems]}}
+        return {"success": {"best": [trainer.success(problem, [middle], own)[0].tolist() for problem, own in problems]}}
     rehearsals = world.drawn(tuning, settings["tuning_problems"])
-    tried = np.concatenate([[trainer.success(problem, step, own) for step in grid] for problem, own in rehearsals], axis=1)
+    tried = np.concatenate([trainer.success(problem, grid, own) for problem, own in rehearsals], axis=1)
     chosen, chooser = chosen_step(grid, -tried.mean(axis=1)), np.random.default_rng(looking)
     step = chosen["step"]
     success: dict[str, list[list[float]]] = {name: [] for name in (TIMES if arm in AHEAD else ["best"])}
-    looks = []
+    looks, steps = [], [TIMES[name] * step for name in success]
     for problem, own in problems:
-        iterates = trainer.iterates(problem, step, own)
-        looks.append(look(problem, iterates, settings["inner_steps"], LOOKED, chooser))
-        success["best"].append(gt.objective(problem, iterates[:, -1]).tolist())
-        for name in list(success)[1:]:
-            success[name].append(trainer.success(problem, TIMES[name] * step, own).tolist())
+        iterates = trainer.iterates(problem, steps, own)
+        looks.append(look(problem, iterates[0], settings["inner_steps"], LOOKED, chooser))
+        for name, reached in zip(success, finite_objectives(problem, iterates[:, :, -1]), strict=True):
+            success[name].append(reached.tolist())
     return chosen | {
         "tuning": [summary(sample) for sample in tried],
         "success": success,

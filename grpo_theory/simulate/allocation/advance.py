@@ -115,10 +115,12 @@ def advance_allotted(plan, functions, rules, updates, streams, room, state):
     chunk, n_shares, batch_size = words.dithers.shape[0], LANES // size, groups.prompts.shape[0]
     for block in range(streams.lone.shape[0] // 4):
         before, rows = updates.start, slice(4 * block, 4 * block + 4)
+        runs = min(LANES, state.wanted - block * LANES)
         while before < updates.stop:
             place = before % chunk
             if place == 0:
-                fill_chunk(streams.lanes[rows], streams.lone[rows], min(chunk, updates.step_sizes.shape[0] - before), words)
+                left = updates.step_sizes.shape[0] - before
+                fill_chunk(streams.lanes[rows], streams.lone[rows], runs, min(chunk, left), words)
             rollouts = min(chunk - place, updates.stop - before)
             for share in range(block * n_shares, min((block + 1) * n_shares, state.theta.shape[0])):
                 run, theta = share * size, state.theta[share]

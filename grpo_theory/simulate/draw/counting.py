@@ -196,7 +196,7 @@ def first_reward(law):
 def begin_group(streams, law, sheet, place, room, j, prompts):
     """Draw the prompts (LANES,) of a group, for the lanes from j on, and read their numbers; a sheet begins with new words."""
     if place == 0:
-        fill_words(streams.lanes, sheet.words)
+        fill_words(streams.lanes, LANES, sheet.words)
     chosen = choose_prompts(load(sheet.prompts, place, 0), law.prompts, room.prompts)
     store(chosen, prompts, j)
     read_short(law.numbers, chosen, room.numbers)

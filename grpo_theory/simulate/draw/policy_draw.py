@@ -121,11 +121,26 @@ GROUPS = record_type(Groups, I2, T3, T3, F2)
 
 
 @stage
-def fill_chunk(lanes, lone, rollouts, words):
-    """Fill the words of so many rollouts of a chunk, from streams that stand at its beginning; they go on by whole eights."""
-    fill_words(lanes, words.prompts[: (rollouts * words.rows + 7) // 8 * 8])
+def fill_chunk(lanes, lone, runs, rollouts, words):
+    """Fill the words of so many rollouts of a chunk, from streams that stand at its beginning; they go on by whole eights.
+
+    Lanes that none of so many runs uses may be left where they are.
+    """
+    fill_words(lanes, runs, words.prompts[: (rollouts * words.rows + 7) // 8 * 8])
     for s in range(rollouts):
         words.dithers[s] = next_uniform(lone)
+
+
+@stage
+def repeat_words(words, rollouts, batch_size, period, runs):
+    """Give runs the words of the run that is a period before them, in so many rollouts of a chunk."""
+    for s in range(rollouts):
+        for row in range(s * words.rows, s * words.rows + batch_size):
+            for j in range(period, runs):
+                words.prompts[row, j] = words.prompts[row, j - period]
+        for row in range(response_row(words, s, batch_size), 2 * (s + 1) * words.rows):
+            for j in range(period, runs):
+                words.responses[row, j] = words.responses[row, j - period]
 
 
 @stage

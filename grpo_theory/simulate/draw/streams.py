@@ -111,9 +111,14 @@ def begin_streams(words, block, streams):
 
 
 @stage
-def fill_words(lanes, words):
-    """Fill words (n, 128), each lane's next n words in its column."""
+def fill_words(lanes, runs, words):
+    """Fill words (n, 128), each lane's next n words in its column: those that so many runs use, or some more.
+
+    Words are also read in halves, two rows of 128 for one: then a run's are in the first lanes of each half of the lanes.
+    """
     for j in range(0, LANES, WIDTH):
+        if j % (LANES // 2) >= runs:
+            continue
         a, b, c, counter = load(lanes, 0, j), load(lanes, 1, j), load(lanes, 2, j), load(lanes, 3, j)
         for i in range(words.shape[0]):
             word = a + b + counter

@@ -43,6 +43,7 @@ from grpo_theory.simulate.draw.policy_draw import (
     draw_outcomes,
     draw_prompts_of,
     fill_chunk,
+    repeat_words,
     response_row,
 )
 from grpo_theory.simulate.draw.streams import LANES, STREAMS
@@ -124,6 +125,24 @@ class StepRoom(NamedTuple):
     rows: Array
 
 
+class Sweep(NamedTuple):
+    """Runs on the same draws that differ by the lengths of their steps.
+
+    Attributes
+    ----------
+    period : int
+        Runs whose numbers in a block differ by a multiple of it see the same words; 0 if all runs see their own.
+    factors : ndarray, shape (shares, N)
+        What multiplies each run's steps; (shares, 0) where all make the same steps.
+    before : ndarray, shape (d, N)
+        Room for the iterates before a step, or (0, 0).
+    """
+
+    period: int
+    factors: Array
+    before: Array
+
+
 class State(NamedTuple):
     """The runs of some blocks on their way, advanced in place: in shares of N runs each, the last of which may not all be wanted.
 
@@ -144,6 +163,7 @@ class State(NamedTuple):
         Room for an estimate, where the optimiser needs it.
     distances : ndarray, shape (N,)
         Room for a distance.
+    sweep : Sweep
     """
 
     wanted: int
@@ -155,6 +175,7 @@ class State(NamedTuple):
     moments: Array
     gradient: Array
     distances: Array
+    sweep: Sweep
 
 
 STEP_FUNCTIONS = record_type(
@@ -170,7 +191,8 @@ FUNCTIONS = record_type(Functions, ADVANTAGE_FUNCTIONS, COVECTOR_FUNCTIONS, STEP
 RULES = record_type(Rules, OUTCOME_SOURCE, ADVANTAGE_RULE, TOKEN_RULE)
 UPDATES = record_type(Updates, F1, numba.int64, numba.int64, F1)
 STEP_ROOM = record_type(StepRoom, WORDS, GROUPS, types.UniTuple(POLICY_ROOM, 2), ROLLOUT, TOKEN_ROOM, F2)
-STATE = record_type(State, numba.int64, F3, F3, F3, F4, F2, F4, F2, F1)
+SWEEP = record_type(Sweep, numba.int64, F2, F2)
+STATE = record_type(State, numba.int64, F3, F3, F3, F4, F2, F4, F2, F1, SWEEP)
 
 
 @stage
@@ -182,15 +204,36 @@ def look_back(theta, past, number):
 
 
 @stage
+def copy_into(theta, before):
+    """Keep the iterates (d, N) before a step."""
+    for j in range(theta.shape[0]):
+        for i in range(theta.shape[1]):
+            before[j, i] = theta[j, i]
+
+
+@stage
+def stretch_step(theta, before, factors):
+    """Multiply the step that led from one iterate (d, N) to the next by each run's factor (N,)."""
+    for j in range(theta.shape[0]):
+        for i in range(theta.shape[1]):
+            theta[j, i] = before[j, i] + factors[i] * (theta[j, i] - before[j, i])
+
+
+@stage
 def make_update(step, updates, prompts, room, state, share, count, weight):
     """Make the `count`-th update of a share of runs, along a weight times the covectors at the prompts, and take note of it."""
     theta, covectors, step_size = state.theta[share], room.tokens.covectors, updates.step_sizes[count - 1]
+    before, factors = state.sweep.before, state.sweep.factors[share]
+    if factors.shape[0] > 0:
+        copy_into(theta, before)
     if state.moments.shape[1] == 0:
         step.take_step(theta, prompts, step.array, room.rows, covectors, step_size * weight)
     else:
         clear_gradient(state.gradient)
         step.take_step(state.gradient, prompts, step.array, room.rows, covectors, weight)
         step.move(theta, state.gradient, state.moments[share], step.settings, step_size, count)
+    if factors.shape[0] > 0:
+        stretch_step(theta, before, factors)
     if updates.ball.shape[0] > 0:
         project(theta, updates.ball, state.distances)
     follow(theta, share, count, state.start, state.average, state.farthest)
@@ -213,11 +256,14 @@ def advance(functions, rules, updates, streams, room, state, trace):
     share_of_all = 1.0 / (n_updated * token_rule.group_size)
     for block in range(streams.lone.shape[0] // 4):
         before, rows = updates.start, slice(4 * block, 4 * block + 4)
+        runs = min(LANES, state.wanted - block * LANES)
         while before < updates.stop:
             place = before // per_rollout % chunk
             if place == 0:
                 left = (updates.step_sizes.shape[0] - before) // per_rollout
-                fill_chunk(streams.lanes[rows], streams.lone[rows], min(chunk, left), words)
+                fill_chunk(streams.lanes[rows], streams.lone[rows], runs, min(chunk, left), words)
+                if state.sweep.period > 0:
+                    repeat_words(words, min(chunk, left), batch_size, state.sweep.period, runs)
             rollouts = min(chunk - place, (updates.stop - before) // per_rollout)
             for share in range(block * n_shares, min((block + 1) * n_shares, state.theta.shape[0])):
                 run, theta = share * size, state.theta[share]
