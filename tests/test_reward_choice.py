@@ -118,12 +118,10 @@ def test_ids_that_no_responses_share_are_refused_with_the_options(tmp_path):
     assert read(path, prompt="family")[1].sizes == {SIZE: PROMPTS}, "what the message recommends"
 
 
-def test_graded_rewards_are_refused_for_a_run_with_the_column_to_choose(tmp_path, capsys):
+def test_a_run_is_planned_for_graded_rewards_and_for_the_column_of_successes_beside_them(tmp_path, capsys):
     path = written(tmp_path, lambda q, i, a, m: {"prompt_id": q, "reward": a + 0.2 * m, "correct": a})
-    assert main(["plan", str(path), "--total", "96"]) == 2
-    said = capsys.readouterr().err
-    assert "these take 4: name a column of 0 and 1 (--reward COLUMN)" in said
-    assert "not read: correct" in said
+    assert main(["plan", str(path), "--total", "96", "--max-group-size", "2"]) == 0
+    assert "not read: correct" in capsys.readouterr().out
     assert main(["plan", str(path), "--total", "96", "--max-group-size", "2", "--reward", "correct"]) == 0
 
 
