@@ -89,8 +89,10 @@ def results(tmp_path_factory):
         for name, value in SMALL.items():
             patch.setattr(f"simulations.{name}", value)
         patch.setattr("grpo_theory.problem.gallery.arithmetic", few_questions)
-        status = command.main(["verify", "--quick", "--results", str(folder), "--kernels", str(kernels), "--seed", "5"])
-    forget()
+        try:
+            status = command.main(["verify", "--quick", "--results", str(folder), "--kernels", str(kernels), "--seed", "5"])
+        finally:
+            forget()
     assert status == 0
     del sys.modules["my_kernels"]
     return folder

@@ -193,7 +193,7 @@ def test_what_is_judged_of_group_sizes_has_controls(sizes, adapted):
 
 def test_the_page_says_what_the_group_sizes_reach(sizes):
     said = " ".join((ROOT / "docs" / "trained_model.md").read_text(encoding="utf-8").split())
-    end = sizes[sizes["update"] == DATA.updates[-1]].set_index(["quantity", "estimator", "group_size"])["estimate"]
+    end = sizes[sizes["update"] == DATA.updates[-1]].set_index(["quantity", "estimator", "group_size"])["estimate"].sort_index()
     plain, divided = ([f"{end['success', name, size]:.2f}" for size in (4, 16, 64)] for name in trained_sizes.ESTIMATORS)
     assert f"success of {plain[0]} under Dr. GRPO and {divided[0]} under GRPO" in said
     assert f"Groups of 16 end at {plain[1]} and {divided[1]}, groups of 64 at {plain[2]} and {divided[2]}" in said
@@ -259,7 +259,11 @@ def at_rates(table, quantity="lead at a rate"):
 
 def test_the_page_says_what_adapters_reach(adapted):
     said = " ".join((ROOT / "docs" / "trained_model.md").read_text(encoding="utf-8").partition("## What adapters")[2].split())
-    means = adapted[adapted["update"] == ADAPTERS.updates[-1]].set_index(["quantity", "estimator", "group_size"])["estimate"]
+    means = (
+        adapted[adapted["update"] == ADAPTERS.updates[-1]]
+        .set_index(["quantity", "estimator", "group_size"])["estimate"]
+        .sort_index()
+    )
     for name, label in zip(trained_sizes.ESTIMATORS, ("Dr. GRPO", "GRPO"), strict=True):
         row = " | ".join(f"{means['success', name, size]:.2f}" for size in (2, 4, 8, 16, 32, 64))
         assert f"| {label} | {row} |" in said

@@ -183,7 +183,7 @@ def trained_model(trained: str = "last block") -> TrainedModel:
     --------
     >>> data = trained_model("adapters")
     >>> len(data.runs), round(float(data.runs[0].success[0]), 3)
-    (240, 0.158)
+    (600, 0.158)
     """
     if trained not in FILES:
         raise ValueError(f"trained must be one of {sorted(FILES)}, got {trained!r}")

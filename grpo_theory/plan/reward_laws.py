@@ -91,7 +91,9 @@ def tilted_laws(grades: Array, pooled: Array) -> Array:
 
 
 def _law(tilt: Array, curvature: Array, grades: Array, pooled: Array) -> Array:
-    logs = np.log(pooled) + tilt[:, None] * grades - curvature[:, None] * grades**2
+    with np.errstate(divide="ignore"):  # a level that no response reached has probability 0
+        shares = np.log(pooled)
+    logs = shares + tilt[:, None] * grades - curvature[:, None] * grades**2
     law = np.exp(logs - logs.max(axis=1, keepdims=True))
     return law / law.sum(axis=1, keepdims=True)
 

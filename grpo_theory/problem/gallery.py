@@ -333,7 +333,7 @@ def describe() -> "pd.DataFrame":
     >>> table = gt.gallery.describe()
     >>> table.loc["two-arms", "about"]
     'One prompt, two arms, the better one twice as likely as the worse; everything can be checked by hand.'
-    >>> table.loc["linear", ["prompts", "responses", "parameters"]].tolist()
+    >>> [int(n) for n in table.loc["linear", ["prompts", "responses", "parameters"]]]
     [12, 5, 5]
     """
     import pandas as pd  # slow to import, and not always wanted
