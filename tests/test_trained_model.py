@@ -175,6 +175,12 @@ def adapted():
     return sizes_of(1)
 
 
+def reached(table, data):
+    """Return success on both sets of questions after the last update, by estimator and group size."""
+    ends = table[(table["update"] == data.updates[-1]) & table["quantity"].isin(["success", "held out"])]
+    return ends.set_index(["quantity", "estimator", "group_size"])["estimate"].sort_index()
+
+
 def test_no_seed_judges_itself():
     """What a seed reaches does not change the rates and the group sizes that are chosen for it."""
     arms = trained_sizes.Arms.of(DATA, "grpo")
@@ -193,7 +199,7 @@ def test_what_is_judged_of_group_sizes_has_controls(sizes, adapted):
 
 def test_the_page_says_what_the_group_sizes_reach(sizes):
     said = " ".join((ROOT / "docs" / "trained_model.md").read_text(encoding="utf-8").split())
-    end = sizes[sizes["update"] == DATA.updates[-1]].set_index(["quantity", "estimator", "group_size"])["estimate"].sort_index()
+    end = reached(sizes, DATA)
     plain, divided = ([f"{end['success', name, size]:.2f}" for size in (4, 16, 64)] for name in trained_sizes.ESTIMATORS)
     assert f"success of {plain[0]} under Dr. GRPO and {divided[0]} under GRPO" in said
     assert f"Groups of 16 end at {plain[1]} and {divided[1]}, groups of 64 at {plain[2]} and {divided[2]}" in said
@@ -259,11 +265,7 @@ def at_rates(table, quantity="lead at a rate"):
 
 def test_the_page_says_what_adapters_reach(adapted):
     said = " ".join((ROOT / "docs" / "trained_model.md").read_text(encoding="utf-8").partition("## What adapters")[2].split())
-    means = (
-        adapted[adapted["update"] == ADAPTERS.updates[-1]]
-        .set_index(["quantity", "estimator", "group_size"])["estimate"]
-        .sort_index()
-    )
+    means = reached(adapted, ADAPTERS)
     for name, label in zip(trained_sizes.ESTIMATORS, ("Dr. GRPO", "GRPO"), strict=True):
         row = " | ".join(f"{means['success', name, size]:.2f}" for size in (2, 4, 8, 16, 32, 64))
         assert f"| {label} | {row} |" in said

@@ -183,12 +183,12 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
             (SECOND, "increase in II", abs, NOTICEABLE),
         ):
             if ("learned", quantity) in spans.index:
-                own, control = (exact(measure(at["learned", arm, quantity]), bound) for arm in ("divided", "slow"))
+                own, control = (exact(measure(at["learned", arm, quantity].item()), bound) for arm in ("divided", "slow"))
                 yield statement.claim(where, own, control, _span(spans.loc[("learned", quantity)]))
         least = -largest(-at["of the start", "plain", "orthogonality"])
         for statement, features in ((NO_GAIN, "learned"), (NO_GAIN_ANYWAY, "of the start")):
             if (features, SINCE) in spans.index and (features == "learned" or is_orthogonal(least)):
-                own, control = (exact(at[features, arm, SINCE], NOTICEABLE) for arm in ("divided", "slow"))
+                own, control = (exact(at[features, arm, SINCE].item(), NOTICEABLE) for arm in ("divided", "slow"))
                 yield statement.claim(where, own, control, _span(spans.loc[(features, SINCE)]))
 
 
