@@ -126,13 +126,13 @@ class Paths:
     def add_up(self, weights: Array) -> Array:
         """Add weights of the tokens of all responses (..., K, T) up on the edges that the tokens take, shape (..., D)."""
         rows = np.where(self.taken, weights, 0.0).reshape(-1, self.edges.size)
-        return (rows @ self._takes).reshape(*weights.shape[:-2], self.n_logits)
+        return (self._takers @ rows.T).T.reshape(*weights.shape[:-2], self.n_logits)
 
     @cached_property
-    def _takes(self) -> csr_array:
-        """Which edge each token of each response takes, shape (K T, D)."""
+    def _takers(self) -> csr_array:
+        """Which tokens of all responses take each edge, shape (D, K T)."""
         tokens = np.flatnonzero(self.taken)
-        return csr_array((np.ones(tokens.size), (tokens, self.edges[self.taken])), shape=(self.edges.size, self.n_logits))
+        return csr_array((np.ones(tokens.size), (self.edges[self.taken], tokens)), shape=(self.n_logits, self.edges.size))
 
     def gather(self, values: Array) -> Array:
         """Read values of edges (..., D) along each response, shape (..., K, T); 0 beyond its end."""
@@ -213,8 +213,11 @@ class Paths:
 
 def log_softmax(logits: Array) -> Array:
     """Return the logs of the probabilities that logits (..., V) make."""
-    below = logits - logits.max(axis=-1, keepdims=True)
-    return below - np.log(np.exp(below).sum(axis=-1, keepdims=True))
+    # Tokens come first for this: NumPy is slow to reduce a last axis that is short.
+    below = np.ascontiguousarray(logits.reshape(-1, logits.shape[-1]).T)
+    below -= below.max(axis=0)
+    below -= np.log(np.exp(below).sum(axis=0))
+    return np.ascontiguousarray(below.T).reshape(logits.shape)
 
 
 def single_tokens(n_responses: int) -> Paths:

@@ -1,5 +1,6 @@
 """Exact mean updates at many pairs of a current policy and the one that sampled, side by side."""
 
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -19,9 +20,15 @@ class Pairs:
 
     def __init__(self, problem: gt.Problem, theta: Array, behaviour: Array) -> None:
         logits, self.paths = problem.policy.logit_map.logits, problem.policy.paths
-        self.features = problem.policy.jacobian()
+        self.logits, self.features = logits, problem.policy.jacobian()
         self.prompt_weights, self.success = problem.bandit.prompt_weights, problem.bandit.mean_reward
         self.now, self.old = (self.paths.log_probabilities(logits(vectors)) for vectors in (theta, behaviour))
+
+    def moved(self, theta: Array) -> "Pairs":
+        """Return the pairs of the same behaviour with other current policies, theta (N, d); its tables are shared."""
+        pairs = copy(self)
+        pairs.now = self.paths.log_probabilities(self.logits(theta))
+        return pairs
 
     @cached_property
     def reached(self) -> Array:

@@ -1,6 +1,7 @@
 """An old and a current policy on a tree, the gradients that an update off policy may be the estimate of, and exact updates."""
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ GROUP_SIZE = 8
 RATIOS = ("none", "token", "geometric", "trajectory")
 
 
+@cache
 def estimators() -> dict[str, gt.Estimator]:
     """Return the estimators that are compared, by name."""
     return {

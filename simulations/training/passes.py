@@ -125,10 +125,11 @@ class Trainer(NamedTuple):
         scales = np.repeat(step_sizes, runs)
         for _ in range(ROLLOUTS):
             old = theta.T.copy()
-            reached = Pairs(problem, old, old).reached
-            rollout = drawn(problem, reached.reshape(step_sizes.size, runs, *reached.shape[1:]), minibatches, rng)
+            start = Pairs(problem, old, old)
+            reached = start.reached.reshape(step_sizes.size, runs, *start.reached.shape[1:])
+            rollout = drawn(problem, reached, minibatches, rng)
             for batch in list(range(minibatches)) * self.settings["passes"]:
-                pairs, count = Pairs(problem, theta.T.copy(), old), count + 1
+                pairs, count = start.moved(theta.T.copy()), count + 1
                 update = share * pairs.updates(self.estimator, rollout.right[:, batch], rollout.wrong[:, batch])
                 move = np.zeros_like(theta)
                 OPTIMISER.move(move, np.ascontiguousarray(update.T), moments, OPTIMISER.settings, 1.0, count)
