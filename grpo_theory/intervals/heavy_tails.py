@@ -53,15 +53,18 @@ class TailTable(NamedTuple):
 def l_skewness(values: Array) -> Array:
     """Return the sample L-skewness along the last axis, between -1 and 1; 0 where values do not vary (Hosking 1990)."""
     ordered = np.sort(values, axis=-1)
-    size = values.shape[-1]
+    scale, third = np.moveaxis(ordered @ _moment_weights(values.shape[-1]), -1, 0)
+    known = scale > 1e-12 * np.maximum(np.abs(ordered[..., 0]), np.abs(ordered[..., -1]))
+    return np.clip(np.divide(third, scale, out=np.zeros_like(scale), where=known), -1.0, 1.0)
+
+
+@lru_cache(maxsize=64)
+def _moment_weights(size: int) -> Array:
+    """Return the weights of ordered values in the second and the third L-moment, shape (size, 2)."""
     rank = np.arange(size, dtype=np.float64)
     first = rank / (size - 1.0)
     second = first * (rank - 1.0) / (size - 2.0)
-    mean, one, two = ordered.mean(axis=-1), (first * ordered).mean(axis=-1), (second * ordered).mean(axis=-1)
-    scale = 2.0 * one - mean
-    third = 6.0 * two - 6.0 * one + mean
-    known = scale > 1e-12 * np.abs(ordered).max(axis=-1)
-    return np.clip(np.divide(third, scale, out=np.zeros_like(scale), where=known), -1.0, 1.0)
+    return read_only(np.stack([2.0 * first - 1.0, 6.0 * second - 6.0 * first + 1.0], axis=-1) / size)
 
 
 @lru_cache(maxsize=1)

@@ -104,7 +104,7 @@ class Limits:
         # A budget that is a multiple of the cost must buy that multiple, whatever the rounding of the quotient.
         bought = np.floor(self.budget / (self.cost_prompt + sizes * self.cost_response) * (1.0 + 1e-12)).astype(np.int64)
         fitting = bought if self.max_responses is None else np.minimum(bought, self.max_responses // sizes)
-        step = np.array([self.multiple_of // gcd(self.multiple_of, int(size)) for size in sizes])
+        step = self.multiple_of // np.gcd(self.multiple_of, sizes)
         whole = fitting // step * step
         allowed = whole >= self.min_prompts
         if not allowed.any():

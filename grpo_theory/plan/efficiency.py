@@ -59,12 +59,13 @@ def mean_of(terms: Array) -> Estimates:
 
 
 def product_of(first: Array, second: Array) -> Estimates:
-    """Return the inner product of the means of two vectors of each prompt, (B, J), by the products of different prompts'."""
-    size, total, other = len(first), first.sum(axis=0), second.sum(axis=0)
-    with_others = (first * (other - second)).sum(axis=1)
-    with_others = with_others + (with_others if first is second else (second * (total - first)).sum(axis=1))
+    """Return the inner product of the means of two vectors of each prompt, (..., B, J), by the products of different prompts'."""
+    size, total, other = first.shape[-2], first.sum(axis=-2, keepdims=True), second.sum(axis=-2, keepdims=True)
+    with_others = np.einsum("...j,...j->...", first, other - second)
+    with_others = with_others + (with_others if first is second else np.einsum("...j,...j->...", second, total - first))
     influences = with_others / (size - 2.0)
-    return Estimates(with_others.sum() / (2.0 * size * (size - 1.0)), influences - influences.mean())
+    values = with_others.sum(axis=-1) / (2.0 * size * (size - 1.0))
+    return Estimates(values, influences - influences.mean(axis=-1, keepdims=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,12 +108,10 @@ class StepLaw:
     @classmethod
     def of_subgroups(cls, classes: RewardClasses, gradients: Array, estimator: Estimator, group_sizes: Integers) -> "StepLaw":
         """Return the law of an estimator's advantages from all subgroups, and the prompts' gradient estimates (B, J)."""
-        rows: list[tuple[Estimates, Estimates, Estimates]] = []
-        for size in group_sizes.tolist():
-            means, powers = average_over_subgroups(classes, estimator, size)
-            rows.append((product_of(gradients, means), product_of(means, means), mean_of(powers)))
-        parts = (Estimates(*(np.stack(part) for part in zip(*column, strict=True))) for column in zip(*rows, strict=True))
-        return cls(group_sizes, product_of(gradients, gradients), *parts)
+        averages = (average_over_subgroups(classes, estimator, size) for size in group_sizes.tolist())
+        means, powers = (np.stack(part) for part in zip(*averages, strict=True))
+        along, own = product_of(gradients, means), product_of(means, means)
+        return cls(group_sizes, product_of(gradients, gradients), along, own, mean_of(powers))
 
     def root_efficiency(self, batch_sizes: Integers) -> tuple[Estimates, Array]:
         """Return the root of each efficiency times ||g||, with so many prompts beside each group size, shape (K,).

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals.interval import Interval
 from grpo_theory.intervals.u_statistics import prompt_gradients
 from grpo_theory.plan.baseline_gain import BaselineChoice, Pair, pair_terms
-from grpo_theory.plan.baselines import baseline_terms
+from grpo_theory.plan.baselines import BaselineTerms, baseline_terms
 from grpo_theory.plan.batches import FEWEST_PROMPTS, Limits
 from grpo_theory.plan.convention import weighs_by_length
 from grpo_theory.plan.efficiency import (
@@ -129,8 +130,12 @@ class EstimatorLaws:
 
     def of_pair(self, name: str, share: float, sizes: Integers) -> StepLaw:
         """Return the law of an estimator without division, with a baseline, at any sizes."""
-        terms = pair_terms(pilot_terms(self.rollouts), baseline_terms(self.rollouts), name, share)
+        terms = pair_terms(pilot_terms(self.rollouts), self._baselines, name, share)
         return StepLaw.of_unbiased(terms, sizes)
+
+    @cached_property
+    def _baselines(self) -> BaselineTerms:
+        return baseline_terms(self.rollouts)
 
     def choice(self, name: str, level: float) -> EfficiencyChoice | None:
         """Return the best batch of an estimator to be compared with; None if it is not defined for these rewards."""

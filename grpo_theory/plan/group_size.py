@@ -1,6 +1,7 @@
 """The group size of least error, the sizes that the data cannot distinguish from it, and what each loses."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -154,11 +155,12 @@ class GroupSizeChoice(SizeChoice):
         Whether the size cannot be told from the best.
     best : int
         The index of the recommended size.
-    mse : Interval
-        Shape (K,), in units of squared gradient norm. The estimate is that from the likely constants, and the standard error
-        that of the unbiased estimate.
     constants : ErrorConstants
         The three constants that all this rests on.
+    errors : SizeErrors
+        What the limits of the losses rest on.
+    tails : Tails
+        The quantiles of these limits.
 
     Examples
     --------
@@ -170,8 +172,18 @@ class GroupSizeChoice(SizeChoice):
     (5, [4, 5, 6], True)
     """
 
-    mse: Interval
     constants: ErrorConstants
+    errors: SizeErrors
+    tails: Tails
+
+    @cached_property
+    def mse(self) -> Interval:
+        """The error of each batch, shape (K,), in units of squared gradient norm; made when it is first asked for.
+
+        The estimate is that from the likely constants, and the standard error that of the unbiased estimate.
+        """
+        expected = self.errors.weights @ vector(self.constants.likely)
+        return _errors(self.errors, self.constants.law, expected, self.tails)
 
     def prompts_needed(self, tolerance: float) -> int | None:
         """Return how many prompts a pilot needs for the recommended size to lose less than a share, at the level.
@@ -256,11 +268,12 @@ def choose(
     return GroupSizeChoice(
         group_sizes=sizes,
         batch_sizes=batches,
-        mse=_errors(errors, law, expected, tails),
         loss=_losses(expected / expected[errors.best] - 1.0, low, high, kept, level),
         candidates=kept,
         best=errors.best,
         constants=constants,
+        errors=errors,
+        tails=tails,
     )
 
 

@@ -90,11 +90,12 @@ def exact_law(name: str) -> gt.GroupSizeLaw:
 
 
 def draw_pilot(name: str, prompts: int, ragged: bool, rng: np.random.Generator) -> tuple[gt.RaggedRollouts, Array]:
-    """Draw a pilot with 4 to 64 responses a prompt, each number as likely, or with 8; return it and each response's length."""
+    """Draw a pilot with 4 to 64 responses a prompt, each number as likely, or with 8; return it and each prompt's length."""
     law = LAWS[name]
     sizes = rng.integers(SIZES[0], SIZES[1] + 1, prompts) if ragged else np.full(prompts, 8)
     index = np.repeat(np.arange(prompts), sizes)
-    rate, length = rng.beta(*RATES, prompts)[index], law.draw(rng, prompts)[index]
+    rate, lengths = rng.beta(*RATES, prompts)[index], law.draw(rng, prompts)
+    length = lengths[index]
     rest = rng.standard_normal((prompts, DIRECTIONS - 1))
     rest *= sqrt(1.0 - ALIGNED**2) / np.linalg.norm(rest, axis=1, keepdims=True)
     direction = np.hstack([np.full((prompts, 1), ALIGNED), rest])[index]
@@ -102,4 +103,4 @@ def draw_pilot(name: str, prompts: int, ragged: bool, rng: np.random.Generator) 
     noise = rng.standard_normal((index.size, DIRECTIONS)) / sqrt(DIRECTIONS)
     shared = (SIGNAL * length * (rewards - rate))[:, None] * direction
     scores = shared + (noise if law.signal else length[:, None] * noise)
-    return gt.RaggedRollouts.from_index(np.arange(prompts), index, rewards, scores), length
+    return gt.RaggedRollouts.from_index(np.arange(prompts), index, rewards, scores), lengths

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Share, Statement
 from grpo_theory.harness.study import Cell, Settings
+from grpo_theory.intervals.components import PromptTerms
 from grpo_theory.intervals.heavy_tails import student_coverage
 from grpo_theory.plan.advice import SHORT
 from grpo_theory.plan.error_constants import pilot_terms
@@ -105,17 +107,23 @@ def compute(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[st
     name, prompts = settings["law"], settings["prompts"]
     counts = {quantity: {"covered": 0.0, "plugged_in": 0.0} for quantity in QUANTITIES}
     for _ in range(settings["pilots"]):
-        rollouts, length = draw_pilot(name, prompts, settings["ragged"], rng)
+        rollouts, lengths = draw_pilot(name, prompts, settings["ragged"], rng)
         planned = choose_group_size(rollouts, LIMITS, LEVEL)
         plain = choose(planned.constants.law, planned.constants.covariance, prompts, LIMITS, LEVEL)
         for arm, choice in (("covered", planned), ("plugged_in", plain)):
             for quantity, held in judge(choice, name).items():
                 counts[quantity][arm] += float(held)
-        factor = LAWS[HEAVY].draw(rng, prompts)[rollouts.index] if name == LIGHT else 1.0 / length
-        other = pilot_terms(rollouts.with_scores(rollouts.known_scores * factor[:, None])).influences()
+        factors = LAWS[HEAVY].draw(rng, prompts) if name == LIGHT else 1.0 / lengths
+        other = scaled(pilot_terms(rollouts), factors).influences()
         counts["warned"]["covered"] += float(warned(planned.constants.student_coverage))
         counts["warned"]["plugged_in"] += float(warned(float(student_coverage(other, LEVEL).min())))
     return counts
+
+
+def scaled(terms: PromptTerms, factors: Array) -> PromptTerms:
+    """Return what prompts would say were the scores of each multiplied by a factor, (B,): all but gradients have its square."""
+    squares = factors**2
+    return PromptTerms(terms.gradients * factors[:, None], terms.power * squares, terms.c2 * squares, terms.c3 * squares)
 
 
 def warned(coverage: float) -> bool:
