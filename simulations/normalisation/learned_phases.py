@@ -177,7 +177,7 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
         where = f"width {width:g}, {mixture}, inputs {seed:g}"
         yield from _of_cosines(where, mixture, part[(part["features"] == "learned") & (part["arm"] == "plain")])
         at = part.set_index(["features", "arm", "quantity"])["estimate"].sort_index(kind="stable")
-        spans = part[part["arm"] == "divided"].set_index(["features", "quantity"])[["update", "until"]].sort_index(kind="stable")
+        spans = part[part["arm"] == "divided"].set_index(["features", "quantity"])[["update", "until"]].dropna()
         for statement, quantity, measure, bound in (
             (FIRST, "increase in I", neg, 0.0),
             (SECOND, "increase in II", abs, NOTICEABLE),

@@ -55,7 +55,7 @@ def _applies(statement: Statement, arm: Arm, roles: pd.DataFrame) -> bool:
 def label(arm: Arm) -> str:
     """Return what tells an arm from others, in words."""
     words = [arm.world, arm.estimator]
-    words += [arm.optimiser] * (arm.optimiser != "SGD") + ["decaying"] * arm.decaying
+    words += [arm.optimiser] * (arm.optimiser != "SGD") + ["decaying"] * bool(arm.decaying)
     return ", ".join([*words, f"N = {arm.responses}"])
 
 
