@@ -177,19 +177,19 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
         where = f"width {width:g}, {mixture}, inputs {seed:g}"
         yield from _of_cosines(where, mixture, part[(part["features"] == "learned") & (part["arm"] == "plain")])
         at = part.set_index(["features", "arm", "quantity"])["estimate"].sort_index(kind="stable")
-        spans = part[part["arm"] == "divided"].set_index(["features", "quantity"])[["update", "until"]].dropna()
+        spans = {(row.features, row.quantity): _span(row) for row in part[part["arm"] == "divided"].itertuples()}
         for statement, quantity, measure, bound in (
             (FIRST, "increase in I", neg, 0.0),
             (SECOND, "increase in II", abs, NOTICEABLE),
         ):
-            if ("learned", quantity) in spans.index:
+            if ("learned", quantity) in spans:
                 own, control = (exact(measure(at["learned", arm, quantity].item()), bound) for arm in ("divided", "slow"))
-                yield statement.claim(where, own, control, _span(spans.loc[("learned", quantity)]))
+                yield statement.claim(where, own, control, spans["learned", quantity])
         least = -largest(-at["of the start", "plain", "orthogonality"])
         for statement, features in ((NO_GAIN, "learned"), (NO_GAIN_ANYWAY, "of the start")):
-            if (features, SINCE) in spans.index and (features == "learned" or is_orthogonal(least)):
+            if (features, SINCE) in spans and (features == "learned" or is_orthogonal(least)):
                 own, control = (exact(at[features, arm, SINCE].item(), NOTICEABLE) for arm in ("divided", "slow"))
-                yield statement.claim(where, own, control, _span(spans.loc[(features, SINCE)]))
+                yield statement.claim(where, own, control, spans[features, SINCE])
 
 
 def _of_cosines(where: str, mixture: str, part: pd.DataFrame) -> Iterator[Claim]:
@@ -212,5 +212,5 @@ def _of_cosines(where: str, mixture: str, part: pd.DataFrame) -> Iterator[Claim]
         yield LOST.claim(where, own, control)
 
 
-def _span(row: pd.Series) -> dict[str, float]:
-    return {"from update": float(row["update"]), "to update": float(row["until"])}
+def _span(row: Any) -> dict[str, float]:
+    return {"from update": float(row.update), "to update": float(row.until)}
