@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 from enumeration import POLICIES, case, softmax
+from scipy.special import log_softmax as scipy_log_softmax
 
 import grpo_theory as gt
+from grpo_theory.problem.paths import log_softmax
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -272,3 +274,11 @@ def test_a_large_head_forms_no_square_matrix():
     with pytest.raises(ValueError, match=r"a matrix of shape \(4098, 4098\) is not formed .* \.variance_along"):
         head.logit_map.congruence(np.zeros((2, 2, 2)))
     assert gt.SoftmaxHead(np.ones((1, 8)), 2).logit_map.congruence(np.ones((1, 2, 2))).shape == (16, 16)
+
+
+@pytest.mark.parametrize("shape", [(5,), (1, 5), (3, 5), (2, 3, 1), (2, 0, 4)])
+def test_log_softmax_is_scipys_and_leaves_the_logits_as_they_are(shape):
+    logits = np.random.default_rng(4).normal(size=shape) * 30.0
+    kept = logits.copy()
+    np.testing.assert_allclose(log_softmax(logits), scipy_log_softmax(logits, axis=-1), rtol=1e-14, atol=1e-14)
+    np.testing.assert_array_equal(logits, kept)

@@ -214,7 +214,7 @@ class Paths:
 def log_softmax(logits: Array) -> Array:
     """Return the logs of the probabilities that logits (..., V) make."""
     # Tokens come first for this: NumPy is slow to reduce a last axis that is short.
-    below = np.ascontiguousarray(logits.reshape(-1, logits.shape[-1]).T)
+    below = np.array(logits.reshape(-1, logits.shape[-1]).T, dtype=np.float64, order="C")  # a copy, of a single row too
     below -= below.max(axis=0)
     below -= np.log(np.exp(below).sum(axis=0))
     return np.ascontiguousarray(below.T).reshape(logits.shape)
