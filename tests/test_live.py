@@ -370,8 +370,8 @@ def test_sketches_that_cannot_be_judged_leave_the_signal(caplog):
         assert ["efficiency" in one for one in found] == [errors == 0] * 3
         assert len(asked) == (3 if errors == 0 else 1)
         assert monitor.guard.errors == len(caplog.records) == errors
-    assert "at most 8 different rewards" in caplog.text
-    assert "round the rewards" in caplog.text
+    assert "have 11 different rewards" in caplog.text
+    assert "Round the rewards" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ class StepGroups:
             raise ValueError(f"prompts must be ids, one per response, got None at index ({first},)")
         if len(numbers) == self.index.size:
             raise ValueError(
-                f"prompts must be shared by the responses of a group, and each of the {len(numbers)} ids has one response: give "
+                f"prompts must be shared by the responses of a group, and each of the {len(numbers)} ids has one response. Give "
                 "all responses to a prompt the same id"
             )
         self.prompts: list[Hashable] = list(numbers)

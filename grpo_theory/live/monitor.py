@@ -18,7 +18,7 @@ from grpo_theory.live.remarks import SignalRemarks, SizeRemarks
 from grpo_theory.live.step_advice import StepAdvice, advise_step
 from grpo_theory.plan.convention import baseline_of
 from grpo_theory.plan.scores_advice import FEWEST
-from grpo_theory.plan.subgroups import check_reads_own_rewards
+from grpo_theory.plan.subgroups import MOST_VALUES, check_reads_own_rewards
 from grpo_theory.samples import RaggedRollouts
 from grpo_theory.validation import as_count, as_real_array, check_shape
 
@@ -121,7 +121,8 @@ class Monitor:
         self._pool = _new_pool(self.every)
         self._sketching, self._sketch_seconds, self._read_seconds = True, 0.0, 0.0
         # Without a baseline groups with equal rewards have a gradient too.
-        self._uniform_counts = baseline_of(self.estimator, FEWEST) == "none"
+        baseline = baseline_of(self.estimator, FEWEST)
+        self._uniform_counts, self._needs_law = baseline == "none", baseline is None
         self._of_size, self._of_signal = SizeRemarks(), SignalRemarks()
 
     def start(self, group_size: int = 8) -> None:
@@ -250,6 +251,12 @@ class Monitor:
             rollouts = self._pool.rollouts(step)
             if rollouts is None:
                 return None
+            different = np.unique(rollouts.rewards).size
+            if different > MOST_VALUES and self._needs_law:
+                raise ValueError(
+                    f"the responses have {different} different rewards, and the efficiency of {self.estimator.name} is known for "
+                    f"at most {MOST_VALUES}. Round the rewards, or name an estimator that does not divide, such as 'rloo'"
+                )
             responses = self.responses or self._window.responses_per_step
             return advise_step(rollouts, responses, estimator=self.estimator, level=self.level)
         except Exception as error:

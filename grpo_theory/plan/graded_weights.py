@@ -113,7 +113,7 @@ def _covariances(counts: RewardCounts, estimator: Estimator, size: int, large: F
     if values.size > MOST_VALUES:
         raise ValueError(
             f"counts must have at most {MOST_VALUES} different rewards for the weights of prompts, got {values.size}: a "
-            "tolerance (--reward-tolerance) treats rewards that differ by little as equal"
+            "tolerance (--reward-tolerance) takes those that differ by little for equal"
         )
     distinct, which = np.unique(held, axis=0, return_inverse=True)
     if len(distinct) * count_multisets(values.size, size) > MOST_TERMS:

@@ -57,8 +57,8 @@ class RewardClasses(NamedTuple):
         values = np.unique(rollouts.rewards)
         if values.size > MOST_VALUES:
             raise ValueError(
-                f"rollouts must have at most {MOST_VALUES} different rewards for an estimator that does more than subtract a "
-                f"baseline, got {values.size}: round the rewards to fewer values, or name an estimator without division, 'rloo'"
+                f"rollouts must have at most {MOST_VALUES} different rewards for the law of an estimator that does more than "
+                f"subtract a baseline, got {values.size}"
             )
         counts = rollouts.by_prompt(lambda group: (group.rewards[..., None] == values).sum(axis=-2))
         sums = rollouts.by_prompt(

@@ -74,7 +74,7 @@ def advantages(
     if sizes is None:
         if groups is None:
             raise ValueError(
-                "groups must have one id per reward if rewards are flat, and is missing: pass groups=, or a list with one "
+                "groups must have one id per reward if rewards are flat, and is missing. Pass groups=, or a list with one "
                 "array of rewards per group"
             )
         index = RaggedRollouts(groups, values).index  # type: ignore[arg-type]  # made an array there
@@ -127,7 +127,7 @@ def check_readable(estimator: Estimator, has_lengths: bool) -> None:
     if needed:
         raise ValueError(
             f"name must be a convention that reads rewards, and the kernel of {estimator.name!r} reads "
-            f"{', '.join(sorted(needed))} of the policy too: use gt.gradient_law or gt.simulate_gradients with a problem"
+            f"{', '.join(sorted(needed))} of the policy too. Use gt.gradient_law or gt.simulate_gradients with a problem"
         )
     if "lengths" in estimator.advantage.reads and not has_lengths:
         raise ValueError(f"lengths must be given for estimator {estimator.name!r}, whose advantages depend on them")
