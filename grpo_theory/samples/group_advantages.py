@@ -33,8 +33,8 @@ def advantages(
     ----------
     rewards : list of array_like, shape (G_b,) each; or array_like, shape (N,); or mapping of str to either
         A list has one array per group, of any sizes. A flat array has one reward per response, and `groups` says which
-        responses belong together. A mapping has several rewards by their names, which are added up with `weights`: a reward
-        that is NaN for a response counts as 0 if another is a number, as in TRL.
+        responses belong together. A mapping has several rewards by their names, which are added up with `weights`. As
+        in TRL, a reward that is NaN for a response counts as 0 if another is a number.
     name : str or Estimator
         A name of `gt.estimators()`, such as "trl_grpo" or "rloo", or an estimator. Only its advantages are computed.
     groups : iterable of N hashable ids, optional
@@ -53,8 +53,8 @@ def advantages(
     Raises
     ------
     ValueError
-        If no estimator has the name; if a reward is not a finite number; if the kernel needs more than rewards and lengths; if a
-        group is smaller than the kernel allows; or if the kernel couples groups and they differ in size.
+        If no estimator has the name, or a reward is not a finite number. If the kernel needs more than rewards and lengths. If a
+        group is smaller than the kernel allows, or the kernel couples groups and they differ in size.
 
     Notes
     -----

@@ -262,14 +262,14 @@ def no_group_size(advice: Advice, run: RunAdvice | None) -> Section:
         return Section("The best group size cannot be told", (f"These rollouts are not sufficient: {size_missing(advice)}.",))
     whole = (
         f"To get a group size for a whole run from rewards alone, give its number of responses: {option('total')} N. The "
-        "planner then simulates small worlds that start at these success rates.",
+        "planner then simulates small worlds that start at these rewards.",
     )
     return Section(
         "The best group size cannot be told from rewards alone",
         (
-            *(whole if run is None and advice.rewards.binary else ()),
+            *(whole if run is None else ()),
             "The best size of one step depends on how much the prompts' gradients differ, and the table has no gradients. A "
-            "random projection (sketch) of each response's gradient is enough; with grpo-theory[lm] installed:",
+            "random projection (sketch) of each response's gradient is enough. gt.sketch makes it, and needs Torch:",
         ),
         code=HOW_TO_SKETCH,
     )
