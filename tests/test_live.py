@@ -355,6 +355,40 @@ def test_a_sketch_that_fails_is_not_asked_again_and_the_rewards_are_read(caplog)
     assert "out of memory\\x1b[2J" in caplog.text
 
 
+def test_sketches_that_cannot_be_judged_leave_the_signal(caplog):
+    """Graded rewards of more than eight values have no law for an estimator that divides; rloo has one (the control)."""
+    ids, rewards, sketches = np.repeat(np.arange(16), 8), np.arange(128) % 11 / 10, np.random.default_rng(0).normal(size=(128, 8))
+    for estimator, errors in (("rloo", 0), ("verl_grpo", 1)):
+        asked = []
+        monitor = gt.live.Monitor(every=1, estimator=estimator, overhead=None)
+        with caplog.at_level(logging.WARNING, LOG):
+            found = [
+                monitor.step(step, rewards, ids, sketch=lambda rows, asked=asked: (asked.append(rows), sketches[rows])[1]).numbers
+                for step in (1, 2, 3)
+            ]
+        assert [one["groups_with_signal"] for one in found] == [1.0] * 3
+        assert ["efficiency" in one for one in found] == [errors == 0] * 3
+        assert len(asked) == (3 if errors == 0 else 1)
+        assert monitor.guard.errors == len(caplog.records) == errors
+    assert "have 11 different rewards" in caplog.text
+    assert "Round the rewards" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("prompts", "message"),
+    [
+        ([None] * 4, "got None at index (0,)"),
+        (["a", "a", None, None], "got None at index (2,)"),
+        (["a", "b", "c", "d"], "each of the 4 ids has one response"),
+    ],
+)
+def test_ids_that_make_no_groups_are_not_read(prompts, message, caplog):
+    monitor = gt.live.Monitor(every=1, overhead=None)
+    with caplog.at_level(logging.WARNING, LOG):
+        assert monitor.step(1, [0, 1, 1, 0], prompts).numbers == {}
+    assert message in caplog.text
+
+
 def test_an_interrupt_is_no_error():
     def sketch(rows):
         raise KeyboardInterrupt
@@ -420,7 +454,7 @@ def test_the_monitor_makes_the_remarks():
     monitor = gt.live.Monitor(every=1, overhead=None)
     reading = monitor.step(1, [1.0] * 80, np.repeat(np.arange(20), 4))
     assert reading.numbers["groups_with_signal"] == 0.0
-    assert [remark.partition(";")[0] for remark in reading.remarks] == ["0% of the groups have signal (0% to 17%)"]
+    assert [remark.partition(". ")[0] for remark in reading.remarks] == ["0% of the groups have signal (0% to 17%)"]
     assert monitor.step(2, [1.0] * 80, np.repeat(np.arange(20), 4)).remarks == ()
 
 

@@ -61,7 +61,7 @@ def test_an_estimator_that_is_another_is_planned_by_efficiency(capsys, table):
     assert "The step uses the advantages of trl_grpo" in assumed
     assert "known not to hold" not in assumed
     (rewards,) = (part for part in found if part.startswith("FROM THE REWARDS"))
-    assert "once the group's mean is subtracted, only these give a gradient" in rewards
+    assert "Once the group's mean is subtracted, only these give a gradient" in rewards
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_draws_that_all_of_the_program_shares_are_refused(refused, old, new, mes
     """They would be other numbers in each run, and in each worker."""
     line = refused(SIMULATED.replace(old, new))
     assert line.startswith(message)
-    assert "draw from the generator rng" in line
+    assert "Draw from the generator rng" in line
 
 
 def test_a_number_that_is_none_is_named_with_its_row(refused):

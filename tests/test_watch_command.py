@@ -105,7 +105,7 @@ def test_a_remark_stands_under_its_step(tmp_path, capsys):
     assert main(["watch", str(tmp_path), "--once"]) == 0
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("step 1: 20 groups of 4, mean reward 0, signal in 0%")
-    assert second.startswith("  0% of the groups have signal (0% to 17%); in the others all rewards are equal")
+    assert second.startswith("  0% of the groups have signal (0% to 17%). A group whose rewards are all equal")
 
 
 def test_sketches_give_efficiency_and_the_best_size(tmp_path, capsys):

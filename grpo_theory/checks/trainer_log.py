@@ -308,7 +308,7 @@ class _Rows:
             row = int(np.flatnonzero(filled)[np.argmax(low != high)])
             raise ValueError(
                 f"{role} ({printable(self.chosen[role])}) must be one number per response, the same for all its tokens, and "
-                f"those of response {row + 1} go from {low.min():g} to {high.max():g}; {role}='' reads none, "
+                f"those of response {row + 1} go from {low.min():g} to {high.max():g}. {role}='' reads none, "
                 "and a mask names tokens that do not count"
             )
         found = np.zeros(counts.size)

@@ -211,7 +211,7 @@ def allocation_rules() -> dict[str, AllocationRule]:
     Those that make an error least weigh it with the prompts' weights; uniform, dynamo and sgpo say sizes, whatever the weights.
 
     - ``"uniform"``: equal sizes, as far as the budget divides.
-    - ``"neyman"``: the leave-one-out estimator's own error; nobody knows it in practice, and no rule that decides before
+    - ``"neyman"``: the leave-one-out estimator's own error. Nobody knows it in practice. No rule that decides before
       sampling has less error.
     - ``"vip"``: the error printed in arXiv 2602.01601, Var(Z)/(n - 1).
     - ``"vip_seen"``: the same for rewards of 0 and 1, with the rate (k + 1)/(n + 2) of what the run has seen of the prompt.

@@ -71,12 +71,12 @@ def estimator(
     minimum_group_size : int, default 1
         The smallest G for which the advantages are defined; 2 for leave-one-out estimators.
     couples_groups : bool, default False
-        Whether an advantage depends on other groups of the batch; if not, the kernel may be given the groups of many batches
+        Whether an advantage depends on other groups of the batch.  If not, the kernel may be given the groups of many batches
         at once.
     source : str, optional
         Formula and source, in a line; the first line of the kernel's docstring if omitted.
     overwrite : bool, default False
-        Whether the kernel may take the place of another one of this name, which is not the package's: in a notebook, say.
+        Whether the kernel may replace another one of this name, as in a notebook.  The package's own are never replaced.
         Compositions that have its advantages keep those of before; compose them anew.
 
     Raises
@@ -146,7 +146,7 @@ def compose(
     kl : {"k1 in reward", "k2 in reward", "k3 in reward", "k1 in loss", "k2 in loss", "k3 in loss"} or KLTerm
         How the problem's penalty, if it has one, enters.
     mismatch : {"none", "token", "token truncated", "token masked", "response truncated", "response masked"} or Mismatch
-        A second ratio, of the policy at the start of the update over the one that sampled, with a bound of its own. It counts
+        A second ratio, of the policy at the start of the update over the one that sampled. It has a bound of its own. It counts
         where `gt.gradient_law` is told both policies, and is 1 elsewhere.
     source : str, optional
         Formula and source, in a line.

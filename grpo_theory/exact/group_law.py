@@ -41,8 +41,8 @@ def gradient_law(
 ) -> GradientLaw:
     """Compute the exact first two moments of an estimator's gradient.
 
-    All multisets of what the kernel can tell apart in a group are enumerated: reward values for a kernel that reads only
-    rewards, outcomes otherwise (docs/derivations.md, section 4).  Nothing of size d x d is formed.
+    All multisets of what the kernel can tell apart in a group are enumerated (docs/derivations.md, section 4).  These are
+    reward values for a kernel that reads only rewards, and outcomes otherwise.  Nothing of size d x d is formed.
 
     Parameters
     ----------
@@ -56,8 +56,8 @@ def gradient_law(
     behaviour : array_like, shape (d,), optional
         The parameters of the policy that sampled; theta if omitted.
     old : array_like, shape (d,), optional
-        The parameters of the trainer's policy at the start of the update, where that is not the one that sampled: importance
-        ratios are of theta over `old`, and the estimator's mismatch is of `old` over `behaviour`.
+        The parameters of the trainer's policy at the start of the update, if that policy is not the one that sampled.
+        Importance ratios are of theta over `old`, and the estimator's mismatch is of `old` over `behaviour`.
 
     Returns
     -------

@@ -85,8 +85,8 @@ def find_optimum(problem: Problem, theta0: ArrayLike) -> Array:
     highest of the maxima is not: the objective of a policy with shared features may have several, and which is found depends on
     theta0.  `gt.exact.search_optimum` starts anew from many points and says how many agree.
 
-    For tabular logits with a KL penalty the maximiser is known and global, pi* proportional to reference * exp(E[Z|k] / strength)
-    over the responses; its logits are returned with mean zero at each prefix.
+    For tabular logits with a KL penalty the maximiser is known and global: pi* is proportional to
+    reference * exp(E[Z|k] / strength) over the responses.  Its logits are returned with mean zero at each prefix.
 
     Parameters
     ----------

@@ -43,11 +43,11 @@ def efficiency(
 ) -> float:
     """Return the exact efficiency of an estimator, (g . E ghat)^2/(||g||^2 E||ghat||^2), between 0 and 1.
 
-    It is the share of the exact gradient's gain that the estimate has, where each takes one step of its own best length on a
-    quadratic objective with one curvature in all directions; and 1 less it is the squared error, relative to ||g||^2, of the best
-    multiple of the estimate.  So a factor on the estimator, which a learning rate undoes, does not change it, and estimators that
-    estimate different multiples or directions can be compared by it (docs/derivations.md, section 37, which has the form for any
-    curvature).  It is a square: where `cosine` of the `gradient_law` is negative, the best step is a step back.
+    Efficiency is the share of the exact gradient's gain that one step with the estimate keeps.  Each takes its own best step
+    length, on a quadratic objective with the same curvature in all directions.  One minus the efficiency is the squared error of
+    the best multiple of the estimate, relative to ||g||^2.  A factor on the estimator, which a learning rate undoes, does not
+    change the efficiency.  So it compares estimators of different multiples or directions.  Section 37 of docs/derivations.md has
+    the form for any curvature.  It is a square: where `cosine` of the `gradient_law` is negative, the best step is a step back.
 
     Parameters
     ----------

@@ -23,8 +23,8 @@ def drawing_own(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         made = function(*arguments)
         if _state() != before:
             raise StudyError(
-                f"{name}() drew from np.random, whose numbers all of a program share, so that they may differ from run to run: "
-                "draw from the generator rng that simulate(settings, rng, chunk) and compare(settings, rng) are handed"
+                f"{name}() drew from np.random, whose numbers all of a program share, so they may differ from run to run. "
+                "Draw from the generator rng that simulate(settings, rng, chunk) and compare(settings, rng) are given"
             )
         return made
 

@@ -35,9 +35,9 @@ def coverage(
 ) -> Coverage:
     """Measure how often the intervals of a function hold the truth.
 
-    Results are bit-identical for any number of workers, and a replication is the same whatever the number of them, if the
-    function gives the same answer to the same data: one that resamples must seed itself anew each time it is asked, as with
-    ``lambda data, level: gt.intervals.group_size_bootstrap(data, level, rng=0)``.
+    Results are bit-identical for any number of workers, and a replication is the same for any number of replications.  This
+    holds if the function gives the same answer to the same data.  A function that resamples must therefore seed itself at each
+    call, as in ``lambda data, level: gt.intervals.group_size_bootstrap(data, level, rng=0)``.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def coverage(
     experiment : Experiment
         How data are drawn, e.g. ``gt.Pilot(batch_size, group_size)``.
     level : float or rising sequence of floats, default 0.95
-        The nominal coverage; with a sequence, everything is found for each level, on the same data.
+        The nominal coverage.  With a sequence, all results are given for each level, on the same data.
     replications : int
         The number R of datasets.
     rng : int, SeedSequence or Generator, optional
@@ -59,11 +59,11 @@ def coverage(
     workers : int, optional
         The number of threads; all processors if omitted.
     first : int, default 0
-        The number of the first replication, a multiple of the experiment's block: runs over successive ranges `merge` to the
+        The number of the first replication, a multiple of the experiment's block.  Runs over successive ranges `merge` to the
         run over their union.
     vectorized : bool, optional
-        Whether the function sees a block of datasets at once, with a leading axis, and answers with one; by default what its
-        attribute ``vectorized`` says, and one dataset at a time if it has none.
+        Whether the function sees a block of datasets at once, with a leading axis, and answers with such an axis.  The default
+        is the function's attribute ``vectorized``, or one dataset at a time if it has none.
 
     Returns
     -------

@@ -35,10 +35,10 @@ def sketch(
 ) -> Array:
     """Sketch the gradient of log pi(response | prompt) of each response with respect to all trained parameters.
 
-    One gradient is in memory at a time. It is the sum over the response's tokens, the end token among them if it is part of the
-    response, and is made short by a `CountSketch`: inner products of sketches are unbiased for those of the gradients, with
-    variance at most (||W||^2 ||W'||^2 + (W . W')^2)/width, and so are c1, c2 and c3, which are linear in inner products. A
-    response that came more than once to the same prompt is computed once.
+    One gradient is in memory at a time. It is the sum over the response's tokens, including the end token if it is part of the
+    response. A `CountSketch` makes it short. Inner products of sketches are unbiased for those of the gradients, with variance at
+    most (||W||^2 ||W'||^2 + (W . W')^2)/width. So are c1, c2 and c3, which are linear in inner products. A response
+    that came more than once to the same prompt is computed once.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def sketch(
         With respect to which; all of the model's that require a gradient, unless given. One that is used in two places, as
         an embedding that is the head too, counts once.
     folder : path, optional
-        Where finished sketches are kept, one small file per distinct pair, so that a run that is killed goes on where it was.
+        Where finished sketches are kept, one small file per distinct pair. A run that was killed goes on where it was.
         Those of a model with another weight, frozen ones and buffers among them, are not taken.
     progress : bool, default True
         Show a bar, where the output is a terminal.
@@ -75,8 +75,8 @@ def sketch(
     ImportError
         If torch is not installed: pip install 'grpo-theory[lm]'.
     ValueError
-        If lengths differ, a prompt or a response is empty, a text comes without a tokenizer, a token is not in the vocabulary,
-        or a gradient is not finite.
+        If lengths differ, a prompt or a response is empty, or a text comes without a tokenizer. If a token is not in the
+        vocabulary, or a gradient is not finite.
 
     Examples
     --------

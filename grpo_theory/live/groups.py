@@ -33,6 +33,14 @@ class StepGroups:
         self.index: Integers = np.array([numbers.setdefault(one, len(numbers)) for one in prompts], dtype=np.int64)
         if self.index.size != self.rewards.size:
             raise ValueError(f"prompts must have an id for each of the {self.rewards.size} rewards, got {self.index.size}")
+        if None in numbers:
+            first = self.index.tolist().index(numbers[None])
+            raise ValueError(f"prompts must be ids, one per response, got None at index ({first},)")
+        if len(numbers) == self.index.size:
+            raise ValueError(
+                f"prompts must be shared by the responses of a group, and each of the {len(numbers)} ids has one response. Give "
+                "all responses to a prompt the same id"
+            )
         self.prompts: list[Hashable] = list(numbers)
         self.sizes: Integers = np.bincount(self.index)
         least, most = np.full(self.sizes.size, np.inf), np.full(self.sizes.size, -np.inf)

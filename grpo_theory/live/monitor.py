@@ -18,7 +18,7 @@ from grpo_theory.live.remarks import SignalRemarks, SizeRemarks
 from grpo_theory.live.step_advice import StepAdvice, advise_step
 from grpo_theory.plan.convention import baseline_of
 from grpo_theory.plan.scores_advice import FEWEST
-from grpo_theory.plan.subgroups import check_reads_own_rewards
+from grpo_theory.plan.subgroups import MOST_VALUES, check_reads_own_rewards
 from grpo_theory.samples import RaggedRollouts
 from grpo_theory.validation import as_count, as_real_array, check_shape
 
@@ -118,10 +118,11 @@ class Monitor:
         self._clock = clock
         self._next: int | None = None
         self._window, self._clipped = SignalWindow(), list[ClippedShares]()
-        self._pool = SketchPool(MOST_PROMPTS, READINGS_KEPT * self.every)
+        self._pool = _new_pool(self.every)
         self._sketching, self._sketch_seconds, self._read_seconds = True, 0.0, 0.0
         # Without a baseline groups with equal rewards have a gradient too.
-        self._uniform_counts = baseline_of(self.estimator, FEWEST) == "none"
+        baseline = baseline_of(self.estimator, FEWEST)
+        self._uniform_counts, self._needs_law = baseline == "none", baseline is None
         self._of_size, self._of_signal = SizeRemarks(), SignalRemarks()
 
     def start(self, group_size: int = 8) -> None:
@@ -156,8 +157,9 @@ class Monitor:
         step : int
             Its number. A step may come in parts.
         rewards : array_like, shape (N,)
+            Finite numbers. Leave out the responses that have no reward, and their prompts.
         prompts : iterable of N hashable ids
-            Responses of a step with one id are a group.
+            Responses of a step with the same id are a group. No id is None, and at least one id is shared.
         sketch : callable, optional
             Returns the sketches (n, width) of the responses with given numbers (n,), as `gt.sketch` makes them. It is called
             only at a reading, and not for groups whose rewards are all equal.
@@ -233,18 +235,39 @@ class Monitor:
             numbers |= {
                 f"clipped_{side}": float(np.mean([getattr(one, side) for one in self._clipped])) for side in ("low", "high")
             }
-        rollouts = self._pool.rollouts(step)
-        if rollouts is not None:
-            responses = self.responses or self._window.responses_per_step
-            advice = advise_step(rollouts, responses, estimator=self.estimator, level=self.level)
-            if advice is not None:
-                numbers |= _numbers(advice)
-                remarks += self._of_size(advice)
+        advice = self._advice(step)
+        if advice is not None:
+            numbers |= _numbers(advice)
+            remarks += self._of_size(advice)
         self._window.clear()
         self._clipped.clear()
         numbers["overhead"] = self.allowance.overhead
         self._read_seconds = max(self._clock() - began, FADE * self._read_seconds)
         return Reading(step, numbers, tuple(remarks))
+
+    def _advice(self, step: int) -> StepAdvice | None:
+        """Return what the newest sketches tell; None if they do not, or if it cannot be computed: then no more are taken."""
+        try:
+            rollouts = self._pool.rollouts(step)
+            if rollouts is None:
+                return None
+            different = np.unique(rollouts.rewards).size
+            if different > MOST_VALUES and self._needs_law:
+                raise ValueError(
+                    f"the responses have {different} different rewards, and the efficiency of {self.estimator.name} is known for "
+                    f"at most {MOST_VALUES}. Round the rewards, or name an estimator that does not divide, such as 'rloo'"
+                )
+            responses = self.responses or self._window.responses_per_step
+            return advise_step(rollouts, responses, estimator=self.estimator, level=self.level)
+        except Exception as error:
+            # What failed would fail again, as with graded rewards of too many values; the signal is still read.
+            self._sketching, self._pool = False, _new_pool(self.every)
+            self.guard.refuse(f"advice from the sketches at step {step}", error)
+            return None
+
+
+def _new_pool(every: int) -> SketchPool:
+    return SketchPool(MOST_PROMPTS, READINGS_KEPT * every)
 
 
 def _numbers(advice: StepAdvice) -> dict[str, float]:

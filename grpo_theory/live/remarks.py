@@ -54,8 +54,8 @@ class SignalRemarks:
         if not self._few and high < FEW_WITH_SIGNAL:
             self._few = True
             return [
-                f"{share:.0%} of the groups have signal ({low:.0%} to {high:.0%}); in the others all rewards are equal, which "
-                "gives no gradient. Prompts of middling difficulty, or larger groups, would waste fewer responses"
+                f"{share:.0%} of the groups have signal ({low:.0%} to {high:.0%}). A group whose rewards are all equal gives no "
+                "gradient. Prompts of middling difficulty, or larger groups, would waste fewer responses"
             ]
         if self._few and low > FEW_WITH_SIGNAL:
             self._few = False

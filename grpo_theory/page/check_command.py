@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 HELP = "check a trainer from its log: convention of the advantages, wrong groups, importance ratios"
 DESCRIPTION = (
-    "Check a trainer from its log, one row per response: which convention the logged advantages follow, which groups contradict "
-    "it and why, whether the loss at the start is as it should be, and how far the policies that sampled, started the update and "
-    "are trained lie apart. It needs prompt, reward, and advantage or log-probabilities. The report names the "
-    "columns that further checks need."
+    "Check a trainer from its log, one row per response. The report says which convention the logged advantages follow, and "
+    "which groups contradict it and why. It says whether the loss at the start is as it should be. It compares three policies: "
+    "the one that sampled, the one at the start of the update, and the one that is trained. The command needs prompt, reward, "
+    "and advantage or log-probabilities. The report names the columns that further checks need."
 )
 COLUMNS = {
     "prompt": "the prompt's id or text",

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 HELP = "advise on group size, batch, baseline and learning rate from a table of rollouts"
 DESCRIPTION = (
-    "Advise on group size, batch, baseline and learning rate from a log of rollouts: prompt id (or prompt) and reward of each "
-    "response, and for the best group size a sketch of its score (gt.sketch). Names and nestings that trainers write are "
-    "recognised (docs/rollouts.md); the first lines of the answer say what was taken for what."
+    "Advise on group size, batch, baseline and learning rate from a log of rollouts. The log has the prompt (its id or text) and "
+    "reward of each response. The best group size of one step also needs a sketch of each response's score (gt.sketch). Names "
+    "and nestings that trainers write are recognised (docs/rollouts.md). The first lines of the answer say what was taken for "
+    "what."
 )
 STEP = 1024
 """The budget of a step, if only the responses of the run are given."""
@@ -37,8 +38,8 @@ def describe(plan: argparse.ArgumentParser) -> None:
         "--total",
         type=float,
         metavar="N",
-        help="the responses of the whole run: small worlds are then trained for some seconds, and a group size for the run is "
-        f"recommended from rewards alone (--budget is then {STEP:,} if it is not given)",
+        help="the responses of the whole run. Small worlds are then trained for some seconds, and a group size for the run is "
+        f"recommended from rewards alone. --budget is then {STEP:,} if it is not given",
     )
     whole.add_argument(
         "--training-prompts", type=int, metavar="M", help="the prompts that are trained on (default: those of the table)"
@@ -60,8 +61,8 @@ def _add_batch(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--estimator",
         metavar="NAME",
-        help="the estimator that you use now, such as rloo, trl_grpo or verl_grpo: the plan is then for it, by squared error if "
-        "it does not divide and else by efficiency (default: no estimator, and four baselines without division are compared)",
+        help="the estimator that you use now, such as rloo, trl_grpo or verl_grpo. The plan is then for it: by efficiency if it "
+        "divides, and else by squared error. Without a name, four baselines without division are compared",
     )
     group.add_argument(
         "--cost-prompt", type=float, default=0.0, metavar="A", help="cost per prompt, whatever its group: prefill (default: 0)"
@@ -93,7 +94,7 @@ def _add_columns(group: argparse._ArgumentGroup) -> None:
         "--reward",
         metavar="PATH[=WEIGHT]",
         action="append",
-        help="the reward; given several times, their sum, each times its weight (default: 1; negative for a penalty). "
+        help="the reward. Given several times, their sum, each times its weight (default: 1; negative for a penalty). "
         "n_correct/k is a number of successes of k, pass_rate@n a share of n",
     )
     for name, meaning in (
@@ -156,8 +157,8 @@ def _budget(options: argparse.Namespace) -> float:
         return min(float(STEP), total)
     if options.cost_prompt == 0.0 and options.budget / options.cost_response > total:
         raise ValueError(
-            f"--total {total:,.0f} is less than one batch of --budget {options.budget:,.0f}: the first counts the responses of "
-            "the whole run, the second what one batch may cost"
+            f"--total {total:,.0f} is less than one batch of --budget {options.budget:,.0f}. --total counts the responses of "
+            "the whole run, and --budget is what one batch may cost"
         )
     return float(options.budget)
 

@@ -19,9 +19,9 @@ WEAK = ["id", "problem", "estimate", "prediction", "control", "control_estimate"
 HOW_TO_READ = (
     "A verdict is read off an interval, or off an exact number where low and high are one. Confirmed: the whole interval "
     "agrees with the statement. Refuted: no part of it does. Left open: it holds both, and more runs would tell. Every check "
-    "is also made of something known to be wrong, its negative control, which it must refute: a check that does not has no "
-    "power, decides nothing, and stands in a table of its own. A statement with an assumption is judged where that holds. "
-    "What a paper measured on its own model is reproduced here or it is not: another model refutes no measurement. "
+    "is also made of something known to be wrong, its negative control, which it must refute. A check that does not refute it "
+    "has no power and decides nothing; such checks have a table of their own. A statement with an assumption is judged where "
+    "that holds. What a paper measured on its own model is reproduced here or it is not: another model refutes no measurement. "
     "Printed statements are kept as the papers print them; what we put in their place is marked as corrected, with its proof."
 )
 
@@ -63,7 +63,7 @@ def add_powerless(page: Page, claims: pd.DataFrame, group: str = "The rest") -> 
         page.paragraph("None: every negative control was refuted.")
         return
     page.paragraph(
-        "Something known to be wrong went through the same machinery and was not refuted, so these checks could not have failed, "
+        "Something known to be wrong went through the same machinery and was not refuted. So these checks could not have failed, "
         "and nothing is concluded from them. The last column is the number of runs that would do, where it is known. An exact "
         "check makes no runs."
     )

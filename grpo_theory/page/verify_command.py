@@ -11,9 +11,10 @@ from grpo_theory.harness.options import add_run, add_workers
 
 HELP = "decide the statements of your own study, with its control"
 DESCRIPTION = (
-    "Decide the statements of your own study: a Python file that states theorems and computes what decides them, exactly by "
-    "compare(settings), or with simulations by simulate(settings, rng, chunk), rows(settings, results) and claims(table). What "
-    "is missing is computed; a table, claims.csv, a figure if the file defines draw(table), and a page report.html are written."
+    "Decide the statements of your own study. A study is a Python file that states theorems and computes what decides them. It "
+    "defines compare(settings) if that is exact. With simulations it defines simulate(settings, rng, chunk), rows(settings, "
+    "results) and claims(table). What is missing is computed. The command writes a table, claims.csv, a page report.html, and a "
+    "figure if the file defines draw(table)."
 )
 
 

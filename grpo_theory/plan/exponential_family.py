@@ -74,16 +74,16 @@ def twin(log: RolloutLog | Groups) -> Problem:
     Returns
     -------
     Problem
-        Of B equally weighted prompts.  Parameters are J, then one for each prompt if there are two rewards, and one that holds
-        the sampled probabilities and does not learn; `problem.theta` is where the responses were sampled.
+        Of B equally weighted prompts.  Its parameters are J, then one for each prompt if there are two rewards.  A last one
+        holds the sampled probabilities and does not learn.  The responses were sampled at `problem.theta`.
 
     Raises
     ------
     TypeError
         If the log is none.
     ValueError
-        If it has no sketches, one response to a prompt, several groups of one prompt, or no prompt whose rewards differ, and if
-        it has so many prompts and responses that the features of all candidates would take more than 2 GB.
+        If the log has no sketches, one response to a prompt, several groups of one prompt, or no prompt whose rewards differ.
+        Also if it is so large that the features of all candidates would take more than 2 GB.
 
     Examples
     --------

@@ -31,8 +31,8 @@ class Problem:
     kl : KL, optional
         The objective is E[Z] - strength * E KL(pi || reference).
     theta : array_like, shape (d,), optional
-        Where the problem is studied, or where a search for its maximiser or a training run starts; zeros if omitted, which a
-        policy with learned features refuses.
+        Where the problem is studied, or where a search for its maximiser or a training run starts. Zeros if omitted; a policy
+        with learned features refuses zeros.
     name, title : str, default ""
         For tables, and for figures.
 

@@ -33,8 +33,8 @@ def advantages(
     ----------
     rewards : list of array_like, shape (G_b,) each; or array_like, shape (N,); or mapping of str to either
         A list has one array per group, of any sizes. A flat array has one reward per response, and `groups` says which
-        responses belong together. A mapping has several rewards by their names, which are added up with `weights`: a reward
-        that is NaN for a response counts as 0 if another is a number, as in TRL.
+        responses belong together. A mapping has several rewards by their names, which are added up with `weights`. As
+        in TRL, a reward that is NaN for a response counts as 0 if another is a number.
     name : str or Estimator
         A name of `gt.estimators()`, such as "trl_grpo" or "rloo", or an estimator. Only its advantages are computed.
     groups : iterable of N hashable ids, optional
@@ -53,8 +53,8 @@ def advantages(
     Raises
     ------
     ValueError
-        If no estimator has the name; if a reward is not a finite number; if the kernel needs more than rewards and lengths; if a
-        group is smaller than the kernel allows; or if the kernel couples groups and they differ in size.
+        If no estimator has the name, or a reward is not a finite number. If the kernel needs more than rewards and lengths. If a
+        group is smaller than the kernel allows, or the kernel couples groups and they differ in size.
 
     Notes
     -----
@@ -74,7 +74,7 @@ def advantages(
     if sizes is None:
         if groups is None:
             raise ValueError(
-                "groups must have one id per reward if rewards are flat, and is missing: pass groups=, or a list with one "
+                "groups must have one id per reward if rewards are flat, and is missing. Pass groups=, or a list with one "
                 "array of rewards per group"
             )
         index = RaggedRollouts(groups, values).index  # type: ignore[arg-type]  # made an array there
@@ -127,7 +127,7 @@ def check_readable(estimator: Estimator, has_lengths: bool) -> None:
     if needed:
         raise ValueError(
             f"name must be a convention that reads rewards, and the kernel of {estimator.name!r} reads "
-            f"{', '.join(sorted(needed))} of the policy too: use gt.gradient_law or gt.simulate_gradients with a problem"
+            f"{', '.join(sorted(needed))} of the policy too. Use gt.gradient_law or gt.simulate_gradients with a problem"
         )
     if "lengths" in estimator.advantage.reads and not has_lengths:
         raise ValueError(f"lengths must be given for estimator {estimator.name!r}, whose advantages depend on them")

@@ -21,9 +21,9 @@ eigenvalue: some ten roundings of float32, in which gradients are multiplied as 
 class RaggedRollouts(Groups):
     """N responses to B prompts, one row per response, in groups of any sizes.
 
-    Prompts are taken for equally weighted draws from f, whatever their numbers of responses: an estimate is an average over
-    prompts of what each says by itself. That number must not depend on the responses. A trainer that samples until a group is
-    mixed (dynamic sampling) breaks this, and every estimate from its groups is then about the prompts and groups that it kept.
+    Prompts are treated as equally weighted draws from f, whatever their numbers of responses. An estimate is an average over
+    prompts of what each says by itself. The number of responses must not depend on the responses. A trainer that samples until a
+    group is mixed (dynamic sampling) breaks this. Every estimate from its groups is then about the groups that it kept.
 
     Attributes
     ----------

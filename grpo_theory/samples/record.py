@@ -27,7 +27,7 @@ class TrainingRecord:
     hessian : ndarray, shape (..., d, d), optional
         An estimate of the objective's Hessian over the last part of the run; `rollout_hessian` makes one.
     tail : float, default 0.5
-        The share of the run that is its last part, from which average, noise and Hessian are taken; 1 for all of it.
+        The share of the run that counts as its last part; 1 for all of it. Average, noise and Hessian are taken from that part.
 
     Raises
     ------

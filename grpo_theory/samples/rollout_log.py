@@ -79,27 +79,27 @@ def read_rollouts(
 ) -> RolloutLog:
     """Read rollouts from a table, one row per response: CSV, JSON lines or Parquet, or a folder of such files.
 
-    Columns are recognised by the names under which TRL (log_completions) and verl (rollout_data_dir) write them and by those that
-    users give them (docs/rollouts.md); others are named here. The responses to one prompt at one step are a group. A prompt
+    Columns are recognised by the names that TRL (log_completions), verl (rollout_data_dir) and users give them
+    (docs/rollouts.md). Other columns are named here. The responses to one prompt at one step are a group. A prompt
     without an id is known by its text, a conversation by all its messages.
 
     Parameters
     ----------
     path : str or Path
     prompt, length, response, step : str, optional
-        Names of columns: the prompt's id or text (several names are its id together), the response's length, its id or text (by
-        which repeated rows are found), the training step at which it was sampled. None takes a recognised column, an empty name
+        Names of columns. They hold the prompt's id or text (several names together are its id), the response's length, its id or
+        text, and its training step. Repeated rows are found by the response. None takes a recognised column, an empty name
         none. All names may be paths through objects and lists, as rewards.correct.score, or messages.0 for the first of a list.
     reward : str, list of str or dict of str to float, optional
-        The column of the reward, or columns that are added up, with weights if it is a dict; a weight may be negative, as for a
-        length penalty. As in TRL, a part that is missing in a row where another is not counts for 0. A list of rewards makes a
-        response of each. n_correct/k is a number of successes of k responses, pass_rate@n a share of n; k and n may be numbers.
+        The column of the reward, or columns that are added up, with weights if it is a dict. A weight may be negative, as for a
+        length penalty. As in TRL, a part that is missing in a row where another is not counts as 0. A list of rewards makes a
+        response of each. n_correct/k is a number of successes of k responses. pass_rate@n is a share of n; k, n may be numbers.
     scores : str, optional
         A column of lists of equal length, or what stands before the numbers of columns (sketch_ for sketch_0, sketch_1, ...).
     steps : "newest", "last", int, (int, int), or "all"
-        Which groups are used: of each prompt the newest, so that groups are of different prompts, as all intervals assume; only
-        those of the last step, or of a single one; each prompt's newest between a first and a last step; all, several of one
-        prompt among them, from which intervals come out too narrow.
+        Which groups are used. "newest" takes each prompt's newest group, so that groups are of different prompts, as all
+        intervals assume. "last" takes those of the last step, a number those of that step. A pair takes each prompt's newest
+        between a first and a last step. "all" may take several groups of one prompt; intervals then come out too narrow.
     trajectory : str, optional
         The id of a response whose turns are rows of their own. None finds one, an empty name reads each row as a response.
     group_of : int, optional
@@ -108,7 +108,8 @@ def read_rollouts(
         The rows that are used: a value, or a list of values, by column. Columns are also what paths say (step=3, seed_1), and
         `path` chooses files; a star stands for any part of a text.
     unscored : "error", "leave" or "zero"
-        What becomes of rows without a reward: an error that names them, left out and counted, or counted with a reward of 0.
+        What becomes of rows without a reward. "error" names them, "leave" leaves them out and counts them, "zero" gives them a
+        reward of 0.
     reward_tolerance : float, default 0
         Rewards that differ by no more are taken for equal; their mean stands for them.
     batch_rows : int, default 65536
@@ -121,9 +122,9 @@ def read_rollouts(
     Raises
     ------
     ValueError
-        On a file that is missing, empty, broken or truncated; a missing column (those found are listed); rewards that are missing
-        or no finite numbers (rows are named); scores of unequal length; steps that are given in part of the rows; a log that has
-        one response to every prompt.
+        If a file is missing, empty, broken or truncated, or a column is missing (those found are listed). If rewards are missing
+        or not finite numbers (rows are named), or scores differ in length. If only part of the rows has a step, or every prompt
+        has one response.
 
     Examples
     --------

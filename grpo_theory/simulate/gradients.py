@@ -91,8 +91,8 @@ def simulate_gradients(
     directions : array_like, shape (J, d), optional
         Along which the mean and covariance of the estimate are kept; none if omitted.
     first_block : int, default 0
-        The number of the first block: runs over disjoint ranges of blocks `merge` to the run over their union, provided
-        that all but the last have whole blocks (a multiple of `block_replications`).
+        The number of the first block.  Runs over disjoint ranges of blocks `merge` to the run over their union.  All but the
+        last must have whole blocks (a multiple of `block_replications`).
 
     Returns
     -------

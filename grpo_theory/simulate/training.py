@@ -133,13 +133,13 @@ def simulate_training(
 ) -> TrainingRuns:
     """Simulate theta <- theta + eta_i ghat (Algorithms 1 and 2 of arXiv 2603.01162) from theta0, many times.
 
-    A rollout of B prompts, G responses each, is drawn from the policy as it then is (the behaviour policy), and its advantages
-    are computed once.  It serves `inner_steps` updates, each on B/inner_steps of its prompts that no other update uses; from the
-    second on the estimator's importance ratios are those of the policy as it has become over the behaviour policy.
+    A rollout has B prompts with G responses each.  It is drawn from the current policy, which is then the behaviour policy, and
+    its advantages are computed once.  A rollout serves `inner_steps` updates, each on B/inner_steps of its prompts that no other
+    update uses.  From the second update on, importance ratios compare the policy as it has become with the behaviour policy.
 
     With a `lag` of s, the behaviour policy is the one before the last s rollouts, as in trainers that generate and update at the
-    same time: the ratios of the first update, too, are over a policy that is s rollouts old.  The first s + 1 rollouts are drawn
-    from the start.
+    same time.  Then the ratios of the first update, too, are over a policy that is s rollouts old.  The first s + 1 rollouts are
+    drawn from the start.
 
     Results are bit-identical for any number of workers and any checkpoints; memory does not grow with the number of steps.
     Runs with the same seed see the same uniforms whatever the estimator: differences between estimators are paired.
@@ -172,7 +172,7 @@ def simulate_training(
     ball : Ball, optional
         Iterates are projected onto it, the first after the first update: a start outside is kept as it is.
     allocation : str or AllocationRule, optional
-        How a rollout's B G responses are shared out among its prompts, from what is known before they are drawn; see
+        How a rollout's B G responses are divided between its prompts, given what is known before sampling; see
         `gt.allocation_rules`.  Without a rule each prompt has G.  The estimate is the mean over the prompts' groups.
 
     Returns
@@ -182,9 +182,9 @@ def simulate_training(
     Warns
     -----
     StabilityWarning
-        Before running, if the last step is too large for the curvature at the start (the first run's, if each has its own):
-        the spectral radius of I + eta H exceeds 1.  Only with `SGD`, whose steps are the gradient's, and only where H is had
-        in a second or so.
+        Before running, if the last step is too large for the curvature at the start: the spectral radius of I + eta H exceeds
+        1.  If each run has its own start, the first run's counts.  Only with `SGD`, whose steps are the
+        gradient's, and only where H takes a second or so.
 
     Examples
     --------

@@ -24,7 +24,7 @@ class GroupSizeLaw:
     """MSE(leave-one-out) = c1/B + c2/(BG) + c3/(BG(G-1)), exactly, for every B >= 1 and G >= 2.
 
     Theorem (docs/derivations.md, section 2), with c1 = E||g(X) - g||^2, c2 = E trace Sigma_oracle(X) and
-    c3 = E[Var(Z|X) E(||W||^2|X) + ||g(X)||^2].  At a fixed budget N = BG the MSE is (c1 G + c2 + c3/(G-1)) / N; it is convex
+    c3 = E[Var(Z|X) E(||W||^2|X) + ||g(X)||^2].  At a fixed budget N = BG the MSE is (c1 G + c2 + c3/(G-1)) / N.  It is convex
     in G with minimiser G* = 1 + sqrt(c3/c1).  Theorem 7 of arXiv 2603.01162 prints c1/B + c2/(BG) + c3/(BG^2) and
     G* = sqrt(c3/c1).
 

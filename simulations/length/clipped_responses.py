@@ -30,26 +30,26 @@ CUT = Statement(
     derived(15),
     "after a drift of 1 nat, at 1,024 tokens: the ratio of the whole response is more efficient cut at 1.2 than without a bound",
     "ordering",
-    formula=r"After a drift of $1$ nat a response, at $1{,}024$ tokens, the ratio of the whole response is more efficient cut at "
-    r"$1.2$ than without a bound.",
+    formula=r"Take a drift of $1$ nat per response, at $1{,}024$ tokens. The ratio of the whole response is more efficient cut "
+    r"at $1.2$ than without a bound.",
     whose=OURS,
 )
 ZEROED = Statement(
     "length/clipped ratio",
     f"question beside {TIC_GRPO}",
-    "after a drift of 1 nat, at 1,024 tokens: to drop responses whose ratio is above 1.2 costs at most a tenth of the efficiency "
-    "of cutting the ratio there",
+    "drift 1 nat, 1,024 tokens: dropping responses with a ratio above 1.2 is at most a tenth less efficient than cutting the "
+    "ratio there",
     "upper bound",
-    formula=r"After a drift of $1$ nat a response, at $1{,}024$ tokens, to drop responses whose ratio is above $1.2$ costs at "
+    formula=r"Take a drift of $1$ nat per response, at $1{,}024$ tokens. To drop responses whose ratio is above $1.2$ costs at "
     r"most a tenth of the efficiency of cutting the ratio there.",
     whose=OURS,
 )
 GEOMETRIC = Statement(
     "length/geometric clip",
     derived(15),
-    "after a drift of 1 nat, at 1,024 tokens: GSPO's ratio and clip cost at most a tenth of the efficiency of no ratio at all",
+    "after a drift of 1 nat, at 1,024 tokens: GSPO's ratio and clip cost at most a tenth of the efficiency without ratios",
     "upper bound",
-    formula=r"After a drift of $1$ nat a response, at $1{,}024$ tokens, GSPO's ratio and clip cost at most a tenth of the "
+    formula=r"Take a drift of $1$ nat per response, at $1{,}024$ tokens. GSPO's ratio and clip cost at most a tenth of the "
     r"efficiency of no ratio at all.",
     whose=OURS,
 )

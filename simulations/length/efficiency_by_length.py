@@ -35,19 +35,19 @@ OWN_LENGTH = Statement(
     derived(37),
     "1,024 tokens, 1,024 responses, each at its best group size: to divide by a response's own length costs at most a tenth",
     "upper bound",
-    formula=r"$1{,}024$ tokens at most, $1{,}024$ responses, each with its own best group size: to divide by a response's own "
-    r"length costs at most a tenth of the efficiency.",
+    formula=r"Take at most $1{,}024$ tokens and $1{,}024$ responses, and for each estimator its best group size. To divide by a "
+    r"response's own length costs at most a tenth of the efficiency.",
     whose=OURS,
 )
 
 PLANNED = Statement(
     "length/planned",
     derived(35),
-    "one step of 1,024 responses of 16 to 4,096 tokens: where TRL's loss takes the mean over a response's tokens, the group size "
-    "that is best for its advantages alone loses at most 5% of the efficiency of the best size",
+    "one step of 1,024 responses of 16 to 4,096 tokens, with TRL's loss as a mean over a response's tokens. The group size that "
+    "is best for its advantages alone loses at most 5% of the best efficiency",
     "upper bound",
-    formula=r"One step of $1{,}024$ responses, of $16$ to $4{,}096$ tokens: where TRL's loss takes the mean over a response's "
-    r"tokens, the group size that is best for its advantages alone loses at most $5\%$ of the efficiency of the best size.",
+    formula=r"One step has $1{,}024$ responses of $16$ to $4{,}096$ tokens, and TRL's loss takes the mean over a response's "
+    r"tokens. The group size that is best for its advantages alone loses at most $5\%$ of the efficiency of the best size.",
     whose=OURS,
 )
 

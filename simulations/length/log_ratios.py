@@ -26,11 +26,11 @@ from simulations.sources import OURS, derived
 NORMAL = Statement(
     "length/normal ratio",
     derived(15),
-    "after a drift of 1 nat, at 1,024 tokens: the share of responses whose ratio is from 0.8 to 1.2 is within 0.03 of that of "
-    "logarithms that are normal with each prompt's drift",
+    "drift 1 nat, 1,024 tokens: the share of ratios from 0.8 to 1.2 is within 0.03 of that of normal logarithms with each "
+    "prompt's drift",
     "upper bound",
-    formula=r"After a drift of $1$ nat, at $1{,}024$ tokens, the share of responses whose ratio is from $0.8$ to $1.2$ is within "
-    r"$0.03$ of that of logarithms that are normal with each prompt's drift.",
+    formula=r"Take a drift of $1$ nat, at $1{,}024$ tokens. The share of ratios from $0.8$ to $1.2$ is that of normal logarithms "
+    r"with each prompt's drift, within $0.03$.",
     whose=OURS,
 )
 MIXED = Statement(

@@ -35,18 +35,18 @@ WHOLE = Statement(
 DIRECTION = Statement(
     "length/token direction",
     derived(15),
-    "after a drift of 1 nat a response of 1,024 tokens the mean update with token ratios has a cosine of 0.99 with the gradient",
+    "after a drift of 1 nat per 1,024 tokens, the mean update with token ratios has a cosine of at least 0.99 with the gradient",
     "upper bound",
-    formula=r"After a drift of $1$ nat a response, at $1{,}024$ tokens, the mean update with token ratios has a cosine of at "
+    formula=r"Take a drift of $1$ nat per response, at $1{,}024$ tokens. The mean update with token ratios has a cosine of at "
     r"least $0.99$ with the gradient.",
     whose=OURS,
 )
 CLIPPED = Statement(
     "length/clip",
     derived(15),
-    "after a drift of 1 nat a response of 1,024 tokens the clip by sign at 0.2 costs token ratios at most a tenth of efficiency",
+    "after a drift of 1 nat per 1,024 tokens, the clip by sign at 0.2 costs token ratios at most a tenth of their efficiency",
     "upper bound",
-    formula=r"After a drift of $1$ nat a response, at $1{,}024$ tokens, the clip by sign at $0.2$ costs token ratios at most a "
+    formula=r"Take a drift of $1$ nat per response, at $1{,}024$ tokens. The clip by sign at $0.2$ costs token ratios at most a "
     r"tenth of their efficiency.",
     whose=OURS,
 )

@@ -38,8 +38,7 @@ from simulations.sources import NORMALIZATION, OURS
 PRINTED_SHARES = Statement(
     "N11/printed, learned features",
     NORMALIZATION,
-    "where features are learned, the share of |cos| < 0.1 at the start, half-way and at the end is off the printed one by at "
-    "most a tenth of it",
+    "where features are learned, the share of |cos| < 0.1 is within a tenth of the printed one at the start, middle and end",
     "upper bound",
     measured=True,
 )

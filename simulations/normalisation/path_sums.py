@@ -102,7 +102,7 @@ AHEAD_BELOW = Statement(
     "N7/printed",
     NORMALIZATION,
     "where the average of (8/3) sqrt(V) is below 1, mean success after T updates is higher with division, printed "
-    "steps (the other side of the threshold is N7/converse)",
+    "steps. N7/converse is the other side of the threshold",
     "ordering",
     ORTHOGONAL,
     formula=r"Where the average of $\tfrac83\sqrt V$ is below $1$, mean success after $T$ updates is higher with division, "

@@ -36,20 +36,20 @@ from simulations.sources import NORMALIZATION, OURS
 DIVISION = Statement(
     "division",
     f"beside {NORMALIZATION}",
-    "two reward values, answers of one token, a log-linear policy or a frozen model's head: advantages are divided "
-    "by the group's standard deviation (grpo) or not (dr_grpo): which has the higher success over a whole run?",
+    "do advantages divided by the group's standard deviation (grpo) have higher success over a whole run than undivided ones "
+    "(dr_grpo)? Rewards have two values, answers have one token, and the policy is log-linear or a frozen model's head",
     PARTS,
 )
 PAYS = Statement(
     "division/pays",
     "measured",
-    "prompts share features, groups of 4 to 64, each at its own best constant step: divided, the success averaged "
+    "prompts share features, groups of 4 to 64, each side at its own best constant step. With division the success averaged "
     "over a run is higher by at least one point of a hundred",
     "ordering",
     whose=OURS,
 )
 HARMLESS = Statement(
-    "division/harmless", "measured", "there, divided, it is lower by at most one point of a hundred", "ordering", whose=OURS
+    "division/harmless", "measured", "there, with division, it is lower by at most one point of a hundred", "ordering", whose=OURS
 )
 PAYS_AT_PRINTED_STEPS = Statement(
     "division/printed steps",

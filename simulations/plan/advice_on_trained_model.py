@@ -34,16 +34,16 @@ PAGE = "docs/planner.md"
 STEP = Statement(
     "plan/step/trained model",
     PAGE,
-    "SmolLM2 learns: in at least nine of ten logs of the start, the group size that they recommend loses at most a tenth of "
-    " the highest efficiency of an update",
+    "SmolLM2 learns, and a group size is recommended from a log of its start. In at least nine of ten logs, it loses at most a "
+    "tenth of the highest efficiency of an update",
     "upper bound",
     whose=OURS,
 )
 RUN = Statement(
     "plan/run/trained model",
     PAGE,
-    "SmolLM2 learns: the group size recommended for a run, from a log of the start's rewards alone, loses at most "
-    "two points of success at its end against the best other size",
+    "SmolLM2 learns, and a group size for the run is recommended from rewards at the start alone. At the end it loses at most "
+    "two points of success against the best other size",
     "upper bound",
     whose=OURS,
 )

@@ -35,7 +35,7 @@ STATEMENTS = {
     against: Statement(
         f"plan/run/{against}",
         PAGE,
-        f"at the end of a run, the group size recommended from a pilot at the start has at most 2 points of success less than "
+        f"a pilot at the start of a run recommends a group size. At the end it has at most 2 points of success less than "
         f"{text}, on average over problems",
         "upper bound",
         whose=OURS,
@@ -50,8 +50,8 @@ STATEMENTS = {
 NO_GAIN = Statement(
     "plan/run/gain over always 4",
     PAGE,
-    "at the end of a run, the group size recommended from a pilot at the start has at most 2 points of success more than groups "
-    "of 4, on average over problems: they did not need the pilot",
+    "a pilot at the start of a run recommends a group size. At the end it has at most 2 points of success more than groups of 4, "
+    "on average over problems. Groups of 4 did not need the pilot",
     "upper bound",
     whose=OURS,
 )

@@ -35,15 +35,15 @@ HOLDS = {
 REGRET = Statement(
     "plan/estimator/regret",
     derived(35),
-    "from a log of 256 prompts with 8 responses each, the best of the logged group sizes has on average at most 5% more "
-    "efficiency than the one recommended for a named estimator",
+    "a group size is recommended for a named estimator, from a log of 256 prompts with 8 responses each. The best of the logged "
+    "sizes has at most 5% more efficiency, on average",
     "upper bound",
     whose=OURS,
 )
 SWITCH = Statement(
     "plan/estimator/switch",
     derived(35),
-    "the limits of what other estimators gain over the one in use, each with the batch that is recommended, hold all at once "
+    "each other estimator, with its recommended batch, has limits of what it gains over the one in use. They hold all at once "
     "95% of the time, within two points, on average over the problems",
     "upper bound",
     whose=OURS,

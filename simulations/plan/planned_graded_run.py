@@ -39,8 +39,8 @@ SOURCE = "question of those who plan a run from graded rewards alone"
 REGRET = Statement(
     "plan/graded run/regret",
     SOURCE,
-    "the group size that the planner recommends for a run from graded rewards alone loses on average at most two points of the "
-    "rewards' range against the best size, in worlds that it was not given",
+    "the planner recommends a group size for a run from graded rewards alone. In worlds that it was not given, this size loses "
+    "on average at most two points of the rewards' range against the best size",
     "upper bound",
     whose=OURS,
 )
@@ -48,8 +48,8 @@ AGAINST: Mapping[int, Statement] = {
     size: Statement(
         f"plan/graded run/against {size}",
         SOURCE,
-        f"the group size that the planner recommends for a run from graded rewards alone loses less reward on average than "
-        f"groups of {size} at every budget, in worlds that it was not given",
+        f"the planner recommends a group size for a run from graded rewards alone. In worlds that it was not given, this size "
+        f"loses less reward on average than groups of {size} at every budget",
         "ordering",
         whose=OURS,
     )
@@ -58,8 +58,8 @@ AGAINST: Mapping[int, Statement] = {
 SAME = Statement(
     "plan/graded run/no better than 4",
     SOURCE,
-    "the group size that the planner recommends for a run from graded rewards alone gains on average at most two points of the "
-    "rewards' range over groups of 4 at every budget, in worlds that it was not given",
+    "the planner recommends a group size for a run from graded rewards alone, in worlds that it was not given. This size gains "
+    "on average at most two points of the rewards' range over groups of 4 at every budget",
     "upper bound",
     whose=OURS,
 )

@@ -38,8 +38,8 @@ SOURCE = "question of those who plan a run from rewards alone"
 REGRET = Statement(
     "plan/run/regret",
     SOURCE,
-    "the group size that the planner recommends for a run from rewards alone loses on average at most two points of success "
-    "against the best size, in worlds that it was not given",
+    "the planner recommends a group size for a run from rewards alone. In worlds that it was not given, this size loses on "
+    "average at most two points of success against the best size",
     "upper bound",
     whose=OURS,
 )
@@ -47,8 +47,8 @@ AGAINST: Mapping[int, Statement] = {
     size: Statement(
         f"plan/run/against {size}",
         SOURCE,
-        f"the group size that the planner recommends for a run from rewards alone loses less success on average than groups of "
-        f"{size} at every budget, in worlds that it was not given",
+        f"the planner recommends a group size for a run from rewards alone. In worlds that it was not given, this size loses "
+        f"less success on average than groups of {size} at every budget",
         "ordering",
         whose=OURS,
     )
@@ -57,8 +57,8 @@ AGAINST: Mapping[int, Statement] = {
 SAME = Statement(
     "plan/run/no better than 4",
     SOURCE,
-    "the group size that the planner recommends for a run from rewards alone gains on average at most two points of success over "
-    "groups of 4 at every budget, in worlds that it was not given",
+    "the planner recommends a group size for a run from rewards alone. In worlds that it was not given, this size gains on "
+    "average at most two points of success over groups of 4 at every budget",
     "upper bound",
     whose=OURS,
 )

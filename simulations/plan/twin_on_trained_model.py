@@ -25,7 +25,7 @@ PAGE = "docs/twin.md"
 REACH = Statement(
     "twin/trained model",
     PAGE,
-    "SmolLM2's last block ascends exact gradients: from a log of 64 responses to each question, a twin misses its success by at "
+    "SmolLM2's last block ascends exact gradients. From a log of 64 responses to each question, a twin misses its success by at "
     "most 3 points on average over logs",
     "upper bound",
     whose=OURS,

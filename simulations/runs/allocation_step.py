@@ -73,7 +73,7 @@ SEEN_RAW = Statement(
 SEEN = Statement(
     "P3/seen rates",
     f"question beside {VIP}",
-    "with the rates (k + 1)/10 of 8 earlier responses these sizes have at most the error of equal sizes, in the mean of 32 draws",
+    "with the rates (k + 1)/10 of 8 earlier responses, these sizes have at most equal sizes' error, in the mean of 32 draws",
     "upper bound",
     formula=r"With the rates $(k+1)/10$ of $8$ earlier responses these sizes have at most the error of equal sizes, in the mean "
     r"of $32$ draws.",

@@ -68,8 +68,8 @@ SIXTEENTH, QUARTER = (
 WALL = Statement(
     "P7/wall time",
     f"question beside {MU_GRPO}",
-    "in the same time, with updates that cost a third of generation, generating and updating at once with a lag of 1 ends with "
-    "more success than doing them in turn on policy",
+    "updates cost a third of generation. In the same time, generating and updating at once with a lag of 1 ends with more "
+    "success than doing them in turn on policy",
     "ordering",
     SETTING,
     whose=OURS,

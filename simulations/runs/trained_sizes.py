@@ -27,7 +27,7 @@ from simulations.sources import DEMYSTIFYING, OURS
 ADVICE = Statement(
     "U9/trained model",
     f"question beside {DEMYSTIFYING}, Theorem 7",
-    "SmolLM2 learns, its last block or adapters in all blocks: the group size of the highest efficiency at the start loses at "
+    "SmolLM2 learns, its last block or adapters in all blocks. The group size of the highest efficiency at the start loses at "
     "most a tenth of the highest efficiency on the way",
     "upper bound",
     whose=OURS,

@@ -54,8 +54,8 @@ T6_CORRECTED = Statement(
     "mean update with token ratios, leave-one-out, no clip = gradient at theta_k of J with old prefixes, current "
     "token, old continuations",
     "identity",
-    formula=r"The mean update with token ratios (leave-one-out, no clip) is the gradient at $\theta_k$ of the objective "
-    "whose prefixes and continuations are drawn from the old policy and whose token is drawn from the current one.",
+    formula=r"The mean update with token ratios (leave-one-out, no clip) is the gradient at $\theta_k$ of another objective. "
+    "Its prefixes and continuations are drawn from the old policy, and its token from the current one.",
     whose=CORRECTION,
 )
 T6_NO_RATIO = in_most(

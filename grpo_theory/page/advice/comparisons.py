@@ -20,10 +20,10 @@ BASELINES = {
 """What each baseline is, in words."""
 
 COMPARED = (
-    "Four baselines were compared, each with every allowed group size: no baseline, the leave-one-out mean of the group, the "
-    "mean reward of all prompts, and a mixture of these two means. None of them divides by a deviation. All four estimates are "
-    "unbiased for the same gradient, so their squared errors can be compared. To plan for your own estimator, name it with "
-    "--estimator."
+    "Four baselines were compared, each with every allowed group size. They are: no baseline, the leave-one-out mean of the "
+    "group, the mean reward of all prompts, and a mixture of these two means. None of them divides by a deviation. All four "
+    "estimates are unbiased for the same gradient, so their squared errors can be compared. To plan for your own estimator, name "
+    "it with --estimator."
 )
 
 
@@ -155,8 +155,8 @@ def best_of_sizes(advice: Advice, scores: ScoresAdvice) -> str:
     """Return in what the recommended batch of the user's estimator is best, and among which."""
     own = scores.by_efficiency
     text = (
-        f" Of all allowed batches in groups of at most {own.largest:,}, the number of responses logged for each prompt, this one "
-        f"has the largest estimated efficiency with {advice.estimator}: one training step gains most."
+        f" With {advice.estimator} this one has the largest estimated efficiency of all allowed batches: one training step gains "
+        f"most. Groups of up to {own.largest:,} were compared, the number of responses logged for each prompt."
     )
     if scores.choice.best == scores.choice.group_sizes.size - 1 and scores.choice.group_size == own.largest > 2:
         text += " Larger groups may be better, but this table cannot tell: log more responses to each prompt."

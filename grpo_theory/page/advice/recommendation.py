@@ -32,7 +32,7 @@ def recommendation(advice: Advice, scores: ScoresAdvice) -> Section:
     lines = [f"Use {with_baseline(pair)} and groups of {pair.group_size:,}: {batch}."]
     lines[0] += (
         " Of all batches with this baseline that the budget and the limits allow, this one has the smallest estimated squared "
-        "error of the gradient of one training step."
+        "error of one step's gradient."
     )
     if advice.estimator is None and not any(rival.better and rival.shown for rival in scores.recommended.rivals):
         lines[0] += " No other baseline, with its own best batch, is shown to have a smaller error."
@@ -192,7 +192,7 @@ def how_sure(advice: Advice, scores: ScoresAdvice) -> Section:
     else:
         lines.append(
             f"About {scores.prompts_needed:,} prompts like the {scores.prompts:,} here, with as many responses each, would be "
-            "sufficient (limits narrow with the square root of the number of prompts)."
+            "sufficient. Limits narrow with the square root of the number of prompts."
         )
     return Section("How sure", (*lines, *_tails(advice, scores)))
 

@@ -74,7 +74,7 @@ def rewards_alone(advice: Advice) -> Section:
     lines = [
         f"Mean reward{of_kept} {number(float(mean.estimate))} ({level_text(advice.level)} limits {number(float(mean.low))} to "
         f"{number(float(mean.high))}). {percent(sample.mixed_responses / sample.responses)} of the responses in the table are "
-        "in groups with different rewards: once the group's mean is subtracted, only these give a gradient. Responses to the "
+        "in groups with different rewards. Once the group's mean is subtracted, only these give a gradient. Responses to the "
         f"same prompt are correlated. For estimating the mean reward, these {sample.responses:,} responses carry as much "
         f"information as {number(sample.effective_responses)} independent ones."
     ]
@@ -83,7 +83,7 @@ def rewards_alone(advice: Advice) -> Section:
         lines.append(
             "After removing sampling noise due to small groups, the estimated distribution of success rates has mean "
             f"{percent(rewards.rates.mean)} and standard deviation {percent(np.sqrt(rewards.rates.variance))}. {percent(hard)} "
-            f"of the prompts succeed at most 20% of the time, {percent(easy)} more than 80%."
+            f"of the prompts succeed at most 20% of the time, and {percent(easy)} of them more than 80%."
         )
     if rewards.weights is not None:
         lines.append(_weights(rewards.weights))
@@ -119,8 +119,8 @@ def _weights(weights: PromptWeights | GradedWeights) -> str:
     return (
         f"{by}hard prompts (success at most 20%, {of[0]} of the prompts) get {at[0]}. Middling ones ({of[1]}) get {at[1]}, and "
         f"easy ones (more than 80%, {of[2]}) {at[2]}. This assumes that the length of a prompt's gradient is proportional to "
-        "p (1 - p), with p its success rate, as for a softmax policy with one token. The limits in brackets hold for every "
-        "distribution of p. If all gradients had the same length, easy prompts would get "
+        "p (1 - p), with p its success rate. A softmax policy with one token has such gradients. The limits in brackets "
+        "hold for every distribution of p. If all gradients had the same length, easy prompts would get "
         f"{percent(float(weights.shares.estimate[2]))}."
     )
 
@@ -162,8 +162,8 @@ def _step(advice: Advice) -> str:
     """Return what is taken to be so of the step."""
     if advice.scores is not None and advice.scores.own is not None:
         return (
-            f"The step uses the advantages of {advice.estimator} with its registered constants, its learning rate is tuned, and "
-            "each batch is used for one update, so that importance ratios are 1. "
+            f"The step uses the advantages of {advice.estimator} with its registered constants, and its learning rate is tuned. "
+            "Each batch is used for one update, so importance ratios are 1. "
         )
     return (
         "The step uses the recommended baseline, does not divide by the standard deviation, and makes one update for each batch. "
@@ -203,8 +203,8 @@ def equal_rewards(advice: Advice) -> Section:
         rows.append((f"{size}", *told))
     text = (
         "Groups in which all rewards are equal give no gradient once their mean is subtracted. For each group size, the table "
-        "shows how many prompts a batch has, and how many of them have a group with a signal on average. The column 'to fill it' "
-        "shows how many responses dynamic sampling draws on average until every group of the batch has a signal.",
+        "shows how many prompts a batch has, and how many of these have a signal on average. The column 'to fill it' shows "
+        "how many responses dynamic sampling draws on average until every group of the batch has a signal.",
     )
     return Section("Groups with equal rewards", text, tuple(rows))
 
@@ -262,14 +262,14 @@ def no_group_size(advice: Advice, run: RunAdvice | None) -> Section:
         return Section("The best group size cannot be told", (f"These rollouts are not sufficient: {size_missing(advice)}.",))
     whole = (
         f"To get a group size for a whole run from rewards alone, give its number of responses: {option('total')} N. The "
-        "planner then simulates small worlds that start at these success rates.",
+        "planner then simulates small worlds that start at these rewards.",
     )
     return Section(
         "The best group size cannot be told from rewards alone",
         (
-            *(whole if run is None and advice.rewards.binary else ()),
+            *(whole if run is None else ()),
             "The best size of one step depends on how much the prompts' gradients differ, and the table has no gradients. A "
-            "random projection (sketch) of each response's gradient is enough; with grpo-theory[lm] installed:",
+            "random projection (sketch) of each response's gradient is enough. gt.sketch makes it, and needs Torch:",
         ),
         code=HOW_TO_SKETCH,
     )

@@ -35,8 +35,8 @@ def _recommended(run: RunAdvice) -> str:
     each = number(run.each)
     text = (
         f"Use groups of {run.group_size} with {run.estimator}. Among groups of {run.group_sizes[0]} to {run.group_sizes[-1]} "
-        f"they lose the least success by the end of a run of {number(run.total)} responses, {each} for each of "
-        f"{counted(run.training_prompts, 'prompt')}, on average over {len(run.worlds)} simulated worlds."
+        f"they lose the least success by the end of a run, on average over {len(run.worlds)} simulated worlds. The run has "
+        f"{number(run.total)} responses, {each} for each of {counted(run.training_prompts, 'prompt')}."
     )
     others = [f"{size}" for size, kept in zip(run.group_sizes, run.candidates, strict=True) if kept and size != run.group_size]
     if others:

@@ -143,8 +143,8 @@ def _contradictions(check: TrainerCheck) -> Section | None:
     if found.unequal:
         paragraphs.append(
             f"In {counted(found.unequal, 'group')} of {found.judged:,}, responses with equal rewards got different advantages. "
-            "No convention that reads rewards alone does that: the rows of a group are not the trainer's group, or the reward "
-            "that it used is not the logged one."
+            "No convention that reads rewards alone does that. Either the rows of a group are not the trainer's group, or the "
+            "reward that it used is not the logged one."
         )
     if not check.followed:
         return Section("Groups", tuple(paragraphs)) if paragraphs else None
@@ -188,8 +188,8 @@ def _loss(check: TrainerCheck) -> Section | None:
             told += " As a mean over tokens the loss is not 0, because longer responses weigh more."
     else:
         told = (
-            f"Advantages do not add up to 0 in every group (their mean is up to {number(loss.by_group)}), so the loss need not "
-            "be 0 at the start. Its value says nothing about progress."
+            f"Advantages do not add up to 0 in every group: their mean is up to {number(loss.by_group)}. So the loss need not be "
+            "0 at the start. Its value says nothing about progress."
         )
     return Section("The loss at the start of an update", (f"{shown}.", told))
 
@@ -242,8 +242,9 @@ def _direction(check: TrainerCheck) -> Section | None:
     if found is None:
         return None
     text = (
-        f"After ratios, clip by sign and a cap of {number(check.cap)} on mismatch, the update has cosine "
-        f"{number(found.cosine)} with the update without ratios, and {number(found.length)} of its length."
+        "Two updates were compared: one with ratios, a clip by sign, and a cap of "
+        f"{number(check.cap)} on mismatch, and one without ratios. The first has cosine {number(found.cosine)} with the second, "
+        f"and {number(found.length)} of its length."
     )
     how = (
         f"Sketches have {found.numbers} numbers, so a cosine is right to about {number(1.0 / np.sqrt(found.numbers))}. "
