@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from grpo_theory.evidence import Evidence
 from grpo_theory.harness.store import read_table
 from simulations.plan.planned_group_size import POINT
-from simulations.plan.run_regret import evidence_of, spread_of_logs
+from simulations.plan.run_regret import evidence_by_arm, spread_of_logs
 
 TOP = Path(__file__).resolve().parents[1]
 COLUMNS = ["part", "problem", "prompts", "size", "quantity", "best", "default", "estimate", "standard_error", "replications"]
@@ -155,7 +155,7 @@ def total_table(kept: pd.DataFrame) -> str:
     lost, told = (kept[kept["quantity"] == quantity] for quantity in ("lost", "told"))
     logs = spread_of_logs(lost)
     for key, cell in lost.groupby(["start", "estimator", "each"], sort=False):
-        found = {(row.arm, row.against): evidence_of(row, logs[row.against]) for row in cell.itertuples()}
+        found = evidence_by_arm(cell, logs)
         asked = told.set_index(["start", "estimator", "each"]).loc[[key], "estimate"]
         losses = [_with_error(found[arm, "best"]) for arm in ("planned", *(f"always {size}" for size in ALWAYS))]
         rows.append([*map(str, key), _sizes(asked), *losses, _with_error(found["planned", "always 4"])])

@@ -155,7 +155,7 @@ def claims_of(table: pd.DataFrame, regret: Statement, against: Mapping[int, Stat
     logs = spread_of_logs(found)
     for (start, estimator, each), cell in found.groupby(CELL, sort=False):
         setting = f"{start} ({estimator}), {each} responses a prompt"
-        at = {(row.arm, row.against): evidence_of(row, logs[row.against]) for row in cell.itertuples() if row.against in logs}
+        at = evidence_by_arm(cell, logs)
         facts = {f"loss of G = {size}": at[f"always {size}", "best"].estimate for size in SIZES}
         own, broken = (replace(at[arm, "best"], prediction=MARGIN) for arm in ("planned", "control"))
         yield regret.claim(setting, own, broken, facts=facts)
@@ -174,10 +174,22 @@ def spread_of_logs(found: pd.DataFrame) -> dict[str, Part]:
     return {other: Part(float(part["log_variance"].mean()), free) for other, part in planned.groupby("against")}
 
 
-def evidence_of(row: Any, logs: Part) -> Evidence:
-    """Return the evidence of a row, which is held against 0; one size for all has no log."""
+def evidence_by_arm(cell: pd.DataFrame, logs: Mapping[str, Part]) -> dict[tuple[str, str], Evidence]:
+    """Return the evidence of a cell's rows, by arm and what it is compared with."""
+    rows = {(row.arm, row.against): row for row in cell.itertuples()}
+    return {key: _evidence_of(row, logs[key[1]], rows["planned", "best"]) for key, row in rows.items() if key[1] in logs}
+
+
+def _evidence_of(row: Any, logs: Part, spare: Any) -> Evidence:
+    """Return the evidence of a row, which is held against 0; one size for all has no log.
+
+    Where every log led to the very size that it is compared with, nothing has varied.  Another log might lead elsewhere, so the
+    runs' variance of a spare row, a comparison of two sizes, stands in.
+    """
     parts = [Part(row.run_variance, row.run_free), Part(row.rate_variance)]
     if row.logs > 1:
         parts.append(Part(logs.variance / row.logs, logs.free))
+    if not any(part.variance > 0.0 for part in parts):
+        parts = [Part(spare.run_variance, spare.run_free)]
     said = summary_of(float(row.estimate), parts)
     return Evidence(said["estimate"], 0.0, said["standard_error"], replications=int(said["replications"]))
