@@ -229,6 +229,7 @@ def test_the_page_says_what_ratios_cost(sizes):
     leads = -100.0 * sizes[sizes["quantity"] == "reused, lead"].set_index("ratio")[["estimate", "high", "low"]]
     assert "The difference is {:.0f} points ({:.0f} to {:.0f})".format(*leads.loc["none"]) in said
     assert "is {:.0f} points behind PPO's clip ({:.0f} to {:.0f})".format(*leads.loc["upper only"]) in said
+    assert "are {:.0f} points behind it ({:.0f} to {:.0f})".format(*leads.loc["unclipped"]) in said
 
 
 def test_the_page_says_what_features_do():
@@ -276,7 +277,7 @@ def test_the_page_says_what_adapters_reach(adapted):
     front, questions = (
         " ".join((ROOT / name).read_text(encoding="utf-8").split()) for name in ("README.md", "docs/three_questions.md")
     )
-    assert f"were {smallest:.0f} to {largest:.0f} points of success ahead of groups of 64 at each of four learning rates" in front
+    assert "groups of 4 led groups of 64 by {:.0f} points ({:.0f} to {:.0f}) of training success".format(*lead) in front
     assert f"end {smallest:.0f} to {largest:.0f} points of success above groups of 64" in questions
     assert f"limits of ten seeds are {low:.0f} points at the least" in questions
     later = "lead by {:.0f} to {:.0f} points ({:.0f} at the".format(*at_rates(adapted, "lead at a rate, later seeds"))
@@ -286,6 +287,8 @@ def test_the_page_says_what_adapters_reach(adapted):
     best, lowest, highest = lead_of(adapted, "advised less best")
     assert f"end {best:.1f} points above the size that the other seeds chose ({lowest:.1f} to {highest:.1f})" in said
     assert "GRPO ends {:.1f} points above Dr. GRPO ({:.1f} to {:.1f})".format(*lead_of(adapted, "divided less plain")) in said
+    behind, low, high = lead_of(adapted, "later less early best")
+    assert f"is {-behind:.0f} point behind ({-high:.0f} to {-low:.0f})" in said
     twos = 100.0 * (means["success", "grpo", 2] - means["success", "dr_grpo", 2])
     assert f"there the difference is {abs(twos):.1f} points" in said
     held_out = means.loc["held out"]
@@ -312,11 +315,17 @@ def test_the_page_says_what_ratios_cost_where_adapters_learn(adapted):
     assert none["estimate"].is_monotonic_increasing, "farther behind the larger the rate"
     assert len(none) == 3
     assert f"is {upper['estimate'].min():.0f} to {upper['estimate'].max():.0f} points behind PPO's clip" in said
-    assert (upper["high"] > 0.0).sum() == 2, "for two of three rates with certainty"
+    bare = lost.loc["unclipped"]
+    for arm in (upper, bare):
+        assert (arm["high"] > 0.0).sum() == 2, "of both, two of the three intervals exclude 0"
+    without = f"{bare['estimate'].min():.0f} to {bare['estimate'].max():.0f} points behind it"
+    assert f"Ratios without any clip are {without}" in said
+    assert none["estimate"].idxmin() == min(none.index), "no ratio did best at the lowest rate"
     front, questions = (
         " ".join((ROOT / name).read_text(encoding="utf-8").split()) for name in ("README.md", "docs/three_questions.md")
     )
-    assert f"no ratio ended {ends} behind the clip at each of three rates" in front
+    assert f"no ratio ended {ends} behind the clip. Its best rate was the lowest of three" in front
+    assert f"Ratios without the clip ended {without}" in questions
     assert (
         f"no ratio ended {ends} of success behind the clip. The 95% limits of ten seeds are {none['high'].min():.0f}" in questions
     )

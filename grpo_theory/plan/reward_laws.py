@@ -71,7 +71,8 @@ def tilted_laws(grades: Array, pooled: Array) -> Array:
     """Return laws of rewards of many means and spreads, shape (A, L), the largest mean first: the log's own law, tilted.
 
     A law is in proportion to w exp(a x - b x^2), with w the shares in the whole log and x the grades: the exponential family
-    whose statistics are the mean reward and the mean square.  With three levels it holds every law.
+    whose statistics are the mean reward and the mean square.  With three levels it holds every law,
+    if tilts may be large.
 
     Parameters
     ----------
