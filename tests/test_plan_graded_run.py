@@ -231,3 +231,23 @@ def test_the_command_advises_on_a_run_of_graded_rewards(tmp_path, capsys):
 def test_estimators_of_every_kind_are_planned_for(estimator):
     run = gt.plan.advise_run(counts_of(drawn(10, 4, 1)), 100, estimator=estimator, largest=4)
     assert run.group_sizes.tolist() == [2, 4]
+
+
+def test_levels_that_lose_what_groups_differ_by_are_refused():
+    """Between prompts a constant differs that no advantage sees; without it the same rewards are taken."""
+    rng = np.random.default_rng(6)
+    noise, prompts = rng.normal(size=(60, 8)), np.repeat(np.arange(60), 8)
+    for rewards in (np.arange(60.0)[:, None] + 0.3 * noise, 10.0 * np.arange(60.0)[:, None] + (noise > 0.5)):
+        with pytest.raises(ValueError, match=r"times the log's variance within groups; .* Subtract from each reward"):
+            reward_ladder(gt.RewardCounts.from_rewards(prompts, rewards.ravel()))
+    assert len(reward_ladder(gt.RewardCounts.from_rewards(prompts, noise.ravel())).rewards) == 6
+
+
+@pytest.mark.parametrize("outlier", [-1e8, 1e8])
+def test_an_outlier_leaves_the_other_levels_where_they_belong(outlier):
+    rewards = np.random.default_rng(6).permutation(np.linspace(0.0, 1.0, 480))
+    rewards[0] = outlier
+    found = reward_ladder(gt.RewardCounts.from_rewards(np.repeat(np.arange(60), 8), rewards))
+    shares = np.sort(found.counts.sum(axis=0))
+    assert shares[0] == 1
+    assert 90 < shares[1] <= shares[-1] < 102, "even fifths of an even law"

@@ -12,6 +12,8 @@ LEVELS = 6
 """The most rewards of a simulated world: of its 8 answers two may be right, and two are left for the least reward."""
 CHUNKS = 256
 """Different rewards are first put together in so many runs of neighbours, so that the search is fast."""
+KEPT = (0.8, 1.25)
+"""How much of the log's variance within groups levels may have: a quarter more noise moves the best size by less than two."""
 
 
 class Ladder(NamedTuple):
@@ -55,6 +57,11 @@ def reward_ladder(counts: RewardCounts, most: int = LEVELS) -> Ladder:
     -------
     Ladder
 
+    Raises
+    ------
+    ValueError
+        If the levels do not keep the variance within groups, of which advantages are made: prompts differ more than responses.
+
     Examples
     --------
     >>> import numpy as np, grpo_theory as gt
@@ -76,7 +83,28 @@ def reward_ladder(counts: RewardCounts, most: int = LEVELS) -> Ladder:
     level = np.searchsorted(cuts, np.arange(values.size), side="right") - 1
     membership = sparse.csr_array((np.ones(values.size, dtype=np.int64), (np.arange(values.size), level)))
     sums = np.bincount(level, weights=weights * (values - values[0]))
-    return Ladder(values[0] + sums / np.bincount(level, weights=weights), (counts.counts @ membership).toarray())
+    ladder = Ladder(values[0] + sums / np.bincount(level, weights=weights), (counts.counts @ membership).toarray())
+    _check_spread(counts, ladder)
+    return ladder
+
+
+def _check_spread(counts: RewardCounts, ladder: Ladder) -> None:
+    """Raise if a ladder's variance within groups is not the log's."""
+    logged = _within(counts.values, counts.counts)
+    kept = _within(ladder.rewards, sparse.csr_array(ladder.counts)) / logged if logged > 0.0 else 1.0
+    if not KEPT[0] <= kept <= KEPT[1]:
+        raise ValueError(
+            f"rewards must differ within groups as they do between prompts, and {len(ladder.rewards)} levels that stand for them "
+            f"have {kept:.2g} times the log's variance within groups; from {KEPT[0]:g} to {KEPT[1]:g} is allowed. Subtract from "
+            "each reward its prompt's usual reward, which changes no advantage, or ask for one step with --budget, which reads "
+            "graded rewards as they are"
+        )
+
+
+def _within(values: Array, counts: sparse.csr_array) -> float:
+    """Return the sum of squared distances from the means of the groups."""
+    sizes, near = np.asarray(counts.sum(axis=1)).ravel(), values - values[values.size // 2]
+    return float((counts @ near**2 - (counts @ near) ** 2 / np.maximum(sizes, 1)).sum())
 
 
 def best_cuts(values: Array, weights: Array, clusters: int) -> Integers:
@@ -93,6 +121,8 @@ def best_cuts(values: Array, weights: Array, clusters: int) -> Integers:
         At most V.
     """
     size = values.size
+    # Squares as far as an outlier would swamp all others.
+    values = values - values[np.searchsorted(np.cumsum(weights), 0.5 * weights.sum())]
     mass, first, second = (np.append(0.0, np.cumsum(weights * values**power)) for power in range(3))
     some = np.arange(size + 1)[:, None] < np.arange(size + 1)
     total = np.where(some, mass[None, :] - mass[:, None], 1.0)
