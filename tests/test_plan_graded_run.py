@@ -184,6 +184,7 @@ def test_graded_rewards_get_a_group_size_for_the_run():
     text = " ".join(whole_run(run).paragraphs)
     assert f"a scale from {run.rewards[0]:.4g}, which is 0 points, to {run.rewards[-1]:.4g}, which is 100" in text
     assert "starts at the mean rewards and spreads within groups of this log" in text
+    assert ("every prompt gets more than" in text) == (len({world.floor for world in run.worlds}) > 1)
     assert run_record(run)["rewards"] == run.rewards
 
 

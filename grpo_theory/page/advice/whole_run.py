@@ -69,13 +69,13 @@ def _told_apart(rewards: tuple[float, ...]) -> list[str]:
 
 def _worlds(run: RunAdvice) -> str:
     floors = sorted({world.floor for world in run.worlds}, reverse=True)
-    unseen = f"only saw at {_told_apart(run.rewards)[0]} get more" if run.graded else "cannot tell from 0 succeed"
-    rare = (
-        f" In half of them the prompts that the log {unseen} {_small(floors[0])} of the time, in the other half "
-        f"{_small(floors[1])}."
-        if len(floors) > 1
-        else ""
-    )
+    rare = ""
+    if len(floors) > 1:
+        least, usual = (_small(floor) for floor in floors[::-1])
+        above = f"every prompt gets more than {_told_apart(run.rewards)[0]} at least"
+        some = above if run.graded else "the prompts that the log cannot tell from 0 succeed"
+        again = " at least" if run.graded else ""
+        rare = f" In half of them {some} {usual} of the time, in the other half{again} {least}."
     start = "mean rewards and spreads within groups" if run.graded else "success rates"
     alike = " and by how alike the prompts' gradients are" if run.alignment is not None else ""
     weighed = f"their {'mean rewards and spreads' if run.graded else 'success rates'}{alike}"
