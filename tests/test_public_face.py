@@ -9,6 +9,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 
 import grpo_theory as gt
@@ -195,6 +196,7 @@ def test_a_missing_example_is_found(monkeypatch):
 
 def test_examples_in_docstrings_run(registry):
     results = [doctest.testmod(import_module(name)) for name in MODULES]
+    plt.close("all")  # some draw; to close figures on a change of backend is deprecated in old Matplotlib
     assert sum(result.attempted for result in results) >= 2
     assert sum(result.failed for result in results) == 0
 
