@@ -196,7 +196,7 @@ def test_the_page_says_what_the_table_has(table):
     assert (
         f"gains {eight['estimate']:.1f}% over groups of 8 with the leave-one-out mean, and at most {eight['high']:.1f}%" in said
     )
-    assert f"over groups of 16 it gains {sixteen['estimate']:.1f}%, and at most {sixteen['high']:.1f}%" in said
+    assert f"Over groups of 16 it gains {sixteen['estimate']:.1f}%, and at most {sixteen['high']:.1f}%" in said
     high = above["high"]
     for words, name in (
         ("8 and 16 lose at most", "trl_grpo"),

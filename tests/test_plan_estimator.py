@@ -33,7 +33,7 @@ def test_the_recommendation_is_for_the_named_estimator(name, capsys, table):
     choice = gt.plan.advise(gt.read_rollouts(table), 1024, group_size=6, estimator=name).scores.own
     assert status == 0
     assert found[0].startswith(f"RECOMMENDATION Use {name} with groups of {choice.group_size}: {choice.batch_size} prompts with")
-    assert "in groups of at most 8, the number of responses logged for each prompt" in found[0]
+    assert "Groups of up to 8 were compared, the number of responses logged for each prompt" in found[0]
     assert choice.group_size == 6 or f"more efficiency with {name}" in found[0]
     assert found[1].startswith(f"WHAT IT RESTS ON You named {name}.")
     assert "no unbiased estimate exists" in found[1]

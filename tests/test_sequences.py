@@ -289,7 +289,7 @@ def test_objectives_agree_with_plain_python_point_by_point():
     paths, bandit = found.problem.policy.paths, found.problem.bandit
     logits = np.random.default_rng(6).normal(size=(5, found.problem.policy.n_prompts, paths.n_logits))
     logits[3, 0, 0] = np.nan
-    tables = bandit.mean_reward.copy(), np.log(found.problem.kl.reference), bandit.prompt_weights.copy()
+    tables = np.stack([bandit.mean_reward, np.log(found.problem.kl.reference)]), bandit.prompt_weights.copy()
     tree = paths.edges, paths.lengths, paths.vocabulary_size
     together, plain, alone = np.empty(5), np.empty(5), np.empty(5)
     fill_objectives(logits, *tables, 0.4, *tree, together)

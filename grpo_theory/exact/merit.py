@@ -46,7 +46,7 @@ def efficiency(
     Efficiency is the share of the exact gradient's gain that one step with the estimate keeps.  Each takes its own best step
     length, on a quadratic objective with the same curvature in all directions.  One minus the efficiency is the squared error of
     the best multiple of the estimate, relative to ||g||^2.  A factor on the estimator, which a learning rate undoes, does not
-    change the efficiency.  So it compares estimators of different multiples or directions.  Section 37 of docs/derivations.md has
+    change the efficiency.  So it compares estimators of different multiples or directions.  docs/derivations.md, section 37, has
     the form for any curvature.  It is a square: where `cosine` of the `gradient_law` is negative, the best step is a step back.
 
     Parameters
