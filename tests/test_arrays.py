@@ -22,6 +22,8 @@ from grpo_theory.intervals.heavy_tails import tail_table
 from grpo_theory.intervals.interval import quotient_limits
 from grpo_theory.laboratory.recorded_training import RecordedTraining
 from grpo_theory.language_model.projection import CountSketch
+from grpo_theory.plan.brackets import rate_grid
+from grpo_theory.plan.subgroups import group_table
 from grpo_theory.samples import RewardCounts
 from grpo_theory.simulate import Ball
 
@@ -214,6 +216,7 @@ def test_a_tuple_of_arrays_is_closed_to_writing_whole():
 def test_what_a_function_keeps_for_the_next_call_is_closed_to_writing():
     advantage = gt.estimators()["grpo"].advantage
     looks = Looks(np.array([[[0.0, 1.0]], [[1.0, 1.0]], [[1.0, 1.0]]]), np.ones((3, 1)))
-    returned = [multisets(1, 4), multisets(3, 4), *tail_table(12, 0.9), *next(class_tables(advantage, looks, 4))]
+    returned = [multisets(1, 4), multisets(3, 4), *tail_table(12, 0.9), *next(class_tables(advantage, looks, 4)), rate_grid(2)]
+    returned += [*group_table(gt.estimators()["grpo"], (0.0, 1.0), 4)]
     assert multisets(3, 4) is returned[1]
     assert not any(one.flags.writeable for one in returned)

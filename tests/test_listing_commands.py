@@ -35,7 +35,7 @@ def test_every_problem_is_described(capsys):
     assert (row["prompts"], row["responses"], row["parameters"]) == (8, 4, 6)
     assert row["reward"] == pytest.approx(gt.objective(made, made.theta), rel=1e-12)
     assert main(["problems", "two-arms"]) == 0
-    assert "1 prompts, 2 responses each, 2 parameters, reward 0.633" in " ".join(capsys.readouterr().out.split())
+    assert "1 prompt, 2 responses each, 2 parameters, reward 0.633" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,12 @@ def test_a_block_of_runs_and_more_have_the_bits_of_those_that_are_alone():
         np.testing.assert_array_equal(own, alone(problem, "rloo", rate, layout, 128 + 90).objectives)
 
 
+def test_steps_of_no_length_stay_at_the_start():
+    problem = gt.gallery.problem("single")
+    grid = StepGrid.of(problem, gt.estimators()["rloo"], [0.0, 0.0], np.ones(12), (4, 4, 1, 0), keeps=True)
+    assert (grid.iterates(8, rng=7) == problem.theta).all()
+
+
 def test_a_head_of_many_parameters_runs_by_itself():
     problem, layout = gt.gallery.problem("lm-few-shot"), (2, 4, 1, 0)
     found = StepGrid.of(problem, gt.estimators()["rloo"], RATES, np.ones(12), layout, gt.Adam()).objectives(2, 7, LOOKS)

@@ -6,6 +6,7 @@ What is slow to import is imported after the command line is understood.
 import argparse
 
 from grpo_theory.page.estimators_command import print_table
+from grpo_theory.validation import counted
 
 HELP = "list the gallery's problems, with their sizes and what they are for"
 DESCRIPTION = (
@@ -30,6 +31,7 @@ def run(options: argparse.Namespace) -> int:
     known = {}
     for name, row in gallery.describe().iterrows():
         responses = "too many responses to list" if pd.isna(row["responses"]) else f"{row['responses']} responses each"
-        sizes = f"{row['prompts']} prompts, {responses}, {row['parameters']} parameters, reward {row['reward']:.3f}"
+        prompts = counted(int(row["prompts"]), "prompt")
+        sizes = f"{prompts}, {responses}, {row['parameters']} parameters, reward {row['reward']:.3f}"
         known[str(name)] = f"{row['about']} ({row['tags']}: {sizes})"
     return print_table(known, options.word)

@@ -135,7 +135,7 @@ def group_table(estimator: Estimator, values: tuple[float, ...], group_size: int
             f"of {group_size}"
         )
     counts = multisets(len(values), group_size)
-    return GroupTable(counts, table.advantages[0][multiset_lines(counts, table.ranks)])
+    return read_only(GroupTable(counts, table.advantages[0][multiset_lines(counts, table.ranks)]))
 
 
 def can_be_averaged(classes: RewardClasses, group_size: int) -> bool:

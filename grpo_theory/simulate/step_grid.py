@@ -111,7 +111,7 @@ class StepGrid:
 
     def _begin(self, rates: Array, starts: Array, seed: np.random.SeedSequence, block: int) -> AbstractContextManager[Runs]:
         """Begin runs at some rates side by side, on the words of one block; a rate that is alone takes no detour by a factor."""
-        largest = rates[np.abs(rates).argmax()]
+        largest = rates[np.abs(rates).argmax()] or 1.0
         updates = self.blocks.updates._replace(step_sizes=largest * self.blocks.updates.step_sizes)
         blocks, streams, trace = replace(self.blocks, updates=updates), block_streams(seed, block), self._trace(starts)
         if len(rates) == 1:
