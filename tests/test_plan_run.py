@@ -153,6 +153,13 @@ def test_a_measurement_is_worth_the_loss_that_it_saves():
     assert run.worth == pytest.approx({"sharing": 0.075, "rare": 0.05})
 
 
+@pytest.mark.parametrize(("asked", "notes"), [(2, "recommended, yours"), (8, "yours"), (3, None), (None, None)])
+def test_the_size_in_use_is_marked_whether_it_is_recommended_or_not(asked, notes):
+    rows = {row[0]: row[-1] for row in whole_run(made([[0.9, 0.8, 0.5]] * 3), asked).table}
+    marked = {size: note for size, note in rows.items() if "yours" in note}
+    assert marked == ({} if notes is None else {str(asked): notes})
+
+
 @pytest.mark.parametrize(("total", "far"), [(8000.0, False), (800.0, True), (1e6, True)])
 def test_another_number_of_responses_than_was_run_is_extrapolated(total, far):
     run = replace(made([[0.9, 0.8, 0.5]] * 3), total=total)

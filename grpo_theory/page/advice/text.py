@@ -52,7 +52,7 @@ def to_text(advice: Advice, run: RunAdvice | None = None) -> str:
 def sections(advice: Advice, run: RunAdvice | None = None) -> list[Section]:
     """Return what is to be said: what was taken for what, what is recommended for a whole run and for a step, and the rest."""
     read = [Section("Read as", advice.reading)] if advice.reading else []
-    return [*read, *(() if run is None else (whole_run(run),)), *_of_a_step(advice, run)]
+    return [*read, *(() if run is None else (whole_run(run, advice.group_size),)), *_of_a_step(advice, run)]
 
 
 def _of_a_step(advice: Advice, run: RunAdvice | None) -> list[Section]:

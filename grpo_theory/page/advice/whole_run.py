@@ -13,16 +13,17 @@ FAR = 0.05
 """Where all levels but one lie within this share of the scale, the one at its end is an outlier."""
 
 
-def whole_run(run: RunAdvice) -> Section:
-    """Return the size that loses least by the end of a run, how sure that is, and what each size loses."""
+def whole_run(run: RunAdvice, asked: int | None = None) -> Section:
+    """Return the size that loses least by the end of a run, how sure that is, and what each size loses, the asked one marked."""
     lines = [_recommended(run), *_graded(run), _worlds(run), *_extrapolated(run), *_beyond(run), _narrower(run)]
     rows: list[tuple[str, ...]] = [
         ("group size", "loses on average", "in the best world", "in the middle one", "in the worst one", "")
     ]
     for place, size in enumerate(run.group_sizes):
         cells = (float(run.expected_losses[place]), *run.quantiles(place))
-        note = "recommended" if place == run.best else "as good" if run.candidates[place] else ""
-        rows.append((f"{size}", *(points(cell) for cell in cells), note))
+        judged = "recommended" if place == run.best else "as good" if run.candidates[place] else ""
+        notes = judged, "yours" if size == asked else ""
+        rows.append((f"{size}", *(points(cell) for cell in cells), ", ".join(filter(None, notes))))
     return Section("Group size for the whole run", tuple(lines), tuple(rows))
 
 
