@@ -8,9 +8,9 @@ from tests.pages import DOCS
 
 LONGEST = 25
 """Words of the longest sentence."""
-PAGES = {page.name: page for page in (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md")))} | {
-    f"findings/{page.name}": page for page in sorted((DOCS / "findings").glob("*.md"))
-}
+PAGES = {
+    page.name: page for page in (*(DOCS.parent / name for name in ("README.md", "CHANGELOG.md")), *sorted(DOCS.glob("*.md")))
+} | {f"findings/{page.name}": page for page in sorted((DOCS / "findings").glob("*.md"))}
 FENCED = re.compile(r"^(`{3,}|\$\$).*?^\1$|<!--.*?-->", flags=re.DOTALL | re.MULTILINE)
 ONE_WORD = re.compile(r"!\[[^\]]*\]\([^)]*\)|`[^`]+`|\$[^$]+\$")
 """A picture, code or a formula: each counts as one word."""
