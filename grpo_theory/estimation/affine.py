@@ -1,8 +1,8 @@
 """Kernels that are affine in the rewards, found out by running them on symbols.
 
-A kernel is plain Python that numba compiles; run on a group of symbols r_1, ..., r_G and on symbols for what oracles know, it
-leaves the advantages as affine forms of them, or fails because it does what an affine form cannot: compare, multiply, take a
-root.  What it leaves proves the form for every reward.
+A kernel is plain Python that numba compiles, so it also runs on symbols.  The symbols stand for the rewards r_1, ..., r_G of a
+group and for the quantities that oracles know.  The kernel then leaves the advantages as affine forms of the symbols.  It fails
+if it does what an affine form cannot: compare, multiply, take a root.  The forms that it leaves hold for every reward.
 """
 
 from functools import lru_cache
@@ -67,8 +67,8 @@ def affine_coefficients(advantage: Advantage, group_size: int) -> Array | None:
     Returns
     -------
     ndarray, shape (6,), or None
-        Of the response's own reward, of the sum of the group's rewards, of the prompt's value, standard deviation and optimal
-        baseline, and the constant.
+        Five coefficients and the constant.  The coefficients multiply the response's own reward, the sum of the group's rewards,
+        and the prompt's value, standard deviation and optimal baseline.
     """
     if advantage.couples_groups or advantage.reads & {"squared_score_norms", "lengths"} or group_size > LARGEST_GROUP:
         return None

@@ -1,7 +1,7 @@
 """Allocation rules: how many responses each prompt of a batch gets, from what is known before they are sampled.
 
-A rule says what error it believes n responses to a prompt to leave, a/n + c/(n (n - 1)): for the leave-one-out estimator this is
-the exact form (docs/derivations.md, section 33.1).  The sizes are then the whole numbers that make the sum of these errors least.
+A rule states the error a/n + c/(n (n - 1)) that it expects from n responses to a prompt.  For the leave-one-out estimator this
+form is exact (docs/derivations.md, section 33.1).  The sizes are then the whole numbers that make the sum of these errors least.
 """
 
 from dataclasses import dataclass, replace
@@ -16,8 +16,9 @@ from grpo_theory.validation import as_count, as_number, check_name, shown
 COSTS = numba.void(F2, F2)
 """``fill(known, costs)``: known is (B, 7), a row per prompt in the order of `KNOWN`; it fills costs (B, 2) with a and c."""
 KNOWN = ("value", "reward_variance", "oracle_trace", "second_order", "start_value", "seen_reward", "seen_count")
-"""What a rule may know of a prompt: moments of the policy that samples, the prompt's value when the run began, and what the run
-has seen of it: the sum of its rewards and their number, both less by the share `memory` with each of its groups."""
+"""What a rule may know of a prompt.  There are moments of the policy that samples, and the prompt's value when the run began.
+There are also the sum and the number of the rewards that the run has seen of the prompt.  Both are multiplied by the share
+`memory` with each further group."""
 VALUE, VARIANCE, ORACLE_TRACE, SECOND_ORDER, START_VALUE, SEEN_REWARD, SEEN_COUNT = range(len(KNOWN))
 TRACES = ("oracle_trace", "second_order")
 SPREAD = numba.void(F2, numba.int64, numba.int64, numba.int64, F1, I1)
@@ -73,10 +74,11 @@ class AllocationRule:
     ----------
     name : str
     fill : compiled function
-        ``fill(known, costs)`` of the signature `COSTS`, made by ``@function_value(COSTS)``.  known (B, 7) has the columns value,
-        reward variance, oracle trace and second order (0 unless `wants_traces`) under the sampling policy, the value at the
-        start, and sum and number of the rewards that the run has seen of the prompt.  costs (B, 2) are a and c, not negative,
-        of the error a/n + c/(n (n - 1)) that n responses are believed to leave.
+        ``fill(known, costs)`` of the signature `COSTS`, made by ``@function_value(COSTS)``.  The array `known` (B, 7) has a
+        column for each name in `KNOWN`.  The first four are value, reward variance, oracle trace and second order under the
+        sampling policy; the two traces are 0 unless `wants_traces`.  Then come the value at the start, and the sum and the number
+        of the rewards that the run has seen of the prompt.  The function fills `costs` (B, 2) with a and c, not negative.  It
+        expects the error a/n + c/(n (n - 1)) from n responses.
     low, high : int, default 2 and 64
         The fewest and the most responses of a prompt; at least 2, because one has no other to compare it with.
     wants_traces : bool, default False

@@ -7,8 +7,8 @@ from grpo_theory.compiler import stage
 def centre(rewards, centred):
     """Fill `centred` (n,) with rewards (n,) less their mean, and return the sum of the squares.
 
-    Deviations are taken from the first reward before they are taken from the mean: equal rewards, 0.1 three times, leave 0 and
-    not the rounding of a sum, which a kernel would go on to divide by a standard deviation of the same size.
+    The first reward is subtracted before the mean is. Equal rewards, 0.1 three times, then leave exactly 0. The rounding error of
+    a sum would be divided by a standard deviation of the same size in a kernel that divides.
     """
     first, total = rewards[0], 0.0
     for g in range(rewards.size):

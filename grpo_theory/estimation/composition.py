@@ -125,9 +125,9 @@ def compose(
 ) -> Estimator:
     """Build an estimator from advantage, importance ratio, clip, aggregation and KL term, and register it.
 
-    Of a response with tokens t, the estimate's term is A sum_t w_t c_t + v: A the advantage, c_t the token's covector
-    e_edge - (the probabilities at its prefix), and w_t what clip and aggregation make of the importance ratio, times the mismatch
-    within its bound.
+    A response with tokens t contributes A sum_t w_t c_t + v to the estimate. A is its advantage, and v is the gradient of a KL
+    term in the loss. The covector c_t of the token is e_edge - (the probabilities at its prefix). The weight w_t is what clip and
+    aggregation make of the importance ratio, times the bounded mismatch.
 
     Parameters
     ----------

@@ -104,8 +104,8 @@ _KERNEL_COMPILER = inferring_first(_signature(readonly=True))
 def compile_kernel(function: Callable) -> Any:
     """Compile a kernel to the one fixed signature, or say in the contract's words why it cannot be.
 
-    Its types are inferred for a read-only batch first, because the batch is shared by all the kernels that see it, and one that
-    writes on it must not compile.  One that raises leaves NaN, because drivers go on after an exception and stop at NaN.
+    Its types are inferred for a read-only batch first.  All kernels that see a batch share it, so a kernel that writes on it must
+    not compile.  A kernel that raises leaves NaN, because drivers go on after an exception and stop at NaN.
 
     Raises
     ------
@@ -168,8 +168,8 @@ def check_arguments(function: Callable) -> None:
 def fields_read(function: Callable) -> frozenset[str]:
     """Return the fields of the batch that a kernel reads, from its source.
 
-    If the source cannot be had, or uses the batch other than by naming a field (passes it on whole, unpacks it), every
-    field counts as read: exact theory then enumerates more than it need, and stays exact.
+    Every field counts as read if the source cannot be had.  The same holds if the kernel uses the batch other than by naming a
+    field (passes it on whole, unpacks it).  Exact theory then enumerates more than it needs to, and stays exact.
     """
     everything = frozenset(Batch._fields)
     try:

@@ -1,8 +1,8 @@
 """KL terms: where the penalty of the objective enters the estimate, and by which estimator of the divergence.
 
-Of a token with l = log(pi/reference) the three estimators of the divergence are k1 = l, k2 = l^2/2 and
-k3 = exp(-l) - 1 + l (Schulman 2020).  In the reward their sum over the response's tokens is subtracted, times the strength,
-from what the kernel sees; in the loss their derivatives in log pi weigh the token's covector.
+For a token with l = log(pi/reference), the three estimators of the divergence are k1 = l, k2 = l^2/2 and k3 = exp(-l) - 1 + l
+(Schulman 2020).  In the reward, their sum over the response's tokens, times the strength, is subtracted from what the kernel
+sees.  In the loss, their derivatives in log pi weight the token's covector.
 """
 
 from collections.abc import Callable
@@ -27,8 +27,8 @@ class KLTerm(Part):
     name : str
     place : {"reward", "loss"}
     function : callable
-        ``function(log_ratios, terms)`` fills terms (rows, N) from logs of pi/reference of tokens, entry by entry: the
-        estimator itself for the reward, its derivative in log pi for the loss.
+        ``function(log_ratios, terms)`` fills terms (rows, N) entry by entry from logs of pi/reference of tokens.  For the reward
+        the entries are the estimator itself, and for the loss its derivative in log pi.
 
     Examples
     --------

@@ -1,8 +1,9 @@
 """Mismatch: the ratio of the trainer's policy, at the start of an update, over the policy of the engine that sampled.
 
-Two programs compute the same network with other kernels and other precision, so that the sampler's probabilities mu are not those
-of the trainer at the start of the update, pi_old.  A trainer that corrects for both weighs a token by clip(pi/pi_old) times
-bound(pi_old/mu), with a bound on the second ratio alone: truncated or masked.  Where pi_old sampled, the second factor is 1.
+Two programs compute the same network with different kernels and different precision.  The sampler's probabilities mu therefore
+differ from pi_old, those of the trainer at the start of the update.  A trainer that corrects for both weights a token by
+clip(pi/pi_old) times bound(pi_old/mu).  The bound, which truncates or masks, applies to the second ratio alone.  Where pi_old
+sampled, the second factor is 1.
 """
 
 from dataclasses import dataclass
@@ -74,8 +75,8 @@ MISMATCHES = {
     "response truncated": Mismatch("response truncated", RATIOS["trajectory"], CLIPS["cap"].with_widths(0.0, 1.0)),
     "response masked": Mismatch("response masked", RATIOS["trajectory"], CLIPS["upper only"].with_widths(0.0, 2.0)),
 }
-"""By name, with the bounds that trainers have by default: 2 where the ratio is truncated (verl), 5 where tokens are masked
-(AReaL), 3 where responses are (TRL with vLLM).  docs/trainers.md has the sources."""
+"""The mismatches by name, with the bounds that trainers use by default.  The bound is 2 where the ratio is truncated (verl), 5
+where tokens are masked (AReaL), and 3 where responses are masked (TRL with vLLM).  The sources are in docs/trainers.md."""
 
 
 def find_mismatch(value: str | Mismatch) -> Mismatch:

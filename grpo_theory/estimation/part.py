@@ -64,9 +64,10 @@ def find_part(argument: str, value: Any, named: Mapping[str, Kind], kind: type[K
 
 
 def is_same_function(one: Callable, other: Callable) -> bool:
-    """Whether both are one function: of the same code and all that it reaches, or of a place in a file that has been run again.
+    """Whether two functions are the same: equal code, with all that it reaches, or the same place in a file that was run again.
 
-    Two that are made by one run of a file share their code, and are one only if they enclose and name the same, too.
+    Two functions made by one run of a file share their code. They are the same only if the values that they enclose and name are
+    the same, too.
     """
     origins = [(function.__module__, function.__qualname__) for function in (one, other)]
     again = origins[0] == origins[1] and one.__code__ is not other.__code__

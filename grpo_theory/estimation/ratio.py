@@ -1,9 +1,9 @@
 """Importance ratios and clips: what a token's covector is weighted by when another policy sampled it.
 
-The current policy is pi, the one that sampled (the behaviour policy) is pi_0.  A function of a ratio fills the weights of one
-response's tokens, for N pairs of policies side by side, from the logs of pi/pi_0 token by token.  A clip says what becomes of a
-ratio that has gone too far from 1: clipping the surrogate makes its gradient vanish beyond the clip, so a clip turns a ratio into
-a weight of the token's covector.
+The current policy is pi; the behaviour policy, which sampled, is pi_0.  A function of a ratio fills the weights of one response's
+tokens from the logs of pi/pi_0 of its tokens.  It does so for N pairs of policies side by side.  A clip says what becomes of a
+ratio that has gone too far from 1.  Clipping the surrogate makes its gradient vanish beyond the clip, so a clip turns a ratio
+into a weight of the token's covector.
 """
 
 import numbers
@@ -114,7 +114,8 @@ class Clip(Part):
     name : str
     function : callable
         ``function(ratios, length, positive, widths, weights)`` fills the first `length` rows of weights (T, N) from those of
-        ratios (T, N), for responses whose advantage is positive or not; widths (2,) are low and high.
+        ratios (T, N).  `positive` says whether the advantages of these responses are positive.  The array widths (2,) contains
+        low and high.
     low, high : float, default 0.2
         Not negative.
 

@@ -22,8 +22,8 @@ _ONE_TOKEN = np.ones(1, dtype=np.int64)
 class Estimator:
     """An estimator of the policy gradient: (1/BG) sum over responses of A u + v.
 
-    A is the advantage that the kernel gives a response, u the sum of its tokens' covectors, weighted by importance ratio,
-    clip and aggregation, and v the gradient of a KL term in the loss.
+    A is the advantage that the kernel gives a response. The sum of the response's token covectors, weighted by importance ratio,
+    clip and aggregation, is u. The gradient of a KL term in the loss is v.
 
     Attributes
     ----------

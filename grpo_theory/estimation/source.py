@@ -78,8 +78,9 @@ class SourceFile:
     def load(self) -> ModuleType:
         """Run the file as its module, unless this process has it already, and return the module.
 
-        The file itself is run if it is there and has this text, an installed module if it has, and else a copy of the text.
-        A module that was run from an older text is run anew, though its file has this text by now.
+        The file itself is run if it exists and has this text. Otherwise an installed module is imported if it has this text, and
+        if none has, a copy of the text is run. A module that was run from an older text is run anew, even if its file has this
+        text by now.
         """
         known = sys.modules.get(self.module)
         if known is not None and self._is_text_behind(known):

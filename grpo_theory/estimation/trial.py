@@ -127,8 +127,8 @@ def _read_only(advantage: Advantage, fields: list[np.ndarray]) -> Batch:
 def failure(advantage: Advantage, batch: Batch) -> str:
     """Return what a kernel raises as plain Python on a batch, and at which line; nothing if it raises nothing.
 
-    What only plain Python raises, for a division by zero or the root of a negative number, does not count: compiled, it gives a
-    value that is not finite, which is an error of its own.
+    Exceptions that only plain Python raises, for a division by zero or the root of a negative number, do not count. The compiled
+    kernel gives a value that is not finite there, which is a separate error.
     """
     try:
         with np.errstate(all="ignore"):

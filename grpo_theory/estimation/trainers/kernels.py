@@ -1,7 +1,8 @@
 """Advantage kernels that trainers share, each group by itself.
 
-What trainers do differently is a number: `ddof` of the standard deviation, `epsilon` beside it, the `floor` at or below which a
-standard deviation counts as 0 and nothing is divided, and the share `alone` of its reward that a lone response keeps.
+Trainers differ in four numbers.  The first two are `ddof` of the standard deviation and the `epsilon` that is added to it.  A
+standard deviation at or below `floor` counts as 0, and nothing is then divided.  A lone response keeps the share `alone` of its
+reward.
 """
 
 import numpy as np
