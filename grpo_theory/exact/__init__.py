@@ -1,6 +1,6 @@
 """Exact results without randomness: the law of any gradient estimate, the objective's surface, maximisers and balls.
 
-What the subpackage offers is listed in ``__init__.pyi``; a file is imported when one of its names is first asked for, because the
+``__init__.pyi`` lists what the subpackage offers. A file is imported when one of its names is first asked for, because the
 simulators need the tables of kernels and no optimiser.
 """
 

@@ -88,14 +88,15 @@ class AllocationLaw:
     def sizes(self, rule: str | AllocationRule, budget: int) -> Integers:
         """Return the sizes (M,) that a rule gives the prompts, whose sum is the budget.
 
-        The bounds are the rule's own, narrowed to the law's.  A `weighted` rule's errors are multiplied with f_q^2, because the
-        law is of all prompts at once; in training, prompts of more weight are drawn more often, and each draw weighs the same.
+        The bounds are the rule's own, narrowed to the law's.  The errors of a `weighted` rule are multiplied by f_q^2, because
+        the law is of all prompts at once.  In training, prompts with more weight are drawn more often, and each draw has the same
+        weight.
 
         Raises
         ------
         ValueError
-            If the budget cannot be spent within the bounds, the rule is not defined for these rewards, or it leaves costs that
-            are negative or not finite.
+            If the budget cannot be spent within the bounds.  Also if the rule is not defined for these rewards, or leaves costs
+            that are negative or not finite.
         """
         found = find_rule(rule, "rule")
         found.check_rewards(self.point.bandit.values)
@@ -187,9 +188,9 @@ def allocation_law(
 ) -> AllocationLaw:
     """Compute the exact error of a batch in which prompt q gets n_q responses, for all sizes between two bounds.
 
-    The batch is all prompts once.  For the leave-one-out estimator the trace of one group is A_q/n + C_q/(n (n - 1)), with A_q
-    the oracle's trace and C_q = Var(Z|q) E||W||^2 + ||g_q||^2 (docs/derivations.md, section 33.1); for any other that sees each
-    group alone it is enumerated.
+    The batch contains each prompt once.  For the leave-one-out estimator the trace of one group is A_q/n + C_q/(n (n - 1)).  A_q
+    is the oracle's trace, and C_q = Var(Z|q) E||W||^2 + ||g_q||^2 (docs/derivations.md, section 33.1).  For any other estimator
+    that sees each group alone, the trace is enumerated.
 
     Parameters
     ----------

@@ -67,11 +67,12 @@ class Region:
 def region(problem: Problem, optimum: ArrayLike, *, radius: float, reach: float) -> Region:
     """Find the constants of Lemma 6 of arXiv 2603.01162 over a ball, by optimisation.
 
-    A softmax policy has no global Polyak-Lojasiewicz constant (far out all gradients vanish), so the lemma needs a region.
-    Each extreme is sought over a fixed net of 1,024 low-discrepancy points (scrambled Sobol) of the ball, every other one on its
-    surface, and the best four are polished by sequential quadratic programming.  The extremes are found, not certified: a search
-    misses an extreme that no point of the net leads to.  The ball lies in the identifiable directions: where the objective is
-    flat in a direction that moves the policy (luck alone pays there), iterates leave it, and its constants with it.
+    A softmax policy has no global Polyak-Lojasiewicz constant (far out all gradients vanish), so the lemma needs a region.  Each
+    extreme is sought over a fixed net of 1,024 low-discrepancy points (scrambled Sobol) of the ball.  Every other point lies on
+    the ball's surface.  The best four are polished by sequential quadratic programming.  The extremes are found, not certified: a
+    search misses an extreme that no point of the net leads to.  The ball lies in the identifiable directions.  The objective may
+    also be flat in a direction that moves the policy (luck alone pays there).  Iterates then leave the ball, and its constants no
+    longer hold for them.
 
     Parameters
     ----------
@@ -206,8 +207,8 @@ def largest_error(
 def longest_estimate(problem: Problem, optimum: ArrayLike, *, radius: float) -> float:
     """Return a bound on the norm of an estimate over a ball: the longest score times the largest advantage.
 
-    Advantages are those of an estimator that subtracts nothing, or a mean of rewards or a value: at most the largest absolute
-    reward, or the range of a prompt's rewards.
+    The advantages are those of an estimator that subtracts nothing, a mean of rewards, or a value.  They are at most the largest
+    absolute reward or the range of a prompt's rewards, whichever is larger.
 
     Examples
     --------

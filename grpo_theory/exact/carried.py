@@ -1,8 +1,8 @@
 """Score moments by reward of a chain, carried from token to token: for every estimator whose weights are products over tokens.
 
-What multiplies the score of a token must depend on the token, its state and the sign of the advantage alone, but for a weight of
-the whole response that is a product over its tokens (the trajectory ratio) or depends on its length
-(docs/derivations.md, section 15).
+The score of a token may be multiplied by what depends on the token, its state and the sign of the advantage alone. The whole
+response may also have a weight that is a product over its tokens (the trajectory ratio) or depends on its length. The recursion
+is in docs/derivations.md, section 15.
 """
 
 from functools import partial

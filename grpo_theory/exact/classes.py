@@ -1,8 +1,8 @@
 """What a kernel sees of responses, and the classes of outcomes that it cannot tell apart.
 
-A kernel that reads only rewards gives two responses with equal rewards equal advantages.  Given the number of responses of
-each class in a group, the scores are independent draws from the classes' conditional laws; so the multisets of classes
-suffice for exact expectations, and with binary rewards there are G + 1 of them whatever the number of responses K.
+A kernel that reads only rewards gives two responses with equal rewards equal advantages.  Given the number of responses of each
+class in a group, the scores are independent draws from the classes' conditional laws.  The multisets of classes therefore suffice
+for exact expectations.  With binary rewards there are G + 1 of them, whatever the number of responses K.
 """
 
 from collections.abc import Set

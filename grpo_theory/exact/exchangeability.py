@@ -25,8 +25,8 @@ _DECOYS = ((0.1, 0.7), (0.3, 0.45))
 def check_exchangeable(advantage: Advantage, shown: tuple[Looks, ...], group_size: int) -> None:
     """Raise unless a kernel treats responses alike, whatever their order, and each group by itself.
 
-    It is tried on some thousands of groups, fewer if they are large, of multisets that are spread evenly over all, from every
-    look of a prompt; once, and not again for the same looks at another theta, if they are few.
+    The kernel is tried on some thousands of groups, or fewer if the groups are large.  Their multisets are spread evenly over
+    all, and cover every look of a prompt.  If there are few looks, the same looks are not checked again at another theta.
     """
     if group_size * sum(looks.fields.size for looks in shown) <= KEPT:
         _kept_check(advantage, shown, group_size)
@@ -74,8 +74,8 @@ def treats_alike(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
 def sees_alone(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
     """Whether advantages stay what they are when the groups are given last first, between groups of another prompt, and alone.
 
-    The other groups have other rewards, other score norms and other fields of the prompt, inside the range of the batch's own:
-    a kernel may look things up by them.  What shows at the ends of that range only is seen of groups that are given alone.
+    The other groups have different rewards, score norms and fields of the prompt, because a kernel may look things up by them.
+    These lie inside the range of the batch's own.  What shows only at the ends of that range is found by giving groups alone.
     """
     picked, expected = [_some(field) for field in batch[:-1]], _some(advantages)
     for shift, scale in _DECOYS:  # two, because any one of them leaves some value as it is

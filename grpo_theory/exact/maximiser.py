@@ -81,9 +81,9 @@ class Optimum:
 def find_optimum(problem: Problem, theta0: ArrayLike) -> Array:
     """Find a local maximiser from a start: a trust region first, Newton's method to the end.
 
-    What is returned has been checked to be stationary, a maximum to second order, and interior (`check_optimum`).  That it is the
-    highest of the maxima is not: the objective of a policy with shared features may have several, and which is found depends on
-    theta0.  `gt.exact.search_optimum` starts anew from many points and says how many agree.
+    The point returned has been checked to be stationary, a maximum to second order, and interior (`check_optimum`).  It has not
+    been checked to be the highest maximum.  The objective of a policy with shared features may have several maxima, and theta0
+    decides which is found.  `gt.exact.search_optimum` starts anew from many points and says how many agree.
 
     For tabular logits with a KL penalty the maximiser is known and global: pi* is proportional to
     reference * exp(E[Z|k] / strength) over the responses.  Its logits are returned with mean zero at each prefix.
@@ -260,8 +260,8 @@ def check_optimum(problem: Problem, optimum: ArrayLike) -> tuple[Array, Array]:
     Raises
     ------
     ValueError
-        If the point is not stationary, not a maximiser, or not interior: the objective then is flat in a direction only because
-        the policy has become deterministic there, and the maximum lies at infinity.
+        If the point is not stationary, not a maximiser, or not interior.  At a point that is not interior, the objective is flat
+        in a direction only because the policy has become deterministic.  The maximum then lies at infinity.
 
     Examples
     --------

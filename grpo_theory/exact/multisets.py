@@ -1,10 +1,12 @@
 """Multisets of classes: all the groups that a kernel can tell apart, and the moments of its advantages over them.
 
-For a group with counts n_1..n_R of the R classes, a response of class r adds to the estimate F features of its class (its
-advantage, or that split by its sign, and 1 for what is added whatever the advantage), each times a covector of the response.
-With S_rf the sum of feature f over class r, an exact mean or covariance needs no more than E[S_rf], E[S_rf S_sg] and
-E[sum over class r of the products of its features]: given the counts, the responses of a class are independent draws from the
-class's conditional law.
+In a group with counts n_1..n_R of the R classes, a response of class r adds F features of its class to the estimate. Each is
+multiplied by a covector of the response. The features are its advantage, or the advantage split by its sign, and 1 for what is
+added whatever the advantage.
+
+Let S_rf be the sum of feature f over class r. Given the counts, the responses of a class are independent draws from the class's
+conditional law. An exact mean or covariance therefore needs only E[S_rf], E[S_rf S_sg] and E[sum over class r of the products of
+its features].
 """
 
 from collections.abc import Callable, Iterator

@@ -1,9 +1,10 @@
 """Score moments by class: all that the law of a group's estimate needs of a prompt, wherever it comes from.
 
-The estimate is (1/G) sum_i x_i, x_i the sum of response i's features, which depend on its class and the group's, times vectors of
-the response.  Given the classes the vectors are independent draws, so that first and second moments need of them, by class, their
-mean and the mean of their inner products (docs/derivations.md, section 4).  A kernel that reads only rewards tells no more apart
-than reward values: its classes are those.  Responses that are listed are averaged; those of a chain are carried (`carried.py`).
+The estimate is (1/G) sum_i x_i.  Here x_i is the sum of response i's features, which depend on its class and the group's, times
+vectors of the response.  Given the classes, the vectors are independent draws.  First and second moments therefore need only the
+mean of the vectors and the mean of their inner products, by class (docs/derivations.md, section 4).  A kernel that reads only
+rewards cannot distinguish more than reward values, so its classes are those.  Responses that are listed are averaged; those of a
+chain are carried (`carried.py`).
 """
 
 from collections.abc import Callable

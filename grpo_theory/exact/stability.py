@@ -89,8 +89,8 @@ def warn_if_unstable(problem: Problem, theta: ArrayLike, steps: Array) -> None:
 def stability_message(problem: Problem, theta: ArrayLike, steps: Array) -> str | None:
     """Say why the steps are too large at a point, or return None: judged by the last, which a run is left with.
 
-    Not judged for policies with more than 512 parameters, whose Hessian is not formed, nor for chains for which a recursion would
-    take long to form it.
+    Policies with more than 512 parameters are not judged, because their Hessian is not formed.  Neither are chains whose Hessian
+    a recursion would take long to form.
     """
     if problem.policy.dimension > LARGEST_DIMENSION or _recursion(problem) > LARGEST_RECURSION:
         return None

@@ -1,8 +1,8 @@
 """Leave-one-out estimates from groups whose size depends on the rewards that they use: exact mean, bias and error.
 
-Rewards are 0 or 1.  What decides sizes looks at rewards only, so that, given how many responses n a group has and how many k of
-them are right, the right ones are independent draws of the policy's right responses, and so are the wrong ones.  Moments are
-therefore sums over (n, k) (docs/derivations.md, section 33.2).
+Rewards are 0 or 1.  What decides sizes looks at rewards only.  Given that a group has n responses of which k are right, the right
+ones are independent draws of the policy's right responses.  Likewise, the wrong ones are independent draws of its wrong
+responses.  Moments are therefore sums over (n, k) (docs/derivations.md, section 33.2).
 """
 
 from dataclasses import dataclass, field
@@ -30,8 +30,8 @@ class StoppedGroups:
     responses : ndarray, shape (M,)
         E n_q.
     slopes : ndarray, shape (M,)
-        E ghat_q = slopes_q g_q: the mean of the sample variance k (n - k)/(n (n - 1)) over p (1 - p); 1 for sizes that do not
-        depend on the rewards.
+        E ghat_q = slopes_q g_q: the mean of the sample variance k (n - k)/(n (n - 1)), divided by p (1 - p).  It is 1 for sizes
+        that do not depend on the rewards.
     products : ndarray, shape (M, M)
         The mean products of what the slopes are means of, for two different prompts.
     powers : ndarray, shape (M,)

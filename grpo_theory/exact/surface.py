@@ -142,14 +142,14 @@ def directional_derivatives(problem: Problem, theta: ArrayLike, directions: Arra
 def hessian(problem: Problem, theta: ArrayLike) -> Array:
     """Return the Hessian of the objective, shape (d, d).
 
-    Theorem (docs/derivations.md, section 5).  With q_k = E[Z|k] - strength log(pi_k / reference_k), V = sum pi_k q_k, c_k the
-    covector of response k and F_k the sum of diag(p) - p p' over the prefixes that it visits, p the probabilities of the tokens
-    there, the Hessian in the logits of one prompt is
+    Theorem (docs/derivations.md, section 5).  Let q_k = E[Z|k] - strength log(pi_k / reference_k) and V = sum pi_k q_k, and let
+    c_k be the covector of response k.  Let F_k be the sum of diag(p) - p p' over the prefixes that it visits, with p the
+    probabilities of the tokens there.  The Hessian in the logits of one prompt is
 
         sum_k pi_k {(q_k - V - strength) c_k c_k' - (q_k - V) F_k},
 
-    and that in theta is its congruence with Phi, averaged over prompts.  Where logits are not linear in theta, their second
-    derivatives add to it, each times the objective's slope in that logit.
+    and the Hessian in theta is its congruence with Phi, averaged over prompts.  Where logits are not linear in theta, their
+    second derivatives add to it, each times the objective's slope in that logit.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """A kernel as a table: its advantages for every number of responses with each reward value, worked out once.
 
-A kernel that reads only rewards (and what oracles know of the prompt), treats responses alike and sees each group by itself
-gives a response an advantage that depends on its own reward and on how many responses of the group got each of the L values.
+The kernel reads only rewards (and what oracles know of the prompt), treats responses alike and sees each group by itself. An
+advantage then depends on the response's own reward, and on how many responses of the group got each of the L values.
 """
 
 import warnings
@@ -41,8 +41,8 @@ class AdvantageTable(NamedTuple):
     Attributes
     ----------
     advantages : ndarray, shape (P, n, L)
-        For prompt (P = M, or 1 if the kernel reads nothing of the prompt), multiset of reward values and value; 0 for a value
-        that no response of the multiset has.
+        The axes are the prompt (P = M, or 1 if the kernel reads nothing of the prompt), the multiset of reward values, and the
+        value. The entry is 0 for a value that no response of the multiset has.
     ranks : ndarray of int64, shape (L - 1, G + 1)
         The number of a multiset is sum_l ranks[l, n_1 + ... + n_l] over l < L, its rank among all in colexicographic order.
     """

@@ -63,8 +63,8 @@ def minimise(loss: Callable[[Array], float], slope: Gradient, curvature: Gradien
 def best_step(gradient: Array, hessian: Array, radius: float) -> Array:
     """Return the step of at most a radius that minimises a quadratic function: g's + s'Hs / 2.
 
-    In the eigenvectors of H the step is -g_j / (h_j + shift), with the shift of at least -min(h) that makes it as long as the
-    radius, found by halving; the rest of its length, if the shift does not do it, lies along the lowest curvature.
+    In the eigenvectors of H the step is -g_j / (h_j + shift). The shift, at least -min(h), makes the step as long as the radius,
+    and is found by halving. If no shift makes the step long enough, the rest of its length lies along the lowest curvature.
     """
     curvatures, directions = np.linalg.eigh(hessian)
     along = directions.T @ gradient

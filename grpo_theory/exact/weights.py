@@ -88,14 +88,14 @@ class TokenWeights:
 def token_weights(current: Point, behaviour: Point, estimator: Estimator, old: Point | None = None) -> TokenWeights:
     """Return the weights of an estimator's tokens at theta = current, of responses drawn at another point.
 
-    The importance ratio is of the current policy over that at `old`, the start of the update; if it is None, over the one that
-    sampled, and there is no mismatch.
+    The importance ratio is of the current policy over the one at `old`, the start of the update.  If `old` is None, it is over
+    the policy that sampled, and there is no mismatch.
 
     Raises
     ------
     ValueError
-        If the estimator has a weight above 1e150, an infinite importance ratio say, for a response that can be drawn, or a KL
-        term in the loss and the problem has no penalty.
+        If the estimator has a weight above 1e150 for a response that can be drawn, an infinite importance ratio say.  Also if it
+        has a KL term in the loss and the problem has no penalty.
 
     Examples
     --------
