@@ -73,8 +73,8 @@ class Bandit:
         values : array_like, shape (L,)
             Distinct reward values, within +-1e60; format plus accuracy, for instance, is (0, 1, 2).
         probabilities : array_like, shape (M, K, L)
-            Probability of each value, given prompt and response; sums to one along the last axis, within the precision of its
-            type, and is then divided by that sum if the type is shorter than float64.
+            Probability of each value, given prompt and response. The sum along the last axis is one, within the precision of the
+            array's type. If the type is shorter than float64, the array is then divided by that sum.
         prompt_weights : array_like, shape (M,), optional
             Probabilities of the prompts; uniform if omitted.
 

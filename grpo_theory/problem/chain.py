@@ -22,9 +22,9 @@ LONGEST = 1 << 16
 class TokenChain(Policy):
     """A policy for long responses: a softmax over the next token that depends on a state, which each token changes.
 
-    Responses are not listed: sums over them are carried from state to state (docs/derivations.md, section 15), so that a
-    thousand tokens cost a thousand times what one costs.  A response ends with the end token, when it comes into a state in
-    which responses end, or when it has as many tokens as the horizon.
+    Responses are not listed.  Sums over them are carried from state to state (docs/derivations.md, section 15), so a thousand
+    tokens cost a thousand times as much as one.  A response ends with the end token, or when it has as many tokens as the
+    horizon.  It also ends when it comes into a state in which responses end.
 
     Parameters
     ----------
@@ -40,8 +40,9 @@ class TokenChain(Policy):
     starts : array_like of int, shape (M,), optional
         The state in which the response to each prompt begins; one prompt that begins in state 0 if omitted.
     network : TwoLayerSoftmax, optional
-        In place of features, a network of two layers with an input for each state, its embedding, and a response for each token:
-        the logits in state s are scale W2 act(W1 x_s), and its parameters are the chain's.  Its `start` draws some.
+        In place of features, a network of two layers.  It has an input for each state, the state's embedding, and a response for
+        each token.  The logits in state s are scale W2 act(W1 x_s), and the network's parameters are the chain's.  The network's
+        `start` draws some.
 
     Attributes
     ----------
@@ -56,8 +57,9 @@ class TokenChain(Policy):
     Raises
     ------
     ValueError
-        If a transition leads to no state, a state cannot be left and is none in which responses end, a response begins in one in
-        which it ends, the end token is no token, a shape does not fit, or both features and a network are given.
+        If a transition leads to no state, a response begins in a state in which it ends, or the end token is no token.  Also if a
+        state in which responses do not end cannot be left, and there is no end token.  Also if a shape does not fit, or both
+        features and a network are given.
 
     Examples
     --------

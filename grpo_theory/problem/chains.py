@@ -1,7 +1,7 @@
 """Chains that matter: kinds of task at any length, each with a dial for how often it succeeds.
 
-Credit is spread differently over the tokens of each: over all of them (`copy`, `goal_walk`), over those before the response stops
-(`think_until_sure`), or over the last few (`bigram_text`).
+They differ in how credit is spread over the tokens. It is spread over all of them (`copy`, `goal_walk`), over those before the
+response stops (`think_until_sure`), or over the last few (`bigram_text`).
 """
 
 import numpy as np
@@ -41,7 +41,7 @@ UNSEEN = 0.1
 
 
 def copy(horizon: int, success: float = 0.6) -> Problem:
-    """A digit of 4 must be what it was after T tokens that keep it, raise it or lower it: credit is spread over all tokens.
+    """One of 4 digits must be unchanged after T tokens that keep, raise or lower it: credit is spread over all tokens.
 
     To succeed often the policy must be nearly sure of every token: a longer response is no more random than a short one.
 
@@ -50,12 +50,13 @@ def copy(horizon: int, success: float = 0.6) -> Problem:
     horizon : int
         T, the number of tokens of every response.
     success : float, default 0.6
-        The mean success rate: above about a half, which is what a policy reaches that mostly raises digits.
+        The mean success rate. It must be above about a half, the rate of a policy that mostly raises digits.
 
     Returns
     -------
     Problem
-        At the parameter at which the rate is that; a prompt for each digit, free logits for each digit and what has become of it.
+        At the parameter with this success rate. There is a prompt for each digit. Logits are free for each pair of the digit
+        given and the digit now.
     """
     horizon = as_count("horizon", horizon)
     digits, given = np.arange(DIGITS), np.repeat(np.arange(DIGITS), DIGITS)

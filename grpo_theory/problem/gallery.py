@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TAGS = ("gradient", "training", "assumption", "off policy", "sequence", "language model", "chain", "learned features")
-"""What the problems are for: errors of the gradient at a fixed theta, training towards a known interior maximiser, an assumption
-that they are made to meet, or updates on responses of an older policy; and whether their responses have several tokens, or their
-policy is that of a real language model, or learns its features.  Responses of a chain are too many to be listed, and what is for
-listed ones is not for it: a chain has no other tag than that it learns its features."""
+"""What the problems are for.  Most are for errors of the gradient at a fixed theta, or for training towards a known interior
+maximiser.  Some meet an assumption by construction, and some are for updates on responses of an older policy.  Further tags say
+that responses have several tokens, that the policy is that of a real language model, or that it learns its features.  A chain has
+only the tags "chain" and "learned features".  Its responses are too many to be listed, and the other tags are for problems with
+listed responses."""
 CHAIN_TOKENS = 64
 """The horizon of the gallery's chains; `grpo_theory.problem.chains` makes them with any other."""
 
@@ -174,8 +175,9 @@ def _kl_sequence() -> Problem:
 def _conflict() -> Problem:
     """No penalty, yet an interior maximiser: what helps one prompt harms another.
 
-    In each prompt the middle response is right, and the features of the three put it between the others, elsewhere for each
-    prompt; no theta makes all prompts sure of it.
+    In each prompt the middle response is right.  The features of the three responses lie on a line, the middle one between the
+    others.  Its logit is therefore never the largest, and no theta makes a prompt sure of it.  The line has a different direction
+    for each prompt.
     """
     angles = np.array([0.0, 1.0, 2.2, 3.9])
     along = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
@@ -199,8 +201,8 @@ def _indifferent() -> Problem:
 def _balanced() -> Problem:
     """Corollary 10's assumption holds at the maximiser, though prompts pull there in different directions.
 
-    The mean penalised rewards q of three prompts' seven responses are random but for what is taken from them: at theta*, W W' and
-    Z are uncorrelated at each prompt, and the prompts' gradients add up to zero.
+    The mean penalised rewards q of three prompts' seven responses are random numbers projected to meet two conditions.  At
+    theta*, W W' and Z are uncorrelated at each prompt, and the prompts' gradients add up to zero.
     """
     rng = np.random.default_rng(15)
     n_prompts, n_responses, strength = 3, 7, 0.5
@@ -324,8 +326,8 @@ def problem(name: str) -> Problem:
 def describe() -> "pd.DataFrame":
     """Describe the gallery's problems in a table with one row per problem, by name.
 
-    Columns are tags, prompts (M), responses (K; <NA> for a chain, which has too many to be listed), parameters (d), reward
-    (expected at `Problem.theta`), and about: what it is, in a sentence.
+    The columns are tags, prompts (M), responses (K), parameters (d), reward (expected at `Problem.theta`), and about.  The entry
+    of responses is <NA> for a chain, which has too many to be listed.  The last column says in a sentence what the problem is.
 
     Examples
     --------

@@ -13,9 +13,9 @@ from grpo_theory.validation import as_distribution, as_positive, check_shape
 class KL:
     """The penalty in the objective E[Z] - strength * E KL(pi(.|X) || reference(.|X)).
 
-    It sits in the reward unless an estimator's composition puts it into the loss: the reward of response k to prompt m
-    becomes Z - strength * log(pi(k|m) / reference(k|m)).  The score-function gradient with that reward is the gradient of the
-    objective, because E[W] = 0.
+    The penalty is part of the reward, unless an estimator's composition puts it into the loss.  The reward of response k to
+    prompt m becomes Z - strength * log(pi(k|m) / reference(k|m)).  The score-function gradient with that reward is the gradient
+    of the objective, because E[W] = 0.
 
     Parameters
     ----------

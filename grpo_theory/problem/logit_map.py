@@ -59,9 +59,9 @@ class SmoothMap(ABC):
 class LogitMap(SmoothMap):
     """A linear map Phi from parameters theta (d,) to logits (M, D), one for each prompt and edge.
 
-    Whatever a theorem asks of the d-dimensional scores is a statement about D-dimensional covectors and the inner products
-    Phi_m Phi_m' of each prompt; a map therefore gives Phi, its adjoint and its Gram matrices, and no array of shape
-    (M, D, d) is needed anywhere.  Give a map of your own to `Policy`.
+    Whatever a theorem asks of the d-dimensional scores is a statement about D-dimensional covectors and the inner products Phi_m
+    Phi_m' of each prompt.  A map therefore gives Phi, its adjoint and its Gram matrices.  No array of shape (M, D, d) is needed
+    anywhere.  Give a map of your own to `Policy`.
 
     Examples
     --------

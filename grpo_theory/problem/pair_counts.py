@@ -1,8 +1,8 @@
 """How often a chain's responses take two tokens in one state: one recursion that serves all weights of tokens by themselves.
 
 With free logits the scores of tokens in different states are orthogonal.  The second moment of a sum of scores times gains is
-then a sum over pairs of tokens in one state, and how often a pair is drawn does not depend on the gains, nor on the policy at
-which scores are taken (docs/derivations.md, section 15).
+then a sum over pairs of tokens in one state.  How often a pair is drawn depends neither on the gains nor on the policy at which
+scores are taken (docs/derivations.md, section 15).
 """
 
 from typing import NamedTuple

@@ -15,8 +15,8 @@ from grpo_theory.validation import as_array, as_count, check_room
 class Paths:
     """K responses, each a path from the root of a tree whose every inner prefix continues with any of V tokens.
 
-    The D edges of the tree are its pairs (prefix, token): edge d leaves prefix d // V with token d % V, and the policy has
-    one logit for each edge.  A bandit is the tree of horizon 1, where responses, tokens and edges are the same thing.
+    The D edges of the tree are its pairs (prefix, token).  Edge d leaves prefix d // V with token d % V, and the policy has one
+    logit for each edge.  A bandit is the tree of horizon 1, where responses, tokens and edges are the same thing.
 
     Attributes
     ----------
@@ -28,8 +28,8 @@ class Paths:
     Raises
     ------
     ValueError
-        If the paths are not those of a tree whose every edge leads on to one prefix or ends one response, or if responses of
-        one token are not in the order of their tokens.
+        If the paths are not those of a tree whose every edge leads to one prefix or ends one response.  Also if responses of one
+        token are not in the order of their tokens.
 
     Examples
     --------

@@ -17,8 +17,8 @@ from grpo_theory.validation import check_room
 class Point:
     """A problem at theta; made by `Problem.at`.
 
-    The outcome of a draw is a response together with its reward; there are O = K L of them at a prompt, outcome o being
-    response o // L with the reward value o % L.
+    The outcome of a draw is a response together with its reward. A prompt has O = K L outcomes; outcome o is response o // L with
+    the reward value o % L.
 
     Attributes
     ----------

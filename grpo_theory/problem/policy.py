@@ -15,8 +15,8 @@ LARGEST_PARAMETER = 1e100
 class Policy:
     """A softmax policy: a softmax over the tokens at every prefix of a tree of responses.
 
-    The score of a response is Phi_m' c with the covector c, the sum over its tokens of e_edge - (the probabilities at the
-    token's prefix), and Phi the derivatives of the logits in theta: `tangent(theta)`, the same everywhere if they are linear.
+    The score of a response is Phi_m' c. The covector c is the sum over its tokens of e_edge - (the probabilities at the token's
+    prefix). Phi contains the derivatives of the logits in theta: `tangent(theta)`, the same everywhere if the logits are linear.
 
     Parameters
     ----------

@@ -8,10 +8,11 @@ from grpo_theory.problem.paths import Paths
 
 
 class PrefixHeadMap(LogitMap):
-    """Logits W h_mp of a head W (V, H) over frozen hidden states h (M, P, H) of prefixes; theta is W, flattened row by row.
+    """Logits W h_mp of a head W (V, H) over frozen hidden states h (M, P, H) of prefixes.
 
-    The features of the edge with token v at prefix p are e_v x h_mp, so the inner product of two edges' features is that of the
-    hidden states if they have the same token, and else 0.  Nothing of shape (M, D, d) is formed.
+    The parameter theta is W, flattened row by row.  The features of the edge with token v at prefix p are e_v x h_mp.  The inner
+    product of two edges' features is that of the hidden states if they have the same token, and otherwise 0.  Nothing of shape
+    (M, D, d) is formed.
     """
 
     def __init__(self, hidden: Array, vocabulary_size: int) -> None:

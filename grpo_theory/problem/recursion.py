@@ -1,9 +1,11 @@
 """Sums over all responses of a chain, by recursion over its tokens: a thousand tokens cost a thousand times what one costs.
 
 A response is a walk s_0, v_0, s_1, ... through the states.  Each token has a weight k(s, v), its probability say, and adds F
-vectors x_f(s, v); a response of length L that ends in state s counts for `shares[L] * law[s, r]` towards reward value r.  Carried
-back from the end, from state to state, are the sums over all continuations of the weight, of the weight times X_f, the vectors
-that are still to come, and of the weight times <X_f, X_g> (docs/derivations.md, section 15).
+vectors x_f(s, v).  A response of length L that ends in state s counts for `shares[L] * law[s, r]` towards reward value r.
+
+Let X_f be the sum of the vectors that are still to come.  Three sums over all continuations are carried back from the end, from
+state to state.  They are the sums of the weight, of the weight times X_f, and of the weight times <X_f, X_g>
+(docs/derivations.md, section 15).
 """
 
 from typing import NamedTuple

@@ -16,8 +16,8 @@ def edge_table(policy: Policy) -> "pd.DataFrame":
     """Name the edges of a policy in a table: the logits at each prompt, in their order.
 
     Edge d is the logit of a token after a prefix, or in a state of a `TokenChain`. The arrays of shape (M, D) or (S, V) of the
-    library have their entries in this order. Where every edge has a parameter of its own (no features, no network), the
-    parameters are ``theta.reshape(M, D)``, one row per prompt; those of a chain are ``theta.reshape(S, V)``.
+    library have their entries in this order. Every edge has a parameter of its own if there are no features and no network. The
+    parameters are then ``theta.reshape(M, D)``, one row per prompt; those of a chain are ``theta.reshape(S, V)``.
 
     Parameters
     ----------
@@ -26,8 +26,8 @@ def edge_table(policy: Policy) -> "pd.DataFrame":
     Returns
     -------
     DataFrame
-        One row per edge: ``prefix`` (the tokens before it) and ``token``; of a chain ``state``, ``token``, ``next_state`` and
-        ``ends`` (whether a response ends with the token, whatever its length).
+        One row per edge. The columns are ``prefix`` (the tokens before it) and ``token``. For a chain they are ``state``,
+        ``token``, ``next_state`` and ``ends`` (whether a response ends with the token, whatever its length).
 
     Raises
     ------

@@ -36,11 +36,11 @@ class TokenTree(Policy):
     end_token : int, optional
         The token, from 0 to V - 1, after which a response ends; if omitted all responses have T tokens.
     features : array_like, shape (M, D, d), optional
-        The feature vector of every (prompt, edge), so that the logit of an edge is its product with theta (d,); the edges
-        are the pairs (prefix, token), D of them, prefixes in order of their length and then of their tokens.  If omitted every
+        The feature vector of every (prompt, edge), so that the logit of an edge is its product with theta (d,).  The D edges are
+        the pairs (prefix, token).  Prefixes are in order of their length and then of their tokens.  If features are omitted every
         edge has a logit of its own, d = M D.
     hidden : array_like, shape (M, P, H), optional
-        In place of features, the hidden state of every (prompt, prefix), P = D / V: theta is then a head W (V, H), flattened row
+        In place of features, the hidden state of every (prompt, prefix), P = D / V. Theta is then a head W (V, H), flattened row
         by row, and the logits at a prefix are W h.
 
     Attributes
@@ -53,8 +53,8 @@ class TokenTree(Policy):
     Raises
     ------
     ValueError
-        If there are more than 4,096 responses, the end token is not in the vocabulary, or features or hidden states do not have
-        the shape, or are both given.
+        If there are more than 4,096 responses, or the end token is not in the vocabulary.  Also if features or hidden states do
+        not have the shape, or if both are given.
 
     Examples
     --------

@@ -170,7 +170,8 @@ class TwoLayerSoftmax(Policy):
     Raises
     ------
     ValueError
-        If the width is not at least 1, an input is not finite or its size beyond 1e50, or there is no activation of that name.
+        If the width is not at least 1, or there is no activation of that name.  Also if an input is not finite, or its size is
+        above 1e50.
 
     Examples
     --------
@@ -219,9 +220,9 @@ class TwoLayerSoftmax(Policy):
     def start(self, rng: Rng | None = None) -> Array:
         """Draw parameters at which the policy is uniform and its features are random, shape (d,).
 
-        Units come in pairs with the same weights in W1, normal with variance 1/I, and opposite ones in W2, normal with variance
-        1/(H scale^2): so all logits are 0, and W2 times its features are of order 1 whatever the width.  A unit without a partner
-        has zeros in W2.
+        Units come in pairs.  The two units of a pair have the same weights in W1, normal with variance 1/I. Their weights in W2
+        are opposite, normal with variance 1/(H scale^2).  All logits are therefore 0.  Summed over one unit of each pair, scale
+        W2 act(W1 x) is of order 1 whatever the width.  A unit without a partner has zeros in W2.
 
         Examples
         --------
