@@ -16,8 +16,8 @@ def baseline_trace(moments: Moments, baseline: ArrayLike) -> Array:
 
         trace Cov(W (Z - C) | x) = trace Sigma_oracle + E||W||^2 [(C - b*)^2 - (V - b*)^2],
 
-    b* = E[||W||^2 Z | x] / E[||W||^2 | x].  So C beats V at x exactly when |C - b*| < |V - b*|; no baseline at all (C = 0)
-    beats the value baseline exactly when b*/V < 1/2 for V > 0.
+    with b* = E[||W||^2 Z | x] / E[||W||^2 | x].  So C beats V at x exactly when |C - b*| < |V - b*|. For V > 0, no baseline at
+    all (C = 0) beats the value baseline exactly when b*/V < 1/2.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ def constant_step_bound(region: Region, noise: float, step: float, start_gap: fl
     """Return Lemma 6(a)'s bound on E Delta_n for a constant step, shape of n.
 
     Theorem (Lemma 6(a), proved again in docs/derivations.md, section 7).  Let J be L-smooth with Polyak-Lojasiewicz constant mu
-    over the region, the estimator unbiased with mean squared error at most M = ``noise`` there, and beta < 1/(2L).  Then
+    over the region, and beta < 1/(2L).  Let the estimator be unbiased there, with mean squared error at most M = ``noise``.  Then
 
         E Delta_n <= (1 - 2 mu beta + L mu beta^2)^n E Delta_0 + L beta^2 M / (4 mu beta - 2 L mu beta^2).
 
@@ -74,13 +74,14 @@ def harmonic_step_bound(
 ) -> Array:
     """Return Lemma 6(b)'s bound on E Delta_n after n steps beta/(i + offset), shape of n.
 
-    Theorem (Lemma 6(b), with Lemma 14 as corrected; docs/derivations.md, section 7).  With m = n + 1 + offset, A = 2 mu beta > 1,
-    B = L mu beta^2 and C = L beta^2 M / 2, and a the highest gap of the region,
+    Theorem (Lemma 6(b), with Lemma 14 as corrected; docs/derivations.md, section 7).  Let a be the highest gap of the region, and
+    m = n + 1 + offset.  With A = 2 mu beta > 1, B = L mu beta^2 and C = L beta^2 M / 2,
 
         E Delta_n <= max{ (1 + epsilon) C / ((A - 1) m), a n_0 / m },     n_0 = max(first_index(A, B, epsilon), 1 + offset).
 
-    The one-step inequality behind it needs a step of at most 2/L, that is i + offset >= L beta/2, so it may fail for the first
-    steps.  That is harmless: n_0 > (1 + 1/epsilon) L beta/2, and for m <= n_0 the bound is at least a, the highest gap there is.
+    The one-step inequality behind it needs a step of at most 2/L, that is i + offset >= L beta/2.  It may therefore fail for the
+    first steps.  This is harmless: n_0 > (1 + 1/epsilon) L beta/2, and for m <= n_0 the bound is at least a, the highest gap
+    there is.
 
     Raises
     ------
@@ -137,9 +138,9 @@ def printed_first_index(a: float, b: float, epsilon: float = 1.0) -> int:
 def sequence_bound(a: float, c: float, highest: float, start: int, n: ArrayLike, epsilon: float = 1.0) -> Array:
     """Return Lemma 14's bound max{(1 + epsilon) C / ((A - 1) n), highest * n_0 / n}, shape of n, for a given n_0.
 
-    Lemma 14, corrected (docs/derivations.md, section 7).  If a_{n+1} <= (1 - A/n + B/n^2) a_n + C/n^2 and 0 <= a_n <= highest,
-    with A > 1, then the bound holds with n_0 = `first_index`.  With n_0 as printed it can fail where A > n_0: the bracket may be
-    negative at some n >= n_0, and a_n = 0 then allows a_{n+1} = C/n^2, which can be above the bound.
+    Lemma 14, corrected (docs/derivations.md, section 7).  Let a_{n+1} <= (1 - A/n + B/n^2) a_n + C/n^2 and 0 <= a_n <= highest,
+    with A > 1.  Then the bound holds with n_0 = `first_index`.  With n_0 as printed it can fail where A > n_0, because the
+    bracket may be negative at some n >= n_0.  Then a_n = 0 allows a_{n+1} = C/n^2, which can be above the bound.
     """
     n = _as_numbers_of_steps(n, 1)
     return np.maximum((1.0 + epsilon) * c / ((a - 1.0) * n), highest * start / n)
@@ -148,9 +149,9 @@ def sequence_bound(a: float, c: float, highest: float, start: int, n: ArrayLike,
 def largest_sequence(a: float, b: float, c: float, highest: float, steps: int) -> Array:
     """Return the largest value that Lemma 14's hypotheses allow each of a_1..a_steps, shape (steps,).
 
-    The hypotheses hold for the whole infinite sequence.  Where the bracket 1 - A/n + B/n^2 is negative they bound a_n twice: the
-    largest a_{n+1} follows from a_n = 0, and a_n itself is at most (C/n^2)/|bracket|, for otherwise no a_{n+1} >= 0 could follow.
-    Every value is attained, though not all of them by one sequence.
+    The hypotheses hold for the whole infinite sequence.  Where the bracket 1 - A/n + B/n^2 is negative they give two bounds.  The
+    largest a_{n+1} follows from a_n = 0.  In addition, a_n itself is at most (C/n^2)/|bracket|, for otherwise no a_{n+1} >= 0
+    could follow.  Every value is attained, though not all of them by one sequence.
     """
     largest = np.empty(steps)
     most = highest

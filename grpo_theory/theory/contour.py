@@ -4,10 +4,10 @@ With K(t) = -(1/2) sum log(1 - 2 w_k t) for Q = sum_k w_k chi^2_1(k), and 0 < c 
 
     P(Q > q) = (1/(2 pi i)) int_{c - i inf}^{c + i inf} exp(K(t) - t q) / t dt,
 
-and for c < 0 the same integral is -P(Q <= q) (Helstrom 1983; Lugannani and Rice 1980).  Through the saddlepoint of the integrand
-it is as large as the answer and no larger, so that both tails have full relative accuracy.  The path is bent to a parabola to
-the right, where exp(-t q) falls, and the integral is taken by the trapezoidal rule in a variable whose hyperbolic sine is the
-distance from the saddlepoint: its error falls geometrically with the number of nodes.
+and for c < 0 the same integral is -P(Q <= q) (Helstrom 1983; Lugannani and Rice 1980).  Along a path through its saddlepoint, the
+integrand is as large as the answer and no larger, so that both tails have full relative accuracy.  The path is bent to a parabola
+to the right, where exp(-t q) falls.  The integral is taken by the trapezoidal rule in a variable whose hyperbolic sine is the
+distance from the saddlepoint.  The error of this rule falls geometrically with the number of nodes.
 """
 
 from math import atan2, cos, exp, expm1, log, pi, sin, sqrt

@@ -58,8 +58,8 @@ def success_gradient(probabilities: ArrayLike, correct: ArrayLike, features: Arr
 def success_hessian(probabilities: ArrayLike, correct: ArrayLike, features: ArrayLike) -> Array:
     """Return the Hessian of the success probability, shape (d, d).
 
-    Theorem.  Hess p = V {Cov+ - Cov- + (1 - 2p) m m'}, with Cov+ and Cov- the covariance of the features given a correct and
-    given a wrong response and m the difference of their means.  Arguments as in `success_gradient`.
+    Theorem.  Hess p = V {Cov+ - Cov- + (1 - 2p) m m'}. Cov+ is the covariance of the features given a correct response, and Cov-
+    given a wrong one.  The difference of the two means is m.  The arguments are those of `success_gradient`.
 
     Examples
     --------

@@ -19,8 +19,8 @@ class LawDistance:
     estimate : float
         The largest difference between the empirical distribution function and the law's.
     low, high : float
-        Limits of the true distance, by the inequality of Dvoretzky, Kiefer and Wolfowitz with Massart's constant (1990), valid
-        for every size of the sample: low above 0 refutes the law.
+        Limits of the true distance, by the inequality of Dvoretzky, Kiefer and Wolfowitz with Massart's constant (1990). They are
+        valid for every sample size. If low is above 0, the law is refuted.
     level : float
         Of the limits.
     replications : int

@@ -1,7 +1,7 @@
 """Which objective an estimator climbs with groups of finite size, if rewards are binary (R1; docs/derivations.md, section 24).
 
-Given a prompt with success probability p, a kernel that reads only rewards, treats responses alike and sees its group alone has
-the mean update h'(p) grad p, with h' a polynomial: the update climbs E[h(p(X))].
+The kernel reads only rewards, treats responses alike and sees its group alone. At a prompt with success probability p, its mean
+update is h'(p) grad p, with h' a polynomial. The update climbs E[h(p(X))].
 """
 
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ class FiniteGroupObjective:
     Attributes
     ----------
     coefficients : ndarray, shape (G,)
-        c_K = A(success, if K of the others succeed) - A(failure, if K of the others succeed): h'(p) is E[c_K] with K binomial
-        (G - 1, p), a Bernstein polynomial.
+        The entry of K is c_K = A(success, if K of the others succeed) - A(failure, if K of the others succeed). With K binomial
+        (G - 1, p), h'(p) is E[c_K], a Bernstein polynomial.
 
     Examples
     --------

@@ -42,8 +42,8 @@ def leave_one_out_traces(moments: Moments, group_size: int) -> Array:
 def leave_one_out_parts(problem: Problem, theta: ArrayLike) -> tuple[Array, Array, Array]:
     """Return Cov g(X), E Sigma_oracle(X) and E[Var(Z|X) F(X) + g(X) g(X)'], each of shape (d, d).
 
-    With the weights 1/B, 1/(BG) and 1/(BG(G-1)) they add up to the covariance of the batch's leave-one-out estimate
-    (docs/derivations.md, section 2); their traces are the constants c1, c2 and c3 of the scaling law.
+    With the weights 1/B, 1/(BG) and 1/(BG(G-1)) the three parts add up to the covariance of the batch's leave-one-out estimate
+    (docs/derivations.md, section 2).  Their traces are the constants c1, c2 and c3 of the scaling law.
 
     Examples
     --------
@@ -146,9 +146,9 @@ def remainder_bound(moments: Moments, group_size: int, reward_range: float) -> A
 def break_even_group_size(moments: Moments) -> float:
     """Return the group size above which the leave-one-out mean has a lower error than no baseline.
 
-    Theorem (docs/derivations.md, section 3).  With D = E[trace Sigma_0 - trace Sigma_oracle] = E[||W||^2 V (2 b* - V)], where
-    Sigma_0 = Cov(W Z | X), and c3 as in the scaling law, the leave-one-out estimator has the lower mean squared error, per prompt
-    on average and per batch, if and only if G > 1 + c3/D; never if D <= 0.
+    Theorem (docs/derivations.md, section 3).  Let D = E[trace Sigma_0 - trace Sigma_oracle] = E[||W||^2 V (2 b* - V)], where
+    Sigma_0 = Cov(W Z | X), and let c3 be as in the scaling law.  The leave-one-out estimator has the lower mean squared error if
+    and only if G > 1 + c3/D. This holds per prompt on average and per batch.  If D <= 0, it never has the lower error.
 
     Returns
     -------

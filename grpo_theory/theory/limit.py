@@ -114,8 +114,8 @@ class LimitLaw(WeightedChiSquare):
 
         Notes
         -----
-        The law is a limit: for finite n the distance is not 0, and n + offset, the reciprocal of the last step in units of beta,
-        leaves less of it than n.
+        The law is a limit: for finite n the distance is not 0.  The gaps are multiplied by n + offset, which is beta divided by
+        the last step.  This leaves less of the distance than n would.
         """
         if not isinstance(schedule, Harmonic):
             raise TypeError(f"schedule must be Harmonic(step_scale, offset), whose limit law this is, got {shown(schedule)}")
@@ -138,8 +138,8 @@ def linearise(
     Raises
     ------
     ValueError
-        If the point is not a maximiser, or the estimator's mean is not zero there (an estimator that divides by the standard
-        deviation ascends another objective).
+        If the point is not a maximiser, or the estimator's mean is not zero there.  An estimator that divides by the standard
+        deviation ascends another objective, for instance.
 
     Examples
     --------
@@ -177,8 +177,8 @@ def limit_covariance(linear: Linearisation, step_scale: float) -> Array:
 
         (beta A - I/2) S + S (beta A - I/2)' = beta^2 Gamma.
 
-    Theorem 8 of arXiv 2603.01162 prints the integral int exp(-(beta A - I/2) u) Gamma exp(-(beta A - I/2)' u) du, which solves
-    the equation without the factor beta^2: right only for beta = 1.
+    Theorem 8 of arXiv 2603.01162 prints the integral ``int exp(-(beta A - I/2) u) Gamma exp(-(beta A - I/2)' u) du``.  This
+    integral solves the equation without the factor beta^2, so it is right only for beta = 1.
 
     Raises
     ------
@@ -220,11 +220,11 @@ def limit_law(
 ) -> LimitLaw:
     """Return the limit law of n times the suboptimality gap Delta(theta_n) for steps beta/i.
 
-    Theorem 8 of arXiv 2603.01162, corrected (docs/derivations.md, section 6).  If theta_n converges to the maximiser, then
-    n Delta(theta_n) -> sum_k w_k chi^2_1 in law, with w the eigenvalues of (1/2) S^(1/2) diag(lambda) S^(1/2), lambda the
-    positive eigenvalues of minus the Hessian and S the limit covariance (`limit_covariance`).  The maximiser need not be unique:
-    flat directions carry no gap.  But where one of them moves the policy (luck alone pays there), training ends at a random
-    maximiser, and the law is that given this one.
+    Theorem 8 of arXiv 2603.01162, corrected (docs/derivations.md, section 6).  If theta_n converges to the maximiser, then n
+    Delta(theta_n) -> sum_k w_k chi^2_1 in law.  The weights w are the eigenvalues of (1/2) S^(1/2) diag(lambda) S^(1/2).  Here
+    lambda are the positive eigenvalues of minus the Hessian, and S is the limit covariance (`limit_covariance`).  The maximiser
+    need not be unique: flat directions carry no gap.  But a flat direction may move the policy (luck alone pays there).  Training
+    then ends at a random maximiser, and the law is conditional on the one given.
 
     Parameters
     ----------
@@ -265,9 +265,9 @@ def limit_law(
 def gap_recursion(linear: Linearisation, steps: Array, start: Array) -> Array:
     """Return the mean gap after each step, shape (n,), from the exact linear recursion of the covariance.
 
-    C_i = (I - eta_i A) C_{i-1} (I - eta_i A)' + eta_i^2 Gamma with C_0 = start (r, r), the second moment of
-    Q'(theta_0 - theta*); the gap is (1/2) trace(diag(lambda) C).  Exact for a linear drift and constant noise; near the maximiser
-    up to higher order.
+    The recursion is ``C_i = (I - eta_i A) C_{i-1} (I - eta_i A)' + eta_i^2 Gamma``.  It begins with C_0 = start (r, r), the
+    second moment of Q'(theta_0 - theta*).  The gap is (1/2) trace(diag(lambda) C).  The recursion is exact for a linear drift and
+    constant noise.  Otherwise it holds near the maximiser, up to terms of higher order.
 
     Examples
     --------

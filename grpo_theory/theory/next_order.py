@@ -135,8 +135,8 @@ def second_order(surroundings: list[Surroundings], steps: Array, slopes: Array, 
     """Return N^2 times the second order of E J(theta_n) in the noise, for the leave-one-out estimator with N = B_i G_i.
 
     Theorem (docs/derivations.md, section 14).  The cumulants of theta_i about the noise-free run are of order 1/B (mean and
-    covariance) and 1/B^2 (the third); they follow a recursion, and with the derivatives of the final objective in
-    theta_1..theta_n the terms of order 1/B^2 of E J(theta_n) are sums over the steps.
+    covariance) and 1/B^2 (the third), and follow a recursion.  The terms of order 1/B^2 of E J(theta_n) are sums over the steps.
+    They combine the cumulants with the derivatives of the final objective in theta_1..theta_n.
 
     Parameters
     ----------

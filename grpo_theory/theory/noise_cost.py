@@ -23,10 +23,11 @@ _DIFFERENCE = 1e-4
 class TrainingLaw:
     """E J(theta_n) = J(noise-free theta_n) - loss, to first order in the noise, for the leave-one-out estimator.
 
-    Theorem (docs/derivations.md, section 14).  loss = sum_i [k1_i + k2_i/G_i + k3_i/(G_i (G_i - 1))] / B_i, where k1_i, k2_i and
-    k3_i weigh the three parts of the covariance at step i by minus the second derivative of the final objective in theta_i.
-    At a fixed budget N = BG and one group size for all steps it is (c1 G + c2 + c3/(G-1))/N with the constants summed over the
-    steps.  Unlike those of the gradient's error, the constants can be negative: where the objective is convex noise helps.
+    Theorem (docs/derivations.md, section 14). loss = sum_i [k1_i + k2_i/G_i + k3_i/(G_i (G_i - 1))] / B_i.  The constants weight
+    the three parts of the covariance at step i by minus the second derivative of the final objective in theta_i.
+
+    At a fixed budget N = BG and one group size for all steps the loss is (c1 G + c2 + c3/(G-1))/N. Its constants are those of the
+    steps, added up.  They can be negative, unlike those of the gradient's error: where the objective is convex, noise helps.
 
     What is left out begins with `second_order`, of order 1/N^2: compare the two at the budget and the group size in question.
 
@@ -98,8 +99,8 @@ class TrainingLaw:
     def second_order(self, budget: int, group_sizes: ArrayLike) -> Array:
         """Return the second order of the loss, exactly: an estimate of what `loss` is off by, not a bound of it.
 
-        Small against the loss it is what `loss` is off by; large against it, it has the right sign and says that `loss` is no
-        advice (measured: docs/derivations.md, section 14).
+        If the second order is small compared with the loss, it is the error of `loss`.  If it is large, it has the right sign and
+        says that `loss` should not be relied on (measured: docs/derivations.md, section 14).
 
         Parameters
         ----------
@@ -140,9 +141,9 @@ def _as_group_sizes(sizes: Array) -> Array:
 def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | ArrayLike, *, steps: int) -> TrainingLaw:
     """Compute the loss of n training steps with the leave-one-out estimator, to first order in the noise.
 
-    What is left out grows with the noise, so with G at a fixed budget N = BG, and with the number of steps; no batch size is safe
-    on every problem.  `TrainingLaw.second_order` says how much it is to the next order.
-    The study "group_size" measures how far the first order is off: docs/training.md has its table.
+    The part left out grows with the number of steps and with the noise, and so with G at a fixed budget N = BG. No batch size is
+    safe on every problem.  `TrainingLaw.second_order` says how much the next order is.  The study "group_size" measures how far
+    the first order is off: docs/training.md has its table.
 
     Parameters
     ----------
@@ -212,8 +213,8 @@ def noise_free_path(problem: Problem, theta0: ArrayLike, steps: Array) -> Array:
 def noise_free_slopes(problem: Problem, path: Array, steps: Array) -> Array:
     """Return the gradients of the final objective in theta_1..theta_n along a noise-free path (n + 1, d), shape (n, d).
 
-    Each is the next carried back through one step of ascent; the Hessian is applied as a difference of gradients, so that no
-    (d, d) matrix is formed and any policy will do.
+    Each gradient is the next one, carried back through one step of ascent.  The Hessian is applied as a difference of gradients.
+    So no (d, d) matrix is formed, and any policy will do.
 
     Examples
     --------

@@ -14,8 +14,9 @@ from grpo_theory.validation import as_count, as_positive, as_real_array
 def softmax_gap_bound(n_responses: int, step: float) -> float:
     """Return b such that the gap is at most b/t after t updates, for every t and all rewards in [0, 1].
 
-    Theorem.  b = K (K - 1)/[eta (1 - eta beta/2)] for a step eta < 2/beta, beta = 1/(3 sqrt 3) the smoothness of J: an update
-    gains at least eta (1 - eta beta/2) ||grad||^2, ||grad||^2 >= K/(K-1) pi(a*)^2 gap^2, and pi(a*) never falls below 1/K.
+    Theorem. b = K (K - 1)/[eta (1 - eta beta/2)] for a step eta < 2/beta, with beta = 1/(3 sqrt 3) the smoothness of J. The proof
+    has three parts. An update gains at least eta (1 - eta beta/2) ||grad||^2. The slope has ||grad||^2 >= K/(K-1) pi(a*)^2 gap^2.
+    The probability pi(a*) never falls below 1/K.
 
     Raises
     ------

@@ -46,7 +46,8 @@ def _downward(p: Array, q: Array) -> Array:
 def plain_gain_constant(step: float) -> float:
     """Return c such that J(theta + (s/X^2) grad J) - J(theta) >= c ||grad J||^2/X^2, at every policy.
 
-    The printed constant is 1/2 at s = 1 (Theorem 3.1).  c is positive below 6 sqrt 3 and greatest, 3 sqrt 3/2, at 3 sqrt 3.
+    The printed constant is 1/2 at s = 1 (Theorem 3.1). The constant c is positive for s below 6 sqrt 3. Its greatest value is 3
+    sqrt 3/2, at s = 3 sqrt 3.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """How the success probability of one prompt grows if steps are small (N7; docs/derivations.md, section 31).
 
 A prompt has K tabular responses, one of them right, and wrong ones that are equally likely.  Along d theta/dt = w(p) grad p the
-log odds u of success obey du/dt = k w(p) p(1 - p) with k = K/(K - 1): w = 1 without division by the standard deviation,
-1/sqrt(p(1 - p)) with division by the true one, and h'(p) with the deviation of a finite group.
+log odds u of success obey du/dt = k w(p) p(1 - p), with k = K/(K - 1).  Without division by the standard deviation w = 1.  With
+division by the true deviation w = 1/sqrt(p(1 - p)), and by the deviation of a finite group w = h'(p).
 """
 
 from abc import ABC, abstractmethod

@@ -15,9 +15,9 @@ from grpo_theory.validation import as_numbers
 class ThirdCumulant:
     """The third cumulant of one group's leave-one-out estimate, its prompt drawn too, at every group size.
 
-    Theorem (docs/derivations.md, section 14).  Given the prompt the estimate is the sample covariance of score and reward,
-    and its third cumulant is Fisher's for a sample variance, with joint cumulants of scores and rewards in the place of those of
-    one variable; over the prompts it is put together by the law of total cumulance.  That of a batch is 1/B^2 times it.
+    Theorem (docs/derivations.md, section 14).  Given the prompt, the estimate is the sample covariance of score and reward.  Its
+    third cumulant is Fisher's for a sample variance, with joint cumulants of scores and rewards in place of those of one
+    variable.  The law of total cumulance combines the prompts.  The third cumulant of a batch is 1/B^2 times that of a group.
 
     Attributes
     ----------

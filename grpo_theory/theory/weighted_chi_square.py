@@ -31,8 +31,8 @@ class WeightedChiSquare:
 
     Notes
     -----
-    Tails and densities are integrals along contours through saddlepoints (`grpo_theory.theory.contour`), accurate to about
-    twelve digits, far out too; where all weights are equal they are scipy's chi-square.
+    Tails and densities are integrals along contours through saddlepoints (`grpo_theory.theory.contour`), accurate to about twelve
+    digits, far out too.  Where all weights are equal the law is scipy's chi-square.
 
     Examples
     --------
@@ -190,8 +190,8 @@ def _evaluate(units: Array, counts: Array, q: Array) -> Tails:
 def _quantiles(units: Array, counts: Array, p: Array) -> Array:
     """Return the quantiles of P laws with largest weight 1, for p in (0, 1).
 
-    Newton's method on the logit of the distribution function, which is nearly straight in log q for small q and in q for large,
-    from the gamma law with the same mean and variance (Satterthwaite 1946).
+    Newton's method works on the logit of the distribution function.  The logit is nearly straight in log q for small q, and in q
+    for large q.  The start is the gamma law with the same mean and variance (Satterthwaite 1946).
     """
     degrees, total, squares = counts.sum(axis=1), (counts * units).sum(axis=1), (counts * units**2).sum(axis=1)
     equal = ~((units < 1.0) & (counts > 0.0)).any(axis=1)
