@@ -48,8 +48,8 @@ def listed(names: Iterable[str], asked: Sequence[str] = ()) -> str:
 def distance(first: str, second: str) -> int:
     """Return how many letters must be added, left out, changed or swapped with their neighbour to make one word of another.
 
-    The optimal string alignment distance: a swap counts once, so that "gpro" is 1 from "grpo" and 2 from "gspo", between which
-    difflib does not decide.
+    This is the optimal string alignment distance, in which a swap counts once. So "gpro" is 1 from "grpo" and 2 from "gspo",
+    between which difflib does not decide.
     """
     before, last = list(range(len(second) + 1)), list(range(len(second) + 1))
     for i, letter in enumerate(first, 1):

@@ -47,8 +47,8 @@ class ArgumentError(ValueError):
     Parameters
     ----------
     *parts : str
-        What the message is made of, the names of arguments each an `Argument`: a command can then repeat it with its options'
-        names, and never takes a user's text for a name.
+        The pieces of the message; each name of an argument is an `Argument`. A command can then repeat the message with its
+        options' names, and never takes a user's text for a name.
     """
 
     def __init__(self, *parts: str) -> None:

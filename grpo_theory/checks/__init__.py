@@ -1,6 +1,6 @@
 """Checks of a trainer from its log: the convention of its advantages, groups that contradict it, importance ratios.
 
-What the subpackage offers is listed in ``__init__.pyi``; a file is imported when one of its names is first asked for, so that the
+``__init__.pyi`` lists what the subpackage offers. A file is imported when one of its names is first asked for, so that the
 command answers `--help` at once.
 """
 

@@ -33,9 +33,9 @@ def half_spacings(values: Array) -> Array:
 def tolerances(expected: Array, rewards: Array, spacing: Array, beside: float = 0.0) -> Array:
     """Return how far logged advantages (B, G) may be from the expected ones (B, G) of rewards (B, G).
 
-    Rounding of the rewards is carried to the advantages by what scales them: the largest advantage of the group over the largest
-    deviation of a reward from the group's mean.  `spacing` (B, G) is that of the log, `beside` the largest reward of other groups
-    that the convention looks at.
+    The advantages carry the rounding of the rewards, multiplied by a scale. The scale is the largest advantage of the group
+    divided by the largest deviation of a reward from the group's mean, but at least 1. `spacing` (B, G) is that of the log,
+    `beside` the largest reward of other groups that the convention looks at.
     """
     deviations = np.abs(rewards - rewards.mean(axis=1, keepdims=True)).max(axis=1, keepdims=True)
     largest = np.abs(expected).max(axis=1, keepdims=True)

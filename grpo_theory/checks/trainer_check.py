@@ -61,8 +61,8 @@ class TrainerCheck:
     fits : tuple of Fit
         The conventions that most groups follow, which this log does not tell apart; empty without advantages.
     negated : tuple of Fit
-        The conventions that most groups follow once the signs of all advantages are reversed; empty unless that explains more
-        than the logged signs and other groups do.
+        The conventions that most groups follow once the signs of all advantages are reversed. It is empty unless reversal
+        explains more than the logged signs do, and more than other groups do.
     regrouping : Regrouping or None
         Other groups that explain the advantages better.
     contradictions : Contradictions or None

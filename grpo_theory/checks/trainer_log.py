@@ -127,17 +127,17 @@ def read_trainer_log(
     path : str or Path
         A file, or a folder of files.
     columns : mapping, optional
-        Names of columns that are not recognised: prompt, reward, length, response, step, trajectory and scores as in
-        `gt.read_rollouts`; advantage; logprobs, old_logprobs and rollout_logprobs (lists per token, or sums per response); mask
-        (0 for tokens that do not count). An empty name is for a column that should not be read.
+        Names of columns that are not recognised. The keys prompt, reward, length, response, step, trajectory and scores are those
+        of `gt.read_rollouts`. Further keys are advantage; logprobs, old_logprobs and rollout_logprobs (lists per token, or sums
+        per response); and mask (0 for tokens that do not count). An empty name is for a column that should not be read.
     rows : mapping, optional
         Which rows are read: where, group_of and unscored, as in `gt.read_rollouts`.
 
     Raises
     ------
     ValueError
-        As `gt.read_rollouts`; if a column that is named is not there; if advantages or log-probabilities are missing, not finite,
-        or of other lengths than each other.
+        As for `gt.read_rollouts`, and if a column that is named is not there. Also if advantages or log-probabilities are
+        missing, not finite, or of different lengths.
 
     Examples
     --------

@@ -53,9 +53,10 @@ def _as_compiled(function: Callable) -> Callable:
 def compile_driver(function: Callable, signature: Any, **more: Any) -> Any:
     """Compile a function of one signature, and return its machine code as Python calls it, with the plain function as `py_func`.
 
-    numba's dispatch would look at every argument first, to choose among the machine codes of which there is only one here. That
-    takes several microseconds: four fifths of a short call. So arguments are taken for what the signature says, and an array of
-    another type would be read as if it were of the signature's: only the library may call a driver, with arrays of its own.
+    numba's dispatch would look at every argument first, to choose among machine codes, although there is only one here. That
+    takes several microseconds: four fifths of a short call. This driver instead takes arguments for what the signature says. An
+    array of another type would be read as if it were of the signature's. Only the library may therefore call a driver, with
+    arrays of its own.
     """
     if WITHOUT_COMPILER:
         return _as_compiled(function)

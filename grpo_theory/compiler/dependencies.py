@@ -28,8 +28,8 @@ class CodeDependencies(NamedTuple):
     Attributes
     ----------
     functions : list of callable
-        The function, and the functions that it calls, near and far, as plain Python: those that are compiled in any of numba's
-        ways, and those by which something else is compiled (`overload`).
+        The function, and the functions that it calls, near and far, as plain Python. They include those that are compiled in any
+        of numba's ways, and those by which something else is compiled (`overload`).
     constants : list of (name, value)
         What they name or enclose besides, wherever from, as text, in alphabetical order.
     compiled : list

@@ -28,7 +28,7 @@ def pass_builder(machine: Any, opt: int, loop_vectorize: bool = False, slp_vecto
     """Stand in for numba's function of this signature, and switch off the unrolling of loops.
 
     Our loops turn a few times, over the groups of a batch or the responses of a prompt. Unrolled, such a loop has one body for
-    eight turns at once and another for the rest, and the second is all that runs: a step then takes a tenth more time.
+    eight turns at once and another for the rest. Only the second body runs, and a step then takes a tenth more time.
 
     Options that a later numba passes (`more`) are left as LLVM has them, which changes no result.
     """

@@ -1,8 +1,14 @@
 """Compiled functions as values that drivers take: one machine code of a driver serves every function of a signature.
 
-Of numba this uses `numba.extending` (`register_model`, `models`, `unbox`, `NativeValue`, `typeof_impl`), `numba.core.imputils`
-(`lower_builtin`), `numba.core.cgutils`, `numba.core.typing.templates` (`signature`), the methods of `types.Callable`, a context's
-`call_conv`, and of what was compiled `library` and `fndesc`; of llvmlite, `ir`.
+The parts of numba and llvmlite that are used here:
+
+* `numba.extending`: `register_model`, `models`, `unbox`, `NativeValue`, `typeof_impl`
+* `numba.core.imputils`: `lower_builtin`
+* `numba.core.cgutils`
+* `numba.core.typing.templates`: `signature`
+* the methods of `types.Callable`, and a context's `call_conv`
+* of what was compiled, `library` and `fndesc`
+* `llvmlite.ir`
 """
 
 from typing import Any
@@ -20,8 +26,8 @@ from grpo_theory.compiler.options import WITHOUT_COMPILER
 class FirstClass:
     """A compiled function as a value that drivers take: where its machine code begins.
 
-    numba has such values of its own; to hand one over takes them several microseconds, and every call that is compiled three
-    ways of calling it.
+    numba has such values of its own. Handing one over takes several microseconds, and every call is compiled with three ways of
+    calling it.
 
     Attributes
     ----------

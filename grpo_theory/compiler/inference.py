@@ -15,9 +15,9 @@ from numba.core.typed_passes import NopythonTypeInference, type_inference_stage
 def inferring_first(signature: Any) -> type:
     """Return a compiler (`pipeline_class` of njit) that infers a function's types for this signature before those for its own.
 
-    What is compiled is the same, and compiling raises if the function has no types for this signature. So a function can be
-    refused that writes on arrays which some of its callers have closed to writing: no machine code is made for them.
-    To compile the function a second time would tell the same, and would take as long as the first time.
+    The compiled code is the same, and compiling raises if the function has no types for this signature. This refuses a function
+    that writes on arrays which some of its callers have closed to writing. No machine code is made for such a function. To
+    compile the function a second time would tell the same, and would take as long as the first time.
     """
 
     # numba keeps registered passes, and refuses two of one name: so this must be asked once for each signature.

@@ -30,7 +30,7 @@ CHECKS_BOUNDS = bool(vars(numba.config)["BOUNDSCHECK"])
 """NUMBA_BOUNDSCHECK=1: compiled code raises where an index is out of bounds."""
 
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
-"""Options of all compiled functions: division by zero gives inf or nan, as in numpy; threads run at the same time; and no second
+"""Options of all compiled functions. Division by zero gives inf or nan, as in numpy, and threads run at the same time. No second
 entry point for C is made, because nobody would call it."""
 
 NO_ARRAYS: dict[str, Any] = {"_nrt": False}

@@ -26,8 +26,8 @@ class Stage(CPUDispatcher):
 def stage(function: Callable) -> Any:
     """Mark a function as one stage of a driver: it is compiled as a part of whatever calls it, and makes no arrays.
 
-    LLVM puts its code in the place of every call (`forceinline`). By itself LLVM leaves some calls of a training step, and each
-    passes its vectors of lanes through memory: a step then takes a tenth longer (numba 0.68).
+    LLVM puts its code in the place of every call (`forceinline`). By itself, LLVM leaves some calls in a training step. Each of
+    these passes its vectors of lanes through memory, and a step then takes a tenth longer (numba 0.68).
     """
     return _as_stage(function, forceinline=True, **NO_ARRAYS)
 

@@ -46,8 +46,8 @@ class QuestionSet:
 class Arithmetic(QuestionSet):
     """500 questions whose answers are single digits, put to the model in three ways.
 
-    The responses are the ten digit tokens; given that the answer is a digit, the model is exactly a linear-softmax bandit:
-    logits are W h with the head rows W of the digits and the last hidden state h.
+    The responses are the ten digit tokens. Given that the answer is a digit, the model is exactly a linear-softmax bandit. Its
+    logits are W h. W contains the head rows of the digits, and h is the last hidden state.
 
     Attributes
     ----------

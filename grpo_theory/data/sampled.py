@@ -35,11 +35,11 @@ class SampledAnswers:
     likelihoods : ndarray, shape (D,)
         log pi(answer | prompt).
     sketches : ndarray, shape (D, 1024)
-        Of the gradients of log pi with respect to all 134,515,008 parameters, made by `gt.sketch`: four blocks side by side,
-        each of which times 2 is a sketch by itself. Inner products are unbiased for those of the gradients.
+        Sketches of the gradients of log pi with respect to all 134,515,008 parameters, made by `gt.sketch`. There are four blocks
+        side by side; each block times 2 is a sketch by itself. Inner products are unbiased for those of the gradients.
     head : ndarray, shape (D, J)
-        The gradients with respect to the output head alone, as if it were not tied to the embedding, in coordinates that keep
-        inner products (to a few parts in a thousand).
+        The gradients with respect to the output head alone, as if it were not tied to the embedding. The coordinates keep inner
+        products (to a few parts in a thousand).
     provenance : dict
         How the file was made, from what, with which versions.
 

@@ -17,8 +17,8 @@ class LongAnswers(QuestionSet):
     """32 questions whose answers have one to three digits, put to the model after 16 solved examples.
 
     A response is a sequence of at most three tokens out of eleven, the ten digits and the newline, which ends it.  Given that
-    each token is one of the eleven, the model is exactly a tree of softmax policies: the logits at a prefix are W h with the
-    head rows W of the eleven tokens and the last hidden state h behind the prefix.
+    each token is one of the eleven, the model is exactly a tree of softmax policies.  The logits at a prefix are W h.  W contains
+    the head rows of the eleven tokens, and h is the last hidden state behind the prefix.
 
     Attributes
     ----------

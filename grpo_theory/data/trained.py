@@ -88,8 +88,8 @@ class TrainedRun:
 class TrainedCourse:
     """Scores of the M training questions at C policies on the way of one run, exact sums over the ten answers.
 
-    In balanced coordinates each array of parameters (the adapters of each kind of matrix) is scaled so that, at the start, the
-    questions' gradients of success have a mean squared length of 1 in it.
+    In balanced coordinates each array of parameters (the adapters of each kind of matrix) is scaled by one number. The number
+    makes the mean squared length of the questions' gradients of success equal to 1 in the array at the start.
 
     Attributes
     ----------
@@ -135,8 +135,8 @@ class TrainedModel:
         Numbers of updates after which runs were looked at, the first 0.
     runs : tuple of TrainedRun
     courses : mapping of str to TrainedCourse
-        "plain" and "divided" ascend along exact gradients in balanced coordinates, the second with each question's gradient
-        divided by the standard deviation of its reward; the others are sampled runs of the first seed, by
+        The courses "plain" and "divided" ascend along exact gradients in balanced coordinates. In "divided", each question's
+        gradient is divided by the standard deviation of its reward. The other courses are sampled runs of the first seed, named
         "estimator, G = group size".
     kernel : ndarray, shape (M, 10, M, 10)
         At the start, inner products of all logits' gradients in balanced coordinates.
@@ -170,14 +170,15 @@ def trained_model(trained: str = "last block") -> TrainedModel:
     Parameters
     ----------
     trained : {"last block", "adapters"}
-        What learned: the last block, the last norm and the head, below which all is frozen; or low-rank adapters (LoRA) on all
-        matrices of all blocks, so that all hidden states move.
+        The parameters that learned. The name "last block" stands for the last block, the last norm and the head; everything below
+        is frozen. The name "adapters" stands for low-rank adapters (LoRA) on all matrices of all blocks, so all hidden states
+        move.
 
     Raises
     ------
     ValueError
-        If there are no such records, if the file is not the one whose checksum the package states, or if it has records of
-        another version.
+        If there are no such records, or the file has records of another version. Also if the file does not have the checksum that
+        the package states.
 
     Examples
     --------

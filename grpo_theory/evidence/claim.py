@@ -65,12 +65,12 @@ class Statement:
     margin : Margin, optional
         Of all claims about it that bring no margin of their own.
     whose : {"paper", "correction", "ours"}, default "paper"
-        Whose statement it is: that of its source, a paper or your notes, as it stands there; ours in the place of a printed one
-        that fails or can be sharpened; or a question or result of ours beside it, which no paper states.  A file that says
-        nothing of it is judged and shown alike.
+        Whose statement it is.  The value "paper" is for the statement of the source, a paper or your notes, as it stands there.
+        A "correction" is ours, in place of a printed one that fails or can be sharpened.  The value "ours" is for a question or
+        result of ours that no paper states.  A file that names none is judged and shown alike.
     measured : bool, default False
-        Whether it is what a paper measured on its own model, or calls so in practice: another model reproduces it or does not,
-        and refutes nothing.
+        Whether a paper measured the statement on its own model, or calls it well supported in practice.  Another model then
+        reproduces it or does not, and refutes nothing.
     open : str, default ""
         Why it is not decided yet; empty for a statement that a study decides.
 

@@ -70,8 +70,9 @@ class Evidence:
     def half_width(self, level: float, replications: int) -> float:
         """Return the half-width that the limits would have with another number of replications.
 
-        Student's quantile t, because the standard error is estimated, and what the quantile of the studentised mean of R
-        squared normals is larger, to second order in 1/sqrt(R) (docs/derivations.md, section 18).
+        The half-width uses Student's quantile t, because the standard error is estimated. It adds the amount by which the
+        quantile of the studentised mean of R squared normals is larger. The amount is expanded to second order in 1/sqrt(R)
+        (docs/derivations.md, section 18).
         """
         if self.standard_error == 0.0:
             return 0.0

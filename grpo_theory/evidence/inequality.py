@@ -74,9 +74,9 @@ def worst_case(
 ) -> WorstCase:
     """Maximise the left side of an inequality over, or less, its right side, over a box of parameters.
 
-    The sides are computed at random points of the box, in as many equal shares as there are climbs.  From the worst point of
-    each share the search climbs, by the quasi-Newton method L-BFGS-B, which is fast where the sides are smooth, and from where
-    that ends by Nelder and Mead's simplices, which need no slopes.
+    The sides are computed at random points of the box, in as many equal shares as there are climbs.  From the worst point of each
+    share the search climbs by the quasi-Newton method L-BFGS-B, which is fast where the sides are smooth.  From where that ends
+    it climbs by Nelder and Mead's simplices, which need no slopes.
 
     Parameters
     ----------
@@ -105,8 +105,8 @@ def worst_case(
     TypeError
         If `sides` is not a function.
     ValueError
-        If the bounds are not finite pairs in order, or a side is not a number, or the right side of a ratio is negative; the
-        message gives the parameters.
+        If the bounds are not finite pairs in order.  Also if a side is not a number, or the right side of a ratio is negative;
+        the message gives the parameters.
 
     Examples
     --------

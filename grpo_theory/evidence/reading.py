@@ -20,8 +20,8 @@ Row = Mapping[Any, Any]
 class BoundedMean(Share):
     """A mean of independent shares, each between 0 and 1: its limits are Hoeffding's (1963, Theorem 1), whatever their law.
 
-    A mean p of n of them is a limit's distance from the truth m with probability at most exp(-n [p log(p/m) + (1-p)
-    log((1-p)/(1-m))]) on each side.  Where all shares are 0 their sample has no spread, and Student's limits none either.
+    The probability that a mean of n shares is as far from the truth m as p, on the same side, is at most ``exp(-n [p log(p/m) +
+    (1-p) log((1-p)/(1-m))])``.  Where all shares are 0 the sample has no spread, and Student's limits then have no width.
 
     Examples
     --------

@@ -92,8 +92,9 @@ def rate(evidence: Evidence, level: float) -> Judgement:
 def law(evidence: Evidence, level: float) -> Judgement:
     """Judge by the Dvoretzky-Kiefer-Wolfowitz band around the empirical distribution function.
 
-    The estimate is the largest distance between the empirical distribution function and the law.  Refute if the band does not
-    contain the law; confirm if the upper limit of the distance, the estimate plus the band's half-width, is below the margin.
+    The estimate is the largest distance between the empirical distribution function and the law.  The upper limit of the distance
+    is the estimate plus the band's half-width.  Refute if the band does not contain the law; confirm if the upper limit is below
+    the margin.
     """
     half = sqrt(log(2.0 / level) / (2.0 * evidence.replications)) if evidence.replications else inf
     low, high = max(0.0, evidence.estimate - half), evidence.estimate + half

@@ -47,10 +47,12 @@ def judge(claims: Sequence[Claim], family_error: float = FAMILY_ERROR) -> pd.Dat
     Returns
     -------
     DataFrame
-        One row per claim; ``whose`` says whether a paper states it, ``control`` is the verdict on the negative control, and
-        ``power`` says whether it was refuted.  What would be confirmed has the verdict "no power" where it was not.  What a
-        paper measured on its own model is "reproduced here" or "not reproduced here"; its control is refuted all the same,
-        because that is known to be wrong.
+        One row per claim.  The column ``whose`` says whether a paper states it.  The column ``control`` is the verdict on the
+        negative control, and ``power`` says whether the control was refuted.  What would be confirmed has the verdict "no power"
+        if the control was not refuted.
+
+        What a paper measured on its own model is "reproduced here" or "not reproduced here".  Its control is refuted all the
+        same, because the control is known to be wrong.
 
     Examples
     --------

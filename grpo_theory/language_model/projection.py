@@ -29,8 +29,8 @@ def splitmix(key, number):
 def add_signed(vector, first, keys, sums):
     """Add a vector's chunks, with random signs and each shifted by a random offset, to sums (blocks, 2 m) that do not wrap round.
 
-    A chunk of m coordinates has m/32 + 1 words of each block's stream: its offset is from the first of them, its signs are the
-    bits of the others. `first` is the number of the first chunk.
+    A chunk of m coordinates uses m/32 + 1 words of each block's stream. Its offset comes from the first word, and its signs are
+    the bits of the others. `first` is the number of the first chunk.
     """
     size, width = vector.size, sums.shape[1] // 2
     words = width // SIGNS
@@ -51,9 +51,9 @@ class CountSketch:
     """A random linear map to `width` numbers under which inner products keep their value on average.
 
     A vector is cut into chunks of m = width/blocks coordinates. In each of the blocks, independently, every coordinate gets a
-    random sign, every chunk is rotated by a random offset, and the chunks are added up (a count sketch, Charikar, Chen and
-    Farach-Colton 2002, whose buckets differ within a chunk). The inner product of two sketches is unbiased for that of the
-    vectors x and y, and its variance is at most (||x||^2 ||y||^2 + (x . y)^2)/width.
+    random sign and every chunk is rotated by a random offset. The chunks are then added up. This is a count sketch (Charikar,
+    Chen and Farach-Colton 2002) whose buckets differ within a chunk. The inner product of the sketches of x and y is unbiased for
+    x . y. Its variance is at most (||x||^2 ||y||^2 + (x . y)^2)/width.
 
     Parameters
     ----------

@@ -47,8 +47,8 @@ def sketch(
         of its modules back.
     prompts, responses : sequences of N texts or of N sequences of token numbers
         One entry per response. Give token numbers as they were sampled where you have them: a text can be cut into tokens in
-        another way than it was sampled. Texts are cut each by itself and without special tokens; a response that was ended
-        by the end token must have that at its end, or the choice to stop is not part of the score.
+        another way than it was sampled. Texts are cut each by itself and without special tokens. A response that was ended by the
+        end token must have that token at its end. Otherwise the choice to stop is not part of the score.
     tokenizer : transformers tokenizer, optional
         Needed for texts.
     width, blocks, seed : int

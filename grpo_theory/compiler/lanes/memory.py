@@ -1,7 +1,7 @@
 """Lanes that lie side by side in memory: loads, stores, a number written many times, and a test of all numbers.
 
 Each is written as one instruction on a vector. A loop over thirty-two numbers would be left for the compiler to turn into
-vectors, which it does only where it can show that no array reaches into another.
+vectors. The compiler does so only where it can show that no array reaches into another.
 """
 
 from collections.abc import Sequence

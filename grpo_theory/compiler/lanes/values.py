@@ -81,7 +81,7 @@ def whole_rows(table: np.ndarray) -> np.ndarray:
 
 
 def repeat(number: Any, array: np.ndarray, i: int, j: int) -> None:
-    """Write a number `RUN` times to an array (n, m) from an index on, past the ends of rows, and not past that of the array."""
+    """Write a number `RUN` times to an array (n, m) from an index on, past the ends of rows but not of the array."""
     first = i * array.shape[1] + j
     array.reshape(-1)[first : first + RUN] = number
 
