@@ -22,8 +22,8 @@ SHORTEST = 3
 def printable(text: object, longest: int | None = LONGEST) -> str:
     r"""Return a text as one line of characters that print.
 
-    Others become escapes, as \x1b, so that a terminal obeys nothing that stands in a file. The middle of a long text is left out,
-    but for a path, which must be found.
+    Other characters become escapes, as \x1b, so that a terminal obeys nothing that a file contains. The middle of a long text is
+    left out. A path is kept whole, because it must be found.
     """
     whole = str(text)
     longest = None if isinstance(text, Path) else longest

@@ -108,7 +108,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value as a message shows it: strings and numbers but for very long ones, others by kind, arrays with shape."""
+    """Return a value as a message shows it: strings and numbers (cut if very long), others by kind, arrays with shape."""
     if value is None or isinstance(value, str | numbers.Number):
         return printable(repr(value))
     kind = type(value).__name__

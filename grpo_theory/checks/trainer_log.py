@@ -176,7 +176,7 @@ def read_trainer_log(
 
 
 def _with_whole_groups(log: TrainerLog, advantages: Array) -> TrainerLog:
-    """Return the groups of a log in which every row has an advantage, with a remark; ValueError if there is none."""
+    """Return the groups of a log in which every row has an advantage, with a remark; raise ValueError if there are none."""
     groups, name = log.rollouts, printable(log.columns["advantage"])
     lacking = np.isnan(advantages)
     whole = np.ones(groups.batch_size, dtype=np.bool_)

@@ -239,10 +239,10 @@ def find_rule(rule: "str | AllocationRule", argument: str = "allocation") -> All
 
 @function_value(SPREAD)
 def spread_budget(costs, budget, low, high, gains, sizes):
-    """Fill the sizes (B,) that make the sum of a/n + c/(n (n - 1)) least: one response at a time to whom it gains most.
+    """Fill the sizes (B,) that make the sum of a/n + c/(n (n - 1)) least: each response goes where it gains most.
 
-    Gains fall with n, so that no other whole numbers with this sum do better.  A response that gains equally much for several
-    prompts goes to the one with fewest.  Gains (B,) are room.
+    Gains fall with n, so these whole numbers are the best with their sum.  A response that gains equally much for several
+    prompts goes to the one with fewest.  The array gains (B,) is working space.
     """
     for b in range(sizes.size):
         sizes[b] = low

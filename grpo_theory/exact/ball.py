@@ -71,8 +71,8 @@ def region(problem: Problem, optimum: ArrayLike, *, radius: float, reach: float)
     extreme is sought over a fixed net of 1,024 low-discrepancy points (scrambled Sobol) of the ball.  Every other point lies on
     the ball's surface.  The best four are polished by sequential quadratic programming.  The extremes are found, not certified: a
     search misses an extreme that no point of the net leads to.  The ball lies in the identifiable directions.  The objective may
-    also be flat in a direction that moves the policy (luck alone pays there).  Iterates then leave the ball, and its constants no
-    longer hold for them.
+    also be flat in a direction that moves the policy (rewards differ by chance alone there).  Iterates then leave the ball, and
+    its constants no longer hold for them.
 
     Parameters
     ----------

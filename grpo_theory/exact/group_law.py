@@ -162,7 +162,7 @@ class Scores(NamedTuple):
 
 
 def scores_of(current: Point, sampler: Point, estimator: Estimator, old: Point | None = None) -> Scores:
-    """Return the score moments of an estimator, by what its kernel tells apart: by reward, if it reads nothing else.
+    """Return the score moments of an estimator, by what its kernel tells apart: by reward, if it reads only rewards.
 
     They are carried along the tokens of a chain, and averaged over responses that are listed.
     """

@@ -68,7 +68,7 @@ def hessian_forms(problem: Problem, logits: Array) -> Array:
 def noise_forms(problem: Problem, logits: Array) -> Array:
     """Return the three parts of the leave-one-out estimator's covariance in the logits, shape (3, ..., M, D, D).
 
-    As in `leave_one_out_parts`, weighted by the prompts' probabilities, but for the first, which lacks its - g g'.
+    They are those of `leave_one_out_parts`, weighted by the prompts' probabilities.  The first lacks its - g g'.
     """
     tables = logit_tables(problem, logits)
     squares = tables.probabilities * (tables.centred**2 + reward_moments(problem)[0])

@@ -146,7 +146,7 @@ def mismatch_of(estimator: Estimator, paths: Paths, log_ratios: Array) -> Array:
 def gains_on_policy(estimator: Estimator, paths: Paths, n_pairs: int) -> Array:
     """Return the gains (K, 2, T, N) for N pairs of a policy and itself.
 
-    Responses of one length have the same, but for their shares, so that nothing need be compiled.
+    Responses of one length have the same gains up to their shares, so that nothing need be compiled.
     """
     shares = estimator.aggregation.shares(paths.lengths)
     gains = np.zeros((paths.n_responses, 2, paths.horizon, n_pairs))

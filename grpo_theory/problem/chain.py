@@ -257,7 +257,7 @@ def _feature_rows(features: ArrayLike | None, shape: tuple[int, ...]) -> Array |
 
 
 def _check_network(network: TwoLayerSoftmax, features: ArrayLike | None, shape: tuple[int, ...]) -> None:
-    """Raise unless a network reads every state and knows every token, and nothing else gives the logits."""
+    """Raise unless a network reads every state, knows every token, and alone gives the logits."""
     if not isinstance(network, TwoLayerSoftmax):
         raise TypeError(f"network must be a TwoLayerSoftmax or None, got {network!r}")
     if features is not None:

@@ -112,8 +112,8 @@ class ChainPoint(Point):
         Parameters
         ----------
         weights, squares : ndarray, shape (S, V)
-            What each token multiplies the response's weight by in first and in second moments: its probability, if responses are
-            weighed by nothing else.
+            What each token multiplies the response's weight by, in first and in second moments.  It is the token's probability
+            if responses have no further weights.
         gains : ndarray, shape (F, S, V)
             What multiplies the score of a token.
         shares : ndarray, shape (T + 1,)

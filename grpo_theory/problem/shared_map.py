@@ -1,4 +1,4 @@
-"""Logits that all prompts share, because they differ in the state in which responses begin and in nothing else."""
+"""Logits that all prompts share, because the prompts differ only in the state in which responses begin."""
 
 import numpy as np
 

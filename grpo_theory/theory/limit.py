@@ -223,8 +223,8 @@ def limit_law(
     Theorem 8 of arXiv 2603.01162, corrected (docs/derivations.md, section 6).  If theta_n converges to the maximiser, then n
     Delta(theta_n) -> sum_k w_k chi^2_1 in law.  The weights w are the eigenvalues of (1/2) S^(1/2) diag(lambda) S^(1/2).  Here
     lambda are the positive eigenvalues of minus the Hessian, and S is the limit covariance (`limit_covariance`).  The maximiser
-    need not be unique: flat directions carry no gap.  But a flat direction may move the policy (luck alone pays there).  Training
-    then ends at a random maximiser, and the law is conditional on the one given.
+    need not be unique: flat directions carry no gap.  But a flat direction may move the policy (rewards differ by chance alone
+    there).  Training then ends at a random maximiser, and the law is conditional on the one given.
 
     Parameters
     ----------

@@ -81,12 +81,12 @@ class Surroundings:
 
     @cached_array
     def noise_slopes(self) -> Array:
-        """Their derivatives in each prompt's logits, last axis, but for that of - g g', shape (3, M, D, D, D)."""
+        """Their derivatives in each prompt's logits, last axis, without that of - g g', shape (3, M, D, D, D)."""
         return logit_derivative(partial(noise_forms, self.problem), self.logits, 2)
 
     @cached_array
     def noise_bends(self) -> Array:
-        """Their second derivatives, last axes, but for that of - g g', shape (3, M, D, D, D, D)."""
+        """Their second derivatives, last axes, without that of - g g', shape (3, M, D, D, D, D)."""
         return logit_derivative(partial(logit_derivative, partial(noise_forms, self.problem), axes=2), self.logits, 3)
 
     @cached_array
@@ -166,7 +166,7 @@ def second_order(surroundings: list[Surroundings], steps: Array, slopes: Array, 
 def _added(
     here: Surroundings, spread: _Spread, step: float, slope: Array, curvature: Array, weights: Array, slope_of_noise: Array
 ) -> Array:
-    """Return what one step adds to the mean and to the covariance of theta, to second order, weighed by the objective."""
+    """Return what one step adds to the mean and to the covariance of theta, to second order, weighted by the objective."""
     mean, covariance, cubic = spread.mean, spread.covariance, spread.third
     plans, d = mean.shape
     bend = here.from_prompts(np.einsum("mcdef,smef->smcd", here.fourth_forms, here.at_prompts(covariance)))
