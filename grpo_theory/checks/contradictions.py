@@ -149,7 +149,7 @@ class Contradictions:
     groups : tuple of int
         Their numbers in the log, at most `MOST`.
     reasons : tuple of str
-        Of each, one of `EXPLANATIONS`, or "unexplained".
+        The reason of each group: one of `EXPLANATIONS`, or "unexplained".
     total : int
         How many there are.
     unequal : int

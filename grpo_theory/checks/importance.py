@@ -31,7 +31,7 @@ class ImportanceRatios:
     by_token : bool
         Whether the log has them per token.
     mean, largest : float
-        Of the ratios per token (per response if the log has sums); the mean is near 1 if the second policy sampled.
+        The mean and largest ratio per token (per response if the log has sums). The mean is near 1 if the second policy sampled.
     k1, k3 : float
         Mean of minus the logarithm, and of r - 1 - log r: estimates of KL(second | first), in nats.
     effective : float

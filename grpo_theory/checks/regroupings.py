@@ -28,7 +28,7 @@ class Regrouping:
     name : str
         One of `REGROUPINGS`.
     size : int
-        Of these groups.
+        The size of these groups.
     fits : tuple of Fit
         The conventions that they then follow.
     """

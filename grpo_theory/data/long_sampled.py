@@ -32,10 +32,10 @@ class LongRollouts:
     lengths : ndarray of int, shape (D,)
         In tokens, the newline included.
     squared_norms : ndarray, shape (D,)
-        Of the gradients of log pi(answer | prompt) with respect to all 134,515,008 parameters, without a sketch's error.
+        Squared lengths of the gradients of log pi(answer | prompt) with respect to all 134,515,008 parameters, not from sketches.
     sketches : ndarray, shape (D, 1024)
-        Of these gradients, made by `gt.sketch`'s projection: four blocks side by side, each of which times 2 is a sketch by
-        itself. Inner products are unbiased for those of the gradients.
+        Sketches of these gradients, made by the projection of `gt.sketch`. There are four blocks side by side; each block times
+        2 is a sketch by itself. Inner products are unbiased for those of the gradients.
     provenance : dict
         How the file was made, from what, with which versions.
 

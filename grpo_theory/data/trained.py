@@ -141,7 +141,7 @@ class TrainedModel:
     kernel : ndarray, shape (M, 10, M, 10)
         At the start, inner products of all logits' gradients in balanced coordinates.
     probabilities : ndarray, shape (M, 10)
-        Of the digits, at the start.
+        The probabilities of the digits, at the start.
     provenance : dict
         How the records were made, from what, with which versions.
 

@@ -59,11 +59,11 @@ class Statement:
     kind : str
         A key of `grpo_theory.evidence.KINDS`, or `PARTS` for a statement that is decided by others whose ids begin with its own.
     assumptions : str, default ""
-        Under what.
+        The conditions under which the statement is made.
     formula : str, default ""
         The statement in words with LaTeX between dollars, as the report typesets it; the text if empty.
     margin : Margin, optional
-        Of all claims about it that bring no margin of their own.
+        The margin of all claims about the statement that have no margin of their own.
     whose : {"paper", "correction", "ours"}, default "paper"
         Whose statement it is.  The value "paper" is for the statement of the source, a paper or your notes, as it stands there.
         A "correction" is ours, in place of a printed one that fails or can be sharpened.  The value "ours" is for a question or

@@ -32,7 +32,7 @@ class Evidence:
     replications : int, default 0
         0 for an exact computation; of a difference of two means, the smaller number.
     comparisons : int, default 1
-        Of how many estimates this is the extreme one; the level is divided among them.
+        The number of estimates of which this is the extreme one; the level is divided among them.
 
     Examples
     --------

@@ -30,7 +30,7 @@ class WorstCase:
     Attributes
     ----------
     parameters : ndarray, shape (n,)
-        Of the worst problem found.
+        The parameters of the worst problem found.
     left, right : float
         The two sides there.
     score : float
@@ -89,7 +89,7 @@ def worst_case(
     starts : int, default 256
         Random points.
     climbs : int, default 8
-        From how many of them to climb; at most all.
+        How many climbs start from these points; at most `starts`.
     compare : {"ratio", "difference"}, default "ratio"
         Whether to maximise left/right, for which the right side must not be negative, or left - right.  Where both sides
         are 0 the ratio is taken for 0, because an inequality between zeros says nothing.

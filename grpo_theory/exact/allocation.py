@@ -32,7 +32,7 @@ class AllocationLaw:
     traces : ndarray, shape (high - low + 1, M)
         Trace of the covariance of one group's estimate, by size and prompt.
     covectors : ndarray, shape (high - low + 1, M, D)
-        Of one group's expected estimate, by size and prompt.
+        The covectors of one group's expected estimate, by size and prompt.
     known : ndarray, shape (M, 7)
         What a rule may know of the prompts, nothing seen before; see `AllocationRule`.
     point : Point

@@ -25,11 +25,11 @@ class Seen:
     Attributes
     ----------
     rewards : ndarray, shape (M, O)
-        Less the penalty, if the estimator has it in the reward.
+        The rewards, less the penalty if the estimator has it in the reward.
     squared_score_norms : ndarray, shape (M, K)
     lengths : ndarray of int64, shape (K,)
     moments : Moments
-        With these rewards: values, standard deviations and optimal baselines are theirs.
+        Moments with these rewards: the values, standard deviations and optimal baselines are those of the rewards above.
     """
 
     rewards: Array

@@ -85,7 +85,7 @@ def logit_derivative(function: Callable[[Array], Array], logits: Array, axes: in
     Parameters
     ----------
     function : callable
-        Of logits (..., M, D), with values of shape (..., M) followed by `axes` axes, or with axes of its own before these.
+        A function of logits (..., M, D). Its values have shape (..., M) followed by `axes` axes, or axes of its own before these.
     logits : ndarray, shape (..., M, D)
     axes : int
         How many axes of the value come after that of the prompts.

@@ -185,7 +185,7 @@ def group_moments(
     look : ndarray of int64, shape (S,)
         The number of each prompt's look.
     log_probabilities : ndarray, shape (S, R)
-        Of the classes.
+        The logs of the classes' probabilities.
     group_size : int
         The number G of responses.
     features : callable

@@ -32,7 +32,7 @@ class TokenWeights:
     ----------
     paths : Paths
     token_probabilities : ndarray, shape (M, D)
-        Of the current policy.
+        The token probabilities of the current policy.
     gains : ndarray, shape (K, 2, T, M)
         Ratio, clip and aggregation, for positive advantages and for others; 0 beyond a response's end.
     drifts : ndarray, shape (K, T, M)

@@ -119,7 +119,7 @@ class LogitMap(SmoothMap):
         paths : Paths
             The K responses, of T tokens at most.
         probabilities : ndarray, shape (M, D)
-            Of tokens given their prefixes.
+            The probabilities of tokens given their prefixes.
         """
         positions = np.eye(paths.horizon)[:, None, :] * np.ones((paths.n_responses, 1))
         tokens = [paths.centre(paths.spread(position), probabilities[:, None, :]) for position in positions]

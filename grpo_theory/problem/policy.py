@@ -21,7 +21,7 @@ class Policy:
     Parameters
     ----------
     logit_map : LogitMap or SmoothMap
-        From theta (d,) to logits (M, D).
+        The map from theta (d,) to logits (M, D).
     paths : Paths, optional
         The K responses as paths along D edges; if omitted each response is one token, K = D.
 

@@ -27,14 +27,14 @@ class Problem:
     ----------
     bandit : Bandit
     policy : Policy
-        With the bandit's numbers of prompts and responses.
+        It must have the bandit's numbers of prompts and responses.
     kl : KL, optional
         The objective is E[Z] - strength * E KL(pi || reference).
     theta : array_like, shape (d,), optional
         Where the problem is studied, or where a search for its maximiser or a training run starts. Zeros if omitted; a policy
         with learned features refuses zeros.
     name, title : str, default ""
-        For tables, and for figures.
+        The name is for tables, and the title for figures.
 
     Raises
     ------

@@ -51,11 +51,11 @@ class Carried(NamedTuple):
     Attributes
     ----------
     mass : ndarray, shape (T, S, R)
-        Of the weights, when t tokens have been drawn and the state is s.
+        Sums of the weights, when t tokens have been drawn and the state is s.
     mean : ndarray, shape (S, R, F, W)
-        Of the weight times X_f, from the first token on.
+        Sums of the weight times X_f, from the first token on.
     product : ndarray, shape (S, R, F, F)
-        Of the weight times <X_f, X_g>, from the first token on.
+        Sums of the weight times <X_f, X_g>, from the first token on.
     """
 
     mass: Array

@@ -22,7 +22,7 @@ class LawDistance:
         Limits of the true distance, by the inequality of Dvoretzky, Kiefer and Wolfowitz with Massart's constant (1990). They are
         valid for every sample size. If low is above 0, the law is refuted.
     level : float
-        Of the limits.
+        The confidence level of the limits.
     replications : int
         The size of the sample.
 

@@ -78,7 +78,7 @@ def finite_group_objective(
         Its advantages read nothing but rewards, and each group by itself.
     group_size : int
     rewards : (float, float), default (0, 1)
-        Of a failure and of a success, which is more.
+        The reward of a failure and the reward of a success, which must be larger.
 
     Raises
     ------

@@ -103,7 +103,7 @@ class LimitLaw(WeightedChiSquare):
         steps : int
             n.
         level : float, default 0.95
-            Of the limits.
+            The confidence level of the limits.
 
         Raises
         ------

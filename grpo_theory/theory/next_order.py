@@ -141,7 +141,7 @@ def second_order(surroundings: list[Surroundings], steps: Array, slopes: Array, 
     Parameters
     ----------
     surroundings : list of Surroundings, n + 1 of them
-        Of the noise-free theta_0..theta_n.
+        The surroundings of the noise-free theta_0..theta_n.
     steps : ndarray, shape (n,)
     slopes, curvatures : ndarray, shapes (n, d) and (n, d, d)
         The first and second derivatives of the final objective in theta_1..theta_n along the path.

@@ -148,7 +148,7 @@ class FiniteGroupFlow(SuccessFlow):
     ----------
     answers : int, default 2
     objective : FiniteGroupObjective
-        From `finite_group_objective`; its slope must be positive.
+        The objective from `finite_group_objective`; its slope must be positive.
 
     Examples
     --------
