@@ -183,10 +183,10 @@ def reached(table, data):
 
 def test_no_seed_judges_itself():
     """What a seed reaches does not change the rates and the group sizes that are chosen for it."""
-    arms = trained_sizes.Arms.of(DATA, "grpo")
+    arms = trained_sizes.Arms.of(DATA.runs, "grpo")
     raised = arms.success.copy()
     raised[0, 0, 0] += 0.5
-    other = trained_sizes.Arms(arms.sizes, arms.rates, raised, arms.held_out)
+    other = trained_sizes.Arms(arms.labels, arms.rates, raised, arms.held_out)
     assert (other.choices()[:, 0] == arms.choices()[:, 0]).all()
     assert (other.best(-1)[0], (other.choices()[0, 1:] == 0).all()) == (arms.best(-1)[0], True)
 
@@ -303,32 +303,82 @@ def test_the_page_says_what_adapters_reach(adapted):
     assert f"lose at most {lost.max():.0f}% of" in said
 
 
+def words_of(name, part=""):
+    """Return the words of a page, from a heading on, one after another."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return " ".join(text[text.index(part) :].split())
+
+
+def in_points(row):
+    """Return an estimate and its limits, in points of a hundred."""
+    return [100.0 * row[name] for name in ("estimate", "low", "high")]
+
+
 def test_the_page_says_what_ratios_cost_where_adapters_learn(adapted):
-    said = " ".join((ROOT / "docs" / "trained_model.md").read_text(encoding="utf-8").partition("## What adapters")[2].split())
+    said = words_of("docs/trained_model.md", "## What adapters")
+    own = adapted[adapted["quantity"] == "reused, success at own best rates"].set_index("ratio")
+    rates = np.unique([run.arm.rate for run in ADAPTERS.runs if run.arm.reuse > 1])
+    assert ((own["rate"] > rates[0]) & (own["rate"] < rates[-1])).all(), "no use of ratios is best at the end of the grid"
+    assert f"PPO's clip ends at {own.loc['by sign', 'estimate']:.2f}" in said
+    leads = adapted[adapted["quantity"] == "reused, lead at own best rates"].set_index("ratio")
+    behind = {ratio: [-value for value in in_points(leads.loc[ratio])] for ratio in leads.index}
+    limits = {ratio: f"({high:.0f} to {low:.0f})" for ratio, (_, low, high) in behind.items()}
+    none, bare, upper = (f"{behind[ratio][0]:.0f} points" for ratio in ("none", "unclipped", "upper only"))
+    assert f"without any ratio {none} behind it {limits['none']}" in said
+    assert f"is {upper} behind PPO's clip {limits['upper only']}" in said
+    assert f"Ratios without any clip are {bare} behind it as well {limits['unclipped']}" in said
+    assert f"no ratio ended {none} {limits['none']} behind the clip" in words_of("README.md")
+    questions = words_of("docs/three_questions.md")
+    assert f"no ratio ended {none} of success behind the clip {limits['none']}" in questions
+    assert f"Ratios without the clip ended {bare} behind it {limits['unclipped']}" in questions
+
+
+def test_the_page_says_what_ratios_cost_at_single_rates(adapted):
+    said = words_of("docs/trained_model.md", "## What adapters")
     end = adapted[(adapted["quantity"] == "reused, success") & (adapted["update"] == ADAPTERS.updates[-1])]
-    clipped = end.set_index("ratio").loc["by sign", "estimate"]
-    assert f"PPO's clip ends at {clipped.min():.2f} to {clipped.max():.2f}" in said
-    lost = -100.0 * adapted[adapted["quantity"] == "reused, lead"].set_index(["ratio", "rate"])[["estimate", "high", "low"]]
-    none, upper = lost.loc["none"], lost.loc["upper only"]
-    ends = f"{none['estimate'].min():.0f} to {none['estimate'].max():.0f} points"
-    assert f"ends {ends} behind it ({none['high'].min():.0f} at the least)" in said
-    assert none["estimate"].is_monotonic_increasing, "farther behind the larger the rate"
+    low = end.pivot_table("estimate", "rate", "ratio").iloc[:2]
+    assert (low.max(axis=1) - low.min(axis=1)).max() < 0.02
+    assert f"but at {low.min().min():.2f} to {low.max().max():.2f}" in said
+    lost = -100.0 * adapted[adapted["quantity"] == "reused, lead"].set_index(["ratio", "rate"])[["estimate", "high"]]
+    none = lost.loc["none"].sort_index().iloc[2:]
     assert len(none) == 3
-    assert f"is {upper['estimate'].min():.0f} to {upper['estimate'].max():.0f} points behind PPO's clip" in said
-    bare = lost.loc["unclipped"]
-    for arm in (upper, bare):
-        assert (arm["high"] > 0.0).sum() == 2, "of both, two of the three intervals exclude 0"
-    without = f"{bare['estimate'].min():.0f} to {bare['estimate'].max():.0f} points behind it"
-    assert f"Ratios without any clip are {without}" in said
-    assert none["estimate"].idxmin() == min(none.index), "no ratio did best at the lowest rate"
-    front, questions = (
-        " ".join((ROOT / name).read_text(encoding="utf-8").split()) for name in ("README.md", "docs/three_questions.md")
+    assert none["estimate"].is_monotonic_increasing, "farther behind the larger the rate"
+    ends = f"is {none['estimate'].min():.0f} to {none['estimate'].max():.0f} points behind PPO's clip"
+    assert f"{ends} ({none['high'].min():.0f} at the least)" in said
+
+
+def test_the_pages_say_how_the_lead_shrinks(adapted):
+    said, front, questions = (words_of(name) for name in ("docs/trained_model.md", "README.md", "docs/three_questions.md"))
+    leads = adapted[adapted["quantity"] == "longer, lead"].set_index(["estimator", "update"]).sort_index()
+    at = {key: in_points(leads.loc[key]) for key in leads.index}
+    number = {key: f"{lead:.0f}" for key, (lead, _, _) in at.items()}
+    limits = {key: f"({low:.0f} to {high:.0f})" for key, (_, low, high) in at.items()}
+    first, second, last = (("both", update) for update in (96, 192, 384))
+    assert f"groups of 4 was {number[first]} points {limits[first]} after 96 updates. It was {number[second]}" in said
+    assert f"{limits[second]} after 192, and {number[last]} {limits[last]} after 384" in said
+    plain, divided = ((name, 384) for name in trained_sizes.ESTIMATORS)
+    assert f"At the end it was {number[plain]} points under Dr. GRPO {limits[plain]} and {number[divided]}" in said
+    assert f"under GRPO {limits[divided]}" in said
+    reached = (
+        adapted[adapted["quantity"] == "longer, success"]
+        .set_index(["group_size", "update", "estimator"])["estimate"]
+        .sort_index()
     )
-    assert f"no ratio ended {ends} behind the clip. Its best rate was the lowest of three" in front
-    assert f"Ratios without the clip ended {without}" in questions
-    assert (
-        f"no ratio ended {ends} of success behind the clip. The 95% limits of ten seeds are {none['high'].min():.0f}" in questions
-    )
+    most, early = ([f"{reached.loc[place][name]:.2f}" for name in trained_sizes.ESTIMATORS] for place in ((64, 384), (4, 96)))
+    assert f"Groups of 64 had then reached {most[0]} and {most[1]}. Groups of 4 had {early[0]} and {early[1]} after" in said
+    assert f"After 384 updates the lead was {number[last]} points {limits[last]}" in front
+    both = f"{number[first]} points {limits[first]} after 96 updates, and {number[last]} {limits[last]} after 384"
+    assert f"In five other seeds it was {both}" in questions
+    assert f"and {len(ADAPTERS.longer)} longer ones of {ADAPTERS.longer_updates[-1]} updates" in said
+
+
+def test_longer_runs_have_seeds_of_their_own_and_go_on_after_the_others_end():
+    assert not {run.seed for run in ADAPTERS.longer} & {run.seed for run in ADAPTERS.runs}
+    assert {run.success.size for run in ADAPTERS.longer} == {ADAPTERS.longer_updates.size}
+    there = ADAPTERS.longer_updates.tolist().index(ADAPTERS.updates[-1])
+    assert np.mean([run.success[-1] - run.success[there] for run in ADAPTERS.longer]) > 0.1
+    assert DATA.longer == ()
+    assert np.ptp([run.success[0] for run in (*ADAPTERS.runs, *ADAPTERS.longer)]) < 1e-6
 
 
 @pytest.mark.parametrize(("seeds", "alone"), [(5, 0.90), (10, 0.85)])

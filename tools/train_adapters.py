@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from adapter_arms import batches, is_measured, pilot_arms, rates_of
+from adapter_arms import LONGER, batches, is_measured, longer, pilot_arms, rates_of
 from adapters import MATRICES, RANK, SCALE, Asked, Blocks, forward, fresh
 from language_model_arms import LOOKS, MEASURED_LOOKS, RESPONSES
 from make_arithmetic import CATEGORIES, PER_CATEGORY, draw_question, write_prompt
@@ -45,6 +45,7 @@ from train_language_model import (
     gather,
     kept,
     no_signal,
+    of_runs,
     slopes,
 )
 
@@ -215,13 +216,16 @@ class Run:
         self.quiet, self.dropped = [], []
 
 
-def train(model, arms, measured, scales):
-    """Train runs at once, and return their records; a run that leaves float32 has success 0 from there on."""
+def train(model, arms, measured, scales, looks=LOOKS):
+    """Train runs at once, and return their records; a run that leaves float32 has success 0 from there on.
+
+    `measured` has the places of the runs along which scores are measured; success is noted after so many updates as `looks` has.
+    """
     blocks, prompts, held_out = model
     adapters = fresh(blocks, [arm.seed for arm in arms])
     adam, runs = Adam(adapters, [arm.rate for arm in arms]), [Run(arm, prompts.answers) for arm in arms]
     notes, update, logits_of = [{} for _ in arms], 0, recorded(blocks, adapters, prompts)
-    for until in LOOKS:
+    for until in looks:
         while update < until:
             logits = logits_of(*adam.values)
             seen = logits.detach().cpu()
@@ -334,20 +338,20 @@ def work_on(folder, device, seconds):
     for name in ASCENTS:
         found, _ = kept(folder, f"ascent-{name}", lambda name=name: ascend(model, name == "divided", scales))
         print(name, found["success"].mean(axis=1).round(3).tolist(), f"{time.perf_counter() - begun:.0f} s", flush=True)
-    jobs = batches(rates)
-    for place, arms in enumerate(jobs):
+    jobs = [(arms, LOOKS) for arms in batches(rates)] + [(arms, LONGER) for arms in longer(rates)]
+    for place, (arms, looks) in enumerate(jobs):
         if time.perf_counter() - begun > seconds:
             print(f"stopped after {seconds} s: {place} of {len(jobs)} batches are done", flush=True)
             return
-        make_batch(folder, model, arms, [row for row, arm in enumerate(arms) if is_measured(arm, rates)], scales)
+        make_batch(folder, model, arms, [row for row, arm in enumerate(arms) if is_measured(arm, rates)], scales, looks)
         print(f"{place + 1} of {len(jobs)} batches, {time.perf_counter() - begun:.0f} s", flush=True)
 
 
-def make_batch(folder, model, arms, measured, scales):
+def make_batch(folder, model, arms, measured, scales, looks=LOOKS):
     """Train the runs of a batch unless all of its files are there."""
     if all((folder / f"{arm.name}.npz").exists() for arm in arms):
         return
-    for arm, found in zip(arms, train(model, arms, measured, scales), strict=True):
+    for arm, found in zip(arms, train(model, arms, measured, scales, looks), strict=True):
         kept(folder, arm.name, lambda found=found: found)
         print(arm.name, found["looks"][-1, :2].round(3).tolist(), flush=True)
 
@@ -366,12 +370,18 @@ def describe(folder, arrays):
 
 
 def write(folder, out):
-    """Write the records of the batches that are whole."""
-    whole = [arms for arms in batches(learning_rates(folder)) if all((folder / f"{arm.name}.npz").exists() for arm in arms)]
+    """Write the records of the batches that are whole; those of longer runs have names that begin with it."""
+    rates = learning_rates(folder)
+    usual, longest = (
+        [arm for arms in some if all((folder / f"{arm.name}.npz").exists() for arm in arms) for arm in arms]
+        for some in (batches(rates), longer(rates))
+    )
     _, *sets = read_model(folder, "cpu")
-    arrays = gather(folder, [arm for arms in whole for arm in arms], np.concatenate([some.numbers for some in sets]))
-    print(f"{len(arrays['seeds'])} runs, {len(arrays['course_names'])} courses")
-    write_file(arrays, describe_model() | describe(folder, arrays), out)
+    arrays = gather(folder, usual, np.concatenate([some.numbers for some in sets]))
+    kept_longer = of_runs({arm: dict(np.load(folder / f"{arm.name}.npz")) for arm in longest}, LONGER)
+    print(f"{len(arrays['seeds'])} runs, {len(longest)} longer ones, {len(arrays['course_names'])} courses")
+    provenance = describe_model() | describe(folder, arrays) | {"longer_runs": len(longest)}
+    write_file(arrays | {f"longer_{name}": array for name, array in kept_longer.items()}, provenance, out)
 
 
 def main():

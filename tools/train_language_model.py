@@ -335,14 +335,8 @@ def gather(folder, arms, numbers):
     def stacked(name):
         return np.concatenate([course[name] for course in courses.values()])
 
-    settings = [(a.estimator, a.optimiser, f"{a.group_size}", f"{a.rate:g}", a.ratio, f"{a.reuse}") for a in arms]
-    return {
+    return of_runs(read, LOOKS) | {
         "questions": numbers.astype(np.int16),
-        "updates": np.array(LOOKS, dtype=np.int16),
-        "arms": np.array(settings),
-        "seeds": np.array([arm.seed for arm in arms], dtype=np.int8),
-        "looks": np.stack([read[arm]["looks"] for arm in arms]).astype(np.float32),
-        "ends": np.stack([read[arm]["ends"] for arm in arms]).astype(np.float16),
         "course_names": np.array(list(courses)),
         "course": np.repeat(np.arange(len(courses)), [len(course["measured"]) for course in courses.values()]).astype(np.int8),
         "course_updates": stacked("measured").astype(np.int16),
@@ -354,6 +348,17 @@ def gather(folder, arms, numbers):
         "states": half(stacked("states")).astype(np.float16),
         "kernel": half(start["kernel"].reshape(count * LOGITS, -1)).astype(np.float32),
         "probabilities": start["probabilities"].astype(np.float64),
+    }
+
+
+def of_runs(read, looks):
+    """Return the arrays of runs, given by arm what was kept of each, which were looked at after so many updates."""
+    return {
+        "updates": np.array(looks, dtype=np.int16),
+        "arms": np.array([(a.estimator, a.optimiser, f"{a.group_size}", f"{a.rate:g}", a.ratio, f"{a.reuse}") for a in read]),
+        "seeds": np.array([arm.seed for arm in read], dtype=np.int8),
+        "looks": np.stack([found["looks"] for found in read.values()]).astype(np.float32),
+        "ends": np.stack([found["ends"] for found in read.values()]).astype(np.float16),
     }
 
 

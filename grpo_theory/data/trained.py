@@ -16,6 +16,8 @@ VERSION = 1
 LOGITS = 10
 FILES = {"last block": "trained_model", "adapters": "trained_adapters"}
 """The files by what was trained."""
+LONGER = "longer_"
+"""What the names of longer runs' arrays begin with."""
 
 
 class TrainedArm(NamedTuple):
@@ -134,6 +136,10 @@ class TrainedModel:
     updates : ndarray of int, shape (L,)
         Numbers of updates after which runs were looked at, the first 0.
     runs : tuple of TrainedRun
+    longer_updates : ndarray of int, shape (L,)
+        Numbers of updates after which longer runs were looked at; the first is 0.
+    longer : tuple of TrainedRun
+        These runs, of seeds that no other run has; none where only the last block learned.
     courses : mapping of str to TrainedCourse
         The courses "plain" and "divided" ascend along exact gradients in balanced coordinates. In "divided", each question's
         gradient is divided by the standard deviation of its reward. The other courses are sampled runs of the first seed, named
@@ -157,6 +163,8 @@ class TrainedModel:
     n_trained: int
     updates: Integers
     runs: tuple[TrainedRun, ...]
+    longer_updates: Integers
+    longer: tuple[TrainedRun, ...]
     courses: Mapping[str, TrainedCourse]
     kernel: Array
     probabilities: Array
@@ -184,18 +192,22 @@ def trained_model(trained: str = "last block") -> TrainedModel:
     --------
     >>> data = trained_model("adapters")
     >>> len(data.runs), round(float(data.runs[0].success[0]), 3)
-    (600, 0.158)
+    (680, 0.158)
+    >>> len(data.longer), data.longer_updates[-1].item()
+    (80, 384)
     """
     if trained not in FILES:
         raise ValueError(f"trained must be one of {sorted(FILES)}, got {trained!r}")
     provenance, data = read_arrays(FILES[trained])
     check_version(provenance)
-    updates = data["updates"].astype(np.int64)
+    longer = {name.removeprefix(LONGER): array for name, array in data.items() if name.startswith(LONGER)}
     return TrainedModel(
         questions=data["questions"].astype(np.int64),
         n_trained=int(data["probabilities"].shape[0]),
-        updates=updates,
-        runs=tuple(_run(data, row) for row in range(len(data["seeds"]))),
+        updates=data["updates"].astype(np.int64),
+        runs=_runs(data),
+        longer_updates=longer.get("updates", np.zeros(1)).astype(np.int64),
+        longer=_runs(longer) if longer else (),
         courses=MappingProxyType(dict(_courses(data))),
         kernel=_square(data["kernel"]).reshape(-1, LOGITS, data["probabilities"].shape[0], LOGITS),
         probabilities=data["probabilities"].astype(np.float64),
@@ -211,6 +223,11 @@ def check_version(provenance: Mapping[str, Any]) -> None:
             f"the records of the trained model have version {found}, and this package reads version {VERSION}: "
             f"reinstall the package, or make the records anew with {provenance.get('made_by', 'tools/train_language_model.py')}"
         )
+
+
+def _runs(data: Mapping[str, np.ndarray]) -> tuple[TrainedRun, ...]:
+    """Return the runs of the arrays."""
+    return tuple(_run(data, row) for row in range(len(data["seeds"])))
 
 
 def _run(data: Mapping[str, np.ndarray], row: int) -> TrainedRun:

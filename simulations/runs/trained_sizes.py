@@ -7,7 +7,7 @@ have 128 responses.  Five or ten seeds decide little at the level of the whole r
 and no verdict; what is judged are exact efficiencies of one update along the way.  Broken: the largest group size.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,8 @@ SEEN = 5
 """The seeds whose leads had been read when the others were made, as planned from the start: these repeat what those had shown."""
 SMALLEST = 3
 """The place of 12 updates, an eighth of a run, as the smallest budget."""
+USUAL = 96
+"""Updates of the usual runs: leads of longer runs are read from there on."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -53,37 +55,45 @@ def cells(quick: bool) -> list[Cell]:
 def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
     """Read success by group size and budget, leads, ratios, and the exact efficiencies."""
     data = trained_model(settings["trained"])
-    table = {name: Arms.of(data, name) for name in ESTIMATORS}
+    table = {name: Arms.of(data.runs, name) for name in ESTIMATORS}
     found: Rows = []
     for name, arms in table.items():
         found += arms.rows(name, data.updates)
     found += _contrasts(data, table)
-    return found + list(_ratios(data)) + list(_efficiencies(data))
+    return found + list(_ratios(data)) + _longer(data) + list(_efficiencies(data))
 
 
 class Arms:
-    """Success of an estimator's runs with Adam, by group size, rate, seed and number of updates."""
+    """Success of runs with Adam, by group size or use of ratios, and by rate, seed and number of updates."""
 
-    def __init__(self, sizes: Integers, rates: Array, success: Array, held_out: Array) -> None:
-        self.sizes, self.rates = sizes, rates
+    def __init__(self, labels: np.ndarray, rates: Array, success: Array, held_out: Array) -> None:
+        self.labels, self.rates = labels, rates
         self.success, self.held_out = success, held_out
 
     @classmethod
-    def of(cls, data: TrainedModel, estimator: str) -> "Arms":
-        """Read the runs at the group sizes and rates that all seeds have: arrays (sizes, rates, seeds, updates)."""
-        runs = {
-            (run.arm.group_size, run.arm.rate, run.seed): run
-            for run in data.runs
-            if (run.arm.estimator, run.arm.optimiser, run.arm.reuse) == (estimator, "Adam", 1)
-        }
+    def of(cls, runs: Iterable[TrainedRun], estimator: str) -> "Arms":
+        """Read an estimator's runs that use a rollout once, by group size."""
+        own = (run for run in runs if (run.arm.estimator, run.arm.optimiser, run.arm.reuse) == (estimator, "Adam", 1))
+        return cls.by({(run.arm.group_size, run.arm.rate, run.seed): run for run in own})
+
+    @classmethod
+    def reusing(cls, runs: Iterable[TrainedRun]) -> "Arms":
+        """Read the runs that use a rollout several times, by their use of ratios."""
+        return cls.by({(run.arm.ratio, run.arm.rate, run.seed): run for run in runs if run.arm.reuse > 1})
+
+    @classmethod
+    def by(cls, runs: Mapping[tuple[Any, float, int], TrainedRun]) -> "Arms":
+        """Read runs by label, rate and seed where all seeds have the label or rate: arrays (labels, rates, seeds, updates)."""
         seeds = sorted({seed for _, _, seed in runs})
-        sizes = [size for size in sorted({key[0] for key in runs}) if {key[2] for key in runs if key[0] == size} == set(seeds)]
-        rates = [rate for rate in sorted({key[1] for key in runs}) if {key[2] for key in runs if key[1] == rate} == set(seeds)]
+        labels, rates = (
+            [one for one in sorted({key[place] for key in runs}) if {key[2] for key in runs if key[place] == one} == set(seeds)]
+            for place in (0, 1)
+        )
 
-        def read(what: Callable[[Any], Array]) -> Array:
-            return np.array([[[what(runs[size, rate, seed]) for seed in seeds] for rate in rates] for size in sizes])
+        def read(what: Callable[[TrainedRun], Array]) -> Array:
+            return np.array([[[what(runs[label, rate, seed]) for seed in seeds] for rate in rates] for label in labels])
 
-        return cls(np.array(sizes), np.array(rates), read(lambda run: run.success), read(lambda run: run.held_out))
+        return cls(np.array(labels), np.array(rates), read(lambda run: run.success), read(lambda run: run.held_out))
 
     def tuned(self, values: Array | None = None) -> Array:
         """Return success, or other values, of each seed at the rate that the other seeds choose: (sizes, seeds, updates)."""
@@ -108,7 +118,7 @@ class Arms:
         if seed is None:
             return self
         kept = [np.delete(values, seed, axis=2) for values in (self.success, self.held_out)]
-        return Arms(self.sizes, self.rates, *kept)
+        return Arms(self.labels, self.rates, *kept)
 
     @property
     def seeds(self) -> int:
@@ -122,7 +132,7 @@ class Arms:
         success = jackknife(lambda seed: self.without(seed).tuned().mean(axis=1), self.seeds)
         held_out = jackknife(lambda seed: (part := self.without(seed)).tuned(part.held_out).mean(axis=1), self.seeds)
         for c, update in enumerate(updates.tolist()):
-            for s, size in enumerate(self.sizes.tolist()):
+            for s, size in enumerate(self.labels.tolist()):
                 at = {"estimator": estimator, "group_size": size, "update": update}
                 at["rate"] = float(np.median(self.rates[chosen[s, :, c]]))
                 for quantity, found in (("success", success), ("held out", held_out)):
@@ -138,7 +148,7 @@ def _others(values: Array, axis: int) -> Array:
 
 def _contrasts(data: TrainedModel, table: Mapping[str, Arms]) -> Rows:
     """Return leads in success at the end: of the size that is advised, the early best size, and of division."""
-    advised = {name: int(np.argmax(_by_size(data, name, "start", arms.sizes))) for name, arms in table.items()}
+    advised = {name: int(np.argmax(_by_size(data, name, "start", arms.labels))) for name, arms in table.items()}
     seeds = next(iter(table.values())).seeds
 
     def without(seed: int | None) -> Array:
@@ -168,7 +178,7 @@ def _leads(table: Mapping[str, Arms], advised: Mapping[str, int]) -> dict[str, f
         found["later less early best"].append(end[_later(arms, early), seeds] - end[early, seeds])
     plain, divided = (table[name].tuned()[..., -1] for name in ESTIMATORS)
     # In groups of 2 division only multiplies the learning rate: there is nothing to gain.
-    found["divided less plain"] = [(divided - plain)[table[ESTIMATORS[0]].sizes > RESCALED]]
+    found["divided less plain"] = [(divided - plain)[table[ESTIMATORS[0]].labels > RESCALED]]
     return {name: float(np.mean(parts)) for name, parts in found.items()}
 
 
@@ -182,7 +192,7 @@ def _at_rates(table: Mapping[str, Arms], advised: Mapping[str, int]) -> dict[flo
 def _later(arms: Arms, early: Integers) -> Integers:
     """Return the place of the best size, by the other seeds, of those that are `FACTOR` times the early one; else the largest."""
     scores = arms.scores(-1)
-    allowed = arms.sizes[:, None] >= FACTOR * arms.sizes[early]
+    allowed = arms.labels[:, None] >= FACTOR * arms.labels[early]
     allowed[-1] = True
     return np.asarray(np.where(allowed, scores, -np.inf).argmax(axis=0))
 
@@ -206,6 +216,56 @@ def _ratios(data: TrainedModel) -> Iterator[dict[str, Any]]:
         if ratio != CLIPPED:
             at = {"quantity": "reused, lead", "ratio": ratio, "rate": rate, "update": last}
             yield at | with_limits(summary(sample - ends[rate, CLIPPED]))
+    yield from _ratios_at_own_rates(Arms.reusing(data.runs), last)
+
+
+def _ratios_at_own_rates(arms: Arms, last: int) -> Iterator[dict[str, Any]]:
+    """Yield success at the end, each use of ratios at its own best rate, and its lead over PPO's clip."""
+    clipped = arms.labels.tolist().index(CLIPPED)
+
+    def without(seed: int | None) -> Array:
+        end = arms.without(seed).tuned()[..., -1].mean(axis=1)
+        return np.array([end, end - end[clipped]])
+
+    found, rates = jackknife(without, arms.seeds), np.median(arms.rates[arms.choices()[..., -1]], axis=1)
+    for row, quantity in enumerate(("success", "lead")):
+        for place, ratio in enumerate(arms.labels.tolist()):
+            at = {
+                "quantity": f"reused, {quantity} at own best rates",
+                "ratio": ratio,
+                "rate": float(rates[place]),
+                "update": last,
+            }
+            if (quantity, place) != ("lead", clipped):
+                yield at | with_limits({name: value[row, place].item() for name, value in found.items()})
+
+
+def _longer(data: TrainedModel) -> Rows:
+    """Return success of longer runs by group size, and how far the smallest leads the largest, each at its own best rate."""
+    if not data.longer:
+        return []
+    table = {name: Arms.of(data.longer, name) for name in ESTIMATORS}
+    rows = [
+        row | {"quantity": f"longer, {row['quantity']}"}
+        for name, arms in table.items()
+        for row in arms.rows(name, data.longer_updates)
+    ]
+
+    def without(seed: int | None) -> Array:
+        leads = [(end := arms.without(seed).tuned().mean(axis=1))[0] - end[-1] for arms in table.values()]
+        return np.array([np.mean(leads, axis=0), *leads])
+
+    found = jackknife(without, next(iter(table.values())).seeds)
+    for place, update in enumerate(data.longer_updates.tolist()):
+        for e, name in enumerate(("both", *table)):
+            at = {"quantity": "longer, lead", "lead": "smallest less largest", "estimator": name, "update": update}
+            if update >= USUAL:
+                rows.append(at | with_limits({key: value[e, place].item() for key, value in found.items()}))
+    ends = [arms.success[0, ..., -1] - arms.success[-1, ..., -1] for arms in table.values()]
+    for rate, lead in zip(next(iter(table.values())).rates.tolist(), np.mean(ends, axis=0), strict=True):
+        at = {"quantity": "longer, lead at a rate", "lead": "smallest less largest", "rate": rate, "update": update}
+        rows.append(at | with_limits(summary(lead)))
+    return rows
 
 
 def _by_size(data: TrainedModel, estimator: str, place: str, sizes: Integers) -> list[float]:
