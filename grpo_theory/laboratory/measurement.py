@@ -105,8 +105,8 @@ def coverage_of_several(
 ) -> dict[str, Coverage]:
     """Measure how often the intervals of each of several functions hold the same truth, on the same data.
 
-    Each record is the one that `coverage` returns for the function alone with the same seed, at less expense: every block of
-    datasets is drawn once. A function that sees a block at once must not write on it.
+    Each record is the one that `coverage` returns for the function alone with the same seed. It takes less time, because every
+    block of datasets is drawn once. A function that sees a block at once must not write on it.
 
     Parameters
     ----------
