@@ -80,8 +80,8 @@ def run(
 ) -> Iterator[tuple[Study, int]]:
     """Compute what is missing of studies and write their tables.
 
-    The chunks of all studies stand in one queue, so that no processor waits for the last chunk of a study, and a study's table
-    is built while the next one's chunks are computed.
+    The chunks of all studies are in one queue, so that no processor waits for the last chunk of a study.  A study's table is
+    built while the next one's chunks are computed.
 
     Parameters
     ----------
