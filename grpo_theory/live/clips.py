@@ -36,8 +36,8 @@ def clipped_shares(
 ) -> ClippedShares:
     """Return the shares of tokens that the clip of GRPO and PPO leaves without a gradient.
 
-    The loss min(r A, clip(r, 1 - low, 1 + high) A) does not change with the ratio r where r > 1 + high and A > 0, and where
-    r < 1 - low and A < 0.
+    The loss ``min(r A, clip(r, 1 - low, 1 + high) A)`` does not change with the ratio r where ``r > 1 + high`` and A > 0, and
+    where ``r < 1 - low`` and A < 0.
 
     Parameters
     ----------

@@ -164,16 +164,17 @@ class Monitor:
             Returns the sketches (n, width) of the responses with given numbers (n,), as `gt.sketch` makes them. It is called
             only at a reading, and not for groups whose rewards are all equal.
         at_hand : int, optional
-            `sketch` knows the first so many responses; all unless given.
+            The number of first responses that `sketch` knows; all unless given.
         clipped : ClippedShares, optional
-            Of the step, to be averaged over the steps between readings.
+            The shares of the step, to be averaged over the steps between readings.
 
         Returns
         -------
         Reading
-            Its `numbers` are groups_with_signal with limits (_low, _high), overhead, clipped_low and clipped_high where they are
-            given, and of sketches: efficiency, best_group_size with the set of those that may be best (_low, _high), loss (by
-            what share the best size's efficiency is above that of the size in use) and sketched_prompts.
+            Its `numbers` are groups_with_signal with limits (_low, _high), overhead, and clipped_low and clipped_high where they
+            are given. With sketches there are also efficiency, best_group_size, loss and sketched_prompts. The limits (_low,
+            _high) of best_group_size are those of the set of sizes that may be best. The loss is the share by which the best
+            size's efficiency is above that of the size in use.
         """
         with self.guard.held(f"monitoring step {step}"), self.allowance.spending():
             groups = StepGroups(rewards, prompts)
