@@ -93,13 +93,15 @@ def read_rollouts(
     reward : str, list of str or dict of str to float, optional
         The column of the reward, or columns that are added up, with weights if it is a dict. A weight may be negative, as for a
         length penalty. As in TRL, a part that is missing in a row where another is not counts as 0. A list of rewards makes a
-        response of each. n_correct/k is a number of successes of k responses. pass_rate@n is a share of n; k, n may be numbers.
+        response of each. The form n_correct/k is a number of successes of k responses, and pass_rate@n a share of n. Both k and n
+        may be numbers.
     scores : str, optional
         A column of lists of equal length, or what stands before the numbers of columns (sketch_ for sketch_0, sketch_1, ...).
     steps : "newest", "last", int, (int, int), or "all"
-        Which groups are used. "newest" takes each prompt's newest group, so that groups are of different prompts, as all
-        intervals assume. "last" takes those of the last step, a number those of that step. A pair takes each prompt's newest
-        between a first and a last step. "all" may take several groups of one prompt; intervals then come out too narrow.
+        Which groups are used. With "newest" they are each prompt's newest group, so that groups are of different prompts, as all
+        intervals assume. With "last" they are those of the last step, and with a number those of that step. A pair takes each
+        prompt's newest between a first and a last step. With "all" there may be several groups of one prompt; intervals then come
+        out too narrow.
     trajectory : str, optional
         The id of a response whose turns are rows of their own. None finds one, an empty name reads each row as a response.
     group_of : int, optional
