@@ -74,8 +74,8 @@ def coverage(
     ValueError
         If an argument is out of range, the truth has not the shape of the limits, or a lower limit exceeds its upper one.
     TypeError
-        If the function returns something else.  Its own errors, but for ValueError, end the run, with a note that names the
-        replication.
+        If the function returns something else.  Errors that the function raises, except ValueError, end the run, with a note
+        that names the replication.
 
     Examples
     --------

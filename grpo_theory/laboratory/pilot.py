@@ -31,7 +31,7 @@ PIVOT_TOLERANCE = 1e-12
 class Pilot:
     """The experiment of drawing B prompts from f and, for each, G responses from the policy with their rewards.
 
-    A KL penalty of the problem sits in the reward.
+    A KL penalty of the problem is part of the reward.
 
     Parameters
     ----------

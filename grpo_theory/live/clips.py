@@ -15,9 +15,9 @@ class ClippedShares:
     Attributes
     ----------
     low : float
-        Of tokens with a ratio below 1 - low and an advantage below 0.
+        The share of tokens with a ratio below 1 - low and an advantage below 0.
     high : float
-        Of tokens with a ratio above 1 + high and an advantage above 0.
+        The share of tokens with a ratio above 1 + high and an advantage above 0.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def clipped_shares(
     ratios : array_like, shape (N, T)
         Probability of each token under the policy that is updated, over that under the policy that sampled.
     advantages : array_like, shape (N, T), (N, 1) or (N,)
-        Of the responses or of their tokens.
+        The advantages of the responses or of their tokens.
     low, high : float, default 0.2
         How far a ratio may go below and above 1.
     mask : array_like of bool or of 0 and 1, shape (N, T), optional

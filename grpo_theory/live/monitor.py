@@ -26,7 +26,7 @@ Sketch = Callable[[Integers], ArrayLike]
 """Returns the sketches (n, width) of the responses of the step with these numbers, shape (n,)."""
 MOST_PROMPTS = 256
 READINGS_KEPT = 20
-"""Sketches are kept for so many readings."""
+"""The number of readings for which sketches are kept."""
 FADE = 0.5
 """What a slow reading took is remembered as this share of it at the next one, because costs vary."""
 
@@ -60,20 +60,20 @@ class Monitor:
     """Monitor a training run: read the rewards of each step, and advise on group size and signal every few steps.
 
     It never ends the run: an error is logged once, under the name ``grpo_theory.live``, and the run goes on. It measures its own
-    time. Where that is above `overhead` of the run's, it waits, and sketches fewer groups.
+    time. Where its share of the run's other time is above `overhead`, it waits, and sketches fewer groups.
 
     Parameters
     ----------
     every : int, default 20
-        A reading is made every so many steps.
+        The number of steps from one reading to the next.
     estimator : str or Estimator, default "rloo"
         The estimator in use: a name of `gt.estimators()`, as "trl_grpo".
     responses : int, optional
-        How many responses an update has; what a step got on average, unless given.
+        The number of responses in an update; the average number in a step, unless given.
     overhead : float or None, default 0.05
         The largest share of the run's other time that the monitor may take; None sets no limit.
     level : float, default 0.95
-        Of limits and sets, each by itself.
+        The confidence level of limits and sets, each by itself.
     clock : callable, default time.perf_counter
         Returns seconds.
 

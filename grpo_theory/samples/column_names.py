@@ -1,4 +1,4 @@
-"""The names under which trainers and their users log rollouts, and what is said of a name that a log does not have."""
+"""The names under which trainers and their users log rollouts, and the messages on a name that a log does not have."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple

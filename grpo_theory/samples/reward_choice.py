@@ -18,7 +18,7 @@ from grpo_theory.validation import shown
 Reward = str | Sequence[str] | Mapping[str, float] | None
 
 ENOUGH = 4
-"""So many responses for each part must be in the sample before a total is taken for the sum of its parts."""
+"""The number of responses for each part that the sample needs before a total is taken for the sum of its parts."""
 EXACT = 1e-6
 """A total may differ from the weighted sum by this share of its range: logs are rounded."""
 

@@ -19,7 +19,7 @@ LARGEST = {"rewards": LARGEST_REWARD, "scores": 1e12}
 class Groups(ABC):
     """Rewards, and scores where they are known, of the responses to B prompts; `Rollouts` or `RaggedRollouts`.
 
-    It is what intervals and statistics ask of either.
+    This is the interface that intervals and statistics use.
 
     Examples
     --------
