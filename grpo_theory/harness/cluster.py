@@ -1,7 +1,7 @@
-"""Chunks on a cluster, through Dask's executor: workers may die, come late, or stand on other machines.
+"""Chunks on a cluster, through Dask's executor: workers may die, come late, or run on other machines.
 
-Every worker needs the same checkout and the same versions of what numbers are made with; `compute_chunk` refuses where they
-differ. A user's files of kernels travel with the chunks.
+Every worker needs the same checkout, and the same versions of the libraries that decide the numbers. `compute_chunk` refuses to
+run where they differ. A user's files of kernels are sent with the chunks.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """The code of a project, and which of its modules one depends on.
 
-A name that a package merely hands on counts for the module that defines it, and ``gt.name`` for the module behind that name; so
-an edit somewhere else in the library keeps results.
+A name that a package merely re-exports counts as one of the module that defines it, and so does ``gt.name``.  So an edit
+somewhere else in the library keeps results.
 """
 
 import ast

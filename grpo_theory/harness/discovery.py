@@ -16,8 +16,8 @@ from grpo_theory.harness.study import Study
 def collection_of(package: str) -> Collection:
     """Return the studies of a package, by the order of its modules, and all that its modules state.
 
-    What several studies decide is stated in a module beside them that all of them import.  The package may order its statements:
-    its ``FAMILIES`` are the beginnings of their ids, in the order of the catalogue; others follow as they are found.
+    What several studies decide is stated in a module beside them that all of them import.  The package may order its statements.
+    Its ``FAMILIES`` are the beginnings of their ids, in the order of the catalogue; others follow as they are found.
     """
     modules = list(_modules(package))
     studies = {study.name: study for module in modules if (study := study_of(module))}

@@ -79,7 +79,7 @@ def dask(workers: int, prepare: Callable[[], object] = nothing) -> Iterator[Exec
 
 @contextmanager
 def dask_at(address: str, workers: int, prepare: Callable[[], object] = nothing) -> Iterator[Executor]:
-    """Open a cluster whose scheduler is at HOST:PORT; how many workers it has, and when they come and go, is its own affair."""
+    """Open a cluster whose scheduler is at HOST:PORT; the cluster decides how many workers it has, and when they come and go."""
     from grpo_theory.harness.cluster import scheduler_at  # here, because Dask is an extra
 
     with scheduler_at(address) as executor:

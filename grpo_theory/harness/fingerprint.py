@@ -17,7 +17,7 @@ from grpo_theory.harness.normal_form import LIBRARY, function_form, read
 from grpo_theory.harness.study import Study
 
 DATA = (".json", ".npz")
-"""The endings of files of data, which stand beside the module that reads them and have the name that it calls them by."""
+"""The endings of data files, which lie beside the module that reads them and have the name that it calls them by."""
 
 
 @cache

@@ -18,10 +18,10 @@ STANDARD_ERROR = 2
 
 @contextmanager
 def ending_at_once(line: str) -> Iterator[None]:
-    """Let an interrupt end the process with this line, without any more of Python, as long as modules are imported.
+    """Let an interrupt end the process with this line, without running more Python code, while modules are imported.
 
-    An exception is not safe here: an extension module that is interrupted while it is initialised turns it into an
-    ``ImportError``, or is left half made, which the interpreter does not survive.  Nothing has been computed that could be lost.
+    An exception is not safe here.  An extension module that is interrupted while it is initialised turns the exception into an
+    ``ImportError``.  Or it is left half made, and the interpreter crashes.  Nothing has been computed that could be lost.
     """
 
     def end(number: int, frame: FrameType | None) -> None:

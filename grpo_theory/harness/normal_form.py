@@ -1,7 +1,8 @@
 """The normal form of code: what of a text can change a number, without comments, docstrings, layout and the words of statements.
 
-A statement is words but for its id, its kind and the value of its margin: the rest of ``Statement(...)`` may be rewritten, and
-results stay fresh.  So may what serves these words alone: constants of a study's own file, and names that it imports.
+Of a statement, only its id, its kind and the value of its margin count.  The rest of ``Statement(...)`` is words: it may be
+rewritten, and results stay fresh.  So may what serves these words alone: constants of a study's own file, and names that it
+imports.
 """
 
 import ast

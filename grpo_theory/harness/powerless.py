@@ -13,15 +13,15 @@ from grpo_theory.validation import counted
 def unexplained(claims: pd.DataFrame, reasons: Collection[tuple[str, str]], *, quick: bool) -> pd.DataFrame:
     """Return the rows of claims whose control has no power although nobody has said why.
 
-    A quick run is too short for many a control, and shares of few trials are equal by chance: of its rows only those count that
-    are exact and have the claim itself as control.
+    A quick run is too short for many controls, and shares of few trials are equal by chance.  So of its rows only those count
+    that are exact and have the claim itself as control.
 
     Parameters
     ----------
     claims : DataFrame
         Rows of `judge`.
     reasons : collection of (str, str)
-        Statements and settings of which it is known; * stands for any text in a setting.
+        Statements and settings for which the reason is known; * stands for any text in a setting.
     quick : bool
     """
     same = (claims["control_estimate"] == claims["estimate"]) & (claims["control_prediction"] == claims["prediction"])

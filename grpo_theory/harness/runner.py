@@ -48,7 +48,7 @@ def compute_chunk(
 ) -> tuple[Any, float]:
     """Compute one chunk of a study; returns its result and its run time.
 
-    A function of its arguments alone, fit for any executor: files of kernels, and of a user's study, travel with it.
+    The result depends on the arguments alone, so any executor will do.  Files of kernels, and of a user's study, are sent along.
 
     Raises
     ------
@@ -80,21 +80,21 @@ def run(
 ) -> Iterator[tuple[Study, int]]:
     """Compute what is missing of studies and write their tables.
 
-    The chunks of all studies stand in one queue, so that no processor waits for the last chunk of a study, and a study's table
-    is built while the next one's chunks are computed.
+    The chunks of all studies are in one queue, so that no processor waits for the last chunk of a study.  A study's table is
+    built while the next one's chunks are computed.
 
     Parameters
     ----------
     chosen : sequence of Study
     store : Store
     executor : concurrent.futures.Executor
-        Any executor of that shape, of threads or processes; it is not shut down.
+        Any executor with that interface, of threads or processes; it is not shut down.
     quick : bool, default False
         Fewer cells and replications.
     kernels : sequence of SourceFile, default empty
         Files whose estimators join the registry of whatever process computes a chunk.
     tell : callable, default silent
-        Is given a line on what there is to do, and, with each table, on how long the rest will take.
+        Called with a line on what there is to do and, with each table, on how long the rest will take.
 
     Yields
     ------

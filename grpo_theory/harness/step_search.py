@@ -8,7 +8,8 @@ from grpo_theory.arrays import Array
 def best_step(steps: Array, losses: Array) -> float:
     """Return the step of least loss: the vertex of the parabola in log step through the least loss and its neighbours.
 
-    Least after smoothing with weights 1/4, 1/2, 1/4, so that no lucky loss wins: a step between the first and the last.
+    The losses are smoothed with weights 1/4, 1/2, 1/4 before the least is sought, so that no lucky loss wins.  The step lies
+    between the first and the last.
     """
     smooth = losses[:-2] / 4.0 + losses[1:-1] / 2.0 + losses[2:] / 4.0
     at = slice(int(smooth.argmin()), int(smooth.argmin()) + 3)

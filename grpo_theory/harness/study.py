@@ -1,13 +1,13 @@
 """What a study is: a file, whose head states theorems and whose body computes what decides them.
 
-Two forms.  An exact study defines ``compare(settings)``, which yields `Statement.compare` for each statement and setting: the two
-sides and the broken one; and rows of data, if a figure shows more.  A study whose statements hold exactly on whatever is drawn,
-such as random policies or the paths of runs, defines ``compare(settings, rng)``.
+A study has one of two forms.  An exact study defines ``compare(settings)``, which yields `Statement.compare` for each statement
+and setting: the two sides and the broken one.  It also yields rows of data, if a figure shows more.  A study whose statements
+hold exactly on whatever is drawn, such as random policies or the paths of runs, defines ``compare(settings, rng)``.
 
-A simulated study defines ``simulate(settings, rng, chunk)``, whose `rng` is a generator of the chunk's own; ``rows(settings,
-results)``, which makes rows of the table of what the chunks of a cell returned; and ``claims(table)``, which reads the claims off
-it.  Either may define ``cells(quick)``; else there is one cell.  What is stated is whatever `Statement` stands at the top level
-of the file, alone, in a tuple or in a dict.
+A simulated study defines three functions.  ``simulate(settings, rng, chunk)`` gets a generator `rng` of the chunk's own.
+``rows(settings, results)`` makes rows of the table from what the chunks of a cell returned.  ``claims(table)`` reads the claims
+off the table.  Either form may define ``cells(quick)``; else there is one cell.  What is stated is each `Statement` at the top
+level of the file, alone, in a tuple or in a dict.
 """
 
 import json
@@ -42,8 +42,8 @@ class Cell:
     chunks : int
         The number of chunks into which the cell's work is split.
     shared : bool
-        Whether all chunks are handed generators that draw the same: those that number what they draw on from one to the next,
-        as blocks of replications do, and arms on the same draws.  Else each has a seed of its own.
+        Whether all chunks are handed generators that draw the same.  Chunks of replications need this, because they number their
+        blocks on from one chunk to the next, and so do arms on the same draws.  Else each chunk has a seed of its own.
     code : str
         A checksum of the user's code that the results depend on; it names no seed, so an edited kernel sees the same draws.
 
@@ -121,7 +121,8 @@ def cell_seed(study: str, cell: Cell, seed: int) -> np.random.SeedSequence:
 def chunk_generator(study: str, cell: Cell, seed: int, chunk: int) -> np.random.Generator:
     """Return the generator that a chunk is handed.
 
-    Its seed is the chunk's own, so that no study can forget to make one; it is the cell's if the chunk is alone or they share it.
+    Its seed is the chunk's own, so that no study can forget to make one.  If the chunk is alone, or the chunks share a seed, it
+    is the cell's.
     """
     whole = cell_seed(study, cell, seed)
     return np.random.default_rng(whole if cell.shared or cell.chunks == 1 else whole.spawn(cell.chunks)[chunk])

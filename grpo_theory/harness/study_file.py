@@ -42,8 +42,8 @@ def read_study(path: Path, kernels: Sequence[SourceFile] = ()) -> Study:
     Raises
     ------
     StudyFileError
-        If it cannot be read or run, has the name of an installed module, defines no study, states nothing, or states without a
-        margin what needs one.
+        If the file cannot be read or run, has the name of an installed module, defines no study or states nothing.  Also if it
+        states without a margin what needs one.
     """
     own, imported = _read(path)
     beside = list(_beside(own, imported, {own.module}))

@@ -45,8 +45,8 @@ class Verdicts(NamedTuple):
 def judge_tables(root: Path, names: Sequence[str], studies: Mapping[str, Study]) -> tuple[Verdicts, dict[str, str]]:
     """Judge the claims of the named studies, and of all others whose tables stand beside theirs and belong to them.
 
-    A table belongs to them if it has their seed, mode and versions, and its study is as it was: so claims.csv is the same
-    whether the studies are verified at once or one after another, and its intervals hold together.
+    A table belongs to them if it has their seed, mode and versions, and its study's code has not changed.  So claims.csv is the
+    same whether the studies are verified at once or one after another, and its intervals hold together.
 
     Parameters
     ----------

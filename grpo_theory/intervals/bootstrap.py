@@ -61,8 +61,8 @@ def bootstrap_quantiles(terms: PromptTerms, weights: Array, resamples: Resamples
 def _statistics(terms: PromptTerms, weights: Array, counts: Array) -> Array:
     """Return the studentised statistics (L, R) of one dataset, from the numbers of times (B, R) that each prompt is drawn.
 
-    A resample can hold a prompt twice. So the resampled mean of products of different prompts has, as its own mean, the mean of
-    all products of the data, those of a prompt with itself included.
+    A resample can hold a prompt twice. So the resampled mean of products of different prompts is centred at the mean of all
+    products of the data. That mean includes the products of a prompt with itself.
     """
     u, size = terms.gradients, len(counts)
     with_others = np.linalg.multi_dot([u, u.T, counts]) - (u**2).sum(axis=1, keepdims=True)

@@ -13,9 +13,9 @@ def best_set(samples: ArrayLike, level: float = 0.95) -> Flags:
     """Return which candidates cannot be distinguished from the one with the highest mean, shape (k,).
 
     A candidate leaves the set if another beats it in a one-sided paired t test at (1 - level)/(k - 1).  The best candidate
-    faces k - 1 such tests, so by Bonferroni's inequality it stays with probability at least the level, whatever the variances
-    and correlations; of tied best candidates each does.  This is Hsu's multiple comparison with the best (1984) without its
-    assumption of equal variances.
+    faces k - 1 such tests.  So by Bonferroni's inequality it stays with probability at least the level, whatever the variances
+    and correlations.  If several candidates tie for best, this holds for each of them.  This is Hsu's multiple comparison with
+    the best (1984) without its assumption of equal variances.
 
     Parameters
     ----------

@@ -18,14 +18,14 @@ SINGULAR = 1e-12
 def gradient_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of each component of (1/B) sum_b g(X_b), the gradient averaged over the prompts at hand.
 
-    The jackknife of the U-statistic: within each prompt one response is deleted at a time (Arvesen 1969), prompts are strata, and
-    the degrees of freedom are Satterthwaite's (1946). It sees how responses vary, not how prompts do. For the population's
-    gradient E g(X), delete prompts instead: the jackknife that deletes one prompt at a time is `gradient_between`.
+    This is the jackknife of the U-statistic, with prompts as strata: within each prompt one response is deleted at a time
+    (Arvesen 1969). The degrees of freedom are Satterthwaite's (1946). It sees how responses vary, not how prompts do. For the
+    population's gradient E g(X), delete prompts instead: the jackknife that deletes one prompt at a time is `gradient_between`.
 
-    Coverage: for the prompts at hand, at least nominal as B G grows, and somewhat above it at small G, where the jackknife's
-    variance is too large in the second order (`prompt_jackknife_variances`). For the population's gradient it tends to
-    P(|N(0,1)| < z sqrt(v/(w + c1))) as B grows, with w = c2/G + c3/(G(G-1)) and v = c2/G + 2 c3/(G(G-2)) in the component's own
-    c's: below nominal unless prompts hardly differ in gradient, and falling in G.
+    Coverage: for the prompts at hand, at least nominal as B G grows. It is somewhat above nominal at small G, where the
+    jackknife's variance is too large in the second order (`prompt_jackknife_variances`). For the population's gradient it tends
+    to ``P(|N(0,1)| < z sqrt(v/(w + c1)))`` as B grows. Here ``w = c2/G + c3/(G(G-1))`` and ``v = c2/G + 2 c3/(G(G-2))``, in the
+    component's own c's. This limit is below nominal unless prompts hardly differ in gradient, and falls in G.
     Measured (study "coverage"), for the population's gradient, worst component: short, far so on a language model's head.
 
     Parameters
@@ -73,13 +73,14 @@ def gradient_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
 def gradient_between(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of each component of the population's gradient E[W Z], from the variance between prompts.
 
-    Student's t with B - 1 degrees of freedom on the prompts' leave-one-out estimates. The same as the jackknife that deletes
-    one prompt at a time. The variance between prompts' estimates holds both sources, c1/B and c2/(BG) + c3/(BG(G-1)).
+    This is Student's t with B - 1 degrees of freedom on the prompts' leave-one-out estimates. It is the same as the jackknife
+    that deletes one prompt at a time. The variance between prompts' estimates includes both sources, ``c1/B`` and
+    ``c2/(BG) + c3/(BG(G-1))``.
 
     Coverage: nominal as B grows, for every G >= 2. At small B it is that of a t interval on B skewed values, which can be below
     nominal where successes are rare.
-    Measured (study "coverage"), worst component: near nominal with 64 prompts; short with 16 on near-deterministic policies, and
-    far below with few successes, where most batches have no answer.
+    Measured (study "coverage"), worst component: near nominal with 64 prompts, and short with 16 on near-deterministic policies.
+    It is far below nominal with few successes, where most batches have no answer.
 
     Parameters
     ----------
@@ -138,12 +139,13 @@ def _flat_direction(covariance: Array) -> tuple[Flags, Array]:
 def gradient_ellipsoid(rollouts: Groups, level: float = 0.95) -> Ellipsoid:
     """Joint confidence set of the population's gradient E[W Z]: Hotelling's T^2 on the prompts' leave-one-out estimates.
 
-    {x : (x - m)' (S/B)^-1 (x - m) <= J (B-1)/(B-J) F_{J, B-J}}, with m the mean and S the covariance of the B estimates
-    (Hotelling 1931). Scores of a softmax are orthogonal to constant shifts of its logits, so S is singular in raw coordinates:
-    take components along directions that the scores span (`Rollouts.along`).
+    The set is ``{x : (x - m)' (S/B)^-1 (x - m) <= J (B-1)/(B-J) F_{J, B-J}}``, with m the mean and S the covariance of the B
+    estimates (Hotelling 1931). Scores of a softmax are orthogonal to constant shifts of its logits, so S is singular in raw
+    coordinates. Take components along directions that the scores span (`Rollouts.along`).
 
-    Coverage: nominal as B/J grows; exact were the estimates normal. Below nominal where B is not far above J and the estimates
-    are skewed, as where most responses are the same one: it takes more prompts than one component's interval does.
+    Coverage: nominal as B/J grows, and exact if the estimates were normal. It is below nominal where B is not far above J and the
+    estimates are skewed, for instance because most responses are the same. The set needs more prompts than one component's
+    interval does.
     Measured (study "coverage"), J = 4: near nominal on a half-trained policy, far short on near-deterministic ones and where
     success is rare.
 
@@ -161,8 +163,8 @@ def gradient_ellipsoid(rollouts: Groups, level: float = 0.95) -> Ellipsoid:
     Raises
     ------
     ValueError
-        On too few prompts or responses, and for one dataset whose covariance is singular: the message names a unit vector along
-        which the estimates do not vary.
+        On too few prompts or responses, and for one dataset whose covariance is singular. The message then names a unit vector
+        along which the estimates do not vary.
 
     Examples
     --------

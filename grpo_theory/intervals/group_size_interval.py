@@ -47,11 +47,11 @@ def group_size_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of G* = 1 + sqrt(c3/c1) by the delta method on log(c3/c1), variances from deleting one prompt at a time.
 
     The logarithm keeps the limits above 1, and its error hardly grows with c1's estimate. Where the estimate of c1 (or c3) is not
-    above 0 the delta method has nothing to say, and the interval is [1, inf].
+    above 0 the delta method cannot be used, and the interval is [1, inf].
 
-    Coverage: nominal as B grows if c1 > 0. Where c1's estimate is not several standard errors above 0 the upper limit is not to
-    be trusted: at c1 = 0, G* infinite, the interval covers only when the estimate of c1 is below 0, however large B.
-    `group_size_fieller` covers there too.
+    Coverage: nominal as B grows if c1 > 0. Do not trust the upper limit unless c1's estimate is several standard errors above 0.
+    At c1 = 0 (G* infinite) the interval covers only when the estimate of c1 is below 0, however large B. `group_size_fieller`
+    covers there too.
     Measured (study "coverage"): nominal on a half-trained policy; short on near-deterministic ones, where success is rare, and
     most of all at c1 = 0.
 
@@ -96,12 +96,12 @@ def ratio_limits(
 ) -> tuple[Array, Array]:
     """Return the least and the greatest of the ratios r >= 0 with lower <= (c3 - r c1)/se(r) <= upper.
 
-    se(r)^2 = v33 - 2 r v13 + r^2 v11. Estimates below 0 are taken for 0, the nearest value that the truth can have. low = 0 where
-    c3 <= upper sqrt(v33), and high = inf where c1 <= -lower sqrt(v11).
+    Here ``se(r)^2 = v33 - 2 r v13 + r^2 v11``. Estimates below 0 are replaced by 0, the nearest value that the truth can have.
+    The lower limit is 0 where ``c3 <= upper sqrt(v33)``, and the upper one is inf where ``c1 <= -lower sqrt(v11)``.
 
-    [low, high] is the hull of these ratios, the least interval that contains them. The set itself can fall apart, where the two
-    estimates are strongly correlated and neither 0 nor inf is rejected (docs/derivations.md, section 10): the hull then holds
-    ratios that are rejected too, and covers at least as often as the set.
+    The limits are the ends of the hull of these ratios, the least interval that contains them. The set of ratios can have a gap,
+    where the two estimates are strongly correlated and neither 0 nor inf is rejected (docs/derivations.md, section 10). The hull
+    then contains rejected ratios too, and covers at least as often as the set.
 
     Parameters
     ----------
@@ -121,13 +121,13 @@ def ratio_limits(
 def group_size_fieller(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of G* = 1 + sqrt(c3/c1) by inverting the t tests of c3 - r c1 = 0 (Fieller 1954), variances from the jackknife.
 
-    The least interval that contains all ratios r that are not rejected, B - 1 degrees of freedom. Those ratios need not be an
-    interval themselves: where they fall apart, the gap between them is covered too, which is conservative. The upper limit is
+    This is the least interval that contains all ratios r that are not rejected, with B - 1 degrees of freedom. Those ratios need
+    not form an interval themselves. Where they have a gap, the gap is covered too, which is conservative. The upper limit is
     inf where c1 = 0 is not rejected: then the data do not bound the optimal group size.
 
-    Coverage: nominal as B grows if c1 > 0, and at least 1 - (1 - level)/2 at c1 = 0 (G* infinite), because no ratio of estimates
-    is taken. At small B that of a t interval on skewed terms, which misses below more often than above. Any set with sound
-    coverage near c1 = 0 must be unbounded with positive probability (Gleser and Hwang 1987).
+    Coverage: nominal as B grows if c1 > 0. It is at least 1 - (1 - level)/2 at c1 = 0 (G* infinite), because no ratio of
+    estimates is taken. At small B it is that of a t interval on skewed terms, which misses below more often than above. Any set
+    with sound coverage near c1 = 0 must be unbounded with positive probability (Gleser and Hwang 1987).
     Measured (study "coverage"): a little short with 64 prompts, more so with 16; conservative at c1 = 0. Where success is rare
     the limits are nearly always infinite.
 
@@ -167,9 +167,9 @@ def group_size_fieller(rollouts: Groups, level: float = 0.95) -> Interval:
 def group_size_bootstrap(rollouts: Groups, level: float = 0.95, *, resamples: int = 999, rng: Rng | None = None) -> Interval:
     """Interval of G* = 1 + sqrt(c3/c1) as `group_size_fieller`, with quantiles from a bootstrap-t over prompts.
 
-    B prompts are drawn with replacement; (c3* - r c1*)/se*(r) is recomputed at the estimated ratio r, and centred where the
-    resampled U-statistic has its mean: with the products of a prompt's estimate with itself, because a prompt can be drawn
-    twice. The quantiles follow the skewness that t's do not. All datasets along the leading axes share the resamples.
+    B prompts are drawn with replacement, and ``(c3* - r c1*)/se*(r)`` is recomputed at the estimated ratio r. It is centred at
+    the mean of the resampled U-statistic. That mean includes the products of a prompt's estimate with itself, because a prompt
+    can be drawn twice. The quantiles follow the skewness, as t's do not. All datasets along the leading axes share the resamples.
 
     Coverage: as `group_size_fieller`, with an error of smaller order in B where c1 > 0. Where c1 = 0 the product term is
     degenerate and no bootstrap of it is consistent. Quantiles from R resamples add a random error of about sqrt(p(1-p)/R) to each

@@ -1,6 +1,6 @@
 """Limits that allow for heavy tails: Student's statistic as it is distributed where prompts differ much in gradient length.
 
-Lengths of gradients are skewed: a table of 30 prompts often lacks the rare long ones, and then both the estimate and its
+Lengths of gradients are skewed. A table of 30 prompts often lacks the rare long ones, and then both the estimate and its
 standard error come out too small. Student's quantiles, and those of a bootstrap over the prompts, do not know of prompts that
 are not in the table. Here the quantiles are those of Student's statistic for draws from a shifted lognormal law as skewed as the
 prompts' influences (docs/derivations.md, section 35).
@@ -16,16 +16,17 @@ from grpo_theory.arrays import Array, read_only
 from grpo_theory.intervals.interval import check_level
 
 SPREADS = np.arange(0.0, 2.51, 0.25)
-"""Standard deviations of the logarithm for which quantiles are tabulated; 0 stands for the normal law. More than the last is
-taken for it."""
+"""Standard deviations of the logarithm for which quantiles are tabulated; 0 stands for the normal law. A larger one is replaced
+by the last."""
 ALLOWANCE = 1.0
-"""The L-skewness is taken to be larger than estimated by so much over the root of the number of prompts: 1 to 2 of its standard
-errors. Of 0 to 1.25 a rule written beforehand took 0.75, on other draws than those on which the study judges; 1 is the next
-one, as 0.75 was too near to what the rule asks for to be confirmed (section 35)."""
+"""The L-skewness is taken to be larger than estimated by this number over the root of the number of prompts. That is 1 to 2 of
+its standard errors. A rule written beforehand chose 0.75 of values from 0 to 1.25, on other draws than those on which the study
+judges. We took the next value, 1: coverage at 0.75 was too near to what the rule asks for to be confirmed (section 35)."""
 LARGEST = 256
-"""Student's statistic is simulated for at most so many prompts; of more it falls towards Student's law from there."""
+"""Student's statistic is simulated for at most so many prompts; for more, its quantiles fall towards Student's from there."""
 RATE = 0.4
-"""By what power of the number of prompts. Simulated from 256 to 4,096 prompts, the excess fell with powers from 0.3 to 0.6."""
+"""The power of the number of prompts by which the excess over Student's quantiles falls. Simulated from 256 to 4,096 prompts, it
+fell with powers from 0.3 to 0.6."""
 DRAWS, FEWEST_SAMPLES, MOST_SAMPLES = 1 << 21, 1 << 13, 1 << 15
 SEED = 20261125
 QUANTILE_POINTS = 20_000
@@ -108,12 +109,12 @@ def _students(samples: Array, mean: float) -> Array:
 def tail_quantiles(influence: Array, level: float) -> tuple[Array, Array]:
     """Return the lower and the upper quantile, shape (...), of (estimate - truth)/se, from the prompts' influences (..., B).
 
-    Limits are estimate - upper se and estimate - lower se. They are those of draws from a shifted lognormal law, or from one
-    turned round, whose L-skewness is that of the influences and `ALLOWANCE` over the root of B more. They are never nearer to 0
-    than Student's.
+    Limits are estimate - upper se and estimate - lower se. The quantiles are those of draws from a shifted lognormal law, turned
+    round if the influences' L-skewness is negative. In size, the law's L-skewness is that of the influences plus `ALLOWANCE` over
+    the root of B. The quantiles are never nearer to 0 than Student's.
 
-    No limits can hold whatever the law (Bahadur and Savage 1956): a table of 30 prompts from which a kind of prompt is missing
-    that is one in twenty says nothing about it. The study "plan_coverage" has the laws on which these were tried.
+    No limits can hold whatever the law (Bahadur and Savage 1956). A table of 30 prompts may lack a kind of prompt that is one in
+    twenty, and then says nothing about it. The study "plan_coverage" has the laws on which these limits were tried.
 
     Parameters
     ----------

@@ -189,9 +189,9 @@ def quotient_limits(
 ) -> tuple[Array, Array]:
     """Return Fieller's (1954) limits of a ratio of two estimated numbers n and d, neither below 0.
 
-    They are the least and the greatest of the ratios r >= 0 that pass a test: lower <= (n - r d)/se(r) <= upper.
-    se(r)^2 = v_nn - 2 r v_nd + r^2 v_dd. low = 0 where n <= upper sqrt(v_nn), and high = inf where d <= -lower sqrt(v_dd).
-    [low, high] is the hull of these ratios (docs/derivations.md, section 10).
+    They are the least and the greatest of the ratios r >= 0 that pass a test: ``lower <= (n - r d)/se(r) <= upper``, where
+    ``se(r)^2 = v_nn - 2 r v_nd + r^2 v_dd``. The lower limit is 0 where ``n <= upper sqrt(v_nn)``, and the upper one is inf where
+    ``d <= -lower sqrt(v_dd)``. The limits are the ends of the hull of these ratios (docs/derivations.md, section 10).
 
     Parameters
     ----------

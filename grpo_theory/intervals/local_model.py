@@ -36,7 +36,7 @@ class Influence(NamedTuple):
 def add_influences(weights, step_sizes, curvatures, products, reach):
     """Add the products (R, d, d) of the influences on sum_i weight_i theta_i, and fill in that of the start (R, d).
 
-    The influence eta_i sum over j >= i of weight_j prod_{i < l <= j} (1 - eta_l a) of the gradient's error at step i is found
+    The gradient's error at step i has the influence ``eta_i sum_{j >= i} weight_j prod_{i < l <= j} (1 - eta_l a)``.  It is found
     from the last step back, for the curvatures a (R, d) of each run.
     """
     n, dimension = step_sizes.shape[0], curvatures.shape[1]
@@ -90,8 +90,8 @@ class LocalModel:
     def average(self) -> Influence:
         """Return the influence on the mean of the m iterates after step s.
 
-        It is (eta_i / m) times the sum over j >= i, j > s, of prod_{i < l <= j} (1 - eta_l a), which tends to 1/(m a) for steps
-        i^-b, b in (1/2, 1).
+        It is ``(eta_i / m) sum_{j >= i, j > s} prod_{i < l <= j} (1 - eta_l a)``.  For steps i^-b with b in (1/2, 1) it tends to
+        1/(m a).
         """
         weights = np.zeros(len(self.step_sizes))
         weights[self.tail_start :] = 1.0 / (len(weights) - self.tail_start)
@@ -100,8 +100,8 @@ class LocalModel:
     def covariance(self, influence: Influence) -> Array:
         """Return the covariance of a point about theta* plus what is left of the start, in the basis, shape (..., d, d).
 
-        For the last iterate and steps beta/i it tends to that of the Lyapunov equation over n, with constant steps to the
-        stationary one; for the average and steps i^-b to H^-1 Gamma H^-1 / m.
+        For the last iterate and steps beta/i it tends to the solution of the Lyapunov equation over n.  With constant steps it
+        tends to the stationary covariance.  For the average and steps i^-b it tends to ``H^-1 Gamma H^-1 / m``.
         """
         return np.where(np.expand_dims(self.usable, (-2, -1)), self.noise * influence.products, np.nan)
 
@@ -133,8 +133,8 @@ def fit_local_model(record: TrainingRecord) -> LocalModel:
     Raises
     ------
     ValueError
-        If the record has no Hessian; for a single run, if the estimate is not negative along some direction, or the steps fall
-        too fast or are too large for it.
+        If the record has no Hessian. For a single run, also if the estimated Hessian is positive along some direction or 0 along
+        all. Finally, if the steps of a single run fall too fast or are too large for it.
     """
     if record.hessian is None:
         raise ValueError("hessian must be in the record for a plug-in interval, got None; see rollout_hessian")

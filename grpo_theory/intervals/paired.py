@@ -22,8 +22,8 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interv
     Parameters
     ----------
     a, b : array_like, shape (..., R)
-        One number per run (the final objective, say) of two estimators; the r-th of each from the same seed, so that the two see
-        common random numbers.  At least two runs.
+        One number per run (the final objective, say) of two estimators.  The r-th runs of both have the same seed, so that they
+        see common random numbers.  At least two runs.
     level : float, default 0.95
 
     Returns
@@ -62,13 +62,13 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interv
 def paired_sequence(a: ArrayLike, b: ArrayLike, level: float = 0.95, *, horizon: int = 30) -> Interval:
     """Return a confidence sequence for the mean of a - b: limits after every pair, which hold for all numbers of pairs together.
 
-    Watch it as long as you like, and stop when you like.  For each mean mu the ratio
+    Watch it as long as you like, and stop when you like.  For each mean mu, let t be the t statistic of a - b - mu, and
 
-        E_n = (1 + n g)^(-1/2) {(1 + t^2/(n - 1)) / (1 + t^2/((n - 1)(1 + n g)))}^(n/2),        t the t statistic of a - b - mu,
+        E_n = (1 + n g)^(-1/2) {(1 + t^2/(n - 1)) / (1 + t^2/((n - 1)(1 + n g)))}^(n/2).
 
-    of the likelihoods of t, with the standardised mean drawn from N(0, g) and with it 0, is a martingale of mean 1 under mu, so
-    by Ville's inequality it ever reaches 1/alpha with probability at most alpha; the sequence holds the mu where it has not
-    (Lai 1976; Wang and Ramdas 2025; docs/derivations.md, section 13).
+    This is the ratio of the likelihoods of t, with the standardised mean drawn from N(0, g) and with it 0.  It is a martingale of
+    mean 1 under mu.  By Ville's inequality it ever reaches 1/alpha, for alpha = 1 - level, with probability at most alpha.  The
+    sequence contains each mu at which it has not done so (Lai 1976; Wang and Ramdas 2025; docs/derivations.md, section 13).
 
     Parameters
     ----------
@@ -87,11 +87,11 @@ def paired_sequence(a: ArrayLike, b: ArrayLike, level: float = 0.95, *, horizon:
     Notes
     -----
     Exact for normal differences of any variance.  For others it is an asymptotic confidence sequence in the sense of
-    Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas (2024): valid from a number of pairs on at which their mean is near normal.
-    Start late where differences are skewed.
+    Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas (2024).  It is valid from a number of pairs on at which their mean is near
+    normal.  Start late where differences are skewed.
 
     Measured (study "coverage_pairs") on differences after one step: it holds from the hundredth pair on, and nearly so from the
-    tenth; t intervals that are watched as long fail.
+    tenth.  Intervals by Student's t that are watched as long fail.
 
     Examples
     --------
@@ -179,8 +179,8 @@ def seeds_needed(a: ArrayLike, b: ArrayLike, difference: float, power: float = 0
 def pairs_needed(effect: float, power: float, level: float, *, most: int = MOST_SEEDS) -> int:
     """Return the least number of pairs at which a paired t test finds an effect above 0, `most` + 1 if it is larger.
 
-    The least R >= 2 with P(T > t) >= power, T noncentral t with R - 1 degrees of freedom and noncentrality sqrt(R) effect, the
-    mean difference in standard deviations of a difference.
+    This is the least R >= 2 with P(T > t) >= power.  T is noncentral t with R - 1 degrees of freedom and noncentrality sqrt(R)
+    effect.  The effect is the mean difference in standard deviations of a difference.
     """
     from scipy.stats import nct  # slow to import, and seldom wanted
 

@@ -18,8 +18,8 @@ from grpo_theory.validation import ROUNDING, as_count, typed
 def batch_boundaries(step_sizes: Array, batches: int) -> Integers:
     """Return the end of a first stretch to discard and the ends of `batches` batches, in steps, shape (batches + 1,).
 
-    Boundaries are equally far apart in the sum of the steps, the clock by which a run forgets: for steps i^-a these are the
-    growing batches n ((k + 1)/(batches + 1))^(1/(1-a)) of Chen, Lee, Tong and Zhang (2020).
+    Boundaries are equally far apart in the sum of the steps, which is the clock by which a run forgets.  For steps i^-a these are
+    the growing batches ``n ((k + 1)/(batches + 1))^(1/(1-a))`` of Chen, Lee, Tong and Zhang (2020).
 
     Raises
     ------
@@ -41,9 +41,10 @@ def batch_boundaries(step_sizes: Array, batches: int) -> Integers:
 def batch_means(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None, batches: int = 6) -> Interval:
     """Return intervals for linear functionals of the maximiser from means of growing batches of iterates.
 
-    With batch means X_k over n_k steps and their weighted mean X, X +- t sqrt(sum_k n_k (X_k - X)^2 / ((m - 1) sum n_k)), t the
-    quantile of Student's law with m - 1 degrees of freedom (Chen, Lee, Tong and Zhang 2020, Annals of Statistics 48; Zhu, Chen
-    and Wu 2023 have overlapping batches).  The first stretch of the run, as long as a batch, is discarded.
+    Let X_k be the batch means over n_k steps, and X their weighted mean.  The limits are
+    ``X +- t sqrt(sum_k n_k (X_k - X)^2 / ((m - 1) sum_k n_k))``, with t the quantile of Student's law with m - 1 degrees of
+    freedom.  The method is that of Chen, Lee, Tong and Zhang (2020, Annals of Statistics 48); Zhu, Chen and Wu (2023) have
+    overlapping batches.  The first stretch of the run, as long as a batch, is discarded.
 
     Parameters
     ----------
@@ -69,8 +70,8 @@ def batch_means(record: TrainingRecord, level: float = 0.95, *, contrasts: Array
     -----
     Valid for steps i^-a, a in (1/2, 1), as n grows, whatever the estimator: the target is the zero of its mean.  A batch must be
     long against the run's memory 1/(eta lambda); short batches are alike, and the interval is then too narrow.  With steps beta/i
-    batches never become independent: not valid.  With constant steps eta the target is the mean of the stationary law, theta* up
-    to O(eta).
+    batches never become independent, and the interval is not valid.  With constant steps eta the target is the mean of the
+    stationary law, which is theta* up to O(eta).
 
     Measured (study "coverage_runs"): short after 1,500 steps, which are few; most so with constant steps.
 
@@ -99,8 +100,9 @@ def batch_means(record: TrainingRecord, level: float = 0.95, *, contrasts: Array
 def random_scaling(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None) -> Interval:
     """Return intervals for linear functionals of the maximiser by random scaling.
 
-    With the averages m_s of the first s iterates, m_n +- q sqrt(V/n), V = (1/n^2) sum_s s^2 (m_s - m_n)^2 (Lee, Liao, Seo and
-    Shin 2022, Algorithm 1); q is `random_scaling_quantile`, because V does not settle.
+    Let m_s be the average of the first s iterates.  The limits are ``m_n +- q sqrt(V/n)`` with
+    ``V = (1/n^2) sum_s s^2 (m_s - m_n)^2`` (Lee, Liao, Seo and Shin 2022, Algorithm 1).  The quantile q is
+    `random_scaling_quantile`, because V does not settle.
 
     Parameters
     ----------

@@ -17,9 +17,9 @@ from grpo_theory.validation import typed
 def last_iterate(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None) -> Interval:
     """Return intervals for linear functionals of the maximiser from the last iterate.
 
-    To first order theta_n is theta* plus P (theta_0 - theta*) plus noise, P and the covariance of the noise known functions of
-    the run's own steps, the Hessian and the noise of a gradient.  With all three estimated, (I - P)^-1 (theta_n - P theta_0) is
-    centred at theta* wherever the run started (docs/derivations.md, sections 6 and 13).
+    To first order theta_n is ``theta* + P (theta_0 - theta*)`` plus noise.  P and the covariance of the noise are known functions
+    of the run's own steps, the Hessian and the noise of a gradient.  With the last two estimated,
+    ``(I - P)^-1 (theta_n - P theta_0)`` is centred at theta* wherever the run started (docs/derivations.md, sections 6 and 13).
 
     Parameters
     ----------
@@ -36,14 +36,14 @@ def last_iterate(record: TrainingRecord, level: float = 0.95, *, contrasts: Arra
 
     Notes
     -----
-    Valid for estimators whose mean is the gradient ("reinforce", "oracle", "optimal", "rloo"), as n grows, for steps beta/(i +
-    i_0) with beta > 1/(2 lambda_min), and for steps i^-a, a in (1/2, 1).  A run of "dr_grpo" is one of "rloo" with steps (1 -
-    1/G) eta: give it those.  With constant steps eta the iterate is centred at theta* only up to O(eta).  Not valid while the
-    run is still far from theta*, where the drift is not linear: at distances of a few units of logits P and the Hessian are
-    wrong.
+    Valid as n grows, for estimators whose mean is the gradient ("reinforce", "oracle", "optimal", "rloo").  The steps may be
+    ``beta/(i + i_0)`` with beta > 1/(2 lambda_min), or i^-a with a in (1/2, 1).  A run of "dr_grpo" is one of "rloo" with steps
+    ``(1 - 1/G) eta``: give it those.  With constant steps eta the iterate is centred at theta* only up to O(eta).  Not valid
+    while the run is still far from theta*, where the drift is not linear.  At distances of a few units of logits, P and the
+    Hessian are wrong.
 
-    Measured (study "coverage_runs"): nominal with steps beta/i from the maximiser; a little short over the design (three
-    schedules, three problems, a start 1.5 away), more so in short runs.
+    Measured (study "coverage_runs"): nominal with steps beta/i from the maximiser.  It is a little short over the design (three
+    schedules, three problems, a start 1.5 away), and more so in short runs.
 
     Raises
     ------
@@ -68,9 +68,9 @@ def last_iterate(record: TrainingRecord, level: float = 0.95, *, contrasts: Arra
 def averaged_iterate(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None) -> Interval:
     """Return intervals for linear functionals of the maximiser from the average of the iterates of the last part.
 
-    As `last_iterate`, with the mean of the last part for theta_n.  The run's own steps are used, which need not fall
-    slowly; for steps i^-a, a in (1/2, 1), it tends to H^-1 Gamma H^-1 / m (Polyak and Juditsky 1992; for the last m steps,
-    Rakhlin, Shamir and Sridharan 2012).
+    This is `last_iterate` with the mean of the last part in place of theta_n.  The run's own steps are used, which need not fall
+    slowly.  For steps i^-a, a in (1/2, 1), the covariance tends to ``H^-1 Gamma H^-1 / m`` (Polyak and Juditsky 1992).  For the
+    last m steps see Rakhlin, Shamir and Sridharan (2012).
 
     Parameters
     ----------
@@ -85,8 +85,8 @@ def averaged_iterate(record: TrainingRecord, level: float = 0.95, *, contrasts: 
     Notes
     -----
     Valid for the same estimators and steps as `last_iterate`.  The average is centred at theta* up to the mean step of
-    the last part: where that is not small against its width, the interval is too narrow.  With constant steps it is in the end,
-    for the width falls as n^{-1/2} and the bias stays.
+    the last part.  Where that step is not small against the interval's width, the interval is too narrow.  With constant steps
+    this happens in the end, because the width falls as n^{-1/2} and the bias stays.
 
     Measured (study "coverage_runs"): near nominal with falling steps; short with constant ones, and in short runs.
 
@@ -182,8 +182,9 @@ def _in_basis(model: LocalModel, point: Array) -> Array:
 def gap_weights(record: TrainingRecord) -> Array:
     """Estimate the weights of the chi-squares in the law of the last iterate's suboptimality gap, shape (..., d).
 
-    They are the eigenvalues of (1/2) A^(1/2) S A^(1/2), A minus the estimated Hessian and S the estimated second moment of the
-    iterate about theta*, what is left of the start included; zeros in flat directions, NaN for a run that allows no limit law.
+    They are the eigenvalues of ``(1/2) A^(1/2) S A^(1/2)``, where A is minus the estimated Hessian.  S is the estimated second
+    moment of the iterate about theta*, and includes what is left of the start.  Weights are 0 in flat directions, and NaN for a
+    run that allows no limit law.
 
     Examples
     --------
@@ -211,8 +212,8 @@ def gap_weights(record: TrainingRecord) -> Array:
 def gap_limit(record: TrainingRecord, level: float = 0.95) -> Interval:
     """Return an upper confidence limit for the suboptimality gap J(theta*) - J(theta_n) of the last iterate.
 
-    The gap's limit law is that of sum_k w_k chi^2_1 (Theorem 8 of arXiv 2603.01162, corrected: docs/derivations.md, section 6);
-    the limit is its quantile with estimated weights.
+    The gap's limit law is that of ``sum_k w_k chi^2_1`` (Theorem 8 of arXiv 2603.01162, corrected: docs/derivations.md,
+    section 6).  The upper limit is the quantile of this law with estimated weights.
 
     Parameters
     ----------

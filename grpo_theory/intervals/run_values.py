@@ -15,9 +15,9 @@ from grpo_theory.validation import typed
 def tail_value(record: TrainingRecord, level: float = 0.95) -> Interval:
     """Return an interval for the mean objective of the policies of the last part of a run.
 
-    The mean of the m mean rewards of the last part, +- z s/sqrt(m), s their standard deviation.  Given the past, a step's mean
-    reward has mean J(theta_{i-1}), so that the errors are martingale differences: no batches are needed, though the iterates
-    are dependent.
+    The limits are the mean of the m mean rewards of the last part, +- ``z s/sqrt(m)``, with s their standard deviation.  Given
+    the past, a step's mean reward has mean J(theta_{i-1}), so that the errors are martingale differences.  No batches are needed,
+    though the iterates are dependent.
 
     Parameters
     ----------
@@ -38,8 +38,8 @@ def tail_value(record: TrainingRecord, level: float = 0.95) -> Interval:
     Notes
     -----
     The target is (1/m) sum_i J(theta_{i-1}) over the last part, with the penalty in J.  Valid as m grows, for any estimator and
-    any steps; while J still rises it is conservative, because s then holds the rise as well.  J(theta_n) and J(theta*) are other
-    numbers: see `learned_value` and `best_value`.
+    any steps; while J still rises it is conservative, because s then includes the rise as well.  J(theta_n) and J(theta*) are
+    other numbers: see `learned_value` and `best_value`.
 
     Measured (study "coverage_runs"): nominal with steps beta/i from the maximiser, a little short elsewhere.
 
@@ -61,8 +61,8 @@ def tail_value(record: TrainingRecord, level: float = 0.95) -> Interval:
 def learned_value(record: TrainingRecord, level: float = 0.95) -> Interval:
     """Return an interval for the objective J(theta_n) of the learned policy.
 
-    The mean reward of the last part, plus the difference between its mean gap and that of the last iterate, both plug-in
-    (docs/derivations.md, section 13); the variance of the last gap is added to that of the mean.
+    The estimate is the mean reward of the last part, plus the mean gap of that part, less the gap of the last iterate.  Both gaps
+    are plug-in estimates (docs/derivations.md, section 13).  The variance of the last gap is added to that of the mean.
 
     Parameters
     ----------
@@ -77,9 +77,9 @@ def learned_value(record: TrainingRecord, level: float = 0.95) -> Interval:
 
     Notes
     -----
-    Valid where `last_iterate` is, and where the gap is small against the width: it is not normal, and of order 1/n
-    against n^{-1/2}.  The delta method is of no use: the gradient is 0 at the maximiser.  A clustered interval from fresh
-    rollouts of the learned policy has the same target and needs none of this.
+    Valid where `last_iterate` is, and where the gap is small against the width, because the gap is not normal.  The gap is of
+    order 1/n, and the width of order n^{-1/2}.  The delta method is of no use: the gradient is 0 at the maximiser.  A clustered
+    interval from fresh rollouts of the learned policy has the same target and needs none of this.
 
     Measured (study "coverage_runs"): nominal with steps beta/i from the maximiser, a little short elsewhere and in short runs.
 

@@ -87,8 +87,8 @@ def jackknife_variances(centred_rewards, scores, variances):
 def add_squares(z, w, means, sums):
     """Add up, over a group's centred rewards z (G,) and scores w (G, J), what `powers` needs of each component, (5, J).
 
-    These are the products of reward and score, both centred; the squares of scores, of their products with z, of the centred
-    scores, and of their products with z.
+    Row 0 sums the products of reward and score, both centred. Rows 1 and 2 sum the squares of the scores, and of their products
+    with z. Rows 3 and 4 do the same for the centred scores.
     """
     size, width = w.shape
     for j in range(width):
@@ -197,8 +197,9 @@ def prompt_gradients(rollouts: Groups) -> Array:
 def prompt_jackknife_variances(rollouts: Groups) -> Array:
     """Return the delete-one-response jackknife variance of each prompt's gradient estimate, by component, shape (..., B, J).
 
-    Given the prompt it has mean diag{Sigma_oracle/G + 2 [Var(Z) F + g g']/(G(G-2))}, F = E[W W'], where the variance is
-    diag{Sigma_oracle/G + [Var(Z) F + g g']/(G(G-1))}: too large, in the second order alone. Needs G >= 3.
+    Given the prompt it has mean ``diag{Sigma_oracle/G + 2 [Var(Z) F + g g']/(G(G-2))}``, with F = E[W W']. The variance itself is
+    ``diag{Sigma_oracle/G + [Var(Z) F + g g']/(G(G-1))}``. So the jackknife variance is too large, in the second order alone.
+    Needs G >= 3.
     """
     rollouts.require(responses=3)
     return _each(rollouts, (jackknife_variances, rollouts.known_scores.shape[-1]))[0]

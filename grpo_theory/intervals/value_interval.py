@@ -14,9 +14,9 @@ from grpo_theory.validation import typed
 def value_naive(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of the value E[Z] that treats all B G rewards as independent; for comparison, not for use.
 
-    Coverage: below nominal wherever prompts differ in value. The variance is (1 + (G-1) rho)/(BG) times that of a reward, rho the
-    share of that variance that lies between prompts, and the interval leaves out the factor 1 + (G-1) rho. As B grows, coverage
-    tends to P(|N(0,1)| < z / sqrt(1 + (G-1) rho)), which falls to 0 as G grows.
+    Coverage: below nominal wherever prompts differ in value. Let rho be the share of a reward's variance that lies between
+    prompts. The estimate's variance is ``(1 + (G-1) rho)/(BG)`` times a reward's, and the interval leaves out the factor
+    ``1 + (G-1) rho``. As B grows, coverage tends to ``P(|N(0,1)| < z / sqrt(1 + (G-1) rho))``, which falls to 0 as G grows.
     Measured (study "coverage"): short everywhere, most on near-deterministic policies, however many prompts.
     Ragged groups count by their sizes, as if every response had a prompt of its own.
 
@@ -61,8 +61,8 @@ def value_clustered(rollouts: Groups, level: float = 0.95) -> Interval:
 
     Coverage: nominal as B grows, for every G. Below nominal where most prompts have no success at all, because then the mean and
     its standard error are small together; see `value_effective`.
-    Measured (study "coverage"): nominal at 64 prompts, a little short at 16; where success is rare short, most so with few
-    responses in all, because most such batches have no success.
+    Measured (study "coverage"): nominal at 64 prompts, and a little short at 16. Where success is rare it is short, most so with
+    few responses in all, because most such batches have no success.
 
     Parameters
     ----------
@@ -104,14 +104,16 @@ def value_clustered(rollouts: Groups, level: float = 0.95) -> Interval:
 def value_effective(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of a success probability E[Z] that also works for rare success: Clopper-Pearson at an effective sample size.
 
-    Korn and Graubard (1998): with m the success rate and s its clustered standard error, the BG responses are worth
-    n = m (1 - m)/s^2 independent ones. n is kept within [B, BG], because the design effect is 1 + (G-1) rho with the share rho of
-    the variance between prompts in [0, 1]; it is then multiplied by (t_{BG-1}/t_{B-1})^2 for the degrees of freedom behind s.
-    Without any success, or without any failure, n = B. Ragged groups: prompts count equally, the variance of their mean is
-    (sigma^2/B) (rho + (1 - rho) mean(1/G_b)), and in place of BG stands B times the harmonic mean of the groups' sizes G_b.
+    Let m be the success rate and s its clustered standard error. By Korn and Graubard (1998) the BG responses carry as much
+    information as ``n = m (1 - m)/s^2`` independent ones. This n is kept within [B, BG], because the design effect is
+    ``1 + (G-1) rho``, with the share rho of the variance between prompts in [0, 1]. Without any success, or without any failure,
+    n = B. It is then multiplied by ``(t_{BG-1}/t_{B-1})^2`` for the degrees of freedom behind s. In ragged groups prompts count
+    equally, and the variance of their mean is ``(sigma^2/B) (rho + (1 - rho) mean(1/G_b))``. BG is then replaced by B times the
+    harmonic mean of the groups' sizes G_b.
 
-    Coverage: about nominal or above, where successes are few too and Student's t fails; wider than `value_clustered` where there
-    are many. Below nominal where few prompts carry all the successes, because the design effect cannot be seen then.
+    Coverage: about nominal or above, also where successes are few and Student's t fails. The interval is wider than
+    `value_clustered` where there are many. Below nominal where few prompts carry all the successes, because the design effect
+    cannot be seen then.
     Without success the upper limit is never too low: P(no success) = E[(1 - V(X))^G]^B <= (1 - E V(X))^B.
     Measured (study "coverage"): at least nominal, within the error of the study, over the whole design.
 

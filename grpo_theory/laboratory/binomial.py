@@ -25,7 +25,7 @@ def exact_p_value(hits: Flags, probability: float) -> float:
 
 
 LEAST_ERROR = 1e-100
-"""The quantiles of smaller errors are no numbers."""
+"""Smaller errors are refused: their quantiles may be no numbers."""
 
 
 def replications_to_tell(level: float, coverage: float, *, error: float = 1e-3, power: float = 0.99) -> int:

@@ -143,7 +143,7 @@ class Coverage:
     def needed(self, mcse: float) -> int:
         """Return how many replications reduce the Monte Carlo standard error of the coverage to `mcse`.
 
-        For the worst of the coverages seen and the nominal levels.
+        The number is enough for the worst of the measured coverages and the nominal levels.
         """
         shares = np.append(self.coverage.ravel(), self.trial.levels)
         return ceil(round(float((shares * (1.0 - shares)).max()) / as_positive("mcse", mcse) ** 2, 9))

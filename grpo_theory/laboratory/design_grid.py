@@ -55,15 +55,15 @@ def coverage_grid(
     -------
     DataFrame
         A row for each design, function and measure, with its Monte Carlo standard error and 95% limits. The measures are
-        coverage, mean width and failures; with a reference also "coverage less reference", the difference of the two shares, and
-        "width over reference", the ratio of the mean widths where both have limits.  The errors of both count that the data are
-        the same (the ratio's by the delta method).
+        coverage, mean width and failures. With a reference there is also "coverage less reference", the difference of the two
+        shares. There is also "width over reference", the ratio of the mean widths where both have limits.  The errors of both
+        take into account that the data are the same (the ratio's by the delta method).
 
     Raises
     ------
     ValueError, TypeError
-        As `coverage`; if there is no design, if a design is no pair, if the truth is not a number, or if no function has the
-        name of the reference.
+        As `coverage`. Also if there is no design, if a design is no pair, or if the truth is not a number. Also if no function
+        has the name of the reference.
 
     Examples
     --------

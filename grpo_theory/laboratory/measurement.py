@@ -74,8 +74,8 @@ def coverage(
     ValueError
         If an argument is out of range, the truth has not the shape of the limits, or a lower limit exceeds its upper one.
     TypeError
-        If the function returns something else.  Its own errors, but for ValueError, end the run, with a note that names the
-        replication.
+        If the function returns something else.  Errors that the function raises, except ValueError, end the run, with a note
+        that names the replication.
 
     Examples
     --------
@@ -105,8 +105,8 @@ def coverage_of_several(
 ) -> dict[str, Coverage]:
     """Measure how often the intervals of each of several functions hold the same truth, on the same data.
 
-    Each record is the one that `coverage` returns for the function alone with the same seed, at less expense: every block of
-    datasets is drawn once. A function that sees a block at once must not write on it.
+    Each record is the one that `coverage` returns for the function alone with the same seed. It takes less time, because every
+    block of datasets is drawn once. A function that sees a block at once must not write on it.
 
     Parameters
     ----------

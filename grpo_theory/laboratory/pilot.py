@@ -31,7 +31,7 @@ PIVOT_TOLERANCE = 1e-12
 class Pilot:
     """The experiment of drawing B prompts from f and, for each, G responses from the policy with their rewards.
 
-    A KL penalty of the problem sits in the reward.
+    A KL penalty of the problem is part of the reward.
 
     Parameters
     ----------
@@ -42,10 +42,10 @@ class Pilot:
 
     Notes
     -----
-    The score vectors of a `SoftmaxHead` are too large to keep.  Without directions each batch gets coordinates of its own,
-    J = K B of them, which keep all norms and inner products within the batch: (e_a - pi_m) x l_m instead of (e_a - pi_m) x h_m,
-    the l_m from a factor of the inner products of the batch's hidden states.  So intervals for squared norms (of
-    the gradient, of errors) are what they would be with the full scores; single coordinates mean nothing.
+    The score vectors of a `SoftmaxHead` are too large to keep.  Without directions each batch gets J = K B coordinates of its
+    own, which keep all norms and inner products within the batch.  They are ``(e_a - pi_m) x l_m`` instead of
+    ``(e_a - pi_m) x h_m``, with the l_m from a factor of the inner products of the batch's hidden states.  So intervals for
+    squared norms (of the gradient, of errors) are what they would be with the full scores; single coordinates mean nothing.
 
     Examples
     --------
@@ -144,7 +144,7 @@ COLUMNS = types.Array(numba.int64, 1, "C", readonly=True)
 
 @function_value(numba.void(TABLE, COLUMNS, I1, I2, F3))
 def look_up(table, columns, prompts, outcomes, rows):
-    """Fill in the rows (N, G, J) of a table (M, K, J): of prompts (N,), and of the columns (O,) of their outcomes (N, G)."""
+    """Fill in the rows (N, G, J) of a table (M, K, J) for prompts (N,) and the columns (O,) of their outcomes (N, G)."""
     n, size, width = rows.shape
     for i in range(n):
         own, out, drawn = table[prompts[i]], rows[i], outcomes[i]
@@ -216,8 +216,8 @@ class _Isometric:
 def semidefinite_factor(gram: Array) -> Array:
     """Return factors L with L L' = A, shape (R, B, B), of matrices that may be singular.
 
-    Cholesky's steps, the largest remaining diagonal entry first: what remains is nowhere larger than that entry, so that it may
-    be dropped once it is rounding.
+    These are Cholesky's steps, with the largest remaining diagonal entry first.  No entry of what remains is larger than that
+    one, so that the remainder may be dropped once it is rounding.
     """
     factor = np.zeros_like(gram)
     matrices = np.arange(len(gram))

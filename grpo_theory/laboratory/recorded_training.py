@@ -18,7 +18,7 @@ from grpo_theory.validation import as_count, as_real_array
 class RecordedTraining:
     """The experiment of training one run and keeping its record.
 
-    A KL penalty of the problem sits in the reward.
+    A KL penalty of the problem is part of the reward.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Advice while training runs: plain functions for any trainer, a callback for TRL, and verl's folder of rollouts as it fills.
 
-What the subpackage offers is listed in ``__init__.pyi``; a file is imported when one of its names is first asked for.
+The public names are listed in ``__init__.pyi``.  A file is imported when one of its names is first asked for.
 """
 
 import lazy_loader

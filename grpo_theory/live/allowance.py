@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from grpo_theory.validation import as_fraction
 
 PLANNED = 0.8
-"""So much of what is allowed is planned to be spent: the time that a reading will take is known from the last one alone."""
+"""The share of the allowed time that is planned to be spent; how long a reading takes is known from the last one alone."""
 
 
 class Allowance:

@@ -15,9 +15,9 @@ class ClippedShares:
     Attributes
     ----------
     low : float
-        Of tokens with a ratio below 1 - low and an advantage below 0.
+        The share of tokens with a ratio below 1 - low and an advantage below 0.
     high : float
-        Of tokens with a ratio above 1 + high and an advantage above 0.
+        The share of tokens with a ratio above 1 + high and an advantage above 0.
 
     Examples
     --------
@@ -36,15 +36,15 @@ def clipped_shares(
 ) -> ClippedShares:
     """Return the shares of tokens that the clip of GRPO and PPO leaves without a gradient.
 
-    The loss min(r A, clip(r, 1 - low, 1 + high) A) does not change with the ratio r where r > 1 + high and A > 0, and where
-    r < 1 - low and A < 0.
+    The loss ``min(r A, clip(r, 1 - low, 1 + high) A)`` does not change with the ratio r where ``r > 1 + high`` and A > 0, and
+    where ``r < 1 - low`` and A < 0.
 
     Parameters
     ----------
     ratios : array_like, shape (N, T)
         Probability of each token under the policy that is updated, over that under the policy that sampled.
     advantages : array_like, shape (N, T), (N, 1) or (N,)
-        Of the responses or of their tokens.
+        The advantages of the responses or of their tokens.
     low, high : float, default 0.2
         How far a ratio may go below and above 1.
     mask : array_like of bool or of 0 and 1, shape (N, T), optional

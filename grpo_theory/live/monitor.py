@@ -26,7 +26,7 @@ Sketch = Callable[[Integers], ArrayLike]
 """Returns the sketches (n, width) of the responses of the step with these numbers, shape (n,)."""
 MOST_PROMPTS = 256
 READINGS_KEPT = 20
-"""Sketches are kept for so many readings."""
+"""The number of readings for which sketches are kept."""
 FADE = 0.5
 """What a slow reading took is remembered as this share of it at the next one, because costs vary."""
 
@@ -60,20 +60,20 @@ class Monitor:
     """Monitor a training run: read the rewards of each step, and advise on group size and signal every few steps.
 
     It never ends the run: an error is logged once, under the name ``grpo_theory.live``, and the run goes on. It measures its own
-    time. Where that is above `overhead` of the run's, it waits, and sketches fewer groups.
+    time. Where its share of the run's other time is above `overhead`, it waits, and sketches fewer groups.
 
     Parameters
     ----------
     every : int, default 20
-        A reading is made every so many steps.
+        The number of steps from one reading to the next.
     estimator : str or Estimator, default "rloo"
         The estimator in use: a name of `gt.estimators()`, as "trl_grpo".
     responses : int, optional
-        How many responses an update has; what a step got on average, unless given.
+        The number of responses in an update; the average number in a step, unless given.
     overhead : float or None, default 0.05
         The largest share of the run's other time that the monitor may take; None sets no limit.
     level : float, default 0.95
-        Of limits and sets, each by itself.
+        The confidence level of limits and sets, each by itself.
     clock : callable, default time.perf_counter
         Returns seconds.
 
@@ -164,16 +164,17 @@ class Monitor:
             Returns the sketches (n, width) of the responses with given numbers (n,), as `gt.sketch` makes them. It is called
             only at a reading, and not for groups whose rewards are all equal.
         at_hand : int, optional
-            `sketch` knows the first so many responses; all unless given.
+            The number of first responses that `sketch` knows; all unless given.
         clipped : ClippedShares, optional
-            Of the step, to be averaged over the steps between readings.
+            The shares of the step, to be averaged over the steps between readings.
 
         Returns
         -------
         Reading
-            Its `numbers` are groups_with_signal with limits (_low, _high), overhead, clipped_low and clipped_high where they are
-            given, and of sketches: efficiency, best_group_size with the set of those that may be best (_low, _high), loss (by
-            what share the best size's efficiency is above that of the size in use) and sketched_prompts.
+            Its `numbers` are groups_with_signal with limits (_low, _high), overhead, and clipped_low and clipped_high where they
+            are given. With sketches there are also efficiency, best_group_size, loss and sketched_prompts. The limits (_low,
+            _high) of best_group_size are those of the set of sizes that may be best. The loss is the share by which the best
+            size's efficiency is above that of the size in use.
         """
         with self.guard.held(f"monitoring step {step}"), self.allowance.spending():
             groups = StepGroups(rewards, prompts)

@@ -92,8 +92,8 @@ def advise_step(
     Raises
     ------
     ValueError
-        If the advantages depend on more than the rewards of their own group, are not defined for these rewards, or divide and
-        there are more than eight different rewards.
+        If the advantages depend on more than the rewards of their own group, or are not defined for these rewards. Also if the
+        estimator divides and there are more than eight different rewards.
 
     Examples
     --------

@@ -16,7 +16,8 @@ LAST = 2**16
 class StepFiles:
     """The files STEP.jsonl of a folder, each given out once, when it is whole.
 
-    A file is whole if its last line is, and if it did not grow since it was looked at before, or a later step has begun.
+    A file is whole if its last line is whole, and one of two things holds. It has not grown since the look before, or a later
+    step has begun.
 
     Parameters
     ----------

@@ -38,14 +38,14 @@ class TRLCallback:
     """Callback for TRL's GRPO or RLOO trainer: reads its rollouts and logs advice beside the trainer's own numbers.
 
     Numbers appear as ``live/groups_with_signal`` and so on, in whatever the trainer logs to (`Monitor.step` has the list);
-    remarks are warnings of the log ``grpo_theory.live``. The run goes on whatever happens here: an error is logged once. Of
-    several processes the first one reads.
+    remarks are warnings of the log ``grpo_theory.live``. The run goes on whatever happens here: an error is logged once. With
+    several processes, only the first one reads.
 
     Parameters
     ----------
     trainer : trl.GRPOTrainer or trl.RLOOTrainer
     every : int, default 20
-        A reading is made every so many steps.
+        The number of steps from one reading to the next.
     sketches : bool, default False
         Sketch gradients of single responses (`gt.sketch`) for efficiency and the best group size, as many as there is time for.
         The model must be whole on the device: not with ZeRO-3 or FSDP.

@@ -1,6 +1,6 @@
 """What shows results to people and programs: text, HTML, JSON and curves of an advice, and the installed command.
 
-The public names are listed in ``__init__.pyi``; a file is imported when one of its names is first asked for, so that the command
+The public names are listed in ``__init__.pyi``.  A file is imported when one of its names is first asked for, so that the command
 answers `--help` at once.
 """
 

@@ -2,7 +2,7 @@
 
 A subcommand is a module with `HELP`, its line in the help, and two functions. ``describe(parser)`` adds its description and its
 options, and is called only if the subcommand is asked for. ``run(options)`` does the work and returns the exit status. It may
-raise a `ValueError` or a `TypeError` for a mistake of the user, and an `OSError` with the name of a file: each becomes one line.
+raise a `ValueError` or a `TypeError` for a mistake of the user, and an `OSError` with the name of a file. Each becomes one line.
 To add a subcommand, write its module and name it in `SUBCOMMANDS`. `--help` imports all of them, so such a module imports inside
 ``run`` what is slow to import.
 """

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def print_table(known: dict[str, str], word: str) -> int:
-    """Print names, each with what is said of it beside it, where either has the word; returns 1 if none has."""
+    """Print names with their descriptions, where either has the word; returns 1 if none has."""
     shown = {name: text for name, text in known.items() if word.lower() in f"{name} {text}".lower()}
     margin = 2 + max(map(len, shown), default=0)
     for name, text in shown.items():

@@ -174,7 +174,10 @@ def log_axis(axes: Axes) -> None:
 
 
 def coverage_axis(axis: Axis, ticks: Sequence[float] = COVERAGES) -> None:
-    """Make an axis one of coverage, spaced by the logit: 90, 95 and 99% are told apart, and 0 and 1 cut at 2 and 99.9%."""
+    """Make an axis one of coverage, spaced by the logit, so that 90, 95 and 99% are told apart.
+
+    It is cut at 2% and 99.9%; values beyond are drawn there.
+    """
     low, high = COVERAGES[0], COVERAGES[-1]
 
     def forward(share: ArrayLike) -> ArrayLike:

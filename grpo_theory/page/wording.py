@@ -14,7 +14,7 @@ VERDICTS = {
     "not reproduced here": "Not reproduced here",
 }
 NAMED = 6
-"""At most so many settings are named in a sentence."""
+"""The largest number of settings that are named in a sentence."""
 SEE = "see the table of those"
 STANDINGS = {
     "holds": "hold",

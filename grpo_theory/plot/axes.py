@@ -39,4 +39,4 @@ def group_size_axis(axes: "Axes", sizes: "Sequence[int]") -> None:
 
 
 MOST_TICKS = 10
-"""So many sizes have a tick each; of more, powers of 2 have one."""
+"""Up to this number, each size has a tick; of more, powers of 2 have one."""

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 def zip_plot(coverage: Coverage, *, component: str | None = None, axes: "Axes | None" = None) -> "Axes":
     """Draw every interval less the truth, ranked by where the truth lies in it (Morris, White and Crowther 2019).
 
-    Intervals with the truth far inside are at the foot, and those far from it on top. If an interval is its estimate and a fixed
-    number of standard errors on either side, this is the rank of the distance in its own standard errors. Pairs (low, high)
-    are enough. Blue intervals cover, orange ones do not; the dashed line is where the colours meet if coverage is nominal. An
-    arrowhead at the frame marks an interval that is longer than the frame.
+    Intervals with the truth far inside are at the foot, and those far from it on top. Where intervals are an estimate and a fixed
+    number of standard errors on either side, this ranks the distances in their own standard errors. Pairs (low, high) are enough.
+    Blue intervals cover, orange ones do not; the dashed line is where the colours meet if coverage is nominal. An arrowhead at
+    the frame marks an interval that is longer than the frame.
 
     Parameters
     ----------

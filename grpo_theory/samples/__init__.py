@@ -1,7 +1,7 @@
 """Data as a user has it: rollouts of one batch, the record of one training run, and readers of trainers' logs.
 
-What the subpackage offers is listed in ``__init__.pyi``; a file is imported when one of its names is first asked for, because the
-readers need pyarrow, and intervals do not.
+The public names are listed in ``__init__.pyi``.  A file is imported when one of its names is first asked for, because the readers
+need pyarrow, and intervals do not.
 """
 
 import lazy_loader

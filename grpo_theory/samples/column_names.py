@@ -1,4 +1,4 @@
-"""The names under which trainers and their users log rollouts, and what is said of a name that a log does not have."""
+"""The names under which trainers and their users log rollouts, and the messages on a name that a log does not have."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -30,9 +30,10 @@ RECOGNISED: dict[str, tuple[str, ...]] = {
 }
 """Names by what they mean; the first that a log has is taken, whether or not it has capitals or spaces around it.
 
-TRL's log_completions writes step, prompt, completion, a column for each reward function, and advantage. verl's rollout_data_dir
-writes input, output, gts, score, step, and request_id or uid. verifiers and prime-rl write example_id, prompt, completion and
-reward. A list called scores is none of gradients unless it is named: graders write their marks under this name.
+TRL's log_completions writes step, prompt, completion, a column for each reward function, and advantage. The rollout_data_dir of
+verl has input, output, gts, score, step, and request_id or uid. Logs of verifiers and prime-rl have example_id, prompt,
+completion and reward. A list called scores is not taken for gradients unless it is named: graders write their marks under this
+name.
 """
 
 TRL = {"step", "prompt", "completion"}

@@ -12,7 +12,7 @@ from grpo_theory.samples.log_groups import NO_RESPONSE
 from grpo_theory.user_text import printable
 
 SHOWN = 5
-"""So many rows are named in a message."""
+"""The number of rows that are named in a message."""
 OPEN, BETWEEN, CLOSE = "\x02", "\x1f", "\x03"
 """What stands around and between the parts of a conversation where its text is its id."""
 

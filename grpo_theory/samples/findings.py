@@ -8,7 +8,7 @@ from grpo_theory.samples.reward_counts import TINY, RewardCounts, filtered, near
 from grpo_theory.user_text import listed, printable
 
 FEW = 8
-"""So many different values or sizes are listed one by one."""
+"""Up to this number, different values or sizes are listed one by one."""
 
 
 @dataclass(frozen=True)
@@ -18,37 +18,37 @@ class Findings:
     Attributes
     ----------
     files, rows : int
-        Rows that were read, those of repeated steps and of steps not asked for included.
+        The numbers of files and of rows that were read, including rows of repeated steps and of steps not asked for.
     kept : int
-        Rows that stayed.
+        The number of rows that stayed.
     columns : mapping of str to str
         The columns that were taken, by what they mean.
     ignored : tuple of str
         The columns that were not read.
     prompts, groups : int
-        Different prompts; and groups of responses, one per prompt and step.
+        The numbers of different prompts, and of groups of responses, one per prompt and step.
     sizes : mapping of int to int
         How many groups there are of each size, ascending.
     rewards : mapping of float to int
         How often each reward came, ascending.
     uniform : int
-        Groups whose rewards are all equal.
+        The number of groups whose rewards are all equal.
     steps : tuple of int
         The steps of the rows that stayed, ascending; empty if the log has none.
     other_steps : int
         The number of steps that were not asked for.
     repeated_steps : tuple of int
-        Steps whose rows are those of the step before them, one for one: left out.
+        Steps that were left out because their rows repeat those of the step before, one for one.
     older_groups : int
-        Groups of steps that were asked for, left out because their prompt has a newer one.
+        The number of groups of steps that were asked for, left out because their prompt has a newer one.
     duplicates : int
-        Rows that repeat the prompt, response and reward of a row of their step; all of them stayed.
+        The number of rows that repeat the prompt, response and reward of a row of their step; all of them stayed.
     left_out : mapping of str to int
-        Rows that are not used, or not as they are, by why.
+        The number of rows that are not used, or not as they are, by the reason.
     files_left_out : mapping of str to tuple of str
-        Files of the folder that were not read, by why.
+        Files of the folder that were not read, by the reason.
     remarks : tuple of str
-        What was taken for what against what it seems, and what the rows say against the log; a sentence each.
+        Sentences on what was read otherwise than it seems, and on what the rows say against the log.
 
     Examples
     --------
@@ -138,7 +138,7 @@ class Findings:
 
     @property
     def reading(self) -> tuple[str, ...]:
-        """What was taken for what, and how much of it there is; one line each."""
+        """How the columns were read, and how much there is of everything; one line each."""
         taken = ", ".join(f"{role} = {printable(name)}" for role, name in self.columns.items())
         sizes = ", ".join(f"{count} of {size}" for size, count in self.sizes.items())
         if len(self.sizes) > FEW:

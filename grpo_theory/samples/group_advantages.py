@@ -47,8 +47,8 @@ def advantages(
     Returns
     -------
     list of ndarray, or ndarray of shape (N,)
-        One advantage per reward, in the form and order of `rewards`, in units of the reward unless the convention divides by a
-        standard deviation.
+        One advantage per reward, in the form and order of `rewards`. The unit is that of the reward, unless the convention
+        divides by a standard deviation.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def _combined(rewards: Any, weights: Mapping[str, float] | None) -> tuple[Array,
 
 
 def _flat(name: str, values: Any, missing: bool = False) -> tuple[Array, Integers | None]:
-    """Return numbers in a row (N,), and the sizes of their groups if they are a list of groups; NaN is missing, if any may be."""
+    """Return numbers in a row (N,), and the sizes of their groups if they are a list of groups; missing ones are NaN."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be numbers, or one array of numbers per group, got {shown(values)}")
     listed = values if isinstance(values, np.ndarray) else list(values)

@@ -30,13 +30,13 @@ from grpo_theory.samples.nested_rows import (
 from grpo_theory.user_text import listed, printable
 
 SAMPLE = 200
-"""So many rows are looked at to see what is in their objects and lists; so many are taken apart at a time."""
+"""The number of rows that are looked at to see what is in their objects and lists, and that are taken apart at a time."""
 PEEK_BYTES = 2**16
-"""And so many bytes in the middle and at the end."""
+"""The number of bytes that are looked at in the middle and at the end."""
 PEEK = 200
-"""So many lines of JSON are looked at to see which columns there are."""
+"""The number of lines of JSON that are looked at to see which columns there are."""
 BLOCK = 2**23
-"""So many bytes of text are read at a time; a row of a CSV table that is longer is refused."""
+"""The number of bytes of text that are read at a time; a row of a CSV table that is longer is refused."""
 PACKED = {".gz": "gzip", ".zst": "zstd"}
 MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
 """How compressed files begin."""

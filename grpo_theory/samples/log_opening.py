@@ -35,7 +35,7 @@ class Options:
     reward : str, sequence or mapping, optional
     length, response, step, scores, trajectory : str, optional
     group_of : int, optional
-        So many rows one after another are a group.
+        The number of successive rows that are a group.
     where : mapping
         Values of columns, or of what paths say, that rows must have.
     unscored : str

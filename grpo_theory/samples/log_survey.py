@@ -16,7 +16,7 @@ from grpo_theory.user_text import printable
 from grpo_theory.validation import counted
 
 SURVEYED = 2**16
-"""So many rows are looked at."""
+"""The number of rows that are looked at."""
 
 
 NEAR = 1e-3
@@ -111,9 +111,9 @@ class Reading:
     split : str or None
         The column by whose value rows of evaluation are left out.
     group_of : int or None
-        So many rows in a row of a prompt are a group.
+        The number of successive rows of a prompt that are a group.
     remarks : tuple of str
-        What was taken for what against what it seems, a sentence each.
+        Sentences on what was read otherwise than it seems.
     """
 
     columns: Columns

@@ -13,8 +13,8 @@ from grpo_theory.samples.rollouts import LARGEST, Groups, Rollouts
 from grpo_theory.validation import as_count, as_real_array, check_shape, check_size, check_unmasked, shown
 
 SEMIDEFINITE = 1e-6
-"""How asymmetric, and how far below 0 in its eigenvalues, a matrix of inner products may be, relative to its largest entry and
-eigenvalue: some ten roundings of float32, in which gradients are multiplied as a rule."""
+"""How asymmetric a matrix of inner products may be, relative to its largest entry. Also how far its eigenvalues may be below 0,
+relative to the largest. These are some ten roundings of float32, in which gradients are usually multiplied."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,18 +90,18 @@ class RaggedRollouts(Groups):
         """Return rollouts whose scores have given inner products, from the gradients' Gram matrix.
 
         The scores are coordinates in which the gradients have these norms and inner products: gram = X X', by eigenvectors. All
-        that is said about c1, c2, c3 and the optimal group size depends on inner products alone; single components of the
-        gradient (`gradient_between`) mean nothing in these coordinates.
+        estimates of c1, c2, c3 and the optimal group size depend on inner products alone. Single components of the gradient
+        (`gradient_between`) mean nothing in these coordinates.
 
         Parameters
         ----------
         prompts : iterable of N hashable ids
         rewards : array_like, shape (N,)
         gram : array_like, shape (N, N)
-            Of the gradients of log pi of the responses, symmetric, without an eigenvalue clearly below 0 (below -1e-6 of the
-            largest; those nearer to 0 are taken for 0). Inner products that were estimated one by one, each by a projection of
-            its own, need not be those of any vectors: use one projection for all responses, and pass the projected gradients
-            as `scores`.
+            The inner products of the gradients of log pi of the responses. The matrix is symmetric and has no eigenvalue clearly
+            below 0 (below -1e-6 of the largest; those nearer to 0 are taken for 0). Inner products that were estimated one by
+            one, each by a projection of its own, need not be those of any vectors. Use one projection for all responses, and pass
+            the projected gradients as `scores`.
         """
         array, given = as_real_array("gram", gram, 2), as_real_array("rewards", rewards, 1)
         check_shape("gram", array, (given.size, given.size), "(N, N), the gradients' inner products")

@@ -96,9 +96,9 @@ class TrainingRecord:
     def noise(self) -> Array:
         """The covariance of the gradient estimates of the last part, shape (..., d, d).
 
-        A gradient estimate is an increment over its step, ghat_i = (theta_i - theta_{i-1}) / eta_i, so nothing else need be kept
-        and the batch size does not matter.  At a fixed theta this sample covariance is unbiased for Gamma; along the path it
-        also holds the spread of the mean gradient, which is of order 1/n.
+        A gradient estimate is an increment over its step, ``ghat_i = (theta_i - theta_{i-1}) / eta_i``.  So the path and its
+        steps are all that need be kept, and the batch size does not matter.  At a fixed theta this sample covariance is unbiased
+        for Gamma.  Along the path it also includes the spread of the mean gradient, which is of order 1/n.
         """
         gradients = np.diff(by_component(self.path[..., self.tail_start :, :]), axis=-1) / self.step_sizes[self.tail_start :]
         gradients -= gradients.mean(axis=-1, keepdims=True)

@@ -18,7 +18,7 @@ from grpo_theory.validation import shown
 Reward = str | Sequence[str] | Mapping[str, float] | None
 
 ENOUGH = 4
-"""So many responses for each part must be in the sample before a total is taken for the sum of its parts."""
+"""The number of responses for each part that the sample needs before a total is taken for the sum of its parts."""
 EXACT = 1e-6
 """A total may differ from the weighted sum by this share of its range: logs are rounded."""
 
@@ -49,8 +49,8 @@ class Rewards:
 def reward_of(file: LogFile, asked: Reward) -> tuple[Rewards, tuple[str, ...]]:
     """Return where the rewards are, and a sentence on the other columns that may be rewards if the user named none.
 
-    A column that was found by a word of its name, such as rm.accuracy, gives way to a total that is a weighted sum of it and of
-    the columns beside it in all rows of the sample.
+    A column that was found by a word of its name, such as rm.accuracy, may give way to a total. It does so if the total is a
+    weighted sum of it and of the columns beside it in all rows of the sample.
     """
     fields = file.row_fields
     chosen = choose_rewards(fields, asked)
@@ -252,7 +252,7 @@ def _totals(path: str, fields: Fields) -> list[str]:
 
 
 def _weights(file: LogFile, total: str, parts: Sequence[str]) -> dict[str, float] | None:
-    """Return the weights with which a total is the sum of two parts or more in all rows of the sample; None if it is not."""
+    """Return the weights with which a total is the sum of two parts or more in all rows of the sample, or None."""
     if len(parts) < 2:
         return None
     sums, columns = _values(file, total), [_values(file, one) for one in parts]

@@ -14,8 +14,8 @@ from grpo_theory.validation import as_array, as_number, as_real_array, check_siz
 TINY = 1e-3
 """Rewards of a group that differ by no more than this share of the range of all rewards are remarked on."""
 EXPECTED_AT_LEAST = 5.0
-"""A log without uniform groups has been filtered if by the least chance that any policy has so many were to be expected: none
-come with a chance below exp(-5) = 0.7%."""
+"""A log without uniform groups has been filtered if so many were to be expected, by the least chance that any policy has. None
+come then with a chance below exp(-5) = 0.7%."""
 EXPECTED = 7.0
 """The same where the number expected is itself an estimate."""
 
@@ -110,8 +110,9 @@ class RewardCounts:
 def levels(values: Array, tolerance: float) -> Array:
     """Return for each of ascending values, shape (L,), the level that stands for it.
 
-    From the least on, values that exceed the first of a level by no more than the tolerance are of that level; their mean stands
-    for them. Where gaps between clusters of rewards are wider than the tolerance, and clusters narrower, levels are the clusters.
+    Levels are formed from the least value on. Values that exceed the first of a level by no more than the tolerance belong to
+    that level, and their mean stands for them. Where gaps between clusters of rewards are wider than the tolerance, and clusters
+    narrower, levels are the clusters.
     """
     if not as_number("reward_tolerance", tolerance) >= 0.0:
         raise ValueError(f"reward_tolerance must be at least 0, got {tolerance}")
@@ -129,10 +130,10 @@ def levels(values: Array, tolerance: float) -> Array:
 def filtered(counts: RewardCounts) -> float:
     """Return how many groups with equal rewards were to be expected, if there are none and a filter is the likely reason; else 0.
 
-    Of L rewards a group of n responses is uniform with a chance of at least L^(1-n), whatever the policy. Of two rewards, E[p^k
-    (1-p)^(n-k)] is log-convex in k, so that from the numbers N_1 and N_2 of groups with one and two successes of n at least
-    N_1^2/N_2 (n-1)/(2n) groups without success are to be expected, whatever the law of p; and likewise at the other end. One is
-    added to N_2, against its noise.
+    With L rewards a group of n responses is uniform with a chance of at least L^(1-n), whatever the policy. With two rewards,
+    ``E[p^k (1-p)^(n-k)]`` is log-convex in k. Let N_1 and N_2 be the numbers of groups with one and two successes of n. Then at
+    least ``N_1^2/N_2 (n-1)/(2n)`` groups without success are to be expected, whatever the law of p. The same holds at the other
+    end. One is added to N_2, against its noise.
     """
     if counts.uniform.any() or counts.values.size < 2:
         return 0.0

@@ -92,28 +92,30 @@ def read_rollouts(
         none. All names may be paths through objects and lists, as rewards.correct.score, or messages.0 for the first of a list.
     reward : str, list of str or dict of str to float, optional
         The column of the reward, or columns that are added up, with weights if it is a dict. A weight may be negative, as for a
-        length penalty. As in TRL, a part that is missing in a row where another is not counts as 0. A list of rewards makes a
-        response of each. n_correct/k is a number of successes of k responses. pass_rate@n is a share of n; k, n may be numbers.
+        length penalty. As in TRL, a missing part counts as 0 in a row that has another part. Each reward of a list makes a
+        response. The form n_correct/k is a number of successes of k responses, and pass_rate@n a share of n. Both k and n may be
+        columns or numbers.
     scores : str, optional
-        A column of lists of equal length, or what stands before the numbers of columns (sketch_ for sketch_0, sketch_1, ...).
+        A column of lists of equal length, or the prefix of numbered columns (sketch_ for sketch_0, sketch_1, ...).
     steps : "newest", "last", int, (int, int), or "all"
-        Which groups are used. "newest" takes each prompt's newest group, so that groups are of different prompts, as all
-        intervals assume. "last" takes those of the last step, a number those of that step. A pair takes each prompt's newest
-        between a first and a last step. "all" may take several groups of one prompt; intervals then come out too narrow.
+        Which groups are used. With "newest" they are each prompt's newest group, so that groups are of different prompts, as all
+        intervals assume. With "last" they are those of the last step, and with a number those of that step. A pair takes each
+        prompt's newest between a first and a last step. With "all" there may be several groups of one prompt; intervals then come
+        out too narrow.
     trajectory : str, optional
-        The id of a response whose turns are rows of their own. None finds one, an empty name reads each row as a response.
+        The id of a response whose turns are rows of their own. None looks for one; an empty name reads each row as a response.
     group_of : int, optional
-        So many rows of a prompt one after another are a group; no prompt need be named.
+        The number of successive rows of a prompt that are a group; no prompt need be named.
     where : dict, optional
-        The rows that are used: a value, or a list of values, by column. Columns are also what paths say (step=3, seed_1), and
-        `path` chooses files; a star stands for any part of a text.
+        The rows that are used: a value, or a list of values, by column. What file paths say (step=3, seed_1) counts as columns
+        too, and `path` chooses files. A star stands for any part of a text.
     unscored : "error", "leave" or "zero"
         What becomes of rows without a reward. "error" names them, "leave" leaves them out and counts them, "zero" gives them a
         reward of 0.
     reward_tolerance : float, default 0
-        Rewards that differ by no more are taken for equal; their mean stands for them.
+        Rewards that differ by no more than this are treated as equal, and replaced by their mean.
     batch_rows : int, default 65536
-        So many rows, about, are looked at at a time.
+        About how many rows are read at a time.
 
     Returns
     -------
@@ -274,7 +276,7 @@ def _rewarded(columns: Columns) -> str:
 
 
 def _remarks(source: Source, counts: RewardCounts) -> Iterator[str]:
-    """Yield what was taken for what against what it seems, and what speaks against the log."""
+    """Yield sentences on what was read otherwise than it seems, and on what speaks against the log."""
     columns, group_of = source.columns, source.group_of
     yield from source.reading.remarks
     if columns.step is not None and columns.step not in source.files[0].kinds and columns.step in source.files[0].constants:

@@ -19,7 +19,7 @@ LARGEST = {"rewards": LARGEST_REWARD, "scores": 1e12}
 class Groups(ABC):
     """Rewards, and scores where they are known, of the responses to B prompts; `Rollouts` or `RaggedRollouts`.
 
-    It is what intervals and statistics ask of either.
+    This is the interface that intervals and statistics use.
 
     Examples
     --------
@@ -79,9 +79,8 @@ class Groups(ABC):
     def along(self, directions: ArrayLike) -> Self:
         """Return the rollouts with the scores' components along `directions`, shape (L, J), in place of the scores.
 
-        Intervals of the gradient are then about its L components; one that is 0 but for rounding is 0, so that no interval is
-        made of rounding. Norms are kept only if the directions are orthonormal and
-        span the scores.
+        Intervals of the gradient are then about its L components. A component that is 0 up to rounding is set to 0, so that no
+        interval is made of rounding. Norms are kept only if the directions are orthonormal and span the scores.
         """
         array, scores = as_real_array("directions", directions, 2), self.known_scores
         if array.shape[1] != scores.shape[-1]:
@@ -99,9 +98,9 @@ class Rollouts(Groups):
     rewards : ndarray, shape (..., B, G)
         Z, one row for each prompt.
     scores : ndarray, shape (..., B, G, J), optional
-        W = grad log pi of each response, or its components along J directions of interest, or in any J orthonormal
-        coordinates (which keep norms and inner products). None where only rewards are known: then intervals of the value
-        can be had, and none that is about gradients.
+        W = grad log pi of each response, or its components along J directions of interest. They may also be in any J orthonormal
+        coordinates, which keep norms and inner products. None where only rewards are known: then there are intervals of the
+        value, and none about gradients.
 
     Examples
     --------

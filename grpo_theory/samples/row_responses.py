@@ -57,7 +57,7 @@ def spread_rows(file: LogFile, reward: str, levels: Mapping[str, int], rows: int
     levels : mapping of str to int
         All paths that are read, and through how many levels of lists each goes along with the reward.
     rows : int
-        So many rows a table, about.
+        About how many rows a table has.
     """
     fixed = {path: file.constants[path] for path in levels if path in file.constants and path not in file.kinds}
     parts = {path: parts_of(path, file.kinds) for path in levels if path not in fixed}

@@ -23,8 +23,9 @@ from grpo_theory.simulate.workers import borrowed, check_wanted
 CALL_NUMBERS = 1 << 18
 """The numbers that the covectors of a call take, unless one tile has more: few enough for a cache, many for a call."""
 SUMMARY_TILES = 127
-"""The tiles of which observations are summarised at once: few enough for a cache, and an odd number, because rows that lie a
-power of two apart push one another out of it.  A fixed number, so that an estimator's moments are the same alone and in company.
+"""The number of tiles whose observations are summarised at once.  It is small enough for a cache.  It is odd, because rows that
+lie a power of two apart push one another out of the cache.  It is fixed, so that an estimator's moments are the same alone and
+beside others.
 """
 
 

@@ -22,8 +22,8 @@ FIRST_DIRECTION = 4
 def pairs_of(n_estimators: int, n_directions: int) -> Integers:
     """Return the pairs of rows whose products are summed, shape (P, 2); row e (4 + J) + r is row r of estimator e.
 
-    They are those on and below the diagonals: of the estimators' errors about g, of those about g(x), of their powers and then
-    their gains, and, for each estimator, of its directions.
+    They are the pairs on and below the diagonals of several matrices.  One is for the estimators' errors about g, one for their
+    errors about g(x), and one for their powers, followed by their gains.  For each estimator there is one for its directions.
     """
     n_rows = FIRST_DIRECTION + n_directions
     starts = n_rows * np.arange(n_estimators, dtype=np.int64)
@@ -59,8 +59,8 @@ class GradientSimulation:
     gradient_power : float
         ||g||^2 of the true gradient.
     means : ndarray, shape (E, 4 + J)
-        Means of the squared error about g, of the groups' squared error about g(x), of the estimate's squared length (its power),
-        of its inner product with g (its gain), and of the estimate along J directions.
+        Means of the squared error about g and of the groups' squared error about g(x).  Then the means of the estimate's squared
+        length (its power), its inner product with g (its gain), and the estimate along J directions.
     mse_scatter, prompt_mse_scatter : ndarray, shape (E, E)
         Sums of products of deviations from the mean across estimators.
     efficiency_scatter : ndarray, shape (2 E, 2 E)

@@ -144,9 +144,10 @@ def simulate_gradients(
 
 
 def jobs_of(block: int, replications: int, block_replications: int, workers: int, most: int) -> Iterator[tuple[int, int]]:
-    """Yield blocks and how many replications to simulate from each on: at most so many blocks' at once, fewer towards the end.
+    """Yield jobs: a first block, and the number of replications to simulate from it on.
 
-    To hand a job to a thread takes as long as a part of a block; that threads end together takes jobs that are small then.
+    A job has several blocks, at most `most`, because handing a job to a thread takes as long as part of a block.  Jobs get
+    smaller towards the end, so that threads end together.
     """
     while replications > 0:
         n_blocks = max(1, min(most, replications // (JOBS_LEFT * workers * block_replications)))

@@ -137,9 +137,9 @@ def simulate_training(
     its advantages are computed once.  A rollout serves `inner_steps` updates, each on B/inner_steps of its prompts that no other
     update uses.  From the second update on, importance ratios compare the policy as it has become with the behaviour policy.
 
-    With a `lag` of s, the behaviour policy is the one before the last s rollouts, as in trainers that generate and update at the
-    same time.  Then the ratios of the first update, too, are over a policy that is s rollouts old.  The first s + 1 rollouts are
-    drawn from the start.
+    With a `lag` of s, the behaviour policy is the policy before the last s rollouts.  This is what trainers do that generate and
+    update at the same time.  Then the ratios of the first update, too, are over a policy that is s rollouts old.  The first s + 1
+    rollouts are drawn from the start.
 
     Results are bit-identical for any number of workers and any checkpoints; memory does not grow with the number of steps.
     Runs with the same seed see the same uniforms whatever the estimator: differences between estimators are paired.

@@ -131,10 +131,10 @@ class TrainingBlocks:
 
     @property
     def share_runs(self) -> int:
-        """How many runs go on side by side, which divides a block.
+        """The number of runs that go on side by side; it divides a block.
 
-        What is a function of its own is called for all runs at once, because a call takes longer than its work for a few; but a
-        step of many runs, each of many numbers, leaves the nearest cache.
+        A separate function is called for all runs at once, because a call takes longer than its work for a few runs.  But a step
+        of many runs, each with many numbers, does not fit into the nearest cache.
         """
         if self.ascent.alone:
             return 1
@@ -192,8 +192,8 @@ def make_step_room(blocks: TrainingBlocks) -> StepRoom:
 class Runs:
     """The runs of some blocks on their way: side by side in shares or, where their parameters are many, one after another.
 
-    Words are drawn for a whole block, and rollout by rollout, so that no number depends on how many runs are wanted, how long
-    they are or where they are looked at.  All blocks but the last are whole.
+    Words are drawn for a whole block, and rollout by rollout.  So no number depends on how many runs are wanted, on their length
+    or on the checkpoints.  All blocks but the last are whole.
 
     Attributes
     ----------

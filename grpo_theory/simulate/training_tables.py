@@ -198,7 +198,7 @@ def make_state(starts: Array, size: int, n_moments: int, lag: int, factors: Arra
     """Return the state of runs that are about to start, (R, d), in shares of a size; the last one's start fills its share.
 
     The policies that draw the first `lag` rollouts, and the one after them, are the start.  Where there are factors (S,) of
-    steps, each is that of R / S runs one after another, which see the same words as those of the others.
+    steps, each applies to R / S successive runs.  The runs of every factor see the same words.
     """
     dimension = starts.shape[1]
     shares = -(-len(starts) // size)

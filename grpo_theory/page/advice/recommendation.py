@@ -108,7 +108,7 @@ def would_change(advice: Advice) -> Section:
 
 
 def _limits(advice: Advice, scores: ScoresAdvice) -> list[str]:
-    """Return what is said of the limits that bind."""
+    """Return sentences on the limits that bind."""
     choice, lines = scores.choice, []
     if scores.own is not None:
         lines.append(
@@ -128,7 +128,7 @@ def _limits(advice: Advice, scores: ScoresAdvice) -> list[str]:
 
 
 def _costs(advice: Advice, scores: ScoresAdvice) -> list[str]:
-    """Return what is said of the budget and of costs."""
+    """Return sentences on the budget and on costs."""
     limits, best = advice.limits, number(scores.real_optimum)
     if scores.own is not None:
         return [f"With {advice.estimator}, the best group size can depend on the budget and on a cost per prompt."]

@@ -50,7 +50,7 @@ def to_text(advice: Advice, run: RunAdvice | None = None) -> str:
 
 
 def sections(advice: Advice, run: RunAdvice | None = None) -> list[Section]:
-    """Return what is to be said: what was taken for what, what is recommended for a whole run and for a step, and the rest."""
+    """Return all sections: how the log was read, what is recommended for a whole run and for a step, and the rest."""
     read = [Section("Read as", advice.reading)] if advice.reading else []
     return [*read, *(() if run is None else (whole_run(run, advice.group_size),)), *_of_a_step(advice, run)]
 
@@ -131,7 +131,7 @@ def rates_missing(rewards: RewardsAdvice) -> str | None:
 
 
 def assumptions(advice: Advice) -> Section:
-    """Return what the advice takes to be so."""
+    """Return the assumptions of the advice."""
     lines = [
         "The prompts are independent draws from those trained on, and the number of responses to a prompt was fixed "
         "beforehand. A trainer that drops groups with equal rewards before it logs them breaks this.",
@@ -159,7 +159,7 @@ def _keeps(advice: Advice) -> bool:
 
 
 def _step(advice: Advice) -> str:
-    """Return what is taken to be so of the step."""
+    """Return the assumptions about the step."""
     if advice.scores is not None and advice.scores.own is not None:
         return (
             f"The step uses the advantages of {advice.estimator} with its registered constants, and its learning rate is tuned. "

@@ -133,7 +133,7 @@ def _narrower(run: RunAdvice) -> str:
 
 
 def run_record(run: RunAdvice) -> dict[str, Any]:
-    """Return what is said of the run as numbers, strings, lists and dictionaries."""
+    """Return the advice on a whole run as numbers, strings, lists and dictionaries."""
     sizes = [
         {
             "group_size": int(size),

@@ -12,7 +12,7 @@ from grpo_theory.user_text import listed
 from grpo_theory.validation import counted
 
 SHOWN_GROUPS = 5
-"""So many groups are named."""
+"""The number of groups that are named."""
 SHOWN_NAMES = 8
 SMALL = 0.05
 """A loss below this share of the mean absolute advantage counts as 0."""

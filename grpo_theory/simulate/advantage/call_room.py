@@ -18,7 +18,9 @@ SHOWN_RESPONSES = 1 << 12
 
 
 class KernelView(NamedTuple):
-    """What a kernel sees of the outcomes: by prompt, where Q is 1 and P is M, or by group and lane, where Q is N and P is B.
+    """What a kernel sees of the outcomes, by prompt or by group and lane.
+
+    By prompt, P is M and Q is 1.  By group and lane, P is B and Q is N.
 
     Attributes
     ----------
@@ -47,8 +49,8 @@ class CallRoom(NamedTuple):
     Attributes
     ----------
     lanes : int
-        How many batches.  The b-th group of the j-th of n has row b n + j, so that one count after another is read from memory
-        that lies close together.
+        The number of batches.  Of n batches, the b-th group of the j-th has row b n + j.  Counts that are read one after another
+        then lie close together in memory.
     divisor : float
         What advantages are divided by when they are read off.
     batch : Batch

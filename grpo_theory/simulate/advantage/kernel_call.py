@@ -1,11 +1,11 @@
 """Calls of a kernel: groups are written out for it, run by run of equal responses, and what it gives is read off.
 
-A kernel that treats responses alike is shown counted groups, in the order in which tables of advantages are made, by reward value
-and then by response; so a kernel that has a table gives the same advantages here, bit for bit.  Any other kernel is shown the
-responses in the order in which they were drawn.
+A kernel that treats responses alike is shown counted groups, ordered by reward value and then by response.  Tables of advantages
+are made in the same order, so a kernel that has a table gives the same advantages here, bit for bit.  Any other kernel is shown
+the responses in the order in which they were drawn.
 
-A run is written by whole vectors, past its end: what is meant to be there is written later, because groups are written out in
-the order of their rows.  So arrays have `spare_rows` more than there are groups.
+A run is written by whole vectors, past its end.  The entries past the end are overwritten later with their own values, because
+groups are written out in the order of their rows.  So arrays have `spare_rows` more rows than there are groups.
 """
 
 import numpy as np
@@ -43,7 +43,7 @@ def fill_advantages(kernel, batch, advantages):
 
 @stage
 def entry(view, prompts, b, i):
-    """Return where what is seen of group b of lane i lies in arrays (P, rows, Q): at its prompt, or at the group and the lane."""
+    """Return the indices p and q of group b of lane i in the arrays (P, rows, Q) of a `KernelView`."""
     if view.rewards.shape[2] == 1:
         return np.uintp(prompts[b, i]), np.uintp(0)
     return np.uintp(b), np.uintp(i)
@@ -95,10 +95,10 @@ def clear_lanes(rows, n):
 
 @stage
 def read_counted(counts, n_values, first, n, room, by_outcome, i):
-    """Read off what the groups of n lanes are given, over the divisor, to the lanes of by_outcome (B, O, at least n) from i on.
+    """Copy the advantages of the groups of n lanes, over the divisor, to by_outcome (B, O, at least n) from lane i on.
 
-    An outcome's advantage is its first response's: a kernel that treats responses alike gives equal ones equal advantages, up to
-    rounding.  Outcomes that did not occur are left as they are.
+    An outcome's advantage is that of its first response.  A kernel that treats responses alike gives equal responses equal
+    advantages, up to rounding.  Outcomes that did not occur are left as they are.
     """
     for b in range(counts.shape[0]):
         for j in range(n):
@@ -115,10 +115,10 @@ def read_counted(counts, n_values, first, n, room, by_outcome, i):
 
 @stage
 def note_gaps(advantages, n, by_outcome, i):
-    """Spoil what was read off groups in which the kernel leaves an advantage that is not finite.
+    """Mark groups in which the kernel leaves an advantage that is not finite, so that their estimates are NaN.
 
-    The first outcome's advantage, in the lanes of by_outcome from i on, is then no number, and so is the group's estimate: even
-    if the outcome did not occur, because 0 times what is no number is none either.
+    The advantage of the group's first outcome becomes NaN, in the lanes of by_outcome from i on.  The group's estimate is then
+    NaN too, even if that outcome did not occur, because 0 times NaN is NaN.
     """
     for b in range(by_outcome.shape[0]):
         for j in range(n):

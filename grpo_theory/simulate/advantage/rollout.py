@@ -1,7 +1,7 @@
 """Rewards of a rollout to advantages, where the policy moves: summed over the responses of each group that have one outcome.
 
-By the kernel's table, if it reads only rewards and these have few values; by its coefficients, if it is affine in the rewards and
-in what oracles know; or by calls of the kernel itself.
+Advantages come from the kernel's table, if it reads only rewards and these have few values.  They come from its coefficients, if
+it is affine in the rewards and in what oracles know.  Otherwise the kernel itself is called.
 """
 
 from typing import Any, NamedTuple
@@ -65,8 +65,8 @@ class Rollout(NamedTuple):
     ----------
     rewards : RewardRoom
     sums : ndarray, shape (B, S, O, N)
-        Of advantages.  S is 1 where the responses with one outcome have one advantage, and 2 where they need not: the positive
-        ones and the others are summed apart, because a clip may treat them differently.
+        Sums of advantages.  S is 1 where the responses with one outcome have one advantage, and 2 where they need not.  The
+        positive advantages are then summed apart from the others, because a clip may treat them differently.
     ordered : ndarray of int64, shape (B, G, N)
         Outcomes in the order drawn, where they are wanted; (B, 0, N) where they are not.
     call : CallRoom

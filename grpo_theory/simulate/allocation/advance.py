@@ -35,7 +35,7 @@ class Plan(NamedTuple):
     allotment : Allotment
     starts : ndarray of int64, shape (high + 1,)
     seen : ndarray, shape (shares, 3, M, N)
-        Sums and numbers of the rewards that each run has seen of each prompt, as far as they still count, and the prompt's value
+        For each run and prompt: the sum and the number of the rewards seen, as far as they still count.  Then the prompt's value
         when the run began.
     """
 

@@ -40,8 +40,8 @@ class AllottedBlocks(TrainingBlocks):
         Raises
         ------
         ValueError
-            If the estimator needs more than a table of its advantages by the group's rewards, or pools tokens; if the rule
-            needs traces of scores whose features move.
+            If the estimator pools tokens, or needs more than a table of its advantages by the group's rewards.  Also if the
+            rule needs traces of scores whose features move.
         """
         problem, estimator = blocks.problem, blocks.estimator
         if blocks.route.kind != TABLE or blocks.rules.tokens.weighs_anew or blocks.rules.tokens.pool:

@@ -103,8 +103,8 @@ def gradient_power(pi, tokens, advantages, gram, paths):
 def fill_known(facts, tokens, pi, prompts, n, seen, known):
     """Fill what is known (N, B, 7) of the prompts of n runs.
 
-    tokens (B, D, N) and pi (B, K, N) are of the policy that samples; seen (3, M, N) are sums and numbers of rewards, and values
-    when the runs began.
+    The arrays tokens (B, D, N) and pi (B, K, N) are of the policy that samples.  The rows of seen (3, M, N) are sums of rewards,
+    numbers of rewards, and values when the runs began.
     """
     n_prompts, n_responses, lanes = pi.shape
     norms, advantages = np.zeros((n_responses, lanes)), np.empty(n_responses)

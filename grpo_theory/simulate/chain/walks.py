@@ -1,9 +1,9 @@
 """Responses of a chain, drawn token by token.
 
 Every response has a stream of its own, keyed by the seed, the number of its replication or run, and its own number there.  So
-what is drawn depends neither on who draws it nor on how long other responses are, and estimators that are compared see the same
+what is drawn depends neither on who draws it nor on how long other responses are.  Estimators that are compared see the same
 uniforms.  A stream is SFC64, bit for bit numpy's from the same state; its uniforms are multiples of 2^-53.  Tokens are drawn by
-alias tables, so that each takes one uniform and no search: their chances are exact to V 2^-53.
+alias tables, so that each takes one uniform and no search.  Their probabilities are exact to V 2^-53.
 """
 
 from typing import Any, NamedTuple

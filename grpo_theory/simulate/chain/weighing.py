@@ -1,7 +1,7 @@
-"""From responses that were drawn to the estimates of their groups, as covectors: advantages, and what tokens weigh.
+"""From responses that were drawn to the estimates of their groups, as covectors: advantages, and the weights of tokens.
 
-A covector lies on the edges, the pairs of a state and a token: a token puts its weight on the edge that it takes, and what the
-policy expects of the weights of a state is subtracted at the end.
+A covector has one entry for each edge, a pair of a state and a token.  A token adds its weight to the edge that it takes.  At the
+end, the expected weight of each state under the policy is subtracted.
 """
 
 from collections.abc import Iterable
@@ -69,17 +69,17 @@ def advantages_in(estimator: Estimator, batch: Batch, batch_size: int) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Weighing:
-    """What the tokens of an estimator weigh at one point, of responses drawn at another; made by `weighing`.
+    """The weights of an estimator's tokens at one point, for responses drawn at another; made by `weighing`.
 
     Attributes
     ----------
     estimator : Estimator
     current : ChainPoint
     shares : ndarray, shape (T + 1,)
-        What a response's tokens weigh, by its length.
+        The weight of a response's tokens, by its length.
     gains : ndarray, shape (2, D), or None
-        What the ratio and the clip make of each edge, for positive advantages and for others; None if a token's weight depends on
-        the other tokens of its response.
+        The factor that the ratio and the clip give each edge, for positive advantages and for others.  None if a token's weight
+        depends on the other tokens of its response.
     log_ratios : ndarray, shape (D,)
         Logs of the edges' ratios.
     """

@@ -12,8 +12,8 @@ from grpo_theory.compiler.lanes import WIDTH, load, reals, store, zeros
 class Combinations(NamedTuple):
     """The estimates of E estimators for V vectors of batches, of B groups each.
 
-    The covector that estimator e gives group b is the sum over i of weights[v, b, columns[e, i]] times rows[v, b R + i], where
-    a column of -1 leaves a row out.
+    The covector that estimator e gives group b is the sum over i of ``weights[v, b, columns[e, i]] * rows[v, b R + i]``.  A
+    column of -1 leaves a row out.
 
     Attributes
     ----------
@@ -22,7 +22,7 @@ class Combinations(NamedTuple):
     weights : ndarray, shape (V, B, C, WIDTH)
     columns : ndarray of int64, shape (E, R)
     owners : ndarray of int64, shape (C,)
-        Of which of a group's R rows a column of the weights is, or -1 for one that is of none.
+        For each column of the weights, which of a group's R rows it belongs to; -1 if it belongs to none.
     lasts : ndarray of int64, shape (C,)
         The last row of the estimators that use a column.
     """

@@ -4,9 +4,9 @@ The advantages A_1 of the responses with the higher reward and A_0 of the others
 
     c = D h + A W,  with D = (A_1 - A_0) / G  and  A = (n_1 A_1 + n_0 A_0) / G^2,
 
-whatever the kernel: h_k = n_1k - (n_1 / G) n_k is the contrast of the group, and W_k = n_k - G pi_k the sum of its scores, where
-n_k of the responses are response k, and n_1k of these have the higher reward.  A kernel whose advantages have mean 0 is its
-D alone.
+whatever the kernel.  Here n_k of the responses are response k, and n_1k of these have the higher reward.  The contrast of the
+group is ``h_k = n_1k - (n_1 / G) n_k``, and the sum of its scores is ``W_k = n_k - G pi_k``.  If a kernel's advantages have mean
+0, A is 0 and D decides the covector alone.
 """
 
 from collections.abc import Sequence
@@ -50,9 +50,9 @@ CONTRASTS = record_type(Contrasts, LOOKUP, F2)
 def binary_weights(advantages: Array, values: Array) -> Array:
     """Return D and A of advantages (P, G + 1, 2) by n_0, shape (P, G + 1, 2); the rewards are the two values.
 
-    In groups with one reward D is 0, because h is, so that kernels have more columns in common.  A is 0 where it is nothing but
-    rounding of the advantages, or of the largest reward over G if they are smaller: a kernel that sums G rewards one after
-    another loses at most (G - 1) 2^-53 of the largest, and a few more operations follow.
+    In groups with one reward D is set to 0, because h is 0 there, so that kernels have more columns in common.  A is set to 0
+    where it may be rounding alone: at most ``(G + 4) 2^-53 / G`` times the largest of |A_0|, |A_1| and the rewards.  A kernel
+    that sums G rewards one after another loses at most (G - 1) 2^-53 of the largest, and a few more operations follow.
     """
     group_size = advantages.shape[1] - 1
     share, least = (group_size + 4.0) * 2.0**-53, float(np.abs(values).max()) / group_size

@@ -1,6 +1,6 @@
 """Advantages of a rollout to covectors, where the policy moves on: importance ratios, clips, KL terms in the loss, and pools.
 
-The covector of a token is e_edge - (the probabilities at its prefix), so weights are first added up on edges, and then centred
+The covector of a token is e_edge minus the probabilities at its prefix.  So weights are first added up on edges, and then centred
 at each prefix.
 """
 
@@ -159,9 +159,10 @@ def weigh_tokens_anew(functions, rule, groups, here, log_then, log_now, n, room)
 def add_weights(sums, counts, i, paths, gains, drifts, covector):
     """Add up the weights of the tokens of the responses of a group on the edges that they take, in its covector (D, N).
 
-    sums (S, O, N) are those of a `Rollout`, counts (O, N) the numbers of responses with each outcome.  A token weighs A gain +
-    drift: gains (K, 2, T, N or 1) are for positive and for other advantages, drifts (K, T, N) may be empty.  What is not there
-    weighs nothing, though its gain or drift be infinite; and a response that no lane has drawn is passed over.
+    The sums (S, O, N) are those of a `Rollout`, and counts (O, N) the numbers of responses with each outcome.  The weight of a
+    token is A gain + drift.  The gains (K, 2, T, N or 1) are for positive and for other advantages; the drifts (K, T, N) may be
+    empty.  Where the sum or the count is 0 the term is 0, even if the gain or drift is infinite.  A response that no lane has
+    drawn is passed over.
     """
     edges, n_values = paths.edges, counts.shape[0] // paths.edges.shape[0]
     for d in range(covector.shape[0]):

@@ -2,8 +2,8 @@
 
 Every token then weighs its advantage, and all such estimators are worked on together.
 
-Covectors are (E, V, at least B, D, WIDTH): what belongs to the batches of one vector of lanes lies side by side, and stays in the
-first level of cache.  (Were all 128 lanes side by side, all groups of a batch would ask for the same few places of it.)
+Covectors have shape (E, V, at least B, D, WIDTH).  The numbers of the batches of one vector of lanes lie side by side, and stay
+in the first level of cache.  (With all 128 lanes side by side, the groups of a batch would compete for the same few places.)
 """
 
 import numba

@@ -16,10 +16,10 @@ from grpo_theory.simulate.draw.streams import LANES, begin_streams, make_streams
 
 
 class Buffers:
-    """What one thread uses again, some batches after others and block after block.
+    """The arrays that one thread uses again, for one set of batches after another and block after block.
 
-    Estimators of one kind share what they work in, because the covectors of one are used before the next one begins; but each
-    kernel that is called has room of its own for what it is shown.
+    Estimators of one kind share their arrays, because the covectors of one are used before the next one begins.  But each kernel
+    that is called has its own arrays for what it is shown.
     """
 
     def __init__(self) -> None:

@@ -24,8 +24,8 @@ POWERS = turned(np.array([[float(_DECIMALS.power(2, _DECIMALS.divide(j, SIXTEENT
 def exponential(x):
     """Return exp(x) for x up to 709, within 2 units in the last place, and exp(-708) for x below -708.
 
-    x = (n + j/16) ln 2 + r with |r| at most (ln 2)/32.  exp(r) - 1 is its Taylor polynomial of degree 7, whose remainder is below
-    2e-18, and 2^(j/16) is picked from a table.
+    The argument is split as ``x = (n + j/16) ln 2 + r`` with |r| at most (ln 2)/32.  For exp(r) - 1 its Taylor polynomial of
+    degree 7 is used, whose remainder is below 2e-18.  The factor 2^(j/16) is picked from a table.
     """
     x = where(x < LOWEST, LOWEST, x)
     shifted = x * (SIXTEENTHS * _LOG2_E) + _ROUND

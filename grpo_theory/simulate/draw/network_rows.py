@@ -1,7 +1,8 @@
 """What the logits of a network of two layers leave for score norms and for the step, and where.
 
-The rows (R, N) hold what the step needs and the logits have found: the inputs of the prompts drawn (B I rows), the features of
-their hidden units (B H) and the slopes there (B H), and W2 as it was, times the scale (K H).
+The rows (R, N) keep what the step needs from the computation of the logits.  The first B I rows are the inputs of the prompts
+drawn.  The features of their hidden units (B H rows) and the slopes there (B H) follow.  Last comes W2 as it was before the step,
+times the scale (K H).
 """
 
 import numpy as np

@@ -1,9 +1,9 @@
-"""The law of an outcome in a form from which few bits draw: multiples of 2^-8 or 2^-16, and what is left, which is drawn again.
+"""The law of an outcome in a form from which few bits draw: multiples of 2^-8 or 2^-16, and a rest that is drawn again.
 
-With p the probabilities of a prompt's outcomes and n = 2^8 or 2^16, p = (1 - R/n) q + (R/n) r, where q is made of the whole parts
-of n p and r of what is left.  A word below n - R is a draw from q, by comparison with its distribution function; any other word
-leads to a draw from r.  In large groups r is split again after 8 bits, and drawn from with 16; what is left of 16 bits is drawn
-with 53.  So the law is exact to the rounding of p, whatever p.
+Let p be the probabilities of a prompt's outcomes, and n = 2^8 or 2^16.  Then ``p = (1 - R/n) q + (R/n) r``, where q is made of
+the whole parts of n p, and r of what is left.  A word below n - R is a draw from q, by comparison with its distribution function.
+Any other word leads to a draw from r.  In large groups r is split again after 8 bits, and drawn from with 16; what is left of
+16 bits is drawn with 53.  So the law is exact to the rounding of p, whatever p.
 """
 
 import math
@@ -31,18 +31,18 @@ class OutcomeLaw(NamedTuple):
     prompts : Lookup
         The prompts' alias table (M, 2), see `alias_rows`.
     numbers : ShortLookup
-        Of each prompt the thresholds of words of 8 bits, if responses are drawn by such, and those of words of 16 bits; then the
-        number of each response's reward value, if strides are longer than 1.  Thresholds are the distribution function of the
-        outcomes' whole parts at the end of each stride, less half the number of words: a word is as far below as the signed
-        number of the same bits is below 0.
+        For each prompt: the thresholds of 8-bit words, if responses are drawn by these, and then the thresholds of 16-bit words.
+        If strides are longer than 1, the number of each response's reward value follows.  Thresholds are the distribution
+        function of the outcomes' whole parts at the end of each stride, less half the number of words.  They are shifted by half
+        because words are compared as signed numbers.
     coarse, fine : ndarray, shape (M, O)
-        What words of 8 bits leave, without prompts if no response is drawn by such, and what those of 16 bits leave; neither is
+        What is left after words of 8 bits (with M = 0 if no response is drawn by these), and after words of 16 bits.  Neither is
         normalised.
     stride : int
-        The number of outcomes one after another that are counted together, because any prompt makes one of them possible at the
-        most: that of the reward values where the prompt and the response decide the reward, and otherwise 1.
+        The number of successive outcomes that are counted together, because at most one of them is possible at any prompt.  It
+        is the number of reward values where the prompt and the response decide the reward, and otherwise 1.
     n_counted : int
-        The number O over the stride, of thresholds of either kind.
+        The number of thresholds of either kind, which is O over the stride.
     group_size : int
     """
 

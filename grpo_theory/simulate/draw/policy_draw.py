@@ -1,8 +1,8 @@
 """Rollouts of a policy that moves: random words to prompts, logits to probabilities, and words to counts of outcomes.
 
-A run is a lane: arrays are (B, rows, N), B groups of each of N runs, of which the first n are wanted.  What an estimate needs of
-a group is how often each outcome (response, reward) came; integer comparisons and sums count that without finding out which
-response had it.
+Each run has a lane.  Arrays are (B, rows, N), for B groups of each of N runs, of which the first n are wanted.  An estimate only
+needs the number of times that each outcome (response, reward) occurred in a group.  Integer comparisons and sums count these
+without finding out which response had which outcome.
 """
 
 from typing import NamedTuple
@@ -41,8 +41,8 @@ class OutcomeSource(NamedTuple):
     prompts : Lookup
         The prompts' alias table (M, 2), see `alias_rows`.
     laws : Lookup
-        The distribution functions (M, K (L - 1)) of the L reward values given prompt and response, but for their last values,
-        those of a response one after another.
+        The distribution functions (M, K (L - 1)) of the L reward values given prompt and response, without their last values,
+        which are 1.  The values of a response stand one after another.
     n_values, group_size : int
         L and G.
     paths : TokenPaths
@@ -206,14 +206,14 @@ def count_words(words, first, group_size, threshold):
 
 @stage
 def count_outcomes(words, first, source, dither, pi, b, i, groups):
-    """Count the outcomes of group b of the runs from i on, whose words (at least G, 128) are in the lanes from the first on.
+    """Count the outcomes of group b of the runs from i on, by words (at least G, 128) in the lanes from `first` on.
 
-    A word has the first outcome whose threshold is above it: the whole part of 2^30 F + dither, with F the distribution function
-    of the outcomes.  The thresholds are kept if there is room.  The dither is uniform on [0, 1) and shared by all that one
-    rollout draws: a response's law is exact, and the joint law of several is so to 2^-60.
+    A word leads to the first outcome whose threshold is above it.  With F the distribution function of the outcomes, thresholds
+    are the whole parts of 2^30 F + dither.  They are kept if there is room.  The dither is uniform on [0, 1) and shared by all
+    draws of one rollout.  A response's law is exact, and the joint law of several responses is exact to 2^-60.
 
-    Thresholds never fall, even where a run has left the numbers and they mean nothing: so counts are those of G responses, and
-    lead out of no table.
+    Thresholds never fall, even where a run has overflowed and they mean nothing.  So counts always add up to G, and never lead
+    outside a table.
     """
     counts, thresholds, n_values, group_size = groups.counts, groups.thresholds, source.n_values, source.group_size
     last, own_prompts, reached = counts.shape[1] - 1, load(groups.prompts, b, i), reals(0.0)

@@ -1,7 +1,7 @@
 """Prompts, drawn by their alias table, and what belongs to those of lanes: chosen from all, or looked up where these are many.
 
-A choice compares each prompt's number with those of all lanes at once, or picks from registers where the processor can; a look-up
-goes to memory for each lane.
+A choice compares each prompt's number with those of all lanes at once, or picks from registers where the processor can.  A
+look-up reads memory for each lane.
 """
 
 from typing import NamedTuple
@@ -113,7 +113,7 @@ def read_short(table, places, found):
 
 @stage
 def read_blocks(table, prompts, b, i, logits):
-    """Fill logits (B, D, N) of group b, for the lanes from i on, from a table (M D, N) with a block of D rows for each prompt."""
+    """Fill logits (B, D, N) of group b, for the lanes from i on, from a table (M D, N) with D rows a prompt."""
     size, n, own = logits.shape[1], table.shape[1], load(prompts, b, i)
     if table.shape[0] > FEW * size:
         place = own * (size * n) + (lane_numbers() + i)
@@ -144,9 +144,10 @@ def add_to_blocks(covectors, prompts, b, i, step, table):
 
 
 def alias_rows(law: Array) -> Array:
-    """Return the alias table of a law (O,), shape (O, 2): of each place a threshold, and what is chosen if it is reached.
+    """Return the alias table of a law (O,), shape (O, 2): for each place a threshold, and its alias.
 
-    Of a uniform u, the whole part of u O is a place, which is chosen itself if the rest is below its threshold (Vose's order).
+    The whole part of u O, for a uniform u, is a place.  The place itself is chosen if the rest of u O is below its threshold, and
+    otherwise its alias.  Places are paired in Vose's order.
     """
     thresholds, choices = np.empty(law.size), np.empty((law.size, 2), dtype=np.int64)
     fill_aliases(np.ascontiguousarray(law, dtype=np.float64)[None], thresholds, choices)

@@ -1,7 +1,7 @@
 """Random streams: one generator a block, keyed by its number, or SFC64 in 128 lanes, one for each run of a block.
 
-SFC64 (Doty-Humphrey, PractRand) has three words of state and a counter, and needs additions, shifts and exclusive ors alone;
-so the lanes of one loop are worked on together.  A lane is bit for bit numpy's SFC64 from the same state.
+SFC64 (Doty-Humphrey, PractRand) has three words of state and a counter.  It needs only additions, shifts and exclusive ors, so
+the lanes of one loop are worked on together.  A lane is bit for bit numpy's SFC64 from the same state.
 """
 
 import numbers
@@ -112,9 +112,10 @@ def begin_streams(words, block, streams):
 
 @stage
 def fill_words(lanes, runs, words):
-    """Fill words (n, 128), each lane's next n words in its column: those that so many runs use, or some more.
+    """Fill words (n, 128) with each lane's next n words, in its column; at least those that so many runs use.
 
-    Words are also read in halves, two rows of 128 for one: then a run's are in the first lanes of each half of the lanes.
+    Words are also read in halves, as two rows of 128 for one.  The words of the runs are then in the first lanes of each half of
+    the lanes.
     """
     for j in range(0, LANES, WIDTH):
         if j % (LANES // 2) >= runs:

@@ -1,15 +1,15 @@
 """Covectors to the squared errors of batches, one driver for each way of adding up a batch.
 
-The estimate of a batch is (1/B) sum_b Phi_b' c_b, with c_b the covector of group b.  Of each replication the drivers fill in
-`observations` (E, 4 + J, T, LANES), from tile number `first` on: row 0 is the squared error of the batch's estimate about g,
-row 1 the mean of its groups' squared errors about their g(x), row 2 the estimate's own squared length, its power, row 3 its inner
-product with g, its gain, and the J others the estimate along the directions.
+The estimate of a batch is (1/B) sum_b Phi_b' c_b, with c_b the covector of group b.  For each replication the drivers fill in
+`observations` (E, 4 + J, T, LANES), from tile number `first` on.  Row 0 is the squared error of the batch's estimate about g.
+Row 1 is the mean of its groups' squared errors about their g(x).  Row 2 is the estimate's squared length, its power.  Row 3 is
+its inner product with g, its gain.  The other J rows are the estimate along the directions.
 
-The errors of the first two drivers are sums of products, ||c||^2 - 2 c.g + ||g||^2: one that is 0 may come out as some 1e-17 of
-these, of either sign.  Power and gain are observed by themselves, because of an estimate that is short beside g the error keeps
-none of their digits.
+The errors of the first two drivers are sums of products, ``||c||^2 - 2 c.g + ||g||^2``.  So an error of 0 may come out as some
+1e-17 of these terms, of either sign.  Power and gain are observed by themselves.  They could not be recovered from the error of
+an estimate that is short beside g.
 
-A stage is for one vector of lanes: vector v of the covectors, which are the lanes from i on of tile s of the prompts and of
+A stage works on one vector of lanes, vector v of the covectors.  These are the lanes from i on, of tile s of the prompts and of
 tile t of the observations.
 """
 
@@ -211,8 +211,8 @@ class Geometry(NamedTuple):
 def geometry(point: Point, directions: Array, batch_size: int) -> Geometry:
     """Return how batches are compared with the truth at a point, and with directions (J, d).
 
-    The package's own maps have ways that use their structure; any other class, a subclass of one of them included, gets dense
-    features by way of its adjoint.
+    The package's own maps have drivers that use their structure.  Any other class gets dense features by way of its adjoint; so
+    does a subclass of one of these maps.
     """
     policy, moments = point.policy, point.moments
     logits = np.asarray(point.tangent.logits(np.concatenate([directions, moments.gradient[None]])), dtype=np.float64)

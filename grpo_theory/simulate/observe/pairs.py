@@ -1,10 +1,10 @@
 """Squared errors of batches, added up as the products of all pairs of the rows of their covectors.
 
-For maps where ||Phi' c||^2 is |c|^2 times a number of the prompt.  After the directions' logits, facts are twice the covector of
-g(x) times that number, 2 B times the logits of g, and ||g(x)||^2.
+This driver is for maps where ||Phi' c||^2 is |c|^2 times a number that depends on the prompt.  The facts begin with the
+directions' logits.  Then come twice the covector of g(x) times that number, 2 B times the logits of g, and ||g(x)||^2.
 
-Rows are worked on two at a time: the two, number 0 and 1 below, are rows r and r + 1, of groups b and a, which may be one.  Their
-products with all rows before are found once for all estimators, each of which weighs them.
+Rows are worked on two at a time.  The two are rows r and r + 1, of groups b and a, which may be the same group.  Below they have
+numbers 0 and 1.  Their products with all earlier rows are computed once for all estimators, each of which weights them.
 """
 
 from grpo_theory.compiler import driver, stage

@@ -110,7 +110,8 @@ class StepRoom(NamedTuple):
     words : Words
     groups : Groups
     policies : two PolicyRooms
-        The policy that draws, at the B prompts, and the one that is updated, at B/M of them; the same if M is 1 and nothing lags.
+        The policy that draws, at the B prompts, and the policy that is updated, at B/M of them.  They are the same if M is 1 and
+        there is no lag.
     rollout : Rollout
     tokens : TokenRoom
     rows : ndarray, shape (rows, N)
@@ -144,7 +145,9 @@ class Sweep(NamedTuple):
 
 
 class State(NamedTuple):
-    """The runs of some blocks on their way, advanced in place: in shares of N runs each, the last of which may not all be wanted.
+    """The state of the runs of some blocks, advanced in place.
+
+    The runs are kept in shares of N.  Of the last share, not all runs may be wanted.
 
     Attributes
     ----------
@@ -153,8 +156,8 @@ class State(NamedTuple):
     theta, average, start : ndarray, shape (shares, d, N)
         The iterates, their averages so far, and where they began.
     past : ndarray, shape (shares, S, d, N)
-        The iterates before each of the last S rollouts, where rollouts are drawn from the policy of S rollouts ago: those before
-        rollout t are at t modulo S, until rollout t + S has been drawn from them.
+        The iterates before each of the last S rollouts, where rollouts are drawn from the policy of S rollouts ago.  The iterates
+        before rollout t are at index t modulo S, until rollout t + S has been drawn from them.
     farthest : ndarray, shape (shares, N)
         The largest squared distance of an iterate from the start.
     moments : ndarray, shape (shares, P, d, N), or (shares, 0, 0, 0)

@@ -188,10 +188,10 @@ def ascent(policy: Policy, batch_size: int) -> Ascent:
 
 
 def is_cheaper_for_all(n_prompts: int, dimension: int, batch_size: int) -> bool:
-    """Whether logits of all prompts, and a choice among them, cost less than the features of the prompts drawn.
+    """Return whether logits of all prompts, and a choice among them, cost less than the features of the prompts drawn.
 
-    A number of features costs 1.2 cycles to spread and use twice, 0.6 to pick twice, and 0.16 for each use where all lanes have
-    the same; to choose a logit, and to add to it, takes 5: measured in steps of 2 to 128 dimensions.  The rule does not ask
-    whether features can be picked, because all processors make the same bits.
+    One number of the features costs 1.2 cycles to spread and use twice, or 0.6 to pick twice.  It costs 0.16 for each use where
+    all lanes share it.  Choosing a logit, and adding to it, takes 5.  These costs were measured in steps of 2 to 128 dimensions.
+    The rule does not depend on whether features can be picked, so that all processors give the same bits.
     """
     return n_prompts * dimension <= 4 * batch_size * (dimension - 4)

@@ -131,8 +131,8 @@ class SGD:
 class Adam:
     """Adam (Kingma and Ba, arXiv 1412.6980, Algorithm 1), upwards; the schedule gives its learning rates.
 
-    Each coordinate moves by eta_i m/(sqrt(v) + eps), with m and v the running means of the gradient and of its square, divided
-    by 1 - beta^i because they start at 0.  Whatever multiplies all gradients, a constant drops out but for eps.
+    Each coordinate moves by ``eta_i m / (sqrt(v) + eps)``, with m and v the running means of the gradient and of its square.
+    Both are divided by 1 - beta^i because they start at 0.  A constant that multiplies all gradients cancels, except beside eps.
 
     Parameters
     ----------

@@ -14,8 +14,8 @@ TAKE_STEP = numba.void(F2, I2, F3, F2, F3, numba.float64)
 class Ascent(NamedTuple):
     """``fill_logits(theta, prompts, array, rows, logits)``, ``take_step(theta, prompts, array, rows, covectors, step)``.
 
-    The array is what both understand, `rows` the number of rows that they compute in: a step follows the logits of its prompts,
-    and may find there what these have left.  `alone` says that they work on one run at a time.
+    Both functions read the array, and compute in a number `rows` of rows.  A step follows the logits of its prompts, and may use
+    what their computation has left in these rows.  `alone` says that the functions work on one run at a time.
     """
 
     fill_logits: Any

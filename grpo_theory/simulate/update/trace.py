@@ -104,10 +104,11 @@ def leading_edges(paths: Paths) -> Integers:
 
 @stage
 def weigh_edges(counts, rewards, n, trace, mean, leads, masses):
-    """Fill the mean rewards (N,) of a group, and what its responses put on the edges that they take.
+    """Fill the mean rewards (N,) of a group, and the weights that its responses add to the edges that they take.
 
-    A response of advantage A, its reward less the mean of the group's other rewards (0 where there are none), puts A on each of
-    its edges in the leads and A - strength in the masses, (D, N) each; counts and rewards (O, N) are of the outcomes.
+    The advantage A of a response is its reward less the mean of the group's other rewards (0 where there are none).  On each of
+    its edges, a response adds A to the leads (D, N) and A - strength to the masses (D, N).  The counts and rewards (O, N) are
+    those of the outcomes.
     """
     paths, group_size, strength = trace.paths, trace.group_size, trace.strength
     n_values = counts.shape[0] // paths.edges.shape[0]
@@ -133,10 +134,10 @@ def weigh_edges(counts, rewards, n, trace, mean, leads, masses):
 def fill_forms(tokens, leads, masses, n, parents, rest, total, forms):
     """Fill the lower triangles of the forms (D, D, N) with sum_g {A_g (c_g c_g' - F_g) - strength c_g c_g'} of one group.
 
-    c_g is the covector of the response, and F_g = -grad c_g the sum of diag(p) - p p' over the prefixes that it visits.  With M
-    the masses, L and B the leads and masses summed over a prefix, and u = M - B p, two edges d and e of that prefix have
-    (L - B) p_d p_e - u_d p_e - p_d u_e, and M_d - L p_d more if they are one.  If the prefix of d comes before that of e, which
-    lies beyond its edge x, they have (1{d = x} - p_d) u_e.
+    Here c_g is the covector of the response, and F_g = -grad c_g the sum of diag(p) - p p' over the prefixes that it visits.  Let
+    M be the masses, L and B the leads and masses summed over a prefix, and u = M - B p.  The entry of two edges d and e of that
+    prefix is ``(L - B) p_d p_e - u_d p_e - p_d u_e``, plus ``M_d - L p_d`` if d = e.  Or the prefix of d comes before that of e,
+    which lies beyond its edge x.  Then the entry is ``(1{d = x} - p_d) u_e``.
     """
     size = tokens.shape[0] // parents.shape[0]
     forms[:, :, :n] = 0.0

@@ -1,6 +1,7 @@
 """Logits and step of a policy of two layers, for many runs side by side: forwards, and back by hand.
 
-A step reads of theta only what it adds to, and may as well fill a gradient: the rest is in the rows that `network_rows` lays out.
+A step reads only the part of theta that it adds to, so it may also fill a gradient.  Everything else that it needs is in the rows
+that `network_rows` lays out.
 """
 
 from grpo_theory.compiler import function_value, stage
