@@ -50,8 +50,8 @@ STRICT_CORRELATED = Statement(
 )
 
 FIFTH, LINE = 0.2, 0.05
-"""What is called near and the same: over Figure 4's axis, where errors fall 16-fold, a fifth is a fifteenth of the height, and 5%
-a line's width."""
+"""What is called near and the same. Over Figure 4's axis errors fall 16-fold: a fifth is a fifteenth of the height, and 5% is a
+line's width."""
 
 
 def correlations(moments: gt.Moments) -> dict[str, float]:

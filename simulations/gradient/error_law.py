@@ -1,7 +1,8 @@
 """U3 to U5: the exact error law by enumeration.
 
-The error of the leave-one-out estimator is enumerated, group size by group size, and held against the printed laws, the exact
-ones, and the oracle's error.  Broken: the estimator is GRPO as it is practised; of the exact laws, the last term is.
+The error of the leave-one-out estimator is enumerated for each group size. It is compared with the printed laws, with the exact
+ones and with the oracle's error. In the controls the estimator is GRPO as it is practised, or the last term of the exact laws has
+G^2 for G(G-1).
 """
 
 from collections.abc import Iterator
@@ -107,8 +108,8 @@ BATCH = Statement(
 GROUP_SIZES = (2, 4, 8, 16, 32, 64)
 BATCH_SIZE = 4
 DIVIDED = "grpo"
-"""The broken side of bounds and rates sends GRPO as it is practised through the same enumeration: divided by the group's standard
-deviation it estimates another gradient, so what the laws leave over does not vanish as they say; its variance alone is larger by
+"""The control of bounds and rates: GRPO as it is practised, through the same enumeration. Divided by the group's standard
+deviation it estimates another gradient, so what the laws leave over does not vanish as they say. Its variance alone is larger by
 the factor 1/Var(Z), at least 4 for binary rewards."""
 
 Laws = dict[int, gt.GradientLaw]

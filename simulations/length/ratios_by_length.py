@@ -1,8 +1,8 @@
 """Importance ratios and the clip over long responses, exact.
 
-The policy has drifted from the one that sampled as the noise of a step moves it, by 1 nat a response, in ten directions that are
-drawn; a statement is judged by the direction that is worst for it.  A token's ratio is the nearer to 1 the longer the response,
-and the ratio of the whole response is not.  Broken: the drift is 2 nats; the token ratio is upside down; and the response has 64
+The policy has drifted from the one that sampled as the noise of a step moves it, by 1 nat per response. Ten directions are drawn,
+and a statement is judged by the direction that is worst for it. The longer the response, the nearer a token's ratio is to 1; the
+ratio of the whole response is not. In the controls the drift is 2 nats, the token ratio is upside down, or the response has 64
 tokens, with the same drift.
 """
 

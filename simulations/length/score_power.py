@@ -1,9 +1,10 @@
 """How random responses are, and what grows with their length, exact, up to 4,096 tokens.
 
-A score is a sum over tokens, each with mean 0 given what came before, so that squared lengths add up; what counts is how
-uncertain tokens are, and not how many.  Broken: only responses that succeed are averaged, whose tokens' scores have another mean;
-the task is one whose tokens are nearly sure and whose reward tells of each; and second moments of ratios grow like the average
-over states.
+A score is a sum over tokens, each with mean 0 given what came before, so squared lengths add up. What counts is how uncertain
+tokens are, and not how many there are.
+
+In one control only responses that succeed are averaged, whose tokens' scores have another mean. In another, the task is one whose
+tokens are nearly sure and whose reward tells of each. In that of the ratios, second moments grow like the average over states.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,11 @@
 """N9, N10: variance against curvature, and how alike representations become, where features are learned.  Networks of two layers.
 
-Exact along ascent by exact gradients, for many draws of inputs and starts, which are the sample.  The two readings of the paper's
-curvature are those of SmolLM2's head: E||W||^2, the trace of the policy's Fisher matrix, and E A^2 ||W||^2, that of the loss.
-Beside them stands the norm of the Hessian of J_i, with the second derivatives of the logits.  Broken: within an iteration the
-variances of other prompts; over iterations the standard deviation in the place of the curvature; features that stay.
+All values are exact, along ascent by exact gradients. Many draws of inputs and starts are the sample. The paper's curvature is
+read in two ways, as for SmolLM2's head. The first is E||W||^2, the trace of the policy's Fisher matrix; the second is E A^2
+||W||^2, that of the loss. Beside them stands the norm of the Hessian of J_i, with the second derivatives of the logits.
+
+Within an iteration the control has the variances of other prompts. Over iterations it has the standard deviation in place of the
+curvature. For representations it has features that stay.
 """
 
 from collections.abc import Iterator

@@ -1,11 +1,11 @@
 """N12: does division gain where features are learned, and does the gain end where orthogonality is lost?  Sampled runs.
 
-Networks of two layers, groups of 8, plain ascent.  Each arm has its own best constant step for each length of a run, chosen on
-other runs; intervals count the choice.  Broken: advantages with the wrong sign in the divided arm's place, and for orthogonality
-gradients of prompts that share no parameter.
+Networks of two layers learn by plain ascent in groups of 8. Each arm has its own best constant step for each length of a run,
+chosen on other runs; intervals count the choice. In the control advantages have the wrong sign in the divided arm's place. For
+orthogonality the control has gradients of prompts that share no parameter.
 
-Decided before these runs were looked at: one point of success is noticeable, as in the race of dividing or not; networks are one
-that loses its orthogonality under exact gradients, and one that keeps it; pilots had other inputs.
+These choices were made before these runs were looked at. One point of success is noticeable, as in the race of dividing or not.
+One network loses its orthogonality under exact gradients, and one keeps it. Pilots had other inputs.
 """
 
 import warnings

@@ -60,8 +60,8 @@ def tuned_step(settings: Mapping[str, Any], arm: str, seed: np.random.SeedSequen
 def best_of_grid(steps: Array, reached: Array, neighbours: int) -> float:
     """Return where success peaks: the vertex of a parabola in log step, fitted to the best step of the grid and its neighbours.
 
-    With one neighbour on each side the vertex follows a peak that is steeper on one side; with two it errs less where runs at
-    one step differ by several points.  Best is what is highest after smoothing with weights 1/4, 1/2, 1/4; the vertex is not
+    With one neighbour on each side the vertex follows a peak that is steeper on one side. With two it errs less where runs at one
+    step differ by several points. The best step is the highest after smoothing with weights 1/4, 1/2, 1/4; the vertex is not
     farther from it than the next step.
     """
     smooth = reached[:-2] / 4.0 + reached[1:-1] / 2.0 + reached[2:] / 4.0

@@ -156,8 +156,8 @@ POINTWISE: dict[Statement, tuple[Sides, float]] = {
     SMOOTHNESS: (smoothness, 2.0 * WIDE),
     SHARP_SMOOTHNESS: (sharp_smoothness, 2.0 * WIDE),
 }
-"""The two sides of a bound at a point, and the scale with which they are broken: of the gradient, or of rewards that should be in
-[0, 1] and are, up to a constant that no Hessian sees, in [-10, 10]."""
+"""The two sides of a bound at a point, and the scale by which they are broken. It scales the gradient, or rewards that should be
+in [0, 1]. Up to a constant that no Hessian sees, these are then in [-10, 10]."""
 
 
 GAPS: dict[Statement, Callable[[int], float]] = {

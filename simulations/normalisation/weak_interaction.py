@@ -1,7 +1,8 @@
 """N8: prompts that share features: the gains of a step where they interact weakly, and what happens elsewhere.
 
-How much the mean gain of a prompt falls short of its guarantee, by the worst of random pairs, of pairs that a search finds, of
-paths, and of pairs on which a constant that is too small shows.  Broken, steps descend; in the sums, prompts stop learning.
+The study measures how far the mean gain of a prompt falls short of its guarantee. It takes the worst of random pairs, of pairs
+that a search finds, of paths, and of pairs on which too small a constant shows. In the controls steps descend; for the sums,
+prompts stop learning.
 """
 
 from collections.abc import Iterator, Sequence

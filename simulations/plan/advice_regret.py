@@ -1,10 +1,13 @@
 """P1: does advice from a pilot at the start survive whole runs?  Success at the end that its group size loses.
 
-Each group size trains at its own best learning rate, which other runs chose.  The best size is chosen by runs, too, and judged on
-others, four times over.  The planner sees pilots of 64 prompts with 8 responses each, drawn from the first policy; how far apart
-pilots end is part of the error.  Broken, groups are four times as large as recommended, or what was trained next; and where the
-planner is compared with one size, groups four times as large as that one.  Beside it the planner is asked with permuted rewards,
-which say nothing of a pilot's gradients: what it loses then shows what a pilot is worth.
+Each group size trains at its own best learning rate, which other runs chose. The best size is chosen by runs, too, and judged on
+others, four times over. The planner sees pilots of 64 prompts with 8 responses each, drawn from the first policy. The error
+includes how far apart pilots end.
+
+In the control groups are four times as large as recommended, or of the trained size next to that. Where the planner is compared
+with one size, they are four times as large as that one. Against 8 they are eight times as large, as groups of 32 were not
+trained. Beside them the planner is asked with permuted rewards, which tell nothing of a pilot's gradients. What it then loses
+shows what a pilot is worth.
 """
 
 from collections.abc import Iterator, Mapping

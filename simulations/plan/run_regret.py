@@ -124,8 +124,8 @@ def lost(worlds: list[Array], added: list[float], chosen: Array, against: Array 
 def lost_in(samples: Array, chosen: Array, against: int | None) -> tuple[Array, Array, float]:
     """Return what each log's choice loses in a world, (L,), the runs' values, (R,), and how many choices of a rate count.
 
-    To the best other size a choice loses at least 0, with the error of that comparison: that it was the best of these runs does
-    not make it certain.
+    To the best other size a choice loses at least 0, with the error of that comparison. That the size was the best of these runs
+    does not make it certain.
     """
     by_log, sample, places = np.zeros(len(chosen)), np.zeros(len(samples)), np.arange(samples.shape[1])
     for place in np.unique(chosen):

@@ -1,10 +1,10 @@
 """The best group size at a budget, predicted from the start of a run: the weight of the prompts met so far over the noise.
 
-The law (docs/derivations.md, section 38) is judged on worlds that it was not made on, by the success that its choice loses
-against the best size there.  Broken, it knows of no noise.
+The law (docs/derivations.md, section 38) is judged on worlds other than those it was made on. The measure is the success that its
+choice loses against the best size there. In the control the law knows of no noise.
 
-Chosen after trials on other worlds: that a prompt counts as met where 8 successes are expected.  There 1 and 2 lost more, 4 to
-16 lost the same; on five worlds that are judged no more 4 lost more than 8.
+One choice was made after trials on other worlds: a prompt counts as met where 8 successes are expected. There 1 and 2 lost more,
+and 4 to 16 lost the same. On five worlds that are judged no more, 4 lost more than 8.
 """
 
 from collections.abc import Iterator, Sequence

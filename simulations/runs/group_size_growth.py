@@ -1,12 +1,14 @@
 """Where the growth of the best group size with the budget comes from: division's weights, its noise, interference, rare answers.
 
-GRPO is taken apart into the weights that division gives to prompts and the noise that it adds; rare answers, interference
-between prompts and the step's own best length are switched off one at a time.  Each run is judged at the step that other runs
-found best for its arm, group size and budget; they chose it four times over, and intervals count what a choice adds.
+GRPO is taken apart into the weights that division gives to prompts and the noise that it adds. Rare answers, interference between
+prompts and the step's own best length are switched off one at a time. Each run is judged at the step that other runs found best
+for its arm, group size and budget. They chose it four times over, and intervals count what a choice adds.
 
-Chosen after trials on other seeds: the world and the budgets; a point of success (0.01) as what is noticeable, and half a point
-where the control is GRPO, whose gain was about two.  Chosen after a first run of the study: that parts of division are judged at
-the largest budget alone, where the smaller ones were inconclusive, and what breaks the closed form.
+The world, the budgets and the margins were chosen after trials on other seeds. A point of success (0.01) is noticeable, and half
+a point where the control is GRPO, whose gain was about two.
+
+Two choices were made after a first run of the study. Parts of division are judged at the largest budget alone, where the smaller
+ones were inconclusive; and what breaks the closed form was chosen.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

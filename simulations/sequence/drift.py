@@ -134,8 +134,8 @@ T8_GRADIENT = in_most(
 )
 
 TREES, QUICK_TREES = {1: 128, 2: 192, 4: 192, 6: 192, 8: 192}, {1: 32, 2: 32, 4: 32}
-"""How many random trees of each horizon: 192 tell a share of 0.3 from a half at the level of a whole report, 128 one of 0.27,
-32 one of 0.03."""
+"""How many random trees of each horizon. At the level of a whole report, 192 tell a share of 0.3 from a half, 128 one of 0.27,
+and 32 one of 0.03."""
 TREES_A_CHUNK = 16
 DRIFTS = (0.03, 0.1, 0.14, 0.2, 0.28, 0.4, 0.63, 1.0)
 """Lengths of theta_k - theta_0, where scores are 1-Lipschitz: a token's log ratio is at most twice that."""

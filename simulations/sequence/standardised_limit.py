@@ -1,7 +1,8 @@
 """U14, U15: standardised advantages and token ratios as the group grows, exact.
 
-Advantages divided by the group's standard deviation are set against those divided by the prompt's, off policy, and the weights
-of the KL term against its slope.  Broken: the variance or the standard error in the place of the deviation, and another policy.
+Off policy, advantages divided by the group's standard deviation are compared with those divided by the prompt's. The weights of
+the KL term are compared with its slope. In the controls the variance or the standard error stands in for the deviation, or the
+policy is another.
 """
 
 from collections.abc import Callable, Iterator

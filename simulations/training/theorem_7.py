@@ -1,9 +1,10 @@
 """U9: the best group size by Theorem 7's bound, its constants suprema over a region, exactly.
 
-Lemma 6's bounds with M, the largest error of the leave-one-out estimator over a ball around a maximiser, are minimised over the
-whole group sizes at fixed budgets: BG responses a step, or nBG in all.  The printed minimiser is sqrt(C3/C1) with C1 and C3 the
-suprema of c1 and c3; it takes the supremum of the error for the sum of its parts' suprema, and c3/(BG^2) for c3/(BG(G-1)).
-Broken, the supremum of c3 is too large; or there is one prompt a step, so that larger groups mean fewer steps.
+In Lemma 6's bounds M is the largest error of the leave-one-out estimator over a ball around a maximiser. The bounds are minimised
+over the whole group sizes at fixed budgets: BG responses a step, or nBG in all. The printed minimiser is sqrt(C3/C1) with C1 and
+C3 the suprema of c1 and c3. It takes the supremum of the error for the sum of its parts' suprema, and c3/(BG^2) for c3/(BG(G-1)).
+
+In the controls the supremum of c3 is too large, or there is one prompt per step, so that larger groups mean fewer steps.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

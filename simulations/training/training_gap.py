@@ -209,8 +209,8 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
 def _gap_claims(setting: str, schedule: str, part: pd.DataFrame) -> Iterator[Claim]:
     """Yield the bound at the checkpoint where it comes nearest to failing, and the sharp prediction at the end.
 
-    The control of a constant step forgets the noise, M = 0; that of beta/n is a learner whose sign is wrong.  The latter bound
-    is at least 15 times the gap, so no check of it could tell that its M is too small by less; for that there is `tight_bound`.
+    The control of a constant step forgets the noise, M = 0; that of beta/n is a learner whose sign is wrong. The latter bound is
+    at least 15 times the gap, so no check of it could tell that its M is too small by less. For that there is `tight_bound`.
     """
     gaps = {name: part[part["quantity"] == name] for name in LEARNERS}
     own, longer = gaps["gap"].iloc[-1], gaps["longer"].iloc[-1]
