@@ -1,6 +1,6 @@
-"""U6: what is said of leave-one-out beside no baseline and beside the prompt's value, where several studies decide it.
+"""U6: leave-one-out compared with no baseline and with the prompt's value: the statements that several studies decide.
 
-And how far its assumption is from holding, which stands beside what they find.
+The module also measures how far its assumption is from holding, which is reported beside their results.
 """
 
 from collections.abc import Mapping

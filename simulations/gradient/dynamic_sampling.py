@@ -1,7 +1,7 @@
 """DAPO's dynamic sampling: what it climbs, and what it costs.
 
-What dropping or redrawing uniform groups does to the mean update, and what it costs in rollouts, is simulated and held against
-exact laws.  The broken schemes keep groups that are all wrong, divide by B, or redraw the prompt.
+Uniform groups are dropped or redrawn. The effect on the mean update and the cost in rollouts are simulated and compared with
+exact laws. The controls keep groups that are all wrong, divide by B, or redraw the prompt.
 """
 
 from collections.abc import Callable, Iterator

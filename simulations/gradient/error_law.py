@@ -158,7 +158,7 @@ def _remainders(problem: gt.Problem, law: gt.GroupSizeLaw, loo: Laws, divided: L
 
 
 def _laws(problem: gt.Problem, law: gt.GroupSizeLaw, loo: Laws) -> Iterator[Comparison]:
-    """The exact law against enumeration, by prompt and by batch; broken, it has G^2 for G(G-1), at G = 2 half of the term."""
+    """Yield the exact law against enumeration, by prompt and by batch; the control has G^2 for G(G-1), at G = 2 half the term."""
     moments = gt.moments(problem, problem.theta)
     live = moments.score_power > 0.0
     of_prompts, of_batches = [], []

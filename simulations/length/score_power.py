@@ -114,7 +114,7 @@ def _by_length(sizes: dict[int, float]) -> dict[str, float]:
 
 
 def _power(setting: str, point: ChainPoint) -> Comparison:
-    """Carried along responses, against added up over the states that are visited; broken, of responses that succeed."""
+    """Powers carried along responses, against sums over the states visited; the control has responses that succeed."""
     walk, p = point.walk(point.state_probabilities, point.unit_shares), point.state_probabilities
     visited = visits(walk, point.chain.starts).sum(axis=1)
     tokens = visited @ (1.0 - (p**2).sum(axis=1)) / point.moments.score_power
@@ -128,7 +128,7 @@ def _furthest(ratios: Array) -> float:
 
 
 def _correlation(setting: str, kind: str, rate: float, point: ChainPoint) -> Iterator[Comparison]:
-    """The correlation at the prompt where it is greatest; broken, in the task whose reward tells of every token."""
+    """The correlation at the prompt where it is greatest; the control has the task whose reward tells of every token."""
     if kind == FORGETS:
         return  # E||W||^4 needs the products of all pairs of its 1,458 parameters
     sure = KINDS[SURE](LONG, _other(rate))
@@ -137,7 +137,7 @@ def _correlation(setting: str, kind: str, rate: float, point: ChainPoint) -> Ite
 
 
 def _ratio(setting: str, point: ChainPoint) -> Comparison:
-    """Growth at the last token, against the eigenvalue; broken, the average of sum p^2/p_0 over the states visited."""
+    """Growth at the last token, against the eigenvalue; the control is the average of sum p^2/p_0 over the states visited."""
     chain, rng = point.chain, np.random.default_rng(SEED)
     theta = point.theta + DRIFT * rng.standard_normal(point.theta.size)
     behaviour = np.exp(chain.token_log_probabilities(theta))

@@ -1,6 +1,6 @@
 """U11: when the limit law of the gap has set in, and how near it is to a normal law, exact.
 
-Broken: exponents that are twice as large, and a skewness that is a quarter larger.
+In the controls exponents are twice as large, and the skewness is a quarter larger.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """U11: the limit law of the suboptimality gap, by simulation of many training runs.
 
-Broken: weights, means and degrees of freedom are a quarter too large; at finite n the limit is taken for the mean.
+In the controls weights, means and degrees of freedom are a quarter too large. At finite n the control takes the limit for the
+mean.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""N5, N6, N7: sums along training paths, and which update is ahead, prompts orthogonal, exact.
+"""N5, N6, N7: sums along training paths, and which update is ahead, for orthogonal prompts, exact.
 
 Sums of squared gradients are compared with their bounds, and mean success with division with that without. Prompts that are
 orthogonal do not move each other. So a prompt's state after t updates is that after k of its own, where k is binomial (t, 1/n).
@@ -160,7 +160,7 @@ ARMS = {
     "divided, best": Step(SHARP_STEPS[1], 0.5),
     "multiplied, best": Step(SHARP_STEPS[1], -0.5),
 }
-"""The printed steps (X = 1), those of the best guarantees, and broken: multiplied by the standard deviation instead."""
+"""The printed steps (X = 1), those of the best guarantees, and the control's, multiplied by the standard deviation instead."""
 
 
 def success_rates(setting: str) -> list[float]:

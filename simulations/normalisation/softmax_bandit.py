@@ -1,7 +1,8 @@
 """R6: slope, smoothness and convergence of the softmax bandit, exact.
 
-One prompt with a logit for each response.  Bounds are held against the worst of random bandits and of those that a search finds,
-rates and constants against long paths.  Broken: half the gradient, rewards outside [0, 1], steps of the wrong sign.
+The problem is one prompt with a logit for each response. Bounds are compared with the worst of random bandits and of those that a
+search finds. Rates and constants are compared with long paths. In the controls the gradient is halved, rewards lie outside [0,
+1], or steps have the wrong sign.
 """
 
 from collections.abc import Callable, Iterator

@@ -228,7 +228,7 @@ def _conflict(settings: Settings, rng: np.random.Generator) -> Rows:
 
 
 def _sums(problem: Prompts, settings: Settings, seed: np.random.SeedSequence, stops: bool) -> Rows:
-    """Return each prompt's sum of squared gradients over its bound; broken, prompts stop learning at success 1/2."""
+    """Return each prompt's sum of squared gradients over its bound; in the control prompts stop learning at success 1/2."""
     n, runs = len(problem.right), settings["runs"]
     rng, theta, total = np.random.default_rng(seed), np.tile(problem.theta, (runs, 1)), np.zeros((runs, n))
     each = np.arange(runs)

@@ -181,7 +181,7 @@ def evidence_by_arm(cell: pd.DataFrame, logs: Mapping[str, Part]) -> dict[tuple[
 
 
 def _evidence_of(row: Any, logs: Part, spare: Any) -> Evidence:
-    """Return the evidence of a row, which is held against 0; one size for all has no log.
+    """Return the evidence of a row, which is compared with 0; one size for all has no log.
 
     Where every log led to the very size that it is compared with, nothing has varied.  Another log might lead elsewhere, so the
     runs' variance of a spare row, a comparison of two sizes, stands in.

@@ -1,8 +1,8 @@
 """How far a twin looks ahead: success that it predicts from a log, beside that of the runs themselves, policy by policy.
 
-Twins are made of logs at the start and of logs after 32 updates.  Each trains as the real policy does, at the same learning rate.
-Logs at the start are judged; of the others there are few.  Broken, the log's sketches are 1.4 times as long: the learning rate is
-twice what it should be.
+Twins are made of logs at the start and of logs after 32 updates. Each trains as the real policy does, at the same learning rate.
+Logs at the start are judged; there are few of the others. In the control the log's sketches are 1.4 times as long, so the
+learning rate is twice what it should be.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
 """T6, T7, T8: what updates off policy estimate, against the drift, exact.
 
-The expected update is compared with the gradients that it may be the estimate of, on random trees, against how far the policy
-has moved.  Broken: another ratio, clip or mean in the estimator, and updates that are turned.
+On random trees the expected update is compared with the gradients that it may estimate, as a function of how far the policy has
+moved. The controls have another ratio, clip or mean in the estimator, or updates that are turned.
 """
 
 from collections.abc import Iterator

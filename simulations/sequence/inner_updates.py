@@ -1,7 +1,8 @@
 """U15: the bias of token ratios against the step size and the number of updates, exact.
 
-A policy takes m updates of size eta on one rollout.  The mean update with token ratios is compared with that with trajectory
-ratios, relative to the gradient.  Broken, the own sample is in the mean of the group: a bias of 1/G that does not vanish.
+A policy takes m updates of size eta on one rollout. The mean update with token ratios is compared with that with trajectory
+ratios, relative to the gradient. In the control the own sample is in the mean of the group, which gives a bias of 1/G that does
+not vanish.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """U17, R5: which gradient each KL term estimates, exact.
 
-In the reward and in the loss, on and off policy, means are compared with gradients of divergences.  Broken, responses are drawn
-from another policy than the one that is meant, 1% of a step away, or the slope is the printed one.
+In the reward and in the loss, on and off policy, means are compared with gradients of divergences. In one control responses are
+drawn from another policy than the one that is meant, 1% of a step away. In the other the slope is the printed one.
 """
 
 from collections.abc import Iterator

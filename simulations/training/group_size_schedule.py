@@ -1,6 +1,6 @@
 """U9: a group size that follows the policy against a fixed one.
 
-At the same budget, with plans of group sizes that an oracle makes.  Broken, the group size moves against the policy.
+Both have the same budget, and an oracle makes the plans of group sizes. In the control the group size moves against the policy.
 """
 
 from collections.abc import Iterator, Mapping

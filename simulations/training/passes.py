@@ -1,6 +1,6 @@
 """T8 where responses serve several passes: what dropping ratio and clip costs.
 
-Both arms take their own best step, or the one without ratio the clip's.  Broken, an arm descends.
+Both arms take their own best step, or the arm without ratio takes that of the arm with the clip. In the control an arm descends.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """U16: where training with standardised rewards converges.
 
-There is a K3 penalty in the loss.  Mean updates are compared with gradients of objectives, and the ends of runs with the
-maximiser of the corrected one.  Broken, rewards are not divided.
+There is a K3 penalty in the loss. Mean updates are compared with gradients of objectives, and the ends of runs with the maximiser
+of the corrected one. In the control rewards are not divided.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""U9: the best group size by Theorem 7's bound, its constants suprema over a region, exactly.
+"""U9: the best group size by Theorem 7's bound, with suprema over a region as its constants, exactly.
 
 In Lemma 6's bounds M is the largest error of the leave-one-out estimator over a ball around a maximiser. The bounds are minimised
 over the whole group sizes at fixed budgets: BG responses a step, or nBG in all. The printed minimiser is sqrt(C3/C1) with C1 and

@@ -1,7 +1,7 @@
 """U8: the bound where it is nearly tight, with the printed schedule.
 
-There is one direction, curvature and noise change little over the ball, and epsilon is small.  Broken, the noise of the bound
-is half of what it should be.
+There is one direction, curvature and noise change little over the ball, and epsilon is small. In the control the noise of the
+bound is half of what it should be.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """U7, U8, U10, U18: the mean gap during training and its bounds.
 
-The mean suboptimality gap of training runs is compared with the bounds, with the exact recursion, and with the rates.  Broken:
-a bound without noise, a learner that descends, steps that are a quarter too long, and a constant step where it should fall.
+The mean suboptimality gap of training runs is compared with the bounds, with the exact recursion, and with the rates. The
+controls are a bound without noise, a learner that descends, steps a quarter too long, and a constant step where it should fall.
 """
 
 from collections.abc import Iterator, Mapping
