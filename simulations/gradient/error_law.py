@@ -17,9 +17,7 @@ from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import leave_one_out_traces, remainder_bound
 from simulations.sources import CORRECTION, DEMYSTIFYING, derived
 
-SLOPE = Margin(
-    0.15, "a slope of 2 is told from one of 1 by half; over G = 8 to 64 the next order bends an exact power law by less"
-)
+SLOPE = Margin(0.15, "half tells a slope of 2 from 1; over G = 8 to 64 the next order bends an exact power law by less")
 U3 = Statement(
     "U3",
     f"{DEMYSTIFYING}, Theorem 2",

@@ -35,7 +35,7 @@ from simulations.sources import DEMYSTIFYING
 ASSUMPTION = Statement(
     "U6/assumption, 80 tokens",
     f"{DEMYSTIFYING}, Assumption 2, called well supported in practice",
-    "on a language model's answers of 80 tokens the correlation of ||W||^2 and Z given X, over all prompts together, is 0, "
+    "a language model's answers of 80 tokens: the correlation of ||W||^2 and Z given X, over all prompts together, is 0, "
     "give or take 0.1",
     "upper bound",
     measured=True,

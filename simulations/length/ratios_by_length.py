@@ -53,8 +53,8 @@ CLIPPED = Statement(
 
 
 POWERLESS = {
-    ("length/token direction", "bigram text"): "credit lies with the last few tokens, whose ratios are all near 1: even upside "
-    "down they turn the mean update by less than the margin, or hardly more"
+    ("length/token direction", "bigram text"): "credit lies with the last tokens, with ratios near 1: upside down they "
+    "turn the mean update by less than the margin, or hardly more"
 }
 
 SHORT, LONG = 64, 1024

@@ -39,7 +39,7 @@ STATEMENTS = {
         f"plan/run/{against}",
         PAGE,
         f"a pilot at the start of a run recommends a group size. At the end it has at most 2 points of success less than "
-        f"{text}, on average over problems",
+        f"{text}, averaged over problems",
         "upper bound",
         whose=OURS,
     )
@@ -59,9 +59,7 @@ NO_GAIN = Statement(
     whose=OURS,
 )
 
-NOT_TOLD = (
-    "groups four times as large lose 1 to 8 points here, which these runs do not tell from 2 at the level of the whole report"
-)
+NOT_TOLD = "groups four times as large lose 1 to 8 points here; these runs do not tell that from 2 at the report's level"
 POWERLESS = {
     ("plan/run/best", "5 problems, rloo, *"): NOT_TOLD,
     ("plan/run/best", "5 problems, grpo, 64 updates"): NOT_TOLD,

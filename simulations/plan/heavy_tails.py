@@ -23,7 +23,7 @@ HELD = {
     name: Statement(
         f"plan/tails/{name}",
         derived(35),
-        f"the 95% limits of {text} hold it at least 95% of the time, within two points, where lengths are lognormal with 0.7",
+        f"lognormal lengths (0.7): the 95% limits of {text} hold it at least 95% of the time, within two points",
         "upper bound",
         whose=OURS,
     )

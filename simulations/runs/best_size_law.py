@@ -27,8 +27,8 @@ from simulations.sources import OURS, derived
 LAW = Statement(
     "growth/law",
     derived(38),
-    "argmax of w_G(p)/sqrt(v_G), p = 8M/C within the range of success at the start, v_G the noise there, loses at most 0.02 of "
-    "success against the best size, on average over the budgets",
+    "the size is argmax of w_G(p)/sqrt(v_G), p = 8M/C within the range of success at the start, v_G the noise there. On average "
+    "over the budgets it loses at most 0.02 of success against the best size",
     "upper bound",
     whose=OURS,
 )

@@ -48,8 +48,8 @@ WEIGHTS = Statement(
 NOISE = Statement(
     "growth/noise alone",
     derived(38),
-    "groups of 64, the largest budget: divided by the standard deviation, and the weight of that taken out again, success is "
-    "within 0.01 of undivided (rloo)",
+    "groups of 64, the largest budget: divided by the standard deviation, with its weight taken out again, success is within "
+    "0.01 of undivided (rloo)",
     "upper bound",
     whose=OURS,
 )

@@ -17,7 +17,7 @@ from simulations.sources import OURS, derived
 ONE_TOKEN = Statement(
     "T8/one token",
     derived(28),
-    "one token, advantages that add up to 0: m updates without ratio on a rollout equal one of m times the step on all of it",
+    "one token, advantages that add up to 0: m updates without ratio on a rollout equal one m times as long on all of it",
     "identity",
     whose=OURS,
 )
