@@ -84,7 +84,7 @@ GROUP_SIZES = (2, 4)
 BATCH_SIZE = 4
 CHUNK_GROUPS = 1 << 17
 STUBBORN, MOST_TRIES = 8, 1024
-"""One in so many groups is redrawn at its own prompt, which takes long where nearly all groups are uniform."""
+"""One in this many groups is redrawn at its own prompt, which takes long where nearly all groups are uniform."""
 ESTIMATOR = "rloo"
 QUANTITIES = {"redrawn": REDRAWN, "squares": NOISE, "rollouts": ROLLOUTS, "dropped": DROPPED, "same prompt": SAME_PROMPT}
 

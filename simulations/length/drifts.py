@@ -13,7 +13,7 @@ SUCCESS, SEED = 0.55, 36
 NEAR = 1.0
 """Nats a response."""
 MOST = 50.0
-"""The longest drift, in multiples of a response's noise, that is looked at."""
+"""The longest drift, in multiples of a response's noise, that is tried."""
 
 
 def ahead(law: gt.GradientLaw) -> float:

@@ -49,9 +49,10 @@ LENGTHS = (64, LONG)
 WINDOW, MARGIN = (0.8, 1.2), 0.03
 """Where one response in eleven is kept, nobody notices whether it is one in eight or one in sixteen."""
 BLUR = 0.02
-"""The ends of the clip are blurred by so much in the logarithm: some chains have responses that share one ratio."""
+"""The ends of the clip are blurred by this much in the logarithm, because some chains have responses that share one ratio."""
 REACH, STEP, PART = 5.0, 0.1, 64
-"""The integral goes on to so many over the blur, in steps that tell logarithms apart that differ by less than 2 pi over it.
+"""The integral goes up to this number over the blur. Its steps distinguish logarithms that differ by less than 2 pi over the
+step.
 
 Of a long response the characteristic function is 0 long before, and the integral ends there."""
 

@@ -94,7 +94,7 @@ ESTIMATORS = {
 SHOWN = ("none", "token", "token, clipped", "trajectory")
 BROKEN = ((NEAR, tuple(ESTIMATORS)), (FAR, ("token", "trajectory")))
 CONTROLS = 4
-"""In so many directions the broken ones are looked at besides, at 1,024 tokens."""
+"""The number of directions in which the controls are computed too, at 1,024 tokens."""
 
 
 def cells(quick: bool) -> list[Cell]:

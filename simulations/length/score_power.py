@@ -105,7 +105,7 @@ def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
 
 
 def _other(rate: float) -> float:
-    """Return the other success rate, at which the task of a control is not the one that is looked at."""
+    """Return the other success rate, at which the task of a control differs from the one that is judged."""
     return RATES[0] if rate == RATES[1] else RATES[1]
 
 

@@ -85,7 +85,7 @@ STEPS, RUNS, QUICK_RUNS, CHUNK_RUNS = 2000, 81920, 2048, 2048
 LONG = {"kl-linear": 184_320, "single": 131_072, "conflict": 286_720, "kl-sequence": 143_360}
 """Where a run of the usual length was too near to a margin: it says of each row how many runs would decide it."""
 SHORT = 77_824
-"""With so many runs the band's half-width is half the margin, which leaves as much for the gap itself."""
+"""With this many runs the band's half-width is half the margin, which leaves as much for the gap itself."""
 ESTIMATORS = {
     "kl-tabular": ("rloo", "oracle", "reinforce"),
     "kl-linear": ("rloo", "oracle", "reinforce"),

@@ -55,7 +55,7 @@ WIDTHS, QUICK_WIDTHS = (4, 16, 64), (16,)
 UPDATES, STRIDE = (0, 20, 40, 80, 160), 0.4
 """As far as in the study of the phases, in a quarter of its updates."""
 DRAWS, QUICK_DRAWS = 48, 8
-"""So many that the limits of few runs tell the printed correlation from none."""
+"""Enough for the limits of few runs to distinguish the printed correlation from none."""
 PROXIES, HESSIAN = ("Fisher, trace", "weighted, trace"), "Hessian, norm"
 PRINTED, NONE, STRONG = 0.34, 0.1, 0.9
 """A correlation below a tenth is called none, as for SmolLM2's head."""

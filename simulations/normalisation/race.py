@@ -3,7 +3,7 @@
 Plain and standardised advantages are compared, under plain ascent and under Adam. In the control, each response gets the
 advantage of the one after it.
 
-These choices were made before any run was looked at:
+These choices were made before the results of any run were seen:
 
 - Only settings in which both answers are possible are judged.
 - Groups of 2 and 3 are not judged. With two reward values all their mixed groups have one deviation. So dividing is a factor,

@@ -53,7 +53,7 @@ LOGS, LATER_LOGS, FEW_LOGS, QUICK_LOGS = 128, 16, 8, 4
 """Of 64 responses a prompt at the start and later, and of 16.  With 32 logs, limits at the level of the whole report are 28
 standard errors away, with 128 they are 10."""
 RUNS, HALVES = 8, 8
-"""Halves are tried on so many of the larger logs: half of a small one may have no prompt whose rewards differ."""
+"""Halves are tried on this many of the larger logs: half of a small one may have no prompt whose rewards differ."""
 LENGTHENED = 2.0**0.5
 ARMS = ("twin", "control", "halves, own", "halves, other")
 

@@ -57,7 +57,7 @@ WHERE = (
     ("rarer", "rloo"),
 )
 MET = 8
-"""A prompt counts as met when so many successes are expected of its share C/M of the responses."""
+"""A prompt counts as met when this many successes are expected of its share C/M of the responses."""
 RUNS, QUICK_RUNS = 384, 64
 MARGIN = 0.02
 """Two points of success: what the growth of the best size was worth at most in the trials."""

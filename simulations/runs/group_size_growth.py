@@ -106,7 +106,7 @@ RUNS = {
 }
 """By world and arm at the largest budget, half as many at others: as many as the smallest difference that is judged needs."""
 QUICK = 32
-"""A quick run has so many times fewer."""
+"""A quick run has this many times fewer."""
 LEAST = 2 * FOLDS
 """Two runs for each choice of the step, whose spread says what the choice adds."""
 ARMS = ("grpo", "rloo", "weights", "noise", "oracle", "dropped")

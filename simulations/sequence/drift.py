@@ -145,7 +145,7 @@ DIRECTIONS = ("random", "learning")
 """Any direction, or along the gradient at the old policy, as training goes."""
 VOCABULARY_SIZE, DIMENSION = 2, 6
 LARGE = {"horizon": 8, "dimension": 200}
-"""Trees with many parameters, on which the clip by sign alone is looked at, along the gradient.
+"""Trees with many parameters, on which only the clip by sign is examined, along the gradient.
 
 Six parameters are shared by as many as 255 prefixes.
 """

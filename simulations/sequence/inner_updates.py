@@ -65,7 +65,7 @@ def mean_update(problem: gt.Problem, theta: Array, advantage: str, ratio: str) -
 
 
 def biases(problem: gt.Problem, step: float, updates: int) -> list[float]:
-    """Return the bias of each kernel with token ratios after so many expected updates, all on one policy's responses."""
+    """Return the bias of each kernel with token ratios after `updates` expected updates, all on one policy's responses."""
     theta = np.array(problem.theta)
     for _ in range(updates):
         theta = theta + step * mean_update(problem, theta, "rloo", "token")

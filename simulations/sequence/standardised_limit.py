@@ -85,7 +85,7 @@ def off_the_limit(batch, advantages):
 
 
 def off_by_variance(batch, advantages):
-    """Broken: the variance in the place of the standard deviation, its root forgotten."""
+    """Broken: the variance instead of the standard deviation, its root forgotten."""
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
         variance = leave_out(batch.rewards[b], advantages[b])
@@ -95,7 +95,7 @@ def off_by_variance(batch, advantages):
 
 
 def by_standard_error(batch, advantages):
-    """Broken: the standard error of the mean in the place of the standard deviation."""
+    """Broken: the standard error of the mean instead of the standard deviation."""
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
         variance = leave_out(batch.rewards[b], advantages[b])

@@ -57,7 +57,7 @@ BALLS = (("conflict", 1.0), ("conflict", 2.0), ("kl-linear", 0.3), ("kl-linear",
 QUICK_BALLS = 1
 GROUP_SIZES = tuple(range(2, 13))
 WRONG_C3 = 4.0
-"""The control's supremum of c3 is so many times too large: it asks for twice the responses a prompt."""
+"""The control's supremum of c3 is this many times too large: it asks for twice the responses a prompt."""
 STEP_BUDGETS, NUMBERS = (1024, 16384), (64, 1024)
 RUN_BUDGETS, CONTROL_BUDGETS = (1 << 18, 1 << 24), (1 << 10, 1 << 24)
 
