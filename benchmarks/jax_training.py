@@ -1,6 +1,6 @@
 """Training in jitted JAX on the CPU.
 
-The program is a scan over the steps, with the runs along the last axis of every array, so many at a time and on each device.
+The program is a scan over the steps. The runs are along the last axis of every array, so many at a time and on each device.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Training in vectorised NumPy: all runs of a block take each step together.
 
-The logits of all prompts are computed and those of the batch taken from them; responses and rewards are found, or counted, by
-comparison with the distribution function.
+The logits of all prompts are computed, and those of the batch are taken from them. Responses and rewards are found, or counted,
+by comparison with the distribution function.
 """
 
 from typing import Any

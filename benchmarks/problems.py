@@ -10,8 +10,8 @@ PROMPTS, RESPONSES = 6, 4
 def find_problem(name: str) -> gt.Problem:
     """Return a problem of the gallery, or one of a size.
 
-    That is "tabular of 16" responses, "linear of 32" parameters, "graded of 3" values of the reward, or, with a penalty in the
-    reward besides, "penalised of 2" values.
+    The sized ones are "tabular of 16" responses, "linear of 32" parameters and "graded of 3" values of the reward. With a penalty
+    in the reward besides, it is "penalised of 2" values.
     """
     kind, _, size = name.partition(" of ")
     if not size:

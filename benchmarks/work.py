@@ -29,7 +29,7 @@ class Work(NamedTuple):
     words : float
         Random words of 64 bits.
     comparisons : float
-        Of 16 bits, each with the addition that counts it; a comparison of 32 bits is two of them, one of 8 bits half of one.
+        Of 16 bits, each with the addition that counts it. A comparison of 32 bits counts as two, one of 8 bits as half.
     operations : float
         Multiplications and additions of doubles; a product that is added to something is one.
     """
@@ -42,13 +42,13 @@ class Work(NamedTuple):
 def gradient_work(task: Task, n_estimators: int = 1) -> Work:
     """Return the work for a response of a gradient simulation, whose kernels are tables, and of mean 0 where rewards are binary.
 
-    A group draws a word for its prompt and 16 bits for each response; a large one draws 8 for each response, and 16 for as many
-    as may have to be drawn again.  All are compared with the threshold of every outcome that the prompt makes possible (the last
-    one included: the words beyond it are drawn again).  A logit takes one operation for the group's contrast.  Where pairs of
-    groups are added up, it takes 3 more for the errors about g and g(x) and one for each pair, and then each estimator one for
-    each pair and 6 besides.  Where prompts are, each estimator takes 5 for each logit and one for each pair of prompts; with the
-    d features of any other map it takes d for each logit to be pulled back, and 3 for each parameter.  With more rewards than
-    two nothing is shared: each estimator weighs every outcome, and adds up and centres each logit.
+    A group draws a word for its prompt and 16 bits for each response. A large one draws 8 for each response, and 16 for as many
+    as may have to be drawn again. All are compared with the threshold of every outcome that the prompt makes possible (the last
+    one included: the words beyond it are drawn again). A logit takes one operation for the group's contrast. Where pairs of
+    groups are added up, a logit takes 3 more for the errors about g and g(x) and one for each pair. Then each estimator takes one
+    for each pair and 6 besides. Where prompts are added up, each estimator takes 5 for each logit and one for each pair of
+    prompts. With the d features of any other map it takes d for each logit to be pulled back, and 3 for each parameter. With more
+    rewards than two nothing is shared: each estimator weighs every outcome, and adds up and centres each logit.
     """
     outcomes = int((task.point.outcome_probabilities > 0.0).sum(axis=1).max())
     n_logits, b, g = task.problem.policy.n_logits, task.batch_size, task.group_size
@@ -71,11 +71,11 @@ def gradient_work(task: Task, n_estimators: int = 1) -> Work:
 def training_work(task: TrainingTask) -> Work:
     """Return the work for a response of a training run with a tabular or a dense linear policy and rewards 0 and 1.
 
-    A group draws a word for its prompt and 32 bits for each response, and compares these with all thresholds but the last.  A
-    logit takes an exponential, 3 operations for the softmax, 4 for two thresholds, 2 to centre and one for the step; a penalty
-    takes a logarithm, 3 for each logit and 1 for each reward.  An outcome takes 1 for its sum of advantages by a table, 3 by
-    coefficients, and 1 for its weight.  The features of a linear policy take one operation for each number, there and back, of
-    all prompts or of those drawn.  An update takes 4 for each parameter, for averages and distances.
+    A group draws a word for its prompt and 32 bits for each response, and compares these with all thresholds but the last. A
+    logit takes an exponential, 3 operations for the softmax, 4 for two thresholds, 2 to centre and one for the step. A penalty
+    takes a logarithm, 3 for each logit and 1 for each reward. An outcome takes 1 for its sum of advantages by a table, 3 by
+    coefficients, and 1 for its weight. The features of a linear policy take one operation for each number, there and back, of all
+    prompts or of those drawn. An update takes 4 for each parameter, for averages and distances.
     """
     bandit, b, g = task.problem.bandit, task.batch_size, task.group_size
     n_responses, dimension = bandit.n_responses, task.problem.policy.dimension

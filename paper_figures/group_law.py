@@ -13,8 +13,8 @@ TOLERANCE = 1e-9
 def group_law(sizes: ArrayLike, errors: ArrayLike) -> Callable[[ArrayLike], Array]:
     """Return the error as a function of the group size G, a + b/G + c/(G(G-1)), from exact values at three sizes or more.
 
-    The form is that of docs/derivations.md, 2: exact for the leave-one-out estimator, with c = 0 for baselines that depend on the
-    prompt alone, and at a fixed number of responses after multiplication by G.
+    The form is that of docs/derivations.md, section 2. It is exact for the leave-one-out estimator, with c = 0 for baselines that
+    depend on the prompt alone. At a fixed number of responses it is exact after multiplication by G.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The regret of the planned group size, and the coverage of what is said about it, against the size of the pilot."""
+"""The regret of the planned group size, and the coverage of the planner's limits, against the size of the pilot."""
 
 from collections.abc import Mapping
 

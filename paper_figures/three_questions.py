@@ -35,7 +35,7 @@ FAMILIES = {
     "made up": Look("four made-up prompts", BROWN, "o", ""),
 }
 APART, HEADROOM = 0.2, 1.5
-"""How far apart the families are at a group size, as a power of 2, and how much of the axis the legend needs beside the marks."""
+"""How far apart the families are at a group size, as a power of 2. The second is the part of the axis that the legend needs."""
 MULTIPLES = {"best": "best step", "twice": "twice\nthe best", "four times": "four times\nthe best"}
 CAPTION = (
     "Left: efficiency of one step at a fixed number of responses, against how many of them each prompt gets, for policies of "

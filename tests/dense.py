@@ -1,7 +1,7 @@
 """Plain dense arithmetic over tokens: what a batch of responses says of the gradient, for every composition of an estimator.
 
-Nothing is taken from the library but the kernels, which run as plain Python, the tokens of the responses, and the numbers that
-make up a problem and an estimator: ratios, clips, aggregation and KL terms are written here anew.
+Only the kernels, which run as plain Python, the tokens of the responses, and the numbers of a problem and an estimator are the
+library's. Ratios, clips, aggregation and KL terms are written here anew.
 """
 
 from functools import cached_property
@@ -60,8 +60,8 @@ def token_case(policy="tree", penalty="plain") -> Case:
 class At(NamedTuple):
     """A problem at a theta.
 
-    Probabilities of tokens given their prefixes (M, D), of responses (M, K) and of outcomes (M, O); scores of tokens, one for
-    each edge (M, D, d), and of responses (M, K, d).
+    It has probabilities of tokens given their prefixes (M, D), of responses (M, K) and of outcomes (M, O). It has scores of
+    tokens, one for each edge (M, D, d), and of responses (M, K, d).
     """
 
     tokens: np.ndarray

@@ -96,8 +96,8 @@ def deviation(covered, level=0.95) -> float:
 
 
 REPLICATIONS = 4000
-"""A t interval times 0.9 covers 92.2% and not 95%: at 4000 replications the shares lie 8 and 0 standard errors below, and one
-below -4 is found with a probability above 0.999, while one as small is had from a nominal interval with probability 3e-5."""
+"""A t interval times 0.9 covers 92.2% and not 95%. At 4000 replications the shares lie 8 and 0 standard errors below. A share
+below -4 is found with a probability above 0.999, and from a nominal interval with probability 3e-5."""
 
 
 def assert_same(found, expected, rtol=1e-12, atol=1e-13):

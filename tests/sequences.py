@@ -1,9 +1,9 @@
 """The tests' oracle for sequences: all sequences of a tree and all ordered groups of them, by brute force.
 
-It shares no code with the library's exact sums.  It takes nothing from the library but the advantage kernels, which it runs as
-plain Python, the names and widths of an estimator's parts, and the numbers that make up a problem: features, parameters, reward
-probabilities, and the penalty's strength and reference.  What is written for real parameters here also takes complex ones, so
-that a step along the imaginary axis gives derivatives to machine precision.
+It shares no code with the library's exact sums. From the library it takes the advantage kernels, which it runs as plain Python,
+and the names and widths of an estimator's parts. It also takes the numbers that make up a problem: features, parameters, reward
+probabilities, and the penalty's strength and reference. What is written for real parameters here also takes complex ones, so that
+a step along the imaginary axis gives derivatives to machine precision.
 """
 
 from dataclasses import dataclass

@@ -16,8 +16,8 @@ def raw(state, count):
 def uniforms_of_runs(seed, batch_size, group_size, rollouts, block=0):
     """Return the uniforms of the runs of a block, each (rollouts, 1 + G, B).
 
-    A response's word w of 30 bits and the rollout's dither v make the uniform (w + 1 - v)/2^30: w has reached the whole part of
-    2^30 F + v if and only if that uniform is above F.
+    A response's word w of 30 bits and the rollout's dither v make the uniform ``(w + 1 - v)/2^30``. The word has reached the
+    whole part of ``2^30 F + v`` if and only if that uniform is above F.
     """
     streams = block_streams(as_seed_sequence(seed), block)
     rows = batch_size + -(-batch_size * group_size // 2)

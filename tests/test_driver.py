@@ -80,7 +80,7 @@ def same(one, other):
 
 
 class Arrays:
-    """Arrays of the shapes that a step on a tree has: B groups of G responses of each of R runs, and what they know of it."""
+    """Arrays as a step on a tree has them: B groups of G responses of each of R runs, and what they know of it."""
 
     def __init__(self, policy="linear tree", runs=3, batch_size=4, group_size=3):
         self.dense = Dense(token_case(policy, "kl"))

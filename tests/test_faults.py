@@ -41,8 +41,8 @@ for line in sys.stdin:
 """
 """Imports everything once; then each run, a process of its own, begins at once.
 
-It makes no run itself, because threads do not survive a fork: what one of them held at that moment, a run that is forked then
-would wait for for ever.  Arrow's own allocator has such a thread, so the system's takes its place.
+It makes no run itself, because threads do not survive a fork. A run that is forked would wait for ever for what a thread held at
+that moment. Arrow's own allocator has such a thread, so the system's takes its place.
 
 The end of a run is asked for: until then its number is its own, so that whoever kills it kills nobody else.
 """

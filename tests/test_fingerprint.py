@@ -72,8 +72,8 @@ ROUNDS = {
     (("grpo_theory/data/rollouts.json", "\n"),): [False, False, True, True],
     (("grpo_theory/data/arithmetic.json", "\n"),): [True, True, True, True],
 }
-"""Files and edits -> whether they change the fingerprints of three studies, on a U-statistic, on pairs of runs and on sampled
-answers, and the checksum by which a cluster's workers are known."""
+"""Files and edits -> whether they change the fingerprints of three studies, and the checksum by which a cluster's workers are
+known. The studies are on a U-statistic, on pairs of runs and on sampled answers."""
 
 
 def edited(path, change):

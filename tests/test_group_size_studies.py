@@ -136,7 +136,7 @@ def test_the_law_is_judged_at_each_group_size(far_table):
 
 
 def test_the_second_order_says_where_the_first_applies(far_table):
-    """Up to a tenth of it the first is trusted, up to two fifths the sum of both; where it is not computed there is no row."""
+    """Up to a tenth of it the first is trusted, up to two fifths the sum of both. Where it is not computed there is no row."""
     sizes = len(group_size.GROUP_SIZES)
     for share, counts in ((0.09, (sizes, 0, sizes)), (-0.3, (0, sizes, sizes)), (0.5, (0, sizes, 0)), (np.nan, (0, 0, 0))):
         table = far_table.assign(second_order=share * far_table["prediction"].abs())

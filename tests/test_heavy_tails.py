@@ -171,7 +171,7 @@ def exact_error(name, pair):
 
 @pytest.mark.parametrize("name", [study.LIGHT, study.HEAVY, study.SIGNAL])
 def test_another_baseline_is_recommended_only_where_its_error_is_less(name):
-    """Of 80 pilots; no limit that is meant to miss in one of 60 may do so in 9 of at most 80: a chance of 1e-4 at most."""
+    """If a limit should miss in one of 60 pilots, 9 misses in 80 or fewer have a chance of at most 1e-4."""
     rng, limits, missed, others = np.random.default_rng([10, len(name)]), Limits(budget=1024, max_group_size=64), 0, 0
     for _ in range(80):
         rollouts, _ = draw_pilot(name, 30, True, rng)

@@ -21,7 +21,7 @@ def problem():
 
 
 def test_a_rollouts_sums_have_their_expectations(problem):
-    """By prompt and response E[sum] = B G f p z (1 - V), with -(1 - z) V for wrong ones, at |z| < 4.9; no sign is other."""
+    """By prompt and response ``E[sum] = B G f p z (1 - V)``, with -(1 - z) V for wrong ones, at |z| < 4.9; no sign is other."""
     reached = np.exp(problem.policy.paths.along(problem.at(problem.theta).token_log_probabilities))
     many = np.broadcast_to(reached, (1, RUNS, *reached.shape))
     found = passes.drawn(problem, many, 4, np.random.default_rng(0))

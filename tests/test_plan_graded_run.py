@@ -127,7 +127,7 @@ def test_what_was_never_seen_comes_as_often_as_the_floor_in_the_proportions_of_t
 
 
 def test_the_floor_of_graded_rewards_is_where_the_likelihood_falls_by_half_a_unit():
-    """30 prompts of 8 at the least reward, 30 of 8 at the greatest and one between: 240 log(1 - p) is -1/2, but for that one."""
+    """30 prompts of 8 are at the least reward, 30 at the greatest, one between. Without that one ``240 log(1 - p)`` is -1/2."""
     rewards = [[0.0] * 8] * 30 + [[1.0] * 8] * 30 + [[0.5] * 8]
     ladder = reward_ladder(counts_of(rewards))
     near, far = graded_readings(ladder, fit_reward_laws(ladder), 10)

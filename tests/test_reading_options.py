@@ -1,4 +1,4 @@
-"""What a user can say of a log, and what a log is refused for: the row and the option are named, and nothing is written."""
+"""What a user can say of a log, and for what it is refused: the row and option are named, and nothing is written."""
 
 import argparse
 import json

@@ -44,8 +44,8 @@ def test_the_runs_are_those_of_simulate_training(policy):
 def dense_hessian(dense, at, prompts, outcomes, rewards, strength):
     """Estimate the Hessian from a batch of groups (B, G), token by token.
 
-    A response says A (W W' - F) - strength W W': A its reward less the mean of the group's others, and F the sum of the tokens'
-    covariances of scores at the prefixes that it visits, minus the derivative of W.
+    A response contributes ``A (W W' - F) - strength W W'``. A is its reward less the mean of the group's others. F, minus the
+    derivative of W, is the sum of the tokens' covariances of scores at the prefixes that it visits.
     """
     group_size, total = outcomes.shape[1], 0.0
     tokens, scores = dense.by_prefix(at.tokens), dense.by_prefix(at.token_scores)

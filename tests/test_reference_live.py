@@ -1,7 +1,7 @@
 """The callback of gt.live in runs of TRL's own trainer (marker `reference`: `make reference` builds its environment).
 
-A random one-layer model is trained; what is logged is compared with what the trainer logs of the same groups, and with the same
-run without the callback.
+A random one-layer model is trained. The callback's log is compared with what the trainer logs of the same groups, and with the
+same run without the callback.
 """
 
 import json

@@ -1,7 +1,8 @@
 """Trainers' conventions against the trainers themselves (marker `reference`: `make reference` builds their environments).
 
-Advantages, and gradients of the loss of a causal model whose logits are a token tree's: off policy, clipped, with a KL term in
-the loss.  The trainers run in environments of their own, because their pins conflict; cases and results pass as JSON.
+Advantages are compared, and gradients of the loss of a causal model whose logits are a token tree's. They are off policy and
+clipped, with a KL term in the loss. The trainers run in environments of their own, because their pins conflict; cases and results
+pass as JSON.
 """
 
 import json
@@ -26,8 +27,9 @@ SIDES = {"trl": HERE / "reference" / "trl_side.py", "verl": HERE / "reference" /
 GROUPS, SIZE = 6, 4
 STRENGTH = 0.3
 NEAR = {"trl": 2e-6, "verl": 1e-7}
-"""How near advantages are: TRL takes them in float32, whose unit is 6e-8, in some ten operations; verl takes them in the tests'
-float64, but for constants (the mean 0 and deviation 1 of a lone response, the 1e-8 beside a number of tokens) in float32."""
+"""How near advantages are. TRL takes them in float32, whose unit is 6e-8, in some ten operations. In verl they are in the tests'
+float64, but constants are in float32. These are the mean 0 and deviation 1 of a lone response, and the 1e-8 beside a number of
+tokens."""
 NEAR_GRADIENT = 1e-8
 """Gradients are in float64, but verl adds 1e-8 to a number of tokens; a gradient's largest entry is some 0.02."""
 

@@ -64,7 +64,7 @@ def test_tokens_written_out_are_those_of_the_library(tree):
 
 @pytest.mark.parametrize("tree", TREES)
 def test_scores_are_lipschitz_with_the_constant_and_with_no_smaller_one(tree):
-    """v' Cov(phi) v over all laws of the tokens of a prefix and all unit vectors: its most is L, at half the mass on each end."""
+    """``v' Cov(phi) v`` over all laws of a prefix's tokens and all unit vectors is at most L, with half the mass on each end."""
     _, (tokens, _) = problem_and_tokens(tree)
     assert tokens.lipschitz == pytest.approx(1.0)
     at = tokens.features.reshape(-1, tree[0], 3)

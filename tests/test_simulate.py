@@ -1,7 +1,7 @@
 """Monte Carlo against exact values: z-tests at |z| < 4.9, each with its power and a negative control.
 
-A standard normal exceeds 4.9 with probability 1e-6, so a right prediction fails once in a million.  A prediction that is wrong
-by 9.8 standard errors passes once in a million; each test asserts that this is a small part of the number predicted.
+A standard normal exceeds 4.9 with probability 1e-6, so a right prediction fails once in a million. A prediction that is wrong by
+9.8 standard errors passes once in a million. Each test asserts that these are a small part of the number predicted.
 """
 
 import json

@@ -50,7 +50,8 @@ def test_gains_are_at_least_the_guarantee(step):
 
 @pytest.mark.parametrize("step", [0.5, 1.7])
 def test_two_answers_come_near_to_the_guarantee(step):
-    """The log odds of two tabular answers move by 2 s V or by 2 s sqrt V exactly: the guarantee is not far below the truth."""
+    """The log odds of two tabular answers move by ``2 s V`` or ``2 s sqrt V`` exactly: the guarantee is not far below the
+    truth."""
     u = np.linspace(-12.0, 12.0, 4001)
     variance = expit(u) * expit(-u)
     for constant, divisor in ((plain_gain_constant(step), 1.0), (divided_gain_constant(step), np.sqrt(variance))):

@@ -235,7 +235,7 @@ def test_the_shape_of_a_batch_is_checked(sizes, error, message):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_memory_does_not_grow_with_replications(workers):
-    """A hundred blocks take no more than ten do, for each of the workers; how many of them work at a time is theirs to say."""
+    """A hundred blocks take no more than ten do, for each worker. The workers decide how many of them work at a time."""
     simulate(replications=3 * BLOCK, workers=workers)
     peaks = []
     for blocks, count in ((10, 1), (100, workers)):

@@ -98,8 +98,8 @@ def test_iterates_are_those_of_the_training_runs(arm, optimiser):
 def test_iterates_within_a_rollout_are_one_update_apart():
     """Plain steps are the step size times an estimate: its mean over runs is the exact one of the policy reached, at |z| < 4.9.
 
-    After the first update of a rollout the second is of other prompts' responses, so given the policy it is independent of it;
-    runs that start there see the law.  The control's mean, of no ratio, is hundreds of standard errors away.
+    The second update of a rollout is of other prompts' responses than the first, so given the policy it is independent of it.
+    Runs that start there see the law. The control's mean, of no ratio, is hundreds of standard errors away.
     """
     problem, step, runs = drifted(None)[0], 0.8, 1 << 14
     clip, layout = SEEN["clip"], {"batch_size": 2, "group_size": 4, "steps": 2, "inner_steps": 2}

@@ -39,9 +39,8 @@ def ascend(theta, step, estimate):
 def transcription(dense, theta, estimator, steps, uniforms, inner_steps=1, move=ascend, lag=0):
     """Algorithm 1 in plain Python with dense scores: rollouts of B prompts, and the updates that each serves.
 
-    Rollout i is drawn from the iterate before rollout i - lag, or from the start.
-    Returns the iterates, the mean rewards of the rollouts, and how often a clip changed the weight of a token, by the sign of
-    the advantage.
+    Rollout i is drawn from the iterate before rollout i - lag, or from the start. Returns the iterates, the mean rewards of the
+    rollouts, and how often a clip changed a token's weight, by the sign of the advantage.
     """
     table = alias_rows(dense.bandit.prompt_weights)
     path, rewards, clipped = [theta], [], np.zeros(2, dtype=int)

@@ -1,8 +1,8 @@
 """The runs of train_adapters.py: what each trains with, in the order in which they are made.
 
-Learning rates are not known beforehand.  A pilot of a seed that is judged nowhere tries seven of them, a factor of two apart,
-with both estimators at the second smallest and the largest group size.  The other runs have four rates, a factor of two apart:
-the first is half of the lowest of the pilot's four best.
+Learning rates are not known beforehand. A pilot of a seed that is judged nowhere tries seven of them, a factor of two apart. It
+has both estimators at the second smallest and the largest group size. The other runs have four rates, a factor of two apart: the
+first is half of the lowest of the pilot's four best.
 """
 
 from language_model_arms import RATIOS, REUSE, REUSED_SIZE, SIZES, Arm

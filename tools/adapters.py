@@ -1,8 +1,8 @@
 """Low-rank adapters (LoRA) on all matrices of all blocks of a Llama model, of many runs at once.
 
-Every run has adapters of its own and shares the model's weights: a matrix W acts as W + SCALE up down, where down (RANK, in) is
-random at the start and up (out, RANK) is 0, so that all runs start at the model.  Prompts of one category begin alike: what
-passes through that beginning is computed once a category and run.  The output is the logits of ten tokens behind each prompt.
+Every run has adapters of its own and shares the model's weights. A matrix W acts as W + SCALE up down, where down (RANK, in) is
+random at the start and up (out, RANK) is 0. So all runs start at the model. Prompts of one category begin alike: what passes
+through that beginning is computed once a category and run. The output is the logits of ten tokens behind each prompt.
 """
 
 from dataclasses import dataclass

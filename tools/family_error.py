@@ -1,8 +1,8 @@
 """How often a whole report of true statements would have an interval that misses: null reports, drawn some thousand times.
 
-Every sampled row of a report, and its control, is drawn again under its own null, with its own number of replications and the
-shape of its own data: a coverage is binomial, a distance of distribution functions has Kolmogorov's law, and a mean is one of
-squared normals, turned round in half of the rows, because measured skewnesses lie between -2.4 and 5.2, most near 2.  Its
+Every sampled row of a report, and its control, is drawn again under its own null. It has its own number of replications and the
+shape of its own data. A coverage is binomial, and a distance of distribution functions has Kolmogorov's law. A mean is one of
+squared normals, turned round in half of the rows. This is because measured skewnesses lie between -2.4 and 5.2, most near 2. Its
 standard error is estimated from the same draws, as in the studies.
 
 Run from the top folder:  .venv/bin/python tools/family_error.py [results-quick/claims.csv] [REPORTS]

@@ -9,8 +9,8 @@ RESPONSES = 128
 LOOKS = (0, 3, 6, 12, 24, 48, 96)
 """Numbers of updates after which success is noted."""
 ADAM, SGD = (1e-4, 2e-4, 4e-4), {"dr_grpo": (0.01, 0.02, 0.04), "grpo": (0.003, 0.006, 0.012)}
-"""Learning rates; plain steps are in balanced coordinates.  The lowest of Adam's was behind at every group size that the first
-seed had been trained with, so that the other seeds do without it."""
+"""Learning rates; plain steps are in balanced coordinates. The lowest of Adam's was behind at every group size that the first
+seed had been trained with. So the other seeds do without it."""
 REUSE, REUSED_RATE, REUSED_SIZE = 4, 4e-4, 8
 RATIOS = ("by sign", "upper only", "unclipped", "none")
 SEEDS = 5
@@ -33,7 +33,7 @@ class Arm:
     rate : float
     seed : int
     ratio : str
-        How a response's importance ratio is used where a rollout is used several times: "by sign" (the clip of PPO), "upper
+        How a response's importance ratio is used where a rollout is used several times. It is "by sign" (the clip of PPO), "upper
         only" (TIC's), "unclipped", or "none", without ratio.
     reuse : int
         Updates on one rollout.

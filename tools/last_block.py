@@ -1,8 +1,8 @@
 """The last block, the last norm and ten head rows of a Llama model as functions of their parameters, over frozen states.
 
-Everything below the last block is computed once.  Of a prompt's last token alone an output is wanted, so the queries, the two
-projections behind attention and the head see one token a prompt, and keys and values see all.  Prompts of one category begin
-alike: the states of that beginning are the same, and its keys and values are computed once a category.
+Everything below the last block is computed once. Only a prompt's last token needs an output. So the queries, the two projections
+behind attention and the head see one token per prompt; keys and values see all. Prompts of one category begin alike: the states
+of that beginning are the same, and its keys and values are computed once a category.
 """
 
 from dataclasses import dataclass

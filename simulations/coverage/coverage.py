@@ -1,6 +1,7 @@
 """Coverage of the confidence intervals, and what it costs in width.
 
-Over a design, against the group size, and precisely at a few points; broken, the sets are narrowed.
+Intervals are tried over a design of settings, against the group size, and with many replications at a few points. In the controls
+the sets are narrowed.
 """
 
 from collections.abc import Iterator
@@ -45,8 +46,8 @@ BATCH_SIZES, GROUP_SIZES = (16, 64), (4, 16)
 CURVE_BATCH_SIZE, CURVE_GROUP_SIZES = 32, (4, 8, 16, 32)
 POINT_SIZES = (64, 8)
 REPLICATIONS = {"design": 3072, "curve": 1536, "point": 50_000, "wide miss": 12_500}
-"""An exact interval is told from one that covers a point less by 50,000. Intervals that cover two points less or more than they
-say are refuted, and those that promise less confirmed, by a quarter of that, with limits of 0.012."""
+"""With 50,000, an exact interval is distinguished from one that covers one point less. A quarter of these gives limits of 0.012.
+That is enough to refute an interval that covers two points less or more than it says, and to confirm one that promises less."""
 SLOW_REPLICATIONS = 384
 """Of slow intervals, in the cells of the design, and of all that need the language model's scores in full."""
 QUICK_REPLICATIONS, QUICK_SLOW_REPLICATIONS = 128, 32
@@ -62,10 +63,10 @@ WIDE_MISSES = (
     ("half-trained, rare", "gradient"),
     (ONE_PROMPT, "1/group size"),
 )
-"""Points at which no interval is within two points of what it is held against, nor is any control.
+"""Points at which every interval, and every control, is more than two points from what it is compared with.
 
 They were chosen after an earlier full run, in which every point had 50,000 replications. The choice saves time and makes the
-limits of these points wider; it changes neither what they are held against nor the rule that judges them."""
+limits of these points wider. It changes neither what they are compared with nor the rule that judges them."""
 PILOT_TARGETS = ("value", "gradient", "components", "error", "group size")
 NORMS = ("components", "error", "group size")
 """Targets that need the language model's scores in full."""

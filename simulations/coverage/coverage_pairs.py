@@ -48,8 +48,8 @@ PAIRS = (30, 400)
 SEQUENCES = ((10, 100), (100, 400))
 """The pairs at which one begins and stops to look."""
 REPLICATIONS, FEWER_REPLICATIONS, QUICK_REPLICATIONS = 50_176, 12_544, 512
-"""Fewer where a share is held against a bound, and of controls: these are 0.015 or more from what they are held against, and a
-quarter of the replications has limits of about 0.01."""
+"""There are fewer where a share is compared with a bound, and for controls. Both are 0.015 or more from what they are compared
+with, and a quarter of the replications gives limits of about 0.01."""
 BLOCK = 256
 PILOT_PAIRS = 100_000
 

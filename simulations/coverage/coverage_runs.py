@@ -1,6 +1,6 @@
 """Coverage of the confidence intervals from one training run.
 
-Of theta*, the gap, and values; broken, the sets are narrowed.
+The targets are theta*, the gap, and values. In the control the sets are narrowed.
 """
 
 from collections.abc import Callable, Iterator

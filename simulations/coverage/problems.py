@@ -59,8 +59,8 @@ def _training() -> tuple[gt.Bandit, gt.LinearSoftmax, dict[str, Array]]:
 def problem(name: str) -> gt.Problem:
     """Return a problem of the study by name.
 
-    Where success is rare it is so for all responses alike: the probabilities of the balanced reward, times the factor that makes
-    E[Z] 1% at the policy.
+    Where success is rare, it is rare for all responses alike. The probabilities of the balanced reward are multiplied by the
+    factor that makes E[Z] 1% at the policy.
     """
     if name in (LANGUAGE_MODEL, ONE_PROMPT):
         return gt.gallery.problem(name)

@@ -1,7 +1,7 @@
 """U6: Assumption 2, and the parabola of the variance as a function of the baseline, exact.
 
-The variances of no baseline and of V are enumerated and held against the parabola.  Broken: a baseline of a tenth of the largest
-reward is taken for none, and the policy is nudged, which breaks the assumption where it holds.
+The variances without a baseline and with V are enumerated and compared with the parabola. In one control a baseline of a tenth of
+the largest reward stands for none. In the other the policy is nudged, which breaks the assumption where it holds.
 """
 
 from collections.abc import Iterator

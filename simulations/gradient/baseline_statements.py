@@ -1,6 +1,6 @@
-"""U6: what is said of leave-one-out beside no baseline and beside the prompt's value, where several studies decide it.
+"""U6: leave-one-out compared with no baseline and with the prompt's value: the statements that several studies decide.
 
-And how far its assumption is from holding, which stands beside what they find.
+The module also measures how far its assumption is from holding, which is reported beside their results.
 """
 
 from collections.abc import Mapping
@@ -50,8 +50,8 @@ STRICT_CORRELATED = Statement(
 )
 
 FIFTH, LINE = 0.2, 0.05
-"""What is called near and the same: over Figure 4's axis, where errors fall 16-fold, a fifth is a fifteenth of the height, and 5%
-a line's width."""
+"""What is called near and the same. Over Figure 4's axis errors fall 16-fold: a fifth is a fifteenth of the height, and 5% is a
+line's width."""
 
 
 def correlations(moments: gt.Moments) -> dict[str, float]:

@@ -1,8 +1,8 @@
 """U6, R2: no baseline, V, b*, and their leave-one-out twins.
 
-Which baseline has the lower variance is simulated on every problem, by differences of estimators on the same draws.  Broken: the
-mean is added instead of taken off, which is worse than none for V > 0; the baseline is one reward too high, whose error is higher
-by E||W||^2/G than that of b*.
+Every problem is simulated, and the variances are compared by differences of estimators on the same draws. In one control the mean
+is added instead of subtracted, which is worse than no baseline for V > 0. In the other the baseline is one reward too high: its
+error exceeds that of b* by E||W||^2/G.
 """
 
 from collections.abc import Iterator

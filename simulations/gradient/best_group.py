@@ -1,8 +1,10 @@
 """U9, U4: the whole group size of least error, by enumeration.
 
-The paper's c3/(BG^2) stands in a bound, and as a bound it holds (U4/printed).  Its minimiser is offered as the best group size,
-so here it is compared with the group size that has the least error.  Broken, c3 is four times too large, which asks for twice the
-responses a prompt; the third term has a c2 that is 5% too large, as an error estimated from 400 groups would have it.
+The paper's c3/(BG^2) is part of a bound, and as a bound it holds (U4/printed). The paper offers its minimiser as the best group
+size, so here it is compared with the group size that has the least error.
+
+In one control c3 is four times too large, which asks for twice as many responses per prompt. In the control of the third term c2
+is 5% too large, as an error estimated from 400 groups would make it.
 """
 
 from collections.abc import Callable, Iterator

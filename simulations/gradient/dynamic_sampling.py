@@ -1,7 +1,7 @@
 """DAPO's dynamic sampling: what it climbs, and what it costs.
 
-What dropping or redrawing uniform groups does to the mean update, and what it costs in rollouts, is simulated and held against
-exact laws.  The broken schemes keep groups that are all wrong, divide by B, or redraw the prompt.
+Uniform groups are dropped or redrawn. The effect on the mean update and the cost in rollouts are simulated and compared with
+exact laws. The controls keep groups that are all wrong, divide by B, or redraw the prompt.
 """
 
 from collections.abc import Callable, Iterator
@@ -84,7 +84,7 @@ GROUP_SIZES = (2, 4)
 BATCH_SIZE = 4
 CHUNK_GROUPS = 1 << 17
 STUBBORN, MOST_TRIES = 8, 1024
-"""One in so many groups is redrawn at its own prompt, which takes long where nearly all groups are uniform."""
+"""One in this many groups is redrawn at its own prompt, which takes long where nearly all groups are uniform."""
 ESTIMATOR = "rloo"
 QUANTITIES = {"redrawn": REDRAWN, "squares": NOISE, "rollouts": ROLLOUTS, "dropped": DROPPED, "same prompt": SAME_PROMPT}
 

@@ -1,8 +1,10 @@
 """Efficiency of estimators with different means, against the group size, exact.
 
 A learning rate undoes any factor on an estimator, so a squared error about the gradient compares only those with one mean.
-Efficiency compares them all, for one step: (g . E ghat)^2/(||g||^2 E||ghat||^2).  Broken: GRPO's group size is that of its least
-squared error, which takes a factor for an error; and the group's deviation multiplies instead of dividing.
+Efficiency compares them all, for one step: (g . E ghat)^2/(||g||^2 E||ghat||^2).
+
+In one control GRPO has the group size of its least squared error, which counts a factor as an error. In the other the group's
+deviation multiplies the advantages instead of dividing them.
 """
 
 from collections.abc import Iterator

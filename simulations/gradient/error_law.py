@@ -1,7 +1,8 @@
 """U3 to U5: the exact error law by enumeration.
 
-The error of the leave-one-out estimator is enumerated, group size by group size, and held against the printed laws, the exact
-ones, and the oracle's error.  Broken: the estimator is GRPO as it is practised; of the exact laws, the last term is.
+The error of the leave-one-out estimator is enumerated for each group size. It is compared with the printed laws, with the exact
+ones and with the oracle's error. In the controls the estimator is GRPO as it is practised, or the last term of the exact laws has
+G^2 for G(G-1).
 """
 
 from collections.abc import Iterator
@@ -16,9 +17,7 @@ from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import leave_one_out_traces, remainder_bound
 from simulations.sources import CORRECTION, DEMYSTIFYING, derived
 
-SLOPE = Margin(
-    0.15, "a slope of 2 is told from one of 1 by half; over G = 8 to 64 the next order bends an exact power law by less"
-)
+SLOPE = Margin(0.15, "half tells a slope of 2 from 1; over G = 8 to 64 the next order bends an exact power law by less")
 U3 = Statement(
     "U3",
     f"{DEMYSTIFYING}, Theorem 2",
@@ -107,8 +106,8 @@ BATCH = Statement(
 GROUP_SIZES = (2, 4, 8, 16, 32, 64)
 BATCH_SIZE = 4
 DIVIDED = "grpo"
-"""The broken side of bounds and rates sends GRPO as it is practised through the same enumeration: divided by the group's standard
-deviation it estimates another gradient, so what the laws leave over does not vanish as they say; its variance alone is larger by
+"""The control of bounds and rates: GRPO as it is practised, through the same enumeration. Divided by the group's standard
+deviation it estimates another gradient, so what the laws leave over does not vanish as they say. Its variance alone is larger by
 the factor 1/Var(Z), at least 4 for binary rewards."""
 
 Laws = dict[int, gt.GradientLaw]
@@ -157,7 +156,7 @@ def _remainders(problem: gt.Problem, law: gt.GroupSizeLaw, loo: Laws, divided: L
 
 
 def _laws(problem: gt.Problem, law: gt.GroupSizeLaw, loo: Laws) -> Iterator[Comparison]:
-    """The exact law against enumeration, by prompt and by batch; broken, it has G^2 for G(G-1), at G = 2 half of the term."""
+    """Yield the exact law against enumeration, by prompt and by batch; the control has G^2 for G(G-1), at G = 2 half the term."""
     moments = gt.moments(problem, problem.theta)
     live = moments.score_power > 0.0
     of_prompts, of_batches = [], []

@@ -1,6 +1,6 @@
 """Every registered estimator, yours included: squared error and efficiency.
 
-Both are exact by enumeration, where that is in reach, and simulated.  Broken, the driver draws one prompt too many in every
+Both are simulated, and exact by enumeration where that is in reach. In the control the driver draws one prompt too many in every
 second batch.
 """
 

@@ -1,8 +1,9 @@
 """R1: which objective finite groups climb, with binary rewards, for every trainer's convention.
 
-The enumerated mean updates are held against h'(p) grad p in closed form; GRPO's slope against its limit and its greatest value.
-Broken, a convention has the other ddof, forgets to divide by the mean, or takes the own sample in, or out; an epsilon does not go
-away as groups grow.
+The enumerated mean updates are compared with h'(p) grad p in closed form, and GRPO's slope with its limit and its greatest value.
+
+In the updates' controls a convention has the other ddof, forgets to divide by the mean, or has the own sample wrongly in or out.
+In that of the limit an epsilon does not go away as groups grow.
 """
 
 from collections.abc import Callable, Iterator

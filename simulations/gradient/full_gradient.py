@@ -1,11 +1,15 @@
 """U6, U9, N9, N11 on SmolLM2's sampled answers: the gradient of all parameters, and the head's.
 
-Nothing is drawn: the shipped answers, rewards and sketches are read.  Noise is that of one group about its own prompt's gradient,
-as in `quality_path`.  What is said of the shipped prompts themselves has the error of their 32 responses and of the sketch
-(`response_error`, `sketch_error`), and claims rest on it, as other problems' prompts are fixed too; what is said of all prompts
-of these kinds, cosines among it because a pair is of two of them, has `standard_error`, by deleting one prompt at a time, and the
-limits `low` and `high`.  Broken: V is added to the reward instead of taken off; leave-one-out has groups of 2; squared norms of
-right answers are times ten; the curvature is another prompt's; and all gradients, or the head's scores, have a part in common.
+Nothing is drawn: the shipped answers, rewards and sketches are read. Noise is that of one group about its own prompt's gradient,
+as in `quality_path`.
+
+Numbers about the shipped prompts themselves have the error of these prompts' 32 responses and of the sketch (`response_error`,
+`sketch_error`). Claims rest on it, as other problems' prompts are fixed too. Numbers about all prompts of these kinds have
+`standard_error`, by deleting one prompt at a time, and the limits `low` and `high`. Cosines are among these, because a pair
+consists of two prompts.
+
+In the controls V is added to the reward instead of subtracted, leave-one-out has groups of 2, or the curvature is another
+prompt's. Squared norms of right answers are multiplied by ten; all gradients, or the head's scores, have a part in common.
 """
 
 from collections.abc import Iterator

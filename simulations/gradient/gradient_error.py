@@ -1,7 +1,7 @@
 """U3 to U5: simulated errors against the exact law.
 
-The error of each estimator is simulated at G = 4 to 64; it is judged at G = 4, where the second-order term is largest.  Broken,
-the prediction leaves that term out.
+The error of each estimator is simulated at G = 4 to 64. It is judged at G = 4, where the second-order term is largest. In the
+control the prediction leaves that term out.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """R4: the shrunk leave-one-out baseline: bias and error.
 
-Its bias is a sum over all batches of small problems; its error is simulated beside the plain one's, on the same draws.  Broken,
-the baseline has the own sample in it, or goes away from the other groups' mean instead of towards it.
+Its bias is a sum over all batches of small problems. Its error is simulated beside the plain one's, on the same draws. In the
+controls the baseline has the own sample in it, or is moved away from the other groups' mean instead of towards it.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
 """R3: advantages and update given a mixed group, by enumeration.
 
-Over all ordered groups of each prompt's outcomes, in groups of 2 to 4, what is given that the group is mixed is held against the
-closed forms; judged is the prompt and group size where they are farthest off.  Broken, groups all right count as mixed.
+Expectations given that a group is mixed are sums over all ordered groups of 2 to 4 of a prompt's outcomes. They are compared with
+the closed forms, at the prompt and group size where they are farthest off. In the control, groups with right answers only count
+as mixed.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,11 @@
 """U6: leave-one-out against every prompt-only baseline, by enumeration.
 
-As groups grow, where Assumption 2 holds and where it does not.  With a baseline C(x) the trace at a prompt is 1/G times a
-parabola in C, which three values of C determine; its least value is that of the best baseline there is.  Leave-one-out's trace is
-a_1/G + a_2/(G(G-1)), which two group sizes determine; a_1 is the limit of G times it as G grows.  Broken, the group's mean is a
-fifth too small, or is added.
+Errors are compared in the limit of large groups, where Assumption 2 holds and where it does not. With a baseline C(x) the trace
+at a prompt is 1/G times a parabola in C, which three values of C determine. The parabola's least value is that of the best
+baseline there is. Leave-one-out's trace is a_1/G + a_2/(G(G-1)), which two group sizes determine; a_1 is the limit of G times it
+as G grows.
+
+In the controls the group's mean is a fifth too small, or is added.
 """
 
 from collections.abc import Iterator
@@ -38,8 +40,8 @@ STRICT = Statement(
 CONSTANTS = (0.0, 0.5, 1.0)
 GROUP_SIZES = (8, 16)
 SHORT, ADDED = "0.8 of the mean", "mean added"
-"""The broken kernels.  With a mean that is a fifth too small the baseline tends to 0.8 V, which costs E||W||^2 V^2/25 where
-b* = V; with one that is added instead of taken off it tends to -V, always worse than none for V != 0."""
+"""The broken kernels. With a mean that is a fifth too small the baseline tends to 0.8 V, which costs E||W||^2 V^2/25 where b* =
+V. With a mean that is added instead of subtracted it tends to -V, always worse than no baseline for V != 0."""
 
 
 def cells(quick: bool) -> list[Cell]:

@@ -1,9 +1,11 @@
 """Figure 4: errors, constants and winners as the language model's head learns.
 
-All exact, by the closed forms that `error_law` checks by enumeration, and judged at mean successes of 0.15, 0.35, 0.6 and 0.85.
-An error is that of one group about its own prompt's gradient, so that the spread between prompts, the same for all estimators,
-does not hide what tells them apart.  Broken: V is added instead of taken off; the baseline is one other reward; and the better
-policy is seen through groups of 4 instead of 64.
+All numbers are exact, by the closed forms that `error_law` checks by enumeration. They are judged at mean successes of 0.15,
+0.35, 0.6 and 0.85. An error is that of one group about its own prompt's gradient. The spread between prompts is left out: it is
+the same for all estimators and would hide what tells them apart.
+
+In the controls V is added instead of subtracted, or the baseline is one other reward. In that of the quality, the better policy
+is seen through groups of 4 instead of 64.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,8 +41,8 @@ JUDGED = (0.15, 0.35, 0.6, 0.85)
 GROUP_SIZES = (4, 8, 16, 32, 64)
 SHOWN = ("reinforce", "oracle", "rloo")
 WRONG_SIGN, PAIRS = "oracle, wrong sign", "means of pairs"
-"""The broken estimators: V added to the reward instead of taken off, always worse than no baseline; and a baseline of one other
-reward, leave-one-out in groups of 2, whose second-order term does not fall with G."""
+"""The broken estimators. In the first, V is added to the reward instead of subtracted, always worse than no baseline. In the
+second the baseline is one other reward, leave-one-out in groups of 2, whose second-order term does not fall with G."""
 
 
 Errors = Mapping[int, Mapping[str, float]]

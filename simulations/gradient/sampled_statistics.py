@@ -90,8 +90,8 @@ def proxies(means: dict[str, Means]) -> dict[Key, Array]:
 def cosines(scores: Scores, known: Integers) -> dict[str, Array]:
     """Return matrices (K, K) over pairs of some prompts: cosines, those with a common part, their squares, and whether below 0.1.
 
-    The noise in the lengths is taken out; squares are products of two estimates, one from each half of the responses and of the
-    sketch, and so without noise of their own.  Broken, all gradients have a part in common, half as long as they are.
+    The noise in the lengths is removed. Squares are products of two estimates, one from each half of the responses and of the
+    sketch, so they have no noise of their own. In the control all gradients have a part in common, half as long as they are.
     """
     sample = Sample.of(scores)
     lengths = np.sqrt(sample.terms["power"][known])
@@ -113,8 +113,8 @@ def cosines(scores: Scores, known: Integers) -> dict[str, Array]:
 def of_responses(without: Array) -> dict[str, float]:
     """Return the standard error given the prompts, from an estimate without each response (B, G), and its degrees of freedom.
 
-    Responses are draws within their prompts: the variances of prompts add up, and Satterthwaite's number of degrees of freedom
-    says how many of them share in it.
+    Responses are draws within their prompts, so the variances of prompts add up. Satterthwaite's number of degrees of freedom
+    says how many prompts share in the sum.
     """
     group_size = without.shape[1]
     variances = (group_size - 1.0) * without.var(axis=1)

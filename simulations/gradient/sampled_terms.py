@@ -1,8 +1,8 @@
 """What sampled answers say, prompt by prompt, about the noise of a gradient's estimates, its baselines and its geometry.
 
-Given the prompt every term but `gain` is unbiased, for scores in full, in coordinates that keep inner products, or sketched:
-a product of two estimates of squared norms takes one from each half of a sketch, whose errors are independent.  All that is read
-off them is a function of their means over prompts, and of the mean product of different prompts' gradients.
+Given the prompt every term but `gain` is unbiased, for scores in full, in coordinates that keep inner products, or sketched. For
+sketches, a product of two estimates of squared norms takes one from each half of the sketch: their errors are independent. All
+results are functions of the terms' means over prompts, and of the mean product of different prompts' gradients.
 """
 
 from collections.abc import Mapping
@@ -147,8 +147,8 @@ class Sample(NamedTuple):
 def noise(means: Means, group_size: int) -> dict[str, Array]:
     """Return the mean noise of a group's estimate about its prompt's gradient, times G, by baseline; the last two are controls.
 
-    Without a baseline; under the leave-one-out mean; V; b* = E[PZ]/E[P]; V added instead of taken off; and a baseline of one
-    other reward, leave-one-out in groups of 2.
+    The baselines are none, the leave-one-out mean, V and b* = E[PZ]/E[P]. In the controls V is added instead of subtracted, or
+    the baseline is one other reward, leave-one-out in groups of 2.
     """
     none = means["PZZ"] - means["power"]
     return {

@@ -1,8 +1,8 @@
 """Efficiency beside what one step of the best length gains, on a language model's heads.
 
-Efficiency is the share of the exact gradient's gain where curvature is the same in all directions.  Here there is no model of
-curvature: estimates are drawn, the exact objective is asked along each, and the step length of the largest mean gain is found on
-half of the draws and judged on the other half.  Broken, groups get the advantages of other groups.
+Efficiency is the share of the exact gradient's gain where curvature is the same in all directions. Here no curvature is assumed:
+estimates are drawn, and the exact objective is computed along each. The step length of the largest mean gain is found on half of
+the draws and judged on the other half. In the control, groups get the advantages of other groups.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,10 @@
 """U1, U2: the U-statistic and its Hoeffding projection, exact.
 
-Groups are drawn and leave-one-out gradients compared with means over pairs; the projection is a sum over all partners.  What is
-reported is the largest discrepancy.  Broken: for the pairs, a mean that has the own sample in it, which is off by 1/G, a fifth at
-G = 5; for the own sample's factor, one that has not; for the projection, partners of another law.
+Groups are drawn, and leave-one-out gradients are compared with means over pairs. The projection is a sum over all partners. The
+largest discrepancy is reported.
+
+In the control of the pairs, the mean includes the own sample: it is off by 1/G, a fifth at G = 5. In that of the own sample's
+factor, the mean does not include it. In that of the projection, partners come from another law.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,11 @@
 """The ratio of the whole response, cut or clipped, over long responses: simulated, with what has no clip exact beside it.
 
-The policy drifts in two of the directions of `ratios_by_length`: by 1 nat a response at every length, and by 1/256 nat a token,
-which is 4 nats at 1,024 tokens. Only weights that are bounded are simulated: without a bound, and with a clip by sign, what
-decides is too rare to be drawn. Broken: GSPO's narrow widths on the ratio of the whole response in place of the geometric mean,
-or GSPO after four times the drift, whichever has less efficiency.
+The policy drifts in two of the directions of `ratios_by_length`. It drifts by 1 nat per response at every length, and by 1/256
+nat per token, which is 4 nats at 1,024 tokens. Only bounded weights are simulated. Without a bound, and with a clip by sign, what
+decides is too rare to be drawn.
+
+One control has GSPO's narrow widths on the ratio of the whole response instead of the geometric mean. The other has GSPO after
+four times the drift. The one with less efficiency is taken.
 """
 
 from dataclasses import replace

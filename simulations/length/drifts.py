@@ -13,7 +13,7 @@ SUCCESS, SEED = 0.55, 36
 NEAR = 1.0
 """Nats a response."""
 MOST = 50.0
-"""The longest drift, in multiples of a response's noise, that is looked at."""
+"""The longest drift, in multiples of a response's noise, that is tried."""
 
 
 def ahead(law: gt.GradientLaw) -> float:
@@ -29,8 +29,8 @@ def generator_of_direction(number: int) -> np.random.Generator:
 def drifted(point: ChainPoint, nats: float, rng: np.random.Generator) -> Array:
     """Return parameters at which a response's divergence from the point's policy is so large, in the direction of a step's noise.
 
-    The direction is normal with the covariance of a response's score, sum over states of visits times diag(p) - p p': tokens that
-    are hardly ever drawn hardly move.
+    The direction is normal with the covariance of a response's score, the sum over states of visits times diag(p) - p p'. So
+    tokens that are hardly ever drawn hardly move.
     """
     walk, weights, p = (
         point.walk(point.state_probabilities, point.unit_shares),

@@ -1,7 +1,7 @@
 """The group size of most efficiency against the length of responses, by estimator and kind of task, exact.
 
-One step of 1,024 responses, in groups of 2 to 1,024; efficiency is what a learning rate cannot undo.  Broken: the group size is
-at one of the two ends, whichever loses more; and a response is divided by the square of its length.
+A step has 1,024 responses, in groups of 2 to 1,024. Efficiency is what a learning rate cannot undo. In one control the group size
+is at one of the two ends, whichever loses more. In the other a response is divided by the square of its length.
 """
 
 from collections.abc import Iterator
@@ -106,7 +106,7 @@ def _planned(kind: str, rate: float, losses: Array) -> Comparison:
 
 
 def _own_length(kind: str, rate: float) -> Comparison:
-    """What the mean over a response's own tokens loses against their sum, at their best sizes; broken, by the length squared."""
+    """What the mean over a response's own tokens loses against their sum, at their best sizes; the control: length squared."""
     problem = KINDS[kind](LONG, rate)
     point = problem.at(problem.theta)
     added, divided, broken = (max(_efficiencies(point, estimator)) for estimator in (SUM, MEAN, SQUARED))

@@ -1,4 +1,4 @@
-"""The lengths and success rates at which kinds of task are looked at."""
+"""The lengths and success rates at which kinds of task are examined."""
 
 from grpo_theory.harness.study import Cell
 from grpo_theory.problem.chains import KINDS

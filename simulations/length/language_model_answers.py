@@ -1,10 +1,13 @@
 """SmolLM2's own answers of about 80 tokens: group sizes by convention, and whether the score's length tells of the reward.
 
-Nothing is drawn: the shipped answers, rewards and sketches of the gradients of all parameters are read.  A step has 1,024
-responses.  What an estimator of groups of G gains is the mean over all subgroups of G of each prompt's responses, so that G goes
-up to the number of these, and for leave-one-out to 1,024.  Errors are by leaving out one prompt at a time, and what is claimed
-of Assumption 2 is of the shipped prompts and has the error of their responses, as in `full_gradient`.  Broken: a step has the
-responses of one prompt alone; rewards are dealt out anew within prompts; and squared norms of right answers are times ten.
+Nothing is drawn: the shipped answers, rewards and sketches of the gradients of all parameters are read. A step has 1,024
+responses. For groups of G an estimator's law averages over all subgroups of G of each prompt's responses. So G goes up to the
+number of these, and for leave-one-out to 1,024. Errors are found by leaving out one prompt at a time. The claim about Assumption
+2 is about the shipped prompts and has the error of their responses, as in `full_gradient`.
+
+In the control of the claim, squared norms of right answers are multiplied by a hundred. Beside the efficiencies stands the loss
+of a step with the responses of one prompt alone. Beside the gradient's squared length stands that with rewards dealt anew within
+prompts.
 """
 
 from collections.abc import Iterator
@@ -32,14 +35,15 @@ from simulations.sources import DEMYSTIFYING
 ASSUMPTION = Statement(
     "U6/assumption, 80 tokens",
     f"{DEMYSTIFYING}, Assumption 2, called well supported in practice",
-    "on a language model's answers of 80 tokens the correlation of ||W||^2 and Z given X, over all prompts together, is 0, "
+    "a language model's answers of 80 tokens: the correlation of ||W||^2 and Z given X, over all prompts together, is 0, "
     "give or take 0.1",
     "upper bound",
     measured=True,
 )
 ESTIMATORS = ("reinforce", "rloo", "trl_grpo", "nemo_rl", "max_rl", "verl_grpo_passk", "trl_grpo_loss")
-"""One of each convention: no baseline; the group's mean, which Dr. GRPO, prime-rl and Tinker share; divided by the group's
-deviation, as TRL, verl, OpenRLHF and rLLM do, by the others' or by the mean; pass@k; and divided by each response's own length.
+"""One of each convention. The first has no baseline, the second the group's mean, which Dr. GRPO, prime-rl and Tinker share. The
+next three divide: by the group's deviation, as TRL, verl, OpenRLHF and rLLM do, by the others', or by the mean. The last two are
+pass@k, and division by each response's own length.
 """
 OWN_LENGTH = "trl_grpo_loss"
 UNBIASED = "rloo"

@@ -1,10 +1,10 @@
 """The law of the whole response's ratio over long responses, exact, and the normal law that its logarithm is said to have.
 
-After a drift of d nats log R has mean -d. Were it a sum of many small parts that hardly depend on each other, it would be normal
-with variance 2 d, because E R = 1; and d is the drift of the prompt, which is not the same for all. Where the length is what the
-policy takes to stop, it is a normal law mixed over an exponential length: an asymmetric Laplace law. The characteristic
-function is a power of a matrix, so that the share of responses within a clip is an integral. Broken: the drift is 4 nats, and the
-law that of 1.
+After a drift of d nats log R has mean -d. If it were a sum of many small parts that hardly depend on each other, it would be
+normal. Its variance would be 2 d, because E R = 1; and d is the drift of the prompt, which differs between prompts. Where the
+length is the time the policy takes to stop, it is a normal law mixed over an exponential length. That is an asymmetric Laplace
+law. The characteristic function is a power of a matrix, so the share of responses within a clip is an integral. In the control
+the drift is 4 nats, and the law is that of 1.
 """
 
 from collections.abc import Iterator
@@ -49,9 +49,10 @@ LENGTHS = (64, LONG)
 WINDOW, MARGIN = (0.8, 1.2), 0.03
 """Where one response in eleven is kept, nobody notices whether it is one in eight or one in sixteen."""
 BLUR = 0.02
-"""The ends of the clip are blurred by so much in the logarithm: some chains have responses that share one ratio."""
+"""The ends of the clip are blurred by this much in the logarithm, because some chains have responses that share one ratio."""
 REACH, STEP, PART = 5.0, 0.1, 64
-"""The integral goes on to so many over the blur, in steps that tell logarithms apart that differ by less than 2 pi over it.
+"""The integral goes up to this number over the blur. Its steps distinguish logarithms that differ by less than 2 pi over the
+step.
 
 Of a long response the characteristic function is 0 long before, and the integral ends there."""
 
@@ -91,8 +92,8 @@ def normal_share(point: ChainPoint, theta: Array) -> float:
 def stopped_share(point: ChainPoint, theta: Array) -> float:
     """Return the share within the clip where the length, and the drift with it, is exponential: f(x) = exp(-x/2 - k |x|)/(2 d k).
 
-    The normal law of mean -t and variance 2 t, mixed over an exponential t of mean d, has 1/(1 + d (iu + u^2)) as its
-    characteristic function; k^2 = 1/4 + 1/d.
+    The normal law of mean -t and variance 2 t is mixed over an exponential t of mean d. The mixture has the characteristic
+    function 1/(1 + d (iu + u^2)); k^2 = 1/4 + 1/d.
     """
     nats = drifts(point, theta)
     k = np.sqrt(0.25 + 1.0 / nats)

@@ -1,8 +1,8 @@
 """Importance ratios and the clip over long responses, exact.
 
-The policy has drifted from the one that sampled as the noise of a step moves it, by 1 nat a response, in ten directions that are
-drawn; a statement is judged by the direction that is worst for it.  A token's ratio is the nearer to 1 the longer the response,
-and the ratio of the whole response is not.  Broken: the drift is 2 nats; the token ratio is upside down; and the response has 64
+The policy has drifted from the one that sampled as the noise of a step moves it, by 1 nat per response. Ten directions are drawn,
+and a statement is judged by the direction that is worst for it. The longer the response, the nearer a token's ratio is to 1; the
+ratio of the whole response is not. In the controls the drift is 2 nats, the token ratio is upside down, or the response has 64
 tokens, with the same drift.
 """
 
@@ -53,8 +53,8 @@ CLIPPED = Statement(
 
 
 POWERLESS = {
-    ("length/token direction", "bigram text"): "credit lies with the last few tokens, whose ratios are all near 1: even upside "
-    "down they turn the mean update by less than the margin, or hardly more"
+    ("length/token direction", "bigram text"): "credit lies with the last tokens, with ratios near 1: upside down they "
+    "turn the mean update by less than the margin, or hardly more"
 }
 
 SHORT, LONG = 64, 1024
@@ -94,7 +94,7 @@ ESTIMATORS = {
 SHOWN = ("none", "token", "token, clipped", "trajectory")
 BROKEN = ((NEAR, tuple(ESTIMATORS)), (FAR, ("token", "trajectory")))
 CONTROLS = 4
-"""In so many directions the broken ones are looked at besides, at 1,024 tokens."""
+"""The number of directions in which the controls are computed too, at 1,024 tokens."""
 
 
 def cells(quick: bool) -> list[Cell]:

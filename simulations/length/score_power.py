@@ -1,9 +1,10 @@
 """How random responses are, and what grows with their length, exact, up to 4,096 tokens.
 
-A score is a sum over tokens, each with mean 0 given what came before, so that squared lengths add up; what counts is how
-uncertain tokens are, and not how many.  Broken: only responses that succeed are averaged, whose tokens' scores have another mean;
-the task is one whose tokens are nearly sure and whose reward tells of each; and second moments of ratios grow like the average
-over states.
+A score is a sum over tokens, each with mean 0 given what came before, so squared lengths add up. What counts is how uncertain
+tokens are, and not how many there are.
+
+In one control only responses that succeed are averaged, whose tokens' scores have another mean. In another, the task is one whose
+tokens are nearly sure and whose reward tells of each. In that of the ratios, second moments grow like the average over states.
 """
 
 from collections.abc import Iterator
@@ -104,7 +105,7 @@ def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
 
 
 def _other(rate: float) -> float:
-    """Return the other success rate, at which the task of a control is not the one that is looked at."""
+    """Return the other success rate, at which the task of a control differs from the one that is judged."""
     return RATES[0] if rate == RATES[1] else RATES[1]
 
 
@@ -113,7 +114,7 @@ def _by_length(sizes: dict[int, float]) -> dict[str, float]:
 
 
 def _power(setting: str, point: ChainPoint) -> Comparison:
-    """Carried along responses, against added up over the states that are visited; broken, of responses that succeed."""
+    """Powers carried along responses, against sums over the states visited; the control has responses that succeed."""
     walk, p = point.walk(point.state_probabilities, point.unit_shares), point.state_probabilities
     visited = visits(walk, point.chain.starts).sum(axis=1)
     tokens = visited @ (1.0 - (p**2).sum(axis=1)) / point.moments.score_power
@@ -127,7 +128,7 @@ def _furthest(ratios: Array) -> float:
 
 
 def _correlation(setting: str, kind: str, rate: float, point: ChainPoint) -> Iterator[Comparison]:
-    """The correlation at the prompt where it is greatest; broken, in the task whose reward tells of every token."""
+    """The correlation at the prompt where it is greatest; the control has the task whose reward tells of every token."""
     if kind == FORGETS:
         return  # E||W||^4 needs the products of all pairs of its 1,458 parameters
     sure = KINDS[SURE](LONG, _other(rate))
@@ -136,7 +137,7 @@ def _correlation(setting: str, kind: str, rate: float, point: ChainPoint) -> Ite
 
 
 def _ratio(setting: str, point: ChainPoint) -> Comparison:
-    """Growth at the last token, against the eigenvalue; broken, the average of sum p^2/p_0 over the states visited."""
+    """Growth at the last token, against the eigenvalue; the control is the average of sum p^2/p_0 over the states visited."""
     chain, rng = point.chain, np.random.default_rng(SEED)
     theta = point.theta + DRIFT * rng.standard_normal(point.theta.size)
     behaviour = np.exp(chain.token_log_probabilities(theta))

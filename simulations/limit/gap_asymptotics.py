@@ -1,6 +1,6 @@
 """U11: when the limit law of the gap has set in, and how near it is to a normal law, exact.
 
-Broken: exponents that are twice as large, and a skewness that is a quarter larger.
+In the controls exponents are twice as large, and the skewness is a quarter larger.
 """
 
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ CROWDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 SLOW_FACTORS = (0.6, 0.75, 1.0)
 STEPS, OFFSET = 1 << 13, 512
 SLACK = 0.15
-"""Of an exponent, as a share of it: n^-1 is told from n^-2."""
+"""Of an exponent, as a share of it: it distinguishes n^-1 from n^-2."""
 
 
 def cells(quick: bool) -> list[Cell]:

@@ -1,6 +1,7 @@
 """U12, U13: the weights of the limit law, exact.
 
-Against the group size and the baseline.  Broken: a mean that is taken twice, an oracle whose values are off, means over pairs.
+The weights are computed for each group size and baseline. In the controls a mean is taken twice, an oracle's values are off, or
+means are over pairs.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,6 +1,7 @@
 """U11: the limit law of the suboptimality gap, by simulation of many training runs.
 
-Broken: weights, means and degrees of freedom are a quarter too large; at finite n the limit is taken for the mean.
+In the controls weights, means and degrees of freedom are a quarter too large. At finite n the control takes the limit for the
+mean.
 """
 
 from collections.abc import Iterator, Mapping
@@ -84,7 +85,7 @@ STEPS, RUNS, QUICK_RUNS, CHUNK_RUNS = 2000, 81920, 2048, 2048
 LONG = {"kl-linear": 184_320, "single": 131_072, "conflict": 286_720, "kl-sequence": 143_360}
 """Where a run of the usual length was too near to a margin: it says of each row how many runs would decide it."""
 SHORT = 77_824
-"""With so many runs the band's half-width is half the margin, which leaves as much for the gap itself."""
+"""With this many runs the band's half-width is half the margin, which leaves as much for the gap itself."""
 ESTIMATORS = {
     "kl-tabular": ("rloo", "oracle", "reinforce"),
     "kl-linear": ("rloo", "oracle", "reinforce"),

@@ -1,7 +1,7 @@
 """N1, N2, N3: slope and curvature against reward variance, random policies and worst cases, exact.
 
-Each bound is held against the worst of random policies and, where they are small, of those that a search finds.  Broken, the
-derivatives are taken with the softmax's denominator held fixed.
+Each bound is compared with the worst of random policies and, where they are small, of those that a search finds. In the control
+the derivatives are taken with the softmax's denominator held fixed.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,15 +1,15 @@
 """N9: reward variance against curvature, over SmolLM2's questions and over training.
 
-Of J_i with features X_i = I (x) h_i', in the head's own coordinates:
+J_i has features X_i = I (x) h_i', in the head's own coordinates. Its curvature is measured by
 
-    Fisher, trace       E||W||^2 = ||h||^2 (1 - ||pi||^2), the sum of the diagonal of the Fisher matrix of the policy
-    weighted, trace     E A^2 ||W||^2, the same of the loss, whose gradients are A W with A = r - V
-    Hessian, norm       ||h||^2 ||B||,  B = pi_* [(e_* - pi)(e_* - pi)' - (diag pi - pi pi')]
-    Hessian, trace      |tr| = 2 ||h||^2 pi_* | ||pi||^2 - pi_* |
+- Fisher, trace: E||W||^2 = ||h||^2 (1 - ||pi||^2), the sum of the diagonal of the Fisher matrix of the policy;
+- weighted, trace: E A^2 ||W||^2, the same of the loss, whose gradients are A W with A = r - V;
+- Hessian, norm: ||h||^2 ||B||, with B = pi_* [(e_* - pi)(e_* - pi)' - (diag pi - pi pi')];
+- Hessian, trace: |tr| = 2 ||h||^2 pi_* | ||pi||^2 - pi_* |.
 
-with * the right answer.  The paper's curvature is the diagonal of a Fisher matrix; which one it does not say, so both are here.
-Broken: within an iteration the variances of other prompts; over iterations the prompt's own standard deviation in the place of
-its curvature, which surely moves with its variance.
+Here * is the right answer. The paper's curvature is the diagonal of a Fisher matrix; the paper does not say which one, so both
+are here. Within an iteration the control has the variances of other prompts. Over iterations it has the prompt's own standard
+deviation in place of its curvature, which surely moves with its variance.
 """
 
 from collections.abc import Iterator

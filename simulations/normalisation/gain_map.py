@@ -1,9 +1,9 @@
 """N12: what division by the standard deviation gains, over orthogonality and mean deviation, exact.
 
-A time course cannot say what ends a gain, because everything changes along it.  Here the same policy is trained on in other
-coordinates, which change how orthogonal the prompts are and nothing else; and from other policies on the way, which change how
-much their rewards vary.  Exact gradients, first updates of the same length; the gain is the advantage in mean success of
-dividing, averaged over the updates.  Broken, the arm multiplies: what it loses it loses for the want of what division gains.
+A time course cannot say what ends a gain, because everything changes along it. Here the same policy is trained in other
+coordinates, which change only how orthogonal the prompts are. It is also trained from other policies on the way, which change how
+much their rewards vary. Gradients are exact, and first updates have the same length. The gain is the advantage in mean success of
+dividing, averaged over the updates. In the control the arm multiplies: it loses for want of what division gains.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,11 @@
 """SmolLM2's head in coordinates in which its questions are as orthogonal as a ridge says, and training by exact gradients.
 
-The hidden states h stay as they are, and the head alone is trained.  In features S h the same policies are heads over other
-states, but steepest ascent, and the angle between two questions' gradients, are others: those of two prompts i and j have the
-inner product (c_i . c_j)(S h_i . S h_j).  With S = (E h h' + ridge I)^(-1/2) all questions share one direction at a large ridge,
-as they do in the head's own coordinates, and nothing at a small one.  (docs/derivations.md, section 32)
+The hidden states h stay as they are, and the head alone is trained. In features S h the same policies are heads over other
+states. But steepest ascent, and the angle between two questions' gradients, differ. The gradients of two prompts i and j have the
+inner product ``(c_i . c_j)(S h_i . S h_j)``. Let S = (E h h' + ridge I)^(-1/2). At a large ridge all questions share one
+direction, as they do in the head's own coordinates; at a small one they share nothing.
+
+The derivation is in docs/derivations.md, section 32.
 """
 
 from collections.abc import Iterator
@@ -87,8 +89,9 @@ def state(logits: Array, success: Array) -> State:
 def ascent(problem: gt.Problem, power: float, updates: int, stride: float = STRIDE) -> Iterator[State]:
     """Yield the states of steepest ascent along the mean of V_i^(power/2) grad J_i, the start and one after each update.
 
-    Exact gradients, of all prompts alike.  The step is constant, and such that the first update has the length stride sqrt(M)
-    whatever the power: 0 takes the gradients as they are, -1 divides them by the prompts' standard deviations, 1 multiplies.
+    Gradients are exact, and all prompts count alike. The step is constant. It gives the first update the length stride sqrt(M),
+    whatever the power. A power of 0 takes the gradients as they are, -1 divides them by the prompts' standard deviations, and 1
+    multiplies.
     """
     products, success = gram(problem), problem.bandit.mean_reward
     now = state(problem.policy.logits(problem.theta), success)

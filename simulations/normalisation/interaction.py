@@ -124,8 +124,9 @@ def greatest_change(different: Prompts, rewarded: Prompts) -> float:
 def opposed(neighbour: float, lean: float) -> Prompts:
     """Return two prompts of three answers that satisfy Assumption 4, and of which a step on the second lowers the first.
 
-    The first has all answers equally likely.  The second's gradient moves the wrong answers of the first apart, by equal
-    amounts, and its right answer by `lean` more than their mean: first order is as small as that, and second order is not.
+    The first has all answers equally likely. The second's gradient moves the wrong answers of the first apart, by equal amounts.
+    It moves the first's right answer by `lean` more than their mean. So the first-order change is as small as `lean`, and the
+    second-order change is not.
 
     Parameters
     ----------

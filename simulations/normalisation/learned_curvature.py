@@ -1,9 +1,11 @@
 """N9, N10: variance against curvature, and how alike representations become, where features are learned.  Networks of two layers.
 
-Exact along ascent by exact gradients, for many draws of inputs and starts, which are the sample.  The two readings of the paper's
-curvature are those of SmolLM2's head: E||W||^2, the trace of the policy's Fisher matrix, and E A^2 ||W||^2, that of the loss.
-Beside them stands the norm of the Hessian of J_i, with the second derivatives of the logits.  Broken: within an iteration the
-variances of other prompts; over iterations the standard deviation in the place of the curvature; features that stay.
+All values are exact, along ascent by exact gradients. Many draws of inputs and starts are the sample. The paper's curvature is
+read in two ways, as for SmolLM2's head. The first is E||W||^2, the trace of the policy's Fisher matrix; the second is E A^2
+||W||^2, that of the loss. Beside them stands the norm of the Hessian of J_i, with the second derivatives of the logits.
+
+Within an iteration the control has the variances of other prompts. Over iterations it has the standard deviation in place of the
+curvature. For representations it has features that stay.
 """
 
 from collections.abc import Iterator
@@ -53,7 +55,7 @@ WIDTHS, QUICK_WIDTHS = (4, 16, 64), (16,)
 UPDATES, STRIDE = (0, 20, 40, 80, 160), 0.4
 """As far as in the study of the phases, in a quarter of its updates."""
 DRAWS, QUICK_DRAWS = 48, 8
-"""So many that the limits of few runs tell the printed correlation from none."""
+"""Enough for the limits of few runs to distinguish the printed correlation from none."""
 PROXIES, HESSIAN = ("Fisher, trace", "weighted, trace"), "Hessian, norm"
 PRINTED, NONE, STRONG = 0.34, 0.1, 0.9
 """A correlation below a tenth is called none, as for SmolLM2's head."""

@@ -1,11 +1,11 @@
 """N12: does division gain where features are learned, and does the gain end where orthogonality is lost?  Sampled runs.
 
-Networks of two layers, groups of 8, plain ascent.  Each arm has its own best constant step for each length of a run, chosen on
-other runs; intervals count the choice.  Broken: advantages with the wrong sign in the divided arm's place, and for orthogonality
-gradients of prompts that share no parameter.
+Networks of two layers learn by plain ascent in groups of 8. Each arm has its own best constant step for each length of a run,
+chosen on other runs; intervals count the choice. In the control advantages have the wrong sign in the divided arm's place. For
+orthogonality the control has gradients of prompts that share no parameter.
 
-Decided before these runs were looked at: one point of success is noticeable, as in the race of dividing or not; networks are one
-that loses its orthogonality under exact gradients, and one that keeps it; pilots had other inputs.
+These choices were made before the results of these runs were seen. One point of success is noticeable, as in the race of dividing
+or not. One network loses its orthogonality under exact gradients, and one keeps it. Pilots had other inputs.
 """
 
 import warnings
@@ -66,7 +66,7 @@ NETWORKS = ((4, "easy", 21), (4, "easy", 22), (4, "hard", 21), (16, "easy", 21),
 """Width, mixture and seed of the inputs."""
 BATCH_SIZE, GROUP_SIZE = 20, 8
 RUNS, QUICK_RUNS, LOOK_EACH = (64, 768), (8, 64), 4
-"""Runs that tune and runs that judge, of which the gradients of one in four are looked at.
+"""Runs that tune and runs that judge. Of the latter the gradients of one in four are examined.
 
 Half as many tuning runs chose steps so far apart that three quarters of the verdicts were inconclusive.
 """
@@ -100,7 +100,7 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[s
 def _trained(
     problem: gt.Problem, arm: str, budgets: list[int], step: float, count: int, runs: int, seed: np.random.SeedSequence
 ) -> Array:
-    """Return the `MEASURES` of runs with a constant step at the first so many budgets, shape (runs, count, 3)."""
+    """Return the `MEASURES` of runs with a constant step at the first `count` budgets, shape (runs, count, 3)."""
     # A grid of steps ends with some that are too large; the filter stays, because filters are common to all threads.
     warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
     steps = step_sizes(gt.Constant(step), budgets[count - 1])

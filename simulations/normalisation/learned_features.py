@@ -1,10 +1,12 @@
 """N11, N12: do prompts lose their orthogonality because features are learned?  Networks of two layers, exact.
 
-Inputs are normal, of as many dimensions as make the mean |cos| of the paper's representations, and half of the prompts have four
-right answers of eight, the others one.  Three policies ascend along exact gradients, with first updates of one length in the
-logits: the network, undivided or with gradients divided by the prompts' standard deviations; and the linear policy with the
-features of the network's start.  Broken: the same ascent where prompts share no parameter, whose cosines stay 0; and for what
-learning the features adds, another draw of features that are not learned.
+Inputs are normal, in as many dimensions as give the mean |cos| of the paper's representations. Half of the prompts have four
+right answers of eight, the others one. Three policies ascend along exact gradients, with first updates of one length in the
+logits. Two are the network, undivided or with gradients divided by the prompts' standard deviations. The third is the linear
+policy with the features of the network's start.
+
+In the control the prompts share no parameter, so their cosines stay 0. For what learning the features adds, the control is
+another draw of features that are not learned.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,11 @@
 """N11, N12: the phases of training with division where features are learned.  Networks of two layers, exact.
 
-Ascent along the sums of grad J_i and of grad J_i / sqrt(V_i), with first updates of one length in the logits, for networks from
-narrow to wide and for prompts that are easy, hard, or both; and the same for the linear policies with the features of the start.
-The criterion is that of SmolLM2's head.  Broken: for what division gains, the divided arm with a tenth of the step, so that its
-first update is not as long as the others'; for cosines, gradients without their signs, and prompts that share no parameter.
+Ascent is along the sums of grad J_i and of grad J_i / sqrt(V_i), with first updates of one length in the logits. Networks range
+from narrow to wide, and prompts are easy, hard, or both. The linear policies with the features of the start ascend in the same
+way. The criterion is that of SmolLM2's head.
+
+For what division gains, the control is the divided arm with a tenth of the step: its first update is shorter than the others'.
+For cosines, the controls are gradients without their signs, and prompts that share no parameter.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,9 @@
 """The curvature of one prompt's success under a network of two layers, in the few directions in which it has any.
 
-A prompt's logits depend on the first layer through a = W1 x, and bend only where a unit and what it feeds move together: with the
-slopes g of J_i in its logits, J_i has second derivatives along the H units' inputs, along the H weights of g's combination of the
-outputs, and along h for each other combination; along all directions that are orthogonal to these 2 H + K - 1 it has none.
-(docs/derivations.md, section 5.1)
+A prompt's logits depend on the first layer through a = W1 x. They bend only where a unit and what it feeds move together. Take
+the slopes g of J_i in its logits. Second derivatives exist along the H units' inputs and along the H weights of g's combination
+of the outputs. They also exist along h, for each other combination. Along all directions that are orthogonal to these 2 H + K - 1
+it has none. (docs/derivations.md, section 5.1)
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ def hessian_norms(problem: gt.Problem, place: Place) -> Array:
 
 
 def hessians(problem: gt.Problem, place: Place) -> Array:
-    """Return Hess J_i in an orthonormal basis of the directions in which it is not 0, shape (M, 2 H + K - 1, 2 H + K - 1)."""
+    """Return Hess J_i in an orthonormal basis of the directions where it is not 0, shape ``(M, 2 H + K - 1, 2 H + K - 1)``."""
     network = problem.policy.logit_map
     assert isinstance(network, TwoLayerMap)
     scale, act, width = network.scale, ACTIVATIONS[network.activation], network.width

@@ -1,8 +1,8 @@
 """N11: wide networks keep the cosines of a linear policy.  How fast the difference falls with the width, exact.
 
-The network and the linear policy with the features of its start climb the exact gradient for as many updates.  The theorem of
-docs/derivations.md, section 5.1, is about copies of a few units, and here all are drawn; they come in pairs, and the logits stay
-even in 1/sqrt(H).  Broken: the linear policy with the features of another start, which differ by a sum of random terms, of order
+The network and the linear policy with the features of its start climb the exact gradient for as many updates. The theorem of
+docs/derivations.md, section 5.1, is about copies of a few units. Here all units are drawn, in pairs, and the logits stay even in
+1/sqrt(H). In the control the linear policy has the features of another start, which differ by a sum of random terms, of order
 1/sqrt(H).
 """
 

@@ -72,8 +72,9 @@ def linearised(problem: gt.Problem) -> gt.Problem:
 def ascent(problem: gt.Problem, power: float, updates: int, stride: float = STRIDE) -> Iterator[Place]:
     """Yield the places of ascent along the sum of V_i^(power/2) grad J_i, the start and one after each update.
 
-    Exact gradients, of all prompts alike.  The step is constant, and such that the first update moves the logits of a prompt by
-    stride in the root mean square: 0 takes the gradients as they are, -1 divides them by the prompts' standard deviations.
+    Gradients are exact, and all prompts count alike. The step is constant. Its first update moves the logits of a prompt by
+    stride in the root mean square. A power of 0 takes the gradients as they are, and -1 divides them by the prompts' standard
+    deviations.
     """
     policy, theta, step = problem.policy, problem.theta, 0.0
     for n in range(updates + 1):

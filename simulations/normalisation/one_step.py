@@ -1,6 +1,6 @@
 """N5, N6: the gain of one exact step against its guarantee, on random problems and at the worst found.
 
-A guarantee says which share of the first-order gain curvature takes at most.  Broken, the step climbs another answer's
+A guarantee says which share of the first-order gain curvature takes at most. In the control the step climbs another answer's
 probability.
 """
 

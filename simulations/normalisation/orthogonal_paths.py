@@ -20,7 +20,7 @@ class Path(NamedTuple):
 
 
 def own_path(rate: float, step: Step, count: int, stops: bool = False) -> Path:
-    """Return what a prompt is after 0, 1, ... steps on it; broken, it stops learning once it is right half of the time."""
+    """Return a prompt's state after 0, 1, ... steps on it; in the control it stops learning once it is right half of the time."""
     alone = Prompts.of(prompts(0.0, [rate]))
     theta, states, only = alone.theta[None], [], np.zeros(1, dtype=np.int64)
     for _ in range(count):

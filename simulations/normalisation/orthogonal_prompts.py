@@ -1,6 +1,7 @@
 """N4: prompts with orthogonal features do not interact, exact.
 
-Step by step, and along whole paths, on random problems.  Broken, the features of two prompts have a correlation of 0.1.
+This is tested step by step, and along whole paths, on random problems. In the control the features of two prompts have a
+correlation of 0.1.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,9 @@
-"""N5, N6, N7: sums along training paths, and which update is ahead, prompts orthogonal, exact.
+"""N5, N6, N7: sums along training paths, and which update is ahead, for orthogonal prompts, exact.
 
-Sums of squared gradients are held against their bounds, and mean success with division against that without.  Prompts that are
-orthogonal do not move each other, so a prompt's state after t updates is that after k of its own, k being binomial (t, 1/n):
-means over paths are exact sums.  Broken, a prompt stops learning once it is right half of the time, steps multiply by the
-deviation in the place of dividing, or plain steps are longer.
+Sums of squared gradients are compared with their bounds, and mean success with division with that without. Prompts that are
+orthogonal do not move each other. So a prompt's state after t updates is that after k of its own, where k is binomial (t, 1/n).
+Means over paths are exact sums. In the controls a prompt stops learning once it is right half of the time, steps multiply by the
+deviation, or plain steps are longer.
 """
 
 from collections.abc import Iterator
@@ -160,7 +160,7 @@ ARMS = {
     "divided, best": Step(SHARP_STEPS[1], 0.5),
     "multiplied, best": Step(SHARP_STEPS[1], -0.5),
 }
-"""The printed steps (X = 1), those of the best guarantees, and broken: multiplied by the standard deviation instead."""
+"""The printed steps (X = 1), those of the best guarantees, and the control's, multiplied by the standard deviation instead."""
 
 
 def success_rates(setting: str) -> list[float]:

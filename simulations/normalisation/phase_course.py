@@ -1,12 +1,13 @@
 """N12: the phases of training with division by the standard deviation, on SmolLM2's head.
 
-Exact: steepest ascent along the mean of grad J_i and of grad J_i / sqrt(V_i), with first updates of the same length, so that
-all that differs is where the runs turn.  Sampled: groups of 8, the plain arm with its best constant step, and the others with the
-step that gives their first mean update the same length.  (A best step for each, from a grid of factor 2, is no fairer: times to
-a level are so flat in the step that the choice turns with the seed, and with it who is ahead.)
+The exact runs are steepest ascent along the mean of grad J_i and of grad J_i / sqrt(V_i). Their first updates have the same
+length, so they differ only in where they turn. In the sampled runs groups have 8 responses, and the plain arm has its best
+constant step. The others have the step that gives their first mean update the same length. (A best step for each, from a grid of
+factor 2, is no fairer. Times to a level are so flat in the step that the choice, and with it who is ahead, turns with the seed.)
 
-Broken, for I and II: the arm that multiplies by the standard deviation; for III: prompts that share no features, so that no
-training takes their orthogonality away; for the gain without orthogonality: coordinates in which prompts are orthogonal.
+The control of phases I and II is the arm that multiplies by the standard deviation. That of III has prompts that share no
+features, so that no training takes their orthogonality away. That of the gain without orthogonality has coordinates in which
+prompts are orthogonal.
 """
 
 import warnings

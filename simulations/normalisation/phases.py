@@ -1,12 +1,12 @@
 """A criterion for the three phases of training with division by the standard deviation: a function of measured curves.
 
-Between two checkpoints a run is
+Between two checkpoints a run is in phase
 
-    I    near-orthogonal, of high deviation, and division gains: its advantage surely rises by more than what is noticed;
-    II   near-orthogonal after a phase I, and the advantage is stable: it surely changes by no more than that;
-    III  no longer near-orthogonal, and division surely gains no more than that;
+- I, if it is near-orthogonal, of high deviation, and division gains: its advantage surely rises by more than what is noticed;
+- II, if it is near-orthogonal after a phase I, and the advantage is stable: it surely changes by no more than that;
+- III, if it is not near-orthogonal, and division surely gains no more than that.
 
-and otherwise none of them, because what is printed does not happen there, or because the runs are too few to say.
+Otherwise it is in none of them, because what is printed does not happen there, or because the runs are too few to say.
 """
 
 from itertools import pairwise

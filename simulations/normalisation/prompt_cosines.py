@@ -1,9 +1,10 @@
 """N10, N11: how orthogonal SmolLM2's questions are, by their representations and by their gradients as the head learns, exact.
 
-All pairs of the 500 questions.  The printed numbers are those of another model, of 1,000 pairs, and of a model whose hidden
-states learn; here they are frozen, so that a drift of the gradients' cosines is one of the policies' alone.  Broken:
-representations with their mean once more, which all have in common; cosines with all features taken for the same; and for the
-drift the cosines of prompts that share no feature, which stay 0.
+All pairs of the 500 questions are compared. The printed numbers are of another model, of 1,000 pairs, and of a model whose hidden
+states learn. Here the hidden states are frozen, so a drift of the gradients' cosines comes from the policies alone.
+
+In the controls the mean, which all representations have in common, is added once more, or all features are taken as equal. For
+the drift, prompts share no feature, so their cosines stay 0.
 """
 
 from collections.abc import Iterator

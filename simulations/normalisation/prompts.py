@@ -13,9 +13,9 @@ MIXTURES = {"easy": (0.5,), "hard": (0.02,), "easy and hard": (0.5, 0.02)}
 def prompts(correlation: float, success: ArrayLike, answers: int = ANSWERS) -> gt.Problem:
     """Return a problem of n prompts with X_i X_j' = correlation I, and its point with the success rates.
 
-    The features are X_i = I (x) h_i' with ||h_i|| = 1 and h_i . h_j = correlation, so that X = max ||X_i|| = 1.  Two prompts i
-    and i + 1 have one right answer, the next two the next, so that a neighbour helps where another prompt stands in the way.  At
-    the start all wrong answers of a prompt are equally likely.
+    The features are X_i = I (x) h_i' with ||h_i|| = 1 and h_i . h_j = correlation, so that X = max ||X_i|| = 1. Prompts `i` and
+    `i + 1` have one right answer, the next two prompts the next answer. So a neighbour helps where another prompt stands in the
+    way. At the start all wrong answers of a prompt are equally likely.
 
     Parameters
     ----------

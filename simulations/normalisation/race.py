@@ -1,18 +1,19 @@
 """Divide by the standard deviation or not: success over a training, each arm at its own best step.
 
-Plain and standardised advantages, under plain ascent and under Adam.  Broken, each response gets the advantage of the one after
-it.
+Plain and standardised advantages are compared, under plain ascent and under Adam. In the control, each response gets the
+advantage of the one after it.
 
-Decided before any run was looked at:
+These choices were made before the results of any run were seen:
 
-    judged        only settings in which both answers are possible.  Groups of 2 and 3 are not: with two reward values all their
-                  mixed groups have one deviation, so that dividing is a factor, which a tuned step undoes.  Orthogonal prompts
-                  and exact gradients are not: nothing limits the step there, and either arm learns a prompt at once.
-    noticeable    one point of success, averaged over the run: a few hundred questions can just show it
-    steps         each arm's own best of a grid, by other draws than those that judge it
+- Only settings in which both answers are possible are judged.
+- Groups of 2 and 3 are not judged. With two reward values all their mixed groups have one deviation. So dividing is a factor,
+  which a tuned step undoes.
+- Orthogonal prompts and exact gradients are not judged. Nothing limits the step there, and either arm learns a prompt at once.
+- One point of success, averaged over the run, is noticeable: a few hundred questions can just show it.
+- Each arm has its own best step of a grid, found by other draws than those that judge it.
 
-How long runs are, and how many, is decided by what they cost.  How a step is searched for was changed four times, when other
-draws led to steps that were too far apart.  Intervals are those of runs at the steps that were found; other draws find others.
+The length and number of runs are decided by what they cost. The search for a step was changed four times, when other draws led to
+steps that were too far apart. Intervals are those of runs at the steps that were found; other draws find others.
 
 The steps of the paper are a contest of their own, which is counted apart: it compares two lengths of the updates as well.
 """

@@ -1,7 +1,7 @@
 """The problems of the race, each of which can come out either way: prompts share features, and their success rates differ.
 
-Prompts that share nothing are left out.  With them the longest step is the best, divided or not, because no prompt limits
-another's: each is learned from its first group with both rewards, which dividing does not bring forward.
+Prompts that share nothing are left out. With them the longest step is the best, divided or not, because no prompt limits
+another's. Each is learned from its first group with both rewards, which dividing does not bring forward.
 """
 
 from collections.abc import Mapping
@@ -59,8 +59,8 @@ def head_on(name: str, questions: int, features: str) -> gt.Problem:
         Of the gallery's problem.
     questions : int
     features : {"raw", "whitened"}
-        The hidden states h in the model's own 576 coordinates; or their principal coordinates, each divided by the root of
-        its power (mean square) plus a ridge.
+        Raw features are the hidden states h in the model's own 576 coordinates. Whitened features are their principal
+        coordinates, each divided by the root of its power (mean square) plus a ridge.
     """
     whole = gt.gallery.problem(name)
     chosen = np.linspace(0, whole.policy.n_prompts - 1, questions).astype(int)

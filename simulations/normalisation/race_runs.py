@@ -20,14 +20,14 @@ PRINTED_STEPS = "printed steps"
 PRINTED = {"plain": 1.0, "divided": 0.5}
 """The paper's steps 1/X^2 and 1/(2 X^2), of one prompt each; X = 1 here."""
 EVERY = 4
-"""After how many updates success is looked at."""
+"""After how many updates success is measured."""
 GRIDS: Mapping[str, Array] = {"SGD": 2.0 ** np.arange(0.0, 15.0), "Adam": 2.0 ** np.arange(-4.0, 5.0)}
 """From steps that hardly move anything in a run to steps that put a policy on one answer at once.
 
 SGD's are in units of 1/(mean squared length of the features), Adam's in logits that a step can move.
 """
 SINGLY = 2000
-"""From so many parameters on runs are trained one at a time: theta and Adam's moments of several would not fit the cache."""
+"""From this many parameters on, runs are trained one at a time: theta and Adam's moments of several would not fit the cache."""
 
 
 def out_of_step(batch, advantages):
@@ -60,8 +60,8 @@ def tuned_step(settings: Mapping[str, Any], arm: str, seed: np.random.SeedSequen
 def best_of_grid(steps: Array, reached: Array, neighbours: int) -> float:
     """Return where success peaks: the vertex of a parabola in log step, fitted to the best step of the grid and its neighbours.
 
-    With one neighbour on each side the vertex follows a peak that is steeper on one side; with two it errs less where runs at
-    one step differ by several points.  Best is what is highest after smoothing with weights 1/4, 1/2, 1/4; the vertex is not
+    With one neighbour on each side the vertex follows a peak that is steeper on one side. With two it errs less where runs at one
+    step differ by several points. The best step is the highest after smoothing with weights 1/4, 1/2, 1/4; the vertex is not
     farther from it than the next step.
     """
     smooth = reached[:-2] / 4.0 + reached[1:-1] / 2.0 + reached[2:] / 4.0

@@ -1,7 +1,8 @@
 """R6: slope, smoothness and convergence of the softmax bandit, exact.
 
-One prompt with a logit for each response.  Bounds are held against the worst of random bandits and of those that a search finds,
-rates and constants against long paths.  Broken: half the gradient, rewards outside [0, 1], steps of the wrong sign.
+The problem is one prompt with a logit for each response. Bounds are compared with the worst of random bandits and of those that a
+search finds. Rates and constants are compared with long paths. In the controls the gradient is halved, rewards lie outside [0,
+1], or steps have the wrong sign.
 """
 
 from collections.abc import Callable, Iterator
@@ -156,8 +157,8 @@ POINTWISE: dict[Statement, tuple[Sides, float]] = {
     SMOOTHNESS: (smoothness, 2.0 * WIDE),
     SHARP_SMOOTHNESS: (sharp_smoothness, 2.0 * WIDE),
 }
-"""The two sides of a bound at a point, and the scale with which they are broken: of the gradient, or of rewards that should be in
-[0, 1] and are, up to a constant that no Hessian sees, in [-10, 10]."""
+"""The two sides of a bound at a point, and the scale by which they are broken. It scales the gradient, or rewards that should be
+in [0, 1]. Up to a constant that no Hessian sees, these are then in [-10, 10]."""
 
 
 GAPS: dict[Statement, Callable[[int], float]] = {

@@ -1,7 +1,7 @@
 """N7: the growth of success in small steps, with and without division, and with finite groups.
 
-Closed forms against integration along the policy's own gradients, slopes of the time of escape, and trained times.  Broken, the
-update is divided by too little or by nothing; of slopes, by the variance.
+Closed forms are compared with integration along the policy's own gradients, with slopes of the time of escape, and with trained
+times. In the controls the update is divided by too little or by nothing; for the slopes it is divided by the variance.
 """
 
 from collections.abc import Iterator
@@ -163,7 +163,7 @@ def _identity(settings: Settings, rng: np.random.Generator) -> Rows:
 
 
 def _slope(settings: Settings, rng: np.random.Generator) -> Rows:
-    """Return times of escape, by integration; broken, divided by the variance, which makes them logarithms."""
+    """Return times of escape, by integration; the control divides by the variance, which makes them logarithms."""
     name = settings["flow"]
     is_large = name == str(LARGE)
     own = {"plain": undivided, "divided": divided}.get(name) or partial(of_groups, size=int(name))

@@ -1,10 +1,13 @@
 """N9 to N12: SmolLM2 as its last block and head, or adapters in all blocks, learn: curvature, states, gradients, exact.
 
-The shipped records of `gt.data.trained_model` are read: scores of 40 questions along two ascents on exact gradients, with and
-without division by the questions' standard deviations, and along runs with Adam that sample their answers.  Where the last block
-learns, the states below it are frozen; adapters (LoRA) on the matrices of all blocks move all states.  Broken: variances of other
-questions; states or gradients that are all the same; gradients of questions that share nothing, whose cosines stay 0; and for
-what learning the features adds, the linear policy with the features of the start, at another step size.
+The shipped records of `gt.data.trained_model` are read. They have scores of 40 questions along two ascents on exact gradients,
+with and without division by the questions' standard deviations. They also have scores along runs with Adam that sample their
+answers. Where the last block learns, the states below it are frozen; adapters (LoRA) on the matrices of all blocks move all
+states.
+
+In the controls variances are those of other questions, states or gradients are all the same, or questions share nothing: their
+cosines stay 0. For what learning the features adds, the control is the linear policy with the features of the start, at another
+step size.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
 """N8: prompts that share features: the gains of a step where they interact weakly, and what happens elsewhere.
 
-How much the mean gain of a prompt falls short of its guarantee, by the worst of random pairs, of pairs that a search finds, of
-paths, and of pairs on which a constant that is too small shows.  Broken, steps descend; in the sums, prompts stop learning.
+The study measures how far the mean gain of a prompt falls short of its guarantee. It takes the worst of random pairs, of pairs
+that a search finds, of paths, and of pairs on which too small a constant shows. In the controls steps descend; for the sums,
+prompts stop learning.
 """
 
 from collections.abc import Iterator, Sequence
@@ -227,7 +228,7 @@ def _conflict(settings: Settings, rng: np.random.Generator) -> Rows:
 
 
 def _sums(problem: Prompts, settings: Settings, seed: np.random.SeedSequence, stops: bool) -> Rows:
-    """Return each prompt's sum of squared gradients over its bound; broken, prompts stop learning at success 1/2."""
+    """Return each prompt's sum of squared gradients over its bound; in the control prompts stop learning at success 1/2."""
     n, runs = len(problem.right), settings["runs"]
     rng, theta, total = np.random.default_rng(seed), np.tile(problem.theta, (runs, 1)), np.zeros((runs, n))
     each = np.arange(runs)

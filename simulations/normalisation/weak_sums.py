@@ -1,7 +1,7 @@
 """N8: sums along paths of prompts that share features.
 
-Sums of squared gradients against the bounds of Theorems 3.3 and 3.4, by the prompt that is worst, along paths of prompts that
-interact weakly.  Broken, prompts stop learning at success 1/2.
+Sums of squared gradients are compared with the bounds of Theorems 3.3 and 3.4. The paths are of prompts that interact weakly, and
+the worst prompt is taken. In the control prompts stop learning at success 1/2.
 """
 
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ class Course(NamedTuple):
 
 
 def course(problem: Prompts, drawn: Integers, update: str, constant: float, stops: bool = False) -> Course:
-    """Run over the draws (T, R), with a step that is shortened by a constant; broken, prompts stop learning at success 1/2.
+    """Run over the draws (T, R), with a step shortened by a constant; in the control prompts stop learning at success 1/2.
 
     Where the runs ask for a larger constant they end.
     """

@@ -1,10 +1,12 @@
 """SmolLM2, its last block or adapters in all blocks trained: what the planner recommends from a log of the start, and its loss.
 
-The shipped records of `gt.data.trained_model` judge: efficiencies of one update, which are exact, and success at the end of runs
-with Adam at equal responses.  A log has 8 responses to each of the 40 questions, drawn from the model at the start; for a step it
-has sketches of 128 numbers, for a run rewards alone, which are the same whatever is going to learn.  Runs have three seeds, or
-ten, which decide nothing at the level of the whole report: their limits are 95% limits.  Broken, groups are four times as large;
-for a run, eight times.  Beside it the planner is asked for a step with permuted rewards, which say nothing of gradients.
+The shipped records of `gt.data.trained_model` judge. They have efficiencies of one update, which are exact, and success at the
+end of runs with Adam at equal responses. A log has 8 responses to each of the 40 questions, drawn from the model at the start.
+For a step it has sketches of 128 numbers. For a run it has rewards alone, which do not depend on what is going to learn. Runs
+have three seeds, or ten, which decide nothing at the level of the whole report: their limits are 95% limits.
+
+In the control groups are four times as large, and eight times for a run. Beside it the planner is asked for a step with permuted
+rewards, which tell nothing of gradients.
 """
 
 from collections.abc import Iterator
@@ -64,7 +66,7 @@ HABITS = (2, 4, 8, 16, 32, 64)
 
 
 def cells(quick: bool) -> list[Cell]:
-    """For each estimator a cell for a step of each part, and one for each length of a run; a chunk for each log of a run."""
+    """For each estimator, one cell for a step of each part and one for each length of a run, with a chunk for each log."""
     logs, run_logs, lengths = (4, 1, LENGTHS[:1]) if quick else (LOGS, RUN_LOGS, LENGTHS)
     data = {trained: trained_model(trained).provenance["sha256"] for trained in TRAINED}
     found = []

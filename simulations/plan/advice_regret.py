@@ -1,10 +1,13 @@
 """P1: does advice from a pilot at the start survive whole runs?  Success at the end that its group size loses.
 
-Each group size trains at its own best learning rate, which other runs chose.  The best size is chosen by runs, too, and judged on
-others, four times over.  The planner sees pilots of 64 prompts with 8 responses each, drawn from the first policy; how far apart
-pilots end is part of the error.  Broken, groups are four times as large as recommended, or what was trained next; and where the
-planner is compared with one size, groups four times as large as that one.  Beside it the planner is asked with permuted rewards,
-which say nothing of a pilot's gradients: what it loses then shows what a pilot is worth.
+Each group size trains at its own best learning rate, which other runs chose. The best size is chosen by runs, too, and judged on
+others, four times over. The planner sees pilots of 64 prompts with 8 responses each, drawn from the first policy. The error
+includes how far apart pilots end.
+
+In the control groups are four times as large as recommended, or of the trained size next to that. Where the planner is compared
+with one size, they are four times as large as that one. Against 8 they are eight times as large, as groups of 32 were not
+trained. Beside them the planner is asked with permuted rewards, which tell nothing of a pilot's gradients. What it then loses
+shows what a pilot is worth.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,7 +39,7 @@ STATEMENTS = {
         f"plan/run/{against}",
         PAGE,
         f"a pilot at the start of a run recommends a group size. At the end it has at most 2 points of success less than "
-        f"{text}, on average over problems",
+        f"{text}, averaged over problems",
         "upper bound",
         whose=OURS,
     )
@@ -56,9 +59,7 @@ NO_GAIN = Statement(
     whose=OURS,
 )
 
-NOT_TOLD = (
-    "groups four times as large lose 1 to 8 points here, which these runs do not tell from 2 at the level of the whole report"
-)
+NOT_TOLD = "groups four times as large lose 1 to 8 points here; these runs do not tell that from 2 at the report's level"
 POWERLESS = {
     ("plan/run/best", "5 problems, rloo, *"): NOT_TOLD,
     ("plan/run/best", "5 problems, grpo, 64 updates"): NOT_TOLD,

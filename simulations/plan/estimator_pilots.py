@@ -15,8 +15,8 @@ from simulations.plan.pilot_problems import HEAD, problem
 
 HEAVY = "lognormal 0.7"
 CHAINS = {"long way": 10, "two kinds": 15}
-"""Seeds. Of the first 30 these have the best size inside the logged ones for TRL's estimator, and a loss of 20% or more at 2;
-in the second RLOO's best size is 8 and that of TRL's is 4."""
+"""Seeds. Of the first 30, these have the best size for TRL's estimator inside the logged ones, and a loss of 20% or more at 2. In
+the second RLOO's best size is 8 and that of TRL's is 4."""
 NAMES = ("linear", "graded", HEAD, *CHAINS, HEAVY)
 PROMPTS, LOGGED, BLOCK = 256, 8, 50
 LIMITS = Limits(budget=256, max_group_size=LOGGED)
@@ -66,8 +66,8 @@ def efficiencies(name: str, estimator: str) -> Array:
 def heavy_efficiencies(estimator: str) -> Array:
     """Return the exact efficiencies where lengths are lognormal.
 
-    With a_i the advantages, ghat = (L/G)(A u sum_i a_i (Z_i - p) + sum_i a_i e_i), so that given p the sums over a group's
-    successes are all that is needed: their binomial means are polynomials in p, which the quadrature averages exactly.
+    With a_i the advantages, ``ghat = (L/G)(A u sum_i a_i (Z_i - p) + sum_i a_i e_i)``. So given p the sums over a group's
+    successes are all that is needed. Their binomial means are polynomials in p, which the quadrature averages exactly.
     """
     law, found = heavy_pilots.LAWS[HEAVY], gt.estimators()[estimator]
     p, weights = heavy_pilots.rate_nodes()

@@ -1,6 +1,7 @@
-"""What the planner says that other estimators would gain over the one in use, held against their exact efficiencies.
+"""What other estimators would gain over the one in use: the planner's estimates, compared with their exact efficiencies.
 
-Broken, each logged response is taken for a prompt of its own, so that standard errors are too small by the root of their number.
+In the control each logged response is taken for a prompt of its own. Standard errors are then too small by the root of their
+number.
 """
 
 from collections.abc import Mapping

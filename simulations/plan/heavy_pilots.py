@@ -1,8 +1,8 @@
 """Pilots whose prompts differ in gradient length by a law with heavy tails, and the exact constants of the error.
 
 A prompt has a success rate p of the law beta(1, 1.5), a length L and a direction u. A response succeeds with probability p; its
-score is W = L (A (Z - p) u + e), with e normal of variance 1 over all coordinates. So W has mean 0, the prompt's gradient is
-L A p (1 - p) u, and all that the constants need are moments of p and L.
+score is W = L (A (Z - p) u + e), with e normal of variance 1 over all coordinates. So W has mean 0 and the prompt's gradient is L
+A p (1 - p) u. The constants need only moments of p and L.
 """
 
 from collections.abc import Callable

@@ -23,7 +23,7 @@ HELD = {
     name: Statement(
         f"plan/tails/{name}",
         derived(35),
-        f"the 95% limits of {text} hold it at least 95% of the time, within two points, where lengths are lognormal with 0.7",
+        f"lognormal lengths (0.7): the 95% limits of {text} hold it at least 95% of the time, within two points",
         "upper bound",
         whose=OURS,
     )
@@ -56,7 +56,7 @@ LEVEL = 0.95
 MARGIN = 0.02
 """As of the planner's other limits from gradients: 93 of 100 cases instead of 95 misleads nobody."""
 ALARMS = 0.1
-"""One table in ten that is warned of for no reason, or that is not warned of, is what a reader puts up with in a warning."""
+"""A reader puts up with one wrong warning in ten: a table warned of for no reason, or one that is not warned of."""
 ASKED = 16
 HEAVY, LIGHT, SIGNAL = "lognormal 0.7", "equal", "lognormal 0.7, signal"
 DESIGN = (
@@ -101,8 +101,8 @@ def cells(quick: bool) -> list[Cell]:
 def compute(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, dict[str, float]]:
     """Draw pilots, and count how often the planner's limits hold the truth, and how often Student's do.
 
-    For warnings: how often the planner warns, and how often it does of the same pilots with lengths taken off, or put on where
-    all are equal.
+    For warnings, count how often the planner warns. Count this also for the same pilots with lengths removed, or added where all
+    are equal.
     """
     name, prompts = settings["law"], settings["prompts"]
     counts = {quantity: {"covered": 0.0, "plugged_in": 0.0} for quantity in QUANTITIES}

@@ -24,9 +24,9 @@ LIMITS = Limits(budget=1024, max_group_size=64)
 def problem(name: str) -> gt.Problem:
     """Return a problem by name: one of the gallery, or the language model's head along a few directions.
 
-    The head W is 10 x 576 numbers. Trained is V in W + V P, where the rows of P are the leading principal directions of the
-    hidden states, as in a low-rank adapter: logits W h + V P h at V = 0. The first direction has 97% of the hidden states'
-    squared length, so that c1, c2 and c3 are within 3% of the whole head's; and a pilot of 2,048 prompts fits in memory.
+    The head W has 10 x 576 numbers. V is trained in W + V P, as in a low-rank adapter. The rows of P are the leading principal
+    directions of the hidden states. The logits are W h + V P h, at V = 0. The first direction has 97% of the hidden states'
+    squared length, so c1, c2 and c3 are within 3% of the whole head's. A pilot of 2,048 prompts fits in memory.
     """
     if name != HEAD:
         return gt.gallery.problem(name)

@@ -1,7 +1,7 @@
-"""Coverage of what rewards alone tell, and of what gradients with heavy tails tell.
+"""Coverage of the planner's limits from rewards alone, and from gradients with heavy tails.
 
-Of rewards alone on laws of success rates of known truth, over numbers of prompts and group sizes; broken, the rates seen are
-plugged in.  The cells of gradients whose lengths have heavy tails are of `heavy_tails`.
+Limits from rewards alone are tried on laws of success rates of known truth, over numbers of prompts and group sizes. In the
+control the rates seen are plugged in. The cells of gradients whose lengths have heavy tails are those of `heavy_tails`.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,7 @@
-"""Plans for a named estimator: what is said of its best group size and of other estimators, and what the advice loses.
+"""Plans for a named estimator: its best group size, whether another estimator would gain, and what the advice loses.
 
-RLOO is planned by its squared error and the others by their efficiency. Broken, a group is taken to be as noisy whatever its
-size, and estimates for exact; and, where estimators are compared, responses for prompts.
+RLOO is planned by its squared error and the others by their efficiency. In the controls a group is taken to be as noisy whatever
+its size, or estimates are taken for exact. Where estimators are compared, the control takes responses for prompts.
 """
 
 from collections import defaultdict

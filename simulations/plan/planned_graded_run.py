@@ -1,8 +1,9 @@
 """What the planner's group size for a run loses where rewards are graded, in worlds and a network that its own leave out.
 
-As `planned_run`, with logs of graded rewards.  The worlds that judge have three times as many answers as the planner's, rewards
-that its ladder of six has to put together, and prompts whose laws of rewards are not of the family that it fits.  Broken, the
-planner recommends groups eight times as large; of what is usual, groups four times as large.
+As `planned_run`, with logs of graded rewards. The worlds that judge have three times as many answers as the planner's, and
+rewards that its ladder of six has to put together. Their prompts' laws of rewards are not of the family that it fits. In the
+control the planner recommends groups eight times as large. In that of a usual size, groups four times as large stand in for the
+planner's.
 """
 
 from collections.abc import Iterator, Mapping

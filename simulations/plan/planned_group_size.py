@@ -1,6 +1,6 @@
-"""Regret of the planned group size, and coverage of what is said about it.
+"""Regret of the planned group size, and coverage of the planner's limits.
 
-Over pilots of all sizes; broken, the pilots are planned with what is wrong by much.
+The study covers pilots of all sizes. In the control the pilots are planned with what is wrong by much.
 """
 
 from collections import defaultdict

@@ -1,9 +1,10 @@
 """What the planner's group size for a whole run loses, in worlds and networks that its simulated worlds leave out.
 
-Logs are drawn at the start of a run, and the planner is asked.  What it recommends is judged by runs of a world of a kind that is
-taken out of its own, with other prompts, or of a network whose features are learned.  A size is judged against the best other
-one, which runs chose that do not judge.  Errors count the runs, the choices of learning rates and the logs.  Broken, the planner
-recommends groups eight times as large; of what is usual, groups four times as large.
+Logs are drawn at the start of a run, and the planner is asked. Its recommendation is judged by runs of a world of a kind that is
+removed from its own, with other prompts. Other runs that judge it are of a network whose features are learned. A size is judged
+against the best other one, chosen by runs that do not judge. Errors count the runs, the choices of learning rates and the logs.
+In the control the planner recommends groups eight times as large. In that of a usual size, groups four times as large stand in
+for the planner's.
 """
 
 from collections.abc import Iterator, Mapping

@@ -124,8 +124,8 @@ def lost(worlds: list[Array], added: list[float], chosen: Array, against: Array 
 def lost_in(samples: Array, chosen: Array, against: int | None) -> tuple[Array, Array, float]:
     """Return what each log's choice loses in a world, (L,), the runs' values, (R,), and how many choices of a rate count.
 
-    To the best other size a choice loses at least 0, with the error of that comparison: that it was the best of these runs does
-    not make it certain.
+    To the best other size a choice loses at least 0, with the error of that comparison. That the size was the best of these runs
+    does not make it certain.
     """
     by_log, sample, places = np.zeros(len(chosen)), np.zeros(len(samples)), np.arange(samples.shape[1])
     for place in np.unique(chosen):
@@ -181,7 +181,7 @@ def evidence_by_arm(cell: pd.DataFrame, logs: Mapping[str, Part]) -> dict[tuple[
 
 
 def _evidence_of(row: Any, logs: Part, spare: Any) -> Evidence:
-    """Return the evidence of a row, which is held against 0; one size for all has no log.
+    """Return the evidence of a row, which is compared with 0; one size for all has no log.
 
     Where every log led to the very size that it is compared with, nothing has varied.  Another log might lead elsewhere, so the
     runs' variance of a spare row, a comparison of two sizes, stands in.

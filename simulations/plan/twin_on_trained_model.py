@@ -1,8 +1,9 @@
 """How far a twin looks ahead of SmolLM2's last block: success along exact ascent, predicted from logs of the start.
 
 The shipped records of `gt.data.trained_model` have one course without division that a twin can follow: steps along exact
-gradients in balanced coordinates.  Runs with Adam it cannot follow, because sketches do not keep the coordinates in which Adam
-scales.  A log has 64 responses to each of the 40 questions, with sketches of 128 numbers.  Broken, sketches are twice as long.
+gradients in balanced coordinates. A twin cannot follow runs with Adam, because sketches do not keep the coordinates in which Adam
+scales. A log has 64 responses to each of the 40 questions, with sketches of 128 numbers. In the control sketches are twice as
+long.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """How far a twin looks ahead: success that it predicts from a log, beside that of the runs themselves, policy by policy.
 
-Twins are made of logs at the start and of logs after 32 updates.  Each trains as the real policy does, at the same learning rate.
-Logs at the start are judged; of the others there are few.  Broken, the log's sketches are 1.4 times as long: the learning rate is
-twice what it should be.
+Twins are made of logs at the start and of logs after 32 updates. Each trains as the real policy does, at the same learning rate.
+Logs at the start are judged; there are few of the others. In the control the log's sketches are 1.4 times as long, so the
+learning rate is twice what it should be.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ LOGS, LATER_LOGS, FEW_LOGS, QUICK_LOGS = 128, 16, 8, 4
 """Of 64 responses a prompt at the start and later, and of 16.  With 32 logs, limits at the level of the whole report are 28
 standard errors away, with 128 they are 10."""
 RUNS, HALVES = 8, 8
-"""Halves are tried on so many of the larger logs: half of a small one may have no prompt whose rewards differ."""
+"""Halves are tried on this many of the larger logs: half of a small one may have no prompt whose rewards differ."""
 LENGTHENED = 2.0**0.5
 ARMS = ("twin", "control", "halves, own", "halves, other")
 

@@ -1,7 +1,7 @@
 """P3, P4: responses shared out among prompts, in whole runs at an equal number of responses.
 
-Each rule trains at its own best constant step, which other runs chose, several times over.  Broken: the rule's runs are stopped
-at a quarter of the responses.
+Each rule trains at its own best constant step, which other runs chose, several times over. In the control the rule's runs are
+stopped at a quarter of the responses.
 """
 
 import warnings

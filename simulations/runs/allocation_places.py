@@ -26,8 +26,8 @@ RATES = {
 }
 """The least learning rate of the grid and the factor to the next, from a pilot on other seeds.
 
-Where prompts share features the best ones are within.  Where they do not, no rate is too large: success stops rising, and does
-not fall, so that whichever of the largest is chosen matters little.
+Where prompts share features, the best rates are inside the grid. Where they do not, no rate is too large: success stops rising
+and does not fall. So it matters little which of the largest rates is chosen.
 """
 STEPS_TRIED = 7
 CHECKPOINTS = (16, 64)

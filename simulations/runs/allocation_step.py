@@ -1,7 +1,8 @@
 """P3, P4: responses shared out among prompts, in one step, exact.
 
-The printed variances against the true ones; what each rule's sizes gain over equal ones; and what is left of that if success
-rates are guessed from a few earlier responses.  Broken: variances over n, sizes upside down, and sizes as 1/p^2.
+The printed variances are compared with the true ones, and each rule's sizes with equal ones. The study also shows what is left of
+the gain if success rates are guessed from a few earlier responses. In the controls variances are divided by n, sizes are upside
+down, or sizes are as 1/p^2.
 """
 
 from collections.abc import Iterator

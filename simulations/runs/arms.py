@@ -116,7 +116,7 @@ def success_rates(problem: gt.Problem, theta: Array) -> Array:
 def train(arm: Arm, group_size: int, rate: float, updates: Sequence[int], runs: int, seed: np.random.SeedSequence) -> Array:
     """Train, and return the `MEASURES` after each number of updates, shape (runs, len(updates), 6).
 
-    A learning rate that decays has an end: each budget is a run of its own.  Else one run is looked at on its way.
+    A learning rate that decays has an end: each budget is a run of its own. Otherwise one run is measured on its way.
     """
     problem, estimator = graded(arm.world), estimator_of(arm.estimator)
     sizes = arm.responses // group_size, group_size, 1

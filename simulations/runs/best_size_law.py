@@ -1,10 +1,10 @@
 """The best group size at a budget, predicted from the start of a run: the weight of the prompts met so far over the noise.
 
-The law (docs/derivations.md, section 38) is judged on worlds that it was not made on, by the success that its choice loses
-against the best size there.  Broken, it knows of no noise.
+The law (docs/derivations.md, section 38) is judged on worlds other than those it was made on. The measure is the success that its
+choice loses against the best size there. In the control the law knows of no noise.
 
-Chosen after trials on other worlds: that a prompt counts as met where 8 successes are expected.  There 1 and 2 lost more, 4 to
-16 lost the same; on five worlds that are judged no more 4 lost more than 8.
+One choice was made after trials on other worlds: a prompt counts as met where 8 successes are expected. There 1 and 2 lost more,
+and 4 to 16 lost the same. On five worlds that are judged no more, 4 lost more than 8.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,8 +27,8 @@ from simulations.sources import OURS, derived
 LAW = Statement(
     "growth/law",
     derived(38),
-    "argmax of w_G(p)/sqrt(v_G), p = 8M/C within the range of success at the start, v_G the noise there, loses at most 0.02 of "
-    "success against the best size, on average over the budgets",
+    "the size is argmax of w_G(p)/sqrt(v_G), p = 8M/C within the range of success at the start, v_G the noise there. On average "
+    "over the budgets it loses at most 0.02 of success against the best size",
     "upper bound",
     whose=OURS,
 )
@@ -57,7 +57,7 @@ WHERE = (
     ("rarer", "rloo"),
 )
 MET = 8
-"""A prompt counts as met when so many successes are expected of its share C/M of the responses."""
+"""A prompt counts as met when this many successes are expected of its share C/M of the responses."""
 RUNS, QUICK_RUNS = 384, 64
 MARGIN = 0.02
 """Two points of success: what the growth of the best size was worth at most in the trials."""

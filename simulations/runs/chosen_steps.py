@@ -1,6 +1,6 @@
 """The step of an arm, chosen between those of a grid several times over, each on its share of the tuning runs.
 
-As in `tuning`, except that a step need not be one of the grid, and that each choice trains only its share of the judged runs.
+As in `tuning`, with two exceptions. A step need not be one of the grid, and each choice trains only its share of the judged runs.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ def chosen_steps(steps: Sequence[float] | Array, tried: Array) -> Array:
 def trained_with_each(steps: Array, trained: Trained, runs: int, seed: np.random.SeedSequence) -> Array:
     """Return measures of runs, shape (runs, ...), in shares in order, each at its step (FOLDS,) and on draws of its own.
 
-    With the same seed the draws of a run depend on its share and not on the step, so that arms can be compared run by run.
+    With the same seed the draws of a run depend on its share and not on the step. So arms can be compared run by run.
     """
     shares = np.array_split(np.arange(runs), FOLDS)
     return np.concatenate(

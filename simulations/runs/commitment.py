@@ -1,7 +1,8 @@
-"""Prompts whose right answer is rare: what many attempts find of them after a run, against the start.
+"""Prompts whose right answer is rare: success in many attempts after a run, compared with the start.
 
-Success in 256 attempts (pass@256) of the prompts below 0.1 at the start, with and without interference between prompts; and
-whether prompts below 1/G are lost.  Broken: one attempt in place of 256, and rarer prompts in place of those below 1/G.
+The measure is success in 256 attempts (pass@256) of the prompts below 0.1 at the start, with and without interference between
+prompts. The study also asks whether prompts below 1/G are lost. In the controls there is one attempt in place of 256, or rarer
+prompts in place of those below 1/G.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,7 @@
 """P1, P2, P8, U9: the group size of a whole run, for each number of responses spent.
 
-Each arm is at its own best learning rate, which other runs chose.  Broken: runs of the largest group size that have hardly begun,
-runs at a reckless learning rate, a law that is linear in the responses.
+Each arm has its own best learning rate, which other runs chose. The controls are runs of the largest group size that have hardly
+begun, and runs at a reckless learning rate. For the law, the control is linear in the responses.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,12 +1,14 @@
 """Where the growth of the best group size with the budget comes from: division's weights, its noise, interference, rare answers.
 
-GRPO is taken apart into the weights that division gives to prompts and the noise that it adds; rare answers, interference
-between prompts and the step's own best length are switched off one at a time.  Each run is judged at the step that other runs
-found best for its arm, group size and budget; they chose it four times over, and intervals count what a choice adds.
+GRPO is taken apart into the weights that division gives to prompts and the noise that it adds. Rare answers, interference between
+prompts and the step's own best length are switched off one at a time. Each run is judged at the step that other runs found best
+for its arm, group size and budget. They chose it four times over, and intervals count what a choice adds.
 
-Chosen after trials on other seeds: the world and the budgets; a point of success (0.01) as what is noticeable, and half a point
-where the control is GRPO, whose gain was about two.  Chosen after a first run of the study: that parts of division are judged at
-the largest budget alone, where the smaller ones were inconclusive, and what breaks the closed form.
+The world, the budgets and the margins were chosen after trials on other seeds. A point of success (0.01) is noticeable, and half
+a point where the control is GRPO, whose gain was about two.
+
+Two choices were made after a first run of the study. Parts of division are judged at the largest budget alone, where the smaller
+ones were inconclusive; and what breaks the closed form was chosen.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,8 +48,8 @@ WEIGHTS = Statement(
 NOISE = Statement(
     "growth/noise alone",
     derived(38),
-    "groups of 64, the largest budget: divided by the standard deviation, and the weight of that taken out again, success is "
-    "within 0.01 of undivided (rloo)",
+    "groups of 64, the largest budget: divided by the standard deviation, with its weight taken out again, success is within "
+    "0.01 of undivided (rloo)",
     "upper bound",
     whose=OURS,
 )
@@ -104,7 +106,7 @@ RUNS = {
 }
 """By world and arm at the largest budget, half as many at others: as many as the smallest difference that is judged needs."""
 QUICK = 32
-"""A quick run has so many times fewer."""
+"""A quick run has this many times fewer."""
 LEAST = 2 * FOLDS
 """Two runs for each choice of the step, whose spread says what the choice adds."""
 ARMS = ("grpo", "rloo", "weights", "noise", "oracle", "dropped")

@@ -88,8 +88,8 @@ class NetworkWorld(NamedTuple):
     ----------
     prompts, answers : int
     inputs : int
-        Numbers by which the network is told the prompt: normal and independent, as many as other worlds have dimensions, so that
-        prompts have as much in common.
+        Numbers by which the network is told the prompt, normal and independent. They are as many as other worlds have dimensions,
+        so that prompts have as much in common.
     width : int
         Of the layer between: twice the prompts, with which the network can have any success rates at the start.
     easiest, rarest : float

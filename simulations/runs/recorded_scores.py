@@ -1,7 +1,7 @@
 """Efficiency of an estimator from recorded moments of scores: success, gradients' inner products, mean squared scores by reward.
 
-Rewards are 0 and 1, and the estimator sees each group by itself.  With k right answers in a group of G, advantages are functions
-of k and the reward alone, the scores of right answers have mean grad p / p, and those of wrong ones -grad p / (1 - p).  So the
+Rewards are 0 and 1, and the estimator sees each group by itself. With k right answers in a group of G, advantages are functions
+of k and the reward alone. The scores of right answers have mean grad p / p, and those of wrong ones -grad p / (1 - p). So the
 law's mean and squared length are sums over k (docs/derivations.md, section 4).
 """
 

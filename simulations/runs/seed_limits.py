@@ -19,8 +19,8 @@ def jackknife(without: Callable[[int | None], Array], seeds: int) -> dict[str, A
     """Return estimates, their standard errors over seeds, and the number of seeds, by leaving each seed out in turn.
 
     ``without(seed)`` gives the estimates of all seeds but one, or of all if it is None, each made anew with its choices of
-    learning rates.  Where each seed's rate is chosen by the others, seeds depend on each other: with four equal rates the
-    deviation of five seeds gives 95% limits that hold in 87% of the cases, and that of ten in 81%.  These hold in 96% and 95%.
+    learning rates. Where each seed's rate is chosen by the others, seeds depend on each other. With four equal rates, 95% limits
+    from the deviation of five seeds hold in 87% of the cases, and those of ten seeds in 81%. The limits here hold in 96% and 95%.
     """
     found = np.asarray(without(None))
     return {

@@ -1,4 +1,4 @@
-"""Runs of an arm at each group size and budget, every one at the step that is best for it, and the worlds in which they go."""
+"""Runs of an arm at each group size and budget, each at its own best step, and the worlds in which they are made."""
 
 import warnings
 from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ FARTHEST = 5.0
 
 
 def veto(ratios, length, positive, widths, weights):
-    """Weight r up to 1 + high if A > 0; if A < 0, weight r until a token's r leaves [1 - low, 1 + high], and 0 from there on."""
+    """Weight r up to 1 + high if A > 0. If A < 0, weight r until a token's r leaves [1 - low, 1 + high], and 0 from there on."""
     for i in range(ratios.shape[1]):
         kept = True
         for t in range(length):
@@ -40,5 +40,6 @@ ARMS: Mapping[str, Estimator] = {
     "veto": _grpo("token", Clip("veto", veto, 1.0 - 1.0 / FARTHEST, FARTHEST - 1.0)),
     "descends": _grpo(Ratio("minus one", minus_one)),
 }
-"""No ratio; GRPO's clipped token ratios; the response's ratio, truncated; and mu-GRPO's relaxed clip with its veto on responses
-of negative advantage, as its abstract has them.  The last is broken.  On policy all but that are one estimator."""
+"""The arms are no ratio, GRPO's clipped token ratios, the response's ratio, truncated, and mu-GRPO's relaxed clip. The relaxed
+clip has its veto on responses of negative advantage, as its abstract has them. The last arm is broken. On policy all the others
+are one estimator."""

@@ -1,8 +1,8 @@
 """P7: what a stale rollout does to the mean update, exactly.
 
-With one token and advantages that add up to 0 in each group, an update without ratio is the one of the policy that sampled: stale
-rollouts delay the gradient and do nothing else.  With the ratio of the whole response the leave-one-out mean is unbiased however
-old the rollout.  Broken: no mean is subtracted; the response's own reward is in the mean.
+Let responses have one token and advantages add up to 0 in each group. An update without ratio is then that of the policy that
+sampled: stale rollouts only delay the gradient. With the ratio of the whole response the leave-one-out mean is unbiased however
+old the rollout. In the controls no mean is subtracted, or the response's own reward is in the mean.
 """
 
 from collections.abc import Iterator

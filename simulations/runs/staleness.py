@@ -1,8 +1,8 @@
 """P7: whole runs on stale rollouts: how old may they be, with which ratio, and what is gained in wall time.
 
-Rollouts lag by some updates, as in asynchronous trainers, or serve many updates, as in a few large stages of generation.  Each
-arm takes its own best constant learning rate, chosen on other seeds, four times over; intervals count what a choice adds.  All
-runs have as many updates, of as many responses.  Broken, an arm descends.
+Rollouts lag by some updates, as in asynchronous trainers, or serve many updates, as in a few large stages of generation. Each arm
+takes its own best constant learning rate, chosen on other seeds, four times over; intervals count what a choice adds. All runs
+have equally many updates, each of equally many responses. In the control an arm descends.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -123,7 +123,7 @@ RIVALS = {
     "clip": ("clip", *FOUR_STAGES),
     "in turn": ("on policy", *IN_TURN),
 }
-"""What an arm is held against; "allowed" takes the loss that is allowed off the gain on policy."""
+"""What an arm is compared with; "allowed" takes the loss that is allowed off the gain on policy."""
 TITLES = {
     "none": "no ratio",
     "clip": "token ratio, clipped",
@@ -187,7 +187,7 @@ def _train(settings: Settings, arm: str, layout: Layout, rates: ArrayLike, runs:
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
-    """What each layout of an arm reached and how; and what it lacks of what it is held against, run by run."""
+    """What each layout of an arm reached and how; and what it lacks of what it is compared with, run by run."""
     runs = {
         arm: {Layout(*(one[name] for name in Layout._fields)): one for one in found} for arm, found in _named(settings, results)
     }
@@ -220,7 +220,7 @@ def _named(settings: Settings, results: list[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """By how much an arm is below what it is held against; the control puts the arm that descends in its place."""
+    """By how much an arm is below what it is compared with; the control puts the arm that descends in its place."""
     for world, part in table[table["quantity"] != "course"].groupby("world", sort=False):
         at = part.set_index(["quantity", "arm", *Layout._fields])
         yield _claim(STAGES, str(world), at, "veto", FOUR_STAGES, "allowed")

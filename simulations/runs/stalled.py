@@ -1,7 +1,7 @@
 """P5: whether runs that have all but stopped with groups of 16 go on with groups of 512.
 
-All arms go on from the same policies and spend as many responses, each at its own best learning rate.  Broken: updates that point
-the other way.
+All arms go on from the same policies and spend equally many responses, each at its own best learning rate. In the control updates
+point the other way.
 """
 
 from collections.abc import Iterator, Mapping

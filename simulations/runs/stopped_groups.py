@@ -1,8 +1,9 @@
 """P4: groups that stop by their own rewards, in one step, exact.
 
-A group that grows until it is mixed, and successive halving, against their gradient and against groups of as many responses.
-The formula and the law are held against all sequences of rewards.  Broken: a group of fixed size, weights of groups that are
-drawn anew until they are mixed, groups of fixed size over another prompt's p(1-p), and groups of twice the size.
+A group that grows until it is mixed, and successive halving, are compared with their gradient and with groups of as many
+responses. The formula and the law are compared with all sequences of rewards. The controls are a group of fixed size and weights
+of groups that are drawn anew until they are mixed. Others are groups of fixed size over another prompt's p(1-p), and groups of
+twice the size.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,9 @@
 """P4: groups that stop by their own rewards, in whole runs at an equal number of responses.
 
-Groups that grow until they are mixed, and successive halving, against groups of one size, in the worlds of the study
-`allocation`, whose rules set sizes before they sample.  Every update spends 128 responses.  Each rule trains at its own best
-constant step, chosen on other runs, four times over; intervals count what a choice adds.  Broken: the rule's runs are stopped at
-a quarter of the responses, or have none.
+Groups that grow until they are mixed, and successive halving, are compared with groups of one size. The worlds are those of the
+study `allocation`, whose rules set sizes before they sample. Every update spends 128 responses. Each rule trains at its own best
+constant step, chosen on other runs, four times over; intervals count what a choice adds. In the controls the rule's runs are
+stopped at a quarter of the responses, or have none.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,10 +1,10 @@
 """U9: SmolLM2, its last block or adapters in all blocks trained with Adam, at several group sizes and equal responses.
 
-The shipped records of `gt.data.trained_model` are read.  Each arm takes its own best learning rate, and where a group size is
-chosen, the best of these: for each seed the choice is made on the other seeds, so that what chose is never judged.  Limits count
-that these choices make seeds depend on each other.  All updates
-have 128 responses.  Five or ten seeds decide little at the level of the whole report, so that leads in success have 95% limits
-and no verdict; what is judged are exact efficiencies of one update along the way.  Broken: the largest group size.
+The shipped records of `gt.data.trained_model` are read. Each arm takes its own best learning rate, and where a group size is
+chosen, the best of these. For each seed the choice is made on the other seeds, so a run that chose is never judged. Limits count
+that these choices make seeds depend on each other. All updates have 128 responses. Five or ten seeds decide little at the level
+of the whole report, so leads in success have 95% limits and no verdict. Exact efficiencies of one update along the way are judged
+instead. The control has the largest group size.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

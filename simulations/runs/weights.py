@@ -1,7 +1,7 @@
 """GRPO's division taken apart: its weights without its noise, and its noise without its weights.
 
-Given a prompt with success p, the mean update of GRPO is w(p) grad p with w(p) = E[f(1 - f)/s]/(p(1 - p)), f the share of
-successes in a group and s its standard deviation (docs/derivations.md, section 24).  The kernels here know p.
+Given a prompt with success p, the mean update of GRPO is w(p) grad p. Here ``w(p) = E[f(1 - f)/s]/(p(1 - p))``, f is the share of
+successes in a group and s its standard deviation (docs/derivations.md, section 24). The kernels here know p.
 """
 
 import numpy as np
@@ -75,9 +75,9 @@ def arm_estimator(arm: str, group_size: int) -> gt.Estimator:
     Parameters
     ----------
     arm : str
-        "grpo", "rloo" or another registered name; "weights" (w of the group's own size, and the mean of the others as baseline),
-        "oracle" (the same with p as baseline), "noise" (GRPO over w), "dropped" (the mean is over groups with a signal) or "lent"
-        (w of groups of 64, at any size).
+        A registered name, such as "grpo" or "rloo", or one of five. The arm "weights" has w of the group's own size, and the mean
+        of the others as baseline. The arm "oracle" is the same with p as baseline, and "noise" is GRPO over w. In "dropped" the
+        mean is over groups with a signal. The arm "lent" has w of groups of 64, at any size.
     group_size : int
     """
     if arm == "noise":

@@ -33,10 +33,10 @@ class World(NamedTuple):
         Of the features that all prompts share: what is learned at one moves others by about 1/sqrt(dimension) of it, in either
         direction.  0 is a tabular policy, in which prompts do not touch each other.
     transfer : float
-        The share of a right answer's squared feature that lies in one direction, the same for all prompts: what makes prompts
-        teach each other, and held-out ones learn.
+        The share of a right answer's squared feature that lies in one direction, the same for all prompts. It makes prompts teach
+        each other, and held-out ones learn.
     misled : float
-        The share of the prompts, those of least success, at which a wrong answer has that direction instead: what easy prompts
+        The share of the prompts, those of least success, at which a wrong answer has that direction instead. What easy prompts
         teach takes probability away from the right answers there.
     held_out : int
         Prompts with the same law of features and success rates that are not trained on.

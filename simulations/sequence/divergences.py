@@ -1,7 +1,7 @@
 """Divergences between policies, and their gradients by a step along the imaginary axis.
 
-The derivative of an analytic function f at x is Im f(x + ih)/h up to h^2, without the cancellation of a difference: with
-h = 1e-30 it is exact to the last bits, and shares no formula with the scores of the package.
+The derivative of an analytic function f at x is Im f(x + ih)/h up to h^2, without the cancellation of a difference. With h =
+1e-30 it is exact to the last bits, and it shares no formula with the scores of the package.
 """
 
 from collections.abc import Callable

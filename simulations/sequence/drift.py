@@ -1,7 +1,7 @@
 """T6, T7, T8: what updates off policy estimate, against the drift, exact.
 
-The expected update is compared with the gradients that it may be the estimate of, on random trees, against how far the policy
-has moved.  Broken: another ratio, clip or mean in the estimator, and updates that are turned.
+On random trees the expected update is compared with the gradients that it may estimate, as a function of how far the policy has
+moved. The controls have another ratio, clip or mean in the estimator, or updates that are turned.
 """
 
 from collections.abc import Iterator
@@ -134,8 +134,8 @@ T8_GRADIENT = in_most(
 )
 
 TREES, QUICK_TREES = {1: 128, 2: 192, 4: 192, 6: 192, 8: 192}, {1: 32, 2: 32, 4: 32}
-"""How many random trees of each horizon: 192 tell a share of 0.3 from a half at the level of a whole report, 128 one of 0.27,
-32 one of 0.03."""
+"""How many random trees of each horizon. At the level of a whole report, 192 tell a share of 0.3 from a half, 128 one of 0.27,
+and 32 one of 0.03."""
 TREES_A_CHUNK = 16
 DRIFTS = (0.03, 0.1, 0.14, 0.2, 0.28, 0.4, 0.63, 1.0)
 """Lengths of theta_k - theta_0, where scores are 1-Lipschitz: a token's log ratio is at most twice that."""
@@ -145,7 +145,7 @@ DIRECTIONS = ("random", "learning")
 """Any direction, or along the gradient at the old policy, as training goes."""
 VOCABULARY_SIZE, DIMENSION = 2, 6
 LARGE = {"horizon": 8, "dimension": 200}
-"""Trees with many parameters, on which the clip by sign alone is looked at, along the gradient.
+"""Trees with many parameters, on which only the clip by sign is examined, along the gradient.
 
 Six parameters are shared by as many as 255 prefixes.
 """

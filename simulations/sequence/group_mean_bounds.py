@@ -1,6 +1,6 @@
 """T12: what the group's mean adds to the update, its bounds and their worst cases, exact.
 
-All groups are enumerated, for random policies and for those that a search finds.  Broken, scores are not centred.
+All groups are enumerated, for random policies and for those that a search finds. In the control scores are not centred.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,7 +1,8 @@
 """U15: the bias of token ratios against the step size and the number of updates, exact.
 
-A policy takes m updates of size eta on one rollout.  The mean update with token ratios is compared with that with trajectory
-ratios, relative to the gradient.  Broken, the own sample is in the mean of the group: a bias of 1/G that does not vanish.
+A policy takes m updates of size eta on one rollout. The mean update with token ratios is compared with that with trajectory
+ratios, relative to the gradient. In the control the own sample is in the mean of the group, which gives a bias of 1/G that does
+not vanish.
 """
 
 from collections.abc import Iterator
@@ -64,7 +65,7 @@ def mean_update(problem: gt.Problem, theta: Array, advantage: str, ratio: str) -
 
 
 def biases(problem: gt.Problem, step: float, updates: int) -> list[float]:
-    """Return the bias of each kernel with token ratios after so many expected updates, all on one policy's responses."""
+    """Return the bias of each kernel with token ratios after `updates` expected updates, all on one policy's responses."""
     theta = np.array(problem.theta)
     for _ in range(updates):
         theta = theta + step * mean_update(problem, theta, "rloo", "token")

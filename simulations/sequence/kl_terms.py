@@ -1,7 +1,7 @@
 """U17, R5: which gradient each KL term estimates, exact.
 
-In the reward and in the loss, on and off policy, means are compared with gradients of divergences.  Broken, responses are drawn
-from another policy than the one that is meant, 1% of a step away, or the slope is the printed one.
+In the reward and in the loss, on and off policy, means are compared with gradients of divergences. In one control responses are
+drawn from another policy than the one that is meant, 1% of a step away. In the other the slope is the printed one.
 """
 
 from collections.abc import Iterator
@@ -131,8 +131,8 @@ MEANS = {
 
 PROBLEMS = ("kl-tabular", "kl-linear", "kl-sequence", "crowd")
 AWAY, DRIFT, STRAY = 0.7, 0.5, 0.01
-"""How far the policy is from the reference, and the one that sampled from it; the controls' draws come from one that is 1% of a
-step of length 1 away from the one that is meant: what it does to a mean shows in the third digit."""
+"""How far the policy is from the reference, and the one that sampled from it. The controls' draws come from a policy that is 1%
+of a step of length 1 away from the one that is meant. What this does to a mean shows in the third digit."""
 GROUP_SIZE = 2
 
 

@@ -1,7 +1,7 @@
 """T3, T6 to T8 on SmolLM2: what updates estimate after 1, 4 and 16 updates on one rollout, exact.
 
-The policies are its head before and after the updates; answers have one token, or several.  Broken: no ratio in the place of the
-trajectory's, updates that are turned, responses of the old policy in the place of the current one's, and the square of a ratio.
+The policies are its head before and after the updates; answers have one token, or several. In the controls the trajectory's ratio
+is left out or squared, updates are turned, or responses are the old policy's instead of the current one's.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,9 @@
 """T15 on SmolLM2: what dividing by the own length does to the optimum, exact.
 
-Answers have one to three tokens.  The head is trained in whitened coordinates, in which no direction of the hidden states
-outweighs the others: theta is the head times the root of the second moment of the hidden states behind the prefixes that the
-model reaches.  Where an update is zero does not depend on the coordinates.  Broken, it forgets the penalty, or is turned.
+Answers have one to three tokens. The head is trained in whitened coordinates, in which no direction of the hidden states
+outweighs the others. Here theta is the head times the root of the second moment of the hidden states behind the prefixes that the
+model reaches. Where an update is zero does not depend on the coordinates. In the controls the update forgets the penalty, or is
+turned.
 """
 
 from collections.abc import Iterator

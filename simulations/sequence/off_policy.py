@@ -13,9 +13,9 @@ from grpo_theory.exact.weights import NEGATIVE, POSITIVE, gains_of
 class Pairs:
     """N pairs of policies of one problem with rewards 0 and 1: theta (N, d) learns from responses that behaviour (N, d) drew.
 
-    With leave-one-out advantages a response that is right has an advantage of at least 0, on average 1 - V, and one that is
-    wrong has one of at most 0, on average -V; V is the behaviour's success at the prompt.  So the sign that a clip sees is
-    known from the reward, and means are sums over responses, at any group size.
+    Let V be the behaviour's success at the prompt. With leave-one-out advantages a right response has an advantage of at least 0,
+    on average 1 - V. A wrong one has an advantage of at most 0, on average -V. So the sign that a clip sees is known from the
+    reward, and means are sums over responses, at any group size.
     """
 
     def __init__(self, problem: gt.Problem, theta: Array, behaviour: Array) -> None:

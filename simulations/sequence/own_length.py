@@ -1,6 +1,7 @@
 """T15: where training ends if responses are divided by their own lengths, exact.
 
-The exact mean update is taken at the maximiser, and the mean dynamics are followed from there.  Broken, there is no baseline.
+The exact mean update is taken at the maximiser, and the mean dynamics are followed from there. In the control there is no
+baseline.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """R7: the pairwise loss and the group-relative update, exact.
 
-A step on the squared differences of regularised rewards is held against the update of the group mean with the own sample in it,
-for any samples.  Broken, the mean leaves the own sample out: that is off by a factor of 1/(K-1).
+A step on the squared differences of regularised rewards is compared with the update of the group mean, own sample included, for
+any samples. In the control the mean leaves the own sample out: it is off by a factor of 1/(K-1).
 """
 
 from collections.abc import Iterator

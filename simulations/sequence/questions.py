@@ -128,8 +128,8 @@ def _simulation(
 def uniform_advantage(name: str, group_size: int) -> float:
     """Return the largest advantage in groups of equal rewards, in size; NaN for oracles, which know more.
 
-    Of the batch two groups are uniform, all wrong and all right, and two are mixed, with half and with one of the responses
-    right, because some kernels look at the others.
+    Two groups of the batch are uniform, all wrong and all right. Two are mixed, with half and with one of the responses right,
+    because some kernels look at the other groups.
     """
     if find(name).reads & {"values", "optimal_baselines"}:
         return float("nan")

@@ -1,6 +1,6 @@
 """T4: the second moment of the trajectory ratio against the horizon, clipped and not, exact.
 
-On random trees the policy moves a little way in a random direction.  Broken, the ratio is squared.
+On random trees the policy moves a little way in a random direction. In the control the ratio is squared.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """T3, T4, T5, T13: norms of scores and gradients, random policies and worst cases, exact.
 
-The two sides of each bound are computed for random policies over sequences, and a search looks for the worst.  Broken:
-responses of another policy, no cap, scores that are not centred, and the logarithm to the base 2.
+The two sides of each bound are computed for random policies over sequences, and a search looks for the worst. The controls have
+responses of another policy, no cap, scores that are not centred, or the logarithm to the base 2.
 """
 
 from collections.abc import Callable, Iterator

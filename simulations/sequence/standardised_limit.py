@@ -1,7 +1,8 @@
 """U14, U15: standardised advantages and token ratios as the group grows, exact.
 
-Advantages divided by the group's standard deviation are set against those divided by the prompt's, off policy, and the weights
-of the KL term against its slope.  Broken: the variance or the standard error in the place of the deviation, and another policy.
+Off policy, advantages divided by the group's standard deviation are compared with those divided by the prompt's. The weights of
+the KL term are compared with its slope. In the controls the variance or the standard error stands in for the deviation, or the
+policy is another.
 """
 
 from collections.abc import Callable, Iterator
@@ -84,7 +85,7 @@ def off_the_limit(batch, advantages):
 
 
 def off_by_variance(batch, advantages):
-    """Broken: the variance in the place of the standard deviation, its root forgotten."""
+    """Broken: the variance instead of the standard deviation, its root forgotten."""
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
         variance = leave_out(batch.rewards[b], advantages[b])
@@ -94,7 +95,7 @@ def off_by_variance(batch, advantages):
 
 
 def by_standard_error(batch, advantages):
-    """Broken: the standard error of the mean in the place of the standard deviation."""
+    """Broken: the standard error of the mean instead of the standard deviation."""
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
         variance = leave_out(batch.rewards[b], advantages[b])

@@ -1,7 +1,7 @@
 """T9, T10, T11: the average squared gradient against N, |G| and T.
 
-Runs on a problem of one parameter: exact ones of infinitely large groups, and simulated ones.  Broken: no baseline, division by
-the own length, and division by the squared horizon.
+Runs on a problem of one parameter are exact, with infinitely large groups, or simulated. The controls have no baseline, divide by
+the own length, or divide by the squared horizon.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """T1, T2: the updates of GRPO and TIC-GRPO term by term, exact.
 
-The library's update of a rollout is held against the sum of the terms as printed and as corrected, on random problems.  Broken,
-the update has another clip.
+On random problems the library's update of a rollout is compared with the sum of the terms, as printed and as corrected. In the
+control the update has another clip.
 """
 
 from collections.abc import Iterator

@@ -34,5 +34,5 @@ ARMS: Mapping[str, Estimator] = {
     "no ratio": _PLAIN,
     "broken": replace(find("tic_grpo"), name="broken", advantage=make_estimator("wrong_for_half", wrong_for_half).advantage),
 }
-"""TIC-GRPO, GRPO and GSPO as published; "neither" has TIC-GRPO's advantages and aggregation with GRPO's token ratio and clip, and
-the arms after it change one part of it at a time; "broken" is TIC-GRPO with every second sign wrong."""
+"""TIC-GRPO, GRPO and GSPO are as published. The arm `neither` has TIC-GRPO's advantages and aggregation with GRPO's token ratio
+and clip. The arms after it change one part of it at a time. The arm `broken` is TIC-GRPO with every second sign wrong."""

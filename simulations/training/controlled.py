@@ -1,11 +1,12 @@
 """Training runs with a martingale as control variate, which takes most of the noise off their final objective.
 
 Step i leads from theta_{i-1} to F_i = theta_{i-1} + eta_i grad J(theta_{i-1}) without noise, and to theta_i = F_i + x_i with it.
-The final objective is moved by M = sum_i [p_i + P_i (F_i - tbar_i)] . x_i, with p_i and P_i the first and second derivatives of
-the noise-free run's final objective in its iterate tbar_i.  E M = 0 exactly, because the estimate is unbiased and the bracket
-is known before x_i is drawn; J(theta_n) - M has the mean of J(theta_n) and a small part of its variance.  What is left is near
-Q = sum_i (1/2) [x_i' P_i x_i - trace(P_i Gamma_i)], Gamma_i the exact covariance of x_i where the run is: E Q = 0 as well, and
-it is taken off too.  (docs/derivations.md, section 14)
+The final objective is moved by ``M = sum_i [p_i + P_i (F_i - tbar_i)] . x_i``. Here p_i and P_i are the first and second
+derivatives of the noise-free run's final objective in its iterate tbar_i. E M = 0 exactly, because the estimate is unbiased and
+the bracket is known before x_i is drawn. So J(theta_n) - M has the mean of J(theta_n) and a small part of its variance.
+
+What is left is near ``Q = sum_i (1/2) [x_i' P_i x_i - trace(P_i Gamma_i)]``, with Gamma_i the exact covariance of x_i where the
+run is. E Q = 0 as well, and Q is subtracted too. (docs/derivations.md, section 14)
 """
 
 from collections.abc import Sequence
@@ -57,7 +58,7 @@ def controlled_objectives(
     runs: int,
     seed: np.random.SeedSequence,
 ) -> tuple[Array, Array]:
-    """Train with one group size for each step; return J at C checkpoints (runs, C), and the two parts of M and Q (3, runs, C).
+    """Train with one group size per step; return J at C checkpoints (runs, C), and both parts of M and Q (3, runs, C).
 
     Parameters
     ----------
@@ -122,8 +123,8 @@ def _trace(problem: gt.Problem, curvature: Array, covariance: Array, ascent: Arr
 def controlled(plain: Array, controls: Array) -> Array:
     """Return objectives (..., R, C) less the first of K controls (K, ..., R, C) and multiples of the others, of the same mean.
 
-    The multiples are the best ones, but for each half of the runs those of the other half, which is independent of them: with few
-    prompts in a batch the second derivative says little of where the run is, and they fall from 1 to nothing.
+    The multiples are the best ones. For each half of the runs they are those of the other half, which is independent of them.
+    With few prompts in a batch the second derivative tells little about where the run is, and the multiples fall from 1 to 0.
     """
     objectives, others = plain - controls[0], np.moveaxis(controls[1:], 0, -1)
     halves = np.array_split(np.arange(plain.shape[-2]), 2)

@@ -3,7 +3,8 @@
 import numpy as np
 
 HALF_DOUBLING = 2.0**0.5
-"""How much more a choice may lose than the best one and pass for as good: half the way to the next budget, twice as large."""
+"""How much more a choice may lose than the best one and still pass for as good. It is half the way to the next budget, twice as
+large."""
 
 
 def on_grid(real: float, sizes: np.ndarray) -> int:

@@ -1,8 +1,10 @@
 """U9: the group size that trains the best policy, at fixed budgets.
 
-Losses against the noise-free run at checkpoints of training, simulated and by the law: what becomes of the best group size at
-other budgets and schedules, the printed one, the law, and whether noise costs at all.  Broken: the largest or the worst group
-size, a law that does not know that later steps damp noise, runs that are not done, and a noise-free run that is stopped early.
+Losses against the noise-free run at checkpoints of training are simulated and computed by the law. They show whether the best
+group size changes with the budget and the schedule. They also judge the printed size and the law, and whether noise costs at all.
+
+The controls have the largest or the worst group size, or a law that does not know that later steps damp noise. Others have runs
+that are not done, or a noise-free run that is stopped early.
 """
 
 from collections.abc import Iterator, Mapping
@@ -110,7 +112,8 @@ CLOSE = (("linear", "Constant"), ("linear", "Harmonic"), ("mixed", "Harmonic"))
 MORE_RUNS = 1280
 """Where the usual number did not decide most rows, which say how many would."""
 LAW_MARGIN = 0.2
-"""A loss that is a fifth off is a budget that is a fifth off: a quarter of the way to the next one, which is twice as large."""
+"""A loss that is a fifth off is a budget that is a fifth off. It is a quarter of the way to the next one, which is twice as
+large."""
 REACH = 0.1
 """The second order's share of the loss up to which the first is trusted: half the margin, for the third may add as much again."""
 SECOND_REACH = 0.4
@@ -168,8 +171,8 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 def _printed(where: str, at: pd.DataFrame) -> Claim:
     """The printed group size of the start against the best by the law; the control puts the worst in its place.
 
-    They are compared at the checkpoint where the law expects most of replacing the printed one, among those at which noise costs
-    with every group size.  Rivals have a batch that is large enough for the law.
+    Only checkpoints at which noise costs with every group size count. Of these, the sizes are compared where the law expects most
+    of replacing the printed one. Rivals have a batch that is large enough for the law.
     """
     losses, large = at["prediction"].unstack(), at["batch_size"].unstack().iloc[0] >= LAW_BATCH
     printed, costs = on_grid(at["printed_at_start"].iloc[0], losses.columns.to_numpy()), losses[(losses > 0.0).all(axis=1)]
@@ -211,7 +214,7 @@ def _noise(where: str, at: pd.DataFrame) -> Claim:
 def _one_curve(where: str, small: pd.DataFrame, large: pd.DataFrame) -> Iterator[Claim]:
     """N times the loss at the largest over that at the smallest budget, less 1, group size by group size.
 
-    The control takes the runs of the largest budget before they are done, when by the law their loss is the farthest from that of
+    The control takes the runs of the largest budget before they are done. By the law their loss is then the farthest from that of
     the end.
     """
     factor = large["budget"].iloc[0] / small["budget"].iloc[0]

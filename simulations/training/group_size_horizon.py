@@ -1,8 +1,8 @@
 """U9: which trace decides for the policy near its maximiser.
 
-From a maximiser on the scaling law's constants stand still, and the best group size still depends on how long one trains: the
-gradient's best group size against the policy's, and the law, at two horizons.  Broken, a group size that is known to lose more
-stands in the place of the better one, and the law is that of the other horizon.
+From a maximiser on, the scaling law's constants stand still, and yet the best group size depends on how long one trains. The
+gradient's best group size is compared with the policy's, and with the law, at two horizons. In the controls a group size that is
+known to lose more replaces the better one, or the law is that of the other horizon.
 """
 
 from collections.abc import Iterator, Mapping

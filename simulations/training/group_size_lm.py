@@ -1,7 +1,7 @@
 """U9: the best group size for a language model's head.
 
-Figure 5 and Table 2 of arXiv 2603.01162 on the head of SmolLM2: the group sizes reported as best against the gradient's own.
-Broken, the largest group size at the smallest budget, 8 prompts in a batch, which loses ten times as much.
+Figure 5 and Table 2 of arXiv 2603.01162 are redone on the head of SmolLM2. The group sizes reported as best are compared with the
+gradient's own. The control is the largest group size at the smallest budget, 8 prompts in a batch, which loses ten times as much.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,8 @@
 """U9: the scaling law's constants along training, exactly.
 
-How far the best group size moves from that of the start while the policy learns, and what it costs to keep that.  Broken, the
-path is one along which the best group size is known to grow without bound (docs/derivations.md, section 14); the group size that
-is kept is the best one for prompts without spread.
+The study measures how far the best group size moves from that of the start while the policy learns. It also measures what it
+costs to keep that of the start. In one control the path is one along which the best group size is known to grow without bound
+(docs/derivations.md, section 14). In the other the group size that is kept is the best one for prompts without spread.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """U9: a group size that follows the policy against a fixed one.
 
-At the same budget, with plans of group sizes that an oracle makes.  Broken, the group size moves against the policy.
+Both have the same budget, and an oracle makes the plans of group sizes. In the control the group size moves against the policy.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ BUDGET = 1080
 RUNS, CHUNK_RUNS, QUICK_RUNS = 1024, 256, 128
 PLANS = ("start", "fixed", "current", "ahead", "against")
 MARGIN = 0.15
-"""A loss that is 15% off is a budget that is 15% off: a fifth of the way to the next one, which is twice as large."""
+"""A loss that is 15% off is a budget that is 15% off. It is a fifth of the way to the next one, which is twice as large."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -56,10 +56,13 @@ def cells(quick: bool) -> list[Cell]:
 def plans(settings: Settings) -> dict[str, np.ndarray]:
     """Return the group size of every step for each plan, shape (n,).
 
-    start: the best for the gradient's error at the start, kept; fixed: the best fixed one for the final policy; current: the
-    best for the gradient's error at the noise-free iterate of the step; ahead: the best schedule for the final policy.  All
-    but the first need what only an oracle knows: the exact moments along the path.  against, the control, moves
-    the other way: where the best group size doubles, it halves.
+    - start: the best for the gradient's error at the start, kept;
+    - fixed: the best fixed one for the final policy;
+    - current: the best for the gradient's error at the noise-free iterate of the step;
+    - ahead: the best schedule for the final policy;
+    - against, the control: where the best group size doubles, it halves.
+
+    All but the first need what only an oracle knows: the exact moments along the path.
     """
     problem, sizes, steps = case_problem(settings), np.array(settings["group_sizes"]), settings["steps"]
     law = case_law(settings, steps)

@@ -1,8 +1,8 @@
 """T6 to T8, T14: where updates off policy point, and where runs end, if features are learned.  Networks of two layers on trees.
 
-Minibatch training as in `trained_drift`, with the drifts that it makes: each arm at its own best constant step, chosen on other
-problems, and looked at on its way.  The gradients are those of both layers.  Broken: advantages that have lost their sign, and an
-arm that descends.
+Minibatch training is as in `trained_drift`, with the drifts that it makes. Each arm has its own best constant step, chosen on
+other problems, and its updates are examined along the run. The gradients are those of both layers. In the controls advantages
+have lost their sign, or an arm descends.
 """
 
 from collections.abc import Iterator

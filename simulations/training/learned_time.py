@@ -1,7 +1,7 @@
 """T14, T8: updates to a level of the objective if features are learned, each composition at its best step size.
 
-Networks of two layers are drawn at random.  The level of a problem is two thirds of the way from its start to the best response
-at each prompt.  Broken, three signs of TIC-GRPO's eight are wrong: what is left of its mean update is a quarter.
+Networks of two layers are drawn at random. The level of a problem is two thirds of the way from its start to the best response at
+each prompt. In the control three signs of TIC-GRPO's eight are wrong, which leaves a quarter of its mean update.
 """
 
 import warnings

@@ -1,7 +1,7 @@
 """U8: the lemma on sequences behind the bound, exact.
 
-Lemma 14, on which Lemma 6 rests, bounds every sequence that keeps its hypotheses.  The largest values that they allow a sequence
-are computed and held against the bound, over a grid of constants.  Broken, the bound starts at n_0 = 1.
+Lemma 14, on which Lemma 6 rests, bounds every sequence that keeps its hypotheses. The largest values that they allow a sequence
+are computed and compared with the bound, over a grid of constants. In the control the bound starts at n_0 = 1.
 """
 
 from collections.abc import Iterator

@@ -13,7 +13,7 @@ from grpo_theory.harness.summary import summary
 from simulations.sequence.off_policy import Pairs, cosines
 
 LOOKS = 4
-"""How many updates of a run are looked at, drawn from all but the first of each rollout, whose ratios are 1."""
+"""How many updates of a run are examined, drawn from all but the first of each rollout, whose ratios are 1."""
 LITTLE = 0.02
 """Updates of which at most this share of tokens is clipped are counted apart, too."""
 BINS = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 1.0)
@@ -25,8 +25,8 @@ def look(
 ) -> pd.DataFrame:
     """Return the cosines of the estimators' mean updates with the gradient at some updates of each run, a row for each update.
 
-    The first estimator is looked at once more, as "broken", with advantages that have lost their sign.  The columns "clipped",
-    by its clip, and "log ratio" say how far the policy has moved since the rollout, and "run" whose update it is.
+    The first estimator is examined once more, as "broken", with advantages that have lost their sign. The columns "clipped", by
+    its clip, and "log ratio" say how far the policy has moved since the rollout, and "run" whose update it is.
     """
     runs, rollouts = len(iterates), (iterates.shape[1] - 1) // inner
     first = inner * rng.integers(0, rollouts, size=(runs, LOOKS))

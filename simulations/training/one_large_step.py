@@ -1,7 +1,7 @@
 """T8: inner updates without a ratio against one large update, one token.
 
-Without a ratio the updates that a rollout serves are compared with one update on all of it, path by path.  Broken, no mean is
-subtracted from the rewards.
+Without a ratio the updates that a rollout serves are compared with one update on all of it, path by path. In the control no mean
+is subtracted from the rewards.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from simulations.sources import OURS, derived
 ONE_TOKEN = Statement(
     "T8/one token",
     derived(28),
-    "one token, advantages that add up to 0: m updates without ratio on a rollout equal one of m times the step on all of it",
+    "one token, advantages that add up to 0: m updates without ratio on a rollout equal one m times as long on all of it",
     "identity",
     whose=OURS,
 )

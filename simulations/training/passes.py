@@ -1,6 +1,6 @@
 """T8 where responses serve several passes: what dropping ratio and clip costs.
 
-Both arms take their own best step, or the one without ratio the clip's.  Broken, an arm descends.
+Both arms take their own best step, or the arm without ratio takes that of the arm with the clip. In the control an arm descends.
 """
 
 from collections.abc import Iterator
@@ -27,23 +27,23 @@ PASSES_OF = "training on trees of two tokens with several passes over a rollout;
 OWN_STEP = Statement(
     "T8/dropped, several passes",
     f"question beside {TIC_GRPO}",
-    "several passes over the responses, at its best step each: without ratio and clip success ends at most a point "
-    "below that with token ratios clipped by sign",
+    "several passes, each at its best step: without ratio and clip success ends at most a point below that with "
+    "token ratios clipped by sign",
     "upper bound",
     PASSES_OF,
-    formula="Several passes over the responses, at its best step each: without ratio and clip success ends at most a point "
-    "below that with token ratios clipped by sign.",
+    formula="Several passes, each at its best step: without ratio and clip success ends at most a point below that "
+    "with token ratios clipped by sign.",
     whose=OURS,
 )
 CLIPS_STEP = Statement(
     "T8/dropped, several passes at the step of the clip",
     f"question beside {TIC_GRPO}",
-    "several passes over the responses, both at the best step of the clip: without ratio and clip success ends at "
-    "most a point below that with token ratios clipped by sign",
+    "several passes at the clip's best step: without ratio and clip success ends at most a point below that with "
+    "token ratios clipped by sign",
     "upper bound",
     PASSES_OF,
-    formula="Several passes over the responses, both at the clip's best step: without ratio and clip success ends at most "
-    "a point below that with token ratios clipped by sign.",
+    formula="Several passes at the clip's best step: without ratio and clip success ends at most a point below that "
+    "with token ratios clipped by sign.",
     whose=OURS,
 )
 

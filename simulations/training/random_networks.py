@@ -11,7 +11,7 @@ from simulations.sequence.parts import random_bandit
 
 
 class Network(NamedTuple):
-    """A kind of random problem: networks on trees of two tokens; one in so many responses to a prompt succeeds as a rule.
+    """A kind of random problem: networks on trees of two tokens; one in `one_in` responses to a prompt succeeds as a rule.
 
     The steps are those that pilots on other problems found around the best of all arms.
     """

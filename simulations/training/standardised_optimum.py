@@ -1,7 +1,7 @@
 """U16: where training with standardised rewards converges.
 
-There is a K3 penalty in the loss.  Mean updates are compared with gradients of objectives, and the ends of runs with the
-maximiser of the corrected one.  Broken, rewards are not divided.
+There is a K3 penalty in the loss. Mean updates are compared with gradients of objectives, and the ends of runs with the maximiser
+of the corrected one. In the control rewards are not divided.
 """
 
 from collections.abc import Callable, Iterator
@@ -65,8 +65,8 @@ RUNS, QUICK_RUNS = 512, 128
 POINTS, SPREAD = 5, 0.5
 """How many policies the mean update is compared at, and how far apart they are."""
 MARGIN = 0.01
-"""Relative: a success rate of 50% is told from one of 50.5%, less than evaluations of trained models tell apart.  After finitely
-many updates runs are not at the maximiser, by order 1/n, so the statement is a bound and not an equality."""
+"""Relative: it distinguishes a success rate of 50% from one of 50.5%, less than evaluations of trained models can show. After
+finitely many updates runs are not at the maximiser, by order 1/n, so the statement is a bound and not an equality."""
 ESTIMATORS = {
     "standardised": composed(STANDARDISED, "none", kl="k3 in loss"),
     "undivided": composed("rloo", "none", kl="k3 in loss"),

@@ -1,9 +1,10 @@
-"""U9: the best group size by Theorem 7's bound, its constants suprema over a region, exactly.
+"""U9: the best group size by Theorem 7's bound, with suprema over a region as its constants, exactly.
 
-Lemma 6's bounds with M, the largest error of the leave-one-out estimator over a ball around a maximiser, are minimised over the
-whole group sizes at fixed budgets: BG responses a step, or nBG in all.  The printed minimiser is sqrt(C3/C1) with C1 and C3 the
-suprema of c1 and c3; it takes the supremum of the error for the sum of its parts' suprema, and c3/(BG^2) for c3/(BG(G-1)).
-Broken, the supremum of c3 is too large; or there is one prompt a step, so that larger groups mean fewer steps.
+In Lemma 6's bounds M is the largest error of the leave-one-out estimator over a ball around a maximiser. The bounds are minimised
+over the whole group sizes at fixed budgets: BG responses a step, or nBG in all. The printed minimiser is sqrt(C3/C1) with C1 and
+C3 the suprema of c1 and c3. It takes the supremum of the error for the sum of its parts' suprema, and c3/(BG^2) for c3/(BG(G-1)).
+
+In the controls the supremum of c3 is too large, or there is one prompt per step, so that larger groups mean fewer steps.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,7 +57,7 @@ BALLS = (("conflict", 1.0), ("conflict", 2.0), ("kl-linear", 0.3), ("kl-linear",
 QUICK_BALLS = 1
 GROUP_SIZES = tuple(range(2, 13))
 WRONG_C3 = 4.0
-"""The control's supremum of c3 is so many times too large: it asks for twice the responses a prompt."""
+"""The control's supremum of c3 is this many times too large: it asks for twice the responses a prompt."""
 STEP_BUDGETS, NUMBERS = (1024, 16384), (64, 1024)
 RUN_BUDGETS, CONTROL_BUDGETS = (1 << 18, 1 << 24), (1 << 10, 1 << 24)
 

@@ -1,7 +1,7 @@
 """U8: the bound where it is nearly tight, with the printed schedule.
 
-There is one direction, curvature and noise change little over the ball, and epsilon is small.  Broken, the noise of the bound
-is half of what it should be.
+There is one direction, curvature and noise change little over the ball, and epsilon is small. In the control the noise of the
+bound is half of what it should be.
 """
 
 from collections.abc import Iterator
@@ -68,8 +68,8 @@ def one_direction() -> tuple[gt.Problem, np.ndarray, float]:
 def surroundings(factor: float, epsilon: float, offset: int) -> tuple[Region, float]:
     """Return the constants over the ball, enlarged by the longest step that the induction uses, and beta.
 
-    Up to the index n_0 the bound is at least the highest gap of the ball, whatever the steps, so L need not reach further than
-    the step at n_0 does.  As n_0 grows with L, it is taken from the L of the ball alone, the least it can be.
+    Up to the index n_0 the bound is at least the highest gap of the ball, whatever the steps. So L need not reach further than
+    the step at n_0 does. As n_0 grows with L, it is taken from the L of the ball alone, the least it can be.
     """
     problem, best, _ = one_direction()
     ball = region(problem, best, radius=RADIUS, reach=1e-6)

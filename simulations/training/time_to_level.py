@@ -1,6 +1,7 @@
 """T14, T8: updates to a level of the objective, each composition at its best step size.
 
-Training runs of an arm are compared with those of its rivals, draw by draw.  Broken, every second sign of TIC-GRPO's is wrong.
+Training runs of an arm are compared with those of its rivals, draw by draw. In the control every second sign of TIC-GRPO's is
+wrong.
 """
 
 import warnings

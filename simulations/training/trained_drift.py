@@ -1,7 +1,7 @@
 """T6 to T8 along training: where updates off policy point, and what clip and ratio are worth to whole runs.
 
-The policies are those that minibatch training makes, each arm at its own best constant step, or at twice or four times that.
-Broken: advantages that have lost their sign, and an arm that descends.
+The policies are those that minibatch training makes, each arm at its own best constant step, or at twice or four times that. In
+the controls advantages have lost their sign, or an arm descends.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """U7, U8, U10, U18: the mean gap during training and its bounds.
 
-The mean suboptimality gap of training runs is compared with the bounds, with the exact recursion, and with the rates.  Broken:
-a bound without noise, a learner that descends, steps that are a quarter too long, and a constant step where it should fall.
+The mean suboptimality gap of training runs is compared with the bounds, with the exact recursion, and with the rates. The
+controls are a bound without noise, a learner that descends, steps a quarter too long, and a constant step where it should fall.
 """
 
 from collections.abc import Iterator, Mapping
@@ -209,8 +209,8 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
 def _gap_claims(setting: str, schedule: str, part: pd.DataFrame) -> Iterator[Claim]:
     """Yield the bound at the checkpoint where it comes nearest to failing, and the sharp prediction at the end.
 
-    The control of a constant step forgets the noise, M = 0; that of beta/n is a learner whose sign is wrong.  The latter bound
-    is at least 15 times the gap, so no check of it could tell that its M is too small by less; for that there is `tight_bound`.
+    The control of a constant step forgets the noise, M = 0; that of beta/n is a learner whose sign is wrong. The latter bound is
+    at least 15 times the gap, so no check of it could tell that its M is too small by less. For that there is `tight_bound`.
     """
     gaps = {name: part[part["quantity"] == name] for name in LEARNERS}
     own, longer = gaps["gap"].iloc[-1], gaps["longer"].iloc[-1]
