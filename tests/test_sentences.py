@@ -1,5 +1,7 @@
-"""Sentences of the README and of the documentation's pages are short enough to be read once."""
+"""Sentences of pages, derivations and docstrings are short enough to be read once."""
 
+import ast
+import inspect
 import re
 
 import pytest
@@ -10,7 +12,26 @@ LONGEST = 25
 """Words of the longest sentence."""
 PAGES = {
     page.name: page for page in (*(DOCS.parent / name for name in ("README.md", "CHANGELOG.md")), *sorted(DOCS.glob("*.md")))
-} | {f"findings/{page.name}": page for page in sorted((DOCS / "findings").glob("*.md"))}
+} | {f"{part}/{page.name}": page for part in ("findings", "derivations") for page in sorted((DOCS / part).glob("*.md"))}
+CODE = {
+    str(folder.relative_to(DOCS.parent)): sorted(folder.rglob("*.py"))
+    for top in ("grpo_theory", "simulations")
+    for folder in sorted((DOCS.parent / top).iterdir())
+    if (folder / "__init__.py").exists()
+} | {
+    top: sorted((DOCS.parent / top).glob("*.py"))
+    for top in (
+        "grpo_theory",
+        "simulations",
+        "paper_figures",
+        "paper_figures/content",
+        "benchmarks",
+        "tests",
+        "tools",
+        "examples",
+    )
+}
+"""Files by folder."""
 FENCED = re.compile(r"^(`{3,}|\$\$).*?^\1$|<!--.*?-->", flags=re.DOTALL | re.MULTILINE)
 ONE_WORD = re.compile(r"!\[[^\]]*\]\([^)]*\)|`[^`]+`|\$[^$]+\$")
 """A picture, code or a formula: each counts as one word."""
@@ -18,6 +39,11 @@ ITEM = re.compile(r"\n(?= *(?:[-*+]|\d+\.) |[|#<:])")
 """Where an item of a list, a row of a table, a heading or a directive begins."""
 END = re.compile(r"(?<=[.!?])[\"')*_]*\s+(?=[\"'(*_\[]*[A-Z0-9])")
 """An end of a sentence: what follows begins with a capital, so that "e.g. this" is no end."""
+
+DOCTEST = re.compile(r"^ *>>> .*?(?=\n\s*\n|\Z)", flags=re.DOTALL | re.MULTILINE)
+HEADING = re.compile(r"^.*\n-{3,}$", flags=re.MULTILINE)
+FIELD = re.compile(r"^[\w*`, .()-]+ : .*$|^[\w.]+$", flags=re.MULTILINE)
+"""The line of numpydoc that names a parameter and its type, or an error."""
 
 
 def paragraphs(page):
@@ -36,9 +62,46 @@ def long_sentences(page):
     return found
 
 
+def docstrings(path):
+    """Yield the docstrings of a file, of constants too, each with its line."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        body = getattr(node, "body", None)
+        for one in body if isinstance(body, list) else []:
+            if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str):
+                yield one.lineno, inspect.cleandoc(one.value.value)
+
+
+def as_page(docstring):
+    """Return the sentences of a docstring as a page has them, without examples, headings and the names of parameters."""
+    text = FIELD.sub("\n\n", HEADING.sub("\n\n", DOCTEST.sub("", docstring)))
+    text = re.sub(r"``[^`]+``", "Code", text)
+    return "\n\n".join(inspect.cleandoc(block) for block in re.split(r"\n\s*\n", text))
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_sentences_are_short(page):
     assert long_sentences(PAGES[page].read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("folder", CODE)
+def test_sentences_of_docstrings_are_short(folder):
+    found = {f"{path.name}:{line}": long_sentences(as_page(text)) for path in CODE[folder] for line, text in docstrings(path)}
+    assert found, "no docstrings"
+    assert {place: sentences for place, sentences in found.items() if sentences} == {}
+
+
+def test_a_long_sentence_of_a_docstring_is_found(tmp_path):
+    """In the docstring of a constant, a parameter, an error; and not in an example, or where several short ones follow."""
+    words = " ".join(["word"] * (LONGEST + 1))
+    parts = ("Parameters", "x : float\n        {}"), ("Raises", "ValueError\n        {}"), ("Examples", ">>> a = {}")
+    text = "\n".join(f"    {name}\n    {'-' * len(name)}\n    {body}\n" for name, body in parts)
+    for filled, found in ((words, 2), (". ".join(["Word" + words[4 : len(words) // 2]] * 2), 0)):
+        path = tmp_path / "a.py"
+        path.write_text(f'def f(x):\n    """Return it.\n\n{text.replace("{}", filled)}    """\n', encoding="utf-8")
+        ((_, docstring),) = docstrings(path)
+        assert len(long_sentences(as_page(docstring))) == found
+    path.write_text(f'A = 1\n"""{words}."""\n', encoding="utf-8")
+    assert [long_sentences(as_page(one)) for _, one in docstrings(path)] == [[f"{words}."]]
 
 
 @pytest.mark.parametrize(

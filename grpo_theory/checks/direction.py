@@ -7,7 +7,7 @@ import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.checks.importance import LARGEST, available, log_ratios, response_sums
-from grpo_theory.checks.trainer_log import TokenLogs
+from grpo_theory.checks.kept_rows import TokenLogs
 
 
 @dataclass(frozen=True)
