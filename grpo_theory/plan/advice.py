@@ -35,8 +35,8 @@ class Advice:
     estimator : str or None
         The name of the user's estimator in the registry; None if the user named none, and any baseline may be recommended.
     baseline : str or None
-        The baseline of that estimator, if its estimate is the gradient's but for a constant factor. Of another estimator None:
-        it is planned by its efficiency.
+        The baseline of that estimator, if its estimate is the gradient's times a constant. None for another estimator, which is
+        planned by its efficiency.
     level, tolerance : float
         Of the confidence intervals; the loss that is small enough not to matter.
     rewards : RewardsAdvice
@@ -107,8 +107,8 @@ def advise(
     Parameters
     ----------
     rollouts : RolloutLog, RaggedRollouts, Rollouts or RewardCounts
-        As `gt.read_rollouts` returns them. With scores, or sketches of them, the best group size is advised on; without, what
-        rewards alone tell.
+        As `gt.read_rollouts` returns them. Advice on the best group size needs scores, or sketches of them; without these it is
+        what rewards alone tell.
     limits : Limits or float
         What a batch may cost and must fit. A number is the budget, with no other limit: how many responses.
     group_size : int, optional
@@ -132,9 +132,10 @@ def advise(
     Raises
     ------
     ValueError
-        If budget and limits allow no batch; if a log was read with several groups of one prompt, which are not independent; if
-        the estimator's advantages depend on more than the rewards of their own group, and the rollouts have scores; and if the
-        rollouts can say nothing: fewer than three prompts, one response per prompt, all rewards equal.
+        If budget and limits allow no batch, or none of the group size in use. If a log was read with several groups of one
+        prompt, which are not independent. If the rollouts have scores, and the estimator's advantages depend on more than the
+        rewards of their own group. If the rollouts can say nothing: fewer than three prompts, one response per prompt, or all
+        rewards equal.
 
     Examples
     --------

@@ -153,11 +153,11 @@ def mean_limits(
 ) -> tuple[Array, Array]:
     """Return two-sided limits of the mean of independent terms in [least, most]: Clopper and Pearson's at an effective size.
 
-    With the terms brought to [0, 1], m their mean and s^2 their variance, they are worth n = B m (1 - m)/s^2 draws of 0 and 1
-    (Korn and Graubard 1998). No law on [0, 1] has more variance than m (1 - m). Few terms may not show the rare large ones, so
-    s^2 is taken as if four more terms had the variance m (1 - m); n is at most the number of responses, and is multiplied by
-    (t_inf/t_{B-1})^2 for the degrees of freedom behind s. So rare events get honest limits, and where many terms vary the
-    limits are Student's t.
+    The terms are brought to [0, 1], with mean m and variance s^2. They then tell as much as n = B m (1 - m)/s^2 draws of 0 and
+    1 (Korn and Graubard 1998). No law on [0, 1] has more variance than m (1 - m). Few terms may not show the rare large ones,
+    so s^2 is taken as if four more terms had the variance m (1 - m). The size n is at most the number of responses, and is
+    multiplied by (t_inf/t_{B-1})^2 for the degrees of freedom behind s. So rare events get honest limits, and where many terms
+    vary the limits are Student's t.
 
     Parameters
     ----------
@@ -197,8 +197,9 @@ def _clopper_pearson(successes: Array, failures: Array, tail: float) -> Array:
 def ratio_limit(numerator: Array, denominator: Array, level: float, above: bool, prompts: Array | float = 1.0) -> Array:
     """Return the upper or the lower of two-sided limits of E[numerator]/E[denominator] from independent pairs (..., B).
 
-    Fieller's: the ratios r for which the mean of numerator - r denominator is not so far from 0, by Student's t, on the side that
-    matters. Infinite, of either sign, where the denominator's mean is not surely above 0. `prompts` as of `mean_limits`.
+    Fieller's limits are the ends of the ratios r at which Student's t does not tell the mean of numerator - r denominator from
+    0. The upper limit is inf, and the lower one -inf, where the denominator's mean is not surely above 0. `prompts` is as in
+    `mean_limits`.
     """
     numerator, denominator, weights = np.broadcast_arrays(numerator, denominator, prompts)
     size = weights.sum(axis=-1)

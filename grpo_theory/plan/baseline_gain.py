@@ -26,10 +26,10 @@ from grpo_theory.theory import mse_weights
 
 LEAVE_ONE_OUT = NAMES[REFERENCE]
 RUNNABLE = (LEAVE_ONE_OUT, "mean over prompts", "shrinkage", "none")
-"""The baselines that need nothing that nobody knows, in the order in which they are preferred where the data cannot tell.
+"""The baselines that a trainer can compute, in the order in which they are preferred where the data cannot tell.
 
-Trainers have the leave-one-out mean, or the group's, whose estimate is a multiple; a mixture needs a share; and without a
-baseline the error depends on where the rewards have their zero.
+Trainers have the leave-one-out mean, or the group mean, whose estimate is a multiple of that. A mixture needs a share. Without
+a baseline the error depends on where the rewards have their zero.
 """
 
 
@@ -86,9 +86,10 @@ class BaselineChoice:
     choice : GroupSizeChoice
         Of the group sizes under its baseline; `law` has the baseline's own c2 and c3.
     rivals : tuple of Rival
-        Where all baselines are allowed: the best batch with the leave-one-out mean, if another pair is recommended, which is
-        shown to have less error; and the pair of least estimated error, if it is another, which is not shown to have less. With a
-        baseline of the user's: the pair that would be recommended otherwise, if it is shown to have less error.
+        Where all baselines are allowed there are up to two. The best batch with the leave-one-out mean is one if another pair
+        is recommended; that pair is then shown to have less error. The pair of least estimated error is one if it is not
+        recommended; it is not shown to have less error. Where the user names a baseline, the pair that would be recommended
+        otherwise is the only rival, if it is shown to have less error.
     """
 
     pair: Pair
@@ -102,9 +103,9 @@ def choose_baseline(
     """Choose among all pairs of a baseline and an allowed batch, or among the batches of one baseline.
 
     The error of each pair is c1/B + c2/(BG) + c3/(BG(G-1)), with the baseline's own c2 and c3. All these estimates are unbiased
-    for one gradient, so that their squared errors can be compared. Each baseline has its best batch. The first baseline of
-    `RUNNABLE` is recommended that is not shown to have more error than another; if it is not the leave-one-out mean, it is also
-    shown to have less error than that.
+    for one gradient, so that their squared errors can be compared. Each baseline is taken with its best batch. The
+    leave-one-out mean is recommended unless another baseline is shown to have less error. Among those that are, it is the first
+    of `RUNNABLE` that is not shown to have more error than another.
 
     Parameters
     ----------

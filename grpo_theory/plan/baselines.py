@@ -63,8 +63,8 @@ class BaselineTable:
     noise : ndarray, shape (L,)
         In units of squared gradient norm.
     relative : Interval
-        Noise less that of the leave-one-out mean, over the latter, shape (L,): -0.1 is 10% less. Pairs the same prompts; 0 for
-        the leave-one-out mean itself.
+        Shape (L,): the noise over that of the leave-one-out mean, less 1, so that -0.1 is 10% less noise. The limits pair the
+        same prompts. The leave-one-out mean itself has 0.
     shrinkage : float
         The weight of the mean over prompts in its best mixture with the leave-one-out mean.
     group_size : int
@@ -141,19 +141,21 @@ def _prompt_statistics(group: Rollouts, centre: float) -> Array:
 def compare_baselines(rollouts: Groups, group_size: int, level: float = 0.95) -> BaselineTable:
     """Compare the gradient's noise under six baselines in groups of one size, prompt by prompt.
 
-    The noise of a prompt's estimate (1/G) sum_i W_i (Z_i - C_i), times G (docs/derivations.md, sections 3 and 35), with W the
-    score, P = ||W||^2 and V the mean reward of the prompt, averaged over prompts:
+    The noise is that of a prompt's estimate ``(1/G) sum_i W_i (Z_i - C_i)``, times G and averaged over prompts
+    (docs/derivations.md, sections 3 and 35). Here W is the score, P = ||W||^2, and Z the reward with baseline C. V is the
+    prompt's mean reward, and m that of the other prompts. Under each baseline the noise is:
 
-    - none, C = 0: E[P Z^2] - ||g||^2
-    - mean over prompts, C = m: c2 + 2 (V - m) Cov(P, Z) + E[P] (V - m)^2
-    - leave-one-out mean: c2 + c3/(G-1)
-    - shrinkage, (1 - l) of the leave-one-out mean and l of m: c2 + 2 l (V - m) Cov(P, Z) + l^2 E[P] (V - m)^2 + (1-l)^2 c3/(G-1)
-      with the best l in [0, 1] for all prompts, found on the other prompts (James and Stein's idea; arXiv 2511.03710)
-    - value, C = V: c2
-    - optimal, C = b* = E[P Z]/E[P] (Greensmith et al. 2004): c2 - Cov(P, Z)^2/E[P]
+    - none, C = 0: ``E[P Z^2] - ||g||^2``
+    - mean over prompts, C = m: ``c2 + 2 (V - m) Cov(P, Z) + E[P] (V - m)^2``
+    - leave-one-out mean: ``c2 + c3/(G-1)``
+    - shrinkage, (1 - l) of the leave-one-out mean and l of m:
+      ``c2 + 2 l (V - m) Cov(P, Z) + l^2 E[P] (V - m)^2 + (1-l)^2 c3/(G-1)``.
+      The best l in [0, 1] is found for each prompt on the others (James and Stein's idea; arXiv 2511.03710).
+    - value, C = V: ``c2``
+    - optimal, C = b* = E[P Z]/E[P] (Greensmith et al. 2004): ``c2 - Cov(P, Z)^2/E[P]``
 
-    The group mean with the own sample in it gives the leave-one-out estimate times 1 - 1/G, so the same after a change of the
-    learning rate, and is not listed.
+    The group mean that includes the response itself is not listed. It gives the leave-one-out estimate times 1 - 1/G, which is
+    the same after a change of the learning rate.
 
     Parameters
     ----------

@@ -15,12 +15,12 @@ from grpo_theory.validation import Argument, ArgumentError, as_count, as_not_neg
 LARGEST_GROUP = 4096
 """The largest group that may be asked for."""
 MOST_PAIRS = 1e12
-"""Of responses that a budget may buy: numbers of prompts are then exact."""
+"""The most pairs of responses that a budget may buy: numbers of prompts are then exact."""
 BUDGET, MAX_RESPONSES, MIN_PROMPTS = (Argument(name) for name in ("budget", "max_responses", "min_prompts"))
 
 
 FEWEST_PROMPTS = 3
-"""Of which a group size is chosen: fewer give no standard errors by leaving one out."""
+"""The fewest prompts from which a group size is chosen: fewer give no standard errors by leaving one out."""
 MOST_FACTOR = 4096.0
 """A pilot is not advised to be more than so many times larger."""
 
@@ -38,9 +38,9 @@ class Limits:
         What one batch may cost: a number of responses with the default costs, else in the unit of the costs, as tokens or
         seconds.
     cost_prompt : float, default 0
-        Of a prompt, whatever its group's size: the prefill.
+        The cost of a prompt, whatever its group's size: the prefill.
     cost_response : float, default 1
-        Of a response: the decoding. Above 0.
+        The cost of a response: the decoding. Above 0.
     max_group_size : int, default 4096
         The largest group considered, at most 4096.
     max_responses : int, optional
@@ -153,13 +153,14 @@ def limits_groups(limits: Limits) -> tuple[str, ...]:
 def cost_optimum(law: GroupSizeLaw, cost_prompt: float = 0.0, cost_response: float = 1.0) -> float:
     """Return the group size (not rounded) of least mean squared error at a fixed cost B (a + b G), for any B.
 
-    Theorem (docs/derivations.md, section 35).  The error times the budget, (a + b G)(c1 + c2/G + c3/(G (G-1))), is convex in G
-    > 1 if a c2, c3 and c1 are not below 0; where b c1 and one of a c2 and c3 are above 0 its minimiser is the one root above 1 of
+    Theorem (docs/derivations.md, section 35).  The error times the budget is (a + b G)(c1 + c2/G + c3/(G (G-1))). It is convex
+    in G > 1 if a c2, c3 and c1 are not below 0. If b c1 and one of a c2 and c3 are above 0, its minimiser is the one root above
+    1 of
 
         b c1 G^2 (G-1)^2 - a (c2 - c3) (G-1)^2 - (a + b) c3 G^2 = 0.
 
-    With a = 0 it is 1 + sqrt(c3/c1), and with c3 = 0 it is sqrt(a c2/(b c1)), the classical answer for sampling in two stages
-    (Cochran 1977, section 10.6), or 1 where that is less.
+    With a = 0 it is 1 + sqrt(c3/c1). With c3 = 0 it is sqrt(a c2/(b c1)), or 1 where that is less. This is the classical answer
+    for sampling in two stages (Cochran 1977, section 10.6).
 
     Parameters
     ----------
@@ -263,8 +264,8 @@ class SizeChoice:
 def sufficient_prompts(risk: Callable[[int], float], pilot: int, tolerance: float) -> int | None:
     """Return the least number of prompts at which a limit that falls with it is within the tolerance, from a pilot's number on.
 
-    None if it is within the tolerance at the pilot's own, so that this limit is not what the pilot lacks, and if more than
-    `MOST_FACTOR` times as many are needed.
+    The answer is None if the limit is within the tolerance at the pilot's own number: this limit is then not what the pilot
+    lacks. It is also None if more than `MOST_FACTOR` times as many are needed.
     """
     low = high = pilot
     if risk(pilot) <= tolerance:

@@ -75,8 +75,8 @@ class BetaSuccessRates:
 def beta_quadrature(a: float, b: float, nodes: int) -> tuple[Array, Array]:
     """Return points in [0, 1] and weights, shape (nodes,) each, that average polynomials of degree below 2 nodes over beta(a, b).
 
-    They are the eigenvalues of the Jacobi polynomials' recurrence, and the squares of its eigenvectors' first entries (Golub and
-    Welsch 1969): no integral is computed, which for precise laws would overflow.
+    They are the eigenvalues of the Jacobi polynomials' recurrence, and the squares of its eigenvectors' first entries (Golub
+    and Welsch 1969). No integral is computed, because it would overflow for precise laws.
     """
     n, precision = np.arange(1.0, nodes), a + b
     even = precision + 2.0 * n - 2.0
@@ -100,8 +100,8 @@ def fit_beta_rates(counts: RewardCounts) -> BetaSuccessRates:
     Returns
     -------
     BetaSuccessRates
-        With a + b at most 1.2 million, where all prompts have the same rate for any purpose: counts that vary less than binomial
-        ones, and prompts with one response each, go there, or anywhere.
+        The sum a + b is at most 1.2 million, where all prompts have the same rate for any purpose. Counts that vary less than
+        binomial ones go there. Prompts with one response each do not determine the sum, which may be anything.
 
     Raises
     ------

@@ -1,9 +1,9 @@
 """Binomial probabilities, and polynomials just above and just below a function of the success rate.
 
-From k successes of n responses exactly the polynomials of degree n in the success rate p have unbiased estimates. So a mean
-over prompts E f(p) of any other function lies between those of a polynomial above f and one below it, whatever the law of p.
-The two are chosen by linear programming for tight limits (docs/derivations.md, section 34); the choice costs width and never
-validity. Polynomials have Bernstein's form, whose terms are binomial probabilities.
+From k successes of n responses, exactly the polynomials of degree at most n in the success rate p have unbiased estimates. For
+any other function f, the mean over prompts E f(p) lies between the means of a polynomial above f and one below. This holds
+whatever the law of p. The two are chosen by linear programming for tight limits (docs/derivations.md, section 34). A poor
+choice costs width and never validity. Polynomials have Bernstein's form, whose terms are binomial probabilities.
 """
 
 from collections.abc import Callable
@@ -18,11 +18,11 @@ from scipy.special import betaln, gammaln, xlog1py, xlogy
 from grpo_theory.arrays import Array
 
 GRID_ANGLES = 1024
-"""Steps of the grid from 0 to 1: equal in the angle whose squared sine is the rate, so equal in standard errors of a rate."""
+"""Steps of the grid from 0 to 1, equal in the angle whose squared sine is the rate: equal in standard errors of a rate."""
 LADDER = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48)
 """Degrees at which polynomials are searched; from larger groups the polynomial of the next degree below is estimated."""
 ANGLES = 96
-"""Steps of the grid on which a polynomial is kept above or below, before it is moved by what a grid 64 times as fine finds."""
+"""Steps of the grid on which a polynomial is kept above or below; a grid `FINENESS` times as fine then corrects it."""
 FINENESS = 64
 DEVIATIONS = 2.0
 """Standard errors that a choice of polynomials has in mind."""
@@ -70,8 +70,8 @@ def beta_binomial(size: int, a: float, b: float) -> Array:
 def elevated(coefficients: Array, size: int) -> Array:
     """Return the Bernstein coefficients, of a degree `size` at least its own, of the same polynomial, shape (size + 1,).
 
-    They are its unbiased estimate from k successes of `size` responses: the mean of the coefficients over the successes of so
-    many responses as the degree, drawn from these without replacement.
+    The k-th is the polynomial's unbiased estimate from k successes of `size` responses. It averages the coefficients over the
+    successes in a draw, without replacement, of as many of these responses as the degree.
     """
     degree = coefficients.size - 1
     k, j = np.arange(size + 1)[:, None], np.arange(degree + 1)
@@ -163,8 +163,8 @@ def bracket(function: RateFunction, size: int, a: float, b: float, prompts: floa
 def _one_sided(function: RateFunction, degree: int, a: float, b: float, prompts: float, above: bool) -> Array:
     """Return the polynomial of a degree that is nowhere below the function, or nowhere above it.
 
-    It minimises its mean, or maximises it, with a penalty in place of its standard error: the sum over the counts k of sqrt(P(k))
-    |c_k| is at least the root mean square of c_k.
+    It minimises its mean plus a penalty, or maximises its mean less the penalty. This stands for the standard error: the sum
+    over the counts k of sqrt(P(k)) |c_k| is at least the root mean square of c_k.
     """
     sign = 1.0 if above else -1.0
     rates = np.union1d(rate_grid(1, ANGLES), (function.low, function.high))

@@ -1,4 +1,4 @@
-"""Which baseline an estimator of the registry has: the leave-one-out mean, none, or another thing whose error is not planned."""
+"""Which baseline an estimator of the registry has: the leave-one-out mean, none, or another whose error is not planned."""
 
 import numpy as np
 
@@ -8,10 +8,10 @@ from grpo_theory.estimation.aggregation import constant_length, whole
 
 
 def baseline_of(estimator: Estimator, group_size: int) -> str | None:
-    """Return the baseline of an estimator whose estimate on policy is the gradient's, times a constant above 0; None of others.
+    """Return the baseline of an estimator whose estimate on policy is the gradient's, times a constant above 0; None for others.
 
-    The leave-one-out mean if the advantage is a constant times Z - group mean, and none if it is a constant times Z. Both are
-    decided on symbols and so hold for all rewards (`affine_coefficients`). The aggregation must weigh all tokens alike,
+    It is the leave-one-out mean if the advantage is a constant times Z - group mean, and none if it is a constant times Z. Both
+    are decided on symbols and so hold for all rewards (`affine_coefficients`). The aggregation must weigh all tokens alike,
     whatever the lengths. On policy ratios are 1 and clips idle.
     """
     if weighs_by_length(estimator):

@@ -60,8 +60,8 @@ class SampleSize:
     variance : RewardVariance or None
         None if no prompt has two responses.
     design_effect : float
-        By how much the variance of the mean reward is larger than that of so many independent responses: 1 + (G - 1) times the
-        correlation if all groups have size G. NaN without a variance.
+        The variance of the mean reward over that of as many independent responses. It is 1 + (G - 1) times the correlation if
+        all groups have size G. NaN without a variance.
     effective_responses : float
         The number of independent responses that would tell the mean reward as well. NaN without a variance.
 
@@ -90,8 +90,8 @@ class SampleSize:
 def split_variance(counts: RewardCounts) -> RewardVariance:
     """Estimate the variance of rewards between and within prompts without bias, for any rewards and group sizes.
 
-    Within: the mean of the groups' variances (divisor n - 1) over prompts of at least two responses. Between: the variance of the
-    groups' means less what sampling adds to it, the mean of the within variance over n.
+    The variance within prompts is the mean of the groups' variances (divisor n - 1) over prompts of at least two responses. The
+    variance between them is that of the groups' means less what sampling adds to it, the mean of the within variance over n.
 
     Raises
     ------
@@ -188,8 +188,8 @@ class UniformShares:
     interval : Interval
         Shape (S,): the share of groups whose rewards are all equal. The standard error is NaN where it is not measured.
     measured : ndarray, shape (S,)
-        The share of the prompts with so many responses: 1 where the estimate is measured and without bias, and less where it is
-        predicted, for the other prompts.
+        The share of the prompts with so many responses. Where it is 1, the estimate is measured and without bias; where it is
+        less, the estimate is predicted for the other prompts.
 
     Examples
     --------
@@ -211,10 +211,10 @@ def estimate_uniform_shares(counts: RewardCounts, group_sizes: ArrayLike, level:
     """Estimate the share of groups with no signal (all rewards equal) at each group size.
 
     A prompt with n >= G responses measures its own share without bias: the probability that G of them, drawn without
-    replacement, have one reward. For G > n the share is E[X^(G-1)], X the probability of a response's own reward, and among the
-    n - 1 other responses those with that reward are binomial with rate X. Polynomials of degree n - 1 above and below x^(G-1)
-    give limits that hold whatever the law of X (docs/derivations.md, section 34); the estimate is that of the likeliest law of
-    X.
+    replacement, have one reward. For G > n the share is E[X^(G-1)], with X the probability of a response's own reward. Among
+    the n - 1 other responses, those with that reward are binomial with rate X. Polynomials of degree n - 1 above and below
+    x^(G-1) give limits that hold whatever the law of X (docs/derivations.md, section 34). The estimate is that of the likeliest
+    law of X.
 
     Parameters
     ----------

@@ -70,7 +70,7 @@ def product_of(first: Array, second: Array) -> Estimates:
 
 @dataclass(frozen=True, eq=False)
 class StepLaw:
-    """Of one group's estimate ghat at K group sizes, with g the gradient: all over prompts and groups.
+    """Moments of one group's estimate ghat at K group sizes, over prompts and groups; g is the gradient.
 
     Attributes
     ----------
@@ -116,7 +116,8 @@ class StepLaw:
     def root_efficiency(self, batch_sizes: Integers) -> tuple[Estimates, Array]:
         """Return the root of each efficiency times ||g||, with so many prompts beside each group size, shape (K,).
 
-        First estimates that may be below 0, as g . E ghat may; then the likely values, given that this is not below 0.
+        The first are estimates, which may be below 0 as g . E ghat may. The second are the likely values, given that g . E ghat
+        is not below 0.
         """
         share = 1.0 / as_numbers("batch_sizes", batch_sizes)
         below = self.power.values * share + (1.0 - share) * self.mean_square.likely
@@ -205,9 +206,9 @@ class EfficiencyChoice(SizeChoice):
 def choose_by_efficiency(law: StepLaw, batch_sizes: Integers, level: float = 0.95) -> EfficiencyChoice:
     """Choose the group size at which a step of its own best length gains most, from the law of an estimator's step.
 
-    A size is a candidate unless another has a larger root of its efficiency by a two-sided t test of their difference, as
-    `choose_group_size` tests errors. Limits of losses are Fieller's, of ratios of these roots (docs/derivations.md, section
-    35.4), with quantiles that allow for heavy tails, for the recommended size too.
+    A size is a candidate unless a two-sided t test shows that another has a larger root of its efficiency. `choose_group_size`
+    tests errors in the same way. Limits of losses are Fieller's limits of ratios of these roots (docs/derivations.md, section
+    35.4). Their quantiles allow for heavy tails, for the recommended size too.
 
     Parameters
     ----------

@@ -33,8 +33,8 @@ class ErrorConstants:
         The number of prompts that the estimates come from.
     level : float
     student_coverage : float
-        How often Student's limits of the constants would hold were the prompts' terms draws from a lognormal law as skewed as
-        they are; of the constant for which that is least. The level where influences are not given.
+        How often Student's limits would hold if the prompts' terms were drawn from a lognormal law as skewed as they are. It is
+        the least over the three constants, and the level where influences are not given.
     """
 
     law: GroupSizeLaw
@@ -67,8 +67,9 @@ def pilot_terms(rollouts: Groups) -> PromptTerms:
 def likely_constants(law: GroupSizeLaw, covariance: Array) -> GroupSizeLaw:
     """Return the mean of each constant given its estimate and that it is not below 0: normal errors, a flat prior.
 
-    c + s phi(c/s)/Phi(c/s) with the standard error s. It hardly moves an estimate of several standard errors, turns one of 0 into
-    0.8 standard errors, and is never below 0: an estimate of c1 that is below 0 by chance must not ask for a single group.
+    The mean is c + s phi(c/s)/Phi(c/s) with the standard error s. It hardly moves an estimate of several standard errors, turns
+    one of 0 into 0.8 standard errors, and is never below 0. So an estimate of c1 that is below 0 by chance does not ask for a
+    single group.
     """
     errors = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     return GroupSizeLaw(*(float(value) for value in likely_values(vector(law), errors)))
@@ -96,11 +97,11 @@ def student_quantile(prompts: int, level: float) -> float:
 def signal_to_noise(
     rollouts: Groups, batch_size: int, group_size: int, level: float = 0.95, *, sketch_width: int | None = None
 ) -> Interval:
-    """Interval of ||g||^2 over the mean squared error of the leave-one-out gradient at a batch and group size.
+    """Return an interval of ||g||^2 over the mean squared error of the leave-one-out gradient at a batch and group size.
 
-    At 1 the noise of one step is as large as the gradient itself. ||g||^2 is estimated without bias by the products of different
-    prompts' gradient estimates, so the estimate can be below 0; the limits are Fieller's (1954) with variances from deleting one
-    prompt at a time, cut at 0, and with quantiles that allow for gradients whose lengths differ much between prompts
+    At 1 the noise of one step is as large as the gradient itself. The products of different prompts' gradient estimates are
+    unbiased for ||g||^2, so that the estimate can be below 0. The limits are Fieller's (1954), cut at 0, with variances from
+    deleting one prompt at a time. Their quantiles allow for gradients whose lengths differ much between prompts
     (`grpo_theory.intervals.heavy_tails`). A lower limit of 0 says that the data do not tell the gradient from 0.
 
     Parameters
@@ -111,9 +112,9 @@ def signal_to_noise(
         Of the training step that is asked about: at least 1 and 2.
     level : float, default 0.95
     sketch_width : int, optional
-        How many numbers a sketch has, if the scores are sketches. The limits then take in the error of the one map for all:
-        relative variances of 2/width, exact for ||g||^2 and the most it can be for the error, which is a trace; the two errors
-        have a correlation of 0 or more, and are taken for uncorrelated (docs/derivations.md, section 36).
+        How many numbers a sketch has, if the scores are sketches. The limits then take in the error of the one map that makes
+        all sketches. Its relative variance is 2/width: exact for ||g||^2, and the most it can be for the error, which is a
+        trace. The two errors have a correlation of 0 or more, and are taken for uncorrelated (docs/derivations.md, section 36).
 
     Returns
     -------

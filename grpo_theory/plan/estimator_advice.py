@@ -28,7 +28,7 @@ from grpo_theory.plan.subgroups import MOST_VALUES, RewardClasses, can_be_averag
 from grpo_theory.samples import Groups, RaggedRollouts
 
 OTHERS = ("rloo", "trl_grpo", "nemo_rl", "max_rl")
-"""The estimators that an advice is compared with: no division; by the group's deviation, the others' deviation, and the mean."""
+"""The estimators compared with: they divide by nothing, the group's deviation, the other responses' deviation, and the mean."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class Switch:
 
 @dataclass(frozen=True, eq=False)
 class EstimatorAdvice:
-    """What is said by efficiency, from the prompts that have as many responses as half of all prompts have.
+    """Advice by efficiency, from the prompts that have as many responses as half of all prompts have.
 
     Attributes
     ----------

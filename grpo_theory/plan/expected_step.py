@@ -38,20 +38,21 @@ class PromptWeights:
     slope : callable
         h', of success rates in an array.
     scale : Interval
-        E h'(p), the mean weight: the length of the expected update against that of the plain gradient, were the prompts'
-        gradients to have nothing to do with their success rates.
+        E h'(p), the mean weight. It is the length of the expected update over that of the plain gradient, if the prompts'
+        gradients do not depend on their success rates.
     shares : Interval
         Shape (3,): the shares of the whole weight on hard, middling and easy prompts, as if all gradients were of one length.
     step_shares : Interval
-        Shape (3,): the shares of the expected step on them if the length of a prompt's gradient is in proportion to p (1 - p), as
-        of a softmax policy with one token: h'(p) p (1 - p) counts.
+        Shape (3,): their shares of the expected step, by h'(p) p (1 - p). The length of a prompt's gradient is taken to be in
+        proportion to p (1 - p), as for a softmax policy with one token.
     prompts : Interval
         Shape (3,): the shares of hard, middling and easy prompts themselves, which are those of the plain gradient's weight.
     mean_rate : Interval
         E[h'(p) p]/E h'(p), the mean success rate of a prompt drawn in proportion to its weight.
 
-    A standard error that is NaN marks what is not measured: groups too small for h' of this G, and shares of hard and easy
-    prompts always. There the limits hold whatever the law of success rates, and the estimate is that of the likeliest law.
+    A standard error that is NaN marks what is not measured. Shares of hard and easy prompts never are; the rest is not where
+    groups are too small for h' of this G. There the limits hold whatever the law of success rates, and the estimate is that of
+    the likeliest law.
 
     Examples
     --------
@@ -84,10 +85,11 @@ def weigh_prompts(
 ) -> PromptWeights:
     """Estimate how much weight an estimator's expected update gives to hard, middling and easy prompts.
 
-    On policy and with tokens added up an estimator whose advantages read nothing but the group's rewards has the expected
-    update h'(p) grad p at a prompt of success rate p (docs/derivations.md, section 24). The plain gradient has h' = 1, so that
-    h'(p) is the prompt's weight. E h'(p) and E h'(p) p are polynomials' means, of degree G - 1 and G, measured where groups are
-    as large; shares of hard and easy prompts are not, however large the groups, and are bounded (section 34).
+    The estimator's advantages must read nothing but the group's rewards. On policy, and with tokens added up, its expected
+    update is then h'(p) grad p at a prompt of success rate p (docs/derivations.md, section 24). The plain gradient has h' = 1,
+    so that h'(p) is the prompt's weight. E h'(p) and E h'(p) p are polynomials' means, of degree G - 1 and G, measured where
+    groups are as large. Shares of hard and easy prompts are not measured, however large the groups, and are bounded (section
+    34).
 
     Unless prompts are few, intervals of the shares cover nearly always, because they are bounds that cannot close. `mean_rate` of
     "max_rl" covers too rarely in large groups of few prompts, because its weight reaches G on prompts too rare to be among few.
@@ -189,10 +191,10 @@ class LearningRateFactor:
     Attributes
     ----------
     factor : Interval
-        If the lengths of the prompts' gradients are in proportion to p (1 - p), and they point alike.
+        The factor if the lengths of the prompts' gradients are in proportion to p (1 - p), and these point alike.
     least, most : float
-        Whatever the lengths, for the component of the update along any direction in which no prompt's gradient points
-        backwards. Where the two are equal the factor is exact.
+        Its limits whatever the lengths, for the component of the update along any direction in which no prompt's gradient
+        points backwards. Where the two are equal the factor is exact.
 
     Examples
     --------
@@ -221,14 +223,16 @@ def learning_rate_factor(
 ) -> LearningRateFactor:
     """Estimate the learning-rate factor that keeps the expected SGD step when estimator or group size change.
 
-    The expected updates are E[h'(p) grad p] with each its own h' (docs/derivations.md, sections 24 and 34). Along a direction v
-    the steps' ratio is a mean of h'_old/h'_new with the weights h'_new(p) <grad p, v>, and lies between its extremes over p if
-    none of these is below 0. Where a prompt's gradient points backwards it may lie anywhere: success rates of 0.05 and 0.5 with
-    gradients 1 and -0.5 ask for 2.50 from "trl_grpo" at 8 to 3, and the extremes are 1.5 and 2.14. Rewards do
-    not tell the gradients' lengths. Of a softmax policy
-    with one token, z its logits, |grad_z p| is p (1 - p) sqrt(s + f), where s is the probability that two successful responses
-    are the same one and f that two failed ones are; `factor` takes s + f to be the same at all prompts.
-    Adam, which divides by the gradient's size, needs no factor for what multiplies all of h'.
+    The expected updates are E[h'(p) grad p], each with its own h' (docs/derivations.md, sections 24 and 34). Along a direction
+    v the steps' ratio is a mean of h'_old/h'_new with the weights h'_new(p) <grad p, v>. It lies between the extremes of
+    h'_old/h'_new over p if none of these weights is below 0. Where a prompt's gradient points backwards it may lie anywhere.
+    For example, take success rates of 0.05 and 0.5 with gradients 1 and -0.5. They ask for a factor of 2.50 from "trl_grpo" at
+    8 to 3, where the extremes are 1.5 and 2.14.
+
+    Rewards do not tell the gradients' lengths. For a softmax policy with one token and logits z, |grad_z p| is
+    p (1 - p) sqrt(s + f). Here s is the probability that two successful responses are the same one, and f that two failed ones
+    are. `factor` takes s + f to be the same at all prompts. Adam divides by the gradient's size, and so needs no factor for what
+    multiplies all of h'.
 
     Parameters
     ----------
@@ -243,8 +247,8 @@ def learning_rate_factor(
     Returns
     -------
     LearningRateFactor
-        The standard error of `factor` is NaN where the groups are too small to measure it: there the limits hold whatever
-        the law of success rates, and the estimate is that of the likeliest law.
+        The standard error of `factor` is NaN where the groups are too small to measure it. There the limits hold whatever the
+        law of success rates, and the estimate is that of the likeliest law.
 
     Raises
     ------

@@ -54,10 +54,10 @@ class GradedWeights:
 def weigh_graded_prompts(counts: RewardCounts, estimator: str | Estimator, group_size: int, level: float = 0.95) -> GradedWeights:
     """Return how the expected step is shared among prompts of low, middling and high mean reward, for any rewards.
 
-    A prompt's share is in proportion to the covariance of a response's advantage with its reward, averaged over all subgroups
-    of so many of the prompt's responses. It is the length of the prompt's part of the expected step if the expected score given
-    the reward is linear in the reward: of success and failure this always holds, and the covariance is h'(p) p (1 - p). Prompts
-    are classed by the mean of their logged rewards, which is noisy in small groups.
+    A prompt's share is in proportion to the covariance of a response's advantage with its reward. The covariance is averaged
+    over all subgroups of so many of the prompt's responses. It is the length of the prompt's part of the expected step if the
+    expected score given the reward is linear in the reward. For success and failure this always holds, and the covariance is
+    h'(p) p (1 - p). Prompts are classed by the mean of their logged rewards, which is noisy in small groups.
 
     Parameters
     ----------

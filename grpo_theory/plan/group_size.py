@@ -149,7 +149,7 @@ class GroupSizeChoice(SizeChoice):
     group_sizes, batch_sizes : ndarray, shape (K,)
         The allowed group sizes, ascending, and the number of prompts at each.
     loss : Interval
-        Shape (K,): by what share the error is above the least possible one: 0.05 is 5% more, as if one response in 21 were
+        Shape (K,): by what share the error is above the least possible one. 0.05 is 5% more, as if one response in 21 were
         thrown away. No standard errors.
     candidates : ndarray, shape (K,)
         Whether the size cannot be told from the best.
@@ -188,10 +188,11 @@ class GroupSizeChoice(SizeChoice):
     def prompts_needed(self, tolerance: float) -> int | None:
         """Return how many prompts a pilot needs for the recommended size to lose less than a share, at the level.
 
-        Of prompts like those seen, with as many responses each. If the errors of the estimates fall as one over the square root
-        of their number, the estimates staying what they are, the upper limit of the loss is then at the tolerance. The
-        pilot's own number if it is there now. None if more than 4,096 times as many are needed, and where the pilot is too small
-        to say: its own limit is above the tolerance, and that from the likely constants is not.
+        The prompts are like those seen, with as many responses each. The estimates are taken to stay what they are, and their
+        errors to fall as one over the square root of the number of prompts. The upper limit of the loss is then at the
+        tolerance. The answer is the pilot's own number if the limit is there now. It is None if more than 4,096 times as many
+        are needed. It is also None where the pilot is too small to say: its own limit is above the tolerance, that from likely
+        constants is not.
         """
         tolerance = as_positive("tolerance", tolerance)
         constants = self.constants
@@ -210,17 +211,18 @@ class GroupSizeChoice(SizeChoice):
 def choose_group_size(rollouts: Groups, limits: Limits, level: float = 0.95) -> GroupSizeChoice:
     """Choose the group size of least mean squared error of the leave-one-out gradient, from rewards and scores.
 
-    The error is c1/B + c2/(BG) + c3/(BG(G-1)) (docs/derivations.md, section 2), with unbiased estimates of the three constants
-    and their covariance from deleting one prompt at a time. The recommended size has the least error at the constants' means
+    The error is c1/B + c2/(BG) + c3/(BG(G-1)) (docs/derivations.md, section 2). The three constants are estimated without bias,
+    and their covariance by deleting one prompt at a time. The recommended size has the least error at the constants' means
     given what the data say and that they are not below 0 (`likely_constants`).
 
-    A size is a candidate unless another size has a smaller error by a two-sided t test of their difference at the level; the
-    tests of the largest and the smallest true rival are one-sided each, so that the best size stays in with about the level or
-    more (section 35). Without costs and rounding these are the whole numbers next to `gt.intervals.group_size_fieller`.
+    A size is a candidate unless a two-sided t test at the level shows that another size has a smaller error. Without costs and
+    rounding, only the tests against the next larger and the next smaller size can lose the best one. Each errs on one side, so
+    that the best size stays in with about the level or more (section 35). The candidates are then the whole numbers next to
+    `gt.intervals.group_size_fieller`.
 
     The limits of the constants, of the errors and of the losses allow for gradients whose lengths differ much between prompts
-    (`grpo_theory.intervals.heavy_tails`). Tests of one size against another compare errors in which these lengths nearly
-    cancel, and are Student's; so is the limit of what the recommended size loses.
+    (`grpo_theory.intervals.heavy_tails`). Tests of one size against another are Student's, because these lengths nearly cancel
+    in what they compare. The limit of what the recommended size loses is Student's too.
 
     Parameters
     ----------

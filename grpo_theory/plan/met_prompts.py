@@ -61,9 +61,9 @@ def chance_of_signal(rates: ArrayLike, group_size: int) -> Array:
 def most_success(prompts: int, level: float = 0.95) -> float:
     """Return the upper limit of the mean success rate where no response of any prompt succeeded.
 
-    No response of B independent prompts succeeds with probability (E (1-p)^n)^B, which is at most (1 - E p)^B, and equal if
-    prompts are either always or never solved. So the limit 1 - (1-level)^(1/B) holds whatever the law of success rates, and n
-    cannot improve it. It limits the share of groups of at most n responses with a signal, too.
+    The probability that no response of B independent prompts succeeds is (E (1-p)^n)^B. This is at most (1 - E p)^B, and equal
+    if prompts are either always or never solved. So the limit 1 - (1-level)^(1/B) holds whatever the law of success rates, and
+    n cannot improve it. It limits the share of groups of at most n responses with a signal, too.
 
     Parameters
     ----------

@@ -18,9 +18,9 @@ def bound_success_rates(
 ) -> Interval:
     """Bound the share of prompts whose success rate is at most `rates`, for every distribution of success rates.
 
-    Through groups of n responses only the first n moments of the law of success rates are seen. The limits are those of
-    polynomials of degree n above and below the step: they hold whatever the law, and stay apart however many prompts there are.
-    The estimate is that of the likeliest law (docs/derivations.md, section 34).
+    Groups of n responses show only the first n moments of the law of success rates. The limits are those of polynomials of
+    degree n above and below the step. They hold whatever the law, and stay apart however many prompts there are. The estimate
+    is that of the likeliest law (docs/derivations.md, section 34).
 
     Parameters
     ----------

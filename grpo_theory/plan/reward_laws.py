@@ -70,9 +70,9 @@ class Rows(NamedTuple):
 def tilted_laws(grades: Array, pooled: Array) -> Array:
     """Return laws of rewards of many means and spreads, shape (A, L), the largest mean first: the log's own law, tilted.
 
-    A law is in proportion to w exp(a x - b x^2), with w the shares in the whole log and x the grades: the exponential family
-    whose statistics are the mean reward and the mean square.  With three levels it holds every law,
-    if tilts may be large.
+    A law is in proportion to w exp(a x - b x^2), with w the shares in the whole log and x the grades. This is the exponential
+    family whose statistics are the mean reward and the mean square. With three levels it contains every law, if tilts may be
+    large.
 
     Parameters
     ----------
@@ -102,8 +102,9 @@ def _law(tilt: Array, curvature: Array, grades: Array, pooled: Array) -> Array:
 def fit_reward_laws(ladder: Ladder) -> RewardLaws:
     """Fit the distribution of the prompts' laws of rewards by maximum likelihood over `tilted_laws`.
 
-    As for success rates, but a prompt has a mean and a spread of its own.  Given its law a prompt's counts are multinomial.  The
-    weights are found by expectation-maximisation, which stops short of the very best: the shape of worlds does not depend on it.
+    This is done as for success rates, but a prompt has a mean and a spread of its own. Given its law, a prompt's counts are
+    multinomial. The weights are found by expectation-maximisation. It stops short of the very best fit, which does not change
+    the shape of worlds.
 
     Parameters
     ----------

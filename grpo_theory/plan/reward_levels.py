@@ -44,8 +44,8 @@ class Ladder(NamedTuple):
 def reward_ladder(counts: RewardCounts, most: int = LEVELS) -> Ladder:
     """Return at most so many levels for a log's rewards: clusters of neighbours, with the least squared distances to their means.
 
-    A cluster's mean stands for its rewards, so that the log's mean reward is kept, and of its variance as much as so many levels
-    can keep.
+    A cluster's mean stands for its rewards, so that the log's mean reward is kept. Of its variance as much is kept as so many
+    levels can.
 
     Parameters
     ----------

@@ -79,8 +79,8 @@ class RewardsAdvice:
     rates : SuccessRates or None
         The law of the prompts' success rates; None unless there are exactly two rewards.
     weights : PromptWeights, GradedWeights or None
-        What the estimator's expected update weighs prompts with, at the group size asked about; of more than two rewards, how
-        its expected step is shared among them.
+        How the estimator's expected update weights prompts, at the group size asked about. With more than two rewards, it is
+        how the expected step is shared among prompts.
     learning_rate : LearningRateFactor or None
         By what to multiply the learning rate when going from the group size in use to the recommended one.
     refusal : str

@@ -25,7 +25,7 @@ from grpo_theory.validation import Argument, ArgumentError, as_count, as_number
 SIZES = (2, 4, 8, 16, 32, 64)
 """The group sizes that are simulated: the largest is a whole update."""
 PROMPTS = ((32, 64), (512, 32), (2048, 16))
-"""Up to how many responses a prompt of the training set a world of how many prompts is run: what is simulated costs alike."""
+"""Up to the first number of responses per training prompt, a world has the second number of prompts: all cost alike."""
 LEAST, MOST = 8, PROMPTS[-1][0]
 """The fewest and the most responses per prompt that are simulated."""
 JUDGED = 128
@@ -91,8 +91,8 @@ class RunAdvice:
     alignment : float or None
         How alike the prompts' gradients are in the log; None without gradients.
     rewards : tuple of float
-        The log's rewards that the worlds pay, ascending: success is the mean reward on the scale from the least of them, 0, to
-        the greatest, 1.
+        The log's rewards that the worlds pay, ascending. Success is the mean reward on a scale from 0, the least of them, to 1,
+        the greatest.
 
     Examples
     --------
@@ -137,7 +137,7 @@ class RunAdvice:
 
     @property
     def judged(self) -> bool:
-        """Whether runs of so many responses a prompt judged such advice; beyond it is what the worlds say, and no more."""
+        """Whether such advice was judged by runs of so many responses per prompt; beyond, it is only what the worlds say."""
         return self.each <= self.most_judged
 
     @property
@@ -188,8 +188,8 @@ class RunAdvice:
     def worth(self) -> dict[str, float]:
         """What each measurement would gain on average: the loss that is left, less that if its answer were known.
 
-        "sharing" is how prompts share parameters, which sketches of gradients and a short run show; "rare" is how rare the
-        prompts are that the log cannot tell from 0, which more responses to them show.
+        The key "sharing" is how prompts share parameters, which sketches of gradients and a short run show. The key "rare" is
+        the success rate of the prompts that the log cannot tell from 0, which more responses to them show.
         """
         left = float(self.expected_losses.min())
         titles = np.array([world.title for world in self.worlds])
@@ -213,10 +213,11 @@ def advise_run(
 ) -> RunAdvice:
     """Advise on the group size of a whole run of training, from rewards, and from sketches of gradients where there are some.
 
-    Small worlds start at the log's success rates, and differ in what rewards do not show: how prompts share parameters, and how
-    rare the prompts are that were never solved. Of more than two rewards they start at the log's mean rewards and spreads within
-    prompts, and success is the mean reward, scaled to run from 0 to 1. In each the run is simulated at every group size, by plain
-    ascent with the learning rate that is best for it. What counts is the number of responses that the run spends on each prompt.
+    Small worlds start at the log's success rates. They differ in what rewards do not show: how prompts share parameters, and
+    how seldom the prompts succeed that were never solved. With more than two rewards they start at the log's mean rewards and
+    spreads within prompts. Success is then the mean reward, scaled to run from 0 to 1. In each world the run is simulated at
+    every group size, by plain ascent with the learning rate that is best for it. What counts is the number of responses that
+    the run spends on each prompt.
 
     Parameters
     ----------

@@ -14,8 +14,8 @@ COARSE = 0.1
 def log_alignment(rollouts: Groups) -> tuple[float, float]:
     """Return the alignment of the prompts' gradients and its standard error, by leaving out one prompt at a time.
 
-    It is the mean product of two prompts' gradients over the mean squared length of one: 1 if all are equal, 0 if they have
-    nothing in common. Both are estimated without bias from a group's responses.
+    The alignment is the mean product of two prompts' gradients over the mean squared length of one. It is 1 if all are equal,
+    and 0 if they have nothing in common. Both means are estimated without bias from a group's responses.
 
     Parameters
     ----------

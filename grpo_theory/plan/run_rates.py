@@ -46,7 +46,7 @@ class Reading(NamedTuple):
 
 
 def readings(counts: RewardCounts, law: SuccessRates, prompts: int) -> tuple[Reading, ...]:
-    """Return one or two readings of a log: prompts that were never solved are as rare as it allows, or far rarer.
+    """Return one or two readings of a log: prompts that were never solved succeed as often as it allows, or far more seldom.
 
     The first reading gives all rates at least the largest floor at which the log-likelihood of the counts falls by no more than
     `DROP`. The second divides the floor by `RARER`. There is one reading where the log has no prompts below the floor.
@@ -78,10 +78,10 @@ def readings(counts: RewardCounts, law: SuccessRates, prompts: int) -> tuple[Rea
 
 
 def graded_readings(ladder: Ladder, found: RewardLaws, prompts: int) -> tuple[Reading, ...]:
-    """Return one or two readings of a log of graded rewards: what no response of a prompt got is as rare as can be, or far rarer.
+    """Return one or two readings of a graded log: what a prompt never got is as frequent as the log allows, or far rarer.
 
-    Every prompt has responses of every level, at a rate of at least the floor for what is above the least reward, spread over
-    the levels as in the whole log.  With two levels these are `readings`.
+    Every prompt has responses of every level. What is above the least reward has a rate of at least the floor, spread over the
+    levels as in the whole log. With two levels these are `readings`.
 
     Parameters
     ----------

@@ -82,8 +82,8 @@ def train_sizes(
 ) -> Course:
     """Train by plain ascent at each group size, choose its learning rate for each number of updates, and train anew with it.
 
-    The learning rate is the vertex of a parabola through the best of a grid and its neighbours, so that no size wins because
-    its best rate happens to be on the grid.
+    The learning rate is the vertex of a parabola through the best of a grid and its neighbours. So no size wins because its
+    best rate happens to be on the grid.
 
     Parameters
     ----------

@@ -33,8 +33,8 @@ class ScoresAdvice:
     real_optimum : float
         The best group size with the recommended baseline were sizes not whole and only the cost a limit.
     signal : Interval
-        The squared norm of the gradient over its mean squared error, with the recommended pair; with limits as for sketches,
-        which the scores are taken for.
+        The squared norm of the gradient over its mean squared error, with the recommended pair. The limits are those for
+        sketches, which the scores are taken for.
     baselines : BaselineTable
         At the asked group size or else the recommended one.
     prompts_needed : int or None

@@ -45,8 +45,8 @@ def evaluation_variance(counts: RewardCounts, correlation: float) -> EvaluationV
     """Estimate the variance of a comparison from one policy's rewards and an assumed correlation between policies.
 
     One table does not tell how alike the other policy's successes are. Both are taken to have the variances of this table, and
-    their expected rewards the given correlation over prompts: 0 if the policies have nothing in common, near 1 if one is the
-    other a few steps on.
+    their expected rewards the given correlation over prompts. It is 0 if the policies have nothing in common, and near 1 if one
+    is the other a few steps on.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ def evaluation_variance(counts: RewardCounts, correlation: float) -> EvaluationV
 def compared_variance(counts: RewardCounts, other: RewardCounts) -> EvaluationVariance:
     """Estimate the variance of a comparison from two policies' rewards on the same prompts, row by row.
 
-    Between: the variance of the differences of the prompts' means, less what sampling adds to it; without bias, so it may be
-    below 0.
+    The part between prompts is the variance of the differences of their means, less what sampling adds to it. The estimate is
+    without bias, so it may be below 0.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def best_responses(variance: EvaluationVariance, prompt_cost: float, response_co
 def evaluation_error(counts: RewardCounts, prompts: int, responses: int) -> float:
     """Predict the standard error of a policy's mean reward on new prompts, with a given number of responses to each.
 
-    The root of (between + within/k)/n: the variance of the prompts' expected rewards, and that of a prompt's rewards.
+    It is the root of (between + within/k)/n, from the variance of the prompts' expected rewards and that of a prompt's rewards.
 
     Parameters
     ----------
@@ -293,8 +293,8 @@ def training_seeds_needed(
     Parameters
     ----------
     first, second : sequence of RewardCounts
-        An evaluation of each run of the one and of the other setting; the r-th of each from the same seed.
-    difference, power, level
+        An evaluation of each run of the one and of the other setting; the r-th of each are from the same seed.
+    difference, power, level : float
         As for `gt.intervals.seeds_needed`, which takes the runs' mean rewards from here.
 
     Returns

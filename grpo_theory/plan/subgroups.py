@@ -80,8 +80,8 @@ class RewardClasses(NamedTuple):
 def _distinct(counts: Integers) -> tuple[Integers, Integers]:
     """Return the different rows of counts (B, L), and which of them each is.
 
-    Of prompts with equally many responses these are all possible rows, if they are at most `FEW_COUNTS`: what is made of them is
-    then the same for every log, and made once.
+    If all prompts have equally many responses, these are all possible rows, unless these are more than `FEW_COUNTS`. What is
+    made of them is then the same for every log, and made once.
     """
     width, size = counts.shape[1], int(counts[0].sum())
     if (counts.sum(axis=1) != size).any() or count_multisets(width, size) > FEW_COUNTS:
@@ -123,8 +123,8 @@ def group_table(estimator: Estimator, values: tuple[float, ...], group_size: int
     Raises
     ------
     ValueError
-        If the advantages are not defined for these rewards, depend on more than the rewards of their own group, or on the order
-        of the responses.
+        If the advantages are not defined for these rewards. If they depend on more than the rewards of their own group, or on
+        the order of the responses.
     """
     check_reads_own_rewards(estimator)
     estimator.check_defined(group_size, np.array(values))

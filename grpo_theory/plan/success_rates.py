@@ -55,8 +55,8 @@ class Cells:
 class SuccessRates:
     """The maximum-likelihood distribution of success rates over prompts, on finitely many atoms.
 
-    Groups of n responses identify the first n moments of the law and nothing else: averages of polynomials of degree at most n
-    are estimated without bias, and all else, where the atoms lie first, rests on the shape that maximum likelihood chooses.
+    Groups of n responses identify only the first n moments of the law. Averages of polynomials of degree at most n are
+    estimated without bias. All else, above all where the atoms lie, rests on the shape that maximum likelihood chooses.
     `bound_success_rates` says what the counts leave open.
 
     Attributes
@@ -123,10 +123,11 @@ def as_shares(share: ArrayLike) -> Array:
 def fit_success_rates(counts: RewardCounts) -> SuccessRates:
     """Fit the distribution of success rates over prompts by nonparametric maximum likelihood.
 
-    Kiefer and Wolfowitz's nonparametric maximum likelihood: given its success rate a prompt's successes are binomial. The
-    problem is convex; a step minimises the quadratic approximation over all weights of the present atoms and of the highest
-    peaks of the likelihood's slope (Wang 2007, constrained Newton), by non-negative least squares. The slope certifies the
-    result: the law is best when its slope nowhere exceeds 1, and `gap` is by how much it does on a grid four times as fine.
+    This is Kiefer and Wolfowitz's estimate: given its success rate, a prompt's successes are binomial. The problem is convex,
+    and is solved by constrained Newton steps (Wang 2007). A step minimises the quadratic approximation by non-negative least
+    squares. It does so over all weights of the present atoms and of the highest peaks of the likelihood's slope. The slope
+    certifies the result. The law is best when its slope nowhere exceeds 1, and `gap` is by how much it does on a grid four
+    times as fine.
 
     Parameters
     ----------
