@@ -215,7 +215,7 @@ def test_bad_input_is_told_in_one_message(problem):
         train(allocation=3)
     with pytest.raises(ValueError, match="allocation rule 'negative' must fill finite costs of at least 0"):
         train(allocation=gt.AllocationRule("negative", fill_negative))
-    with pytest.raises(ValueError, match="'optimal' is none on this problem"):
+    with pytest.raises(ValueError, match="On this problem 'optimal' is not one"):
         train("optimal", allocation="vip")
     chain = gt.gallery.problem("chain-copy")
     with pytest.raises(ValueError, match="a TokenChain's groups have one size"):

@@ -32,8 +32,8 @@ NAMES = {name: f"--{name.replace('_', '-')}" for name in ("budget", "cost_prompt
         ),
         (
             {"budget": 64, "max_responses": 60, "min_prompts": 2, "multiple_of": 101},
-            "no batch meets all limits: within --budget 64 and --max-responses 60 no batch of at least --min-prompts 2 prompts "
-            "in groups of 2 to 4096 has a number of responses that --multiple-of 101 divides",
+            "no batch meets all limits: none in groups of 2 to 4096 has a number of responses that --multiple-of 101 divides. "
+            "A batch must also fit --budget 64, --max-responses 60, --min-prompts 2",
         ),
     ],
 )

@@ -190,11 +190,11 @@ CYCLE = [[0, 1], [1, 0]]
     ("make", "message"),
     [
         (lambda: gt.TokenChain(CYCLE, 4, end_token=2), "end_token must be a token from 0 to V - 1 = 1, got 2"),
-        (lambda: gt.TokenChain([[0, 1], [1, 1]], 4), "state 1 cannot be left: if responses end there, write -1"),
+        (lambda: gt.TokenChain([[0, 1], [1, 1]], 4), "state 1 cannot be left. If responses end there, write -1"),
         (lambda: gt.TokenChain(CYCLE, 0), "horizon must be at least 1, got 0"),
         (
             lambda: gt.TokenChain([[0, 1], [1, 2]], 4),
-            "transitions must lead to states from 0 to S - 1 = 1, .* got 2 after token 1",
+            "transitions must lead to states from 0 to S - 1 = 1, got 2 after token 1",
         ),
         (lambda: gt.TokenChain([[0, -1], [1, 0]], 4), "got -1 after token 1 in state 0"),
         (lambda: gt.TokenChain([[0.5, 1], [1, 0]], 4), "transitions must be an array of integers with 2 dimensions"),
@@ -209,7 +209,7 @@ CYCLE = [[0, 1], [1, 0]]
         (lambda: gt.Problem(gt.StateRewards([0.2, 1.0], [0.5, 0.5]), gt.TokenChain(CYCLE, 4)), "prompt_weights must have shape"),
     ],
 )
-def test_what_makes_no_chain_is_refused_in_one_sentence(make, message):
+def test_what_makes_no_chain_is_refused_in_words(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
@@ -243,7 +243,7 @@ def test_what_is_known_of_listed_responses_only_is_refused_with_the_way_round():
 def test_ratios_whose_second_moment_leaves_the_numbers_are_refused():
     problem = gt.Problem(gt.StateRewards([0.1, 0.9]), gt.TokenChain(CYCLE, 4096))
     whole = composed("rloo", "trajectory")
-    with pytest.raises(ValueError, match="over responses of up to 4096 tokens they have not"):
+    with pytest.raises(ValueError, match="Over responses of up to 4096 tokens they have not"):
         gt.gradient_law(problem, problem.theta, whole, batch_size=1, group_size=4, behaviour=[0.0, 3.0, 0.0, 3.0])
 
 

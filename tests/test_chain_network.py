@@ -272,12 +272,12 @@ NETWORK = network_of()
         (
             lambda: gt.TokenChain(TRANSITIONS[:, :2], 3, network=NETWORK),
             ValueError,
-            r"network must have an input for each .* \(S, V\) = \(4, 2\), got 4 inputs and 3 responses",
+            r"network must have an input for each .* \(S, V\) = \(4, 2\), and it has 4 inputs and 3 responses",
         ),
         (
             lambda: gt.Problem(gt.StateRewards(np.ones(4)), gt.TokenChain(TRANSITIONS, 3, network=NETWORK)),
             ValueError,
-            "theta must be given for TokenChain.*whose features are learned.*of its network draws a start",
+            "theta must be given for TokenChain.*whose features are learned.*Draw a start with .* of its network",
         ),
         (
             lambda: learned().at(np.full(20, 1e60)),

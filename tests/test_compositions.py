@@ -603,7 +603,7 @@ def test_an_infinite_ratio_is_refused(ratio):
     behaviour = c.theta.reshape(2, 3, 2).copy()
     behaviour[1, 2, 0] = -2000.0  # prompt 1, the last prefix (0, 0), token 0
     for call in both_ways(c, estimator_of("rloo", ratio), behaviour.reshape(-1)):
-        with pytest.raises(ValueError, match=r"token 0 after prefix 2 of prompt 1: the importance ratio is infinite"):
+        with pytest.raises(ValueError, match=r"token 0 after prefix 2 of prompt 1. The importance ratio is then infinite"):
             call()
     # Without a ratio there is nothing to refuse, nor the other way round: what the current policy cannot draw has ratio 0.
     plain = estimator_of("rloo")
@@ -633,7 +633,7 @@ def test_the_ratio_of_a_response_is_infinite_where_no_tokens_is():
     behaviour[1, 0, 1] = behaviour[1, 2, 0] = -600.0  # of prompt 1, the two tokens of response 2
     assert c.problem.policy.responses[2] == (1, 0)
     for call in both_ways(c, estimator_of("rloo", "trajectory"), behaviour.reshape(-1)):
-        with pytest.raises(ValueError, match="gives 0 to response 2 of prompt 1: the importance ratio is infinite"):
+        with pytest.raises(ValueError, match=r"gives 0 to response 2 of prompt 1\. The importance ratio is then infinite"):
             call()
     for clip in ("two-sided", "cap"):  # then the response has a finite weight
         e = estimator_of("rloo", "trajectory", clip)

@@ -145,7 +145,7 @@ def test_the_other_half_is_free_of_the_chances_of_the_first():
 @pytest.mark.parametrize(
     ("log", "error", "message"),
     [
-        (gt.RaggedRollouts([0, 0, 1, 1], [0, 1, 0, 1]), ValueError, "sketch of each response for a twin.*gt.sketch makes"),
+        (gt.RaggedRollouts([0, 0, 1, 1], [0, 1, 0, 1]), ValueError, "sketch of each response for a twin.*gt.sketch to make"),
         (gt.RaggedRollouts([0, 0, 1], [0, 1, 0], np.eye(3)), ValueError, "at least 2 responses per prompt"),
         (gt.RaggedRollouts([0, 0, 1, 1], [0, 0, 1, 1], np.eye(4)), ValueError, "prompt whose responses differ in their reward"),
         (gt.RaggedRollouts([0, 0], [0, 1], np.ones((2, 3))), ValueError, "sketches that differ"),

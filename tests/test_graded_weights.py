@@ -82,5 +82,5 @@ def test_what_cannot_be_weighed_is_refused():
     with pytest.raises(ValueError, match="counts must have at least 2 prompts with 7 responses for groups of 7, got 0"):
         gt.plan.weigh_graded_prompts(counts_of(rewards), "rloo", 7)
     many = counts_of(np.arange(40.0).reshape(5, 8))
-    with pytest.raises(ValueError, match=r"at most 8 different rewards .* got 40: a tolerance \(--reward-tolerance\)"):
+    with pytest.raises(ValueError, match=r"at most 8 different rewards .* got 40\. A tolerance \(--reward-tolerance\)"):
         gt.plan.weigh_graded_prompts(many, "rloo", 4)

@@ -35,7 +35,7 @@ GIVEN = (
     Expected("A04_prompt_idx_against_text.jsonl.gz", 18, 3, 8, 0.4167, 1, "prompt_idx stands for different prompts"),
     Expected("A05_prime_rl_flat", 30, 3, 8, 0.4958, 8, "eval_rollouts.jsonl (evaluation)"),
     Expected("A07_trl_images", 16, 1, 8, 0.4688, 4, "advantages contradict 8 groups by prompt"),
-    Expected("A08_dynamic_sampling.jsonl.gz", 40, 1, 4, 0.5, 0, "groups of equal rewards were left out before logging"),
+    Expected("A08_dynamic_sampling.jsonl.gz", 40, 1, 4, 0.5, 0, "Groups of equal rewards were left out before logging"),
     Expected("A09_uid_is_the_group.jsonl", 8, 1, 8, 0.5781, 1, "uid is shared by several rows"),
     Expected("A10_row_a_turn.jsonl.gz", 10, 1, 8, 0.5375, 0, "228 rows in 1 file, which hold 80 responses"),
     Expected("A13_verifiers", 6, 1, 8, 0.5208, 0, "metadata.json (no rows with a prompt and a reward)"),

@@ -32,9 +32,7 @@ def test_advantages_of_another_reward_are_told_though_one_is_missing(missing, tm
     assert main(["plan", str(table), "--budget", "64"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "The logged advantages contradict 12 of 12 groups" in said
-    assert (
-        "the trainer's reward is another column or a sum of several (--reward names it, and may be given several times)" in said
-    )
+    assert "The trainer's reward may be another column or a sum of several (--reward names it, and may be given" in said
     assert ("1 row without an advantage does not count here." in said) is bool(missing)
 
 
@@ -86,12 +84,12 @@ def test_rewards_that_are_words_are_answered_with_what_to_write(command, options
     table = write(tmp_path / "words.jsonl", words)
     assert main([command, str(table), *options]) == 2
     assert "row 1 ('wrong'), row 2 ('right')" in (said := capsys.readouterr().err)
-    assert "--reward names another column, such as one that you write beside it, with 1 where the text means success" in said
+    assert "Name another column with --reward, such as one that you write beside it, with 1 where the text means success" in said
     assert "unscored" not in said, "leaving every row out is no way to read them"
     assert main([command, str(table), *options, "--unscored", "leave"]) == 2
     said = capsys.readouterr().err
     assert "the log has no row left" in said
-    assert "--reward names the column" in said
+    assert "Name the column of the rewards with --reward" in said
     one = [row | {"reward": "1.0"} if place == 2 else row for place, row in enumerate(words)]
     assert main([command, str(write(tmp_path / "one.jsonl", one)), *options]) == 2
     assert "--unscored leave" in capsys.readouterr().err

@@ -267,4 +267,4 @@ def test_an_estimator_edited_since_is_sent_as_it_is_here_or_refused(registry, tm
         assert float(done.stdout) == expected
     else:
         assert "the function 'sent' of " in done.stdout
-        assert "was edited after one of the two had imported it; start both anew" in done.stdout
+        assert "was edited after one of the two had imported it: start both anew" in done.stdout

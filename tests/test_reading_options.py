@@ -104,7 +104,7 @@ def test_rows_without_a_part_of_the_reward_are_counted(tmp_path):
 def test_rows_without_a_reward(tmp_path):
     rows = [{"prompt": f"p{k // 4}", "reward": None if k == 5 else float(k % 2)} for k in range(16)]
     with pytest.raises(
-        ValueError, match=r"row 6 \(empty\): unscored='leave' \(--unscored leave\) leaves rows without a reward out"
+        ValueError, match=r"row 6 \(empty\)\. Choose unscored='leave' \(--unscored leave\) to leave rows without a reward out"
     ):
         read(tmp_path, rows)
     left = read(tmp_path, rows, unscored="leave")
@@ -133,10 +133,12 @@ def test_an_option_that_a_message_of_the_reader_recommends_is_one_of_the_command
 
 def test_rewards_of_turns_beside_one_response_are_refused_with_a_path_that_reads_them(tmp_path):
     rows = [{"prompt": f"p{k // 4}", "response": "r", "rewards": [0.0, float(k % 2)]} for k in range(16)]
-    with pytest.raises(ValueError, match=r"row 1 of .* has 2 and one response: reward='rewards\.sum' \(--reward rewards\.sum\)"):
+    with pytest.raises(
+        ValueError, match=r"row 1 of .* has 2 and one response\. Name reward='rewards\.sum' \(--reward rewards\.sum\)"
+    ):
         read(tmp_path, rows)
     unlike = [{"input_prompt": f"p{k // 4}", "output_response": "r", "score": [0.0, 0.0, float(k % 2)]} for k in range(16)]
-    with pytest.raises(ValueError, match=r"has 3 and one output_response: reward='score\.sum'"):
+    with pytest.raises(ValueError, match=r"has 3 and one output_response\. Name reward='score\.sum'"):
         read(tmp_path, unlike)
     assert read(tmp_path, unlike, reward="score.-1").findings.sizes == {4: 4}
     assert read(tmp_path, rows, reward="rewards.sum").rollouts.rewards.tolist() == [k % 2 for k in range(16)]

@@ -477,5 +477,5 @@ def test_two_signs_of_addition_are_words_of_a_name(asked, meant):
 
 def test_one_estimator_is_asked_for_at_a_time():
     problem = gt.gallery.problem("linear")
-    with pytest.raises(TypeError, match="one name or Estimator, got 2 in a list: ask for each of them"):
+    with pytest.raises(TypeError, match=r"one name or Estimator, got 2 in a list\. Ask for each of them"):
         gt.efficiency(problem, problem.theta, ["rloo", "grpo"], batch_size=2, group_size=4)

@@ -101,7 +101,7 @@ def test_columns_that_a_check_did_not_read_are_listed(tmp_path, capsys):
 @pytest.mark.parametrize("unscored", ["error", "leave", "zero"])
 def test_an_infinite_reward_is_answered_with_what_helps(unscored, tmp_path):
     path = written(tmp_path, lambda q, i, a, m: {"prompt_id": q, "reward": float("inf") if (q, i) == (0, 3) else a})
-    with pytest.raises(ValueError, match=r"row 4 \(inf\): no option reads these; correct the rows, or leave their rewards empty"):
+    with pytest.raises(ValueError, match=r"row 4 \(inf\). No option reads these. Correct the rows, or leave their rewards empty"):
         read(path, unscored=unscored)
 
 

@@ -156,7 +156,7 @@ def test_of_each_prompt_the_newest_group_is_used(tmp_path):
         assert log.findings.groups == log.findings.prompts == expected.prompt_id.nunique()
         assert log.findings.older_groups == asked.groupby(["step", "prompt_id"]).ngroups - expected.prompt_id.nunique() > 0
         assert f"{log.findings.older_groups} groups left out: their prompts have newer ones" in str(log.findings)
-        assert "different prompts may be of different policies" in str(log.findings)
+        assert "Different prompts may be of different policies" in str(log.findings)
         counts, found = gt.read_reward_counts(path, steps=steps, batch_rows=13)
         assert same_counts(counts, gt.RaggedRollouts(expected.prompt_id, expected.reward).counts)
         assert (found.groups, found.older_groups, found.steps) == (

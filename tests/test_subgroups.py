@@ -134,7 +134,7 @@ def test_groups_of_any_sizes_have_the_averages_of_their_own_subgroups():
     ],
 )
 def test_estimators_that_read_more_are_refused(name, reason):
-    with pytest.raises(ValueError, match=f"those of '{name}' {reason}: name another"):
+    with pytest.raises(ValueError, match=rf"those of '{name}' {reason}\. Name another"):
         check_reads_own_rewards(find(name))
 
 

@@ -278,7 +278,7 @@ def last_group(batch, advantages):
 )
 def test_kernels_that_couple_groups_unannounced_are_refused(registry, function, group_size, rewards):
     gt.estimator("coupled")(function)
-    with pytest.raises(ValueError, match=r"estimator 'coupled' must .* nor on other groups, .* couples_groups=True"):
+    with pytest.raises(ValueError, match=r"estimator 'coupled' must .* nor on other groups\. .* couples_groups=True"):
         exact("coupled", case("linear", rewards), group_size=group_size)
 
 
@@ -413,7 +413,7 @@ def drawn_by_another():
 
 
 SAID = {
-    fills_nothing: (ValueError, r"must fill advantages, and leaves all of them as they are; write into the array"),
+    fills_nothing: (ValueError, r"must fill advantages, and leaves all of them as they are. Write into the array"),
     centres_in_place: (TypeError, r"'centres_in_place' writes on the batch, which is read-only: .*rewards -= .*; a kernel is"),
     draws_rarely: (TypeError, r"'draws_rarely' draws random numbers, by np\.random\.normal; a kernel is"),
     draws_by_another: (TypeError, r"'draws_by_another' draws random numbers, by np\.random\.random; a kernel is"),

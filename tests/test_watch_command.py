@@ -143,7 +143,7 @@ def test_rows_without_a_reward_are_left_out_by_the_option_that_the_message_recom
     entries[5]["score"] = None
     dumped(tmp_path / "1.jsonl", entries)
     assert main(["watch", str(tmp_path), "--once"]) == 2
-    assert "row 6 (empty): unscored='leave' (--unscored leave)" in capsys.readouterr().out
+    assert "row 6 (empty). Choose unscored='leave' (--unscored leave)" in capsys.readouterr().out
     assert main(["watch", str(tmp_path), "--once", "--unscored", "leave"]) == 0
     assert capsys.readouterr().out.startswith("step 1: 3 groups of 3 to 4, mean reward 0.455")
     assert main(["watch", str(tmp_path), "--once", "--unscored", "zero"]) == 0

@@ -183,7 +183,7 @@ def checked_budget(budget: int, n_prompts: int, low: int, high: int) -> int:
     if not least <= budget <= most:
         raise ValueError(
             f"{n_prompts} prompts with {low} to {high} responses each take {least:,} to {most:,} responses, and "
-            f"the budget is {budget:,}: change the budget, or the bounds with rule.between(low, high)"
+            f"the budget is {budget:,}. Change the budget, or the bounds with rule.between(low, high)"
         )
     return budget
 
@@ -192,8 +192,8 @@ def cost_message(name: str, costs: Array, known: Array) -> str:
     """Say that a rule has left a cost that means nothing."""
     told = ", ".join(f"{column} {value:.3g}" for column, value in zip(KNOWN, known, strict=True))
     return (
-        f"allocation rule {name!r} must fill finite costs of at least 0, got {costs.tolist()} for a prompt with {told}: "
-        "costs[:, 0] and costs[:, 1] are a and c of the error a/n + c/(n (n - 1))"
+        f"allocation rule {name!r} must fill finite costs of at least 0, got {costs.tolist()} for a prompt with {told}. "
+        "The columns costs[:, 0] and costs[:, 1] are a and c of the error a/n + c/(n (n - 1))"
     )
 
 

@@ -52,8 +52,8 @@ class Mismatch:
             self.bound.function(ratios, len(ratios), sign == 0, self.bound.widths, weights[sign])
         if weights[0, 2, 0] != 1.0 or not np.array_equal(weights[0], weights[1]):
             raise ValueError(
-                f"bound must leave a ratio of 1 as it is and not depend on the advantage's sign, and {self.bound.name!r} with "
-                f"widths {self.bound.low:g} and {self.bound.high:g} does not: take 'none', 'cap', 'clamp' or 'upper only'"
+                f"bound must leave a ratio of 1 as it is and not depend on the advantage's sign. But {self.bound.name!r} with "
+                f"widths {self.bound.low:g} and {self.bound.high:g} does not. Take 'none', 'cap', 'clamp' or 'upper only'"
             )
 
     def with_bound(self, largest: float) -> "Mismatch":

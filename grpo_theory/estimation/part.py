@@ -111,8 +111,8 @@ def _restore(
     own = _seal(function)
     if own[0] == seal[0] and own != seal:
         raise ValueError(
-            f"the function {qualname!r} of {source.path} must be the same in the process that sends it and the one that gets it, "
-            "but its code, or a number that it uses, differs: its file, or one that it imports, was edited after one of the two "
-            "had imported it; start both anew"
+            f"the function {qualname!r} of {source.path} must be the same in the process that sends it and the one that gets it. "
+            "But its code, or a number that it uses, differs. Its file, or one that it imports, was edited after one of the two "
+            "had imported it: start both anew"
         )
     return kind(function=function, **facts)

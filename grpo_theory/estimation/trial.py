@@ -37,7 +37,7 @@ def try_kernel(advantage: Advantage, group_size: int) -> None:
             raise ValueError(f"the kernel of estimator {advantage.name!r} fails for a batch of {shape} responses: {why}")
     if batches and _fills_nothing(advantage, batches[0]):
         raise ValueError(
-            f"the kernel of estimator {advantage.name!r} must fill advantages, and leaves all of them as they are; write into "
+            f"the kernel of estimator {advantage.name!r} must fill advantages, and leaves all of them as they are. Write into "
             "the array, as in `advantages[b, g] = ...`, because `advantages = ...` makes another"
         )
 
@@ -84,8 +84,8 @@ def try_on_rewards(advantage: Advantage, group_size: int, rewards: bytes, length
                 if why:
                     seen = f"rewards {_first_few(group.rewards[0])} and lengths {_first_few(group.lengths[0])}"
                     raise ValueError(
-                        f"the kernel of estimator {advantage.name!r} fails for a group of this problem, with {seen}: {why}; "
-                        "it must be defined for all rewards and lengths that the problem has"
+                        f"the kernel of estimator {advantage.name!r} fails for a group of this problem, with {seen}: {why}. "
+                        "It must be defined for all rewards and lengths that the problem has"
                     )
 
 

@@ -15,7 +15,7 @@ def efficiency_of(gain: ArrayLike, gradient_power: float, power: ArrayLike) -> A
     if not gradient_power > 0.0:
         raise ValueError(
             "efficiency compares an estimate with the gradient, and the gradient is 0 at theta: "
-            "no step gains anything to first order there; choose a theta that is not stationary"
+            "no step gains anything to first order there. Choose a theta that is not stationary"
         )
     gain, power = as_numbers("gain", gain), as_numbers("power", power)
     lengths = np.sqrt(power) * np.sqrt(gradient_power)

@@ -69,7 +69,7 @@ def carried_moments(current: ChainPoint, sampler: ChainPoint, estimator: Estimat
     if not (np.isfinite(sums.means).all() and np.isfinite(sums.products).all() and np.abs(sums.products).max() <= LARGEST_WEIGHT):
         raise ValueError(
             f"behaviour must be so near to theta that the importance ratios of estimator {estimator.name!r} have second moments "
-            f"below {LARGEST_WEIGHT:g}: over responses of up to {int(chain.lengths[-1])} tokens they have not"
+            f"below {LARGEST_WEIGHT:g}. Over responses of up to {int(chain.lengths[-1])} tokens they have not"
         )
     moments = []
     number = (chances > 0.0).sum(axis=1)
@@ -126,8 +126,8 @@ def _tokens(current: ChainPoint, sampler: ChainPoint, estimator: Estimator) -> T
     if estimator.ratio.function is trajectory_ratio and estimator.clip.function is no_clip:
         return Tokens(current.state_probabilities, drawn * np.exp(2.0 * log_ratios), np.ones((1, *drawn.shape)))
     raise NotEnumerableError(
-        f"the law of estimator {estimator.name!r} off policy cannot be carried from token to token, because its weights are "
-        "neither a function of each token's own ratio nor the unclipped ratio of the whole response: use simulate_gradients, or "
+        f"the law of estimator {estimator.name!r} off policy cannot be carried from token to token. Its weights are "
+        "neither a function of each token's own ratio nor the unclipped ratio of the whole response. Use simulate_gradients, or "
         "problem.listed() if there are at most 4,096 responses"
     )
 
@@ -146,7 +146,7 @@ def token_log_ratios(current: ChainPoint, sampler: ChainPoint) -> Array:
         state, token = (int(one) for one in np.argwhere(missing)[0])
         raise ValueError(
             f"behaviour must give every token of the current policy a probability above 0, and gives 0 to token {token} in state "
-            f"{state}: the importance ratio is infinite"
+            f"{state}. The importance ratio is then infinite"
         )
     return np.where(drawn > 0.0, current.state_log_probabilities - sampler.state_log_probabilities, 0.0)
 

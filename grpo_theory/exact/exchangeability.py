@@ -47,7 +47,7 @@ def _check(advantage: Advantage, shown: tuple[Looks, ...], group_size: int) -> N
     if not (treats_alike(advantage, batch, advantages) and sees_alone(advantage, batch, advantages)):
         raise ValueError(
             f"estimator {advantage.name!r} must give each response an advantage that does not depend on its position in the "
-            "group, nor on other groups, for its exact moments to be enumerated; if it couples groups, register it with "
+            "group, nor on other groups. Only then are exact moments enumerated. If it couples groups, register it with "
             "couples_groups=True and simulate it"
         )
 

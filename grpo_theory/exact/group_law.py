@@ -118,8 +118,8 @@ def law_between(
     """
     if isinstance(estimator, list | tuple):
         raise TypeError(
-            f"estimator must be one name or Estimator, got {len(estimator)} in a {type(estimator).__name__}: "
-            "ask for each of them, as in [gt.efficiency(problem, theta, one, ...) for one in names]"
+            f"estimator must be one name or Estimator, got {len(estimator)} in a {type(estimator).__name__}. "
+            "Ask for each of them, as in [gt.efficiency(problem, theta, one, ...) for one in names]"
         )
     estimator = find(estimator).at_lengths(current.policy.lengths)
     batch_size = as_count("batch_size", batch_size)

@@ -185,8 +185,8 @@ def search_optimum(problem: Problem, theta0: ArrayLike | None = None, *, restart
     margin = AGREEMENT * max(1.0, abs(best))
     if highest > best + margin:
         warnings.warn(
-            f"the search saw an objective of {highest:.6g}, above the {best:.6g} of the best interior maximiser that it found: "
-            "the maximum may lie at infinity, or take more restarts",
+            f"the search saw an objective of {highest:.6g}, above the {best:.6g} of the best interior maximiser that it found. "
+            "The maximum may lie at infinity, or need more restarts",
             OptimumWarning,
             stacklevel=3,
         )

@@ -100,5 +100,5 @@ def stability_message(problem: Problem, theta: ArrayLike, steps: Array) -> str |
         return None
     return (
         f"schedule ends with a step of {steps[-1]:g}, too large for stability: I + eta H has spectral radius {radius:.3g} > 1 at "
-        f"theta0, and the largest stable step there is {-2.0 / bent[0]:.4g}"
+        f"theta0. The largest stable step there is {-2.0 / bent[0]:.4g}"
     )

@@ -103,8 +103,8 @@ def warn_of_table(advantage: Advantage, n_values: int, group_size: int, n_prompt
     if size is not None and size > LARGEST_TABLE:
         warnings.warn(
             f"the kernel of estimator {advantage.name!r} is called for every group, which takes several times as long as to look "
-            f"its advantages up: for {n_values} reward values and groups of {group_size} their table has {size:,} numbers, and "
-            f"{LARGEST_TABLE:,} are allowed; with fewer values or smaller groups there is one",
+            f"its advantages up. For {n_values} reward values and groups of {group_size} their table has {size:,} numbers, and "
+            f"{LARGEST_TABLE:,} are allowed. With fewer values or smaller groups there is one",
             TableSizeWarning,
             stacklevel=stacklevel,
         )

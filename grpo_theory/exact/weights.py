@@ -185,7 +185,7 @@ def check_support(current: Point, behaviour: Point) -> None:
         prefix, token = divmod(edge, current.policy.paths.vocabulary_size)
         raise ValueError(
             f"behaviour must give every token of the current policy a probability above 0, and gives 0 to token {token} after "
-            f"prefix {prefix} of prompt {prompt}: the importance ratio is infinite"
+            f"prefix {prefix} of prompt {prompt}. The importance ratio is then infinite"
         )
 
 
@@ -200,8 +200,8 @@ def _forget_undrawn(gains: Array, current: Point, behaviour: Point) -> None:
         size = "infinite" if not np.isfinite(largest) else f"{largest:.3g}, whose square is beyond double precision"
         raise ValueError(
             f"behaviour must give every response of the current policy a probability above 0, and gives "
-            f"{behaviour.probabilities[prompt, response]:.3g} to response {response} of prompt {prompt}: "
-            f"the importance ratio is {size}"
+            f"{behaviour.probabilities[prompt, response]:.3g} to response {response} of prompt {prompt}. "
+            f"The importance ratio is then {size}"
         )
     np.moveaxis(gains, -1, 1)[large] = 0.0
 
@@ -213,9 +213,9 @@ def _forget_unsampled(drifts: Array, behaviour: Point, estimator: Estimator) -> 
     if sampled.any():
         response, prompt = (int(i) for i in np.argwhere(sampled)[0])
         raise ValueError(
-            f"the KL term {estimator.kl.name!r} has a slope beyond double precision at response {response} of prompt {prompt}, "
-            f"which is sampled with probability {behaviour.probabilities[prompt, response]:.3g} and has a token that the current "
-            "policy all but excludes and the reference does not"
+            f"the KL term {estimator.kl.name!r} has a slope beyond double precision at response {response} of prompt {prompt}. "
+            f"The response is sampled with probability {behaviour.probabilities[prompt, response]:.3g}, and has a token that the "
+            "current policy all but excludes and the reference does not"
         )
     np.moveaxis(drifts, -1, 1)[large] = 0.0
 

@@ -14,8 +14,8 @@ from grpo_theory.theory import GroupSizeLaw
 from grpo_theory.validation import typed
 
 UNBOUNDED = (
-    "the upper limit is infinite because the data do not rule out c1 = 0, prompts that do not differ in gradient: there a larger "
-    "group is always better; more prompts would tell"
+    "the upper limit is infinite because the data do not rule out c1 = 0, prompts that do not differ in gradient. A larger "
+    "group is then always better. More prompts would tell"
 )
 
 

@@ -39,7 +39,7 @@ def describe(plan: argparse.ArgumentParser) -> None:
         type=float,
         metavar="N",
         help="the responses of the whole run. Small worlds are then trained for some seconds, and a group size for the run is "
-        f"recommended from rewards alone. --budget is then {STEP:,} if it is not given",
+        f"recommended from rewards alone. If --budget is not given, it is then {STEP:,}",
     )
     whole.add_argument(
         "--training-prompts", type=int, metavar="M", help="the prompts that are trained on (default: those of the table)"
@@ -94,8 +94,8 @@ def _add_columns(group: argparse._ArgumentGroup) -> None:
         "--reward",
         metavar="PATH[=WEIGHT]",
         action="append",
-        help="the reward. Given several times, their sum, each times its weight (default: 1; negative for a penalty). "
-        "n_correct/k is a number of successes of k, pass_rate@n a share of n",
+        help="the reward. Given several times, it is their sum, each times its weight (default: 1; negative for a penalty). "
+        "A PATH n_correct/k is a number of successes of k, and pass_rate@n a share of n",
     )
     for name, meaning in (
         ("step", "the training step"),
@@ -157,8 +157,8 @@ def _budget(options: argparse.Namespace) -> float:
         return min(float(STEP), total)
     if options.cost_prompt == 0.0 and options.budget / options.cost_response > total:
         raise ValueError(
-            f"--total {total:,.0f} is less than one batch of --budget {options.budget:,.0f}. --total counts the responses of "
-            "the whole run, and --budget is what one batch may cost"
+            f"--total {total:,.0f} is less than one batch of --budget {options.budget:,.0f}. Here --total counts the responses "
+            "of the whole run, and --budget is what one batch may cost"
         )
     return float(options.budget)
 

@@ -221,8 +221,8 @@ def check_independent(findings: Findings | None) -> None:
     """Raise ValueError if prompts have several groups each: the limits are right for groups of different prompts."""
     if findings is not None and findings.groups > findings.prompts:
         raise ValueError(
-            f"rollouts must have one group per prompt, and these {findings.groups} groups are of {findings.prompts} prompts: "
-            "read the table with steps 'newest', which takes the newest group of each"
+            f"rollouts must have one group per prompt, and these {findings.groups} groups are of {findings.prompts} prompts. "
+            "Read the table with steps 'newest', which takes the newest group of each"
         )
 
 
@@ -236,8 +236,8 @@ def check_informative(counts: RewardCounts) -> None:
         told = "they say nothing about a gradient"
         if counts.values[0] == 0.0:
             told += (
-                f". If 1 is success, at 95% confidence the mean success rate is at most {most_success(counts.prompts):.2g}, and "
-                f"so is the share of groups of up to {int(counts.sizes.min())} responses with a signal: log more prompts, or "
+                f". If 1 is success, at 95% confidence the mean success rate is at most {most_success(counts.prompts):.2g}. "
+                f"So is the share of groups of up to {int(counts.sizes.min())} responses with a signal. Log more prompts, or "
                 "easier ones"
             )
         raise ValueError(f"rollouts must have different rewards, and all are {counts.values[0]:g}: {told}")

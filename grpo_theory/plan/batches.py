@@ -119,12 +119,12 @@ class Limits:
         if fitting < self.min_prompts:
             room = f" {self.max_responses} leaves room for at most {fitting} prompt{'s' * (fitting != 1)}"
             return MAX_RESPONSES, room, *fewest
-        memory = () if self.max_responses is None else (" and ", MAX_RESPONSES, f" {self.max_responses}")
-        prompts = () if self.min_prompts == 1 else (" of at least ", MIN_PROMPTS, f" {self.min_prompts} prompts")
+        memory = () if self.max_responses is None else (", ", MAX_RESPONSES, f" {self.max_responses}")
+        prompts = () if self.min_prompts == 1 else (", ", MIN_PROMPTS, f" {self.min_prompts}")
         return (
-            *("within ", BUDGET, f" {self.budget:g}", *memory, " no batch", *prompts),
-            f" in groups of 2 to {self.max_group_size} has a number of responses that ",
-            *(Argument("multiple_of"), f" {self.multiple_of} divides"),
+            f"none in groups of 2 to {self.max_group_size} has a number of responses that ",
+            *(Argument("multiple_of"), f" {self.multiple_of} divides. A batch must also fit "),
+            *(BUDGET, f" {self.budget:g}", *memory, *prompts),
         )
 
 

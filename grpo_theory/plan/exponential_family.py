@@ -153,7 +153,7 @@ def _checked(log: RolloutLog | Groups, responses: int) -> RaggedRollouts:
         raise TypeError(f"log must be rollouts, as gt.read_rollouts(path) or gt.RaggedRollouts(...) makes them, got {shown(log)}")
     if log.scores is None:
         raise ValueError(
-            "log must have a sketch of each response for a twin, and has rewards alone; gt.sketch makes sketches, and "
+            "log must have a sketch of each response for a twin, and has rewards alone. Use gt.sketch to make sketches; "
             "gt.read_rollouts reads them from a column named sketch"
         )
     if not log.single:

@@ -112,7 +112,7 @@ def _covariances(counts: RewardCounts, estimator: Estimator, size: int, large: F
     values, held = counts.values, counts.counts[np.flatnonzero(large)].toarray()
     if values.size > MOST_VALUES:
         raise ValueError(
-            f"counts must have at most {MOST_VALUES} different rewards for the weights of prompts, got {values.size}: a "
+            f"counts must have at most {MOST_VALUES} different rewards for the weights of prompts, got {values.size}. A "
             "tolerance (--reward-tolerance) takes those that differ by little for equal"
         )
     distinct, which = np.unique(held, axis=0, return_inverse=True)

@@ -94,9 +94,9 @@ def _check_spread(counts: RewardCounts, ladder: Ladder) -> None:
     kept = _within(ladder.rewards, sparse.csr_array(ladder.counts)) / logged if logged > 0.0 else 1.0
     if not KEPT[0] <= kept <= KEPT[1]:
         raise ValueError(
-            f"rewards must differ within groups as they do between prompts, and {len(ladder.rewards)} levels that stand for them "
+            f"rewards must differ within groups as they do between prompts. The {len(ladder.rewards)} levels that stand for them "
             f"have {kept:.2g} times the log's variance within groups; from {KEPT[0]:g} to {KEPT[1]:g} is allowed. Subtract from "
-            "each reward its prompt's usual reward, which changes no advantage, or ask for one step with --budget, which reads "
+            "each reward its prompt's usual reward, which changes no advantage. Or ask for one step with --budget, which reads "
             "graded rewards as they are"
         )
 

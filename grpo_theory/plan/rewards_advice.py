@@ -26,7 +26,7 @@ DIFFERENCE = 0.02
 CORRELATIONS = (0.0, 0.9)
 """Of two policies' expected rewards over prompts: nothing in common, and one a few steps on from the other."""
 CHOSEN = (
-    "no group has equal rewards, and by the groups that were logged some should: such groups were left out before logging, and "
+    "no group has equal rewards, and by the groups that were logged some should. Such groups were left out before logging, and "
     "those that were kept do not tell how often prompts succeed"
 )
 """Why success rates are unknown where groups were chosen by their rewards."""

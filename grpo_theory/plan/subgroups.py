@@ -111,8 +111,8 @@ def check_reads_own_rewards(estimator: Estimator) -> None:
         return
     raise ArgumentError(
         Argument("estimator"),
-        f" must be one whose advantages depend on the rewards of their own group alone, and those of {estimator.name!r} {found}: "
-        "name another, or leave the name out",
+        f" must be one whose advantages depend on the rewards of their own group alone, and those of {estimator.name!r} {found}. "
+        "Name another, or leave the name out",
     )
 
 

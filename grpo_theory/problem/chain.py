@@ -127,8 +127,8 @@ class TokenChain(Policy):
         if stuck.any():
             state = int(np.flatnonzero(stuck)[0])
             raise ValueError(
-                f"transitions must lead out of every state in which responses do not end, and state {state} cannot be left: "
-                f"if responses end there, write -1 for each of its tokens; else give an end_token"
+                f"transitions must lead out of every state in which responses do not end, and state {state} cannot be left. "
+                f"If responses end there, write -1 for each of its tokens; else give an end_token"
             )
 
     def starting_point(self) -> Array:
@@ -143,7 +143,7 @@ class TokenChain(Policy):
         if not self.is_linear:
             raise ValueError(
                 f"theta must be given for {self!r}, whose features are learned: at zeros all its gradients vanish, and training "
-                "stays there; the start(rng=...) of its network draws a start"
+                "stays there. Draw a start with the start(rng=...) of its network"
             )
         return super().starting_point()
 
@@ -242,8 +242,8 @@ def _final_states(transitions: Integers) -> Flags:
     if wrong.any():
         state, token = (int(one) for one in np.argwhere(wrong)[0])
         raise ValueError(
-            f"transitions must lead to states from 0 to S - 1 = {n_states - 1}, or be -1 for all tokens of a state in which "
-            f"responses end, got {int(transitions[state, token])} after token {token} in state {state}"
+            f"transitions must lead to states from 0 to S - 1 = {n_states - 1}, got {int(transitions[state, token])} after token "
+            f"{token} in state {state}. In a state in which responses end they must be -1 for all tokens"
         )
     return final
 
@@ -265,6 +265,6 @@ def _check_network(network: TwoLayerSoftmax, features: ArrayLike | None, shape: 
     found = network.n_prompts, network.n_responses
     if found != shape:
         raise ValueError(
-            f"network must have an input for each of the chain's states and a response for each of its tokens, (S, V) = {shape}, "
-            f"got {found[0]} inputs and {found[1]} responses"
+            f"network must have an input for each of the chain's states and a response for each of its tokens. These are "
+            f"(S, V) = {shape}, and it has {found[0]} inputs and {found[1]} responses"
         )

@@ -150,8 +150,8 @@ def _rewards_of_chain(bandit: Bandit, policy: Policy, kl: KL | None) -> StateRew
         raise TypeError(f"policy must be a TokenChain for StateRewards, got {policy!r}")
     if kl is not None:
         raise ValueError(
-            "kl must be None for a TokenChain: with a penalty the reward depends on every token, and not on the state in which "
-            "the response ends; a TokenTree of up to 4,096 responses can have one"
+            "kl must be None for a TokenChain. With a penalty the reward depends on every token, and not on the state in which "
+            "the response ends. A TokenTree of up to 4,096 responses can have one"
         )
     if bandit.n_states != policy.n_states:
         raise ValueError(f"success must have one entry for each of the chain's {policy.n_states} states, got {bandit.n_states}")

@@ -147,7 +147,7 @@ class StateRewards(Bandit):
 def not_listed(what: str) -> NoReturn:
     """Raise: a chain's responses are not listed."""
     raise NotListedError(
-        f"{what} is not known of a TokenChain, whose responses are not listed: moments, objective, gradient_law, efficiency, "
-        "group_size_law, simulate_gradients and simulate_training do without; problem.listed() is the same problem as a "
-        "tree of at most 4,096 responses"
+        f"{what} is not known of a TokenChain, whose responses are not listed. Without a list there are moments, objective, "
+        "gradient_law, efficiency, group_size_law, simulate_gradients and simulate_training. Use problem.listed() for the same "
+        "problem as a tree of at most 4,096 responses"
     )

@@ -111,7 +111,7 @@ class Findings:
             )
         if len(self.steps) > 1:
             sentences.append(
-                f"The groups are of {len(self.steps)} steps, between which the policy changed: different prompts may be of "
+                f"The groups are of {len(self.steps)} steps, between which the policy changed. Different prompts may be of "
                 "different policies, and what is said is about their average (steps='last' takes the last step alone)."
             )
         if self.repeated_steps:
@@ -176,8 +176,8 @@ def check_sizes(findings: Findings) -> None:
         other = f" (not read: {listed(map(_name, findings.ignored))})" if findings.ignored else ""
         prompt = printable(findings.columns["prompt"])
         raise ValueError(
-            f"prompt ({prompt}) must be shared by the responses to a prompt, and {which} has one response{at}: "
-            f"one response says nothing about groups. prompt=COLUMN (--prompt COLUMN) names the column that they share{other}"
+            f"prompt ({prompt}) must be shared by the responses to a prompt, and {which} has one response{at}. "
+            f"One response says nothing about groups. Name the column that they share with prompt=COLUMN (--prompt COLUMN){other}"
         )
 
 
@@ -203,8 +203,8 @@ def reward_remarks(counts: RewardCounts) -> list[str]:
     expected = filtered(counts)
     if expected:
         remarks.append(
-            f"No group has rewards that are all equal, and about {expected:.0f} or more of {counts.prompts} were to be expected: "
-            "groups of equal rewards were left out before logging (dynamic sampling). What is said is about the groups that were "
+            f"No group has rewards that are all equal, and about {expected:.0f} or more of {counts.prompts} were to be expected. "
+            "Groups of equal rewards were left out before logging (dynamic sampling). What is said is about the groups that were "
             "kept; how many had equal rewards, this log cannot tell."
         )
     near = nearly_equal(counts) if counts.values.size > 2 else 0
@@ -239,7 +239,7 @@ def order_remark(runs: Mapping[int, int], sizes: Integers, group_of: int | None)
         return None
     many = int((sizes > usual).sum())
     return (
-        f"The rows of {many} of {sizes.size} groups come in several blocks of {usual} rows: each block may be a group of its own "
+        f"The rows of {many} of {sizes.size} groups come in several blocks of {usual} rows. Each block may be a group of its own "
         f"(group_of={usual}, --group-of {usual}, reads them so)."
     )
 
@@ -252,6 +252,6 @@ def size_remark(sizes: Mapping[int, int], group_of: int | None) -> str | None:
         return None
     found = ", ".join(f"{count} of {size}" for size, count in larger.items())
     return (
-        f"Most groups have {usual} responses, and some a multiple of that ({found}): a prompt that came twice at a step looks so "
+        f"Most groups have {usual} responses, and some a multiple of that ({found}). A prompt that came twice at a step looks so "
         f"(group_of={usual}, --group-of {usual}, reads {usual} rows one after another as a group)."
     )

@@ -13,13 +13,13 @@ from grpo_theory.samples.nested_rows import ROW, Field, parts_of, value_at
 from grpo_theory.samples.reward_choice import Counted, Reward, Rewards, choose_rewards
 from grpo_theory.validation import as_count, shown
 
-UNSCORED = ": unscored='leave' (--unscored leave) leaves rows without a reward out, 'zero' counts them as 0"
+UNSCORED = ". Choose unscored='leave' (--unscored leave) to leave rows without a reward out, or 'zero' to count them as 0"
 WORDS = (
-    ": no row has a number there; --reward names another column, such as one that you write beside it, with 1 where the text "
+    ". No row has a number there. Name another column with --reward, such as one that you write beside it, with 1 where the text "
     "means success and 0 elsewhere"
 )
 INFINITE = (
-    ": no option reads these; correct the rows, or leave their rewards empty and choose unscored='leave' (--unscored leave), "
+    ". No option reads these. Correct the rows, or leave their rewards empty and choose unscored='leave' (--unscored leave), "
     "which leaves rows without a reward out"
 )
 Unscored = Literal["error", "leave", "zero"]

@@ -91,9 +91,9 @@ class Source:
         if several is not None:
             raise ValueError(
                 f"reward ({printable(self.lead)}) must be one number of each response, and row {several + 1} of "
-                f"{printable(file.path)} has {len(held[several])} and one {printable(texts[0])}: "
-                f"reward='{printable(self.lead)}.sum' (--reward {printable(self.lead)}.sum) adds them up, .mean, .max and .-1 "
-                "(the last) take another; if they are of several responses, response='' reads them so"
+                f"{printable(file.path)} has {len(held[several])} and one {printable(texts[0])}. "
+                f"Name reward='{printable(self.lead)}.sum' (--reward {printable(self.lead)}.sum) to add them up; .mean, .max and "
+                ".-1 (the last) take another. If they are of several responses, response='' reads them so"
             )
 
     def _read_how(self, columns: Columns) -> Reading:

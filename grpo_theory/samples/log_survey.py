@@ -168,8 +168,8 @@ def _prompt(survey: Survey, columns: Columns, seen: Witnesses) -> Columns:
         )
     if prompt != columns.prompt[0]:
         survey.remarks.append(
-            f"{printable(columns.prompt[0])} does not tell prompts apart (it is another in each row, or the same in all): "
-            f"{printable(prompt)} is taken for the prompt (--prompt names another column)."
+            f"{printable(columns.prompt[0])} does not tell prompts apart (it is another in each row, or the same in all). "
+            f"So {printable(prompt)} is taken for the prompt (--prompt names another column)."
         )
     text = next((one for one in seen.texts if one in survey.codes and one != prompt and survey.given(one)), None)
     if text is not None and prompt not in seen.texts and survey.refines(None, prompt, text):
@@ -197,7 +197,7 @@ def _anew(survey: Survey, columns: Columns, prompt: str) -> Columns:
     where = f"in each {printable(step)}"
     if names.is_position(prompt):
         survey.remarks.append(
-            f"{printable(prompt)} begins anew {where}, and no text says that prompts are the same: they are taken for different "
+            f"{printable(prompt)} begins anew {where}, and no text says that prompts are the same. They are taken for different "
             f"ones (--prompt {printable(prompt)} takes equal numbers for the same prompt)."
         )
         return replace(columns, prompt=(step, prompt), step=step)
@@ -291,13 +291,13 @@ def _blocks(survey: Survey, columns: Columns, named: bool) -> int | None:
             return None
         survey.remarks.append(
             f"The advantages contradict {wrong} groups by {printable(columns.prompt[0])} (equal rewards, unequal advantages), "
-            f"and agree with groups of {size} rows one after another: they are read so (--group-of names another size).{without}"
+            f"and agree with groups of {size} rows one after another. They are read so (--group-of names another size).{without}"
         )
         return size
     survey.remarks.append(
-        f"The logged advantages contradict {wrong} of {sizes.size} groups: equal rewards have unequal advantages there. Either "
-        "rows of a prompt are several groups (--group-of N reads N rows one after another as a group), or the trainer's reward "
-        "is another column or a sum of several (--reward names it, and may be given several times), or advantages depend on more "
+        f"The logged advantages contradict {wrong} of {sizes.size} groups: equal rewards have unequal advantages there. Rows of "
+        "a prompt may be several groups (--group-of N reads N rows one after another as a group). The trainer's reward may be "
+        "another column or a sum of several (--reward names it, and may be given several times). Or advantages depend on more "
         f"than the group's rewards.{without}"
     )
     return None

@@ -129,7 +129,7 @@ def _recognised(fields: Fields) -> Rewards:
     if likely:
         sums = [path for path in fields if set(last_words(path)) <= names.SUMS and fields[path].kind == "number"]
         raise ValueError(
-            f"reward must name a column: {listed([*likely, *sums])} may be rewards; choose one (reward={shown(likely[0])}, or "
+            f"reward must name a column: {listed([*likely, *sums])} may be rewards. Choose one (reward={shown(likely[0])}, or "
             f"--reward {likely[0]}), or give those to be added up, with weights where they are not 1 "
             f"(--reward {likely[0]}=1 --reward {likely[1]}=0.5)"
         )
@@ -200,7 +200,7 @@ def _of_trl(fields: Fields) -> Rewards:
         which = sure or functions
         raise ValueError(
             f"reward must name a column: {listed(which)} may be reward functions of TRL, whose weights are not in its "
-            f"log; choose one (reward={shown(which[0])}), or give those to be added up, with weights where they are not 1 "
+            f"log. Choose one (reward={shown(which[0])}), or give those to be added up, with weights where they are not 1 "
             f"(--reward {which[0]}=1 --reward {which[-1]}=0.5)"
         )
     raise ValueError(f"reward must name the column of the rewards; {found(fields, RECOGNISED['reward'])}")

@@ -23,8 +23,8 @@ BATCH_ROWS = 2**16
 NO_SKETCHES = ("scores", "score_features", "gradients", "gradient", "grads", "embedding", "features")
 """Lists of numbers that might be sketches, and might not."""
 NOTHING = (
-    "the log has no row left: each is left out by where, or is of evaluation, or has no reward that is a number; --reward names "
-    "the column of the rewards, and --where chooses rows"
+    "the log has no row left: each is left out by where, or is of evaluation, or has no reward that is a number. Name the column "
+    "of the rewards with --reward, and choose rows with --where"
 )
 
 

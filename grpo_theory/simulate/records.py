@@ -71,8 +71,8 @@ def simulate_records(
         raise ValueError(f"policy must have at most {LARGEST_DIMENSION} parameters for records, got {problem.policy.dimension}")
     if not problem.policy.is_linear:
         raise ValueError(
-            f"policy must have logits that are linear in theta for records, whose Hessian is estimated with fixed features, got "
-            f"{problem.policy!r}: simulate_training has the objectives of its runs"
+            f"policy must have logits that are linear in theta for records, got {problem.policy!r}. Their Hessian is estimated "
+            "with fixed features. Use simulate_training for the objectives of its runs"
         )
     if problem.kl is not None and chosen.kl.name != "k1 in reward":
         raise ValueError(f"estimator must have the penalty as 'k1 in reward' for records, got {chosen.kl.name!r}")

@@ -62,8 +62,8 @@ def _own(advice: Advice, scores: ScoresAdvice) -> str:
     return (
         f"You named {advice.estimator}. On average it does not estimate the gradient of the mean reward, or it is not known to. "
         "So its squared error cannot be compared, and its best group size may differ. The recommendation is for the "
-        "leave-one-out baseline without division. Estimators with different means are compared by their efficiency, which this "
-        f"table does not give: {scores.by_efficiency.refusal}."
+        "leave-one-out baseline without division. Estimators with different means are compared by their efficiency. This table "
+        f"does not give it: {scores.by_efficiency.refusal}."
     )
 
 

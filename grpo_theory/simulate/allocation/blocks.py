@@ -113,8 +113,8 @@ def _gram(problem: Problem, rule: AllocationRule) -> Array:
     logit_map = problem.policy.logit_map
     if not isinstance(logit_map, LogitMap):
         raise ValueError(
-            f"allocation by {rule.name!r} needs a policy whose logits are linear in theta, because it takes the traces of scores "
-            f"from features that stay as they are, got {problem.policy!r}: use 'vip' or 'uniform'"
+            f"allocation by {rule.name!r} needs a policy whose logits are linear in theta, got {problem.policy!r}. It takes the "
+            "traces of scores from features that stay as they are. Use 'vip' or 'uniform'"
         )
     return np.array(logit_map.gram(), order="C")
 
@@ -122,7 +122,7 @@ def _gram(problem: Problem, rule: AllocationRule) -> Array:
 def _untabulated(estimator: Estimator) -> str:
     return (
         "allocation needs an estimator whose advantages depend on the rewards of one group only, without a penalty or pooled "
-        f"tokens, and {estimator.name!r} is none on this problem: rloo, dr_grpo and grpo are, without a KL term"
+        f"tokens. On this problem {estimator.name!r} is not one. Use rloo, dr_grpo or grpo, without a KL term"
     )
 
 

@@ -150,6 +150,6 @@ class ChainGradients:
         if not np.isfinite(rows).all():
             raise ValueError(
                 f"behaviour must be so near to theta that the importance ratios of estimator {estimator.name!r} have squares "
-                f"within double precision: over responses of up to {self.current.chain.horizon} tokens they have not"
+                f"within double precision. Over responses of up to {self.current.chain.horizon} tokens they have not"
             )
         return rows

@@ -17,8 +17,8 @@ def features(logit_map: LogitMap) -> Array:
     shape = (logit_map.n_prompts, logit_map.n_logits)
     if (numbers := logit_map.n_prompts * logit_map.n_logits * logit_map.dimension) > LARGEST_FEATURES:
         raise ValueError(
-            f"policy must have M D d <= {LARGEST_FEATURES} to be simulated with dense features, got {numbers}: "
-            "ask for exact moments (gradient_law), or for fewer prompts or shorter responses"
+            f"policy must have M D d <= {LARGEST_FEATURES} to be simulated with dense features, got {numbers}. "
+            "Ask for exact moments (gradient_law), or for fewer prompts or shorter responses"
         )
     rows = [logit_map.adjoint_by_prompt(np.broadcast_to(unit, shape)) for unit in np.eye(logit_map.n_logits)]
     return np.ascontiguousarray(np.stack(rows, axis=1), dtype=np.float64)

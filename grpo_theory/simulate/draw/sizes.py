@@ -13,8 +13,8 @@ def as_sizes(batch_size: int, group_size: int) -> tuple[int, int]:
     batch_size, group_size = as_count("batch_size", batch_size), as_count("group_size", group_size)
     if batch_size * group_size > MOST_RESPONSES:
         raise ValueError(
-            f"batch_size times group_size must be at most {MOST_RESPONSES:,} to be drawn, got {batch_size} times {group_size}: "
-            "draw smaller batches, or ask an exact law, whose cost does not depend on batch_size (gradient_law, group_size_law)"
+            f"batch_size times group_size must be at most {MOST_RESPONSES:,} to be drawn, got {batch_size} times {group_size}. "
+            "Draw smaller batches, or ask an exact law, whose cost does not depend on batch_size (gradient_law, group_size_law)"
         )
     return batch_size, group_size
 
