@@ -104,14 +104,14 @@ def step_sizes(schedule: Schedule | ArrayLike, n: int) -> Array:
     Raises
     ------
     TypeError
-        If it is a function, which does not say whether it gives one step or all of them.
+        If it is no schedule, or a function, which does not say whether it gives one step or all of them.
     ValueError
-        If a step is not finite and above 0.
+        If there are not n steps, or a step is not finite and above 0.
     """
-    if isinstance(schedule, type) or (callable(schedule) and not hasattr(schedule, "steps")):
+    if schedule is None or isinstance(schedule, type | str) or (callable(schedule) and not hasattr(schedule, "steps")):
         raise TypeError(
-            f"schedule must be an object with a method steps(n), or an array of {n} steps, got {shown(schedule)}: gt.Constant, "
-            f"gt.Harmonic and gt.Power make such objects, and [f(i) for i in range(1, {n + 1})] is an array of a function's steps"
+            f"schedule must be an object with a method steps(n), or an array of {n} steps, got {shown(schedule)}. Make one with "
+            f"gt.Constant, gt.Harmonic or gt.Power, or give a function's steps as [f(i) for i in range(1, {n + 1})]"
         )
     return as_steps("schedule", schedule.steps(n) if callable(getattr(schedule, "steps", None)) else schedule, n)  # type: ignore
 
@@ -122,6 +122,8 @@ def as_steps(name: str, value: ArrayLike, n: int) -> Array:
         raise ValueError(
             f"{name} must be a schedule or an array of {n} steps, got {value:g}: gt.Constant({value:g}) has steps of one size"
         )
+    if np.size(value) == 0:
+        raise ValueError(f"{name} must have {n} steps, got none: give one for each update, as gt.Constant(0.1) does")
     steps = as_real_array(name, value, 1)
     check_shape(name, steps, (n,), "(steps,)")
     if steps.min() <= 0.0:

@@ -111,8 +111,24 @@ def shown(value: object) -> str:
     """Return a value as a message shows it: strings and numbers (cut if very long), others by kind, arrays with shape."""
     if value is None or isinstance(value, str | numbers.Number):
         return printable(repr(value))
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
     kind = type(value).__name__
     return f"{kind} of shape {value.shape}" if isinstance(value, np.ndarray) else f"an object of type {kind}"
+
+
+def check_takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
+    """Raise TypeError unless a function can be called with so many arguments by position; nothing is known of compiled ones."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        wanted, taken = ", ".join(arguments), ", ".join(signature.parameters)
+        got = f"one of ({taken})" if taken else "one without arguments"
+        raise TypeError(f"{name} must be a function of ({wanted}), got {got}. Wrap it, as in `lambda {wanted}: ...`") from None
 
 
 def as_array(name: str, value: Any, dtype: Any = None) -> np.ndarray:

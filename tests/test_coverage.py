@@ -1,7 +1,7 @@
 """The coverage laboratory, against coverages that are known exactly, and against wrong intervals that it must catch."""
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from grpo_theory import intervals, laboratory, samples
 from grpo_theory.laboratory import replications_to_tell
 from grpo_theory.laboratory.performance import empirical_error, model_error, relative_error
 from grpo_theory.simulate.draw.streams import block_generator
+from grpo_theory.validation import check_takes
 
 
 @dataclass(frozen=True)
@@ -719,6 +720,9 @@ def test_a_level_lies_between_0_and_1(level):
         ({"truth": 0.0}, ValueError, r"truth must have the shape of the interval's limits, got \(\), and limits \(128, 1\)"),
         ({"truth": [0.0, 0.0]}, ValueError, r"got \(2,\), and limits \(1,\)\n?.*replication 0"),
         ({"interval": 3}, TypeError, "interval must be a function of"),
+        ({"interval": lambda data: (0, 1)}, TypeError, r"a function of \(data, level\), got one of \(data\)\. Wrap it"),
+        ({"interval": lambda data, level, *, seed: (0, 1)}, TypeError, r"got one of \(data, level, seed\)\. Wrap it, as in"),
+        ({"interval": lambda: (0, 1)}, TypeError, r"got one without arguments\. Wrap"),
         ({"experiment": 3}, TypeError, "3 lacks block_replications, sample, take"),
         ({"interval": lambda data, level: 3.0}, TypeError, "interval must return an Interval, an Ellipsoid or a"),
         ({"interval": lambda data, level: None}, TypeError, "pair, got None"),
@@ -732,6 +736,26 @@ def test_bad_arguments_are_named(kwargs, error, message):
         kwargs["vectorized"] = False
     with pytest.raises(error, match=message):
         normal_run(**kwargs)
+
+
+def test_functions_that_can_be_called_with_data_and_level_are_asked():
+    """Defaults and further arguments do no harm, and of a function without a signature nothing is known."""
+    for take in (lambda data, level, more=3: (-9, 9), lambda *both: (-9, 9), partial(lambda more, data, level: (-9, 9), 3)):
+        assert normal_run(take, vectorized=False, truth=0.0).failures == 0
+    check_takes("interval", dict.fromkeys, "data", "level")
+    check_takes("interval", max, "data", "level")
+
+
+def test_a_replay_is_a_line():
+    record = normal_run(vectorized=False, level=[0.5, 0.9])
+    again = record.replay(3)
+    limits = ", ".join(f"{side}={np.array2string(getattr(again.interval, side), precision=4)}" for side in ("low", "high"))
+    assert repr(again) == f"Replay(replication=3, {limits}, covered={np.array2string(again.covered)})"
+
+    def refuses(data, level):
+        raise ValueError("too few")
+
+    assert repr(normal_run(refuses).replay(5)) == "Replay(replication=5, refusal='too few')"
 
 
 def test_numbers_of_the_wrong_shape_are_named():

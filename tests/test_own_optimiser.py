@@ -62,6 +62,8 @@ def test_settings_may_be_any_sequence():
 def test_what_is_no_optimiser_is_told_what_one_has():
     with pytest.raises(TypeError, match=r"or an object of yours with move, n_moments and settings, got 'adam'"):
         moved_by("adam")
+    with pytest.raises(TypeError, match=r"got the class BySign\. Write BySign\(\), with its settings in the brackets"):
+        moved_by(BySign)
 
     class Half:
         move = BySign.move

@@ -458,8 +458,8 @@ def test_adam_that_is_wrong_is_refused():
     with pytest.raises(ValueError, match="eps must be"):
         gt.Adam(eps=0.0)
     sizes = {"batch_size": 2, "group_size": 2, "steps": 2, "replications": 1}
-    for optimiser in ("adam", gt.Adam):
-        with pytest.raises(TypeError, match="optimiser must be SGD"):
+    for optimiser, message in (("adam", "must be SGD"), (gt.Adam, r"must be an object, got the class Adam\. Write Adam\(\)")):
+        with pytest.raises(TypeError, match=f"optimiser {message}"):
             gt.simulate_training(problem, problem.theta, "grpo", gt.Constant(1.0), optimiser=optimiser, **sizes)
 
 
@@ -584,6 +584,10 @@ def without_penalty():
         (lambda: gt.Power(1.0, 1.5), ValueError, r"exponent must lie in \(0, 1\], got 1.5"),
         (lambda: small(schedule=np.linspace(1.0, 0.0, 300)), ValueError, "schedule must have steps above 0, got 0 at step 300"),
         (lambda: small(schedule=[0.1, 0.2]), ValueError, r"schedule must have shape \(300,\)"),
+        (lambda: small(schedule=[]), ValueError, "schedule must have 300 steps, got none: give one for each update"),
+        (lambda: small(schedule=None), TypeError, "or an array of 300 steps, got None. Make one with gt.Constant"),
+        (lambda: small(schedule="constant"), TypeError, "or an array of 300 steps, got 'constant'. Make one with gt.Constant"),
+        (lambda: small(schedule=gt.Constant), TypeError, "got the class Constant. Make one with gt.Constant"),
         (lambda: small(checkpoints=[5, 3]), ValueError, "checkpoints must rise and end at most at steps = 300"),
         (lambda: small(checkpoints=[301]), ValueError, "checkpoints must rise and end at most at steps = 300"),
         (lambda: small(steps=0), ValueError, "steps must be at least 1, got 0"),

@@ -15,7 +15,7 @@ from grpo_theory.laboratory.experiment import Experiment, check_experiment
 from grpo_theory.laboratory.trial import Replay, Trial
 from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence
 from grpo_theory.simulate.workers import map_in_order
-from grpo_theory.validation import as_count, as_numbers, check_finite, shown
+from grpo_theory.validation import as_count, as_numbers, check_finite, check_takes, shown
 
 Truth = ArrayLike | Callable[[Any], ArrayLike]
 
@@ -74,8 +74,8 @@ def coverage(
     ValueError
         If an argument is out of range, the truth has not the shape of the limits, or a lower limit exceeds its upper one.
     TypeError
-        If the function returns something else.  Errors that the function raises, except ValueError, end the run, with a note
-        that names the replication.
+        If the function does not take a dataset and a level, or returns something else.  Errors that the function raises, except
+        ValueError, end the run, with a note that names the replication.
 
     Examples
     --------
@@ -201,6 +201,7 @@ def _trial(
 ) -> Trial:
     if not callable(interval):
         raise TypeError(f"interval must be a function of (data, level), got {interval!r}")
+    check_takes("interval", interval, "data", "level")
     check_experiment(experiment)
     return Trial(
         interval=interval,

@@ -17,7 +17,7 @@ from grpo_theory.simulate.draw.streams import block_generator
 from grpo_theory.validation import as_count
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Replay:
     """A replication, drawn again.
 
@@ -40,6 +40,8 @@ class Replay:
     >>> one = gt.replay(gt.intervals.value_clustered, problem, truth, experiment=pilot, rng=0, replication=7)
     >>> one.data.rewards.shape, bool(one.interval.low <= truth <= one.interval.high) == bool(one.covered)
     ((16, 4), True)
+    >>> one
+    Replay(replication=7, low=0.5197, high=0.7928, covered=True)
     """
 
     replication: int
@@ -47,6 +49,13 @@ class Replay:
     interval: Interval
     covered: Flags
     refusal: str | None
+
+    def __repr__(self) -> str:
+        if self.refusal is not None:
+            return f"Replay(replication={self.replication}, refusal={self.refusal!r})"
+        low, high = (np.array2string(limit, precision=4, threshold=8) for limit in (self.interval.low, self.interval.high))
+        covered = np.array2string(self.covered, threshold=8)
+        return f"Replay(replication={self.replication}, low={low}, high={high}, covered={covered})"
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,7 +63,10 @@ def ascend_adaptively(theta, gradient, moments, settings, step, count):
 
 def check_optimiser(optimiser: Optimiser) -> None:
     """Raise TypeError or ValueError unless there is all that an optimiser has."""
-    if isinstance(optimiser, type) or not all(hasattr(optimiser, name) for name in ("move", "n_moments", "settings")):
+    if isinstance(optimiser, type):
+        made = f"{optimiser.__name__}()"
+        raise TypeError(f"optimiser must be an object, got {shown(optimiser)}. Write {made}, with its settings in the brackets")
+    if not all(hasattr(optimiser, name) for name in ("move", "n_moments", "settings")):
         raise TypeError(
             f"optimiser must be SGD(), Adam(...), or an object of yours with move, n_moments and settings, got {shown(optimiser)}"
         )
