@@ -66,7 +66,7 @@ def test_runs_are_drawn_by_their_mean(runs):
 def test_a_zip_plot_colours_what_covers(record):
     axes = gt.plot.zip_plot(record)
     colours = [mpl.colors.to_hex(colour) for colour in axes.collections[0].get_colors()]
-    assert colours.count("#0072b2") == record.covered.sum()
+    assert colours.count("#56b4e9") == record.covered.sum()
     assert colours.count("#d55e00") == 100 - record.covered.sum() > 0
     segments = np.array(axes.collections[0].get_segments())
     inside = (segments[:, 0, 0] <= 0.0) & (segments[:, 1, 0] >= 0.0)
@@ -83,7 +83,7 @@ def test_an_arrowhead_marks_each_interval_that_is_cut_and_no_other():
     assert np.abs(np.array(lines.get_segments())[:, :, 0]).max() == 2.0
     assert left.get_offsets().tolist() == [[-2.0, 50.0], [-2.0, 100.0]]
     assert right.get_offsets().tolist() == [[2.0, 75.0], [2.0, 100.0]]
-    assert [mpl.colors.to_hex(colour) for colour in right.get_facecolors()] == ["#d55e00", "#0072b2"]
+    assert [mpl.colors.to_hex(colour) for colour in right.get_facecolors()] == ["#d55e00", "#56b4e9"]
 
 
 def wide_or_not(data, level):
