@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from grpo_theory.page.captions import listed
 from grpo_theory.page.style import GREY, Look, coverage_axis, group_size_axis, intervals
+from paper_figures.content.targets import symbol
 
 PLACE = 160
 TABLES = ("coverage",)
@@ -32,7 +33,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     table = _curves(tables)
     targets, problems = table["target"].unique(), table["problem"].unique()
     figure, panels = plt.subplots(
-        len(targets), len(problems), figsize=(2.8 + 1.75 * len(problems), 0.7 + 1.75 * len(targets)), sharey="row", squeeze=False
+        len(targets), len(problems), figsize=(2.6 + 1.45 * len(problems), 0.7 + 1.6 * len(targets)), sharey="row", squeeze=False
     )
     sizes = sorted(table["group_size"].unique())
     for i, (row, target) in enumerate(zip(panels, targets, strict=True)):
@@ -45,7 +46,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             axes.tick_params(labelbottom=i == len(targets) - 1)
             axes.set_title(str(problem).replace(", ", ",\n") if i == 0 else "", fontsize="small")
         coverage_axis(row[0].yaxis)
-        row[0].set_ylabel(f"{target}\ncoverage", fontsize="small")
+        row[0].set_ylabel(f"{symbol(target)}\ncoverage", fontsize="small")
         for look in looks.values():
             row[-1].plot([], [], look.line, color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label)
         if "limit" in set(rows["measure"]):

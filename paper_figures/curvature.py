@@ -16,7 +16,7 @@ TABLES = ("curvature",)
 CAPTION = (
     "Points are the curvature of a prompt's success probability p against the standard deviation of its reward, for random "
     "log-linear policies with one correct response of K. Left: at the policy itself. Right: at a policy within the radius "
-    "sqrt(V)/X. Grey dashed lines are the printed bounds and dotted lines the sharp ones, whose constants the legend gives. "
+    "sqrt(V)/X. Grey dash-dotted lines are the printed bounds and dotted lines the sharp ones, whose constants the legend gives. "
     "Solid lines are the most that is possible at a given V. The coloured dashed line is the most for a pair of responses with "
     "opposite features; the solid line bends where it leaves that one, which a larger K allows."
 )
@@ -43,7 +43,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         (here, 4.0 * deviation**2, 2.0 * deviation**2, curvature_bound(p, MOST)),
         (near, 2.5 * deviation, GREATEST_LOCAL_CURVATURE * deviation, local),
     ):
-        axes.plot(deviation, printed, "--", color=GREY, label=r"printed: $4\,V$, $(5/2)\sqrt{V}$")
+        axes.plot(deviation, printed, "-.", color=GREY, label=r"printed: $4\,V$, $(5/2)\sqrt{V}$")
         axes.plot(deviation, sharp, ":", color=BLACK, label=r"sharp: $2\,V$, $0.587\sqrt{V}$")
         axes.plot(deviation, most, color=BLACK, label="most at a given $V$")
     here.plot(deviation, curvature_bound(p, 2), "--", color=VERMILION, label="$K=2$, opposite features")
@@ -62,10 +62,11 @@ def _scatter(axes: Axes, points: pd.DataFrame) -> None:
         axes.scatter(
             np.sqrt(part["variance"]),
             part["estimate"],
-            s=9,
-            color=look.colour,
+            s=11,
+            edgecolors=look.colour,
             marker=look.marker,
-            alpha=0.5,
-            linewidths=0,
+            alpha=0.6,
+            facecolors="none" if k == MOST else look.colour,
+            linewidths=0.7 if k == MOST else 0.0,
             label=look.label,
         )

@@ -31,6 +31,8 @@ LOOKS = {
     "trl_grpo_loss": Look("GRPO as in TRL, divided by the length", BROWN, "^", ":"),
 }
 TICKS = (2, 16, 128, 1024)
+MARKERS = "osD^vP"
+"""Of lengths, whose colours are near in grey."""
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
@@ -54,9 +56,9 @@ def shares(axes: Axes, table: pd.DataFrame) -> None:
     """Draw the efficiency over the best one against the group size, a curve a length, the darker the longer."""
     lengths = sorted(table["length"].unique())
     colours = plt.get_cmap("viridis_r")(np.linspace(0.15, 0.95, len(lengths)))
-    for length, colour in zip(lengths, colours, strict=True):
+    for length, colour, marker in zip(lengths, colours, MARKERS, strict=False):
         own = table[table["length"] == length].set_index("group_size")["estimate"].sort_index()
-        axes.plot(own.index, own / own.max(), "-", color=colour, label=f"{int(length):,}")
+        axes.plot(own.index, own / own.max(), "-", marker=marker, markersize=3.5, color=colour, label=f"{int(length):,}")
     group_size_axis(axes, TICKS)
     axes.xaxis.set_major_formatter("{x:,g}")
     axes.set_ylim(0.4, 1.03)

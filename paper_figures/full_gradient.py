@@ -1,6 +1,7 @@
 """A real model's full gradient beside that of its head: noise by baseline, group size, curvature's proxy, cosines."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -8,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import BLACK, BLUE, ESTIMATORS, GREEN, GREY, ORANGE, VERMILION, group_size_axis
+from grpo_theory.page.style import BLACK, BROWN, ESTIMATORS, GREY, PURPLE, group_size_axis
 from simulations.gradient.full_gradient import PRINTED, PRINTED_NEAR
 from simulations.gradient.sampled_statistics import NEAR_ORTHOGONAL
 
@@ -16,12 +17,16 @@ PLACE = 57
 TABLES = ("full_gradient",)
 ALL, HEAD = "all parameters", "head"
 SIZES = (2, 4, 8, 16, 32, 64)
-COLOURS = {ALL: BLUE, HEAD: VERMILION}
 KINDS = {
-    "small sum": ("small sums", ORANGE, "o"),
-    "sum": ("other sums", BLACK, "s"),
-    "larger": ("larger of a pair", GREEN, "^"),
+    "small sum": ("small sums", PURPLE, "o"),
+    "sum": ("other sums", GREY, "s"),
+    "larger": ("larger of a pair", BROWN, "^"),
 }
+SHADES: dict[str, dict[str, Any]] = {
+    ALL: {"facecolor": GREY, "alpha": 0.4, "linewidth": 0.0},
+    HEAD: {"facecolor": "none", "edgecolor": GREY, "hatch": "////", "linewidth": 0.0},
+}
+"""Of intervals of the best group size."""
 MARGIN = 84.0
 """The group size at which the intervals of what does not depend on it are drawn, beyond the others."""
 
@@ -36,8 +41,8 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
         "filled marks are with respect to all parameters; dashed lines and open marks are with respect to the output head "
         "alone. Top left: noise of a group's estimate about its prompt's gradient over that with the value baseline, with "
         "95% intervals over prompts; at the right edge are those that are the same at all group sizes. Top right: "
-        "error at a fixed number of responses, over the least; shades are 95% intervals of the best group size. Bottom left: "
-        "curvature (trace of the Fisher matrix, over its mean) against the "
+        "error at a fixed number of responses, over the least; shades are 95% intervals of the best group "
+        "size, hatched for the head. Bottom left: curvature (trace of the Fisher matrix, over its mean) against the "
         "reward's variance, for all parameters; the legend has the correlation over all questions and over those of each "
         f"kind. Bottom right: cosines of different prompts' gradients; dotted lines are at |cos| = {NEAR_ORTHOGONAL:g}, "
         f"within which the paper reports {PRINTED_NEAR:.0%} of pairs at the start of training."
@@ -107,8 +112,8 @@ def _size(axes: Axes, at: pd.DataFrame) -> None:
         best = at.loc[(gradient, "G*", 0)]
         error, least = c1 * grid + c2 + c3 * grid / (grid - 1.0), c1 + c2 + c3 + 2.0 * np.sqrt(c1 * c3)
         label = f"{gradient}: $G^*$ = {_with_limits(best)}"
-        axes.plot(grid, error / least, line, color=COLOURS[gradient], label=label)
-        axes.axvspan(best["low"], best["high"], color=COLOURS[gradient], alpha=0.25, linewidth=0.0)
+        axes.plot(grid, error / least, line, color=BLACK, label=label)
+        axes.axvspan(best["low"], best["high"], **SHADES[gradient])
     group_size_axis(axes, SIZES)
     axes.set(ylabel="error over the least", ylim=(0.8, None), title="group size")
     axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(0.2, 1.0))
@@ -125,7 +130,7 @@ def _proxy(axes: Axes, table: pd.DataFrame) -> None:
 
 
 def _with_limits(row: pd.Series) -> str:
-    return f"{row['estimate']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+    return f"{row['estimate']:.2f} ({row['low']:.2f} to {row['high']:.2f})".replace("-", "\u2212")
 
 
 def _cosines(axes: Axes, table: pd.DataFrame, at: pd.DataFrame) -> None:
@@ -133,7 +138,7 @@ def _cosines(axes: Axes, table: pd.DataFrame, at: pd.DataFrame) -> None:
         density = table[(table["gradient"] == gradient) & (table["quantity"] == "density")]
         share = at.loc[(gradient, f"share below {NEAR_ORTHOGONAL:g}", 0), "estimate"]
         label = f"{gradient}: {100.0 * share:.0f}%"
-        axes.plot(density["cosine"], density["estimate"], line, color=COLOURS[gradient], label=label)
+        axes.plot(density["cosine"], density["estimate"], line, color=BLACK, label=label)
     for limit in (-NEAR_ORTHOGONAL, NEAR_ORTHOGONAL):
         axes.axvline(limit, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
     axes.set(

@@ -8,6 +8,8 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
+from paper_figures.content.cells import make_readable, signed
+
 PLACE = 256
 TABLES = ("gain_map",)
 CAPTION = (
@@ -33,7 +35,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         gains = 100.0 * part.pivot_table(index="start", columns="coordinates", values="estimate").loc[rows.index, columns.index]
         sns.heatmap(
             gains,
-            annot=gains.map(lambda value: f"{value:+.1f}".replace("-0.0", "0.0").replace("-", "\u2212")),
+            annot=gains.map(lambda gain: signed(gain, "+.1f")),
             fmt="",
             vmin=-most,
             vmax=most,
@@ -42,6 +44,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             cbar=False,
             ax=axes,
         )
+        make_readable(axes)
         axes.set_xticks(np.arange(len(columns)) + 0.5, [f"{value:.2f}" for value in columns], rotation=0)
         labels = [f"{row.deviation:.2f} ({row.success:.2f})" for row in rows.itertuples()]
         axes.set_yticks(np.arange(len(rows)) + 0.5, labels, rotation=0)

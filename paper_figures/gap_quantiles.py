@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -12,11 +13,21 @@ PLACE = 80
 TABLES = ("limit_law",)
 FACTOR = 2.0
 """Of the steps, in the reciprocal of the least curvature."""
+COUNT, ESTIMATORS_AT_MOST = 10, 3
+"""How many quantiles of an estimator are drawn, and how many estimators a panel has."""
 CAPTION = (
     "Each panel shows quantiles of n Delta(theta_n) over many training runs, against those of the predicted limit, a "
-    f"weighted sum of chi-squares. On the diagonal they agree. Steps are {FACTOR:g}/(lambda_min (i + offset)), and n "
-    "includes the offset. An estimator is drawn where its mean update vanishes at the maximiser."
+    f"weighted sum of chi-squares. On the diagonal they agree. For each estimator {COUNT} quantiles are drawn, spread out over "
+    f"logarithmic axes. Steps are {FACTOR:g}/(lambda_min (i + offset)), and n includes the offset. An estimator is "
+    "drawn where its mean update vanishes at the maximiser."
 )
+
+
+def _spread(predictions: np.ndarray, shift: int) -> np.ndarray:
+    """Return which quantiles are drawn: evenly spaced on a log axis, and between those of estimators with another shift."""
+    first, last = np.log(predictions[[0, -1]])
+    places = np.linspace(first, last, COUNT) - shift * (last - first) / (ESTIMATORS_AT_MOST * COUNT)
+    return np.unique(np.abs(np.log(predictions) - places[:, None]).argmin(axis=1))
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
@@ -26,7 +37,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     figure, panels = plt.subplots(1, len(problems), figsize=(max(2.08 * len(problems), 4.2), 2.9), squeeze=False)
     handles = {}
     for axes, problem in zip(panels[0], problems, strict=True):
-        for name, part in table[table["problem"] == problem].groupby("estimator", sort=False):
+        for shift, (name, part) in enumerate(table[table["problem"] == problem].groupby("estimator", sort=False)):
+            part = part.iloc[_spread(part["prediction"].to_numpy(), shift)]
             look = ESTIMATORS[str(name)]
             handles[look.label] = axes.plot(
                 part["prediction"],
@@ -34,12 +46,14 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
                 look.marker,
                 color=look.colour,
                 markerfacecolor="none",
-                markersize=3.2,
-                markeredgewidth=0.8,
+                markersize=4.0,
+                markeredgewidth=1.0,
                 linestyle="none",
                 label=look.label,
             )[0]
-        axes.axline((0.0, 0.0), slope=1.0, color=GREY, linewidth=0.9, zorder=1)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.axline((1.0, 1.0), (2.0, 2.0), color=GREY, linewidth=0.9, zorder=1)
         axes.set_title(TRAINING[problem], fontsize="small")
         axes.set_xlabel("predicted quantile", fontsize="small")
         axes.set_aspect("equal", adjustable="datalim")

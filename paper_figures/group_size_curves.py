@@ -1,6 +1,7 @@
 """Which group size trains the best policy: U-curves at the checkpoints of training."""
 
 from collections.abc import Mapping
+from itertools import cycle
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -18,12 +19,13 @@ PLACE = 110
 TABLES = ("group_size", "group_size_lm")
 CAPTION = (
     "The vertical axis is the loss of the learned policy against the noise-free run, divided by the least loss over the "
-    f"group sizes. Colours are checkpoints of training with N = BG = {BUDGET:,} responses per step. This is Figure 5 of arXiv "
-    "2603.01162 on problems where all is known. Points are simulated, with 95% intervals; they are filled where the group "
-    "size is in the 95% confidence set of the best. Lines are the law to first order in the noise, or join the points where "
-    "that law is not computed. A checkpoint is left out where noise improves the policy, because it has no least loss to "
+    f"group sizes. Colours and marks are checkpoints of training with N = BG = {BUDGET:,} responses per step. This is Figure 5 "
+    "of arXiv 2603.01162 on problems where all is known. Points are simulated, with 95% intervals; they are filled where the "
+    "group size is in the 95% confidence set of the best. Lines are the law to first order in the noise, or join the points "
+    "where that law is not computed. A checkpoint is left out where noise improves the policy, because it has no least loss to "
     "divide by."
 )
+MARKERS = "os^vDPX*"
 TITLES = {
     ("linear", "Constant"): "linear features",
     ("mixed", "Constant"): "mixed difficulty",
@@ -40,12 +42,12 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw one panel for each problem and schedule, and in it one curve for each checkpoint."""
     table = pd.concat([tables[name].query("budget == @BUDGET") for name in TABLES])
     steps = sorted(int(step) for step in table["checkpoint"].unique())
-    colours = dict(zip(steps, checkpoint_colours(len(steps)), strict=True))
+    looks = dict(zip(steps, zip(checkpoint_colours(len(steps)), cycle(MARKERS), strict=False), strict=True))
     figure, panels = plt.subplots(2, 4, figsize=(9.6, 5.8), sharex=True, sharey="row")
     for axes, ((problem, kind), title) in zip(panels.flat, TITLES.items(), strict=True):
         part = table[(table["problem"] == problem) & table["schedule"].str.startswith(kind)]
         for step, rows in part.groupby("checkpoint"):
-            _curve(axes, rows.sort_values("group_size"), colours[int(step)])
+            _curve(axes, rows.sort_values("group_size"), *looks[int(step)])
         group_size_axis(axes, [int(size) for size in sorted(part["group_size"].unique())])
         log_axis(axes)
         axes.set_ylim(0.4, 70.0)
@@ -55,7 +57,10 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         axes.set_xlabel("")
     for axes in panels[:, 0]:
         axes.set_ylabel("loss / least loss")
-    handles = [Line2D([], [], color=colour, label=f"$n$ = {step}") for step, colour in colours.items()]
+    handles = [
+        Line2D([], [], color=colour, marker=marker, markersize=4.0, label=f"$n$ = {step}")
+        for step, (colour, marker) in looks.items()
+    ]
     hollow: dict[str, Any] = {"color": GREY, "marker": "o", "linestyle": "none"}
     handles += [Line2D([], [], label="may be the best", **hollow)]
     handles += [Line2D([], [], label="not the best", markerfacecolor="white", **hollow)]
@@ -63,7 +68,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     return figure
 
 
-def _curve(axes: Axes, rows: pd.DataFrame, colour: str) -> None:
+def _curve(axes: Axes, rows: pd.DataFrame, colour: str, marker: str) -> None:
     """Draw one checkpoint's curve, unless noise helps there."""
     sizes, law = rows["group_size"].to_numpy(), rows["prediction"].to_numpy()
     known = bool(np.isfinite(law).all())
@@ -80,7 +85,7 @@ def _curve(axes: Axes, rows: pd.DataFrame, colour: str) -> None:
             sizes[mask],
             rows["estimate"][mask] / least,
             yerr=NORMAL_95 * rows["standard_error"][mask] / least,
-            fmt="o",
+            fmt=marker,
             color=colour,
             markerfacecolor=fill,
             markersize=4.0,

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import BLACK, BLUE, BROWN, GREEN, GREY, NORMAL_95, ORANGE, PURPLE, SKY, VERMILION, Look
+from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, ORANGE, VERMILION, Look
 from simulations.runs.best_size_law import BUDGETS
 from simulations.runs.group_size_growth import LARGE, LAST, SMALL
 
@@ -32,14 +32,14 @@ CURVES = {
     ("lent", SMALL): Look(f"lent weights, {SMALL}", GREEN, "^", "-"),
 }
 GAINS = {
-    ("small", "grpo"): ("GRPO", VERMILION),
-    ("small", "weights"): ("weights alone", GREEN),
-    ("small", "oracle"): ("weights alone,\nvalue known", BLACK),
-    ("small", "noise"): ("noise alone", PURPLE),
-    ("small", "rloo"): ("undivided (RLOO)", BLUE),
-    ("small", "dropped"): ("GRPO, no-signal\ngroups dropped", GREY),
-    ("visible", "grpo"): ("GRPO, no rare\nanswers", SKY),
-    ("apart", "grpo"): ("GRPO, no\ninterference", BROWN),
+    ("small", "grpo"): "GRPO",
+    ("small", "weights"): "weights alone",
+    ("small", "oracle"): "weights alone,\nvalue known",
+    ("small", "noise"): "noise alone",
+    ("small", "rloo"): "undivided (RLOO)",
+    ("small", "dropped"): "GRPO, no-signal\ngroups dropped",
+    ("visible", "grpo"): "GRPO, no rare\nanswers",
+    ("apart", "grpo"): "GRPO, no\ninterference",
 }
 WORLDS = {
     "rarer": "rarer right\nanswers",
@@ -48,12 +48,13 @@ WORLDS = {
     "competing": "two right\nanswers",
     "misled": "prompts that\nmislead",
 }
-RULES = {"the law": ORANGE, "always 4": GREY, "always 16": "#C8C8C8"}
+RULES = {"the law": (ORANGE, "////"), "always 4": (GREY, ""), "always 16": ("#C8C8C8", "")}
+"""The colour and the hatch of each rule: in grey, the first and the second are near."""
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw the courses, the gains at the end, and what rules for the size lose."""
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(11.0, 4.2), gridspec_kw={"width_ratios": [1.15, 1.0, 1.0]})
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(11.0, 4.6), gridspec_kw={"width_ratios": [1.15, 1.0, 1.0]})
     table = tables["group_size_growth"].set_index(["world", "arm", "group_size", "budget"]).sort_index()
     for axes, title in ((left, "whole runs"), (middle, "one cause at a time"), (right, "rules for the size")):
         axes.set_title(title, fontsize="small")
@@ -76,29 +77,29 @@ def _courses(axes: Axes, table: pd.DataFrame) -> None:
     axes.set_xlabel("responses spent")
     axes.set_ylabel("mean success at the end")
     axes.set_ylim(0.1, 0.7)  # below the curves is the legend
-    axes.legend(fontsize="x-small", loc="lower right", title="estimator, group size", title_fontsize="x-small", handlelength=3.5)
+    axes.legend(fontsize="small", loc="lower right", title="estimator, group size", title_fontsize="small", handlelength=3.2)
 
 
 def _gains(axes: Axes, table: pd.DataFrame) -> None:
-    for place, ((world, arm), (_, colour)) in enumerate(GAINS.items()):
+    for place, (world, arm) in enumerate(GAINS):
         large, small = (table.loc[(world, arm, size, LAST)] for size in (LARGE, SMALL))
         error = np.hypot(large["standard_error"], small["standard_error"])
         gain = large["estimate"] - small["estimate"]
-        axes.errorbar(gain, -place, xerr=NORMAL_95 * error, color=colour, marker="o", linestyle="none", markersize=5)
+        axes.errorbar(gain, -place, xerr=NORMAL_95 * error, color=BLACK, marker="o", linestyle="none", markersize=5)
     axes.axvline(0.0, color=BLACK, linewidth=0.8)
-    axes.set_yticks(-np.arange(len(GAINS)), [label for label, _ in GAINS.values()])
+    axes.set_yticks(-np.arange(len(GAINS)), list(GAINS.values()))
     axes.set_xlabel(f"gain of groups of {LARGE} over {SMALL}")
 
 
 def _losses(axes: Axes, table: pd.DataFrame) -> None:
     worlds = list(table["world"].unique())
-    for shift, (rule, colour) in enumerate(RULES.items()):
+    for shift, (rule, (colour, hatch)) in enumerate(RULES.items()):
         losses = [_loss(table[table["world"] == world], rule) for world in worlds]
         places = -np.arange(len(worlds)) - 0.26 * (shift - 1)
-        axes.barh(places, losses, 0.24, color=colour, label=rule)
+        axes.barh(places, losses, 0.24, color=colour, edgecolor="white", hatch=hatch, linewidth=0.0, label=rule)
     axes.set_yticks(-np.arange(len(worlds)), [WORLDS.get(world, world) for world in worlds])
     axes.set_xlabel("success lost to the best size")
-    axes.legend(fontsize="x-small", loc="lower right")
+    axes.legend(fontsize="small", loc="lower right")
 
 
 def _loss(table: pd.DataFrame, rule: str) -> float:

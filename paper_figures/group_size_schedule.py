@@ -1,6 +1,7 @@
 """A group size that follows the policy against fixed ones."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,16 +16,19 @@ PLACE = 140
 TABLES = ("group_size_schedule",)
 CAPTION = (
     f"Left: plans of the group size at the budget N = BG = {BUDGET:,}. Right: their loss when training ends, relative to that "
-    "of the best fixed group size. Marks are simulated over simulated, with 95% intervals; thick ticks are predicted over "
+    "of the best fixed group size. Marks are simulated over simulated, with 95% intervals; thick grey ticks are predicted over "
     "predicted, by the law to first order in the noise. The best fixed group size is known only after training."
 )
 TITLES = {"kl-linear": "linear features, KL penalty", "kl-tabular": "tabular, KL penalty"}
 LOOKS = {
-    "start": Look("best for the start's gradient, kept", VERMILION, "s", "-"),
+    "start": Look("best for the start's gradient, kept", VERMILION, "s", ":"),
     "fixed": Look("best fixed, in hindsight", BLACK, "o", "-"),
     "current": Look("best for the current gradient", BLUE, "D", "-"),
     "ahead": Look("best plan for the final policy", GREEN, "^", "--"),
 }
+
+WIDE: dict[str, dict[str, Any]] = {"current": {"linewidth": 4.0, "alpha": 0.45}}
+"""Lines on which another lies are wide, so that both are seen."""
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
@@ -37,9 +41,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         fixed = losses.loc["fixed"]
         for y, (plan, look) in enumerate(LOOKS.items()):
             rows = part[part["plan"] == plan].sort_values("step")
-            left.step(rows["step"], rows["group_size"], look.line, where="mid", color=look.colour)
+            left.step(rows["step"], rows["group_size"], look.line, where="mid", color=look.colour, **WIDE.get(plan, {}))
             predicted = losses.loc[plan, "prediction"] / fixed["prediction"]
-            right.plot(predicted, y, "|", color=look.colour, markersize=22.0, markeredgewidth=2.0, alpha=0.5)
+            right.plot(predicted, y, "|", color=GREY, markersize=22.0, markeredgewidth=2.5, alpha=0.6)
             ratio, half = _relative(losses.loc[plan], fixed)
             right.errorbar(
                 ratio,
@@ -57,14 +61,25 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         right.axvline(1.0, color=GREY, linewidth=0.9, zorder=0)
         right.set_ylim(len(LOOKS) - 0.4, -0.6)
         right.set_yticks([])
-        right.xaxis.set_major_locator(MaxNLocator(5))
+        right.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         right.set_title(title, fontsize="small")
     panels[1, 0].set_xlabel("step")
     panels[1, 1].set_xlabel("loss / loss of the best fixed $G$")
     handles = [
-        panels[0, 0].plot([], [], look.line, color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label)[0]
-        for look in LOOKS.values()
+        panels[0, 0].plot(
+            [],
+            [],
+            look.line,
+            color=look.colour,
+            marker=look.marker,
+            markerfacecolor="white",
+            label=look.label,
+            **WIDE.get(plan, {}),
+        )[0]
+        for plan, look in LOOKS.items()
     ]
+    tick: dict[str, Any] = {"color": GREY, "markersize": 12.0, "markeredgewidth": 2.5, "alpha": 0.6, "linestyle": "none"}
+    handles += panels[0, 1].plot([], [], marker="|", label="predicted loss (right)", **tick)
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
 

@@ -8,6 +8,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from grpo_theory.page.style import TRAINING
+from paper_figures.content.cells import make_readable, signed
 
 PLACE = 300
 TABLES = ("kl_terms",)
@@ -43,7 +44,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     labels = [f"{term}, {policy} policy:  {text}" for (term, policy), text in DIVERGENCES.items()]
     distances = shown.pivot_table(index=["term", "policy"], columns="problem", values="from_reverse", sort=False).loc[keys]
     cosines = shown.pivot_table(index=["term", "policy"], columns="problem", values="cosine", sort=False).loc[keys]
-    text = distances.map("{:.2f}".format) + cosines.map(" ({:.2f})".format).where(distances.lt(1.0) | cosines.ne(0.0), "")
+    brackets = cosines.map(lambda cosine: f" ({signed(cosine)})")
+    text = distances.map("{:.2f}".format) + brackets.where(distances.lt(1.0) | cosines.ne(0.0), "")
     figure, axes = plt.subplots(figsize=(9.6, 4.6))
     sns.heatmap(
         distances,
@@ -56,6 +58,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         cbar_kws={"label": "distance from the gradient of KL$(\\pi\\|\\pi_{ref})$"},
         ax=axes,
     )
+    make_readable(axes)
     axes.set_yticklabels(labels, rotation=0)
     axes.set_xticklabels(
         [TRAINING.get(name, "tabular, 16 prompts").replace(", ", ",\n") for name in distances.columns], rotation=0

@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import BLACK, BLUE, ORANGE, Look
+from grpo_theory.page.style import BLACK, BLUE, VERMILION, Look
 from simulations.normalisation.heads import NEAR
 from simulations.normalisation.networks import ANSWERS, INPUTS, PROMPTS
 
@@ -20,7 +20,7 @@ CAPTION = (
 )
 LOOKS = {
     "plain": Look("features learned", BLUE, "o", "-"),
-    "divided": Look("features learned, divided", ORANGE, "s", "--"),
+    "divided": Look("features learned, divided", VERMILION, "s", "--"),
     "features of the start": Look("features of the start", BLACK, "^", ":"),
 }
 

@@ -6,10 +6,11 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from grpo_theory.page.style import BLACK, BLUE, GREEN, ORANGE, PHASES, PURPLE
-from paper_figures.content.phase_windows import shade, tell
+from paper_figures.content.phase_windows import shade, shade_of, tell
 from simulations.normalisation.heads import NEAR
 from simulations.normalisation.networks import ANSWERS, PROMPTS, RIGHT
 from simulations.normalisation.phases import ORTHOGONAL
@@ -44,7 +45,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     panels[0, 0].set_ylabel("gain of division, points")
     panels[1, 0].set_ylabel("share, relative deviation")
     handles = {label: handle for axes in panels[:, 0] for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    handles |= {f"phase {name}": panels[0, 0].fill_between([], [], color=colour) for name, colour in PHASES.items()}
+    handles |= {f"phase {name}": Patch(**shade_of(name)) for name in PHASES}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, fontsize="small")
     return figure
 

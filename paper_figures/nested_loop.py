@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from grpo_theory.page.style import GREY, PROBLEMS, coverage_axis, intervals
+from paper_figures.content.targets import symbol
 
 PLACE = 180
 TABLES = ("coverage",)
@@ -44,7 +45,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     for axes, target in zip(panels, targets, strict=False):
         part = table[table["target"] == target]
         _lines(axes, part.groupby(["interval", "problem", *SIZES], sort=False)["estimate"].min().unstack("interval"), settings)
-        axes.set_ylabel(f"{target}\ncoverage", fontsize="small")
+        axes.set_ylabel(f"{symbol(target)}\ncoverage", fontsize="small")
     bounds = np.concatenate([[0], ends, [len(settings)]])
     top = panels[0].secondary_xaxis("top")
     top.set_xticks((bounds[1:] + bounds[:-1]) / 2.0, [_words(name).replace(", ", ",\n") for name in problems], fontsize="x-small")

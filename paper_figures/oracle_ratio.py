@@ -17,8 +17,8 @@ LOWEST = 0.3
 CAPTION = (
     "The vertical axis is the error of the leave-one-out estimator over the oracle's, less 1. On the left the error is that "
     "of one prompt's gradient, averaged over prompts. On the right it is that of a batch of prompts, and includes the "
-    "variance between prompts. Lines are exact. Points are simulated paired differences, with 95% intervals. Grey lines are "
-    "the made-up problems of the gallery. The axis ends below the lines: points and intervals beyond it are cut."
+    "variance between prompts. Lines are exact. Points are simulated paired differences, with 95% intervals. Dotted grey lines "
+    "are the made-up problems of the gallery. The axis ends below the lines: points and intervals beyond it are cut."
 )
 
 
@@ -51,7 +51,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
 
 
 def _looks() -> list[tuple[str, Look]]:
-    """Return the looks of the problems: grey but for the language model's, which are drawn last."""
-    grey = Look("made-up problems", GREY, "o", "-")
+    """Return the looks of the problems: grey and dotted but for the language model's, which are drawn last."""
+    grey = Look("made-up problems", GREY, ".", ":")
     made_up = [(name, grey) for name in PROBLEMS if name not in LANGUAGE_MODEL]
     return made_up + [(name, PROBLEMS[name]) for name in LANGUAGE_MODEL]

@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, ORANGE, PHASES, PURPLE, SKY, VERMILION
-from paper_figures.content.phase_windows import shade, tell
+from paper_figures.content.phase_windows import shade, shade_of, tell
 from simulations.normalisation.heads import NEAR
 from simulations.normalisation.phase_course import BATCH_SIZE, GROUP_SIZE
 
@@ -22,7 +22,11 @@ COLUMNS = {
     ("exact", "ridge 0.01"): "ridge 0.01, exact",
     ("sampled", "ridge 0.01"): "ridge 0.01, sampled",
 }
-PARTS = {"success": ("all questions", BLACK), "easy": ("easier half", SKY), "hard": ("harder half", VERMILION)}
+PARTS = {
+    "success": ("all questions", BLACK, ""),
+    "easy": ("easier half", SKY, "^"),
+    "hard": ("harder half", VERMILION, "v"),
+}
 GAINS = {"divided": ("divided", BLUE, "-"), "multiplied": ("multiplied", ORANGE, ":")}
 
 
@@ -33,10 +37,10 @@ def _column(panels: list[Axes], part: pd.DataFrame) -> None:
     first = updates[1] / 2.0
     windows = part[(part["quantity"] == "increase") & (part["arm"] == "divided")]
     at = part[part["quantity"] != "increase"].set_index(["quantity", "arm"]).sort_index()
-    for quantity, (_, colour) in PARTS.items():
+    for quantity, (_, colour, marker) in PARTS.items():
         for arm, line in (("divided", "-"), ("plain", "--")):
             curve = at.loc[(quantity, arm)]
-            top.plot(curve["update"].clip(lower=first), curve["estimate"], line, color=colour)
+            top.plot(curve["update"].clip(lower=first), curve["estimate"], line, marker=marker, markersize=3.5, color=colour)
     for arm, (_, colour, line) in GAINS.items():
         curve = at.loc[("advantage, success", arm)]
         error = 100.0 * NORMAL_95 * curve["standard_error"]
@@ -88,17 +92,17 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     for axes, text in zip(panels[:, 0], ("mean success", "ahead of plain training\n(points of 100)", "share"), strict=True):
         axes.set_ylabel(text)
     _name(*panels[:, -1])
-    shades = [Patch(color=colour, label=f"phase {name}") for name, colour in PHASES.items()]
+    shades = [Patch(**shade_of(name), label=f"phase {name}") for name in PHASES]
     figure.legend(handles=shades, loc="outside lower center", ncols=len(shades), fontsize="small")
     return figure
 
 
 def _name(top: Axes, middle: Axes, bottom: Axes) -> None:
     """Name the lines of each row beside its last panel."""
-    of_success = [(name, colour, "-") for name, colour in PARTS.values()]
+    of_success = [(name, colour, f"{marker}-") for name, colour, marker in PARTS.values()]
     of_success += [("with division", GREY, "-"), ("without", GREY, "--")]
     of_gains = [(f"gradients {name}\nby the deviation", colour, line) for name, colour, line in GAINS.values()]
     of_measures = [("mean deviation\n/ its highest", GREEN, "-"), (f"pairs of questions\nwith |cos| < {NEAR:g}", PURPLE, "-.")]
     for axes, lines in ((top, of_success), (middle, of_gains), (bottom, of_measures)):
-        handles = [axes.plot([], [], line, color=colour, label=name)[0] for name, colour, line in lines]
+        handles = [axes.plot([], [], line, markersize=3.5, color=colour, label=name)[0] for name, colour, line in lines]
         axes.legend(handles=handles, loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize="small")

@@ -71,7 +71,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         "error above the least",
         f"sure to lose\nat most {TOLERANCE:.0%}",
         "coverage:\nbest group size",
-        "coverage:\nc1, c2, c3",
+        "coverage:\n$c_1$, $c_2$, $c_3$",
     )
     for axes in panels[2:, 0]:
         axes.set_ylim(least - 0.2 * (1.0 - least), 1.0 + 0.1 * (1.0 - least))

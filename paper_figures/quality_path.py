@@ -1,6 +1,7 @@
 """Figure 4 of the first paper on policies of rising quality, and what the error law becomes as they improve."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -70,7 +71,8 @@ def _path(panels: list[Axes], table: pd.DataFrame) -> None:
             look = ESTIMATORS[name]
             relative.plot(at.index, at[name] / at["oracle"], line, color=look.colour, marker=look.marker, markersize=3.0)
         for name, look in CONSTANTS.items():
-            constants.plot(policies.index, policies[name], line, color=look.colour, label=look.label if label else None)
+            style: dict[str, Any] = {"color": BLACK, "marker": look.marker, "markersize": 3.5, "markerfacecolor": "white"}
+            constants.plot(policies.index, policies[name], line, label=look.label if label else None, **style)
         sizes.plot(policies.index, policies["optimum"], line, color=BLACK, label=r"$1 + \sqrt{c_3/c_1}$" if label else None)
         printed = r"printed, $\sqrt{c_3/c_1}$" if label else None
         sizes.plot(policies.index, policies["optimum"] - 1.0, line, color=GREY, label=printed)

@@ -9,6 +9,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from grpo_theory.page.captions import listed
+from paper_figures.content.cells import make_readable, signed
 
 PLACE = 5
 ABOUT = "estimator"
@@ -51,7 +52,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     table = table[list(HEADS)]
     ends = np.array([BAD[name] for name in table]).T
     badness = ((table - ends[0]) / (ends[1] - ends[0])).clip(0.0, 1.0)
-    text = table.map(lambda value: "knows $V(x)$" if np.isnan(value) else f"{value:.2f}".replace("-0.00", "0.00"))
+    text = table.map(lambda value: "knows $V(x)$" if np.isnan(value) else signed(value))
     figure, axes = plt.subplots(figsize=(8.6, 7.0))
     sns.heatmap(
         badness.fillna(0.0),
@@ -64,6 +65,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         cbar=False,
         ax=axes,
     )
+    make_readable(axes)
     axes.set_xticks(np.arange(len(HEADS)) + 0.5, list(HEADS.values()), rotation=0)
     axes.set_yticks(np.arange(len(table)) + 0.5, list(table.index), rotation=0, family="monospace")
     axes.xaxis.tick_top()

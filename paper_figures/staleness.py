@@ -36,6 +36,8 @@ CAPTION = (
     f"{FOUR_STAGES.inner_steps} updates, and overlap where rollouts lag."
 )
 TIMED_WORLD = "strong transfer"
+ROOM = 1.3
+"""By how much the axis of time is longer than the last course, for the legend."""
 TICKS = (0, 4, 8, 12, 16)
 LEAST_RANGE = (-0.02, 0.09)
 """What a panel shows at least, so that noise does not fill it."""
@@ -102,7 +104,8 @@ def _times(axes: Axes, courses: pd.DataFrame) -> None:
     cost, look = 1.0 + UPDATE_COST, LOOKS["veto"]
     times, label = cost * stages["update"], "in stages, veto"
     axes.plot(times, stages["estimate"], look.line, color=look.colour, marker=look.marker, mfc="white", label=label)
+    axes.set_xlim(right=ROOM * times.max())
     axes.set_xlabel("time, generations of a batch")
     axes.set_ylabel("success")
     axes.set_title(PLACES[TIMED_WORLD].title, fontsize="small")
-    axes.legend(fontsize="x-small", loc="lower right")
+    axes.legend(fontsize="small", loc="lower right", handlelength=1.8)

@@ -34,9 +34,9 @@ FAMILIES = {
     "random": Look("64 prompts, random features", PURPLE, ">", ""),
     "made up": Look("four made-up prompts", BROWN, "o", ""),
 }
-APART, HEADROOM = 0.2, 1.5
+APART, HEADROOM = 0.2, 1.65
 """How far apart the families are at a group size, as a power of 2. The second is the part of the axis that the legend needs."""
-MULTIPLES = {"best": "best step", "twice": "twice\nthe best", "four times": "four times\nthe best"}
+MULTIPLES = {"best": "best", "twice": "twice\nthe best", "four times": "four times\nthe best"}
 CAPTION = (
     "Left: efficiency of one step at a fixed number of responses, against how many of them each prompt gets, for policies of "
     "SmolLM2 on arithmetic questions with a digit as the answer. It is exact, and relative to the best of the leave-one-out "
@@ -107,7 +107,7 @@ def division(axes: Axes, table: pd.DataFrame) -> None:
     axes.grid(axis="x", visible=False)
     axes.set_title("Divide by the standard deviation?")
     axes.set_ylabel("gain in success (points)")
-    axes.legend(loc="upper left", fontsize="x-small")
+    axes.legend(loc="upper left", fontsize="small")
 
 
 def ratios(axes: Axes, table: pd.DataFrame) -> None:
@@ -123,4 +123,5 @@ def ratios(axes: Axes, table: pd.DataFrame) -> None:
     axes.set_xticks(range(len(MULTIPLES)), MULTIPLES.values())
     axes.grid(axis="x", visible=False)
     axes.set_title("Clip the importance ratio?")
+    axes.set_xlabel("step size")
     axes.set_ylabel("gain of the clip in success (points)")

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 from scipy.stats import t
 
-from grpo_theory.page.style import BLACK, BLUE, GREY, ORANGE, VERMILION, Look
+from grpo_theory.page.style import BLACK, BLUE, GREY, VERMILION, Look
 from simulations.normalisation.heads import NEAR
 from simulations.runs.recorded_scores import FOLLOWED
 from simulations.runs.trained_sizes import RESPONSES
@@ -29,12 +29,14 @@ CAPTION = (
 ESTIMATORS = {"dr_grpo": Look("Dr. GRPO", BLUE, "o", "-"), "grpo": Look("GRPO", VERMILION, "s", "-")}
 TIMES = {"start": "-", "update 96": "--"}
 COURSES = {
-    "plain": Look("features learn", BLACK, "o", "-"),
-    "divided": Look("features learn, divided", ORANGE, "s", "--"),
-    "plain, features of the start": Look("features of the start", GREY, "^", ":"),
+    "plain": Look("features learn", BLUE, "o", "-"),
+    "divided": Look("features learn, divided", VERMILION, "s", "--"),
+    "plain, features of the start": Look("features of the start", BLACK, "^", ":"),
 }
 
 
+HEADROOM = 1.6
+"""How much higher than its curves the panel of efficiency is, for the legend."""
 ROWS = {"last block": "last block", "adapters": "LoRA"}
 
 
@@ -56,7 +58,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             axes.set_title(f"{label}: {axes.get_title()}")
     for axes in panels.flat:
         axes.set_ylim(bottom=0.0)
-        axes.legend(fontsize="x-small", loc="upper right", handlelength=3.2)
+        axes.legend(fontsize="small", loc="upper right", handlelength=3.0)
     return figure
 
 
@@ -93,7 +95,7 @@ def _efficiency(axes: Axes, table: pd.DataFrame) -> None:
                 "label": f"{look.label}, {time}",
             }
             axes.plot(part["group_size"], part["estimate"], line, **style)
-    axes.set(title="one update", ylabel="efficiency")
+    axes.set(title="one update", ylabel="efficiency", ylim=(0.0, HEADROOM * float(table["estimate"].max())))
 
 
 def _cosines(axes: Axes, table: pd.DataFrame) -> None:

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from grpo_theory.page.style import GREY, coverage_axis, intervals, log_axis
+from paper_figures.content.targets import symbol
 
 PLACE = 170
 TABLES = ("coverage",)
@@ -36,7 +37,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     wide["relative width"] = wide["median width"] / wide.groupby(KEYS[1:])["median width"].transform("min")
     targets = wide["target"].unique()
     count = -(-len(targets) // COLUMNS)
-    figure, panels = plt.subplots(count, COLUMNS, figsize=(0.8 + 3.1 * COLUMNS, 0.4 + 3.3 * count), sharex=True, squeeze=False)
+    figure, panels = plt.subplots(count, COLUMNS, figsize=(0.6 + 2.9 * COLUMNS, 0.4 + 3.1 * count), sharex=True, squeeze=False)
     for axes, target in zip(panels.flat, targets, strict=False):
         part = wide[wide["target"] == target]
         looks = intervals(part)
@@ -52,7 +53,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         axes.set_ylim(0.93, 1.04 * WIDEST)
         coverage_axis(axes.xaxis, TICKS)
         axes.tick_params(labelbottom=True)
-        axes.set_title(str(target), fontsize="small", loc="left")
+        axes.set_title(symbol(target), fontsize="small", loc="left")
         axes.set_xlabel("coverage")
         axes.legend(fontsize="x-small", loc="lower right", bbox_to_anchor=(1.03, 0.99), handletextpad=0.1)
     panels[0, 0].set_xlim(max(float(wide["coverage"].min()) / 1.5, TICKS[0]), TICKS[-1])

@@ -1,14 +1,16 @@
 """Zip plots: every interval of a cell, ranked by where the truth lies in it or beyond it."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from grpo_theory.page.style import BLUE, GREY, METHODS, VERMILION
+from grpo_theory.page.style import GREY, METHODS, SKY, VERMILION
 from grpo_theory.plot.zip_lines import draw_intervals
 from grpo_theory.plot.zip_ranking import ranked
 
@@ -51,8 +53,17 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             axes.set_visible(False)
         target, problem, batch_size, group_size, _ = cell
         row[0].set_ylabel(f"{target}: {problem},\n$B$ = {batch_size}, $G$ = {group_size}\npercentile", fontsize="small")
-    figure.supxlabel("limits less the truth", fontsize="small")
+    for axes in panels[-1]:
+        axes.set_xlabel("limits less the truth", fontsize="small")
+    _name(figure)
     return figure
+
+
+def _name(figure: Figure) -> None:
+    """Say below what the colours and the dashed line are."""
+    looks: dict[str, Any] = {"covers": (SKY, "-", 4.0), "does not": (VERMILION, "-", 4.0), "nominal coverage": (GREY, "--", 0.9)}
+    handles = [Line2D([], [], color=c, linestyle=line, linewidth=w, label=name) for name, (c, line, w) in looks.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(looks), fontsize="small")
 
 
 def _frame(part: pd.DataFrame) -> tuple[float, float]:
@@ -65,7 +76,7 @@ def _zip(axes: Axes, rows: pd.DataFrame, frame: tuple[float, float]) -> None:
     rows = ranked(rows).dropna(subset=["low", "high"])
     draw_intervals(axes, rows, frame)
     flat = rows[rows["low"] == rows["high"]]
-    colours = np.where(flat["covered"].to_numpy(dtype=bool), BLUE, VERMILION)
+    colours = np.where(flat["covered"].to_numpy(dtype=bool), SKY, VERMILION)
     axes.scatter(flat["low"], flat["percentile"], s=2.0, c=list(colours), linewidths=0.0)
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.axhline(100.0 * LEVEL, color=GREY, linewidth=0.9, linestyle="--")

@@ -18,7 +18,7 @@ def closed():
 
 
 def test_quantiles_have_the_prediction_across_and_the_estimate_upwards():
-    levels = np.linspace(0.1, 2.0, 7)
+    levels = np.geomspace(0.1, 2.0, 7)  # as many as are drawn
     at = {"quantity": "quantile", "batch_size": 1, "group_size": 4, "factor": gap_quantiles.FACTOR, "problem": "kl-tabular"}
     table = pd.DataFrame({"prediction": levels, "estimate": levels**2, "estimator": "rloo"}).assign(**at)
     figure = gap_quantiles.draw({"limit_law": table})

@@ -12,6 +12,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 import grpo_theory as gt
+from grpo_theory.page import style
 from grpo_theory.plot.zip_lines import draw_intervals
 
 PROBLEM = gt.gallery.problem("two-arms")
@@ -63,10 +64,29 @@ def test_runs_are_drawn_by_their_mean(runs):
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["mine"]
 
 
+def test_new_axes_have_the_report_s_colours_and_given_ones_their_own(runs):
+    assert gt.plot.training(runs).lines[0].get_color() == style.BLUE.lower()
+    axes = plt.figure().add_subplot()
+    axes.set_prop_cycle(color=["#123456", "#654321"])
+    lines = gt.plot.training({"one": runs, "another": runs}, axes=axes).lines
+    assert [line.get_color() for line in lines if len(line.get_xdata())] == ["#123456", "#654321"]
+    assert mpl.rcParams["axes.prop_cycle"] == mpl.rcParamsDefault["axes.prop_cycle"], "the session's style is as it was"
+
+
+def test_sizes_that_may_be_best_are_a_strip_below_the_curve():
+    """Over the whole panel their colour mixed with that of the limits."""
+    pilot = gt.Pilot(batch_size=64, group_size=8)
+    advice = gt.plan.advise(pilot.take(pilot.sample(gt.gallery.problem("linear"), 0, 1), 0), 1024, group_size=8)
+    axes = gt.plot.plan(advice)
+    assert axes.patches
+    for strip in axes.patches:
+        assert axes.transData.inverted().transform(strip.get_window_extent().corners())[:, 1].max() < 0.0
+
+
 def test_a_zip_plot_colours_what_covers(record):
     axes = gt.plot.zip_plot(record)
     colours = [mpl.colors.to_hex(colour) for colour in axes.collections[0].get_colors()]
-    assert colours.count("#0072b2") == record.covered.sum()
+    assert colours.count("#56b4e9") == record.covered.sum()
     assert colours.count("#d55e00") == 100 - record.covered.sum() > 0
     segments = np.array(axes.collections[0].get_segments())
     inside = (segments[:, 0, 0] <= 0.0) & (segments[:, 1, 0] >= 0.0)
@@ -83,7 +103,7 @@ def test_an_arrowhead_marks_each_interval_that_is_cut_and_no_other():
     assert np.abs(np.array(lines.get_segments())[:, :, 0]).max() == 2.0
     assert left.get_offsets().tolist() == [[-2.0, 50.0], [-2.0, 100.0]]
     assert right.get_offsets().tolist() == [[2.0, 75.0], [2.0, 100.0]]
-    assert [mpl.colors.to_hex(colour) for colour in right.get_facecolors()] == ["#d55e00", "#0072b2"]
+    assert [mpl.colors.to_hex(colour) for colour in right.get_facecolors()] == ["#d55e00", "#56b4e9"]
 
 
 def wide_or_not(data, level):

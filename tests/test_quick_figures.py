@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from overlaps import faults
+from print_faults import grey, print_faults
 
 mpl.use("Agg")
 
@@ -122,3 +123,68 @@ def test_marks_of_a_single_number_of_updates_stand_on_their_rows():
     time_to_level._differences(axes, pd.DataFrame([arms | {"arm": arm} for arm in time_to_level.DOTS]))
     marks = [line.get_ydata()[0] for line in axes.lines if line.get_marker() not in ("None", "|", "_")]
     assert marks == list(range(len(time_to_level.DOTS)))
+
+
+@pytest.mark.parametrize("name", figures())
+def test_nothing_of_a_quick_run_is_lost_in_print(name):
+    """On a page of seven inches, and without colours."""
+    module = figures()[name]
+    if not all((QUICK / f"{table}.parquet").exists() for table in module.TABLES):
+        pytest.skip("make reproduce QUICK=1 makes the tables")
+    tables = {table: read_table(QUICK, table)[0] for table in module.TABLES}
+    assert print_faults(module.draw(tables)) == []
+
+
+@pytest.mark.parametrize(("width", "found"), [(11.0, ["'small' is printed with 4.5 points"]), (9.0, [])])
+def test_text_too_small_for_a_page_is_found(width, found):
+    figure, axes = mpl.pyplot.subplots(figsize=(width, 3.0))
+    axes.plot([0.0, 1.0], [0.0, 1.0])
+    axes.text(0.2, 0.6, "small", fontsize=7.0)
+    assert print_faults(figure) == found
+
+
+SECOND_CUES = {
+    "dashes": {"linestyle": "--"},
+    "another marker": {"marker": "s"},
+    "a hollow marker": {"markerfacecolor": "white"},
+    "another width": {"linewidth": 4.0},
+}
+
+
+def test_lines_that_only_their_colour_tells_apart_are_found():
+    _, axes = mpl.pyplot.subplots()
+    axes.plot([0.0, 1.0], [0.0, 1.0], "o-", color=style.GREEN)
+    axes.plot([0.0, 1.0], [1.0, 0.0], "o-", color=style.VERMILION)
+    assert print_faults(axes.figure) == ["#009e73 and #d55e00 of '' are alike in grey"]
+
+
+@pytest.mark.parametrize("cue", SECOND_CUES)
+def test_a_second_cue_is_enough(cue):
+    _, axes = mpl.pyplot.subplots()
+    axes.plot([0.0, 1.0], [0.0, 1.0], marker="o", color=style.GREEN)
+    axes.plot([0.0, 1.0], [1.0, 0.0], **{"marker": "o", "color": style.VERMILION, **SECOND_CUES[cue]})
+    assert not print_faults(axes.figure)
+
+
+def test_marks_on_lines_tell_the_lines_apart():
+    """Exact lines have no marks of their own; those of the simulation lie on them."""
+    _, axes = mpl.pyplot.subplots()
+    for colour, marker in ((style.GREEN, "o"), (style.VERMILION, "s")):
+        axes.plot([0.0, 1.0], [0.0, 1.0], color=colour)
+        axes.errorbar([0.5], [0.5], [0.1], fmt=marker, color=colour)
+    assert not print_faults(axes.figure)
+
+
+@pytest.mark.parametrize("hatch", ["", "////"])
+def test_bars_and_bands_alike_in_grey_are_found(hatch):
+    _, axes = mpl.pyplot.subplots()
+    axes.bar([0.0], [1.0], color=style.GREEN)
+    axes.bar([1.0], [1.0], color=style.VERMILION, hatch=hatch)
+    axes.axvspan(2.0, 3.0, facecolor="#CFE3F1")
+    axes.axvspan(3.0, 4.0, facecolor="#F6DCC8", hatch=hatch)
+    assert len(print_faults(axes.figure)) == (0 if hatch else 2)
+
+
+@pytest.mark.parametrize(("colour", "light"), [("white", 1.0), ("black", 0.0), ("#00000080", 0.498), ("#FF0000", 0.299)])
+def test_grey_is_that_of_a_printer(colour, light):
+    assert grey(colour) == pytest.approx(light, abs=2e-3)

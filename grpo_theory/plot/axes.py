@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def given_or_new(axes: "Axes | None") -> "Axes":
-    """Return the axes that are given, or the axes of a new figure.
+    """Return the axes that are given, as they are, or the axes of a new figure, in the style of the report.
 
     Raises
     ------
@@ -22,10 +22,31 @@ def given_or_new(axes: "Axes | None") -> "Axes":
     from matplotlib.axes import Axes
 
     if axes is None:
-        return plt.subplots(layout="constrained")[1]
+        return _in_style(plt.subplots(layout="constrained")[1])
     if not isinstance(axes, Axes):
         raise TypeError(f"axes must be matplotlib Axes or None, got {type(axes).__name__}")
     return axes
+
+
+def _in_style(axes: "Axes") -> "Axes":
+    """Give axes the colours and the grid of the report, and leave all other axes of the session alone."""
+    from grpo_theory.page.style import BLACK, BLUE, BROWN, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
+
+    axes.set_prop_cycle(color=[BLUE, VERMILION, GREEN, BLACK, ORANGE, PURPLE, SKY, BROWN, GREY])
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color="#E3E3E3", linewidth=0.6)
+    axes.set_axisbelow(True)
+    return axes
+
+
+def next_colours(axes: "Axes", count: int) -> list[str]:
+    """Return the next colours of the axes' cycle, for what does not take them from there itself."""
+    from matplotlib.colors import to_hex
+
+    lines = [axes.plot([], [])[0] for _ in range(count)]
+    for line in lines:
+        line.remove()
+    return [to_hex(line.get_color()) for line in lines]
 
 
 def group_size_axis(axes: "Axes", sizes: "Sequence[int]") -> None:

@@ -72,7 +72,7 @@ def zip_plot(coverage: Coverage, *, component: str | None = None, axes: "Axes | 
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.axhline(100.0 * float(intervals["level"].iloc[0]), color="grey", linestyle="--", linewidth=0.9)
     axes.set(xlabel="limits less the truth", ylabel="percentile")
-    axes.set_title(f"{np.mean(own['covered']):.1%} of {len(own)} intervals cover", fontsize="medium")
+    axes.set_title(f"{np.mean(own['covered']):.1%} of {len(own)} intervals cover (blue)", fontsize="medium")
     return axes
 
 

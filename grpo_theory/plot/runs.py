@@ -1,9 +1,9 @@
 """Training runs: what they reach, update by update, with the spread of the runs."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from grpo_theory.plot.axes import given_or_new
+from grpo_theory.plot.axes import given_or_new, next_colours
 from grpo_theory.simulate import TrainingRuns
 from grpo_theory.validation import as_fraction
 
@@ -56,9 +56,8 @@ def training(runs: TrainingRuns | Mapping[str, TrainingRuns], *, share: float = 
     frames = [one.to_frame().assign(label=label) for label, one in named.items()]
     frame = pd.concat(frames, ignore_index=True).dropna(subset=["objective"])
     axes = given_or_new(axes)
-    sns.lineplot(
-        frame, x="updates", y="objective", hue="label", style="label", estimator="mean", errorbar=("pi", 100 * share), ax=axes
-    )
+    looks: dict[str, Any] = {"hue": "label", "style": "label", "palette": next_colours(axes, len(named))}
+    sns.lineplot(frame, x="updates", y="objective", estimator="mean", errorbar=("pi", 100 * share), ax=axes, **looks)
     axes.set(ylabel=f"objective: mean, and {share:.0%} of the runs")
     axes.legend()
     return axes

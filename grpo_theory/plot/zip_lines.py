@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def draw_intervals(axes: "Axes", rows: pd.DataFrame, frame: tuple[float, float], linewidth: float = 1.0) -> None:
-    """Draw intervals as horizontal lines at their percentiles; those that cover are blue, the others orange.
+    """Draw intervals as horizontal lines at their percentiles; light blue if they cover, else orange.
 
     An interval that is longer than the frame ends at it in an arrowhead, so that no limit seems to lie where the frame does.
 
@@ -27,10 +27,10 @@ def draw_intervals(axes: "Axes", rows: pd.DataFrame, frame: tuple[float, float],
     """
     from matplotlib.collections import LineCollection
 
-    from grpo_theory.page.style import BLUE, VERMILION
+    from grpo_theory.page.style import SKY, VERMILION  # they differ in grey too, as the darker blue does less
 
     limits, heights = rows[["low", "high"]].to_numpy(dtype=float), rows["percentile"].to_numpy(dtype=float)
-    colours = np.where(rows["covered"].to_numpy(dtype=bool), BLUE, VERMILION)
+    colours = np.where(rows["covered"].to_numpy(dtype=bool), SKY, VERMILION)
     segments = np.stack([np.clip(limits, *frame), np.repeat(heights[:, None], 2, axis=1)], axis=-1)
     lines = LineCollection(list(segments), colors=list(colours), linewidths=linewidth, capstyle="projecting", rasterized=True)
     axes.add_collection(lines)

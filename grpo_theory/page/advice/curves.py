@@ -31,6 +31,9 @@ STYLE: Any = {
 LARGEST_SHOWN = 1.0
 """Where the error is more than so far above the least, the curve is cut: 1 is twice the error."""
 
+STRIP = 0.045
+"""How high the strip of sizes that may be best is, as a share of the axis: below the curve, whose limits it would hide."""
+
 
 def curves(advice: Advice) -> list[str]:
     """Return the figures as SVG elements; text and axes have the colour of the text around them."""
@@ -102,14 +105,14 @@ def draw_errors(axes: Axes, advice: Advice) -> None:
     axes.plot(sizes, choice.loss.estimate[shown], color=BLUE, linewidth=1.8, label=f"{what}, {100.0 * advice.level:g}% limits")
     for i, (first, end) in enumerate(run for run in choice.runs if run[0] <= last):
         label = "" if i else "may be the best size"
-        axes.axvspan(first - 0.5, min(end, last) + 0.5, color=GREEN, alpha=0.22, linewidth=0, label=label)
+        axes.axvspan(first - 0.5, min(end, last) + 0.5, ymax=STRIP, color=GREEN, alpha=0.6, linewidth=0, label=label)
     axes.plot(
         choice.group_size, 0.0, "o", color=GREEN, markersize=8, clip_on=False, label=f"recommended: {choice.group_size}", zorder=5
     )
     if compared is not None and compared != choice.group_size:
         loss = choice.loss.estimate[choice.at(compared)]
         axes.plot(compared, loss, "X", color=VERMILION, markersize=8, label=f"yours: {compared}", zorder=5)
-    axes.set_ylim(-0.03 * top, top)
+    axes.set_ylim(-1.3 * STRIP * top, top)
     axes.yaxis.set_major_formatter(FuncFormatter(_percent))
     axes.set_ylabel(against)
     _group_axis(axes, int(sizes[0]), last)
