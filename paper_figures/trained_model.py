@@ -13,15 +13,16 @@ from scipy.stats import t
 from grpo_theory.page.style import BLACK, BLUE, GREY, VERMILION, Look
 from simulations.normalisation.heads import NEAR
 from simulations.runs.recorded_scores import FOLLOWED
-from simulations.runs.trained_sizes import RESPONSES
+from simulations.runs.trained_sizes import RESPONSES, USUAL
 
 PLACE = 262
 TABLES = ("trained_sizes", "trained_features")
 CAPTION = (
     "SmolLM2 trained on arithmetic questions: the last block, last norm and head over frozen states (top), and low-rank "
     "adapters on all matrices of all blocks (LoRA, bottom). Left: mean success at the end of "
-    f"runs with Adam, by group size, with {RESPONSES} responses per update and learning rates that other seeds chose. "
-    "Bars are 95% intervals over seeds; hollow markers are questions that were held out. Middle: the exact efficiency of one "
+    f"runs of {USUAL} updates with Adam, by group size, with {RESPONSES} responses per update and learning rates that other "
+    "seeds chose. Bars are 95% intervals over seeds; hollow markers are questions that were held out. Small markers are the ends "
+    "of longer runs, of other seeds. Middle: the exact efficiency of one "
     f"update by group size, at the start and at the end of a run with groups of {FOLLOWED}. Right: share of pairs of questions "
     f"whose gradients have |cos| < {NEAR:g}, against mean success, along exact gradients in balanced coordinates, while the "
     "model learns and for the linear policy with the features of the start."
@@ -53,7 +54,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             axes.xaxis.set_major_locator(FixedLocator(sorted(sizes["group_size"].dropna().unique())))
             axes.xaxis.set_major_formatter("{x:g}")
             axes.xaxis.set_minor_locator(NullLocator())
-            axes.set(xlabel="group size $G$", xlim=(1.7, 76.0))
+            axes.set(xlabel="group size $G$", xlim=(1.6, 96.0))
         for axes in row:
             axes.set_title(f"{label}: {axes.get_title()}")
     for axes in panels.flat:
@@ -63,24 +64,31 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
 
 
 def _success(axes: Axes, table: pd.DataFrame) -> None:
-    """Draw success and held-out success at the end by group size."""
-    table = table[table["update"] == table["update"].max()]
+    """Draw success and held-out success at the end by group size, and success of longer runs beside it."""
+    longest = table["update"].max()
     for i, (name, look) in enumerate(ESTIMATORS.items()):
-        for quantity, face in (("success", look.colour), ("held out", "white")):
-            part = table[(table["quantity"] == quantity) & (table["estimator"] == name)].sort_values("group_size")
+        own = table[table["estimator"] == name]
+        for quantity, update, face, size in (
+            ("success", USUAL, look.colour, 4.0),
+            ("held out", USUAL, "white", 4.0),
+            ("longer, success", longest, look.colour, 2.5),
+        ):
+            part = own[(own["quantity"] == quantity) & (own["update"] == update)].sort_values("group_size")
             half = t.ppf(0.975, part["replications"] - 1) * part["standard_error"]
             axes.errorbar(
-                part["group_size"] * 1.06 ** (2 * i - 1),
+                part["group_size"] * (1.06 if size > 3.0 else 1.24) ** (2 * i - 1),
                 part["estimate"],
                 half,
                 fmt=look.marker,
                 color=look.colour,
                 markerfacecolor=face,
-                markersize=4.0,
+                markersize=size,
                 label=look.label if quantity == "success" else None,
             )
     axes.plot([], [], "o", color=GREY, markerfacecolor="white", label="held-out questions")
-    axes.set(title="a whole run", ylabel="mean success", ylim=(0.0, 1.25), yticks=(0.0, 0.2, 0.4, 0.6, 0.8, 1.0))
+    if longest > USUAL:
+        axes.plot([], [], "o", color=GREY, markersize=2.5, label=f"after {longest:g} updates")
+    axes.set(title="a whole run", ylabel="mean success", ylim=(0.0, 1.6), yticks=(0.0, 0.2, 0.4, 0.6, 0.8, 1.0))
 
 
 def _efficiency(axes: Axes, table: pd.DataFrame) -> None:
