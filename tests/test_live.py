@@ -338,7 +338,7 @@ def test_an_error_is_logged_once_and_the_run_goes_on(caplog):
     assert monitor.guard.errors == 3
     assert len(caplog.records) == 1
     assert caplog.records[0].getMessage().startswith("monitoring step 1 failed (ValueError: rewards must be finite")
-    assert caplog.records[0].getMessage().endswith("Training goes on; later errors of the monitor are not logged.")
+    assert caplog.records[0].getMessage().endswith("Training goes on; later errors there are not logged.")
 
 
 def test_a_sketch_that_fails_is_not_asked_again_and_the_rewards_are_read(caplog):
@@ -353,6 +353,22 @@ def test_a_sketch_that_fails_is_not_asked_again_and_the_rewards_are_read(caplog)
         assert monitor.step(step, [0, 1, 0, 1], ["a"] * 4, sketch=sketch).numbers["groups_with_signal"] == 1.0
     assert len(asked) == len(caplog.records) == monitor.guard.errors == 1
     assert "out of memory\\x1b[2J" in caplog.text
+
+
+def test_an_early_error_of_one_part_does_not_hide_that_another_fails(caplog):
+    def sketch(rows):
+        raise RuntimeError("out of memory")
+
+    monitor = gt.live.Monitor(every=1, overhead=None)
+    for step in (1, 2):
+        assert monitor.step(step, [0.0, np.nan], ["a", "a"]).numbers == {}
+    for step in (3, 4):
+        monitor.step(step, [0, 1, 0, 1], ["a"] * 4, sketch=sketch)
+    assert [record.getMessage().partition(" failed")[0] for record in caplog.records] == [
+        "monitoring step 1",
+        "sketching at step 3",
+    ]
+    assert monitor.guard.errors == 3
 
 
 def test_sketches_that_cannot_be_judged_leave_the_signal(caplog):

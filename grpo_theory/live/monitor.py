@@ -59,8 +59,8 @@ class Reading:
 class Monitor:
     """Monitor a training run: read the rewards of each step, and advise on group size and signal every few steps.
 
-    It never ends the run: an error is logged once, under the name ``grpo_theory.live``, and the run goes on. It measures its own
-    time. Where its share of the run's other time is above `overhead`, it waits, and sketches fewer groups.
+    It never ends the run: the first error of each part of its work is logged, under the name ``grpo_theory.live``. It
+    measures its own time. Where its share of the run's other time is above `overhead`, it waits, and sketches fewer groups.
 
     Parameters
     ----------

@@ -38,8 +38,8 @@ class TRLCallback:
     """Callback for TRL's GRPO or RLOO trainer: reads its rollouts and logs advice beside the trainer's own numbers.
 
     Numbers appear as ``live/groups_with_signal`` and so on, in whatever the trainer logs to (`Monitor.step` has the list);
-    remarks are warnings of the log ``grpo_theory.live``. The run goes on whatever happens here: an error is logged once. With
-    several processes, only the first one reads.
+    remarks are warnings of the log ``grpo_theory.live``. The run goes on whatever happens here: the first error
+    of each part is logged. With several processes, only the first one reads.
 
     Parameters
     ----------
