@@ -6,7 +6,6 @@ What is slow to import is imported after the command line is understood.
 import argparse
 
 from grpo_theory.page.estimators_command import print_table
-from grpo_theory.validation import counted
 
 HELP = "list the gallery's problems, with their sizes and what they are for"
 DESCRIPTION = (
@@ -27,6 +26,7 @@ def run(options: argparse.Namespace) -> int:
     import pandas as pd
 
     from grpo_theory.problem import gallery
+    from grpo_theory.validation import counted
 
     known = {}
     for name, row in gallery.describe().iterrows():
