@@ -30,7 +30,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     table = tables["best_group"]
     exact = table[table["quantity"] == "corrected"].set_index("problem").sort_values("optimum")
     heights = pd.Series(np.arange(len(exact)), index=exact.index)
-    figure, axes = plt.subplots(figsize=(7.4, 3.8))
+    figure, axes = plt.subplots(figsize=(5.2, 3.9))
     axes.plot(
         exact["estimate"], heights, "o", color=BLACK, markerfacecolor="white", markersize=9.0, label="best whole, enumerated"
     )

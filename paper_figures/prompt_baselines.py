@@ -32,7 +32,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     correlations = table.groupby("problem")["correlation_mean"].first().sort_values(ascending=False, kind="stable")
     labels = {name: look.label for name, look in PROBLEMS.items()} | OTHERS
     heights = np.arange(len(correlations))
-    figure, axes = plt.subplots(figsize=(7.4, 4.4))
+    figure, axes = plt.subplots(figsize=(5.3, 4.6))
     for name in SHOWN:
         look, part = ESTIMATORS[name], table[table["estimator"] == name].set_index("problem").loc[correlations.index]
         axes.plot(
@@ -48,6 +48,6 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     axes.set_yticks(heights, [f"{labels[str(name)]} [{found:.2f}]" for name, found in correlations.items()])
     axes.set_ylabel(r"problem [mean $|\mathrm{corr}(\|W\|^2, Z)|$]")
     axes.invert_yaxis()
-    axes.set_xlabel("error / error of the best prompt-only baseline, limit")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize="small")
+    axes.set_xlabel("error / error of the best\nprompt-only baseline, limit")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize="small")
     return figure

@@ -5,14 +5,15 @@ from itertools import combinations
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
 from matplotlib.colors import to_hex, to_rgba
 from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from overlaps import _is_data, _seen, _texts
 
-PAGE = 7.0
-"""The width of a journal's page of two columns, in inches."""
+PAGE, COLUMN = 7.0, 3.3
+"""The width of a journal's page of two columns, and of a column, in inches: a figure of one panel stands in a column."""
 SMALLEST = 5.0
 """Points below which journals refuse text."""
 APART = 0.15
@@ -20,15 +21,21 @@ APART = 0.15
 
 
 def print_faults(figure: Figure) -> list[str]:
-    """Return what is lost in print: text below five points on a page of seven inches, and series alike in grey."""
+    """Return what is lost in print: text below five points where a journal has the figure, and series alike in grey."""
     figure.draw_without_rendering()
     return _small(figure) + [fault for axes in _seen(figure) for fault in _alike(axes)]
 
 
 def _small(figure: Figure):
-    scale = min(1.0, PAGE / figure.get_figwidth())
+    scale = min(1.0, _width(figure) / figure.get_figwidth())
     sizes = {text.get_text(): scale * text.get_fontsize() for text in _texts(figure)}
     return [f"{text!r} is printed with {size:.1f} points" for text, size in sizes.items() if size < SMALLEST]
+
+
+def _width(figure: Figure) -> float:
+    """Return how wide a figure is printed; tables of colours are as wide as the page."""
+    panels = _seen(figure)
+    return COLUMN if len(panels) == 1 and not any(isinstance(one, QuadMesh) for one in panels[0].collections) else PAGE
 
 
 def _alike(axes: Axes):

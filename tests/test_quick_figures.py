@@ -127,7 +127,7 @@ def test_marks_of_a_single_number_of_updates_stand_on_their_rows():
 
 @pytest.mark.parametrize("name", figures())
 def test_nothing_of_a_quick_run_is_lost_in_print(name):
-    """On a page of seven inches, and without colours."""
+    """In a column or on a page, and without colours."""
     module = figures()[name]
     if not all((QUICK / f"{table}.parquet").exists() for table in module.TABLES):
         pytest.skip("make reproduce QUICK=1 makes the tables")
@@ -135,12 +135,13 @@ def test_nothing_of_a_quick_run_is_lost_in_print(name):
     assert print_faults(module.draw(tables)) == []
 
 
-@pytest.mark.parametrize(("width", "found"), [(11.0, ["'small' is printed with 4.5 points"]), (9.0, [])])
-def test_text_too_small_for_a_page_is_found(width, found):
-    figure, axes = mpl.pyplot.subplots(figsize=(width, 3.0))
-    axes.plot([0.0, 1.0], [0.0, 1.0])
+@pytest.mark.parametrize(("panels", "width", "points"), [(2, 11.0, 4.5), (2, 9.0, None), (1, 5.0, 4.6), (1, 4.4, None)])
+def test_text_too_small_for_a_page_or_a_column_is_found(panels, width, points):
+    figure, row = mpl.pyplot.subplots(1, panels, figsize=(width, 3.0), squeeze=False)
+    for axes in row[0]:
+        axes.plot([0.0, 1.0], [0.0, 1.0])
     axes.text(0.2, 0.6, "small", fontsize=7.0)
-    assert print_faults(figure) == found
+    assert print_faults(figure) == ([] if points is None else [f"'small' is printed with {points} points"])
 
 
 SECOND_CUES = {
@@ -152,7 +153,7 @@ SECOND_CUES = {
 
 
 def test_lines_that_only_their_colour_tells_apart_are_found():
-    _, axes = mpl.pyplot.subplots()
+    _, axes = mpl.pyplot.subplots(figsize=(4.0, 3.0))
     axes.plot([0.0, 1.0], [0.0, 1.0], "o-", color=style.GREEN)
     axes.plot([0.0, 1.0], [1.0, 0.0], "o-", color=style.VERMILION)
     assert print_faults(axes.figure) == ["#009e73 and #d55e00 of '' are alike in grey"]
@@ -160,7 +161,7 @@ def test_lines_that_only_their_colour_tells_apart_are_found():
 
 @pytest.mark.parametrize("cue", SECOND_CUES)
 def test_a_second_cue_is_enough(cue):
-    _, axes = mpl.pyplot.subplots()
+    _, axes = mpl.pyplot.subplots(figsize=(4.0, 3.0))
     axes.plot([0.0, 1.0], [0.0, 1.0], marker="o", color=style.GREEN)
     axes.plot([0.0, 1.0], [1.0, 0.0], **{"marker": "o", "color": style.VERMILION, **SECOND_CUES[cue]})
     assert not print_faults(axes.figure)
@@ -168,7 +169,7 @@ def test_a_second_cue_is_enough(cue):
 
 def test_marks_on_lines_tell_the_lines_apart():
     """Exact lines have no marks of their own; those of the simulation lie on them."""
-    _, axes = mpl.pyplot.subplots()
+    _, axes = mpl.pyplot.subplots(figsize=(4.0, 3.0))
     for colour, marker in ((style.GREEN, "o"), (style.VERMILION, "s")):
         axes.plot([0.0, 1.0], [0.0, 1.0], color=colour)
         axes.errorbar([0.5], [0.5], [0.1], fmt=marker, color=colour)
@@ -177,7 +178,7 @@ def test_marks_on_lines_tell_the_lines_apart():
 
 @pytest.mark.parametrize("hatch", ["", "////"])
 def test_bars_and_bands_alike_in_grey_are_found(hatch):
-    _, axes = mpl.pyplot.subplots()
+    _, axes = mpl.pyplot.subplots(figsize=(4.0, 3.0))
     axes.bar([0.0], [1.0], color=style.GREEN)
     axes.bar([1.0], [1.0], color=style.VERMILION, hatch=hatch)
     axes.axvspan(2.0, 3.0, facecolor="#CFE3F1")
