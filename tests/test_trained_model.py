@@ -314,62 +314,95 @@ def in_points(row):
     return [100.0 * row[name] for name in ("estimate", "low", "high")]
 
 
+def leads_of(table, quantity, *keys):
+    """Return the numbers and the limits of leads as pages print them, by keys: ("13", "1 to 25"); and both turned round."""
+    rows = table[table["quantity"] == quantity].set_index(list(keys)).sort_index()
+    at = {key: in_points(rows.loc[key]) for key in rows.index}
+    ahead = {key: (f"{lead:.0f}", f"{low:.0f} to {high:.0f}") for key, (lead, low, high) in at.items()}
+    behind = {key: (f"{-lead:.0f}", f"{-high:.0f} to {-low:.0f}") for key, (lead, low, high) in at.items()}
+    return ahead, behind
+
+
 def test_the_page_says_what_ratios_cost_where_adapters_learn(adapted):
-    said = words_of("docs/trained_model.md", "## What adapters")
-    own = adapted[adapted["quantity"] == "reused, success at own best rates"].set_index("ratio")
+    said, front, questions = (words_of(name) for name in ("docs/trained_model.md", "README.md", "docs/three_questions.md"))
+    own = adapted[adapted["quantity"] == "reused, success at own best rates"].set_index(["ratio", "update"]).sort_index()
     rates = np.unique([run.arm.rate for run in ADAPTERS.runs if run.arm.reuse > 1])
-    assert ((own["rate"] > rates[0]) & (own["rate"] < rates[-1])).all(), "no use of ratios is best at the end of the grid"
-    assert f"PPO's clip ends at {own.loc['by sign', 'estimate']:.2f}" in said
-    leads = adapted[adapted["quantity"] == "reused, lead at own best rates"].set_index("ratio")
-    behind = {ratio: [-value for value in in_points(leads.loc[ratio])] for ratio in leads.index}
-    limits = {ratio: f"({high:.0f} to {low:.0f})" for ratio, (_, low, high) in behind.items()}
-    none, bare, upper = (f"{behind[ratio][0]:.0f} points" for ratio in ("none", "unclipped", "upper only"))
-    assert f"without any ratio {none} behind it {limits['none']}" in said
-    assert f"is {upper} behind PPO's clip {limits['upper only']}" in said
-    assert f"Ratios without any clip are {bare} behind it as well {limits['unclipped']}" in said
-    assert f"no ratio ended {none} {limits['none']} behind the clip" in words_of("README.md")
-    questions = words_of("docs/three_questions.md")
-    assert f"no ratio ended {none} of success behind the clip {limits['none']}" in questions
-    assert f"Ratios without the clip ended {bare} behind it {limits['unclipped']}" in questions
+    ends = own.xs(96, level="update")["rate"]
+    assert ((ends > rates[0]) & (ends < rates[-1])).all(), "no use of ratios is best at the end of the grid"
+    assert f"After 96 the clip has {own.loc[('by sign', 96), 'estimate']:.2f}" in said
+    ahead, behind = leads_of(adapted, "reused, lead at own best rates", "ratio", "update")
+    none, upper, bare = (behind[ratio, 96] for ratio in ("none", "upper only", "unclipped"))
+    assert (
+        "no ratio is level with PPO's clip ({} points, {})".format(*(one.replace("-0", "0") for one in ahead["none", 24])) in said
+    )
+    assert "ratio is {} points behind it ({})".format(*none) in said
+    assert "is then {} points behind PPO's clip ({})".format(*upper) in said
+    assert "Ratios without any clip are {} points behind it as well ({})".format(*bare) in said
+    assert "level with the clip after 24 updates, and {} points ({}) behind after 96".format(*none) in front
+    assert "it was {} points of success behind the clip ({})".format(*none) in questions
+    assert "ratios without the clip were {} points behind ({})".format(*bare) in questions
+    row = adapted[(adapted["quantity"] == "reused, lead at own best rates") & (adapted["update"] == 96)].set_index("ratio")
+    wide = stdtrit(9, 1.0 - 0.025 / 3.0) * row["standard_error"]
+    assert (row["estimate"] + wide > 0.0).all(), "limits that count all three include 0"
 
 
 def test_the_page_says_what_ratios_cost_at_single_rates(adapted):
-    said = words_of("docs/trained_model.md", "## What adapters")
+    said, questions = words_of("docs/trained_model.md"), words_of("docs/three_questions.md")
     end = adapted[(adapted["quantity"] == "reused, success") & (adapted["update"] == ADAPTERS.updates[-1])]
-    low = end.pivot_table("estimate", "rate", "ratio").iloc[:2]
+    low = end[end["trained"] == "adapters"].pivot_table("estimate", "rate", "ratio").iloc[:2]
     assert (low.max(axis=1) - low.min(axis=1)).max() < 0.02
-    assert f"but at {low.min().min():.2f} to {low.max().max():.2f}" in said
+    assert f"have reached {low.min().min():.2f} to {low.max().max():.2f} only" in said
     lost = -100.0 * adapted[adapted["quantity"] == "reused, lead"].set_index(["ratio", "rate"])[["estimate", "high"]]
     none = lost.loc["none"].sort_index().iloc[2:]
     assert len(none) == 3
     assert none["estimate"].is_monotonic_increasing, "farther behind the larger the rate"
-    ends = f"is {none['estimate'].min():.0f} to {none['estimate'].max():.0f} points behind PPO's clip"
-    assert f"{ends} ({none['high'].min():.0f} at the least)" in said
-
-
-def test_the_pages_say_how_the_lead_shrinks(adapted):
-    said, front, questions = (words_of(name) for name in ("docs/trained_model.md", "README.md", "docs/three_questions.md"))
-    leads = adapted[adapted["quantity"] == "longer, lead"].set_index(["estimator", "update"]).sort_index()
-    at = {key: in_points(leads.loc[key]) for key in leads.index}
-    number = {key: f"{lead:.0f}" for key, (lead, _, _) in at.items()}
-    limits = {key: f"({low:.0f} to {high:.0f})" for key, (_, low, high) in at.items()}
-    first, second, last = (("both", update) for update in (96, 192, 384))
-    assert f"groups of 4 was {number[first]} points {limits[first]} after 96 updates. It was {number[second]}" in said
-    assert f"{limits[second]} after 192, and {number[last]} {limits[last]} after 384" in said
-    plain, divided = ((name, 384) for name in trained_sizes.ESTIMATORS)
-    assert f"At the end it was {number[plain]} points under Dr. GRPO {limits[plain]} and {number[divided]}" in said
-    assert f"under GRPO {limits[divided]}" in said
-    reached = (
-        adapted[adapted["quantity"] == "longer, success"]
-        .set_index(["group_size", "update", "estimator"])["estimate"]
-        .sort_index()
+    points, least = (
+        f"{none['estimate'].min():.0f} to {none['estimate'].max():.0f} points behind",
+        f"{none['high'].min():.0f} at the least",
     )
-    most, early = ([f"{reached.loc[place][name]:.2f}" for name in trained_sizes.ESTIMATORS] for place in ((64, 384), (4, 96)))
-    assert f"Groups of 64 had then reached {most[0]} and {most[1]}. Groups of 4 had {early[0]} and {early[1]} after" in said
-    assert f"After 384 updates the lead was {number[last]} points {limits[last]}" in front
-    both = f"{number[first]} points {limits[first]} after 96 updates, and {number[last]} {limits[last]} after 384"
-    assert f"In five other seeds it was {both}" in questions
+    assert f"is {points} PPO's clip ({least})" in said
+    assert f"no ratio ended {points} the clip, {least}" in questions
+
+
+def test_the_pages_say_how_the_lead_falls(adapted):
+    said, front, questions = (words_of(name) for name in ("docs/trained_model.md", "README.md", "docs/three_questions.md"))
+    (lead, _), (fall, _) = (leads_of(adapted, f"longer, {name}", "estimator", "update") for name in ("lead", "lost of the lead"))
+    first, second, last = (lead["both", update] for update in (96, 192, 384))
+    assert "of groups of 4 was {} points ({}) after 96 updates. It was {} ({})".format(*first, *second) in said
+    assert "after 192, and {} ({}) after 384".format(*last) in said
+    assert (
+        "it fell by {} points ({}), and under Dr. GRPO alone by {} ({})".format(*fall["both", 384], *fall["dr_grpo", 384]) in said
+    )
+    plain, divided = (lead[name, 384] for name in trained_sizes.ESTIMATORS)
+    assert "At the end it was {} points under Dr. GRPO ({}) and {} under GRPO ({})".format(*plain, *divided) in said
+    assert "In five other seeds it was {} points ({}) after 96 updates and {} ({}) after 384".format(*first, *last) in front
+    assert "it was {} points ({}) after 96 updates, and {} ({}) after 384".format(*first, *last) in questions
+    reached = adapted[adapted["quantity"] == "longer, success"].set_index(["group_size", "update", "estimator"])["estimate"]
+    reached = reached.sort_index()
+    ends, most, early = (
+        [f"{reached.loc[place][name]:.2f}" for name in trained_sizes.ESTIMATORS] for place in ((4, 384), (64, 384), (4, 96))
+    )
+    assert "reached {} under Dr. GRPO and {} under GRPO, groups of 64 {} and {}.".format(*ends, *most) in said
+    assert f"groups of 4 had {early[0]} and {early[1]}" in said
+    single, _ = leads_of(adapted, "longer, lead at a rate", "rate")
+    assert f"ended {min(int(one) for one, _ in single.values())} to {max(int(one) for one, _ in single.values())} points" in said
+    assert "at 1e-4 ({} points, {}) and at 2e-4 ({} points, {})".format(*single[1e-4], *single[2e-4]) in said
+    assert all(limits.startswith("-") for rate, (_, limits) in single.items() if rate < 1e-4)
     assert f"and {len(ADAPTERS.longer)} longer ones of {ADAPTERS.longer_updates[-1]} updates" in said
+
+
+def test_the_page_says_which_rates_longer_runs_chose():
+    said = words_of("docs/trained_model.md")
+    chosen, means = {}, {}
+    for name in trained_sizes.ESTIMATORS:
+        arms = trained_sizes.Arms.of(ADAPTERS.longer, name)
+        for place, size in enumerate(arms.labels.tolist()):
+            chosen[name, size] = arms.choices()[place, :, -1]
+            means[name, size] = arms.success[place, ..., -1].mean(axis=1)
+    own = chosen.pop(("grpo", 4))
+    assert (np.bincount(own, minlength=4) == [3, 0, 0, 2]).all()
+    assert f"is {means['grpo', 4].min():.2f} to {means['grpo', 4].max():.2f} at the four" in said
+    assert sum(np.isin(one, (0, 3)).sum() for one in chosen.values()) == 1, "of the other arms one seed got an end of the grid"
 
 
 def test_longer_runs_have_seeds_of_their_own_and_go_on_after_the_others_end():

@@ -44,7 +44,7 @@ SEEN = 5
 SMALLEST = 3
 """The place of 12 updates, an eighth of a run, as the smallest budget."""
 USUAL = 96
-"""Updates of the usual runs: leads of longer runs are read from there on."""
+"""Updates of the usual runs: leads of longer runs are read from there on, and what is lost of them."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -216,28 +216,25 @@ def _ratios(data: TrainedModel) -> Iterator[dict[str, Any]]:
         if ratio != CLIPPED:
             at = {"quantity": "reused, lead", "ratio": ratio, "rate": rate, "update": last}
             yield at | with_limits(summary(sample - ends[rate, CLIPPED]))
-    yield from _ratios_at_own_rates(Arms.reusing(data.runs), last)
+    yield from _ratios_at_own_rates(Arms.reusing(data.runs), data.updates)
 
 
-def _ratios_at_own_rates(arms: Arms, last: int) -> Iterator[dict[str, Any]]:
-    """Yield success at the end, each use of ratios at its own best rate, and its lead over PPO's clip."""
+def _ratios_at_own_rates(arms: Arms, updates: Integers) -> Iterator[dict[str, Any]]:
+    """Yield success, each use of ratios at its own best rate for so many updates, and its lead over PPO's clip."""
     clipped = arms.labels.tolist().index(CLIPPED)
 
     def without(seed: int | None) -> Array:
-        end = arms.without(seed).tuned()[..., -1].mean(axis=1)
-        return np.array([end, end - end[clipped]])
+        mean = arms.without(seed).tuned().mean(axis=1)
+        return np.array([mean, mean - mean[clipped]])
 
-    found, rates = jackknife(without, arms.seeds), np.median(arms.rates[arms.choices()[..., -1]], axis=1)
+    found, rates = jackknife(without, arms.seeds), np.median(arms.rates[arms.choices()], axis=1)
     for row, quantity in enumerate(("success", "lead")):
         for place, ratio in enumerate(arms.labels.tolist()):
-            at = {
-                "quantity": f"reused, {quantity} at own best rates",
-                "ratio": ratio,
-                "rate": float(rates[place]),
-                "update": last,
-            }
-            if (quantity, place) != ("lead", clipped):
-                yield at | with_limits({name: value[row, place].item() for name, value in found.items()})
+            for c, update in enumerate(updates.tolist()):
+                at = {"quantity": f"reused, {quantity} at own best rates", "ratio": ratio, "update": update}
+                if (quantity, place) != ("lead", clipped):
+                    own = with_limits({name: value[row, place, c].item() for name, value in found.items()})
+                    yield at | {"rate": float(rates[place, c])} | own
 
 
 def _longer(data: TrainedModel) -> Rows:
@@ -251,19 +248,23 @@ def _longer(data: TrainedModel) -> Rows:
         for row in arms.rows(name, data.longer_updates)
     ]
 
+    looks = data.longer_updates.tolist()
+
     def without(seed: int | None) -> Array:
         leads = [(end := arms.without(seed).tuned().mean(axis=1))[0] - end[-1] for arms in table.values()]
-        return np.array([np.mean(leads, axis=0), *leads])
+        both = np.array([np.mean(leads, axis=0), *leads])
+        return np.array([both, both[:, looks.index(USUAL), None] - both])
 
     found = jackknife(without, next(iter(table.values())).seeds)
-    for place, update in enumerate(data.longer_updates.tolist()):
+    for row, quantity in enumerate(("lead", "lost of the lead")):
         for e, name in enumerate(("both", *table)):
-            at = {"quantity": "longer, lead", "lead": "smallest less largest", "estimator": name, "update": update}
-            if update >= USUAL:
-                rows.append(at | with_limits({key: value[e, place].item() for key, value in found.items()}))
+            for c, update in enumerate(looks):
+                at = {"quantity": f"longer, {quantity}", "lead": "smallest less largest", "estimator": name, "update": update}
+                if update >= USUAL + row:
+                    rows.append(at | with_limits({key: value[row, e, c].item() for key, value in found.items()}))
     ends = [arms.success[0, ..., -1] - arms.success[-1, ..., -1] for arms in table.values()]
     for rate, lead in zip(next(iter(table.values())).rates.tolist(), np.mean(ends, axis=0), strict=True):
-        at = {"quantity": "longer, lead at a rate", "lead": "smallest less largest", "rate": rate, "update": update}
+        at = {"quantity": "longer, lead at a rate", "lead": "smallest less largest", "rate": rate, "update": looks[-1]}
         rows.append(at | with_limits(summary(lead)))
     return rows
 
