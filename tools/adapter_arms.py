@@ -2,7 +2,8 @@
 
 Learning rates are not known beforehand. A pilot of a seed that is judged nowhere tries seven of them, a factor of two apart. It
 has both estimators at the second smallest and the largest group size. The other runs have four rates, a factor of two apart: the
-first is half of the lowest of the pilot's four best.
+first is half of the lowest of the pilot's four best. Runs that use a rollout several times have the lowest three and two below,
+and longer runs have the lowest three and one below.
 """
 
 from language_model_arms import RATIOS, REUSE, REUSED_SIZE, SIZES, Arm

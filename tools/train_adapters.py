@@ -381,7 +381,8 @@ def write(folder, out):
     )
     _, *sets = read_model(folder, "cpu")
     arrays = gather(folder, usual, np.concatenate([some.numbers for some in sets]))
-    kept_longer = of_runs({arm: dict(np.load(folder / f"{arm.name}.npz")) for arm in longest}, LONGER)
+    read = {arm: dict(np.load(folder / f"{arm.name}.npz")) for arm in longest}
+    kept_longer = of_runs(read, LONGER) if read else {}
     print(f"{len(arrays['seeds'])} runs, {len(longest)} longer ones, {len(arrays['course_names'])} courses")
     provenance = describe_model() | describe(folder, arrays) | {"longer_runs": len(longest)}
     write_file(arrays | {f"longer_{name}": array for name, array in kept_longer.items()}, provenance, out)

@@ -142,7 +142,7 @@ def compare_baselines(rollouts: Groups, group_size: int, level: float = 0.95) ->
     """Compare the gradient's noise under six baselines in groups of one size, prompt by prompt.
 
     The noise is that of a prompt's estimate ``(1/G) sum_i W_i (Z_i - C_i)``, times G and averaged over prompts
-    (docs/derivations.md, sections 3 and 35). Here W is the score, P = ||W||^2, and Z the reward with baseline C. V is the
+    (docs/derivations.md, sections 3 and 35). Here W is the score, P = ||W||^2, Z the reward and C the baseline. V is the
     prompt's mean reward, and m that of the other prompts. Under each baseline the noise is:
 
     - none, C = 0: ``E[P Z^2] - ||g||^2``

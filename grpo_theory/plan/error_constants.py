@@ -113,8 +113,8 @@ def signal_to_noise(
     level : float, default 0.95
     sketch_width : int, optional
         How many numbers a sketch has, if the scores are sketches. The limits then take in the error of the one map that makes
-        all sketches. Its relative variance is 2/width: exact for ||g||^2, and the most it can be for the error, which is a
-        trace. The two errors have a correlation of 0 or more, and are taken for uncorrelated (docs/derivations.md, section 36).
+        all sketches. Its relative variance is at most 2/width, for ||g||^2 and for the error, which is a trace. The two errors
+        have a correlation of 0 or more, and are taken for uncorrelated (docs/derivations.md, section 36).
 
     Returns
     -------

@@ -124,7 +124,7 @@ def fit_success_rates(counts: RewardCounts) -> SuccessRates:
     """Fit the distribution of success rates over prompts by nonparametric maximum likelihood.
 
     This is Kiefer and Wolfowitz's estimate: given its success rate, a prompt's successes are binomial. The problem is convex,
-    and is solved by constrained Newton steps (Wang 2007). A step minimises the quadratic approximation by non-negative least
+    and is solved by constrained Newton steps (Wang 2007). A step maximises the quadratic approximation by non-negative least
     squares. It does so over all weights of the present atoms and of the highest peaks of the likelihood's slope. The slope
     certifies the result. The law is best when its slope nowhere exceeds 1, and `gap` is by how much it does on a grid four
     times as fine.
