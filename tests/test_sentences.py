@@ -37,8 +37,8 @@ ONE_WORD = re.compile(r"!\[[^\]]*\]\([^)]*\)|`[^`]+`|\$[^$]+\$")
 """A picture, code or a formula: each counts as one word."""
 ITEM = re.compile(r"\n(?= *(?:[-*+]|\d+\.) |[|#<:])")
 """Where an item of a list, a row of a table, a heading or a directive begins."""
-END = re.compile(r"(?<=[.!?])[\"')*_]*\s+(?=[\"'(*_\[]*[A-Z0-9])")
-"""An end of a sentence: what follows begins with a capital, so that "e.g. this" is no end."""
+END = re.compile(r"(?<=[.!?])(?<!\bal\.)(?<!e\.g\.)(?<!i\.e\.)(?<!\b[Ff]ig\.)(?<!\bcf\.)[\"')*_]*\s+(?=[\"'(*_\[]*[A-Z0-9])")
+"""An end of a sentence: what follows begins with a capital, and "et al. 2004" and "e.g. This" are no ends."""
 
 DOCTEST = re.compile(r"^ *>>> .*?(?=\n\s*\n|\Z)", flags=re.DOTALL | re.MULTILINE)
 HEADING = re.compile(r"^.*\n-{3,}$", flags=re.MULTILINE)
@@ -113,6 +113,7 @@ def test_a_long_sentence_of_a_docstring_is_found(tmp_path):
         "1. [{long}](page.md), as is\n   said.",
         "**In bold.** *{long}.*",
         "| a | b |\n\n{long}: `code`",
+        "{long} et al. 2004.",
     ],
 )
 def test_a_long_sentence_is_found(text):
