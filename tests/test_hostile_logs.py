@@ -118,7 +118,7 @@ TABLE = b"prompt,reward\nx,1\nx,0\n"
         ("a.csv", b"PK\x03\x04 and more", "and is a ZIP archive or a spreadsheet, which is not read: write it as "),
         ("a.csv", TABLE.decode().encode("utf-16"), "and is text in UTF-16, which is not read: write it as "),
         ("a.csv", b"prompt,reward\nx\xff,1\nx\xff,0\n", r"a\.csv is no whole CSV table: .*UTF8"),
-        ("a.csv", b"x\n", r"^reward must name the column of the rewards; found the column x$"),
+        ("a.csv", b"x\n", r"^reward must name the column of the rewards \(--reward NAME\); found the column x$"),
         ("a.parquet", TABLE, r"a\.parquet is no whole Parquet file: "),
     ],
     ids=range(10),

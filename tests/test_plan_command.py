@@ -206,10 +206,10 @@ def test_the_page_needs_nothing_else_and_shows_the_curves(table, bare):
 def test_rewards_alone_say_plainly_what_is_missing_and_how_to_get_it(capsys, bare, table):
     status, out, _ = told(capsys, "plan", bare, "--budget", 1024)
     assert status == 0
-    assert answer(out).startswith("THE BEST GROUP SIZE CANNOT BE TOLD FROM REWARDS ALONE")
+    assert answer(out).startswith("THE BEST GROUP SIZE FOR ONE STEP CANNOT BE TOLD FROM REWARDS ALONE")
     assert "gt.sketch(" in out
     _, streamed, _ = told(capsys, "plan", table, "--budget", 1024, "--rewards-only")
-    assert answer(streamed).startswith("THE BEST GROUP SIZE CANNOT BE TOLD FROM REWARDS ALONE")
+    assert answer(streamed).startswith("THE BEST GROUP SIZE FOR ONE STEP CANNOT BE TOLD FROM REWARDS ALONE")
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_scores_that_cannot_tell_are_said_to(kept, change, reason, capsys, tmp_p
     path = write(tmp_path / "rollouts.jsonl", found)
     status, out, _ = told(capsys, "plan", path, "--budget", 64)
     assert status == 0
-    assert answer(out).startswith("THE BEST GROUP SIZE CANNOT BE TOLD\n")
+    assert answer(out).startswith("THE BEST GROUP SIZE FOR ONE STEP CANNOT BE TOLD\n")
     assert reason in " ".join(out.split())
     assert "\nFROM THE REWARDS ALONE\n" in out
     _, out, _ = told(capsys, "plan", path, "--budget", 64, "--json", "-")

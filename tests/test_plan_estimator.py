@@ -119,7 +119,7 @@ def test_rewards_alone_are_told_of_any_estimator(capsys, table):
     for name in ("trl_grpo", "james_stein"):
         status, found, _ = told(capsys, table, "--estimator", name, "--rewards-only")
         assert status == 0
-        assert found[0].startswith("THE BEST GROUP SIZE CANNOT BE TOLD FROM REWARDS ALONE")
+        assert found[0].startswith("THE BEST GROUP SIZE FOR ONE STEP CANNOT BE TOLD FROM REWARDS ALONE")
 
 
 def test_many_different_rewards_leave_the_leave_one_out_plan_and_say_why(capsys, tmp_path):

@@ -176,6 +176,15 @@ def test_it_says_where_no_runs_judged_such_advice(total, judged):
     assert all(f"up to 128 responses per prompt, and yours has {run.each:,.0f}" in each for each in text)
 
 
+@pytest.mark.parametrize("estimator", ["rloo", "dr_grpo", "grpo", "trl_grpo"])
+@pytest.mark.parametrize(("total", "floors"), [(2e5, (0.1, 0.01, 0.01)), (2e5, (0.1, 0.1, 0.1)), (5e4, (0.1, 0.01, 0.01))])
+def test_it_says_where_larger_groups_may_serve_a_long_run(estimator, total, floors):
+    """Where the estimator divides, some prompts were never solved, and each prompt is asked a thousand times: all three."""
+    run = replace(made([[0.9, 0.8, 0.5]] * 3, floors=floors), estimator=estimator, total=total)
+    text = [each for each in whole_run(run).paragraphs if each.startswith("Larger groups may serve better")]
+    assert (len(text) == 1) is (estimator.endswith("grpo") and estimator != "dr_grpo" and total > 1e5 and floors[0] != floors[1])
+
+
 def test_judged_is_what_the_study_of_the_advice_judges():
     assert max(planned_run.EACH) == run_advice.JUDGED
 
@@ -228,7 +237,7 @@ def test_the_command_advises_on_a_run(tmp_path, capsys):
     said = capsys.readouterr().out
     assert answer(said).startswith("GROUP SIZE FOR THE WHOLE RUN\n  Use groups of ")
     assert "recommended" in said
-    assert "THE BEST GROUP SIZE CANNOT BE TOLD FROM REWARDS ALONE" in said
+    assert "THE BEST GROUP SIZE FOR ONE STEP CANNOT BE TOLD FROM REWARDS ALONE" in said
     assert "--total" not in said, "what was given is not recommended"
     assert main([*asked, "--json", "-", "--html", str(tmp_path / "plan.html")]) == 0
     record = json.loads(capsys.readouterr().out)

@@ -359,7 +359,7 @@ GOOD = '{"prompt": "a", "reward": 1}\n{"prompt": "a", "reward": 0}\n'
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "question,points\nx,1\n", r"^reward must name the column of the rewards; found the columns question, points$"),
+        ("a.csv", "question,points\nx,1\n", r"^reward must name .*--reward NAME\); found the columns question, points$"),
         ("a.csv", "reward,points\n1,1\n", r"^prompt must name the column of the prompts.*; found the columns reward, points\. W"),
         ("a.csv", "prompt;reward\nx;1\n", r"found the column prompt;reward \(the columns of a CSV table must be separated by"),
         ("a.csv", "prompt,reward,reward\nx,1,0\n", r"a\.csv has more than one column reward: rename all but one$"),
@@ -381,7 +381,7 @@ GOOD = '{"prompt": "a", "reward": 1}\n{"prompt": "a", "reward": 0}\n'
         ("a.jsonl", GOOD + '{"prompt": "a", "rew', r"a\.jsonl is no whole file of JSON lines: line 3 is broken, Unterm"),
         ("a.jsonl", GOOD * 300 + '{"prompt": "a", "rew', "line 601 is broken"),
         ("a.jsonl", GOOD + "[1, 2]\n", "line 3 is not an object"),
-        ("a.json", json.dumps([{"prompt": "a"}], indent=1), "^reward must name the column of the rewards; found the column p"),
+        ("a.json", json.dumps([{"prompt": "a"}], indent=1), r"^reward must name .*--reward NAME\); found the column p"),
         ("a.jsonl", GOOD + '{"prompt": "a", "reward": NaN}\n', r"row 3 \(nan\)"),
         ("a.jsonl", GOOD + '{"prompt": "a", "reward": "good"}\n', r"reward must be finite numbers; .*row 3 \('good'\)"),
         ("a.jsonl", GOOD + '{"prompt": "a"}\n', r"row 3 \(empty\)"),
@@ -472,3 +472,14 @@ def test_many_rewards_and_many_batches_are_counted(tmp_path):
     assert same_counts(counts, gt.RaggedRollouts(frame.prompt, frame.reward).counts)
     assert len(found.rewards) > 100
     assert "values from" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"), [((1.0, -1.0, 0.5, -0.5), True), ((1.0, -1.0, 0.5, 0.5), False), ((0.0, 0.0, 1.0, -1.0), False)]
+)
+def test_rewards_that_sum_to_0_in_every_group_may_be_advantages(tmp_path, values, said):
+    """One group that differs is no evidence; nor are rewards of which one group has another sum."""
+    path = tmp_path / "log.csv"
+    path.write_text("prompt_id,reward\n" + "".join(f"{'aabb'[i]},{value}\n" for i, value in enumerate(values)))
+    remarks = gt.read_rollouts(path).findings.remarks
+    assert any("sum to 0, as advantages do" in one for one in remarks) is said

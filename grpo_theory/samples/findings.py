@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from grpo_theory.arrays import Integers
-from grpo_theory.samples.reward_counts import TINY, RewardCounts, filtered, nearly_equal
+from grpo_theory.samples.reward_counts import TINY, RewardCounts, centred, filtered, nearly_equal
 from grpo_theory.user_text import listed, printable
 
 FEW = 8
@@ -206,6 +206,11 @@ def reward_remarks(counts: RewardCounts) -> list[str]:
             f"No group has rewards that are all equal, and about {expected:.0f} or more of {counts.prompts} were to be expected. "
             "Groups of equal rewards were left out before logging (dynamic sampling). What is said is about the groups that were "
             "kept; how many had equal rewards, this log cannot tell."
+        )
+    if centred(counts):
+        remarks.append(
+            "In every group the rewards sum to 0, as advantages do. If this column holds advantages, name the one of the rewards "
+            "(--reward NAME)."
         )
     near = nearly_equal(counts) if counts.values.size > 2 else 0
     if near:

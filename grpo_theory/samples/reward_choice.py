@@ -139,7 +139,7 @@ def _recognised(fields: Fields) -> Rewards:
     rates = [path for path in fields if set(last_words(path)) & names.RATES and set(last_words(path)) & names.RATED]
     hint = f"; {rates[0]}@N is a share of N responses, a number or a column" if rates and not hint else hint
     hint = f"; {solved[0]}/N is a number of successes of N, a number or a column" if solved and not hint else hint
-    raise ValueError(f"reward must name the column of the rewards; {found(fields, RECOGNISED['reward'])}{hint}")
+    raise ValueError(f"reward must name the column of the rewards (--reward NAME); {found(fields, RECOGNISED['reward'])}{hint}")
 
 
 def _inside(name: str, fields: Fields) -> Rewards | None:
@@ -203,7 +203,7 @@ def _of_trl(fields: Fields) -> Rewards:
             f"log. Choose one (reward={shown(which[0])}), or give those to be added up, with weights where they are not 1 "
             f"(--reward {which[0]}=1 --reward {which[-1]}=0.5)"
         )
-    raise ValueError(f"reward must name the column of the rewards; {found(fields, RECOGNISED['reward'])}")
+    raise ValueError(f"reward must name the column of the rewards (--reward NAME); {found(fields, RECOGNISED['reward'])}")
 
 
 def _no_reward(path: str) -> bool:

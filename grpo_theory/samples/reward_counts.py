@@ -155,6 +155,12 @@ def _expected_uniform(counts: RewardCounts) -> float:
     return float(total)
 
 
+def centred(counts: RewardCounts) -> bool:
+    """Return whether the rewards of all groups have mean 0, but for rounding, though those of two groups or more differ."""
+    mixed = int((~counts.uniform).sum())
+    return mixed > 1 and bool((np.abs(counts.means) <= TINY * np.abs(counts.values).max()).all())
+
+
 def nearly_equal(counts: RewardCounts) -> int:
     """Return in how many groups the rewards differ, and by no more than a thousandth of the range of all rewards."""
     starts, ends = counts.counts.indptr[:-1], counts.counts.indptr[1:]

@@ -44,7 +44,7 @@ def to_text(advice: Advice, run: RunAdvice | None = None) -> str:
     >>> data = gt.data.sampled_answers()
     >>> text = gt.page.to_text(gt.plan.advise(gt.Rollouts(data.rewards[data.index]), 1024))
     >>> print(text.splitlines()[0])
-    THE BEST GROUP SIZE CANNOT BE TOLD FROM REWARDS ALONE
+    THE BEST GROUP SIZE FOR ONE STEP CANNOT BE TOLD FROM REWARDS ALONE
     """
     return "\n\n".join(section_text(part) for part in sections(advice, run)) + "\n"
 
@@ -259,13 +259,15 @@ def seeds(advice: Advice) -> Section:
 def no_group_size(advice: Advice, run: RunAdvice | None) -> Section:
     """Return why the best group size of a step cannot be told, and what to do; a run that was asked for is not recommended."""
     if advice.missing != Missing(scores=True):
-        return Section("The best group size cannot be told", (f"These rollouts are not sufficient: {size_missing(advice)}.",))
+        return Section(
+            "The best group size for one step cannot be told", (f"These rollouts are not sufficient: {size_missing(advice)}.",)
+        )
     whole = (
         f"To get a group size for a whole run from rewards alone, give its number of responses: {option('total')} N. The "
         "planner then simulates small worlds that start at these rewards.",
     )
     return Section(
-        "The best group size cannot be told from rewards alone",
+        "The best group size for one step cannot be told from rewards alone",
         (
             *(whole if run is None else ()),
             "The best size of one step depends on how much the prompts' gradients differ, and the table has no gradients. A "

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from grpo_theory.estimation import find
+from grpo_theory.estimation.affine import affine_coefficients
 from grpo_theory.page.section import Section, number, option
 from grpo_theory.plan.run_advice import MOST, RunAdvice
 from grpo_theory.plan.run_worlds import WORLDS
@@ -9,13 +11,15 @@ from grpo_theory.validation import counted
 
 WORTH = 0.002
 """A measurement that gains less than a fifth of a point of success is not worth its mention."""
+DIVIDED, OFTEN = 8, 1000.0
+"""A group size that tells estimators that divide, and the responses per prompt from which their best size has grown."""
 FAR = 0.05
 """Where all levels but one lie within this share of the scale, the one at its end is an outlier."""
 
 
 def whole_run(run: RunAdvice, asked: int | None = None) -> Section:
     """Return the size that loses least by the end of a run, how sure that is, and what each size loses, the asked one marked."""
-    lines = [_recommended(run), *_graded(run), _worlds(run), *_extrapolated(run), *_beyond(run), _narrower(run)]
+    lines = [_recommended(run), *_graded(run), _worlds(run), *_extrapolated(run), *_beyond(run), *_growing(run), _narrower(run)]
     rows: list[tuple[str, ...]] = [
         ("group size", "loses on average", "in the best world", "in the middle one", "in the worst one", "")
     ]
@@ -98,8 +102,8 @@ def _extrapolated(run: RunAdvice) -> tuple[str, ...]:
     side = "fewer" if run.each < run.simulated else "more"
     return (
         f"This is extrapolated: the worlds were run with {number(run.simulated)} responses per prompt, because runs with {side} "
-        f"are not simulated. Name the number of prompts that you train on ({option('training_prompts')}) if it is not "
-        f"{run.training_prompts:,}.",
+        f"are not simulated. The run is taken to train on {counted(run.training_prompts, 'prompt')} "
+        f"({option('training_prompts')}).",
     )
 
 
@@ -110,6 +114,19 @@ def _beyond(run: RunAdvice) -> tuple[str, ...]:
     return (
         f"Not judged: runs that tested this advice had up to {run.most_judged} responses per prompt, and yours has "
         f"{number(run.each)}. Take it for what the simulated worlds say.",
+    )
+
+
+def _growing(run: RunAdvice) -> tuple[str, ...]:
+    """Return that larger groups may serve a long run better, where the estimator divides and some prompts were never solved."""
+    divides = affine_coefficients(find(run.estimator).advantage, DIVIDED) is None
+    rare = len({world.floor for world in run.worlds}) > 1
+    if not divides or not rare or run.each < OFTEN:
+        return ()
+    return (
+        f"Larger groups may serve better than this table says. {run.estimator} weights rare prompts more in larger groups, and "
+        "some prompts of this log were never solved. In runs of eight such prompts the best size rose to 32 and more, where "
+        "each was asked thousands of times.",
     )
 
 
