@@ -23,7 +23,7 @@ CAPTION = (
 LOOKS = {
     2: Look("$K=2$", VERMILION, "o", ""),
     3: Look("$K=3$", BLUE, "^", ""),
-    10: Look("$K=10$", GREEN, "s", ""),
+    10: Look("$K=10$", GREEN, "x", ""),
 }
 MOST = 3
 """With three responses or more everything is possible that is possible at all."""
@@ -63,10 +63,10 @@ def _scatter(axes: Axes, points: pd.DataFrame) -> None:
             np.sqrt(part["variance"]),
             part["estimate"],
             s=11,
-            edgecolors=look.colour,
+            edgecolors=None if look.marker == "x" else look.colour,
             marker=look.marker,
             alpha=0.6,
             facecolors="none" if k == MOST else look.colour,
-            linewidths=0.7 if k == MOST else 0.0,
+            linewidths=0.0 if look.marker == "o" else 0.7,
             label=look.label,
         )

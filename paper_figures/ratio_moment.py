@@ -1,6 +1,7 @@
 """The second moment of the trajectory ratio against the horizon, and what clipping does to it."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -27,6 +28,8 @@ LINES = {
     "mass dropped": ("of current one's", "--"),
 }
 """What each line of a panel is."""
+BESIDE = dict(zip(DRIFTS, (-0.15, 0.0, 0.15), strict=True))
+"""By how many tokens the bars of a drift are moved, so that they stand beside each other."""
 BOUND = 1.0 + HIGH
 MOST = 500.0
 """Where the axis of second moments ends; the bound of the largest drift goes on."""
@@ -38,8 +41,9 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
     return (
         "rho is the trajectory ratio of a policy that has moved by a drift in a random direction, on trees with "
         f"{VOCABULARY_SIZE} tokens to choose from. Left: its second moment under the old policy, with the range over {trees} "
-        "random trees, and the bound exp(T L drift^2) of every softmax policy with linear logits (dotted). Middle: the same "
-        f"with ratios above {BOUND:g} dropped (solid) or cut to {BOUND:g} (dashed), and the bound {BOUND:g} (dotted). "
+        "random trees as bars, which are moved aside from each other, and the bound exp(T L drift^2) of every softmax policy "
+        f"with linear logits (dotted). Middle: the same with ratios above {BOUND:g} dropped (solid) or cut to {BOUND:g} "
+        f"(dashed), and the bound {BOUND:g} (dotted). "
         f"Right: share of responses with a ratio above {BOUND:g}, among those that the old policy draws (solid) and among "
         "those that the current one would draw (dashed). Lines are means over the trees, each computed exactly."
     )
@@ -55,9 +59,12 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         horizons = mean["trajectory"].index.to_numpy()
         for name, (_, line) in LINES.items():
             axes = free if name == "trajectory" else clipped if name in ("dropped", "capped") else share
-            axes.plot(horizons, mean[name], line, color=look.colour, marker=look.marker, markerfacecolor="white")
+            style: dict[str, Any] = {"color": look.colour, "marker": look.marker, "markerfacecolor": "white"}
             if axes is free:
-                axes.fill_between(horizons, least[name], most[name], color=look.colour, alpha=0.12, linewidth=0.0)
+                spans = [mean[name] - least[name], most[name] - mean[name]]
+                axes.errorbar(horizons + BESIDE[drift], mean[name], spans, fmt=line, elinewidth=1.0, capsize=2.0, **style)
+            else:
+                axes.plot(horizons, mean[name], line, **style)
         every = np.linspace(horizons[0], horizons[-1], 200)
         free.plot(every, np.exp(every * drift**2), ":", color=look.colour, linewidth=1.1)
     free.set_yscale("log")
@@ -73,7 +80,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         axes.xaxis.set_major_locator(MultipleLocator(2.0))
     _name(free, "trajectory")
     free.plot([], [], ":", color=GREY, linewidth=1.1, label="bound")
-    free.fill_between([], [], color=GREY, alpha=0.25, linewidth=0.0, label="range")
+    free.plot([], [], "|", color=GREY, markersize=9.0, markeredgewidth=1.0, label="range")
     _name(clipped, "dropped", "capped")
     _name(share, "share dropped", "mass dropped")
     for axes in (free, clipped, share):

@@ -37,7 +37,10 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             look, by_length = RATIOS[name], own[own["ratio"] == name].groupby("length")["estimate"]
             curve = by_length.median()
             places = curve.index * beside
-            axes.vlines(places, by_length.min(), by_length.max(), color=look.colour, linewidth=1.0, alpha=0.8)
+            spans = [curve - by_length.min(), by_length.max() - curve]
+            axes.errorbar(
+                places, curve, yerr=spans, fmt=look.marker, color=look.colour, ecolor=(look.colour, 0.8), elinewidth=1.0
+            )
             axes.plot(places, curve, look.line, marker=look.marker, color=look.colour, label=look.label)
         axes.axhline(0.0, color="black", linewidth=0.6)
         axes.set_xscale("log", base=2)

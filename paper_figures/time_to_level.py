@@ -49,8 +49,8 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
     return (
         f"How soon a level (grey line) is reached is measured with B = {listed(batches)} prompts, G = {listed(groups)} "
         f"responses and {listed(rollouts)} rollouts of m updates each. Every arm has its own best constant step size, which "
-        f"was chosen on other seeds. Left and middle have m = {table['inner_steps'].max()}. Left: exact objective, mean and 95% "
-        "band. Middle: mean number of updates to the level "
+        f"was chosen on other seeds. Left and middle have m = {table['inner_steps'].max()}. Left: exact objective, means with "
+        "95% intervals. Middle: mean number of updates to the level "
         "against the step size, with 95% intervals, on the seeds of the choice (lines) and at the chosen step on those of "
         "the judgement (markers). A run that never gets there counts as all its updates. Right: paired differences of that "
         "number from the arm with token ratio and clip by sign, with 95% intervals, as parts are changed one at a time; "
@@ -115,22 +115,14 @@ def _quoted(arms: Iterable[str]) -> str:
 
 
 def _curves(axes: Axes, part: pd.DataFrame) -> None:
-    """Draw the mean objective of each arm with its band, and the level."""
+    """Draw the mean objective of each arm with its intervals, and the level."""
     axes.axhline(part["level"].iloc[0], color=GREY, linewidth=0.9, zorder=0)
     for arm, look in LOOKS.items():
         rows = part[(part["arm"] == arm) & (part["quantity"] == "objective")].sort_values("update")
         half = NORMAL_95 * rows["standard_error"]
-        low, high = rows["estimate"] - half, rows["estimate"] + half
-        axes.fill_between(rows["update"], low, high, color=look.colour, alpha=0.2, linewidth=0.0)
-        axes.plot(
-            rows["update"],
-            rows["estimate"],
-            look.line,
-            marker=look.marker,
-            markerfacecolor="white",
-            color=look.colour,
-            label=look.label,
-        )
+        style: dict[str, Any] = {"marker": look.marker, "markerfacecolor": "white", "color": look.colour}
+        axes.errorbar(rows["update"], rows["estimate"], yerr=half, fmt=look.line, elinewidth=0.9, capsize=1.8, **style)
+        axes.plot([], [], look.line, label=look.label, **style)
     axes.set_xticks(np.linspace(0, part["updates"].iloc[0], 5))
 
 
@@ -139,9 +131,11 @@ def _step_sizes(axes: Axes, part: pd.DataFrame) -> None:
     for arm, look in LOOKS.items():
         own = part[part["arm"] == arm]
         rows = own[own["quantity"] == "tuning"].sort_values("step")
-        axes.plot(rows["step"], rows["estimate"], look.line, color=look.colour, linewidth=0.9, marker=".", markersize=4.0)
         half = NORMAL_95 * rows["standard_error"]
-        axes.vlines(rows["step"], rows["estimate"] - half, rows["estimate"] + half, color=look.colour, linewidth=0.7, alpha=0.6)
+        style: dict[str, Any] = {"color": look.colour, "linewidth": 0.9, "marker": ".", "markersize": 4.0}
+        axes.errorbar(
+            rows["step"], rows["estimate"], yerr=half, fmt=look.line, ecolor=(look.colour, 0.6), elinewidth=0.7, **style
+        )
         chosen = own[own["quantity"] == "time"].iloc[0]
         error = NORMAL_95 * chosen["standard_error"]
         axes.errorbar(

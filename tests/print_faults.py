@@ -2,14 +2,15 @@
 
 from itertools import combinations
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import QuadMesh
+from matplotlib.collections import Collection, LineCollection, PathCollection, PolyCollection, QuadMesh
 from matplotlib.colors import to_hex, to_rgba
 from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.markers import MarkerStyle
+from matplotlib.patches import FancyArrowPatch
 from overlaps import _is_data, _seen, _texts
 
 PAGE, COLUMN = 7.0, 3.3
@@ -18,6 +19,8 @@ SMALLEST = 5.0
 """Points below which journals refuse text."""
 APART = 0.15
 """Of black to white, by which greys must differ: map makers hold that six or seven of them can be told apart, and not more."""
+THICKER = 1.5
+"""How many times as wide one of two lines must be, if nothing but their widths tells them apart."""
 
 
 def print_faults(figure: Figure) -> list[str]:
@@ -28,8 +31,8 @@ def print_faults(figure: Figure) -> list[str]:
 
 def _small(figure: Figure):
     scale = min(1.0, _width(figure) / figure.get_figwidth())
-    sizes = {text.get_text(): scale * text.get_fontsize() for text in _texts(figure)}
-    return [f"{text!r} is printed with {size:.1f} points" for text, size in sizes.items() if size < SMALLEST]
+    sizes = [(text.get_text(), scale * text.get_fontsize()) for text in _texts(figure)]
+    return list(dict.fromkeys(f"{text!r} is printed with {size:.1f} points" for text, size in sizes if size < SMALLEST))
 
 
 def _width(figure: Figure) -> float:
@@ -41,15 +44,27 @@ def _width(figure: Figure) -> float:
 def _alike(axes: Axes):
     """Find series of a panel that only their colour tells apart, where the colours are one grey.
 
-    A series is all that has one colour: a line and the marks on it have the looks of both.
+    A series is all that has one colour: a line and the marks on it have the looks of both. What a colour map paints is
+    left out: its colours are values, and neighbours on the map are meant to be alike.
     """
     found = []
-    for kind in (_lines(axes), _bars(axes), _bands(axes)):
+    for kind in (_lines(axes) + _marks(axes) + _strokes(axes), _bars(axes), _areas(axes)):
         series = {colour: {look for other, look in kind if other == colour} for colour, _ in kind}
         for one, other in combinations(series, 2):
-            if series[one] == series[other] and abs(grey(one) - grey(other)) < APART:
+            if _same(series[one], series[other]) and abs(grey(one) - grey(other)) < APART:
                 found.append(f"{one[:7]} and {other[:7]} of {axes.get_title()!r} are alike in grey")
     return found
+
+
+def _same(ones, others) -> bool:
+    """Tell whether two series look the same: whether each look of either has its like in the other."""
+    return all(any(_match(a, b) for b in others) for a in ones) and all(any(_match(a, b) for a in ones) for b in others)
+
+
+def _match(one, other) -> bool:
+    """Compare two looks, each a width and all else."""
+    low, high = sorted((one[0], other[0]))
+    return one[1:] == other[1:] and high < THICKER * low if low else one == other
 
 
 def grey(colour: str) -> float:
@@ -63,29 +78,101 @@ def _hex(colour, alpha: float | None) -> str:
     return to_hex((red, green, blue, own if alpha is None else alpha), keep_alpha=True)
 
 
+def _shape(path) -> bytes:
+    """Return a marker's outline, which is the same for a line's marks and for a scatter's."""
+    return np.round(path.vertices, 3).tobytes()
+
+
 def _lines(axes: Axes):
-    """Return the colour and the other looks of each line: dashes, width, marker, and whether that is filled."""
+    """Return the colour and the look of each line.
+
+    The look is the width, the dashes, the outline of the marks, and whether they are filled.
+    """
     bars = {id(line) for one in axes.containers if isinstance(one, ErrorbarContainer) for line in one.lines[1]}
     found = []
     for line in axes.lines:
         if id(line) in bars or not _is_data(axes, line) or not isinstance(line, Line2D):
             continue
-        dashes = line._unscaled_dash_pattern if line.get_linestyle() not in ("None", "", " ") else "no line"
-        marker = str(line.get_marker())
-        filled = marker not in ("None", "", " ") and _hex(line.get_markerfacecolor(), None) == _hex(line.get_color(), None)
-        colour = line.get_color() if dashes != "no line" else line.get_markeredgecolor()
-        if to_rgba(colour)[3] > 0.0:
-            found.append((_hex(colour, line.get_alpha()), (str(dashes), round(line.get_linewidth(), 1), marker, filled)))
+        drawn = line.get_linestyle() not in ("None", "", " ")
+        colour = _hex(line.get_color() if drawn else line.get_markeredgecolor(), line.get_alpha())
+        if to_rgba(colour)[3] == 0.0:
+            continue
+        outline, filled = b"", False
+        if str(line.get_marker()) not in ("None", "", " "):
+            mark = MarkerStyle(line.get_marker())
+            outline = _shape(mark.get_path().transformed(mark.get_transform()))
+            filled = _hex(line.get_markerfacecolor(), None) == _hex(line.get_color(), None)
+        width = line.get_linewidth() if drawn else 0.0
+        found.append((colour, (width, str(line._unscaled_dash_pattern) if drawn else "no line", outline, filled)))
+    return found
+
+
+def _painted(axes: Axes, kind: type[Collection]):
+    """Return collections that hold something and have colours of their own, not those of a colour map."""
+    return [one for one in axes.collections if isinstance(one, kind) and one.get_array() is None and one.get_visible()]
+
+
+def _marks(axes: Axes):
+    """Return the colour and the look of each kind of point of a scatter; what is white inside has the colour of its edge.
+
+    Sizes are left out: they are often values.
+    """
+    found = []
+    for one in _painted(axes, PathCollection):
+        paths = one.get_paths()
+        faces = [face for face in one.get_facecolor() if face[3] > 0.0 and tuple(face[:3]) != (1.0, 1.0, 1.0)]
+        if len(one.get_offsets()) and len(paths) == 1:
+            colours = {_hex(colour, None) for colour in (faces or one.get_edgecolor())}
+            found += [(colour, (0.0, "no line", _shape(paths[0]), bool(faces))) for colour in sorted(colours)]
+    return found
+
+
+def _strokes(axes: Axes):
+    """Return the colour and the look of each kind of stroke.
+
+    Error bars on marks are left out, because the marks tell them apart.
+    """
+    marked = [one for one in axes.containers if isinstance(one, ErrorbarContainer) and one.lines[0] is not None]
+    bars = {id(line) for one in marked for line in one.lines[2]}
+    found = []
+    for one in _painted(axes, LineCollection):
+        if id(one) in bars or one.get_transform() is not axes.transData or not one.get_segments():
+            continue
+        colours, widths, dashes = one.get_color(), one.get_linewidth(), one._us_linestyles
+        for place in range(max(len(colours), len(widths), len(dashes))):
+            colour, width, dash = (of[place % len(of)] for of in (colours, widths, dashes))
+            found.append((_hex(colour, None), (float(width), str(dash), b"", False)))
     return found
 
 
 def _bars(axes: Axes):
-    found = [(one[0], "bars") for one in axes.containers if isinstance(one, BarContainer) and len(one)]
-    return [(_hex(bar.get_facecolor(), None), (kind, bar.get_hatch() or "")) for bar, kind in found]
+    found = [bar for one in axes.containers if isinstance(one, BarContainer) for bar in one]
+    return [(_hex(bar.get_facecolor(), None), (0.0, "bars", bar.get_hatch() or "")) for bar in found]
 
 
-def _bands(axes: Axes):
-    """Return the colour and the hatch of each band across the panel."""
-    bands = [one for one in axes.patches if isinstance(one, mpl.patches.Patch) and not _is_data(axes, one)]
-    seen = [band for band in bands if np.any(band.get_facecolor())]
-    return [(_hex(band.get_facecolor(), None), ("band", band.get_hatch() or "")) for band in seen]
+def _areas(axes: Axes):
+    """Return the colour and the look of each area: bands across the panel or around a line, and shapes that are no bars.
+
+    The look of an area is the width and the dashes of its edge, and its hatch.
+    """
+    bars = {id(bar) for one in axes.containers if isinstance(one, BarContainer) for bar in one}
+    patches = [one for one in axes.patches if id(one) not in bars and not isinstance(one, FancyArrowPatch)]
+    found = [
+        (one.get_facecolor(), one.get_edgecolor(), one.get_linewidth(), one._unscaled_dash_pattern, one.get_hatch())
+        for one in patches
+    ]
+    for one in _painted(axes, PolyCollection):
+        if any(len(path.vertices) for path in one.get_paths()):
+            edges = one.get_edgecolor() if len(one.get_edgecolor()) else [(0.0, 0.0, 0.0, 0.0)]
+            width, dash = one.get_linewidth()[0], one._us_linestyles[0]
+            found += [(face, edges[0], width, dash, one.get_hatch()) for face in np.unique(one.get_facecolor(), axis=0)]
+    return [
+        (_hex(face, None), (*_edge(face, edge, float(width), str(dash)), hatch or ""))
+        for face, edge, width, dash, hatch in found
+        if to_rgba(face)[3] > 0.0
+    ]
+
+
+def _edge(face, edge, width: float, dash: str):
+    """Return the width and the dashes of an edge, where it is seen against what it surrounds."""
+    return (width, dash) if width and abs(grey(edge) - grey(face)) >= APART else (0.0, "")
