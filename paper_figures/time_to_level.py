@@ -51,8 +51,8 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
         f"responses and {listed(rollouts)} rollouts of m updates each. Every arm has its own best constant step size, which "
         f"was chosen on other seeds. Left and middle have m = {table['inner_steps'].max()}. Left: exact objective, means with "
         "95% intervals. Middle: mean number of updates to the level "
-        "against the step size, with 95% intervals, on the seeds of the choice (lines) and at the chosen step on those of "
-        "the judgement (markers). A run that never gets there counts as all its updates. Right: paired differences of that "
+        "against the step size, with 95% intervals, on the seeds of the choice (small marks) and at the chosen step on those of "
+        "the judgement (large marks). A run that never gets there counts as all its updates. Right: paired differences of that "
         "number from the arm with token ratio and clip by sign, with 95% intervals, as parts are changed one at a time; "
         f"GRPO and GSPO as published differ from it in advantages and aggregation besides. {_found(table)} Each of these "
         "intervals holds by itself; the wider ones of the verdicts hold together."
@@ -132,7 +132,13 @@ def _step_sizes(axes: Axes, part: pd.DataFrame) -> None:
         own = part[part["arm"] == arm]
         rows = own[own["quantity"] == "tuning"].sort_values("step")
         half = NORMAL_95 * rows["standard_error"]
-        style: dict[str, Any] = {"color": look.colour, "linewidth": 0.9, "marker": ".", "markersize": 4.0}
+        style: dict[str, Any] = {
+            "color": look.colour,
+            "linewidth": 0.9,
+            "marker": look.marker,
+            "markersize": 3.0,
+            "markeredgewidth": 0.0,
+        }
         axes.errorbar(
             rows["step"], rows["estimate"], yerr=half, fmt=look.line, ecolor=(look.colour, 0.6), elinewidth=0.7, **style
         )
