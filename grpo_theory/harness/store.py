@@ -232,7 +232,8 @@ def read_table(root: Path, study: str) -> tuple[pd.DataFrame, dict[str, Any]]:
     try:
         content = path.read_bytes()
         check_seal(content)
-        arrow = pq.read_table(pa.BufferReader(content))
+        # Without threads: a pool of Arrow's that is still at work when the interpreter ends aborts it (apache/arrow#34314).
+        arrow = pq.read_table(pa.BufferReader(content), use_threads=False, pre_buffer=False)
         facts = json.loads(arrow.schema.metadata[b"grpo_theory"])
     except FileNotFoundError:
         raise StoreError(f"there is no table {path}", f"run {study}") from None
@@ -241,7 +242,7 @@ def read_table(root: Path, study: str) -> tuple[pd.DataFrame, dict[str, Any]]:
     except SealError as error:
         reason = f"the table {path} is damaged or edited, or another version wrote it ({error})"
         raise StoreError(reason, f"run {study}") from None
-    return arrow.to_pandas(), facts
+    return arrow.to_pandas(use_threads=False), facts
 
 
 def read_run(root: Path, study: str) -> dict[str, Any]:
