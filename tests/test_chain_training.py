@@ -141,7 +141,7 @@ def test_what_cannot_be_trained_is_refused():
         train(problem, "rloo", inner_steps=3, steps=9)
     with pytest.raises(TypeError, match=r"ball must be a Ball\(centre, radius\) or None"):
         train(problem, "rloo", ball=3.0)
-    with pytest.raises(TypeError, match=r"optimiser must be SGD\(\), Adam"):
+    with pytest.raises(TypeError, match=r"optimiser must be an object, got the class Adam. Write Adam\(\)"):
         train(problem, "rloo", optimiser=gt.Adam)
 
 

@@ -90,11 +90,11 @@ def test_a_budget_that_pays_exactly_for_a_batch_buys_it():
         ),
         (
             {"budget": 100, "multiple_of": 101},
-            "within budget 100 no batch in groups of 2 to 4096 has a number of responses that multiple_of 101 divides$",
+            "none in groups of 2 to 4096 has a number of responses that multiple_of 101 divides. A batch must also fit budget 100$",
         ),
         (
             {"budget": 100, "multiple_of": 8, "max_responses": 90, "min_prompts": 45, "max_group_size": 9},
-            "within budget 100 and max_responses 90 no batch of at least min_prompts 45 prompts in groups of 2 to 9 has",
+            "none in groups of 2 to 9 has .* multiple_of 8 .* must also fit budget 100, max_responses 90, min_prompts 45$",
         ),
         ({"budget": float("nan")}, "budget must be finite and above 0"),
         ({"budget": 10, "cost_response": 0.0}, "cost_response must be finite and above 0"),

@@ -65,12 +65,13 @@ def test_runs_are_drawn_by_their_mean(runs):
 
 
 def test_new_axes_have_the_report_s_colours_and_given_ones_their_own(runs):
-    assert gt.plot.training(runs).lines[0].get_color() == style.BLUE.lower()
+    before = mpl.rcParams["axes.prop_cycle"]  # other tests of the session may have set a style
+    assert gt.plot.training(runs).lines[0].get_color() == style.BLUE.lower() != before.by_key()["color"][0]
     axes = plt.figure().add_subplot()
     axes.set_prop_cycle(color=["#123456", "#654321"])
     lines = gt.plot.training({"one": runs, "another": runs}, axes=axes).lines
     assert [line.get_color() for line in lines if len(line.get_xdata())] == ["#123456", "#654321"]
-    assert mpl.rcParams["axes.prop_cycle"] == mpl.rcParamsDefault["axes.prop_cycle"], "the session's style is as it was"
+    assert mpl.rcParams["axes.prop_cycle"] == before, "the session's style is as it was"
 
 
 def test_sizes_that_may_be_best_are_a_strip_below_the_curve():

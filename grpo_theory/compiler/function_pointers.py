@@ -1,6 +1,6 @@
 """Compiled functions as values that drivers take: one machine code of a driver serves every function of a signature.
 
-The parts of numba and llvmlite that are used here:
+Of numba and llvmlite these parts are used:
 
 * `numba.extending`: `register_model`, `models`, `unbox`, `NativeValue`, `typeof_impl`
 * `numba.core.imputils`: `lower_builtin`
