@@ -33,6 +33,7 @@ from simulations import training
 from simulations.collection import catalogue, collection
 from simulations.training import training_gap
 from simulations.training.grid import doubling
+from tests.sentences import long_sentences
 
 CATALOGUE = catalogue()
 TYPESET = {one.id: one.formula for one in CATALOGUE.values() if one.formula}
@@ -245,18 +246,24 @@ def test_findings_say_what_the_tables_have():
     text = {finding.says.__name__: finding.says(Made()) for finding in FINDINGS}
     assert "On three heads of SmolLM2 that is 3.1, 3.1 and 3.1 responses." in text["_best_group_size"]
     assert "formula has 2.1, 2.1 and 2.1 with this $c_3$, and 6.0, 6.0 and 6.0 with" in text["_best_group_size"]
-    assert "is best with 3 responses per prompt and GRPO, which" in text["_efficiency"]
-    assert "with 5; each at its best, GRPO's efficiency is higher by 20% to 20%." in text["_efficiency"]
-    assert "fails on 5 of 6 problems: on three policies of SmolLM2, where the mean |correlation| is 0.30" in text["_assumption"]
+    assert "the leave-one-out mean is best with 3 responses per prompt. GRPO, which" in text["_efficiency"]
+    assert "is best with 5. Each at its best, GRPO's efficiency is higher by 20% to 20%." in text["_efficiency"]
+    assert "fails on 5 of 6 problems. On three policies of SmolLM2 the mean |correlation| is 0.30" in text["_assumption"]
     assert "up to groups of 8, 8 and 8." in text["_assumption"]
-    assert "11% above that of an oracle" in text["_near_the_oracle"]
-    assert "that alone leaves success up to 10.0% below" in text["_finite_groups"]
-    assert "that alone leaves it up to 4.0% below, and both together 20.0%." in text["_finite_groups"]
-    assert "by 3.0 points of a hundred on heads of SmolLM2" in text["_division"]
-    assert "by a point or more in 3 of 3 settings, and lowers it by as much in 0." in text["_division"]
+    assert "as baseline has 11% more error with 8 responses" in text["_near_the_oracle"]
+    assert "That alone leaves success up to 10.0% below" in text["_finite_groups"]
+    assert "That alone leaves success up to 4.0% below, and both together 20.0%." in text["_finite_groups"]
+    assert "changes by 3.0 points of a hundred." in text["_division"]
+    assert "by a point or more in 3 of 3 settings, and falls by as much in 0." in text["_division"]
     assert "cosine is \u22120.40 or less on both problems" in text["_kl_gradient"]
-    assert r"up to 40 times the update apart, corrected they agree to $1\times10^{-15}$ of it." in text["_signs"]
-    assert "for 30% of random problems of 2 tokens, by setting, and for 10% of those of 8" in text["_whose_gradient"]
+    assert r"up to 40 times the update apart. Corrected, they agree to $1\times10^{-15}$ of it." in text["_signs"]
+    assert "for 30% of random problems of 2 tokens, by setting." in text["_whose_gradient"]
+    assert "Of problems of 8 tokens it is so for 10%." in text["_whose_gradient"]
+
+
+def test_findings_have_short_sentences():
+    for finding in FINDINGS:
+        assert long_sentences(finding.says(Made())) == []
 
 
 @pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.says.__name__)

@@ -62,9 +62,9 @@ def _best_group_size(found: Found) -> str:
         .loc[list(LANGUAGE_MODEL)]
     )
     return (
-        "At a fixed number of responses the error of the leave-one-out gradient is least with about $1+\\sqrt{c_3/c_1}$ of them "
-        "for each prompt, and not $\\sqrt{c_3/c_1}$ as Theorem 7 prints ($c_1$ is the variance between prompts, $c_3$ what the "
-        f"estimated baseline adds). On three heads of SmolLM2 that is {_listed(law['corrected'], '.1f')} responses. The printed "
+        "The error of the leave-one-out gradient is least with about $1+\\sqrt{c_3/c_1}$ responses per prompt, at a fixed number "
+        "of responses. Theorem 7 prints $\\sqrt{c_3/c_1}$. Here $c_1$ is the variance between prompts, and $c_3$ is what the "
+        f"estimated baseline adds. On three heads of SmolLM2 that is {_listed(law['corrected'], '.1f')} responses. The printed "
         f"formula has {_listed(law['printed'], '.1f')} with this $c_3$, and {_listed(law['remainder'], '.1f')} with "
         "$E\\|W\\|^2$, by which the paper bounds it."
     )
@@ -78,9 +78,9 @@ def _efficiency(found: Found) -> str:
     sizes = {name: _range(own[name].idxmax(), ".0f") for name in own}
     gain = (100.0 * (own["grpo"].max() / own["rloo"].max() - 1.0)).round() + 0.0  # no "-0%"
     return (
-        "A learning rate undoes any factor, so estimators are compared by the efficiency of one step. On heads of SmolLM2, with "
-        f"1,024 responses, the leave-one-out mean is best with {sizes['rloo']} responses per prompt and GRPO, which divides by "
-        f"the standard deviation, with {sizes['grpo']}; each at its best, GRPO's efficiency is higher by "
+        "A learning rate undoes any factor, so estimators are compared by the efficiency of one step. Steps on heads of SmolLM2 "
+        f"have 1,024 responses. There the leave-one-out mean is best with {sizes['rloo']} responses per prompt. GRPO, which "
+        f"divides by the standard deviation, is best with {sizes['grpo']}. Each at its best, GRPO's efficiency is higher by "
         f"{_signed(gain.min(), '.0f')}% to {_signed(gain.max(), '.0f')}%."
     )
 
@@ -94,9 +94,9 @@ def _assumption(found: Found) -> str:
         raise NotSaidError("the group's mean has the smaller error at every group size somewhere")
     return (
         "Corollary 5 assumes that the reward and the squared length of the score, $\\nabla\\log\\pi$, are uncorrelated. This "
-        f"fails on {refuted} of {len(rows)} problems: on three policies of SmolLM2, where the mean |correlation| is "
-        f"{_range(table['correlation_mean'], '.2f')}, the gradient is less noisy without a baseline than with the group's mean "
-        f"up to groups of {_listed(np.floor(table['break_even']), 'g')}."
+        f"fails on {refuted} of {len(rows)} problems. On three policies of SmolLM2 the mean |correlation| is "
+        f"{_range(table['correlation_mean'], '.2f')}. There the gradient is less noisy without a baseline "
+        f"than with the group's mean, up to groups of {_listed(np.floor(table['break_even']), 'g')}."
     )
 
 
@@ -106,9 +106,9 @@ def _near_the_oracle(found: Found) -> str:
     if of_near.empty or of_far.empty:
         raise NotSaidError("no head that was trained further was looked at")
     return (
-        "On SmolLM2's head, trained further, the error with the group's own mean as baseline and 8 responses a prompt is "
-        f"{_range(100.0 * of_near, '.0f')}% above that of an oracle who knows the prompt's value, and with 32 at most "
-        f"{100.0 * of_far.max():.1f}%."
+        "An oracle knows the prompt's value. On SmolLM2's head, trained further, the group's own mean as baseline has "
+        f"{_range(100.0 * of_near, '.0f')}% more error with 8 responses per prompt. With 32 it has at most "
+        f"{100.0 * of_far.max():.1f}% more."
     )
 
 
@@ -117,10 +117,10 @@ def _limit_law(found: Found) -> str:
     corrected = found.rows("U11/corrected", "confirmed", "inconclusive")
     confirmed = int((corrected["verdict"] == "confirmed").sum())
     return (
-        "Theorem 8's law of where training ends lacks a factor $\\beta^2$ in its covariance, $\\beta$ the scale of the steps: as "
-        f"printed it is refuted in {_all(len(printed))} settings (largest distance of distribution functions "
-        f"{_range(printed['estimate'], '.2f')}); corrected (at most {corrected['estimate'].max():.3f}) it is refuted in none, "
-        f"and this run confirms {confirmed or 'none'} of {len(corrected)}."
+        "Theorem 8's law of where training ends lacks a factor $\\beta^2$ in its covariance, where $\\beta$ is the scale of the "
+        f"steps. As printed it is refuted in {_all(len(printed))} settings. The largest distance of distribution functions is "
+        f"{_range(printed['estimate'], '.2f')}, and at most {corrected['estimate'].max():.3f} once corrected. The corrected law "
+        f"is refuted in none of {len(corrected)} settings, and this run confirms it in {confirmed or 'none'}."
     )
 
 
@@ -132,11 +132,11 @@ def _division(found: Found) -> str:
         raise NotSaidError("the study race ran in too few settings")
     ranges = {family: _range(points[[family]], ".1f").replace("-", "\u2212") for family in points.index.unique()}
     return (
-        "Answers have one token and are right or wrong, prompts share features, groups have at least 4 responses, and the "
-        "optimiser is Adam. At each side's own best step, dividing by the standard deviation changes success, averaged over a "
-        f"run, by {ranges['head']} points of a hundred on heads of SmolLM2 whose hidden states are frozen, by "
-        f"{ranges['random']} on prompts with random features and by {ranges['made up']} on four made-up prompts. It raises "
-        f"success by a point or more in {int((points >= 1.0).sum())} of {points.size} settings, and lowers it by as much in "
+        "Dividing by the standard deviation can pay, each side at its own best step. Answers have one token and are right or "
+        "wrong, prompts share features, groups have at least 4 responses, and the optimiser is Adam. On heads of SmolLM2, whose "
+        f"hidden states are frozen, success averaged over a run changes by {ranges['head']} points of a hundred. It changes by "
+        f"{ranges['random']} on prompts with random features, and by {ranges['made up']} on four made-up prompts. It rises by a "
+        f"point or more in {int((points >= 1.0).sum())} of {points.size} settings, and falls by as much in "
         f"{int((points <= -1.0).sum())}."
     )
 
@@ -145,8 +145,8 @@ def _signs(found: Found) -> str:
     printed = [found.rows(f"{name}/printed", "refuted")["estimate"].max() for name in ("T1", "T2")]
     corrected = [found.rows(f"{name}/corrected", "confirmed")["estimate"].abs().max() for name in ("T1", "T2")]
     return (
-        "Both decompositions of an update off policy have a term with the wrong sign: as printed the two sides are up to "
-        f"{max(printed):.0f} times the update apart, corrected they agree to {_power(max(corrected))} of it."
+        "Both decompositions of an update off policy have a term with the wrong sign. As printed the two sides are up to "
+        f"{max(printed):.0f} times the update apart. Corrected, they agree to {_power(max(corrected))} of it."
     )
 
 
@@ -159,8 +159,9 @@ def _whose_gradient(found: Found) -> str:
     shares = [_range(100.0 * rows.loc[horizons == horizon, "estimate"], ".0f") for horizon in (short, long)]
     return (
         "GRPO's token ratios estimate the gradient of neither policy but that of a third objective (old prefixes, current "
-        f"token, old continuation). Its mean update is nearer to the current gradient for {shares[0]}% of random problems of "
-        f"{short} tokens, by setting, and for {shares[1]}% of those of {long}."
+        "token, old continuation). Its mean update is nearer to the current policy's gradient than to the old one's for "
+        f"{shares[0]}% of random problems of {short} tokens, by setting. Of problems of {long} tokens it is so "
+        f"for {shares[1]}%."
     )
 
 
@@ -168,8 +169,8 @@ def _divided_sum(found: Found) -> str:
     ratios = found.rows("N6/printed", "refuted")["estimate"]
     found.rows("N6/weighted", "confirmed")
     return (
-        "The sum of squared gradients that Theorem 3.2 bounds passes its bound wherever it was tried, "
-        f"{_range(ratios, '.1f')} times; a weighted sum keeps it."
+        "Theorem 3.2 bounds a sum of squared gradients. The sum is larger than its bound wherever we tried, by factors of "
+        f"{_range(ratios, '.1f')}. A weighted sum keeps the bound."
     )
 
 
@@ -179,9 +180,8 @@ def _kl_gradient(found: Found) -> str:
     if table["cosine"].max() >= 0.0:
         raise NotSaidError("the printed gradient points away on some problems only")
     return (
-        "The printed gradient of the K3 term, which is to hold the policy near its reference, has its ratio upside down and "
-        "points away from what it should descend: their cosine is "
-        f"{_signed(table['cosine'].max())} or less on {_all(len(table))} problems."
+        "The K3 term is to hold the policy near its reference. Its printed gradient has the ratio upside down, and points away "
+        f"from what it should descend. Their cosine is {_signed(table['cosine'].max())} or less on {_all(len(table))} problems."
     )
 
 
@@ -195,10 +195,10 @@ def _finite_groups(found: Found) -> str:
         for name in ("with groups of this size alone", "with the penalty that is descended alone", "success at the corrected one")
     )
     return (
-        "Groups of finite size do not climb $2\\arcsin\\sqrt V$, $V$ the probability of success: that alone leaves success up to "
-        f"{groups:.1f}% below its value at the maximiser that Proposition 13 names. The penalty descends another divergence than "
-        f"is printed: that alone leaves it up to {penalty:.1f}% below, and both together {both:.1f}%. The objective that is "
-        "climbed is known in closed form, for every trainer's convention."
+        "Groups of finite size do not climb $2\\arcsin\\sqrt V$, where $V$ is the probability of success. That alone leaves "
+        f"success up to {groups:.1f}% below its value at the maximiser that Proposition 13 names. The penalty descends another "
+        f"divergence than is printed. That alone leaves success up to {penalty:.1f}% below, and both together {both:.1f}%. The "
+        "objective that is climbed is known in closed form, for every trainer's convention."
     )
 
 

@@ -30,17 +30,17 @@ from simulations.collection import catalogue, studies
 
 LEAD = (
     "Group relative policy optimisation (GRPO) trains language models by comparing each response with others to the same prompt. "
-    "What papers state about it is decided here with evidence: exact sums where they are within reach, simulation elsewhere, on "
-    "small problems and on the output head of a real language model."
+    "What papers state about it is decided here with evidence, on small problems and on a real language model or its output "
+    "head. Exact sums are used where they are within reach, and simulation elsewhere."
 )
 SYMBOLS = (
     r"A policy $\pi_\theta$ with parameters $\theta$ answers a prompt $x$ with a response $y$, whose reward is $Z$. $B$ prompts "
     r"a batch, $G$ responses to each of them: a group. $V(x)=E[Z\mid x]$ is the prompt's value, $p$ where rewards are 0 and 1, "
-    r"$W=\nabla\log\pi_\theta(y\mid x)$ the score, $g(x)=E[WZ\mid x]$ the prompt's gradient, $J$ the objective, "
-    r"$g=\nabla J$ its gradient, $H$ its Hessian, $\Delta=\max J-J(\theta)$ the gap. MSE is the mean squared error of an "
+    r"and $W=\nabla\log\pi_\theta(y\mid x)$ the score. $g(x)=E[WZ\mid x]$ is the prompt's gradient, $J$ the objective, "
+    r"$g=\nabla J$ its gradient, $H$ its Hessian, and $\Delta=\max J-J(\theta)$ the gap. MSE is the mean squared error of an "
     r"estimated gradient; the oracle's baseline is $V(x)$, and $\Sigma_{\mathrm{oracle}}$ the covariance of its term. "
-    r"Off policy, $\theta_0$ sampled the responses and $\theta_k$ is updated, $\rho$ is the ratio of their probabilities, $T$ "
-    r"the horizon; $\varepsilon$ is the clip's width or, in bounds, any positive number. $\kappa$ weighs the divergence KL "
+    r"Off policy, $\theta_0$ sampled the responses and $\theta_k$ is updated. $\rho$ is the ratio of their probabilities, and "
+    r"$T$ the horizon. $\varepsilon$ is the clip's width or, in bounds, any positive number. $\kappa$ weighs the divergence KL "
     r"from the reference policy $\pi_{\mathrm{ref}}$; $\eta$ and $\beta/n$ are steps."
 )
 
