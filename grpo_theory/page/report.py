@@ -37,9 +37,8 @@ def add_numbers(page: Page, claims: pd.DataFrame, statements: Iterable[Statement
     counts = [(whose, [standings[one.id] for one in judged if one.whose == whose]) for whose in names]
     page.paragraph(
         f"{counted(len(claims), 'claim')} {'was' if len(claims) == 1 else 'were'} judged in "
-        f"{counted(claims['problem'].nunique(), 'setting')}: "
-        + "; ".join(tally(own, names[whose]) for whose, own in counts if own)
-        + "."
+        f"{counted(claims['problem'].nunique(), 'setting')}. "
+        + " ".join(f"There {'is' if len(own) == 1 else 'are'} {tally(own, names[whose])}." for whose, own in counts if own)
         + f" All intervals hold together with probability at least {1 - FAMILY_ERROR:.3f}. {_controls(claims)}"
     )
 

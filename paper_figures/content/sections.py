@@ -155,16 +155,16 @@ SECTIONS = (
         TIC,
         ("T1", "T2"),
         "The paper's rates rest on these decompositions. They are identities between vectors, so one group decides them. "
-        r"The weights $\zeta$ and $\xi$ are the shares of prompts and of responses in the batch; the clip keeps the tokens in "
-        r"$B$ and the responses in $D$; $\mu_c$ is the mean of the group's rewards, $\mu_0$ and $\mu_k$ are the prompt's values "
-        "under the old and the current policy.",
+        r"The weights $\zeta$ and $\xi$ are the shares of prompts and of responses in the batch. The clip keeps the tokens in "
+        r"$B$ and the responses in $D$. $\mu_c$ is the mean of the group's rewards, and $\mu_0$ and $\mu_k$ are the prompt's "
+        "values under the old and the current policy.",
     ),
     Section(
         "whose-gradient",
         "Whose gradient the updates estimate",
         TIC,
         ("T6", "T7", "T8"),
-        "Responses come from the old policy, and parameters have moved on from $\\theta_0$ to $\\theta_k$: the update may "
+        "Responses come from the old policy, and parameters have moved on from $\\theta_0$ to $\\theta_k$. The update may "
         "follow the gradient of either, or of neither.",
     ),
     Section(
