@@ -17,13 +17,14 @@ from simulations.runs.allocation_step import HIGH, MEAN
 PLACE = 350
 TABLES = ("allocation", "allocation_step")
 CAPTION = (
-    f"Left, the exact error of one step's gradient is shown over that of the best sizes, at {MEAN} responses a prompt on "
-    f"average, {LEAST} to {HIGH} each. The step starts from the initial policy, so that rates of now and of the start agree. "
-    "Middle and right, the success at the end of whole runs is shown with 95% intervals, for as many responses with each rule: "
-    f"{BATCH} prompts of {GROUP} responses a step on average. Each rule has its own best step, which other runs chose. The "
-    "dotted line is at equal sizes, with plain ascent. The estimator is the leave-one-out mean. Rules know success rates and "
-    "traces exactly, those of the policy that samples or, where they say so, of the start; or they guess the rates from what the "
-    "run has seen of the prompt."
+    "Left: the exact error of one step's gradient, divided by the error with the best sizes. In this panel, prompts get "
+    f"{MEAN} responses on average. Each prompt gets {LEAST} to {HIGH}. The step starts from the initial policy, so its "
+    "current rates are those of the start. Middle and right: the success at the end of whole runs, with 95% intervals. "
+    f"All rules spend the same number of responses: {BATCH} prompts of {GROUP} responses per step on average. Each rule "
+    "has its own best step, which other runs chose. The dotted line marks equal sizes with plain ascent. The estimator "
+    "is the leave-one-out mean. Unless labelled otherwise, rules know the success rates and traces of the sampling "
+    'policy exactly. Rules labelled "of the start" know the exact rates of the initial policy instead. The rule '
+    'labelled "rates seen so far" guesses the rates from what the run has seen of the prompt.'
 )
 ROWS = {
     "uniform": "equal sizes",

@@ -13,9 +13,9 @@ PLACE = 40
 ABOUT = "U6"
 TABLES = ("baseline_curve",)
 CAPTION = (
-    "Each panel shows the variance of one response's gradient term given its prompt, averaged over prompts, for the "
-    "baselines t V(x) and t b*(x). Marked are no baseline (t = 0), the value baseline V and the optimal baseline b* (t = "
-    "1). Lines are exact; points are simulated, with 95% intervals."
+    "Each panel shows the variance of one response's gradient term given its prompt, averaged over prompts. The "
+    "baselines are t V(x) and t b*(x). Labels mark no baseline (t = 0), the value baseline V and the optimal baseline "
+    "b* (t = 1). Lines are exact; points are simulated, with 95% intervals."
 )
 LOOKS = {
     "scaled_value": Look("$t\\,V(x)$", BLACK, "o", "-"),

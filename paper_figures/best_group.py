@@ -13,10 +13,10 @@ from grpo_theory.page.style import BLACK, BLUE, ORANGE, PROBLEMS, VERMILION
 PLACE = 25
 TABLES = ("best_group",)
 CAPTION = (
-    "Each row is a problem at a fixed budget N = BG. The open circle is the best whole group size, by enumeration of the "
-    "exact error at every group size. The other marks are minimisers over the reals: of c1/B + c2/(BG) + c3/(BG(G-1)), "
-    "which is 1 + sqrt(c3/c1); of the printed law, sqrt(c3/c1); and of the printed law with E||W||^2, the constant of its "
-    "remainder, for c3."
+    "Each row is a problem at a fixed budget N = BG. The open circle is the best whole group size, found by enumerating "
+    "the exact error at every group size. The other marks are minimisers over the reals. The exact law c1/B + c2/(BG) + "
+    "c3/(BG(G-1)) has its minimum at 1 + sqrt(c3/c1). The printed law has its minimum at sqrt(c3/c1). The remaining "
+    "mark minimises the printed law with c3 replaced by E||W||^2, the constant of its remainder."
 )
 READINGS = {
     "corrected": (r"exact, $1 + \sqrt{c_3/c_1}$", BLUE, "D"),

@@ -15,9 +15,10 @@ PLACE = 11
 TABLES = ("frontier", "best_size_law")
 ABOUT = "growth/law"
 CAPTION = (
-    "The group size is shown against the responses that a whole run spends. Black: the size of most success; bars: all sizes "
-    "that may be the best, given the spread of the runs. Orange: the size that the law says, from success rates and noise at "
-    f"the start alone, where a prompt counts as met once {MET} successes are expected of its share of the responses."
+    "The group size is shown against the responses that a whole run spends. Black marks show the size with the highest "
+    "success. Bars cover all sizes that may be the best, given the spread of the runs. Orange lines show the size that "
+    f"the law predicts, from success rates and noise at the start alone. The law counts a prompt as met once {MET} "
+    "successes are expected of its share of the responses."
 )
 FEW = "few prompts"
 ARMS = (

@@ -21,10 +21,11 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
     """Say how to read the figure, with the settings of these tables."""
     batches = sorted(_curves(tables)["batch_size"].unique())
     return (
-        f"Coverage of nominal {LEVEL:.0%} intervals is shown against the group size at B = {listed(batches)} prompts. Rows "
-        "are targets and columns are problems. Bars are exact 95% limits (Clopper and Pearson), and grey lines are the "
-        "nominal level. Of several components the one that is worst covered is shown; a dataset that gives no answer is not "
-        "covered. Broad pale lines are the exact limit of the coverage as B grows, where that differs from the nominal level."
+        f"The coverage of nominal {LEVEL:.0%} intervals is shown against the group size at B = {listed(batches)} "
+        "prompts. Rows are targets and columns are problems. Bars are exact 95% limits (Clopper and Pearson), and grey "
+        "lines are the nominal level. Of several components, the one with the lowest coverage is shown. A dataset that "
+        "gives no answer counts as one whose target is not covered. Broad pale lines are the exact limit of the "
+        "coverage as B grows, where that limit differs from the nominal level."
     )
 
 

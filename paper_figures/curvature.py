@@ -14,11 +14,12 @@ from grpo_theory.theory import GREATEST_LOCAL_CURVATURE, curvature_bound, local_
 PLACE = 320
 TABLES = ("curvature",)
 CAPTION = (
-    "Points are the curvature of a prompt's success probability p against the standard deviation of its reward, for random "
-    "log-linear policies with one correct response of K. Left: at the policy itself. Right: at a policy within the radius "
-    "sqrt(V)/X. Grey dash-dotted lines are the printed bounds and dotted lines the sharp ones, whose constants the legend gives. "
-    "Solid lines are the most that is possible at a given V. The coloured dashed line is the most for a pair of responses with "
-    "opposite features; the solid line bends where it leaves that one, which a larger K allows."
+    "Points show the curvature of a prompt's success probability p against the standard deviation of its reward. The "
+    "policies are random and log-linear, with one correct response of K. Left: at the policy itself. Right: at a policy "
+    "within the radius sqrt(V)/X. Grey dash-dotted lines are the printed bounds and dotted lines the sharp ones, whose "
+    "constants the legend gives. Solid lines are the greatest possible curvature at a given V. The coloured dashed line "
+    "is the greatest curvature for a pair of responses with opposite features. A larger K allows curvature above the "
+    "dashed line; the solid line bends where it leaves the dashed one."
 )
 LOOKS = {
     2: Look("$K=2$", VERMILION, "o", ""),

@@ -25,10 +25,10 @@ PLACE = 20
 TABLES = ("error_law", "gradient_error")
 BUDGET = 1024
 CAPTION = (
-    f"The mean squared error of the leave-one-out gradient at a fixed budget of N = BG = {BUDGET:,} responses is a sum of "
-    "terms: the variance between prompts (c1/B), the oracle's variance (c2/BG), and what the estimated baseline adds "
-    "(c3/BG(G-1)). Lines are exact. Points are simulated at a smaller budget and scaled to this one, with 95% intervals. "
-    "Vertical lines are the exact minimiser, 1 + sqrt(c3/c1), and the printed one, sqrt(c3/c1)."
+    f"The mean squared error of the leave-one-out gradient is shown at a fixed budget of N = BG = {BUDGET:,} responses. "
+    "It is the sum of the variance between prompts (c1/B), the oracle's variance (c2/BG), and what the estimated "
+    "baseline adds (c3/BG(G-1)). Lines are exact. Points are simulated at a smaller budget and scaled to this one, with "
+    "95% intervals. Vertical lines mark the exact minimiser, 1 + sqrt(c3/c1), and the printed one, sqrt(c3/c1)."
 )
 TOTAL = Look("total", BLACK, "o", "-")
 TERMS = ("between prompts, $c_1/B$", "oracle, $c_2/BG$", "baseline estimated, $c_3/BG(G-1)$")

@@ -27,13 +27,14 @@ from simulations.normalisation.race import GROUP_SIZES
 PLACE = 390
 TABLES = ("race",)
 CAPTION = (
-    "By how many points of a hundred success, averaged over a run, is higher with advantages divided by their group's standard "
-    "deviation (grpo) than without (dr_grpo). Bars are 95% intervals of runs on the same draws, given the steps. Each side has "
-    "the constant step that was best for it on other draws. The shaded band is one point either way. Answers have one token "
-    "and are right or wrong. In every setting shown dividing could gain or lose: prompts share features, and groups have at "
-    f"least {GROUP_SIZES[0]} responses. Rows are optimisers. Columns are heads of SmolLM2 with frozen hidden states, as they "
-    "are (raw) or whitened; prompts with random features of d dimensions; and made-up prompts that are all easy at the start, "
-    "all hard, or mixed, with the correlation of their features."
+    "The vertical axis shows the gain from dividing advantages by their group's standard deviation. The gain is success "
+    "with division (grpo) minus success without (dr_grpo), averaged over a run, in percentage points. Bars are 95% "
+    "intervals of runs on the same draws, given the steps. Each side has the constant step that was best for it on "
+    "other draws. The shaded band is one point either way. Answers have one token and are right or wrong. In every "
+    f"setting shown, division could gain or lose: prompts share features, and groups have at least {GROUP_SIZES[0]} "
+    "responses. Rows are optimisers. Columns are families of problems. Heads of SmolLM2 have frozen hidden states, as "
+    "they are (raw) or whitened. The random features of prompts have d dimensions. Made-up prompts are all easy at the "
+    "start, all hard, or mixed, and the legend gives the correlation of their features."
 )
 COLUMNS = {
     "raw": "SmolLM2's head, raw",

@@ -12,10 +12,11 @@ from grpo_theory.page.style import ESTIMATORS, PROBLEMS, SKY, Look, group_size_a
 PLACE = 7
 TABLES = ("efficiency",)
 CAPTION = (
-    "Efficiency of one step, (g . E ghat)^2 / (|g|^2 E|ghat|^2), is shown against the number of responses per prompt, at a "
-    "fixed number of responses in all; it is exact. It is the share of the exact gradient's gain that one step of the "
-    "estimate's own best length has, where curvature is the same in all directions. A factor on an estimator leaves it as "
-    "it is, so estimators with different means can be compared. Large marks are at the best group size of each estimator."
+    "The exact efficiency of one step, (g . E ghat)^2 / (|g|^2 E|ghat|^2), is shown against the number of responses per "
+    "prompt. The total number of responses is fixed. Where curvature is the same in all directions, efficiency compares "
+    "one step with a step along the exact gradient. It is the share of the exact gradient's gain that one step of the "
+    "estimate's own best length achieves. Multiplying an estimator by a factor leaves its efficiency unchanged, so "
+    "estimators with different means can be compared. Large marks are at the best group size of each estimator."
 )
 LOOKS = {name: ESTIMATORS[name] for name in ("reinforce", "rloo", "grpo")} | {"max_rl": Look("MaxRL", SKY, "o", "-")}
 TITLES = {name: look.label for name, look in PROBLEMS.items()} | {"lm-answers": "SmolLM2, several digits"}

@@ -18,12 +18,13 @@ PLACE = 8
 SUCCESS = RATES[0]
 TABLES = ("efficiency_by_length",)
 CAPTION = (
-    "Above, the efficiency of the leave-one-out mean (RLOO) is shown against the group size, as a share of that of its best "
-    "group size, by the number of tokens of a response. Below, the group size of most efficiency is shown against the number of "
-    f"tokens; the largest that was tried is {GROUP_SIZES[-1]}. All is exact, for one step of {RESPONSES:,} responses at a "
-    f"success rate of {SUCCESS:g}. Credit "
-    "lies with all tokens (copy, walk to a goal), with those before the response stops (think until sure) or with the last few "
-    "(letters of a text). Success at copying takes a policy that is sure of each token; curves on one another are drawn as one."
+    "Top: the efficiency of the leave-one-out mean (RLOO) against the group size, as a share of its efficiency at the "
+    "best group size. Each curve is for one number of tokens per response. Bottom: the most efficient group size "
+    f"against the number of tokens. The largest size that was tried is {GROUP_SIZES[-1]:,}. All values are exact, for "
+    f"one step of {RESPONSES:,} responses at a success rate of {SUCCESS:g}. When copying or walking to a goal, credit "
+    "lies with all tokens. When thinking until sure, it lies with the tokens before the response stops. For letters of "
+    "a text, it lies with the last few tokens. Success at copying requires a policy that is sure of each token. In the "
+    "top row, curves that lie on one another are drawn as one."
 )
 LOOKS = {
     "rloo": ESTIMATORS["rloo"],

@@ -30,10 +30,10 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
     """Say how to read the figure, with the settings of these tables."""
     batches = sorted(tables["estimators"]["batch_size"].unique())
     return (
-        f"Efficiency of every registered estimator is shown for a batch of B = {listed(batches)} prompts: the share of the "
-        "exact gradient's gain that one step of the estimate's own best length has. Upright strokes are exact, where "
-        "enumeration is within reach. Points are simulated, with 95% intervals. A factor on an estimator, which a learning "
-        "rate undoes, leaves its efficiency as it is."
+        f"The efficiency of every registered estimator is shown for a batch of B = {listed(batches)} prompts. Efficiency "
+        "is the share of the exact gradient's gain that one step of the estimate's own best length achieves. Upright "
+        "strokes are exact values, where enumeration is within reach. Points are simulated, with 95% intervals. "
+        "Multiplying an estimator by a factor, which a learning rate undoes, leaves its efficiency unchanged."
     )
 
 

@@ -30,10 +30,10 @@ DASHES = {"trl_rloo": LONG, "trl_grpo_none": SHORT}
 WIDE = {"rllm": 4.5}
 """Lines on which another lies are wide, so that both are seen."""
 CAPTION = (
-    "The mean update of a prompt with success probability p is h'(p) grad p. Left: h' of TRL's GRPO at several group sizes, "
-    f"and its limit as groups grow (dotted). Middle: h' of trainers' conventions at G = {GROUP_SIZE}. Right: the objective h "
-    f"at G = {GROUP_SIZE}, divided by its greatest value. Dashed lines are conventions that do not divide. "
-    "All lines are exact, from the kernels' tables."
+    "The mean update of a prompt with success probability p is h'(p) grad p. Left: h' of TRL's GRPO at several group "
+    f"sizes, and its limit as groups grow (dotted). Middle: h' of trainers' conventions at G = {GROUP_SIZE}. Right: the "
+    f"objective h at G = {GROUP_SIZE}, divided by its greatest value. Dashed lines are conventions that do not divide. "
+    "All lines are exact and come from the kernels' tables."
 )
 
 

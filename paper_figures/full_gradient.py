@@ -36,16 +36,17 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
     prompts = tables["full_gradient"].query("quantity == 'prompt' and gradient == @ALL")
     questions = len(prompts)
     return (
-        f"Gradients of SmolLM2-135M-Instruct are estimated from sampled answers to {questions} questions: small sums, other "
-        "sums, and the larger of a pair of numbers. Solid lines and "
-        "filled marks are with respect to all parameters; dashed lines and open marks are with respect to the output head "
-        "alone. Top left: noise of a group's estimate about its prompt's gradient over that with the value baseline, with "
-        "95% intervals over prompts; at the right edge are those that are the same at all group sizes. Top right: "
-        "error at a fixed number of responses, over the least; shades are 95% intervals of the best group "
-        "size, hatched for the head. Bottom left: curvature (trace of the Fisher matrix, over its mean) against the "
-        "reward's variance, for all parameters; the legend has the correlation over all questions and over those of each "
-        f"kind. Bottom right: cosines of different prompts' gradients; dotted lines are at |cos| = {NEAR_ORTHOGONAL:g}, "
-        f"within which the paper reports {PRINTED_NEAR:.0%} of pairs at the start of training."
+        f"Gradients of SmolLM2-135M-Instruct are estimated from sampled answers to {questions} questions: small sums, "
+        "other sums, and the larger of a pair of numbers. Solid lines and filled marks are for gradients with respect "
+        "to all parameters. Dashed lines and open marks are for gradients with respect to the output head alone. Top "
+        "left: the noise of a group's estimate about its prompt's gradient, divided by the noise with the value "
+        "baseline. Bars are 95% intervals over prompts. Intervals at the right edge are for ratios that are the same at "
+        "all group sizes. Top right: the error at a fixed number of responses, divided by its least value. Shades are "
+        "95% intervals of the best group size, hatched for the head. Bottom left: curvature (trace of the Fisher "
+        "matrix, over its mean) against the reward's variance, for all parameters. The legend gives the correlation "
+        "over all questions and over the questions of each kind. Bottom right: the density of cosines of different "
+        f"prompts' gradients. Dotted lines are at |cos| = {NEAR_ORTHOGONAL:g}. The paper reports that {PRINTED_NEAR:.0%} "
+        "of pairs lie between them at the start of training."
     )
 
 

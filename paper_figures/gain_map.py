@@ -13,12 +13,12 @@ from paper_figures.content.cells import make_readable, signed
 PLACE = 256
 TABLES = ("gain_map",)
 CAPTION = (
-    "Cells are by how many points of a hundred mean success is higher with division by the standard deviation, averaged "
-    "over a training. Gradients are exact, without sampling error. Steps are constant and such that the first updates have "
-    "the same length. One colour is one gain in all panels (blue: division is ahead, orange: it is behind). Left: SmolLM2's "
-    "head, few-shot; a column has one set of features, from the head's own coordinates to whitened ones, and a row has one "
-    "policy. Right: made-up prompts, easy and hard, whose features have the correlation given. Within a row only the "
-    "features differ."
+    "Each cell shows the gain in mean success from division by the standard deviation, in percentage points, averaged "
+    "over a training run. Gradients are exact, without sampling error. Steps are constant and such that the first "
+    "updates have the same length. Colours have the same scale in all panels (blue: division is ahead, orange: it is "
+    "behind). Left: SmolLM2's head, few-shot. A column has one set of features, from the head's own coordinates to "
+    "whitened ones, and a row has one policy. Right: made-up prompts, easy and hard, whose features have the "
+    "correlation given. Within a row only the features differ."
 )
 PANELS = {"lm-few-shot": "SmolLM2's head", "made up": "made-up prompts"}
 

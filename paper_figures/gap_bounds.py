@@ -15,11 +15,11 @@ from grpo_theory.page.style import ESTIMATORS, GREY, TRAINING
 PLACE = 70
 TABLES = ("training_gap",)
 CAPTION = (
-    "Each panel shows the mean suboptimality gap against the number of steps, started at the edge of the region. Steps are "
-    "constant in the upper row, and beta/(i + i_0) in the lower one. Marks are simulated; the intervals of a panel hold "
-    "together with probability 99.9%. Thick grey lines are the bounds of Lemma 6 for the leave-one-out estimator, with "
-    "every constant over the region. Thin grey lines iterate the one-step inequality behind them. Coloured lines are the "
-    "exact linear recursion of the covariance at the maximiser."
+    "Each panel shows the mean suboptimality gap against the number of steps. Training starts at the edge of the "
+    "region. Steps are constant in the upper row, and beta/(i + i_0) in the lower one. Marks are simulated; the "
+    "intervals of a panel hold together with probability 99.9%. Thick grey lines are the bounds of Lemma 6 for the "
+    "leave-one-out estimator, with every constant over the region. Thin grey lines iterate the one-step inequality "
+    "behind these bounds. Coloured lines are the exact linear recursion of the covariance at the maximiser."
 )
 ROWS = {"constant": "constant step", "harmonic": r"$\beta/(i+i_0)$"}
 

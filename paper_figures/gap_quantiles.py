@@ -16,10 +16,10 @@ FACTOR = 2.0
 COUNT, ESTIMATORS_AT_MOST = 10, 3
 """How many quantiles of an estimator are drawn, and how many estimators a panel has."""
 CAPTION = (
-    "Each panel shows quantiles of n Delta(theta_n) over many training runs, against those of the predicted limit, a "
-    f"weighted sum of chi-squares. On the diagonal they agree. For each estimator {COUNT} quantiles are drawn, spread out over "
-    f"logarithmic axes. Steps are {FACTOR:g}/(lambda_min (i + offset)), and n includes the offset. An estimator is "
-    "drawn where its mean update vanishes at the maximiser."
+    "Each panel shows quantiles of n Delta(theta_n) over many training runs against quantiles of the predicted limit, a "
+    f"weighted sum of chi-squares. On the diagonal they agree. For each estimator {COUNT} quantiles are drawn, spread "
+    f"out over logarithmic axes. Steps are {FACTOR:g}/(lambda_min (i + offset)), and n includes the offset. An estimator "
+    "is drawn where its mean update vanishes at the maximiser."
 )
 
 

@@ -23,10 +23,11 @@ from grpo_theory.page.style import (
 PLACE = 90
 TABLES = ("gap_weights", "gap_asymptotics")
 CAPTION = (
-    "(a) The vertical axis is the largest difference between the weights of the limit law with the leave-one-out and with "
-    "the oracle estimator, at a fixed number of prompts. Lines are in closed form, points enumerate all groups, and the "
-    "grey line has the slope of G^-2. (b) The vertical axis is the largest distance between the distribution functions of "
-    "the standardised gap and of the normal law, exact (points) and as the gap's skewness predicts (line)."
+    "Panel (a) shows the largest difference between the limit law's weights with the leave-one-out estimator and with "
+    "the oracle, at a fixed number of prompts. Its coloured lines are in closed form, and its points enumerate all "
+    "groups. The grey line in (a) has the slope of G^-2. Panel (b) shows the largest distance between the distribution "
+    "functions of the standardised gap and of the normal law. Its points are exact, and its line is what the gap's "
+    "skewness predicts."
 )
 LOOKS = {
     name: Look(TRAINING[name], colour, marker, "-")

@@ -15,11 +15,11 @@ PLACE = 254
 TABLES = ("prompt_cosines",)
 PRINTED = listed(f"{share:.0%}" for share in PRINTED_NEAR.values())
 CAPTION = (
-    "Densities of the cosines between the gradients of all pairs of SmolLM2's questions, few-shot, are on a logarithmic "
-    f"scale, while its head is trained to a mean success of {END:g} by exact gradients. Left: in the head's own "
-    f"coordinates. Other panels: in features that are whitened with a ridge. Dotted lines are at |cos| = {NEAR:g}, "
-    f"within which the legend gives the share of pairs; the paper prints {PRINTED} for a model whose hidden states learn "
-    "too."
+    "Each panel shows, on a logarithmic scale, densities of the cosines between the gradients of all pairs of SmolLM2's "
+    f"questions, few-shot. The densities are taken while its head is trained to a mean success of {END:g} by exact "
+    "gradients. Left: in the head's own coordinates. Other panels: in features that are whitened with a ridge. Dotted "
+    f"lines are at |cos| = {NEAR:g}, and the legend gives the share of pairs between them. The paper prints shares of "
+    f"{PRINTED} for a model whose hidden states learn too."
 )
 TITLES = {"own": "own coordinates", "ridge 1": "ridge 1", "ridge 0.01": "ridge 0.01"}
 LINES = {"start": ":", "middle": "--", "end": "-"}

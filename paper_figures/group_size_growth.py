@@ -15,13 +15,13 @@ from simulations.runs.group_size_growth import LARGE, LAST, SMALL
 PLACE = 9
 TABLES = ("group_size_growth", "best_size_law")
 CAPTION = (
-    f"Left, the mean success of whole runs is shown against the responses that they spend, for groups of {SMALL} and of {LARGE}, "
-    'each at its own best step unless it says otherwise. "Lent weights" gives each prompt the weight that division has in '
-    f"groups of {LARGE}. In the middle, the difference in success between groups of {LARGE} and of {SMALL} at the budget of "
-    f"{LAST:,} responses: with GRPO whole, with its parts alone, and where something is switched off. Right, what a rule for "
-    "the group size loses against the best size of the same runs, on average over the budgets of "
-    f"{BUDGETS[0]:,} to {BUDGETS[-1]:,} responses, in worlds other than those that the law was made on (GRPO). Error bars are "
-    "95% intervals."
+    f"Left: the mean success of whole runs against the responses that they spend, for groups of {SMALL} and of {LARGE}. "
+    'Each curve has its own best step unless its label says otherwise. "Lent weights" gives each prompt the weight that '
+    f"division has in groups of {LARGE}. Middle: the difference in success between groups of {LARGE} and of {SMALL}, at "
+    f"the budget of {LAST:,} responses. Rows are whole GRPO, its parts alone, and cases where something is switched off. "
+    "Right: the success that a rule for the group size loses against the best size of the same runs. This loss is "
+    f"averaged over the budgets of {BUDGETS[0]:,} to {BUDGETS[-1]:,} responses. There the estimator is GRPO, and the "
+    "worlds are other than those on which the law was made. Error bars are 95% intervals."
 )
 CURVES = {
     ("grpo", SMALL): Look(f"GRPO, {SMALL}", VERMILION, "X", "-"),

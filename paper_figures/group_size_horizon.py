@@ -12,10 +12,10 @@ from simulations.training.group_size_horizon import LARGE, SMALL
 PLACE = 130
 TABLES = ("group_size_horizon",)
 CAPTION = (
-    "Training has a constant step and starts from the maximiser, where c1, c2 and c3 stay as they are. Left: the group size "
-    "that trains the best policy, exact to first order in the noise, against the number of steps; dashed is the group size "
-    f"of the gradient's least error. Right: the mean gap with G = {LARGE} over that with G = {SMALL}, simulated with 95% "
-    "intervals, and predicted."
+    "Training has a constant step and starts from the maximiser, where c1, c2 and c3 stay as they are. Left: the group "
+    "size that trains the best policy, against the number of steps, exact to first order in the noise. The dashed line "
+    f"is the group size of the gradient's least error. Right: the mean gap with G = {LARGE} divided by the mean gap with "
+    f"G = {SMALL}, simulated with 95% intervals, and predicted."
 )
 
 

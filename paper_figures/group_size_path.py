@@ -25,10 +25,11 @@ OPTIMA = {
 }
 LIMIT = 256.0
 CAPTION = (
-    "The upper row shows the constants of MSE = c1/B + c2/(BG) + c3/(BG(G-1)) along the noise-free path of training with "
-    "constant steps, relative to the start. The lower row shows the group size of the gradient's least error, exact and as "
-    "printed, and the one that trains the best policy when training ends there. That line has a gap where noise improves "
-    f"the policy. Group sizes above {LIMIT:g} are cut. All lines are exact."
+    "The upper row shows the constants of MSE = c1/B + c2/(BG) + c3/(BG(G-1)), relative to the start. They are taken "
+    "along the noise-free path of training with constant steps. The lower row shows the group size of the gradient's "
+    "least error, exact and as printed. It also shows the group size that trains the best policy when training ends "
+    f"there. The line of the best policy's size has a gap where noise improves the policy. Group sizes above {LIMIT:g} "
+    "are cut. All lines are exact."
 )
 
 

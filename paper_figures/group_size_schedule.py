@@ -15,9 +15,10 @@ from simulations.training.group_size_schedule import BUDGET
 PLACE = 140
 TABLES = ("group_size_schedule",)
 CAPTION = (
-    f"Left: plans of the group size at the budget N = BG = {BUDGET:,}. Right: their loss when training ends, relative to that "
-    "of the best fixed group size. Marks are simulated over simulated, with 95% intervals; thick grey ticks are predicted over "
-    "predicted, by the law to first order in the noise. The best fixed group size is known only after training."
+    f"Left: plans of the group size at the budget N = BG = {BUDGET:,}. Right: the loss of each plan when training ends, "
+    "relative to the loss of the best fixed group size. Marks are ratios of simulated losses, with 95% intervals. Thick "
+    "grey ticks are ratios of losses predicted by the law to first order in the noise. The best fixed group size is "
+    "known only after training."
 )
 TITLES = {"kl-linear": "linear features, KL penalty", "kl-tabular": "tabular, KL penalty"}
 LOOKS = {

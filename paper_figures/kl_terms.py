@@ -13,11 +13,11 @@ from paper_figures.content.cells import make_readable, signed
 PLACE = 300
 TABLES = ("kl_terms",)
 CAPTION = (
-    "Each cell is about what a KL term contributes to the expected update, exactly: its distance from the gradient of KL(pi "
-    "|| pi_ref), relative to that gradient's length, and in brackets the cosine of the angle between them. Beside the "
-    "term's name stands the divergence whose gradient it is by docs/derivations.md; l_t = log(pi/pi_ref) of token t, pi_0 "
-    "is the policy that sampled, and a bar and s say that the prefixes are held fixed. In the reward the term is weighted "
-    "by the trajectory ratio, in the loss by none."
+    "Each cell compares a KL term's exact contribution to the expected update with the gradient of KL(pi || pi_ref). "
+    "The first number is the distance between them, relative to that gradient's length. The number in brackets is the "
+    "cosine of the angle between them. Beside the term's name stands the divergence whose gradient it is by "
+    "docs/derivations.md. There l_t = log(pi/pi_ref) of token t, and pi_0 is the policy that sampled. A bar and s say "
+    "that the prefixes are held fixed. In the reward the term is weighted by the trajectory ratio, in the loss by none."
 )
 DIVERGENCES = {
     ("k1 in reward", "on"): r"KL$(\pi\|\pi_{ref})$",
