@@ -18,12 +18,14 @@ TABLES = ("language_model",)
 LEAST = 1e-6
 """Biases below are those of rounding."""
 CAPTION = (
-    "SmolLM2's head is moved by updates on one rollout, each the exact mean of the clipped update (token ratios, G = "
-    f"{GROUP_SIZE}). Upper row: how far the policy has moved, what the old responses are worth as a sample of the new policy "
-    "(1/E rho^2), and the share of tokens whose gradient the clip by sign drops. Lower row, for answers of several tokens: "
-    "bias about the current gradient, cosine of mean update and current gradient, and root mean squared error of a batch "
-    f"(B = {BATCH_SIZE}), relative to the gradient. Biases below {LEAST:g} are not drawn. Ratios are clipped at {1.0 - WIDTH:g} "
-    f"and {1.0 + WIDTH:g}. All values are exact."
+    "SmolLM2's head is moved by updates on one rollout. Each update is the exact mean of the clipped update (token "
+    f"ratios, G = {GROUP_SIZE}). The upper row shows how far the policy has moved, the effective sample size, and the "
+    "share of tokens clipped. The effective sample size is the share 1/E rho^2 of the old responses, when they are used "
+    "as a sample of the new policy. A token is clipped if the clip by sign drops its gradient. The lower row is for "
+    "answers of several tokens. It shows the bias about the current gradient, relative to that gradient, and the cosine "
+    f"of mean update and current gradient. Its last panel shows the root mean squared error of a batch (B = {BATCH_SIZE}), "
+    f"relative to the gradient. Biases below {LEAST:g} are not drawn. Ratios are clipped at {1.0 - WIDTH:g} and "
+    f"{1.0 + WIDTH:g}. All values are exact."
 )
 MODELS = {
     **{name: PROBLEMS[name] for name in LANGUAGE_MODEL},

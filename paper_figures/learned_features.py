@@ -13,10 +13,11 @@ from simulations.normalisation.networks import ANSWERS, INPUTS, PROMPTS
 PLACE = 258
 TABLES = ("learned_features",)
 CAPTION = (
-    f"Share of pairs of {PROMPTS} prompts whose gradients have |cos| < {NEAR:g}, against mean success, while policies climb "
-    f"exact gradients. Panels are widths of a network with a hidden layer, {INPUTS} random inputs and {ANSWERS} answers. Its "
-    "features are learned, without division or with gradients divided by the prompts' standard deviations; or they stay those of "
-    "its start, and the policy is linear. Markers are at the same numbers of updates in all lines of a panel."
+    f"The share of pairs of {PROMPTS} prompts whose gradients have |cos| < {NEAR:g} is shown against mean success. The "
+    f"policies climb exact gradients. Panels are widths of a network with a hidden layer, {INPUTS} random inputs and "
+    f"{ANSWERS} answers. Its features are learned, without division (solid) or with gradients divided by the prompts' "
+    "standard deviations (dashed). On dotted lines the features stay those of the start, and the policy is linear. "
+    "Markers are at the same numbers of updates in all lines of a panel."
 )
 LOOKS = {
     "plain": Look("features learned", BLUE, "o", "-"),

@@ -18,13 +18,13 @@ from simulations.normalisation.phases import ORTHOGONAL
 PLACE = 259
 TABLES = ("learned_phases",)
 CAPTION = (
-    f"Networks with a hidden layer climb exact gradients on {PROMPTS} prompts with {RIGHT['easy']} of {ANSWERS} answers right "
-    f"(easy) or {RIGHT['hard']} (hard). Columns are widths and kinds of prompts. Upper row: by how many points of a hundred "
-    "success is ahead of plain training if gradients are divided by the prompts' standard deviations, with features that are "
-    "learned and with those of the start. Lower row, without division: mean deviation relative to its highest, and share of "
-    f"pairs of prompts whose gradients have |cos| < {NEAR:g}; "
-    "Shaded windows are phases that the criterion of docs/derivations.md, 32, finds where features are learned; it finds none "
-    "in windows left white."
+    f"Networks with a hidden layer climb exact gradients on {PROMPTS} prompts. Each prompt has {ANSWERS} answers. Of "
+    f"these, {RIGHT['easy']} are right if the prompt is easy, and {RIGHT['hard']} if it is hard. Columns are widths and "
+    "kinds of prompts. The upper row shows by how many points of a hundred success is ahead of plain training with "
+    "division. Gradients are divided by the prompts' standard deviations. Lines are for features that are learned and for "
+    "those of the start. Without division, the lower row shows the mean deviation relative to its highest. It also shows "
+    f"the share of pairs of prompts whose gradients have |cos| < {NEAR:g}. Shaded windows are phases that the criterion of "
+    "docs/derivations.md, 32, finds where features are learned; it finds none in windows left white."
 )
 COLUMNS = ((4, "easy"), (4, "hard"), (64, "easy"), (64, "hard"))
 KINDS = {"learned": ("features learned", "-", BLUE), "of the start": ("features of the start", "--", BLACK)}

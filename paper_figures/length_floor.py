@@ -17,12 +17,13 @@ HORIZON = 2
 FEWEST = 3
 """The number of problems from which their losses are drawn."""
 CAPTION = (
-    "Updates divide by the response's own length, or by the horizon. Left: average squared gradient of a run of N updates "
-    "with the step 1/(sqrt N log|V|), where a policy's only parameter decides whether a response stops or goes on to the "
-    f"horizon of {HORIZON} tokens. Lines are exact, for large groups; marks are means of simulated runs, with 95% intervals. "
-    "The grey line is the limit that is predicted for the own length. Right: what is lost where training with own lengths "
-    "ends, as a share of what training could gain (grey: all of it). Each mark is a random problem with shared features, "
-    "computed exactly. A run of fewer problems than a panel is worth has the left one alone."
+    "Updates divide by the response's own length, or by the horizon. The left panel shows the average squared gradient of "
+    "a run of N updates with the step 1/(sqrt N log|V|). There, a policy's only parameter decides whether a response "
+    f"stops or goes on to the horizon of {HORIZON} tokens. Lines are exact, for large groups. Marks are means of simulated "
+    "runs, with 95% intervals. The grey line is the limit that is predicted for the own length. The right panel shows "
+    "what is lost where training with own lengths ends, as a share of what training could gain (grey: all of it). Each "
+    "mark is a random problem with shared features, computed exactly. A run with too few problems for the right panel has "
+    "the left one alone."
 )
 LOOKS = {
     ("own length", 0): Look("own length, large groups", VERMILION, "", "--"),

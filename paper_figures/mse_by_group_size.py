@@ -13,11 +13,11 @@ PLACE = 10
 ABOUT = "U6"
 TABLES = ("gradient_error", "baselines")
 CAPTION = (
-    "The upper row shows the mean squared error of one group's gradient about its prompt's true gradient, averaged over the "
-    "questions. Columns are policies of SmolLM2-135M in the order of their mean value. This is Figure 4 of arXiv 2603.01162 "
-    "on the head of a language model. The lower row divides each error by the oracle's. Lines are exact, by enumeration; "
-    "points are simulated, with 95% intervals. The dotted vertical line is the break-even group size, at which the leave-one-out "
-    "mean and no baseline have the same error."
+    "The upper row shows the mean squared error of one group's gradient about its prompt's true gradient, averaged over "
+    "the questions. Columns are policies of SmolLM2-135M in the order of their mean value. This is Figure 4 of arXiv "
+    "2603.01162 on the head of a language model. The lower row divides each error by the oracle's. Lines are exact, by "
+    "enumeration. Points are simulated, with 95% intervals. The dotted vertical line is the break-even group size, at "
+    "which the leave-one-out mean and no baseline have the same error."
 )
 SHOWN = ("reinforce", "oracle", "rloo")
 

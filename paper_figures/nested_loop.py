@@ -17,9 +17,10 @@ LEVEL = 0.95
 SHOWN = ("value", "gradient", "c1", "error", "group size")
 SIZES = {"batch_size": "$B$", "group_size": "$G$"}
 CAPTION = (
-    f"Coverage of nominal {LEVEL:.0%} intervals over the whole design is shown in a nested-loop plot (Ruecker and Schwarzer "
-    "2014), in a panel for each target. Group sizes are within batch sizes within problems, as the steps at the foot say. "
-    "Of several components the one that is worst covered is shown; a dataset that gives no answer is not covered."
+    f"A nested-loop plot (Ruecker and Schwarzer 2014) shows the coverage of nominal {LEVEL:.0%} intervals over the whole "
+    "design. Each target has a panel. Group sizes are nested within batch sizes, and batch sizes within problems, as the "
+    "steps at the foot show. Of several components, the one that is worst covered is shown. A dataset that gives no "
+    "answer is not covered."
 )
 
 

@@ -25,10 +25,10 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
     """Say how to read the figure, with the settings of these tables."""
     answers = sorted(_points(tables)["answers"].unique())
     return (
-        "The upper row shows what one exact gradient step on a prompt gains in success, against the printed guarantee, on "
-        f"random log-linear problems with {listed(answers)} answers (Theorems 3.1 and 3.2 at their printed steps). Solid "
-        "lines are the printed guarantee. Dashed lines are the guarantee with a curvature bound that is attained, at the "
-        "same step. The lower row shows the gain over the printed guarantee."
+        "The upper row shows what one exact gradient step on a prompt gains in success, against the printed guarantee. "
+        f"The problems are random and log-linear, with {listed(answers)} answers. The steps are those printed in Theorems "
+        "3.1 and 3.2. Solid lines are the printed guarantee. Dashed lines are the guarantee at the same step, with a "
+        "curvature bound that is attained. The lower row divides the gain by the printed guarantee."
     )
 
 

@@ -15,10 +15,11 @@ TABLES = ("gradient_error",)
 LOWEST = 0.3
 """Where the axis ends, as a share of the lowest line."""
 CAPTION = (
-    "The vertical axis is the error of the leave-one-out estimator over the oracle's, less 1. On the left the error is that "
-    "of one prompt's gradient, averaged over prompts. On the right it is that of a batch of prompts, and includes the "
-    "variance between prompts. Lines are exact. Points are simulated paired differences, with 95% intervals. Dotted grey lines "
-    "are the made-up problems of the gallery. The axis ends below the lines: points and intervals beyond it are cut."
+    "The vertical axis shows the error of the leave-one-out estimator divided by the oracle's, less 1. On the left, the "
+    "error is that of one prompt's gradient, averaged over prompts. On the right, it is that of a batch of prompts, and "
+    "includes the variance between prompts. Lines are exact. Points are simulated paired differences, with 95% intervals. "
+    "Dotted grey lines are the made-up problems of the gallery. The axis ends below the lines, and points and intervals "
+    "beyond its end are cut."
 )
 
 

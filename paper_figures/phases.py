@@ -69,15 +69,19 @@ def _column(panels: list[Axes], part: pd.DataFrame) -> None:
 def caption(tables: Mapping[str, pd.DataFrame]) -> str:
     """Say how to read the figure, with the settings of these tables."""
     how = set(tables["phase_course"]["how"])
-    sampled = f"; with sampled groups (G = {GROUP_SIZE}, B = {BATCH_SIZE}) they have it in the mean" if "sampled" in how else ""
+    of_sampled = (
+        f" With sampled groups (G = {GROUP_SIZE}, B = {BATCH_SIZE}), the means of the first updates have the same length."
+    )
+    sampled = of_sampled if "sampled" in how else ""
     return (
-        "SmolLM2's head is trained on few-shot questions. Upper row: mean success with (solid) and without (dashed) "
-        "division by the standard deviation, over all questions and over the halves that were easier and harder at the "
-        "start. Middle row: by how many points of a hundred success is ahead of plain training with division, and with "
-        "multiplication instead (the control); bars are 95% intervals where runs are sampled. Lower row: mean deviation "
-        f"relative to its highest (without division), and share of pairs of questions whose gradients have |cos| < {NEAR:g}. "
-        "Shaded windows are phases that the criterion of docs/derivations.md, 32, finds; it finds none in windows left "
-        f"white. With exact gradients the first updates of all arms have the same length{sampled}."
+        "SmolLM2's head is trained on few-shot questions. The upper row shows mean success with (solid) and without "
+        "(dashed) division by the standard deviation. Lines are for all questions, and for the halves that were easier "
+        "and harder at the start. The middle row shows by how many points of a hundred success is ahead of plain "
+        "training. Lines are for division, and for multiplication instead (the control). Bars are 95% intervals where "
+        "runs are sampled. Without division, the lower row shows the mean deviation relative to its highest. It also "
+        f"shows the share of pairs of questions whose gradients have |cos| < {NEAR:g}. Shaded windows are phases that the "
+        "criterion of docs/derivations.md, 32, finds; it finds none in windows left white. With exact gradients, the "
+        f"first updates of all arms have the same length.{sampled}"
     )
 
 

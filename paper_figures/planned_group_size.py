@@ -39,14 +39,15 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
     table = _design(tables)
     prompts, sizes = (sorted(table[name].unique()) for name in ("prompts", "size"))
     return (
-        f"The planner is tried on problems of known truth, from pilots of {listed(prompts)} prompts with {listed(sizes)} "
-        f"responses each, {spanned(table['replications'])} answered pilots per point. Above each column stands the best group "
-        f"size, of those up to {LIMITS.max_group_size} that a budget of {LIMITS.budget:,.0f} responses allows. First row: by "
-        f"how much the error at the recommended group size is above the least, on average, drawn at {LEAST:.1%} where it is "
-        f"below; the orange line is the same at group size {DEFAULT}. Second row: share of pilots after which the planner "
-        f"says that its recommendation loses no more than {TOLERANCE:.0%}. Third and fourth row: coverage of the {LEVEL:.0%} "
-        f"set of sizes that may be best, and of the {LEVEL:.0%} intervals of c1, c2 and c3 (their mean). In the grey band "
-        f"lie 95% of points if their coverage is {LEVEL:.0%}."
+        f"The planner is tried on problems of known truth. There are pilots of {listed(prompts)} prompts with "
+        f"{listed(sizes)} responses each, {spanned(table['replications'])} answered pilots per point. Above each column "
+        f"stands the best group size, of those up to {LIMITS.max_group_size} that a budget of {LIMITS.budget:,.0f} "
+        "responses allows. The first row shows by how much the error at the recommended group size is above the least, on "
+        f"average. An excess below {LEAST:.1%} is drawn at that value. The orange line shows the excess at group size "
+        f"{DEFAULT}. The second row shows the share of pilots after which the planner says that its recommendation loses "
+        f"no more than {TOLERANCE:.0%}. The third row shows the coverage of the {LEVEL:.0%} set of sizes that may be best. "
+        f"The fourth row shows the mean coverage of the {LEVEL:.0%} intervals of c1, c2 and c3. If their coverage is "
+        f"{LEVEL:.0%}, 95% of points lie in the grey band."
     )
 
 

@@ -14,10 +14,10 @@ from grpo_theory.page.style import ESTIMATORS, GREY, PROBLEMS
 PLACE = 55
 TABLES = ("prompt_baselines",)
 CAPTION = (
-    "Each mark is the exact limit, as groups grow, of an estimator's error over that of the best prompt-only baseline. "
-    "Corollary 5 of arXiv 2603.01162 says that it is 1 for leave-one-out, and more for no baseline, where Assumption 2 "
-    "holds. The assumption holds on the problems below the dotted line. In brackets stands the mean over prompts of "
-    "|corr(||W||^2, Z)|."
+    "Each mark is the exact limit, as groups grow, of an estimator's error divided by that of the best prompt-only "
+    "baseline. Corollary 5 of arXiv 2603.01162 says that this limit is 1 for leave-one-out, and more for no baseline, "
+    "where Assumption 2 holds. The assumption holds on the problems below the dotted line. Brackets give the mean over "
+    "prompts of |corr(||W||^2, Z)|."
 )
 OTHERS = {
     "uncorrelated-tabular": "tabular, uncorrelated",

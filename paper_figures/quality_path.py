@@ -26,13 +26,13 @@ TABLES = ("quality_path",)
 SIZE = 8
 """At which errors are compared along the path."""
 CAPTION = (
-    "SmolLM2's head is trained further by exact gradients; everything shown is exact. The upper row shows the error of one "
-    "group about its prompt's gradient for few-shot prompts, in a panel for each mean success. In the lower row mean "
-    "success is the horizontal axis; solid lines are few-shot prompts, dotted lines zero-shot ones. From left to right it "
-    f"shows the error relative to that of the value baseline at G = {SIZE}; the constants of MSE = c1/B + c2/(BG) + "
-    "c3/(BG(G-1)); the group size of least error at a fixed budget, exact and as printed; and the measures of Assumption 2: "
-    "the mean over prompts of |corr(||W||^2, Z)|, and the share of prompts whose error is lower with no baseline than with "
-    "V."
+    "SmolLM2's head is trained further by exact gradients. Everything shown is exact. The upper row shows the error of "
+    "one group about its prompt's gradient for few-shot prompts, in a panel for each mean success. In the lower row, mean "
+    "success is the horizontal axis. Solid lines are few-shot prompts, and dotted lines are zero-shot ones. The first "
+    f"panel of this row shows the error relative to that of the value baseline at G = {SIZE}. The second panel shows the "
+    "constants of MSE = c1/B + c2/(BG) + c3/(BG(G-1)). The third panel shows the group size of least error at a fixed "
+    "budget, exact and as printed. The last panel shows the measures of Assumption 2. They are the mean over prompts of "
+    "|corr(||W||^2, Z)|, and the share of prompts whose error is lower with no baseline than with V."
 )
 SHOWN = ("reinforce", "rloo", "oracle")
 JUDGED = (0.15, 0.35, 0.6, 0.85)

@@ -37,12 +37,12 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
     batches, groups = (sorted(table[name].unique()) for name in ("batch_size", "group_size"))
     return (
         f"Rows are estimators and columns are questions, on sequences with shared features (B = {listed(batches)}, G = "
-        f"{listed(groups)}; exact, or simulated where groups depend on each other). Direction is the cosine of the angle "
-        "between mean update and gradient. After updates it is asked again, for responses drawn a few small or large steps "
-        "along the gradient ago. Efficiency is what one step of the best length gains, relative to the oracle with the "
-        "value baseline; a factor on the estimator leaves it as it is. In a uniform group all rewards are equal; its "
-        "largest advantage is shown, and a push there is without information. Colours go from good (light) to bad (dark); "
-        "the directions and the efficiency have one scale."
+        f"{listed(groups)}). Values are exact, or simulated where groups depend on each other. Direction is the cosine of "
+        "the angle between mean update and gradient. The next columns show the direction for responses that were drawn a "
+        "few small or large steps along the gradient earlier. Efficiency is what one step of the best length gains, "
+        "relative to the oracle with the value baseline. A factor on the estimator leaves the efficiency as it is. In a "
+        "uniform group all rewards are equal. The largest advantage in such a group is shown, and a push there is without "
+        "information. Colours go from good (light) to bad (dark). The directions and the efficiency have one scale."
     )
 
 

@@ -23,13 +23,13 @@ MARKED = 2
 DIMENSION = 6
 """The number of parameters of the trees on which every ratio was looked at."""
 CAPTION = (
-    "The current policy has moved along the gradient from the one that sampled the responses, by a drift; a token's log "
-    "ratio is at most twice the drift. Upper row: length of the bias about the current gradient, relative to that gradient; "
-    f"biases below {LEAST:g} are not drawn. Middle row: cosine of mean update and current gradient; below 0 the mean update "
-    f"makes the policy worse. Lower row: standard deviation of one group's update (G = {GROUP_SIZE}, leave-one-out), "
-    f"relative to the gradient. Ratios are clipped at {1.0 - HIGH:g} and {1.0 + HIGH:g}. Lines are medians over random trees "
-    f"with {VOCABULARY_SIZE} tokens to choose from and {DIMENSION} parameters, each computed exactly. A single step puts each "
-    "policy at its drift."
+    "The current policy has moved along the gradient, by a drift, from the policy that sampled the responses. A token's "
+    "log ratio is at most twice the drift. The upper row shows the length of the bias about the current gradient, "
+    f"relative to that gradient. Biases below {LEAST:g} are not drawn. The middle row shows the cosine of mean update and "
+    "current gradient. Below 0 the mean update makes the policy worse. The lower row shows the standard deviation of one "
+    f"group's update (G = {GROUP_SIZE}, leave-one-out), relative to the gradient. Ratios are clipped at {1.0 - HIGH:g} and "
+    f"{1.0 + HIGH:g}. Lines are medians over random trees with {VOCABULARY_SIZE} tokens to choose from and {DIMENSION} "
+    "parameters, each computed exactly. A single step puts each policy at its drift."
 )
 
 

@@ -39,13 +39,14 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
     """Say how to read the figure, with the settings of these tables."""
     trees = tables["ratio_moments"]["tree"].nunique()
     return (
-        "rho is the trajectory ratio of a policy that has moved by a drift in a random direction, on trees with "
-        f"{VOCABULARY_SIZE} tokens to choose from. Left: its second moment under the old policy, with the range over {trees} "
-        "random trees as bars, which are moved aside from each other, and the bound exp(T L drift^2) of every softmax policy "
-        f"with linear logits (dotted). Middle: the same with ratios above {BOUND:g} dropped (solid) or cut to {BOUND:g} "
-        f"(dashed), and the bound {BOUND:g} (dotted). "
-        f"Right: share of responses with a ratio above {BOUND:g}, among those that the old policy draws (solid) and among "
-        "those that the current one would draw (dashed). Lines are means over the trees, each computed exactly."
+        "rho is the trajectory ratio of a policy that has moved by a drift in a random direction. It is computed on trees "
+        f"with {VOCABULARY_SIZE} tokens to choose from. The left panel shows the second moment of rho under the old "
+        f"policy. Bars are the range over {trees} random trees, and are moved aside from each other. Dotted lines are the "
+        "bound exp(T L drift^2) of every softmax policy with linear logits. The middle panel shows the same with ratios "
+        f"above {BOUND:g} dropped (solid) or cut to {BOUND:g} (dashed). Its dotted line is the bound {BOUND:g}. The right "
+        f"panel shows the share of responses with a ratio above {BOUND:g}. It is taken among the responses that the old "
+        "policy draws (solid), or that the current one would draw (dashed). Lines are means over the trees, each computed "
+        "exactly."
     )
 
 

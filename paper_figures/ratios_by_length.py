@@ -15,10 +15,11 @@ from simulations.length.ratios_by_length import BATCH, GROUP
 PLACE = 215
 TABLES = ("ratios_by_length",)
 CAPTION = (
-    "Efficiency of one step off policy is shown against the number of tokens of a response, for the leave-one-out mean with "
-    f"several weights of a token. The policy has drifted from the one that sampled by {DRIFT:g} nat a response, in directions "
-    "that are drawn as a step's noise; curves are medians over them, and bars span them all. Below zero the mean update points "
-    f"away from the gradient. Groups of {GROUP}, {BATCH} prompts, success rate {SUCCESS:g}; all is exact."
+    "The efficiency of one step off policy is shown against the number of tokens of a response. The estimator is the "
+    f"leave-one-out mean, with several weights of a token. The policy has drifted by {DRIFT:g} nat per response from the "
+    "one that sampled, in directions that are drawn as a step's noise. Curves are medians over these directions, and bars "
+    f"span them all. Below zero the mean update points away from the gradient. Groups have {GROUP} responses, and a batch "
+    f"has {BATCH} prompts. The success rate is {SUCCESS:g}. All values are exact."
 )
 SHOWN = ("none", "token", "token, clipped", "trajectory")
 BESIDE = (0.85, 0.95, 1.05, 1.18)

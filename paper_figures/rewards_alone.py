@@ -45,11 +45,12 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
     prompts, sizes = (sorted(table[name].unique()) for name in ("prompts", "size"))
     laws = table["law"].nunique()
     return (
-        f"Pilots have {listed(prompts)} prompts with {listed(sizes)} responses each. Above: coverage of nominal {LEVEL:.0%} "
-        f"intervals on the law of success rates where it is lowest, of the {laws} that were tried, with exact 95% limits "
-        f"(Clopper and Pearson). Crosses are the same where the success rates seen, of {SEEN} responses, are taken for the "
-        f'true rates. Below: median width on the law "{WIDTHS_OF}", by which some prompts never succeed, some always, and '
-        "the others now and then. A size whose intervals have no width has no line."
+        f"Pilots have {listed(prompts)} prompts with {listed(sizes)} responses each. The upper panel of each quantity "
+        f"shows the coverage of nominal {LEVEL:.0%} intervals, with exact 95% limits (Clopper and Pearson). It is for the "
+        f"law of success rates where coverage is lowest, of the {laws} that were tried. Crosses show the same if the "
+        f"success rates seen in {SEEN} responses are taken for the true rates. The lower panel shows the median width on "
+        f'the law "{WIDTHS_OF}". By this law, some prompts never succeed, some always, and the others now and then. A size '
+        "whose intervals have no width has no line."
     )
 
 

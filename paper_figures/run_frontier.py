@@ -28,10 +28,11 @@ MARKERS = "osD^vPX*"
 LEAST = 0.7
 """Panels begin at this share of the best success at the smallest budget: curves that are lower are cut there."""
 CAPTION = (
-    "Mean success of the policy, exact, against the responses spent in a whole run, with plain ascent, constant steps and the "
-    "same number of responses per update. Each curve is a group size. At every point each group size has its own best learning "
-    "rate, chosen on other runs than those shown. Large rings mark the best group size. Bars are 95% intervals of the mean over "
-    f"runs. Panels are cut below {LEAST:.0%} of the best success at the smallest budget."
+    "The exact mean success of the policy is shown against the responses spent in a whole run. Runs have plain ascent, "
+    "constant steps and the same number of responses per update. Each curve is a group size. At every point, each group "
+    "size has its own best learning rate, which was chosen on runs other than those shown. Large rings mark the best "
+    f"group size. Bars are 95% intervals of the mean over runs. Panels are cut below {LEAST:.0%} of the best success at "
+    "the smallest budget."
 )
 
 

@@ -33,11 +33,11 @@ CURVES = {
     "constant": ("one size for all budgets (Theorem 7)", BLUE, "--"),
 }
 CAPTION = (
-    "The group size that trains the best policy against the responses spent in a whole run, with the same number of responses "
-    "per update. Grey bars are 95% confidence sets for the best of the group sizes on the grid. Points are the vertices of "
-    "parabolas through the best size and its neighbours, with 95% intervals from resampled runs. The curves are fitted to the "
-    "points: a sigmoid, which IsoCompute states, and a constant, which Theorem 7 states. Each group size has its own best "
-    "learning rate."
+    "The group size that trains the best policy is shown against the responses spent in a whole run. All runs have the "
+    "same number of responses per update. Grey bars are 95% confidence sets for the best of the group sizes on the grid. "
+    "Points are the vertices of parabolas through the best size and its neighbours, with 95% intervals from resampled "
+    "runs. The curves are fitted to the points. They are a sigmoid, which IsoCompute states, and a constant, which "
+    "Theorem 7 states. Each group size has its own best learning rate."
 )
 
 

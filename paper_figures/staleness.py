@@ -25,15 +25,15 @@ LOOKS = {
 TIMED = {0: ("on policy", BLACK, "-"), 1: ("lag 1", GREY, "--"), 4: ("lag 4", GREY, "-."), 16: ("lag 16", GREY, ":")}
 """How the courses are drawn by their lags, all but the first with the truncated ratio."""
 CAPTION = (
-    "The success that is lost by stale rollouts is shown against their age, by what is done about the importance "
-    f"ratio, as a share of what training on policy gains in {UPDATES} updates of {BATCH_SIZE} prompts with "
-    f"{GROUP_SIZE} responses. Below zero stale rollouts end with more. Lines and filled markers have rollouts that lag "
-    "by so many updates; hollow markers have rollouts that are used for several updates, and are drawn at their mean "
-    "age. Every point has its own best learning rate with Adam, or with the optimiser that a title names, chosen on "
-    f"other seeds. The dashed line is at {LOST:.0%}, and bars are 95% intervals of paired differences. The last panel "
-    "has the mean course of success against time in the world that its title names. The update of a response takes "
-    f"{UPDATE_COST:.2f} of the time of its generation; updates and generation alternate on policy and in stages of "
-    f"{FOUR_STAGES.inner_steps} updates, and overlap where rollouts lag."
+    "The success that is lost by stale rollouts is shown against their age, by what is done about the importance ratio. "
+    f"It is a share of what training on policy gains in {UPDATES} updates. Each update has {BATCH_SIZE} prompts with "
+    f"{GROUP_SIZE} responses each. Below zero, stale rollouts end with more success. For lines and filled markers, "
+    "rollouts lag by the number of updates on the axis. For hollow markers, rollouts are used for several updates, and "
+    "are drawn at their mean age. Every point has its own best learning rate, which was chosen on other seeds. The "
+    f"optimiser is Adam, or the one that a title names. The dashed line is at {LOST:.0%}. Bars are 95% intervals of paired "
+    "differences. The last panel shows the mean course of success against time, in the world that its title names. The "
+    f"update of a response takes {UPDATE_COST:.2f} of the time of its generation. Updates and generation alternate on "
+    f"policy and in stages of {FOUR_STAGES.inner_steps} updates. They overlap where rollouts lag."
 )
 TIMED_WORLD = "strong transfer"
 ROOM = 1.3

@@ -14,10 +14,11 @@ from simulations.normalisation.success_flow import SHOWN, TO
 PLACE = 242
 TABLES = ("success_flow",)
 CAPTION = (
-    "One prompt has a right and a wrong tabular answer; gradients are exact and steps are small. Time is the number of "
-    f"updates times the step size. Left: success from {SHOWN:g}, without division, divided by the true standard deviation, "
-    f"and divided by that of groups of G responses (GRPO, ddof 1). Right: the time from a success rate p to {TO:g}. Grey "
-    "segments have the slopes that their labels say. Dots are at the crossover p = G/(4(G-1)^2), about 1/(4G)."
+    "One prompt has a right and a wrong tabular answer. Gradients are exact and steps are small. Time is the number of "
+    f"updates times the step size. The left panel shows success from {SHOWN:g}. Curves are for gradients without division, "
+    "divided by the true standard deviation, and divided by that of groups of G responses (GRPO, ddof 1). The right panel "
+    f"shows the time from a success rate p to {TO:g}. Grey segments have the slopes that their labels say. Dots are at the "
+    "crossover p = G/(4(G-1)^2), about 1/(4G)."
 )
 LOOKS = {
     "plain": Look("not divided", BLACK, "", "-"),

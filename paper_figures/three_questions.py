@@ -38,15 +38,16 @@ APART, HEADROOM = 0.2, 1.65
 """How far apart the families are at a group size, as a power of 2. The second is the part of the axis that the legend needs."""
 MULTIPLES = {"best": "best", "twice": "twice\nthe best", "four times": "four times\nthe best"}
 CAPTION = (
-    "Left: efficiency of one step at a fixed number of responses, against how many of them each prompt gets, for policies of "
-    "SmolLM2 on arithmetic questions with a digit as the answer. It is exact, and relative to the best of the leave-one-out "
-    "mean (RLOO). Solid lines are RLOO, dashed ones GRPO, which divides by the standard deviation; full marks are the best "
-    "group sizes. Middle: by how many points of a hundred success, averaged over a run with Adam, is higher with advantages "
-    "divided by their group's standard deviation (grpo) than without (dr_grpo), each at its own best step. A mark is a setting,"
-    " answers have one token, and the shaded band is one point either way. Right: by how many points success at the end is "
-    "higher with clipped token ratios than without any ratio, when several updates are made from the responses of one policy. "
-    "Each mark is a setting (small policies, length of answers and of runs, optimiser, updates per rollout), at the best step "
-    "of each side and at multiples of it. Bars are 95% intervals."
+    "The left panel shows the efficiency of one step at a fixed number of responses, against how many of them each prompt "
+    "gets. The policies are those of SmolLM2 on arithmetic questions with a digit as the answer. The efficiency is exact, "
+    "and relative to the best of the leave-one-out mean (RLOO). Solid lines are RLOO, and dashed ones are GRPO, which "
+    "divides by the standard deviation. Full marks are the best group sizes. The middle panel shows by how many points of "
+    "a hundred success, averaged over a run with Adam, is higher with division than without. Advantages are divided by "
+    "their group's standard deviation (grpo) or left undivided (dr_grpo), each at its own best step. A mark is a setting, "
+    "and answers have one token. The shaded band is one point either way. The right panel shows by how many points "
+    "success at the end is higher with clipped token ratios than without any ratio. Several updates are made from the "
+    "responses of one policy. Each mark is a setting (small policies, length of answers and of runs, optimiser, updates "
+    "per rollout). Marks are at the best step of each side and at multiples of it. Bars are 95% intervals."
 )
 
 

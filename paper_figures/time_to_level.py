@@ -39,6 +39,8 @@ DOTS = {
 
 BASE = "neither"
 """The arm from which the others differ."""
+FEW = 2
+"""How many arms a sentence of the caption names."""
 
 
 def caption(tables: Mapping[str, pd.DataFrame]) -> str:
@@ -47,15 +49,16 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
     batches, groups = (sorted(table[name].unique()) for name in ("batch_size", "group_size"))
     rollouts = sorted((table["updates"] // table["inner_steps"]).unique())
     return (
-        f"How soon a level (grey line) is reached is measured with B = {listed(batches)} prompts, G = {listed(groups)} "
-        f"responses and {listed(rollouts)} rollouts of m updates each. Every arm has its own best constant step size, which "
-        f"was chosen on other seeds. Left and middle have m = {table['inner_steps'].max()}. Left: exact objective, means with "
-        "95% intervals. Middle: mean number of updates to the level "
-        "against the step size, with 95% intervals, on the seeds of the choice (small marks) and at the chosen step on those of "
-        "the judgement (large marks). A run that never gets there counts as all its updates. Right: paired differences of that "
-        "number from the arm with token ratio and clip by sign, with 95% intervals, as parts are changed one at a time; "
-        f"GRPO and GSPO as published differ from it in advantages and aggregation besides. {_found(table)} Each of these "
-        "intervals holds by itself; the wider ones of the verdicts hold together."
+        f"The figure shows how soon a level (grey line) is reached. Runs have B = {listed(batches)} prompts, G = "
+        f"{listed(groups)} responses and {listed(rollouts)} rollouts of m updates each. Every arm has its own best "
+        "constant step size, which was chosen on other seeds. The left and middle panels have m = "
+        f"{table['inner_steps'].max()}. The left panels show means of the exact objective, with 95% intervals. The middle "
+        "panels show the mean number of updates to the level against the step size, with 95% intervals. Small marks are "
+        "on the seeds of the choice. Large marks are at the chosen step, on the seeds of the judgement. A run that never "
+        "gets there counts as all its updates. The right panels show paired differences of this number from the arm with "
+        "token ratio and clip by sign, with 95% intervals. Parts are changed one at a time. GRPO and GSPO as published "
+        f"differ from that arm in advantages and aggregation besides. {_found(table)} Each of these intervals holds by "
+        "itself. The wider ones of the verdicts hold together."
     )
 
 
@@ -101,13 +104,19 @@ def _found(table: pd.DataFrame) -> str:
     every = "in all settings" if settings > 1 else "in this setting"
     of_arms = sides(rows).groupby(rows["arm"], sort=False).agg(lambda found: found.iloc[0] if found.nunique() == 1 else "")
     told = [
-        f"The interval {words} {every} of {_quoted(arms)}."
+        _short(f"The interval {words} {every} of", arms)
         for side, words in SIDES.items()
         if len(arms := of_arms.index[of_arms == side])
     ]
     if len(mixed := of_arms.index[of_arms == ""]):
-        told.append(f"It depends on the setting on which side it lies of {_quoted(mixed)}.")
+        told.append(_short("It depends on the setting on which side it lies of", mixed))
     return " ".join(told)
+
+
+def _short(told: str, arms: pd.Index) -> str:
+    """Say something of arms in sentences that name few of them each."""
+    rest = (arms[first : first + FEW] for first in range(FEW, len(arms), FEW))
+    return " ".join([f"{told} {_quoted(arms[:FEW])}.", *(f"The same goes for {_quoted(some)}." for some in rest)])
 
 
 def _quoted(arms: Iterable[str]) -> str:

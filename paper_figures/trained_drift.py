@@ -34,14 +34,15 @@ STEPS = {"best": "best\nstep", "twice": "twice\nthat", "four times": "four times
 FEWEST = 30
 """Looks in a bin from which a share is drawn."""
 CAPTION = (
-    "Every run makes several updates from the responses of one policy, each response used once, with a constant step that was "
-    f"chosen on other seeds; a batch has {BATCH_SIZE} prompts with {GROUP_SIZE} responses each. Left: the share of exact mean "
-    "updates that point away from the current gradient, among updates after the first of their rollout, against the "
-    "share of tokens that the clip by sign drops at them. These are runs with the clip, and means over all updates looked at. "
-    f"Middle: the same for the clipped update by kind of problem, where at least {FEWEST} updates were looked at. Right: by how "
-    "many points of a hundred success at the end is higher with the clip than without any ratio, with 95% intervals. Each mark "
-    "is a kind of problem, length of runs, optimiser and number of updates per rollout, at the best step of each side and at "
-    "multiples of it."
+    "Every run makes several updates from the responses of one policy, and uses each response once. The step is constant "
+    f"and was chosen on other seeds. A batch has {BATCH_SIZE} prompts with {GROUP_SIZE} responses each. The left panel "
+    "shows the share of exact mean updates that point away from the current gradient, among updates after the first of "
+    "their rollout. It is drawn against the share of tokens that the clip by sign drops at these updates. The runs are "
+    "those with the clip, and points are means over all updates looked at. The middle panel shows the same for the "
+    f"clipped update by kind of problem. A point is drawn where at least {FEWEST} updates were looked at. The right panel "
+    "shows by how many points of a hundred success at the end is higher with the clip than without any ratio. Bars are "
+    "95% intervals. Each mark is a kind of problem, length of runs, optimiser and number of updates per rollout. Marks "
+    "are at the best step of each side and at multiples of it."
 )
 
 

@@ -18,14 +18,15 @@ from simulations.runs.trained_sizes import RESPONSES, USUAL
 PLACE = 262
 TABLES = ("trained_sizes", "trained_features")
 CAPTION = (
-    "SmolLM2 trained on arithmetic questions: the last block, last norm and head over frozen states (top), and low-rank "
-    "adapters on all matrices of all blocks (LoRA, bottom). Left: mean success at the end of "
-    f"runs of {USUAL} updates with Adam, by group size, with {RESPONSES} responses per update and learning rates that other "
-    "seeds chose. Bars are 95% intervals over seeds; hollow markers are questions that were held out. Small markers are the ends "
-    "of longer runs, of other seeds. Middle: the exact efficiency of one "
-    f"update by group size, at the start and at the end of a run with groups of {FOLLOWED}. Right: share of pairs of questions "
-    f"whose gradients have |cos| < {NEAR:g}, against mean success, along exact gradients in balanced coordinates, while the "
-    "model learns and for the linear policy with the features of the start."
+    "SmolLM2 is trained on arithmetic questions. In the top row, the last block, last norm and head are trained over "
+    "frozen states. In the bottom row, low-rank adapters are trained on all matrices of all blocks (LoRA). The left "
+    f"panels show mean success by group size at the end of runs of {USUAL} updates with Adam. Each update has {RESPONSES} "
+    "responses, and learning rates were chosen on other seeds. Bars are 95% intervals over seeds. Hollow markers are "
+    "questions that were held out. Small markers are the ends of longer runs, of other seeds. The middle panels show the "
+    "exact efficiency of one update by group size. It is given at the start and at the end of a run with groups of "
+    f"{FOLLOWED}. The right panels show the share of pairs of questions whose gradients have |cos| < {NEAR:g}, against "
+    "mean success. Policies climb exact gradients in balanced coordinates. Lines are for the model while it learns, and "
+    "for the linear policy with the features of the start."
 )
 ESTIMATORS = {"dr_grpo": Look("Dr. GRPO", BLUE, "o", "-"), "grpo": Look("GRPO", VERMILION, "s", "-")}
 TIMES = {"start": "-", "update 96": "--"}

@@ -12,9 +12,9 @@ from grpo_theory.page.style import ESTIMATORS, NORMAL_95, PROBLEMS
 PLACE = 50
 TABLES = ("baselines",)
 CAPTION = (
-    "Each mark is the simulated error of one group's gradient about its prompt's gradient, relative to that of the oracle "
-    "with the value baseline, with a 95% interval. Left of 1 the error is below the oracle's. In brackets stands the mean "
-    "over prompts of |corr(||W||^2, Z)|, which Assumption 2 of arXiv 2603.01162 sets to 0."
+    "Each mark is the simulated error of one group's gradient about its prompt's gradient, with a 95% interval. It is "
+    "relative to the error of the oracle with the value baseline. Left of 1 the error is below the oracle's. Brackets "
+    "give the mean over prompts of |corr(||W||^2, Z)|, which Assumption 2 of arXiv 2603.01162 sets to 0."
 )
 
 

@@ -19,11 +19,11 @@ COLUMNS, WIDEST = 3, 5.0
 TICKS = (0.02, 0.1, 0.3, 0.6, 0.8, 0.95, 0.99, 0.999)
 KEYS = ["interval", "target", "problem", "batch_size", "group_size", "component"]
 CAPTION = (
-    f"Median width is shown against coverage of nominal {LEVEL:.0%} intervals, with a point for each cell of the design and "
-    "component and a panel for each target. Widths are relative to the narrowest interval of the same cell. On the grey "
-    "line coverage is nominal; left of it the interval is too short, right of it longer than it need be. Full points are "
-    f"cells where success is rare. Relative widths above {WIDEST:g} are drawn at the upper edge; unbounded ones are left "
-    "out."
+    f"The median width of nominal {LEVEL:.0%} intervals is shown against their coverage, in a panel for each target. There "
+    "is a point for each component in each cell of the design. Widths are relative to the narrowest interval of the same "
+    "cell. On the grey line coverage is nominal. Left of it the interval is too short, and right of it longer than it "
+    f"need be. Full points are cells where success is rare. Relative widths above {WIDEST:g} are drawn at the upper edge. "
+    "Unbounded widths are left out."
 )
 
 

@@ -25,12 +25,13 @@ SHOWN = (
     ("group size", "half-trained, balanced"),
 )
 CAPTION = (
-    f"Zip plots (Morris, White and Crowther 2019) show nominal {LEVEL:.0%} intervals less the truth. They are ranked by where "
-    "the truth lies, in widths of the interval: at the foot far inside, on top far outside. For an interval that is a fixed "
-    "number of standard errors on either side, this is the rank of |estimate - truth| in its own standard errors. Blue "
-    "intervals cover and orange ones do not, so that the colours meet at the coverage, and on the dashed line if it is "
-    "nominal. Orange intervals all on one side mean bias or a skew estimate; a dot is an interval of no width. Of the gradient "
-    "a component is shown; an arrowhead marks an interval that is cut at the frame."
+    f"Zip plots (Morris, White and Crowther 2019) show nominal {LEVEL:.0%} intervals less the truth. Intervals are ranked "
+    "by where the truth lies, in widths of the interval. At the foot the truth is far inside, and on top it is far "
+    "outside. For an interval of a fixed number of standard errors on either side, this ranks |estimate - truth| in its "
+    "own standard errors. Blue intervals cover and orange ones do not. The colours therefore meet at the coverage, which "
+    "is on the dashed line if it is nominal. Orange intervals all on one side mean bias or a skew estimate. A dot is an "
+    "interval of no width. Of the gradient, one component is shown. An arrowhead marks an interval that is cut at the "
+    "frame."
 )
 
 
