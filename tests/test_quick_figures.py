@@ -13,9 +13,11 @@ mpl.use("Agg")
 
 from grpo_theory.harness.store import read_table
 from grpo_theory.page import style
+from grpo_theory.page.captions import caption_of
 from paper_figures import gap_quantiles, group_size_horizon, time_to_level
 from paper_figures.discovery import figures
 from simulations.training.group_size_horizon import LARGE, SMALL, WRONG
+from tests.sentences import long_sentences
 
 QUICK = Path(__file__).resolve().parents[1] / "results-quick"
 
@@ -133,6 +135,7 @@ def test_nothing_of_a_quick_run_is_lost_in_print(name):
         pytest.skip("make reproduce QUICK=1 makes the tables")
     tables = {table: read_table(QUICK, table)[0] for table in module.TABLES}
     assert print_faults(module.draw(tables)) == []
+    assert long_sentences(caption_of(module, tables)) == []
 
 
 @pytest.mark.parametrize(("panels", "width", "points"), [(2, 11.0, 4.5), (2, 9.0, None), (1, 5.0, 4.6), (1, 4.4, None)])
