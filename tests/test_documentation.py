@@ -6,7 +6,6 @@ import re
 import pytest
 
 from docs.making import gallery, places
-from docs.making.mathml import mathml
 from docs.making.reference import escape
 from paper_figures.discovery import figures
 
@@ -45,18 +44,26 @@ def test_the_gallery_has_a_program_for_every_figure_whose_tables_are_there(tmp_p
         assert "draw" in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
+@pytest.fixture(scope="module")
+def mathml():
+    """What typesets the formulas of the site: it needs docutils, which `make docs` installs and `make oldest` does not."""
+    return pytest.importorskip("docs.making.mathml").mathml
+
+
 @pytest.mark.parametrize(
     ("formula", "name", "after"),
     [(r"s \log p", "log", "0.17em"), (r"\log(p)", "log", "0"), (r"\operatorname{trace} A", "trace", "0.17em")],
 )
-def test_names_of_functions_keep_a_distance_from_their_arguments(formula, name, after):
+def test_names_of_functions_keep_a_distance_from_their_arguments(formula, name, after, mathml):
     assert f'<mo lspace="0.17em" rspace="{after}">{name}</mo>' in mathml(formula)
     assert "ApplyFunction" not in mathml(formula)
     assert f">{name}</mo>" not in mathml(name)
 
 
-def test_no_fraction_of_a_page_is_read_as_a_number_over_what_follows():
-    """The converter of the site takes both digits of a half without braces as its numerator."""
+def test_the_converter_takes_both_digits_of_a_half_without_braces_as_its_numerator(mathml):
     assert "<mn>12</mn>" in mathml(r"\frac12 x")
+
+
+def test_no_fraction_of_a_page_is_read_as_a_number_over_what_follows():
     pages = [path for path in places.DOCS.rglob("*.md") if not {"generated", "_build"} & set(path.parts)]
     assert [path.name for path in pages if re.search(r"frac\d\d", path.read_text(encoding="utf-8"))] == []
