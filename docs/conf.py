@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from shutil import rmtree
 
 from sphinx.application import Sphinx
 
@@ -39,14 +40,17 @@ write("coverage.inc.md", coverage_table())
 write("reach.inc.md", reach_table())
 write("api.md", reference())
 
-tables = results()
+tables, gallery = results(), DOCS / "generated" / "figures"
 if tables is None:
+    if (gallery / "index.rst").exists():  # of figures whose tables are gone
+        rmtree(gallery)
     write("figures/index.md", NO_FIGURES)
 else:
+    (gallery / "index.md").unlink(missing_ok=True)  # of a build before there were tables
     extensions.append("sphinx_gallery.gen_gallery")
     sphinx_gallery_conf = {
         "examples_dirs": str(write_scripts(tables)),
-        "gallery_dirs": str(DOCS / "generated" / "figures"),
+        "gallery_dirs": str(gallery),
         "within_subsection_order": "FileNameSortKey",
         "download_all_examples": False,
         "show_memory": False,
