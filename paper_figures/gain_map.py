@@ -8,7 +8,8 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from paper_figures.content.cells import make_readable, signed
+from grpo_theory.page.captions import signed
+from paper_figures.content.cells import make_readable
 
 PLACE = 256
 TABLES = ("gain_map",)

@@ -7,8 +7,9 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
+from grpo_theory.page.captions import signed
 from grpo_theory.page.style import TRAINING
-from paper_figures.content.cells import make_readable, signed
+from paper_figures.content.cells import make_readable
 
 PLACE = 300
 TABLES = ("kl_terms",)

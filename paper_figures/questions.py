@@ -8,8 +8,8 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from grpo_theory.page.captions import listed
-from paper_figures.content.cells import make_readable, signed
+from grpo_theory.page.captions import listed, signed
+from paper_figures.content.cells import make_readable
 
 PLACE = 5
 ABOUT = "estimator"

@@ -69,15 +69,15 @@ def _success(axes: Axes, table: pd.DataFrame) -> None:
     longest = table["update"].max()
     for i, (name, look) in enumerate(ESTIMATORS.items()):
         own = table[table["estimator"] == name]
-        for quantity, update, face, size in (
-            ("success", USUAL, look.colour, 4.0),
-            ("held out", USUAL, "white", 4.0),
-            ("longer, success", longest, look.colour, 2.5),
+        for quantity, update, face, size, aside in (
+            ("success", USUAL, look.colour, 4.0, 1.06),
+            ("held out", USUAL, "white", 4.0, 1.06),
+            ("longer, success", longest, look.colour, 2.5, 1.24),
         ):
             part = own[(own["quantity"] == quantity) & (own["update"] == update)].sort_values("group_size")
             half = t.ppf(0.975, part["replications"] - 1) * part["standard_error"]
             axes.errorbar(
-                part["group_size"] * (1.06 if size > 3.0 else 1.24) ** (2 * i - 1),
+                part["group_size"] * aside ** (2 * i - 1),
                 part["estimate"],
                 half,
                 fmt=look.marker,

@@ -8,7 +8,8 @@ mpl.use("Agg")
 
 import seaborn as sns
 
-from paper_figures.content.cells import make_readable, signed
+from grpo_theory.page.captions import signed
+from paper_figures.content.cells import make_readable
 from paper_figures.content.phase_windows import shade_of
 from paper_figures.content.targets import symbol
 from paper_figures.gap_quantiles import COUNT, _spread

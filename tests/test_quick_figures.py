@@ -30,13 +30,18 @@ def closed():
         mpl.pyplot.close("all")
 
 
-@pytest.mark.parametrize("name", figures())
-def test_nothing_of_a_quick_run_is_cut_off_empty_or_on_something_else(name):
-    """On the tables of the quick reproduction, where it was made in this checkout, as the gate does before its tests."""
+def quick(name):
+    """Return a figure's module and its tables of the quick reproduction; skip where this was not made."""
     module = figures()[name]
     if not all((QUICK / f"{table}.parquet").exists() for table in module.TABLES):
         pytest.skip("make reproduce QUICK=1 makes the tables")
-    tables = {table: read_table(QUICK, table)[0] for table in module.TABLES}
+    return module, {table: read_table(QUICK, table)[0] for table in module.TABLES}
+
+
+@pytest.mark.parametrize("name", figures())
+def test_nothing_of_a_quick_run_is_cut_off_empty_or_on_something_else(name):
+    """On the tables of the quick reproduction, where it was made in this checkout, as the gate does before its tests."""
+    module, tables = quick(name)
     assert faults(module.draw(tables)) == []
 
 
@@ -130,10 +135,7 @@ def test_marks_of_a_single_number_of_updates_stand_on_their_rows():
 @pytest.mark.parametrize("name", figures())
 def test_nothing_of_a_quick_run_is_lost_in_print(name):
     """In a column or on a page, and without colours."""
-    module = figures()[name]
-    if not all((QUICK / f"{table}.parquet").exists() for table in module.TABLES):
-        pytest.skip("make reproduce QUICK=1 makes the tables")
-    tables = {table: read_table(QUICK, table)[0] for table in module.TABLES}
+    module, tables = quick(name)
     assert print_faults(module.draw(tables)) == []
     assert long_sentences(caption_of(module, tables)) == []
 

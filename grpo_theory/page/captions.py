@@ -35,3 +35,9 @@ def sides(rows: pd.DataFrame) -> pd.Series:
     half = NORMAL_95 * rows["standard_error"]
     names = np.select([rows["estimate"] + half < 0.0, rows["estimate"] - half > 0.0], ["below", "above"], "astride")
     return pd.Series(names, index=rows.index)
+
+
+def signed(number: float, form: str = ".2f") -> str:
+    """Write a number with a minus as long as a plus, and without one at nought."""
+    text = format(number, form)
+    return text.lstrip("+-") if float(text) == 0.0 else text.replace("-", "\u2212")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.estimation import Estimator, find
+from grpo_theory.estimation.affine import affine_coefficients
 from grpo_theory.plan.advice import UNNAMED, check_independent, check_informative, parts
 from grpo_theory.plan.reward_laws import fit_reward_laws
 from grpo_theory.plan.reward_levels import reward_ladder
@@ -32,6 +33,8 @@ JUDGED = 128
 """The most responses per prompt of runs that judged the advice (docs/planner.md)."""
 JUDGED_GRADED = 64
 """As `JUDGED`, where rewards are graded."""
+DIVIDED, OFTEN = 8, 1000.0
+"""A group size that tells estimators that divide, and the responses per prompt from which their best size has grown."""
 WORKERS = 2
 ENTROPY = 20261127
 
@@ -139,6 +142,16 @@ class RunAdvice:
     def judged(self) -> bool:
         """Whether such advice was judged by runs of so many responses per prompt; beyond, it is only what the worlds say."""
         return self.each <= self.most_judged
+
+    @property
+    def larger_may_serve(self) -> bool:
+        """Whether groups larger than recommended may serve, because the estimator weights rare prompts more in larger groups.
+
+        So it was in whole runs that asked each prompt a thousand times (docs/runs.md). It takes an estimator that divides, and a
+        log that leaves open how rarely prompts succeed.
+        """
+        divides = affine_coefficients(find(self.estimator).advantage, DIVIDED) is None
+        return divides and self.each >= OFTEN and len({world.floor for world in self.worlds}) > 1
 
     @property
     def weights(self) -> Array:

@@ -15,9 +15,3 @@ def make_readable(axes: Axes) -> None:
     mesh.update_scalarmappable()
     for number, colour in zip(axes.texts, np.asarray(mesh.get_facecolor()), strict=True):
         number.set_color("black" if relative_luminance(colour) > MIDDLE else "white")
-
-
-def signed(number: float, form: str = ".2f") -> str:
-    """Write a number with a minus as long as a plus, and without one at nought."""
-    text = format(number, form)
-    return text.lstrip("+-") if float(text) == 0.0 else text.replace("-", "\u2212")

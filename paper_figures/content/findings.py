@@ -9,6 +9,7 @@ import pandas as pd
 
 from grpo_theory.harness.store import read_table
 from grpo_theory.harness.verdicts import Verdicts
+from grpo_theory.page.captions import signed
 from grpo_theory.page.style import LANGUAGE_MODEL
 from grpo_theory.page.wording import with_power
 
@@ -76,12 +77,12 @@ def _efficiency(found: Found) -> str:
     wide = table.pivot(index="group_size", columns=["estimator", "problem"], values="estimate")
     own = {name: wide[name][problems] for name in ("rloo", "grpo")}
     sizes = {name: _range(own[name].idxmax(), ".0f") for name in own}
-    gain = (100.0 * (own["grpo"].max() / own["rloo"].max() - 1.0)).round() + 0.0  # no "-0%"
+    gain = (100.0 * (own["grpo"].max() / own["rloo"].max() - 1.0)).round()
     return (
         "A learning rate undoes any factor, so estimators are compared by the efficiency of one step. Steps on heads of SmolLM2 "
         f"have 1,024 responses. There the leave-one-out mean is best with {sizes['rloo']} responses per prompt. GRPO, which "
         f"divides by the standard deviation, is best with {sizes['grpo']}. Each at its best, GRPO's efficiency is higher by "
-        f"{_signed(gain.min(), '.0f')}% to {_signed(gain.max(), '.0f')}%."
+        f"{signed(gain.min(), '.0f')}% to {signed(gain.max(), '.0f')}%."
     )
 
 
@@ -132,8 +133,9 @@ def _division(found: Found) -> str:
         raise NotSaidError("the study race ran in too few settings")
     ranges = {family: _range(points[[family]], ".1f").replace("-", "\u2212") for family in points.index.unique()}
     return (
-        "Dividing by the standard deviation can pay, each side at its own best step. Answers have one token and are right or "
-        "wrong, prompts share features, groups have at least 4 responses, and the optimiser is Adam. On heads of SmolLM2, whose "
+        "Runs that divide by the standard deviation are compared with runs that do not, each side at its own best step. Answers "
+        "have one token and are right or wrong, prompts share features, groups have at least 4 responses, and the optimiser is "
+        "Adam. On heads of SmolLM2, whose "
         f"hidden states are frozen, success averaged over a run changes by {ranges['head']} points of a hundred. It changes by "
         f"{ranges['random']} on prompts with random features, and by {ranges['made up']} on four made-up prompts. It rises by a "
         f"point or more in {int((points >= 1.0).sum())} of {points.size} settings, and falls by as much in "
@@ -181,7 +183,7 @@ def _kl_gradient(found: Found) -> str:
         raise NotSaidError("the printed gradient points away on some problems only")
     return (
         "The K3 term is to hold the policy near its reference. Its printed gradient has the ratio upside down, and points away "
-        f"from what it should descend. Their cosine is {_signed(table['cosine'].max())} or less on {_all(len(table))} problems."
+        f"from what it should descend. Their cosine is {signed(table['cosine'].max())} or less on {_all(len(table))} problems."
     )
 
 
@@ -230,10 +232,6 @@ def _range(values: pd.Series, form: str) -> str:
 
 def _all(count: int) -> str:
     return {1: "the one", 2: "both"}.get(count, f"all {count}")
-
-
-def _signed(value: float, form: str = ".2f") -> str:
-    return f"{value:{form}}".replace("-", "\u2212")
 
 
 def _power(value: float) -> str:

@@ -262,8 +262,7 @@ def _longer(data: TrainedModel) -> Rows:
                 at = {"quantity": f"longer, {quantity}", "lead": "smallest less largest", "estimator": name, "update": update}
                 if update >= USUAL + row:
                     rows.append(at | with_limits({key: value[row, e, c].item() for key, value in found.items()}))
-    ends = [arms.success[0, ..., -1] - arms.success[-1, ..., -1] for arms in table.values()]
-    for rate, lead in zip(next(iter(table.values())).rates.tolist(), np.mean(ends, axis=0), strict=True):
+    for rate, lead in _at_rates(table, dict.fromkeys(table, 0)).items():
         at = {"quantity": "longer, lead at a rate", "lead": "smallest less largest", "rate": rate, "update": looks[-1]}
         rows.append(at | with_limits(summary(lead)))
     return rows

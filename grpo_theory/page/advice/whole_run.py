@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from grpo_theory.estimation import find
-from grpo_theory.estimation.affine import affine_coefficients
 from grpo_theory.page.section import Section, number, option
 from grpo_theory.plan.run_advice import MOST, RunAdvice
 from grpo_theory.plan.run_worlds import WORLDS
@@ -11,8 +9,6 @@ from grpo_theory.validation import counted
 
 WORTH = 0.002
 """A measurement that gains less than a fifth of a point of success is not worth its mention."""
-DIVIDED, OFTEN = 8, 1000.0
-"""A group size that tells estimators that divide, and the responses per prompt from which their best size has grown."""
 FAR = 0.05
 """Where all levels but one lie within this share of the scale, the one at its end is an outlier."""
 
@@ -118,15 +114,13 @@ def _beyond(run: RunAdvice) -> tuple[str, ...]:
 
 
 def _growing(run: RunAdvice) -> tuple[str, ...]:
-    """Return that larger groups may serve a long run better, where the estimator divides and some prompts were never solved."""
-    divides = affine_coefficients(find(run.estimator).advantage, DIVIDED) is None
-    rare = len({world.floor for world in run.worlds}) > 1
-    if not divides or not rare or run.each < OFTEN:
+    """Return that larger groups may serve a long run better, where that is so."""
+    if not run.larger_may_serve:
         return ()
     return (
         f"Larger groups may serve better than this table says. {run.estimator} weights rare prompts more in larger groups, and "
-        "some prompts of this log were never solved. In runs of eight such prompts the best size rose to 32 and more, where "
-        "each was asked thousands of times.",
+        "this log leaves open how rarely some prompts succeed. In whole runs of small softmax policies on eight prompts, the "
+        "best size rose to 32 and more where each was asked thousands of times.",
     )
 
 
