@@ -129,6 +129,15 @@ def test_importing_loads_no_compiler_no_tables_and_no_statistics():
     assert run(script) == []
 
 
+def test_the_gallery_and_the_simulations_load_no_tables_no_statistics_and_no_root_finder():
+    script = """
+import sys
+from grpo_theory import Constant, gallery, simulate_gradients, simulate_training
+print(*[name for name in ("scipy.optimize", "scipy.stats", "pandas") if name in sys.modules])
+"""
+    assert run(script) == []
+
+
 def test_no_module_of_the_library_loads_the_distributions():
     script = """
 import sys

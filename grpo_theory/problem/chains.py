@@ -5,7 +5,6 @@ response stops (`think_until_sure`), or over the last few (`bigram_text`).
 """
 
 import numpy as np
-from scipy.optimize import brentq
 
 from grpo_theory.arrays import Array
 from grpo_theory.problem.chain import TokenChain
@@ -156,6 +155,8 @@ def bigram_text(horizon: int, success: float = 0.3) -> Problem:
 
 def _at_success(chain: TokenChain, right: Array, direction: Array, base: Array, success: float) -> Problem:
     """Return the problem at the parameter along a direction (S, V) from a base (S, V) at which the mean success rate is given."""
+    from scipy.optimize import brentq  # slow to import, and seldom wanted
+
     success = as_fraction("success", success)
     rewards = StateRewards(right)
     base = base + SPREAD * np.random.default_rng(SEED).standard_normal(base.shape)
