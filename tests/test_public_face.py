@@ -138,13 +138,13 @@ print(*[name for name in ("scipy.optimize", "scipy.stats", "pandas") if name in 
     assert run(script) == []
 
 
-def test_no_module_of_the_library_loads_the_distributions():
-    script = """
+@pytest.mark.parametrize("package", ["grpo_theory", "simulations"])
+def test_no_module_of_the_library_or_of_the_studies_loads_the_distributions(package):
+    script = f"""
 import sys
 from importlib import import_module
 from pkgutil import walk_packages
-import grpo_theory
-for found in walk_packages(grpo_theory.__path__, "grpo_theory."):
+for found in walk_packages(import_module("{package}").__path__, "{package}."):
     import_module(found.name)
 print("scipy.stats" in sys.modules)
 """

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
@@ -84,6 +83,8 @@ def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
 
 def normal_share(point: ChainPoint, theta: Array) -> float:
     """Return the share of normal logarithms of mean -d and variance 2 d within the clip, d the drift of each prompt."""
+    from scipy.stats import norm  # slow to import, and seldom wanted
+
     nats = drifts(point, theta)
     low, high = (norm.cdf(np.log(end), loc=-nats, scale=np.sqrt(2.0 * nats)) for end in WINDOW)
     return float(point.bandit.prompt_weights @ (high - low))

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
-from scipy.stats import binom
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
@@ -69,6 +68,8 @@ def heavy_efficiencies(estimator: str) -> Array:
     With a_i the advantages, ``ghat = (L/G)(A u sum_i a_i (Z_i - p) + sum_i a_i e_i)``. So given p the sums over a group's
     successes are all that is needed. Their binomial means are polynomials in p, which the quadrature averages exactly.
     """
+    from scipy.stats import binom  # slow to import, and seldom wanted
+
     law, found = heavy_pilots.LAWS[HEAVY], gt.estimators()[estimator]
     p, weights = heavy_pilots.rate_nodes()
     gradient = weights @ (p * (1.0 - p))

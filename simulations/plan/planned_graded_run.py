@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
@@ -97,13 +96,15 @@ def cells(quick: bool) -> list[Cell]:
 
 def start_laws(start: str) -> tuple[Array, Array]:
     """Return the rewards (L,) and the law of each prompt's at the start, shape (M, L), the largest mean first."""
+    from scipy.stats import beta, binom  # slow to import, and seldom wanted
+
     easiest, rarest = RATES[start]
     means = np.geomspace(easiest, rarest, PROMPTS)[:, None]
     if start == "thirds":
         successes = np.arange(PARTS + 1)
-        return successes / PARTS, np.asarray(stats.binom.pmf(successes, PARTS, means))
+        return successes / PARTS, np.asarray(binom.pmf(successes, PARTS, means))
     edges = np.linspace(0.0, 1.0, VALUES + 1)
-    shares = np.diff(stats.beta.cdf(edges, CONCENTRATION * means, CONCENTRATION * (1.0 - means)), axis=1)
+    shares = np.diff(beta.cdf(edges, CONCENTRATION * means, CONCENTRATION * (1.0 - means)), axis=1)
     shares = np.maximum(shares, 1e-9)
     return np.linspace(0.0, 1.0, VALUES), shares / shares.sum(axis=1, keepdims=True)
 

@@ -8,7 +8,6 @@ law's mean and squared length are sums over k (docs/derivations.md, section 4).
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import binom
 
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
@@ -49,6 +48,8 @@ def advantages_by_count(estimator: str, group_size: int) -> Array:
 
 def efficiency(scores: Scores, estimator: str, batch_size: int, group_size: int) -> float:
     """Return (g . E ghat)^2 / (||g||^2 E ||ghat||^2) of a batch of groups, of questions drawn with replacement."""
+    from scipy.stats import binom  # slow to import, and seldom wanted
+
     success, gram, powers = scores
     k = np.arange(group_size + 1)
     chances = binom.pmf(k, group_size, success[:, None])
