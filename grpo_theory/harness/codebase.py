@@ -58,6 +58,7 @@ class Codebase:
                 waiting += [(found, False) for found in self._imported(name, study) if found not in seen]
         return sorted(seen)
 
+    @_remembered
     def text(self, module: str) -> str:
         """Return what the file of a module says."""
         return self.texts[module] if module in self.texts else self.file(module).read_text(encoding="utf-8")
