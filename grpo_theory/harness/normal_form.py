@@ -57,7 +57,7 @@ def read(text: str, own: Collection[str], study: bool = False) -> CodeReading:
         tree = _without_words(tree, study)
     imports = _imports(tree)
     aliases = project_aliases(imports, own)
-    chains = {dotted(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)} if aliases else ()
+    chains = {dotted(node) for node in _nodes(tree) if isinstance(node, ast.Attribute)} if aliases else ()
     checksum = hashlib.sha256(_normal_form(tree).encode()).hexdigest()
     return CodeReading(checksum, imports, tuple(chain for chain in sorted(chains) if chain and chain[0] in aliases))
 
@@ -109,29 +109,46 @@ def _statements(node: ast.AST) -> Iterator[ast.AST]:
             yield from _statements(inner)
 
 
+def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and the nodes within it, each before its parts are looked up.
+
+    So whoever takes parts out of a node does not meet them.  `ast.walk` looks them up first, and takes longer.
+    """
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for name in node._fields:
+            part = getattr(node, name, None)
+            if isinstance(part, list):
+                waiting += [one for one in part if isinstance(one, ast.AST)]
+            elif isinstance(part, ast.AST):
+                waiting.append(part)
+
+
 def _is_remark(statement: ast.stmt) -> bool:
     """Whether a statement is nothing but a string."""
     value = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
-class _WordsLeftOut(ast.NodeTransformer):
-    """Leaves of each statement and margin the arguments that count."""
+class _Words:
+    """The words in a text's statements and margins: all of their arguments but those that count."""
 
     def __init__(self, imports: Iterable[Import]) -> None:
         self.modules = project_aliases(imports, (LIBRARY,))
         froms = (node for node in imports if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == LIBRARY)
         self.names = {one.asname or one.name: one.name for node in froms for one in node.names if one.name in KEPT}
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        kept = KEPT.get(self._called(node.func))
-        starred = any(isinstance(one, ast.Starred) for one in node.args) or any(one.arg is None for one in node.keywords)
+    def take(self, call: ast.Call) -> list[ast.expr]:
+        """Take the words out of a call, if it makes a statement or margin, and return them."""
+        kept = KEPT.get(self._called(call.func))
+        starred = any(isinstance(one, ast.Starred) for one in call.args) or any(one.arg is None for one in call.keywords)
         if kept is None or starred:
-            return node
-        named = [ast.keyword(kept[i], value) for i, value in enumerate(node.args) if i in kept]
-        named += [one for one in node.keywords if one.arg in kept.values()]
-        return ast.Call(node.func, [], sorted(named, key=lambda one: str(one.arg)))
+            return []
+        named = [ast.keyword(kept.get(i), value) for i, value in enumerate(call.args)] + call.keywords
+        call.args, call.keywords = [], sorted((one for one in named if one.arg in kept.values()), key=lambda one: str(one.arg))
+        return [one.value for one in named if one.arg not in kept.values()]
 
     def _called(self, function: ast.expr) -> str:
         """Return which of `KEPT` a function is, if any."""
@@ -143,12 +160,17 @@ class _WordsLeftOut(ast.NodeTransformer):
 
 def _without_words(tree: ast.Module, study: bool) -> ast.Module:
     """Return a text without the words of its statements and reasons, and without what served these words alone."""
-    before = _used(tree)
-    tree.body = [one for one in tree.body if REASONS not in _assigned(one)]
-    tree = _WordsLeftOut(_imports(tree)).visit(tree)
-    while idle := before - _used(tree):
-        before -= idle
-        tree.body = [kept for one in tree.body if (kept := _less(one, idle, study)) is not None]
+    words: list[ast.AST] = [one for one in tree.body if REASONS in _assigned(one)]
+    tree.body = [one for one in tree.body if one not in words]
+    found = _Words(_imports(tree))
+    words += [word for node in _nodes(tree) if isinstance(node, ast.Call) for word in found.take(node)]
+    served = {name for word in words for name in _used(word)}
+    uses = {one: _used(one) for one in tree.body}
+    while idle := served.difference(*uses.values()):
+        left = {kept: used for one, used in uses.items() if (kept := _less(one, idle, study)) is not None}
+        served = {name for one, used in uses.items() if one not in left for name in used}
+        uses = left
+    tree.body = list(uses)
     return tree
 
 
@@ -162,7 +184,8 @@ def _assigned(statement: ast.stmt) -> list[str]:
 
 
 def _used(tree: ast.AST) -> set[str]:
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    """Return the names whose values a tree uses."""
+    return {node.id for node in _nodes(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
 
 
 def _less(statement: ast.stmt, idle: set[str], study: bool) -> ast.stmt | None:
