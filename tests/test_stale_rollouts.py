@@ -79,7 +79,7 @@ def test_many_blocks_go_on_as_one_does():
         np.testing.assert_array_equal(other.theta, whole.theta[: len(other.theta)])
 
 
-@pytest.mark.parametrize("function", [compiled(look_back), look_back.py_func], ids=["compiled", "plain"])
+@pytest.mark.parametrize("function", [compiled(look_back), look_back.function], ids=["compiled", "plain"])
 def test_the_ring_holds_the_iterates_of_the_last_rollouts(function):
     theta, past = np.arange(3.0 * WIDTH).reshape(3, WIDTH), np.zeros((2, 3, WIDTH))
     for number in range(5):

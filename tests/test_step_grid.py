@@ -9,7 +9,7 @@ from grpo_theory.simulate.draw.policy_draw import Words, repeat_words
 from grpo_theory.simulate.draw.streams import LANES
 from grpo_theory.simulate.records import simulate_iterates
 from grpo_theory.simulate.step_grid import StepGrid
-from grpo_theory.simulate.update.advance import copy_into, stretch_step
+from grpo_theory.simulate.update.advance import copy_iterates, stretch_step
 
 RATES = np.array([0.05, 0.3, 0.11])
 """Neither in order nor powers of two, so that a factor is no exact number."""
@@ -72,7 +72,7 @@ def test_step_sizes_are_the_rate_times_the_shape_and_iterates_are_kept():
 def test_the_stages_of_a_grid_are_those_of_plain_python():
     rng = np.random.default_rng(0)
     theta, before, factors = rng.normal(size=(3, 32)), rng.normal(size=(3, 32)), rng.normal(size=32)
-    for stretch, copy in ((compiled(stretch_step), compiled(copy_into)), (stretch_step.py_func, copy_into.py_func)):
+    for stretch, copy in ((compiled(stretch_step), compiled(copy_iterates)), (stretch_step.function, copy_iterates.function)):
         moved, kept = theta.copy(), np.empty((3, 32))
         stretch(moved, before, factors)
         np.testing.assert_allclose(moved, before + factors * (theta - before), rtol=1e-15)
@@ -82,7 +82,7 @@ def test_the_stages_of_a_grid_are_those_of_plain_python():
 
 def test_words_repeat_after_a_period_and_the_first_runs_keep_theirs():
     """Two rollouts of two prompts' words, and then three words for the responses, each of two halves."""
-    for repeat in (compiled(repeat_words), repeat_words.py_func):
+    for repeat in (compiled(repeat_words), repeat_words.function):
         words = np.random.default_rng(0).integers(0, 1 << 62, size=(11, LANES)).astype(np.uint64)
         first = words.copy()
         repeat(Words(5, words, words.view(np.int32).reshape(-1, LANES), np.empty(2)), 2, 2, 3, 9)

@@ -322,7 +322,10 @@ def plain(monkeypatch):
     values = [value for module in MODULES for value in vars(module).values() if isinstance(value, FunctionValue)]
     kinds = {id(value.value): value.function for value in values}
 
-    made_by = {name: getattr(training_blocks, name) for name in ("advantage_functions", "covector_functions", "step_functions")}
+    made_by = {
+        name: getattr(training_blocks, name)
+        for name in ("advantage_functions", "covector_functions", "step_functions", "run_functions")
+    }
 
     def switch():
         for module in MODULES:

@@ -479,7 +479,7 @@ def test_iterates_are_followed_projected_and_kept():
     np.testing.assert_array_equal(mean_alone[1, :, 0], mean[1, :, 4])
     np.testing.assert_allclose(far_alone[1, 0], ((theta - start[1])[:, 4] ** 2).sum(), rtol=1e-14)
     trace = traces.NO_TRACE._replace(path=np.zeros((N, 3, 3)))
-    for stage in (compiled(STAGES["keep_iterates"]), STAGES["keep_iterates"].py_func):
+    for stage in (compiled(STAGES["keep_iterates"]), STAGES["keep_iterates"].function):
         for first in (0, WIDTH):
             stage(2, theta + first, trace, first)
         np.testing.assert_array_equal(trace.path[:WIDTH, 2], theta.T[:WIDTH])

@@ -64,7 +64,8 @@ class StepGrid:
         `sizes` are what `StepSizes` has, in its order.
         """
         sizes = (*sizes, 1) if len(sizes) == 2 else sizes
-        blocks = TrainingBlocks.of(problem, estimator, np.array(shape, dtype=float), sizes, optimiser=optimiser, keeps=keeps)
+        steps = np.array(shape, dtype=float)
+        blocks = TrainingBlocks.of(problem, estimator, steps, sizes, optimiser=optimiser, keeps=keeps, side_by_side=True)
         return cls(blocks, as_real_array("rates", rates, 1), keeps)
 
     def objectives(self, replications: int, rng: Rng, checkpoints: Sequence[int]) -> Array:

@@ -30,6 +30,7 @@ from grpo_theory.simulate.training_tables import (
     make_token_room,
     make_token_rule,
     make_words,
+    run_functions,
     step_functions,
     token_paths,
 )
@@ -108,10 +109,12 @@ class TrainingBlocks:
         optimiser: Optimiser,
         ball: Ball | None = None,
         keeps: bool = False,
+        side_by_side: bool = False,
     ) -> "TrainingBlocks":
         """Check what defines training runs, and return it.
 
-        sizes are what `StepSizes` has, in its order; `keeps` says whether runs leave a trace.
+        sizes are what `StepSizes` has, in its order; `keeps` says whether runs leave a trace, `side_by_side` whether runs at
+        several step sizes are started side by side.
         """
         checked = checked_sizes(problem, estimator, sizes, optimiser, ball)
         batch_size, group_size = checked.batch_size, checked.group_size
@@ -125,7 +128,8 @@ class TrainingBlocks:
         functions = Functions(
             advantage_functions(problem, estimator, rule, route),
             covector_functions(estimator, rules.tokens),
-            step_functions(found, optimiser, keeps=keeps),
+            step_functions(found, optimiser),
+            run_functions(updates, checked.lag, alone=found.alone, keeps=keeps, side_by_side=side_by_side),
         )
         return cls(problem, estimator, checked, updates, route, found, optimiser, functions, rules)
 

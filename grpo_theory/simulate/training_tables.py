@@ -24,14 +24,24 @@ from grpo_theory.simulate.covector.ratios import (
     pool_covectors,
     weigh_tokens_anew,
 )
-from grpo_theory.simulate.draw.policy_draw import CHUNK_WORDS, Groups, OutcomeSource, PolicyRoom, TokenPaths, Words
+from grpo_theory.simulate.draw.policy_draw import CHUNK_WORDS, Groups, OutcomeSource, PolicyRoom, TokenPaths, Words, repeat_words
 from grpo_theory.simulate.draw.prompt_tables import alias_rows, lookup
 from grpo_theory.simulate.draw.sizes import StepSizes
 from grpo_theory.simulate.draw.streams import LANES
-from grpo_theory.simulate.update.advance import State, StepFunctions, Sweep
+from grpo_theory.simulate.update.advance import (
+    RunFunctions,
+    State,
+    StepFunctions,
+    Sweep,
+    Updates,
+    copy_iterates,
+    look_back,
+    stretch_step,
+)
+from grpo_theory.simulate.update.iterates import follow_alone, project
 from grpo_theory.simulate.update.optimiser import Optimiser, moments_kept, settings_of
 from grpo_theory.simulate.update.step_types import Ascent
-from grpo_theory.simulate.update.trace import keep_rollout
+from grpo_theory.simulate.update.trace import keep_iterates, keep_rollout
 
 SAME_STEPS = np.empty(0)
 """No factors of steps: all runs make the same."""
@@ -233,13 +243,26 @@ def make_sweep(factors: Array, runs: int, shape: tuple[int, ...]) -> Sweep:
     return Sweep(each, filled.reshape(shares, size), zeros(dimension, size))
 
 
-def step_functions(ascent: Ascent, optimiser: Optimiser, *, keeps: bool) -> StepFunctions:
-    """Collect what is called; `keeps` says whether runs leave a trace."""
+def step_functions(ascent: Ascent, optimiser: Optimiser) -> StepFunctions:
+    """Collect what is called."""
     return StepFunctions(
         fill_logits=ascent.fill_logits,
         take_step=ascent.take_step,
         array=ascent.array,
         move=value_or_null(optimiser.move, moments_kept(optimiser) > 0),
         settings=settings_of(optimiser),
+    )
+
+
+def run_functions(updates: Updates, lag: int, *, alone: bool, keeps: bool, side_by_side: bool) -> RunFunctions:
+    """Collect what is called, if runs go on one at a time, leave a trace, or are at several step sizes side by side."""
+    return RunFunctions(
+        follow_alone=value_or_null(follow_alone, alone),
+        project=value_or_null(project, updates.ball.size > 0),
+        repeat_words=value_or_null(repeat_words, side_by_side),
+        copy_iterates=value_or_null(copy_iterates, side_by_side),
+        stretch_step=value_or_null(stretch_step, side_by_side),
+        look_back=value_or_null(look_back, lag > 0),
         keep_rollout=value_or_null(keep_rollout, keeps),
+        keep_iterates=value_or_null(keep_iterates, keeps),
     )

@@ -82,7 +82,7 @@ class Rollout(NamedTuple):
 
 
 class AdvantageFunctions(NamedTuple):
-    """What is called only where an estimator needs it (see `wanted`)."""
+    """What is called only where an estimator needs it (see `value_or_null`)."""
 
     penalise: Any
     fill_terms: Any

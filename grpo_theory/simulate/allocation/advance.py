@@ -148,5 +148,5 @@ def advance_allotted(plan, functions, rules, updates, streams, room, state):
                             centre_covector(covector, policy.tokens[b], i, rules.tokens.paths.vocabulary_size)
                         remember(groups, b, n, values, sizes, memory, plan.seen[share])
                     # The tables hold advantages over the group's size, so that a batch's estimate is the mean over its groups.
-                    make_update(step, updates, groups.prompts, room, state, share, count, 1.0 / batch_size)
+                    make_update(functions, updates, groups.prompts, room, state, share, count, 1.0 / batch_size)
             before += rollouts

@@ -94,7 +94,7 @@ class RatioFunctions(NamedTuple):
 
 
 class CovectorFunctions(NamedTuple):
-    """What is called only where an estimator needs it (see `wanted`)."""
+    """What is called only where an estimator needs it (see `value_or_null`)."""
 
     weigh_tokens: Any
     ratio: RatioFunctions

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler import F1, F2, F3, I1, I2, record_type, stage
+from grpo_theory.compiler import F1, F2, F3, I1, I2, function_value, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_short, load, reals, shorts, store, where
 from grpo_theory.simulate.draw.elementary import exponential, logarithm
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places, choose_prompts, read_rows
@@ -116,6 +116,7 @@ T2, T3 = numba.int32[:, ::1], numba.int32[:, :, ::1]
 TOKEN_PATHS = record_type(TokenPaths, I2, I1, numba.int64)
 OUTCOME_SOURCE = record_type(OutcomeSource, LOOKUP, LOOKUP, numba.int64, numba.int64, TOKEN_PATHS)
 WORDS = record_type(Words, numba.int64, numba.uint64[:, ::1], T2, F1)
+REPEAT_WORDS = numba.void(WORDS, *[numba.int64] * 4)
 POLICY_ROOM = record_type(PolicyRoom, F3, F3, F3, F3)
 GROUPS = record_type(Groups, I2, T3, T3, F2)
 
@@ -131,7 +132,7 @@ def fill_chunk(lanes, lone, runs, rollouts, words):
         words.dithers[s] = next_uniform(lone)
 
 
-@stage
+@function_value(REPEAT_WORDS)
 def repeat_words(words, rollouts, batch_size, period, runs):
     """Give runs the words of the run that is a period before them, in so many rollouts of a chunk."""
     for s in range(rollouts):

@@ -32,6 +32,8 @@ from grpo_theory.compiler.lanes import (
 S2 = numba.int16[:, ::1]
 FEW = 5
 """The most prompts among which one is chosen: a look-up takes as long as comparisons with one or two more."""
+PLAIN_PLACES = 1 << 12
+"""The most places that plain Python fills: it takes no longer than to read the compiled function from disk."""
 
 
 class Lookup(NamedTuple):
@@ -150,7 +152,8 @@ def alias_rows(law: Array) -> Array:
     otherwise its alias.  Places are paired in Vose's order.
     """
     thresholds, choices = np.empty(law.size), np.empty((law.size, 2), dtype=np.int64)
-    fill_aliases(np.ascontiguousarray(law, dtype=np.float64)[None], thresholds, choices)
+    fill = fill_aliases.function if law.size <= PLAIN_PLACES else fill_aliases
+    fill(np.ascontiguousarray(law, dtype=np.float64)[None], thresholds, choices)
     return np.column_stack([thresholds, choices[:, 1]])
 
 

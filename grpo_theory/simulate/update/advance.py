@@ -2,8 +2,8 @@
 
 A run is a lane.  A share of the runs makes many steps before the next one does, so that a step's numbers stay in the first
 level of cache.  A rollout serves M updates, each on the groups of B/M of its prompts.  Where rollouts lag, the policy that draws
-is that of some rollouts ago, and the iterates in between wait in a ring.  What only some estimators need (score norms, ratios,
-records, the kernel itself) is a function of its own, compiled when it is first wanted.
+is that of some rollouts ago, and the iterates in between wait in a ring.  What only some estimators or runs need (score norms,
+ratios, balls, records, the kernel itself) is a function of its own, compiled when it is first wanted.
 """
 
 from typing import Any, NamedTuple
@@ -12,7 +12,8 @@ import numba
 from numba import types
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler import F1, F2, F3, F4, FirstClassType, driver, record_type, stage
+from grpo_theory.compiler import F1, F2, F3, F4, FirstClassType, driver, function_value, record_type, stage
+from grpo_theory.compiler.lanes import WIDTH
 from grpo_theory.simulate.advantage.rollout import (
     ADVANTAGE_FUNCTIONS,
     ADVANTAGE_RULE,
@@ -35,6 +36,7 @@ from grpo_theory.simulate.draw.policy_draw import (
     GROUPS,
     OUTCOME_SOURCE,
     POLICY_ROOM,
+    REPEAT_WORDS,
     WORDS,
     Groups,
     OutcomeSource,
@@ -43,20 +45,19 @@ from grpo_theory.simulate.draw.policy_draw import (
     draw_outcomes,
     draw_prompts_of,
     fill_chunk,
-    repeat_words,
     response_row,
 )
 from grpo_theory.simulate.draw.streams import LANES, STREAMS
-from grpo_theory.simulate.update.iterates import clear_gradient, follow, project
+from grpo_theory.simulate.update.iterates import FOLLOW_ALONE, PROJECT, clear_gradient, follow
 from grpo_theory.simulate.update.optimiser import MOVE
 from grpo_theory.simulate.update.step_types import FILL_LOGITS, TAKE_STEP
-from grpo_theory.simulate.update.trace import KEEP_ROLLOUT, TRACE, keep_iterates
+from grpo_theory.simulate.update.trace import KEEP_ITERATES, KEEP_ROLLOUT, TRACE
 
 
 class StepFunctions(NamedTuple):
     """Functions that differ between policies and optimisers, and the arrays that these read.
 
-    The first two are always there, any other only where it is called (see `wanted`).
+    The first two are always there, any other only where it is called (see `value_or_null`).
     """
 
     fill_logits: Any
@@ -64,7 +65,19 @@ class StepFunctions(NamedTuple):
     array: Array
     move: Any
     settings: Array
+
+
+class RunFunctions(NamedTuple):
+    """What is called only where runs are one at a time, have a ball, differ by their steps' lengths, lag, or leave a trace."""
+
+    follow_alone: Any
+    project: Any
+    repeat_words: Any
+    copy_iterates: Any
+    stretch_step: Any
+    look_back: Any
     keep_rollout: Any
+    keep_iterates: Any
 
 
 class Functions(NamedTuple):
@@ -73,6 +86,7 @@ class Functions(NamedTuple):
     advantage: AdvantageFunctions
     covector: CovectorFunctions
     step: StepFunctions
+    run: RunFunctions
 
 
 class Rules(NamedTuple):
@@ -188,9 +202,15 @@ STEP_FUNCTIONS = record_type(
     F3,
     FirstClassType(MOVE),
     F1,
-    FirstClassType(KEEP_ROLLOUT),
 )
-FUNCTIONS = record_type(Functions, ADVANTAGE_FUNCTIONS, COVECTOR_FUNCTIONS, STEP_FUNCTIONS)
+COPY_ITERATES, STRETCH_STEP, LOOK_BACK = numba.void(F2, F2), numba.void(F2, F2, F1), numba.void(F2, F3, numba.int64)
+RUN_FUNCTIONS = record_type(
+    RunFunctions,
+    *map(
+        FirstClassType, (FOLLOW_ALONE, PROJECT, REPEAT_WORDS, COPY_ITERATES, STRETCH_STEP, LOOK_BACK, KEEP_ROLLOUT, KEEP_ITERATES)
+    ),
+)
+FUNCTIONS = record_type(Functions, ADVANTAGE_FUNCTIONS, COVECTOR_FUNCTIONS, STEP_FUNCTIONS, RUN_FUNCTIONS)
 RULES = record_type(Rules, OUTCOME_SOURCE, ADVANTAGE_RULE, TOKEN_RULE)
 UPDATES = record_type(Updates, F1, numba.int64, numba.int64, F1)
 STEP_ROOM = record_type(StepRoom, WORDS, GROUPS, types.UniTuple(POLICY_ROOM, 2), ROLLOUT, TOKEN_ROOM, F2)
@@ -198,7 +218,7 @@ SWEEP = record_type(Sweep, numba.int64, F2, F2)
 STATE = record_type(State, numba.int64, F3, F3, F3, F4, F2, F4, F2, F1, SWEEP)
 
 
-@stage
+@function_value(LOOK_BACK)
 def look_back(theta, past, number):
     """Replace the iterates (d, N) of S rollouts ago, in the ring (S, d, N), by those before the rollout of that number."""
     for j in range(theta.shape[0]):
@@ -206,15 +226,15 @@ def look_back(theta, past, number):
             past[number % past.shape[0], j, i] = theta[j, i]
 
 
-@stage
-def copy_into(theta, before):
+@function_value(COPY_ITERATES)
+def copy_iterates(theta, before):
     """Keep the iterates (d, N) before a step."""
     for j in range(theta.shape[0]):
         for i in range(theta.shape[1]):
             before[j, i] = theta[j, i]
 
 
-@stage
+@function_value(STRETCH_STEP)
 def stretch_step(theta, before, factors):
     """Multiply the step that led from one iterate (d, N) to the next by each run's factor (N,)."""
     for j in range(theta.shape[0]):
@@ -223,12 +243,13 @@ def stretch_step(theta, before, factors):
 
 
 @stage
-def make_update(step, updates, prompts, room, state, share, count, weight):
+def make_update(functions, updates, prompts, room, state, share, count, weight):
     """Make the `count`-th update of a share of runs, along a weight times the covectors at the prompts, and take note of it."""
+    step, run = functions.step, functions.run
     theta, covectors, step_size = state.theta[share], room.tokens.covectors, updates.step_sizes[count - 1]
     before, factors = state.sweep.before, state.sweep.factors[share]
     if factors.shape[0] > 0:
-        copy_into(theta, before)
+        run.copy_iterates(theta, before)
     if state.moments.shape[1] == 0:
         step.take_step(theta, prompts, step.array, room.rows, covectors, step_size * weight)
     else:
@@ -236,10 +257,13 @@ def make_update(step, updates, prompts, room, state, share, count, weight):
         step.take_step(state.gradient, prompts, step.array, room.rows, covectors, weight)
         step.move(theta, state.gradient, state.moments[share], step.settings, step_size, count)
     if factors.shape[0] > 0:
-        stretch_step(theta, before, factors)
+        run.stretch_step(theta, before, factors)
     if updates.ball.shape[0] > 0:
-        project(theta, updates.ball, state.distances)
-    follow(theta, share, count, state.start, state.average, state.farthest)
+        run.project(theta, updates.ball, state.distances)
+    if theta.shape[1] < WIDTH:
+        run.follow_alone(theta, share, count, state.start, state.average, state.farthest)
+    else:
+        follow(theta, share, count, state.start, state.average, state.farthest)
 
 
 @driver(numba.void(FUNCTIONS, RULES, UPDATES, STREAMS, STEP_ROOM, STATE, TRACE))
@@ -266,7 +290,7 @@ def advance(functions, rules, updates, streams, room, state, trace):
                 left = (updates.step_sizes.shape[0] - before) // per_rollout
                 fill_chunk(streams.lanes[rows], streams.lone[rows], runs, min(chunk, left), words)
                 if state.sweep.period > 0:
-                    repeat_words(words, min(chunk, left), batch_size, state.sweep.period, runs)
+                    functions.run.repeat_words(words, min(chunk, left), batch_size, state.sweep.period, runs)
             rollouts = min(chunk - place, (updates.stop - before) // per_rollout)
             for share in range(block * n_shares, min((block + 1) * n_shares, state.theta.shape[0])):
                 run, theta = share * size, state.theta[share]
@@ -277,7 +301,7 @@ def advance(functions, rules, updates, streams, room, state, trace):
                     if lag > 0:
                         past, number = state.past[share], made // per_rollout
                         step.fill_logits(past[number % lag], groups.prompts, step.array, room.rows, policy.logits)
-                        look_back(theta, past, number)
+                        functions.run.look_back(theta, past, number)
                     else:
                         step.fill_logits(theta, groups.prompts, step.array, room.rows, policy.logits)
                     for b in range(batch_size):
@@ -291,7 +315,7 @@ def advance(functions, rules, updates, streams, room, state, trace):
                             return
                     if keeps:
                         rewards = rollout.rewards.seen.rewards
-                        step.keep_rollout(made // per_rollout, groups, rewards, policy.tokens, trace, run, size)
+                        functions.run.keep_rollout(made // per_rollout, groups, rewards, policy.tokens, trace, run, size)
                     for j in range(per_rollout):
                         count, first = made + j + 1, j * n_updated
                         prompts = groups.prompts[first : first + n_updated]
@@ -300,7 +324,7 @@ def advance(functions, rules, updates, streams, room, state, trace):
                         fill_covectors_of_update(
                             functions.covector, token_rule, groups, rollout.sums, room.policies, first, n, room.tokens
                         )
-                        make_update(step, updates, prompts, room, state, share, count, share_of_all)
+                        make_update(functions, updates, prompts, room, state, share, count, share_of_all)
                         if keeps:
-                            keep_iterates(count, theta, trace, run)
+                            functions.run.keep_iterates(count, theta, trace, run)
             before += rollouts * per_rollout

@@ -2,14 +2,18 @@
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, read_only
-from grpo_theory.compiler import stage
+from grpo_theory.compiler import F1, F2, F3, function_value, stage
 from grpo_theory.compiler.lanes import WIDTH, load, reals, store, where
 from grpo_theory.problem import Policy
 from grpo_theory.validation import as_positive, as_real_array, check_shape
+
+PROJECT = numba.void(F2, F1, F1)
+FOLLOW_ALONE = numba.void(F2, numba.int64, numba.int64, F3, F3, F2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +59,7 @@ def clear_gradient(gradient):
             gradient[j, i] = 0.0
 
 
-@stage
+@function_value(PROJECT)
 def project(theta, ball, distances):
     """Project the iterates (d, R) onto the ball: the centre (d,) followed by the radius."""
     dimension, n = theta.shape
@@ -71,7 +75,7 @@ def project(theta, ball, distances):
                 theta[j, i] = ball[j] + shrink * (theta[j, i] - ball[j])
 
 
-@stage
+@function_value(FOLLOW_ALONE)
 def follow_alone(theta, share, count, start, average, farthest):
     """Do what `follow` does, for one run alone: its parameters are too many to be lanes."""
     weight, distance = 1.0 / count, 0.0
@@ -88,9 +92,6 @@ def follow(theta, share, count, start, average, farthest):
 
     Averages and starts are (shares, d, n), distances from the start (shares, n).
     """
-    if theta.shape[1] < WIDTH:
-        follow_alone(theta, share, count, start, average, farthest)
-        return
     weight = 1.0 / count
     for i in range(0, theta.shape[1], WIDTH):
         distance = reals(0.0)

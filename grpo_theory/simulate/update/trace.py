@@ -53,6 +53,7 @@ _NONE, _TABLE, _ARRAY = np.zeros(0, dtype=np.int64), np.empty((0, 0)), np.empty(
 NO_TRACE = Trace(_ARRAY, _TABLE, _ARRAY, _NONE, _NONE[:, None], _ARRAY, TokenPaths(_NONE[:, None], _NONE, 1), _NONE, 1, 0.0)
 TRACE = record_type(Trace, F3, F2, F3, I1, I2, F3, TOKEN_PATHS, I1, numba.int64, numba.float64)
 KEEP_ROLLOUT = numba.void(numba.int64, GROUPS, F3, F3, TRACE, numba.int64, numba.int64)
+KEEP_ITERATES = numba.void(numba.int64, F2, TRACE, numba.int64)
 
 
 def make_trace(problem: Problem, source: OutcomeSource, steps: int, window: tuple[int, int]) -> Trace:
@@ -223,7 +224,7 @@ def keep_rollout(number, groups, rewards, tokens, trace, first, size):
             add_congruence(forms, groups.prompts[b], share, (first, n), trace, gathered, half, entry)
 
 
-@stage
+@function_value(KEEP_ITERATES)
 def keep_iterates(count, theta, trace, first):
     """Keep the iterates (d, N), the `count`-th of their runs, which are the trace's from the first on."""
     for run in range(min(theta.shape[1], trace.path.shape[0] - first)):
