@@ -1,5 +1,6 @@
 """What a chunk costs beside its work: a worker's start, handing it out, its file; python -m benchmarks.chunks WHAT ..."""
 
+import gc
 import json
 import resource
 import sys
@@ -51,6 +52,7 @@ def handing_out(name: str) -> float:
     cell, wanted = collection().studies[STUDY].cells(True)[0], made_with("simulations")
     with OPENED[name](1, collection().prepare) as executor:
         executor.submit(nothing, STUDY, cell, 0, 0, (), wanted).result()
+        gc.collect()  # or a collection of all that the imports have made, a tenth of a second, may fall between the chunks
         before = processor_seconds()
         for future in [executor.submit(nothing, STUDY, cell, 0, chunk, (), wanted) for chunk in range(MANY)]:
             future.result()
