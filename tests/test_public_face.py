@@ -139,7 +139,7 @@ print(*[name for name in ("scipy.optimize", "scipy.stats", "pandas") if name in 
 
 
 @pytest.mark.parametrize("package", ["grpo_theory", "simulations"])
-def test_no_module_of_the_library_or_of_the_studies_loads_the_distributions(package):
+def test_no_module_of_a_package_loads_the_distributions(package):
     script = f"""
 import sys
 from importlib import import_module

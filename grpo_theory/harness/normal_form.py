@@ -163,9 +163,11 @@ def _without_words(tree: ast.Module, study: bool) -> ast.Module:
     words: list[ast.AST] = [one for one in tree.body if REASONS in _assigned(one)]
     tree.body = [one for one in tree.body if one not in words]
     found = _Words(_imports(tree))
+    # Each call loses its words before `_nodes` comes to its arguments: what stands inside words is not taken a second time.
     words += [word for node in _nodes(tree) if isinstance(node, ast.Call) for word in found.take(node)]
     served = {name for word in words for name in _used(word)}
     uses = {one: _used(one) for one in tree.body}
+    # Of the names that were used by what has been taken out, those are idle that nothing left uses.
     while idle := served.difference(*uses.values()):
         left = {kept: used for one, used in uses.items() if (kept := _less(one, idle, study)) is not None}
         served = {name for one, used in uses.items() if one not in left for name in used}

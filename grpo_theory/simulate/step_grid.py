@@ -64,9 +64,10 @@ class StepGrid:
         `sizes` are what `StepSizes` has, in its order.
         """
         sizes = (*sizes, 1) if len(sizes) == 2 else sizes
-        steps = np.array(shape, dtype=float)
-        blocks = TrainingBlocks.of(problem, estimator, steps, sizes, optimiser=optimiser, keeps=keeps, side_by_side=True)
-        return cls(blocks, as_real_array("rates", rates, 1), keeps)
+        steps, rates = np.array(shape, dtype=float), as_real_array("rates", rates, 1)
+        many = len(rates) > 1
+        blocks = TrainingBlocks.of(problem, estimator, steps, sizes, optimiser=optimiser, keeps=keeps, side_by_side=many)
+        return cls(blocks, rates, keeps)
 
     def objectives(self, replications: int, rng: Rng, checkpoints: Sequence[int]) -> Array:
         """Return J of the iterates after these numbers of updates, shape (S, R, C); NaN from where a run diverged."""

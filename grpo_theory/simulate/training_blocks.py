@@ -113,8 +113,8 @@ class TrainingBlocks:
     ) -> "TrainingBlocks":
         """Check what defines training runs, and return it.
 
-        sizes are what `StepSizes` has, in its order; `keeps` says whether runs leave a trace, `side_by_side` whether runs at
-        several step sizes are started side by side.
+        sizes are what `StepSizes` has, in its order.  `keeps` says whether runs leave a trace, and `side_by_side` whether they
+        are started at several step sizes side by side.
         """
         checked = checked_sizes(problem, estimator, sizes, optimiser, ball)
         batch_size, group_size = checked.batch_size, checked.group_size
@@ -160,13 +160,19 @@ class TrainingBlocks:
 
     @contextmanager
     def start(self, streams: Streams, starts: Array, trace: Trace = NO_TRACE) -> Iterator["Runs"]:
-        """Give the runs of some blocks at their starts (R, d); what they were computed in is used again."""
+        """Give the runs of some blocks at their starts (R, d); what they were computed in is used again.
+
+        To leave a trace, blocks must have been made with `keeps`.
+        """
         with borrowed(self._rooms, lambda: make_step_room(self)) as room:
             yield Runs(self, room, streams, starts, trace)
 
     @contextmanager
     def start_side_by_side(self, factors: Array, streams: Streams, starts: Array, trace: Trace) -> Iterator["Runs"]:
-        """Give runs whose steps have factors (S,), each that of R / S runs; all see the words of the first R / S."""
+        """Give runs whose steps have factors (S,), each that of R / S runs; all see the words of the first R / S.
+
+        The blocks must have been made for runs that go on side by side.
+        """
         with borrowed(self._rooms, lambda: make_step_room(self)) as room:
             yield Runs(self, room, streams, starts, trace, factors)
 

@@ -244,7 +244,7 @@ def make_sweep(factors: Array, runs: int, shape: tuple[int, ...]) -> Sweep:
 
 
 def step_functions(ascent: Ascent, optimiser: Optimiser) -> StepFunctions:
-    """Collect what is called."""
+    """Collect the functions of a policy and of its optimiser."""
     return StepFunctions(
         fill_logits=ascent.fill_logits,
         take_step=ascent.take_step,
@@ -255,7 +255,7 @@ def step_functions(ascent: Ascent, optimiser: Optimiser) -> StepFunctions:
 
 
 def run_functions(updates: Updates, lag: int, *, alone: bool, keeps: bool, side_by_side: bool) -> RunFunctions:
-    """Collect what is called, if runs go on one at a time, leave a trace, or are at several step sizes side by side."""
+    """Collect what runs need that have a ball, lag, go on one at a time, leave a trace, or go on side by side; else nulls."""
     return RunFunctions(
         follow_alone=value_or_null(follow_alone, alone),
         project=value_or_null(project, updates.ball.size > 0),

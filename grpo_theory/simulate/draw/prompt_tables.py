@@ -32,8 +32,8 @@ from grpo_theory.compiler.lanes import (
 S2 = numba.int16[:, ::1]
 FEW = 5
 """The most prompts among which one is chosen: a look-up takes as long as comparisons with one or two more."""
-PLAIN_PLACES = 1 << 12
-"""The most places that plain Python fills: it takes no longer than to read the compiled function from disk."""
+PLAIN_PLACES = 1 << 9
+"""The most places that plain Python fills, in half a millisecond; to read the compiled function from disk takes six."""
 
 
 class Lookup(NamedTuple):

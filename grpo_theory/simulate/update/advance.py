@@ -57,7 +57,7 @@ from grpo_theory.simulate.update.trace import KEEP_ITERATES, KEEP_ROLLOUT, TRACE
 class StepFunctions(NamedTuple):
     """Functions that differ between policies and optimisers, and the arrays that these read.
 
-    The first two are always there, any other only where it is called (see `value_or_null`).
+    An optimiser's move is there only where it is called (see `value_or_null`).
     """
 
     fill_logits: Any
