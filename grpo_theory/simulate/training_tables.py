@@ -255,7 +255,7 @@ def step_functions(ascent: Ascent, optimiser: Optimiser) -> StepFunctions:
 
 
 def run_functions(updates: Updates, lag: int, *, alone: bool, keeps: bool, side_by_side: bool) -> RunFunctions:
-    """Collect what runs need that have a ball, lag, go on one at a time, leave a trace, or go on side by side; else nulls."""
+    """Collect what is called: nulls but for runs that have a ball, lag, go on alone or side by side, or leave a trace."""
     return RunFunctions(
         follow_alone=value_or_null(follow_alone, alone),
         project=value_or_null(project, updates.ball.size > 0),

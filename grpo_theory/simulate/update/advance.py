@@ -1,9 +1,9 @@
 """The compiled driver of training runs: words to iterates, many runs side by side: draw, advantage, covector, update.
 
 A run is a lane.  A share of the runs makes many steps before the next one does, so that a step's numbers stay in the first
-level of cache.  A rollout serves M updates, each on the groups of B/M of its prompts.  Where rollouts lag, the policy that draws
-is that of some rollouts ago, and the iterates in between wait in a ring.  What only some estimators or runs need (score norms,
-ratios, balls, records, the kernel itself) is a function of its own, compiled when it is first wanted.
+level of cache.  A rollout serves M updates, each on the groups of B/M of its prompts.  Where rollouts lag, the policy that
+draws is that of some rollouts ago, and the iterates in between wait in a ring.  What only some estimators or runs need is a
+function of its own: score norms, ratios, balls, records, the kernel itself.  It is compiled when it is first wanted.
 """
 
 from typing import Any, NamedTuple
