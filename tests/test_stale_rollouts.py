@@ -12,7 +12,7 @@ from test_training import ascend, transcription
 import grpo_theory as gt
 from grpo_theory.compiler.lanes import WIDTH
 from grpo_theory.simulate.records import simulate_iterates
-from grpo_theory.simulate.update.advance import look_back
+from grpo_theory.simulate.update.advance import copy_iterates
 
 LIMIT = 4.9
 PARTS = {
@@ -79,11 +79,11 @@ def test_many_blocks_go_on_as_one_does():
         np.testing.assert_array_equal(other.theta, whole.theta[: len(other.theta)])
 
 
-@pytest.mark.parametrize("function", [compiled(look_back), look_back.function], ids=["compiled", "plain"])
+@pytest.mark.parametrize("function", [compiled(copy_iterates), copy_iterates.function], ids=["compiled", "plain"])
 def test_the_ring_holds_the_iterates_of_the_last_rollouts(function):
     theta, past = np.arange(3.0 * WIDTH).reshape(3, WIDTH), np.zeros((2, 3, WIDTH))
     for number in range(5):
-        function(theta + number, past, number)
+        function(theta + number, past[number % 2])
     np.testing.assert_array_equal(past, [theta + 4.0, theta + 3.0])
 
 

@@ -35,7 +35,6 @@ from grpo_theory.simulate.update.advance import (
     Sweep,
     Updates,
     copy_iterates,
-    look_back,
     stretch_step,
 )
 from grpo_theory.simulate.update.iterates import follow_alone, project
@@ -260,9 +259,8 @@ def run_functions(updates: Updates, lag: int, *, alone: bool, keeps: bool, side_
         follow_alone=value_or_null(follow_alone, alone),
         project=value_or_null(project, updates.ball.size > 0),
         repeat_words=value_or_null(repeat_words, side_by_side),
-        copy_iterates=value_or_null(copy_iterates, side_by_side),
+        copy_iterates=value_or_null(copy_iterates, side_by_side or lag > 0),
         stretch_step=value_or_null(stretch_step, side_by_side),
-        look_back=value_or_null(look_back, lag > 0),
         keep_rollout=value_or_null(keep_rollout, keeps),
         keep_iterates=value_or_null(keep_iterates, keeps),
     )

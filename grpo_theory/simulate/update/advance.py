@@ -75,7 +75,6 @@ class RunFunctions(NamedTuple):
     repeat_words: Any
     copy_iterates: Any
     stretch_step: Any
-    look_back: Any
     keep_rollout: Any
     keep_iterates: Any
 
@@ -203,12 +202,10 @@ STEP_FUNCTIONS = record_type(
     FirstClassType(MOVE),
     F1,
 )
-COPY_ITERATES, STRETCH_STEP, LOOK_BACK = numba.void(F2, F2), numba.void(F2, F2, F1), numba.void(F2, F3, numba.int64)
+COPY_ITERATES, STRETCH_STEP = numba.void(F2, F2), numba.void(F2, F2, F1)
 RUN_FUNCTIONS = record_type(
     RunFunctions,
-    *map(
-        FirstClassType, (FOLLOW_ALONE, PROJECT, REPEAT_WORDS, COPY_ITERATES, STRETCH_STEP, LOOK_BACK, KEEP_ROLLOUT, KEEP_ITERATES)
-    ),
+    *map(FirstClassType, (FOLLOW_ALONE, PROJECT, REPEAT_WORDS, COPY_ITERATES, STRETCH_STEP, KEEP_ROLLOUT, KEEP_ITERATES)),
 )
 FUNCTIONS = record_type(Functions, ADVANTAGE_FUNCTIONS, COVECTOR_FUNCTIONS, STEP_FUNCTIONS, RUN_FUNCTIONS)
 RULES = record_type(Rules, OUTCOME_SOURCE, ADVANTAGE_RULE, TOKEN_RULE)
@@ -218,17 +215,9 @@ SWEEP = record_type(Sweep, numba.int64, F2, F2)
 STATE = record_type(State, numba.int64, F3, F3, F3, F4, F2, F4, F2, F1, SWEEP)
 
 
-@function_value(LOOK_BACK)
-def look_back(theta, past, number):
-    """Replace the iterates (d, N) of S rollouts ago, in the ring (S, d, N), by those before the rollout of that number."""
-    for j in range(theta.shape[0]):
-        for i in range(theta.shape[1]):
-            past[number % past.shape[0], j, i] = theta[j, i]
-
-
 @function_value(COPY_ITERATES)
 def copy_iterates(theta, before):
-    """Keep the iterates (d, N) before a step."""
+    """Keep the iterates (d, N): those before a step, or in the place of those from which a rollout has been drawn."""
     for j in range(theta.shape[0]):
         for i in range(theta.shape[1]):
             before[j, i] = theta[j, i]
@@ -299,9 +288,9 @@ def advance(functions, rules, updates, streams, room, state, trace):
                     made = before + (s - place) * per_rollout
                     draw_prompts_of(words, s, lane, n, rules.source, groups)
                     if lag > 0:
-                        past, number = state.past[share], made // per_rollout
-                        step.fill_logits(past[number % lag], groups.prompts, step.array, room.rows, policy.logits)
-                        functions.run.look_back(theta, past, number)
+                        past = state.past[share, made // per_rollout % lag]
+                        step.fill_logits(past, groups.prompts, step.array, room.rows, policy.logits)
+                        functions.run.copy_iterates(theta, past)
                     else:
                         step.fill_logits(theta, groups.prompts, step.array, room.rows, policy.logits)
                     for b in range(batch_size):
