@@ -23,13 +23,14 @@ from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.plan import Limits
 from grpo_theory.plan.run_advice import SIZES, advise_run
+from simulations.best_rate import lead, with_limits
 from simulations.plan.asked_planner import CONTROL, LOGGED, PERMUTED, PLANNED, nearest, permuted, plan
 from simulations.plan.error_parts import Part, summary_of
 from simulations.plan.run_worlds import draw_log, sampler
 from simulations.plan.trained_start import problem_at_start
 from simulations.runs.frontier_statements import LOST
 from simulations.runs.recorded_scores import PLACES, Scores, efficiency
-from simulations.runs.seed_limits import jackknife, with_limits
+from simulations.runs.trained_sizes import arms_of
 from simulations.sources import OURS
 
 PAGE = "docs/planner.md"
@@ -62,7 +63,6 @@ LOGS, RUN_LOGS = 256, 3
 """For a step, and for a run, where each log takes the planner ten seconds."""
 MISLED = 0.1
 """One log of ten may mislead: more often, and gradients would not be worth their logging."""
-HABITS = (2, 4, 8, 16, 32, 64)
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -113,7 +113,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
         if settings["asked"] == "step":
             table += [kept | row for row in _step_rows(data, settings["estimator"], told)]
         else:
-            table += [kept | row for row in Ends(data, settings["estimator"], settings["updates"]).rows(told[PLANNED])]
+            table += [kept | row for row in _run_rows(ends_of(data, settings["estimator"], settings["updates"]), told[PLANNED])]
     return table
 
 
@@ -135,97 +135,42 @@ def _step_rows(data: TrainedModel, estimator: str, told: dict[str, Array]) -> It
             yield at | {"estimate": 1.0 - float(value / values.max()), "standard_error": 0.0, "replications": 0}
 
 
-class Ends:
-    """Success after some updates of an estimator's runs with Adam, each seed at the learning rate that the other seeds chose.
+def ends_of(data: TrainedModel, estimator: str, updates: int) -> dict[int, Array]:
+    """Return success after some updates by group size, (rates, seeds), of the seeds that all sizes have."""
+    runs = [run for run in data.runs if (run.arm.estimator, run.arm.reuse) == (estimator, 1)]
+    shared = set.intersection(*({run.seed for run in runs if run.arm.group_size == size} for size in SIZES))
+    found, look = arms_of(run for run in runs if run.seed in shared), data.updates.tolist().index(updates)
+    return {size: found[estimator, size][..., look] for size in SIZES}
 
-    Attributes
-    ----------
-    by_rate : dict of int to ndarray
-        Success by seed and learning rate of each group size; some sizes have more seeds than others.
-    """
 
-    def __init__(self, data: TrainedModel, estimator: str, updates: int) -> None:
-        place = data.updates.tolist().index(updates)
-        runs = [run for run in data.runs if (run.arm.estimator, run.arm.optimiser, run.arm.reuse) == (estimator, "Adam", 1)]
-        seeds = {run.seed for run in runs}
-        rates = sorted({run.arm.rate for run in runs})
-        rates = [rate for rate in rates if {run.seed for run in runs if run.arm.rate == rate} == seeds]
-        found: dict[int, dict[int, list[float]]] = {size: {} for size in SIZES}
-        for run in runs:
-            if run.arm.rate in rates:
-                at = found[run.arm.group_size].setdefault(run.seed, [np.nan] * len(rates))
-                at[rates.index(run.arm.rate)] = float(run.success[place])
-        self.by_rate = {size: np.array([ends[seed] for seed in sorted(ends)]) for size, ends in found.items()}
+def _run_rows(ends: dict[int, Array], told: Array) -> Iterator[dict[str, Any]]:
+    """Yield success by size, and what recommended sizes (L,) and fixed ones lose to the best other size and to each other."""
+    for size, values in ends.items():
+        yield {"quantity": "success", "arm": f"always {size}", "prediction": np.nan} | lead((values,))
+    arms = {PLANNED: told, CONTROL: np.minimum(told * TOO_LARGE, SIZES[-1])}
+    arms |= {f"always {size}": np.array([size]) for size in SIZES}
+    for arm, sizes in arms.items():
+        yield {"quantity": "lost", "arm": arm, "against": "best", "prediction": MARGIN} | lost(ends, sizes)
+    for size in SIZES:
+        against = {"quantity": "lost", "arm": PLANNED, "against": f"always {size}", "prediction": MARGIN}
+        yield against | lost(ends, told, size)
 
-    @property
-    def by_size(self) -> dict[int, Array]:
-        """Success by seed of each size, each seed at the rate that its other seeds chose."""
-        return {size: self._tuned(values) for size, values in self.by_rate.items()}
 
-    def without(self, seed: int | None) -> "Ends":
-        """Return the same without a seed, or as it is; sizes that have it not stay as they are."""
-        found = object.__new__(Ends)
-        found.by_rate = {
-            size: values if seed is None or seed >= len(values) else np.delete(values, seed, axis=0)
-            for size, values in self.by_rate.items()
-        }
-        return found
-
-    @property
-    def common(self) -> int:
-        """How many seeds every group size has, the first ones."""
-        return min(map(len, self.by_size.values()))
-
-    @staticmethod
-    def _tuned(values: Array) -> Array:
-        """Return success by seed of values (seeds, rates), at the rate with the highest mean over the other seeds."""
-        others = (values.sum(axis=0) - values) / (len(values) - 1)
-        return values[np.arange(len(values)), others.argmax(axis=1)]
-
-    def lead(self, size: int, against: int | None) -> Array:
-        """Return, by seed, how far another size is ahead of one; of the best other one, which the other seeds chose, if None."""
-        if against is not None:
-            count = min(len(self.by_size[size]), len(self.by_size[against]))
-            return self.by_size[against][:count] - self.by_size[size][:count]
-        others = np.stack([values[: self.common] for other, values in self.by_size.items() if other != size])
-        left = (others.sum(axis=1, keepdims=True) - others).argmax(axis=0)
-        return others[left, np.arange(self.common)] - self.by_size[size][: self.common]
-
-    def rows(self, told: Array) -> Iterator[dict[str, Any]]:
-        """Yield success by size, and what recommended sizes (L,) and usual ones lose to the best other size and to each other."""
-        for size, values in self.by_size.items():
-            yield {"quantity": "success", "arm": f"always {size}", "prediction": np.nan} | with_limits(summary(values))
-        larger = np.minimum(told * TOO_LARGE, SIZES[-1])
-        arms = {PLANNED: told, CONTROL: larger} | {f"always {size}": np.array([size]) for size in HABITS}
-        for arm, sizes in arms.items():
-            yield {"quantity": "lost", "arm": arm, "against": "best", "prediction": MARGIN} | self._lost(sizes, None)
-        for size in HABITS:
-            yield (
-                {"quantity": "lost", "arm": PLANNED, "against": f"always {size}"}
-                | {"prediction": MARGIN}
-                | self._lost(told, size)
-            )
-
-    def _lost(self, told: Array, against: int | None) -> dict[str, float]:
-        """Return what sizes (L,), one from each log, lose on average, with the errors of seeds and of logs."""
-        if against is not None and (told == against).all():  # one size against itself
-            return with_limits({"estimate": 0.0, "standard_error": 0.0, "replications": self._seeds(told, against)})
-        seeds, by_log = self._seeds(told, against), self._by_log(told, against)
-        found = jackknife(lambda seed: np.array(self.without(seed)._by_log(told, against).mean()), seeds)
-        runs = Part(float(found["standard_error"]) ** 2, seeds - 1.0)
-        if against is None:
-            by_log = np.maximum(by_log, 0.0)
-        between = Part(float(by_log.var(ddof=1)) / len(told), len(told) - 1.0) if len(told) > 1 else Part(0.0)
-        return with_limits(summary_of(float(by_log.mean()), (runs, between)))
-
-    def _seeds(self, told: Array, against: int | None) -> int:
-        """Return the number of seeds that a comparison has."""
-        return min(len(self.lead(int(size), against)) for size in np.unique(told))
-
-    def _by_log(self, told: Array, against: int | None) -> Array:
-        """Return what the size of each log loses, (L,)."""
-        leads = {size: float(self.lead(int(size), against).mean()) for size in np.unique(told)}
-        return np.array([leads[size] for size in told])
+def lost(ends: dict[int, Array], told: Array, against: int | None = None) -> dict[str, Any]:
+    """Return what sizes (L,), one from each log, lose on average to a size, or to the best of the others than each if None."""
+    sides, contrast, by_log = [], [], np.zeros(len(told))
+    for size in np.unique(told):
+        others = [values for other, values in ends.items() if (other != size if against is None else other == against)]
+        pair = (np.concatenate(others), ends[int(size)])
+        sides += pair
+        contrast += [np.mean(told == size), -np.mean(told == size)]
+        by_log[told == size] = lead(pair, (1.0, -1.0))["estimate"]
+    row = lead(sides, contrast)
+    if not row["standard_error"]:  # one size against itself
+        return row
+    between = Part(float(by_log.var(ddof=1)) / len(told), len(told) - 1.0) if len(told) > 1 else Part(0.0)
+    runs = Part(row["standard_error"] ** 2, row["replications"] - 1.0)
+    return row | with_limits(summary_of(row["estimate"], (runs, between)))
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:

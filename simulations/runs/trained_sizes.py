@@ -1,17 +1,22 @@
 """U9: SmolLM2, its last block or adapters in all blocks trained with Adam, at several group sizes and equal responses.
 
-The shipped records of `gt.data.trained_model` are read. Each arm takes its own best learning rate, and where a group size is
-chosen, the best of these. For each seed the choice is made on the other seeds, so a run that chose is never judged. Limits count
-that these choices make seeds depend on each other. All updates have 128 responses. Five or ten seeds decide little at the level
-of the whole report, so leads in success have 95% limits and no verdict. Exact efficiencies of one update along the way are judged
-instead. The control has the largest group size.
+The shipped records of `gt.data.trained_model` are read: one model, forty questions, all updates of 128 responses. Seeds are the
+units. Every arm is at its own best of the rates tried. Every group size is compared with groups of 4, and every use of ratios
+with every other, at every look from an eighth of a run on. Two comparisons were planned: groups of 4 against 64, and PPO's clip
+against no ratio, both after 96 updates. The lowest two rates of runs that reuse rollouts were added after data had been seen.
+
+So many leads are read that some limits at 95% miss the truth. A second pair of limits therefore holds for all leads of both sets
+of records at once. It is Bonferroni's: ten seeds cannot tell how more than a hundred leads depend on each other, and limits from
+resampled seeds would rely on that. Leads have no verdict. Exact efficiencies of one update along the way are judged instead. The
+control has the largest group size.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.data import TrainedModel, TrainedRun, trained_model
@@ -19,9 +24,9 @@ from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.evidence.reading import largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
+from simulations.best_rate import lead
 from simulations.runs.frontier_statements import LOST
 from simulations.runs.recorded_scores import PLACES, Scores, efficiency
-from simulations.runs.seed_limits import jackknife, with_limits
 from simulations.sources import DEMYSTIFYING, OURS
 
 ADVICE = Statement(
@@ -37,14 +42,22 @@ TRAINED = ("last block", "adapters")
 """What learns: the block over frozen states, or low-rank adapters on all matrices of all blocks (LoRA)."""
 RESPONSES = 128
 ESTIMATORS = ("dr_grpo", "grpo")
-CLIPPED, FACTOR = "by sign", 4
-RESCALED = 2
+BOTH = "both"
+AVERAGED = {BOTH: ESTIMATORS, **{name: (name,) for name in ESTIMATORS}}
+"""The estimators over which a lead of group sizes is averaged, by its label."""
+SMALL, RESCALED = 4, 2
+"""The size that all others are compared with, and the size at which division only multiplies, to which Adam is blind."""
+RATIOS = {"by sign": "PPO's clip", "upper only": "clip from above", "unclipped": "ratio, no clip", "none": "no ratio"}
 SEEN = 5
 """The seeds whose leads had been read when the others were made, as planned from the start: these repeat what those had shown."""
-SMALLEST = 3
-"""The place of 12 updates, an eighth of a run, as the smallest budget."""
-USUAL = 96
-"""Updates of the usual runs: leads of longer runs are read from there on, and what is lost of them."""
+FIRST, USUAL = 12, 96
+"""Updates of the first look, an eighth of a run, and of the usual runs."""
+PLANNED = {(BOTH, f"groups of {SMALL}", "groups of 64"), (ESTIMATORS[0], RATIOS["by sign"], RATIOS["none"])}
+"""The comparisons that were planned, after `USUAL` updates."""
+LEVEL = 0.95
+
+Arm = tuple[str, int | str]
+"""An estimator and a group size; or a use of ratios, where rollouts serve several updates."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -53,219 +66,111 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
-    """Read success by group size and budget, leads, ratios, and the exact efficiencies."""
+    """Read success by arm and number of updates, leads, and the exact efficiencies."""
     data = trained_model(settings["trained"])
-    table = {name: Arms.of(data.runs, name) for name in ESTIMATORS}
-    found: Rows = []
-    for name, arms in table.items():
-        found += arms.rows(name, data.updates)
-    found += _contrasts(data, table)
-    return found + list(_ratios(data)) + _longer(data) + list(_efficiencies(data))
+    usual, found = arms_of(data.runs), list(_success(data.runs, "usual", data.updates))
+    leads = list(_leads(usual, data.updates, "usual")) + list(_ratios(usual, data.updates))
+    if data.longer:
+        later, longer = {name: arm[:, SEEN:] for name, arm in usual.items()}, arms_of(data.longer)
+        found += _success(data.longer, "longer", data.longer_updates)
+        leads += _of_sizes(later, data.updates, "later seeds", [64])
+        leads += _leads(longer, data.longer_updates, "longer")
+        leads += _falls(longer, data.longer_updates)
+    return found + at_once(leads) + list(_efficiencies(data))
 
 
-class Arms:
-    """Success of runs with Adam, by group size or use of ratios, and by rate, seed and number of updates."""
-
-    def __init__(self, labels: np.ndarray, rates: Array, success: Array, held_out: Array) -> None:
-        self.labels, self.rates = labels, rates
-        self.success, self.held_out = success, held_out
-
-    @classmethod
-    def of(cls, runs: Iterable[TrainedRun], estimator: str) -> "Arms":
-        """Read an estimator's runs that use a rollout once, by group size."""
-        own = (run for run in runs if (run.arm.estimator, run.arm.optimiser, run.arm.reuse) == (estimator, "Adam", 1))
-        return cls.by({(run.arm.group_size, run.arm.rate, run.seed): run for run in own})
-
-    @classmethod
-    def reusing(cls, runs: Iterable[TrainedRun]) -> "Arms":
-        """Read the runs that use a rollout several times, by their use of ratios."""
-        return cls.by({(run.arm.ratio, run.arm.rate, run.seed): run for run in runs if run.arm.reuse > 1})
-
-    @classmethod
-    def by(cls, runs: Mapping[tuple[Any, float, int], TrainedRun]) -> "Arms":
-        """Read runs by label, rate and seed where all seeds have the label or rate: arrays (labels, rates, seeds, updates)."""
-        seeds = sorted({seed for _, _, seed in runs})
-        labels, rates = (
-            [one for one in sorted({key[place] for key in runs}) if {key[2] for key in runs if key[place] == one} == set(seeds)]
-            for place in (0, 1)
-        )
-
-        def read(what: Callable[[TrainedRun], Array]) -> Array:
-            return np.array([[[what(runs[label, rate, seed]) for seed in seeds] for rate in rates] for label in labels])
-
-        return cls(np.array(labels), np.array(rates), read(lambda run: run.success), read(lambda run: run.held_out))
-
-    def tuned(self, values: Array | None = None) -> Array:
-        """Return success, or other values, of each seed at the rate that the other seeds choose: (sizes, seeds, updates)."""
-        values = self.success if values is None else values
-        chosen = self.choices()
-        return np.take_along_axis(values, chosen[:, None], axis=1)[:, 0]
-
-    def choices(self) -> Integers:
-        """Return the places of the rates that the other seeds choose, (sizes, seeds, updates)."""
-        return np.asarray(_others(self.success, axis=2).argmax(axis=1))
-
-    def best(self, update: int) -> Integers:
-        """Return the place of the best group size by the other seeds, (seeds,), at the place of a number of updates."""
-        return np.asarray(self.scores(update).argmax(axis=0))
-
-    def scores(self, update: int) -> Array:
-        """Return the other seeds' mean success at their best rate, (sizes, seeds), at the place of a number of updates."""
-        return np.asarray(_others(self.success[..., update], axis=2).max(axis=1))
-
-    def without(self, seed: int | None) -> "Arms":
-        """Return the arms without a seed, or as they are."""
-        if seed is None:
-            return self
-        kept = [np.delete(values, seed, axis=2) for values in (self.success, self.held_out)]
-        return Arms(self.labels, self.rates, *kept)
-
-    @property
-    def seeds(self) -> int:
-        """The number of seeds."""
-        return int(self.success.shape[2])
-
-    def rows(self, estimator: str, updates: Integers) -> Rows:
-        """Return success and held-out success by group size and number of updates."""
-        table: Rows = []
-        chosen = self.choices()
-        success = jackknife(lambda seed: self.without(seed).tuned().mean(axis=1), self.seeds)
-        held_out = jackknife(lambda seed: (part := self.without(seed)).tuned(part.held_out).mean(axis=1), self.seeds)
-        for c, update in enumerate(updates.tolist()):
-            for s, size in enumerate(self.labels.tolist()):
-                at = {"estimator": estimator, "group_size": size, "update": update}
-                at["rate"] = float(np.median(self.rates[chosen[s, :, c]]))
-                for quantity, found in (("success", success), ("held out", held_out)):
-                    table.append(at | {"quantity": quantity} | {name: value[s, c].item() for name, value in found.items()})
-        return table
+def arms_of(runs: Iterable[TrainedRun], measure: str = "success") -> dict[Arm, Array]:
+    """Return a measure of each arm at the rates that all seeds have, (rates, seeds, looks)."""
+    by_rate: dict[tuple[Arm, float], dict[int, Array]] = {}
+    for run in runs:
+        arm = run.arm.estimator, run.arm.group_size if run.arm.reuse == 1 else RATIOS[run.arm.ratio]
+        by_rate.setdefault((arm, run.arm.rate), {})[run.seed] = getattr(run, measure)
+    seeds = max(map(len, by_rate.values()))
+    found: dict[Arm, list[list[Array]]] = {}
+    for (arm, _), own in sorted(by_rate.items(), key=lambda item: item[0][1]):
+        if len(own) == seeds:
+            found.setdefault(arm, []).append([own[seed] for seed in sorted(own)])
+    return {arm: np.array(values) for arm, values in found.items()}
 
 
-def _others(values: Array, axis: int) -> Array:
-    """Return the mean over the other seeds of each."""
-    count = values.shape[axis]
-    return (values.sum(axis=axis, keepdims=True) - values) / (count - 1)
+def _success(runs: Iterable[TrainedRun], which: str, updates: Integers) -> Iterator[dict[str, Any]]:
+    """Yield success and held-out success of each arm by number of updates, and success at each rate at the end."""
+    runs = list(runs)
+    held_out = arms_of(runs, "held_out")
+    for (estimator, arm), values in arms_of(runs).items():
+        named = {"arm": f"groups of {arm}", "group_size": arm} if isinstance(arm, int) else {"arm": arm}
+        at = {"runs": which, "estimator": estimator} | named
+        for look, update in enumerate(updates.tolist()):
+            own = lead((values[..., look],))
+            judged = lead((values[..., look],), judged=(held_out[estimator, arm][..., look],))
+            yield at | {"quantity": "success", "update": update} | own
+            yield at | {"quantity": "held out", "update": update} | judged
+        for number, sample in enumerate(values[..., -1], start=1):
+            yield at | {"quantity": "success at a rate", "update": update, "rate_number": number} | summary(sample)
 
 
-def _contrasts(data: TrainedModel, table: Mapping[str, Arms]) -> Rows:
-    """Return leads in success at the end: of the size that is advised, the early best size, and of division."""
-    advised = {name: int(np.argmax(_by_size(data, name, "start", arms.labels))) for name, arms in table.items()}
-    seeds = next(iter(table.values())).seeds
-
-    def without(seed: int | None) -> Array:
-        return np.array(list(_leads({name: arms.without(seed) for name, arms in table.items()}, advised).values()))
-
-    found, names = jackknife(without, seeds), _leads(table, advised)
-    rows: Rows = [
-        {"quantity": "lead", "lead": name} | with_limits({key: values[i].item() for key, values in found.items()})
-        for i, name in enumerate(names)
-    ]
-    for rate, lead in _at_rates(table, advised).items():
-        at = {"lead": "advised less largest", "rate": rate}
-        rows.append({"quantity": "lead at a rate"} | at | with_limits(summary(lead)))
-        if seeds > SEEN:
-            rows.append({"quantity": "lead at a rate, later seeds"} | at | with_limits(summary(lead[SEEN:])))
-    return rows
+def _leads(arms: Mapping[Arm, Array], updates: Integers, which: str) -> Iterator[dict[str, Any]]:
+    """Yield what groups of 4 lead the others by, and what division leads none by, at all looks."""
+    sizes = sorted({arm for _, arm in arms if isinstance(arm, int)})
+    yield from _of_sizes(arms, updates, which, [size for size in sizes if size != SMALL])
+    groups = {f"groups of {RESCALED}": [RESCALED]} if RESCALED in sizes else {}
+    groups["larger groups"] = [size for size in sizes if size > RESCALED]
+    for label, of in groups.items():
+        sides = [[arms[name, size] for size in of] for name in reversed(ESTIMATORS)]
+        at = {"first": f"GRPO, {label}", "second": f"Dr. GRPO, {label}", "runs": which, "estimator": BOTH}
+        yield from _at_looks(at, sides, updates)
 
 
-def _leads(table: Mapping[str, Arms], advised: Mapping[str, int]) -> dict[str, float]:
-    """Return mean leads over both estimators, each size at its own best rate."""
-    found: dict[str, list[Array]] = {"advised less best": [], "advised less largest": [], "later less early best": []}
-    for name, arms in table.items():
-        end, own = arms.tuned()[..., -1], advised[name]
-        seeds, early = np.arange(end.shape[1]), arms.best(SMALLEST)
-        found["advised less best"].append(end[own] - end[arms.best(-1), seeds])
-        found["advised less largest"].append(end[own] - end[-1])
-        found["later less early best"].append(end[_later(arms, early), seeds] - end[early, seeds])
-    plain, divided = (table[name].tuned()[..., -1] for name in ESTIMATORS)
-    # In groups of 2 division only multiplies the learning rate: there is nothing to gain.
-    found["divided less plain"] = [(divided - plain)[table[ESTIMATORS[0]].labels > RESCALED]]
-    return {name: float(np.mean(parts)) for name, parts in found.items()}
+def _of_sizes(arms: Mapping[Arm, Array], updates: Integers, which: str, sizes: list[int]) -> Iterator[dict[str, Any]]:
+    """Yield what groups of 4 lead groups of other sizes by, on average over the estimators and with each."""
+    for size in sizes:
+        for label, names in AVERAGED.items():
+            sides = [[arms[name, each] for name in names] for each in (SMALL, size)]
+            at = {"first": f"groups of {SMALL}", "second": f"groups of {size}", "runs": which, "estimator": label}
+            yield from _at_looks(at, sides, updates)
 
 
-def _at_rates(table: Mapping[str, Arms], advised: Mapping[str, int]) -> dict[float, Array]:
-    """Return by rate, which all arms then share, how far the advised size leads the largest: by seed, over both estimators."""
-    leads = [arms.success[advised[name], :, :, -1] - arms.success[-1, :, :, -1] for name, arms in table.items()]
-    rates = next(iter(table.values())).rates.tolist()
-    return dict(zip(rates, np.mean(leads, axis=0), strict=True))
+def _ratios(arms: Mapping[Arm, Array], updates: Integers) -> Iterator[dict[str, Any]]:
+    """Yield what each use of ratios leads those after it by, at all looks."""
+    ratios = list(RATIOS.values())
+    for place, first in enumerate(ratios):
+        for second in ratios[place + 1 :]:
+            sides = [[arms[ESTIMATORS[0], arm]] for arm in (first, second)]
+            at = {"first": first, "second": second, "runs": "usual", "estimator": ESTIMATORS[0]}
+            yield from _at_looks(at, sides, updates)
 
 
-def _later(arms: Arms, early: Integers) -> Integers:
-    """Return the place of the best size, by the other seeds, of those that are `FACTOR` times the early one; else the largest."""
-    scores = arms.scores(-1)
-    allowed = arms.labels[:, None] >= FACTOR * arms.labels[early]
-    allowed[-1] = True
-    return np.asarray(np.where(allowed, scores, -np.inf).argmax(axis=0))
+def _at_looks(at: dict[str, Any], sides: list[list[Array]], updates: Integers) -> Iterator[dict[str, Any]]:
+    """Yield the lead of one mean of arms over another at each look from the first on."""
+    arms, contrast = sides[0] + sides[1], [sign / len(side) for sign, side in zip((1.0, -1.0), sides, strict=True) for _ in side]
+    for look, update in enumerate(updates.tolist()):
+        if update >= FIRST:
+            planned = (at["estimator"], at["first"], at["second"]) in PLANNED and (at["runs"], update) == ("usual", USUAL)
+            yield (
+                {"quantity": "lead", "update": update, "planned": planned} | at | lead([arm[..., look] for arm in arms], contrast)
+            )
 
 
-def _ratios(data: TrainedModel) -> Iterator[dict[str, Any]]:
-    """Yield success where rollouts serve several updates, by the use of ratios and rate, and its lead over PPO's clip."""
-    runs: dict[tuple[float, str], dict[int, TrainedRun]] = {}
-    for run in data.runs:
-        if run.arm.reuse > 1:
-            runs.setdefault((run.arm.rate, run.arm.ratio), {})[run.seed] = run
-    last = int(data.updates[-1])
-    ends = {}
-    for (rate, ratio), by_seed in runs.items():
-        kept, at = [by_seed[seed] for seed in sorted(by_seed)], {"ratio": ratio, "rate": rate}
-        success, ends[rate, ratio] = np.array([run.success for run in kept]), np.array([run.success[-1] for run in kept])
-        dropped = np.array([run.dropped[-1] for run in kept])
-        for update, sample in zip(data.updates.tolist(), success.T, strict=True):
-            yield {"quantity": "reused, success", "update": update} | at | summary(sample)
-        yield {"quantity": "reused, dropped", "update": last} | at | summary(dropped)
-    for (rate, ratio), sample in ends.items():
-        if ratio != CLIPPED:
-            at = {"quantity": "reused, lead", "ratio": ratio, "rate": rate, "update": last}
-            yield at | with_limits(summary(sample - ends[rate, CLIPPED]))
-    yield from _ratios_at_own_rates(Arms.reusing(data.runs), data.updates)
+def _falls(arms: Mapping[Arm, Array], updates: Integers) -> Iterator[dict[str, Any]]:
+    """Yield how far the lead of groups of 4 over 64 falls from the end of the usual runs to later looks."""
+    early = updates.tolist().index(USUAL)
+    signs = {(early, SMALL): 1.0, (early, 64): -1.0}
+    for label, names in AVERAGED.items():
+        for late in range(early + 1, len(updates)):
+            parts = signs | {(late, SMALL): -1.0, (late, 64): 1.0}
+            sides = [arms[name, size][..., look] for look, size in parts for name in names]
+            contrast = np.repeat(list(parts.values()), len(names)) / len(names)
+            at = {"first": f"lead of {SMALL} over 64 at {USUAL}", "second": "the lead then", "runs": "longer", "estimator": label}
+            yield {"quantity": "lead"} | at | {"update": int(updates[late]), "planned": False} | lead(sides, contrast.tolist())
 
 
-def _ratios_at_own_rates(arms: Arms, updates: Integers) -> Iterator[dict[str, Any]]:
-    """Yield success, each use of ratios at its own best rate for so many updates, and its lead over PPO's clip."""
-    clipped = arms.labels.tolist().index(CLIPPED)
-
-    def without(seed: int | None) -> Array:
-        mean = arms.without(seed).tuned().mean(axis=1)
-        return np.array([mean, mean - mean[clipped]])
-
-    found, rates = jackknife(without, arms.seeds), np.median(arms.rates[arms.choices()], axis=1)
-    for row, quantity in enumerate(("success", "lead")):
-        for place, ratio in enumerate(arms.labels.tolist()):
-            for c, update in enumerate(updates.tolist()):
-                at = {"quantity": f"reused, {quantity} at own best rates", "ratio": ratio, "update": update}
-                if (quantity, place) != ("lead", clipped):
-                    own = with_limits({name: value[row, place, c].item() for name, value in found.items()})
-                    yield at | {"rate": float(rates[place, c])} | own
-
-
-def _longer(data: TrainedModel) -> Rows:
-    """Return success of longer runs by group size, and how far the smallest leads the largest, each at its own best rate."""
-    if not data.longer:
-        return []
-    table = {name: Arms.of(data.longer, name) for name in ESTIMATORS}
-    rows = [
-        row | {"quantity": f"longer, {row['quantity']}"}
-        for name, arms in table.items()
-        for row in arms.rows(name, data.longer_updates)
-    ]
-
-    looks = data.longer_updates.tolist()
-
-    def without(seed: int | None) -> Array:
-        leads = [(end := arms.without(seed).tuned().mean(axis=1))[0] - end[-1] for arms in table.values()]
-        both = np.array([np.mean(leads, axis=0), *leads])
-        return np.array([both, both[:, looks.index(USUAL), None] - both])
-
-    found = jackknife(without, next(iter(table.values())).seeds)
-    for row, quantity in enumerate(("lead", "lost of the lead")):
-        for e, name in enumerate(("both", *table)):
-            for c, update in enumerate(looks):
-                at = {"quantity": f"longer, {quantity}", "lead": "smallest less largest", "estimator": name, "update": update}
-                if update >= USUAL + row:
-                    rows.append(at | with_limits({key: value[row, e, c].item() for key, value in found.items()}))
-    for rate, lead in _at_rates(table, dict.fromkeys(table, 0)).items():
-        at = {"quantity": "longer, lead at a rate", "lead": "smallest less largest", "rate": rate, "update": looks[-1]}
-        rows.append(at | with_limits(summary(lead)))
-    return rows
+def at_once(leads: Rows) -> Rows:
+    """Return leads with limits that hold for all leads of all sets of records at once, by Student's t and Bonferroni."""
+    tail = (1.0 - LEVEL) / (2.0 * len(TRAINED) * len(leads))
+    for row in leads:
+        half = float(stdtrit(row["replications"] - 1, 1.0 - tail)) * row["standard_error"]
+        row |= {"low_at_once": row["estimate"] - half, "high_at_once": row["estimate"] + half}
+    return leads
 
 
 def _by_size(data: TrainedModel, estimator: str, place: str, sizes: Integers) -> list[float]:
