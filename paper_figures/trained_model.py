@@ -8,7 +8,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
-from scipy.stats import t
 
 from grpo_theory.page.style import BLACK, BLUE, GREY, VERMILION, Look
 from simulations.normalisation.heads import NEAR
@@ -21,7 +20,7 @@ CAPTION = (
     "SmolLM2 is trained on arithmetic questions. In the top row, the last block, last norm and head are trained over "
     "frozen states. In the bottom row, low-rank adapters are trained on all matrices of all blocks (LoRA). The left "
     f"panels show mean success by group size at the end of runs of {USUAL} updates with Adam. Each update has {RESPONSES} "
-    "responses, and learning rates were chosen on other seeds. Bars are 95% intervals over seeds. Hollow markers are "
+    "responses, and each arm has its own best of the rates tried. Bars are 95% intervals over seeds. Hollow markers are "
     "questions that were held out. Small markers are the ends of longer runs, of other seeds. The middle panels show the "
     "exact efficiency of one update by group size. It is given at the start and at the end of a run with groups of "
     f"{FOLLOWED}. The right panels show the share of pairs of questions whose gradients have |cos| < {NEAR:g}, against "
@@ -69,22 +68,22 @@ def _success(axes: Axes, table: pd.DataFrame) -> None:
     longest = table["update"].max()
     for i, (name, look) in enumerate(ESTIMATORS.items()):
         own = table[table["estimator"] == name]
-        for quantity, update, face, size, aside in (
-            ("success", USUAL, look.colour, 4.0, 1.06),
-            ("held out", USUAL, "white", 4.0, 1.06),
-            ("longer, success", longest, look.colour, 2.5, 1.24),
+        for quantity, runs, face, size, aside in (
+            ("success", "usual", look.colour, 4.0, 1.06),
+            ("held out", "usual", "white", 4.0, 1.06),
+            ("success", "longer", look.colour, 2.5, 1.24),
         ):
-            part = own[(own["quantity"] == quantity) & (own["update"] == update)].sort_values("group_size")
-            half = t.ppf(0.975, part["replications"] - 1) * part["standard_error"]
+            part = own[(own["quantity"] == quantity) & (own["runs"] == runs) & own["group_size"].notna()]
+            part = part[part["update"] == part["update"].max()].sort_values("group_size")
             axes.errorbar(
                 part["group_size"] * aside ** (2 * i - 1),
                 part["estimate"],
-                half,
+                part["high"] - part["estimate"],
                 fmt=look.marker,
                 color=look.colour,
                 markerfacecolor=face,
                 markersize=size,
-                label=look.label if quantity == "success" else None,
+                label=look.label if (quantity, runs) == ("success", "usual") else None,
             )
     axes.plot([], [], "o", color=GREY, markerfacecolor="white", label="held-out questions")
     if longest > USUAL:

@@ -8,7 +8,7 @@ import grpo_theory as gt
 from grpo_theory.harness.study import chunk_generator, table_of
 from simulations.normalisation.trained_features import STRIDE, linear_course
 from simulations.plan import advice_on_trained_model, twin_on_trained_model
-from simulations.plan.advice_on_trained_model import Ends
+from simulations.plan.advice_on_trained_model import ends_of, lost
 from simulations.plan.run_worlds import draw_log, sampler
 from simulations.plan.trained_start import problem_at_start
 
@@ -37,48 +37,35 @@ def test_a_log_of_the_start_has_the_recorded_success():
 # ---- what recommended sizes lose
 
 
-def ended(by_size):
-    """Ends of made up runs: success by seed at each size."""
-    ends = object.__new__(Ends)
-    ends.by_rate = {size: np.array(values)[:, None] for size, values in by_size.items()}  # one rate
-    return ends
-
-
-def test_a_seeds_learning_rate_is_chosen_by_the_other_seeds():
-    values = np.array([[0.9, 0.1], [0.2, 0.3], [0.2, 0.3]])
-    np.testing.assert_array_equal(Ends._tuned(values), [0.1, 0.2, 0.2])
-
-
-def test_the_records_are_read_by_size_and_seed():
-    ends = Ends(DATA, "grpo", 96)
-    assert {size: len(values) for size, values in ends.by_size.items()} == {2: 3, 4: 5, 8: 3, 16: 5, 32: 3, 64: 5}
-    for size, values in ends.by_size.items():
-        for seed, value in enumerate(values):
-            there = [run for run in DATA.runs if run.seed == seed and run.arm[:3] == ("grpo", "Adam", size)]
-            assert value in [run.success[-1] for run in there if run.arm.rate in (2e-4, 4e-4)]
-    adapted = Ends(gt.data.trained_model("adapters"), "grpo", 96)
-    assert {len(values) for values in adapted.by_size.values()} == {adapted.common} == {10}
-    assert Ends(DATA, "grpo", 12).by_size[4].mean() < ends.by_size[4].mean() - 0.1
-
-
-def test_a_lead_is_seed_by_seed_and_the_best_is_chosen_by_the_others():
-    ends = ended({2: [0.1, 0.2, 0.3], 4: [0.9, 0.0, 0.0, 0.5, 0.5], 8: [0.3, 0.3, 0.3]})
-    np.testing.assert_allclose(ends.lead(2, 4), [0.8, -0.2, -0.3])
-    # Without its own 0.9, seed 0 chooses groups of 8; the other two choose groups of 4.
-    np.testing.assert_allclose(ends.lead(2, None), [0.2, -0.2, -0.3])
-    assert len(ends.lead(4, None)) == ends.common
+def test_ends_are_of_the_seeds_that_all_sizes_have():
+    ends = ends_of(DATA, "grpo", 96)
+    assert {size: values.shape for size, values in ends.items()} == dict.fromkeys((2, 4, 8, 16, 32, 64), (2, 3))
+    for size, values in ends.items():
+        runs = [run for run in DATA.runs if run.seed < 3 and run.arm[:3] == ("grpo", "Adam", size) and run.arm.rate > 1e-4]
+        assert sorted(values.ravel()) == sorted(run.success[-1] for run in runs)
+    adapted = ends_of(gt.data.trained_model("adapters"), "grpo", 96)
+    assert {values.shape for values in adapted.values()} == {(4, 10)}
+    assert ends_of(DATA, "grpo", 12)[4].mean() < ends[4].mean() - 0.1
 
 
 def test_losses_count_seeds_and_logs():
-    ends = ended({2: [0.50, 0.52, 0.54], 4: [0.59, 0.62, 0.65], 8: [0.4, 0.4, 0.4]})
-    one = ends._lost(np.array([2]), 4)
+    """One rate and no choice: seeds' paired leads, and the spread of what logs recommend."""
+    ends = {size: np.array([values]) for size, values in {2: [0.50, 0.52, 0.54], 4: [0.59, 0.62, 0.65]}.items()}
+    one = lost(ends, np.array([2]), 4)
     assert (one["estimate"], one["standard_error"]) == pytest.approx((0.1, 0.01 / np.sqrt(3.0)))
     assert one["high"] - one["estimate"] == pytest.approx(4.3027 * 0.01 / np.sqrt(3.0), rel=1e-4)
-    both = ends._lost(np.array([2, 4, 2, 4]), None)
-    assert both["estimate"] == pytest.approx(0.05), "the best loses nothing"
-    logs = 0.1**2 / 3.0 / 4.0
-    assert both["standard_error"] ** 2 == pytest.approx(logs), "leads of the seeds cancel"
-    assert ends._lost(np.array([4]), 4)["standard_error"] == 0.0
+    both = lost(ends, np.array([2, 4, 4, 4]))
+    assert both["estimate"] == pytest.approx(-0.05), "three of four logs recommend the better of two sizes"
+    seeds, logs = (0.5 * 0.01) ** 2 / 3.0, 0.1**2 / 4.0
+    assert both["standard_error"] ** 2 == pytest.approx(seeds + logs)
+    assert lost(ends, np.array([4]), 4)["standard_error"] == 0.0
+
+
+def test_the_best_other_size_is_at_its_best_rate():
+    """The other sizes' rates are all tried; without noise the best of them is the bound."""
+    ends = {2: np.full((2, 4), 0.3), 4: np.full((2, 4), 0.5), 8: np.stack([np.full(4, 0.2), np.full(4, 0.6)])}
+    assert lost(ends, np.array([4]))["estimate"] == pytest.approx(0.1)
+    assert lost(ends, np.array([8]))["estimate"] == pytest.approx(-0.1)
 
 
 def test_the_step_loses_what_the_exact_efficiencies_say():

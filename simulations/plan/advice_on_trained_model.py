@@ -2,8 +2,9 @@
 
 The shipped records of `gt.data.trained_model` judge. They have efficiencies of one update, which are exact, and success at the
 end of runs with Adam at equal responses. A log has 8 responses to each of the 40 questions, drawn from the model at the start.
-For a step it has sketches of 128 numbers. For a run it has rewards alone, which do not depend on what is going to learn. Runs
-have three seeds, or ten, which decide nothing at the level of the whole report: their limits are 95% limits.
+For a step it has sketches of 128 numbers. For a run it has rewards alone, which do not depend on what is going to learn. Each
+size is at its best of the rates tried. All sizes have three seeds, or ten, which decide nothing at the level of the whole report:
+their limits are 95% limits. A negative loss is a lead over the best other size.
 
 In the control groups are four times as large, and eight times for a run. Beside it the planner is asked for a step with permuted
 rewards, which tell nothing of gradients.
@@ -158,7 +159,8 @@ def _run_rows(ends: dict[int, Array], told: Array) -> Iterator[dict[str, Any]]:
 
 def lost(ends: dict[int, Array], told: Array, against: int | None = None) -> dict[str, Any]:
     """Return what sizes (L,), one from each log, lose on average to a size, or to the best of the others than each if None."""
-    sides, contrast, by_log = [], [], np.zeros(len(told))
+    sides: list[Array] = []
+    contrast, by_log = [], np.zeros(len(told))
     for size in np.unique(told):
         others = [values for other, values in ends.items() if (other != size if against is None else other == against)]
         pair = (np.concatenate(others), ends[int(size)])
