@@ -4,6 +4,7 @@ import dataclasses
 import io
 import itertools
 import re
+from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote
@@ -14,13 +15,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from grpo_theory.evidence import Statement
 from grpo_theory.evidence.verdicts import COLUMNS
 from grpo_theory.harness.verdicts import Verdicts
-from grpo_theory.page.document import anchor_of
-from grpo_theory.page.mathematics import typeset
+from grpo_theory.page.document import Page, anchor_of
+from grpo_theory.page.mathematics import FormulaError, typeset
 from grpo_theory.page.picture import picture
 from grpo_theory.page.style import LANGUAGE_MODEL
-from grpo_theory.page.theorem import emphasised
+from grpo_theory.page.theorem import add_statement, emphasised
 from grpo_theory.page.wording import in_words, standing, tally
 from grpo_theory.theory import GroupSizeLaw
 from paper_figures.content import sections as sections_module
@@ -89,6 +91,97 @@ def test_words_are_escaped_and_formulae_are_not():
     assert made.startswith("a &lt; b, <math")
     assert '<span class="formula"><math' in made
     assert re.search(r"<mo lspace[^>]*>log</mo>", made)
+
+
+SCRIPT = "<script>alert(1)</script>"
+IMAGE = "<img src=x onerror='alert(1)'>"
+QUOTED = "\" onclick=\"alert(1)\" style='color:red' href='javascript:alert(1)"
+
+
+class Seen(HTMLParser):
+    """The elements and attributes that a browser finds in a page."""
+
+    def __init__(self, code):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.attributes, self.words = [], [], []
+        self.feed(code)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    @property
+    def runs(self):
+        """Whatever of it a browser would run, follow or let others style."""
+        named = [name for name, _ in self.attributes if name.startswith("on") or name in ("style", "href", "src", "class", "id")]
+        return [tag for tag in self.tags if not (tag in ("span", "math") or tag.startswith("m"))] + named
+
+
+@pytest.mark.parametrize(
+    "command", ["text", "mbox", "tag", "textbf", "textrm", "hbox", "mathrm", "operatorname", "unicode", "color"]
+)
+@pytest.mark.parametrize("attack", [SCRIPT, IMAGE, QUOTED, "&lt;script&gt;", "]]><script>alert(1)", "<!--<script>"])
+def test_html_in_a_formula_is_text(command, attack):
+    seen = Seen(typeset(rf"$\{command}{{{attack}}} x$"))
+    assert not seen.runs
+    if command in ("text", "mbox"):
+        assert re.sub(r"\s", "", attack.replace("&lt;", "<").replace("&gt;", ">")) in re.sub(r"\s", "", "".join(seen.words))
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        r"\href{javascript:alert(1)}{x}",
+        r"\href{https://example.org}{x}",
+        r"\mathrm{a\href{data:text/html,x}{y}}",
+        r"\style{background:url(https://example.org)}{x}",
+        r"\class{statement}{x}",
+        r"\frac{\href{JaVaScRiPt:alert(1)}{x}}{2}",
+    ],
+)
+def test_a_formula_with_a_link_a_style_or_a_class_is_refused(formula):
+    with pytest.raises(FormulaError, match=r"cannot be typeset: it makes '(href|style|class)', and a formula may only draw"):
+        typeset(f"${formula}$")
+
+
+@pytest.mark.parametrize(
+    "formula", [r"\color{red}x", r"\sqrt[3]{x}", r"\begin{pmatrix}a & b\end{pmatrix}", r"\boxed{x}", r"a < b \& c > d"]
+)
+def test_looks_and_comparisons_of_a_formula_stay(formula):
+    assert not Seen(typeset(f"${formula}$")).runs
+
+
+@pytest.mark.parametrize("attack", [SCRIPT, IMAGE, QUOTED, rf"$\text{{{SCRIPT}}}$", rf"$$\mbox{{{IMAGE}}}$$"])
+def test_nothing_that_a_study_says_is_html(attack, tmp_path):
+    """Titles, statements, sources, assumptions, settings, facts and captions: the page has its own elements and no others."""
+    pages = {}
+    for name, words in (("attacked", attack), ("plain", "words")):
+        page = Page(words)
+        page.section(words, "one", words)
+        page.heading(words)
+        page.paragraph(words)
+        page.fold(words, words)
+        page.table(pd.DataFrame({words: [words]}), summary=words)
+        (tmp_path / "figure.svg").write_text("<svg></svg>")
+        page.figure(tmp_path, "figure", words)
+        stated = Statement("mine/1", words, words, "identity", assumptions=words)
+        own = rows("mine/1", "confirmed", "refuted", statement=words, problem=words, facts=words)
+        add_statement(page, stated, (), own)
+        add_statement(page, dataclasses.replace(stated, formula=words), (), own)
+        page.write(tmp_path)
+        pages[name] = Seen((tmp_path / "report.html").read_text(encoding="utf-8"))
+    drawn = {"math", "mrow", "mtext", "mstyle"}
+    assert [tag for tag in pages["attacked"].tags if tag not in drawn and tag != "span"] == [
+        tag for tag in pages["plain"].tags if tag != "span"
+    ]
+    assert not [name for name, _ in pages["attacked"].attributes if name.startswith("on")]
+    assert not [
+        value for name, value in pages["attacked"].attributes if name == "href" and not value.startswith(("#", "https://"))
+    ]
 
 
 def test_every_statement_and_every_figure_has_one_section():

@@ -2,15 +2,25 @@
 
 import html
 import re
+from xml.etree.ElementTree import Element, tostring
 
-from latex2mathml.converter import convert
+from latex2mathml.converter import convert_to_element
 
 _FUNCTIONS = re.compile(r"<mi>(arcsin|argmax|exp|log|max|min|sinh|tr)</mi>")
 _PARTS = re.compile(r"\$\$(.+?)\$\$|\$(.+?)\$", re.DOTALL)
+_ELEMENTS = re.compile(
+    "math|m(enclose|frac|i|n|o|over|padded|phantom|root|row|space|sqrt|style|sub|subsup|sup|table|td|text|tr|under|underover)"
+)
+_LOOKS = re.compile(
+    "accent|accentunder|column(align|lines|spacing)|depth|display|displaystyle|fence|form|frame|height|largeop|linebreak|"
+    "linethickness|lspace|math(background|color|size|variant)|maxsize|minsize|movablelimits|notation|row(lines|spacing)|rspace|"
+    "scriptlevel|separator|stretchy|symmetric|voffset|width|xmlns"
+)
+"""The elements and attributes that a formula may become: none has a link, an event, a style sheet or a name."""
 
 
 class FormulaError(ValueError):
-    """A formula that is no LaTeX; the message says which, and why."""
+    """A formula that is no LaTeX, or asks for more than mathematics; the message says which, and why."""
 
 
 def typeset(text: str) -> str:
@@ -37,10 +47,25 @@ def _mathml(formula: str, display: str = "inline") -> str:
     if not _balanced(formula):  # the converter makes something of it, in which a part is missing
         raise FormulaError(f"{formula!r} cannot be typeset: its braces do not match")
     try:
-        made = convert(formula, display=display)
+        made = convert_to_element(formula, display=display)
     except Exception as error:  # the converter has a class for each mistake, and some are of Python's own
         raise FormulaError(f"{formula!r} cannot be typeset: {type(error).__name__}") from None
-    return _FUNCTIONS.sub(r'<mo lspace="0.17em" rspace="0.17em">\1</mo>', made)
+    _make_plain(made, formula)
+    return _FUNCTIONS.sub(r'<mo lspace="0.17em" rspace="0.17em">\1</mo>', tostring(made, encoding="unicode"))
+
+
+def _make_plain(made: Element, formula: str) -> None:
+    """Refuse what does more than draw, and turn the converter's character references into characters.
+
+    Characters are escaped when the elements are written. The converter itself does not escape, so HTML within a text would run.
+    """
+    for element in made.iter():
+        unknown = [] if _ELEMENTS.fullmatch(element.tag) else [element.tag]
+        unknown += [name for name in element.attrib if not _LOOKS.fullmatch(name)]
+        if unknown:
+            raise FormulaError(f"{formula!r} cannot be typeset: it makes {unknown[0]!r}, and a formula may only draw")
+        element.attrib.update({name: html.unescape(value) for name, value in element.attrib.items()})
+        element.text, element.tail = (text and html.unescape(text) for text in (element.text, element.tail))
 
 
 def _balanced(formula: str) -> bool:

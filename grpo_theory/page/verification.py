@@ -51,10 +51,11 @@ def verify(options: argparse.Namespace) -> int:
 
 
 def _check_formulae(studies: Collection) -> None:
-    """Raise if a statement cannot be typeset, before anything is computed."""
+    """Raise if a statement or its margin cannot be typeset, before anything is computed."""
     for one in studies.statements.values():
         try:
-            typeset(one.formula)
+            typeset(one.formula or one.text)
+            typeset(one.margin.because if one.margin else "")
         except FormulaError as error:
             raise StudyFileError(f"the formula of {one.id}: {error}") from None
 
