@@ -60,7 +60,7 @@ def leads_table(table: pd.DataFrame) -> str:
 
 
 def _lead(row: pd.Series) -> str:
-    """Return a lead with its 95% limits, bold if those for all leads at once exclude 0, and a star for a rate at an end."""
+    """Return a lead with its 95% limits. It is bold if limits for all leads exclude 0, with a star for a rate at an end."""
     text = f"{_points(row['estimate'])} ({_limits(row)})"
     return (f"**{text}**" if row["low_at_once"] * row["high_at_once"] > 0.0 else text) + _star(row)
 

@@ -2,13 +2,13 @@
 
 The shipped records of `gt.data.trained_model` are read: one model, forty questions, all updates of 128 responses. Seeds are the
 units. Every arm is at its own best of the rates tried. Every group size is compared with groups of 4, and every use of ratios
-with every other, at every look from an eighth of a run on. Two comparisons were planned: groups of 4 against 64, and PPO's clip
+with every other. Looks go from an eighth of a run on. Two comparisons were planned: groups of 4 against 64, and PPO's clip
 against no ratio, both after 96 updates. The lowest two rates of runs that reuse rollouts were added after data had been seen.
 
 So many leads are read that some limits at 95% miss the truth. A second pair of limits therefore holds for all leads of both sets
-of records at once. It is Bonferroni's: ten seeds cannot tell how more than a hundred leads depend on each other, and limits from
-resampled seeds would rely on that. Leads have no verdict. Exact efficiencies of one update along the way are judged instead. The
-control has the largest group size.
+of records at once. It is Bonferroni's. Limits from resampled seeds would rely on how the leads depend on each other, which ten
+seeds cannot tell of more than a hundred. Leads have no verdict. Exact efficiencies of one update along the way are judged
+instead. The control has the largest group size.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
