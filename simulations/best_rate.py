@@ -39,10 +39,10 @@ def lead(sides: Sequence[Array], contrast: Sequence[float] = (1.0,), judged: Seq
 
     Notes
     -----
-    The largest of several sample means is too high, since it counts luck, by about as much as halves of the units promise more
-    than all of them. So the estimate is ``2 max - mean of halves' max``. To first order the error of a maximum does not depend on
-    where it is, so it is that of the units' paired leads at fixed rates. This is averaged over the halves' choices, because units
-    differ least at the rate where they were lucky. Another measure has no such luck in the half that did not choose.
+    The largest of several sample means is too high, since it counts luck. Halves of the units promise more than all of them, by
+    about as much. So the estimate is ``2 max - mean of halves' max``. To first order the error of a maximum does not depend on
+    where it is. So it is that of the units' paired leads at fixed rates. This is averaged over the halves' choices, because
+    units differ least at the rate where they were lucky. Another measure has no such luck in the half that did not choose.
     """
     places = [side.mean(axis=-1).argmax(axis=-1) for side in sides]
     at_end = any(place in (0, len(side) - 1) for place, side in zip(places, sides, strict=True) if len(side) > 1)

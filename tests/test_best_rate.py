@@ -19,8 +19,8 @@ def sample(means: list[float], units: int, rng: np.random.Generator, common: np.
 def test_limits_hold_and_luck_is_taken_off(units: int) -> None:
     """The hardest case: where all rates are level the largest mean is luck, and the other arm has none.
 
-    Limits that hold in 93% or more are within what 400 samples of 95% can show (three errors); plain means are off by twice as
-    much at least. Without the common level of a unit, limits would be twice as wide: pairs are used.
+    Limits that hold in more than 92% of 400 samples are within three errors of 95%. Plain means are off by more. Without the
+    common level of a unit, limits would be twice as wide: pairs are used.
     """
     rng = np.random.default_rng(units)
     held, errors, plain, widths = [], [], [], []
