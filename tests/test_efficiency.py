@@ -158,7 +158,8 @@ def test_an_estimate_of_zero_has_no_efficiency_and_a_gradient_of_zero_none_to_co
     run = gt.simulate_gradients(c.problem, c.theta, "dr_grpo", **one, replications=10, rng=0)
     assert run.efficiency[0] == run.efficiency_standard_error[0] == 0.0
     theta = np.array([0.3, -0.7, 0.1, 0.0, 0.2, -0.4])  # the gradient is 0 up to rounding
-    flat = gt.Problem(gt.Bandit(np.full((2, 3), 0.3)), gt.TabularSoftmax(2, 3), theta=theta)
+    laws = np.tile([[0.2, 0.5, 0.3], [0.25, 0.4, 0.35], [0.3, 0.3, 0.4]], (2, 1, 1))
+    flat = gt.Problem(gt.Bandit.from_law([0.0, 0.1, 0.2], laws), gt.TabularSoftmax(2, 3), theta=theta)
     assert 0.0 < gt.moments(flat, theta).gradient_power < 1e-30
     with pytest.raises(ValueError, match="the gradient is 0 at theta"):
         gt.efficiency(flat, flat.theta, "rloo", **SIZES)
