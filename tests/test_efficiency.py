@@ -205,7 +205,7 @@ def test_standard_errors_are_the_spread_of_many_simulations(policy):
 
 
 def observed(gain, seed, replications=400):
-    """Simulations of two estimators whose gains have mean errors of 1, each with its own mean in those, and whose power varies."""
+    """Simulations of two estimators whose mean gains have errors of 1, and whose power varies."""
     rng = np.random.default_rng(seed)
     noise = rng.normal(size=(replications, 2)) @ np.array([[1.0, 0.6], [0.0, 0.8]]) * np.sqrt(replications)
     observations = np.zeros((2, replications, 4))

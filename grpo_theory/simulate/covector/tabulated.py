@@ -51,9 +51,9 @@ def least_sure(probabilities: Array) -> float:
 
 @stage
 def close_covector(covector, start, stop, tokens, i, sure):
-    """Make the entry of a token at a prefix that is sure, with more than `sure` of tokens (D, N), minus the sum of the others'.
+    """Make the entry of a sure token at a prefix minus the sum of the others', see `closed`; tokens (D, N) are probabilities.
 
-    They add up to 0, and that of a sure token is a difference that cancels, see `closed`.
+    A token is sure if its probability is above `sure`.
     """
     others = reals(0.0)
     for d in range(start, stop):
