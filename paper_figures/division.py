@@ -21,7 +21,7 @@ from grpo_theory.page.style import (
     Look,
     group_size_axis,
 )
-from simulations.normalisation.race import DRAWS, GROUP_SIZES
+from simulations.normalisation.race import GROUP_SIZES
 
 PLACE = 390
 TABLES = ("race",)
@@ -32,7 +32,7 @@ CAPTION = (
     "either way. Answers have one token and are right or wrong. In every setting shown, division could gain or lose: prompts "
     f"share features, and groups have at least {GROUP_SIZES[0]} responses. Rows are optimisers. Columns are families of "
     "problems. Heads of SmolLM2 have frozen hidden states, as they are (raw) or whitened. They and the made-up prompts are fixed "
-    f"problems, and limits count runs. The random features of prompts have d dimensions: gains are means over {DRAWS} draws of "
+    f"problems, and limits count runs. The random features of prompts have d dimensions: gains are means over draws of "
     "them, and limits count draws. Made-up prompts are all easy at the start, all hard, or mixed, and the legend gives the "
     "correlation of their features."
 )

@@ -12,14 +12,13 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from grpo_theory.page.style import BLACK, BLUE, GREEN, ORANGE, PHASES, PURPLE
 from paper_figures.content.phase_windows import shade, shade_of, tell
 from simulations.normalisation.heads import NEAR
-from simulations.normalisation.learned_phases import DRAWS
 from simulations.normalisation.networks import ANSWERS, PROMPTS, RIGHT
 from simulations.normalisation.phases import ORTHOGONAL
 
 PLACE = 259
 TABLES = ("learned_phases",)
 CAPTION = (
-    f"Networks with a hidden layer climb exact gradients on {PROMPTS} prompts; lines are means over {DRAWS} draws of inputs, "
+    f"Networks with a hidden layer climb exact gradients on {PROMPTS} prompts; lines are means over draws of inputs, "
     f"right answers and starts. Each prompt has {ANSWERS} answers. Of "
     f"these, {RIGHT['easy']} are right if the prompt is easy, and {RIGHT['hard']} if it is hard. Columns are widths and "
     "kinds of prompts. The upper row shows by how many points of a hundred success is ahead of plain training with "

@@ -89,24 +89,11 @@ def test_limits_count_draws():
     """Advantages are means over draws, each row with as many of them, and the share of draws that lie on the other side."""
     plain = np.concatenate([measures(np.full(5, 0.5))] * 3)
     divided = np.concatenate([measures(np.linspace(0.5, end, 5)) for end in (0.6, 0.7, 0.45)])
-    rows = learned_phases._advantages(divided, plain, np.full(5, 0.9), UPDATES)
+    rows = learned_phases._advantages(divided, plain, UPDATES)
     (last,) = (row for row in rows if row["quantity"] == "advantage" and row["update"] == 4)
     assert last["estimate"] == pytest.approx(0.25 / 3.0)
     assert last["other_sign"] == pytest.approx(1.0 / 3.0)
     assert {row["replications"] for row in rows} == {3}
-
-
-def test_gains_count_from_where_orthogonality_is_lost_for_good():
-    plain, divided = measures(np.full(5, 0.5)), measures(np.array([0.5, 0.55, 0.6, 0.61, 0.58]))
-
-    def since(shares):
-        rows = learned_phases._advantages(divided, plain, np.array(shares), UPDATES)
-        return [(row["update"], row["until"], row["estimate"]) for row in rows if row["quantity"] == learned_phases.SINCE]
-
-    ((first, last, gain),) = since(SHARES)
-    assert (first, last) == (3, 4)
-    assert gain == pytest.approx(-0.03)
-    assert since([0.9] * 5) == since([0.9, 0.6, 0.9, 0.9, 0.9]) == since([0.9, 0.9, 0.9, 0.9, 0.6]) == []
 
 
 def test_correlations_within_and_across_iterations_are_told_apart():

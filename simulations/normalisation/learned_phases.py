@@ -29,7 +29,7 @@ from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from simulations.normalisation.heads import near_orthogonal
 from simulations.normalisation.networks import Place, ascent, linearised, network_problem, of_their_own, pair_cosines
-from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL, is_orthogonal, stretches, windows
+from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL, stretches, windows
 from simulations.sources import NORMALIZATION, OURS
 
 DRIFT = Statement(
@@ -75,21 +75,6 @@ SECOND = Statement(
     "upper bound",
     measured=True,
 )
-NO_GAIN = Statement(
-    "N12/III/gain, learned features",
-    f"question beside {NORMALIZATION}",
-    "where features are learned, once orthogonality is lost division gains at most a point of success until the end",
-    "upper bound",
-    whose=OURS,
-)
-NO_GAIN_ANYWAY = Statement(
-    "N12/III/gain, features of the start",
-    f"question beside {NORMALIZATION}",
-    "over the same updates division gains at most a point where features stay those of the start and prompts near-orthogonal",
-    "upper bound",
-    whose=OURS,
-)
-
 WIDTHS, MIXTURES = (4, 16, 64), ("easy", "hard")
 DRAWS, QUICK_DRAWS = 48, 32
 UPDATES, STRIDE = (0, 5, 10, 20, 40, 80, 160), 0.4
@@ -107,7 +92,8 @@ class Arm(NamedTuple):
 
 
 ARMS = {"plain": Arm(), "divided": Arm(-1.0), "slow": Arm(-1.0, SLOW)}
-FEATURES = ("learned", "of the start")
+FEATURES = {"learned": ("plain", "divided", "slow"), "of the start": ("plain", "divided")}
+"""And the arms that climb with them."""
 MEASURES = ("success", "deviation", "orthogonality", "without signs", "apart")
 """Means over prompts of success and its deviation; shares of pairs whose gradients are near-orthogonal.
 
@@ -117,7 +103,7 @@ PRINTED_NEAR = {"start": 0.977, "middle": 0.803, "end": 0.524}
 """Shares of |cos| < 0.1 at steps 0, 260 and 500."""
 TENTH = 0.1
 """A share of which the first digit holds would be read as the same finding, as for SmolLM2's head."""
-SINCE, MORE_FALL = "increase since the loss", "fall beyond that of the start's features"
+MORE_FALL = "fall beyond that of the start's features"
 SHARE = MEASURES.index("orthogonality")
 FALLS = {name: MEASURES.index(name) for name in ("orthogonality", "apart")}
 """What falls from start to end: the share, and for the control that of prompts that share no parameter."""
@@ -134,7 +120,10 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> list[A
     """Return the measures of each arm on each draw, (features, arms, draws, updates, measures)."""
     networks = [network_problem(settings["width"], draw, mixture=settings["mixture"]) for draw in range(settings["draws"])]
     kinds = (networks, [linearised(network) for network in networks])
-    return [[[course(problem, arm, settings["updates"]) for problem in kind] for arm in ARMS.values()] for kind in kinds]
+    return [
+        [[course(problem, ARMS[arm], settings["updates"]) for problem in kind] for arm in arms]
+        for kind, arms in zip(kinds, FEATURES.values(), strict=True)
+    ]
 
 
 def course(problem: gt.Problem, arm: Arm, updates: list[int]) -> list[list[float]]:
@@ -153,8 +142,10 @@ def measured(place: Place) -> list[float]:
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """Measures of each arm at each number of updates, advantages over the plain arm and their increases, with their phases."""
     common = {name: settings[name] for name in ("width", "mixture")} | {"prediction": np.nan}
-    courses = {kind: dict(zip(ARMS, np.array(arms), strict=True)) for kind, arms in zip(FEATURES, results[0], strict=True)}
-    shares = courses["learned"]["plain"][:, :, SHARE].mean(axis=0)
+    courses = {
+        kind: dict(zip(names, np.array(arms), strict=True))
+        for (kind, names), arms in zip(FEATURES.items(), results[0], strict=True)
+    }
     table: Rows = []
     for features, arms in courses.items():
         for arm, course in arms.items():
@@ -164,26 +155,26 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
                 at | {"quantity": f"fall, {name}"} | summary(course[:, -1, q] - course[:, 0, q]) for name, q in FALLS.items()
             ]
             if arm != "plain":
-                table += [at | row for row in _advantages(course, arms["plain"], shares, settings["updates"])]
+                table += [at | row for row in _advantages(course, arms["plain"], settings["updates"])]
     own, frozen = (courses[kind]["plain"][:, :, SHARE] - courses[kind]["plain"][:, :1, SHARE] for kind in FEATURES)
     more = {"learned": own[:, -1] - frozen[:, -1], "of the start": frozen[:, -2] - frozen[:, -1]}
     return table + [common | {"features": kind, "quantity": MORE_FALL} | summary(fall) for kind, fall in more.items()]
 
 
 def _measures(course: Array, updates: list[int]) -> Rows:
-    """Return a row for each number of updates and measure of a course (draws, updates, measures)."""
-    return [
-        {"quantity": quantity, "update": update} | summary(course[:, n, q])
-        for n, update in enumerate(updates)
-        for q, quantity in enumerate(MEASURES)
-    ]
+    """Return a row for each number of updates and measure of a course (draws, updates, measures).
 
-
-def _advantages(course: Array, plain: Array, learned_shares: Array, updates: list[int]) -> Rows:
-    """Return advantages over the plain course, their increases with their phases, and that since learning lost orthogonality.
-
-    Phases are those of the means over draws.
+    Of shares it also says in how many of the draws orthogonality is lost.
     """
+    rows: Rows = []
+    for (n, update), (q, quantity) in product(enumerate(updates), enumerate(MEASURES)):
+        lost = {"lost": float((course[:, n, q] <= ORTHOGONAL).mean())} if q == SHARE else {}
+        rows.append({"quantity": quantity, "update": update} | lost | summary(course[:, n, q]))
+    return rows
+
+
+def _advantages(course: Array, plain: Array, updates: list[int]) -> Rows:
+    """Return advantages over the plain course, and their increases with their phases, which are those of the means over draws."""
     gains = course[:, :, 0] - plain[:, :, 0]
     means = plain.mean(axis=0)
     premises = means[:, MEASURES.index("deviation")], means[:, SHARE]
@@ -191,13 +182,7 @@ def _advantages(course: Array, plain: Array, learned_shares: Array, updates: lis
         {"quantity": "advantage", "update": update, "other_sign": float((gain * gain.mean() < 0.0).mean())} | summary(gain)
         for update, gain in zip(updates, gains.T, strict=True)
     ]
-    advantages += [row for between in (windows, stretches) for row in between(gains, updates, *premises)]
-    lost = ~is_orthogonal(learned_shares)
-    first = int(lost.argmax())
-    if lost[:-1].any() and lost[first:].all():
-        since = {"quantity": SINCE, "update": updates[first], "until": updates[-1]}
-        advantages.append(since | summary(gains[:, -1] - gains[:, first]))
-    return advantages
+    return advantages + [row for between in (windows, stretches) for row in between(gains, updates, *premises)]
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
@@ -205,23 +190,16 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
     for (width, mixture), part in table.groupby(["width", "mixture"], sort=False):
         where = f"networks of width {width:g}, {mixture}"
         yield from _of_cosines(where, part)
-        keys = ["features", "arm", "quantity"]
-        at = {tuple(row[key] for key in keys): row for row in part[part["arm"] != "plain"].to_dict("records")}
+        at = {(row["arm"], row["quantity"]): row for row in part[part["features"] == "learned"].to_dict("records")}
         for statement, quantity, measure, bound in (
             (FIRST, "increase in I", neg, 0.0),
             (SECOND, "increase in II", abs, NOTICEABLE),
         ):
-            if ("learned", "divided", quantity) in at:
-                both = [at["learned", arm, quantity] for arm in ("divided", "slow")]
+            if ("divided", quantity) in at:
+                both = [at[arm, quantity] for arm in ("divided", "slow")]
                 own, control = (evidence(row | {"estimate": measure(row["estimate"])}, bound) for row in both)
-                yield statement.claim(where, own, control, _span(both[0]))
-        frozen = part[(part["features"] == "of the start") & (part["arm"] == "plain") & (part["quantity"] == "orthogonality")]
-        for statement, features in ((NO_GAIN, "learned"), (NO_GAIN_ANYWAY, "of the start")):
-            stays = features == "learned" or is_orthogonal(frozen["estimate"]).all()
-            if (features, "divided", SINCE) in at and stays:
-                both = [at[features, arm, SINCE] for arm in ("divided", "slow")]
-                own, control = (evidence(row, NOTICEABLE) for row in both)
-                yield statement.claim(where, own, control, _span(both[0]))
+                span = {"from update": float(both[0]["update"]), "to update": float(both[0]["until"])}
+                yield statement.claim(where, own, control, span)
 
 
 def _of_cosines(where: str, part: pd.DataFrame) -> Iterator[Claim]:
@@ -233,7 +211,7 @@ def _of_cosines(where: str, part: pd.DataFrame) -> Iterator[Claim]:
         fallen, kept = (evidence(last[f"fall, {name}"], -FALL) for name in FALLS)
         yield DRIFT.claim(f"{where}, {arm}", fallen, kept)
         end, apart = (evidence(last[name], ORTHOGONAL) for name in FALLS)
-        yield LOST.claim(f"{where}, {arm}", end, apart)
+        yield LOST.claim(f"{where}, {arm}", end, apart, {"share of draws that lose it": last["orthogonality"]["lost"]})
     more = part[part["quantity"] == MORE_FALL].set_index("features").to_dict("index")
     learns, stays = (evidence(more[kind], -MORE) for kind in FEATURES)
     yield LEARNED.claim(where, learns, stays)
@@ -245,7 +223,3 @@ def _of_cosines(where: str, part: pd.DataFrame) -> Iterator[Claim]:
         own, control = (distance(at[name].iloc[n], printed, TENTH) for name in ("orthogonality", "without signs"))
         facts = {name: float(at[name]["estimate"].iloc[n]) for name in ("success", "orthogonality")}
         yield PRINTED_SHARES.claim(f"{where}, {time}", own, control, facts)
-
-
-def _span(row: Any) -> dict[str, float]:
-    return {"from update": float(row["update"]), "to update": float(row["until"])}
