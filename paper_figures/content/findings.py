@@ -133,9 +133,9 @@ def _division(found: Found) -> str:
         raise NotSaidError("the study race ran in too few settings")
     ranges = {family: _range(points[[family]], ".1f").replace("-", "\u2212") for family in points.index.unique()}
     return (
-        "Runs that divide by the standard deviation are compared with runs that do not, each side at the best of the steps tried. "
-        "Answers have one token and are right or wrong, prompts share features, groups have at least 8 responses, and the "
-        "optimiser is Adam. On heads of SmolLM2, whose "
+        "Runs that divide by the standard deviation are compared with runs that do not, each side at the best of the steps "
+        "tried. Answers have one token and are right or wrong, prompts share features, groups have at least 8 responses, and "
+        "the optimiser is Adam. On heads of SmolLM2, whose "
         f"hidden states are frozen, success averaged over a run changes by {ranges['head']} points of a hundred. On prompts with "
         f"random features the mean over draws changes by {ranges['random']}, and on four made-up prompts success changes by "
         f"{ranges['made up']}. It rises by a "
