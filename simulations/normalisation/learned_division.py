@@ -7,7 +7,7 @@ parameter, so that all their cosines are 0.
 
 One point of success is noticeable, as in the race of dividing or not. The margin, the lengths of the runs and which draws there
 are were chosen before results were seen. An earlier version of this study saw five networks. A first run of this version had half
-as many draws, and its limits were too wide to tell a gain of a point from none.
+as many draws. Its limits were too wide to tell a gain of a point from none.
 """
 
 import warnings
