@@ -47,16 +47,17 @@ def behind(arm: Array, rival: Array, allowance: float = 1.0) -> dict[str, float]
     return lead([-arm, -rival], (-1.0, allowance))
 
 
-def time_rows(contests: Sequence[Contest], steps: Sequence[float], times: Mapping[str, Array]) -> Rows:
+def time_rows(contests: Sequence[Contest], steps: Mapping[str, Sequence[float]], times: Mapping[str, Array]) -> Rows:
     """Return each arm's time at its best step and at all that were tried, and the difference of each contest.
 
-    The control takes the place of the arm in a contest. Times are (steps, units).
+    The control takes the place of the arm in a contest. Times are (steps, units), of each arm's own steps.
     """
     table: Rows = []
     for arm, tried in times.items():
-        at_best = {"quantity": "time", "arm": arm, "step": steps[tried.mean(axis=1).argmin()]}
+        at_best = {"quantity": "time", "arm": arm, "step": steps[arm][tried.mean(axis=1).argmin()]}
         table.append(at_best | lead([-tried], (-1.0,)))
-        table += [{"quantity": "tuning", "arm": arm, "step": step} | summary(at) for step, at in zip(steps, tried, strict=True)]
+        at_each = zip(steps[arm], tried, strict=True)
+        table += [{"quantity": "tuning", "arm": arm, "step": step} | summary(at) for step, at in at_each]
     for statement, contestant, rivals, allowance in contests:
         for arm, rival in product((contestant, CONTROL), rivals):
             row = {"quantity": "difference", "statement": statement.id, "arm": arm, "rival": rival}

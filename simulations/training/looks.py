@@ -28,24 +28,26 @@ MakePairs = Callable[[gt.Problem, Array, Array], Pairs]
 def followed(
     settings: Settings, estimator: gt.Estimator, drawn: Drawn, pairs: MakePairs, rng: np.random.Generator
 ) -> tuple[Array, Rows]:
-    """Train one run on each problem at each step; return success (steps, problems), and rows of what looks at the runs say.
+    """Train runs on each problem at each step; return success (steps, units), and rows of what looks at the runs say.
 
-    The best of the first `tried` steps is chosen. Only runs at steps that some half of the problems finds best are looked at, all
-    after the same numbers of updates.
+    Each run is a unit. The best of the first `tried` steps is chosen. Only runs at steps that some half of the units finds best
+    are looked at, all after the same numbers of updates.
     """
-    problems, tried, success, looked = list(drawn), settings["tried"], [], []
-    for problem, seed in problems:
-        path = step_grid(settings, problem, estimator, keeps=True).iterates(1, seed)[:, 0]
-        success.append(finite_objectives(problem, path[:, -1]))
-        looked.append(path[:tried, places_of_looks(settings, rng)])
+    tried, units, success, looked = settings["tried"], [], [], []
+    for problem, seed in drawn:
+        paths = step_grid(settings, problem, estimator, keeps=True).iterates(settings["runs"], seed)
+        for path in np.moveaxis(paths, 1, 0):
+            units.append(problem)
+            success.append(finite_objectives(problem, path[:, -1]))
+            looked.append(path[:tried, places_of_looks(settings, rng)])
     reached = np.stack(success, axis=-1)
     chosen = reached[:tried]
-    wanted = np.unique([*(chosen @ halves(len(problems)).T).argmax(axis=0), chosen.mean(axis=1).argmax()])
+    wanted = np.unique([*(chosen @ halves(len(units)).T).argmax(axis=0), chosen.mean(axis=1).argmax()])
     found: dict[str, Array] = {}
-    for unit, ((problem, _), thetas) in enumerate(zip(problems, looked, strict=True)):
+    for unit, (problem, thetas) in enumerate(zip(units, looked, strict=True)):
         now, old = np.moveaxis(thetas[wanted], 1, 0).reshape(2, len(wanted) * LOOKS, -1)
         for name, values in look(pairs(problem, now, old)).items():
-            at = found.setdefault(name, np.full((len(chosen), LOOKS, len(problems)), np.nan))
+            at = found.setdefault(name, np.full((len(chosen), LOOKS, len(units)), np.nan))
             at[wanted, :, unit] = values.reshape(len(wanted), LOOKS)
     return reached, summarised(chosen, found)
 
@@ -70,27 +72,29 @@ def look(pairs: Pairs) -> dict[str, Array]:
 
 
 def summarised(success: Array, found: Mapping[str, Array]) -> Rows:
-    """Return rows of means over problems, each the mean of its own looks, by what looks found, (steps, LOOKS, problems).
+    """Return rows of means over units, each the mean of its own looks, by what looks found, (steps, LOOKS, units).
 
-    For each estimator: the share of updates that point away, the cosine, and by how much the clip's is larger. Success (steps,
-    problems) chooses the step. Means over all looks are at the step that halves of the problems choose, on the other halves.
-    Means over some are at the step that all problems choose.
+    For each estimator: the share of updates that point away, and the cosine; for some, by how much the clip's is larger. Success
+    (steps, units) chooses the step. Means over all looks are at the step that halves of the units choose, on the other halves.
+    Means over some are at the step that all units choose.
     """
     best, clip = success.mean(axis=1).argmax(), found["clip"]
     measures: dict[tuple[str, str], Array] = {(name, ""): found[name] for name in ("clipped", "log ratio")}
     for name in (*LOOKED, "broken"):
         measures["away", name] = (found[name] < 0.0).astype(float)
-        measures["cosine", name], measures["less", name] = found[name], clip - found[name]
+        measures["cosine", name] = found[name]
+    for name in ("none", "broken"):
+        measures["less", name] = clip - found[name]
     table: Rows = []
     for (quantity, estimator), values in measures.items():
         about = {"quantity": quantity, "estimator": estimator}
         table.append({"part": "all"} | about | lead([success], judged=[values.mean(axis=1)]))
     for among, inside in _parts(found["clipped"][best]):
-        units = inside.any(axis=0)
-        if units.sum() < 2:
+        seen = inside.any(axis=0)
+        if seen.sum() < 2:
             continue
         for name in (*LOOKED, "broken"):
-            own = (measures["away", name][best] * inside).sum(axis=0)[units] / inside.sum(axis=0)[units]
+            own = (measures["away", name][best] * inside).sum(axis=0)[seen] / inside.sum(axis=0)[seen]
             looks = {"quantity": "away", "estimator": name, "looks": int(inside.sum())}
             table.append(among | looks | summary(own))
     return table

@@ -1,7 +1,9 @@
 """T14, T8: updates to a level of the objective on two fixed problems, each composition at its best step size of those tried.
 
-Training runs of an arm are compared with those of its rivals, draw by draw; limits count runs and the choice of the step. In the
-control every second sign of TIC-GRPO's is wrong.
+Training runs of an arm are compared with those of its rivals, draw by draw; limits count runs and the choice of the step. The
+steps tried are three, around the best that a pilot on other draws finds. A first run had nine for all arms, with a third of the
+runs at each. Its limits were twice as wide, and the three were introduced after that was seen. In the control every second sign of
+TIC-GRPO's is wrong.
 """
 
 from collections.abc import Iterator
@@ -11,11 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from grpo_theory.arrays import Integers
+from grpo_theory.arrays import Array, Integers
 from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
-from simulations.seeds import seed_of
+from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS, TIC_GRPO
 from simulations.training.compositions import ARMS
 from simulations.training.contests import Contest, behind, contest_claims, time_rows, updates_to_level
@@ -24,7 +26,7 @@ from simulations.training.worlds import race_problem
 
 FIXED = (
     "on two fixed problems: the gallery's tree with shared features, and where to stop; several updates a rollout, responses "
-    "used once; each arm's best constant step of those tried"
+    "used once; each arm's best constant step of the three around a pilot's best"
 )
 T14 = Statement(
     "T14",
@@ -106,9 +108,9 @@ LEVELS = {"sequence-shared": 0.68, "stopping": 0.745}
 INNER_STEPS = (4, 8)
 BATCH_SIZE, GROUP_SIZE, ROLLOUTS = 16, 8, 16
 STEPS = tuple(2.0**power for power in range(2, 11))
-"""Constant steps, the same for all arms.  TIC-GRPO divides by the horizon, 3 or 8: so much shorter are its steps along J."""
-RUNS, QUICK_RUNS = 256, 64
-"""At each step; all of them choose it, and all judge."""
+"""The pilot's, the same for all arms.  TIC-GRPO divides by the horizon, 3 or 8: so much shorter are its steps along J."""
+PILOT_RUNS, RUNS, QUICK_RUNS = 32, 768, 128
+"""At each step; all runs that are not the pilot's choose between three steps, and all judge."""
 NOTICEABLE = 1.05
 """A twentieth more updates is not noticed: two runs that differ in nothing but the seed differ by more."""
 CONTESTS = (
@@ -127,7 +129,7 @@ BASE = "neither"
 
 def cells(quick: bool) -> list[Cell]:
     """One cell for each problem and number of updates a rollout, one chunk for each arm; quick has one cell."""
-    runs = {"steps": list(STEPS[1::2] if quick else STEPS), "runs": QUICK_RUNS if quick else RUNS, "arms": list(ARMS)}
+    runs = {"pilot_steps": list(STEPS), "pilot_runs": PILOT_RUNS, "runs": QUICK_RUNS if quick else RUNS, "arms": list(ARMS)}
     sizes = {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "rollouts": ROLLOUTS, "optimiser": "SGD"}
     levels, numbers = (list(LEVELS.items())[-1:], INNER_STEPS[:1]) if quick else (LEVELS.items(), INNER_STEPS)
     where = [{"problem": name, "level": level} for name, level in levels]
@@ -135,13 +137,23 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
-    """Train an arm at each step of the grid, on draws that all arms share; keep the objective after every rollout."""
-    problem, updates = race_problem(settings["problem"]), checkpoints(settings)
-    grid = step_grid(settings, problem, ARMS[settings["arms"][chunk]])
-    objectives = grid.objectives(settings["runs"], seed_of(rng), updates.tolist())
-    times = np.array([updates_to_level(along, updates, settings["level"]) for along in objectives])
+    """Train an arm at the three steps around a pilot's best, on draws that all arms share; keep the objective after rollouts."""
+    arm, wide = settings["arms"][chunk], settings["pilot_steps"]
+    piloting, running = (child_seed(seed_of(rng), part) for part in (1, 2))
+    _, tried = _trained(settings, arm, wide, settings["pilot_runs"], piloting)
+    centre = int(np.clip(tried.mean(axis=1).argmin(), 1, len(wide) - 2))
+    steps = wide[centre - 1 : centre + 2]
+    objectives, times = _trained(settings, arm, steps, settings["runs"], running)
     best = objectives[times.mean(axis=1).argmin()]
-    return {"times": times.tolist(), "objective": [summary(at) for at in best.T]}
+    pilot, along = ([summary(at) for at in values] for values in (tried, best.T))
+    return {"pilot": pilot, "steps": steps, "times": times.tolist(), "objective": along}
+
+
+def _trained(settings: Settings, arm: str, steps: list[float], runs: int, seed: np.random.SeedSequence) -> tuple[Array, Array]:
+    """Return the objective after each rollout, (steps, runs, rollouts + 1), and the updates to the level, (steps, runs)."""
+    problem, updates = race_problem(settings["problem"]), checkpoints(settings)
+    objectives = step_grid(settings | {"steps": steps}, problem, ARMS[arm]).objectives(runs, seed, updates.tolist())
+    return objectives, np.array([updates_to_level(along, updates, settings["level"]) for along in objectives])
 
 
 def checkpoints(settings: Settings) -> Integers:
@@ -154,8 +166,10 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     runs = dict(zip(settings["arms"], results, strict=True))
     times = {arm: np.array(run["times"]) for arm, run in runs.items()}
     updates = checkpoints(settings).tolist()
-    table = time_rows(CONTESTS, settings["steps"], times)
+    table = time_rows(CONTESTS, {arm: run["steps"] for arm, run in runs.items()}, times)
     for arm, run in runs.items():
+        pilot = zip(settings["pilot_steps"], run["pilot"], strict=True)
+        table += [{"quantity": "pilot", "arm": arm, "step": step} | at for step, at in pilot]
         objective = zip(updates, run["objective"], strict=True)
         table += [{"quantity": "objective", "arm": arm, "update": update} | at for update, at in objective]
         table.append({"quantity": "ablation", "arm": arm, "rival": BASE} | behind(times[arm], times[BASE]))

@@ -124,19 +124,20 @@ def cells(quick: bool) -> list[Cell]:
 
 def _cell(name: str, rollouts: int, inner: int, optimiser: str, units: int) -> Cell:
     steps = WORLDS[name].steps(optimiser, inner, BEYOND)
-    sizes = {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "rollouts": rollouts, "inner_steps": inner, "units": units}
+    sizes = {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "rollouts": rollouts, "inner_steps": inner}
+    counts = {"units": units, "runs": WORLDS[name].runs}
     grid = {"optimiser": optimiser, "steps": steps, "tried": len(steps) - BEYOND}
-    return Cell({"world": name, "arms": list(ARMS)} | sizes | grid, len(ARMS), shared=True)
+    return Cell({"world": name, "arms": list(ARMS)} | sizes | counts | grid, len(ARMS), shared=True)
 
 
 def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
     """Train an arm at each step of the grid, on problems and draws that all arms share, and look at updates on the way."""
     seed = seed_of(rng)
     running, looking = (child_seed(seed, part) for part in range(2))
-    problems = list(WORLDS[settings["world"]].drawn(running, settings["units"]))
+    problems = list(WORLDS[settings["world"]].drawn(running, settings["units"] // settings["runs"]))
     arm = ARMS[settings["arms"][chunk]]
     success, looks = followed(settings, arm, problems, Pairs, np.random.default_rng(looking))
-    starts = [float(gt.objective(problem, problem.theta)) for problem, _ in problems]
+    starts = [float(gt.objective(problem, problem.theta)) for problem, _ in problems for _ in range(settings["runs"])]
     return {"success": success.tolist(), "looks": looks, "starts": starts}
 
 

@@ -41,8 +41,8 @@ class World(NamedTuple):
     units : int
         How many problems are drawn of the kind, each with one run; of a problem that is alone of its kind, how many runs.  At the
         level of a report 320 can show a share of at most 5%.  Where a run takes long there are fewer, which cannot.
-    alone : bool
-        Whether there is one problem of the kind, so that its runs are the sample.  Else problems are.
+    runs : int
+        How many of these are trained side by side on a problem: more than one where it is alone of its kind.
     """
 
     title: str
@@ -51,11 +51,11 @@ class World(NamedTuple):
     centres: Mapping[str, float]
     doublings: int = 3
     units: int = 320
-    alone: bool = False
+    runs: int = 1
 
     def label(self, units: int) -> str:
         """Return what a statement is about: so many problems of the kind, or the one that there is."""
-        return f"one problem, {self.title}" if self.alone else f"{units} problems of {self.title}"
+        return f"one problem, {self.title}" if self.runs > 1 else f"{units} problems of {self.title}"
 
     def steps(self, optimiser: str, inner_steps: int, beyond: int) -> list[float]:
         """Return the grid, and its end doubled so many times.
@@ -116,14 +116,16 @@ WORLDS: Mapping[str, World] = {
         partial(_same, "sequence-shared"),
         {16: (4, 16), 64: (16,)},
         {"SGD": 45.0, "Adam": 1.2},
-        alone=True,
+        units=324,
+        runs=3,
     ),
     "stopping": World(
         "where to stop, 1 to 8 tokens",
         partial(_same, "stopping"),
         {16: (4, 16), 64: (16,)},
         {"SGD": 64.0, "Adam": 0.3},
-        alone=True,
+        units=324,
+        runs=3,
     ),
 }
 """Trees of two tokens, four prompts (16 where there are 200 parameters) and random rewards; and the problems of T14.
