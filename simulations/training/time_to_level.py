@@ -2,8 +2,8 @@
 
 Training runs of an arm are compared with those of its rivals, draw by draw; limits count runs and the choice of the step. The
 steps tried are three, around the best that a pilot on other draws finds. A first run had nine for all arms, with a third of the
-runs at each. Its limits were twice as wide, and the three were introduced after that was seen. In the control every second sign of
-TIC-GRPO's is wrong.
+runs at each. Its limits were twice as wide, and the three were introduced after that was seen. In the control every second sign
+of TIC-GRPO's is wrong.
 """
 
 from collections.abc import Iterator
