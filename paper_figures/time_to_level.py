@@ -50,7 +50,7 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
     rollouts = sorted((table["updates"] // table["inner_steps"]).unique())
     return (
         f"The figure shows how soon a level (grey line) is reached. Runs have B = {listed(batches)} prompts, G = "
-        f"{listed(groups)} responses and {listed(rollouts)} rollouts of m updates each, on two fixed problems. Every arm has "
+        f"{listed(groups)} responses and {listed(rollouts)} rollouts of m updates each, on fixed problems. Every arm has "
         "the best of the constant step sizes around that which a pilot found. The left and middle panels have m = "
         f"{table['inner_steps'].max()}. The left panels show means of the exact objective, with 95% intervals. The middle "
         "panels show the mean number of updates to the level against the step size, with 95% intervals. Small marks are "

@@ -42,7 +42,7 @@ CAPTION = (
     "those with the clip, and points are means over all updates looked at. The middle panel shows the same for the "
     f"clipped update by kind of problem. A point is drawn where at least {FEWEST} updates were looked at. The right panel "
     "shows by how many points of a hundred success at the end is higher with the clip than without any ratio. Bars are "
-    "95% intervals that count problems and the choice of the step. On the two fixed problems they count runs. Each mark is "
+    "95% intervals that count problems and the choice of the step. On fixed problems they count runs. Each mark is "
     "a kind of problem, length of runs, optimiser and number of updates per rollout. Marks are at the best step of each "
     "side and at multiples of it."
 )
