@@ -154,7 +154,7 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[s
 def _trained(settings: Settings, arm: str, steps: list[float], runs: int, seed: np.random.SeedSequence) -> tuple[Array, Array]:
     """Return the objective after each rollout, (steps, runs, rollouts + 1), and the updates to the level, (steps, runs)."""
     problem, updates = race_problem(settings["problem"]), checkpoints(settings)
-    objectives = step_grid(settings | {"steps": steps}, problem, ARMS[arm]).objectives(runs, seed, updates.tolist())
+    objectives = step_grid({**settings, "steps": steps}, problem, ARMS[arm]).objectives(runs, seed, updates.tolist())
     return objectives, np.array([updates_to_level(along, updates, settings["level"]) for along in objectives])
 
 
