@@ -165,7 +165,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     for arm, success in run["success"].items():
         ahead, about = paired(run["success"]["clip"], success), common | {"arm": arm, "step": run["steps"][arm]}
         for quantity, values in (("success", success), ("ahead", ahead)):
-            table.append(about | {"quantity": quantity} | summary(sampled(values, False)))
+            table.append(about | {"quantity": quantity} | summary(sampled(values, WORLD.alone)))
     return table
 
 

@@ -53,9 +53,14 @@ class World(NamedTuple):
     units: int = 320
     runs: int = 1
 
+    @property
+    def alone(self) -> bool:
+        """Whether there is one problem of the kind."""
+        return self.runs > 1
+
     def label(self, units: int) -> str:
         """Return what a statement is about: so many problems of the kind, or the one that there is."""
-        return f"one problem, {self.title}" if self.runs > 1 else f"{units} problems of {self.title}"
+        return f"one problem, {self.title}" if self.alone else f"{units} problems of {self.title}"
 
     def steps(self, optimiser: str, inner_steps: int, beyond: int) -> list[float]:
         """Return the grid, and its end doubled so many times.
