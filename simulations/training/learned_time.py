@@ -121,7 +121,8 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     names = ("network", "optimiser", "inner_steps", "batch_size", "group_size")
     common = {name: settings[name] for name in names}
     common |= {"updates": settings["rollouts"] * settings["inner_steps"], "prediction": np.nan}
-    return [common | row for row in time_rows(CONTESTS, dict.fromkeys(times, list(settings["steps"])), times)]
+    steps = {arm: list(settings["steps"]) for arm in times}
+    return [common | row for row in time_rows(CONTESTS, steps, times)]
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
