@@ -5,8 +5,8 @@ grid, by the mean over draws. Logs of rewards alone say nothing of a draw's feat
 far apart logs end is pooled over all cells.
 
 Two choices were made after a run. In the control all groups have 32 responses, eight times the usual 4. First it was eight times
-each recommendation. Three logs that lead to 16 or 32 are so far apart that this was not told from the margin. And the grid of the
-worlds was extended by one rate at either end, since one size in nine had its best rate at an end.
+each recommendation. Three logs that lead to 16 or 32 are so far apart that this was not told from the margin. The grid of the
+worlds was extended by one rate at either end. One size in nine had its best rate at an end, of graded rewards three in ten.
 """
 
 from collections import defaultdict
@@ -26,7 +26,6 @@ from grpo_theory.harness.study import Rows, Settings
 from grpo_theory.plan.run_advice import SIZES, RunAdvice
 from grpo_theory.plan.run_simulation import RESPONSES
 from grpo_theory.simulate.step_grid import StepGrid
-from grpo_theory.simulate.training_blocks import BLOCK_RUNS
 from simulations.best_rate import lead
 from simulations.plan.error_parts import Part, mean_over_kinds
 from simulations.seeds import child_seed
@@ -45,8 +44,8 @@ PROMPTS = 48
 """Of the worlds that are judged: another number than the planner's."""
 LOGGED = (256, 8)
 """The prompts and responses of a log."""
-DRAWS, QUICK_DRAWS = 48, 4
-"""Draws of each kind; each has as many runs at each rate as are trained side by side."""
+DRAWS, QUICK_DRAWS, TOGETHER = 48, 4, 32
+"""Draws of each kind; and runs of each draw, which are trained side by side, as many at each rate."""
 COMPARED = (4, 8, 16)
 """The sizes that a recommendation is compared with; their broken comparison is with `LARGER` ones."""
 CELL = ["start", "estimator", "each"]
@@ -89,7 +88,7 @@ def reached(
     A run that left the finite numbers has nothing left.
     """
     grid = StepGrid.of(problem, find(estimator), rates, np.ones(updates[-1]), batch)
-    return np.nan_to_num(grid.objectives(BLOCK_RUNS // np.size(rates), seed, updates), nan=0.0).mean(axis=1)
+    return np.nan_to_num(grid.objectives(TOGETHER // np.size(rates), seed, updates), nan=0.0).mean(axis=1)
 
 
 def lost(values: Array, chosen: Sequence[ArrayLike], against: int | None = None) -> dict[str, Any]:

@@ -57,7 +57,7 @@ STARTS = (0, FAR)
 FEW, FULL = 16, 64
 """Logged responses a prompt."""
 LOGS, LATER_LOGS, FEW_LOGS, QUICK_LOGS = 96, 24, 24, 4
-"""Of 64 responses a prompt at the start and later, and of 16, each of a draw of its own: the most at the cost of 128 of one."""
+"""Of 64 responses a prompt at the start and later, and of 16.  Logs of 96 draws cost as much as 128 logs of one draw."""
 RUNS, HALVES = 8, 8
 """Halves are tried on this many of the larger logs: half of a small one may have no prompt whose rewards differ."""
 LENGTHENED = 2.0**0.5
