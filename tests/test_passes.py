@@ -99,7 +99,7 @@ def test_claims_and_their_controls():
 
 
 def test_at_the_clips_step_the_arm_without_ratio_takes_the_step_that_is_best_for_the_clip():
-    """The clip is best at the second step on all problems, and there the other arm is at a half of what it has at the third."""
+    """The clip is best at the second step. There the other arm has half of what it has at the third."""
     noise = 0.01 * np.random.default_rng(0).normal(size=(3, 16))
     clip = np.array([0.2, 0.8, 0.5])[:, None] + noise
     none = np.array([0.1, 0.4, 0.8])[:, None] + noise

@@ -29,9 +29,9 @@ RATES = {
 }
 """The least learning rate of the grid and the factor to the next.
 
-Runs on 48 draws tried eight rates first, from a sixteenth of the least rate where prompts share nothing, and from half of it
-where they share features. Those left out were best for no rule. Where prompts share nothing, no rate is too large: success stops
-rising and does not fall. So it matters little which of the largest rates is best.
+Runs on 48 draws tried eight rates first. They began at a sixteenth of the least rate where prompts share nothing. They began at
+half of it where prompts share features. The rates left out were best for no rule. Where prompts share nothing, no rate is too
+large: success stops rising and does not fall. So it matters little which of the largest rates is best.
 """
 STEPS_TRIED = 5
 CHECKPOINTS = (16, 64)

@@ -2,7 +2,7 @@
 
 Let responses have one token and advantages add up to 0 in each group. An update without ratio is then that of the policy that
 sampled: stale rollouts only delay the gradient. With the ratio of the whole response the leave-one-out mean is unbiased however
-old the rollout. Each is checked on the gallery's problems, at 24 random moves of the policy: what is told is the largest
+old the rollout. Each is checked on the gallery's problems, at 24 random moves of the policy. The table has the largest
 difference, and in the control the least. In the controls no mean is subtracted, or the response's own reward is in the mean.
 """
 

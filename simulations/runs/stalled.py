@@ -1,6 +1,6 @@
 """P5: whether runs that have all but stopped with groups of 16 go on with groups of 512.
 
-In each draw of a world all arms go on from the same policies and spend equally many responses, each at the best learning rate of
+In each draw of a world all arms go on from the same policies and spend equally many responses. Each has the best learning rate of
 those tried. In the control updates point the other way.
 """
 
@@ -53,9 +53,11 @@ WAYS: Mapping[str, tuple[int, int]] = {
 CONTROL, TURNED = "turned round", kernel_at("turned_mean", 1.0)
 BEFORE, AFTER = 1 << 17, 1 << 18
 RATES = {"few prompts": (9.0, range(-2, 8), 3), "shared": (27.0, range(0, 8), 4)}
-"""The learning rate before, which pilots on other seeds found best for groups of 16; the powers of 3 that are tried after; and
-the runs on each draw, so that those at all rates fill a vector. With many prompts the grid began at 9 at first. Groups of 512
-had their best rate there, so that it was moved down."""
+"""The learning rate before, the powers of 3 that are tried after, and the runs on each draw.
+
+Pilots on other seeds found the rate before best for groups of 16. Runs at all rates fill a vector. With many prompts the grid
+began at 9 at first. Groups of 512 had their best rate there, so that it was moved down.
+"""
 DRAWS, QUICK_DRAWS, CHUNKS = 32, 4, 8
 """Draws are numbers 0 to 31, split into chunks."""
 
