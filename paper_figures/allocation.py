@@ -23,8 +23,8 @@ CAPTION = (
     "current rates are those of the start. A world's mark is the mean over its draws. Middle and right: the success at the "
     f"end of whole runs, in the mean over {DRAWS} draws of a world. The bars are single 95% limits that count draws, runs "
     f"and the choice of the step. All rules spend the same number of responses: {BATCH} prompts of {GROUP} responses per "
-    "step on average. Each rule has the best of the steps tried. The dotted line marks equal sizes with plain ascent. The estimator "
-    "is the leave-one-out mean. Unless labelled otherwise, rules know the success rates and traces of the sampling "
+    "step on average. Each rule has the best of the steps tried. The dotted line marks equal sizes with plain ascent. The "
+    "estimator is the leave-one-out mean. Unless labelled otherwise, rules know the success rates and traces of the sampling "
     'policy exactly. Rules labelled "of the start" know the exact rates of the initial policy instead. The rule '
     'labelled "rates seen so far" guesses the rates from what the run has seen of the prompt.'
 )

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from grpo_theory.page.style import BLACK, GREY, RATIOS, SKY, Look
 from simulations.runs.stale_arms import CAP
 from simulations.runs.stale_places import PLACES
-from simulations.runs.staleness import BATCH_SIZE, DRAWS, FOUR_STAGES, GROUP_SIZE, LOST, UPDATE_COST, UPDATES
+from simulations.runs.staleness import BATCH_SIZE, COURSES_OF, DRAWS, FOUR_STAGES, GROUP_SIZE, LOST, UPDATE_COST, UPDATES
 
 PLACE = 312
 ABOUT = "P7/stages"
@@ -36,7 +36,6 @@ CAPTION = (
     f"update of a response takes {UPDATE_COST:.2f} of the time of its generation. Updates and generation alternate on "
     f"policy and in stages of {FOUR_STAGES.inner_steps} updates. They overlap where rollouts lag."
 )
-TIMED_WORLD = "strong transfer"
 ROOM = 1.3
 """By how much the axis of time is longer than the last course, for the legend."""
 TICKS = (0, 4, 8, 12, 16)
@@ -56,7 +55,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     for axes, world in zip(places, worlds, strict=True):
         _losses(axes, whole[whole["world"] == world])
         axes.set_title(PLACES[world].title, fontsize="small")
-    _times(last, whole[(whole["world"] == TIMED_WORLD) & (whole["quantity"] == "course")])
+    _times(last, whole[(whole["world"] == COURSES_OF) & (whole["quantity"] == "course")])
     for axes in panels[:, 0]:
         axes.set_ylabel("share of the gain lost")
     handles, labels = places[0].get_legend_handles_labels()
@@ -108,5 +107,5 @@ def _times(axes: Axes, courses: pd.DataFrame) -> None:
     axes.set_xlim(right=ROOM * times.max())
     axes.set_xlabel("time, generations of a batch")
     axes.set_ylabel("success")
-    axes.set_title(PLACES[TIMED_WORLD].title, fontsize="small")
+    axes.set_title(PLACES[COURSES_OF].title, fontsize="small")
     axes.legend(fontsize="small", loc="lower right", handlelength=1.8)

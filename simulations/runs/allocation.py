@@ -99,6 +99,14 @@ AGAINST_EQUAL = {
     "sgpo": SGPO_RUNS,
 }
 RARE_FIRST = {"sgpo": ERROR_DECIDES, "sgpo, now": ERROR_DECIDES_NOW}
+POWERLESS = {
+    (
+        statement.id,
+        "shared features, *, 8,192 responses",
+    ): "where prompts share features sizes as 1/p are so far behind that, at so "
+    "many draws, they are not certainly ahead of the sizes of least error after a quarter of the responses"
+    for statement in RARE_FIRST.values()
+}
 
 
 def cells(quick: bool) -> list[Cell]:

@@ -132,11 +132,11 @@ TITLES = {
 """Of the arms, in what is judged and drawn."""
 DRAWS, QUICK_DRAWS, RUNS = 40, 4, 4
 """Draws of a world, numbers 0 to 39, and runs on each: with eight rates these fill a vector."""
-CHECKPOINTS = 8
-"""Updates from one look at the objective to the next, or more where a rollout serves more."""
+CHECKPOINTS, COURSES_OF = 8, "strong transfer"
+"""Updates from one look at the objective to the next, or more where a rollout serves more; and the world of the looks."""
 POWERS = tuple(range(-4, 4))
 """The grid of learning rates doubles and halves the middle."""
-QUICK_PLACES = ("strong transfer",)
+QUICK_PLACES = (COURSES_OF,)
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -163,7 +163,7 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> list[d
         for draw, problem in enumerate(problems):
             grid = StepGrid.of(problem, estimator, settings["rates"], np.ones(layout.steps), sizes, place.optimiser)
             look = partial(mean_success, problem)
-            found = grid.looks(look, settings["runs"], child_seed(seed_of(rng), draw), looks(layout))
+            found = grid.looks(look, settings["runs"], child_seed(seed_of(rng), draw), looks(settings["world"], layout))
             success.append(found.mean(axis=1))  # (rates, looks)
         by_draw = np.array(success)
         table.append(layout._asdict() | {"success": by_draw[..., -1].T.tolist(), "course": by_draw.mean(axis=0).tolist()})
@@ -175,9 +175,10 @@ def mean_success(problem: gt.Problem, theta: Array) -> Array:
     return np.nan_to_num(success_rates(problem, theta).mean(axis=-1))
 
 
-def looks(layout: Layout) -> list[int]:
-    """Return the numbers of updates at which the objective is kept."""
-    return list(range(0, layout.steps + 1, max(CHECKPOINTS, layout.inner_steps)))
+def looks(world: str, layout: Layout) -> list[int]:
+    """Return the numbers of updates at which success is kept: the last, and those before where courses are drawn."""
+    every = max(CHECKPOINTS, layout.inner_steps) if world == COURSES_OF else layout.steps
+    return list(range(0, layout.steps + 1, every))
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
@@ -198,7 +199,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
         best = int(own.mean(axis=-1).argmax())
         reached = {"rate": settings["rates"][best], "start": float(starts.mean())}
         table.append(about | {"quantity": "success"} | reached | lead([own]))
-        course = zip(looks(Layout(*key[1:])), courses[key][best], strict=True)
+        course = zip(looks(settings["world"], Layout(*key[1:])), courses[key][best], strict=True)
         table += [about | {"quantity": "course", "update": at} | EXACT | {"estimate": mean} for at, mean in course]
         table += [about | {"quantity": f"below {name}"} | lead([rival, own], (1.0, -1.0)) for name, rival in against.items()]
     return table

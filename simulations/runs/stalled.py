@@ -118,14 +118,14 @@ def trained(
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """Success before, after, and the lead of groups of 16: in each draw all ways go on from the same policies."""
     after = {way: np.concatenate([one["after"][way] for one in results], axis=-1) for way in WAYS}
-    rates: dict[str, list[float]] = dict.fromkeys(WAYS, settings["rates"])
     # At its best rate the control would take the smallest one, and stay where it is.
-    after[CONTROL], rates[CONTROL] = after[CONTROL][-1:], rates[CONTROL][-1:]
+    after[CONTROL] = after[CONTROL][-1:]
     common = {"world": settings["world"], "prediction": np.nan}
     before = np.concatenate([one["before"] for one in results])
     table: Rows = [common | {"way": "", "quantity": "before"} | summary(before)]
     for way, own in after.items():
-        at = common | {"way": way, "rate": rates[way][own.mean(axis=-1).argmax()]}
+        rates = settings["rates"][-len(own) :]
+        at = common | {"way": way, "rate": rates[own.mean(axis=-1).argmax()]}
         table.append(at | {"quantity": "after"} | lead([own]))
         for rival in ("groups of 16", "groups of 16, large batch"):
             table.append(at | {"quantity": f"less of {rival}"} | lead([after[rival], own], (1.0, -1.0)))
