@@ -157,7 +157,9 @@ def _told(setting: str, by_draw: Sequence[Measured], facts: Sequence[dict[str, f
         if isinstance(about, str):
             table.append({"problem": setting, "quantity": "error", "rule": about, "statement": "", "prediction": np.nan} | own)
             continue
-        row = {"problem": setting, "quantity": "claim", "statement": about.id, "prediction": BOUNDS.get(about, 1.0)} | own
+        bound = BOUNDS.get(about, 1.0)
+        row = {"problem": setting, "quantity": "claim", "statement": about.id, "prediction": bound} | own
+        row |= {"other_sign": float(((samples[0] - bound) * (own["estimate"] - bound) < 0.0).mean())}
         row |= {"broken": broken["estimate"], "broken_error": broken["standard_error"], "broken_of": broken["replications"]}
         table.append(row | {"facts": json.dumps({fact: float(np.mean([one[fact] for one in facts])) for fact in facts[0]})})
     return table
