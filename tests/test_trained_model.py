@@ -11,7 +11,7 @@ import grpo_theory as gt
 from grpo_theory.data.trained import check_version
 from grpo_theory.evidence.verdicts import judge
 from simulations.normalisation import trained_features
-from simulations.runs import trained_sizes
+from simulations.runs import recorded_runs, trained_sizes
 from simulations.runs.recorded_scores import Scores, advantages_by_count, efficiency
 
 DATA = gt.data.trained_model()
@@ -183,8 +183,8 @@ def leads(table):
 
 def test_arms_have_the_seeds_of_all():
     """Rates and sizes that some seeds lack are left out: the last block's groups of 2, 8 and 32, and its smallest rate."""
-    arms = trained_sizes.arms_of(DATA.runs)
-    assert {arm for _, arm in arms} == {4, 16, 64, *trained_sizes.RATIOS.values()}
+    arms = recorded_runs.arms_of(DATA.runs)
+    assert {arm for _, arm in arms} == {4, 16, 64, *recorded_runs.RATIOS.values()}
     assert arms["grpo", 4].shape == (2, 5, len(DATA.updates))
     (own,) = (run for run in DATA.runs if run.arm[:4] == ("grpo", "Adam", 4, 4e-4) and run.seed == 3)
     np.testing.assert_array_equal(arms["grpo", 4][1, 3], own.success)
@@ -192,7 +192,7 @@ def test_arms_have_the_seeds_of_all():
 
 def test_without_a_choice_a_lead_is_that_of_paired_seeds(leads):
     """The last block's uses of ratios have one rate: Student's limits of the seeds' differences, once and for all leads."""
-    arms = trained_sizes.arms_of(DATA.runs)
+    arms = recorded_runs.arms_of(DATA.runs)
     own = 100.0 * (arms["dr_grpo", "PPO's clip"] - arms["dr_grpo", "no ratio"])[0, :, -1]
     row, error = leads.loc["last block", "usual", "dr_grpo", "PPO's clip", "no ratio", 96], own.std(ddof=1) / np.sqrt(5.0)
     assert (row["estimate"], row["standard_error"]) == pytest.approx((own.mean(), error))
@@ -211,7 +211,7 @@ def test_every_arm_and_look_is_compared(leads):
         others = {(f"groups of {size}", look) for size in (2, 8, 16, 32, 64) for look in usual}
         assert looks("adapters", "usual", estimator, "groups of 4") == others
         assert looks("adapters", "longer", estimator, "groups of 4") == {("groups of 64", look) for look in longer}
-    ratios = list(trained_sizes.RATIOS.values())
+    ratios = list(recorded_runs.RATIOS.values())
     for trained in trained_sizes.TRAINED:
         for place, first in enumerate(ratios[:-1]):
             expected = {(second, look) for second in ratios[place + 1 :] for look in usual}
@@ -301,8 +301,8 @@ def test_the_page_says_that_the_clip_is_behind_early(leads):
     assert f"by {-clip['estimate'].max():.0f} to {-clip['estimate'].min():.0f} points.**" in words()
     assert (clip["high"] < 0.0).all()
     assert (clip["high_at_once"] > 0.0).all()
-    arms = trained_sizes.arms_of(ADAPTERS.runs)
-    best = np.array([arms["dr_grpo", ratio].mean(axis=1).argmax(axis=0) for ratio in trained_sizes.RATIOS.values()])
+    arms = recorded_runs.arms_of(ADAPTERS.runs)
+    best = np.array([arms["dr_grpo", ratio].mean(axis=1).argmax(axis=0) for ratio in recorded_runs.RATIOS.values()])
     looks = ADAPTERS.updates.tolist()
     assert (best[:, looks.index(12)] == 4).all()
     assert (best[:, looks.index(24)] == 4).all()
@@ -318,7 +318,7 @@ def test_the_page_says_what_single_rates_and_efficiencies_do(table):
     assert f"groups of 4 end {ahead['adapters'].min():.0f} to {ahead['adapters'].max():.0f} points above" in words()
     assert "they end {:.0f} and {:.0f} points above".format(*sorted(ahead["last block"])) in words()
     ratios = ends[ends["trained"] == "adapters"].pivot_table("estimate", "rate_number", "arm")[
-        list(trained_sizes.RATIOS.values())
+        list(recorded_runs.RATIOS.values())
     ]
     behind = 100.0 * (ratios["PPO's clip"] - ratios["no ratio"])
     assert "ends {:.0f}, {:.0f} and {:.0f} points behind".format(*behind.iloc[2:]) in words()

@@ -30,8 +30,8 @@ from simulations.plan.error_parts import Part, summary_of
 from simulations.plan.run_worlds import draw_log, sampler
 from simulations.plan.trained_start import problem_at_start
 from simulations.runs.frontier_statements import LOST
+from simulations.runs.recorded_runs import arms_of
 from simulations.runs.recorded_scores import PLACES, Scores, efficiency
-from simulations.runs.trained_sizes import arms_of
 from simulations.sources import OURS
 
 PAGE = "docs/planner.md"

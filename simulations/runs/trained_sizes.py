@@ -26,6 +26,7 @@ from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from simulations.best_rate import lead
 from simulations.runs.frontier_statements import LOST
+from simulations.runs.recorded_runs import RATIOS, Arm, arms_of
 from simulations.runs.recorded_scores import PLACES, Scores, efficiency
 from simulations.sources import DEMYSTIFYING, OURS
 
@@ -47,7 +48,6 @@ AVERAGED = {BOTH: ESTIMATORS, **{name: (name,) for name in ESTIMATORS}}
 """The estimators over which a lead of group sizes is averaged, by its label."""
 SMALL, RESCALED = 4, 2
 """The size that all others are compared with, and the size at which division only multiplies, to which Adam is blind."""
-RATIOS = {"by sign": "PPO's clip", "upper only": "clip from above", "unclipped": "ratio, no clip", "none": "no ratio"}
 SEEN = 5
 """The seeds whose leads had been read when the others were made, as planned from the start: these repeat what those had shown."""
 FIRST, USUAL = 12, 96
@@ -55,9 +55,6 @@ FIRST, USUAL = 12, 96
 PLANNED = {(BOTH, f"groups of {SMALL}", "groups of 64"), (ESTIMATORS[0], RATIOS["by sign"], RATIOS["none"])}
 """The comparisons that were planned, after `USUAL` updates."""
 LEVEL = 0.95
-
-Arm = tuple[str, int | str]
-"""An estimator and a group size; or a use of ratios, where rollouts serve several updates."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -77,20 +74,6 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
         leads += _leads(longer, data.longer_updates, "longer")
         leads += _falls(longer, data.longer_updates)
     return found + at_once(leads) + list(_efficiencies(data))
-
-
-def arms_of(runs: Iterable[TrainedRun], measure: str = "success") -> dict[Arm, Array]:
-    """Return a measure of each arm at the rates that all seeds have, (rates, seeds, looks)."""
-    by_rate: dict[tuple[Arm, float], dict[int, Array]] = {}
-    for run in runs:
-        arm = run.arm.estimator, run.arm.group_size if run.arm.reuse == 1 else RATIOS[run.arm.ratio]
-        by_rate.setdefault((arm, run.arm.rate), {})[run.seed] = getattr(run, measure)
-    seeds = max(map(len, by_rate.values()))
-    found: dict[Arm, list[list[Array]]] = {}
-    for (arm, _), own in sorted(by_rate.items(), key=lambda item: item[0][1]):
-        if len(own) == seeds:
-            found.setdefault(arm, []).append([own[seed] for seed in sorted(own)])
-    return {arm: np.array(values) for arm, values in found.items()}
 
 
 def _success(runs: Iterable[TrainedRun], which: str, updates: Integers) -> Iterator[dict[str, Any]]:
