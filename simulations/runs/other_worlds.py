@@ -18,10 +18,10 @@ class AnyWorld(Protocol):
     def generalises(self) -> bool:
         """Whether it has held-out prompts."""
 
-    def problem(self, *, held_out: bool = False) -> gt.Problem:
+    def problem(self, draw: int = 0, *, held_out: bool = False) -> gt.Problem:
         """Return the prompts that are trained on, or those held out, where training starts; the reward is 1 if right."""
 
-    def graded(self) -> gt.Problem:
+    def graded(self, draw: int = 0) -> gt.Problem:
         """Return the problem that is trained on, with the rewards that training sees."""
 
 
@@ -56,10 +56,10 @@ class StepsWorld(NamedTuple):
         """Yes: tokens of all prompts share their features."""
         return True
 
-    def problem(self, *, held_out: bool = False) -> gt.Problem:
+    def problem(self, draw: int = 0, *, held_out: bool = False) -> gt.Problem:
         """Return the prompts that are trained on, or those held out, at the parameter at which training starts."""
         count = self.held_out if held_out else self.prompts
-        rng = np.random.default_rng(child_seed(np.random.SeedSequence(SEED), int(held_out)))
+        rng = np.random.default_rng(child_seed(np.random.SeedSequence(SEED), draw, int(held_out)))
         common = unit(rng.normal(size=(count, 1, 2, self.dimension)))
         own = unit(rng.normal(size=(count, self.tokens, 2, self.dimension)))
         features = unit(np.sqrt(self.coherence) * common + np.sqrt(1.0 - self.coherence) * own)
@@ -73,9 +73,9 @@ class StepsWorld(NamedTuple):
         theta[-1] = FROZEN
         return gt.Problem(gt.Bandit(np.tile(right, (count, 1))), policy, theta=theta)
 
-    def graded(self) -> gt.Problem:
+    def graded(self, draw: int = 0) -> gt.Problem:
         """Return the prompts that are trained on: no reward is wrong."""
-        return self.problem()
+        return self.problem(draw)
 
 
 class NetworkWorld(NamedTuple):
@@ -108,11 +108,11 @@ class NetworkWorld(NamedTuple):
         """No: no success rates are given to other prompts."""
         return False
 
-    def problem(self, *, held_out: bool = False) -> gt.Problem:
+    def problem(self, draw: int = 0, *, held_out: bool = False) -> gt.Problem:
         """Return the prompts, at the network at which training starts: a random first layer, and the least second one."""
         if held_out:
             raise ValueError("held_out must be False, because this world has no prompts that are held out, got True")
-        rng = np.random.default_rng(child_seed(np.random.SeedSequence(SEED), 0))
+        rng = np.random.default_rng(child_seed(np.random.SeedSequence(SEED), draw, 0))
         told = rng.normal(size=(self.prompts, self.inputs))
         first = rng.normal(size=(self.width, self.inputs)) / np.sqrt(self.inputs)
         rights = rng.integers(self.answers, size=(self.prompts, 1)) == np.arange(self.answers)
@@ -123,9 +123,9 @@ class NetworkWorld(NamedTuple):
         theta = np.concatenate([first.reshape(-1), second.reshape(-1)])
         return gt.Problem(gt.Bandit(rights.astype(np.float64)), policy, theta=theta)
 
-    def graded(self) -> gt.Problem:
+    def graded(self, draw: int = 0) -> gt.Problem:
         """Return the prompts: no reward is wrong."""
-        return self.problem()
+        return self.problem(draw)
 
 
 LONG, LEARNED = "16 tokens", "learned features"

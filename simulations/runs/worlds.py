@@ -10,12 +10,17 @@ from grpo_theory.laboratory.prompt_features import Sharing, shared_features, sta
 from simulations.seeds import child_seed
 
 SEED = 20261125
+DRAWS = 24
+"""Of a world, at least, where a statement is about the kind of problem that it is: limits count draws."""
 FROZEN = 1e3
 """Logits of the start are a feature, divided by this, times a parameter that begins here: it learns 1e-6 as fast as others."""
 
 
 class World(NamedTuple):
-    """A set of prompts, each with some right answers among wrong ones, and a softmax policy that starts at given success rates.
+    """A kind of problem: prompts with some right answers among wrong ones, and a softmax policy of given success rates at first.
+
+    Features and starting logits are random, so that a statement about a world is judged over `DRAWS` of them. The draws are
+    numbered, and none was chosen by what happens in it.
 
     Attributes
     ----------
@@ -62,16 +67,16 @@ class World(NamedTuple):
         """Whether what is learned moves prompts that are not trained on."""
         return self.dimension > 0
 
-    def graded(self) -> gt.Problem:
+    def graded(self, draw: int = 0) -> gt.Problem:
         """Return the problem that is trained on: rewards are what a verifier gives, who errs."""
-        right = self.problem()
+        right = self.problem(draw)
         rewards = self.wrong + (1.0 - 2.0 * self.wrong) * right.bandit.mean_reward
         return gt.Problem(gt.Bandit(rewards), right.policy, theta=right.theta)
 
-    def problem(self, *, held_out: bool = False) -> gt.Problem:
-        """Return the training prompts, or those held out, where training starts; the reward is 1 for right answers only."""
+    def problem(self, draw: int = 0, *, held_out: bool = False) -> gt.Problem:
+        """Return the training prompts of a draw, or those held out, where training starts; the reward is 1 if right."""
         count = self.held_out if held_out else self.prompts
-        rng = np.random.default_rng(child_seed(np.random.SeedSequence(SEED), int(held_out)))
+        rng = np.random.default_rng(child_seed(np.random.SeedSequence(SEED), draw, int(held_out)))
         rights = np.broadcast_to(np.arange(self.answers) < self.right, (count, self.answers))
         logits = starting_logits(np.geomspace(self.easiest, self.rarest, count), rights, rng)
         bandit = gt.Bandit(rights.astype(np.float64))
