@@ -108,8 +108,8 @@ def test_what_a_rule_knows_are_the_moments(name):
     point, bandit, policy = problem.at(problem.theta), problem.bandit, problem.policy
     n_prompts = policy.n_prompts
     start = problem.at(np.zeros(policy.dimension))
-    squares = bandit.probabilities @ bandit.values**2
-    facts = PromptFacts(bandit.mean_reward, squares, policy.logit_map.gram(), token_paths(policy.paths))
+    variances = bandit.probabilities @ bandit.values**2 - bandit.mean_reward**2
+    facts = PromptFacts(bandit.mean_reward, variances, policy.logit_map.gram(), token_paths(policy.paths))
     seen = np.zeros((3, n_prompts, 1))
     seen[2, :, 0] = start.moments.value
     prompts, known = np.arange(n_prompts)[:, None], np.empty((1, n_prompts, 7))

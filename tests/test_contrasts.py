@@ -35,7 +35,7 @@ def covectors(advantages, difference, mean):
         by_definition.append(advantages[low, rewards] @ scores / GROUP_SIZE)
         counts = np.bincount(responses, minlength=3)
         right = np.bincount(responses[rewards == 1], minlength=3)
-        contrast = right - (1 - low / GROUP_SIZE) * counts
+        contrast = GROUP_SIZE * right - (GROUP_SIZE - low) * counts
         from_parts.append(difference[low] * contrast + mean[low] * (counts - GROUP_SIZE * PROBABILITIES))
     return np.array(by_definition), np.array(from_parts)
 
@@ -76,7 +76,7 @@ def test_columns_that_estimators_share_are_one():
     assert len({tuple(columns[e, :1]) for e in (1, 2, 3)}) == 1
     assert len(np.unique(columns)) == 6, "two differences, three means, and none"
     shared = contrasts.shared.rows
-    np.testing.assert_array_equal(shared[:, 0], [1.0, 0.75, 0.5, 0.25, 0.0])
+    np.testing.assert_array_equal(shared[:, 0], [4.0, 3.0, 2.0, 1.0, 0.0])
     everything = np.concatenate([np.tile(shared, (2, 1)), contrasts.by_prompt], axis=1).reshape(2, 5, -1)
     for one, places in zip(weights, columns, strict=True):
         for part, place in enumerate(places):

@@ -158,7 +158,8 @@ def test_an_estimate_of_zero_has_no_efficiency_and_a_gradient_of_zero_none_to_co
     run = gt.simulate_gradients(c.problem, c.theta, "dr_grpo", **one, replications=10, rng=0)
     assert run.efficiency[0] == run.efficiency_standard_error[0] == 0.0
     theta = np.array([0.3, -0.7, 0.1, 0.0, 0.2, -0.4])  # the gradient is 0 up to rounding
-    flat = gt.Problem(gt.Bandit(np.full((2, 3), 0.3)), gt.TabularSoftmax(2, 3), theta=theta)
+    laws = np.tile([[0.2, 0.5, 0.3], [0.25, 0.4, 0.35], [0.3, 0.3, 0.4]], (2, 1, 1))
+    flat = gt.Problem(gt.Bandit.from_law([0.0, 0.1, 0.2], laws), gt.TabularSoftmax(2, 3), theta=theta)
     assert 0.0 < gt.moments(flat, theta).gradient_power < 1e-30
     with pytest.raises(ValueError, match="the gradient is 0 at theta"):
         gt.efficiency(flat, flat.theta, "rloo", **SIZES)
@@ -201,6 +202,55 @@ def test_standard_errors_are_the_spread_of_many_simulations(policy):
     paired = np.std(differences[:, 0], ddof=1)
     assert differences[:, 1].mean() == pytest.approx(paired, rel=0.15)
     assert np.hypot(*said) != pytest.approx(paired, rel=0.15)
+
+
+def observed(gain, seed, replications=400):
+    """Simulations of two estimators whose mean gains have errors of 1, and whose power varies."""
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(size=(replications, 2)) @ np.array([[1.0, 0.6], [0.0, 0.8]]) * np.sqrt(replications)
+    observations = np.zeros((2, replications, 4))
+    observations[..., 2] = 1e6 * rng.uniform(0.5, 1.5, size=replications)
+    observations[..., 3] = np.asarray(gain)[:, None] + noise.T
+    return gt.GradientSimulation.of(("one", "other"), observations, gradient_power=1.0)
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.5, 1.0, 2.0, 4.0])
+def test_limits_of_an_efficiency_hold_wherever_its_mean_gain_is(gain):
+    """Of 4,000 simulations, an error of 0.34%: with the mean gain 0 to 4 of its errors from 0.
+
+    Where both signs of the root are covered the chance to cover is up to 97.5%.
+    """
+    truth, runs = gain**2 / 1e6, [observed((gain, -gain), seed) for seed in range(4000)]
+    low, high = np.moveaxis([run.efficiency_interval(0.95) for run in runs], 1, 0)
+    covers = ((low <= truth) & (truth <= high)).mean(axis=0)
+    assert (covers > 0.95 - 4.9 * 0.0034).all()
+    assert (covers < 0.975 + 4.9 * 0.0025).all()
+    deviations = np.array([(run.efficiency[0] - truth) / run.efficiency_standard_error[0] for run in runs])
+    assert np.abs(deviations).max() < 30.0
+    if gain > 0.0:
+        to_first_order = [2.0 * np.sqrt(run.efficiency[0] / 1e6) for run in runs]
+        wrong = np.array([(run.efficiency[0] - truth) / error for run, error in zip(runs, to_first_order, strict=True)])
+        assert gain > 2.0 or np.abs(wrong).max() > 300.0
+
+
+def test_limits_of_a_difference_of_efficiencies_hold_near_0():
+    """The error of a difference is its spread far from 0, and at 0 root 3 times it, because the roots' squares are too large."""
+    for gain in (0.0, 1.0, 4.0):
+        runs = np.array([observed((gain, -gain), seed).efficiency_difference("one", "other") for seed in range(4000)])
+        said = np.sqrt((runs[:, 1] ** 2).mean())
+        spread = runs[:, 0].std()
+        assert 0.95 * spread < said < (1.1 if gain > 2.0 else 2.0) * spread
+
+
+def test_limits_of_a_small_efficiency_hold_the_exact_one():
+    """Of 2,000 simulations of 64 replications each, whose mean gains are a few of their errors."""
+    problem, sizes = gt.gallery.problem("linear"), {"batch_size": 1, "group_size": 2}
+    exact, hits = gt.efficiency(problem, problem.theta, "rloo", **sizes), []
+    for seed in range(2000):
+        run = gt.simulate_gradients(problem, problem.theta, ["rloo"], **sizes, replications=64, rng=seed, workers=1)
+        (low,), (high,) = run.efficiency_interval(0.95)
+        hits.append(low <= exact <= high)
+    assert abs(np.mean(hits) - 0.95) < 0.025
 
 
 def test_a_kernel_that_couples_groups_has_its_efficiency_simulated():

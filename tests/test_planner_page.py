@@ -46,7 +46,7 @@ def test_the_planners_page_runs_as_printed(tmp_path, monkeypatch, capsys):
     limits = gt.plan.Limits(budget=1024, max_group_size=64)
     optima = [real_optimum(one.leave_one_out, limits) for one in (short, full, on_all)]
     assert [f"{one:.2f}" for one in optima] == ["3.10", "3.05", "3.14"]
-    assert {(one.recommended.pair.name, one.choice.group_size) for one in (short, full, on_all)} == {("mean over prompts", 2)}
+    assert {(one.recommended.pair.name, one.choice.group_size) for one in (short, full, on_all)} == {("leave-one-out mean", 3)}
     assert (len(asked), len(answers.prompts)) == (66, 129)
     ratios = [gt.plan.signal_to_noise(rollouts, 341, 3) for rollouts in (names["log"].rollouts, same)]
     assert [f"{float(one.estimate):.2f}" for one in ratios] == ["7.76", "4.60"]
@@ -62,7 +62,7 @@ def test_without_a_baseline_the_noise_depends_on_the_zero_of_the_rewards_as_the_
         noise.append(round(100.0 * float(scores.baselines.relative.estimate[scores.baselines.names.index("none")])))
         pairs.append((scores.recommended.pair.name, round(100.0 * scores.recommended.pair.share)))
     assert noise == [-42, 40]
-    assert pairs == [("mean over prompts", 100)] * 2
+    assert pairs == [("leave-one-out mean", 0)] * 2
     page = " ".join(PAGE.split())
     assert "no baseline leaves 42% less noise" in page
     assert "it would leave 40% more; the other baselines' noise would stay" in page

@@ -101,7 +101,7 @@ def test_a_tree_of_one_token_has_the_tables_of_its_bandit(features, penalty, rew
 def test_a_tree_of_one_token_has_the_moments_of_its_bandit(features, penalty, rewards, end_token):
     flat, tree = twins(features, penalty, rewards, end_token)
     found, expected = gt.moments(tree, tree.theta), gt.moments(flat, flat.theta)
-    names = [field.name for field in fields(expected) if field.name not in ("logit_map", "score_norm_variance")]
+    names = [field.name for field in fields(expected) if field.name not in ("logit_map", "magnitude", "score_norm_variance")]
     derived = [
         "score_reward_correlation",
         "prompt_gradients",
@@ -114,6 +114,7 @@ def test_a_tree_of_one_token_has_the_moments_of_its_bandit(features, penalty, re
     ]
     for name in names + derived:
         assert_close(getattr(found, name), getattr(expected, name))
+    assert_close(found.magnitude(), expected.magnitude())
     laws = gt.group_size_law(tree, tree.theta), gt.group_size_law(flat, flat.theta)
     for name in ("c1", "c2", "c3", "optimum", "paper_optimum"):
         assert_close(*(getattr(law, name) for law in laws))

@@ -433,6 +433,23 @@ def test_rewards_penalties_and_drifts():
     np.testing.assert_allclose(apart[:, OWN], (log_tokens - logs)[:, OWN])
 
 
+def test_score_norms_of_sure_responses():
+    """Those of others are left; a token that one lane is sure of is on some of the paths."""
+    a = Arrays()
+    gram = np.array(a.problem.policy.logit_map.gram(), order="C")[a.prompts[3]]
+    a.tokens[: a.paths.vocabulary_size, 3] = [
+        1.0 - 2e-9,
+        *np.full(a.paths.vocabulary_size - 1, 2e-9 / (a.paths.vocabulary_size - 1)),
+    ]
+    *_, norms = twins("fill_sure_norms", a.tokens, gram, a.token_paths, 3, np.zeros(a.d), np.full((a.k, LANES), 7.0))
+    covectors = a.paths.centre(a.paths.incidence, a.tokens[:, 3])
+    sure = (a.paths.edges == 0).any(axis=1)
+    expected = np.where(sure, np.einsum("kd,de,ke->k", covectors, gram, covectors), 7.0)
+    np.testing.assert_allclose(norms[:, 3], expected, rtol=1e-9)
+    assert 0 < sure.sum() < a.k
+    assert (np.delete(norms, 3, axis=1) == 7.0).all()
+
+
 def test_score_norms_and_fields():
     a = Arrays()
     gram = np.array(a.problem.policy.logit_map.gram(), order="C")
@@ -441,7 +458,8 @@ def test_score_norms_and_fields():
     bandit, found = a.problem.bandit, a.point.moments
     pi = np.ascontiguousarray(a.point.probabilities[a.prompts].T)
     penalties = np.ascontiguousarray(a.problem.kl.strength * a.paths.along(a.point.log_ratios_to_reference)[a.prompts].T)
-    means = lookup(np.concatenate([bandit.mean_reward, bandit.probabilities @ bandit.values**2], axis=1))
+    variances = bandit.probabilities @ bandit.values**2 - bandit.mean_reward**2
+    means = lookup(np.concatenate([bandit.mean_reward, variances], axis=1))
 
     def fields_of(norms):
         view = KernelView(room(a.o), norms, room(3), a.paths.lengths, a.responses)

@@ -7,6 +7,7 @@ from pilots import REPLICATIONS, assert_same, deviation, draw, narrowed, noise, 
 from scipy.stats import beta, ttest_1samp
 from scipy.stats import t as student
 
+import grpo_theory as gt
 from grpo_theory import Rollouts
 from grpo_theory.intervals import value_clustered, value_effective, value_naive
 
@@ -61,6 +62,27 @@ def test_effective_size_is_kept_within_its_range():
         found = value_effective(r)
         size = {True: 24, False: 6}[r is alternating] * (student.ppf(0.975, 23) / student.ppf(0.975, 5)) ** 2
         np.testing.assert_allclose(found.high, beta.ppf(0.975, size / 2 + 1, size / 2), rtol=1e-10)
+
+
+def test_limits_of_success_rates_are_success_rates():
+    """Student's are not, and say so; the planner has the same limits as the interval that is recommended."""
+    found = value_clustered(of_rewards([[1, 1, 1], [1, 1, 1], [1, 1, 0]]))
+    assert found.high > 1.3
+    assert "value_effective" in found.note
+    assert value_clustered(binary(1)).note == ""
+    for rewards in (np.array([[1, 1, 1], [1, 1, 1], [1, 1, 0]]), np.zeros((10, 3)), binary(2).rewards):
+        counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(len(rewards)), rewards.shape[1]), rewards.ravel())
+        effective, planned = value_effective(of_rewards(rewards)), gt.plan.effective_sample_size(counts).mean_reward
+        assert 0.0 <= effective.low < effective.high <= 1.0
+        np.testing.assert_allclose([planned.low, planned.high], [effective.low, effective.high], rtol=1e-12)
+
+
+def test_effective_limits_scale_with_the_bounds():
+    r = binary(6)
+    base, moved = value_effective(r), value_effective(transformed(r, 4.0, -1.0), bounds=(-1.0, 3.0))
+    for name in ("estimate", "low", "high"):
+        np.testing.assert_allclose(getattr(moved, name), 4.0 * getattr(base, name) - 1.0, rtol=1e-12)
+    assert value_effective(r, bounds=(0.0, 2.0)).width > base.width
 
 
 @pytest.mark.parametrize(("prompts", "responses"), [(5, 1), (5, 8), (40, 8)])
@@ -119,8 +141,11 @@ def test_bad_arguments():
         value_effective(binary(1, prompts=1))
     with pytest.raises(ValueError, match="at least 2 rewards"):
         value_naive(noise(1, prompts=1, responses=1))
-    with pytest.raises(ValueError, match=r"rewards must be 0 or 1 .*got 0.5"):
-        value_effective(of_rewards([[0.0, 0.5], [1.0, 1.0]]))
+    with pytest.raises(ValueError, match=r"rewards must lie within the bounds 0 and 1, got 1.5"):
+        value_effective(of_rewards([[0.0, 1.5], [1.0, 1.0]]))
+    for bounds in ((1.0, 1.0), (0.0, np.inf), (0.0,)):
+        with pytest.raises(ValueError, match="bounds must be the least and the largest reward"):
+            value_effective(binary(1), bounds=bounds)
     for interval in (*STUDENTS, value_effective):
         with pytest.raises(ValueError, match="level must lie strictly"):
             interval(binary(1), 1.0)

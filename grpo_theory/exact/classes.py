@@ -16,6 +16,7 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import KLTerm
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, RESPONSE_FIELDS
 from grpo_theory.problem import Moments, Point
+from grpo_theory.problem.paths import SURE, less_mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +90,12 @@ class ListedClasses(Classes):
     ----------
     responses : ndarray, shape (S, R, K)
         P(response | prompt, class).
+    leads : ndarray, shape (S, R, K)
+        The same less P(response | prompt).
     """
 
     responses: Array
+    leads: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,16 +141,21 @@ def classes(point: Point, seen: Seen, reads: Set[str]) -> list[ListedClasses]:
     own, shown = codes // len(kinds), kinds[codes % len(kinds)].T
     shown[unread] = np.nan
     probabilities = np.bincount(member, p)
-    conditional = np.zeros((codes.size, point.policy.n_responses))
+    conditional, pi = np.zeros((codes.size, point.policy.n_responses)), point.probabilities[own]
     np.add.at(conditional, (member, responses), p)
     conditional /= probabilities[:, None]
+    leads = conditional - pi
+    if (pi > SURE).any():
+        given = np.zeros(pi.shape)
+        np.add.at(given, (member, responses), point.bandit.probabilities.reshape(len(point.probabilities), -1)[prompts, outcomes])
+        leads = less_mean(given, pi) * pi / probabilities[:, None]
     counts = np.bincount(own)
     firsts = np.cumsum(counts) - counts
     partition = []
     for n_classes in np.unique(counts):
         same = np.flatnonzero(counts == n_classes)
         rows = firsts[same, None] + np.arange(n_classes)
-        partition.append(ListedClasses(same, probabilities[rows], shown[:, rows], conditional[rows]))
+        partition.append(ListedClasses(same, probabilities[rows], shown[:, rows], conditional[rows], leads[rows]))
     return partition
 
 

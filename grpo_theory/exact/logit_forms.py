@@ -8,6 +8,7 @@ import numpy as np
 from grpo_theory.arrays import Array
 from grpo_theory.exact.surface import prefix_forms
 from grpo_theory.problem import Problem
+from grpo_theory.problem.paths import less_mean
 
 DIFFERENCE = 5e-3
 """The step, in a logit, of central differences of up to third order: 1e-5 of truncation, 1e-9 of rounding."""
@@ -43,8 +44,7 @@ def logit_tables(problem: Problem, logits: Array) -> LogitTables:
     rewards = problem.bandit.mean_reward + np.zeros_like(pi)
     if kl is not None:
         rewards -= kl.strength * (log_pi - np.log(kl.reference))
-    centred = rewards - (pi * rewards).sum(axis=-1, keepdims=True)
-    return LogitTables(tokens, pi, centred, paths.centre(paths.incidence, tokens[..., None, :]))
+    return LogitTables(tokens, pi, less_mean(rewards, pi), paths.centre(paths.incidence, tokens[..., None, :]))
 
 
 def reward_moments(problem: Problem) -> tuple[Array, Array]:

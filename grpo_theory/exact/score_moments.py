@@ -109,7 +109,9 @@ def listed_moments(classes: ListedClasses, weights: TokenWeights, products: Arra
             for g in range(n_features):
                 by_response = np.einsum("skt,skt->sk", halfway, tokens[:, g])
                 squares[part, :, f, g] = np.einsum("srk,sk->sr", responses[part], by_response)
-        on_edges = weights.paths.add_up(responses[part, :, None, :, None] * tokens[:, None])
+        # On policy the mean score is 0, and may be taken off, because classes can have means that are far below their parts.
+        shares = (classes.leads if weights.are_level else responses)[part]
+        on_edges = weights.paths.add_up(shares[:, :, None, :, None] * tokens[:, None])
         means[part] = weights.paths.centre(on_edges, weights.token_probabilities[prompts[part], None, None])
     return ScoreMoments(classes, means, squares, lambda coefficients: _listed_forms(classes, weights, coefficients))
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F3, READONLY_F1, READONLY_I1, READONLY_I2, function_value
 from grpo_theory.problem import ChainPoint, LogitMap, Paths, Problem, TokenChain
+from grpo_theory.problem.paths import complements, less_mean
 from grpo_theory.validation import as_numbers, as_real_array, check_shape, typed
 
 
@@ -185,7 +186,7 @@ def _forms(problem: Problem, theta: ArrayLike) -> Array:
     if kl is not None and problem.log_reference is not None:
         strength = kl.strength
         reward = reward - strength * paths.along(log_tokens - problem.log_reference)
-    lead = pi * (reward - (pi * reward).sum(axis=-1, keepdims=True))
+    lead = pi * less_mean(reward, pi)
     covectors = paths.centre(paths.incidence, tokens[..., None, :])
     forms = np.swapaxes(covectors, -1, -2) @ ((lead - strength * pi)[..., None] * covectors)
     forms -= prefix_forms(paths, paths.by_prefix(paths.collect(lead)), tokens)
@@ -206,7 +207,8 @@ def prefix_forms(paths: Paths, weights: Array, token_probabilities: Array) -> Ar
     share = weights * token_probabilities
     forms = -paths.siblings * share[..., :, None] * token_probabilities[..., None, :]
     diagonal = np.arange(paths.n_logits)
-    forms[..., diagonal, diagonal] += share
+    rows = token_probabilities.reshape(*token_probabilities.shape[:-1], -1, paths.vocabulary_size)
+    forms[..., diagonal, diagonal] = share * complements(rows).reshape(share.shape)
     return forms
 
 
@@ -245,5 +247,5 @@ def _slopes(problem: Problem, theta: ArrayLike) -> Array:
     if kl is not None:
         reward = reward - kl.strength * (log_pi - np.log(kl.reference))
     pi = np.exp(log_pi)
-    lead = pi * (reward - (pi * reward).sum(axis=-1, keepdims=True)) * bandit.prompt_weights[:, None]
+    lead = pi * less_mean(reward, pi) * bandit.prompt_weights[:, None]
     return paths.centre(paths.collect(lead), np.exp(log_tokens))

@@ -37,6 +37,8 @@ class TokenWeights:
         Ratio, clip and aggregation, for positive advantages and for others; 0 beyond a response's end.
     drifts : ndarray, shape (K, T, M)
         The slope of a KL term in the loss, with its strength and aggregation; 0 if there is none.
+    on_policy : bool
+        Whether the current policy has drawn the responses.
 
     Examples
     --------
@@ -52,6 +54,15 @@ class TokenWeights:
     token_probabilities: Array
     gains: Array
     drifts: Array
+    on_policy: bool
+
+    @cached_property
+    def are_level(self) -> bool:
+        """Whether the current policy draws, and all tokens weigh the same: the mean of what they add up to is then 0."""
+        if not self.on_policy or self.drifting:
+            return False
+        taken = self.gains[..., 0].transpose(0, 2, 1)[self.paths.taken]
+        return bool((taken == taken[0, 0]).all())
 
     @cached_property
     def depends_on_sign(self) -> bool:
@@ -122,7 +133,7 @@ def token_weights(current: Point, behaviour: Point, estimator: Estimator, old: P
     _forget_undrawn(gains, current, behaviour)
     drifts = _drifts(current, estimator)
     _forget_unsampled(drifts, behaviour, estimator)
-    return TokenWeights(paths, current.token_probabilities, gains, drifts)
+    return TokenWeights(paths, current.token_probabilities, gains, drifts, current is behaviour)
 
 
 def gains_of(estimator: Estimator, paths: Paths, log_ratios: Array) -> Array:

@@ -60,7 +60,7 @@ class Interval:
     level : float
         The nominal coverage.
     note : str, default ""
-        Why a limit is infinite, where one is that has two sides.
+        Why a limit is infinite, where one is that has two sides; or that it is beyond what there can be.
 
     Examples
     --------

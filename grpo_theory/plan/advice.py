@@ -115,8 +115,9 @@ def advise(
         The group size in use, to be compared.
     estimator : str or Estimator, optional
         The estimator in use: a name of `gt.estimators()`, as "trl_grpo". The recommendation is then for it. If it divides, its
-        batches are compared by efficiency, up to the logged group size (docs/derivations.md, section 35). Without a name, no
-        baseline, the leave-one-out mean, the mean reward of all prompts and a mixture of these means are compared.
+        batches are compared by efficiency, up to the logged group size (docs/derivations.md, section 35). Without a name it is
+        for the leave-one-out mean, which TRL and verl have. No baseline, the mean reward of all prompts and a mixture of these
+        means are then compared with it.
     level : float, default 0.95
         Of every interval by itself.
     tolerance : float, default 0.05
@@ -144,7 +145,7 @@ def advise(
     >>> rollouts = pilot.take(pilot.sample(problem, 0, 1), 0)
     >>> advice = gt.plan.advise(rollouts, 1024, group_size=8)
     >>> advice.scores.choice.group_size
-    2
+    5
     """
     level, tolerance = check_level(level), as_fraction("tolerance", tolerance)
     limits = limits if isinstance(limits, Limits) else Limits(budget=limits)

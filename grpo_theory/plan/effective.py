@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import check_level
-from grpo_theory.plan.average import Reference, Terms, clipped, mean_interval, mean_limits, stacked, terms_of
+from grpo_theory.intervals.value_interval import effective_interval
+from grpo_theory.plan.average import Reference, Terms, clipped, mean_interval, stacked, terms_of
 from grpo_theory.plan.brackets import RateFunction, bracket
 from grpo_theory.plan.success_rates import Cells, likeliest_law
 from grpo_theory.samples import RewardCounts
@@ -138,7 +139,8 @@ def effective_sample_size(counts: RewardCounts, level: float = 0.95) -> SampleSi
     Returns
     -------
     SampleSize
-        The interval of the mean reward is Korn and Graubard's, between the least and the greatest reward that came.
+        The interval of the mean reward is `gt.intervals.value_effective`. Its bounds are 0 and 1 if rewards are, and otherwise
+        the least and the greatest reward that came.
 
     Raises
     ------
@@ -158,9 +160,12 @@ def effective_sample_size(counts: RewardCounts, level: float = 0.95) -> SampleSi
     if counts.prompts < 2:
         raise ValueError("counts must be of at least 2 prompts for an interval, got 1")
     means, total = counts.means, int(counts.sizes.sum())
-    low, high = mean_limits(means, float(counts.values[0]), float(counts.values[-1]), total, level)
-    error = means.std(ddof=1) / np.sqrt(counts.prompts)
-    interval = Interval(np.array(means.mean()), np.array(error), np.array(low), np.array(high), level)
+    least, most = float(counts.values[0]), float(counts.values[-1])
+    if np.isin(counts.values, (0.0, 1.0)).all():  # success or not, though all may have been one of them
+        least, most = 0.0, 1.0
+    interval = Interval(np.array(least), np.array(0.0), np.array(least), np.array(most), level)
+    if most > least:
+        interval = effective_interval(means, counts.sizes, (least, most), level)
     variance, effect = None, np.nan
     if (counts.sizes >= 2).any():
         variance = split_variance(counts)

@@ -117,8 +117,8 @@ def advise_from_scores(
 ) -> ScoresAdvice:
     """Say what usable rollouts, of so many prompts in the table, tell of an estimator, or of any baseline that can be run."""
     leave_one_out = choose_group_size(kept, limits, level)
-    only = baseline if baseline is not None or estimator is None else LEAVE_ONE_OUT
-    recommended = choose_baseline(kept, limits, leave_one_out, only)
+    # Without a name it is for what trainers can be set to; other baselines are remarks.
+    recommended = choose_baseline(kept, limits, leave_one_out, baseline or LEAVE_ONE_OUT)
     by_efficiency = advise_by_efficiency(
         kept,
         limits,

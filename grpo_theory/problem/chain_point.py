@@ -9,6 +9,7 @@ from grpo_theory.arrays import Array, Flags, Integers, cached_array, read_only
 from grpo_theory.problem.chain import TokenChain
 from grpo_theory.problem.moments import Moments
 from grpo_theory.problem.pair_counts import PairCounts, pair_counts
+from grpo_theory.problem.paths import closed, complements, less_mean
 from grpo_theory.problem.point import Point
 from grpo_theory.problem.recursion import Carried, Walk, carry, chances_to_come, edge_mass, visits, walk_of
 from grpo_theory.problem.shared_map import SharedMap
@@ -28,11 +29,14 @@ class ScoreSums:
         E[share sum_t gain_f c_t 1(Z = z)] as covectors.
     products : ndarray, shape (M, R, F, F)
         E[share^2 <sum_t gain_f w_t, sum_t gain_g w_t> 1(Z = z)], w_t the scores of the tokens.
+    edges : ndarray, shape (M, R, S, V)
+        E[share sum_t 1(t takes the edge) 1(Z = z)].
     """
 
     mass: Array
     means: Array
     products: Array
+    edges: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +97,9 @@ class ChainPoint(Point):
         n_states, n_tokens = probabilities.shape
         if features is None:
             # The scores of tokens in a state of its own logits are 0 elsewhere.
-            return np.eye(n_tokens) - probabilities[:, None, :], np.arange(n_states) * n_tokens
+            return less_mean(np.eye(n_tokens), probabilities[:, :, None], axis=1), np.arange(n_states) * n_tokens
         own = features.reshape(n_states, n_tokens, -1)
-        return own - (probabilities[:, :, None] * own).sum(axis=1, keepdims=True), np.zeros(n_states, dtype=np.int64)
+        return less_mean(own, probabilities[:, :, None], axis=1), np.zeros(n_states, dtype=np.int64)
 
     def walk(self, weights: Array, shares: Array) -> Walk:
         """Return the walk with these weights of tokens (S, V) and shares of responses by length (T + 1,)."""
@@ -134,13 +138,18 @@ class ChainPoint(Point):
         share = shares[self.chain.lengths[0]]
         if share != 1.0 and (shares[self.chain.lengths] == share).all():
             plain = self.score_sums(weights, squares, gains, self.unit_shares)
-            return ScoreSums(share * plain.mass, share * plain.means, share**2 * plain.products)
+            return ScoreSums(share * plain.mass, share * plain.means, share**2 * plain.products, share * plain.edges)
         first, second = self.walk(weights, shares), self.walk(squares, shares**2)
         starts, carried = self.chain.starts, self.carried(second, gains)
         alike = np.array_equal(weights, squares) and (shares[self.chain.lengths] == 1.0).all()
         mass = carried.mass if alike else chances_to_come(first)
-        edges = edge_mass(first, mass, starts)[:, :, None] * gains
-        return ScoreSums(mass[0, starts], self.centred(edges.reshape(*edges.shape[:3], -1)), carried.product[starts])
+        edges = edge_mass(first, mass, starts)
+        return ScoreSums(mass[0, starts], self._means(edges, gains), carried.product[starts], edges)
+
+    def _means(self, edges: Array, gains: Array) -> Array:
+        """Return `ScoreSums.means` of the tokens' masses."""
+        weights = edges[:, :, None] * gains
+        return self.centred(weights.reshape(*weights.shape[:3], -1))
 
     @property
     def n_pairs(self) -> int:
@@ -156,14 +165,14 @@ class ChainPoint(Point):
     def sums_of_drawn(self, sampler: "ChainPoint", gains: Array) -> ScoreSums:
         """Return `score_sums` of responses that another point draws, with shares of 1, where logits are free in each state."""
         scores, counts = self._blocks[0], sampler.pair_counts
-        edges = counts.edges[:, :, None] * gains
         products = counts.products(gains, scores @ scores.swapaxes(1, 2))
-        return ScoreSums(counts.mass, self.centred(edges.reshape(*edges.shape[:3], -1)), products)
+        return ScoreSums(counts.mass, self._means(counts.edges, gains), products, counts.edges)
 
     def centred(self, weights: Array) -> Array:
         """Return the covectors of weights of edges (..., D): at each state less what the policy expects of them there."""
         by_state = weights.reshape(*weights.shape[:-1], *self.state_probabilities.shape)
-        return (by_state - by_state.sum(axis=-1, keepdims=True) * self.state_probabilities).reshape(weights.shape)
+        covectors = by_state - by_state.sum(axis=-1, keepdims=True) * self.state_probabilities
+        return closed(covectors, self.state_probabilities).reshape(weights.shape)
 
     @cached_array
     def reached(self) -> Flags:
@@ -194,7 +203,7 @@ class ChainPoint(Point):
         sums, values, logit_map = self.own_sums, self.bandit.values, self.tangent
         weights, powers = self.bandit.prompt_weights, sums.products[..., 0, 0]
         value = sums.mass @ values
-        centred = values - value[:, None]
+        centred = less_mean(values, sums.mass)
         covectors = np.einsum("mr,mrd->md", centred, sums.means[:, :, 0])
         return Moments(
             prompt_weights=weights,
@@ -206,6 +215,7 @@ class ChainPoint(Point):
             score_power=powers.sum(axis=1),
             score_reward_power=(powers * values).sum(axis=1),
             oracle_power=(powers * centred**2).sum(axis=1),
+            magnitude=self._token_magnitude,
             score_norm_variance=self._norm_variance,
             logit_map=logit_map,
             terms=self.chain.horizon,
@@ -224,6 +234,12 @@ class ChainPoint(Point):
         grpo_theory.problem.state_rewards.NotListedError: moments with other rewards is not known of a ...
         """
         return not_listed("moments with other rewards")
+
+    def _token_magnitude(self) -> Array:
+        """Return `Moments.magnitude`, with the lengths of the scores of a response's tokens added up."""
+        sums, lengths = self.own_sums, np.sqrt((self._blocks[0] ** 2).sum(axis=-1))
+        centred = np.abs(less_mean(self.bandit.values, sums.mass))
+        return (centred * (sums.edges * lengths).sum(axis=(2, 3))).sum(axis=1)
 
     def _norm_variance(self) -> Array:
         """Return Var(||W||^2 | x), shape (M,): the matrix E[W W'] is carried along, whose size says what can be done."""
@@ -270,7 +286,7 @@ class ChainPoint(Point):
         check_room("the second moments of each prompt", (n_prompts, size, size), "gradient_mse does without")
         n_states, n_tokens = self.state_probabilities.shape
         states, x = np.arange(n_states), np.zeros((n_states, n_tokens, n_states, n_tokens))
-        x[states, :, states] = np.eye(n_tokens) - self.state_probabilities[:, None, :]
+        x[states, :, states] = less_mean(np.eye(n_tokens), self.state_probabilities[:, :, None], axis=1)
         x = gains.reshape(n_features, size, 1) * x.reshape(size, size)
         walk = self.walk(weights, shares)
         here = visits(walk, self.chain.starts)
@@ -302,7 +318,7 @@ class ChainPoint(Point):
         """Return the second derivatives of E[Z | x] in the logits of each state, shape (M, D, D)."""
         sums, probabilities = self.own_sums, self.state_probabilities
         walk, ones = self.walk(probabilities, self.unit_shares), np.ones((1, *probabilities.shape))
-        lead = self.bandit.values - (sums.mass @ self.bandit.values)[:, None]
+        lead = less_mean(self.bandit.values, sums.mass)
         forms = self.score_forms(probabilities, ones, self.unit_shares, lead[:, :, None, None])
         edges = edge_mass(walk, chances_to_come(walk), self.chain.starts)
         return forms - state_forms(np.einsum("mr,mrsv->ms", lead, edges), probabilities)
@@ -312,6 +328,9 @@ def state_forms(weights: Array, probabilities: Array) -> Array:
     """Return the matrices with weight (M, S) times diag(p) - p p' in the block of each state, shape (M, D, D), for p (S, V)."""
     n_states, n_tokens = probabilities.shape
     forms = np.zeros((len(weights), n_states, n_tokens, n_states, n_tokens))
+    diagonal = np.arange(n_tokens)
     for s, p in enumerate(probabilities):
-        forms[:, s, :, s, :] = weights[:, s, None, None] * (np.diag(p) - np.outer(p, p))
+        own = -np.outer(p, p)
+        own[diagonal, diagonal] = p * complements(p)
+        forms[:, s, :, s, :] = weights[:, s, None, None] * own
     return forms.reshape(len(weights), n_states * n_tokens, -1)

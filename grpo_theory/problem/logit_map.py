@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.problem.paths import Paths
+from grpo_theory.problem.paths import Paths, complements, less_mean
 from grpo_theory.validation import check_room
 
 LARGEST_DIMENSION = 4096
@@ -135,7 +135,8 @@ class LogitMap(SmoothMap):
 
 def orthogonal_products(paths: Paths, probabilities: Array) -> Array:
     """Return the inner products of tokens' covectors along each response, (M, K, T, T): those at different prefixes have none."""
-    squares = (1.0 - probabilities) ** 2 + paths.beside(probabilities**2)
+    of_others = complements(probabilities.reshape(len(probabilities), -1, paths.vocabulary_size)).reshape(probabilities.shape)
+    squares = of_others**2 + paths.beside(probabilities**2)
     products = np.zeros((len(probabilities), paths.n_responses, paths.horizon, paths.horizon))
     positions = np.arange(paths.horizon)
     products[..., positions, positions] = paths.gather(squares)
@@ -226,7 +227,7 @@ class FeatureMap(LogitMap):
         """Return the inner products of the scores of the tokens of each response, shape (M, K, T, T)."""
         by_prefix = self.features.reshape(self.n_prompts, -1, paths.vocabulary_size, self.dimension)
         p = probabilities.reshape(by_prefix.shape[:-1])
-        scores = (by_prefix - np.einsum("mpv,mpvd->mpd", p, by_prefix)[:, :, None]).reshape(self.features.shape)
+        scores = less_mean(by_prefix, p[..., None], axis=-2).reshape(self.features.shape)
         products = np.empty((self.n_prompts, *paths.edges.shape, paths.horizon))
         for t in range(paths.horizon):
             for s in range(t + 1):

@@ -36,6 +36,8 @@ class Moments:
         E[||W||^2 Z | x].
     oracle_power : ndarray, shape (M,)
         E[||W||^2 (Z - V)^2 | x].
+    magnitude : callable
+        Returns E[||W|| |Z - V| | x], shape (M,), or a little more: rounding of the gradient is relative to it.
     score_norm_variance : callable
         Returns Var(||W||^2 | x), shape (M,).
     logit_map : LogitMap
@@ -61,6 +63,7 @@ class Moments:
     score_power: Array
     score_reward_power: Array
     oracle_power: Array
+    magnitude: Callable[[], Array] = field(repr=False)
     score_norm_variance: Callable[[], Array] = field(repr=False)
     logit_map: LogitMap = field(repr=False)
     terms: int = 1
@@ -118,9 +121,9 @@ class Moments:
 
     @property
     def known_gradient_power(self) -> float:
-        """||g||^2, and 0 where it is no more than rounding leaves: beside E||W||^2 E Z^2, which it cannot exceed."""
-        most = float(self.prompt_weights @ (self.score_power * (self.reward_variance + self.value**2)))
-        return self.gradient_power if self.gradient_power > (self.terms * ROUNDING) ** 2 * most else 0.0
+        """||g||^2, and 0 where it is no more than rounding leaves: beside the square of E[||W|| |Z - V|], see `magnitude`."""
+        most = float(self.prompt_weights @ self.magnitude())
+        return self.gradient_power if np.sqrt(self.gradient_power) > self.terms * ROUNDING * most else 0.0
 
     @property
     def between_prompts(self) -> float:

@@ -10,6 +10,9 @@ from scipy.special import logsumexp
 from grpo_theory.arrays import Array, Flags, Integers, cached_array, read_only
 from grpo_theory.validation import as_array, as_count, check_room
 
+SURE = 0.99
+"""A token of a larger probability p is sure.  What is left of 1 - p after rounding is below 1e-14 of it for all others."""
+
 
 @dataclass(frozen=True, eq=False)
 class Paths:
@@ -166,7 +169,9 @@ class Paths:
         -------
         ndarray, shape (..., D)
         """
-        return weights - self.by_prefix(weights) * probabilities
+        covectors = weights - self.by_prefix(weights) * probabilities
+        rows, p = (array.reshape(*array.shape[:-1], -1, self.vocabulary_size) for array in (covectors, probabilities))
+        return closed(rows, p).reshape(covectors.shape)
 
     def collect(self, weights: Array) -> Array:
         """Sum weights of responses (..., K) over the edges that they take, shape (..., D)."""
@@ -174,11 +179,7 @@ class Paths:
 
     def beside(self, weights: Array) -> Array:
         """Sum weights of edges (..., D) over the other edges of each prefix, without a difference, shape (..., D)."""
-        rows = weights.reshape(*weights.shape[:-1], -1, self.vocabulary_size)
-        sums = np.zeros(rows.shape)
-        sums[..., 1:] = np.cumsum(rows[..., :-1], axis=-1)
-        sums[..., :-1] += np.cumsum(rows[..., :0:-1], axis=-1)[..., ::-1]
-        return sums.reshape(weights.shape)
+        return sums_of_others(weights.reshape(*weights.shape[:-1], -1, self.vocabulary_size)).reshape(weights.shape)
 
     def by_prefix(self, weights: Array) -> Array:
         """Sum weights of edges (..., D) over the edges of each prefix, and give each edge its prefix's sum, shape (..., D)."""
@@ -218,6 +219,43 @@ def log_softmax(logits: Array) -> Array:
     below -= below.max(axis=0)
     below -= np.log(np.exp(below).sum(axis=0))
     return np.ascontiguousarray(below.T).reshape(logits.shape)
+
+
+def complements(probabilities: Array) -> Array:
+    """Return 1 - p for probabilities (..., V) that add up to 1: the sum of the others, where one of them is sure."""
+    return sums_of_others(probabilities) if (probabilities > SURE).any() else 1.0 - probabilities
+
+
+def sums_of_others(rows: Array) -> Array:
+    """Return for each entry of rows (..., V) the sum of the others, without a difference."""
+    sums = np.zeros(rows.shape)
+    sums[..., 1:] = np.cumsum(rows[..., :-1], axis=-1)
+    sums[..., :-1] += np.cumsum(rows[..., :0:-1], axis=-1)[..., ::-1]
+    return sums
+
+
+def closed(covectors: Array, probabilities: Array) -> Array:
+    """Return covectors (..., V) in which a sure token has minus the sum of the others' entries.
+
+    The entries of a covector w - p sum(w) add up to 0.  That of a sure token is a difference in which 1 - p cancels, and no other
+    entry is.
+    """
+    sure = probabilities > SURE
+    if not sure.any():
+        return covectors
+    return np.where(sure, -np.where(sure, 0.0, covectors).sum(axis=-1, keepdims=True), covectors)
+
+
+def less_mean(values: Array, probabilities: Array, axis: int = -1) -> Array:
+    """Return values less their mean along an axis: from their differences to the likeliest value, where one is sure.
+
+    The sure value is then left with the others' share of the mean, however small that is: nothing cancels.
+    """
+    if not (probabilities > SURE).any():
+        return values - (probabilities * values).sum(axis=axis, keepdims=True)
+    values, probabilities = np.broadcast_arrays(values, probabilities)
+    apart = values - np.take_along_axis(values, probabilities.argmax(axis=axis, keepdims=True), axis)
+    return apart - (probabilities * apart).sum(axis=axis, keepdims=True)
 
 
 def single_tokens(n_responses: int) -> Paths:

@@ -9,6 +9,7 @@ from grpo_theory.problem.bandit import Bandit
 from grpo_theory.problem.kl import KL
 from grpo_theory.problem.logit_map import LogitMap
 from grpo_theory.problem.moments import Moments
+from grpo_theory.problem.paths import less_mean
 from grpo_theory.problem.policy import Policy
 from grpo_theory.validation import check_room
 
@@ -132,10 +133,11 @@ class Point:
         paths, logit_map = self.policy.paths, self.tangent
         norms = self.squared_score_norms[:, self.outcome_responses]
         value = np.einsum("mo,mo->m", p, rewards)
-        centred = rewards - value[:, None]
+        centred = less_mean(rewards, p)
         reward_variance = np.einsum("mo,mo->m", p, centred**2)
-        by_response = (p * centred).reshape(*self.probabilities.shape, -1).sum(axis=-1)
-        covectors = paths.centre(paths.collect(by_response), self.token_probabilities)
+        means = (self.bandit.probabilities * rewards.reshape(self.bandit.probabilities.shape)).sum(axis=-1)
+        lead = self.probabilities * less_mean(means, self.probabilities)
+        covectors = paths.centre(paths.collect(lead), self.token_probabilities)
         score_power = np.einsum("mo,mo->m", p, norms)
         norm_variance = read_only(np.einsum("mo,mo->m", p, (norms - score_power[:, None]) ** 2))
         covariance = np.einsum("mo,mo,mo->m", p, norms, centred)
@@ -149,6 +151,13 @@ class Point:
             score_power=score_power,
             score_reward_power=covariance + score_power * value,
             oracle_power=np.einsum("mo,mo,mo->m", p, norms, centred**2),
+            magnitude=lambda: self._magnitude(p * np.sqrt(norms), rewards, centred),
             score_norm_variance=lambda: norm_variance,
             logit_map=logit_map,
         )
+
+    def _magnitude(self, lengths: Array, rewards: Array, centred: Array) -> Array:
+        """Return `Moments.magnitude`, for the chances of outcomes times the lengths of their scores (M, O)."""
+        # A penalty has been rounded, however near to its mean the reward less it may be.
+        rounded = centred if self.kl is None else np.maximum(np.abs(centred), np.abs(rewards))
+        return np.einsum("mo,mo->m", lengths, np.abs(rounded))

@@ -4,7 +4,7 @@ import numpy as np
 
 from grpo_theory.arrays import Array, cached_array
 from grpo_theory.problem.logit_map import LARGEST_DIMENSION, LogitMap
-from grpo_theory.problem.paths import Paths
+from grpo_theory.problem.paths import Paths, less_mean
 
 
 class PrefixHeadMap(LogitMap):
@@ -72,8 +72,8 @@ class PrefixHeadMap(LogitMap):
     def token_products(self, paths: Paths, probabilities: Array) -> Array:
         """Return the inner products of the scores of the tokens of each response, shape (M, K, T, T)."""
         prefixes, tokens = np.divmod(np.where(paths.taken, paths.edges, 0), self.vocabulary_size)
-        covectors = np.eye(self.vocabulary_size)[tokens] - self._by_prefix(probabilities)[:, prefixes]
-        covectors *= paths.taken[:, :, None]
+        of_tokens = less_mean(np.eye(self.vocabulary_size), self._by_prefix(probabilities)[..., None], axis=-2)
+        covectors = of_tokens[:, prefixes, tokens] * paths.taken[:, :, None]
         products = self.prefix_gram[:, prefixes[:, :, None], prefixes[:, None, :]]
         for s in range(paths.horizon):
             for t in range(paths.horizon):

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from scipy.special import stdtrit
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.exact.alignment import efficiency_of
 from grpo_theory.simulate.observe.moments import Moments, fill_moments, make_moments, merge_moments
+from grpo_theory.validation import as_fraction
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -213,8 +215,31 @@ class GradientSimulation:
 
     @property
     def efficiency_standard_error(self) -> Array:
-        """Standard error of `efficiency`, to first order in those of the two means, shape (E,)."""
-        return np.sqrt(np.maximum(np.diag(self._covariance(self._scatter_of_efficiencies())), 0.0))
+        """Standard error of `efficiency`, shape (E,): to second order, so that it does not vanish where the mean gain does.
+
+        There the efficiency is far from normal, and `efficiency_interval` has limits that hold.
+        """
+        return np.sqrt(np.diag(self._covariance_of_efficiencies()))
+
+    def efficiency_interval(self, level: float = 0.95) -> tuple[Array, Array]:
+        """Return confidence limits of `efficiency`, shape (E,) each.
+
+        They are the squares of the limits of its root, which is linear in the mean gain.  The lower one is 0 where the limits of
+        the root have two signs: the sign of the mean gain is then not known.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> problem, sizes = gt.gallery.problem("linear"), {"batch_size": 1, "group_size": 2}
+        >>> found = gt.simulate_gradients(problem, problem.theta, ["rloo"], **sizes, replications=64, rng=1)
+        >>> (low,), (high,) = found.efficiency_interval(0.95)
+        >>> bool(low <= gt.efficiency(problem, problem.theta, "rloo", **sizes) <= high)
+        True
+        """
+        roots, covariance = self._roots()
+        half = -stdtrit(self._degrees(), (1.0 - as_fraction("level", level)) / 2.0) * np.sqrt(np.diag(covariance))
+        low, high = np.maximum(np.abs(roots) - half, 0.0), np.abs(roots) + half
+        return low**2, np.minimum(high, 1.0) ** 2
 
     @property
     def mse_standard_error(self) -> Array:
@@ -238,15 +263,18 @@ class GradientSimulation:
 
     def mse_difference(self, first: str, second: str) -> tuple[float, float]:
         """Return mse(first) - mse(second) and its standard error from the paired replications."""
-        return self._difference(self.mse, self.mse_scatter, first, second)
+        return self._difference(self.mse, self._covariance(self.mse_scatter), first, second)
 
     def efficiency_difference(self, first: str, second: str) -> tuple[float, float]:
-        """Return efficiency(first) - efficiency(second) and its standard error from the paired replications."""
-        return self._difference(self.efficiency, self._scatter_of_efficiencies(), first, second)
+        """Return efficiency(first) - efficiency(second) and its standard error from the paired replications.
+
+        The error is of second order, as `efficiency_standard_error` is.
+        """
+        return self._difference(self.efficiency, self._covariance_of_efficiencies(), first, second)
 
     def prompt_mse_difference(self, first: str, second: str) -> tuple[float, float]:
         """Return prompt_mse(first) - prompt_mse(second) and its standard error from the paired replications."""
-        return self._difference(self.prompt_mse, self.prompt_mse_scatter, first, second)
+        return self._difference(self.prompt_mse, self._covariance(self.prompt_mse_scatter), first, second)
 
     def index(self, estimator: str) -> int:
         """Return the index of an estimator along the first axes."""
@@ -254,17 +282,22 @@ class GradientSimulation:
             raise ValueError(f"estimator must be one of {', '.join(self.estimators)}, got {estimator!r}")
         return self.estimators.index(estimator)
 
-    def _scatter_of_efficiencies(self) -> Array:
-        """Return sums of products of the efficiencies' deviations, shape (E, E): of 2 log gain - log power, times efficiency."""
-        power, gain, efficiency = self.means[:, 2], self.means[:, 3], self.efficiency
-        slopes, moves = np.zeros((2, *power.shape)), power > 0.0
-        slopes[0, moves] = -efficiency[moves] / power[moves]
-        slopes[1, moves] = 2.0 * gain[moves] / (self.gradient_power * power[moves])
+    def _roots(self) -> tuple[Array, Array]:
+        """Return gain / (||g|| sqrt(power)) by the means, (E,), whose squares are efficiencies, and their covariance (E, E)."""
+        power, gain = self.means[:, 2], self.means[:, 3]
+        roots, slopes, moves = np.copysign(np.sqrt(self.efficiency), gain), np.zeros((2, *power.shape)), power > 0.0
+        slopes[0, moves] = -0.5 * roots[moves] / power[moves]
+        slopes[1, moves] = 1.0 / np.sqrt(self.gradient_power * power[moves])
         scatter = self.efficiency_scatter.reshape(2, len(power), 2, len(power))
-        return np.einsum("ai,aibj,bj->ij", slopes, scatter, slopes)
+        return roots, self._covariance(np.einsum("ai,aibj,bj->ij", slopes, scatter, slopes))
 
-    def _difference(self, means: Array, scatter: Array, first: str, second: str) -> tuple[float, float]:
-        i, j, covariance = self.index(first), self.index(second), self._covariance(scatter)
+    def _covariance_of_efficiencies(self) -> Array:
+        """Return the covariance (E, E) of the squares of the roots, as of normal variables."""
+        roots, covariance = self._roots()
+        return 4.0 * np.outer(roots, roots) * covariance + 2.0 * covariance**2
+
+    def _difference(self, means: Array, covariance: Array, first: str, second: str) -> tuple[float, float]:
+        i, j = self.index(first), self.index(second)
         variance = covariance[i, i] + covariance[j, j] - 2.0 * covariance[i, j]
         return float(means[i] - means[j]), float(np.sqrt(max(variance, 0.0)))
 

@@ -7,6 +7,7 @@ from grpo_theory.compiler import first_class_value, value_or_null
 from grpo_theory.compiler.lanes import zeros
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, SIGNATURE
+from grpo_theory.exact.logit_forms import reward_moments
 from grpo_theory.exact.weights import gains_on_policy
 from grpo_theory.problem import Paths, Problem
 from grpo_theory.simulate.advantage.affine import sum_affine
@@ -96,7 +97,7 @@ def make_reward_tables(problem: Problem, estimator: Estimator, paths: TokenPaths
     if reads_norms(estimator):
         gram = norm_table(problem.policy.logit_map)
     if estimator.advantage.reads & set(PROMPT_FIELDS):
-        means = np.concatenate([bandit.mean_reward, bandit.probabilities @ bandit.values**2], axis=1)
+        means = np.concatenate([bandit.mean_reward, reward_moments(problem)[0]], axis=1)
     return RewardTables(
         values=bandit.values.copy(),
         means=lookup(means),

@@ -78,7 +78,11 @@ class GroupSizeLaw:
         return pd.DataFrame({name: np.ravel(getattr(self, name)) for name in names})
 
     def best(self, budget: int) -> int:
-        """Return the group size of least MSE among the divisors G >= 2 of the budget N = BG."""
+        """Return the group size of least MSE among the divisors G >= 2 of the budget N = BG.
+
+        All of the budget is spent.  The planner may leave a rest, and so may find a size between two divisors: of 1,024
+        responses it spends 1,023 in groups of 3.
+        """
         budget = as_count("budget", budget, 2)
         sizes = divisors(budget)[1:]
         return int(sizes[np.argmin(self.mse(budget // sizes, sizes))])

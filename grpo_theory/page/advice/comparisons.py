@@ -22,8 +22,8 @@ BASELINES = {
 COMPARED = (
     "Four baselines were compared, each with every allowed group size. They are: no baseline, the leave-one-out mean of the "
     "group, the mean reward of all prompts, and a mixture of these two means. None of them divides by a deviation. All four "
-    "estimates are unbiased for the same gradient, so their squared errors can be compared. To plan for your own estimator, name "
-    "it with --estimator."
+    "estimates are unbiased for the same gradient, so their squared errors can be compared. The recommendation is for the "
+    "leave-one-out mean, which trainers can be set to. To plan for your own estimator, name it with --estimator."
 )
 
 

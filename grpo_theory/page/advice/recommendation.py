@@ -15,6 +15,11 @@ from grpo_theory.validation import counted
 
 PREDICTED = "*"
 """Marks a share that is estimated by a fitted model."""
+TRAINERS = (
+    "In TRL, use RLOOTrainer with num_generations={0}, or GRPOTrainer with the same, scale_rewards='none' and "
+    "loss_type='dr_grpo'. In verl, set rollout.n={0}, adv_estimator=rloo and loss_agg_mode=seq-mean-token-sum-norm."
+)
+"""What makes a trainer's estimate the leave-one-out gradient, up to a factor."""
 EFFICIENCY_KNOWS = (
     "The efficiency already accounts for groups with equal rewards, whatever the estimator makes of them, so they are no further "
     "argument against small groups."
@@ -34,9 +39,15 @@ def recommendation(advice: Advice, scores: ScoresAdvice) -> Section:
         " Of all batches with this baseline that the budget and the limits allow, this one has the smallest estimated squared "
         "error of one step's gradient."
     )
-    if advice.estimator is None and not any(rival.better and rival.shown for rival in scores.recommended.rivals):
-        lines[0] += " No other baseline, with its own best batch, is shown to have a smaller error."
+    if advice.estimator is None:
+        lines[0] += (
+            " Another baseline would have a smaller error, but neither TRL nor verl offers it: see the section What it rests on."
+            if scores.recommended.rivals
+            else " No other baseline, with its own best batch, is shown to have a smaller error."
+        )
     lines[0] += without_lengths(advice, scores) + _unsure(advice)
+    if advice.estimator is None:
+        lines.append(TRAINERS.format(pair.group_size))
     return Section("Recommendation", (*lines, *_changes(advice, scores, _with_same_baseline)))
 
 

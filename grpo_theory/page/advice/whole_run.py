@@ -13,9 +13,17 @@ FAR = 0.05
 """Where all levels but one lie within this share of the scale, the one at its end is an outlier."""
 
 
+NOT_A_STEP = (
+    "The best size for one step's gradient (--budget) may be another. It is found among all sizes and from gradients, this one "
+    "among sizes that double and from success at the end."
+)
+"""Why the answer may differ from that for one step."""
+
+
 def whole_run(run: RunAdvice, asked: int | None = None) -> Section:
     """Return the size that loses least by the end of a run, how sure that is, and what each size loses, the asked one marked."""
     lines = [_recommended(run), *_graded(run), _worlds(run), *_extrapolated(run), *_beyond(run), *_growing(run), _narrower(run)]
+    lines.append(NOT_A_STEP)
     rows: list[tuple[str, ...]] = [
         ("group size", "loses on average", "in the best world", "in the middle one", "in the worst one", "")
     ]

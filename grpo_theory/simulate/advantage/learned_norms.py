@@ -18,9 +18,9 @@ def unit_score(tokens, i, rows, second, width, paths, k, j):
     for t in range(paths.lengths[k]):
         edge = paths.edges[k, t]
         start = edge // size * size
-        total = total + load(rows, second + edge * width + j, i)
+        own = load(rows, second + edge * width + j, i)
         for d in range(start, start + size):
-            total = total - load(tokens, d, i) * load(rows, second + d * width + j, i)
+            total = total + load(tokens, d, i) * (own - load(rows, second + d * width + j, i))
     return total
 
 
@@ -30,11 +30,12 @@ def covector_power(tokens, i, paths, k):
     size, total = paths.vocabulary_size, reals(0.0)
     for t in range(paths.lengths[k]):
         edge = paths.edges[k, t]
-        start = edge // size * size
+        start, others = edge // size * size, reals(0.0)
         for d in range(start, start + size):
-            p = load(tokens, d, i)
-            total = total + p * p
-        total = total + (1.0 - 2.0 * load(tokens, edge, i))
+            if d != edge:
+                p = load(tokens, d, i)
+                total, others = total + p * p, others + p
+        total = total + others * others
     return total
 
 

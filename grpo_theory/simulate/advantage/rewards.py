@@ -9,6 +9,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, F3, I2, FirstClassType, allocating_stage, function_value, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, load, reals, root, store, where
 from grpo_theory.estimation import kl_term
+from grpo_theory.problem.paths import SURE
 from grpo_theory.simulate.advantage.call_room import KERNEL_VIEW, KernelView
 from grpo_theory.simulate.draw.policy_draw import POLICY_ROOM, TOKEN_PATHS, TokenPaths
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places, read_rows
@@ -22,7 +23,7 @@ class RewardTables(NamedTuple):
     values : ndarray, shape (L,)
         The reward values.
     means : Lookup
-        E[Z | m, k], and then E[Z^2 | m, k], (M, 2 K), where the kernel reads what oracles know.
+        E[Z | m, k], and then Var(Z | m, k), (M, 2 K), where the kernel reads what oracles know.
     log_reference : Lookup
         Log probabilities (M, D) of tokens given their prefixes under the penalty's reference, if there is one.
     strength : float
@@ -122,6 +123,36 @@ def fill_rewards(values, penalties, n, rewards):
                     store(values[value] - penalty, rewards, b, k * n_values + value, i)
 
 
+@stage
+def fill_sure_norms(tokens, gram, paths, i, covector, norms):
+    """Fill the squared score norms (K, N) in one lane of the responses that take sure tokens; covector (D,) is room.
+
+    Inner products of e and p cancel there, and the covector e - p need not: see `closed`.
+    """
+    size, edges = paths.vocabulary_size, paths.edges
+    for k in range(norms.shape[0]):
+        takes_sure = False
+        for t in range(paths.lengths[k]):
+            takes_sure = takes_sure or tokens[edges[k, t], i] > SURE
+        if not takes_sure:
+            continue
+        for t in range(paths.lengths[k]):
+            start, others = edges[k, t] // size * size, 0.0
+            for d in range(start, start + size):
+                if d != edges[k, t]:
+                    covector[d] = -tokens[d, i]
+                    others += tokens[d, i]
+            covector[edges[k, t]] = others
+        total = 0.0
+        for t in range(paths.lengths[k]):
+            for u in range(paths.lengths[k]):
+                first, second = edges[k, t] // size * size, edges[k, u] // size * size
+                for d in range(first, first + size):
+                    for e in range(second, second + size):
+                        total += covector[d] * gram[d, e] * covector[e]
+        norms[k, i] = max(total, 0.0)
+
+
 @allocating_stage
 def fill_norms(tokens, gram, paths, prompts, n, norms):
     """Fill the squared score norms of the responses (K, N); gram is (M, D, D)."""
@@ -129,10 +160,11 @@ def fill_norms(tokens, gram, paths, prompts, n, norms):
     n_prefixes, edges = n_logits // size, paths.edges
     # With p the probabilities at a prefix, a token's covector is e - p: inner products of e with p, and of p with p.
     mixed = np.empty((n_logits, n_prefixes))
-    expected = np.empty((n_prefixes, n_prefixes))
+    expected, covector = np.empty((n_prefixes, n_prefixes)), np.empty(n_logits)
     for i in range(n):
-        m = np.uintp(prompts[i])
+        m, most = np.uintp(prompts[i]), 0.0
         for d in range(n_logits):
+            most = max(most, tokens[d, i])
             for q in range(n_prefixes):
                 mixed[d, q] = 0.0
                 for e in range(q * size, (q + 1) * size):
@@ -150,13 +182,15 @@ def fill_norms(tokens, gram, paths, prompts, n, norms):
                     q, r = d // size, e // size
                     total += gram[m, d, e] - mixed[d, r] - mixed[e, q] + expected[q, r]
             norms[k, i] = max(total, 0.0)
+        if most > SURE:
+            fill_sure_norms(tokens, gram[m], paths, i, covector, norms)
 
 
 @stage
 def fill_fields(pi, means, prompts, b, i, room):
     """Fill values, standard deviations and optimal baselines of the prompts, from the probabilities of responses (B, K, N).
 
-    means (M, 2 K) are those of the reward before the penalty, and then of its square.
+    means (M, 2 K) are those of the reward before the penalty, and then its variances.
     """
     penalties, norms, facts = room.penalties, room.seen.norms, room.facts
     own, value, n_responses = load(prompts, b, i), reals(0.0), pi.shape[1]
@@ -165,9 +199,8 @@ def fill_fields(pi, means, prompts, b, i, room):
         value = value + load(pi, b, k, i) * (at_places(means, k, own, facts) - load(penalties, b, k, i))
     variance, power, weighted = reals(0.0), reals(0.0), reals(0.0)
     for k in range(n_responses):
-        chance, reward = load(pi, b, k, i), at_places(means, k, own, facts)
-        mean = reward - load(penalties, b, k, i)
-        away, within = mean - value, at_places(means, n_responses + k, own, facts) - reward * reward
+        chance, mean = load(pi, b, k, i), at_places(means, k, own, facts) - load(penalties, b, k, i)
+        away, within = mean - value, at_places(means, n_responses + k, own, facts)
         variance = variance + chance * (within + away * away)
         if norms.shape[1] > 0:
             weight = chance * load(norms, b, k, i)

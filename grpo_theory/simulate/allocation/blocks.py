@@ -10,6 +10,7 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler.lanes import WIDTH, whole_rows, zeros
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.allocation import AllocationRule, checked_budget, cost_message, spread_budget
+from grpo_theory.exact.logit_forms import reward_moments
 from grpo_theory.exact.table import UNREAD, advantage_table
 from grpo_theory.problem import LogitMap, Problem, TokenChain
 from grpo_theory.simulate.advantage.route import TABLE
@@ -51,7 +52,7 @@ class AllottedBlocks(TrainingBlocks):
         bandit = problem.bandit
         facts = PromptFacts(
             means=bandit.mean_reward.copy(),
-            squares=bandit.probabilities @ bandit.values**2,
+            variances=reward_moments(problem)[0],
             gram=_gram(problem, rule) if rule.wants_traces else np.empty((0, 0, 0)),
             paths=blocks.rules.source.paths,
         )

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, F3, I2, FirstClassType, allocating_stage, function_value, record_type
 from grpo_theory.estimation.allocation import COSTS, SPREAD
+from grpo_theory.problem.paths import SURE
 from grpo_theory.simulate.advantage.rewards import fill_norms
 from grpo_theory.simulate.draw.policy_draw import T2, TOKEN_PATHS, TokenPaths
 
@@ -20,15 +21,15 @@ class PromptFacts(NamedTuple):
 
     Attributes
     ----------
-    means, squares : ndarray, shape (M, K)
-        E[Z | m, k] and E[Z^2 | m, k].
+    means, variances : ndarray, shape (M, K)
+        E[Z | m, k] and Var(Z | m, k).
     gram : ndarray, shape (M, D, D), or (0, 0, 0) where the rule does not want traces
         Phi Phi' of the policy.
     paths : TokenPaths
     """
 
     means: Array
-    squares: Array
+    variances: Array
     gram: Array
     paths: TokenPaths
 
@@ -90,8 +91,15 @@ def gradient_power(pi, tokens, advantages, gram, paths):
         total = 0.0
         for d in range(start, start + size):
             total += covector[d]
+        sure, others = -1, 0.0
         for d in range(start, start + size):
             covector[d] -= total * tokens[d]
+            if tokens[d] > SURE:
+                sure = d
+            else:
+                others += covector[d]
+        if sure >= 0:
+            covector[sure] = -others
     power = 0.0
     for d in range(n_logits):
         for e in range(n_logits):
@@ -114,14 +122,15 @@ def fill_known(facts, tokens, pi, prompts, n, seen, known):
             fill_norms(tokens[b], facts.gram, facts.paths, prompts[b], n, norms)
         for i in range(n):
             m = np.uintp(prompts[b, i])
-            value = 0.0
+            likeliest, away = np.argmax(pi[b, :, i]), 0.0
             for k in range(n_responses):
-                value += pi[b, k, i] * facts.means[m, k]
+                away += pi[b, k, i] * (facts.means[m, k] - facts.means[m, likeliest])
+            value = facts.means[m, likeliest] + away
             variance, power, oracle = 0.0, 0.0, 0.0
             for k in range(n_responses):
                 chance, mean = pi[b, k, i], facts.means[m, k]
-                spread = facts.squares[m, k] - mean * mean + (mean - value) ** 2
-                advantages[k] = mean - value
+                advantages[k] = (mean - facts.means[m, likeliest]) - away
+                spread = facts.variances[m, k] + advantages[k] ** 2
                 variance += chance * spread
                 power += chance * norms[k, i]
                 oracle += chance * norms[k, i] * spread

@@ -2,11 +2,11 @@
 
 The advantages A_1 of the responses with the higher reward and A_0 of the others make the covector
 
-    c = D h + A W,  with D = (A_1 - A_0) / G  and  A = (n_1 A_1 + n_0 A_0) / G^2,
+    c = D h + A W,  with D = (A_1 - A_0) / G^2  and  A = (n_1 A_1 + n_0 A_0) / G^2,
 
 whatever the kernel.  Here n_k of the responses are response k, and n_1k of these have the higher reward.  The contrast of the
-group is ``h_k = n_1k - (n_1 / G) n_k``, and the sum of its scores is ``W_k = n_k - G pi_k``.  If a kernel's advantages have mean
-0, A is 0 and D decides the covector alone.
+group is ``h_k = G n_1k - n_1 n_k``, a whole number that is 0 where all responses are the same.  The sum of its scores is
+``W_k = n_k - G pi_k``.  If a kernel's advantages have mean 0, A is 0 and D decides the covector alone.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,15 @@ import numpy as np
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F2, driver, record_type, stage
-from grpo_theory.compiler.lanes import WIDTH, as_integer, as_real, load, spread, store, tallies, whole_rows
+from grpo_theory.compiler.lanes import WIDTH, as_integer, as_real, load, spread, store, tallies, where, whole_rows
+from grpo_theory.problem.paths import SURE, complements
 from grpo_theory.simulate.covector.combinations import COMBINATIONS
 from grpo_theory.simulate.draw.counting import COUNTS
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places, lookup, read_rows, read_short
 from grpo_theory.simulate.draw.streams import VECTORS
+
+LEAST = 1e-300
+"""What a sure response lacks at least, so that its number has a sign."""
 
 
 class Contrasts(NamedTuple):
@@ -30,7 +34,7 @@ class Contrasts(NamedTuple):
     Attributes
     ----------
     shared : Lookup
-        A table (G + 1, n): the share n_1 / G, and then the columns of the kernels that read nothing of the prompt.
+        A table (G + 1, n): the number n_1, and then the columns of the kernels that read nothing of the prompt.
     by_prompt : ndarray, shape (M (G + 1), m), or (0, 0)
         The columns of the others, at row m (G + 1) + n_0.
     """
@@ -59,10 +63,16 @@ def binary_weights(advantages: Array, values: Array) -> Array:
     low = np.arange(group_size + 1.0)
     high = group_size - low
     smaller, larger = (advantages / group_size).transpose(2, 0, 1)
-    difference = np.where((low > 0) & (high > 0), larger - smaller, 0.0)
+    difference = np.where((low > 0) & (high > 0), larger - smaller, 0.0) / group_size
     mean = (low * smaller + high * larger) / group_size
     size = np.maximum(np.maximum(np.abs(smaller), np.abs(larger)), least)
     return np.stack([difference, np.where(np.abs(mean) <= share * size, 0.0, mean)], axis=-1)
+
+
+def expected_numbers(probabilities: Array, group_size: int) -> Array:
+    """Return the expected numbers G pi of the responses (M, K), less G for one that is sure: less than 0, and no difference."""
+    missing = np.maximum(group_size * complements(probabilities), LEAST)
+    return np.where(probabilities > SURE, -missing, group_size * probabilities)
 
 
 class _Columns:
@@ -94,7 +104,7 @@ def make_contrasts(weights: Sequence[Array]) -> tuple[Contrasts, Integers]:
         As `Combinations` has them, those of `shared` before those of `by_prompt`; R is 1 if all kernels have mean 0, else 2.
     """
     group_size = weights[0].shape[1] - 1
-    shared, by_prompt = _Columns([(-1, np.arange(group_size, -1.0, -1.0) / group_size)]), _Columns([])
+    shared, by_prompt = _Columns([(-1, np.arange(group_size, -1.0, -1.0))]), _Columns([])
     places: list[list[tuple[bool, int]]] = []
     for one in weights:
         own = []
@@ -122,22 +132,23 @@ def count_low(outcomes, i):
 
 
 @stage
-def contrast(outcomes, i, share, rows, r):
-    """Fill in row r with h."""
+def contrast(outcomes, i, group_size, n_high, rows, r):
+    """Fill in row r with h, for the number n_1 of responses with the higher reward."""
     for k in range(rows.shape[1]):
         high = load(outcomes, 2 * k + 1, i)
         both = load(outcomes, 2 * k, i) + high
-        store(as_real(high) - share * as_real(both), rows, r, k, 0)
+        store(group_size * as_real(high) - n_high * as_real(both), rows, r, k, 0)
 
 
 @stage
-def contrast_and_scores(outcomes, i, share, expected, prompts, found, rows, r):
-    """Fill in row r with h and row r + 1 with W, from the expected numbers G pi (M, K) of the responses."""
+def contrast_and_scores(outcomes, i, group_size, n_high, expected, prompts, found, rows):
+    """Fill in row 0 with h and row 1 with W, from the `expected_numbers` (M, K) of the responses."""
     for k in range(rows.shape[1]):
         high = load(outcomes, 2 * k + 1, i)
         both = as_real(load(outcomes, 2 * k, i) + high)
-        store(as_real(high) - share * both, rows, r, k, 0)
-        store(both - at_places(expected, k, prompts, found), rows, r + 1, k, 0)
+        store(group_size * as_real(high) - n_high * both, rows, 0, k, 0)
+        number = at_places(expected, k, prompts, found)
+        store(where(number < 0.0, both - group_size, both) - number, rows, 1, k, 0)
 
 
 @driver(numba.void(LOOKUP, CONTRASTS, COUNTS, F2, COMBINATIONS))
@@ -145,6 +156,7 @@ def fill_contrasts(expected, contrasts, counts, found, covectors):
     """Fill in the covectors of estimators whose kernels are tables; `found` (at least K, WIDTH) is room."""
     n_vectors, batch_size = covectors.rows.shape[0], counts.prompts.shape[1]
     n_rows, n_shared = covectors.columns.shape[1], contrasts.shared.rows.shape[1]
+    group_size = float(contrasts.shared.rows.shape[0] - 1)
     for v in range(n_vectors):
         s, i = v // VECTORS, v % VECTORS * WIDTH
         rows = covectors.rows[v]
@@ -152,11 +164,11 @@ def fill_contrasts(expected, contrasts, counts, found, covectors):
             outcomes, weights = counts.outcomes[s, b], covectors.weights[v, b]
             prompts, low = load(counts.prompts, s, b, i), as_integer(count_low(outcomes, i))
             read_short(contrasts.shared, low, weights)
-            share, r = load(weights, 0, 0), b * n_rows
+            n_high, r = load(weights, 0, 0), b * n_rows
             if n_rows == 1:
-                contrast(outcomes, i, share, rows, r)
+                contrast(outcomes, i, group_size, n_high, rows, r)
             else:
                 read_rows(expected, prompts, found)
-                contrast_and_scores(outcomes, i, share, expected, prompts, found, rows, r)
+                contrast_and_scores(outcomes, i, group_size, n_high, expected, prompts, found, rows[r:])
             if contrasts.by_prompt.shape[0] > 0:
                 spread(contrasts.by_prompt, prompts * contrasts.shared.rows.shape[0] + low, weights[n_shared:])

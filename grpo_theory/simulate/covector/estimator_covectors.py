@@ -19,7 +19,7 @@ from grpo_theory.simulate.advantage.response_sums import Affine, Called, Source,
 from grpo_theory.simulate.advantage.route import AFFINE, IN_ORDER, has_no_penalty, route_at, view_at
 from grpo_theory.simulate.advantage.tables import Tables, join
 from grpo_theory.simulate.covector.combinations import Combinations, alone, combine, make_rows
-from grpo_theory.simulate.covector.contrasts import Contrasts, binary_weights, fill_contrasts, make_contrasts
+from grpo_theory.simulate.covector.contrasts import Contrasts, binary_weights, expected_numbers, fill_contrasts, make_contrasts
 from grpo_theory.simulate.covector.tabulated import fill_covectors
 from grpo_theory.simulate.covector.token_weights import TokenWeighing, fill_covectors_of_sums, make_weighing
 from grpo_theory.simulate.draw.batches import Batches, Buffers
@@ -69,6 +69,7 @@ class TableCovectors:
     estimators: list[Estimator]
     n_logits: int
     tokens: Lookup
+    sure: float
     tables: Tables
 
     in_order = False
@@ -85,7 +86,7 @@ class TableCovectors:
     def fill(self, batches: Batches, buffers: Buffers) -> list[Combinations]:
         """Return the covectors of one estimator after another."""
         found, advantages, room, several = buffers.made("tables", self._make_room, batches)
-        fill_covectors.run(self.tokens, self.tables, batches.counts, advantages, room, found)
+        fill_covectors.run(self.tokens, self.sure, self.tables, batches.counts, advantages, room, found)
         return list(several)
 
     def _make_room(self, batches: Batches) -> tuple[Array, Array, Array, list[Combinations]]:
@@ -193,16 +194,13 @@ def is_called_for_size(one: OwnCovectors, sampler: Point) -> bool:
 def _contrast_covectors(together: list[OwnCovectors], values: Array) -> ContrastCovectors:
     sources = (own.source for own in together)
     weights = [binary_weights(source.table.advantages, values) for source in sources if isinstance(source, Tabulated)]
-    expected, estimators = _expected_numbers(together[0]), [own.estimators[0] for own in together]
-    return ContrastCovectors(estimators, together[0].n_logits, expected, *make_contrasts(weights))
+    first, estimators = together[0], [own.estimators[0] for own in together]
+    expected = lookup(expected_numbers(first.weighing.tokens.rows[:, : first.n_logits], first.group_size))
+    return ContrastCovectors(estimators, first.n_logits, expected, *make_contrasts(weights))
 
 
 def _table_covectors(together: list[OwnCovectors]) -> TableCovectors:
     estimators, sources = [own.estimators[0] for own in together], [own.source for own in together]
     tables = join([source.tables for source in sources if isinstance(source, Tabulated)])
-    return TableCovectors(estimators, together[0].n_logits, together[0].weighing.tokens, tables)
-
-
-def _expected_numbers(own: OwnCovectors) -> Lookup:
-    """Return the expected number of responses of each kind (M, K) in a group."""
-    return lookup(own.group_size * own.weighing.tokens.rows[:, : own.n_logits])
+    weighing = together[0].weighing
+    return TableCovectors(estimators, together[0].n_logits, weighing.tokens, weighing.sure, tables)

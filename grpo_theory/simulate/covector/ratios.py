@@ -14,8 +14,10 @@ from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, shorts, some
 from grpo_theory.estimation.kl_term import SIGNATURE as KL
 from grpo_theory.estimation.ratio import CLIP_SIGNATURE as CLIP
 from grpo_theory.estimation.ratio import RATIO_SIGNATURE as RATIO
+from grpo_theory.problem.paths import SURE
 from grpo_theory.simulate.advantage.rewards import fill_log_ratios
 from grpo_theory.simulate.covector.drawn_gains import fill_drawn_gains
+from grpo_theory.simulate.covector.tabulated import close_covector
 from grpo_theory.simulate.covector.token_weights import pool_factor, scale
 from grpo_theory.simulate.draw.policy_draw import GROUPS, T3, TOKEN_PATHS, TokenPaths, fill_tokens
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup
@@ -207,11 +209,15 @@ def pool_covectors(counts, here, n, lengths, pool, group_size, covectors):
 def centre_covector(covector, tokens, i, vocabulary_size):
     """Turn weights of edges into a covector: less, at each prefix, their sum times the probabilities (D, N) there."""
     for start in range(0, covector.shape[0], vocabulary_size):
-        total = reals(0.0)
+        total, most = reals(0.0), reals(0.0)
         for d in range(start, start + vocabulary_size):
             total = total + load(covector, d, i)
         for d in range(start, start + vocabulary_size):
-            store(load(covector, d, i) - total * load(tokens, d, i), covector, d, i)
+            p = load(tokens, d, i)
+            most = where(p > most, p, most)
+            store(load(covector, d, i) - total * p, covector, d, i)
+        if some(most > SURE):
+            close_covector(covector, start, start + vocabulary_size, tokens, i, SURE)
 
 
 @stage

@@ -7,9 +7,12 @@ in the first level of cache.  (With all 128 lanes side by side, the groups of a 
 """
 
 import numba
+import numpy as np
 
+from grpo_theory.arrays import Array
 from grpo_theory.compiler import F2, F5, driver, stage
-from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store
+from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, where
+from grpo_theory.problem.paths import SURE
 from grpo_theory.simulate.advantage.tables import TABLES, look_up_advantages, multiset_numbers
 from grpo_theory.simulate.draw.counting import COUNTS
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, at_places, read_rows
@@ -41,19 +44,48 @@ def add_up(covector, start, stop):
     return total
 
 
+def least_sure(probabilities: Array) -> float:
+    """Return above what probability a token is sure; infinite where none is."""
+    return SURE if (probabilities > SURE).any() else np.inf
+
+
 @stage
-def centre_edges(covector, start, stop, total, tokens, prompts, found):
+def close_covector(covector, start, stop, tokens, i, sure):
+    """Make the entry of a sure token at a prefix minus the sum of the others', see `closed`; tokens (D, N) are probabilities.
+
+    A token is sure if its probability is above `sure`.
+    """
+    others = reals(0.0)
+    for d in range(start, stop):
+        others = others + where(load(tokens, d, i) > sure, 0.0, load(covector, d, i))
+    for d in range(start, stop):
+        store(where(load(tokens, d, i) > sure, 0.0 - others, load(covector, d, i)), covector, d, i)
+
+
+@stage
+def close_edges(covector, start, stop, tokens, sure, prompts, found):
+    """Do what `close_covector` does by the prompts' rows of a table (M, D), if any of it is above `sure`."""
+    if sure < np.inf:
+        for d in range(start, stop):
+            store(at_places(tokens, d, prompts, found), found, d, 0)
+        close_covector(covector, start, stop, found, 0, sure)
+
+
+@stage
+def centre_edges(covector, start, stop, total, tokens, sure, prompts, found):
     """Turn weights of the edges at a prefix into a covector: less their sum times the prompts' probabilities (M, D)."""
     for d in range(start, stop):
         weight = load(covector, d, 0)
         store(weight - total * at_places(tokens, d, prompts, found), covector, d, 0)
+    close_edges(covector, start, stop, tokens, sure, prompts, found)
 
 
-@driver(numba.void(LOOKUP, TABLES, COUNTS, F2, F2, F5))
-def fill_covectors(tokens, tables, counts, advantages, found, covectors):
+@driver(numba.void(LOOKUP, numba.float64, TABLES, COUNTS, F2, F2, F5))
+def fill_covectors(tokens, sure, tables, counts, advantages, found, covectors):
     """Fill in covectors (E, V, B, K, WIDTH) by E tables; `tokens` (M, K) are the policy's probabilities.
 
-    advantages (at least L, WIDTH) and found (at least K, WIDTH) are room.
+    Above `sure`, see `least_sure`, entries are those of `close_edges`.  advantages (at least L, WIDTH) and found (at least K,
+    WIDTH) are room.
     """
     n_estimators, n_vectors, _, n_responses, _ = covectors.shape
     n_values, batch_size = tables.ranks.shape[0] + 1, counts.prompts.shape[1]
@@ -67,4 +99,4 @@ def fill_covectors(tokens, tables, counts, advantages, found, covectors):
                 look_up_advantages(tables, e, prompts, multisets, advantages)
                 covector = covectors[e, v, b]
                 total = weigh_outcomes(outcomes, i, advantages, n_values, covector)
-                centre_edges(covector, 0, n_responses, total, tokens, prompts, found)
+                centre_edges(covector, 0, n_responses, total, tokens, sure, prompts, found)

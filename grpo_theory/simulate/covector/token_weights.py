@@ -10,7 +10,7 @@ from grpo_theory.compiler import F2, F3, F4, F5, I1, I2, driver, record_type, st
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, take
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.weights import TokenWeights
-from grpo_theory.simulate.covector.tabulated import add_up, centre_edges
+from grpo_theory.simulate.covector.tabulated import add_up, centre_edges, least_sure
 from grpo_theory.simulate.draw.counting import COUNTS
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, lookup, read_rows
 from grpo_theory.simulate.draw.streams import VECTORS
@@ -23,6 +23,8 @@ class TokenWeighing(NamedTuple):
     ----------
     tokens : Lookup
         Probabilities (M, D) of tokens given their prefixes.
+    sure : float
+        See `least_sure`.
     vocabulary_size : int
     edges, lengths : ndarray of int64, shapes (K, T) and (K,)
     gains : ndarray, shape (K, n_signs, T, P)
@@ -34,6 +36,7 @@ class TokenWeighing(NamedTuple):
     """
 
     tokens: Lookup
+    sure: float
     vocabulary_size: int
     edges: Integers
     lengths: Integers
@@ -53,6 +56,7 @@ def make_weighing(weights: TokenWeights, estimator: Estimator, batch_size: int) 
     same = bool((gains == gains[..., :1]).all())
     return TokenWeighing(
         tokens=lookup(weights.token_probabilities),
+        sure=least_sure(weights.token_probabilities),
         vocabulary_size=weights.paths.vocabulary_size,
         edges=weights.paths.edges.copy(),
         lengths=weights.paths.lengths.copy(),
@@ -62,7 +66,7 @@ def make_weighing(weights: TokenWeights, estimator: Estimator, batch_size: int) 
     )
 
 
-TOKEN_WEIGHING = record_type(TokenWeighing, LOOKUP, numba.int64, I2, I1, F4, F3, numba.int64)
+TOKEN_WEIGHING = record_type(TokenWeighing, LOOKUP, numba.float64, numba.int64, I2, I1, F4, F3, numba.int64)
 
 
 @stage
@@ -137,4 +141,5 @@ def fill_covectors_of_sums(weighing, group_size, counts, sums, tokens, covectors
             read_rows(weighing.tokens, prompts, tokens)
             for start in range(0, n_logits, weighing.vocabulary_size):
                 stop = start + weighing.vocabulary_size
-                centre_edges(covector, start, stop, add_up(covector, start, stop), weighing.tokens, prompts, tokens)
+                total = add_up(covector, start, stop)
+                centre_edges(covector, start, stop, total, weighing.tokens, weighing.sure, prompts, tokens)

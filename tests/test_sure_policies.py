@@ -1,0 +1,315 @@
+"""Policies that are nearly sure of a response: against sums over all groups in decimals of 400 digits."""
+
+from decimal import Decimal, localcontext
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.compiler import plain_python
+from grpo_theory.simulate.advantage.rewards import fill_norms
+from grpo_theory.simulate.allocation.group_sizes import PromptFacts, fill_known
+from grpo_theory.simulate.draw.policy_draw import TokenPaths
+
+DIGITS = 400
+GAPS = (5.0, 20.0, 36.0, 40.0, 100.0, 300.0)
+GROUP = 2
+REWARDS = {"all differ": (0.3, 0.2, 0.6), "two are right": (0.0, 1.0, 1.0)}
+
+
+def decimals(array):
+    return np.vectorize(Decimal, otypes=[object])(np.asarray(array, dtype=np.float64))
+
+
+def problem_of(kind, gap, rewards, n_prompts=1):
+    """A problem whose likeliest response to the first prompt leads by the gap, and others by less."""
+    logits = np.array([[0.0, 0.6 * gap, gap], [0.5, 0.1 * gap, 0.0]])[:n_prompts]
+    success = np.array([rewards, rewards[::-1]])[:n_prompts]
+    if kind == "chain":
+        chain = gt.TokenChain([[0, 1], [1, 0]], horizon=3)
+        return gt.Problem(gt.StateRewards(rewards[1:]), chain, theta=np.array([gap, 0.0, 0.0, 0.3 * gap]))
+    if kind == "chain with features":
+        features = np.random.default_rng(3).normal(size=(2, 2, 4))
+        theta = np.linalg.solve(features.reshape(4, 4), np.array([gap, 0.0, 0.0, 0.3 * gap]))
+        chain = gt.TokenChain([[0, 1], [1, 0]], horizon=3, features=features)
+        return gt.Problem(gt.StateRewards(rewards[1:]), chain, theta=theta)
+    if kind == "tabular":
+        policy, theta = gt.TabularSoftmax(n_prompts, 3), logits.ravel()
+    elif kind == "linear":
+        rng = np.random.default_rng(1)
+        features = rng.normal(size=(n_prompts, 3, 3 * n_prompts))
+        policy = gt.LinearSoftmax(features)
+        theta = np.linalg.solve(features.reshape(3 * n_prompts, -1), logits.ravel())
+    elif kind == "head":
+        hidden = np.array([[1.0, 0.5], [-0.3, 0.8]])[:n_prompts]
+        policy, theta = gt.SoftmaxHead(hidden, 3), (np.linalg.pinv(hidden) @ logits).T.ravel()
+    elif kind == "network":
+        policy = gt.TwoLayerSoftmax(np.array([[1.0, 0.5], [-0.3, 0.8]])[:n_prompts], 2, 3)
+        theta = np.concatenate([[1.0, -0.5, 0.3, 0.2], np.zeros(6)])
+        hidden = policy.network.hidden(theta)
+        theta[4:] = (np.linalg.pinv(hidden) @ logits).T.ravel()
+    elif kind == "tree":
+        policy = gt.TokenTree(n_prompts, vocabulary_size=2, horizon=2, end_token=0)
+        theta = np.stack([np.array([gap, 0.0, 0.0, 0.3 * gap]), np.array([0.2, 0.0, gap, 0.0])])[:n_prompts].ravel()
+    elif kind == "tree with features":
+        features = np.random.default_rng(2).normal(size=(n_prompts, 4, 4 * n_prompts))
+        policy = gt.TokenTree(n_prompts, vocabulary_size=2, horizon=2, end_token=0, features=features)
+        edges = np.stack([np.array([gap, 0.0, 0.0, 0.3 * gap]), np.array([0.2, 0.0, gap, 0.0])])[:n_prompts]
+        theta = np.linalg.solve(features.reshape(4 * n_prompts, -1), edges.ravel())
+    else:
+        hidden = np.array([[[1.0, 0.2], [0.4, -0.7]], [[0.3, 0.5], [0.1, 0.9]]])[:n_prompts]
+        policy = gt.TokenTree(n_prompts, vocabulary_size=2, horizon=2, end_token=0, hidden=hidden)
+        theta = np.array([0.6, -0.5, -0.4, 0.2]) * gap
+    return gt.Problem(gt.Bandit(success), policy, theta=theta)
+
+
+LISTED = ("tabular", "linear", "head", "network", "tree", "tree with features", "tree with states")
+KINDS = (*LISTED, "chain", "chain with features")
+
+
+class Oracle:
+    """What definitions give for a problem at its parameters: logits and their derivatives are taken as they are."""
+
+    def __init__(self, problem):
+        policy, self.problem = problem.policy, problem
+        self.paths, self.phi = policy.paths, decimals(policy.jacobian(problem.theta))
+        exponentials = np.vectorize(Decimal.exp, otypes=[object])(decimals(policy.logits(problem.theta)))
+        rows = exponentials.reshape(len(exponentials), -1, self.paths.vocabulary_size)
+        self.tokens = (rows / rows.sum(axis=-1, keepdims=True)).reshape(exponentials.shape)
+        self.success = decimals(problem.bandit.probabilities[..., 1])
+        self.prompts = range(len(exponentials))
+
+    def chance(self, m, k):
+        return np.prod([self.tokens[m, edge] for edge in self.paths.edges[k] if edge >= 0])
+
+    def covector(self, m, k):
+        found, size = decimals(np.zeros(self.paths.n_logits)), self.paths.vocabulary_size
+        for edge in self.paths.edges[k]:
+            if edge >= 0:
+                own = slice(edge // size * size, edge // size * size + size)
+                found[own] -= self.tokens[m, own]
+                found[edge] += 1
+        return found
+
+    def outcomes(self, m):
+        """Each outcome's chance, reward and score."""
+        for k in range(self.paths.n_responses):
+            score = self.covector(m, k) @ self.phi[m]
+            for reward, law in ((Decimal(0), 1 - self.success[m, k]), (Decimal(1), self.success[m, k])):
+                yield self.chance(m, k) * law, reward, score
+
+    def gradient(self):
+        return sum(p * z * w for m in self.prompts for p, z, w in self.outcomes(m)) / len(self.prompts)
+
+    def moments(self, advantages):
+        """The mean of one group's estimate, and of its product with itself."""
+        mean, square = 0, 0
+        for m in self.prompts:
+            for group in product(list(self.outcomes(m)), repeat=GROUP):
+                chance, rewards = np.prod([p for p, _, _ in group]), [z for _, z, _ in group]
+                estimate = sum(a * w for a, (_, _, w) in zip(advantages(rewards), group, strict=True)) / GROUP
+                mean, square = mean + chance * estimate, square + chance * np.outer(estimate, estimate)
+        return mean / len(self.prompts), square / len(self.prompts)
+
+    def hessian(self):
+        """Of the sum over responses of mean reward times probability."""
+        total, size = 0, self.paths.vocabulary_size
+        for m in self.prompts:
+            for k in range(self.paths.n_responses):
+                c = self.covector(m, k)
+                form = np.outer(c, c)
+                for edge in self.paths.edges[k]:
+                    if edge >= 0:
+                        own = slice(edge // size * size, edge // size * size + size)
+                        p = self.tokens[m, own]
+                        form[own, own] -= np.diag(p) - np.outer(p, p)
+                total = total + self.success[m, k] * self.chance(m, k) * (self.phi[m].T @ form @ self.phi[m])
+        slopes = np.array([sum(z * p * self.covector(m, k) for k, (p, z) in self.means(m)) for m in self.prompts])
+        bend = self.problem.policy.logit_map.bend(self.problem.theta, slopes.astype(np.float64))
+        return (total if bend is None else total + decimals(bend)) / len(self.prompts)
+
+    def means(self, m):
+        """Each response's number, chance and mean reward."""
+        return enumerate((self.chance(m, k), self.success[m, k]) for k in range(self.paths.n_responses))
+
+    def norms(self):
+        """The squared lengths of the scores, shape (M, K)."""
+        scores = [[self.covector(m, k) @ self.phi[m] for k in range(self.paths.n_responses)] for m in self.prompts]
+        return (np.array(scores) ** 2).sum(axis=-1)
+
+    def constants(self):
+        """c1, c2 and c3 of the group-size law."""
+        found, total = decimals(np.zeros(3)), self.gradient()
+        for m in self.prompts:
+            outcomes = list(self.outcomes(m))
+            value = sum(p * z for p, z, _ in outcomes)
+            own = sum(p * (z - value) * w for p, z, w in outcomes)
+            noise = sum(p * (z - value) ** 2 * (w @ w) for p, z, w in outcomes) - own @ own
+            spread = sum(p * (z - value) ** 2 for p, z, _ in outcomes)
+            second = spread * sum(p * (w @ w) for p, _, w in outcomes) + own @ own
+            found += np.array([(own - total) @ (own - total), noise, second])
+        return found / len(self.prompts)
+
+
+def leave_one_out(rewards):
+    return [z - (sum(rewards) - z) / (len(rewards) - 1) for z in rewards]
+
+
+def plain(rewards):
+    return rewards
+
+
+@cache
+def expected(kind, gap, rewards, n_prompts=1):
+    with localcontext() as context:
+        context.prec = DIGITS
+        oracle = Oracle(problem_of(kind, gap, REWARDS[rewards], n_prompts).listed())
+        gradient = oracle.gradient()
+        found = {"gradient": gradient, "hessian": oracle.hessian(), "norms": oracle.norms(), "constants": oracle.constants()}
+        for name, advantages in (("rloo", leave_one_out), ("reinforce", plain)):
+            mean, square = oracle.moments(advantages)
+            found[name, "mean"], found[name, "covariance"] = mean, square - np.outer(mean, mean)
+            found[name, "mse"] = np.trace(square) - 2 * mean @ gradient + gradient @ gradient
+            found[name, "efficiency"] = (gradient @ mean) ** 2 / (gradient @ gradient * np.trace(square))
+        return {key: np.asarray(value).astype(np.float64) for key, value in found.items()}
+
+
+def close(found, wanted, rtol=1e-9):
+    """Entries against the largest: those that features make of them may cancel by right."""
+    wanted = np.asarray(wanted)
+    np.testing.assert_allclose(found, wanted, rtol=rtol, atol=rtol * np.abs(wanted).max())
+
+
+CASES = [(kind, rewards) for kind in KINDS for rewards in REWARDS if kind in LISTED or rewards == "all differ"]
+
+
+@pytest.mark.parametrize("gap", GAPS)
+@pytest.mark.parametrize(("kind", "rewards"), CASES)
+def test_moments_are_those_of_all_groups(kind, gap, rewards):
+    problem, wanted = problem_of(kind, gap, REWARDS[rewards]), expected(kind, gap, rewards)
+    sizes = {"batch_size": 1, "group_size": GROUP}
+    close(gt.exact.gradient(problem, problem.theta), wanted["gradient"])
+    for name in ("rloo", "reinforce"):
+        law = gt.gradient_law(problem, problem.theta, name, **sizes)
+        close(law.mean, wanted[name, "mean"])
+        close(law.covariance(), wanted[name, "covariance"])
+        close(law.mse, wanted[name, "mse"])
+        if gap < 300.0:  # squares of the gradient are below 1e-300 from there on
+            close(law.efficiency, wanted[name, "efficiency"])
+
+
+@pytest.mark.parametrize("gap", GAPS)
+@pytest.mark.parametrize(("kind", "rewards"), CASES)
+def test_hessians_are_those_of_the_definition(kind, gap, rewards):
+    problem = problem_of(kind, gap, REWARDS[rewards])
+    close(gt.hessian(problem, problem.theta), expected(kind, gap, rewards)["hessian"])
+
+
+@pytest.mark.parametrize("gap", GAPS[:-1])
+@pytest.mark.parametrize("kind", LISTED)
+def test_the_group_size_law_has_its_constants(kind, gap):
+    problem = problem_of(kind, gap, REWARDS["two are right"], 2)
+    law = gt.group_size_law(problem, problem.theta)
+    close([law.c1, law.c2, law.c3], expected(kind, gap, "two are right", 2)["constants"])
+
+
+def token_paths(paths):
+    return TokenPaths(paths.edges.copy(), paths.lengths.copy(), paths.vocabulary_size)
+
+
+@pytest.mark.parametrize("gap", GAPS)
+@pytest.mark.parametrize("kind", [kind for kind in LISTED if kind != "network"])
+def test_training_knows_score_norms_and_what_allocation_reads(kind, gap):
+    problem, wanted = problem_of(kind, gap, REWARDS["all differ"]), expected(kind, gap, "all differ")
+    point, paths, gram = problem.at(problem.theta), token_paths(problem.policy.paths), np.array(problem.policy.logit_map.gram())
+    tokens, prompts, norms = point.token_probabilities.T.copy(), np.zeros(1, dtype=np.int64), np.zeros((3, 1))
+    plain_python(fill_norms)(tokens, gram, paths, prompts, 1, norms)
+    for found in (norms[:, 0], point.squared_score_norms[0]):
+        np.testing.assert_allclose(found, wanted["norms"][0], rtol=1e-9)
+    means, pi = problem.bandit.mean_reward, point.probabilities.T.copy()
+    facts, known = PromptFacts(means.copy(), means * (1.0 - means), gram, paths), np.empty((1, 1, 7))
+    plain_python(fill_known)(facts, tokens[None], pi[None], prompts[None], 1, np.zeros((3, 1, 1)), known)
+    close(known[0, 0, 2:4], wanted["constants"][1:])
+
+
+SIZES = {"batch_size": 3, "group_size": 4}
+ALWAYS_DRAWN = (60.0, 100.0, 300.0)
+"""Gaps at which the sure response is drawn: another one has a chance of 2e-16 at 60."""
+
+
+def right_when_sure(kind, gap, values=(0.0, 1.0)):
+    """A problem whose sure response has the last reward value, its number, and its score to all digits."""
+    made = problem_of(kind, gap, (0.5, 0.5, 0.5)).listed()
+    sure = int(made.at(made.theta).probabilities[0].argmax())
+    law = np.full((1, made.policy.n_responses, len(values)), 1.0 / len(values))
+    law[0, sure] = np.eye(len(values))[-1]
+    with localcontext() as context:
+        context.prec = DIGITS
+        oracle = Oracle(made)
+        score = oracle.covector(0, sure) @ oracle.phi[0]
+    return gt.Problem(gt.Bandit.from_law(values, law), made.policy, theta=made.theta), score.astype(np.float64)
+
+
+@pytest.mark.parametrize("values", [(0.0, 1.0), (0.0, 0.5, 1.0)])
+@pytest.mark.parametrize("gap", ALWAYS_DRAWN)
+@pytest.mark.parametrize("kind", LISTED)
+def test_simulated_estimates_are_the_score_of_the_response_that_is_always_drawn(kind, gap, values):
+    problem, score = right_when_sure(kind, gap, values)
+    names = ["reinforce", "rloo", gt.compose("sums", advantage="reinforce", aggregation="group tokens")]
+    found = gt.simulate_gradients(
+        problem, problem.theta, names, **SIZES, replications=256, rng=0, directions=[score / abs(score).max()]
+    )
+    gradient, power = problem.at(problem.theta).moments.gradient, score @ score
+    tokens = problem.policy.lengths[problem.at(problem.theta).probabilities[0].argmax()]
+    for row, factor in ((0, 1.0), (1, 0.0), (2, 1.0 / tokens)):
+        close(found.means[row, 2:], [factor**2 * power, factor * gradient @ score, factor * power / abs(score).max()])
+
+
+def shifted(problem):
+    """The problem with logits of 0 for what is sure, so that a step of any size shows."""
+    policy, theta = problem.policy, problem.theta
+    if isinstance(policy, gt.TokenTree):
+        rows = theta.reshape(-1, 2)
+        return gt.Problem(problem.bandit, policy, theta=(rows - rows.max(axis=1, keepdims=True)).ravel())
+    hidden, rest = (4, theta[4:]) if isinstance(policy, gt.TwoLayerSoftmax) else (0, theta)
+    rows = rest.reshape(3, -1)
+    sure = policy.probabilities(theta)[0].argmax()
+    return gt.Problem(problem.bandit, policy, theta=np.concatenate([theta[:hidden], (rows - rows[sure]).ravel()]))
+
+
+@pytest.mark.parametrize("gap", ALWAYS_DRAWN)
+@pytest.mark.parametrize("kind", ["tabular", "head", "network", "tree"])
+def test_steps_are_the_score_of_the_response_that_is_always_drawn(kind, gap, registry):
+    @gt.estimator("norms")
+    def norms(batch, advantages):
+        advantages[:, :] = batch.squared_score_norms
+
+    problem, score = right_when_sure(kind, gap)
+    problem = shifted(problem)
+    unmoved = problem.theta == 0.0
+    assert unmoved.any()
+    run = {**SIZES, "steps": 1, "replications": 9, "rng": 0}
+    factors = {"reinforce": 1.0} | ({"norms": score @ score} if gap < 300.0 else {})
+    for name, factor in factors.items():
+        moved = gt.simulate_training(problem, problem.theta, name, gt.Constant(1.0), **run).theta[:, unmoved]
+        close(moved, np.broadcast_to(factor * score[unmoved], moved.shape))
+    if kind == "tabular":
+        moved = gt.simulate_training(problem, problem.theta, "reinforce", gt.Constant(1.0), **run, allocation="neyman").theta
+        close(moved[:, unmoved], np.broadcast_to(score[unmoved], (9, unmoved.sum())))
+
+
+@pytest.mark.parametrize("kind", ["tabular", "tree", "chain"])
+def test_estimates_from_another_policy_have_their_exact_law(kind):
+    """Every draw of an even policy says what the sure one's gradient is."""
+    problem, ratio = problem_of(kind, 40.0, REWARDS["all differ"]), gt.compose("weighted", advantage="rloo", ratio="trajectory")
+    even = np.zeros(problem.policy.dimension)
+    gradient = gt.exact.gradient(problem, problem.theta)
+    sizes = {**SIZES, "behaviour": even}
+    law = gt.gradient_law(problem, problem.theta, ratio, **sizes)
+    directions = np.eye(problem.policy.dimension) / abs(gradient).max()
+    found = gt.simulate_gradients(problem, problem.theta, [ratio], **sizes, replications=4096, rng=5, directions=directions)
+    errors = found.along_standard_error[0]
+    assert (np.abs(found.along[0] - directions @ law.mean) < 4.9 * errors + 1e-30).all()
+    close(law.mean, gradient)
