@@ -13,21 +13,19 @@ from simulations.runs.arms import Arm
 from simulations.runs.other_worlds import ALL
 
 STATEMENTS, POWERLESS = frontier_statements.STATEMENTS, frontier_statements.POWERLESS
-ESTIMATORS, MOST, RUNS = ("rloo", "grpo", "dropped"), 20, 384
+ESTIMATORS, MOST, QUICK_MOST = ("rloo", "grpo", "dropped"), 20, 18
 OPTIMISERS = (("SGD", False), ("SGD", True), ("Adam", False))
 BATCHES = (64, 512, 1024, 4096)
 """Responses of an update besides 256; from 512 on groups of 512 are among those tried."""
-QUICK_RUNS, QUICK_MOST = 64, 18
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each world, estimator and optimiser, and for GRPO with other batches; quick has fewer runs and responses."""
-    most, runs = (QUICK_MOST, QUICK_RUNS) if quick else (MOST, RUNS)
+    """One cell for each world, with each estimator and optimiser, and GRPO with other batches; quick has fewer responses."""
+    most = QUICK_MOST if quick else MOST
     arms = [Arm(world, name, *optimiser) for world, name, optimiser in product(ALL, ESTIMATORS, OPTIMISERS)]
     arms += [Arm(world, responses=number) for world, number in product(ALL, BATCHES)]
-    listed = [frontier.cell_of(arm, [size for size in frontier.LONG_SIZES if size <= arm.responses], most) for arm in arms]
-    listed += [frontier.cell_of(Arm(world, responses=32), [2], most - 3, 7) for world in ALL]
-    return [Cell(dict(cell.settings) | {"runs": runs}, cell.chunks, shared=True) for cell in listed]
+    pairs = [(Arm(world, responses=32), most - 3, frontier.PAIR) for world in ALL]
+    return frontier.cells_of([*((arm, most, frontier.LONG_SIZES) for arm in arms), *pairs])
 
 
 simulate, rows, claims = frontier.simulate, frontier.rows, frontier.claims

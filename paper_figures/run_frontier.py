@@ -1,4 +1,4 @@
-"""Success against the responses spent in a whole run, one curve for each group size."""
+"""The lead of each group size over groups of 8 in a whole run, against the responses spent, in all settings."""
 
 from collections.abc import Mapping
 
@@ -10,76 +10,55 @@ from matplotlib.figure import Figure
 
 from grpo_theory.page.style import BLACK
 from paper_figures.content.arms import KEYS, Arm, arm_title
+from simulations.runs.frontier_contrasts import LARGE
+from simulations.runs.frontier_statements import USUAL
 
 PLACE = 111
 TABLES = ("frontier",)
-PANELS = (
-    Arm("few prompts"),
-    Arm("few prompts", "rloo"),
-    Arm("tabular"),
-    Arm("shared"),
-    Arm("easy"),
-    Arm("hard"),
-    Arm("wrong rewards"),
-    Arm("16 tokens"),
-    Arm("learned features"),
-)
 MARKERS = "osD^vPX*"
-LEAST = 0.7
-"""Panels begin at this share of the best success at the smallest budget: curves that are lower are cut there."""
+LEAST, MOST = -20.0, 10.0
+COLUMNS = 3
 CAPTION = (
-    "The exact mean success of the policy is shown against the responses spent in a whole run. Runs have plain ascent, "
-    "constant steps and the same number of responses per update. Each curve is a group size. At every point, each group "
-    "size has its own best learning rate, which was chosen on runs other than those shown. Large rings mark the best "
-    f"group size. Bars are 95% intervals of the mean over runs. Panels are cut below {LEAST:.0%} of the best success at "
-    "the smallest budget."
+    f"The lead over groups of {USUAL} in mean success is shown against the responses spent in a whole run, for all settings "
+    "of the study. A point is a hundredth of success. Each curve is a group size at its own best learning rate, one rate for "
+    "all draws of the world. The lead is a mean over draws. Bars are 95% intervals, which count draws, runs and the choice of "
+    f"the rates. The planned comparison is groups of {LARGE} at the largest budget. Each interval is for one comparison, and "
+    "the panels have many. Open marks have a best rate at an end of the grid. Panels are cut at the bottom."
 )
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw a panel for each world and estimator."""
-    arms = dict(iter(tables["frontier"].groupby(KEYS)))
-    drawn = {arm: arms[arm] for arm in PANELS if arm in arms}
-    rows = -(-len(drawn) // 3)
-    figure, panels = plt.subplots(rows, -(-len(drawn) // rows), figsize=(9.6, 2.9 * rows), squeeze=False)
-    sizes = np.sort(pd.concat(drawn.values())["group_size"].dropna().unique())
-    colours = dict(zip(sizes, mpl.colormaps["viridis"](np.linspace(0.0, 0.88, len(sizes))), strict=True))
-    markers = dict(zip(sizes, MARKERS, strict=False))
-    for axes, (arm, part) in zip(panels.flat, drawn.items(), strict=False):
-        part = part[part["quantity"] == "success"]
-        for size, curve in part.groupby("group_size"):
-            label, curve = f"{size:.0f}", curve.sort_values("budget")
-            axes.errorbar(
-                curve["budget"],
-                curve["estimate"],
-                1.96 * curve["standard_error"],
-                color=colours[size],
-                marker=markers[size],
-                markersize=3.5,
-                linewidth=1.0,
-                elinewidth=0.8,
-                label=label,
-            )
-        best = part.loc[part.groupby("budget")["estimate"].idxmax()]
-        axes.plot(
-            best["budget"], best["estimate"], "o", color="none", markeredgecolor=BLACK, markersize=9.0, label="best group size"
-        )
-        axes.set_xscale("log", base=2)
-        course = part.groupby("budget")["estimate"].max()
-        low, high = max(part["estimate"].min(), LEAST * course.min()), (part["estimate"] + 1.96 * part["standard_error"]).max()
-        axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
-        axes.set_title(arm_title(arm), fontsize="small")
-    for axes in panels[-1]:
-        axes.set_xlabel("responses spent, $C$")
-    for axes in panels[:, 0]:
-        axes.set_ylabel("mean success")
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    order = sorted(range(len(labels)), key=lambda i: (not labels[i].isdigit(), int(labels[i]) if labels[i].isdigit() else 0))
-    figure.legend(
-        [handles[i] for i in order],
-        [f"$G={labels[i]}$" if labels[i].isdigit() else labels[i] for i in order],
-        loc="outside lower center",
-        ncols=len(labels),
-        fontsize="small",
+    """Draw a panel for each setting."""
+    table = tables["frontier"]
+    leads = table[table["quantity"] == f"lead over {USUAL}"]
+    arms = {Arm(*key): part for key, part in leads.groupby(KEYS, sort=False)}
+    rows = -(-len(arms) // COLUMNS)
+    figure, panels = plt.subplots(
+        rows, min(COLUMNS, len(arms)), figsize=(9.6, 1.0 + 2.0 * rows), sharex=True, sharey=True, squeeze=False
     )
+    sizes = np.sort(leads["group_size"].unique())
+    colours = dict(zip(sizes, mpl.colormaps["viridis"](np.linspace(0.0, 0.9, len(sizes))), strict=True))
+    for axes, (arm, part) in zip(panels.flat, arms.items(), strict=False):
+        axes.axhline(0.0, color=BLACK, linewidth=0.8)
+        for place, (size, marker) in enumerate(zip(sizes, MARKERS, strict=False)):
+            curve = part[part["group_size"] == size].sort_values("budget")
+            if curve.empty:
+                continue
+            x, y = curve["budget"] * 1.04 ** (place - len(sizes) / 2.0), 100.0 * curve["estimate"]
+            bars = 100.0 * np.stack([curve["estimate"] - curve["low"], curve["high"] - curve["estimate"]])
+            look = {"color": colours[size], "linewidth": 1.0, "elinewidth": 0.8, "zorder": 3.0 if size == LARGE else 2.0}
+            axes.errorbar(x, y, bars, marker=marker, markersize=3.5, label=f"$G={size:.0f}$", **look)
+            ends = curve["at_end"].astype(bool)
+            axes.plot(x[ends], y[ends], marker, color=colours[size], markerfacecolor="white", markersize=3.5, zorder=4.0)
+        axes.set_xscale("log", base=2)
+        axes.set_ylim(LEAST, MOST)
+        axes.set_title(arm_title(arm), fontsize="small")
+    for axes in list(panels.flat)[len(arms) :]:
+        axes.remove()
+    for axes in list(panels.flat)[max(0, len(arms) - COLUMNS) : len(arms)]:
+        axes.set_xlabel("responses spent, $C$")
+        axes.tick_params(labelbottom=True)
+    figure.supylabel(f"lead over $G={USUAL}$, points", fontsize="medium")
+    named = dict(zip(*reversed(panels[0, 0].get_legend_handles_labels()), strict=True))
+    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=len(named), fontsize="small")
     return figure

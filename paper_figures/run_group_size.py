@@ -33,11 +33,11 @@ CURVES = {
     "constant": ("one size for all budgets (Theorem 7)", BLUE, "--"),
 }
 CAPTION = (
-    "The group size that trains the best policy is shown against the responses spent in a whole run. All runs have the "
-    "same number of responses per update. Grey bars are 95% confidence sets for the best of the group sizes on the grid. "
-    "Points are the vertices of parabolas through the best size and its neighbours, with 95% intervals from resampled "
-    "runs. The curves are fitted to the points. They are a sigmoid, which IsoCompute states, and a constant, which "
-    "Theorem 7 states. Each group size has its own best learning rate."
+    "The group size that trains the best policy, on average over draws of a world, is shown against the responses spent in "
+    "a whole run. Grey bars are 95% confidence sets for the best of the group sizes on the grid: a size leaves the set if "
+    "another one leads it. Points are the vertices of parabolas through the best size and its neighbours, with 95% intervals "
+    "from resampled draws. The curves are fitted to the points. They are a sigmoid, which IsoCompute states, and a constant, "
+    "which Theorem 7 states. Each group size has its own best learning rate, one for all draws."
 )
 
 
@@ -53,7 +53,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         for budget, kept in success.groupby("budget"):
             low, high = kept["group_size"].min() / np.sqrt(2.0), kept["group_size"].max() * np.sqrt(2.0)
             axes.plot(
-                [budget, budget], [low, high], color=GREY, alpha=0.4, linewidth=9.0, solid_capstyle="butt", label="confidence set"
+                [budget, budget], [low, high], color=GREY, alpha=0.4, linewidth=9.0, solid_capstyle="butt", label="may be best"
             )
         best = part[part["quantity"] == "best size"].sort_values("budget")
         middle, half = best["estimate"], 1.96 * best["standard_error"]

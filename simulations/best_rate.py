@@ -22,7 +22,7 @@ def lead(sides: Sequence[Array], contrast: Sequence[float] = (1.0,), judged: Seq
 
     Parameters
     ----------
-    sides : sequence of ndarray, each of shape (rates, units)
+    sides : sequence of ndarray, each of shape (rates, ..., units)
         The measure by which rates are chosen. Units are independent: seeds, or draws of a world, each the mean of its runs. A
         side is an arm at its rates, or several arms at theirs, where the best arm is meant. The same units serve all sides.
     contrast : sequence of float
@@ -44,9 +44,13 @@ def lead(sides: Sequence[Array], contrast: Sequence[float] = (1.0,), judged: Seq
     where it is. So it is that of the units' paired leads at fixed rates. This is averaged over the halves' choices, because
     units differ least at the rate where they were lucky. Another measure has no such luck in the half that did not choose.
     """
-    places = [side.mean(axis=-1).argmax(axis=-1) for side in sides]
-    at_end = any(place in (0, len(side) - 1) for place, side in zip(places, sides, strict=True) if len(side) > 1)
-    units, weights, wanted = sides[0].shape[-1], np.asarray(contrast, dtype=float), sides if judged is None else judged
+    units, weights = sides[0].shape[-1], np.asarray(contrast, dtype=float)
+    rates = [len(side) for side in sides]
+    sides = [side.reshape(-1, units) for side in sides]
+    wanted = sides if judged is None else [values.reshape(-1, units) for values in judged]
+    places = [int(side.mean(axis=-1).argmax()) for side in sides]
+    chosen = [place * count // len(side) for place, count, side in zip(places, rates, sides, strict=True)]
+    at_end = any(place in (0, count - 1) for place, count in zip(chosen, rates, strict=True) if count > 1)
     chooses = halves(units)
     others = 1.0 - chooses
     total, at_chosen = 0.0, np.zeros((len(chooses), units))

@@ -64,6 +64,14 @@ def test_a_choice_at_the_end_of_a_grid_is_told() -> None:
     assert lead([middle, last], (1.0, -1.0))["estimate"] == 0.0
 
 
+def test_several_arms_are_one_side_whose_rates_come_first() -> None:
+    """The best of two arms is the better one, and at the end of the grid only if its own rate is."""
+    middle, last = np.array([[0.0], [2.0], [1.0]]) + np.zeros(6), np.array([[0.0], [1.0], [3.0]]) + np.zeros(6)
+    both = lead([np.stack([last - 2.0, middle], axis=1)])
+    assert (both["estimate"], both["at_end"]) == (2.0, False)
+    assert lead([np.stack([last, middle], axis=1), middle], (1.0, -1.0))["at_end"]
+
+
 @pytest.mark.parametrize("units", [4, 5, 13, 24])
 def test_halves_choose_evenly(units: int) -> None:
     """Each unit chooses in half of the halves, or in all of a unit more."""

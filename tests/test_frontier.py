@@ -1,4 +1,4 @@
-"""Whole runs: what is measured of them, how arms are tuned, and the curves through best group sizes."""
+"""Whole runs: what is measured of them, leads of arms over draws, and the curves through best group sizes."""
 
 from types import SimpleNamespace
 
@@ -7,35 +7,39 @@ import pytest
 
 import grpo_theory as gt
 from simulations.runs.arms import MEASURES, Arm, dropped_uniform, estimator_of, measured, train, world_problems
-from simulations.runs.chosen_steps import choice_variance_of, chosen_steps, same_shares, trained_with_each
+from simulations.runs.frontier import _may_be_best
+from simulations.runs.frontier_contrasts import Runs, contrasts, contrasts_of_arms, start_of
 from simulations.runs.growth import SIZES, best_size, best_sizes, fit, saturating
 from simulations.runs.other_worlds import LEARNED, LONG
-from simulations.runs.tuning import FOLDS, choice_variance, tuned, tuned_summary
 from simulations.runs.worlds import WORLDS
+
+SEED, START = np.random.SeedSequence(3), start_of("few prompts")
+
+
+def public(problem, rates, steps, **how):
+    """Return runs of the public simulator from the problem's start, with the seed of the tests."""
+    sizes = {"batch_size": 8, "group_size": 8, "steps": steps, "rng": SEED}
+    return gt.simulate_training(problem, problem.theta, "grpo", rates, **sizes, **how)
 
 
 @pytest.mark.parametrize("optimiser", ["SGD", "Adam"])
 def test_runs_are_those_of_the_public_simulator(optimiser):
     arm, updates = Arm("few prompts", "grpo", optimiser, responses=64), [2, 8]
-    problem = world_problems("few prompts")[0]
-    found = train(arm, 8, 0.5, updates, 12, np.random.SeedSequence(3))
-    how = {"batch_size": 8, "group_size": 8, "steps": 8, "replications": 12, "optimiser": getattr(gt, optimiser)()}
-    runs = gt.simulate_training(
-        problem, problem.theta, "grpo", gt.Constant(0.5), checkpoints=updates, rng=np.random.SeedSequence(3), **how
-    )
-    np.testing.assert_allclose(found[..., 0], runs.objectives, rtol=1e-12)
-    np.testing.assert_allclose(found[:, 1], measured("few prompts", runs.theta), rtol=1e-12)
+    problem = world_problems("few prompts", 1)[0]
+    found = train(arm, 1, 8, [0.25, 0.5], updates, 12, SEED)
+    how = {"replications": 12, "optimiser": getattr(gt, optimiser)()}
+    for rate, own in zip((0.25, 0.5), found, strict=True):
+        runs = public(problem, gt.Constant(rate), 8, checkpoints=updates, **how)
+        np.testing.assert_allclose(own[..., 0], runs.objectives, rtol=1e-9)
+        np.testing.assert_allclose(own[:, 1], measured("few prompts", runs.theta, 1), rtol=1e-9)
 
 
 def test_a_learning_rate_that_decays_ends_with_each_budget():
-    arm = Arm("few prompts", decaying=True, responses=64)
-    problem = world_problems("few prompts")[0]
-    found = train(arm, 8, 2.0, [2, 4], 8, np.random.SeedSequence(3))
+    found = train(Arm("few prompts", decaying=True, responses=64), 0, 8, [2.0], [2, 4], 8, SEED)
     for c, steps in enumerate((2, 4)):
         rates = 2.0 * (1.0 - np.arange(steps) / steps)
-        how = {"batch_size": 8, "group_size": 8, "steps": steps, "replications": 8, "rng": np.random.SeedSequence(3)}
-        runs = gt.simulate_training(problem, problem.theta, "grpo", rates, **how)
-        np.testing.assert_allclose(found[:, c, 0], runs.objectives[:, 0], rtol=1e-12)
+        runs = public(world_problems("few prompts")[0], rates, steps, replications=8)
+        np.testing.assert_allclose(found[0, :, c, 0], runs.objectives[:, 0], rtol=1e-12)
 
 
 def test_measures_of_the_start_of_success_everywhere_and_of_a_run_that_diverged():
@@ -51,29 +55,17 @@ def test_measures_of_the_start_of_success_everywhere_and_of_a_run_that_diverged(
 
 
 def test_runs_see_wrong_rewards_and_are_measured_by_right_ones():
-    arm, updates = Arm("wrong rewards", responses=64), [8]
-    found = train(arm, 8, 3.0, updates, 12, np.random.SeedSequence(3))
-    problem = WORLDS["wrong rewards"].graded()
-    how = {"batch_size": 8, "group_size": 8, "steps": 8, "replications": 12, "rng": np.random.SeedSequence(3)}
-    runs = gt.simulate_training(problem, problem.theta, "grpo", gt.Constant(3.0), **how)
+    found = train(Arm("wrong rewards", responses=64), 1, 8, [3.0], [8], 12, SEED)
+    runs = public(WORLDS["wrong rewards"].graded(1), gt.Constant(3.0), 8, replications=12)
     # A share of 0.05 of right rewards is wrong, and of wrong ones right: J = 0.05 + 0.9 times success.
-    np.testing.assert_allclose(0.05 + 0.9 * found[:, 0, 0], runs.objectives[:, 0], rtol=1e-12)
+    np.testing.assert_allclose(0.05 + 0.9 * found[0, :, 0, 0], runs.objectives[:, 0], rtol=1e-12)
     assert world_problems("wrong rewards")[0].bandit.mean_reward.max() == 1.0
 
 
 @pytest.mark.parametrize("world", [LONG, LEARNED])
 def test_runs_of_many_tokens_and_of_learned_features_are_those_of_the_public_simulator(world):
-    problem = world_problems(world)[0]
-    found = train(Arm(world, responses=64), 8, 0.5, [2, 4], 6, np.random.SeedSequence(3))
-    how = {
-        "batch_size": 8,
-        "group_size": 8,
-        "steps": 4,
-        "replications": 6,
-        "checkpoints": [2, 4],
-        "rng": np.random.SeedSequence(3),
-    }
-    runs = gt.simulate_training(problem, problem.theta, "grpo", gt.Constant(0.5), **how)
+    [found] = train(Arm(world, responses=64), 0, 8, [0.5], [2, 4], 6, SEED)
+    runs = public(world_problems(world)[0], gt.Constant(0.5), 4, replications=6, checkpoints=[2, 4])
     np.testing.assert_allclose(found[..., 0], runs.objectives, rtol=1e-12)
     np.testing.assert_array_equal(found[..., 4] == found[..., 0], world == LEARNED)
 
@@ -87,33 +79,80 @@ def test_groups_without_signal_are_left_out_of_the_mean():
     assert estimator_of("dropped").advantage.couples_groups
 
 
-def test_an_arm_is_tuned_budget_by_budget_on_other_runs_than_it_is_judged_on():
-    rates, best = [1.0, 2.0, 4.0, 8.0, 16.0], {0: 4.0, 1: 8.0}
-    asked = []
-
-    def course(rate, budgets, runs, seed):
-        asked.append((rate, budgets, runs, seed.spawn_key))
-        losses = np.array([np.log(rate / best[c]) ** 2 for c in range(budgets)])
-        noise = np.random.default_rng(seed).normal(scale=0.01, size=(runs, 2, 1))[:, :budgets]
-        return 1.0 - losses[None, :, None] + noise
-
-    found = tuned(course, 2, rates, (8, 40), np.random.SeedSequence(1))
-    np.testing.assert_array_equal(found.chosen, [[2, 3]] * FOLDS)
-    np.testing.assert_allclose(found.judged.mean(axis=0), 1.0, atol=0.01)
-    judging = [one for one in asked if one[2] == 40]
-    assert [one[:2] for one in judging] == [(4.0, 1), (8.0, 2)]
-    assert {one[3] for one in judging}.isdisjoint(one[3] for one in asked if one[2] == 8)
-
-
 def test_the_best_size_is_the_vertex_of_a_parabola_and_its_resamples_spread_as_its_error():
     sizes = np.array([2, 4, 8, 16, 32])
     means = 1.0 - 0.01 * (np.log2(sizes) - 3.3) ** 2
     assert best_size(means, sizes) == pytest.approx(3.3)
     assert best_size(np.array([5.0, 4.0, 3.0, 2.0, 1.0]), sizes) == 1.0
     rng = np.random.default_rng(2)
-    draws = [best_sizes(means + 0.01 * rng.normal(size=(100, 5)), sizes, rng) for _ in range(60)]
+    rates = np.array([[0.0], [-0.1]])  # the second rate is worse everywhere, and is not chosen
+    samples = [means[:, None] + rates[..., None] + 0.01 * rng.normal(size=(2, 5, 100)) for _ in range(60)]
+    draws = [best_sizes(one, sizes, rng) for one in samples]
+    assert np.mean([one[0] for one in draws]) == pytest.approx(3.3, abs=0.05)
     truth = np.std([one[0] for one in draws])
     assert np.mean([one[1:].std() for one in draws]) == pytest.approx(truth, rel=0.4)
+
+
+def test_a_size_may_be_best_unless_another_leads_it_for_certain():
+    rng = np.random.default_rng(4)
+    success = np.array([0.81, 0.5, 0.8])[:, None] + 0.05 * rng.normal(size=(4, 3, 24))
+    np.testing.assert_array_equal(_may_be_best(success), [True, False, True])
+
+
+def made_runs(noise):
+    """Return runs of sizes 4, 8 and 64 at six budgets and three rates, of which the second is best, on 12 draws.
+
+    Groups of 8 are best at first, and groups of 64 in the end.
+    """
+    rng = np.random.default_rng(6)
+    x = np.arange(11.0, 17.0)
+    course = {4: 12.0, 8: 11.5, 64: 13.0}
+    values = np.zeros((6, 6, 3, 3, 12))
+    for s, (size, middle) in enumerate(course.items()):
+        top = 0.9 if size == 64 else 0.7
+        law = START[0] + (top - START[0]) / (1.0 + 2.0 ** (middle - x))
+        values[:, 0, :, s] = law[:, None, None] - np.array([0.1, 0.0, 0.2])[:, None]
+        values[:, 1:5, :, s] = values[:, :1, :, s]
+        values[:, 5, :, s] = 0.5 - 0.2 * (size == 64)
+    values += noise * rng.normal(size=12)  # a draw's own level, which all arms share
+    return Runs([4, 8, 64], [int(2**power) for power in x], values)
+
+
+def test_contrasts_are_leads_at_the_best_rates_and_the_level_of_a_draw_does_not_count():
+    runs = made_runs(0.05)
+    rows = {(row["statement"], row["role"]): row for row in contrasts(Arm("few prompts"), runs, START)}
+    success = runs.values[:, 0, 1].mean(axis=-1).T
+    planned = rows[("P1/64 over 8", "own")]
+    assert planned["estimate"] == pytest.approx(success[1, -1] - success[2, -1])
+    assert planned["standard_error"] == pytest.approx(0.0, abs=1e-9)
+    assert rows[("P1/grows", "own")]["estimate"] == pytest.approx(success[1, -1] - success[2, -1])
+    assert rows[("P1/grows", "control")]["estimate"] == pytest.approx(success[1, 0] - success[2, 0])
+    lost = 0.9 * (success[2, -1] - START[0]) - (success[1, -1] - START[0])
+    assert rows[("U9/whole runs", "own")]["estimate"] == pytest.approx(lost, abs=0.01)
+    assert rows[("P1/interference", "own")]["estimate"] == pytest.approx(-0.2)
+
+
+def test_the_law_of_success_is_judged_by_its_distance_and_draws_are_left_out_for_its_error():
+    runs = made_runs(0.0)
+    luck = 0.05 * np.random.default_rng(7).normal(size=12)
+    runs.values[-1, 0] += luck - luck.mean()
+    rows = {row["role"]: row for row in contrasts(Arm("few prompts"), runs, START) if row["statement"] == "P8/law"}
+    course = runs.values[:, 0, 1, 2].mean(axis=-1)
+    law = saturating(np.arange(11.0, 15.0), course[:4], START[0])(np.array(16.0))
+    assert rows["own"]["estimate"] == pytest.approx(abs(course[-1] / law - 1.0), rel=1e-4)
+    assert rows["own"]["standard_error"] == pytest.approx(luck.std(ddof=1) / np.sqrt(12) / law, rel=1e-4)
+    assert rows["control"]["estimate"] > 10.0 * rows["own"]["estimate"]
+
+
+def test_arms_of_one_world_are_compared_on_the_same_draws():
+    plain, runs = made_runs(0.05), made_runs(0.05)
+    runs.values[:, :, :, 2] -= 0.05
+    arms = {Arm("few prompts", "rloo"): plain, Arm("few prompts"): runs}
+    rows = {row["role"]: row for row in contrasts_of_arms(arms)}
+    top = plain.values[-1, 0, 1, 2].mean()
+    assert rows["own"]["estimate"] == pytest.approx(0.05 / top)
+    assert rows["own"]["standard_error"] == pytest.approx(0.0, abs=1e-9)
+    assert rows["ceiling of rloo"]["estimate"] == pytest.approx(top)
 
 
 @pytest.mark.parametrize(
@@ -144,48 +183,3 @@ def test_the_law_of_success_is_found_again_and_predicts():
     y = 0.1 + (0.8 - 0.1) / (1.0 + 2.0 ** (0.9 * (12.5 - x)))
     law = saturating(x, y, 0.1)
     assert law(np.array(20.0)) == pytest.approx(0.1 + 0.7 / (1.0 + 2.0 ** (0.9 * -7.5)), rel=1e-4)
-
-
-def test_an_interval_counts_what_choosing_the_learning_rate_adds():
-    """Runs of four shares, each moved by its choice: the variance between choices is found, and it does not average out."""
-    rng = np.random.default_rng(5)
-    runs, arms = 4 * 400, 200
-    moved = np.repeat(rng.normal(0.0, 0.3, (FOLDS, arms)), runs // FOLDS, axis=0)
-    noise = rng.normal(size=(runs, arms))
-    assert choice_variance(noise) < 1e-3
-    assert choice_variance(noise + moved) == pytest.approx(0.09, rel=0.25)
-    exact = np.repeat([[0.0], [1.0], [2.0], [3.0]], 3, axis=0)
-    assert choice_variance(exact) == pytest.approx(5.0 / 3.0, rel=1e-12)
-    means = (noise + moved).mean(axis=0)
-    counted = tuned_summary((noise + moved)[:, 0], 0.09)
-    assert counted["standard_error"] == pytest.approx(np.std(means), rel=0.2)
-    assert tuned_summary(noise[:, 0], 0.0)["standard_error"] < 0.3 * counted["standard_error"]
-
-
-def test_steps_are_chosen_share_by_share_and_train_their_own_share_on_the_same_draws():
-    steps = [1.0, 2.0, 4.0, 8.0, 16.0]
-    best = np.repeat([2.0, 4.0, 4.0, 8.0], 3)
-    tried = -(np.log(np.array(steps)[:, None] / best) ** 2)
-    chosen = chosen_steps(steps, tried)
-    np.testing.assert_allclose(chosen, [2.0, 4.0, 4.0, 8.0])
-    asked = []
-
-    def trained(step, runs, seed):
-        asked.append((step, runs))
-        return np.random.default_rng(seed).random(runs)
-
-    seed = np.random.SeedSequence(3)
-    found = trained_with_each(chosen, trained, 10, seed)
-    assert asked == [(pytest.approx(step), runs) for step, runs in zip(chosen, (3, 3, 2, 2), strict=True)]
-    fewer = trained_with_each(np.ones(4), trained, 6, seed)
-    np.testing.assert_array_equal(same_shares(found, fewer), 0.0)
-    assert len(same_shares(found, fewer)) == 6
-    assert len(np.unique(found)) == 10
-
-
-def test_what_a_choice_adds_is_pooled_over_arms_of_any_number_of_runs():
-    exact = [np.repeat([0.0, 1.0, 2.0, 3.0], 3), np.repeat([0.0, 0.0, 0.0, 4.0], 2)]
-    assert choice_variance_of(exact) == pytest.approx((5.0 / 3.0 + 4.0) / 2.0)
-    assert choice_variance_of([]) == 0.0
-    noise = np.random.default_rng(1).normal(size=(30, 400))
-    assert choice_variance_of(list(noise)) < 2e-3

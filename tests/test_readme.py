@@ -285,26 +285,11 @@ def test_what_whole_runs_say_is_what_the_verdicts_have():
     def counts(name, pattern=""):
         return claims(name, pattern)["verdict"].value_counts().to_dict()
 
-    said, first = " ".join(read("runs").split()), finding(1)
-    one_size = counts("U9/whole runs")
-    assert one_size == {"confirmed": 10, "inconclusive": 8}
-    assert "than a tenth of the gain at the largest in ten of eighteen settings" in said
-    assert "less than a tenth of the gain in ten of eighteen settings. In the others the runs do not decide" in first
-    assert claims("U9/whole runs", "Adam")["estimate"].item() > 0.0, "estimated to lose more than a tenth"
-    divided = "few prompts, (?:grpo|dropped)"
-    assert counts("P1/grows", divided) == {"reproduced here": 4, "inconclusive": 2}
-    assert counts("P1/grows", "easy") == {"not reproduced here": 1}
-    assert set(counts("P1/grows", "shared|tabular|rloo")) == {"inconclusive"}
-    assert counts("P1/interference", divided) == {"reproduced here": 3, "inconclusive": 2}
-    assert set(counts("P1/interference", "rloo|easy|shared|hard")) == {"inconclusive"}
-    assert (counts("P1/sharpening"), counts("P1/coverage")) == ({"reproduced here": 1}, {"inconclusive": 1})
-    assert (counts("P2", "shared"), counts("P2", "few")) == ({"not reproduced here": 1}, {"inconclusive": 1})
+    assert (counts("P1/sharpening"), counts("P1/coverage")) == ({"reproduced here": 1}, {"not reproduced here": 1})
+    rows = [line.split("|")[2:10] for line in read("runs").split("| setting | 2,048 |")[1].split("\n\n")[0].splitlines()[2:]]
+    leads = [float([cell for cell in row if cell.strip()][-1].strip(" *")) for row in rows]
+    assert leads == pytest.approx((-100.0 * claims("P1/64 over 8")["estimate"]).tolist(), abs=0.051), "in the order of the study"
     assert (counts("P5", "shared"), counts("P5", "few")) == ({"not reproduced here": 1}, {"inconclusive": 1})
-    assert counts("P8/law")["reproduced here"] == 3
-    assert counts("P8/law")["inconclusive"] == 10
-    assert counts("P8/ceiling", "few|16 tokens") == {"not reproduced here": 2}
-    assert set(counts("P1/grows", "wrong|16 tokens|learned")) == {"inconclusive"}
-    assert counts("P2", "wrong") == {"not reproduced here": 1}
     assert counts("P7/stages") == {"reproduced here": 1, "not reproduced here": 2, "inconclusive": 4}
     assert counts("P7/wall time", "truncated") == {"confirmed": 2, "inconclusive": 5}
     assert set(counts("growth/law, against one size")) == {"inconclusive"}, "neither was ahead for certain"

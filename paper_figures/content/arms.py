@@ -20,7 +20,7 @@ WORLDS = {
     "hard": "hard prompts",
     "16 tokens": "answers of 16 tokens",
 }
-ESTIMATORS = {"grpo": "GRPO", "rloo": "RLOO"}
+ESTIMATORS = {"grpo": "GRPO", "rloo": "RLOO", "dropped": "GRPO without no-signal groups"}
 
 
 def arm_title(arm: Arm) -> str:

@@ -12,9 +12,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.estimation import find, make_estimator
 from grpo_theory.estimation.centring import centre
 from grpo_theory.exact import StabilityWarning
-from grpo_theory.schedule import step_sizes
-from grpo_theory.simulate.draw.streams import block_streams
-from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks, starting_points
+from grpo_theory.simulate.step_grid import StepGrid
 from grpo_theory.simulate.update.optimiser import Optimiser
 from simulations.runs.other_worlds import ALL
 
@@ -71,21 +69,21 @@ def dropping(name: str, epsilon: float) -> gt.Estimator:
 
 
 @cache
-def world_problems(world: str) -> tuple[gt.Problem, gt.Problem | None]:
-    """Return the problem of the training prompts, and that of the held-out ones where there are some; no reward is wrong."""
+def world_problems(world: str, draw: int = 0) -> tuple[gt.Problem, gt.Problem | None]:
+    """Return a draw's training prompts, and the held-out ones where there are some; no reward is wrong."""
     found = ALL[world]
-    return found.problem(), found.problem(held_out=True) if found.generalises else None
+    return found.problem(draw), found.problem(draw, held_out=True) if found.generalises else None
 
 
 @cache
-def graded(world: str) -> gt.Problem:
+def graded(world: str, draw: int = 0) -> gt.Problem:
     """Return the problem that is trained on, whose rewards may be wrong."""
-    return ALL[world].graded()
+    return ALL[world].graded(draw)
 
 
-def measured(world: str, theta: Array) -> Array:
+def measured(world: str, theta: Array, draw: int = 0) -> Array:
     """Return the `MEASURES` of policies theta (..., d) along a last axis, all exact; a run that diverged has the worst."""
-    trained, held_out = world_problems(world)
+    trained, held_out = world_problems(world, draw)
     finite = np.isfinite(theta).all(axis=-1, keepdims=True)
     kept = np.where(finite, theta, 0.0)
     start, reached = success_rates(trained, trained.theta), success_rates(trained, kept)
@@ -113,26 +111,18 @@ def success_rates(problem: gt.Problem, theta: Array) -> Array:
     return np.einsum("k...m,mk->...m", weights, rewards) / weights.sum(axis=0)
 
 
-def train(arm: Arm, group_size: int, rate: float, updates: Sequence[int], runs: int, seed: np.random.SeedSequence) -> Array:
-    """Train, and return the `MEASURES` after each number of updates, shape (runs, len(updates), 6).
+def train(
+    arm: Arm, draw: int, group_size: int, rates: Sequence[float], updates: Sequence[int], runs: int, seed: np.random.SeedSequence
+) -> Array:
+    """Train at each rate on one draw of the world; return the `MEASURES` after each number of updates, (rates, runs, updates, 6).
 
     A learning rate that decays has an end: each budget is a run of its own. Otherwise one run is measured on its way.
     """
-    problem, estimator = graded(arm.world), estimator_of(arm.estimator)
-    sizes = arm.responses // group_size, group_size, 1
-    starts, optimiser = starting_points(problem.policy, problem.theta, runs), OPTIMISERS[arm.optimiser]
-    courses = [[count] for count in updates] if arm.decaying else [list(updates)]
+    problem, estimator, optimiser = graded(arm.world, draw), estimator_of(arm.estimator), OPTIMISERS[arm.optimiser]
+    sizes = arm.responses // group_size, group_size
     found = []
-    for course in courses:
+    for course in [[count] for count in updates] if arm.decaying else [list(updates)]:
         left = 1.0 - np.arange(course[-1]) / course[-1] if arm.decaying else np.ones(course[-1])
-        blocks = TrainingBlocks.of(problem, estimator, step_sizes(rate * left, course[-1]), sizes, optimiser=optimiser)
-        parts = []
-        for first in range(0, runs, BLOCK_RUNS):
-            with blocks.start(block_streams(seed, first // BLOCK_RUNS, 1), starts[first : first + BLOCK_RUNS]) as going:
-                looks = []
-                for count in course:
-                    going.advance(count)
-                    looks.append(measured(arm.world, going.theta))
-                parts.append(np.stack(looks, axis=1))
-        found.append(np.concatenate(parts))
-    return np.concatenate(found, axis=1)
+        grid = StepGrid.of(problem, estimator, rates, left, sizes, optimiser)
+        found.append(grid.looks(lambda theta: measured(arm.world, theta, draw), runs, seed, course))
+    return np.concatenate(found, axis=2)

@@ -1,137 +1,161 @@
-"""P1, P2, P8, U9: the group size of a whole run, for each number of responses spent.
+"""P1, P2, P8, U9: the group size of a whole run, for each number of responses spent, over draws of each world.
 
-Each arm has its own best learning rate, which other runs chose. The controls are runs of the largest group size that have hardly
-begun, and runs at a reckless learning rate. For the law, the control is linear in the responses.
+Each arm trains on every draw at every learning rate of a grid, and is judged at its best rate, one for all draws. The planned
+comparison is groups of 64 less groups of 8 at the largest budget; all others stand beside it in the table. The controls are runs
+of the largest group size that have hardly begun, and runs at a reckless learning rate. For the law, the control is linear in the
+responses.
+
+The grids were chosen from short runs on one draw, which showed where rates are best, before there were other data. A first run of
+24 draws left the planned comparison undecided where prompts are few. At the level of the report so did 96 new draws. `ANEW` has
+240 draws that were not used before.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from grpo_theory.intervals import best_set
+from simulations.best_rate import lead
 from simulations.runs import frontier_statements, frontier_verdicts
-from simulations.runs.arms import MEASURES, Arm, measured, train, world_problems
-from simulations.runs.frontier_statements import LOST
+from simulations.runs.arms import MEASURES, Arm, train
+from simulations.runs.frontier_contrasts import LARGE, Runs, contrasts, contrasts_of_arms, start_of
+from simulations.runs.frontier_statements import USUAL
 from simulations.runs.growth import SIZES, best_sizes, fit
 from simulations.runs.other_worlds import LEARNED, LONG
-from simulations.runs.tuning import Tuned, choice_variance, tuned, tuned_summary
-from simulations.seeds import seed_of
+from simulations.runs.worlds import DRAWS
+from simulations.seeds import child_seed, seed_of
 
 STATEMENTS, POWERLESS = frontier_statements.STATEMENTS, frontier_statements.POWERLESS
-FEWER, MANY, DEEP = range(-2, 7), range(1, 9), range(-3, 6)
-RATES = {"SGD": FEWER, "Adam": range(-7, 2)}
-"""The learning rates are these powers of 3; plain steps on the mean over many prompts are longer, those of a
-network shorter.
-
-Chosen after two runs: `DEEP`, because of `FEWER`, and of less, some group sizes wanted an end.
-"""
+MANY, FEWER, ADAM = range(2, 10), range(-1, 7), range(-5, 3)
+RATES = {"few prompts": FEWER, "wrong rewards": range(8), LONG: range(-2, 6), LEARNED: range(-3, 5)}
+RATES |= {"tabular": range(4, 12), "easy": FEWER, "hard": range(3, 11)}
+"""The learning rates are these powers of 3, `ADAM` with that optimiser; in other worlds they are `MANY`."""
 LONG_SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512)
-GROUP_SIZES = LONG_SIZES[:-1]
-TUNING_RUNS, RUNS, OTHER_RUNS = 16, 384, 96
-NOISY = ("few prompts", "wrong rewards", LONG, LEARNED)
-"""Where prompts are few, runs end at different policies, and four times as many of them are wanted."""
-FEW, LARGE, SMALL_PAIR, FACTOR = 4, 64, 2, 4
-ARMS: tuple[tuple[Arm, int], ...] = (
-    *((Arm("few prompts", name), 18) for name in ("rloo", "grpo")),
-    (Arm("few prompts", "dropped"), 15),
-    (Arm("few prompts", "grpo", "Adam"), 16),
-    (Arm("few prompts", "grpo", "SGD", decaying=True), 16),
-    *((Arm("few prompts", "grpo", responses=number), 16) for number in (64, 1024)),
-    *((Arm("shared", name), 16) for name in ("rloo", "grpo")),
-    *((Arm(name), 16) for name in ("tabular", "easy", "hard")),
-    (Arm("wrong rewards"), 16),
+GROUP_SIZES, COARSE, PAIR = LONG_SIZES[:-1], (4, 8, 16, 64, 256), (2,)
+"""Worlds that take long have fewer sizes."""
+RUNS = 4
+"""On a draw, at a rate: with eight rates they fill the lanes of a vector."""
+ARMS: tuple[tuple[Arm, int, Sequence[int]], ...] = (
+    *((Arm("few prompts", name), 18, GROUP_SIZES) for name in ("rloo", "grpo")),
+    (Arm("few prompts", "dropped"), 15, GROUP_SIZES),
+    (Arm("few prompts", "grpo", "Adam"), 16, GROUP_SIZES),
+    (Arm("few prompts", "grpo", "SGD", decaying=True), 16, GROUP_SIZES),
+    *((Arm("few prompts", "grpo", responses=number), 16, GROUP_SIZES) for number in (64, 1024)),
+    *((Arm("shared", name), 16, GROUP_SIZES) for name in ("rloo", "grpo")),
+    *((Arm(name), 16, GROUP_SIZES) for name in ("tabular", "easy", "hard")),
+    (Arm("wrong rewards"), 16, GROUP_SIZES),
+    (Arm("wrong rewards", "rloo"), 16, COARSE),
+    *((Arm(world, name), 16, COARSE) for world in (LONG, LEARNED) for name in ("grpo", "rloo")),
+    *((Arm(world, responses=32), 13, PAIR) for world in ("few prompts", "shared", "wrong rewards")),
 )
-"""With each, log2 of the most responses."""
-COARSE_ARMS: tuple[tuple[Arm, int], ...] = (
-    (Arm("wrong rewards", "rloo"), 16),
-    *((Arm(world, name), 16) for world in (LONG, LEARNED) for name in ("grpo", "rloo")),
-)
-"""Those that take long, with every second group size from 4 on, where an update of groups of 2 takes longest."""
-LEAST, LEAST_UPDATES = 11, 8
-PAIRED = ("few prompts", "shared", "wrong rewards")
-"""Worlds in which groups of 2 have an eighth of the responses of groups of 16."""
+"""With each, log2 of the most responses, and its group sizes. Groups of 2 have an eighth of the responses of groups of 16."""
+ANEW = tuple((Arm("few prompts", *how), 16, (USUAL, LARGE)) for how in (("rloo",), ("grpo",), ("grpo", "Adam")))
+NEW_DRAWS, NAMED_ANEW = range(120, 360), "new draws"
+LEAST, LEAST_OF_PAIRS, LEAST_UPDATES = 11, 7, 8
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each arm, one chunk for each group size; quick has two group sizes, and few runs."""
-    listed = [
-        cell_of(arm, [size for size in GROUP_SIZES if size <= arm.responses], most) for arm, most in ARMS[: 2 if quick else None]
+    """One cell for each world, one chunk for each arm and group size; quick has two arms, three sizes and few draws."""
+    if not quick:
+        return cells_of(ARMS) + cells_of(ANEW, NEW_DRAWS)
+    [cell] = cells_of([(arm, 14, (4, USUAL, LARGE)) for arm, *_ in ARMS[:2]], range(6))
+    arms = [arm | {"rates": arm["rates"][2:7:2]} for arm in cell.settings["arms"]]
+    return [Cell(dict(cell.settings) | {"arms": arms}, cell.chunks, shared=True)]
+
+
+def cells_of(arms: Sequence[tuple[Arm, int, Sequence[int]]], draws: Sequence[int] = range(DRAWS)) -> list[Cell]:
+    """Return the cells of arms with log2 of the most responses and group sizes; arms of one world train on the same draws."""
+    by_world: dict[str, list[dict[str, Any]]] = {}
+    for arm, most, sizes in arms:
+        least = LEAST_OF_PAIRS if sizes == PAIR else LEAST
+        budgets = [2**power for power in range(least, most + 1) if 2**power >= LEAST_UPDATES * arm.responses]
+        rates = [3.0**power for power in (ADAM if arm.optimiser == "Adam" else RATES.get(arm.world, MANY))]
+        own = {"group_sizes": [size for size in sizes if size <= arm.responses], "budgets": budgets, "rates": rates}
+        by_world.setdefault(arm.world, []).append(arm._asdict() | own)
+    return [
+        Cell({"arms": own, "draws": list(draws), "runs": RUNS}, sum(len(arm["group_sizes"]) for arm in own), shared=True)
+        for own in by_world.values()
     ]
-    listed += [cell_of(arm, list(GROUP_SIZES[1::2]), most) for arm, most in COARSE_ARMS[: 0 if quick else None]]
-    listed += [cell_of(Arm(world, responses=32), [SMALL_PAIR], 13, 7) for world in PAIRED[: 0 if quick else None]]
-    return [_quick(cell) for cell in listed] if quick else listed
-
-
-def cell_of(arm: Arm, sizes: list[int], most: int, least: int = LEAST) -> Cell:
-    """Return the cell of an arm: log2 of the least and of the most responses, of at least `LEAST_UPDATES`."""
-    budgets = [2**power for power in range(least, most + 1) if 2**power >= LEAST_UPDATES * arm.responses]
-    few = DEEP if arm.world == LEARNED else RATES[arm.optimiser]
-    rates = [3.0**power for power in (few if arm.world in NOISY else MANY)]
-    counts = {"runs": RUNS if arm.world in NOISY else OTHER_RUNS, "tuning_runs": TUNING_RUNS, "rates": rates}
-    return Cell(arm._asdict() | {"group_sizes": sizes, "budgets": budgets} | counts, len(sizes), shared=True)
-
-
-def _quick(cell: Cell) -> Cell:
-    fewer = {"group_sizes": [4, 16, 64], "budgets": [2**power for power in range(11, 15)], "runs": 16, "tuning_runs": 8}
-    return Cell(dict(cell.settings) | fewer | {"rates": [1.0, 9.0, 81.0]}, 3, shared=True)
 
 
 def _arm(settings: Settings) -> Arm:
     return Arm(**{name: settings[name] for name in Arm._fields})
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Mapping[str, Any]:
-    """Train one group size with each learning rate, and anew with the best; groups of 64 with the largest too."""
-    arm, size, rates = _arm(settings), settings["group_sizes"][chunk], settings["rates"]
-    updates = [budget // arm.responses for budget in settings["budgets"]]
-
-    def trained(rate: float, count: int, runs: int, seed: np.random.SeedSequence) -> Array:
-        return train(arm, size, rate, updates[:count], runs, seed)
-
-    found = tuned(trained, len(updates), rates, (settings["tuning_runs"], settings["runs"]), seed_of(rng))
-    reckless = train(arm, size, rates[-1], updates[-1:], settings["runs"], seed_of(rng)) if size == LARGE else np.zeros((0, 1, 6))
-    parts = {"judged": found.judged, "tuning": found.tuning, "chosen": found.chosen, "reckless": reckless[:, 0]}
-    return {name: values.tolist() for name, values in parts.items()}
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Any:
+    """Train one arm at one group size on all draws; return the means of the runs' measures, (draws, rates, budgets, 6)."""
+    own, size = [(arm, size) for arm in settings["arms"] for size in arm["group_sizes"]][chunk]
+    arm, seed = _arm(own), seed_of(rng)
+    updates = [budget // arm.responses for budget in own["budgets"]]
+    return [
+        train(arm, draw, size, own["rates"], updates, settings["runs"], child_seed(seed, draw)).mean(axis=1).tolist()
+        for draw in settings["draws"]
+    ]
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
-    """Measures by group size and budget, the best sizes and curves through them, and what is judged of pairs of arms."""
-    arms = [Tuned(*(np.array(one[name]) for name in Tuned._fields)) for one in results]
-    sizes, budgets, rates = (np.array(settings[name]) for name in ("group_sizes", "budgets", "rates"))
-    samples = np.stack([arm.judged for arm in arms], axis=1)  # (R, sizes, budgets, measures)
+    """Return measures and leads by group size and budget, the best sizes and curves through them, and what is judged."""
+    found, arms, table = iter(results), {}, []
+    named = f", {NAMED_ANEW}" if settings["draws"] == list(NEW_DRAWS) else ""
+    for own in settings["arms"]:
+        arm = _arm(own)
+        start, arm = start_of(arm.world), arm._replace(world=arm.world + named)
+        values = np.array([next(found) for _ in own["group_sizes"]])  # (sizes, draws, rates, budgets, measures)
+        runs = Runs(own["group_sizes"], own["budgets"], values.transpose(3, 4, 2, 0, 1))
+        arms[arm] = runs
+        added = _by_size(runs, own["rates"]) + contrasts(arm, runs, start)
+        added += _sizes(runs) if len(runs.sizes) > 2 else []
+        table += [arm._asdict() | row for row in added]
+    table += [] if named else contrasts_of_arms(arms)
+    return [{"prediction": np.nan} | row for row in table]
+
+
+def _by_size(runs: Runs, rates: Sequence[float]) -> Rows:
+    """Return the measures of each group size at each budget, at the rate of the most success; and its lead over `USUAL`."""
     table: Rows = []
-    for c, budget in enumerate(budgets):
-        kept = best_set(samples[:, :, c, 0])
-        added = [choice_variance(samples[:, :, c, q]) for q in range(len(MEASURES))]
-        for s, size in enumerate(sizes):
-            places = arms[s].chosen[:, c]
-            facts = {"rate": float(rates[round(float(np.median(places)))]), "in_set": bool(kept[s])}
-            facts["at_end"] = float(np.isin(places, (0, len(rates) - 1)).mean())
+    for c, budget in enumerate(runs.budgets):
+        success = runs.values[c, 0]  # (rates, sizes, draws)
+        kept = _may_be_best(success)
+        for s, size in enumerate(runs.sizes):
+            at = {"group_size": int(size), "budget": int(budget)}
+            facts = {"rate": rates[int(success[:, s].mean(axis=-1).argmax())], "in_set": bool(kept[s])}
             for q, measure in enumerate(MEASURES):
-                at = {"quantity": measure, "group_size": int(size), "budget": int(budget)}
-                table.append(at | facts | tuned_summary(samples[:, s, c, q], added[q]))
-    if len(sizes) > 2:
-        table += _sizes(samples[..., 0], sizes, budgets)
-        scores = np.array([[arm.tuning[arm.chosen[:, c], c].mean() for c in range(len(budgets))] for arm in arms])
-        reckless = next((np.array(one["reckless"]) for one in results if len(one["reckless"])), None)
-        table += _contrasts(settings, samples, scores, reckless)
-    return [dict(_arm(settings)._asdict()) | {"prediction": np.nan} | row for row in table]
+                judged = [runs.values[c, q, :, s]] if q else None
+                table.append({"quantity": measure} | at | facts | lead([success[:, s]], judged=judged))
+            if USUAL in runs.sizes and size != USUAL:
+                sides = [success[:, s], runs.at(USUAL, c)]
+                table.append({"quantity": f"lead over {USUAL}"} | at | lead(sides, (1.0, -1.0)))
+    return table
 
 
-def _sizes(samples: Array, sizes: Array, budgets: Array) -> Rows:
+def _may_be_best(success: Array) -> Array:
+    """Return which sizes (k,) no other leads for certain, of success (rates, sizes, draws); Bonferroni's inequality, 95%."""
+    sizes = success.shape[1]
+    kept = np.ones(sizes, dtype=bool)
+    for s, t in combinations(range(sizes), 2):
+        row = lead([success[:, s], success[:, t]], (1.0, -1.0))
+        critical = stdtrit(row["replications"] - 1, 1.0 - 0.05 / (sizes - 1))
+        if abs(row["estimate"]) > critical * row["standard_error"]:
+            kept[t if row["estimate"] > 0.0 else s] = False
+    return kept
+
+
+def _sizes(runs: Runs) -> Rows:
     """Log2 of the best group size at each budget, with its error; and the curves through it, with Akaike's criterion."""
-    rng = np.random.default_rng(len(samples))
-    found = np.array([best_sizes(samples[:, :, c], sizes, rng) for c in range(len(budgets))])
-    x, y = np.log2(budgets), found[:, 0]
+    draws = runs.values.shape[-1]
+    rng = np.random.default_rng(draws)
+    found = np.array([best_sizes(runs.values[c, 0], np.array(runs.sizes), rng) for c in range(len(runs.budgets))])
+    x, y = np.log2(runs.budgets), found[:, 0]
     errors = np.maximum(found[:, 1:].std(axis=1, ddof=1), 0.1)  # a parabola through a grid of octaves is no more exact
     table: Rows = [
-        {"quantity": "best size", "budget": int(budget), "estimate": one, "standard_error": error, "replications": len(samples)}
-        for budget, one, error in zip(budgets, y, errors, strict=True)
+        {"quantity": "best size", "budget": int(budget), "estimate": one, "standard_error": error, "replications": draws}
+        for budget, one, error in zip(runs.budgets, y, errors, strict=True)
     ]
     if len(x) > 5:
         for name, curve in SIZES.items():
@@ -143,42 +167,6 @@ def _sizes(samples: Array, sizes: Array, budgets: Array) -> Rows:
                 for place, value in zip(smooth, curve.at(smooth, parameters), strict=True)
             ]
     return table
-
-
-def _contrasts(settings: Settings, samples: Array, scores: Array, reckless: Array | None) -> Rows:
-    """Differences of runs between group sizes that the tuning runs chose: `role` is what is judged, or its control."""
-    sizes = settings["group_sizes"]
-    start = measured(settings["world"], world_problems(settings["world"])[0].theta)
-    first, best = int(scores[:, 0].argmax()), int(scores[:, -1].argmax())
-    larger = [s for s, size in enumerate(sizes) if size >= FACTOR * sizes[first]] or [len(sizes) - 1]
-    later = larger[int(scores[larger, -1].argmax())]
-    end, early = samples[:, :, -1], samples[:, :, 0, 0]
-    gain = end[..., 0] - start[0]
-    kept = 1.0 - LOST
-    added = [choice_variance(end[..., q]) for q in range(len(MEASURES))]
-    added_early = choice_variance(early)
-    # What is added counts a choice for each arm, times the square of its factor.
-    found: dict[tuple[str, str], tuple[Array, float]] = {
-        ("P1/grows", "own"): (gain[:, first] - gain[:, later], 2.0 * added[0]),
-        ("P1/grows", "control"): (early[:, first] - early[:, -1], 2.0 * added_early),
-        ("U9/whole runs", "own"): (kept * gain[:, best] - gain[:, first], (kept**2 + 1.0) * added[0]),
-        ("U9/whole runs", "control"): (
-            kept * gain[:, best] - (early[:, -1] - start[0]),
-            kept**2 * added[0] + added_early,
-        ),
-        ("best less worst", "own"): ((end[:, best, 2] - start[2]) - (end[:, best, 1] - start[1]), added[1] + added[2]),
-        ("worst", "later"): (end[:, later, 1] - end[:, first, 1], 2.0 * added[1]),
-        ("best", "later"): (end[:, later, 2] - end[:, first, 2], 2.0 * added[2]),
-    }
-    if reckless is not None and FEW in sizes:
-        few = end[:, sizes.index(FEW), 5]
-        found[("P1/interference", "own")] = end[:, sizes.index(LARGE), 5] - few, 2.0 * added[5]
-        found[("P1/interference", "control")] = reckless[:, 5] - few, added[5]
-    chosen = {"first": sizes[first], "later": sizes[later], "best": sizes[best]}
-    return [
-        {"quantity": "contrast", "statement": name, "role": role, "start": float(start[0])} | chosen | tuned_summary(*found_here)
-        for (name, role), found_here in found.items()
-    ]
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:

@@ -74,11 +74,12 @@ def best_size(by_size: Array, sizes: Array) -> float:
     return float(np.clip(vertex, places[0], places[-1]))
 
 
-def best_sizes(samples: Array, sizes: Array, rng: np.random.Generator) -> Array:
-    """Return log2 of the best group size of samples (R, k), one column a size, and of `RESAMPLES` resamples of their rows."""
-    counts = rng.multinomial(len(samples), np.full(len(samples), 1.0 / len(samples)), size=RESAMPLES)
-    means = np.concatenate([samples.mean(axis=0)[None], counts @ samples / len(samples)])
-    return np.array([best_size(row, sizes) for row in means])
+def best_sizes(success: Array, sizes: Array, rng: np.random.Generator) -> Array:
+    """Return log2 of the best group size of success (rates, sizes, draws) at best rates, and of `RESAMPLES` resamples."""
+    draws = success.shape[-1]
+    counts = rng.multinomial(draws, np.full(draws, 1.0 / draws), size=RESAMPLES)
+    shares = np.concatenate([np.ones((1, draws)), counts]) / draws
+    return np.array([best_size(by_size, sizes) for by_size in (success @ shares.T).max(axis=0).T])
 
 
 def saturating(x: Array, y: Array, start: float) -> Callable[[Array], Array]:
