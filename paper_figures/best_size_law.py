@@ -16,9 +16,9 @@ TABLES = ("frontier", "best_size_law")
 ABOUT = "growth/law"
 CAPTION = (
     "The group size is shown against the responses that a whole run spends. Black marks show the size with the highest "
-    "success. Bars cover all sizes that may be the best, given the spread of the runs. Orange lines show the size that "
-    f"the law predicts, from success rates and noise at the start alone. The law counts a prompt as met once {MET} "
-    "successes are expected of its share of the responses."
+    "success. Bars cover all sizes that may be the best, given the spread over draws. Orange lines show the size that "
+    "the law predicts, from success rates and noise at the start alone, as a geometric mean over draws. The law counts a "
+    f"prompt as met once {MET} successes are expected of its share of the responses."
 )
 FEW = "few prompts"
 ARMS = (

@@ -9,9 +9,11 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.theory.finite_group import mixed_share, standardised_slope
 from simulations.runs import best_size_law, commitment, group_size_growth
-from simulations.runs.sized import WORLDS, trained
+from simulations.runs.arms import success_rates
+from simulations.runs.sized import WORLDS, over_draws
 from simulations.runs.weights import arm_estimator, division_weight
 from simulations.runs.worlds import World
+from simulations.seeds import child_seed
 
 TINY = World(prompts=3, answers=4, dimension=6, held_out=0)
 
@@ -63,12 +65,27 @@ def test_without_interference_groups_of_two_or_three_are_best_at_any_budget():
 
 
 @pytest.mark.parametrize("estimator", ["rloo", "grpo"])
-def test_no_update_lowers_a_prompt_without_interference_and_some_do_with_it(estimator):
+def test_no_update_lowers_a_prompt_without_interference_and_some_do_with_it(estimator, monkeypatch):
     for dimension in (0, 6):
-        problem = TINY._replace(dimension=dimension).problem()
-        start = commitment.success_rates(problem, problem.theta)
-        after = commitment.success_rates(problem, trained(problem, estimator, 4, 30.0, [1], 50, 3).theta)
-        assert (after < start - 1e-12).any() == (dimension > 0)
+        monkeypatch.setitem(WORLDS, "tiny", TINY._replace(dimension=dimension))
+
+        def lowered(problem, theta):
+            return (success_rates(problem, theta) < success_rates(problem, problem.theta) - 1e-12).any(axis=-1)
+
+        found = over_draws("tiny", estimator, 4, [64], (2, 25), np.random.SeedSequence(3), [30.0], look=lowered)
+        assert (found > 0.0).all() == (dimension > 0)
+
+
+def test_draws_are_the_means_of_their_runs_on_the_words_of_their_own_seeds(monkeypatch):
+    """Each draw of the world is trained as `simulate_training` does, with a seed that other arms share."""
+    monkeypatch.setitem(WORLDS, "tiny", TINY)
+    seed = np.random.SeedSequence(5)
+    found = over_draws("tiny", "rloo", 8, [64, 192], (3, 4), seed, [2.0, 4.0])
+    problem = TINY.problem(2)
+    how = {"batch_size": 8, "group_size": 8, "steps": 3, "checkpoints": [1, 3], "replications": 4}
+    runs = gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(4.0), rng=child_seed(seed, 2), **how)
+    assert found.shape == (2, 3, 2)
+    assert found[1, 2] == pytest.approx(runs.objectives.mean(axis=0), rel=1e-12)
 
 
 def test_the_law_says_one_size_without_division_and_larger_ones_with_it():
@@ -97,21 +114,44 @@ def test_the_noise_at_the_start_is_that_of_one_response_in_pairs():
     assert best_size_law.noise_at_start(problem, "rloo", 2) == pytest.approx(10 * law.trace, rel=1e-12)
 
 
-def test_a_loss_is_the_mean_over_budgets_of_what_the_choice_lacks():
-    columns = {"group_size": [2, 4], "standard_error": 0.01, "replications": 9}
-    first = pd.DataFrame(columns | {"estimate": [0.5, 0.4], "merit": [1.0, 2.0]}).set_index("group_size")
-    second = pd.DataFrame(columns | {"estimate": [0.5, 0.6], "merit": [1.0, 1.0]}).set_index("group_size")
-    loss = best_size_law._loss([first, second], "merit")
-    assert loss.estimate == pytest.approx(0.05)
-    assert loss.standard_error == pytest.approx(0.01)
+def test_the_law_is_judged_at_the_size_that_it_chooses_for_each_draw():
+    """The first of two sizes is best in both draws. The law takes it in one, and without noise in both."""
+    success = np.repeat(np.array([0.6, 0.5])[:, None, None, None], 2, axis=2) * np.ones(3)
+    weight, noise = np.array([2.0, 1.0])[:, None, None] * np.ones((2, 2, 3)), np.array([[1.0, 16.0], [1.0, 1.0]])
+    results = [
+        {"success": success[k].tolist(), "weight": weight[k].tolist(), "noise": noise[k].tolist()} for k in range(2)
+    ]  # fmt: skip
+    settings = {"world": "tiny", "estimator": "grpo", "draws": 2, "sizes": [4, 8]}
+    table = pd.DataFrame(best_size_law.rows(settings, results)).set_index("quantity")["estimate"]
+    assert table["loss of the law"] == pytest.approx(0.05)
+    assert table["loss of the law without noise"] == pytest.approx(0.0, abs=1e-12)
+    assert table["loss of always 8"] == pytest.approx(0.1)
+    assert table["always 4 less the law"] == pytest.approx(0.05)
 
 
-def test_a_quick_run_of_each_study_yields_claims_about_what_it_states():
-    for study in (group_size_growth, best_size_law, commitment):
-        table = []
-        for cell in study.cells(quick=True):
-            settings = {**cell.settings, "runs": min(cell.settings["runs"], 8)}
-            table += study.rows(settings, [study.simulate(settings, np.random.default_rng(1), 0)])
-        claims = list(study.claims(pd.DataFrame(table)))
-        stated = {one.id for one in vars(study).values() if isinstance(one, gt.Statement)}
-        assert {claim.statement.id for claim in claims} == stated
+@pytest.mark.parametrize("study", [group_size_growth, best_size_law, commitment])
+def test_a_quick_run_yields_claims_about_what_it_states(study):
+    table = []
+    for cell in study.cells(quick=True):
+        results = [study.simulate(cell.settings, np.random.default_rng(1), chunk) for chunk in range(cell.chunks)]
+        table += study.rows(cell.settings, results)
+    claims = list(study.claims(pd.DataFrame(table)))
+    stated = {one.id for one in vars(study).values() if isinstance(one, gt.Statement)}
+    assert {claim.statement.id for claim in claims} == stated
+
+
+def test_the_rows_of_the_growth_are_leads_over_the_draws_that_both_arms_have(monkeypatch):
+    """Success that rises by draw in the same way in all arms: leads are exact, and an arm with fewer draws leads by the same."""
+    levels = {"grpo": 0.5, "rloo": 0.4, "weights": 0.45, "noise": 0.3, "lent": 0.55}
+    arms = [[arm, size, 4 if arm == "grpo" else 3] for arm in levels for size in (4, 64)]
+    results = [
+        (levels[arm] + 0.01 * (size == 64) + 0.1 * np.arange(draws)[:, None] * np.ones((8, 1, 3))).tolist()
+        for arm, size, draws in arms
+    ]
+    table = pd.DataFrame(group_size_growth.rows({"world": "small", "arms": arms}, results))
+    leads = table[table["quantity"].str.startswith("64 less")].set_index("quantity")
+    assert leads.loc["64 less grpo, 64, at 8192", "estimate"].tolist() == pytest.approx([-0.05, -0.1])
+    assert leads.loc["64 less lent, 4, at 512", "estimate"] == pytest.approx(-0.04)
+    assert leads["standard_error"].max() < 1e-9
+    gains = table[table["quantity"] == group_size_growth.GAIN]
+    assert gains["estimate"].tolist() == pytest.approx([0.01] * len(gains))

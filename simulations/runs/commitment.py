@@ -2,10 +2,11 @@
 
 The measure is success in 256 attempts (pass@256) of the prompts below 0.1 at the start, with and without interference between
 prompts. The study also asks whether prompts below 1/G are lost. In the controls there is one attempt in place of 256, or rarer
-prompts in place of those below 1/G.
+prompts in place of those below 1/G. Each arm trains at the step of a grid that is best for success on average over draws of the
+world, and limits count draws.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,12 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Flags
 from grpo_theory.evidence import Claim, Statement
-from grpo_theory.evidence.reading import BoundedMean, evidence
+from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
-from simulations.runs.chosen_steps import choice_variance_of, trained_with_each
-from simulations.runs.sized import RESPONSES, WORLDS, best_steps, trained
-from simulations.runs.tuning import tuned_summary
-from simulations.seeds import child_seed, seed_of
+from simulations.best_rate import lead
+from simulations.runs.arms import success_rates
+from simulations.runs.sized import RUNS, STEPS, over_draws
+from simulations.seeds import seed_of
 from simulations.sources import OURS
 
 RARE = Statement(
@@ -44,44 +45,27 @@ LOW = 0.1
 FALLEN = 0.1
 """A prompt whose success has fallen to a tenth takes ten times as many attempts: none that a trainer would make."""
 FEW = 0.1
-RUNS, QUICK_RUNS = 1024, 64
+DRAWS, QUICK_DRAWS = 96, 8
 MEASURES = ("gain in many attempts", "gain in one attempt", "fallen, 1/32 to 1/8", "fallen, below 1/32")
 
 
 def cells(quick: bool) -> list[Cell]:
-    """The world with interference, by two estimators, and its twin without."""
+    """The world with interference, by two estimators, and its twin without; one chunk for each group size."""
     places = (("small", "grpo"), ("small", "rloo"), ("apart", "grpo"))
-    return [Cell({"world": world, "estimator": name, "runs": QUICK_RUNS if quick else RUNS}) for world, name in places]
+    draws = QUICK_DRAWS if quick else DRAWS
+    return [Cell({"world": world, "estimator": name, "draws": draws}, len(SIZES), shared=True) for world, name in places]
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
-    """Return the rows of an estimator in a world: by group size, what the runs measure."""
-    problem, estimator, by_size = WORLDS[settings["world"]].problem(), settings["estimator"], {}
-    start = success_rates(problem, problem.theta)
-    for size in SIZES:
-        seeds = child_seed(seed_of(rng), size)
-        steps = best_steps(problem, estimator, size, [BUDGET], child_seed(seeds, 0))[:, 0]
-
-        def ends(step: float, share: int, seed: np.random.SeedSequence, size: int = size) -> Array:
-            return trained(problem, estimator, size, step, [BUDGET // RESPONSES], share, seed).theta
-
-        reached = success_rates(problem, trained_with_each(steps, ends, settings["runs"], child_seed(seeds, 1)))
-        by_size[size] = float(np.exp(np.log(steps).mean())), _measured(start, reached)
-    table = []
-    for name in MEASURES:
-        added = choice_variance_of([measures[name] for _, measures in by_size.values()])
-        for size, (step, measures) in by_size.items():
-            table.append({"group_size": size, "measure": name, "step": step} | tuned_summary(measures[name], added))
-    return table
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> list[Any]:
+    """Return success and the `MEASURES` of runs of a group size, by step and draw."""
+    counts = settings["draws"], RUNS
+    found = over_draws(settings["world"], settings["estimator"], SIZES[chunk], [BUDGET], counts, seed_of(rng), look=measured)
+    return found[:, :, 0].tolist()
 
 
-def success_rates(problem: gt.Problem, theta: Array) -> Array:
-    """Return the success of each prompt, shape (..., M)."""
-    return np.asarray((np.exp(problem.policy.log_probabilities(theta)) * problem.bandit.mean_reward).sum(axis=-1))
-
-
-def _measured(start: Array, end: Array) -> dict[str, Array]:
-    """Return by measure its value in each run."""
+def measured(problem: gt.Problem, theta: Array) -> Array:
+    """Return the mean success of policies (R, d) and their `MEASURES`, shape (R, 5)."""
+    start, end = (success_rates(problem, one) for one in (problem.theta, theta))
 
     def gained(attempts: int) -> Array:
         before, after = (1.0 - (1.0 - rates[..., start < LOW]) ** attempts for rates in (start, end))
@@ -91,14 +75,19 @@ def _measured(start: Array, end: Array) -> dict[str, Array]:
         return np.asarray((end[:, where] < FALLEN * start[where]).mean(axis=-1))
 
     band = (start >= 1.0 / LARGE) & (start < 1.0 / SMALL)
-    values = gained(ATTEMPTS), gained(1), fallen(band), fallen(start < 1.0 / LARGE)
-    return dict(zip(MEASURES, values, strict=True))
+    return np.stack([end.mean(axis=-1), gained(ATTEMPTS), gained(1), fallen(band), fallen(start < 1.0 / LARGE)], axis=-1)
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
-    """Return the rows of the table."""
-    common = {"world": settings["world"], "estimator": settings["estimator"]}
-    return [common | {"prediction": 0.0} | row for row in results[0]]
+    """Return each measure by group size, at the step at which success is best."""
+    table: Rows = []
+    for size, result in zip(SIZES, results, strict=True):
+        success, *measures = np.moveaxis(np.array(result), -1, 0)
+        about = {"world": settings["world"], "estimator": settings["estimator"], "group_size": size}
+        about |= {"step": STEPS[success.mean(axis=1).argmax()], "prediction": 0.0}
+        for name, values in zip(MEASURES, measures, strict=True):
+            table.append(about | {"measure": name} | lead([success], judged=[values]))
+    return table
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
@@ -111,12 +100,4 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
             yield RARE.claim(f"{world} ({estimator}, G = {size})", evidence(many), evidence(one), facts=facts)
         if world != "apart":
             below, rarer = (at.loc[(SMALL, name)] for name in ("fallen, 1/32 to 1/8", "fallen, below 1/32"))
-            yield BOUNDARY.claim(f"{world} ({estimator})", _share(below), _share(rarer), facts=facts)
-
-
-def _share(row: Mapping[str, Any]) -> BoundedMean:
-    """Return the evidence of a share of prompts, whose limits are good where no run has any.
-
-    They are those of runs at the four steps that were chosen, and do not count the choice.
-    """
-    return BoundedMean(float(row["estimate"]), FEW, float(row["standard_error"]), replications=int(row["replications"]))
+            yield BOUNDARY.claim(f"{world} ({estimator})", evidence(below, FEW), evidence(rarer, FEW), facts=facts)

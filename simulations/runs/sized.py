@@ -1,28 +1,30 @@
-"""Runs of an arm at each group size and budget, each at its own best step, and the worlds in which they are made."""
+"""Runs of an arm on many draws of a world, at every step of a grid, and the worlds in which they are made."""
 
-import warnings
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.exact import StabilityWarning
-from grpo_theory.harness.study import Rows
-from simulations.runs.chosen_steps import choice_variance_of, chosen_steps, trained_with_each
-from simulations.runs.tuning import tuned_summary
+from grpo_theory.estimation import find
+from grpo_theory.simulate.step_grid import StepGrid
+from grpo_theory.simulate.training import finite_objectives
+from simulations.runs.arms import quietly
 from simulations.runs.worlds import World
 from simulations.seeds import child_seed
 
 RESPONSES = 64
 """N = BG, those of an update: a group of 64 is then a batch of one prompt."""
 STEPS = tuple(2.0**k for k in range(1, 9))
-"""The grid of step sizes; the best one of each arm was inside it in trial runs."""
-TUNING_RUNS = 64
-"""A quarter of them for each choice."""
+"""The grid of step sizes; with four runs a draw they fill the lanes of a vector."""
+RUNS = 4
+"""Runs of each draw at each step: more draws make limits narrower than more runs do."""
 SMALL = World(prompts=8, answers=16, dimension=32, held_out=0)
-"""The least costly world that was found in which the best group size of GRPO grows with the budget."""
+"""The least costly world that was found in which the best group size of GRPO grew with the budget, on one draw of it.
+
+So this kind of world was chosen for what it shows. Its draws were not: that draw is none of those that are judged.
+"""
 WORLDS: Mapping[str, World] = {
     "small": SMALL,
     "visible": SMALL._replace(rarest=0.1),
@@ -36,63 +38,38 @@ WORLDS: Mapping[str, World] = {
 """By name: the first; without rare right answers; without interference; and those on which the law of the best size is judged."""
 
 
-def trained(
-    problem: gt.Problem,
-    estimator: str | gt.Estimator,
-    group_size: int,
-    step: float,
-    updates: Sequence[int],
-    runs: int,
-    seed: np.random.SeedSequence,
-) -> gt.TrainingRuns:
-    """Train by plain ascent with a constant step, and look at some numbers of updates."""
-    warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
-    return gt.simulate_training(
-        problem, problem.theta, estimator, gt.Constant(step), batch_size=RESPONSES // group_size, group_size=group_size,
-        steps=updates[-1], replications=runs, checkpoints=list(updates), rng=seed, workers=1,
-    )  # fmt: skip
-
-
-def best_steps(
-    problem: gt.Problem, estimator: str | gt.Estimator, group_size: int, budgets: Sequence[int], seed: np.random.SeedSequence
-) -> Array:
-    """Return the best step for each budget, shape (FOLDS, C), as shares of runs that judge nothing chose it."""
-    updates = [budget // RESPONSES for budget in budgets]
-    reached = np.stack([trained(problem, estimator, group_size, step, updates, TUNING_RUNS, seed).objectives for step in STEPS])
-    return np.stack([chosen_steps(STEPS, at_budget) for at_budget in np.moveaxis(reached, -1, 0)], axis=1)
-
-
-class Ends(NamedTuple):
-    """Runs of an arm at a budget: what a row says of them, their successes (R,), and whether a step was chosen for them."""
-
-    about: dict[str, float]
-    successes: Array
-    chosen: bool
-
-
-def judged(
-    problem: gt.Problem,
+def over_draws(
+    world: str,
     estimator: str | gt.Estimator,
     group_size: int,
     budgets: Sequence[int],
-    steps: Array,
-    runs: Sequence[int],
+    counts: tuple[int, int],
     seed: np.random.SeedSequence,
-) -> list[Ends]:
-    """Return the success at each budget with its own steps, of shape (FOLDS, C), and number of runs."""
-    at_budgets = []
-    for c, (budget, own, count) in enumerate(zip(budgets, steps.T, runs, strict=True)):
+    steps: Sequence[float] = STEPS,
+    look: Callable[[gt.Problem, Array], Array] = finite_objectives,
+) -> Array:
+    """Train by plain ascent with constant steps; return mean success at each budget, shape (steps, draws, budgets).
 
-        def ends(step: float, share: int, seed: np.random.SeedSequence, budget: int = budget) -> Array:
-            return trained(problem, estimator, group_size, step, [budget // RESPONSES], share, seed).objectives[:, 0]
+    Each draw of the world is the mean of its runs. Arms with the same seed share the draws and the random words of their runs.
 
-        about = {"budget": budget, "group_size": group_size, "step": float(np.exp(np.log(own).mean()))}
-        successes = trained_with_each(own, ends, count, child_seed(seed, c))
-        at_budgets.append(Ends(about, successes, chosen=bool(np.ptp(own) > 0.0)))
-    return at_budgets
-
-
-def summaries(arms: Sequence[Ends]) -> Rows:
-    """Return the rows of arms, with standard errors that count what choosing the step adds, which is pooled over them."""
-    added = choice_variance_of([arm.successes for arm in arms if arm.chosen])
-    return [arm.about | tuned_summary(arm.successes, added * arm.chosen) for arm in arms]
+    Parameters
+    ----------
+    world : str
+    estimator : str or Estimator
+    group_size : int
+    budgets : sequence of int
+        Responses spent.
+    counts : tuple of int
+        The number of draws, which are the first ones, and that of the runs of each.
+    seed : SeedSequence
+    steps : sequence of float
+    look : callable
+        ``look(problem, theta)``: what is wanted of policies theta (R, d) in place of success, shape (R, ...).
+    """
+    quietly()
+    updates, (draws, runs), found = [budget // RESPONSES for budget in budgets], counts, []
+    for draw in range(draws):
+        problem = WORLDS[world].problem(draw)
+        grid = StepGrid.of(problem, find(estimator), steps, np.ones(updates[-1]), (RESPONSES // group_size, group_size))
+        found.append(grid.looks(partial(look, problem), runs, child_seed(seed, draw), updates).mean(axis=1))
+    return np.stack(found, axis=1)

@@ -1,36 +1,33 @@
 """P4: groups that stop by their own rewards, in whole runs at an equal number of responses.
 
 Groups that grow until they are mixed, and successive halving, are compared with groups of one size. The worlds are those of the
-study `allocation`, whose rules set sizes before they sample. Every update spends 128 responses. Each rule trains at its own best
-constant step, chosen on other runs, four times over; intervals count what a choice adds. In the controls the rule's runs are
-stopped at a quarter of the responses, or have none.
+study `allocation`, whose rules set sizes before they sample, and their prompts are drawn anew many times. Every update spends 128
+responses. Each rule has the best of a grid of constant steps, one for all draws, and limits count draws and this choice. In the
+controls the rule's runs are stopped at a quarter of the responses, or have none.
 """
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.exact import objective
 from grpo_theory.harness.study import Cell, Rows, Settings
+from simulations.best_rate import lead
 from simulations.runs.allocation_places import CHECKPOINTS, TITLES, WORLDS, rates_of
-from simulations.runs.chosen_steps import choice_variance_of, chosen_steps, same_shares, trained_with_each
 from simulations.runs.stopped_trainer import RULES as STOPPED
 from simulations.runs.stopped_trainer import SPENT, successes
-from simulations.runs.tuning import tuned_summary
 from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS, derived
 
-SETTING = "leave-one-out, plain ascent, 128 responses an update, constant steps, each rule at its best, chosen on other runs"
+SETTING = "leave-one-out, plain ascent, 128 responses an update, constant steps, each rule at the best of a grid"
 MIXED_RUNS = Statement(
     "allocation/stopped, whole runs",
     derived(33),
-    "groups that stop at their first mixed size train a better policy than equal sizes",
+    "groups that stop at their first mixed size train a better policy than equal sizes on average over draws",
     "ordering",
     SETTING,
     whose=OURS,
@@ -38,64 +35,50 @@ MIXED_RUNS = Statement(
 HALVING_RUNS = Statement(
     "allocation/halving, whole runs",
     derived(33),
-    "groups by successive halving train a better policy than equal sizes",
+    "groups by successive halving train a better policy than equal sizes on average over draws",
     "ordering",
     SETTING,
     whose=OURS,
 )
 STATED = {"first mixed": MIXED_RUNS, "halving": HALVING_RUNS}
 ARMS = tuple(STOPPED)
-RUNS = {"tabular": 512, "shared": 2048}
-"""Twice as many as in the study `allocation`.  Chosen after a first run on other draws, in which as many decided nothing."""
-TUNING_RUNS, QUICK_RUNS = 64, 16
+DRAWS, RUNS = 128, 2
+"""Draws of the prompts, and runs of each."""
+QUICK_DRAWS, QUICK_RUNS = 4, 2
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each world, one chunk for each rule; a quick run has one world and few runs."""
-    listed = []
-    for world, runs in list(RUNS.items())[: 1 if quick else None]:
-        counts = {"runs": QUICK_RUNS if quick else runs, "tuning_runs": QUICK_RUNS if quick else TUNING_RUNS}
-        listed.append(Cell({"world": world, "optimiser": "SGD", "arms": list(ARMS)} | counts, len(ARMS), shared=True))
-    return listed
+    """One cell for each world, one chunk for each rule; a quick run has one world and few draws."""
+    draws, runs = (QUICK_DRAWS, QUICK_RUNS) if quick else (DRAWS, RUNS)
+    common = {"optimiser": "SGD", "arms": list(ARMS), "draws": draws, "runs": runs}
+    return [Cell({"world": world} | common, len(ARMS), shared=True) for world in list(WORLDS)[: 1 if quick else None]]
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
-    """Train with one rule; return the success of each run at the checkpoints, and the steps."""
-    arm, rates = settings["arms"][chunk], rates_of(settings)
-    tuning, judging = (child_seed(seed_of(rng), part) for part in (0, 1))
-    reached = partial(_reached, settings["world"], arm)
-    tried = np.stack([reached(CHECKPOINTS, rate, settings["tuning_runs"], tuning) for rate in rates])
-    by_updates = {}
-    for c, updates in enumerate(CHECKPOINTS):
-        steps = chosen_steps(rates, tried[..., c])
-        judged = trained_with_each(steps, partial(reached, [updates]), settings["runs"], child_seed(judging, c))
-        by_updates[str(updates)] = {"success": judged[:, 0].tolist(), "rate": float(np.exp(np.log(steps).mean()))}
-    return by_updates
-
-
-def _reached(world: str, arm: str, updates: Sequence[int], rate: float, runs: int, seed: np.random.SeedSequence) -> Array:
-    """Return mean success after numbers of updates, shape (runs, C)."""
-    return successes(WORLDS[world].problem(), STOPPED[arm], rate, updates, np.random.default_rng(seed), runs)
+def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> list[Any]:
+    """Train with one rule; return mean success at the checkpoints by step and draw."""
+    world, rule, found = WORLDS[settings["world"]], STOPPED[settings["arms"][chunk]], []
+    for draw in range(settings["draws"]):
+        own = np.random.default_rng(child_seed(seed_of(rng), draw))
+        reached = successes(world.problem(draw), rule, rates_of(settings), CHECKPOINTS, own, settings["runs"])
+        found.append(reached.mean(axis=1))
+    return np.stack(found, axis=1).tolist()
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """Success of each rule at the checkpoints, and by how much equal sizes are ahead of it, and of it stopped early."""
-    by_arm = dict(zip(settings["arms"], results, strict=True))
-    judged = {arm: [np.array(one[str(updates)]["success"]) for updates in CHECKPOINTS] for arm, one in by_arm.items()}
-    added = [choice_variance_of([ends[c] for ends in judged.values()]) for c in range(len(CHECKPOINTS))]
-    problem = WORLDS[settings["world"]].problem()
-    start = float(objective(problem, problem.theta))
+    by_arm = {arm: np.array(result) for arm, result in zip(settings["arms"], results, strict=True)}
+    problem, rates, equal = WORLDS[settings["world"]].problem(), rates_of(settings), by_arm["equal"]
+    start = np.full((1, settings["draws"]), objective(problem, problem.theta))
     table: Rows = []
-    for arm, ends in judged.items():
+    for arm, ends in by_arm.items():
         for c, updates in enumerate(CHECKPOINTS):
+            own = ends[..., c]
             about = {"world": settings["world"], "rule": arm, "responses": updates * SPENT, "prediction": np.nan}
-            about |= {"rate": by_arm[arm][str(updates)]["rate"]}
-            table.append(about | {"quantity": "success"} | tuned_summary(ends[c], added[c]))
-            ahead = same_shares(judged["equal"][c], ends[c])
-            table.append(about | {"quantity": "equal ahead"} | tuned_summary(ahead, 2.0 * added[c]))
-            early = same_shares(judged["equal"][c], ends[0]) if c else judged["equal"][c] - start
-            of_both = added[c] + (added[0] if c else 0.0)
-            table.append(about | {"quantity": "equal ahead, stopped early"} | tuned_summary(early, of_both))
+            about |= {"rate": rates[own.mean(axis=1).argmax()]}
+            early = ends[..., 0] if c else start
+            table.append(about | {"quantity": "success"} | lead([own]))
+            table.append(about | {"quantity": "equal ahead"} | lead([equal[..., c], own], (1.0, -1.0)))
+            table.append(about | {"quantity": "equal ahead, stopped early"} | lead([equal[..., c], early], (1.0, -1.0)))
     return table
 
 

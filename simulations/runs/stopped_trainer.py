@@ -29,8 +29,8 @@ class Rule(NamedTuple):
     groups, most : int
         The groups of an update at most, B, and the responses of a group at most, U.
     sizes : callable
-        ``sizes(rewards)``: how many responses each group takes, integers (R, B), from the rewards (R, B, U) that it would see one
-        by one.  It may not look beyond what it takes.
+        ``sizes(rewards)``: how many responses each group takes, integers (..., B), from the rewards (..., B, U) that it would see
+        one by one.  It may not look beyond what it takes.
     """
 
     groups: int
@@ -57,7 +57,7 @@ def halved_sizes(rewards: Flags) -> Integers:
     for played in range(ROUNDS):
         size = HALVED_FROM << played
         score = np.where(sizes == size, np.abs(rewards[..., :size].mean(axis=-1) - 0.5), np.inf)
-        going_on = score.argsort(axis=-1, kind="stable")[:, : rewards.shape[1] >> (played + 1)]
+        going_on = score.argsort(axis=-1, kind="stable")[..., : rewards.shape[-2] >> (played + 1)]
         np.put_along_axis(sizes, going_on, 2 * size, axis=-1)
     return sizes
 
@@ -70,23 +70,23 @@ RULES: Mapping[str, Rule] = {
 
 
 def covectors(probabilities: Array, right: Flags, rule: Rule, rng: np.random.Generator) -> Array:
-    """Return estimates in the logits, shape (R, M, K): means over the groups begun of 1/n sum_i A_i e_i, A leave-one-out.
+    """Return estimates in the logits, shape (S, R, M, K): means over the groups begun of 1/n sum_i A_i e_i, A leave-one-out.
 
     Advantages add up to 0 in each group, so that the mean score takes no part.
 
     Parameters
     ----------
-    probabilities : ndarray, shape (R, M, K)
-        Of the policies.
+    probabilities : ndarray, shape (S, R, M, K)
+        Of the policies of R runs at each of S steps. A run has the same random words at all steps.
     right : ndarray of bool, shape (M, K)
         Answers of reward 1.
     rule : Rule
     rng : Generator
     """
-    runs, n_prompts, n_answers = probabilities.shape
+    steps, runs, n_prompts, n_answers = probabilities.shape
     prompts = rng.integers(n_prompts, size=(runs, rule.groups))
-    cumulative = probabilities.cumsum(axis=-1)[np.arange(runs)[:, None], prompts]
-    drawn, answers = rng.random((runs, rule.groups, rule.most)), np.zeros((runs, rule.groups, rule.most), dtype=np.int64)
+    cumulative = probabilities.cumsum(axis=-1)[:, np.arange(runs)[:, None], prompts]
+    drawn, answers = rng.random((runs, rule.groups, rule.most)), np.zeros((steps, runs, rule.groups, rule.most), dtype=np.int8)
     for answer in range(n_answers - 1):
         answers += drawn > cumulative[..., answer, None]
     rewards = right[prompts[..., None], answers]
@@ -95,21 +95,24 @@ def covectors(probabilities: Array, right: Flags, rule: Rule, rng: np.random.Gen
     share = (rewards & taken).sum(axis=-1) / np.maximum(sizes, 1)
     # A group of one, which the budget cut off, says nothing.
     weights = np.where(taken, (rewards - share[..., None]) / np.maximum(sizes - 1, 1)[..., None], 0.0)
-    weights /= (sizes > 0).sum(axis=-1)[:, None, None]
-    places = (np.arange(runs)[:, None, None] * n_prompts + prompts[..., None]) * n_answers + answers
-    return np.asarray(np.bincount(places.ravel(), weights.ravel(), probabilities.size), dtype=np.float64).reshape(
-        probabilities.shape
-    )
+    weights /= (sizes > 0).sum(axis=-1)[..., None, None]
+    policies = np.arange(steps * runs).reshape(steps, runs, 1, 1)
+    places = (policies * n_prompts + prompts[..., None]) * n_answers + answers
+    found = np.bincount(places.ravel(), weights.ravel(), probabilities.size)
+    return np.asarray(found, dtype=np.float64).reshape(probabilities.shape)
 
 
-def successes(problem: gt.Problem, rule: Rule, rate: float, updates: Sequence[int], rng: np.random.Generator, runs: int) -> Array:
-    """Train by plain ascent with a constant step; return mean success after numbers of updates, shape (runs, C)."""
-    right, theta, found = problem.bandit.mean_reward > 0.5, np.tile(problem.theta, (runs, 1)), []
+def successes(
+    problem: gt.Problem, rule: Rule, rates: Sequence[float], updates: Sequence[int], rng: np.random.Generator, runs: int
+) -> Array:
+    """Train by plain ascent with each constant step; return mean success after numbers of updates, shape (S, runs, C)."""
+    right, theta, found = problem.bandit.mean_reward > 0.5, np.tile(problem.theta, (len(rates), runs, 1)), []
     # Most features of tabular policies are 0.
     columns = csr_array(problem.policy.jacobian().reshape(right.size, -1).T)
     for update in range(1, updates[-1] + 1):
         probabilities = np.exp(problem.policy.log_probabilities(theta))
-        theta += rate * np.asarray(columns @ covectors(probabilities, right, rule, rng).reshape(runs, -1).T).T
+        estimates = covectors(probabilities, right, rule, rng).reshape(-1, right.size)
+        theta += np.array(rates)[:, None, None] * np.asarray(columns @ estimates.T).T.reshape(theta.shape)
         if update in updates:
             found.append((np.exp(problem.policy.log_probabilities(theta)) * right).sum(axis=-1).mean(axis=-1))
-    return np.stack(found, axis=1)
+    return np.stack(found, axis=-1)
