@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from grpo_theory.page.style import BLACK, GREEN, GREY, NORMAL_95, ORANGE, PURPLE, VERMILION, Look
+from grpo_theory.page.style import BLACK, GREEN, GREY, ORANGE, PURPLE, VERMILION, Look
+from simulations.runs.allocation import DRAWS
 from simulations.runs.allocation_places import BATCH, GROUP, TITLES
 from simulations.runs.allocation_places import LOW as LEAST
 from simulations.runs.allocation_step import HIGH, MEAN
@@ -19,10 +20,11 @@ TABLES = ("allocation", "allocation_step")
 CAPTION = (
     "Left: the exact error of one step's gradient, divided by the error with the best sizes. In this panel, prompts get "
     f"{MEAN} responses on average. Each prompt gets {LEAST} to {HIGH}. The step starts from the initial policy, so its "
-    "current rates are those of the start. Middle and right: the success at the end of whole runs, with 95% intervals. "
-    f"All rules spend the same number of responses: {BATCH} prompts of {GROUP} responses per step on average. Each rule "
-    "has its own best step, which other runs chose. The dotted line marks equal sizes with plain ascent. The estimator "
-    "is the leave-one-out mean. Unless labelled otherwise, rules know the success rates and traces of the sampling "
+    "current rates are those of the start. A world's mark is the mean over its draws. Middle and right: the success at the "
+    f"end of whole runs, in the mean over {DRAWS} draws of a world. The bars are single 95% limits that count draws, runs "
+    f"and the choice of the step. All rules spend the same number of responses: {BATCH} prompts of {GROUP} responses per "
+    "step on average. Each rule has the best of the steps tried. The dotted line marks equal sizes with plain ascent. The "
+    "estimator is the leave-one-out mean. Unless labelled otherwise, rules know the success rates and traces of the sampling "
     'policy exactly. Rules labelled "of the start" know the exact rates of the initial policy instead. The rule '
     'labelled "rates seen so far" guesses the rates from what the run has seen of the prompt.'
 )
@@ -96,7 +98,7 @@ def successes(axes: Axes, table: pd.DataFrame) -> None:
         axes.errorbar(
             own["estimate"],
             np.arange(len(ROWS)) + shift,
-            xerr=NORMAL_95 * own["standard_error"],
+            xerr=own["high"] - own["estimate"],
             fmt=look.marker,
             color=look.colour,
             label=look.label,

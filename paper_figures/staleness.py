@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from grpo_theory.page.style import BLACK, GREY, NORMAL_95, RATIOS, SKY, Look
+from grpo_theory.page.style import BLACK, GREY, RATIOS, SKY, Look
 from simulations.runs.stale_arms import CAP
 from simulations.runs.stale_places import PLACES
-from simulations.runs.staleness import BATCH_SIZE, FOUR_STAGES, GROUP_SIZE, LOST, UPDATE_COST, UPDATES
+from simulations.runs.staleness import BATCH_SIZE, COURSES_OF, DRAWS, FOUR_STAGES, GROUP_SIZE, LOST, UPDATE_COST, UPDATES
 
 PLACE = 312
 ABOUT = "P7/stages"
@@ -22,20 +22,20 @@ LOOKS = {
     "truncated": RATIOS["trajectory, clipped"]._replace(label=f"response's ratio, truncated at {CAP:g}"),
     "veto": Look("relaxed clip and veto", SKY, "v", "-."),
 }
-TIMED = {0: ("on policy", BLACK, "-"), 1: ("lag 1", GREY, "--"), 4: ("lag 4", GREY, "-."), 16: ("lag 16", GREY, ":")}
+TIMED = {0: ("on policy", BLACK, "-"), 4: ("lag 4", GREY, "-."), 16: ("lag 16", GREY, ":")}
 """How the courses are drawn by their lags, all but the first with the truncated ratio."""
 CAPTION = (
     "The success that is lost by stale rollouts is shown against their age, by what is done about the importance ratio. "
     f"It is a share of what training on policy gains in {UPDATES} updates. Each update has {BATCH_SIZE} prompts with "
     f"{GROUP_SIZE} responses each. Below zero, stale rollouts end with more success. For lines and filled markers, "
     "rollouts lag by the number of updates on the axis. For hollow markers, rollouts are used for several updates, and "
-    "are drawn at their mean age. Every point has its own best learning rate, which was chosen on other seeds. The "
-    f"optimiser is Adam, or the one that a title names. The dashed line is at {LOST:.0%}. Bars are 95% intervals of paired "
-    "differences. The last panel shows the mean course of success against time, in the world that its title names. The "
+    "are drawn at their mean age. Every point has the best of the learning rates tried. The optimiser is Adam, or the one "
+    f"that a title names. The dashed line is at {LOST:.0%}. Points are means over {DRAWS} draws of a world; where to stop is "
+    "one problem, whose seeds stand for draws. Bars are single 95% limits of paired differences. The last panel shows the "
+    "mean course of success against time, in the world that its title names. The "
     f"update of a response takes {UPDATE_COST:.2f} of the time of its generation. Updates and generation alternate on "
     f"policy and in stages of {FOUR_STAGES.inner_steps} updates. They overlap where rollouts lag."
 )
-TIMED_WORLD = "strong transfer"
 ROOM = 1.3
 """By how much the axis of time is longer than the last course, for the legend."""
 TICKS = (0, 4, 8, 12, 16)
@@ -55,7 +55,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     for axes, world in zip(places, worlds, strict=True):
         _losses(axes, whole[whole["world"] == world])
         axes.set_title(PLACES[world].title, fontsize="small")
-    _times(last, whole[(whole["world"] == TIMED_WORLD) & (whole["quantity"] == "course")])
+    _times(last, whole[(whole["world"] == COURSES_OF) & (whole["quantity"] == "course")])
     for axes in panels[:, 0]:
         axes.set_ylabel("share of the gain lost")
     handles, labels = places[0].get_legend_handles_labels()
@@ -78,7 +78,7 @@ def _losses(axes: Axes, part: pd.DataFrame) -> None:
     axes.axhline(LOST, color=BLACK, linewidth=0.8, linestyle="--", label=f"{LOST:.0%} of the gain")
     for arm, look in LOOKS.items():
         own = lost[lost["arm"] == arm]
-        own = own.assign(estimate=own["estimate"] / gain, half=NORMAL_95 * own["standard_error"] / gain)
+        own = own.assign(estimate=own["estimate"] / gain, half=(own["high"] - own["estimate"]) / gain)
         lags, stages = own[own["inner_steps"] == 1], own[own["inner_steps"] > 1]
         axes.errorbar(
             lags["lag"], lags["estimate"], lags["half"], label=look.label, color=look.colour, marker=look.marker, ls=look.line
@@ -107,5 +107,5 @@ def _times(axes: Axes, courses: pd.DataFrame) -> None:
     axes.set_xlim(right=ROOM * times.max())
     axes.set_xlabel("time, generations of a batch")
     axes.set_ylabel("success")
-    axes.set_title(PLACES[TIMED_WORLD].title, fontsize="small")
+    axes.set_title(PLACES[COURSES_OF].title, fontsize="small")
     axes.legend(fontsize="small", loc="lower right", handlelength=1.8)

@@ -16,6 +16,9 @@ from grpo_theory.arrays import Array
 SUBSETS = 500
 """Halves at random, and as many complements, where not all halves are used: up to 12 units all are, 924 of 12."""
 
+LEAD_FACTS = {"other_sign": "share of draws of the other sign", "at_end": "a best rate is at the end of the grid"}
+"""What the facts of a claim call the columns of a lead."""
+
 
 def lead(sides: Sequence[Array], contrast: Sequence[float] = (1.0,), judged: Sequence[Array] | None = None) -> dict[str, Any]:
     """Return what sides have at their best rates, weighted by a contrast, as a row with limits that count the choice.

@@ -12,7 +12,10 @@ from grpo_theory.estimation import COSTS
 from grpo_theory.estimation.allocation import spread_sizes
 from grpo_theory.exact.allocation import known_of
 from grpo_theory.simulate.allocation.advance import advance_allotted
+from grpo_theory.simulate.allocation.blocks import AllottedBlocks
 from grpo_theory.simulate.allocation.group_sizes import PromptFacts, fill_known
+from grpo_theory.simulate.step_grid import StepGrid
+from grpo_theory.simulate.training_blocks import TrainingBlocks
 from grpo_theory.simulate.training_tables import token_paths
 
 LOW, HIGH, BATCH, GROUP = 2, 16, 4, 6
@@ -231,3 +234,21 @@ def test_runs_that_diverge_are_no_fault_of_the_rule():
     with warnings.catch_warnings(action="ignore"):
         runs = gt.simulate_training(problem, starts, "rloo", gt.Constant(1e-3), **run)
     np.testing.assert_array_equal(runs.diverged, np.arange(6) % 2 == 1)
+
+
+@pytest.mark.parametrize("name", ["vip_seen", "neyman"])
+@pytest.mark.parametrize("optimiser", [gt.SGD(), gt.Adam()])
+def test_runs_at_each_step_size_side_by_side_are_those_that_have_it_alone(problem, name, optimiser):
+    """With what they have seen of the prompts, for numbers of runs that fill a vector and that do not."""
+    rates, rule = np.array([0.05, 0.9, 0.3]), gt.allocation_rules()[name].between(2, 8)
+    blocks = TrainingBlocks.of(
+        problem, gt.estimators()["rloo"], np.ones(12), (3, rule.high, 1), optimiser=optimiser, side_by_side=True
+    )
+    grid = StepGrid(AllottedBlocks.by_rule(blocks, rule, 12), rates, keeps=False)
+    how = {"batch_size": 3, "group_size": 4, "steps": 12, "checkpoints": [4, 12], "optimiser": optimiser, "allocation": rule}
+    for runs in (2, 11):
+        found = grid.objectives(runs, rng=7, checkpoints=[4, 12])
+        for rate, own in zip(rates, found, strict=True):
+            alone = gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(rate), **how, replications=runs, rng=7)
+            np.testing.assert_allclose(own, alone.objectives, rtol=1e-10)
+        assert np.abs(found[0] - found[1]).max() > 1e-3

@@ -86,12 +86,27 @@ def test_step_sizes_side_by_side_see_the_draws_that_each_sees_alone(problem):
 
 
 def test_claims_and_their_controls():
-    settings = dict(passes.cells(True)[0].settings) | {"problems": 16, "tuning_problems": 1, "step_sizes": [0.0625, 0.25, 1.0]}
+    settings = dict(passes.cells(True)[0].settings) | {"problems": 48, "step_sizes": [0.0625, 0.25, 1.0]}
     found = passes.simulate(settings, np.random.default_rng(0), 0)
     judged = judge(list(passes.claims(table_of(passes.rows(settings, [found])))))
     assert set(judged["id"]) == set(study_of(passes).decides)
     assert (judged["control"] == "refuted").all()
-    same = found | {"success": found["success"] | {"own": found["success"]["clip"], "broken": found["success"]["clip"]}}
-    table = table_of(passes.rows(settings, [same]))
-    assert (table.query("quantity == 'ahead' and arm == 'own'")["estimate"] == 0.0).all()
-    assert "refuted" not in set(judge(list(passes.claims(table)))["control"])
+    assert (judged["replications"] == 48).all()
+    same = found | {"none": found["clip"], "broken": found["clip"][:1]}
+    table = table_of(passes.rows(settings, [same])).query("quantity == 'ahead'").set_index("arm")["estimate"]
+    assert table["own"] == table["clip's"] == 0.0
+    assert "refuted" not in set(judge(list(passes.claims(table_of(passes.rows(settings, [same])))))["control"])
+
+
+def test_at_the_clips_step_the_arm_without_ratio_takes_the_step_that_is_best_for_the_clip():
+    """The clip is best at the second step. There the other arm has half of what it has at the third."""
+    noise = 0.01 * np.random.default_rng(0).normal(size=(3, 16))
+    clip = np.array([0.2, 0.8, 0.5])[:, None] + noise
+    none = np.array([0.1, 0.4, 0.8])[:, None] + noise
+    settings = {"passes": 4, "minibatches": 4, "step_sizes": [1.0, 2.0, 4.0]}
+    found = {"clip": clip.tolist(), "none": none.tolist(), "broken": [[0.0] * 16]}
+    table = table_of(passes.rows(settings, [found])).set_index(["quantity", "arm"])
+    assert table.loc[("ahead", "clip's"), "estimate"] == pytest.approx(0.4, abs=1e-12)
+    assert table.loc[("success", "clip's"), "step"] == 2.0
+    assert table.loc[("ahead", "own"), "estimate"] == pytest.approx(0.0, abs=0.01)
+    assert table.loc[("success", "own"), "step"] == 4.0

@@ -1,7 +1,6 @@
 """Where runs on stale rollouts are made."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,15 +18,20 @@ class PlainAscent:
 
 
 class Place(NamedTuple):
-    """Where runs are made: what it is called, its problem, the middle of the learning rates that are tried, and the optimiser.
+    """Where runs are made: what it is called, its problem by draw, the middle of the learning rates, and the optimiser.
 
     Pilots on other seeds found the middle.
     """
 
     title: str
-    make: Callable[[], gt.Problem]
+    make: Callable[[int], gt.Problem]
     middle: float = 1.0
     optimiser: gt.Optimiser = gt.Adam()
+
+
+def stopping(_: int) -> gt.Problem:
+    """Return where to stop: one constructed problem, so that all draws of it are the same."""
+    return race_problem("stopping")
 
 
 PLACES: Mapping[str, Place] = {
@@ -37,6 +41,7 @@ PLACES: Mapping[str, Place] = {
     "weak transfer, plain ascent": Place("the same, plain ascent", WORLDS["transfer"].problem, 128.0, PlainAscent()),
     "competing": Place("prompts compete", WORLDS["shared"].problem),
     "tabular": Place("prompts share nothing", WORLDS["few prompts"]._replace(dimension=0).problem),
-    "stopping": Place("where to stop, 1 to 8 tokens", partial(race_problem, "stopping"), 0.125),
+    "stopping": Place("where to stop, 1 to 8 tokens", stopping, 0.125),
 }
-"""Softmax policies of one token, 32 shared features and success from 0.1% to 50%, but where a name says otherwise."""
+"""Softmax policies of one token, 32 shared features and success from 0.1% to 50%, but where a name says otherwise. All but the
+last are worlds, which are drawn."""

@@ -1,30 +1,31 @@
 """P7: whole runs on stale rollouts: how old may they be, with which ratio, and what is gained in wall time.
 
 Rollouts lag by some updates, as in asynchronous trainers, or serve many updates, as in a few large stages of generation. Each arm
-takes its own best constant learning rate, chosen on other seeds, four times over; intervals count what a choice adds. All runs
-have equally many updates, each of equally many responses. In the control an arm descends.
+has the best constant learning rate of those tried, the same for all draws of a world. Where to stop is one constructed problem,
+whose seeds stand for draws. All runs have equally many updates, each of equally many responses. In the control an arm descends.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
+import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.simulate.step_grid import StepGrid
-from simulations.runs.chosen_steps import choice_variance_of, chosen_steps, same_shares, trained_with_each
+from simulations.best_rate import LEAD_FACTS, lead
+from simulations.runs.arms import success_rates
 from simulations.runs.stale_arms import ARMS
 from simulations.runs.stale_places import PLACES
-from simulations.runs.tuning import tuned_summary
 from simulations.seeds import child_seed, seed_of
 from simulations.sources import MU_GRPO, OURS
 
-SETTING = "training on small problems, Adam or plain ascent, constant learning rates, chosen on other seeds"
+SETTING = "mean over draws of a world (stopping: one problem); each arm at the best constant learning rate tried"
 P7 = Statement(
     "P7",
     MU_GRPO,
@@ -103,20 +104,18 @@ class Layout(NamedTuple):
 
 
 ON_POLICY, FOUR_STAGES = Layout(0, 1), Layout(0, UPDATES // 4)
-STALE = (*(Layout(lag, 1) for lag in (1, 4, 8, 16)), Layout(0, 4), FOUR_STAGES)
+NEXT, FOUR, ASTRAY = (Layout(lag, 1) for lag in (1, *LAGS))
 PARALLEL, IN_TURN = Layout(1, 1, SHORT), Layout(0, 1, round(SHORT / (1.0 + UPDATE_COST)))
-ASTRAY, NEXT = Layout(max(LAGS), 1), Layout(1, 1)
-CURVE = (Layout(8, 1), Layout(0, 4))
 BROKEN = "descends"
 LAYOUTS: Mapping[str, Sequence[Layout]] = {
     "on policy": (ON_POLICY, IN_TURN),
-    "none": (*STALE, PARALLEL),
-    "clip": STALE,
-    "truncated": (*STALE, PARALLEL),
-    "veto": STALE,
+    "none": (FOUR, ASTRAY, PARALLEL),
+    "clip": (NEXT, FOUR, ASTRAY, FOUR_STAGES),
+    "truncated": (FOUR, ASTRAY, FOUR_STAGES, PARALLEL),
+    "veto": (FOUR_STAGES,),
     BROKEN: (ASTRAY,),
 }
-"""Those of each arm."""
+"""Those of each arm: all that are trained. What is stated was planned; the response's ratio in stages is beside."""
 RIVALS = {
     "on policy": ("on policy", *ON_POLICY),
     "allowed": ("on policy", *ON_POLICY),
@@ -131,92 +130,79 @@ TITLES = {
     "veto": "relaxed clip and veto",
 }
 """Of the arms, in what is judged and drawn."""
-RUNS, CURVE_RUNS, TUNING_RUNS, QUICK_RUNS = 256, 96, 32, 16
-"""Of layouts about which something is stated, and of those that the figure shows besides; a quarter goes with each choice."""
-CHECKPOINTS = 4
-"""Updates from one look at the objective to the next, or more where a rollout serves more."""
-POWERS = tuple(range(-3, 4))
+DRAWS, QUICK_DRAWS, RUNS = 40, 4, 4
+"""Draws of a world, numbers 0 to 39, and runs on each: with eight rates these fill a vector."""
+CHECKPOINTS, COURSES_OF = 8, "strong transfer"
+"""Updates from one look at the objective to the next, or more where a rollout serves more; and the world of the looks."""
+POWERS = tuple(range(-4, 4))
 """The grid of learning rates doubles and halves the middle."""
-QUICK_PLACES = ("strong transfer",)
+QUICK_PLACES = (COURSES_OF,)
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each world, one chunk for each arm; quick has one world and few runs."""
-    judged, drawn = (QUICK_RUNS, QUICK_RUNS) if quick else (RUNS, CURVE_RUNS)
-    runs = {"runs": judged, "curve_runs": drawn, "tuning_runs": TUNING_RUNS, "arms": list(LAYOUTS)}
-    sizes = {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE}
+    """One cell for each world, one chunk for each arm; quick has one world and few draws."""
+    sizes = {"draws": QUICK_DRAWS if quick else DRAWS, "runs": RUNS, "batch_size": BATCH_SIZE, "group_size": GROUP_SIZE}
     places = QUICK_PLACES if quick else PLACES
     rates = {name: [PLACES[name].middle * 2.0**power for power in POWERS] for name in places}
-    return [Cell({"world": name, "rates": rates[name]} | sizes | runs, len(LAYOUTS), shared=True) for name in places]
+    return [
+        Cell({"world": name, "rates": rates[name], "arms": list(LAYOUTS)} | sizes, len(LAYOUTS), shared=True) for name in places
+    ]
 
 
 def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> list[dict[str, Any]]:
-    """Find, for each layout of an arm, its best learning rate; then train anew with it, on draws that all arms share."""
-    arm, rates = settings["arms"][chunk], np.array(settings["rates"])
-    tuning, judging = (child_seed(seed_of(rng), part) for part in (0, 1))
-    table = []
-    for layout in LAYOUTS[arm]:
-
-        def courses(rate: float, runs: int, seed: np.random.SeedSequence, layout: Layout = layout) -> Array:
-            return _train(settings, arm, layout, [rate], runs, seed)[0]
-
-        tried = _train(settings, arm, layout, rates, settings["tuning_runs"], tuning)[..., -1]
-        steps = chosen_steps(rates, tried)
-        number = settings["curve_runs" if layout in CURVE or (layout == NEXT and arm != "clip") else "runs"]
-        reached = trained_with_each(steps, courses, number, judging)
-        chosen = {"step": float(np.exp(np.log(steps).mean())), "interior": bool(0 < tried.mean(axis=1).argmax() < len(rates) - 1)}
-        course = zip(looks(layout), reached.mean(axis=0).tolist(), strict=True)
-        table.append(layout._asdict() | chosen | {"success": reached[:, -1].tolist(), "course": list(course)})
-    return table
-
-
-def looks(layout: Layout) -> list[int]:
-    """Return the numbers of updates at which the objective is kept."""
-    return list(range(0, layout.steps + 1, max(CHECKPOINTS, layout.inner_steps)))
-
-
-def _train(settings: Settings, arm: str, layout: Layout, rates: ArrayLike, runs: int, seed: np.random.SeedSequence) -> Array:
-    """Train with constant learning rates (S,), and return the objective along the way, shape (S, R, C); see `looks`.
+    """Train an arm with each layout at each rate; return each draw's mean success at the end, and the mean course.
 
     A rollout has as many prompts as the updates that it serves need, so that an update has as many responses in all layouts.
     """
-    place = PLACES[settings["world"]]
-    sizes = settings["batch_size"] * layout.inner_steps, settings["group_size"], layout.inner_steps, layout.lag
-    estimator, shape = ARMS["none" if arm == "on policy" else arm], np.ones(layout.steps)
-    return StepGrid.of(place.make(), estimator, rates, shape, sizes, place.optimiser).objectives(runs, seed, looks(layout))
-
-
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """What each layout of an arm reached and how; and what it lacks of what it is compared with, run by run."""
-    runs = {
-        arm: {Layout(*(one[name] for name in Layout._fields)): one for one in found} for arm, found in _named(settings, results)
-    }
-    (on_policy, in_turn), clip = runs["on policy"].values(), runs["clip"][FOUR_STAGES]
-    start = on_policy["course"][0][1]
-    ends = np.array(on_policy["success"])
-    # With each rival, how many times as much as a choice of its own adds to the variance of an arm it has of that.
-    against = {"on policy": (ends, 1.0), "allowed": (ends - LOST * (ends - start), (1.0 - LOST) ** 2)}
-    against |= {"clip": (np.array(clip["success"]), 1.0), "in turn": (np.array(in_turn["success"]), 1.0)}
-    ascending = [np.array(one["success"]) for arm, found in runs.items() if arm != BROKEN for one in found.values()]
-    added = choice_variance_of(ascending)
-    table: Rows = []
-    for arm, found in runs.items():
-        for layout, one in found.items():
-            success = np.array(one["success"])
-            about = {"world": settings["world"], "arm": arm} | layout._asdict() | {"prediction": np.nan}
-            reached = {"rate": one["step"], "interior": one["interior"], "start": start}
-            table.append(about | {"quantity": "success"} | reached | tuned_summary(success, added))
-            course = ({"quantity": "course", "update": at} | EXACT | {"estimate": mean} for at, mean in one["course"])
-            table += [about | row for row in course]
-            table += [
-                about | {"quantity": f"below {name}"} | tuned_summary(same_shares(other, success), (1.0 + factor) * added)
-                for name, (other, factor) in against.items()
-            ]
+    arm, place = settings["arms"][chunk], PLACES[settings["world"]]
+    estimator, problems = ARMS["none" if arm == "on policy" else arm], [place.make(draw) for draw in range(settings["draws"])]
+    table = []
+    for layout in LAYOUTS[arm]:
+        sizes = settings["batch_size"] * layout.inner_steps, settings["group_size"], layout.inner_steps, layout.lag
+        success = []
+        for draw, problem in enumerate(problems):
+            grid = StepGrid.of(problem, estimator, settings["rates"], np.ones(layout.steps), sizes, place.optimiser)
+            look = partial(mean_success, problem)
+            found = grid.looks(look, settings["runs"], child_seed(seed_of(rng), draw), looks(settings["world"], layout))
+            success.append(found.mean(axis=1))  # (rates, looks)
+        by_draw = np.array(success)
+        table.append(layout._asdict() | {"success": by_draw[..., -1].T.tolist(), "course": by_draw.mean(axis=0).tolist()})
     return table
 
 
-def _named(settings: Settings, results: list[Any]) -> Iterator[tuple[str, Any]]:
-    return zip(settings["arms"], results, strict=True)
+def mean_success(problem: gt.Problem, theta: Array) -> Array:
+    """Return the mean success of policies (R, d), which is the objective; 0 for a run that diverged."""
+    return np.nan_to_num(success_rates(problem, theta).mean(axis=-1))
+
+
+def looks(world: str, layout: Layout) -> list[int]:
+    """Return the numbers of updates at which success is kept: the last, and those before where courses are drawn."""
+    every = max(CHECKPOINTS, layout.inner_steps) if world == COURSES_OF else layout.steps
+    return list(range(0, layout.steps + 1, every))
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """What each layout of an arm reached and how; and what it lacks of what it is compared with, in pairs of draws."""
+    ends, courses = {}, {}
+    for arm, found in zip(settings["arms"], results, strict=True):
+        for one in found:
+            key = (arm, *(one[name] for name in Layout._fields))
+            ends[key], courses[key] = np.array(one["success"]), one["course"]
+    make = PLACES[settings["world"]].make
+    starts = np.array([gt.objective(problem, problem.theta) for problem in map(make, range(settings["draws"]))])
+    against = {name: ends[key] for name, key in RIVALS.items()}
+    against["allowed"] = (1.0 - LOST) * against["allowed"] + LOST * starts
+    table: Rows = []
+    for key, own in ends.items():
+        about = {"world": settings["world"], "arm": key[0]} | dict(zip(Layout._fields, key[1:], strict=True))
+        about |= {"prediction": np.nan}
+        best = int(own.mean(axis=-1).argmax())
+        reached = {"rate": settings["rates"][best], "start": float(starts.mean())}
+        table.append(about | {"quantity": "success"} | reached | lead([own]))
+        course = zip(looks(settings["world"], Layout(*key[1:])), courses[key][best], strict=True)
+        table += [about | {"quantity": "course", "update": at} | EXACT | {"estimate": mean} for at, mean in course]
+        table += [about | {"quantity": f"below {name}"} | lead([rival, own], (1.0, -1.0)) for name, rival in against.items()]
+    return table
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
@@ -239,5 +225,6 @@ def _claim(statement: Statement, world: str, at: pd.DataFrame, arm: str, layout:
     rival = at.loc[("success", *RIVALS[against])]
     facts = {"success at the start": here["start"], "success here": here["estimate"], "success of the other": rival["estimate"]}
     facts["share of the gain lost"] = (rival["estimate"] - here["estimate"]) / (rival["estimate"] - here["start"])
-    facts |= {"learning rate": here["rate"], "best rate inside the grid": float(here["interior"])}
+    lacking = at.loc[(f"below {against}", arm, *layout)]
+    facts |= {"learning rate": here["rate"]} | {fact: float(lacking[column]) for column, fact in LEAD_FACTS.items()}
     return statement.claim(f"{world}, {TITLES[arm]}", own, control, facts=facts)

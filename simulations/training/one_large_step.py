@@ -1,7 +1,7 @@
 """T8: inner updates without a ratio against one large update, one token.
 
-Without a ratio the updates that a rollout serves are compared with one update on all of it, path by path. In the control no mean
-is subtracted from the rewards.
+Without a ratio the updates that a rollout serves are compared with one update on all of it, path by path. Each problem is one of
+the gallery's. In the control no mean is subtracted from the rewards.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """T8 where responses serve several passes: what dropping ratio and clip costs.
 
-Both arms take their own best step, or the arm without ratio takes that of the arm with the clip. In the control an arm descends.
+Both arms take their own best step of those tried, or the arm without ratio takes that of the arm with the clip. Problems are
+random, and limits count them. In the control an arm descends.
 """
 
 from collections.abc import Iterator
@@ -13,17 +14,15 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import evidence
-from grpo_theory.harness.step_search import best_step
 from grpo_theory.harness.study import Cell, Rows, Settings
-from grpo_theory.harness.summary import summary
-from simulations.seeds import child_seed, seed_of
+from simulations.best_rate import LEAD_FACTS, lead
+from simulations.seeds import seed_of
 from simulations.sequence.off_policy import Pairs
 from simulations.sequence.parts import composed
 from simulations.sources import OURS, TIC_GRPO
-from simulations.training.arms import paired
-from simulations.training.worlds import WORLDS, sampled
+from simulations.training.worlds import WORLDS
 
-PASSES_OF = "training on trees of two tokens with several passes over a rollout; constant steps, chosen on other seeds"
+PASSES_OF = "mean over random trees of two tokens, several passes over a rollout; the best of the constant steps tried"
 OWN_STEP = Statement(
     "T8/dropped, several passes",
     f"question beside {TIC_GRPO}",
@@ -54,7 +53,9 @@ WORLD, OPTIMISER = WORLDS["four"], gt.Adam()
 CLIP, NONE = composed("rloo", "token", "by sign"), composed("rloo", "none")
 STEP_SIZES = tuple(2.0**power for power in range(-6, 2))
 """From steps that hardly learn to steps that are too large for both."""
-PROBLEMS, TUNING_PROBLEMS, TUNING_RUNS, RUNS = 64, 16, 4, 8
+DESCENDS = 0.125
+"""The step of the control, for which there is no best one."""
+PROBLEMS, RUNS = 64, 3
 """Problems are the sample: they differ by more than runs on one of them do."""
 POINT = 0.01
 """One point of success at the end is less than two runs with other seeds differ by."""
@@ -65,10 +66,9 @@ FACTS = {"success": "estimate", "step": "step"}
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each number of passes; quick has the first, on half of the problems."""
-    share = 2 if quick else 1
-    counts = {"problems": PROBLEMS // share, "tuning_problems": TUNING_PROBLEMS // share, "step_sizes": list(STEP_SIZES)}
-    return [Cell({"passes": passes, "minibatches": PASSES[passes]} | counts) for passes in list(PASSES)[: 1 if quick else None]]
+    """One cell for each number of passes; quick has the first, on a quarter of the problems."""
+    sizes = {"problems": PROBLEMS // (4 if quick else 1), "step_sizes": list(STEP_SIZES)}
+    return [Cell({"passes": passes, "minibatches": PASSES[passes]} | sizes) for passes in list(PASSES)[: 1 if quick else None]]
 
 
 class Minibatches(NamedTuple):
@@ -138,34 +138,31 @@ class Trainer(NamedTuple):
 
 
 def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
-    """Find each arm's best step on some problems; train both with it on others, and the one without ratio with the clip's too."""
-    tuning, judging = (child_seed(seed_of(rng), part) for part in (0, 1))
-    grid, steps = np.array(settings["step_sizes"]), {}
-    clip, none, broken = (Trainer(settings, estimator, sign) for estimator, sign in ((CLIP, 1.0), (NONE, 1.0), (NONE, -1.0)))
-    rehearsals = list(WORLD.drawn(tuning, settings["tuning_problems"]))
-    for name, trainer in (("clip", clip), ("none", none)):
-        tried = [trainer.success(problem, grid, TUNING_RUNS, own).mean(axis=1) for problem, own in rehearsals]
-        steps[name] = best_step(grid, -np.mean(tried, axis=0))
-    arms = {"clip": (clip, "clip"), "own": (none, "none"), "clip's": (none, "clip"), "broken": (broken, "none")}
-    reached: dict[str, list[list[float]]] = {name: [] for name in arms}
-    for problem, own in WORLD.drawn(judging, settings["problems"]):
-        for trainer in (clip, none, broken):
-            names = [name for name, (own_trainer, _) in arms.items() if own_trainer is trainer]
-            wanted = np.array([steps[arms[name][1]] for name in names])
-            for name, success in zip(names, trainer.success(problem, wanted, RUNS, own), strict=True):
-                reached[name].append(success.tolist())
-    return {"steps": {name: steps[step] for name, (_, step) in arms.items()}, "success": reached}
+    """Train each arm at each step on random problems; return the mean success of a problem's runs, (steps, problems)."""
+    grid = np.array(settings["step_sizes"])
+    arms = {"clip": (CLIP, 1.0, grid), "none": (NONE, 1.0, grid), "broken": (NONE, -1.0, np.array([DESCENDS]))}
+    reached: dict[str, list[Array]] = {name: [] for name in arms}
+    for problem, own in WORLD.drawn(seed_of(rng), settings["problems"]):
+        for name, (estimator, sign, steps) in arms.items():
+            reached[name].append(Trainer(settings, estimator, sign).success(problem, steps, RUNS, own).mean(axis=1))
+    return {name: np.stack(success, axis=-1).tolist() for name, success in reached.items()}
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """What each arm reached, and by how much the clip is ahead of each of the others."""
-    (run,) = results
+    clip, none, broken = (np.array(results[0][name]) for name in ("clip", "none", "broken"))
     common = {"passes": settings["passes"], "minibatches": settings["minibatches"], "prediction": np.nan}
+    best, own = (settings["step_sizes"][arm.mean(axis=1).argmax()] for arm in (clip, none))
+    arms = {
+        "clip": (best, lead([clip]), lead([clip, clip], (1.0, -1.0))),
+        "own": (own, lead([none]), lead([clip, none], (1.0, -1.0))),
+        "clip's": (best, lead([clip], judged=[none]), lead([clip], judged=[clip - none])),
+        "broken": (DESCENDS, lead([broken]), lead([clip, broken], (1.0, -1.0))),
+    }
     table: Rows = []
-    for arm, success in run["success"].items():
-        ahead, about = paired(run["success"]["clip"], success), common | {"arm": arm, "step": run["steps"][arm]}
-        for quantity, values in (("success", success), ("ahead", ahead)):
-            table.append(about | {"quantity": quantity} | summary(sampled(values, WORLD.alone)))
+    for arm, (step, success, ahead) in arms.items():
+        about = common | {"arm": arm, "step": step}
+        table += [about | {"quantity": "success"} | success, about | {"quantity": "ahead"} | ahead]
     return table
 
 
@@ -177,4 +174,5 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
         for arm, statement in STATED.items():
             own, control = (evidence(ahead.loc[name].to_dict(), POINT) for name in (arm, "broken"))
             facts = {f"{fact}, {name}": success.loc[name, at] for name in ("clip", arm) for fact, at in FACTS.items()}
+            facts |= {fact: float(ahead.loc[arm, column]) for column, fact in LEAD_FACTS.items()}
             yield statement.claim(where, own, control, facts=facts)

@@ -121,6 +121,8 @@ def advance_allotted(plan, functions, rules, updates, streams, room, state):
             if place == 0:
                 left = updates.step_sizes.shape[0] - before
                 fill_chunk(streams.lanes[rows], streams.lone[rows], runs, min(chunk, left), words)
+                if state.sweep.period > 0:
+                    functions.run.repeat_words(words, min(chunk, left), batch_size, state.sweep.period, runs)
             rollouts = min(chunk - place, updates.stop - before)
             for share in range(block * n_shares, min((block + 1) * n_shares, state.theta.shape[0])):
                 run, theta = share * size, state.theta[share]

@@ -20,6 +20,7 @@ from grpo_theory.simulate.allocation.group_sizes import Allotment, PromptFacts, 
 from grpo_theory.simulate.draw.sizes import as_sizes
 from grpo_theory.simulate.draw.streams import Streams
 from grpo_theory.simulate.training_blocks import Runs, TrainingBlocks, make_step_room
+from grpo_theory.simulate.training_tables import SAME_STEPS
 from grpo_theory.simulate.update.advance import StepRoom, Updates
 from grpo_theory.simulate.update.trace import NO_TRACE, Trace
 from grpo_theory.simulate.workers import borrowed
@@ -67,14 +68,28 @@ class AllottedBlocks(TrainingBlocks):
         with borrowed(self._rooms, lambda: make_step_room(self)) as room:
             yield AllottedRuns(self, room, streams, starts, trace)
 
+    @contextmanager
+    def start_side_by_side(self, factors: Array, streams: Streams, starts: Array, trace: Trace = NO_TRACE) -> Iterator[Runs]:
+        """Give runs whose steps have factors, as `TrainingBlocks` does; they leave no trace."""
+        with borrowed(self._rooms, lambda: make_step_room(self)) as room:
+            yield AllottedRuns(self, room, streams, starts, trace, factors)
+
 
 class AllottedRuns(Runs):
     """The runs of some blocks on their way, which remember the rewards that they have seen of each prompt."""
 
     blocks: AllottedBlocks
 
-    def __init__(self, blocks: AllottedBlocks, room: StepRoom, streams: Streams, starts: Array, trace: Trace) -> None:
-        super().__init__(blocks, room, streams, starts, trace)
+    def __init__(
+        self,
+        blocks: AllottedBlocks,
+        room: StepRoom,
+        streams: Streams,
+        starts: Array,
+        trace: Trace,
+        factors: Array = SAME_STEPS,
+    ) -> None:
+        super().__init__(blocks, room, streams, starts, trace, factors)
         shares, _, lanes = self.state.theta.shape
         values = values_at(blocks.problem, starts)
         filled = np.concatenate([values, np.repeat(values[-1:], shares * lanes - len(values), axis=0)])
