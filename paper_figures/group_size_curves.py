@@ -20,7 +20,7 @@ TABLES = ("group_size", "group_size_lm")
 CAPTION = (
     "The vertical axis is the loss of the learned policy against the noise-free run, divided by the least loss over the "
     f"group sizes. Colours and marks show checkpoints of training with N = BG = {BUDGET:,} responses per step. The "
-    "figure repeats Figure 5 of arXiv 2603.01162 on problems where all is known. Points are simulated, with 95% "
+    "figure repeats Figure 5 of arXiv 2603.01162 on fixed problems where all is known. Points are simulated, with 95% "
     "intervals; they are filled where the group size is in the 95% confidence set of the best. Lines are the law to "
     "first order in the noise, or join the points where that law is not computed. A checkpoint is left out where noise "
     "improves the policy, because it has no least loss to divide by."

@@ -50,13 +50,13 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
     rollouts = sorted((table["updates"] // table["inner_steps"]).unique())
     return (
         f"The figure shows how soon a level (grey line) is reached. Runs have B = {listed(batches)} prompts, G = "
-        f"{listed(groups)} responses and {listed(rollouts)} rollouts of m updates each. Every arm has its own best "
-        "constant step size, which was chosen on other seeds. The left and middle panels have m = "
+        f"{listed(groups)} responses and {listed(rollouts)} rollouts of m updates each, on fixed problems. Every arm has "
+        "the best of the constant step sizes around that which a pilot found. The left and middle panels have m = "
         f"{table['inner_steps'].max()}. The left panels show means of the exact objective, with 95% intervals. The middle "
         "panels show the mean number of updates to the level against the step size, with 95% intervals. Small marks are "
-        "on the seeds of the choice. Large marks are at the chosen step, on the seeds of the judgement. A run that never "
-        "gets there counts as all its updates. The right panels show paired differences of this number from the arm with "
-        "token ratio and clip by sign, with 95% intervals. Parts are changed one at a time. GRPO and GSPO as published "
+        "of the pilot. Large marks are at the best step, on other draws. A run that never gets there counts as all its "
+        "updates. The right panels show differences of this number, on the same draws, from the arm with token ratio and "
+        "clip by sign, with 95% intervals. Parts are changed one at a time. GRPO and GSPO as published "
         f"differ from that arm in advantages and aggregation besides. {_found(table)} Each of these intervals holds by "
         "itself. The wider ones of the verdicts hold together."
     )
@@ -90,7 +90,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
 def _marks(table: pd.DataFrame) -> list[Line2D]:
     """Return what the legend has of marks that are no arm's: of the middle panel, and of the numbers of updates per rollout."""
     numbers = sorted(int(number) for number in table["inner_steps"].unique())
-    looks = [("middle: step sizes tried", ".", GREY), ("middle: chosen step, on other seeds", "o", "white")]
+    looks = [("middle: step sizes of the pilot", ".", GREY), ("middle: best step, on other draws", "o", "white")]
     if len(numbers) > 1:
         looks += [(f"right: $m$ = {number}", "o", GREY if number == numbers[-1] else "white") for number in numbers]
     style: dict[str, Any] = {"color": GREY, "linestyle": "none"}
@@ -139,7 +139,7 @@ def _step_sizes(axes: Axes, part: pd.DataFrame) -> None:
     """Draw the mean time to the level of each arm against the step size, and where the chosen step is."""
     for arm, look in LOOKS.items():
         own = part[part["arm"] == arm]
-        rows = own[own["quantity"] == "tuning"].sort_values("step")
+        rows = own[own["quantity"] == "pilot"].sort_values("step")
         half = NORMAL_95 * rows["standard_error"]
         style: dict[str, Any] = {
             "color": look.colour,
@@ -157,7 +157,7 @@ def _step_sizes(axes: Axes, part: pd.DataFrame) -> None:
             chosen["step"], chosen["estimate"], yerr=error, fmt=look.marker, color=look.colour, markerfacecolor="white", zorder=4
         )
     axes.set_xscale("log", base=2)
-    steps = np.sort(part.loc[part["quantity"] == "tuning", "step"].unique())
+    steps = np.sort(part.loc[part["quantity"] == "pilot", "step"].unique())
     axes.xaxis.set_major_locator(FixedLocator(steps[::2].tolist()))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_locator(NullLocator())

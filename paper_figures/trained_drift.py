@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import BLACK, BLUE, BROWN, GREEN, GREY, NORMAL_95, ORANGE, PURPLE, RATIOS, VERMILION, Look
+from grpo_theory.page.style import BLACK, BLUE, BROWN, GREEN, GREY, ORANGE, PURPLE, RATIOS, VERMILION, Look
 from simulations.training.trained_drift import BATCH_SIZE, GROUP_SIZE
 
 PLACE = 205
@@ -25,8 +25,8 @@ KINDS = {
     "eight": Look("8 tokens, 6 parameters", BLACK, "o", "-"),
     "four": Look("4 tokens, 6 parameters", BLUE, "D", "--"),
     "two": Look("2 tokens, 6 parameters", GREEN, "^", "-."),
-    "shared": Look("1 to 3 tokens, shared", BROWN, "s", "--"),
-    "stopping": Look("where to stop, 1 to 8", ORANGE, "v", ":"),
+    "shared": Look("one problem, 1 to 3 tokens", BROWN, "s", "--"),
+    "stopping": Look("one problem, 1 to 8 tokens", ORANGE, "v", ":"),
     "large": Look("4 tokens, 200 parameters", PURPLE, "P", "-"),
 }
 OPTIMISERS = {"SGD": Look("plain ascent", BLUE, "o", ""), "Adam": Look("Adam", VERMILION, "s", "")}
@@ -34,15 +34,17 @@ STEPS = {"best": "best\nstep", "twice": "twice\nthat", "four times": "four times
 FEWEST = 30
 """Looks in a bin from which a share is drawn."""
 CAPTION = (
-    "Every run makes several updates from the responses of one policy, and uses each response once. The step is constant "
-    f"and was chosen on other seeds. A batch has {BATCH_SIZE} prompts with {GROUP_SIZE} responses each. The left panel "
+    "Every run makes several updates from the responses of one policy, and uses each response once. The step is constant, "
+    "the best of those tried, and the same for all problems of a kind. A batch has "
+    f"{BATCH_SIZE} prompts with {GROUP_SIZE} responses each. The left panel "
     "shows the share of exact mean updates that point away from the current gradient, among updates after the first of "
     "their rollout. It is drawn against the share of tokens that the clip by sign drops at these updates. The runs are "
     "those with the clip, and points are means over all updates looked at. The middle panel shows the same for the "
     f"clipped update by kind of problem. A point is drawn where at least {FEWEST} updates were looked at. The right panel "
     "shows by how many points of a hundred success at the end is higher with the clip than without any ratio. Bars are "
-    "95% intervals. Each mark is a kind of problem, length of runs, optimiser and number of updates per rollout. Marks "
-    "are at the best step of each side and at multiples of it."
+    "95% intervals that count problems and the choice of the step. On fixed problems they count runs. Each mark is "
+    "a kind of problem, length of runs, optimiser and number of updates per rollout. Marks are at the best step of each "
+    "side and at multiples of it."
 )
 
 
@@ -92,7 +94,7 @@ def leads(axes: Axes, table: pd.DataFrame) -> None:
             is_its = (own["optimiser"] == name).to_numpy()
             if not is_its.any():
                 continue
-            half = 100.0 * NORMAL_95 * own.loc[is_its, "standard_error"]
+            half = 100.0 * (own["high"] - own["estimate"])[is_its]
             style: dict[str, Any] = {"color": look.colour, "markerfacecolor": "white", "linestyle": "none", "elinewidth": 0.8}
             label = look.label if not place else None
             axes.errorbar(spread[is_its], 100.0 * own.loc[is_its, "estimate"], half, fmt=look.marker, label=label, **style)

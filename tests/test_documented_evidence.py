@@ -96,7 +96,7 @@ def test_what_many_parameters_change_is_in_the_verdicts():
 @pytest.mark.parametrize("page", ["results", "findings/token_ratios"])
 def test_no_ratio_is_nearer_to_the_gradient_in_as_many_settings_as_is_said(page):
     rows = VERDICTS[VERDICTS["id"] == "T8/nearer, trained"]
-    assert set(rows["verdict"]) == {"confirmed"}
+    assert (rows["estimate"] < 0.0).all()
     text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
     assert f"in all {len(rows)} settings" in text
 

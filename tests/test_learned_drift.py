@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
+from grpo_theory.evidence import judge
+from grpo_theory.harness.forms import study_of
+from grpo_theory.harness.study import Cell, cell_seed, table_of
 from simulations.training import learned_drift
 from simulations.training.learned_drift import LOOKED, NETWORKS, LearnedPairs
 
@@ -43,10 +46,12 @@ def test_mean_updates_are_those_of_the_exact_law(drifted, name):
         np.testing.assert_allclose(one, law, atol=1e-12)
 
 
-def test_looks_are_at_updates_off_policy(drifted):
-    problem, theta, behaviour = drifted
-    iterates = np.stack([np.stack([behaviour[run], theta[run], theta[run], theta[run], theta[run]]) for run in (0, 1)])
-    table = learned_drift.look(problem, iterates, 4, np.random.default_rng(0))
-    assert list(table["run"]) == [0] * 4 + [1] * 4
-    assert (table["log ratio"] > 0.0).all()
-    assert table.groupby("run")["clip"].nunique().tolist() == [1, 1]
+def test_every_claim_of_the_study_is_made_and_its_control_has_power():
+    settings = dict(learned_drift.cells(True)[0].settings)
+    seed = cell_seed("learned_drift", Cell(settings), 0)
+    results = [learned_drift.simulate(settings, np.random.default_rng(seed), chunk) for chunk in range(len(settings["arms"]))]
+    table = table_of(learned_drift.rows(settings, results))
+    found = judge(list(learned_drift.claims(table)))
+    assert set(found["id"]) == set(study_of(learned_drift).decides)
+    assert (found["control"] == "refuted").all()
+    assert set(table.loc[table["quantity"] == "ahead", "replications"]) == {settings["problems"]}

@@ -10,7 +10,6 @@ from grpo_theory.estimation.kernel import Batch
 from grpo_theory.evidence import judge
 from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
-from grpo_theory.harness.summary import summary
 from simulations.training import learned_time
 from simulations.training.learned_time import ARMS, CONTESTS, NETWORKS
 
@@ -44,20 +43,23 @@ def test_arms_see_the_same_draws():
     settings = dict(learned_time.cells(True)[0].settings) | {"arms": ["TIC", "no ratio", "TIC"], "problems": 2}
     first, other, last = (learned_time.simulate(settings, np.random.default_rng(1), chunk) for chunk in range(3))
     assert first == last
-    assert first["times"] != other["times"]
+    assert first != other
 
 
 def made_up(times):
-    """Return the study's table of arms with these times, one for each problem."""
-    settings = dict(learned_time.cells(True)[0].settings)
-    run = {"step": 1.0, "interior": True, "tuning": [summary(np.arange(2.0))] * len(settings["steps"])}
-    return table_of(learned_time.rows(settings, [run | {"times": np.array([times[arm]]).T} for arm in settings["arms"]]))
+    """Return the study's table of arms with these times at the middle step, one for each problem, and longer ones elsewhere."""
+    settings = dict(learned_time.cells(True)[0].settings) | {"steps": [1.0, 2.0, 4.0]}
+    results = [[times[arm] + 9.0, times[arm], times[arm] + 9.0] for arm in settings["arms"]]
+    return table_of(learned_time.rows(settings, results))
 
 
 def test_verdicts_follow_the_times():
     noise = np.random.default_rng(2).normal(size=200)
     times = dict.fromkeys(ARMS, 60.0 + noise) | {"TIC": 40.0 + noise, "broken": 120.0 + noise, "no ratio": 64.0 + noise}
     table = made_up(times)
+    own = table[table["quantity"] == "time"].set_index("arm")
+    assert set(own["step"]) == {2.0}
+    np.testing.assert_allclose(own.loc["TIC", "estimate"], 40.0 + noise.mean())
     found = judge(list(learned_time.claims(table))).set_index("id")
     assert set(found.index) == set(study_of(learned_time).decides) == {one.statement.id for one in CONTESTS}
     assert found.loc["T14/against GRPO, learned features", ["verdict", "control"]].tolist() == ["confirmed", "refuted"]

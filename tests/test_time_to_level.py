@@ -12,20 +12,13 @@ from grpo_theory.exact import gradient
 from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.step_search import best_step
 from grpo_theory.harness.study import Cell, cell_seed, table_of
-from grpo_theory.simulate import TrainingRuns
 from simulations.training import time_to_level
-from simulations.training.contests import updates_to_level
+from simulations.training.contests import behind, updates_to_level
 from simulations.training.time_to_level import ARMS, LEVELS, race_problem
 
 
-def made_up(*objectives):
-    """Return runs with these objectives after 0, 4 and 12 updates."""
-    nothing = np.zeros((len(objectives), 1))
-    return TrainingRuns("made up", np.array([0, 4, 12]), np.array(objectives), nothing, nothing, nothing, nothing[:, 0])
-
-
 def test_times_are_interpolated_and_runs_that_fail_count_as_all_updates():
-    runs = made_up(
+    objectives = [
         [0.2, 0.6, 0.1],
         [0.2, 0.2, 0.6],
         [0.2, 0.3, 0.4],
@@ -33,8 +26,18 @@ def test_times_are_interpolated_and_runs_that_fail_count_as_all_updates():
         [0.2, np.nan, np.nan],
         [0.5, 0.1, 0.6],
         [0.2, 0.5, 0.7],
-    )
-    np.testing.assert_allclose(updates_to_level(runs, 0.5), [3.0, 10.0, 12.0, 4.0, 12.0, 0.0, 4.0])
+    ]
+    found = updates_to_level(np.array(objectives), np.array([0, 4, 12]), 0.5)
+    np.testing.assert_allclose(found, [3.0, 10.0, 12.0, 4.0, 12.0, 0.0, 4.0])
+
+
+def test_an_arm_is_behind_by_its_time_less_the_allowed_one_of_the_rival_each_at_its_best_step():
+    noise = np.random.default_rng(0).normal(size=(1, 64))
+    arm, rival = (noise + np.reshape(means, (3, 1)) for means in ([70.0, 50.0, 80.0], [40.0, 60.0, 90.0]))
+    found = behind(arm, rival, 1.05)
+    assert found["estimate"] == pytest.approx(8.0 - 0.05 * noise.mean())
+    assert found["standard_error"] == pytest.approx(0.05 * noise.std(ddof=1) / 8.0)
+    assert found["at_end"], "the rival's best step is the first"
 
 
 def test_the_best_step_is_the_vertex_of_a_parabola_in_the_log_of_the_step():
@@ -106,16 +109,13 @@ def test_the_broken_arm_has_a_mean_update_of_zero_and_the_right_one_has_not():
 
 def small_table(arms=None):
     """Return the study's table on few runs, with other arms in the place of some."""
-    settings = dict(time_to_level.cells(True)[-1].settings)
-    settings |= {"step_sizes": [32.0, 64.0, 128.0, 256.0, 512.0], "runs": dict.fromkeys(ARMS, 128)}
-    cell, place = Cell(settings), dict.fromkeys(ARMS) | {arm: arm for arm in ARMS} | (arms or {})
-    order = list(settings["arms"])
-    seed = cell_seed("time_to_level", cell, 0)
+    settings = dict(time_to_level.cells(True)[-1].settings) | {"pilot_steps": [32.0, 64.0, 128.0, 256.0, 512.0]}
+    place, order = {arm: (arms or {}).get(arm, arm) for arm in ARMS}, list(settings["arms"])
+    seed = cell_seed("time_to_level", Cell(settings), 0)
     done = {arm: time_to_level.simulate(settings, np.random.default_rng(seed), order.index(arm)) for arm in set(place.values())}
     return table_of(time_to_level.rows(settings, [done[place[arm]] for arm in order]))
 
 
-@pytest.mark.filterwarnings("ignore::grpo_theory.exact.StabilityWarning")
 def test_verdicts_follow_the_evidence_and_controls_without_a_fault_survive():
     """Dropping the ratio is sooner by far; an arm is no sooner than itself; a control that is the right arm is not refuted."""
     table = small_table()
@@ -131,10 +131,7 @@ def test_verdicts_follow_the_evidence_and_controls_without_a_fault_survive():
 
 def test_arms_see_the_same_draws():
     """The place of an arm among the arms, which is the number of its chunk, says nothing of its draws."""
-    settings = dict(time_to_level.cells(True)[-1].settings) | {
-        "step_sizes": [16.0, 32.0, 64.0],
-        "arms": ["TIC", "no ratio", "TIC"],
-        "runs": {"TIC": 8},
-    }
+    few = {"pilot_steps": [16.0, 32.0, 64.0], "arms": ["TIC", "no ratio", "TIC"], "runs": 8}
+    settings = dict(time_to_level.cells(True)[-1].settings) | few
     first, last = (time_to_level.simulate(settings, np.random.default_rng(1), chunk) for chunk in (0, 2))
     assert first == last

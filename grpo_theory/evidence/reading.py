@@ -42,7 +42,8 @@ class BoundedMean(Share):
         def excess(truth: float) -> float:
             return float(rel_entr(mean, truth) + rel_entr(1.0 - mean, 1.0 - truth)) - most
 
-        low = 0.0 if mean <= 0.0 else brentq(excess, np.finfo(float).tiny, mean, xtol=1e-12)
+        least = np.finfo(float).tiny
+        low = 0.0 if mean <= 0.0 or excess(least) <= 0.0 else brentq(excess, least, mean, xtol=1e-12)
         high = 1.0 if mean >= 1.0 else brentq(excess, mean, 1.0 - 1e-15, xtol=1e-12)
         return low, high
 

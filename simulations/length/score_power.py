@@ -19,7 +19,7 @@ from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chains import KINDS
 from grpo_theory.problem.recursion import visits
-from simulations.length.grid import RATES, kinds_and_rates
+from simulations.length.grid import ONE_TASK, RATES, kinds_and_rates
 from simulations.length.points import chain_point
 from simulations.sources import OURS, UNCORRELATED, derived
 
@@ -37,6 +37,7 @@ LARGER = Statement(
     derived(15),
     "from 64 tokens to 1,024, with one success rate, the best group size of the leave-one-out mean doubles or more",
     "ordering",
+    ONE_TASK,
     formula=r"From $64$ tokens to $1{,}024$, with one success rate, $G^*-1=\sqrt{c_3/c_1}$ doubles or more.",
     whose=OURS,
 )
@@ -45,6 +46,7 @@ UNCORRELATED_AT_LENGTH = Statement(
     f"question beside {UNCORRELATED}",
     "at 1,024 tokens ||W||^2 and Z have a correlation of at most 0.1 at every prompt",
     "upper bound",
+    ONE_TASK,
     formula=r"At $1{,}024$ tokens $|\mathrm{corr}(\|W\|^2,Z\mid x)|\le0.1$ at every prompt.",
     whose=OURS,
 )

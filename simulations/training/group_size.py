@@ -32,13 +32,14 @@ from simulations.training.cases import (
     second_orders,
 )
 from simulations.training.controlled import collected, guide, losses, objectives_by_group_size
-from simulations.training.grid import on_grid
+from simulations.training.grid import ONE_PROBLEM, on_grid
 
 SCHEDULES = Statement(
     "U9/schedules",
     f"question beside {DEMYSTIFYING}, Theorem 7",
     "the G that trains best with one schedule loses at most sqrt(2) times what any other does with another, n = 32",
     "upper bound",
+    ONE_PROBLEM,
     formula=r"The $G$ that trains best with one schedule loses at most $\sqrt2$ times what any other does with another "
     r"($n=32$).",
     whose=OURS,
@@ -48,6 +49,7 @@ PRINTED = Statement(
     f"question beside {DEMYSTIFYING}, Theorem 7",
     "G = sqrt(c3/c1) of the start, on the grid, trains a better policy than the law's best G",
     "ordering",
+    ONE_PROBLEM,
     formula=r"$G=\sqrt{c_3/c_1}$ of the start, on the grid, trains a better policy than the law's best $G$.",
     whose=OURS,
 )
@@ -56,7 +58,7 @@ LAW = Statement(
     derived(14),
     "loss(G) is within 20% of (c1 G + c2 + c3/(G-1))/N with the policy's own constants, n = 32, at each G",
     "upper bound",
-    "the law's own second order is at most a tenth of the loss",
+    f"{ONE_PROBLEM}; the law's own second order is at most a tenth of the loss",
     whose=OURS,
 )
 LAW_BEYOND = Statement(
@@ -64,6 +66,7 @@ LAW_BEYOND = Statement(
     derived(14),
     "the same where the second order is more than a tenth of the loss",
     "upper bound",
+    ONE_PROBLEM,
     whose=OURS,
 )
 SECOND_ORDER = Statement(
@@ -71,7 +74,7 @@ SECOND_ORDER = Statement(
     derived(14),
     "loss(G) is within 20% of the first two orders in 1/N, n = 32, at each G",
     "upper bound",
-    "the second order is at most 40% of the first",
+    f"{ONE_PROBLEM}; the second order is at most 40% of the first",
     whose=OURS,
 )
 NOISE_COSTS = Statement(
@@ -79,6 +82,7 @@ NOISE_COSTS = Statement(
     f"premise of {DEMYSTIFYING}, Theorem 7",
     "noise only costs: E J(theta_n) is at most J of the noise-free run, n = 16",
     "upper bound",
+    ONE_PROBLEM,
     formula=r"Noise only costs: $E\,J(\theta_n)$ is at most $J$ of the noise-free run ($n=16$).",
     whose=OURS,
 )
@@ -87,6 +91,7 @@ BUDGETS = Statement(
     f"question beside {DEMYSTIFYING}, Theorem 7",
     "the G that trains best at the smallest budget loses at most sqrt(2) times what any other does at the largest, n = 32",
     "upper bound",
+    ONE_PROBLEM,
     formula=r"The $G$ that trains best at the smallest budget loses at most $\sqrt2$ times what any other does at the "
     r"largest ($n=32$).",
     whose=OURS,
@@ -96,6 +101,7 @@ ONE_CURVE = Statement(
     derived(14),
     "N loss(G) is the same at the smallest and the largest budget, n = 32, within 20% at each G",
     "upper bound",
+    ONE_PROBLEM,
     whose=OURS,
 )
 POWERLESS = {

@@ -20,12 +20,14 @@ from grpo_theory.theory import TrainingLaw, training_law
 from simulations.seeds import seed_of
 from simulations.sources import DEMYSTIFYING, OURS, derived
 from simulations.training.controlled import collected, guide, objectives_by_group_size
+from simulations.training.grid import ONE_PROBLEM
 
 TRACE = Statement(
     "U9/trace",
     f"{DEMYSTIFYING}, Theorem 7",
     "at the maximiser the group size of the gradient's least error (4) beats 10",
     "ordering",
+    ONE_PROBLEM,
     whose=OURS,
 )
 CURVATURE = Statement(
@@ -33,6 +35,7 @@ CURVATURE = Statement(
     derived(14),
     "at the maximiser the group size of the curvature-weighted law beats the other",
     "ordering",
+    ONE_PROBLEM,
     whose=OURS,
 )
 GAP = Statement(
@@ -40,6 +43,7 @@ GAP = Statement(
     derived(14),
     "the mean gap is within 10% of (c1 G + c2 + c3/(G-1))/N with curvature-weighted constants",
     "upper bound",
+    ONE_PROBLEM,
     whose=OURS,
 )
 

@@ -20,13 +20,14 @@ from grpo_theory.theory import noise_free_path, noise_free_slopes
 from simulations.seeds import seed_of
 from simulations.sources import DEMYSTIFYING, OURS
 from simulations.training.controlled import Guide, collected, losses, objectives_by_group_size
-from simulations.training.grid import on_grid
+from simulations.training.grid import ONE_PROBLEM, on_grid
 
 REPORTED_BEST = Statement(
     "U9/reported",
     f"question beside {DEMYSTIFYING}, Figure 5",
     "G = 32 trains a better policy than the group size of the gradient's least error, N = 1024",
     "ordering",
+    ONE_PROBLEM,
     whose=OURS,
 )
 REPORTED_IN_TABLE_2 = Statement(
@@ -34,6 +35,7 @@ REPORTED_IN_TABLE_2 = Statement(
     f"question beside {DEMYSTIFYING}, Table 2",
     "G = 64, 64, 128 trains a better policy at N = 1024, 2048, 4096 than the group size of the gradient's least error",
     "ordering",
+    ONE_PROBLEM,
     whose=OURS,
 )
 

@@ -19,13 +19,14 @@ from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import noise_free_path
 from simulations.sources import DEMYSTIFYING, OURS
 from simulations.training.cases import CASES, FAR, best_along, case_law, case_problem, case_settings, case_steps, schedule_label
-from simulations.training.grid import HALF_DOUBLING
+from simulations.training.grid import HALF_DOUBLING, ONE_PROBLEM
 
 STAYS = Statement(
     "U9/stays",
     f"question beside {DEMYSTIFYING}, Theorem 7 (its constants are suprema, which do not move)",
     "G* of the gradient's least error stays within a factor of sqrt(2) of that of the start while the policy learns",
     "upper bound",
+    ONE_PROBLEM,
     formula=r"$G^*$ of the gradient's error stays within a factor of $\sqrt2$ of that of the start while the policy learns.",
     whose=OURS,
 )
@@ -34,6 +35,7 @@ KEPT = Statement(
     f"question beside {DEMYSTIFYING}, Theorem 7",
     "kept from the start, G* has at most sqrt(2) times the least error of the gradient while the policy learns",
     "upper bound",
+    ONE_PROBLEM,
     formula=r"Kept from the start, $G^*$ has at most $\sqrt2$ times the least error of the gradient while the policy learns.",
     whose=OURS,
 )

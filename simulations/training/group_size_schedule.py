@@ -16,13 +16,14 @@ from simulations.seeds import child_seed, seed_of
 from simulations.sources import OURS, derived
 from simulations.training.cases import FAR, best_along, case_law, case_problem, case_settings, case_steps, schedule_label
 from simulations.training.controlled import controlled, controlled_objectives, guide, loss
-from simulations.training.grid import on_grid
+from simulations.training.grid import ONE_PROBLEM, on_grid
 
 FOLLOW = Statement(
     "U9/follow",
     derived(14),
     "the group size of the gradient's least error at the current policy beats that at the start, kept",
     "ordering",
+    ONE_PROBLEM,
     whose=OURS,
 )
 HINDSIGHT = Statement(
@@ -30,6 +31,7 @@ HINDSIGHT = Statement(
     derived(14),
     "following the policy loses within 15% of what the best fixed group size does by the law, known in hindsight",
     "upper bound",
+    ONE_PROBLEM,
     whose=OURS,
 )
 

@@ -1,12 +1,13 @@
 """Random problems whose policies are networks of two layers on trees of two tokens: on them runs off policy are compared."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.problem.two_layer import TwoLayerMap
+from simulations.seeds import child_seed
 from simulations.sequence.parts import random_bandit
 
 
@@ -31,6 +32,12 @@ class Network(NamedTuple):
         network = TwoLayerMap(inputs, self.width, paths.n_logits, "tanh", self.width**-0.5)
         bandit = random_bandit(rng, self.prompts, paths.n_responses, self.one_in)
         return gt.Problem(bandit, gt.Policy(network, paths), theta=rng.normal(size=network.dimension))
+
+    def drawn(self, seed: np.random.SeedSequence, count: int) -> Iterator[tuple[gt.Problem, np.random.SeedSequence]]:
+        """Draw problems, each with a seed for its runs."""
+        for index in range(count):
+            drawing, running = (child_seed(seed, index, part) for part in (0, 1))
+            yield self.problem(np.random.default_rng(drawing)), running
 
 
 NETWORKS: Mapping[str, Network] = {

@@ -23,6 +23,7 @@ from simulations.sequence.divergences import Numbers, gradient, token_logs
 from simulations.sequence.parts import composed
 from simulations.sequence.standardised import STANDARDISED, ascended
 from simulations.sources import CORRECTION, DEMYSTIFYING, OURS, derived
+from simulations.training.grid import ONE_PROBLEM
 
 U16 = Statement(
     "U16",
@@ -55,6 +56,7 @@ SIMULATED = Statement(
     derived(21),
     "after 2,000 updates the mean success rate is within 1% of that at the corrected maximiser",
     "upper bound",
+    ONE_PROBLEM,
     whose=OURS,
 )
 

@@ -1,7 +1,9 @@
 """T6 to T8 along training: where updates off policy point, and what clip and ratio are worth to whole runs.
 
-The policies are those that minibatch training makes, each arm at its own best constant step, or at twice or four times that. In
-the controls advantages have lost their sign, or an arm descends.
+The policies are those that minibatch training makes. Most settings have a kind of problem, with one run on each of many problems
+drawn from it, which are the sample. Some have one problem, whose runs are the sample. Each arm has the best of the constant steps
+tried, or twice or four times that, the same for all problems. In the controls advantages have lost their sign, or an arm stays at
+its start. A first run on other draws was replaced because fixed problems took too long, and not for what it found.
 """
 
 from collections.abc import Iterator
@@ -10,24 +12,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+import grpo_theory as gt
 from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.evidence.reading import BoundedMean, evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
-from grpo_theory.simulate.training import finite_objectives
+from simulations.best_rate import LEAD_FACTS, lead
 from simulations.seeds import child_seed, seed_of
+from simulations.sequence.off_policy import Pairs
 from simulations.sources import OURS, TIC_GRPO
-from simulations.training.arms import chosen_step, facts_of, paired
-from simulations.training.drift_arms import ARMS, LOOKED, SEEN
-from simulations.training.looks import look, summarised
-from simulations.training.minibatch_trainer import MinibatchTrainer
-from simulations.training.worlds import WORLDS, sampled
+from simulations.training.drift_arms import ARMS, LOOKED
+from simulations.training.looks import followed
+from simulations.training.worlds import WORLDS
 
-RUNS = "minibatch training on trees of two tokens, responses used once; each arm's best constant step, chosen on other seeds"
-UPDATES = (
-    "minibatch training on trees of two tokens, responses used once; the arm's best constant step, chosen on other seeds; "
-    "updates that are not the first of their rollout"
+RUNS = (
+    "mean over problems drawn from a kind, or over runs on one problem where the setting says so; minibatch training on trees of "
+    "two tokens, responses used once; each arm's best constant step of those tried, one for all problems"
 )
+UPDATES = f"{RUNS}; updates that are not the first of their rollout"
 
 
 def while_training(part: str, text: str, formula: str, kind: str = "upper bound", where: str = UPDATES) -> Statement:
@@ -72,8 +74,9 @@ NEARER = while_training(
     "one",
     "ordering",
 )
-TIMES = {"best": 1.0, "twice": 2.0, "four times": 4.0}
-"""What an arm's own best step is multiplied by: nobody knows a learning rate to better than a factor of two."""
+DOUBLINGS = {"best": 0, "twice": 1, "four times": 2}
+"""How often an arm's own best step is doubled: nobody knows a learning rate to better than a factor of two."""
+BEYOND = max(DOUBLINGS.values())
 NAMES = {
     "best": ("trained", "at"),
     "twice": ("twice the step", "at twice"),
@@ -97,7 +100,12 @@ ENDS = {
 }
 """Where whole runs end at each step size."""
 
+HARDLY_AHEAD = "at four times its best step the clip is not far enough ahead of the start, because problems differ by more"
+POWERLESS = {("T8/dropped, four times the step", "96 problems of 8 tokens*"): HARDLY_AHEAD}
+
 BATCH_SIZE, GROUP_SIZE = 16, 8
+FACTS = {"success": "estimate", "step": "step"}
+"""Columns of the table, by what the facts of a claim call them."""
 AWAY = 0.05
 """One update in twenty that points away, as far as the others point along, undoes a tenth of the way; fewer pass for noise."""
 POINT = 0.01
@@ -107,9 +115,9 @@ POINT = 0.01
 def cells(quick: bool) -> list[Cell]:
     """One cell for each world, length of runs, optimiser and updates a rollout, one chunk for each arm; quick has one."""
     if quick:
-        return [_cell("two", 16, 16, "Adam")]
+        return [_cell("two", 16, 16, "Adam", 64)]
     return [
-        _cell(name, rollouts, inner, optimiser)
+        _cell(name, rollouts, inner, optimiser, world.units)
         for name, world in WORLDS.items()
         for rollouts, minibatches in world.minibatches.items()
         for inner in minibatches
@@ -117,62 +125,50 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def _cell(name: str, rollouts: int, inner: int, optimiser: str) -> Cell:
-    world = WORLDS[name]
+def _cell(name: str, rollouts: int, inner: int, optimiser: str, units: int) -> Cell:
+    steps = WORLDS[name].steps(optimiser, inner, BEYOND)
     sizes = {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "rollouts": rollouts, "inner_steps": inner}
-    problems = {"problems": world.problems, "tuning_problems": world.tuning_problems, "runs": world.runs}
-    grid = {"optimiser": optimiser, "step_sizes": world.steps(optimiser, inner)}
-    return Cell({"world": name, "arms": list(ARMS)} | sizes | problems | grid, len(ARMS), shared=True)
+    counts = {"units": units, "runs": WORLDS[name].runs}
+    grid = {"optimiser": optimiser, "steps": steps, "tried": len(steps) - BEYOND}
+    return Cell({"world": name, "arms": list(ARMS)} | sizes | counts | grid, len(ARMS), shared=True)
 
 
 def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
-    """Find one arm's best step; train anew on other problems, on draws that all arms share; and look at updates on the way.
-
-    The broken arm takes the middle of the grid.
-    """
-    arm, grid, world = settings["arms"][chunk], np.array(settings["step_sizes"]), WORLDS[settings["world"]]
-    tuning, judging, looking = (child_seed(seed_of(rng), part) for part in range(3))
-    trainer, problems = MinibatchTrainer(settings, ARMS[arm]), list(world.drawn(judging, settings["problems"]))
-    if arm == "broken":
-        middle = grid[grid.size // 2]
-        return {"success": {"best": [trainer.success(problem, [middle], own)[0].tolist() for problem, own in problems]}}
-    rehearsals = world.drawn(tuning, settings["tuning_problems"])
-    tried = np.concatenate([trainer.success(problem, grid, own) for problem, own in rehearsals], axis=1)
-    chosen, chooser = chosen_step(grid, -tried.mean(axis=1)), np.random.default_rng(looking)
-    step = chosen["step"]
-    success: dict[str, list[list[float]]] = {name: [] for name in (TIMES if arm in AHEAD else ["best"])}
-    looks, steps = [], [TIMES[name] * step for name in success]
-    for problem, own in problems:
-        iterates = trainer.iterates(problem, steps, own)
-        looks.append(look(problem, iterates[0], settings["inner_steps"], LOOKED, chooser))
-        for name, reached in zip(success, finite_objectives(problem, iterates[:, :, -1]), strict=True):
-            success[name].append(reached.tolist())
-    return chosen | {
-        "tuning": [summary(sample) for sample in tried],
-        "success": success,
-        "looks": summarised(looks, list(LOOKED)),
-    }
+    """Train an arm at each step of the grid, on problems and draws that all arms share, and look at updates on the way."""
+    seed = seed_of(rng)
+    running, looking = (child_seed(seed, part) for part in range(2))
+    problems = list(WORLDS[settings["world"]].drawn(running, settings["units"] // settings["runs"]))
+    arm = ARMS[settings["arms"][chunk]]
+    success, looks = followed(settings, arm, problems, Pairs, np.random.default_rng(looking))
+    starts = [float(gt.objective(problem, problem.theta)) for problem, _ in problems for _ in range(settings["runs"])]
+    return {"success": success.tolist(), "looks": looks, "starts": starts}
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """What each arm reached, by how much one is ahead of another, success at each step size, and what the looks said."""
-    runs, world = dict(zip(settings["arms"], results, strict=True)), WORLDS[settings["world"]]
+    steps, tried = settings["steps"], settings["tried"]
+    success = {arm: np.array(run["success"]) for arm, run in zip(settings["arms"], results, strict=True)}
+    grids, starts = {arm: reached[:tried] for arm, reached in success.items()}, np.array(results[0]["starts"])[None]
     table: Rows = []
-    for arm in SEEN:
-        run = runs[arm]
-        tuning = zip(settings["step_sizes"], run["tuning"], strict=True)
-        table += [{"quantity": "tuning", "arm": arm, "step": step} | tried for step, tried in tuning]
-        for at, sample in run["success"].items():
-            own = {"at": at, "step": TIMES[at] * run["step"], "interior": run["interior"]}
-            table.append({"quantity": "success", "arm": arm} | own | summary(sampled(sample, world.alone)))
+    for (arm, reached), run in zip(success.items(), results, strict=True):
+        table += [
+            {"quantity": "tuning", "arm": arm, "step": step} | summary(own) for step, own in zip(steps, reached, strict=True)
+        ]
+        best = grids[arm].mean(axis=1).argmax()
+        for at, shift in DOUBLINGS.items():
+            judged = [reached[shift:][:tried]] if shift else None
+            row = {"quantity": "success", "at": at, "arm": arm, "step": steps[best + shift]}
+            table.append(row | lead([grids[arm]], judged=judged))
         table += [{"arm": arm, "at": "best"} | seen for seen in run["looks"]]
     for arm, at in ENDS:
-        for rival, where in ((OTHER[arm], at), ("broken", "best")):
-            ahead = sampled(paired(runs[arm]["success"][at], runs[rival]["success"][where]), world.alone)
-            table.append({"quantity": "ahead", "at": at, "arm": arm, "rival": rival} | summary(ahead))
-    title = world.title if world.alone else f"{settings['problems']} problems of {world.title}"
+        rivals = {OTHER[arm]: (grids[OTHER[arm]], success[OTHER[arm]][DOUBLINGS[at] :][:tried]), "start": (starts, starts)}
+        for rival, (side, values) in rivals.items():
+            judged = [success[arm][DOUBLINGS[at] :][:tried], values] if DOUBLINGS[at] else None
+            ahead = lead([grids[arm], side], (1.0, -1.0), judged)
+            table.append({"quantity": "ahead", "at": at, "arm": arm, "rival": rival} | ahead)
     common = {name: settings[name] for name in ("world", "rollouts", "inner_steps", "optimiser")}
-    return [common | {"title": title, "prediction": np.nan} | row for row in table]
+    common |= {"title": WORLDS[settings["world"]].label(settings["units"]), "prediction": np.nan}
+    return [common | row for row in table]
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
@@ -193,8 +189,7 @@ def _pointing(setting: str, part: pd.DataFrame) -> Iterator[Claim]:
 
     for arm, statement in POINTED.items():
         facts = {f"mean cosine, {name}": float(rows.loc[(arm, "all", "cosine", name), "estimate"]) for name in LOOKED}
-        for column in ("clipped", "log ratio"):
-            facts[column] = float(rows.xs((arm, "all", column), level=("arm", "part", "quantity"))["estimate"].iloc[0])
+        facts |= {name: float(rows.loc[(arm, "all", name, ""), "estimate"]) for name in ("clipped", "log ratio")}
         yield statement.claim(setting, away(arm, "all", arm), away(arm, "all", "broken"), facts=facts)
         if arm == "clip" and (arm, "little clipped", "away", arm) in rows.index:
             little = "little clipped"
@@ -205,12 +200,13 @@ def _pointing(setting: str, part: pd.DataFrame) -> Iterator[Claim]:
 
 
 def _ending(setting: str, part: pd.DataFrame) -> Iterator[Claim]:
-    """Yield by how much one arm is ahead at the end; the control has the broken arm behind it."""
+    """Yield by how much one arm is ahead at the end; the control has runs that stay at the start behind it."""
     ahead = part[part["quantity"] == "ahead"].set_index(["arm", "at", "rival"])
     success = part[part["quantity"] == "success"].set_index(["arm", "at"])
     for (arm, at), statement in ENDS.items():
-        own, control = (evidence(ahead.loc[(arm, at, rival)].to_dict(), POINT) for rival in (OTHER[arm], "broken"))
-        both = success.xs(at, level="at").loc[[arm, OTHER[arm]]]
-        facts = facts_of(both, {"success": "estimate", "step": "step"})
-        facts["best steps at an end of the grid"] = float((~both["interior"].astype(bool)).sum())
-        yield statement.claim(setting, own, control, facts=facts)
+        own, control = (ahead.loc[(arm, at, rival)] for rival in (OTHER[arm], "start"))
+        facts = {
+            f"{name}, {one}": float(success.loc[(one, at), column]) for name, column in FACTS.items() for one in (arm, OTHER[arm])
+        }
+        facts |= {fact: float(own[column]) for column, fact in LEAD_FACTS.items()}
+        yield statement.claim(setting, evidence(own.to_dict(), POINT), evidence(control.to_dict(), POINT), facts)

@@ -38,13 +38,11 @@ class World(NamedTuple):
         For each optimiser, the middle of the grid of steps for one update a rollout, where pilots on other seeds found it.
     doublings : int
         How often the grid doubles and halves that.
-    problems, tuning_problems : int
-        How many problems judge, and how many others choose the step; of a kind with one problem, other runs do.
+    units : int
+        How many problems are drawn of the kind, each with one run; of a problem that is alone of its kind, how many runs.  At the
+        level of a report 320 can show a share of at most 5%.  Where a run takes long there are fewer, which cannot.
     runs : int
-        Of each arm on each of them.
-    alone : bool
-        Whether there is one problem of the kind, so that its runs are the sample.  Else problems are: they differ by more than
-        runs on one of them do.
+        How many of these are trained side by side on a problem: more than one where it is alone of its kind.
     """
 
     title: str
@@ -52,15 +50,25 @@ class World(NamedTuple):
     minibatches: Mapping[int, tuple[int, ...]]
     centres: Mapping[str, float]
     doublings: int = 3
-    problems: int = 64
-    tuning_problems: int = 24
-    runs: int = 8
-    alone: bool = False
+    units: int = 320
+    runs: int = 1
 
-    def steps(self, optimiser: str, inner_steps: int) -> list[float]:
-        """Return the grid: with m updates a rollout plain steps are shorter as 1/m, and Adam's, blind to scale, as 1/sqrt(m)."""
+    @property
+    def alone(self) -> bool:
+        """Whether there is one problem of the kind."""
+        return self.runs > 1
+
+    def label(self, units: int) -> str:
+        """Return what a statement is about: so many problems of the kind, or the one that there is."""
+        return f"one problem, {self.title}" if self.alone else f"{units} problems of {self.title}"
+
+    def steps(self, optimiser: str, inner_steps: int, beyond: int) -> list[float]:
+        """Return the grid, and its end doubled so many times.
+
+        With m updates a rollout plain steps are shorter as 1/m, and Adam's, blind to scale, as 1/sqrt(m).
+        """
         shorter = inner_steps if optimiser == "SGD" else np.sqrt(inner_steps)
-        powers = range(-self.doublings, self.doublings + 1)
+        powers = range(-self.doublings, self.doublings + 1 + beyond)
         return [float(self.centres[optimiser] / shorter * 2.0**power) for power in powers]
 
     def drawn(self, seed: np.random.SeedSequence, count: int) -> Iterator[tuple[gt.Problem, np.random.SeedSequence]]:
@@ -98,8 +106,7 @@ WORLDS: Mapping[str, World] = {
         {16: (16,)},
         {"Adam": 1.2},
         doublings=2,
-        problems=32,
-        tuning_problems=8,
+        units=96,
     ),
     "large": World(
         "4 tokens, 200 parameters",
@@ -107,28 +114,23 @@ WORLDS: Mapping[str, World] = {
         {8: (16,)},
         {"Adam": 0.6},
         doublings=2,
-        problems=32,
-        tuning_problems=8,
+        units=48,
     ),
     "shared": World(
         "1 to 3 tokens, shared features",
         partial(_same, "sequence-shared"),
         {16: (4, 16), 64: (16,)},
         {"SGD": 45.0, "Adam": 1.2},
-        problems=4,
-        tuning_problems=1,
-        runs=128,
-        alone=True,
+        units=324,
+        runs=3,
     ),
     "stopping": World(
         "where to stop, 1 to 8 tokens",
         partial(_same, "stopping"),
         {16: (4, 16), 64: (16,)},
         {"SGD": 64.0, "Adam": 0.3},
-        problems=4,
-        tuning_problems=1,
-        runs=128,
-        alone=True,
+        units=324,
+        runs=3,
     ),
 }
 """Trees of two tokens, four prompts (16 where there are 200 parameters) and random rewards; and the problems of T14.
