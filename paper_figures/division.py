@@ -13,7 +13,6 @@ from grpo_theory.page.style import (
     BROWN,
     GREY,
     LANGUAGE_MODEL,
-    NORMAL_95,
     ORANGE,
     PROBLEMS,
     PURPLE,
@@ -28,13 +27,14 @@ PLACE = 390
 TABLES = ("race",)
 CAPTION = (
     "The vertical axis shows the gain from dividing advantages by their group's standard deviation. The gain is success "
-    "with division (grpo) minus success without (dr_grpo), averaged over a run, in percentage points. Bars are 95% "
-    "intervals of runs on the same draws, given the steps. Each side has the constant step that was best for it on "
-    "other draws. The shaded band is one point either way. Answers have one token and are right or wrong. In every "
-    f"setting shown, division could gain or lose: prompts share features, and groups have at least {GROUP_SIZES[0]} "
-    "responses. Rows are optimisers. Columns are families of problems. Heads of SmolLM2 have frozen hidden states, as "
-    "they are (raw) or whitened. The random features of prompts have d dimensions. Made-up prompts are all easy at the "
-    "start, all hard, or mixed, and the legend gives the correlation of their features."
+    "with division (grpo) minus success without (dr_grpo), averaged over a run, in percentage points. Each side is at the best "
+    "of the constant steps that were tried. Bars are 95% limits that count the choice of the step. The shaded band is one point "
+    "either way. Answers have one token and are right or wrong, prompts share features, and groups have at least "
+    f"{GROUP_SIZES[0]} responses. Rows are optimisers. Columns are families of "
+    "problems. Heads of SmolLM2 have frozen hidden states, as they are (raw) or whitened. They and the made-up prompts are fixed "
+    f"problems, and limits count runs. The random features of prompts have d dimensions: gains are means over draws of "
+    "them, and limits count draws. Made-up prompts are all easy at the start, all hard, or mixed, and the legend gives the "
+    "correlation of their features."
 )
 COLUMNS = {
     "raw": "SmolLM2's head, raw",
@@ -103,7 +103,7 @@ def _panel(axes: Axes, table: pd.DataFrame) -> None:
         axes.errorbar(
             own["group_size"] * 2.0**shift,
             -100.0 * own["estimate"],
-            yerr=100.0 * NORMAL_95 * own["standard_error"],
+            yerr=100.0 * (own["high"] - own["estimate"]),
             fmt=look.marker,
             linestyle=look.line,
             color=look.colour,

@@ -18,7 +18,8 @@ from simulations.normalisation.phases import ORTHOGONAL
 PLACE = 259
 TABLES = ("learned_phases",)
 CAPTION = (
-    f"Networks with a hidden layer climb exact gradients on {PROMPTS} prompts. Each prompt has {ANSWERS} answers. Of "
+    f"Networks with a hidden layer climb exact gradients on {PROMPTS} prompts; lines are means over draws of inputs, "
+    f"right answers and starts. Each prompt has {ANSWERS} answers. Of "
     f"these, {RIGHT['easy']} are right if the prompt is easy, and {RIGHT['hard']} if it is hard. Columns are widths and "
     "kinds of prompts. The upper row shows by how many points of a hundred success is ahead of plain training with "
     "division. Gradients are divided by the prompts' standard deviations. Lines are for features that are learned and for "
@@ -28,14 +29,13 @@ CAPTION = (
 )
 COLUMNS = ((4, "easy"), (4, "hard"), (64, "easy"), (64, "hard"))
 KINDS = {"learned": ("features learned", "-", BLUE), "of the start": ("features of the start", "--", BLACK)}
-FIRST = 5.0
+FIRST = 2.5
 """Where the start is drawn on an axis of logarithms."""
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a column for each network, with what division gains above what phases are read from."""
-    table = tables["learned_phases"]
-    table = table[table["seed"] == table["seed"].min()].set_index(["width", "mixture"]).sort_index()
+    table = tables["learned_phases"].set_index(["width", "mixture"]).sort_index(kind="stable")
     columns = [key for key in COLUMNS if key in table.index]
     size = (max(6.4, 2.3 * len(columns) + 0.6), 5.0)
     figure, panels = plt.subplots(2, len(columns), figsize=size, sharex=True, sharey="row", squeeze=False)
@@ -52,7 +52,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
 
 def _draw_column(above: Axes, below: Axes, part: pd.DataFrame) -> None:
     """Draw one network."""
-    at = part[part["quantity"] != "increase"].set_index(["features", "arm", "quantity"]).sort_index()
+    at = part[part["quantity"] != "increase"].set_index(["features", "arm", "quantity"]).sort_index(kind="stable")
     for features, (label, line, colour) in KINDS.items():
         gain = at.loc[(features, "divided", "advantage")]
         above.plot(gain["update"].clip(lower=FIRST), 100.0 * gain["estimate"], line, color=colour, label=label)
@@ -66,7 +66,7 @@ def _draw_column(above: Axes, below: Axes, part: pd.DataFrame) -> None:
     below.plot(frozen["update"].clip(lower=FIRST), frozen["estimate"], "--", color=ORANGE, label="share, features of the start")
     below.axhline(ORTHOGONAL, color=PURPLE, linewidth=0.5, label="near-orthogonal from here")
     windows = part[(part["quantity"] == "increase") & (part["arm"] == "divided") & (part["features"] == "learned")]
-    updates = sorted(at["update"].unique())
+    updates = sorted(at["update"].dropna().unique())
     tell(below, windows, FIRST)
     for axes in (above, below):
         shade(axes, windows, FIRST)

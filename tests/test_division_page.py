@@ -12,6 +12,8 @@ import grpo_theory as gt
 
 PAGE = (DOCS / "division.md").read_text(encoding="utf-8")
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
+FULL = r"correlation 0\.2, easy, |correlation 0\.7, easy, Adam"
+"""Where success without division is above 99%."""
 FAMILIES = {"heads of SmolLM2": "lm-", "random features": "random", "four made-up prompts": "correlation"}
 
 
@@ -51,7 +53,7 @@ def test_an_answer_is_what_the_race_found(situation, does, count):
     assert len(rows) == int(count)
     low, high = (f"{value:.1f}".replace("-0.0", "0.0") for value in (rows["gain"].min(), rows["gain"].max()))
     assert does.startswith(f"{low} to {high} points")
-    above = re.search(r"a point or more in (\d+) settings", does)
+    above = re.search(r"a point or more in (\d+) settings?", does)
     assert above is None or int(above[1]) == (rows["gain"] >= 1.0).sum()
     assert "more" not in does.partition(";")[0] or rows["gain"].min() >= 1.0
 
@@ -62,18 +64,34 @@ def test_every_setting_is_in_one_answer():
 
 
 def test_what_dividing_costs_and_gains_is_counted():
-    """By verdict, of the settings with groups of 8 or more; with groups of 4 the weights of prompts hardly differ."""
+    """By verdict, of the settings in which a gain of a point was possible."""
     rows, said = gains(), between("harm")
-    large, harm = rows[rows["size"] >= 8], gains("division/harmless")
-    pays, harmless = (one["verdict"].value_counts() for one in (large, harm[harm["size"] >= 8]))
-    assert f"these {(rows['size'] == 4).sum()} settings could hardly differ. Of the {len(large)} others" in said
+    full = rows["problem"].str.contains(FULL)
+    harm = gains("division/harmless")
+    pays, harmless = (one.loc[~one["problem"].str.contains(FULL), "verdict"].value_counts() for one in (rows, harm))
+    assert f"In {full.sum()} of the {len(rows)} settings" in said
+    assert f"Of the {(~full).sum()} others" in said
     assert f"certain in {pays['confirmed']}, excluded in {pays['refuted']} and undecided in {pays['inconclusive']}" in said
     assert f"excluded in {harmless['confirmed']} and undecided in {harmless['inconclusive']}" in said
-    assert f"from {large['gain'].min():.1f} points up" in said
+    assert f"from {rows['gain'].min():.1f} points up" in said
     rates = np.linspace(0.0, 1.0, 1001)
     weights = [gt.theory.finite_group_objective(name, 4).slope(rates) for name in ("grpo", "dr_grpo")]
     ratio = weights[0] / weights[1]
-    assert f"at most {ratio.max() / ratio.min() - 1.0:.0%}, beside" in said
+    assert f"at most {ratio.max() / ratio.min() - 1.0:.0%}, beside" in PAGE
+
+
+def test_the_last_table_has_all_settings():
+    rows = gains().set_index("problem")
+    header, _, *lines = PAGE.partition("<!-- all -->\n")[2].partition("<!-- end of all -->")[0].splitlines()
+    sizes, found = re.findall(r"G = \d+", header), {}
+    for line in lines:
+        problem, optimiser, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        found |= {f"{problem}, {optimiser}, {size}": cell for size, cell in zip(sizes, cells, strict=True) if cell}
+    assert set(found) == set(rows.index)
+    for problem, cell in found.items():
+        gain = f"{rows.loc[problem, 'gain']:.1f}".replace("-0.0", "0.0")
+        certain = rows.loc[problem, "verdict"] == "confirmed"
+        assert cell.split()[0] == (f"**{gain}**" if certain else gain), problem
 
 
 def test_the_steps_of_the_paper_are_counted_apart():
@@ -87,7 +105,7 @@ def test_the_steps_of_the_paper_are_counted_apart():
 def test_prompts_that_are_all_easy_gain_less_than_a_point():
     rows = gains()
     easy = rows[rows["problem"].str.contains(", easy, ")]
-    assert len(easy) == 20
+    assert len(easy) == 16
     assert np.abs(easy["gain"]).max() < 1.0
 
 

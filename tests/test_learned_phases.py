@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.exact import hessian
+from grpo_theory.exact import gradient, hessian
 from simulations.normalisation import learned_curvature, learned_phases, network_width
+from simulations.normalisation.heads import near_orthogonal
 from simulations.normalisation.network_curvature import hessian_norms, hessians
-from simulations.normalisation.networks import MIXTURES, PROMPTS, RIGHT, ascent, linearised, network_problem
+from simulations.normalisation.networks import BOTH, PROMPTS, RIGHT, ascent, linearised, network_problem, pair_cosines
 
 SHARES = [0.9, 0.9, 0.8, 0.6, 0.5]
 UPDATES = [0, 1, 2, 3, 4]
@@ -20,7 +21,7 @@ def place_of(problem, power=0.0, updates=3):
 
 def measures(success, shares=SHARES, deviations=(0.5, 0.5, 0.4, 0.3, 0.3)):
     filler = np.zeros(len(success))
-    return np.stack([success, deviations, shares, filler, filler], axis=1)
+    return np.stack([success, deviations, shares, filler, filler], axis=1)[None]
 
 
 def test_curvature_is_that_of_all_parameters():
@@ -47,7 +48,7 @@ def test_first_updates_have_one_length_and_go_along_divided_gradients(power):
     assert np.sqrt((slopes**2).sum(axis=1).mean()) == pytest.approx(1.0, rel=1e-12)
 
 
-@pytest.mark.parametrize("mixture", MIXTURES)
+@pytest.mark.parametrize("mixture", [BOTH, *RIGHT])
 def test_prompts_are_as_easy_as_their_mixture_says(mixture):
     problem = network_problem(4, 3, mixture=mixture)
     rates = {"easy": RIGHT["easy"] / 8.0, "hard": RIGHT["hard"] / 8.0}
@@ -59,17 +60,40 @@ def test_prompts_are_as_easy_as_their_mixture_says(mixture):
     np.testing.assert_allclose(gt.moments(linear, linear.theta).gradient, gt.moments(problem, problem.theta).gradient, atol=1e-15)
 
 
-def test_gains_count_from_where_orthogonality_is_lost_for_good():
-    plain, divided = measures(np.full(5, 0.5)), measures(np.array([0.5, 0.55, 0.6, 0.61, 0.58]))
+def test_inputs_have_the_printed_cosines_and_draws_differ():
+    problem, other = network_problem(16, 3), network_problem(16, 4)
+    assert np.abs(pair_cosines(problem.policy.network.inputs)).mean() == pytest.approx(0.088, abs=0.005)
+    assert np.abs(pair_cosines(other.policy.network.inputs) - pair_cosines(problem.policy.network.inputs)).max() > 0.1
+    assert np.abs(other.theta - problem.theta).max() > 0.1
+    assert (other.bandit.mean_reward != problem.bandit.mean_reward).any()
 
-    def since(shares):
-        rows = learned_phases._advantages(divided, plain, np.array(shares), UPDATES)
-        return [(row["update"], row["until"], row["estimate"]) for row in rows if row["quantity"] == learned_phases.SINCE]
 
-    ((first, last, gain),) = since(SHARES)
-    assert (first, last) == (3, 4)
-    assert gain == pytest.approx(-0.03)
-    assert since([0.9] * 5) == since([0.9, 0.6, 0.9, 0.9, 0.9]) == since([0.9, 0.9, 0.9, 0.9, 0.6]) == []
+def test_courses_are_those_of_exact_gradients():
+    """Two updates of the network, and of the linear policy with the features of its start, by the package's gradient."""
+    network = network_problem(4, 3)
+    for problem in (network, linearised(network)):
+        theta, step = problem.theta, 0.0
+        successes = [gt.objective(problem, theta)]
+        for _ in range(2):
+            push = PROMPTS * gradient(problem, theta)
+            step = step or learned_phases.STRIDE * np.sqrt(PROMPTS) / np.linalg.norm(problem.policy.logit_slopes(theta, push))
+            theta = theta + step * push
+            successes.append(gt.objective(problem, theta))
+        found = np.array(learned_phases.course(problem, learned_phases.ARMS["plain"], [0, 1, 2]))
+        np.testing.assert_allclose(found[:, 0], successes, rtol=1e-12)
+        gradients = gt.moments(problem, theta).prompt_gradients
+        assert found[-1, learned_phases.SHARE] == near_orthogonal(pair_cosines(gradients))
+
+
+def test_limits_count_draws():
+    """Advantages are means over draws, each row with as many of them, and the share of draws that lie on the other side."""
+    plain = np.concatenate([measures(np.full(5, 0.5))] * 3)
+    divided = np.concatenate([measures(np.linspace(0.5, end, 5)) for end in (0.6, 0.7, 0.45)])
+    rows = learned_phases._advantages(divided, plain, UPDATES)
+    (last,) = (row for row in rows if row["quantity"] == "advantage" and row["update"] == 4)
+    assert last["estimate"] == pytest.approx(0.25 / 3.0)
+    assert last["other_sign"] == pytest.approx(1.0 / 3.0)
+    assert {row["replications"] for row in rows} == {3}
 
 
 def test_correlations_within_and_across_iterations_are_told_apart():

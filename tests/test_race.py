@@ -1,15 +1,15 @@
-"""The race with and without division: its problems, its broken arm, its tuned steps, and which settings can differ at all."""
+"""The race with and without division: its problems, its draws, its grids of steps, and which settings can differ at all."""
 
 import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.estimation.kernel import Batch
 from simulations.normalisation.heads import cosines, gram
 from simulations.normalisation.prompts import mixture, prompts
-from simulations.normalisation.race import HEADS, cells
+from simulations.normalisation.race import HEADS, cells, rows, simulate
 from simulations.normalisation.race_problems import RAW, WHITENED, head_on, in_span, logit_reach, problem_of, random_features
-from simulations.normalisation.race_runs import OPTIMISERS, PRINTED_STEPS, best_of_grid, out_of_step, success, tuned_step
+from simulations.normalisation.race_runs import OPTIMISERS, PRINTED, PRINTED_STEPS, rates_of, reached, success
+from simulations.seeds import child_seed
 
 MADE_UP = {"family": "made up", "correlation": 0.7, "mixture": "easy and hard", "batch_size": 4, "updates": 16}
 
@@ -18,15 +18,6 @@ def features_cosines(problem):
     """Return the cosines of all pairs of a head's features."""
     products = gram(problem)
     return cosines(products, np.ones((len(products), 1)))
-
-
-def test_the_broken_arm_gives_each_advantage_to_the_response_before():
-    rewards = np.array([[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 1.0]])
-    found, own = np.empty((2, 2, 4))
-    out_of_step(Batch(rewards, *[np.empty(0)] * (len(Batch._fields) - 1)), found)
-    deviations = rewards.std(axis=1, ddof=1, keepdims=True)
-    own = (rewards - rewards.mean(axis=1, keepdims=True)) / deviations
-    np.testing.assert_allclose(found, np.roll(own, -1, axis=1), atol=1e-14)
 
 
 @pytest.mark.parametrize(("group_size", "factor"), [(2, np.sqrt(2.0)), (3, np.sqrt(3.0))])
@@ -83,7 +74,7 @@ def test_with_exact_gradients_one_long_step_solves_the_made_up_prompts_divided_o
 
 def test_every_setting_that_is_judged_can_come_out_either_way():
     judged = [cell.settings for cell in cells(False) if cell.settings["contest"] != PRINTED_STEPS]
-    assert {settings["group_size"] for settings in judged} == {4, 8, 16, 32, 64}
+    assert {settings["group_size"] for settings in judged} == {8, 16, 32, 64}
     for settings in judged:
         if settings["family"] == "made up":
             assert settings["correlation"] > 0.0
@@ -124,9 +115,10 @@ def test_in_the_span_of_its_hidden_states_plain_ascent_is_the_same():
     np.testing.assert_allclose(one, other, atol=1e-9)
 
 
-def test_random_problems_are_those_of_their_dimension():
-    one, other = random_features(16), random_features.__wrapped__(16)
-    np.testing.assert_array_equal(one.theta, other.theta)
+def test_random_problems_are_those_of_their_dimension_and_draw():
+    one, again, other = random_features(16, 0), random_features(16, 0), random_features(16, 1)
+    np.testing.assert_array_equal(one.theta, again.theta)
+    assert np.abs(one.theta - other.theta).max() > 0.1
     assert one.policy.dimension == 16
     values = gt.moments(one, one.theta).value
     assert len(values) == 64
@@ -143,33 +135,29 @@ def test_the_reach_of_a_step_is_how_far_it_can_move_a_logit():
     assert logit_reach(whitened) == pytest.approx(np.abs(whitened.policy.jacobian()[:, 0]).sum(axis=-1).mean())
 
 
-def test_the_best_step_undoes_a_factor():
-    settings = MADE_UP | {"updates": 64, "group_size": 2, "contest": "SGD", "tuning_runs": 64, "neighbours": 1}
-    steps = [tuned_step(settings, arm, np.random.SeedSequence(4)) for arm in ("plain", "divided")]
-    assert steps[0] / steps[1] == pytest.approx(np.sqrt(2.0), rel=0.15)
-    beside = steps[0] * np.array([1.0, 0.25, 4.0])
-    best, *others = success(settings, "plain", beside, 512, np.random.SeedSequence(5)).mean(axis=1)
-    assert best > max(others)
+def test_a_unit_of_random_features_is_a_draw_at_the_step_of_all_draws():
+    settings = {"family": "random", "dimension": 16, "contest": "Adam", "powers": [0, 1, 2], "draws": 2, "runs": 3}
+    settings |= {"batch_size": 4, "updates": 8, "group_size": 4}
+    seed, steps = np.random.SeedSequence(3), rates_of(settings, "divided")
+    np.testing.assert_allclose(steps, np.array([1.0, 2.0, 4.0]) / logit_reach(random_features(16, 0)))
+    assert rates_of(settings, "broken").tolist() == [steps[1]]
+    found = reached(settings, "divided", seed)
+    for draw in range(2):
+        own = success(settings, "divided", steps, 3, child_seed(seed, draw), draw)
+        np.testing.assert_array_equal(found[:, draw], own.mean(axis=1))
+    assert rates_of(settings | {"contest": PRINTED_STEPS}, "broken").tolist() == [PRINTED["divided"]]
 
 
-@pytest.mark.parametrize("neighbours", [1, 2])
-def test_the_best_of_a_grid_is_where_a_parabola_peaks_and_no_lucky_step(neighbours):
-    steps = 2.0 ** np.arange(9.0)
-    peak = np.log(steps) - np.log(11.0)
-    assert best_of_grid(steps, 0.8 - 0.05 * peak**2, neighbours) == pytest.approx(11.0)
-    lucky = 0.8 - 0.05 * peak**2
-    lucky[0] += 0.1
-    assert best_of_grid(steps, lucky, neighbours) == pytest.approx(11.0)
-    assert best_of_grid(steps, np.arange(9.0), neighbours) >= steps[-2], "no peak: the end of the grid"
-
-
-def test_many_parameters_are_trained_run_by_run_on_draws_that_all_arms_share():
-    settings = {"family": "head", "head": "lm-few-shot", "questions": 32, "features": RAW, "contest": "Adam"}
-    settings |= {"batch_size": 4, "updates": 4, "group_size": 2}
-    assert problem_of(settings).policy.dimension == 5760
-    both = [success(settings, arm, [0.001], 3, np.random.SeedSequence(1))[0] for arm in ("plain", "divided")]
-    assert len(set(both[0].tolist())) == 3
-    np.testing.assert_allclose(*both, atol=1e-6)
+def test_rows_tell_the_best_step_and_the_lead():
+    """Of pairs at steps that undo the factor of division there is no lead; the broken arm ends where it started or below."""
+    settings = MADE_UP | {"group_size": 2, "contest": "SGD", "powers": [2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6], "runs": 64}
+    rng = np.random.default_rng(0)
+    found = {(row["quantity"], row["arm"]): row for row in rows(settings, [simulate(settings, rng, 0)])}
+    assert found["success", "plain"]["step"] == pytest.approx(np.sqrt(2.0) * found["success", "divided"]["step"])
+    assert found["plain less", "divided"]["estimate"] == pytest.approx(0.0, abs=0.01)
+    assert found["plain less", "divided"]["replications"] == 64
+    assert found["plain less", "broken"]["low"] > 0.05
+    assert {row["problem"] for row in found.values()} == {"correlation 0.7, easy and hard"}
 
 
 def test_prompts_of_the_made_up_problems_are_those_of_the_dial():

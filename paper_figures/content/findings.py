@@ -133,11 +133,12 @@ def _division(found: Found) -> str:
         raise NotSaidError("the study race ran in too few settings")
     ranges = {family: _range(points[[family]], ".1f").replace("-", "\u2212") for family in points.index.unique()}
     return (
-        "Runs that divide by the standard deviation are compared with runs that do not, each side at its own best step. Answers "
-        "have one token and are right or wrong, prompts share features, groups have at least 4 responses, and the optimiser is "
-        "Adam. On heads of SmolLM2, whose "
-        f"hidden states are frozen, success averaged over a run changes by {ranges['head']} points of a hundred. It changes by "
-        f"{ranges['random']} on prompts with random features, and by {ranges['made up']} on four made-up prompts. It rises by a "
+        "Runs that divide by the standard deviation are compared with runs that do not, each side at the best of the steps "
+        "tried. Answers have one token and are right or wrong, prompts share features, groups have at least 8 responses, and "
+        "the optimiser is Adam. On heads of SmolLM2, whose "
+        f"hidden states are frozen, success averaged over a run changes by {ranges['head']} points of a hundred. On prompts with "
+        f"random features the mean over draws changes by {ranges['random']}, and on four made-up prompts success changes by "
+        f"{ranges['made up']}. It rises by a "
         f"point or more in {int((points >= 1.0).sum())} of {points.size} settings, and falls by as much in "
         f"{int((points <= -1.0).sum())}."
     )

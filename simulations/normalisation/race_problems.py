@@ -28,21 +28,20 @@ The mean |cosine| of two questions' features is 0.90 to 0.97 raw and 0.15 to 0.3
 RAW, WHITENED = "raw", "whitened"
 
 
-def problem_of(settings: Mapping[str, Any]) -> gt.Problem:
-    """Return the problem of a cell, in the coordinates in which it is trained."""
+def problem_of(settings: Mapping[str, Any], draw: int = 0) -> gt.Problem:
+    """Return the problem of a cell, in the coordinates in which it is trained; random features have draws."""
     if settings["family"] == "made up":
         return prompts(settings["correlation"], mixture(settings["mixture"], N_PROMPTS))
     if settings["family"] == "random":
-        return random_features(settings["dimension"])
+        return random_features(settings["dimension"], draw)
     problem = head_on(settings["head"], settings["questions"], settings["features"])
     # Steepest ascent is the same in all orthonormal coordinates of the span, and cheaper in few of them.  Adam's is not.
     return in_span(problem) if settings["contest"] == "SGD" else problem
 
 
-@cache
-def random_features(dimension: int) -> gt.Problem:
-    """Return 64 prompts of 4 answers, one right, whose features and start are normal; the dimension is also the seed."""
-    rng = np.random.default_rng(dimension)
+def random_features(dimension: int, draw: int) -> gt.Problem:
+    """Return a draw of 64 prompts of 4 answers, one right, whose features and start are normal."""
+    rng = np.random.default_rng([dimension, draw])
     features = rng.standard_normal((RANDOM_PROMPTS, ANSWERS, dimension)) / np.sqrt(dimension)
     right = np.eye(ANSWERS)[rng.integers(ANSWERS, size=RANDOM_PROMPTS)]
     theta = LOGIT_DEVIATION * rng.standard_normal(dimension)

@@ -73,7 +73,7 @@ POWERLESS = {
 STRIDE, SLOWER = 0.1, 0.5
 """The first update's root mean square change of a question's logits, as the records were made; and the control's factor."""
 FALL, MORE = 0.1, 0.05
-"""A tenth of the pairs is a quarter of the printed drift; half of that must be due to the features, as in `learned_features`."""
+"""A tenth of the pairs is a quarter of the printed drift; half of that must be due to the features, as in `learned_phases`."""
 MANY, BELOW, PRINTED = 0.1, 0.15, 0.34
 """As printed of representations, and of the correlation of variance and curvature."""
 STRONG = 0.5
