@@ -36,7 +36,7 @@ def test_a_chains_truth_is_that_of_its_listed_responses(name, estimator):
     for i in (0, 2, 6):
         found = gt.efficiency(case, case.theta, estimator, batch_size=BATCHES[i], group_size=SIZES[i])
         assert efficiencies(name, estimator)[i] == pytest.approx(found, rel=1e-9)
-    assert chain(name).policy.horizon == 5
+    assert chain(CHAINS[name]).policy.horizon == 5
 
 
 def test_the_truth_of_heavy_tails_is_the_mean_of_groups_that_are_drawn():

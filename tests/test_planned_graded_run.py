@@ -29,7 +29,7 @@ LEVELS = {"thirds": PARTS + 1, "many": VALUES, NETWORK: 8}
 
 @pytest.mark.parametrize("start", LEVELS)
 def test_what_judges_is_not_what_the_planner_has(start):
-    for problem in problems(start).values():
+    for problem in problems(start, 1).values():
         assert problem.bandit.values.size == LEVELS[start]
         assert problem.bandit.n_prompts == PROMPTS
         if start != NETWORK:
@@ -44,11 +44,11 @@ def test_prompts_start_at_the_mean_rewards_of_the_study(start):
     # evenly spaced values stand for the cells of the beta law, so that its mean is kept to about half a cell
     np.testing.assert_allclose((shares @ values)[[0, -1]], [easiest, rarest], atol=0.5 / VALUES if start == "many" else 1e-12)
     names = [WORLDS[kind].title for kind in KINDS]
-    assert list(problems(start)) == names
+    assert list(problems(start, 1)) == names
 
 
 def test_a_log_is_drawn_from_the_laws_of_the_start():
-    problem = problems("thirds")[WORLDS[0].title]
+    problem = problems("thirds", 1)[WORLDS[0].title]
     log = drawn_log(problem, np.random.default_rng(1))
     assert (log.prompts, set(log.sizes.tolist())) == (LOGGED[0], {LOGGED[1]})
     probabilities = problem.policy.probabilities(problem.theta)

@@ -6,7 +6,9 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.plan.run_advice import SIZES, RunAdvice, WorldRuns
-from simulations.plan.error_parts import Part, along, best_by_others, of_runs, summary_of
+from grpo_theory.plan.run_worlds import WORLDS
+from simulations.best_rate import lead
+from simulations.plan.error_parts import Part, mean_over_kinds, summary_of
 from simulations.plan.planned_run import (
     AGAINST,
     NETWORKS,
@@ -20,16 +22,17 @@ from simulations.plan.planned_run import (
     rows,
     simulate,
 )
-from simulations.plan.run_regret import JUDGED_RUNS, LOGGED, PROMPTS, lost, lost_in, spread_of_logs, without
+from simulations.plan.run_regret import LOGGED, PROMPTS, lost, spread_of_logs, without
 
 BEST = 1
 """The place of size 4, which is best in the worlds that are made up here: an octave from it costs two points."""
 
 
-def world(seed, spread=0.001):
-    """Runs of a made up world, shape (R, S)."""
-    means = 0.5 - 0.02 * np.abs(np.log2(np.array(SIZES) / 4))
-    return means + spread * np.random.default_rng(seed).normal(size=(JUDGED_RUNS, len(SIZES)))
+def world(seed, spread=0.001, draws=48):
+    """Success in draws of a made up world, shape (rates, S, draws), which differ by ten points and have a best rate inside."""
+    rng, rates = np.random.default_rng(seed), 0.1 * np.abs(np.arange(5) - 2)
+    means = 0.5 - 0.02 * np.abs(np.log2(np.array(SIZES) / 4)) - rates[:, None]
+    return means[..., None] + 0.1 * rng.normal(size=draws) + spread * rng.normal(size=(*means.shape, draws))
 
 
 def table_of_logs(*told, start="easy"):
@@ -50,64 +53,43 @@ def test_parts_add_up_and_degrees_of_freedom_are_satterthwaites():
         summary_of(0.0, [Part(0.0, 3.0), Part(1.0)])
 
 
-def test_no_run_judges_the_column_that_it_chose():
-    samples = np.random.default_rng(3).normal(size=(8, 3))
-    chosen = best_by_others(samples, 4)
-    for fold, share in enumerate(np.array_split(np.arange(8), 4)):
-        others = [r for r in range(8) if r not in share]
-        assert chosen[fold] == samples[others].mean(axis=0).argmax()
-        changed = samples.copy()
-        changed[share] += [100.0, 0.0, 0.0]
-        assert best_by_others(changed, 4)[fold] == chosen[fold]
-    assert 1 not in best_by_others(samples + np.array([0.0, 100.0, 0.0]), 4, without=1)
-    np.testing.assert_array_equal(along(samples, np.array([0, 1, 2, 0]))[[0, 2, 4, 6]], samples[[0, 2, 4, 6], [0, 1, 2, 0]])
-
-
-def test_the_best_of_noise_is_not_ahead_of_itself():
-    """Of columns that are alike, the one that other runs chose is ahead of another by nothing on average: choosing is no gain."""
-    drawn = np.random.default_rng(4).normal(size=(2000, 16, 6))
-    ahead = np.array([(along(each, best_by_others(each, 4, 0)) - each[:, 0]).mean() for each in drawn])
-    assert abs(ahead.mean()) < 4.9 * ahead.std() / np.sqrt(len(ahead))
-    naive = np.array([each.mean(axis=0)[1:].max() - each[:, 0].mean() for each in drawn])
-    assert naive.mean() > 20.0 * naive.std() / np.sqrt(len(naive))
+def test_the_mean_over_kinds_has_the_error_of_independent_draws_and_of_logs_in_common():
+    table = pd.DataFrame({"estimate": [0.01, 0.03], "standard_error": [0.03, 0.04], "replications": 64})
+    found = mean_over_kinds(table, 0.02)
+    assert (found.estimate, found.prediction, found.standard_error) == pytest.approx((0.02, 0.02, 0.025))
+    # Satterthwaite: 0.0025^2 / ((0.0009^2 + 0.0016^2) / 63) = 116.8.
+    assert found.replications == 117
+    assert mean_over_kinds(table.assign(standard_error=0.03), 0.02).replications == 127
+    with_logs = mean_over_kinds(table, 0.02, Part(0.025**2, 5.0))
+    assert with_logs.standard_error == pytest.approx(0.025 * np.sqrt(2.0))
+    assert with_logs.replications == int(4.0 / (1.0 / 5.0 + 1.0 / (0.0025**2 / ((0.0009**2 + 0.0016**2) / 63.0)))) + 1
 
 
 # ---- what is lost
 
 
-def test_what_is_lost_is_told_from_the_best_other_size():
-    by_log, sample, choices = lost_in(world(1), np.array([BEST, BEST + 1, BEST + 2]), None)
-    assert by_log == pytest.approx([0.0, 0.02, 0.04], abs=1e-3)
-    assert by_log[0] == 0.0, "the best loses nothing"
-    assert sample.mean() == pytest.approx((-0.02 + 0.02 + 0.04) / 3.0, abs=1e-3)
-    assert choices == 2.0
+def test_what_is_lost_is_told_from_the_best_size_in_hindsight():
+    found = [lost(world(1), [place]) for place in range(len(SIZES))]
+    assert [row["estimate"] for row in found] == pytest.approx([0.02, 0.0, 0.02, 0.04, 0.06, 0.08], abs=1e-3)
+    assert found[BEST]["estimate"] == pytest.approx(0.0, abs=1e-12), "the best loses nothing"
+    assert max(row["standard_error"] for row in found) < 3e-4, "draws differ by ten points, and not their leads"
+    assert not any(row["at_end"] for row in found), "the best rate is inside, although the best size is not"
+    assert lost(world(1)[:3], [BEST])["at_end"]
 
 
-def test_a_choice_that_is_the_best_has_the_error_of_the_best_other_one():
-    certain = lost([world(1), world(2)], [0.0, 0.0], np.full((2, 2), BEST), None)
-    expected = np.sqrt(2.0 * 2.0 * 0.001**2 / JUDGED_RUNS) / 2.0
-    assert (certain["estimate"], certain["log_variance"]) == (0.0, 0.0)
-    assert certain["standard_error"] == pytest.approx(expected, rel=0.15)
-    more = lost([world(1), world(2)], [4e-6, 4e-6], np.full((2, 2), BEST), None)
-    assert more["rate_variance"] == pytest.approx(2.0 * 4e-6 / 4.0 / 2.0)
+def test_a_choice_is_one_arm_with_one_rate_whatever_its_size_by_draw():
+    values, places = world(1), np.random.default_rng(5).integers(0, len(SIZES), 48)
+    found = lost(values, [places], BEST)
+    own = values[:, places, np.arange(48)]
+    assert found == lead([values[:, BEST], own], (1.0, -1.0))
+    assert found["estimate"] == pytest.approx(0.02 * np.abs(places - BEST).mean(), abs=1e-3)
 
 
-def test_logs_that_lead_to_other_sizes_are_a_part_of_the_error():
-    apart = lost([world(1), world(2)], [0.0, 0.0], np.array([[1, 1], [3, 3]]), None)
+def test_choices_are_averaged_and_a_size_loses_nothing_to_itself():
+    values = world(1)
+    apart, alike = lost(values, [BEST, BEST + 2], BEST), lost(values, [BEST, BEST], BEST)
     assert apart["estimate"] == pytest.approx(0.02, abs=1e-3)
-    assert apart["log_variance"] == pytest.approx(0.04**2 / 2.0, rel=0.05)
-    assert apart["standard_error"] == pytest.approx(np.sqrt(apart["log_variance"] / 2.0), rel=0.05)
-
-
-def test_one_size_is_compared_with_another_run_by_run():
-    worlds = [world(1), world(2)]
-    found = lost(worlds, [4e-6, 4e-6], np.full((2, 2), 2), np.array([3, 3]))
-    difference = [runs[:, 3] - runs[:, 2] for runs in worlds]
-    assert found["estimate"] == pytest.approx(np.mean(difference), rel=1e-12)
-    assert found["run_variance"] == pytest.approx(sum(of_runs(each).variance for each in difference) / 4.0)
-    assert found["rate_variance"] == pytest.approx(2.0 * 4e-6 / 4.0 / 2.0)
-    same = lost(worlds, [4e-6, 4e-6], np.full((2, 2), 3), np.array([3, 3]))
-    assert (same["estimate"], same["standard_error"]) == (0.0, 0.0)
+    assert (alike["estimate"], alike["standard_error"]) == pytest.approx((0.0, 0.0), abs=1e-12)
 
 
 @pytest.mark.parametrize(("told", "verdict"), [((4, 4), "confirmed"), ((32, 16), "refuted")])
@@ -125,21 +107,21 @@ def test_a_good_choice_is_confirmed_and_a_bad_one_refuted(told, verdict):
 
 
 def test_no_comparison_is_certain_where_all_logs_agree():
-    """The spread of logs is pooled over cells, so that four logs that lead to one size do not say that all do."""
-    alone, other = table_of_logs((4, 4), (4, 4)), table_of_logs((4, 8), (4, 4), start="wide")
-    both = pd.concat([alone, other])
-    logs = spread_of_logs(both[both["quantity"] == "lost"])
-    assert logs["best"].free == 2
-    assert logs["best"].variance == pytest.approx(0.02**2 / 8.0 / 2.0, rel=0.1)
+    """The spread of logs is pooled over cells, so that two logs that lead to one size do not say that all do."""
+    both = pd.concat([table_of_logs((4, 4), (4, 4)), table_of_logs((4, 8), (4, 4), start="wide")])
+    logs = spread_of_logs(both)
+    assert logs.free == 2
+    # Of the second cell, logs end 0.02 / 2 apart; half of that squared is the variance, and a quarter that of their mean.
+    assert logs.variance == pytest.approx(0.01**2 / 4.0 / 2.0, rel=0.1)
     assert all(one.evidence.standard_error > 0.0 for one in claims(both))
 
 
-def test_the_first_chunk_trains_and_the_others_ask():
+def test_the_first_chunk_trains_draws_of_each_kind_and_the_others_ask():
     cell = cells(quick=True)[0]
-    settings = dict(cell.settings) | {"start": "network of width 16", "each": 2}
+    settings = dict(cell.settings) | {"start": "network of width 16", "each": 2, "draws": 2}
     ((name, runs),) = simulate(settings, np.random.default_rng(1), 0).items()
-    assert (name, np.shape(runs)) == ("network of width 16", (JUDGED_RUNS, len(SIZES)))
-    assert len({tuple(column) for column in np.transpose(runs)}) == len(SIZES)
+    assert (name, np.shape(runs)) == ("network of width 16", (8, len(SIZES), 2))
+    assert len({tuple(column) for column in np.reshape(np.moveaxis(runs, 0, -1), (-1, 8))}) == 2 * len(SIZES)
     assert cell.chunks == 1 + settings["logs"]
 
 
@@ -167,7 +149,7 @@ def test_a_log_is_drawn_from_the_rates_of_the_start():
 
 @pytest.mark.parametrize("start", ["easy", *NETWORKS])
 def test_what_is_judged_starts_where_it_says(start):
-    for problem in problems(start).values():
+    for problem in problems(start, 3).values():
         rates = (problem.policy.probabilities(problem.theta) * problem.bandit.mean_reward).sum(axis=-1)
         assert rates.shape == (PROMPTS,)
         if start == "easy":
@@ -176,5 +158,12 @@ def test_what_is_judged_starts_where_it_says(start):
             assert rates.min() < 1e-3 < 0.3 < rates.max()
 
 
-def test_networks_learn_their_features():
-    assert isinstance(network(16).policy, type(gt.TwoLayerSoftmax(np.ones((2, 3)), 2, 3)))
+def test_draws_of_a_kind_differ_and_the_first_is_the_planners():
+    rates = np.geomspace(0.5, 0.1, 4)
+    worlds = [WORLDS[1].problem(rates, *draw) for draw in ((), (0,), (1,), (2,))]
+    features = [world.policy.scores(world.theta) for world in worlds]
+    np.testing.assert_array_equal(features[0], features[1])
+    assert len({each.tobytes() for each in features}) == 3
+    first, second = (network(16, draw) for draw in (1, 2))
+    assert isinstance(first.policy, type(gt.TwoLayerSoftmax(np.ones((2, 3)), 2, 3)))
+    assert (first.theta != second.theta).mean() > 0.9

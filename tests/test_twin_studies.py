@@ -10,7 +10,6 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.harness.study import cell_seed
 from simulations.plan import advice_regret, twin_reach
-from simulations.plan.problem_means import mean_over_problems
 from simulations.plan.run_worlds import CHAIN_OF_TWELVE, LINEAR, WALK, WIDTHS, courses, draw_log, problem, sampler
 
 TOP = Path(__file__).resolve().parents[1]
@@ -114,14 +113,13 @@ def test_each_policy_has_a_verdict_of_its_own():
 
 
 def trained(means, seed=1):
-    """The chunk of a group size whose judged runs end alike."""
-    runs = np.tile(np.array(means)[None, :, None], (8, 1, 1))
-    runs += 0.001 * np.random.default_rng(seed).normal(size=runs.shape)
-    return {"judged": runs.tolist(), "tuning": [means] * 5, "chosen": [[2, 2]] * 4}
+    """The chunk of a group size whose draws end alike, with the best rate inside: (draws, rates, C)."""
+    runs = np.array(means) - 0.1 * np.abs(np.arange(3) - 1)[:, None] + np.zeros((4, 1, 1))
+    return (runs + 0.001 * np.random.default_rng(seed).normal(size=runs.shape)).tolist()
 
 
 def test_losses_are_those_of_the_sizes_that_are_recommended():
-    settings = {"problem": LINEAR, "estimator": "rloo", "pilots": 4, "sizes": [4, 8, 16, 64]}
+    settings = {"problem": LINEAR, "estimator": "rloo", "draws": 4, "sizes": [4, 8, 16, 64]}
     asked = {"planned": [4, 4, 4, 8], "permuted": [8, 8, 8, 8]}
     chunks = [trained(means, seed) for seed, means in enumerate([[0.6, 0.7], [0.5, 0.8], [0.4, 0.6], [0.2, 0.2]])] + [asked]
     table = pd.DataFrame(advice_regret.rows(settings, chunks))
@@ -135,23 +133,13 @@ def test_losses_are_those_of_the_sizes_that_are_recommended():
     # Groups of 16 where 4 was recommended, and of 64, which were trained next, where 8 was.
     assert value[64, "best", "control"] == pytest.approx(0.8 - 0.75 * 0.6 - 0.25 * 0.2, abs=2e-3)
     assert value[64, "best", "permuted"] == pytest.approx(0.0, abs=2e-3)
-    assert lost.loc[(64, "best", "control"), "size"] == "8"
-    # Four pilots that led to 0.7, 0.7, 0.7 and 0.8, of runs that are alike.
+    # Four draws, whose pilots led to 0.7, 0.7, 0.7 and 0.8.
     assert lost.loc[(64, "best", "planned"), "standard_error"] == pytest.approx(0.05 / 2.0, rel=0.05)
-    assert lost.loc[(64, "best", "always 8"), "standard_error"] == 0.0
-
-
-def test_the_pilots_spread_is_a_part_of_the_error():
-    samples = 0.1 * np.random.default_rng(2).normal(size=(64, 2)) + [0.5, 0.6]
-    best = np.ones(4, dtype=int)
-    alike = advice_regret.lost(samples, best, np.zeros(16, dtype=int), 0.0)
-    apart = advice_regret.lost(samples, best, np.tile([0, 1], 8), 0.0)
-    gap = samples.mean(axis=0)[1] - samples.mean(axis=0)[0]
-    assert (alike["estimate"], apart["estimate"]) == pytest.approx((gap, gap / 2.0))
-    runs = alike["standard_error"] ** 2
-    assert apart["standard_error"] ** 2 == pytest.approx(runs / 4.0 + (gap / 2.0) ** 2 / 15.0, rel=1e-9)
-    tuned = advice_regret.lost(samples, best, np.zeros(16, dtype=int), 0.04)
-    assert tuned["standard_error"] ** 2 == pytest.approx(runs + 2.0 * 0.04 / 4.0)
+    assert lost.loc[(64, "always 8", "always 8"), "standard_error"] == 0.0
+    success = table[table["quantity"] == "success"].set_index(["updates", "arm"])
+    assert (success.loc[(64, "best"), "size"], success.loc[(64, "best"), "estimate"]) == (8, pytest.approx(0.8, abs=2e-3))
+    assert success.loc[(64, "always 4"), "share"] == 0.75
+    assert not table["at_end"].dropna().any()
 
 
 def test_the_controls_rewards_are_the_logs_in_another_order():
@@ -164,20 +152,17 @@ def test_the_controls_rewards_are_the_logs_in_another_order():
 
 
 def test_what_is_gained_is_what_is_not_lost():
-    row = {"problem": LINEAR, "estimator": "rloo", "prediction": 0.02, "replications": 64, "standard_error": 0.01}
-    found = advice_regret.gained(pd.DataFrame([row | {"estimate": -0.05}]), {"estimator": "rloo"})
-    assert (found.estimate, found.prediction, found.standard_error) == (0.05, 0.02, 0.01)
-
-
-def test_the_mean_over_problems_has_the_error_of_independent_runs():
-    row = {"estimator": "rloo", "prediction": 0.02, "replications": 64}
-    table = pd.DataFrame([row | {"estimate": 0.01, "standard_error": 0.03}, row | {"estimate": 0.03, "standard_error": 0.04}])
-    found = mean_over_problems(table, {"estimator": "rloo"})
-    assert (found.estimate, found.prediction, found.standard_error) == pytest.approx((0.02, 0.02, 0.025))
-    # Satterthwaite: 0.0025^2 / ((0.0009^2 + 0.0016^2) / 63) = 116.8.
-    assert found.replications == 117
-    alike = mean_over_problems(table.assign(standard_error=0.03), {"estimator": "rloo"})
-    assert alike.replications == 127
+    row = {"problem": LINEAR, "quantity": "lost", "prediction": 0.02, "replications": 64, "standard_error": 0.01}
+    arms = {"planned": -0.05, "control": 0.1, "always 16": 0.1, "always 64": 0.1}
+    table = [
+        row | {"estimator": estimator, "updates": updates, "arm": arm, "against": against, "estimate": estimate}
+        for estimator in advice_regret.ESTIMATORS
+        for updates in advice_regret.UPDATES
+        for arm, estimate in arms.items()
+        for against in ("best", *(f"always {size}" for size in advice_regret.HABITS))
+    ]
+    gains = [one for one in advice_regret.claims(pd.DataFrame(table)) if one.statement == advice_regret.NO_GAIN]
+    assert {(one.evidence.estimate, one.evidence.prediction, one.control.estimate) for one in gains} == {(0.05, 0.02, 0.05)}
 
 
 @pytest.mark.parametrize("estimator", ["rloo", "grpo"])
@@ -189,9 +174,10 @@ def test_the_study_asks_the_planner_that_users_ask(estimator):
     assert advice.scores.choice.group_size == advice_regret.plan(log, estimator, limits)
 
 
-def test_networks_start_with_the_rates_of_their_prompts():
-    for name in WIDTHS:
-        case = problem(name)
+def test_draws_of_networks_start_with_the_rates_of_their_prompts():
+    for draw, name in enumerate(WIDTHS):
+        case = problem(name, draw)
+        assert (case.theta != problem(name, draw + 1).theta).mean() > 0.4
         value = gt.moments(case, case.theta).value
         assert (value.min(), value.max()) == pytest.approx((1 / 16, 1 / 2))
 

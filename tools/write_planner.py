@@ -28,23 +28,8 @@ TOTAL = "<!-- total: written by tools/write_planner.py -->", "<!-- end of total 
 TWIN = "<!-- reach: written by tools/write_planner.py -->", "<!-- end of reach -->"
 TRAINED = "<!-- trained model: written by tools/write_planner.py -->", "<!-- end of trained model -->"
 """The marks of the parts of the pages."""
-TOTAL_COLUMNS = [
-    "start",
-    "estimator",
-    "each",
-    "quantity",
-    "world",
-    "log",
-    "arm",
-    "against",
-    "run_variance",
-    "run_free",
-    "rate_variance",
-    "log_variance",
-    "logs",
-    "estimate",
-    "standard_error",
-]
+LIMITS = ["estimate", "standard_error", "replications", "low", "high", "other_sign", "at_end"]
+TOTAL_COLUMNS = ["start", "estimator", "each", "quantity", "world", "log", "group_size", "arm", "against", *LIMITS]
 TRAINED_COLUMNS = [
     "trained",
     "asked",
@@ -61,7 +46,7 @@ TRAINED_COLUMNS = [
 ]
 TRAINED_TWIN_COLUMNS = ["ahead", "arm", "quantity", "estimate", "standard_error", "replications"]
 ALWAYS = (2, 4, 8, 16, 64)
-RUN_COLUMNS = ["problem", "estimator", "updates", "quantity", "arm", "against", "size", "share", "estimate", "standard_error"]
+RUN_COLUMNS = ["problem", "estimator", "updates", "quantity", "arm", "against", "size", "share", *LIMITS]
 TWIN_COLUMNS = [
     "problem",
     "start",
@@ -144,27 +129,34 @@ def tails_table(kept: pd.DataFrame) -> str:
 
 def kept_total(table: pd.DataFrame) -> pd.DataFrame:
     """Return what of the study of a run's group size, told from rewards alone, stays in the repository."""
-    kept = table[(table["quantity"] != "success") & (table["arm"] != "control")]
-    return kept[TOTAL_COLUMNS].round(9)
+    return table[TOTAL_COLUMNS].round(5)
 
 
 def total_table(kept: pd.DataFrame) -> str:
     """Return a Markdown table of the success, in points, that the planner's group size for a run loses, and one size for all."""
-    rows = [["start", "estimator", "responses per prompt", "recommended", "loses", *(f"always {size}" for size in ALWAYS)]]
-    rows[0].append("more than always 4")
-    lost, told = (kept[kept["quantity"] == quantity] for quantity in ("lost", "told"))
-    logs = spread_of_logs(lost)
-    for key, cell in lost.groupby(["start", "estimator", "each"], sort=False):
+    rows = [["start", "estimator", "responses per prompt", "recommended", "loses", "in single kinds", "other sign"]]
+    rows[0] += [*(f"always {size}" for size in ALWAYS), "more than always 4", "more than always 16"]
+    logs = spread_of_logs(kept)
+    for key, cell in kept.groupby(["start", "estimator", "each"], sort=False):
         found = evidence_by_arm(cell, logs)
-        asked = told.set_index(["start", "estimator", "each"]).loc[[key], "estimate"]
-        losses = [_with_error(found[arm, "best"]) for arm in ("planned", *(f"always {size}" for size in ALWAYS))]
-        rows.append([*map(str, key), _sizes(asked), *losses, _with_error(found["planned", "always 4"])])
+        asked = cell[cell["quantity"] == "told"]["estimate"]
+        own = cell[(cell["arm"] == "planned") & (cell["against"] == "best")]
+        pairs = [*((f"always {size}", "best") for size in ALWAYS), ("planned", "always 4"), ("planned", "always 16")]
+        spread = [_between(own["estimate"]), f"{100.0 * own['other_sign'].mean():.0f}%"]
+        losses = [_with_error(found[pair]) for pair in pairs]
+        rows.append([*map(str, key), _sizes(asked), _with_error(found["planned", "best"]), *spread, *losses])
     return _markdown(rows) + "\n"
 
 
 def _sizes(asked: pd.Series) -> str:
     """Return the sizes that occur, the usual one first, such as "4 or 2"."""
     return " or ".join(f"{size:.0f}" for size in asked.value_counts().index)
+
+
+def _between(losses: pd.Series) -> str:
+    """Return between which points losses lie, such as "-0.1 to 0.7"."""
+    low, high = (f"{100.0 * each + 0.0:.1f}" for each in (losses.min(), losses.max()))
+    return f"{low} to {high}" if len(losses) > 1 else low
 
 
 def _with_error(found: Evidence) -> str:
@@ -190,15 +182,17 @@ def runs_table(kept: pd.DataFrame) -> str:
     success = kept[kept["quantity"] == "success"].set_index(["problem", "estimator", "updates", "arm"])
     recommended = kept[kept["quantity"] == "log2 recommended"].set_index(["problem", "estimator"])["estimate"]
     habits = ("always 4", "always 8", "always 16")
-    rows = [["policy", "estimator", "updates", "best size", "its success", "recommended", "planner loses"]]
-    rows[0] += [f"{habit} loses" for habit in habits]
+    rows = [["policy", "estimator", "updates", "best size", "its success", "recommended", "planner loses", "other sign"]]
+    rows[0] += [*(f"{habit} loses" for habit in habits), "planner loses to always 4", "to always 16"]
     for problem, estimator in kept[["problem", "estimator"]].drop_duplicates().itertuples(index=False):
         for updates in sorted(kept["updates"].dropna().unique()):
             against, best = lost.loc[problem, estimator, updates, "best"], success.loc[problem, estimator, updates, "best"]
             size = f"{2.0 ** float(recommended[problem, estimator]):.1f}"
-            losses = [_points(against.loc[arm]) for arm in ("planned", *habits)]
-            end = _percent(float(best["estimate"]))
-            rows.append([str(problem), str(estimator), f"{updates:.0f}", str(best["size"]), end, size, *losses])
+            planned, *losses = (_points(against.loc[arm]) for arm in ("planned", *habits))
+            sign = f"{100.0 * float(against.loc['planned', 'other_sign']):.0f}%"
+            losses += [_points(lost.loc[(problem, estimator, updates, habit, "planned")]) for habit in (habits[0], habits[-1])]
+            end, name = _percent(float(best["estimate"])), f"{best['size']:.0f}"
+            rows.append([str(problem), str(estimator), f"{updates:.0f}", name, end, size, planned, sign, *losses])
     return _markdown(rows) + "\n"
 
 

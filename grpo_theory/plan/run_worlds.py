@@ -37,11 +37,11 @@ class RunWorld(NamedTuple):
     transfer: float = 0.0
     misled: float = 0.0
 
-    def problem(self, rates: Array) -> Problem:
+    def problem(self, rates: Array, draw: int = 0) -> Problem:
         """Return the problem whose prompts start at success rates, shape (M,), the largest first."""
-        return self.graded(np.array([0.0, 1.0]), np.stack([1.0 - rates, rates], axis=-1))
+        return self.graded(np.array([0.0, 1.0]), np.stack([1.0 - rates, rates], axis=-1), draw)
 
-    def graded(self, values: Array, shares: Array) -> Problem:
+    def graded(self, values: Array, shares: Array, draw: int = 0) -> Problem:
         """Return the problem of graded rewards whose prompts start at given laws of them.
 
         Of the answers `right` have the greatest reward, one has each reward between, and all others have the least.
@@ -52,12 +52,14 @@ class RunWorld(NamedTuple):
             From 0 to 1, ascending; fewer than `answers` less `right`, plus 2.
         shares : ndarray, shape (M, L)
             Of each prompt's responses, above 0; prompts with the largest mean reward first.
+        draw : int, default 0
+            The number of the draw of features and starting logits; the planner's own worlds are draw 0.
 
         Returns
         -------
         Problem
         """
-        rng, (count, size) = np.random.default_rng(SEED), shares.shape
+        rng, (count, size) = np.random.default_rng((SEED, draw)), shares.shape
         order = np.maximum(size - 1 - np.maximum(np.arange(self.answers) - self.right + 1, 0), 0)
         levels = np.broadcast_to(order, (count, self.answers))
         logits = graded_logits(shares, levels, rng)

@@ -1,11 +1,12 @@
-"""Estimates whose errors have several independent parts: runs, choices of a learning rate, logs; and choices that runs make."""
+"""Estimates whose errors have several independent parts: draws of a kind of problem, runs, and logs."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from grpo_theory.arrays import Array, Integers
+from grpo_theory.evidence import Evidence
 
 
 class Part(NamedTuple):
@@ -13,11 +14,6 @@ class Part(NamedTuple):
 
     variance: float
     free: float = np.inf
-
-
-def of_runs(sample: Array) -> Part:
-    """Return what runs (R,) add to their mean."""
-    return Part(float(sample.var(ddof=1)) / len(sample), len(sample) - 1.0)
 
 
 def pooled(parts: Iterable[Part]) -> Part:
@@ -43,20 +39,9 @@ def summary_of(estimate: float, parts: Iterable[Part]) -> dict[str, float]:
     return {"estimate": estimate, "standard_error": float(np.sqrt(found.variance)), "replications": max(2, int(found.free) + 1)}
 
 
-def best_by_others(samples: Array, folds: int, without: int | None = None) -> Integers:
-    """Return, for each share of runs, the column of samples (R, S) with the highest mean over the other shares, (folds,).
-
-    So no run judges a column that it chose. `without` is a column that is left out.
-    """
-    allowed = np.array([column != without for column in range(samples.shape[1])])
-    found = []
-    for share in np.array_split(np.arange(len(samples)), folds):
-        means = np.delete(samples, share, axis=0).mean(axis=0)
-        found.append(np.where(allowed, means, -np.inf).argmax())
-    return np.array(found)
-
-
-def along(samples: Array, columns: Integers) -> Array:
-    """Return the values (R,) of samples (R, S) at the column of each share of runs, (folds,)."""
-    shares = np.array_split(samples, len(columns))
-    return np.concatenate([share[:, column] for share, column in zip(shares, columns, strict=True)])
+def mean_over_kinds(rows: pd.DataFrame, prediction: float, logs: Part | None = None) -> Evidence:
+    """Return the evidence of the mean of rows, one for each kind of problem, which are independent; logs may be common to all."""
+    parts = [Part(row.standard_error**2 / len(rows) ** 2, row.replications - 1.0) for row in rows.itertuples()]
+    together = pooled(part for part in [*parts, logs] if part is not None)
+    error, free = float(np.sqrt(together.variance)), max(2, int(together.free) + 1)
+    return Evidence(float(rows["estimate"].mean()), prediction, error, replications=free)

@@ -23,20 +23,20 @@ STATES, TOKENS, HORIZON, FEATURES = 12, 3, 5, 10
 
 
 @cache
-def chain(name: str) -> gt.Problem:
+def chain(seed: int) -> gt.Problem:
     """Return a chain of twelve states, each a prompt's first, whose success rates and steps are drawn with a seed."""
-    rng = np.random.default_rng(CHAINS[name])
+    rng = np.random.default_rng(seed)
     transitions = rng.integers(0, STATES, (STATES, TOKENS))
     transitions[:, 0] = (np.arange(STATES) + 1) % STATES  # every state can be left
     policy = gt.TokenChain(transitions, HORIZON, features=rng.normal(size=(STATES, TOKENS, FEATURES)), starts=range(STATES))
     success = 1.0 / (1.0 + np.exp(1.5 - 2.5 * rng.normal(size=STATES)))
-    return gt.Problem(gt.StateRewards(success), policy, theta=0.8 * rng.normal(size=FEATURES), name=name, title=name)
+    return gt.Problem(gt.StateRewards(success), policy, theta=0.8 * rng.normal(size=FEATURES))
 
 
 @cache
 def listed(name: str) -> gt.Problem:
     """Return the problem that logs are drawn from, a chain's responses listed."""
-    return chain(name).listed() if name in CHAINS else problem(name)
+    return chain(CHAINS[name]).listed() if name in CHAINS else problem(name)
 
 
 def draw_logs(name: str, rng: np.random.Generator, number: int) -> Iterator[gt.Rollouts | gt.RaggedRollouts]:
@@ -56,7 +56,7 @@ def efficiencies(name: str, estimator: str) -> Array:
     """Return the exact efficiency at each allowed group size: of chains by recursion from state to state."""
     if name == HEAVY:
         return heavy_efficiencies(estimator)
-    case = chain(name) if name in CHAINS else problem(name)
+    case = chain(CHAINS[name]) if name in CHAINS else problem(name)
     sizes, batches = LIMITS.batches()
     pairs = zip(sizes.tolist(), batches.tolist(), strict=True)
     return np.array([gt.efficiency(case, case.theta, estimator, batch_size=b, group_size=g) for g, b in pairs])

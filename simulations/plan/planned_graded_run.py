@@ -2,8 +2,7 @@
 
 As `planned_run`, with logs of graded rewards. The worlds that judge have three times as many answers as the planner's, and
 rewards that its ladder of six has to put together. Their prompts' laws of rewards are not of the family that it fits. In the
-control the planner recommends groups eight times as large. In that of a usual size, groups four times as large stand in for the
-planner's.
+control all groups have 32 responses. In that of a usual size, groups four times as large stand in for the planner's.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,19 +16,21 @@ from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Statement
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.plan.run_advice import advise_run
-from grpo_theory.plan.run_simulation import POWERS
 from grpo_theory.plan.run_worlds import WORLDS
 from grpo_theory.samples import RewardCounts
 from simulations.plan.run_regret import ANSWERS as FEW
 from simulations.plan.run_regret import (
+    DRAWS,
     INPUTS,
     LOGGED,
     NETWORK_POWERS,
+    POWERS,
     PROMPTS,
+    QUICK_DRAWS,
     SPREAD,
     claims_of,
+    judge,
     rows_of,
-    trained,
     without,
 )
 from simulations.seeds import child_seed, seed_of
@@ -39,8 +40,8 @@ SOURCE = "question of those who plan a run from graded rewards alone"
 REGRET = Statement(
     "plan/graded run/regret",
     SOURCE,
-    "the planner recommends a group size for a run from graded rewards alone. In worlds that it was not given, this size loses "
-    "on average at most two points of the rewards' range against the best size",
+    "the planner recommends a group size for a run from graded rewards alone. In draws of worlds that it was not given, this "
+    "size loses on average at most two points of the rewards' range against the best size",
     "upper bound",
     whose=OURS,
 )
@@ -48,8 +49,8 @@ AGAINST: Mapping[int, Statement] = {
     size: Statement(
         f"plan/graded run/against {size}",
         SOURCE,
-        f"the planner recommends a group size for a run from graded rewards alone. In worlds that it was not given, this size "
-        f"loses less reward on average than groups of {size} at every budget",
+        f"the planner recommends a group size for a run from graded rewards alone. In draws of worlds that it was not "
+        f"given, this size loses less reward on average than groups of {size} at every budget",
         "ordering",
         whose=OURS,
     )
@@ -58,8 +59,8 @@ AGAINST: Mapping[int, Statement] = {
 SAME = Statement(
     "plan/graded run/no better than 4",
     SOURCE,
-    "the planner recommends a group size for a run from graded rewards alone, in worlds that it was not given. This size gains "
-    "on average at most two points of the rewards' range over groups of 4 at every budget",
+    "the planner recommends a group size for a run from graded rewards alone, in draws of worlds that it was not given. This "
+    "size gains on average at most two points of the rewards' range over groups of 4 at every budget",
     "upper bound",
     whose=OURS,
 )
@@ -76,7 +77,7 @@ VALUES, CONCENTRATION = 20, 10.0
 NETWORK, WIDTH = "network", 16
 SEED = 20261129
 LOGS, QUICK_LOGS = 3, 2
-"""Of each cell; how far apart logs end is pooled over the cells."""
+"""Of each cell, as few as in `planned_run`."""
 CASES: tuple[tuple[str, str, int], ...] = (
     ("thirds", "trl_grpo", 64),
     ("many", "rloo", 40),
@@ -87,9 +88,9 @@ CASES: tuple[tuple[str, str, int], ...] = (
 def cells(quick: bool) -> list[Cell]:
     """One for each kind of rewards; the first chunk trains, each other one asks the planner with a log of its own."""
     listed = [("thirds", "trl_grpo", 8), (NETWORK, "trl_grpo", 8)] if quick else CASES
-    logs = QUICK_LOGS if quick else LOGS
+    logs, draws = (QUICK_LOGS, QUICK_DRAWS) if quick else (LOGS, DRAWS)
     return [
-        Cell({"start": start, "estimator": estimator, "each": each, "logs": logs}, 1 + logs, shared=True)
+        Cell({"start": start, "estimator": estimator, "each": each, "logs": logs, "draws": draws}, 1 + logs, shared=True)
         for start, estimator, each in listed
     ]
 
@@ -109,9 +110,9 @@ def start_laws(start: str) -> tuple[Array, Array]:
     return np.linspace(0.0, 1.0, VALUES), shares / shares.sum(axis=1, keepdims=True)
 
 
-def network() -> gt.Problem:
-    """Return a problem with a network at its start; each prompt's answers have rewards from 0 to 1, in its own order."""
-    rng = np.random.default_rng([SEED, WIDTH])
+def network(draw: int) -> gt.Problem:
+    """Return a draw of a network at its start; each prompt's answers have rewards from 0 to 1, in its own order."""
+    rng = np.random.default_rng([SEED, WIDTH, draw])
     policy = gt.TwoLayerSoftmax(rng.normal(size=(PROMPTS, INPUTS)), WIDTH, FEW, scale=WIDTH**-0.5)
     levels = rng.permuted(np.tile(np.arange(FEW), (PROMPTS, 1)), axis=1)
     theta = policy.start(rng)
@@ -120,12 +121,12 @@ def network() -> gt.Problem:
     return gt.Problem(bandit, policy, theta=theta)
 
 
-def problems(start: str) -> dict[str, gt.Problem]:
-    """Return what runs are judged on, by name: a world of some kinds, or the network."""
+def problems(start: str, draw: int) -> dict[str, gt.Problem]:
+    """Return a draw of what runs are judged on, by name: a world of some kinds, or the network."""
     if start == NETWORK:
-        return {start: network()}
+        return {start: network(draw)}
     values, shares = start_laws(start)
-    return {WORLDS[kind].title: WORLDS[kind]._replace(answers=ANSWERS).graded(values, shares) for kind in KINDS}
+    return {WORLDS[kind].title: WORLDS[kind]._replace(answers=ANSWERS).graded(values, shares, draw) for kind in KINDS}
 
 
 def drawn_log(problem: gt.Problem, rng: np.random.Generator) -> RewardCounts:
@@ -139,15 +140,11 @@ def drawn_log(problem: gt.Problem, rng: np.random.Generator) -> RewardCounts:
 
 
 def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
-    """Return the reward that each size reaches in each world; or what the planner says there of a log, without such worlds."""
-    judged = problems(settings["start"])
+    """Return the reward that each size reaches in draws of each kind; or what the planner says of a log, without that kind."""
+    seed = seed_of(rng)
     if chunk > 0:
-        return told(settings, judged, np.random.default_rng(child_seed(seed_of(rng), 0, chunk)))
-    powers = NETWORK_POWERS if settings["start"] == NETWORK else POWERS
-    return {
-        name: trained(problem, settings, powers, child_seed(seed_of(rng), number)).round(6).tolist()
-        for number, (name, problem) in enumerate(judged.items(), start=1)
-    }
+        return told(settings, problems(settings["start"], chunk), np.random.default_rng(child_seed(seed, 0, chunk)))
+    return judge(settings, problems, NETWORK_POWERS if settings["start"] == NETWORK else POWERS, seed)
 
 
 def told(settings: Settings, judged: Mapping[str, gt.Problem], rng: np.random.Generator) -> dict[str, int]:

@@ -1,43 +1,51 @@
-"""What runs at each group size say of the planner's advice: what its choice loses in a world, with the error of that.
+"""What runs at each group size say of the planner's advice: what its choice loses, over draws of a kind of problem.
 
-Studies of the advice for whole runs share it.  A size is judged against the best other one, which runs chose that do not judge.
-Errors count the runs, the choices of learning rates and the logs.
+A group size has one learning rate for all draws of a kind. The best size in hindsight is the best of all sizes and rates of the
+grid, by the mean over draws. Logs of rewards alone say nothing of a draw's features. So each log is judged by all draws, and how
+far apart logs end is pooled over all cells.
+
+Two choices were made after a run. In the control all groups have 32 responses, eight times the usual 4. First it was eight times
+each recommendation. Three logs that lead to 16 or 32 are so far apart that this was not told from the margin. The grid of the
+worlds was extended by one rate at either end. One size in nine had its best rate at an end, of graded rewards three in ten.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
 from grpo_theory.evidence import Claim, Evidence, Statement
-from grpo_theory.harness.step_search import best_step
 from grpo_theory.harness.study import Rows, Settings
 from grpo_theory.plan.run_advice import SIZES, RunAdvice
-from grpo_theory.plan.run_simulation import RESPONSES, TUNING, TUNING_RUNS, Arm
-from simulations.plan.error_parts import Part, along, best_by_others, of_runs, pooled, summary_of
-from simulations.runs.tuning import FOLDS, choice_variance
+from grpo_theory.plan.run_simulation import RESPONSES
+from grpo_theory.simulate.step_grid import StepGrid
+from simulations.best_rate import lead
+from simulations.plan.error_parts import Part, mean_over_kinds
+from simulations.seeds import child_seed
 
 MARGIN = 0.02
 """Two points of success, as where the law of the best size is judged: what that growth was worth at most."""
 USUAL, FAR_OFF = 4, 32
-"""The usual size that nothing is gained on, and one so far off that what is gained on it would show."""
-TOO_LARGE, LARGER = 8, 4
-"""The broken planner's factor: the smallest power of 2 that costs more than the margin where a prompt gets 128 responses.  A size
-is compared with another by the factor of the broken one that is smaller, because there zero is the margin."""
+"""The usual size that nothing is gained on, and one so far off that what it loses, or what is gained on it, shows."""
+LARGER = 4
+"""By how much larger groups stand in for a recommendation where it is compared with one size: there zero is the margin."""
 INPUTS, ANSWERS, SPREAD = 16, 8, 4.0
 """Of the networks: the second layer starts at normal variables of this size, so that success rates spread from 0.0001 to 0.6."""
-NETWORK_POWERS = range(-7, 1)
-"""Networks take smaller learning rates: the best ones are inside this grid."""
+POWERS, NETWORK_POWERS = range(-4, 6), range(-7, 1)
+"""The learning rates are these powers of 3, times the number of prompts; networks take smaller ones."""
 PROMPTS = 48
 """Of the worlds that are judged: another number than the planner's."""
 LOGGED = (256, 8)
 """The prompts and responses of a log."""
-JUDGED_RUNS = 128
+DRAWS, QUICK_DRAWS, TOGETHER = 48, 4, 32
+"""Draws of each kind; and runs of each draw, which are trained side by side, as many at each rate."""
 COMPARED = (4, 8, 16)
 """The sizes that a recommendation is compared with; their broken comparison is with `LARGER` ones."""
 CELL = ["start", "estimator", "each"]
@@ -51,93 +59,89 @@ def without(advice: RunAdvice, title: str) -> RunAdvice:
     return replace(advice, worlds=tuple(replace(world, weight=world.weight / whole) for world in kept))
 
 
-def trained(problem: gt.Problem, settings: Settings, powers: Sequence[int], seed: np.random.SeedSequence) -> Array:
-    """Return success at the end of runs at each size, (R, S): each quarter has the rate that other runs chose for it."""
-    rates, updates = problem.bandit.n_prompts * 3.0 ** np.array(powers), (settings["each"] * PROMPTS // RESPONSES,)
-    found = []
-    for size in SIZES:
-        arm = Arm(problem, find(settings["estimator"]), size)
-        tried = np.array([arm.train(rate, updates, TUNING_RUNS, seed, TUNING)[0] for rate in rates])
-        steps = [best_step(rates, -share.mean(axis=1)) for share in np.array_split(tried, FOLDS, axis=1)]
-        count = JUDGED_RUNS // FOLDS
-        ends = [arm.train(step, updates, count, seed, TUNING + 1 + fold)[0] for fold, step in enumerate(steps)]
-        found.append(np.concatenate(ends))
-    return np.stack(found, axis=1)
+def judge(
+    settings: Settings,
+    problems: Callable[[str, int], Mapping[str, gt.Problem]],
+    powers: Sequence[int],
+    seed: np.random.SeedSequence,
+) -> dict[str, list[Any]]:
+    """Return success at the end of runs by kind of world, (rates, S, draws): draw 0 is the planner's own and judges nothing."""
+    updates, found = (settings["each"] * PROMPTS // RESPONSES,), defaultdict(list)
+    for draw in range(1, 1 + settings["draws"]):
+        for number, (kind, problem) in enumerate(problems(settings["start"], draw).items()):
+            rates, own = problem.bandit.n_prompts * 3.0 ** np.array(powers), child_seed(seed, draw, number)
+            batches = [(RESPONSES // size, size) for size in SIZES]
+            found[kind].append([reached(problem, settings["estimator"], batch, rates, updates, own)[:, 0] for batch in batches])
+    return {kind: np.transpose(ends, (2, 1, 0)).round(6).tolist() for kind, ends in found.items()}
 
 
-def rows_of(settings: Settings, results: list[Any]) -> Rows:
-    """Return the success of each size in each world, what is recommended there, and what choices lose on average over worlds."""
-    judged, *logs = results
-    worlds = [np.array(runs) for runs in judged.values()]
-    added = [choice_variance(runs) for runs in worlds]
-    names = {name: settings[name] for name in CELL} | {"prediction": np.nan}
-    table: Rows = []
-    for name, runs, extra in zip(judged, worlds, added, strict=True):
-        for s, size in enumerate(SIZES):
-            at = names | {"quantity": "success", "world": name, "group_size": size}
-            table.append(at | summary_of(float(runs[:, s].mean()), (of_runs(runs[:, s]), Part(extra / FOLDS))))
-        for number, log in enumerate(logs):
-            told_here = {"quantity": "told", "world": name, "log": number, "estimate": float(log[name])}
-            table.append(names | told_here | {"standard_error": 0.0, "replications": 0})
-    chosen = {"planned": np.array([[SIZES.index(log[name]) for name in judged] for log in logs])}
-    last = len(SIZES) - 1
-    chosen["control"] = np.minimum(chosen["planned"] + int(np.log2(TOO_LARGE)), last)
-    chosen |= {f"always {size}": np.full((1, len(worlds)), s) for s, size in enumerate(SIZES)}
-    usual = [f"always {size}" for size in SIZES]
-    compared = [(arm, "best") for arm in chosen] + [("planned", other) for other in usual]
-    compared += [(f"always {LARGER * size}", f"always {size}") for size in COMPARED]
-    for arm, other in compared:
-        against = None if other == "best" else chosen[other][0]
-        row = lost(worlds, added, chosen[arm], against)
-        table.append(names | {"quantity": "lost", "arm": arm, "against": other} | row)
-    return table
+def reached(
+    problem: gt.Problem,
+    estimator: str,
+    batch: tuple[int, int],
+    rates: ArrayLike,
+    updates: Sequence[int],
+    seed: np.random.SeedSequence,
+) -> Array:
+    """Return mean success of a draw's runs at each rate after numbers of updates, (rates, C), with a batch of (prompts, group).
+
+    A run that left the finite numbers has nothing left.
+    """
+    grid = StepGrid.of(problem, find(estimator), rates, np.ones(updates[-1]), batch)
+    return np.nan_to_num(grid.objectives(TOGETHER // np.size(rates), seed, updates), nan=0.0).mean(axis=1)
 
 
-def lost(worlds: list[Array], added: list[float], chosen: Array, against: Array | None) -> dict[str, float]:
-    """Return the success that choices lose on average over worlds, with its parts of variance; to the best other size if none.
+def lost(values: Array, chosen: Sequence[ArrayLike], against: int | None = None) -> dict[str, Any]:
+    """Return the success that choices of a size lose, on average, to the size at a place, or to the best of all in hindsight.
 
     Parameters
     ----------
-    worlds : list of ndarray, shape (R, S)
-        Success of runs, by group size.
-    added : list of float
-        The variance that one choice of a learning rate adds in each.
-    chosen : ndarray of int, shape (L, W)
-        The place of the size that each log led to in each world.
-    against : ndarray of int, shape (W,), or None
+    values : ndarray, shape (rates, S, draws)
+        Success by learning rate, group size and draw.
+    chosen : sequence of int or ndarray of int, shape (draws,)
+        Choices, each with one learning rate: the place of the size in all draws, or in each.
+    against : int, optional
     """
-    places = zip(worlds, chosen.T, [None] * len(worlds) if against is None else against, strict=True)
-    by_world, samples, apart = zip(*(lost_in(*each) for each in places), strict=True)
-    by_log, count = np.mean(by_world, axis=0), len(worlds)
-    runs = pooled(of_runs(sample) for sample in samples)
-    parts = {
-        "run_variance": runs.variance / count**2,
-        "run_free": runs.free,
-        "rate_variance": float(np.dot(apart, added)) / FOLDS / count**2,
-        "log_variance": float(by_log.var(ddof=1)) if len(by_log) > 1 else 0.0,
-    }
-    variance = parts["run_variance"] + parts["rate_variance"] + parts["log_variance"] / len(by_log)
-    said = {"estimate": float(by_log.mean()), "standard_error": float(np.sqrt(variance)), "replications": JUDGED_RUNS}
-    return parts | {"logs": len(by_log)} | said
+    draws = np.arange(values.shape[-1])
+    arms = [values[:, np.broadcast_to(places, draws.shape), draws] for places in chosen]
+    other = values if against is None else values[:, against]
+    return lead([other, *arms], [1.0, *[-1.0 / len(arms)] * len(arms)])
 
 
-def lost_in(samples: Array, chosen: Array, against: int | None) -> tuple[Array, Array, float]:
-    """Return what each log's choice loses in a world, (L,), the runs' values, (R,), and how many choices of a rate count.
+def rows_of(settings: Settings, results: list[Any]) -> Rows:
+    """Return the success of each size in each kind of world, what is recommended there, and what choices lose."""
+    judged, *logs = results
+    names = {name: settings[name] for name in CELL} | {"prediction": np.nan}
+    table: Rows = []
+    for kind, runs in judged.items():
+        values, at = np.array(runs), names | {"world": kind}
+        for s, size in enumerate(SIZES):
+            table.append(at | {"quantity": "success", "group_size": size} | lead([values[:, s]]))
+        for number, log in enumerate(logs):
+            told = {"quantity": "told", "log": number, "group_size": log[kind], "estimate": float(log[kind])}
+            table.append(at | told | {"standard_error": 0.0, "replications": 0})
+        arms = {"planned": [SIZES.index(log[kind]) for log in logs]}
+        arms |= {f"always {size}": [s] for s, size in enumerate(SIZES)}
+        compared = [(arm, "best") for arm in arms] + [("planned", f"always {size}") for size in SIZES]
+        compared += [(f"always {LARGER * size}", f"always {size}") for size in COMPARED]
+        for arm, other in compared:
+            against = None if other == "best" else arms[other][0]
+            table.append(at | {"quantity": "lost", "arm": arm, "against": other} | lost(values, arms[arm], against))
+    return table
 
-    To the best other size a choice loses at least 0, with the error of that comparison. That the size was the best of these runs
-    does not make it certain.
-    """
-    by_log, sample, places = np.zeros(len(chosen)), np.zeros(len(samples)), np.arange(samples.shape[1])
-    for place in np.unique(chosen):
-        own = chosen == place
-        other = best_by_others(samples, FOLDS, int(place)) if against is None else np.full(FOLDS, against)
-        lead = along(samples, other) - samples[:, place]
-        by_log[own] = max(0.0, float(lead.mean())) if against is None else float(lead.mean())
-        sample += own.mean() * lead
-    if against is None:
-        return by_log, sample, 2.0
-    weights = (chosen[:, None] == places).mean(axis=0) - (places == against)
-    return by_log, sample, float(weights @ weights)
+
+def spread_of_logs(table: pd.DataFrame) -> Part:
+    """Return what logs add to the variance of what the planner reaches, averaged over kinds of worlds, pooled over cells."""
+    success, told = (table[table["quantity"] == quantity] for quantity in ("success", "told"))
+    met = told.merge(success, on=[*CELL, "world", "group_size"], suffixes=("", "_reached"))
+    cells = met.groupby([*CELL, "log"])["estimate_reached"].mean().groupby(level=CELL)
+    return Part(float((cells.var(ddof=1) / cells.count()).mean()), float((cells.count() - 1).sum()))
+
+
+def evidence_by_arm(cell: pd.DataFrame, logs: Part) -> dict[tuple[str, str], Evidence]:
+    """Return the evidence that an arm loses nothing, on average over a cell's kinds of worlds, by arm and what it is against."""
+    pairs = cell[cell["quantity"] == "lost"].groupby(["arm", "against"], sort=False)
+    return {pair: mean_over_kinds(rows, 0.0, logs if pair[0] == "planned" else None) for pair, rows in pairs}
 
 
 def claims_of(table: pd.DataFrame, regret: Statement, against: Mapping[int, Statement], same: Statement) -> Iterator[Claim]:
@@ -151,13 +155,12 @@ def claims_of(table: pd.DataFrame, regret: Statement, against: Mapping[int, Stat
     against : mapping of int to Statement
         Of some of the sizes in `COMPARED`.
     """
-    found = table[table["quantity"] == "lost"]
-    logs = spread_of_logs(found)
-    for (start, estimator, each), cell in found.groupby(CELL, sort=False):
+    logs = spread_of_logs(table)
+    for (start, estimator, each), cell in table.groupby(CELL, sort=False):
         setting = f"{start} ({estimator}), {each} responses a prompt"
         at = evidence_by_arm(cell, logs)
         facts = {f"loss of G = {size}": at[f"always {size}", "best"].estimate for size in SIZES}
-        own, broken = (replace(at[arm, "best"], prediction=MARGIN) for arm in ("planned", "control"))
+        own, broken = (replace(at[arm, "best"], prediction=MARGIN) for arm in ("planned", f"always {FAR_OFF}"))
         yield regret.claim(setting, own, broken, facts=facts)
         for size, statement in against.items():
             usual = f"always {size}"
@@ -165,31 +168,3 @@ def claims_of(table: pd.DataFrame, regret: Statement, against: Mapping[int, Stat
         gains = (at["planned", f"always {size}"] for size in (USUAL, FAR_OFF))
         own, broken = (replace(one, estimate=-one.estimate, prediction=MARGIN) for one in gains)
         yield same.claim(setting, own, broken)
-
-
-def spread_of_logs(found: pd.DataFrame) -> dict[str, Part]:
-    """Return the variance between logs of what the planner loses, by what it is compared with, pooled over all cells."""
-    planned = found[found["arm"] == "planned"]
-    free = float((planned[planned["against"] == "best"]["logs"] - 1).sum())
-    return {other: Part(float(part["log_variance"].mean()), free) for other, part in planned.groupby("against")}
-
-
-def evidence_by_arm(cell: pd.DataFrame, logs: Mapping[str, Part]) -> dict[tuple[str, str], Evidence]:
-    """Return the evidence of a cell's rows, by arm and what it is compared with."""
-    rows = {(row.arm, row.against): row for row in cell.itertuples()}
-    return {key: _evidence_of(row, logs[key[1]], rows["planned", "best"]) for key, row in rows.items() if key[1] in logs}
-
-
-def _evidence_of(row: Any, logs: Part, spare: Any) -> Evidence:
-    """Return the evidence of a row, which is compared with 0; one size for all has no log.
-
-    Where every log led to the very size that it is compared with, nothing has varied.  Another log might lead elsewhere, so the
-    runs' variance of a spare row, a comparison of two sizes, stands in.
-    """
-    parts = [Part(row.run_variance, row.run_free), Part(row.rate_variance)]
-    if row.logs > 1:
-        parts.append(Part(logs.variance / row.logs, logs.free))
-    if not any(part.variance > 0.0 for part in parts):
-        parts = [Part(spare.run_variance, spare.run_free)]
-    said = summary_of(float(row.estimate), parts)
-    return Evidence(said["estimate"], 0.0, said["standard_error"], replications=int(said["replications"]))

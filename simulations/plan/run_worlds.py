@@ -29,15 +29,15 @@ SKETCH = 128
 
 
 @cache
-def problem(name: str) -> gt.Problem:
-    """Return a problem by name, at the parameter at which training starts."""
+def problem(name: str, draw: int = 0) -> gt.Problem:
+    """Return a draw of a kind of problem, at the parameter at which training starts; the walk is one problem."""
     if name == WALK:
         return KINDS["goal walk"](WALK_TOKENS, WALK_SUCCESS)
     if name == CHAIN_OF_TWELVE:
-        return chain("long way")
+        return chain(draw).listed()
     if name == LINEAR:
-        return WORLDS["few prompts"].problem()
-    rng = np.random.default_rng(SEED)
+        return WORLDS["few prompts"].problem(draw)
+    rng = np.random.default_rng((SEED, draw))
     inputs = rng.normal(size=(PROMPTS, INPUTS))
     ranks = rng.permuted(np.tile(np.arange(ANSWERS), (PROMPTS, 1)), axis=1)
     right = ranks < np.round(np.geomspace(1, ANSWERS / 2, PROMPTS))[:, None]
