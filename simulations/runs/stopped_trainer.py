@@ -103,7 +103,7 @@ def covectors(probabilities: Array, right: Flags, rule: Rule, rng: np.random.Gen
 
 
 def successes(
-    problem: gt.Problem, rule: Rule, rates: Sequence[float], updates: Sequence[int], rng: np.random.Generator, runs: int
+    problem: gt.Problem, rule: Rule, rates: Sequence[float] | Array, updates: Sequence[int], rng: np.random.Generator, runs: int
 ) -> Array:
     """Train by plain ascent with each constant step; return mean success after numbers of updates, shape (S, runs, C)."""
     right, theta, found = problem.bandit.mean_reward > 0.5, np.tile(problem.theta, (len(rates), runs, 1)), []

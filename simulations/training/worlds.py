@@ -78,12 +78,6 @@ class World(NamedTuple):
             yield self.make(np.random.default_rng(drawing)), running
 
 
-def sampled(by_problem: Sequence[Sequence[float]] | Array, alone: bool) -> Array:
-    """Return what is a sample: the runs where a problem is alone of its kind, else the mean of each problem's runs."""
-    values = np.array(by_problem)
-    return values.ravel() if alone else values.mean(axis=1)
-
-
 def _random(horizon: int, dimension: int, n_prompts: int, rng: np.random.Generator) -> gt.Problem:
     return random_problem(rng, 2, horizon, None, n_prompts=n_prompts, dimension=dimension)
 
