@@ -1,13 +1,12 @@
 """The problems of sequences on which whole runs with several updates a rollout are raced."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
 from simulations.seeds import child_seed
 from simulations.sequence.parts import random_problem
 
