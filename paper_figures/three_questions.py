@@ -4,27 +4,27 @@ from collections.abc import Mapping
 from typing import Any
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from grpo_theory.page.style import (
     BLACK,
+    BLUE,
     BROWN,
     GREY,
     LANGUAGE_MODEL,
-    NORMAL_95,
     PROBLEMS,
     PURPLE,
     SKY,
+    VERMILION,
     Look,
     group_size_axis,
 )
 
 PLACE = 1
 ABOUT = ""
-TABLES = ("efficiency", "race", "trained_drift")
+TABLES = ("efficiency", "race", "trained_drift", "trained_sizes")
 SIZES = (2, 4, 8, 16, 32, 64)
 LINES = {"rloo": "-", "grpo": "--"}
 ESTIMATOR_NAMES = {"rloo": "RLOO", "grpo": "GRPO"}
@@ -36,7 +36,18 @@ FAMILIES = {
 }
 APART, HEADROOM = 0.2, 1.65
 """How far apart the families are at a group size, as a power of 2. The second is the part of the axis that the legend needs."""
-MULTIPLES = {"best": "best", "twice": "twice\nthe best", "four times": "four times\nthe best"}
+KINDS = {
+    "two": "2 tokens",
+    "four": "4 tokens",
+    "eight": "8 tokens",
+    "large": "4 tokens, large",
+    "shared": "1 to 3 tokens",
+    "stopping": "1 to 8 tokens",
+}
+"""Small policies whose rollouts serve several updates, by the length of their answers; the large one has 200 parameters."""
+OPTIMISERS = {"SGD": Look("plain ascent", BLUE, "o", ""), "Adam": Look("Adam", VERMILION, "s", "")}
+LOOKS = (12, 96)
+"""The first and the last number of updates at which SmolLM2's runs were looked at."""
 CAPTION = (
     "The left panel shows the efficiency of one step at a fixed number of responses, against how many of them each prompt "
     "gets. The policies are those of SmolLM2 on arithmetic questions with a digit as the answer. The efficiency is exact, "
@@ -46,17 +57,18 @@ CAPTION = (
     "their group's standard deviation (grpo) or left undivided (dr_grpo), each at its own best step. A mark is a setting, "
     "and answers have one token. The shaded band is one point either way. The right panel shows by how many points "
     "success at the end is higher with clipped token ratios than without any ratio. Several updates are made from the "
-    "responses of one policy. Each mark is a setting (small policies, length of answers and of runs, optimiser, updates "
-    "per rollout). Marks are at the best step of each side and at multiples of it. Bars are 95% intervals."
+    "responses of one policy, and a row is a setting. It names the length of the answers, the number of rollouts and the "
+    "updates made with each. Policies of 1 to 3 and of 1 to 8 tokens are of one problem; the others are of random ones. "
+    "Each side is at its own best step. Bars are 95% intervals."
 )
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a panel for each question."""
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10.2, 3.5))
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10.8, 3.9))
     group_sizes(left, tables["efficiency"])
     division(middle, tables["race"])
-    ratios(right, tables["trained_drift"])
+    ratios(right, tables["trained_drift"], tables["trained_sizes"])
     return figure
 
 
@@ -98,12 +110,13 @@ def division(axes: Axes, table: pd.DataFrame) -> None:
             continue
         places = own["group_size"] * 2.0 ** (APART * (place / (len(FAMILIES) - 1.0) - 0.5) * 2.0)
         style: dict[str, Any] = {"color": look.colour, "markerfacecolor": "white", "elinewidth": 0.8, "label": look.label}
-        axes.errorbar(places, -100.0 * own["estimate"], 100.0 * NORMAL_95 * own["standard_error"], fmt=look.marker, **style)
+        middle, low, high = (-100.0 * own[name] for name in ("estimate", "high", "low"))
+        axes.errorbar(places, middle, [middle - low, high - middle], fmt=look.marker, **style)
     axes.axhspan(-1.0, 1.0, color=GREY, alpha=0.18, linewidth=0)
     axes.axhline(0.0, color=GREY, linewidth=0.7)
     group_size_axis(axes, sizes)
     axes.set_xlim(sizes[0] / 1.5, sizes[-1] * 1.5)
-    highest = 100.0 * float((NORMAL_95 * gains["standard_error"] - gains["estimate"]).max())
+    highest = -100.0 * float(gains["low"].min())
     axes.set_ylim(top=HEADROOM * max(1.0, highest))
     axes.grid(axis="x", visible=False)
     axes.set_title("Divide by the standard deviation?")
@@ -111,18 +124,29 @@ def division(axes: Axes, table: pd.DataFrame) -> None:
     axes.legend(loc="upper left", fontsize="small")
 
 
-def ratios(axes: Axes, table: pd.DataFrame) -> None:
-    """Draw what the clip gains over no ratio at the end of training in each setting, by the multiple of each one's best step."""
-    leads = table.query("quantity == 'ahead' and arm == 'clip' and rival == 'none'")
-    for place, at in enumerate(MULTIPLES):
-        own = leads[leads["at"] == at].sort_values("estimate")
-        spread = np.linspace(-0.3, 0.3, len(own)) if len(own) > 1 else np.zeros(1)
-        style: dict[str, Any] = {"color": BLACK, "markerfacecolor": "white", "elinewidth": 0.8}
-        axes.errorbar(place + spread, 100.0 * own["estimate"], 100.0 * NORMAL_95 * own["standard_error"], fmt="o", **style)
-    axes.axhline(0.0, color=GREY, linewidth=0.7)
-    axes.set_xlim(-0.5, len(MULTIPLES) - 0.5)
-    axes.set_xticks(range(len(MULTIPLES)), MULTIPLES.values())
-    axes.grid(axis="x", visible=False)
+def ratios(axes: Axes, small: pd.DataFrame, trained: pd.DataFrame) -> None:
+    """Draw what the clip gains over no ratio at the end of training in each setting, a named row each, at the best steps."""
+    leads = small.query("quantity == 'ahead' and arm == 'clip' and rival == 'none' and at == 'best'")
+    names = [f"{KINDS[row.world]}, {row.rollouts} by {row.inner_steps}" for row in leads.itertuples()]
+    leads = pd.concat([leads.assign(row=names), _trained(trained)])
+    rows = list(leads["row"].unique())
+    for shift, (optimiser, look) in zip((-0.17, 0.17), OPTIMISERS.items(), strict=True):
+        own = leads[leads["optimiser"] == optimiser]
+        middle, low, high = (100.0 * own[name].to_numpy() for name in ("estimate", "low", "high"))
+        style: dict[str, Any] = {"color": look.colour, "markerfacecolor": "white", "elinewidth": 0.8, "markersize": 3.5}
+        places = own["row"].map(rows.index).to_numpy() + shift
+        axes.errorbar(middle, places, xerr=[middle - low, high - middle], fmt=look.marker, label=look.label, **style)
+    axes.axvline(0.0, color=GREY, linewidth=0.7)
+    axes.set_yticks(range(len(rows)), rows, fontsize="x-small")
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.grid(axis="y", visible=False)
     axes.set_title("Clip the importance ratio?")
-    axes.set_xlabel("step size")
-    axes.set_ylabel("gain of the clip in success (points)")
+    axes.set_xlabel("gain of the clip in success (points)")
+    axes.legend(loc="center right", fontsize="small")
+
+
+def _trained(table: pd.DataFrame) -> pd.DataFrame:
+    """Return SmolLM2's leads of the clip over no ratio, early and late, as rows of the panel."""
+    leads = table.query("quantity == 'lead' and trained == 'adapters' and first == \"PPO's clip\" and second == 'no ratio'")
+    leads = leads[leads["update"].isin(LOOKS)]
+    return leads.assign(row=[f"SmolLM2, LoRA, {update:.0f} updates" for update in leads["update"]], optimiser="Adam")

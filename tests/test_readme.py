@@ -15,8 +15,6 @@ from grpo_theory.page.digest import COLUMNS, digest
 from grpo_theory.problem.chains import KINDS
 from simulations.collection import catalogue, collection
 from simulations.length import ratios_by_length
-from simulations.length.grid import RATES
-from simulations.training.passes import PROBLEMS
 
 TOP = DOCS.parent
 README, CONTRIBUTING = ((TOP / name).read_text(encoding="utf-8") for name in ("README.md", "docs/contributing.md"))
@@ -166,77 +164,8 @@ def test_what_is_said_to_take_ten_lines_does(page, mark):
     assert len([line for line in shown.splitlines() if line.strip()]) <= 10
 
 
-def finding(number):
-    """Return the words of one of the three findings with all its conditions, on one line."""
-    return _finding(read("three_questions"), number)
-
-
-def _finding(page, number):
-    found = re.search(rf"^{number}\. (.+?)(?=^\d\. |\Z)", between(page, "findings"), flags=re.DOTALL | re.MULTILINE)
-    return " ".join(found[1].split())
-
-
-NUMBER = re.compile(r"\d[\d,.]*\d|\d")
-
-
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_the_readmes_numbers_are_those_of_the_finding_with_its_conditions(number):
-    """Which the tests below hold to laws and verdicts."""
-    short, long = (set(NUMBER.findall(_finding(page, number))) for page in (README, read("three_questions")))
-    assert len(short) >= 5
-    assert short - long == set()
-
-
 def test_the_readme_is_short():
     assert len(README.split()) < 1300
-
-
-def efficiencies(names, estimator, sizes):
-    """Return exact efficiencies at 1,024 responses a step, shape (problems, sizes), with 1,024/G prompts, whole or not."""
-    found = []
-    for problem in map(gt.gallery.problem, names):
-        laws = [gt.gradient_law(problem, problem.theta, estimator, batch_size=1, group_size=size) for size in sizes]
-        powers = [law.mean @ law.mean + law.trace * size / 1024 for law, size in zip(laws, sizes, strict=True)]
-        g = laws[0].true_gradient
-        found.append([(g @ law.mean) ** 2 / (g @ g) / power for law, power in zip(laws, powers, strict=True)])
-    return np.array(found)
-
-
-def test_the_first_finding_is_what_the_exact_laws_say():
-    heads, sizes = ("lm-zero-shot", "lm-few-shot", "lm-instruct"), (*range(2, 17), 32)
-    rloo, grpo = (efficiencies(heads, name, sizes) for name in ("rloo", "grpo"))
-    said = finding(1)
-    best = {name: 2 + found.argmax(axis=1) for name, found in (("rloo", rloo), ("grpo", grpo))}
-    assert set(best["rloo"]) == {3}
-    lost = rloo.max(axis=1) / rloo[:, -1]
-    assert f"is most efficient with 3 responses per prompt, and {lost.min():.1f} to {lost.max():.1f} times less" in said
-    gain = grpo.max(axis=1) / rloo.max(axis=1) - 1.0
-    assert f"is most efficient with {best['grpo'].min()} to {best['grpo'].max()}, and there" in said
-    assert f"there {gain.min():.0%} to {gain.max():.0%} more efficient than RLOO at its best" in said
-    digits = [efficiencies(["lm-answers"], name, range(4, 9))[0] for name in ("rloo", "grpo")]
-    assert {4 + int(found.argmax()) for found in digits} == {6}
-    assert abs(digits[1].max() / digits[0].max() - 1.0) < 0.01
-
-
-def test_the_first_finding_has_the_best_sizes_of_long_responses():
-    sizes = {}
-    for kind, make in KINDS.items():
-        for rate in RATES:
-            problems = {length: make(length, rate) for length in (16, 1024)}
-            sizes[kind, rate] = [gt.group_size_law(one, one.theta).optimum for one in problems.values()]
-    grow = np.array([found for (kind, _), found in sizes.items() if kind != "copy"])
-    (short, shortest), (long, longest) = np.transpose([grow.min(axis=0), grow.max(axis=0)])
-    said = finding(1)
-    assert f"{long:.0f} to {longest:.0f} in tasks of up to 1,024 uncertain tokens" in said
-    assert f"between {short:.1f} and {shortest:.1f} at up to 16 tokens, and between {long:.0f} and {longest:.0f} at up to" in said
-    assert all(round(size) == 3 for (kind, _), found in sizes.items() if kind == "copy" for size in found)
-    sixteen = claims("length/sixteen")
-    most = sixteen.groupby(sixteen["problem"].str.extract(r"\((\w+)\)$")[0])["estimate"].max()
-    assert f"groups of 16 lose at most {most['rloo']:.0%} of RLOO's best efficiency" in said
-    assert (
-        f"{most[['trl_grpo', 'verl_grpo']].max():.0%} as TRL and verl divide, and {most['nemo_rl']:.0%} as NeMo-RL does" in said
-    )
-    assert most.max() == most["nemo_rl"]
 
 
 def test_what_long_responses_change_is_what_the_verdicts_have():
@@ -304,65 +233,6 @@ def test_what_whole_runs_say_is_what_the_verdicts_have():
     assert counts("allocation/halving, whole runs", "shared") == {"refuted": 2}
     for rule in ("stopped", "halving"):
         assert counts(f"allocation/{rule}, whole runs", "no interference") == {"inconclusive": 2}
-
-
-def test_the_first_finding_has_both_readings_of_the_formula_in_print():
-    best = claims("U9/best/printed")
-    assert (best["estimate"] - best["prediction"] == 1).all()
-    assert (best["verdict"] == "refuted").all()
-    readings = []
-    for problem in map(gt.gallery.problem, ("lm-zero-shot", "lm-few-shot", "lm-instruct")):
-        exact = gt.moments(problem, problem.theta)
-        power = exact.prompt_weights @ exact.score_power
-        readings.append(float(np.sqrt(power / gt.group_size_law(problem, problem.theta).c1)))
-    assert f"too large ({min(readings):.1f} to {max(readings):.1f}) with the constant" in finding(1)
-    long = gt.gallery.names("chain")
-    others = [name for name in gt.gallery.names() if not name.startswith("lm-") and name not in long]
-    optima = [gt.group_size_law(problem, problem.theta).optimum for problem in map(gt.gallery.problem, others)]
-    finite = [optimum for optimum in optima if np.isfinite(optimum)]
-    assert f"the best size runs from {min(finite):.1f} to {max(finite):.1f}, and is unlimited" in finding(1)
-    assert len(finite) < len(optima)
-
-
-def test_the_second_finding_is_what_the_race_and_the_flows_say():
-    assert np.ptp(gt.theory.finite_group_objective("grpo", 2).coefficients) < 1e-12
-    assert np.ptp(gt.theory.finite_group_objective("grpo", 3).coefficients) < 1e-12
-    adam = claims("division/pays", "Adam")
-    heads = adam[adam["problem"].str.startswith("lm-")]
-    sizes = heads["problem"].str.extract(r"G = (\d+)$")[0].astype(int)
-    for words, kept in (("with groups of 8", sizes == 8), ("with groups of 16 to 64", sizes >= 16)):
-        gains = -100.0 * heads.loc[kept, "estimate"]
-        assert f"{gains.min():.1f} to {gains.max():.1f} points {words}" in finding(2)
-    assert "confirmed" not in set(heads.loc[sizes == 8, "verdict"]), "not certain in any one setting"
-    for rows, words in (
-        (claims("division/pays"), "A gain of a point is certain in {confirmed} of them, excluded in {refuted} and undecided in"),
-        (claims("division/harmless"), "A loss of a point is excluded in {confirmed} and undecided in"),
-    ):
-        large = rows[rows["problem"].str.extract(r"G = (\d+)$")[0].astype(int) >= 8]
-        counts = large["verdict"].value_counts()
-        assert f"We tried {len(large)} settings" in finding(2)
-        assert f"{words.format(**counts)} {counts['inconclusive']}" in finding(2)
-    assert "refuted" not in set(claims("division/harmless")["verdict"])
-    exceeded = claims("N6/printed", "4096")["estimate"].max(), claims("N8/divided sum", "one prompt, two")["estimate"].max()
-    assert "exceeded {:.1f} times with eight prompts, and {:.0f} times with one".format(*exceeded) in finding(2)
-    assert set(claims("N6/gain")["verdict"]) == {"confirmed"}
-
-
-def test_the_third_finding_is_what_the_trained_drifts_say():
-    clip, none, lead = (claims(name)["estimate"] for name in ("T6/trained", "T8/trained", "T8/dropped, trained"))
-    assert len(clip) == len(none) == len(lead) == 28
-    assert f"points away from the gradient in {clip.min():.0%} to {clip.max():.0%} of these updates" in finding(3)
-    assert f"without the clip would do so in at most {claims('T6/unclipped, trained')['estimate'].max():.0%}" in finding(3)
-    assert f"In runs without any ratio it does so in {none.min():.0%} to {none.max():.0%}" in finding(3)
-    assert f"from {-100.0 * lead.min():.1f} points behind to {100.0 * lead.max():.1f} points ahead" in finding(3)
-    assert "refuted" not in set(claims("T8/dropped, trained")["verdict"]), "no lead of a point is certain"
-    lag = (claims("T8/clip, trained")["verdict"] == "refuted").sum()
-    assert f"a lag of a point is in {lag} of 28 settings" in finding(3)
-    lost = 100.0 * claims("T8/dropped, several passes at the step of the clip")["estimate"]
-    assert (
-        f"at the clip's learning rate ended {lost.min():.0f} and {lost.max():.0f} points behind, on average over 64" in finding(3)
-    )
-    assert PROBLEMS == 64
 
 
 def trainers():

@@ -1,4 +1,4 @@
-"""Bring the evidence of a full run into the repository: docs/verdicts.csv, docs/coverage.csv, and the tables of docs/findings.
+"""Bring the evidence of a full run into the repository: docs/verdicts.csv, docs/coverage.csv, tables of the front and findings.
 
 Run from the top folder, after `make reproduce`:  .venv/bin/python tools/write_evidence.py [results]
 """
@@ -14,12 +14,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from grpo_theory.harness.store import read_table
 from grpo_theory.harness.verdicts import read_verdicts
 from grpo_theory.page.digest import COLUMNS, DIGITS, evidence
+from paper_figures.content import front
 from paper_figures.content.coverage_advice import advice
 from simulations.collection import catalogue, studies
 
 TOP = Path(__file__).resolve().parents[1]
 TABLE = re.compile(r"(<!-- evidence: (?P<ids>.+?) -->\n).*?(<!-- end of evidence -->)", flags=re.DOTALL)
 """Where the table of the claims that a page names stands on it."""
+FRONT = re.compile(r"(<!-- table: (?P<which>\w+) -->\n).*?(<!-- end of table -->)", flags=re.DOTALL)
+"""Where a table of the three questions stands: that of the README, or that of a question."""
 PLANNED = {
     "uniform share": "estimate_uniform_shares",
     "uniform share, doubled": "estimate_uniform_shares",
@@ -35,6 +38,15 @@ PLANNED = {
 def with_evidence(page: str, verdicts: pd.DataFrame) -> str:
     """Return a page with the tables of the claims that it names, as the verdicts have them."""
     return TABLE.sub(lambda found: f"{found[1]}\n{evidence(verdicts, found['ids'].split('; '), catalogue())}\n{found[3]}", page)
+
+
+def with_front(page: str, lines: list[front.Line]) -> str:
+    """Return a page with the tables of the three questions that it names."""
+
+    def table(which: str) -> str:
+        return front.front_table(lines) if which == "front" else front.question_table(lines, which)
+
+    return FRONT.sub(lambda found: f"{found[1]}\n{table(found['which'])}\n{found[3]}", page)
 
 
 def coverages(results: Path) -> pd.DataFrame:
@@ -79,6 +91,9 @@ def main(results: Path) -> None:
     verdicts = found.claims[COLUMNS]
     verdicts.to_csv(TOP / "docs" / "verdicts.csv", index=False, float_format=f"%.{DIGITS}g")
     coverages(results).to_csv(TOP / "docs" / "coverage.csv", index=False)
+    lines = list(front.lines({name: read_table(results, name)[0] for name in front.TABLES}))
+    for name in ("README.md", "docs/three_questions.md"):
+        (TOP / name).write_text(with_front((TOP / name).read_text(encoding="utf-8"), lines), encoding="utf-8")
     kept = pd.read_csv(TOP / "docs" / "verdicts.csv", keep_default_na=False)
     for path in sorted((TOP / "docs" / "findings").glob("*.md")):
         path.write_text(with_evidence(path.read_text(encoding="utf-8"), kept), encoding="utf-8")

@@ -42,7 +42,7 @@ PAYS = Statement(
     whose=OURS,
 )
 
-STOPS = ("mixed", "lm-few-shot", "world tabular")
+STOPS = ("mixed", "lm-few-shot", "draw 0 of world tabular")
 MOST = 16
 """The most responses of a group: twice the usual number."""
 NEAR = 0.1
@@ -62,7 +62,7 @@ def compare(settings: Settings) -> Iterator[Comparison]:
     if name == "halving":
         yield from _halving()
     else:
-        problem = WORLDS["tabular"].problem() if name == "world tabular" else gt.gallery.problem(name)
+        problem = WORLDS["tabular"].problem() if name == "draw 0 of world tabular" else gt.gallery.problem(name)
         yield from _stopped(name, problem)
 
 

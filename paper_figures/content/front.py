@@ -1,0 +1,189 @@
+"""The tables of the three questions, on the README and on docs/three_questions.md: each number is written there from a result."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.problem.chains import KINDS
+from simulations.length.grid import RATES
+
+TABLES = ("efficiency", "efficiency_by_length", "frontier", "trained_sizes", "race", "trained_drift")
+HEAD = "| setting | compared | estimate | 95% limits | sample |\n|---|---|---|---|---|\n"
+FRONT_HEAD = "| question | setting | compared | estimate | 95% limits | sample |\n|---|---|---|---|---|---|\n"
+QUESTIONS = ("size", "division", "clip")
+NEW_DRAWS = "few prompts, new draws"
+ENDS = {
+    NEW_DRAWS: "8 prompts, one-token answers",
+    "few prompts": "8 prompts, one-token answers",
+    "shared": "128 prompts, one-token answers",
+    "easy": "128 easy prompts, one-token answers",
+    "16 tokens": "8 prompts, answers of up to 16 tokens",
+    "learned features": "8 prompts, a network learns features",
+}
+"""The worlds of whole runs that the page tells, in words; the report has the others."""
+HEADS = ("lm-zero-shot", "lm-few-shot", "lm-instruct")
+FAMILIES = {"head": "SmolLM2's head, one-digit answers", "random": "64 prompts, random features", "made up": "4 made-up prompts"}
+AWAY = {("clip", "clip"): "with the clip", ("clip", "ratio"): "same runs, ratio unclipped", ("none", "none"): "no ratio"}
+"""What runs of an arm are looked at with, in words."""
+MULTIPLES = {"best": "at the best rates", "twice": "at twice these", "four times": "at four times these"}
+SPANS = ((8, 8), (16, 64), (8, 64))
+"""The group sizes over which what division gains is a range; the README has the last."""
+SMOL = "SmolLM2, LoRA, one-digit answers"
+LATER = ("longer", "groups of 64", 384)
+LOOKS = (*(("usual", f"groups of {size}", 96) for size in (64, 32, 8, 2)), LATER)
+"""The runs, rivals of groups of 4 and numbers of updates that the page tells; docs/trained_model.md has all."""
+
+
+class Line(NamedTuple):
+    """A row of a table: its question, whether the README has it, and its cells."""
+
+    question: str
+    front: bool
+    setting: str
+    compared: str
+    estimate: str
+    limits: str
+    sample: str
+
+
+def lines(tables: Mapping[str, pd.DataFrame]) -> Iterator[Line]:
+    """Yield the rows of all tables, in the order in which they are shown."""
+    yield from _steps(tables["efficiency"], tables["efficiency_by_length"])
+    yield from _whole_runs(tables["frontier"])
+    yield from _trained(tables["trained_sizes"])
+    yield from _division(tables["race"])
+    yield from _clip(tables["trained_drift"])
+    yield from _ratios(tables["trained_sizes"])
+
+
+def front_table(found: list[Line]) -> str:
+    """Return the README's table."""
+    return FRONT_HEAD + "".join(f"| {' | '.join((line.question, *line[2:]))} |\n" for line in found if line.front)
+
+
+def question_table(found: list[Line], question: str) -> str:
+    """Return the table of a question on its page."""
+    return HEAD + "".join(f"| {' | '.join(line[2:])} |\n" for line in found if line.question == question)
+
+
+def _steps(efficiency: pd.DataFrame, by_length: pd.DataFrame) -> Iterator[Line]:
+    """Yield the exact best sizes of one step, and what groups of 16 keep."""
+    own = efficiency[(efficiency["quantity"] == "efficiency") & efficiency["problem"].isin(HEADS)]
+    for name, shown in (("rloo", "RLOO"), ("grpo", "GRPO")):
+        curves = own[own["estimator"] == name].pivot(index="group_size", columns="problem", values="estimate")
+        best = curves.idxmax()
+        yield Line(
+            "size", False, "one step, SmolLM2's head", f"most efficient size, {shown}", _range(best), "exact", "3 prompt styles"
+        )
+    makes = [make for kind, make in KINDS.items() if kind != "copy"]
+    problems = [make(1024, rate) for make in makes for rate in RATES]
+    best = pd.Series([gt.group_size_law(problem, problem.theta).optimum for problem in problems])
+    lost = by_length[(by_length["statement"] == "length/sixteen") & by_length["setting"].str.endswith("(rloo)")]["estimate"]
+    setting = "one step, up to 1,024 uncertain tokens, undivided"
+    compared = f"efficiency that groups of 16 keep of the best size's ({_range(best)})"
+    yield Line("size", True, setting, compared, f"at least {1.0 - lost.max():.0%}", "exact", f"{len(KINDS)} kinds of task")
+
+
+def _whole_runs(table: pd.DataFrame) -> Iterator[Line]:
+    """Yield what groups of 64 lead groups of 8 by at the last budget of each setting, and the extremes over sizes and budgets."""
+    all_leads = table[(table["quantity"] == "lead over 8") & table["estimator"].isin(["grpo", "rloo"])]
+    leads = all_leads[all_leads["group_size"] == 64]
+    for (world, estimator, optimiser), part in leads.groupby(["world", "estimator", "optimiser"], sort=False):
+        kept = part[~part["decaying"] & (part["responses"] == 256)]
+        if world in ENDS and len(kept):
+            row = kept.loc[kept["budget"].idxmax()]
+            how = {"grpo": "divided", "rloo": "undivided"}[estimator] + (", Adam" if optimiser == "Adam" else "")
+            setting = f"{ENDS[world]}, {row['budget']:,.0f} responses, {how}"
+            sample = f"{row['replications']:.0f} draws, {row['other_sign']:.0%} of other sign"
+            front = world == NEW_DRAWS and optimiser == "SGD"
+            yield Line("size", front, setting, "success, groups of 64 less 8", *_points(row), sample)
+    for words, own, extreme in (
+        ("any other size less 8, largest", all_leads, "max"),
+        ("groups of 64 less 8, lowest", leads, "min"),
+    ):
+        row = own.loc[getattr(own["estimate"], f"idx{extreme}")()]
+        yield Line("size", False, "whole runs of all worlds and budgets", f"success, {words}", *_points(row), f"{len(own)} leads")
+
+
+def _trained(table: pd.DataFrame) -> Iterator[Line]:
+    """Yield what groups of 4 lead by on SmolLM2."""
+    leads = table[(table["quantity"] == "lead") & (table["trained"] == "adapters") & (table["estimator"] == "both")]
+    leads = leads.set_index(["runs", "second", "update"])
+    for runs, second, update in LOOKS:
+        row = leads.loc[(runs, second, update)]
+        planned = " (planned)" if row["planned"] else ""
+        compared = f"success, groups of 4 less {second.split()[-1]}{planned}"
+        sample = f"{row['replications']:.0f} seeds"
+        if front := (runs, second) == ("usual", "groups of 64"):
+            later = leads.loc[LATER]
+            estimate, limits = _points(later)
+            sample += f"; after {LATER[-1]} updates {estimate} ({limits}), {later['replications']:.0f} seeds"
+        yield Line("size", front, f"{SMOL}, {update} updates", compared, *_points(row), sample)
+
+
+def _division(table: pd.DataFrame) -> Iterator[Line]:
+    """Yield what division gains, by family, optimiser and group size: a range over settings."""
+    gains = table.query("quantity == 'plain less' and arm == 'divided' and contest in ['Adam', 'SGD'] and group_size > 3")
+    gains = gains.assign(estimate=-gains["estimate"], low=-gains["high"], high=-gains["low"])
+    for family, words in FAMILIES.items():
+        for contest, what in (("Adam", "Adam"), ("SGD", "plain ascent")):
+            for least, most in SPANS:
+                own = gains[
+                    (gains["family"] == family) & (gains["contest"] == contest) & gains["group_size"].between(least, most)
+                ]
+                if len(own):
+                    units = "draws" if family == "random" else "blocks of runs"
+                    sample = f"{len(own)} settings of {own['replications'].min():.0f} {units}"
+                    shown = f"{least}" if least == most else f"{least} to {most}"
+                    compared = f"success averaged over the run, divided less undivided, groups of {shown}"
+                    front = contest == "Adam" and family != "made up" and (least, most) == SPANS[-1]
+                    line = Line("division", front, f"{words}, {what}", compared, *_point_range(own), sample)
+                    if front or (least, most) != SPANS[-1]:
+                        yield line
+
+
+def _clip(table: pd.DataFrame) -> Iterator[Line]:
+    """Yield how often updates of small policies point away, and what the clip gains there: ranges over settings."""
+    looks = table[(table["part"] == "all") & (table["quantity"] == "away")]
+    setting = "small policies, answers of 1 to 8 tokens"
+    for (arm, estimator), words in AWAY.items():
+        own = looks[(looks["arm"] == arm) & (looks["estimator"] == estimator)]["estimate"]
+        shares = f"{own.min():.0%} to {own.max():.0%}"
+        yield Line("clip", False, setting, f"updates whose mean points away, {words}", shares, "none", f"{len(own)} settings")
+    for at, words in MULTIPLES.items():
+        own = table.query("quantity == 'ahead' and arm == 'clip' and rival == 'none' and at == @at")
+        sample = f"{len(own)} settings of {own['replications'].min():.0f} or more problems"
+        yield Line("clip", at == "best", setting, f"success, clip less no ratio, {words}", *_point_range(own), sample)
+
+
+def _ratios(table: pd.DataFrame) -> Iterator[Line]:
+    """Yield the lead of the clip over the other uses of ratios on SmolLM2, at all looks."""
+    leads = table[(table["quantity"] == "lead") & (table["trained"] == "adapters") & (table["first"] == "PPO's clip")]
+    for row in leads.sort_values(["second", "update"]).to_dict("records"):
+        setting = f"{SMOL}, four updates per rollout, {row['update']:.0f} updates"
+        planned = " (planned)" if row["planned"] else ""
+        end = ", at the grid's end" if row["at_end"] else ""
+        front = row["second"] == "no ratio" and row["update"] in (12, 96)
+        sample = f"{row['replications']:.0f} seeds{end}"
+        yield Line("clip", front, setting, f"success, clip less {row['second']}{planned}", *_points(row), sample)
+
+
+def _range(values: pd.Series) -> str:
+    """Return the least and the largest of some sizes."""
+    low, high = f"{values.min():.0f}", f"{values.max():.0f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _points(row: Mapping[str, float]) -> tuple[str, str]:
+    """Return an estimate and its limits in points."""
+    low, high = (f"{100.0 * row[name]:+.1f}" for name in ("low", "high"))
+    return f"{100.0 * row['estimate']:+.1f}", f"{low} to {high}"
+
+
+def _point_range(rows: pd.DataFrame) -> tuple[str, str]:
+    """Return the least and the largest estimate of several settings in points, and the lowest and highest limit."""
+    parts = [(rows[first].min(), rows[last].max()) for first, last in (("estimate", "estimate"), ("low", "high"))]
+    estimate, limits = (f"{100.0 * low:+.1f} to {100.0 * high:+.1f}" for low, high in parts)
+    return estimate, f"within {limits}"

@@ -1,0 +1,157 @@
+"""The front: its sentences are what its tables say, and these are what exact laws and the verdicts say."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from pages import DOCS
+
+import grpo_theory as gt
+from grpo_theory.problem.chains import KINDS
+from paper_figures.content import front
+from simulations.length.grid import RATES
+from simulations.training.passes import PROBLEMS
+
+README, PAGE = ((DOCS.parent / name).read_text(encoding="utf-8") for name in ("README.md", "docs/three_questions.md"))
+VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
+POWERFUL = VERDICTS[VERDICTS["control"] == "refuted"]
+HEADS = ("lm-zero-shot", "lm-few-shot", "lm-instruct")
+
+
+def claims(name, pattern=""):
+    """Return the verdicts of a claim in the settings that match."""
+    return POWERFUL[(POWERFUL["id"] == name) & POWERFUL["problem"].str.contains(pattern)]
+
+
+def rows(page, which):
+    """Return the rows of a table, each as cells by the words of the head."""
+    part = page.partition(f"<!-- table: {which} -->\n")[2].partition("<!-- end of table -->")[0]
+    head, _, *lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.split("\n") if line]
+    return [dict(zip(head, line, strict=True)) for line in lines]
+
+
+def numbers(text):
+    return [float(found.replace(",", "")) for found in re.findall(r"[-+]?\d[\d,]*\.?\d*", text)]
+
+
+FRONT = rows(README, "front")
+ROWS = [row for which in front.QUESTIONS for row in rows(PAGE, which)]
+
+
+def told(text, number):
+    """Return the words of one of the three questions, on one line."""
+    found = re.search(rf"^{number}\. (.+?)(?=^\d\. |^<!--|\n\n|\Z)", text, flags=re.DOTALL | re.MULTILINE)
+    return " ".join(found[1].split())
+
+
+def only(setting, compared, table=ROWS):
+    """Return the one row whose setting and comparison contain some words."""
+    (row,) = [row for row in table if setting in row["setting"] and compared in row["compared"]]
+    return row
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_question_is_answered_in_forty_words(number):
+    question, _, answer = told(README, number).partition("** ")
+    assert question.endswith("?")
+    assert len(answer.split()) <= 40
+    assert answer.count(".") == 1
+
+
+def test_the_readmes_rows_are_those_of_the_page():
+    assert 3 <= len(FRONT) <= 9
+    page = {(row["setting"], row["compared"], row["estimate"], row["95% limits"]) for row in ROWS}
+    for row in FRONT:
+        if "divided less undivided" not in row["compared"]:  # a range over two of the page's rows
+            assert (row["setting"], row["compared"], row["estimate"], row["95% limits"]) in page
+            continue
+        own = [one for one in rows(PAGE, "division") if one["setting"] == row["setting"]]
+        for name in ("estimate", "95% limits"):
+            ends = np.array([numbers(one[name]) for one in own])
+            assert numbers(row[name]) == [ends[:, 0].min(), ends[:, 1].max()]
+
+
+def test_the_sentences_are_what_the_tables_say():
+    behind = numbers(only("all worlds", "any other size less 8")["estimate"])[0]
+    assert 4.0 < behind < 5.0
+    assert "ended within 5 points of the best" in told(README, 1)
+    level = numbers(only("SmolLM2, LoRA, one-digit answers, 96 updates", "groups of 4 less 8")["95% limits"])
+    assert level[0] < 0.0 < level[1], "groups of 8 are level with 4, which lead 64"
+    far = [-numbers(only("all worlds", "groups of 64 less 8, lowest")["estimate"])[0]]
+    far.append(numbers(only("SmolLM2, LoRA, one-digit answers, 96 updates", "less 64")["estimate"])[0])
+    assert f"with groups of 64 up to {max(far):.0f} behind" in told(README, 1)
+    gains = [numbers(row["estimate"]) for row in rows(PAGE, "division")]
+    assert f"gained {abs(round(min(gains)[0])):.0f} to {max(gain[1] for gain in gains):.0f} points" in told(README, 2)
+    assert "refuted" not in set(claims("division/harmless")["verdict"]), "nowhere certainly lost"
+    small = numbers(only("small policies", "at the best rates")["estimate"])
+    assert 2.0 < max(map(abs, small)) < 3.0
+    assert "within 3 points" in told(README, 3)
+    early, late = (numbers(only(f"per rollout, {at} updates", "less no ratio")["estimate"])[0] for at in (12, 96))
+    assert early < 0.0 < late
+    assert f"ended {late:.0f} points better with it, after a slower start" in told(README, 3)
+
+
+def efficiencies(names, estimator, sizes):
+    """Return exact efficiencies at 1,024 responses a step, shape (problems, sizes), with 1,024/G prompts, whole or not."""
+    found = []
+    for problem in map(gt.gallery.problem, names):
+        laws = [gt.gradient_law(problem, problem.theta, estimator, batch_size=1, group_size=size) for size in sizes]
+        powers = [law.mean @ law.mean + law.trace * size / 1024 for law, size in zip(laws, sizes, strict=True)]
+        g = laws[0].true_gradient
+        found.append([(g @ law.mean) ** 2 / (g @ g) / power for law, power in zip(laws, powers, strict=True)])
+    return np.array(found)
+
+
+def test_the_most_efficient_sizes_are_what_the_exact_laws_say():
+    for name, shown in (("rloo", "RLOO"), ("grpo", "GRPO")):
+        best = 2 + efficiencies(HEADS, name, range(2, 17)).argmax(axis=1)
+        assert set(numbers(only("SmolLM2's head", f"most efficient size, {shown}")["estimate"])) == {best.min(), best.max()}
+
+
+def test_long_responses_have_the_sizes_of_their_law_and_lose_what_the_verdicts_have():
+    makes = [make for kind, make in KINDS.items() if kind != "copy"]
+    long = [gt.group_size_law(one, one.theta).optimum for one in (make(1024, rate) for make in makes for rate in RATES)]
+    row = only("1,024 uncertain tokens", "groups of 16 keep")
+    assert f"({min(long):.0f} to {max(long):.0f})" in row["compared"]
+    sixteen = claims("length/sixteen")
+    most = sixteen.groupby(sixteen["problem"].str.extract(r"\((\w+)\)$")[0])["estimate"].max()
+    assert row["estimate"] == f"at least {1.0 - most['rloo']:.0%}"
+    said = told(PAGE, 1)
+    assert f"groups of 16 lose at most {most['rloo']:.0%} of the best efficiency" in said
+    divided = most[["trl_grpo", "verl_grpo"]].max()
+    assert f"{divided:.0%} as TRL and verl divide, and {most['nemo_rl']:.0%} as NeMo-RL does" in said
+    assert most.max() == most["nemo_rl"]
+
+
+def test_what_division_gains_is_what_the_verdicts_have():
+    assert np.ptp(gt.theory.finite_group_objective("grpo", 3).coefficients) < 1e-12, "in groups of 3 dividing only multiplies"
+    pays = claims("division/pays")
+    sizes = pays["problem"].str.extract(r"G = (\d+)$")[0].astype(int)
+    heads = pays["problem"].str.startswith("lm-") & pays["problem"].str.contains("Adam")
+    for words, kept in (("groups of 8", sizes == 8), ("groups of 16 to 64", sizes >= 16)):
+        gains = -100.0 * pays.loc[heads & kept, "estimate"]
+        row = only("SmolLM2's head, one-digit answers, Adam", words)
+        assert numbers(row["estimate"]) == pytest.approx([gains.min(), gains.max()], abs=0.051)
+    counts = pays.loc[sizes >= 8, "verdict"].value_counts()
+    assert (
+        f"Over {counts.sum()} settings with groups of 8 or more, a gain of a point is certain in {counts['confirmed']}, "
+        f"excluded in {counts['refuted']} and undecided in {counts['inconclusive']}"
+    ) in told(PAGE, 2)
+    exceeded = claims("N6/printed", "4096")["estimate"].max(), claims("N8/divided sum", "one prompt, two")["estimate"].max()
+    assert "exceeded {:.1f} times with eight prompts, and {:.0f} times with one".format(*exceeded) in told(PAGE, 2)
+    assert set(claims("N6/gain")["verdict"]) == {"confirmed"}
+
+
+def test_what_the_clip_does_is_what_the_verdicts_have():
+    for name, words in (("T6/trained", "with the clip"), ("T8/trained", "no ratio"), ("T6/unclipped, trained", "unclipped")):
+        away = claims(name)["estimate"]
+        assert len(away) == 28
+        shares = only("small policies", f"points away, {words}" if words != "unclipped" else "ratio unclipped")["estimate"]
+        assert shares == f"{away.min():.0%} to {away.max():.0%}"
+    lead = -100.0 * claims("T8/dropped, trained")["estimate"]
+    assert numbers(only("small policies", "at the best rates")["estimate"]) == pytest.approx([lead.min(), lead.max()], abs=0.051)
+    assert not {"refuted"} & set(claims("T8/dropped, trained")["verdict"]), "no lead of a point is certain"
+    assert not {"refuted"} & set(claims("T8/clip, trained")["verdict"]), "no lag of a point is certain"
+    lost = 100.0 * claims("T8/dropped, several passes at the step of the clip")["estimate"]
+    assert f"ended {lost.min():.1f} and {lost.max():.1f} points behind the clip, over {PROBLEMS} problems" in told(PAGE, 3)
