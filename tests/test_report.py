@@ -1,11 +1,11 @@
-"""Judging a whole report: the family error is shared out, and checks without power are told."""
+"""Judging: a statement is confirmed at its level, refuted at a share of it, and checks without power are told."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from grpo_theory.evidence import FAMILY_ERROR, Claim, Evidence, Statement, judge
+from grpo_theory.evidence import LEVEL, Claim, Evidence, Statement, judge
 from grpo_theory.evidence.verdicts import COLUMNS
 
 EXACT = Evidence(1.0, 1.0)
@@ -38,28 +38,39 @@ def test_a_row_for_each_claim():
 
 @pytest.mark.parametrize("exact", [0, 3])
 @pytest.mark.parametrize("sampled", [1, 10])
-def test_the_family_error_is_shared_by_what_rests_on_sampling(sampled, exact):
-    """A claim and its control count as two; exact evidence misses nothing and takes no share."""
-    table = judge([claim()] * sampled + [claim(EXACT, WRONG, "identity")] * exact)
-    half = SAMPLED.half_width(FAMILY_ERROR / (2 * sampled), 1000)
-    np.testing.assert_allclose(table["high"][:sampled], 1.001 + half, rtol=1e-14)
-    np.testing.assert_allclose(table["low"][:sampled], 1.001 - half, rtol=1e-14)
+def test_limits_to_refute_share_the_level_among_the_sampled_settings_of_the_statement(sampled, exact):
+    """Limits to confirm do not; exact settings, controls and other statements take no share."""
+    other = dataclasses.replace(claim().statement, id="U6")
+    mixed = [claim()] * sampled + [claim(EXACT, WRONG, "identity")] * exact + [dataclasses.replace(claim(), statement=other)]
+    table = judge(mixed)[:sampled]
+    for low, high, level in (("low", "high", LEVEL), ("outer_low", "outer_high", LEVEL / sampled)):
+        half = SAMPLED.half_width(level, 1000)
+        np.testing.assert_allclose(table[high], 1.001 + half, rtol=1e-14)
+        np.testing.assert_allclose(table[low], 1.001 - half, rtol=1e-14)
 
 
-def test_a_claim_with_an_exact_control_counts_once():
-    table = judge([claim(control=WRONG)], family_error=0.01)
-    assert table["high"][0] == pytest.approx(1.001 + SAMPLED.half_width(0.01, 1000), rel=1e-14)
-
-
-def test_the_family_error_can_be_chosen():
-    wide, narrow = judge([claim()], family_error=1e-9), judge([claim()], family_error=0.5)
+def test_the_level_can_be_chosen_and_is_shared_among_the_estimates_of_which_one_is_extreme():
+    wide, narrow = judge([claim()], level=1e-9), judge([claim()], level=0.5)
     assert wide["high"][0] > narrow["high"][0]
+    extreme = judge([claim(dataclasses.replace(SAMPLED, comparisons=4))], level=0.01)
+    assert extreme["high"][0] == pytest.approx(1.001 + SAMPLED.half_width(0.0025, 1000), rel=1e-14)
 
 
-@pytest.mark.parametrize("family_error", [0.0, 1.0, -0.1, np.nan])
-def test_the_family_error_is_a_probability(family_error):
-    with pytest.raises(ValueError, match=r"family_error must lie in \(0, 1\), got"):
-        judge([claim()], family_error=family_error)
+@pytest.mark.parametrize("level", [0.0, 1.0, -0.1, np.nan])
+def test_the_level_is_a_probability(level):
+    with pytest.raises(ValueError, match=r"level must lie in \(0, 1\), got"):
+        judge([claim()], level=level)
+
+
+def test_what_only_the_limits_to_confirm_would_refute_is_undecided():
+    """With 10 settings the outer limits hold the bound, and the inner ones do not; alone the setting is refuted."""
+    above = 0.5 * sum(SAMPLED.half_width(LEVEL / n, 1000) for n in (1, 10))
+    off = dataclasses.replace(SAMPLED, estimate=1.0 + above)
+    below = dataclasses.replace(SAMPLED, estimate=0.9)
+    assert judge([claim(off, WRONG, "upper bound")])["verdict"][0] == "refuted"
+    table = judge([claim(one, SAMPLED_WRONG, "upper bound") for one in (off, *[below] * 9)])
+    assert table["verdict"].tolist() == ["inconclusive", *["no power"] * 9]
+    assert table["needed"][0] > 1000
 
 
 def test_a_control_that_survives_is_reported_as_no_power():
@@ -101,8 +112,8 @@ def test_what_is_undecided_says_how_many_replications_would_do():
     noisy = dataclasses.replace(SAMPLED, standard_error=0.1)
     table = judge([claim(noisy)])
     assert table["verdict"][0] == "inconclusive"
-    needed, level = int(table["needed"][0]), FAMILY_ERROR / 2
-    assert noisy.half_width(level, needed) <= 0.019 < noisy.half_width(level, needed - 1)
+    needed = int(table["needed"][0])
+    assert noisy.half_width(LEVEL, needed) <= 0.019 < noisy.half_width(LEVEL, needed - 1)
 
 
 def test_no_claims_make_an_empty_table_with_its_columns():
@@ -116,17 +127,21 @@ def test_an_unknown_kind_is_refused():
         judge([claim(), claim(kind="equalty")])
 
 
-def test_false_alarms_of_a_whole_report_stay_within_the_family_error(seed):
-    """400 reports of 10 true claims at family error 0.2: at most 80 expected to hold a refutation; 4.9 sigma is 119.
+def test_a_right_statement_is_refuted_and_a_wrong_one_confirmed_no_more_often_than_the_level(seed):
+    """400 statements of 10 settings at level 0.2: at most 80 expected to be wrong, and 4.9 sigma is 119.
 
-    Without sharing the error out, a report would hold one with probability 1 - 0.8^10 = 0.89: 357 of 400.
+    Without sharing the level out, a right statement would be refuted with probability 1 - 0.8^10 = 0.89: 357 of 400. Of the wrong
+    one a single setting is wrong, as little as can be: an upper bound that is exceeded by nothing to speak of.
     """
-    rng = np.random.default_rng(seed(1))
+    rng, most = np.random.default_rng(seed(1)), 80 + 4.9 * np.sqrt(400 * 0.2 * 0.8)
 
-    def report():
-        found = 1.0 + 0.1 * rng.standard_normal(10)
-        return judge([claim(Evidence(x, 1.0, 0.1, 0.0, 10**9), WRONG) for x in found], family_error=0.2)
+    def verdicts(truths, kind):
+        found = truths + 0.1 * rng.standard_normal(10)
+        evidence = [Evidence(x, 1.0, 0.1, 0.0, 10**9) for x in found]
+        return judge([claim(one, Evidence(1.2, 1.1), kind) for one in evidence], level=0.2)["verdict"]
 
-    alarms = sum((report()["verdict"] == "refuted").any() for _ in range(400))
-    assert alarms < 80 + 4.9 * np.sqrt(400 * 0.2 * 0.8)
-    assert alarms > 20
+    refuted = sum((verdicts(np.ones(10), "equality") == "refuted").any() for _ in range(400))
+    assert 20 < refuted < most
+    truths = np.where(np.arange(10) == 3, 1.0 + 1e-9, 0.0)
+    confirmed = sum((verdicts(truths, "upper bound") == "confirmed").all() for _ in range(400))
+    assert 10 < confirmed < most

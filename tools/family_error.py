@@ -1,9 +1,9 @@
-"""How often a whole report of true statements would have an interval that misses: null reports, drawn some thousand times.
+"""How often a report of true statements would refute one: null reports, drawn some thousand times.
 
-Every sampled row of a report, and its control, is drawn again under its own null. It has its own number of replications and the
+Every sampled row of a report is drawn again under its own null. It has its own number of replications and the
 shape of its own data. A coverage is binomial, and a distance of distribution functions has Kolmogorov's law. A mean is one of
-squared normals, turned round in half of the rows. This is because measured skewnesses lie between -2.4 and 5.2, most near 2. Its
-standard error is estimated from the same draws, as in the studies.
+squared normals, turned round in half of the rows. This is because measured skewnesses lie between -2.4 and 5.2, most near 2.
+Its standard error is estimated from the same draws, as in the studies.
 
 Run from the top folder:  .venv/bin/python tools/family_error.py [results-quick/claims.csv] [REPORTS]
 """
@@ -18,7 +18,7 @@ from scipy.stats import kstwo
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from grpo_theory.evidence import FAMILY_ERROR, Evidence, Share
+from grpo_theory.evidence import LEVEL, Evidence, Share
 
 DIRECT = 4096
 """Means of up to so many replications are drawn one by one; of more, from their limit law with the skewness's first order."""
@@ -61,26 +61,27 @@ def misses(kind: str, name: str, replications: int, level: float, reports: int, 
     return {"as judged": distances > wide, "Student": distances > student, "normal": distances > -ndtri(level / 2.0)}
 
 
-def family_error(claims: pd.DataFrame, reports: int, family: float, seed: int = 0) -> dict[str, float]:
-    """Return the share of null reports in which any interval misses, by rule."""
+def family_error(claims: pd.DataFrame, reports: int, level: float, seed: int = 0) -> dict[str, float]:
+    """Return the share of null reports in which any statement is refuted, by rule, each statement at a level."""
     sampled = claims[claims["replications"] > 0]
-    level = family / (2 * len(sampled))
+    settings = sampled.groupby("id")["id"].transform("size")
     wrong: dict[str, np.ndarray] = {}
-    for number, row in enumerate(sampled.itertuples()):
-        for part in (0, 1):
-            found = misses(row.kind, row.id, int(row.replications), level, reports, seed + 2 * number + part)
-            for rule, missed in found.items():
-                wrong[rule] = wrong.get(rule, np.zeros(reports, dtype=bool)) | missed
+    for number, (row, own) in enumerate(zip(sampled.itertuples(), settings, strict=True)):
+        found = misses(row.kind, row.id, int(row.replications), level / own, reports, seed + number)
+        for rule, missed in found.items():
+            wrong[rule] = wrong.get(rule, np.zeros(reports, dtype=bool)) | missed
     return {rule: float(missed.mean()) for rule, missed in wrong.items()}
 
 
 def main(source: Path, reports: int) -> None:
-    """Print the family errors at the report's level, and at levels at which misses can be counted."""
+    """Print the shares of reports that refute a true statement, at the level of verdicts and where they can be counted."""
     claims = pd.read_csv(source)
-    print(f"{(claims['replications'] > 0).sum()} sampled rows and as many controls, {reports} null reports")
-    for family in (FAMILY_ERROR, 10.0 * FAMILY_ERROR, 50.0 * FAMILY_ERROR):
-        found = family_error(claims, reports, family)
-        print(f"{family:g} promised:", ", ".join(f"{rule} {share:.4g}" for rule, share in found.items()))
+    sampled = claims[claims["replications"] > 0]
+    statements = sampled["id"].nunique()
+    print(f"{len(sampled)} sampled rows of {statements} statements, {reports} null reports")
+    for level in (LEVEL, 0.01 / statements, 0.05 / statements):
+        found = family_error(claims, reports, level)
+        print(f"{level * statements:.3g} promised:", ", ".join(f"{rule} {share:.4g}" for rule, share in found.items()))
 
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ class Evidence:
         0 for an exact computation; of a difference of two means, the smaller number.
     comparisons : int, default 1
         The number of estimates of which this is the extreme one; the level is divided among them.
+    skewness : float, default sqrt(8)
+        Of a single replication, at most, in either direction: limits allow for it. The default is that of a squared normal.
 
     Examples
     --------
@@ -49,6 +51,7 @@ class Evidence:
     margin: float = 0.0
     replications: int = 0
     comparisons: int = 1
+    skewness: float = SKEWNESS
 
     def __post_init__(self) -> None:
         numbers = (self.estimate, self.prediction, self.standard_error, self.margin)
@@ -56,6 +59,8 @@ class Evidence:
             raise ValueError(f"evidence must be finite, got (estimate, prediction, standard error, margin) = {numbers}")
         if self.standard_error < 0.0 or self.margin < 0.0:
             raise ValueError(f"standard_error and margin must not be negative, got {numbers[2:]}")
+        if not 0.0 <= self.skewness < np.inf:
+            raise ValueError(f"skewness must be a number of at least 0, got {self.skewness}")
         as_count("comparisons", self.comparisons)
         if as_count("replications", self.replications, 0) == 0 and self.standard_error > 0.0:
             raise ValueError(
@@ -71,16 +76,18 @@ class Evidence:
         """Return the half-width that the limits would have with another number of replications.
 
         The half-width uses Student's quantile t, because the standard error is estimated. It adds the amount by which the
-        quantile of the studentised mean of R squared normals is larger. The amount is expanded to second order in 1/sqrt(R)
-        (docs/derivations.md, section 18).
+        quantile of the studentised mean of R gamma variables of this skewness is larger. The amount is expanded to second order
+        in 1/sqrt(R) (docs/derivations.md, section 18).
         """
         if self.standard_error == 0.0:
             return 0.0
         if replications < 2:
             return float("inf")
         t = -float(stdtrit(replications - 1, level / 2.0))
-        allowance = SKEWNESS * (1.0 + 2.0 * t**2) / (6.0 * sqrt(replications)) + 11.0 * t * (t**2 + 2.0) / (9.0 * replications)
-        return (t + allowance) * self.standard_error * sqrt(self.replications / replications)
+        # Cornish and Fisher's terms in the skewness, with the gamma's excess kurtosis of 3/2 times its square.
+        first = self.skewness * (1.0 + 2.0 * t**2) / (6.0 * sqrt(replications))
+        second = self.skewness**2 * 11.0 * t * (t**2 + 2.0) / (72.0 * replications)
+        return (t + first + second) * self.standard_error * sqrt(self.replications / replications)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from scipy.special import rel_entr
 
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Evidence, Share
+from grpo_theory.evidence.estimate import SKEWNESS
 from grpo_theory.validation import as_array, as_numbers
 
 Row = Mapping[Any, Any]
@@ -61,7 +62,7 @@ def exact(estimate: float, prediction: float, margin: float = 0.0) -> Evidence:
 
 
 def evidence(row: Row, prediction: float | None = None, margin: float = 0.0, comparisons: int = 1) -> Evidence:
-    """Return the evidence of a row, against its own prediction or another.
+    """Return the evidence of a row, against its own prediction or another; a row may say how skewed a replication is at most.
 
     Examples
     --------
@@ -77,6 +78,7 @@ def evidence(row: Row, prediction: float | None = None, margin: float = 0.0, com
         margin=margin,
         replications=int(row["replications"]),
         comparisons=comparisons,
+        skewness=float(row.get("skewness", SKEWNESS)),
     )
 
 

@@ -1,13 +1,24 @@
-"""Verdicts on a whole report: all intervals hold together at the family error."""
+"""Verdicts on statements, each at an error of its own: whatever else is in the report, the verdict is the same."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pandas as pd
 
 from grpo_theory.evidence.claim import Claim, Statement
-from grpo_theory.evidence.rules import CONFIRMED, KINDS, NO_POWER, NOT_REPRODUCED, REFUTED, REPRODUCED
+from grpo_theory.evidence.rules import (
+    CONFIRMED,
+    INCONCLUSIVE,
+    KINDS,
+    NO_POWER,
+    NOT_REPRODUCED,
+    REFUTED,
+    REPRODUCED,
+    Judgement,
+)
 
-FAMILY_ERROR = 1e-3
+LEVEL = 1e-4
+"""How probable it is, at most, that a wrong statement is confirmed in all its settings, or that a right one is refuted in one."""
 
 COLUMNS = (
     "id",
@@ -22,6 +33,8 @@ COLUMNS = (
     "estimate",
     "low",
     "high",
+    "outer_low",
+    "outer_high",
     "prediction",
     "standard_error",
     "margin",
@@ -33,23 +46,28 @@ COLUMNS = (
 )
 
 
-def judge(claims: Sequence[Claim], family_error: float = FAMILY_ERROR) -> pd.DataFrame:
-    """Judge all claims of a report and their controls, with simultaneous confidence intervals.
+def judge(claims: Sequence[Claim], level: float = LEVEL) -> pd.DataFrame:
+    """Judge claims and their controls; a statement's verdicts depend on its own settings only.
 
-    Every claim and every control that rests on sampling gets an equal share of the family error (Bonferroni).
+    A statement that is wrong is wrong in one of its settings at least. To be confirmed everywhere it must be confirmed there, so
+    that confirming needs no correction for the number of settings: it is by limits at `level`. A statement that is right is right
+    in all its settings, and each of them could be refuted by chance. So refuting is by limits at `level` divided by their number
+    (Bonferroni). A report of K statements that rest on sampling has a wrong verdict with probability at most K times `level`.
 
     Parameters
     ----------
     claims : sequence of Claim
-    family_error : float, default 1e-3
-        The probability, at most, that any interval of the report misses its target.
+        With all settings of each statement.
+    level : float, default 1e-4
+        The probability, at most, that a wrong statement is confirmed, or a right one refuted.
 
     Returns
     -------
     DataFrame
-        One row per claim.  The column ``whose`` says whether a paper states it.  The column ``control`` is the verdict on the
-        negative control, and ``power`` says whether the control was refuted.  What would be confirmed has the verdict "no power"
-        if the control was not refuted.
+        One row per claim.  The columns ``low`` and ``high`` are the limits by which it would be confirmed, ``outer_low`` and
+        ``outer_high`` those by which it would be refuted.  The column ``whose`` says whether a paper states it.  The column
+        ``control`` is the verdict on the negative control, and ``power`` says whether the control was refuted.  What would be
+        confirmed has the verdict "no power" if the control was not refuted.
 
         What a paper measured on its own model is "reproduced here" or "not reproduced here".  Its control is refuted all the
         same, because the control is known to be wrong.
@@ -64,17 +82,20 @@ def judge(claims: Sequence[Claim], family_error: float = FAMILY_ERROR) -> pd.Dat
     >>> table[["id", "verdict", "control"]].values.tolist()
     [['X1', 'confirmed', 'refuted']]
     """
-    if not 0.0 < family_error < 1.0:
-        raise ValueError(f"family_error must lie in (0, 1), got {family_error}")
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must lie in (0, 1), got {level}")
     unknown = sorted({claim.statement.kind for claim in claims} - set(KINDS))
     if unknown:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {unknown[0]!r}")
-    sampled = sum(one.replications > 0 for claim in claims for one in (claim.evidence, claim.control))
-    level = family_error / max(sampled, 1)
+    settings = Counter(claim.statement.id for claim in claims if claim.evidence.replications > 0)
     rows = []
     for claim in claims:
-        rule = KINDS[claim.statement.kind]
-        judgement, control = (rule(evidence, level / evidence.comparisons) for evidence in (claim.evidence, claim.control))
+        rule, own = KINDS[claim.statement.kind], claim.evidence
+        at = level / own.comparisons
+        inner, outer = rule(own, at), rule(own, at / max(settings[claim.statement.id], 1))
+        decided = [one for one in (inner, outer) if one.verdict == CONFIRMED] or [outer]
+        judgement = decided[0] if decided[0].verdict != INCONCLUSIVE else _undecided(inner, outer)
+        control = rule(claim.control, level / claim.control.comparisons)
         has_power = control.verdict == REFUTED
         rows.append(
             (
@@ -88,8 +109,10 @@ def judge(claims: Sequence[Claim], family_error: float = FAMILY_ERROR) -> pd.Dat
                 control.verdict,
                 has_power,
                 claim.evidence.estimate,
-                judgement.low,
-                judgement.high,
+                inner.low,
+                inner.high,
+                outer.low,
+                outer.high,
                 claim.evidence.prediction,
                 claim.evidence.standard_error,
                 claim.evidence.margin,
@@ -101,6 +124,12 @@ def judge(claims: Sequence[Claim], family_error: float = FAMILY_ERROR) -> pd.Dat
             )
         )
     return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _undecided(inner: Judgement, outer: Judgement) -> Judgement:
+    """Return that neither limits decide, with the replications after which one of them would."""
+    needed = [one.needed for one in (inner, outer) if one.verdict == INCONCLUSIVE and one.needed]
+    return Judgement(INCONCLUSIVE, inner.low, inner.high, min(needed, default=0))
 
 
 def _words(statement: Statement, verdict: str) -> str:

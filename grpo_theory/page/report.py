@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from grpo_theory.evidence import FAMILY_ERROR, PARTS, Statement
+from grpo_theory.evidence import LEVEL, PARTS, Statement
 from grpo_theory.harness.store import read_run, read_table
 from grpo_theory.harness.study import Study
 from grpo_theory.harness.verdicts import Verdicts
@@ -39,7 +39,7 @@ def add_numbers(page: Page, claims: pd.DataFrame, statements: Iterable[Statement
         f"{counted(len(claims), 'claim')} {'was' if len(claims) == 1 else 'were'} judged in "
         f"{counted(claims['problem'].nunique(), 'setting')}. "
         + " ".join(f"There {'is' if len(own) == 1 else 'are'} {tally(own, names[whose])}." for whose, own in counts if own)
-        + f" All intervals hold together with probability at least {1 - FAMILY_ERROR:.3f}. {_controls(claims)}"
+        + f" A statement has a wrong verdict with probability at most {LEVEL:g}. {_controls(claims)}"
     )
 
 

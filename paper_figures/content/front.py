@@ -23,13 +23,16 @@ ENDS = {
     "learned features": "8 prompts, a network learns features",
 }
 """The worlds of whole runs that the page tells, in words; the report has the others."""
+FRONT_RUNS = {(NEW_DRAWS, "rloo", "SGD"), (NEW_DRAWS, "grpo", "Adam"), ("shared", "grpo", "SGD")}
+"""What the README tells of small policies: where groups of 64 lose undivided, gain most, and lose divided."""
 HEADS = ("lm-zero-shot", "lm-few-shot", "lm-instruct")
 FAMILIES = {"head": "SmolLM2's head, one-digit answers", "random": "64 prompts, random features", "made up": "4 made-up prompts"}
 AWAY = {("clip", "clip"): "with the clip", ("clip", "ratio"): "same runs, ratio unclipped", ("none", "none"): "no ratio"}
 """What runs of an arm are looked at with, in words."""
 MULTIPLES = {"best": "at the best rates", "twice": "at twice these", "four times": "at four times these"}
-SPANS = ((8, 8), (16, 64), (8, 64))
-"""The group sizes over which what division gains is a range; the README has the last."""
+SPANS = ((8, 8), (16, 64))
+"""The group sizes over which what division gains is a range."""
+PLANNED = " (planned)"
 SMOL = "SmolLM2, LoRA, one-digit answers"
 LATER = ("longer", "groups of 64", 384)
 LOOKS = (*(("usual", f"groups of {size}", 96) for size in (64, 32, 8, 2)), LATER)
@@ -54,6 +57,7 @@ def lines(tables: Mapping[str, pd.DataFrame]) -> Iterator[Line]:
     yield from _whole_runs(tables["frontier"])
     yield from _trained(tables["trained_sizes"])
     yield from _division(tables["race"])
+    yield from _divided(tables["trained_sizes"])
     yield from _clip(tables["trained_drift"])
     yield from _ratios(tables["trained_sizes"])
 
@@ -83,7 +87,7 @@ def _steps(efficiency: pd.DataFrame, by_length: pd.DataFrame) -> Iterator[Line]:
     lost = by_length[(by_length["statement"] == "length/sixteen") & by_length["setting"].str.endswith("(rloo)")]["estimate"]
     setting = "one step, up to 1,024 uncertain tokens, undivided"
     compared = f"efficiency that groups of 16 keep of the best size's ({_range(best)})"
-    yield Line("size", True, setting, compared, f"at least {1.0 - lost.max():.0%}", "exact", f"{len(KINDS)} kinds of task")
+    yield Line("size", False, setting, compared, f"at least {1.0 - lost.max():.0%}", "exact", f"{len(KINDS)} kinds of task")
 
 
 def _whole_runs(table: pd.DataFrame) -> Iterator[Line]:
@@ -96,15 +100,15 @@ def _whole_runs(table: pd.DataFrame) -> Iterator[Line]:
             row = kept.loc[kept["budget"].idxmax()]
             how = {"grpo": "divided", "rloo": "undivided"}[estimator] + (", Adam" if optimiser == "Adam" else "")
             setting = f"{ENDS[world]}, {row['budget']:,.0f} responses, {how}"
-            sample = f"{row['replications']:.0f} draws, {row['other_sign']:.0%} of other sign"
-            front = world == NEW_DRAWS and optimiser == "SGD"
-            yield Line("size", front, setting, "success, groups of 64 less 8", *_points(row), sample)
+            sample = f"{row['replications']:.0f} draws, the other ahead in {row['other_sign']:.0%}"
+            front = (world, estimator, optimiser) in FRONT_RUNS
+            yield Line("size", front, setting, "groups of 64 less 8", *_points(row), sample)
     for words, own, extreme in (
         ("any other size less 8, largest", all_leads, "max"),
         ("groups of 64 less 8, lowest", leads, "min"),
     ):
         row = own.loc[getattr(own["estimate"], f"idx{extreme}")()]
-        yield Line("size", False, "whole runs of all worlds and budgets", f"success, {words}", *_points(row), f"{len(own)} leads")
+        yield Line("size", False, "whole runs of all worlds and budgets", words, *_points(row), f"{len(own)} leads")
 
 
 def _trained(table: pd.DataFrame) -> Iterator[Line]:
@@ -113,14 +117,9 @@ def _trained(table: pd.DataFrame) -> Iterator[Line]:
     leads = leads.set_index(["runs", "second", "update"])
     for runs, second, update in LOOKS:
         row = leads.loc[(runs, second, update)]
-        planned = " (planned)" if row["planned"] else ""
-        compared = f"success, groups of 4 less {second.split()[-1]}{planned}"
-        sample = f"{row['replications']:.0f} seeds"
-        if front := (runs, second) == ("usual", "groups of 64"):
-            later = leads.loc[LATER]
-            estimate, limits = _points(later)
-            sample += f"; after {LATER[-1]} updates {estimate} ({limits}), {later['replications']:.0f} seeds"
-        yield Line("size", front, f"{SMOL}, {update} updates", compared, *_points(row), sample)
+        compared = f"groups of 4 less {second.split()[-1]}{PLANNED if row['planned'] else ''}"
+        setting = f"{SMOL}, divided and not, {update} updates"
+        yield Line("size", second == "groups of 64", setting, compared, *_points(row), f"{row['replications']:.0f} seeds")
 
 
 def _division(table: pd.DataFrame) -> Iterator[Line]:
@@ -130,18 +129,23 @@ def _division(table: pd.DataFrame) -> Iterator[Line]:
     for family, words in FAMILIES.items():
         for contest, what in (("Adam", "Adam"), ("SGD", "plain ascent")):
             for least, most in SPANS:
-                own = gains[
-                    (gains["family"] == family) & (gains["contest"] == contest) & gains["group_size"].between(least, most)
-                ]
+                kept = (gains["family"] == family) & (gains["contest"] == contest)
+                own = gains[kept & gains["group_size"].between(least, most)]
                 if len(own):
                     units = "draws" if family == "random" else "blocks of runs"
                     sample = f"{len(own)} settings of {own['replications'].min():.0f} {units}"
                     shown = f"{least}" if least == most else f"{least} to {most}"
-                    compared = f"success averaged over the run, divided less undivided, groups of {shown}"
-                    front = contest == "Adam" and family != "made up" and (least, most) == SPANS[-1]
-                    line = Line("division", front, f"{words}, {what}", compared, *_point_range(own), sample)
-                    if front or (least, most) != SPANS[-1]:
-                        yield line
+                    compared = f"divided less undivided, groups of {shown}, averaged over the run"
+                    front = contest == "Adam" and family == "head"
+                    yield Line("division", front, f"{words}, {what}", compared, *_point_range(own), sample)
+
+
+def _divided(table: pd.DataFrame) -> Iterator[Line]:
+    """Yield what division gains on SmolLM2 at the end of training, over group sizes."""
+    leads = table[(table["quantity"] == "lead") & (table["trained"] == "adapters") & (table["update"] == 96)]
+    row = leads[(leads["runs"] == "usual") & (leads["first"] == "GRPO, larger groups")].iloc[0]
+    compared = "divided less undivided, groups of 4 to 64"
+    yield Line("division", False, f"{SMOL}, 96 updates", compared, *_points(row), f"{row['replications']:.0f} seeds")
 
 
 def _clip(table: pd.DataFrame) -> Iterator[Line]:
@@ -155,19 +159,25 @@ def _clip(table: pd.DataFrame) -> Iterator[Line]:
     for at, words in MULTIPLES.items():
         own = table.query("quantity == 'ahead' and arm == 'clip' and rival == 'none' and at == @at")
         sample = f"{len(own)} settings of {own['replications'].min():.0f} or more problems"
-        yield Line("clip", at == "best", setting, f"success, clip less no ratio, {words}", *_point_range(own), sample)
+        yield Line("clip", at == "best", setting, f"clip less no ratio, {words}", *_point_range(own), sample)
 
 
 def _ratios(table: pd.DataFrame) -> Iterator[Line]:
     """Yield the lead of the clip over the other uses of ratios on SmolLM2, at all looks."""
     leads = table[(table["quantity"] == "lead") & (table["trained"] == "adapters") & (table["first"] == "PPO's clip")]
     for row in leads.sort_values(["second", "update"]).to_dict("records"):
-        setting = f"{SMOL}, four updates per rollout, {row['update']:.0f} updates"
-        planned = " (planned)" if row["planned"] else ""
-        end = ", at the grid's end" if row["at_end"] else ""
-        front = row["second"] == "no ratio" and row["update"] in (12, 96)
+        setting = f"{SMOL}, undivided, four updates per rollout, {row['update']:.0f} updates"
+        end = ", best at an end of the rates tried" if row["at_end"] else ""
+        front = row["second"] == "no ratio" and row["update"] == 96
         sample = f"{row['replications']:.0f} seeds{end}"
-        yield Line("clip", front, setting, f"success, clip less {row['second']}{planned}", *_points(row), sample)
+        yield Line(
+            "clip",
+            front,
+            setting,
+            f"clip less {row['second']}{PLANNED if row['planned'] else ''}",
+            *_points(row),
+            sample,
+        )
 
 
 def _range(values: pd.Series) -> str:

@@ -49,7 +49,7 @@ POINTS = {
     "i^-0.6": ("averaged_iterate", "batch_means", "random_scaling"),
 }
 POINT_PROBLEM, POINT_STEPS = "kl-linear", 1500
-RUNS, POINT_RUNS, QUICK_RUNS, CHUNK_RUNS = 512, 50_176, 64, 28 * 128
+RUNS, POINT_RUNS, QUICK_RUNS, CHUNK_RUNS = 512, 32_256, 64, 28 * 128
 """Chunks are whole blocks of 128 replications, which an experiment draws together."""
 MEASURES = ("coverage", "mean width", "bias", "relative % error in model SE")
 

@@ -56,7 +56,7 @@ POINT = (512, 8)
 REPLICATIONS, CHUNK = 100, 50
 POINT_REPLICATIONS, QUICK_REPLICATIONS, CONTROLS = 1000, 10, 100
 """In each chunk; controls are wrong by so much that fewer do."""
-POINT_CHUNKS = 4
+POINT_CHUNKS = 2
 COVERED = (*HOLDS, "c1", "c2", "c3", "signal")
 QUANTITIES = ("answered", "enough", "regret", *COVERED)
 

@@ -70,7 +70,7 @@ ENDS = {
 AWAY, POINT = 0.05, 0.01
 SIZES = {"batch_size": 16, "group_size": 8, "rollouts": 16, "inner_steps": 16, "runs": 1}
 PROBLEMS, QUICK_PROBLEMS = 320, 32
-"""At the level of a report 320 can show a share of at most 5%."""
+"""At the level of a statement 200 can show a share of at most 5%."""
 FACTS = {"success": "estimate", "step": "step"}
 """Columns of the table, by what the facts of a claim call them."""
 

@@ -88,7 +88,7 @@ STATED = {"constant": (U7, U7_SHARP), "harmonic": (U8, U8_SHARP)}
 """The bound and the sharp prediction of each schedule."""
 SCHEDULES = tuple(STATED)
 STEPS = 4096
-RUNS, QUICK_RUNS, CHUNK_RUNS = {"kl-tabular": 6144, "kl-linear": 8192, "conflict": 6144}, 256, 2048
+RUNS, QUICK_RUNS, CHUNK_RUNS = {"kl-tabular": 4096, "kl-linear": 6144, "conflict": 4096}, 256, 2048
 TURNED, TURNED_RUNS = kernel_at("turned_mean", 1.0, "rloo, turned round"), 64
 """The learner of U8's control descends: a sign that is wrong."""
 LONGER = 1.25

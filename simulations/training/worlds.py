@@ -39,7 +39,7 @@ class World(NamedTuple):
         How often the grid doubles and halves that.
     units : int
         How many problems are drawn of the kind, each with one run; of a problem that is alone of its kind, how many runs.  At the
-        level of a report 320 can show a share of at most 5%.  Where a run takes long there are fewer, which cannot.
+        level of a statement 200 can show a share of at most 5%.  Where a run takes long there are fewer, which cannot.
     runs : int
         How many of these are trained side by side on a problem: more than one where it is alone of its kind.
     """
