@@ -62,7 +62,7 @@ def exact(estimate: float, prediction: float, margin: float = 0.0) -> Evidence:
 
 
 def evidence(row: Row, prediction: float | None = None, margin: float = 0.0, comparisons: int = 1) -> Evidence:
-    """Return the evidence of a row, against its own prediction or another; a row may say how skewed a replication is at most.
+    """Return the evidence of a row, against its own prediction or another; the row may say how skewed a replication is at most.
 
     Examples
     --------
@@ -71,6 +71,7 @@ def evidence(row: Row, prediction: float | None = None, margin: float = 0.0, com
     >>> evidence(row).prediction, evidence(row, prediction=0.5).prediction
     (0.58, 0.5)
     """
+    skewness = row.get("skewness", np.nan)
     return Evidence(
         estimate=float(row["estimate"]),
         prediction=float(row["prediction"] if prediction is None else prediction),
@@ -78,7 +79,7 @@ def evidence(row: Row, prediction: float | None = None, margin: float = 0.0, com
         margin=margin,
         replications=int(row["replications"]),
         comparisons=comparisons,
-        skewness=float(row.get("skewness", SKEWNESS)),
+        skewness=SKEWNESS if np.isnan(skewness) else float(skewness),
     )
 
 
