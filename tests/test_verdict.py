@@ -30,8 +30,13 @@ def judge(kind, estimate, prediction, error=0.0, margin=0.0, replications=1000):
         ("identity", 1e6 + 1e-5, 1e6, 0.0, 0.0, "confirmed"),
         ("identity", 1e6 + 1e-3, 1e6, 0.0, 0.0, "refuted"),
         ("equality", 1.001, 1.0, 0.001, 0.01, "confirmed"),
-        ("equality", 1.01, 1.0, 0.001, 0.05, "refuted"),
-        ("equality", 0.99, 1.0, 0.001, 0.05, "refuted"),
+        ("equality", 1.01, 1.0, 0.001, 0.05, "confirmed"),
+        ("equality", 1.06, 1.0, 0.001, 0.05, "refuted"),
+        ("equality", 0.94, 1.0, 0.001, 0.05, "refuted"),
+        ("equality", 1.05, 1.0, 0.001, 0.05, "inconclusive"),
+        ("equality", 2.015, 2.0, 0.0005, 0.01, "confirmed"),
+        ("equality", 1.001, 1.0, 0.0, 0.01, "confirmed"),
+        ("equality", 1.011, 1.0, 0.0, 0.01, "refuted"),
         ("equality", 1.001, 1.0, 0.01, 0.01, "inconclusive"),
         ("equality", -1.001, -1.0, 0.001, 0.01, "confirmed"),
         ("equality", 1.0, 1.0, 0.0, 0.0, "confirmed"),
@@ -158,10 +163,12 @@ def test_a_law_is_judged_by_the_dvoretzky_kiefer_wolfowitz_band():
     half = np.sqrt(np.log(2 / LEVEL) / 2000)
     found = judge("law", 0.05, 0.0, margin=0.07)
     assert (found.low, found.high) == (0.0, pytest.approx(0.05 + half, rel=1e-14))
-    assert judge("law", half * 1.0001, 0.0, margin=0.07).verdict == "refuted"
+    assert judge("law", 0.07 + half * 1.0001, 0.0, margin=0.07).verdict == "refuted"
+    assert judge("law", 0.07 + half * 0.9999, 0.0, margin=0.07).verdict == "inconclusive"
     assert judge("law", half * 0.9999, 0.0, margin=2.0 * half).verdict == "confirmed"
     assert judge("law", half * 0.9999, 0.0, margin=1.9998 * half).verdict == "inconclusive"
-    assert judge("law", 0.0, 0.0, margin=0.07, replications=0).verdict == "inconclusive"
+    exact = [judge("law", distance, 0.0, margin=0.07, replications=0).verdict for distance in (0.069, 0.071)]
+    assert exact == ["confirmed", "refuted"]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +222,7 @@ def test_equality_refutes_the_truth_as_often_as_its_level_says(seed):
     """20,000 normal estimates, their errors known, at level 0.05: |z| < 4.9 of the binomial, so a level of 0.06 would be seen."""
     n, level = 20_000, 0.05
     estimates = 1.0 + 0.1 * np.random.default_rng(seed(1)).standard_normal(n)
-    refuted = sum(KINDS["equality"](Evidence(x, 1.0, 0.1, 10.0, 10**14), level).verdict == "refuted" for x in estimates)
+    refuted = sum(KINDS["equality"](Evidence(x, 1.0, 0.1, 0.0, 10**14), level).verdict == "refuted" for x in estimates)
     error = np.sqrt(n * level * (1 - level))
     assert abs(refuted - n * level) < 4.9 * error
     assert n * (0.06 - level) > 4.9 * error + 4.9 * np.sqrt(n * 0.06 * 0.94) * 0.2
@@ -225,10 +232,10 @@ def test_a_law_refutes_the_truth_at_most_as_often_as_its_level_says(seed):
     n, level = 2000, 0.05
     rng = np.random.default_rng(seed(2))
     distances = [kstest(rng.standard_normal(200), norm.cdf).statistic for _ in range(n)]
-    refuted = sum(KINDS["law"](Evidence(d, 0.0, 0.0, 0.5, 200), level).verdict == "refuted" for d in distances)
+    refuted = sum(KINDS["law"](Evidence(d, 0.0, 0.0, 0.0, 200), level).verdict == "refuted" for d in distances)
     assert refuted < n * level + 4.9 * np.sqrt(n * level * (1 - level))
     shifted = [kstest(rng.standard_normal(200) + 0.5, norm.cdf).statistic for _ in range(200)]
-    assert sum(KINDS["law"](Evidence(d, 0.0, 0.0, 0.5, 200), level).verdict == "refuted" for d in shifted) > 190
+    assert sum(KINDS["law"](Evidence(d, 0.0, 0.0, 0.0, 200), level).verdict == "refuted" for d in shifted) > 190
 
 
 @pytest.mark.parametrize(

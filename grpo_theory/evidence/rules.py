@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, inf, log, sqrt
+from math import ceil, log, sqrt
 
 from grpo_theory.evidence.estimate import Evidence
 
@@ -62,15 +62,14 @@ def identity(evidence: Evidence, level: float) -> Judgement:
 
 
 def equality(evidence: Evidence, level: float) -> Judgement:
-    """Refute if the interval excludes the prediction; confirm if it lies within the relative margin around it."""
+    """Confirm if the interval lies within the relative margin around the prediction; refute if it lies outside."""
     low, high = evidence.interval(level)
-    allowance = evidence.margin * abs(evidence.prediction)
+    # Exact evidence has an interval without width, which rounding alone would put beside the margin.
     slack = IDENTITY_TOLERANCE * max(1.0, abs(evidence.prediction))
-    # Exact evidence has an interval without width, which rounding alone would put beside the prediction.
-    outside = low - slack > evidence.prediction or high + slack < evidence.prediction
-    inside = evidence.prediction - allowance - slack <= low and high <= evidence.prediction + allowance + slack
-    gap = abs(evidence.estimate - evidence.prediction)
-    return _judge(evidence, level, inside, outside, max(allowance - gap, gap))
+    allowance = evidence.margin * abs(evidence.prediction) + slack
+    least, most = evidence.prediction - allowance, evidence.prediction + allowance
+    half_width = abs(allowance - abs(evidence.estimate - evidence.prediction))
+    return _judge(evidence, level, least <= low and high <= most, high < least or low > most, half_width)
 
 
 def upper_bound(evidence: Evidence, level: float) -> Judgement:
@@ -92,18 +91,18 @@ def rate(evidence: Evidence, level: float) -> Judgement:
 def law(evidence: Evidence, level: float) -> Judgement:
     """Judge by the Dvoretzky-Kiefer-Wolfowitz band around the empirical distribution function.
 
-    The estimate is the largest distance between the empirical distribution function and the law.  The upper limit of the distance
-    is the estimate plus the band's half-width.  Refute if the band does not contain the law; confirm if the upper limit is below
-    the margin.
+    The estimate is the largest distance between the empirical distribution function and the law; its limits are the estimate less
+    and plus the band's half-width.  Confirm if the upper limit is below the margin; refute if the lower limit is above it.
     """
-    half = sqrt(log(2.0 / level) / (2.0 * evidence.replications)) if evidence.replications else inf
+    # Exact evidence has no band.
+    half = sqrt(log(2.0 / level) / (2.0 * evidence.replications)) if evidence.replications else 0.0
     low, high = max(0.0, evidence.estimate - half), evidence.estimate + half
-    if evidence.estimate > half:
+    if low > evidence.margin:
         return Judgement(REFUTED, low, high)
     if high < evidence.margin:
         return Judgement(CONFIRMED, low, high)
-    wanted = max(evidence.margin - evidence.estimate, evidence.estimate)
-    needed = min(log(2.0 / level) / (2.0 * wanted**2), MOST) if wanted > 0.0 else 0
+    wanted = abs(evidence.margin - evidence.estimate)
+    needed = min(log(2.0 / level) / (2.0 * wanted**2), MOST) if wanted > 0.0 else MOST
     return Judgement(INCONCLUSIVE, low, high, ceil(needed))
 
 

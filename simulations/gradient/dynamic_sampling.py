@@ -74,7 +74,16 @@ SAME_PROMPT = Statement(
     whose=OURS,
     margin=STEP,
 )
-POWERLESS = {(SAME_PROMPT.id, "sequence-shared (G = 2)"): "the two schemes differ by 2% there, and the margin is 5%"}
+POWERLESS = {
+    **{
+        (SAME_PROMPT.id, f"sequence-shared (G = {size})"): "the two schemes differ by 1% to 2% there, and the margin is 5%"
+        for size in (2, 4)
+    },
+    **{
+        (one.id, "two-arms (G = 4)"): "few groups are all wrong there: keeping them changes 2%, and the margin is 5%"
+        for one in (REDRAWN, NOISE, ROLLOUTS)
+    },
+}
 
 PROBLEMS = {"two-arms": 1, "mixed": 2, "sequence-shared": 6, "lm-few-shot": 32}
 """Each with how many chunks it takes until its rows are decided; signals of single groups are weakest on the language model."""

@@ -162,6 +162,10 @@ def of_gradients(name: str, ridge: float | str, policies: dict[str, State]) -> I
         yield from (at | row for row in density(between))
         apart[time] = near_orthogonal(cosines(np.diag(np.diag(products)), now.covectors))
         same = near_orthogonal(cosines(np.ones_like(products), now.covectors))
-        yield ORTHOGONAL_GRADIENTS.compare(f"{where}, {time}", near[time], PRINTED_NEAR[time], broken=same)
+        # Equal features have about the share printed for the end, so the control is held against that of the start.
+        start = PRINTED_NEAR[TIMES[0]]
+        yield ORTHOGONAL_GRADIENTS.compare(
+            f"{where}, {time}", near[time], PRINTED_NEAR[time], broken=same, broken_prediction=start
+        )
     fall, none = (shares["end"] - shares["start"] for shares in (near, apart))
     yield DRIFT.compare(where, fall, -FALL, broken=none)

@@ -68,7 +68,11 @@ POWERLESS = {
     (
         ACROSS.id,
         "adapters, divided",
-    ): "37 of 40 questions are learned within 80 updates, so that any question's variance falls with it"
+    ): "37 of 40 questions are learned within 80 updates, so that any question's variance falls with it",
+    (
+        WITHIN.id,
+        "last block, divided, weighted, trace, end",
+    ): "another question's curvature goes with the own variance nearly as the printed correlation has it",
 }
 STRIDE, SLOWER = 0.1, 0.5
 """The first update's root mean square change of a question's logits, as the records were made; and the control's factor."""

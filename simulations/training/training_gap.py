@@ -1,7 +1,7 @@
 """U7, U8, U10, U18: the mean gap during training and its bounds.
 
 The mean suboptimality gap of training runs is compared with the bounds, with the exact recursion, and with the rates. The
-controls are a bound without noise, a learner that descends, steps a quarter too long, and a constant step where it should fall.
+controls are a bound without noise, a learner that descends, steps half too long, and a constant step where it should fall.
 """
 
 from collections.abc import Iterator, Mapping
@@ -91,8 +91,8 @@ STEPS = 4096
 RUNS, QUICK_RUNS, CHUNK_RUNS = {"kl-tabular": 4096, "kl-linear": 6144, "conflict": 4096}, 256, 2048
 TURNED, TURNED_RUNS = kernel_at("turned_mean", 1.0, "rloo, turned round"), 64
 """The learner of U8's control descends: a sign that is wrong."""
-LONGER = 1.25
-"""The learner of the sharp predictions' control takes steps that are a quarter too long."""
+LONGER = 1.5
+"""The learner of the sharp predictions' control takes steps that are half too long."""
 LATE = {"constant": 2, "harmonic": 16}
 """The rates are read from this fraction of the steps on: runs at a constant step, the controls, forget their start late."""
 LEARNERS = ("gap", "longer", "turned")
