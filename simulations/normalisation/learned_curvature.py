@@ -59,8 +59,6 @@ DRAWS, QUICK_DRAWS = 48, 8
 PROXIES, HESSIAN = ("Fisher, trace", "weighted, trace"), "Hessian, norm"
 PRINTED, NONE, STRONG = 0.34, 0.1, 0.9
 """A correlation below a tenth is called none, as for SmolLM2's head."""
-TOO_FEW = "the correlation varies by 0.3 between these networks: of shuffled prompts its interval reaches 0.34 less the margin"
-POWERLESS = {(WITHIN.id, f"networks of width 64, Fisher, trace ({kind})"): TOO_FEW for kind in ("Pearson", "Spearman")}
 RISE = 0.02
 """A fifth of what inputs have, 0.088: less would not be seen in a histogram."""
 

@@ -58,9 +58,8 @@ NO_GAIN = Statement(
     whose=OURS,
 )
 
-NOT_TOLD = "groups four times as large lose 1 to 5 points here; these draws do not tell that from 2 at the report's level"
+NOT_TOLD = "groups four times as large lose 1 to 5 points here; these draws do not tell that from 2 at a level of 1e-4"
 POWERLESS = {
-    ("plan/run/best", "5 problems, *, 64 updates"): NOT_TOLD,
     ("plan/run/always 4", "5 problems, *, 64 updates"): NOT_TOLD,
     ("plan/run/always 4", "5 problems, grpo, 16 updates"): NOT_TOLD,
 }

@@ -66,12 +66,8 @@ SAME = Statement(
 )
 NEAR = "what the broken size loses there differs so much between draws that 48 of them do not tell it from the margin"
 POWERLESS = {
-    (REGRET.id, "hard (trl_grpo), 128 responses a prompt"): NEAR,
-    (SAME.id, "hard (trl_grpo), 128 responses a prompt"): NEAR,
     (AGAINST[4].id, "hard (trl_grpo), 128 responses a prompt"): NEAR,
-    (REGRET.id, "network of width 16 (trl_grpo), 128 responses a prompt"): NEAR,
-    (AGAINST[4].id, "network of width *"): NEAR,
-    (AGAINST[8].id, "network of width 64 (trl_grpo), 16 responses a prompt"): NEAR,
+    (AGAINST[4].id, "network of width 16 (trl_grpo), 128 responses a prompt"): NEAR,
 }
 RATES: Mapping[str, tuple[float, float]] = {"easy": (0.5, 0.1), "wide": (0.5, 1e-3), "hard": (0.1, 1e-4)}
 """Success rates at the start are spread evenly in their logarithm between these."""

@@ -39,14 +39,6 @@ STATEMENTS = {
     for name, ahead in (("near", NEAR), ("far", FAR))
 }
 
-APART = "draws differ so much that 96 of them do not tell what twice the learning rate misses from the margin"
-POWERLESS = {
-    ("twin/far", "linear"): "the twin is too slow there, so that twice the learning rate makes up for some of its miss",
-    ("twin/far", "network of 8"): APART,
-    ("twin/near", "linear"): APART,
-    ("twin/far", "walk"): "logs differ so much that 96 of them do not tell what twice the learning rate misses from the margin",
-}
-
 RATES = {"network of 8": 8.0, "network of 32": 4.0, "linear": 16.0, "walk": 0.4}
 """With these success about doubles in the first 16 to 32 updates."""
 NAMES = tuple(RATES)

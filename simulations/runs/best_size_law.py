@@ -67,10 +67,6 @@ MARGIN = 0.02
 LOSSES = {"law": "loss of the law", "no noise": "loss of the law without noise"}
 AHEAD = "always 4 less the law"
 AHEAD_NO_NOISE = "always 4 less the law without noise"
-POWERLESS = {
-    (LAW.id, f"{world} (grpo)"): "it loses 8 points, certainly so at 95%; the report's level asks for more draws"
-    for world in ("rarer", "roomy", "competing")
-}
 
 
 def cells(quick: bool) -> list[Cell]:

@@ -104,10 +104,6 @@ ONE_CURVE = Statement(
     ONE_PROBLEM,
     whose=OURS,
 )
-POWERLESS = {
-    ("U9/schedules", "mixed, from Constant(8) to Harmonic(60, 4)"): "the runs do not tell the control's loss from none",
-}
-
 GROUP_SIZES = (2, 4, 8, 16, 32, 64, 128)
 CHECKPOINTS = (1, 2, 4, 8, 16, 32)
 *_, HALF_WAY, END = CHECKPOINTS

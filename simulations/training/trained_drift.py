@@ -100,9 +100,6 @@ ENDS = {
 }
 """Where whole runs end at each step size."""
 
-HARDLY_AHEAD = "at four times its best step the clip is not far enough ahead of the start, because problems differ by more"
-POWERLESS = {("T8/dropped, four times the step", "96 problems of 8 tokens*"): HARDLY_AHEAD}
-
 BATCH_SIZE, GROUP_SIZE = 16, 8
 FACTS = {"success": "estimate", "step": "step"}
 """Columns of the table, by what the facts of a claim call them."""
