@@ -58,7 +58,7 @@ CAPTION = (
     "and answers have one token. The shaded band is one point either way. The right panel shows by how many points "
     "success at the end is higher with clipped token ratios than without any ratio. Several updates are made from the "
     "responses of one policy, and a row is a setting. It names the length of the answers, the number of rollouts and the "
-    "updates made with each. Policies of 1 to 3 and of 1 to 8 tokens are of one problem; the others are of random ones. "
+    "updates made with each. A policy of a range of lengths is of one problem; the others are of random ones. "
     "Each side is at its own best step. Bars are 95% intervals."
 )
 

@@ -17,7 +17,7 @@ SUBSETS = 500
 """Halves at random, and as many complements, where not all halves are used: up to 12 units all are, 924 of 12."""
 
 SKEWNESS = 1.5
-"""Of a unit's lead, at most: that of 240 draws of a world is up to 1.4 over pairs of sizes and budgets, and mostly below 0.5."""
+"""Of a unit's lead, at most. Over 240 draws of a world that of pairs of sizes is up to 1.4, and mostly below 0.5."""
 
 LEAD_FACTS = {"other_sign": "share of draws of the other sign", "at_end": "a best rate is at the end of the grid"}
 """What the facts of a claim call the columns of a lead."""

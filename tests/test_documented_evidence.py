@@ -30,14 +30,14 @@ def test_a_function_of_which_nothing_was_measured_has_no_lines():
 
 FAR = r"drift (?:0\.4|1)$"
 SAID = {
-    "T6/most": {"T = 2": ("derivations/drift", "results", "findings/token_ratios"), "T = 4": ("derivations/drift",)}
-    | {"T = 6": ("derivations/drift",), "T = 8": ("derivations/drift", "results", "findings/token_ratios")},
-    "T6/clipped": {rf"T = [2468], learning, {FAR}": ("derivations/drift", "results", "findings/token_ratios")}
+    "T6/most": {"T = 2": ("derivations/drift", "findings/token_ratios"), "T = 4": ("derivations/drift",)}
+    | {"T = 6": ("derivations/drift",), "T = 8": ("derivations/drift", "findings/token_ratios")},
+    "T6/clipped": {rf"T = [2468], learning, {FAR}": ("derivations/drift", "findings/token_ratios")}
     | {rf"T = [2468], random, {FAR}": ("findings/token_ratios",)},
-    "T6/trained": {"": ("derivations/drift", "results", "sequences", "findings/token_ratios")},
-    "T8/trained": {"": ("results", "sequences", "findings/token_ratios")},
-    "T7/direction": {rf"T = [468], \w+, {FAR}": ("derivations/drift", "results")},
-    "T8/gradient": {rf"drift {drift}$": ("derivations/drift", "results") for drift in (r"0\.1", r"0\.4", "1")},
+    "T6/trained": {"": ("derivations/drift", "sequences", "findings/token_ratios")},
+    "T8/trained": {"": ("sequences", "findings/token_ratios")},
+    "T7/direction": {rf"T = [468], \w+, {FAR}": ("derivations/drift",)},
+    "T8/gradient": {rf"drift {drift}$": ("derivations/drift",) for drift in (r"0\.1", r"0\.4", "1")},
     "T8/token": {"drift 1$": ("derivations/drift",)},
 }
 """On which pages the range of the shares stands in which claims fail, by the settings meant."""
@@ -53,7 +53,7 @@ def test_ranges_of_shares_are_those_of_the_verdicts(name, settings, page):
     assert f"{rows['estimate'].min():.0%} to {rows['estimate'].max():.0%}" in text
 
 
-@pytest.mark.parametrize("page", ["results", "sequences", "findings/token_ratios"])
+@pytest.mark.parametrize("page", ["sequences", "findings/token_ratios"])
 @pytest.mark.parametrize("ending", ["trained", "four times the step"])
 def test_leads_of_the_clip_at_the_end_of_training_are_those_of_the_verdicts(page, ending):
     leads = 100.0 * VERDICTS.loc[VERDICTS["id"] == f"T8/dropped, {ending}", "estimate"]
@@ -61,7 +61,7 @@ def test_leads_of_the_clip_at_the_end_of_training_are_those_of_the_verdicts(page
     assert f"from {-leads.min():.1f} points behind to {leads.max():.1f} points ahead" in text
 
 
-@pytest.mark.parametrize("page", ["results", "sequences", "findings/token_ratios"])
+@pytest.mark.parametrize("page", ["sequences", "findings/token_ratios"])
 def test_what_dropping_the_ratio_costs_at_the_clips_step_is_in_the_verdicts(page):
     lost = 100.0 * VERDICTS.loc[VERDICTS["id"] == "T8/dropped, several passes at the step of the clip", "estimate"]
     text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
@@ -79,7 +79,7 @@ def test_who_is_certainly_behind_is_counted_by_verdict():
     assert "refuted" not in set(VERDICTS.loc[dropped, "verdict"])
 
 
-@pytest.mark.parametrize("page", ["derivations/drift", "results", "findings/token_ratios"])
+@pytest.mark.parametrize("page", ["derivations/drift", "findings/token_ratios"])
 def test_ratios_without_a_clip_point_away_as_seldom_as_is_said(page):
     most = VERDICTS.loc[VERDICTS["id"] == "T6/unclipped, trained", "estimate"].max()
     text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
@@ -93,7 +93,7 @@ def test_what_many_parameters_change_is_in_the_verdicts():
     assert f"With 200 parameters and eight tokens it does in {near} at a drift of 0.4, and in {far} at 1" in text
 
 
-@pytest.mark.parametrize("page", ["results", "findings/token_ratios"])
+@pytest.mark.parametrize("page", ["findings/token_ratios"])
 def test_no_ratio_is_nearer_to_the_gradient_in_as_many_settings_as_is_said(page):
     rows = VERDICTS[VERDICTS["id"] == "T8/nearer, trained"]
     assert (rows["estimate"] < 0.0).all()

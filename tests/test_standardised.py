@@ -88,9 +88,8 @@ def test_each_slip_of_the_printed_objective_is_told_apart_by_the_librarys_update
     np.testing.assert_allclose(problem.bandit.prompt_weights @ slopes, -penalty, atol=1e-8)
 
 
-def test_the_pages_say_what_each_slip_costs():
+def test_the_note_says_what_each_slip_costs():
     """Group sizes and divergence alone, and both, in percent of success at the printed maximiser."""
-    results = " ".join((DOCS / "results.md").read_text(encoding="utf-8").split())
     note = (DOCS / "findings" / "standardised_objective.md").read_text(encoding="utf-8")
 
     def success(problem, size, printed_penalty):
@@ -108,6 +107,3 @@ def test_the_pages_say_what_each_slip_costs():
             groups.append(100.0 * (1.0 - alone["groups_alone"] / printed))
             both.append(100.0 * (1.0 - success(problem, size, False) / printed))
             assert f"| `{name}` | {size} | {groups[-1]:.1f} | {penalty:.1f} | {both[-1]:.1f} |" in note
-        assert "{:.1f}%, {:.1f}%, {:.1f}% and {:.1f}%".format(*groups) in results
-        assert f"{penalty:.1f}%" in results
-        assert f"{both[0]:.1f}%" in results

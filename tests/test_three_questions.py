@@ -16,6 +16,8 @@ from simulations.training.passes import PROBLEMS
 README, PAGE = ((DOCS.parent / name).read_text(encoding="utf-8") for name in ("README.md", "docs/three_questions.md"))
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
 POWERFUL = VERDICTS[VERDICTS["control"] == "refuted"]
+FULL = r"correlation 0\.2, easy, |correlation 0\.7, easy, Adam"
+"""Where success without division is above 99%."""
 HEADS = ("lm-zero-shot", "lm-few-shot", "lm-instruct")
 
 
@@ -63,33 +65,29 @@ def test_the_readmes_rows_are_those_of_the_page():
     assert 3 <= len(FRONT) <= 9
     page = {(row["setting"], row["compared"], row["estimate"], row["95% limits"]) for row in ROWS}
     for row in FRONT:
-        if "divided less undivided" not in row["compared"]:  # a range over two of the page's rows
-            assert (row["setting"], row["compared"], row["estimate"], row["95% limits"]) in page
-            continue
-        own = [one for one in rows(PAGE, "division") if one["setting"] == row["setting"]]
-        for name in ("estimate", "95% limits"):
-            ends = np.array([numbers(one[name]) for one in own])
-            assert numbers(row[name]) == [ends[:, 0].min(), ends[:, 1].max()]
+        assert (row["setting"], row["compared"], row["estimate"], row["95% limits"]) in page
 
 
 def test_the_sentences_are_what_the_tables_say():
     behind = numbers(only("all worlds", "any other size less 8")["estimate"])[0]
     assert 4.0 < behind < 5.0
-    assert "ended within 5 points of the best" in told(README, 1)
-    level = numbers(only("SmolLM2, LoRA, one-digit answers, 96 updates", "groups of 4 less 8")["95% limits"])
+    assert "ended within an estimated 5 points of the best" in told(README, 1)
+    level = numbers(only("SmolLM2, LoRA, one-digit answers, divided and not, 96 updates", "groups of 4 less 8")["95% limits"])
     assert level[0] < 0.0 < level[1], "groups of 8 are level with 4, which lead 64"
     far = [-numbers(only("all worlds", "groups of 64 less 8, lowest")["estimate"])[0]]
-    far.append(numbers(only("SmolLM2, LoRA, one-digit answers, 96 updates", "less 64")["estimate"])[0])
-    assert f"with groups of 64 up to {max(far):.0f} behind" in told(README, 1)
-    gains = [numbers(row["estimate"]) for row in rows(PAGE, "division")]
-    assert f"gained {abs(round(min(gains)[0])):.0f} to {max(gain[1] for gain in gains):.0f} points" in told(README, 2)
-    assert "refuted" not in set(claims("division/harmless")["verdict"]), "nowhere certainly lost"
+    far.append(numbers(only("SmolLM2, LoRA, one-digit answers, divided and not, 96 updates", "less 64")["estimate"])[0])
+    assert f"with 64 up to {max(far):.0f} behind" in told(README, 1)
+    gains = [(row["compared"], numbers(row["estimate"])) for row in rows(PAGE, "division") if "averaged" in row["compared"]]
+    small = [ends for compared, ends in gains if "groups of 8," in compared]
+    least, most = min(ends[0] for ends in small), max(ends[1] for ends in small)
+    assert f"gained {abs(round(least))} to {most:.0f} points in groups of 8" in told(README, 2)
+    assert f"up to {max(ends[1] for _, ends in gains):.0f} in larger ones" in told(README, 2)
+    assert min(numbers(row["95% limits"])[0] for row in rows(PAGE, "division")) > -1.0, "no limits allow losing a point"
     small = numbers(only("small policies", "at the best rates")["estimate"])
     assert 2.0 < max(map(abs, small)) < 3.0
     assert "within 3 points" in told(README, 3)
-    early, late = (numbers(only(f"per rollout, {at} updates", "less no ratio")["estimate"])[0] for at in (12, 96))
-    assert early < 0.0 < late
-    assert f"ended {late:.0f} points better with it, after a slower start" in told(README, 3)
+    late = numbers(only("per rollout, 96 updates", "less no ratio")["estimate"])[0]
+    assert f"ended {late:.0f} points better with the clip" in told(README, 3)
 
 
 def efficiencies(names, estimator, sizes):
@@ -133,13 +131,14 @@ def test_what_division_gains_is_what_the_verdicts_have():
         gains = -100.0 * pays.loc[heads & kept, "estimate"]
         row = only("SmolLM2's head, one-digit answers, Adam", words)
         assert numbers(row["estimate"]) == pytest.approx([gains.min(), gains.max()], abs=0.051)
-    counts = pays.loc[sizes >= 8, "verdict"].value_counts()
-    assert (
-        f"Over {counts.sum()} settings with groups of 8 or more, a gain of a point is certain in {counts['confirmed']}, "
-        f"excluded in {counts['refuted']} and undecided in {counts['inconclusive']}"
-    ) in told(PAGE, 2)
+    large = pays[sizes >= 8]
+    full = large["problem"].str.contains(FULL)
+    counts = large.loc[~full, "verdict"].value_counts()
+    assert f"Of {len(large)} settings with groups of 8 or more {full.sum()} left no room for a gain of a point." in told(PAGE, 2)
+    words = "Of the {} others it is certain in {confirmed}, excluded in {refuted} and undecided in {inconclusive}."
+    assert words.format((~full).sum(), **counts) in told(PAGE, 2)
     exceeded = claims("N6/printed", "4096")["estimate"].max(), claims("N8/divided sum", "one prompt, two")["estimate"].max()
-    assert "exceeded {:.1f} times with eight prompts, and {:.0f} times with one".format(*exceeded) in told(PAGE, 2)
+    assert "it is {:.1f} times its bound with eight prompts, and {:.0f} times with one".format(*exceeded) in told(PAGE, 2)
     assert set(claims("N6/gain")["verdict"]) == {"confirmed"}
 
 
@@ -149,9 +148,9 @@ def test_what_the_clip_does_is_what_the_verdicts_have():
         assert len(away) == 28
         shares = only("small policies", f"points away, {words}" if words != "unclipped" else "ratio unclipped")["estimate"]
         assert shares == f"{away.min():.0%} to {away.max():.0%}"
-    lead = -100.0 * claims("T8/dropped, trained")["estimate"]
+    lead = 100.0 * claims("T8/dropped, trained")["estimate"]
     assert numbers(only("small policies", "at the best rates")["estimate"]) == pytest.approx([lead.min(), lead.max()], abs=0.051)
-    assert not {"refuted"} & set(claims("T8/dropped, trained")["verdict"]), "no lead of a point is certain"
-    assert not {"refuted"} & set(claims("T8/clip, trained")["verdict"]), "no lag of a point is certain"
+    assert "refuted" not in set(claims("T8/dropped, trained")["verdict"]), "no lead of a point is certain"
+    assert "refuted" not in set(claims("T8/clip, trained")["verdict"]), "no lag of a point is certain"
     lost = 100.0 * claims("T8/dropped, several passes at the step of the clip")["estimate"]
     assert f"ended {lost.min():.1f} and {lost.max():.1f} points behind the clip, over {PROBLEMS} problems" in told(PAGE, 3)

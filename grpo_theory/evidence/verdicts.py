@@ -49,8 +49,8 @@ COLUMNS = (
 def judge(claims: Sequence[Claim], level: float = LEVEL) -> pd.DataFrame:
     """Judge claims and their controls; a statement's verdicts depend on its own settings only.
 
-    A statement that is wrong is wrong in one of its settings at least. To be confirmed everywhere it must be confirmed there, so
-    that confirming needs no correction for the number of settings: it is by limits at `level`. A statement that is right is right
+    A statement that is wrong is wrong in one of its settings at least. To be confirmed everywhere it must be confirmed there.
+    So confirming needs no correction for the number of settings: it is by limits at `level`. A statement that is right is right
     in all its settings, and each of them could be refuted by chance. So refuting is by limits at `level` divided by their number
     (Bonferroni). A report of K statements that rest on sampling has a wrong verdict with probability at most K times `level`.
 
