@@ -267,14 +267,14 @@ def test_projection_is_harmless_where_the_study_can_step_and_not_further_out():
 
 
 @pytest.mark.parametrize("kind", training_gap.SCHEDULES)
-def test_the_sharp_prediction_tells_steps_that_are_a_quarter_too_long(kind):
-    """The control's gap by the same recursion: off by twice the margin or more, and by a quarter or hardly more."""
+def test_the_sharp_prediction_tells_steps_that_are_half_too_long(kind):
+    """The control's gap by the same recursion: off by four times the margin or more, and by a half or hardly more."""
     problem, best = at_optimum("kl-linear")
     linear = linearise(problem, best, "rloo", **SIZES)
     start = np.zeros((3, 3))
     plans = (gap_laws.schedule({"problem": "kl-linear", "schedule": kind}, factor) for factor in (1.0, training_gap.LONGER))
     gap, longer = (gap_recursion(linear, plan.steps(training_gap.STEPS), start)[-1] for plan in plans)
-    assert 1.0 + 2.0 * training_gap.NEAR.value < longer / gap < 1.26
+    assert 1.0 + 4.0 * training_gap.NEAR.value < longer / gap < 1.51
 
 
 def test_stationary_gap_is_a_quarter_step_trace_to_first_order():

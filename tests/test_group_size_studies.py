@@ -280,7 +280,7 @@ def test_horizons_are_judged_with_power():
     for cell in group_size_horizon.cells(True):
         settings = dict(cell.settings) | {"runs": 128}
         rows += group_size_horizon.rows(settings, [group_size_horizon.simulate(settings, np.random.default_rng(3), 0)])
-    found = judge(list(group_size_horizon.claims(table_of(rows))), family_error=0.05).set_index(["id", "problem"])["verdict"]
+    found = judge(list(group_size_horizon.claims(table_of(rows))), level=0.05).set_index(["id", "problem"])["verdict"]
     one, many = (f"two-speeds, Constant(0.05), N = 120, n = {n}" for n in (1, 100))
     assert found["U9/trace", one] == "refuted"
     assert found["U9/curvature", one] == "confirmed"

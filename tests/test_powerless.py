@@ -19,7 +19,7 @@ VERDICTS = pd.read_csv(Path(__file__).resolve().parents[1] / "docs" / "verdicts.
 def rows(*made):
     """Return rows of claims: statement, setting, whether the control has power, and its estimate; that of the claim is 1."""
     found = pd.DataFrame(made, columns=["id", "problem", "power", "control_estimate"])
-    return found.assign(estimate=1.0, prediction=0.0, control_prediction=0.0, replications=0)
+    return found.assign(verdict="confirmed", estimate=1.0, prediction=0.0, control_prediction=0.0, replications=0)
 
 
 def test_what_is_named_is_explained_and_nothing_else():

@@ -20,7 +20,7 @@ def judged(module, keep=lambda settings: True):
             rows += study.rows(cell.settings, [study.compute(cell.settings, np.random.default_rng(number), 0)])
     claims = study.claims(table_of(rows))
     assert {one.statement.id for one in claims} <= set(study.decides)
-    return judge(claims).set_index(["id", "problem"])
+    return judge(claims, level=1e-3).set_index(["id", "problem"])
 
 
 def test_ascent_has_the_gradients_of_the_library():

@@ -57,6 +57,9 @@ def rows(name, *verdicts, control="refuted", **more):
                 "estimate": 0.5,
                 "low": 0.5,
                 "high": 0.5,
+                "outer_low": 0.5,
+                "outer_high": 0.5,
+                "sound": "",
                 "prediction": 0.0,
                 "margin": 0.0,
                 "replications": 0,
@@ -239,7 +242,7 @@ def test_what_has_no_power_is_not_counted_and_what_is_open_says_how_many_runs():
     weak = rows("U1", "confirmed", control="inconclusive")
     assert standing(weak) == "is open"
     said = "Not judged: the negative control was not refuted in 1 setting, so the check has no power there. Without its control "
-    for verdict, word in (("no power", "confirmed"), ("refuted", "refuted"), ("inconclusive", "left open")):
+    for verdict, word in (("no power", "confirmed"), ("inconclusive", "left open")):
         made = rows("U1", verdict, control="inconclusive")
         assert in_words(made) == f"{said}the statement would be {word} in 1 setting.", "what claims.csv has is said"
     for judged, where in (
@@ -247,8 +250,11 @@ def test_what_has_no_power_is_not_counted_and_what_is_open_says_how_many_runs():
         (2, "both settings of 4 that could tell (p0; p1)"),
         (6, "all 6 settings that could tell (of 8)"),
     ):
-        made = pd.concat([rows("U1", *["refuted"] * judged), rows("U1", "refuted", "refuted", control="inconclusive")])
-        assert in_words(made).startswith(f"Refuted in {where}. In 2 settings the check had no power: ")
+        weaker = rows("U1", "no power", "inconclusive", control="inconclusive")
+        made = pd.concat([rows("U1", *["confirmed"] * judged), weaker])
+        assert in_words(made).startswith(f"Confirmed in {where}. In 2 settings the check had no power: ")
+    made = pd.concat([rows("U1", "confirmed"), rows("U1", "refuted", control="confirmed")])
+    assert standing(made) == "holds in part", "a refutation needs no control that is refuted"
     made = pd.concat([rows("U1", "confirmed", "confirmed", "refuted"), weak])
     assert in_words(made).startswith(
         "Confirmed in 2 of 3 settings that could tell (of 4); refuted in 1 setting: p2. In 1 setting"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import inf, nan
 from numbers import Real
 from typing import NamedTuple
 
@@ -13,6 +13,10 @@ PARTS = "parts"
 """The kind of a statement that is decided by its parts, which have ids of their own."""
 WITH_MARGIN = ("equality", "rate", "law")
 """The kinds of which a sampled estimate can be confirmed only within a margin."""
+
+
+Side = float | tuple[float, float, int]
+"""What was computed of one side: a number, or where draws were made its estimate, its standard error and the number of draws."""
 
 
 @dataclass(frozen=True)
@@ -119,43 +123,73 @@ class Statement:
         """Whether a study decides it."""
         return not self.open
 
-    def claim(self, setting: str, own: Evidence, control: Evidence, facts: Mapping[str, float] | None = None) -> "Claim":
-        """Return the claim that it holds in a setting: the evidence for it, and that of the negative control."""
+    def claim(
+        self,
+        setting: str,
+        own: Evidence,
+        control: Evidence,
+        facts: Mapping[str, float] | None = None,
+        sound: Evidence | None = None,
+    ) -> "Claim":
+        """Return the claim that it holds in a setting: its evidence, and that of something wrong and of something that holds."""
         self._check_margin(own.margin or None)
-        return Claim(self, setting, self._within(own), self._within(control), facts or {})
+        return Claim(self, setting, self._within(own), self._within(control), facts or {}, sound and self._within(sound))
 
     def compare(
         self,
         setting: str,
-        estimate: float,
+        estimate: Side,
         prediction: float,
         *,
-        broken: float,
+        broken: Side,
         broken_prediction: float | None = None,
+        sound: Side | None = None,
         margin: float | None = None,
         facts: Mapping[str, float] | None = None,
     ) -> "Comparison":
-        """Return what was computed without randomness of its two sides, and of the broken one.
+        """Return what was computed of its two sides, of the broken one, and of a sound one.
+
+        A side is a number where no draws were made, and else a tuple of its estimate, standard error and number of draws.
 
         Parameters
         ----------
         setting : str
             The problem, and whatever else was chosen.
-        estimate, prediction : float
-            The two sides: what was computed, and what the statement says it is, or is at most.
-        broken : float
+        estimate : float or tuple
+            What was computed.
+        prediction : float
+            What the statement says that it is, or is at most.
+        broken : float or tuple
             What the same computation gives of something that is known to be wrong: it must be refuted.
         broken_prediction : float, optional
             What the broken side is held against; the same prediction if omitted.
+        sound : float or tuple, optional
+            What the same computation gives of something that is known to hold: it must not be refuted. Examples are the corrected
+            statement, and a case in which a bound is attained. It is held against the same prediction.
         margin : float, optional
             That of the statement if omitted.
         facts : Mapping, optional
             What was computed beside: assumptions, constants.
         """
-        against = prediction if broken_prediction is None else broken_prediction
+        against = float(prediction if broken_prediction is None else broken_prediction)
         self._check_margin(margin)
         near = (self.margin.value if self.margin else 0.0) if margin is None else margin
-        return Comparison(self.id, setting, float(estimate), float(prediction), float(broken), float(against), near, facts or {})
+        own, wrong = _side(estimate), _side(broken)
+        right = (nan, 0.0, 0) if sound is None else _side(sound)
+        return Comparison(
+            self.id,
+            setting,
+            own[0],
+            float(prediction),
+            wrong[0],
+            against,
+            near,
+            facts or {},
+            right[0],
+            *own[1:],
+            *wrong[1:],
+            *right[1:],
+        )
 
     def _check_margin(self, own: float | None) -> None:
         """Raise unless the statement or its evidence says how near is near enough, where the verdict depends on that."""
@@ -171,7 +205,9 @@ class Statement:
 
 
 class Comparison(NamedTuple):
-    """The two sides of a statement in one setting, computed without randomness, and the broken one: see `Statement.compare`.
+    """The two sides of a statement in one setting, the broken one, and the sound one: see `Statement.compare`.
+
+    Errors are 0 and draws are 0 of what was computed without randomness; `sound` is nan where there is none.
 
     Examples
     --------
@@ -190,6 +226,21 @@ class Comparison(NamedTuple):
     broken_prediction: float
     margin: float
     facts: Mapping[str, float]
+    sound: float
+    standard_error: float
+    replications: int
+    broken_error: float
+    broken_draws: int
+    sound_error: float
+    sound_draws: int
+
+
+def _side(side: Side) -> tuple[float, float, int]:
+    """Return estimate, standard error and number of draws of a side."""
+    if isinstance(side, tuple):
+        estimate, error, draws = side
+        return float(estimate), float(error), int(draws)
+    return float(side), 0.0, 0
 
 
 @dataclass(frozen=True)
@@ -206,6 +257,8 @@ class Claim:
         The same evidence for the same claim with a wrong constant, rate or law; it must be refuted.
     facts : Mapping[str, float], default empty
         What was measured beside: assumptions, constants.
+    sound : Evidence, optional
+        The same evidence for something that is known to hold, the positive control; it must not be refuted.
 
     Examples
     --------
@@ -222,3 +275,4 @@ class Claim:
     evidence: Evidence
     control: Evidence
     facts: Mapping[str, float] = field(default_factory=dict)
+    sound: Evidence | None = None

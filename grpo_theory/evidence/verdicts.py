@@ -30,6 +30,7 @@ COLUMNS = (
     "verdict",
     "control",
     "power",
+    "sound",
     "estimate",
     "low",
     "high",
@@ -67,7 +68,9 @@ def judge(claims: Sequence[Claim], level: float = LEVEL) -> pd.DataFrame:
         One row per claim.  The columns ``low`` and ``high`` are the limits by which it would be confirmed, ``outer_low`` and
         ``outer_high`` those by which it would be refuted.  The column ``whose`` says whether a paper states it.  The column
         ``control`` is the verdict on the negative control, and ``power`` says whether the control was refuted.  What would be
-        confirmed has the verdict "no power" if the control was not refuted.
+        confirmed has the verdict "no power" if the control was not refuted.  A refutation needs no such control.  The column
+        ``sound`` is the verdict on what is known to hold, and empty where nothing is.  Where that is refuted too, the check
+        refutes what is right, and the verdict is "no power" as well.
 
         What a paper measured on its own model is "reproduced here" or "not reproduced here".  Its control is refuted all the
         same, because the control is known to be wrong.
@@ -97,6 +100,9 @@ def judge(claims: Sequence[Claim], level: float = LEVEL) -> pd.DataFrame:
         judgement = decided[0] if decided[0].verdict != INCONCLUSIVE else _undecided(inner, outer)
         control = rule(claim.control, level / claim.control.comparisons)
         has_power = control.verdict == REFUTED
+        # Something that holds must not be refuted by limits that would refute the statement.
+        sound = rule(claim.sound, at / max(settings[claim.statement.id], 1)).verdict if claim.sound else ""
+        needed = {CONFIRMED: has_power, REFUTED: sound != REFUTED}.get(judgement.verdict, True)
         rows.append(
             (
                 claim.statement.id,
@@ -105,9 +111,10 @@ def judge(claims: Sequence[Claim], level: float = LEVEL) -> pd.DataFrame:
                 claim.statement.text,
                 claim.statement.kind,
                 claim.setting,
-                _words(claim.statement, judgement.verdict) if has_power or judgement.verdict != CONFIRMED else NO_POWER,
+                _words(claim.statement, judgement.verdict) if needed else NO_POWER,
                 control.verdict,
                 has_power,
+                sound,
                 claim.evidence.estimate,
                 inner.low,
                 inner.high,
@@ -135,3 +142,14 @@ def _undecided(inner: Judgement, outer: Judgement) -> Judgement:
 def _words(statement: Statement, verdict: str) -> str:
     """Return what a verdict on a statement is called."""
     return {CONFIRMED: REPRODUCED, REFUTED: NOT_REPRODUCED}.get(verdict, verdict) if statement.measured else verdict
+
+
+def decided(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that say something: refutations, and of the others those whose negative control was refuted.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        With the columns ``verdict`` and ``control``, as `judge` returns them.
+    """
+    return rows[rows["verdict"].isin([REFUTED, NOT_REPRODUCED]) | ((rows["control"] == REFUTED) & (rows["verdict"] != NO_POWER))]

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from inspect import signature
-from math import isfinite
+from math import isfinite, isnan
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +12,7 @@ import pandas as pd
 
 from grpo_theory.evidence import Claim, Comparison, Evidence, Statement
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings, Study
+from grpo_theory.simulate.draw.streams import BEGUN
 
 EXACT_FORM, SIMULATED_FORM = ("compare",), ("simulate", "rows", "claims")
 FORMS = (
@@ -89,7 +90,13 @@ def _exact_form(module: ModuleType, statements: Iterable[Statement]) -> dict[str
         compared = module.compare(settings, rng) if draws else module.compare(settings)
         if not isinstance(compared, Iterable):
             raise StudyError(f"{YIELDS}, got {type(compared).__name__}")
-        return [_row(one, by_id) for one in compared]
+        found, begun = [], BEGUN.times
+        for one in compared:
+            found.append(_row(one, by_id))
+            if isinstance(one, Comparison) and BEGUN.times > begun:
+                _check_error(one, by_id[one.statement])
+            begun = BEGUN.times
+        return found
 
     def claims(table: pd.DataFrame) -> list[Claim]:
         return [_claim(by_id[row["statement"]], row) for row in table.to_dict("records") if row["statement"]]
@@ -111,12 +118,25 @@ def _row(one: Comparison | Mapping[str, Any], by_id: Mapping[str, Statement]) ->
     return one._asdict() | {"facts": json.dumps(dict(one.facts)) if one.facts else ""}
 
 
+def _check_error(one: Comparison, statement: Statement) -> None:
+    """Raise if a comparison has no error although a simulation ran for it; what holds path by path needs none."""
+    if one.replications == 0 and statement.kind != "identity":
+        raise StudyError(
+            f"{one.statement} on {one.setting}: a simulation ran for this comparison, and its estimate has no error; give "
+            "(estimate, standard error, number of draws) in place of the number"
+        )
+
+
 def _rows(settings: Settings, results: list[Any]) -> Rows:
     """Return the rows of all chunks; what is not said is exact, and predicts nothing."""
     return [{"prediction": float("nan"), **EXACT} | row for result in results for row in result]
 
 
 def _claim(statement: Statement, row: Mapping[str, Any]) -> Claim:
-    own = Evidence(row["estimate"], row["prediction"], margin=row["margin"])
-    control = Evidence(row["broken"], row["broken_prediction"], margin=row["margin"])
-    return Claim(statement, row["setting"], own, control, json.loads(row["facts"]) if row["facts"] else {})
+    margin = row["margin"]
+    own = Evidence(row["estimate"], row["prediction"], row["standard_error"], margin, int(row["replications"]))
+    control = Evidence(row["broken"], row["broken_prediction"], row["broken_error"], margin, int(row["broken_draws"]))
+    sound = None
+    if not isnan(row["sound"]):
+        sound = Evidence(row["sound"], row["prediction"], row["sound_error"], margin, int(row["sound_draws"]))
+    return Claim(statement, row["setting"], own, control, json.loads(row["facts"]) if row["facts"] else {}, sound)

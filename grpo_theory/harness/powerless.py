@@ -26,7 +26,8 @@ def unexplained(claims: pd.DataFrame, reasons: Collection[tuple[str, str]], *, q
     """
     same = (claims["control_estimate"] == claims["estimate"]) & (claims["control_prediction"] == claims["prediction"])
     itself = same & (claims["replications"] == 0)
-    powerless = claims[~claims["power"] & (itself if quick else True)]
+    refuted = claims["verdict"].isin(["refuted", "not reproduced here"])  # which needs no negative control
+    powerless = claims[~claims["power"] & ~refuted & (itself if quick else True)]
     known = [
         any(name == row.id and fnmatchcase(row.problem, setting) for name, setting in reasons) for row in powerless.itertuples()
     ]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from grpo_theory.evidence import PARTS, Statement
+from grpo_theory.evidence import PARTS, Statement, decided
 from grpo_theory.harness.collection import Collection
 
 COLUMNS = ["id", "problem", "verdict", "control", "estimate", "low", "high", "prediction"]
@@ -19,7 +19,7 @@ def digest(verdicts: pd.DataFrame, collection: Collection) -> dict[str, str]:
     Parameters
     ----------
     verdicts : DataFrame
-        With the columns `COLUMNS`; verdicts whose control was not refuted are left out, and so are statements without others.
+        With the columns `COLUMNS`; verdicts of checks without power are left out, and so are statements without others.
     collection : Collection
     """
     counts = _counts(verdicts)
@@ -39,7 +39,7 @@ def evidence(verdicts: pd.DataFrame, names: Iterable[str], statements: Mapping[s
     counts = _counts(verdicts)
     lines = ["| claim | statement | verdict (settings) | found | stated |", "|---|---|---|---|---|"]
     for name in names:
-        rows = verdicts[(verdicts["id"] == name) & (verdicts["control"] == "refuted")]
+        rows = decided(verdicts[verdicts["id"] == name])
         found, stated = (_range(rows[column]) for column in ("estimate", "prediction"))
         lines.append(f"| {name} | {cell(statements[name].text)} | {_verdict(name, '', counts)} | {found} | {stated} |")
     return "\n".join(lines) + "\n"
@@ -56,7 +56,7 @@ def number(value: float) -> str:
 
 
 def _counts(verdicts: pd.DataFrame) -> pd.Series:
-    return verdicts[verdicts["control"] == "refuted"].groupby(["id", "verdict"], sort=False).size()
+    return decided(verdicts).groupby(["id", "verdict"], sort=False).size()
 
 
 def _verdict(name: str, part: str, counts: pd.Series) -> str:

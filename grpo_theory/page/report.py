@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from grpo_theory.evidence import LEVEL, PARTS, Statement
+from grpo_theory.evidence import LEVEL, PARTS, Statement, decided
 from grpo_theory.harness.store import read_run, read_table
 from grpo_theory.harness.study import Study
 from grpo_theory.harness.verdicts import Verdicts
 from grpo_theory.page.document import Page
-from grpo_theory.page.wording import setting_name, standing, tally, with_power
+from grpo_theory.page.wording import setting_name, standing, tally
 from grpo_theory.validation import counted
 
 SHOWN = ["id", "problem", "verdict", "estimate", "low", "high", "prediction", "margin", "replications", "facts"]
@@ -45,7 +45,7 @@ def add_numbers(page: Page, claims: pd.DataFrame, statements: Iterable[Statement
 
 def add_rows(page: Page, claims: pd.DataFrame) -> None:
     """Add the rows of evidence with power, behind a fold."""
-    rows = with_power(claims)
+    rows = decided(claims)
     if len(rows):
         shown = rows[SHOWN].assign(problem=rows["problem"].map(setting_name), facts=rows["facts"].fillna(""))
         page.table(
@@ -55,11 +55,11 @@ def add_rows(page: Page, claims: pd.DataFrame) -> None:
 
 
 def add_powerless(page: Page, claims: pd.DataFrame, group: str = "The rest") -> None:
-    """Add the checks whose negative control was not refuted: they decide nothing."""
+    """Add the checks that decide nothing: they refute nothing, and their negative control was not refuted."""
     page.section("Checks without power", "powerless", group)
-    weak = claims[claims["control"] != "refuted"]
+    weak = claims.drop(index=decided(claims).index)
     if weak.empty:
-        page.paragraph("None: every negative control was refuted.")
+        page.paragraph("None: every negative control was refuted where a statement is not.")
         return
     page.paragraph(
         "Something known to be wrong went through the same machinery and was not refuted. So these checks could not have failed, "
@@ -111,11 +111,23 @@ def how_made(results: Path, names: Iterable[str], studies: Mapping[str, Study]) 
 
 
 def _controls(claims: pd.DataFrame) -> str:
-    """Say how many negative controls were refuted."""
-    weak = len(claims) - len(with_power(claims))
-    if not weak:
-        return f"All {len(claims)} negative controls were refuted, as they must be."
+    """Say how many checks have no power, and how many refutations no positive control guards."""
+    weak = len(claims) - len(decided(claims))
+    text = f"{_many(weak, 'check')} had no power, because the negative control was not refuted. " if weak else ""
+    refutations = claims[claims["verdict"].isin(["refuted", "not reproduced here"])]
+    if refutations.empty:
+        return f"{text}Nothing was refuted."
+    sound = {
+        (one.id.partition("/")[0], one.problem)
+        for one in claims.itertuples()
+        if one.whose == "correction" and one.verdict == "confirmed"
+    }
+    guarded = sum(bool(one.sound) or (one.id.partition("/")[0], one.problem) in sound for one in refutations.itertuples())
     return (
-        f"Of {len(claims)} negative controls {len(claims) - weak} were refuted, as they must be; {weak} were not, so "
-        f"{'that check decides' if weak == 1 else 'those checks decide'} nothing."
+        f"{text}Of {counted(len(refutations), 'refutation')} {guarded} {'is' if guarded == 1 else 'are'} guarded: the same "
+        "computation does not refute something that holds, or confirms a correction there."
     )
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from grpo_theory.evidence import PARTS
+from grpo_theory.evidence import PARTS, decided
 from grpo_theory.harness.cluster import ClusterError
 from grpo_theory.harness.collection import Collection
 from grpo_theory.harness.kernel_files import KernelFileError, first_line, load_kernels
@@ -21,7 +21,7 @@ from grpo_theory.harness.verdicts import CLAIMS, Verdicts, judge_tables, write_v
 from grpo_theory.page.drawing import prepare, save
 from grpo_theory.page.mathematics import FormulaError, typeset
 from grpo_theory.page.study_report import write_study_report
-from grpo_theory.page.wording import in_words, with_power
+from grpo_theory.page.wording import in_words
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
 from grpo_theory.validation import counted
 
@@ -94,7 +94,7 @@ def _say(studies: Collection, verdicts: Verdicts) -> None:
         if one.kind != PARTS:
             own = verdicts.claims[verdicts.claims["id"] == one.id]
             print(f"  {printable(in_words(own), LONGEST_MESSAGE)}")
-            if (with_power(own)["needed"] > 0).any():
+            if (decided(own)["needed"] > 0).any():
                 ask = "Leave out --quick, or ask" if verdicts.quick else "Ask"
                 print(f"  {ask} for more replications or chunks in cells(quick).")
     print()

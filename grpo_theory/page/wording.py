@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from grpo_theory.evidence import decided
 from grpo_theory.page.style import PROBLEMS
 
 VERDICTS = {
@@ -28,11 +29,6 @@ STANDINGS = {
 """How a statement stands, and several of them; the middle three of what papers measured on their own models."""
 
 
-def with_power(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the verdicts whose negative control was refuted."""
-    return rows[rows["control"] == "refuted"]
-
-
 def in_words(rows: pd.DataFrame) -> str:
     """Say of one statement in how many settings it got which verdict, and in which.
 
@@ -41,7 +37,7 @@ def in_words(rows: pd.DataFrame) -> str:
     rows : DataFrame
         Its rows of claims.csv.
     """
-    judged = with_power(rows)
+    judged = decided(rows)
     weak = len(rows) - len(judged)
     without = f" In {_count(weak, 'setting')} the check had no power: {SEE}." if weak else ""
     if judged.empty:
@@ -75,7 +71,7 @@ def _undecided(rows: pd.DataFrame) -> str:
 
 def standing(rows: pd.DataFrame) -> str:
     """Say in a word how a statement stands: one of `STANDINGS`."""
-    found = set(with_power(rows)["verdict"])
+    found = set(decided(rows)["verdict"])
     for yes, no, words in (
         ("confirmed", "refuted", ("holds", "holds in part", "fails")),
         ("reproduced here", "not reproduced here", ("is reproduced", "is reproduced in part", "is not reproduced")),

@@ -1,6 +1,6 @@
 """Running moments of the observations, merged in the order of the blocks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -263,18 +263,18 @@ class GradientSimulation:
 
     def mse_difference(self, first: str, second: str) -> tuple[float, float]:
         """Return mse(first) - mse(second) and its standard error from the paired replications."""
-        return self._difference(self.mse, self._covariance(self.mse_scatter), first, second)
+        return self._difference(self.mse, lambda: self._covariance(self.mse_scatter), first, second)
 
     def efficiency_difference(self, first: str, second: str) -> tuple[float, float]:
         """Return efficiency(first) - efficiency(second) and its standard error from the paired replications.
 
         The error is of second order, as `efficiency_standard_error` is.
         """
-        return self._difference(self.efficiency, self._covariance_of_efficiencies(), first, second)
+        return self._difference(self.efficiency, self._covariance_of_efficiencies, first, second)
 
     def prompt_mse_difference(self, first: str, second: str) -> tuple[float, float]:
         """Return prompt_mse(first) - prompt_mse(second) and its standard error from the paired replications."""
-        return self._difference(self.prompt_mse, self._covariance(self.prompt_mse_scatter), first, second)
+        return self._difference(self.prompt_mse, lambda: self._covariance(self.prompt_mse_scatter), first, second)
 
     def index(self, estimator: str) -> int:
         """Return the index of an estimator along the first axes."""
@@ -296,8 +296,9 @@ class GradientSimulation:
         roots, covariance = self._roots()
         return 4.0 * np.outer(roots, roots) * covariance + 2.0 * covariance**2
 
-    def _difference(self, means: Array, covariance: Array, first: str, second: str) -> tuple[float, float]:
+    def _difference(self, means: Array, covariances: Callable[[], Array], first: str, second: str) -> tuple[float, float]:
         i, j = self.index(first), self.index(second)
+        covariance = covariances()
         variance = covariance[i, i] + covariance[j, j] - 2.0 * covariance[i, j]
         return float(means[i] - means[j]), float(np.sqrt(max(variance, 0.0)))
 

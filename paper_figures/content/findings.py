@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from grpo_theory.evidence import decided
 from grpo_theory.harness.store import read_table
 from grpo_theory.harness.verdicts import Verdicts
 from grpo_theory.page.captions import signed
 from grpo_theory.page.style import LANGUAGE_MODEL
-from grpo_theory.page.wording import with_power
 
 
 class NotSaidError(LookupError):
@@ -28,7 +28,7 @@ class Found:
     def rows(self, name: str, *verdicts: str, problems: Iterable[str] | None = None) -> pd.DataFrame:
         """Return the rows of a statement, all of whose verdicts with power must be among those named, if any are."""
         claims = self.verdicts.claims
-        rows = with_power(claims[claims["id"] == name])
+        rows = decided(claims[claims["id"] == name])
         if problems is not None:
             rows = rows[rows["problem"].isin(list(problems))]
         if rows.empty:

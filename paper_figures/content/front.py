@@ -100,7 +100,7 @@ def _whole_runs(table: pd.DataFrame) -> Iterator[Line]:
             row = kept.loc[kept["budget"].idxmax()]
             how = {"grpo": "divided", "rloo": "undivided"}[estimator] + (", Adam" if optimiser == "Adam" else "")
             setting = f"{ENDS[world]}, {row['budget']:,.0f} responses, {how}"
-            sample = f"{row['replications']:.0f} draws, the other ahead in {row['other_sign']:.0%}"
+            sample = f"{row['replications']:.0f} draws, the leader ahead in {1.0 - row['other_sign']:.0%}"
             front = (world, estimator, optimiser) in FRONT_RUNS
             yield Line("size", front, setting, "groups of 64 less 8", *_points(row), sample)
     for words, own, extreme in (
@@ -108,7 +108,7 @@ def _whole_runs(table: pd.DataFrame) -> Iterator[Line]:
         ("groups of 64 less 8, lowest", leads, "min"),
     ):
         row = own.loc[getattr(own["estimate"], f"idx{extreme}")()]
-        yield Line("size", False, "whole runs of all worlds and budgets", words, *_points(row), f"{len(own)} leads")
+        yield Line("size", False, "whole runs of all worlds and budgets", words, *_points(row), f"one of {len(own)} leads")
 
 
 def _trained(table: pd.DataFrame) -> Iterator[Line]:
@@ -132,7 +132,7 @@ def _division(table: pd.DataFrame) -> Iterator[Line]:
                 kept = (gains["family"] == family) & (gains["contest"] == contest)
                 own = gains[kept & gains["group_size"].between(least, most)]
                 if len(own):
-                    units = "draws" if family == "random" else "blocks of runs"
+                    units = "draws" if family == "random" else "runs"
                     sample = f"{len(own)} settings of {own['replications'].min():.0f} {units}"
                     shown = f"{least}" if least == most else f"{least} to {most}"
                     compared = f"divided less undivided, groups of {shown}, averaged over the run"

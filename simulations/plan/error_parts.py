@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from grpo_theory.evidence import Evidence
+from grpo_theory.evidence.reading import average
 
 
 class Part(NamedTuple):
@@ -41,7 +42,8 @@ def summary_of(estimate: float, parts: Iterable[Part]) -> dict[str, float]:
 
 def mean_over_kinds(rows: pd.DataFrame, prediction: float, logs: Part | None = None) -> Evidence:
     """Return the evidence of the mean of rows, one for each kind of problem, which are independent; logs may be common to all."""
+    mean = average(rows["estimate"])
     parts = [Part(row.standard_error**2 / len(rows) ** 2, row.replications - 1.0) for row in rows.itertuples()]
     together = pooled(part for part in [*parts, logs] if part is not None)
     error, free = float(np.sqrt(together.variance)), max(2, int(together.free) + 1)
-    return Evidence(float(rows["estimate"].mean()), prediction, error, replications=free)
+    return Evidence(mean, prediction, error, replications=free)

@@ -5,6 +5,7 @@ the lanes of one loop are worked on together.  A lane is bit for bit numpy's SFC
 """
 
 import numbers
+from threading import local
 from typing import NamedTuple
 
 import numba
@@ -23,8 +24,18 @@ WARM_UP = 24
 """Rounds after which states that began one apart have nothing in common; numpy makes 12, from seeds that are already mixed."""
 
 
+class Begun(local):
+    """How many simulations this thread has begun: a number that was computed since another count may be an estimate."""
+
+    times = 0
+
+
+BEGUN = Begun()
+
+
 def as_seed_sequence(rng: Rng | None) -> np.random.SeedSequence:
     """Return the seed sequence that `rng` stands for; a Generator gives 128 of its bits, None gives fresh entropy."""
+    BEGUN.times += 1
     if rng is None:
         return np.random.SeedSequence()
     if isinstance(rng, np.random.SeedSequence):
