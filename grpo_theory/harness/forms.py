@@ -93,9 +93,10 @@ def _exact_form(module: ModuleType, statements: Iterable[Statement]) -> dict[str
         found, begun = [], BEGUN.times
         for one in compared:
             found.append(_row(one, by_id))
-            if isinstance(one, Comparison) and BEGUN.times > begun:
-                _check_error(one, by_id[one.statement])
-            begun = BEGUN.times
+            if isinstance(one, Comparison):
+                if BEGUN.times > begun:
+                    _check_error(one, by_id[one.statement])
+                begun = BEGUN.times
         return found
 
     def claims(table: pd.DataFrame) -> list[Claim]:
@@ -122,8 +123,8 @@ def _check_error(one: Comparison, statement: Statement) -> None:
     """Raise if a comparison has no error although a simulation ran for it; what holds path by path needs none."""
     if one.replications == 0 and statement.kind != "identity":
         raise StudyError(
-            f"{one.statement} on {one.setting}: a simulation ran for this comparison, and its estimate has no error; give "
-            "(estimate, standard error, number of draws) in place of the number"
+            f"{one.statement} on {one.setting}: a simulation ran before this comparison, whose estimate has no error; give "
+            "(estimate, standard error, number of draws) in place of the number, or simulate for figures after what is exact"
         )
 
 
