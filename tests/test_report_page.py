@@ -65,6 +65,8 @@ def rows(name, *verdicts, control="refuted", **more):
                 "replications": 0,
                 "needed": 0,
                 "control_estimate": 1.0,
+                "control_low": 1.0,
+                "control_high": 1.0,
                 "control_prediction": 0.0,
                 "facts": "",
             }

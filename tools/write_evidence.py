@@ -11,6 +11,7 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from grpo_theory.evidence import PARTS
 from grpo_theory.harness.store import read_table
 from grpo_theory.harness.verdicts import read_verdicts
 from grpo_theory.page.digest import COLUMNS, DIGITS, evidence
@@ -38,6 +39,18 @@ PLANNED = {
 def with_evidence(page: str, verdicts: pd.DataFrame) -> str:
     """Return a page with the tables of the claims that it names, as the verdicts have them."""
     return TABLE.sub(lambda found: f"{found[1]}\n{evidence(verdicts, found['ids'].split('; '), catalogue())}\n{found[3]}", page)
+
+
+def statements() -> pd.DataFrame:
+    """Return the statements that studies judge, as a table."""
+    columns = ("id", "whose", "source", "kind", "text", "assumptions", "formula", "margin", "because")
+    rows = [
+        (one.id, one.whose, one.source, one.kind, one.text, one.assumptions, one.formula)
+        + ((one.margin.value, one.margin.because) if one.margin else ("", ""))
+        for one in catalogue().values()
+        if one.kind != PARTS
+    ]
+    return pd.DataFrame(rows, columns=list(columns))
 
 
 def with_front(page: str, lines: list[front.Line]) -> str:
@@ -89,6 +102,7 @@ def main(results: Path) -> None:
         lack = "are of a quick run" if found.quick else f"lack {', '.join(missing)}"
         raise SystemExit(f"verdicts must be of a full run of all studies, and those in {results} {lack}")
     verdicts = found.claims[COLUMNS]
+    statements().to_csv(TOP / "docs" / "statements.csv", index=False)
     verdicts.to_csv(TOP / "docs" / "verdicts.csv", index=False, float_format=f"%.{DIGITS}g")
     coverages(results).to_csv(TOP / "docs" / "coverage.csv", index=False)
     lines = list(front.lines({name: read_table(results, name)[0] for name in front.TABLES}))

@@ -7,10 +7,28 @@ import pandas as pd
 from grpo_theory.evidence import PARTS, Statement, decided
 from grpo_theory.harness.collection import Collection
 
-COLUMNS = ["id", "problem", "verdict", "control", "estimate", "low", "high", "prediction"]
-"""What the documentation says of a claim is read from these columns of claims.csv."""
-DIGITS = 5
-"""Significant digits with which estimates are kept in the repository: more than any page prints."""
+COLUMNS = [
+    "id",
+    "problem",
+    "kind",
+    "verdict",
+    "control",
+    "sound",
+    "estimate",
+    "low",
+    "high",
+    "outer_low",
+    "outer_high",
+    "prediction",
+    "margin",
+    "replications",
+    "control_low",
+    "control_high",
+    "control_prediction",
+]
+"""The columns of claims.csv that stand in the repository: each verdict can be derived from them again."""
+DIGITS = 12
+"""Significant digits with which numbers are kept there: identities hold to 1e-10."""
 
 
 def digest(verdicts: pd.DataFrame, collection: Collection) -> dict[str, str]:
@@ -19,7 +37,8 @@ def digest(verdicts: pd.DataFrame, collection: Collection) -> dict[str, str]:
     Parameters
     ----------
     verdicts : DataFrame
-        With the columns `COLUMNS`; verdicts of checks without power are left out, and so are statements without others.
+        With columns ``id``, ``problem``, ``verdict`` and ``control``. Verdicts of checks without power are left out, and so are
+        statements without others.
     collection : Collection
     """
     counts = _counts(verdicts)
