@@ -1,10 +1,11 @@
-// Search by id or words, and folds that open when a link leads into them. Without this script the page reads the same.
+// Search by number, paper, method, id or words, and folds that open when a link leads into them. Without this script the page reads the same.
 const search = document.getElementById("search");
 const hits = document.getElementById("hits");
-const entries = [...document.querySelectorAll("[data-id]")].map((element) => ({
+const entries = [...document.querySelectorAll("[data-words]")].map((element) => ({
   anchor: element.id,
-  name: element.dataset.id,
-  words: `${element.dataset.id} ${element.dataset.words}`.toLowerCase(),
+  name: element.dataset.hit,
+  verdict: element.dataset.verdict,
+  words: element.dataset.words.toLowerCase(),
 }));
 
 function find() {
@@ -17,6 +18,9 @@ function find() {
       const link = item.appendChild(document.createElement("a"));
       link.href = `#${entry.anchor}`;
       link.textContent = entry.name;
+      const verdict = item.appendChild(document.createElement("span"));
+      verdict.className = entry.verdict.replaceAll(" ", "-");
+      verdict.textContent = ` ${entry.verdict}`;
       return item;
     }),
   );

@@ -85,6 +85,29 @@ def standing(rows: pd.DataFrame) -> str:
     return "is open"
 
 
+def verdict(rows: pd.DataFrame) -> str:
+    """Say the verdict on a statement, or on several that are one, in a word: refuted as soon as one is in one setting.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Their rows of claims.csv.
+
+    Returns
+    -------
+    str
+        One of `VERDICTS`, or "mixed": reproduced in part, or decided in part.
+    """
+    judged = with_power(rows)
+    decided = judged[judged["verdict"] != "inconclusive"]
+    words = set(decided["verdict"])
+    if "refuted" in words:
+        return "refuted"
+    if not words:
+        return "inconclusive"
+    return words.pop() if len(words) == 1 and set(rows["id"]) == set(decided["id"]) else "mixed"
+
+
 def tally(standings: Sequence[str], noun: str) -> str:
     """Say of several statements, questions, ... how many hold, hold in part, fail and are open."""
     counts = [(word, list(standings).count(word)) for word in STANDINGS]
