@@ -220,7 +220,7 @@ def test_a_figure_is_about_what_its_tables_decide_unless_it_says_otherwise():
         (["refuted"] * 2, "fails", "Refuted in both settings (p0; p1)."),
         (["confirmed"] * 3, "holds", "Confirmed in all 3 settings."),
         (["confirmed"] * 3 + ["refuted"], "holds in part", "Confirmed in 3 of 4 settings; refuted in 1 setting: p3."),
-        (["inconclusive"] * 3, "is open", "Left open in all 3 settings."),
+        (["inconclusive"] * 3, "is inconclusive", "Inconclusive in all 3 settings."),
         (["reproduced here"], "is reproduced", "Reproduced here in the one setting tried (p0)."),
         (["not reproduced here"] * 2, "is not reproduced", "Not reproduced here in both settings (p0; p1)."),
         (
@@ -239,9 +239,9 @@ def test_verdicts_in_words(verdicts, word, text):
 
 def test_what_has_no_power_is_not_counted_and_what_is_open_says_how_many_runs():
     weak = rows("U1", "confirmed", control="inconclusive")
-    assert standing(weak) == "is open"
+    assert standing(weak) == "is inconclusive"
     said = "Not judged: the negative control was not refuted in 1 setting, so the check has no power there. Without its control "
-    for verdict, word in (("no power", "confirmed"), ("refuted", "refuted"), ("inconclusive", "left open")):
+    for verdict, word in (("no power", "confirmed"), ("refuted", "refuted"), ("inconclusive", "inconclusive")):
         made = rows("U1", verdict, control="inconclusive")
         assert in_words(made) == f"{said}the statement would be {word} in 1 setting.", "what claims.csv has is said"
     for judged, where in (

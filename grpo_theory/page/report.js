@@ -13,7 +13,7 @@ function find() {
   const found = words ? entries.filter((entry) => entry.words.includes(words)) : [];
   found.sort((a, b) => b.name.toLowerCase().startsWith(words) - a.name.toLowerCase().startsWith(words));
   hits.replaceChildren(
-    ...found.slice(0, 12).map((entry) => {
+    ...found.slice(0, 40).map((entry) => {
       const item = document.createElement("li");
       const link = item.appendChild(document.createElement("a"));
       link.href = `#${entry.anchor}`;

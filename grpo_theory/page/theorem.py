@@ -21,7 +21,7 @@ MARKS = {
     "is reproduced": ("✓", "holds"),
     "is not reproduced": ("○", "elsewhere"),
     "is reproduced in part": ("◐", "in-part"),
-    "is open": ("?", "open"),
+    "is inconclusive": ("?", "open"),
 }
 
 

@@ -9,7 +9,7 @@ from grpo_theory.page.style import PROBLEMS
 VERDICTS = {
     "confirmed": "Confirmed",
     "refuted": "Refuted",
-    "inconclusive": "Left open",
+    "inconclusive": "Inconclusive",
     "reproduced here": "Reproduced here",
     "not reproduced here": "Not reproduced here",
 }
@@ -23,7 +23,7 @@ STANDINGS = {
     "is reproduced": "are reproduced",
     "is reproduced in part": "are reproduced in part",
     "is not reproduced": "are not reproduced",
-    "is open": "are open",
+    "is inconclusive": "are inconclusive",
 }
 """How a statement stands, and several of them; the middle three of what papers measured on their own models."""
 
@@ -82,7 +82,7 @@ def standing(rows: pd.DataFrame) -> str:
     ):
         if found & {yes, no}:
             return words[1] if {yes, no} <= found else words[0] if yes in found else words[2]
-    return "is open"
+    return "is inconclusive"
 
 
 def verdict(rows: pd.DataFrame) -> str:
@@ -109,7 +109,7 @@ def verdict(rows: pd.DataFrame) -> str:
 
 
 def tally(standings: Sequence[str], noun: str) -> str:
-    """Say of several statements, questions, ... how many hold, hold in part, fail and are open."""
+    """Say of several statements, questions, ... how many hold, hold in part, fail and are inconclusive."""
     counts = [(word, list(standings).count(word)) for word in STANDINGS]
     parts = [f"{count} {word if count == 1 else _plural(word)}" for word, count in counts if count]
     if len(standings) == 1:
