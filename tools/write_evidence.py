@@ -1,4 +1,4 @@
-"""Bring the evidence of a full run into the repository: docs/verdicts.csv, docs/coverage.csv, tables of the front and findings.
+"""Bring the evidence of a full run into the repository: docs/verdicts.csv, docs/coverage.csv, and the tables of pages.
 
 Run from the top folder, after `make reproduce`:  .venv/bin/python tools/write_evidence.py [results]
 """
@@ -11,6 +11,7 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from docs.making.evidence import theorem_table
 from grpo_theory.evidence import PARTS
 from grpo_theory.harness.store import read_table
 from grpo_theory.harness.verdicts import read_verdicts
@@ -24,6 +25,8 @@ TABLE = re.compile(r"(<!-- evidence: (?P<ids>.+?) -->\n).*?(<!-- end of evidence
 """Where the table of the claims that a page names stands on it."""
 FRONT = re.compile(r"(<!-- table: (?P<which>\w+) -->\n).*?(<!-- end of table -->)", flags=re.DOTALL)
 """Where a table of the three questions stands: that of the README, or that of a question."""
+THEOREMS = re.compile(r"(<!-- theorems -->\n).*?(<!-- end of theorems -->)", flags=re.DOTALL)
+"""Where the table of all printed statements stands."""
 PLANNED = {
     "uniform share": "estimate_uniform_shares",
     "uniform share, doubled": "estimate_uniform_shares",
@@ -51,6 +54,11 @@ def statements() -> pd.DataFrame:
         if one.kind != PARTS
     ]
     return pd.DataFrame(rows, columns=list(columns))
+
+
+def with_theorems(page: str, verdicts: pd.DataFrame) -> str:
+    """Return a page with the table of what papers print, as the verdicts have it."""
+    return THEOREMS.sub(lambda found: f"{found[1]}\n{theorem_table(verdicts)}\n{found[2]}", page)
 
 
 def with_front(page: str, lines: list[front.Line]) -> str:
@@ -109,6 +117,8 @@ def main(results: Path) -> None:
     for name in ("README.md", "docs/three_questions.md"):
         (TOP / name).write_text(with_front((TOP / name).read_text(encoding="utf-8"), lines), encoding="utf-8")
     kept = pd.read_csv(TOP / "docs" / "verdicts.csv", keep_default_na=False)
+    theory = TOP / "docs" / "theory.md"
+    theory.write_text(with_theorems(theory.read_text(encoding="utf-8"), kept), encoding="utf-8")
     for path in sorted((TOP / "docs" / "findings").glob("*.md")):
         path.write_text(with_evidence(path.read_text(encoding="utf-8"), kept), encoding="utf-8")
 
