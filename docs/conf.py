@@ -10,7 +10,7 @@ TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP))
 
 import grpo_theory
-from docs.making.evidence import coverage_table, reach_table, verdict_table
+from docs.making.evidence import coverage_table, reach_table
 from docs.making.gallery import results, write_scripts
 from docs.making.places import DOCS, write
 from docs.making.reference import add_measured, escape_docstring, reference
@@ -35,7 +35,6 @@ numpydoc_show_class_members = False
 html_theme, html_title = "furo", f"grpo_theory {release}"
 html_static_path, html_css_files = ["_static"], ["site.css"]
 
-write("verdicts.inc.md", verdict_table())
 write("coverage.inc.md", coverage_table())
 write("reach.inc.md", reach_table())
 write("api.md", reference())

@@ -82,9 +82,8 @@ def test_another_verdict_makes_another_table():
         ("N6/printed", "easy", "refuted", "refuted", 1.25, 1.25, 1.25, 1.0),
         ("N6/printed", "hard", "refuted", "refuted", 4.0, 4.0, 4.0, 1.0),
     ]
-    table = pd.DataFrame(
-        [*rows, ("N6/printed", "weak", "confirmed", "inconclusive", 0.1, 0.1, 0.1, 1.0)], columns=VERDICTS.columns
-    )
+    columns = ["id", "problem", "verdict", "control", "estimate", "low", "high", "prediction"]
+    table = pd.DataFrame([*rows, ("N6/printed", "weak", "confirmed", "inconclusive", 0.1, 0.1, 0.1, 1.0)], columns=columns)
     assert evidence(table, ["N6/printed"], catalogue()).splitlines()[-1].endswith("| **refuted** (2) | 1.25 to 4 | 1 |")
 
 

@@ -1,4 +1,4 @@
-"""Python on pages runs as printed, what the README says in numbers is so, and verdicts are digested."""
+"""Python on pages runs as printed, and what the README says in numbers is so."""
 
 import importlib.util
 import re
@@ -11,9 +11,9 @@ from pages import DOCS, SAID, blocks, check_what_is_said, run_blocks
 
 import grpo_theory as gt
 from grpo_theory.harness.verdicts import Verdicts
-from grpo_theory.page.digest import COLUMNS, digest
+from grpo_theory.page.digest import COLUMNS
 from grpo_theory.problem.chains import KINDS
-from simulations.collection import catalogue, collection
+from simulations.collection import catalogue
 from simulations.length import ratios_by_length
 
 TOP = DOCS.parent
@@ -73,7 +73,7 @@ def test_every_program_of_the_documentation_runs(page, registry, tmp_path):
 
 def test_every_page_with_programs_is_run():
     of_a_model_of_the_readers = {"sketches"}
-    tested_elsewhere = {"planner", "live"}
+    tested_elsewhere = {"planner", "live", "report"}
     found = {path.stem for path in DOCS.glob("*.md") if blocks(path.read_text(encoding="utf-8"))}
     assert found == {*PAGES, *of_a_model_of_the_readers, *tested_elsewhere}
 
@@ -322,18 +322,3 @@ def test_verdicts_of_a_quick_run_or_of_some_studies_stay_out(writer, monkeypatch
         monkeypatch.setattr(writer, "read_verdicts", lambda folder, known, found=found: found)
         with pytest.raises(SystemExit, match=message):
             writer.main(Path("results"))
-
-
-def test_another_verdict_makes_another_line():
-    rows = [
-        ("U1", "linear", "confirmed", "refuted"),
-        ("U1", "mixed", "confirmed", "refuted"),
-        ("U1/own-mean", "mixed", "refuted", "refuted"),
-        ("U2/printed", "mixed", "refuted", "refuted"),
-        ("U18", "mixed", "confirmed", "inconclusive"),
-        ("estimator", "mixed", "confirmed", "refuted"),
-    ]
-    found = digest(pd.DataFrame(rows, columns=COLUMNS[:4]), collection())
-    assert set(found) == {"U1", "U2"}, "a verdict whose control survived, or of the package itself, is no line"
-    assert found["U1"] == "confirmed (2); own-mean: **refuted** (1)"
-    assert found["U2"] == "printed: **refuted** (1)"

@@ -21,6 +21,7 @@ from grpo_theory.harness.verdicts import Verdicts
 from grpo_theory.page.document import Page, anchor_of
 from grpo_theory.page.mathematics import FormulaError, typeset
 from grpo_theory.page.picture import picture
+from grpo_theory.page.printed import printed
 from grpo_theory.page.style import LANGUAGE_MODEL
 from grpo_theory.page.theorem import add_statement, emphasised
 from grpo_theory.page.wording import in_words, standing, tally
@@ -33,6 +34,7 @@ from paper_figures.discovery import figures, subject
 from paper_figures.group_law import fine, group_law
 from simulations import training
 from simulations.collection import catalogue, collection
+from simulations.sources import PAPERS
 from simulations.training import training_gap
 from simulations.training.grid import doubling
 from tests.sentences import long_sentences
@@ -65,6 +67,8 @@ def rows(name, *verdicts, control="refuted", **more):
                 "replications": 0,
                 "needed": 0,
                 "control_estimate": 1.0,
+                "control_low": 1.0,
+                "control_high": 1.0,
                 "control_prediction": 0.0,
                 "facts": "",
             }
@@ -221,7 +225,7 @@ def test_a_figure_is_about_what_its_tables_decide_unless_it_says_otherwise():
         (["refuted"] * 2, "fails", "Refuted in both settings (p0; p1)."),
         (["confirmed"] * 3, "holds", "Confirmed in all 3 settings."),
         (["confirmed"] * 3 + ["refuted"], "holds in part", "Confirmed in 3 of 4 settings; refuted in 1 setting: p3."),
-        (["inconclusive"] * 3, "is open", "Left open in all 3 settings."),
+        (["inconclusive"] * 3, "is inconclusive", "Inconclusive in all 3 settings."),
         (["reproduced here"], "is reproduced", "Reproduced here in the one setting tried (p0)."),
         (["not reproduced here"] * 2, "is not reproduced", "Not reproduced here in both settings (p0; p1)."),
         (
@@ -240,9 +244,9 @@ def test_verdicts_in_words(verdicts, word, text):
 
 def test_what_has_no_power_is_not_counted_and_what_is_open_says_how_many_runs():
     weak = rows("U1", "confirmed", control="inconclusive")
-    assert standing(weak) == "is open"
+    assert standing(weak) == "is inconclusive"
     said = "Not judged: the negative control was not refuted in 1 setting, so the check has no power there. Without its control "
-    for verdict, word in (("no power", "confirmed"), ("inconclusive", "left open")):
+    for verdict, word in (("no power", "confirmed"), ("inconclusive", "inconclusive")):
         made = rows("U1", verdict, control="inconclusive")
         assert in_words(made) == f"{said}the statement would be {word} in 1 setting.", "what claims.csv has is said"
     for judged, where in (
@@ -393,14 +397,19 @@ def test_a_finding_is_not_said_without_its_table(name):
         finding.says(Made(tables=[]))
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    """Return a report of one verdict on every statement that a study decides, and of one without power."""
+def claims_of_all():
+    """Return one verdict on every statement that a study decides, and one without power."""
     deciders = collection().deciders()
     decided = [one for one in CATALOGUE.values() if deciders.get(one.id) and one.kind != "parts"]
     weak = rows("U1", "confirmed", control="confirmed", problem="too few runs")
-    claims = pd.concat([rows(one.id, "confirmed", kind=one.kind) for one in decided] + [weak], ignore_index=True)
-    assert set(claims) >= set(COLUMNS) - {"source", "power", "standard_error"}
+    return pd.concat([rows(one.id, "confirmed", kind=one.kind) for one in decided] + [weak], ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """Return a report of one verdict on every statement that a study decides, and of one without power."""
+    claims = claims_of_all()
+    assert set(claims) >= set(COLUMNS) - {"source", "power", "standard_error", "outer_low", "outer_high"}
     out = tmp_path_factory.mktemp("report")
     write_report(Verdicts(claims, 0, True, {"numpy": "2"}, ()), out, out)
     return (out / "report.html").read_text()
@@ -420,6 +429,40 @@ def test_every_statement_can_be_searched_and_has_its_verdict(page):
     decided = {one.id for one in CATALOGUE.values() if one.kind != "parts" and not one.open}
     assert page.count("Confirmed in the one setting tried (p0).") == len(decided - {"U1"})
     assert page.count("Confirmed in the one setting of 2 that could tell (p0).") == 1
+
+
+@pytest.mark.parametrize("looked_for", ["Theorem 7", "Lemma 14", "2603.01162", "DAPO", "Dr. GRPO", "TIC-GRPO", "U9/best/printed"])
+def test_the_search_finds_numbers_papers_and_methods_and_shows_the_verdict(looked_for, page):
+    found = [dict(attributes) for attributes in Entries(page).entries]
+    hits = [one for one in found if looked_for.lower() in one["data-words"].lower()]
+    assert 0 < len(hits) < len(found)
+    assert all(one["id"] and one["data-hit"] for one in hits)
+    assert {one["data-verdict"] for one in hits} <= {"confirmed", "reproduced here", "inconclusive", "mixed"}
+    assert "confirmed" in {one["data-verdict"] for one in hits}
+
+
+def test_the_table_of_printed_statements_opens_the_report_and_its_rows_are_the_first_hits(page):
+    first = [dict(attributes)["data-hit"] for attributes in Entries(page).entries]
+    titles = [row.title for row in printed(collection(), claims_of_all(), PAPERS)]
+    assert first[: len(titles)] == titles
+    assert len(first) == len(titles) + len(CATALOGUE)
+    assert page.index('id="printed"') < page.index('id="found"')
+    row = page[page.index('id="printed-U9"') :].partition("</tr>")[0]
+    for part in ("https://arxiv.org/abs/2603.01162", "Theorem 7", '<span class="confirmed">', 'href="#U9"', "best_group"):
+        assert part in row
+
+
+class Entries(HTMLParser):
+    """What the search reads of a page."""
+
+    def __init__(self, code):
+        super().__init__(convert_charrefs=True)
+        self.entries = []
+        self.feed(code)
+
+    def handle_starttag(self, tag, attrs):
+        if "data-words" in dict(attrs):
+            self.entries.append(attrs)
 
 
 def test_verdicts_lead_to_the_checks_without_power_and_their_first_clause_is_bold(page):

@@ -1,4 +1,4 @@
-"""Bring the evidence of a full run into the repository: docs/verdicts.csv, docs/coverage.csv, tables of the front and findings.
+"""Bring the evidence of a full run into the repository: docs/verdicts.csv, docs/coverage.csv, and the tables of pages.
 
 Run from the top folder, after `make reproduce`:  .venv/bin/python tools/write_evidence.py [results]
 """
@@ -11,6 +11,8 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from docs.making.evidence import theorem_table
+from grpo_theory.evidence import PARTS
 from grpo_theory.harness.store import read_table
 from grpo_theory.harness.verdicts import read_verdicts
 from grpo_theory.page.digest import COLUMNS, DIGITS, evidence
@@ -23,6 +25,8 @@ TABLE = re.compile(r"(<!-- evidence: (?P<ids>.+?) -->\n).*?(<!-- end of evidence
 """Where the table of the claims that a page names stands on it."""
 FRONT = re.compile(r"(<!-- table: (?P<which>\w+) -->\n).*?(<!-- end of table -->)", flags=re.DOTALL)
 """Where a table of the three questions stands: that of the README, or that of a question."""
+THEOREMS = re.compile(r"(<!-- theorems -->\n).*?(<!-- end of theorems -->)", flags=re.DOTALL)
+"""Where the table of all printed statements stands."""
 PLANNED = {
     "uniform share": "estimate_uniform_shares",
     "uniform share, doubled": "estimate_uniform_shares",
@@ -38,6 +42,23 @@ PLANNED = {
 def with_evidence(page: str, verdicts: pd.DataFrame) -> str:
     """Return a page with the tables of the claims that it names, as the verdicts have them."""
     return TABLE.sub(lambda found: f"{found[1]}\n{evidence(verdicts, found['ids'].split('; '), catalogue())}\n{found[3]}", page)
+
+
+def statements() -> pd.DataFrame:
+    """Return the statements that studies judge, as a table."""
+    columns = ("id", "whose", "source", "kind", "text", "assumptions", "formula", "margin", "because")
+    rows = [
+        (one.id, one.whose, one.source, one.kind, one.text, one.assumptions, one.formula)
+        + ((one.margin.value, one.margin.because) if one.margin else ("", ""))
+        for one in catalogue().values()
+        if one.kind != PARTS
+    ]
+    return pd.DataFrame(rows, columns=list(columns))
+
+
+def with_theorems(page: str, verdicts: pd.DataFrame) -> str:
+    """Return a page with the table of what papers print, as the verdicts have it."""
+    return THEOREMS.sub(lambda found: f"{found[1]}\n{theorem_table(verdicts)}\n{found[2]}", page)
 
 
 def with_front(page: str, lines: list[front.Line]) -> str:
@@ -89,12 +110,15 @@ def main(results: Path) -> None:
         lack = "are of a quick run" if found.quick else f"lack {', '.join(missing)}"
         raise SystemExit(f"verdicts must be of a full run of all studies, and those in {results} {lack}")
     verdicts = found.claims[COLUMNS]
+    statements().to_csv(TOP / "docs" / "statements.csv", index=False)
     verdicts.to_csv(TOP / "docs" / "verdicts.csv", index=False, float_format=f"%.{DIGITS}g")
     coverages(results).to_csv(TOP / "docs" / "coverage.csv", index=False)
     lines = list(front.lines({name: read_table(results, name)[0] for name in front.TABLES}))
     for name in ("README.md", "docs/three_questions.md"):
         (TOP / name).write_text(with_front((TOP / name).read_text(encoding="utf-8"), lines), encoding="utf-8")
     kept = pd.read_csv(TOP / "docs" / "verdicts.csv", keep_default_na=False)
+    theory = TOP / "docs" / "theory.md"
+    theory.write_text(with_theorems(theory.read_text(encoding="utf-8"), kept), encoding="utf-8")
     for path in sorted((TOP / "docs" / "findings").glob("*.md")):
         path.write_text(with_evidence(path.read_text(encoding="utf-8"), kept), encoding="utf-8")
 

@@ -5,36 +5,29 @@ import re
 import pandas as pd
 
 from docs.making.derivations import proofs_of
-from docs.making.places import DOCS, code_link
-from grpo_theory.page.digest import cell, digest, number
-from simulations.collection import catalogue, collection, studies
+from docs.making.places import DOCS
+from grpo_theory.page.digest import cell, number
+from grpo_theory.page.printed import printed
+from simulations.collection import collection
 from simulations.plan.plan_coverage import TEXTS
+from simulations.sources import PAPERS
 
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
 COVERAGE = pd.read_csv(DOCS / "coverage.csv", keep_default_na=False)
 POINT = re.compile(r"CI/(?P<interval>\w+)")
 
 
-def verdict_table() -> str:
-    """Return every statement that has a verdict, with links to its proof, its studies and the tests of both."""
-    verdicts, deciders = digest(VERDICTS, collection()), collection().deciders()
-    lines = ["| claim | as stated | verdict (settings) | proof | code | tests |", "|---|---|---|---|---|---|"]
-    for name, words in verdicts.items():
-        statement = catalogue()[name]
-        sources = " ".join(one.source for one in (statement, *collection().parts_of(statement)))
-        derived = proofs_of(name, sources)
-        proofs = ", ".join(f"[{one.number}]({one.page})" for one in derived)
-        code = ", ".join(code_link(f"simulations/{_folder(study)}/{study}.py") for study in deciders[name])
-        tests = sorted({test for one in derived for test in one.tests})
-        row = (name, cell(statement.text), cell(words).replace("\\*\\*", "**"), proofs, code, ", ".join(map(code_link, tests)))
-        lines.append(f"| {' | '.join(row)} |")
-    unmet = [one.id for one in catalogue().values() if one.open]
-    left = f"Not decided yet: {', '.join(unmet)} (`python -m simulations list --claims` says why)." if unmet else ""
-    return "\n".join(lines) + f"\n\n{left or 'Every statement of the list is decided by a study.'}\n"
-
-
-def _folder(study: str) -> str:
-    return studies()[study].module.split(".")[1]
+def theorem_table(verdicts: pd.DataFrame) -> str:
+    """Return a row for each statement that a paper prints, with links to the paper and to the proofs."""
+    lines = ["| paper | number | statement | verdict | largest gap | what holds instead | proof | study |", f"|{'---|' * 8}"]
+    for row in printed(collection(), verdicts, PAPERS):
+        paper = f"[{row.name or row.paper}]({row.link}){f' ({row.paper})' if row.name else ''}" if row.link else row.paper
+        word = f"**{row.verdict}**" if row.verdict == "refuted" else row.verdict
+        proofs = ", ".join(f"[{one.number}]({one.page})" for one in proofs_of(row.id.partition("/")[0], row.sources))
+        code = ", ".join(f"`{study}`" for study in row.studies)
+        text, gap, instead = map(cell, (row.text, row.gap, row.instead))
+        lines.append(f"| {paper} | {row.number} | {text} ({row.id}) | {word} | {gap} | {instead} | {proofs} | {code} |")
+    return "\n".join(lines) + "\n"
 
 
 def coverage_table() -> str:

@@ -176,20 +176,8 @@ class Statement:
         near = (self.margin.value if self.margin else 0.0) if margin is None else margin
         own, wrong = _side(estimate), _side(broken)
         right = (nan, 0.0, 0) if sound is None else _side(sound)
-        return Comparison(
-            self.id,
-            setting,
-            own[0],
-            float(prediction),
-            wrong[0],
-            against,
-            near,
-            facts or {},
-            right[0],
-            *own[1:],
-            *wrong[1:],
-            *right[1:],
-        )
+        sides = own[0], float(prediction), wrong[0], against
+        return Comparison(self.id, setting, *sides, near, facts or {}, right[0], tuple(side[1:] for side in (own, wrong, right)))
 
     def _check_margin(self, own: float | None) -> None:
         """Raise unless the statement or its evidence says how near is near enough, where the verdict depends on that."""
@@ -207,7 +195,8 @@ class Statement:
 class Comparison(NamedTuple):
     """The two sides of a statement in one setting, the broken one, and the sound one: see `Statement.compare`.
 
-    Errors are 0 and draws are 0 of what was computed without randomness; `sound` is nan where there is none.
+    The errors are standard errors and numbers of draws of estimate, broken and sound side: 0 and 0 of what was computed
+    without randomness. `sound` is nan where there is none.
 
     Examples
     --------
@@ -227,12 +216,7 @@ class Comparison(NamedTuple):
     margin: float
     facts: Mapping[str, float]
     sound: float
-    standard_error: float
-    replications: int
-    broken_error: float
-    broken_draws: int
-    sound_error: float
-    sound_draws: int
+    errors: tuple[tuple[float, int], ...]
 
 
 def _side(side: Side) -> tuple[float, float, int]:

@@ -42,6 +42,8 @@ COLUMNS = (
     "replications",
     "needed",
     "control_estimate",
+    "control_low",
+    "control_high",
     "control_prediction",
     "facts",
 )
@@ -126,6 +128,8 @@ def judge(claims: Sequence[Claim], level: float = LEVEL) -> pd.DataFrame:
                 claim.evidence.replications,
                 judgement.needed,
                 claim.control.estimate,
+                control.low,
+                control.high,
                 claim.control.prediction,
                 "; ".join(f"{name} = {value:.4g}" for name, value in claim.facts.items()),
             )

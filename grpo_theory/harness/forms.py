@@ -116,12 +116,16 @@ def _row(one: Comparison | Mapping[str, Any], by_id: Mapping[str, Statement]) ->
     for side in SIDES:
         if not isfinite(getattr(one, side)):
             raise StudyError(f"{one.statement} on {one.setting}: {side} must be finite, got {getattr(one, side)}")
-    return one._asdict() | {"facts": json.dumps(dict(one.facts)) if one.facts else ""}
+    row = one._asdict() | {"facts": json.dumps(dict(one.facts)) if one.facts else ""}
+    columns = ("standard_error", "replications"), ("broken_error", "broken_draws"), ("sound_error", "sound_draws")
+    for names, error in zip(columns, row.pop("errors"), strict=True):
+        row |= dict(zip(names, error, strict=True))
+    return row
 
 
 def _check_error(one: Comparison, statement: Statement) -> None:
     """Raise if a comparison has no error although a simulation ran for it; what holds path by path needs none."""
-    if one.replications == 0 and statement.kind != "identity":
+    if one.errors[0][1] == 0 and statement.kind != "identity":
         raise StudyError(
             f"{one.statement} on {one.setting}: a simulation ran before this comparison, whose estimate has no error; give "
             "(estimate, standard error, number of draws) in place of the number, or simulate for figures after what is exact"

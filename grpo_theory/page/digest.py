@@ -4,34 +4,30 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from grpo_theory.evidence import PARTS, Statement, decided
-from grpo_theory.harness.collection import Collection
+from grpo_theory.evidence import Statement, decided
 
-COLUMNS = ["id", "problem", "verdict", "control", "estimate", "low", "high", "prediction"]
-"""What the documentation says of a claim is read from these columns of claims.csv."""
-DIGITS = 5
-"""Significant digits with which estimates are kept in the repository: more than any page prints."""
-
-
-def digest(verdicts: pd.DataFrame, collection: Collection) -> dict[str, str]:
-    """Return for each statement of the papers how often it, or each of its parts, was confirmed, refuted or left undecided.
-
-    Parameters
-    ----------
-    verdicts : DataFrame
-        With the columns `COLUMNS`; verdicts of checks without power are left out, and so are statements without others.
-    collection : Collection
-    """
-    counts = _counts(verdicts)
-    digested = {}
-    for statement in collection.statements.values():
-        if "/" in statement.id or statement.id == "estimator":
-            continue
-        own = collection.parts_of(statement) if statement.kind == PARTS else (statement, *collection.parts_of(statement))
-        words = [_verdict(one.id, one.id.partition("/")[2], counts) for one in own]
-        if any(words):
-            digested[statement.id] = "; ".join(word for word in words if word)
-    return digested
+COLUMNS = [
+    "id",
+    "problem",
+    "kind",
+    "verdict",
+    "control",
+    "sound",
+    "estimate",
+    "low",
+    "high",
+    "outer_low",
+    "outer_high",
+    "prediction",
+    "margin",
+    "replications",
+    "control_low",
+    "control_high",
+    "control_prediction",
+]
+"""The columns of claims.csv that stand in the repository: each verdict can be derived from them again."""
+DIGITS = 12
+"""Significant digits with which numbers are kept there: identities hold to 1e-10."""
 
 
 def evidence(verdicts: pd.DataFrame, names: Iterable[str], statements: Mapping[str, Statement]) -> str:
@@ -41,7 +37,7 @@ def evidence(verdicts: pd.DataFrame, names: Iterable[str], statements: Mapping[s
     for name in names:
         rows = decided(verdicts[verdicts["id"] == name])
         found, stated = (_range(rows[column]) for column in ("estimate", "prediction"))
-        lines.append(f"| {name} | {cell(statements[name].text)} | {_verdict(name, '', counts)} | {found} | {stated} |")
+        lines.append(f"| {name} | {cell(statements[name].text)} | {_verdict(name, counts)} | {found} | {stated} |")
     return "\n".join(lines) + "\n"
 
 
@@ -59,13 +55,12 @@ def _counts(verdicts: pd.DataFrame) -> pd.Series:
     return decided(verdicts).groupby(["id", "verdict"], sort=False).size()
 
 
-def _verdict(name: str, part: str, counts: pd.Series) -> str:
+def _verdict(name: str, counts: pd.Series) -> str:
     """Say how often a statement got each verdict."""
     if name not in counts.index.get_level_values("id"):
         return ""
     marked = {"refuted": "**refuted**"}
-    words = ", ".join(f"{marked.get(verdict, verdict)} ({count})" for verdict, count in counts[name].items())
-    return f"{part}: {words}" if part else words
+    return ", ".join(f"{marked.get(verdict, verdict)} ({count})" for verdict, count in counts[name].items())
 
 
 def _range(values: pd.Series) -> str:

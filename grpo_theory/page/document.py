@@ -12,6 +12,7 @@ from grpo_theory.page.mathematics import typeset
 from grpo_theory.page.picture import picture
 
 VERDICTS = ("confirmed", "refuted", "inconclusive", "reproduced here", "not reproduced here")
+LOOKED_FOR = "Theorem 7, arXiv number, method, word"
 _HERE = Path(__file__).parent
 
 
@@ -91,7 +92,7 @@ class Page:
                 lines.append(f"</ul><p>{html.escape(group)}</p><ul>" if group else "</ul><ul>")
                 last = group
             lines.append(f'<li><a href="#{anchor}">{html.escape(title)}</a></li>')
-        search = '<input id="search" type="search" placeholder="Find an id or a word" aria-label="Find an id or a word">'
+        search = f'<input id="search" type="search" placeholder="{LOOKED_FOR}" aria-label="Find: {LOOKED_FOR}">'
         return (
             f'<nav>{search}<ul id="hits"></ul><details id="contents" open><summary>Contents</summary><ul>{"".join(lines)}</ul>'
             "</details></nav>"

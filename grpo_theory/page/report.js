@@ -1,10 +1,11 @@
-// Search by id or words, and folds that open when a link leads into them. Without this script the page reads the same.
+// Search by number, paper, method, id or words, and folds that open when a link leads into them. Without this script the page reads the same.
 const search = document.getElementById("search");
 const hits = document.getElementById("hits");
-const entries = [...document.querySelectorAll("[data-id]")].map((element) => ({
+const entries = [...document.querySelectorAll("[data-words]")].map((element) => ({
   anchor: element.id,
-  name: element.dataset.id,
-  words: `${element.dataset.id} ${element.dataset.words}`.toLowerCase(),
+  name: element.dataset.hit,
+  verdict: element.dataset.verdict,
+  words: element.dataset.words.toLowerCase(),
 }));
 
 function find() {
@@ -12,11 +13,14 @@ function find() {
   const found = words ? entries.filter((entry) => entry.words.includes(words)) : [];
   found.sort((a, b) => b.name.toLowerCase().startsWith(words) - a.name.toLowerCase().startsWith(words));
   hits.replaceChildren(
-    ...found.slice(0, 12).map((entry) => {
+    ...found.slice(0, 40).map((entry) => {
       const item = document.createElement("li");
       const link = item.appendChild(document.createElement("a"));
       link.href = `#${entry.anchor}`;
       link.textContent = entry.name;
+      const verdict = item.appendChild(document.createElement("span"));
+      verdict.className = entry.verdict.replaceAll(" ", "-");
+      verdict.textContent = ` ${entry.verdict}`;
       return item;
     }),
   );

@@ -18,7 +18,7 @@ SHOWN = ["id", "problem", "verdict", "estimate", "low", "high", "prediction", "m
 WEAK = ["id", "problem", "estimate", "prediction", "control", "control_estimate", "control_prediction", "needed"]
 HOW_TO_READ = (
     "A verdict is read off an interval, or off an exact number where low and high are one. Confirmed: the whole interval "
-    "agrees with the statement. Refuted: no part of it does. Left open: it holds both, and more runs would tell. Every check "
+    "agrees with the statement. Refuted: no part of it does. Inconclusive: it holds both, and more runs would tell. Every check "
     "is also made of something known to be wrong, its negative control, which it must refute. A check that does not refute it "
     "has no power and decides nothing; such checks have a table of their own. A statement with an assumption is judged where "
     "that holds. What a paper measured on its own model is reproduced here or it is not: another model refutes no measurement. "

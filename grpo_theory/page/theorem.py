@@ -2,16 +2,18 @@
 
 import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
 from grpo_theory.evidence import PARTS, Statement
+from grpo_theory.page.digest import cell
 from grpo_theory.page.document import Page, anchor_of
 from grpo_theory.page.mathematics import typeset
-from grpo_theory.page.wording import SEE, in_words, standing, tally
+from grpo_theory.page.printed import ARXIV, Printed, place_of, searched
+from grpo_theory.page.wording import SEE, in_words, standing, tally, verdict
 
-_ARXIV = re.compile(r"arXiv (\d{4}\.\d{5})")
+PRINTED = ("paper", "number", "statement", "verdict", "largest gap", "what holds instead", "proof", "study")
 MARKS = {
     "holds": ("✓", "holds"),
     "fails": ("✗", "fails"),
@@ -19,7 +21,7 @@ MARKS = {
     "is reproduced": ("✓", "holds"),
     "is not reproduced": ("○", "elsewhere"),
     "is reproduced in part": ("◐", "in-part"),
-    "is open": ("?", "open"),
+    "is inconclusive": ("?", "open"),
 }
 
 
@@ -27,8 +29,9 @@ def add_statement(page: Page, whole: Statement, parts: Sequence[Statement], clai
     """Add a statement with all that was found of it, and of its parts."""
     own = [one for one in (whole, *parts) if one.kind != PARTS]
     kinds = {whose: [one for one in own if one.whose == whose] for whose in ("paper", "correction", "ours")}
+    named = _named(whole, _deciding(whole, own, claims))
     page.block(
-        f'<article class="statement"{_named(whole)}><div class="source">{_id(whole)} {_source(whole)}</div>'
+        f'<article class="statement"{named}><div class="source">{_id(whole)} {_source(whole)}</div>'
         f"<div>{typeset(_words(whole))}</div>{_assumed(whole)}",
         f"### {whole.id} ({whole.source})\n\n{_words(whole)}",
     )
@@ -57,12 +60,17 @@ def add_list(page: Page, statements: Sequence[Statement], claims: pd.DataFrame) 
 
 def add_proofs(page: Page, statements: Sequence[Statement], derivations: Mapping[int, tuple[str, str]]) -> None:
     """Add the derivations, titles and texts by their numbers, on which the statements rest, each behind a fold."""
-    numbers = sorted({number for one in statements if (number := _derivation(one))})
+    numbers = proofs_named(statements)
     for number in numbers:
         title, text = derivations[number]
         summary = f"<summary>{number}. {html.escape(title)}</summary>"
         page.block(f'<details id="proof-{number}">{summary}<pre>{html.escape(text)}</pre></details>')
     page.markdown.append(f"In docs/derivations.md, sections {', '.join(map(str, numbers))}.")
+
+
+def proofs_named(statements: Sequence[Statement]) -> list[int]:
+    """Return the numbers of the derivations on which statements rest."""
+    return sorted({number for one in statements if (number := _derivation(one))})
 
 
 def _add_parts(page: Page, statements: Sequence[Statement], claims: pd.DataFrame, whole: Statement | None = None) -> None:
@@ -74,7 +82,7 @@ def _add_parts(page: Page, statements: Sequence[Statement], claims: pd.DataFrame
         (mark, look), words = MARKS[standing(rows)], in_words(rows)
         if rows.empty and one.open:
             words = f"Not decided: {one.open}."
-        name, text = ("", "") if one == whole else (_named(one), typeset(_words(one)))
+        name, text = ("", "") if one == whole else (_named(one, rows), typeset(_words(one)))
         if whole and one.assumptions != whole.assumptions:
             text += _assumed(one)
         page.block(
@@ -85,10 +93,51 @@ def _add_parts(page: Page, statements: Sequence[Statement], claims: pd.DataFrame
     page.block("</ul>")
 
 
-def _named(statement: Statement) -> str:
-    """Return the attributes by which links and the search find a statement."""
-    name, words = html.escape(statement.id), html.escape(statement.text)
-    return f' id="{anchor_of(statement.id)}" data-id="{name}" data-words="{words}"'
+def add_printed(page: Page, rows: Sequence[Printed], proofs: Collection[int]) -> None:
+    """Add the table of what papers print, of which each row is found by the search; proofs are those that the page has."""
+    body, lines = [], []
+    for row in rows:
+        paper = f"{row.name} ({row.paper})" if row.name else row.paper
+        numbers = sorted({int(number) for number in re.findall(r"docs/derivations\.md, (\d+)", row.sources)} & {*proofs})
+        cells = (
+            f'<a href="{row.link}">{html.escape(paper)}</a>' if row.link else html.escape(paper),
+            html.escape(row.number),
+            f'{html.escape(row.text)} <a class="id" href="#{anchor_of(row.id)}">{html.escape(row.id)}</a>',
+            f'<span class="{row.verdict.replace(" ", "-")}">{row.verdict}</span>',
+            html.escape(row.gap),
+            html.escape(row.instead),
+            ", ".join(f'<a href="#proof-{number}">{number}</a>' for number in numbers),
+            html.escape(", ".join(row.studies)),
+        )
+        found = _found(row.title, row.words, row.verdict)
+        inner = "".join(f"<td>{code}</td>" for code in cells)
+        body.append(f'<tr id="printed-{anchor_of(row.id)}"{found}>{inner}</tr>')
+        shown = (paper, row.number, f"{row.text} ({row.id})", row.verdict, row.gap, row.instead)
+        lines.append((*shown, ", ".join(map(str, numbers)), ", ".join(row.studies)))
+    head = "".join(f"<th>{title}</th>" for title in PRINTED)
+    page.block(
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>',
+        "\n".join(f"| {' | '.join(map(cell, line))} |" for line in (PRINTED, ["---"] * len(PRINTED), *lines)),
+    )
+
+
+def _found(name: str, words: str, word: str) -> str:
+    """Return the attributes that the search reads: how a hit is called, what it is found by, and its verdict."""
+    return f' data-hit="{html.escape(name)}" data-words="{html.escape(words)}" data-verdict="{html.escape(word)}"'
+
+
+def _named(statement: Statement, rows: pd.DataFrame) -> str:
+    """Return the attributes by which links and the search find a statement, of which the rows have the verdict."""
+    words = searched(statement.id, statement.source, statement.text)
+    found = _found(statement.id, words, verdict(rows))
+    return f' id="{anchor_of(statement.id)}" data-id="{html.escape(statement.id)}"{found}'
+
+
+def _deciding(whole: Statement, own: Sequence[Statement], claims: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that decide a statement with its parts: those printed where it is, or printed at all, or else all."""
+    stated = [one for one in own if one.whose == "paper"]
+    there = [one for one in stated if place_of(one) == place_of(whole)]
+    return claims[claims["id"].isin([one.id for one in there or stated or own])]
 
 
 def emphasised(words: str, look: str) -> str:
@@ -123,7 +172,7 @@ def _id(statement: Statement) -> str:
 
 def _source(statement: Statement) -> str:
     """Return where the statement stands, with a link to the paper."""
-    return _ARXIV.sub(r'<a href="https://arxiv.org/abs/\1">\g<0></a>', html.escape(statement.source))
+    return ARXIV.sub(r'<a href="https://arxiv.org/abs/\1">\g<0></a>', html.escape(statement.source))
 
 
 def _proof(statement: Statement) -> str:

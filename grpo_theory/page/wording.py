@@ -10,7 +10,7 @@ from grpo_theory.page.style import PROBLEMS
 VERDICTS = {
     "confirmed": "Confirmed",
     "refuted": "Refuted",
-    "inconclusive": "Left open",
+    "inconclusive": "Inconclusive",
     "reproduced here": "Reproduced here",
     "not reproduced here": "Not reproduced here",
 }
@@ -24,7 +24,7 @@ STANDINGS = {
     "is reproduced": "are reproduced",
     "is reproduced in part": "are reproduced in part",
     "is not reproduced": "are not reproduced",
-    "is open": "are open",
+    "is inconclusive": "are inconclusive",
 }
 """How a statement stands, and several of them; the middle three of what papers measured on their own models."""
 
@@ -78,11 +78,34 @@ def standing(rows: pd.DataFrame) -> str:
     ):
         if found & {yes, no}:
             return words[1] if {yes, no} <= found else words[0] if yes in found else words[2]
-    return "is open"
+    return "is inconclusive"
+
+
+def verdict(rows: pd.DataFrame) -> str:
+    """Say the verdict on a statement, or on several that are one, in a word: refuted as soon as one is in one setting.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Their rows of claims.csv.
+
+    Returns
+    -------
+    str
+        One of `VERDICTS`, or "mixed": reproduced in part, or decided in part.
+    """
+    judged = decided(rows)
+    sure = judged[judged["verdict"] != "inconclusive"]
+    words = set(sure["verdict"])
+    if "refuted" in words:
+        return "refuted"
+    if not words:
+        return "inconclusive"
+    return words.pop() if len(words) == 1 and set(rows["id"]) == set(sure["id"]) else "mixed"
 
 
 def tally(standings: Sequence[str], noun: str) -> str:
-    """Say of several statements, questions, ... how many hold, hold in part, fail and are open."""
+    """Say of several statements, questions, ... how many hold, hold in part, fail and are inconclusive."""
     counts = [(word, list(standings).count(word)) for word in STANDINGS]
     parts = [f"{count} {word if count == 1 else _plural(word)}" for word, count in counts if count]
     if len(standings) == 1:

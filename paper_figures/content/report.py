@@ -1,4 +1,4 @@
-"""The report: what was found, a section for each theorem with the evidence behind folds, and the checks without power."""
+"""The report: what papers print and its verdict, what was found, the evidence of each theorem, and checks without power."""
 
 import html
 from pathlib import Path
@@ -6,13 +6,15 @@ from types import ModuleType
 
 import pandas as pd
 
+from grpo_theory.evidence import Statement
 from grpo_theory.harness.store import read_table
 from grpo_theory.harness.verdicts import Verdicts
 from grpo_theory.page.captions import caption_of
 from grpo_theory.page.document import Page, anchor_of
 from grpo_theory.page.mathematics import typeset
+from grpo_theory.page.printed import printed
 from grpo_theory.page.report import HOW_TO_READ, add_made, add_numbers, add_powerless, add_rows, origin, versions_of
-from grpo_theory.page.theorem import add_list, add_proofs, add_statement
+from grpo_theory.page.theorem import add_list, add_printed, add_proofs, add_statement, proofs_named
 from paper_figures.content.coverage_advice import RULE, advice, choices
 from paper_figures.content.derivations import derivations
 from paper_figures.content.findings import FINDINGS, Found, NotSaidError
@@ -26,12 +28,19 @@ from paper_figures.content.summaries import (
     who_wins,
 )
 from paper_figures.discovery import figures, figures_of, subject
-from simulations.collection import catalogue, studies
+from simulations.collection import catalogue, collection, studies
+from simulations.sources import PAPERS
 
 LEAD = (
     "Group relative policy optimisation (GRPO) trains language models by comparing each response with others to the same prompt. "
     "What papers state about it is decided here with evidence, on small problems and on a real language model or its output "
     "head. Exact sums are used where they are within reach, and simulation elsewhere."
+)
+TABLE = (
+    "A row is a statement that a paper prints, with its parts; the search above finds it by number, paper, method or word. It is "
+    "refuted as soon as one setting refutes one part. The gap is what was found beside what is stated, in the worst setting. Of "
+    "an identity the sides' relative difference is found. What holds instead is confirmed itself; it is sharper where the "
+    "statement holds. Mixed: reproduced in part, or decided in part."
 )
 SYMBOLS = (
     r"A policy $\pi_\theta$ with parameters $\theta$ answers a prompt $x$ with a response $y$, whose reward is $Z$. $B$ prompts "
@@ -68,8 +77,7 @@ def write_report(verdicts: Verdicts, results: Path, out: Path) -> None:
     else:
         page.table(left)
     page.section("Proofs", "proofs", "The rest")
-    judged = [one for one in catalogue().values() if (verdicts.claims["id"] == one.id).any()]
-    add_proofs(page, judged, derivations())
+    add_proofs(page, _judged(verdicts.claims), derivations())
     page.section("How this was made", "made", "The rest")
     page.paragraph(origin(verdicts, studies()))
     add_made(page, results, verdicts, studies())
@@ -79,9 +87,17 @@ def write_report(verdicts: Verdicts, results: Path, out: Path) -> None:
     page.write(out)
 
 
+def _judged(claims: pd.DataFrame) -> list[Statement]:
+    """Return the statements that have a verdict."""
+    return [one for one in catalogue().values() if (claims["id"] == one.id).any()]
+
+
 def _add_opening(page: Page, verdicts: Verdicts, results: Path) -> None:
-    """Add what was found."""
+    """Add what the papers print, a row each with its verdict, and what was found."""
     page.paragraph(f"{LEAD} {origin(verdicts, studies())}", "quiet")
+    page.section("Is it true? Every printed statement", "printed")
+    page.paragraph(TABLE)
+    add_printed(page, printed(collection(), verdicts.claims, PAPERS), proofs_named(_judged(verdicts.claims)))
     page.section("What was found", "found")
     lines, unsaid, found = [], [], Found(verdicts, results)
     for finding in FINDINGS:

@@ -1,0 +1,169 @@
+"""What papers print, a row for each numbered statement: its verdict in a word, the largest gap, and what holds instead."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+
+import pandas as pd
+
+from grpo_theory.evidence import PARTS, Statement, decided
+from grpo_theory.harness.collection import Collection
+from grpo_theory.page.digest import number as rounded
+from grpo_theory.page.wording import setting_name, verdict
+
+ARXIV = re.compile(r"arXiv (\d{4}\.\d{5})")
+NUMBER = re.compile(r"\b(Theorem|Lemma|Proposition|Corollary|Assumption|Property|Fig\.) \d+(\.\d+)*(\([a-z]\))?")
+LIMITS = ("upper bound", "ordering")
+"""The kinds of statements of which the prediction is a limit from above."""
+METHODS = {
+    "dr_grpo": "Dr. GRPO",
+    "rloo|leave-one-out": "RLOO",
+    "dapo|dynamic sampling": "DAPO",
+    "gspo": "GSPO",
+    r"2508\.02833|tic_grpo": "TIC-GRPO",
+}
+"""Names that authors give their methods, by what statements and sources say of them."""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A statement that a paper prints, with all its parts.
+
+    Attributes
+    ----------
+    id : str
+        The statement that stands for all of it in the catalogue.
+    paper : str
+        Its number at arXiv, or the source if it has none.
+    name : str
+        What the paper is called, if it has a name.
+    number : str
+        What the statement is called in the paper, as in "Theorem 7"; empty if it has no name there.
+    text : str
+    verdict : str
+        A word of `wording.verdict`.
+    gap : str
+        What was found and what is stated in the worst setting; empty if nothing disagrees.
+    instead : str
+        Confirmed corrections; they begin with "sharper" beside a statement that is confirmed itself.
+    sources : str
+        The sources of all that was judged.
+    studies : tuple of str
+    """
+
+    id: str
+    paper: str
+    name: str
+    number: str
+    text: str
+    verdict: str
+    gap: str
+    instead: str
+    sources: str
+    studies: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """How a hit of the search names it."""
+        source = f"arXiv {self.paper}" if self.link else self.paper
+        if NUMBER.fullmatch(self.number):
+            return f"{self.number}, {source}"
+        return f"{self.number} ({self.id}), {source}" if self.number else f"{self.id}, {source}"
+
+    @property
+    def link(self) -> str:
+        """Where the paper is, if it is at arXiv."""
+        return f"https://arxiv.org/abs/{self.paper}" if re.fullmatch(r"\d{4}\.\d{5}", self.paper) else ""
+
+    @property
+    def words(self) -> str:
+        """What the search reads."""
+        return searched(self.title, self.name, self.id, self.text, self.sources)
+
+
+def printed(collection: Collection, verdicts: pd.DataFrame, names: Mapping[str, str]) -> list[Printed]:
+    """Return a row for each statement that a paper prints and that was judged, in the order of the catalogue.
+
+    Parameters
+    ----------
+    collection : Collection
+    verdicts : DataFrame
+        With the columns id, problem, verdict, control, estimate and prediction.
+    names : Mapping of str to str
+        What papers are called, by their numbers at arXiv.
+    """
+    judged, deciders = set(verdicts["id"]), collection.deciders()
+    groups: dict[tuple[str, str], list[Statement]] = {}
+    for one in collection.statements.values():
+        if one.whose == "paper":
+            groups.setdefault(place_of(one), []).append(one)
+    corrections: dict[tuple[str, str], list[Statement]] = {key: [] for key in groups}
+    for one in collection.statements.values():
+        if one.whose == "correction" and one.id in judged:
+            corrections[_corrected(one, groups)].append(one)
+    rows = []
+    for (paper, number), group in groups.items():
+        own = [one for one in group if one.kind != PARTS and one.id in judged]
+        if not own:
+            continue
+        better = corrections[paper, number]
+        word = verdict(verdicts[verdicts["id"].isin([one.id for one in own])])
+        holding = [one.text for one in better if verdict(verdicts[verdicts["id"] == one.id]) == "confirmed"]
+        instead = ("sharper: " if word == "confirmed" else "") + "; ".join(holding) if holding else ""
+        whole = [one for one in group if not any(one.id.startswith(f"{other.id}/") for other in group)]
+        studies = dict.fromkeys(study for one in (*own, *better) for study in deciders.get(one.id, ()))
+        rows.append(
+            Printed(
+                id=whole[0].id,
+                paper=paper,
+                name=names.get(paper, ""),
+                number=number if NUMBER.fullmatch(number) else whole[0].source.partition(", ")[2],
+                text="; ".join(one.text for one in whole),
+                verdict=word,
+                gap=_gap(own, verdicts),
+                instead=instead,
+                sources="; ".join(dict.fromkeys(one.source for one in (*own, *better))),
+                studies=tuple(studies),
+            )
+        )
+    return rows
+
+
+def place_of(statement: Statement) -> tuple[str, str]:
+    """Return paper and number of a statement, or paper and head of the id if it has no number."""
+    paper, number = ARXIV.search(statement.source), NUMBER.search(statement.source)
+    return paper[1] if paper else statement.source, number[0] if number else statement.id.partition("/")[0]
+
+
+def searched(*parts: str) -> str:
+    """Return what the search reads of some words: themselves, and what authors call the methods that they name."""
+    words = " ".join(part for part in parts if part)
+    return " ".join([words, *(name for what, name in METHODS.items() if re.search(what, words, re.IGNORECASE))])
+
+
+def _corrected(correction: Statement, groups: Mapping[tuple[str, str], list[Statement]]) -> tuple[str, str]:
+    """Return whose place a correction takes: that of the printed statement whose id begins most like its own."""
+    alike = {one.id: key for key, group in groups.items() for one in group}
+
+    def shared(name: str) -> int:
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(f"{name}/", correction.id, strict=False)))
+
+    return alike[max(alike, key=shared)]
+
+
+def _gap(own: list[Statement], verdicts: pd.DataFrame) -> str:
+    """Say what was found and what is stated where they are farthest apart, relative to what is stated unless that is 0."""
+    kinds = {one.id: one.kind for one in own}
+    rows = decided(verdicts[verdicts["id"].isin(kinds)])
+    rows = rows[rows["verdict"].isin(["refuted", "not reproduced here"])]
+    if "refuted" in set(rows["verdict"]):
+        rows = rows[rows["verdict"] == "refuted"]
+    if rows.empty:
+        return ""
+    scale = rows["prediction"].abs().where(rows["prediction"] != 0.0, 1.0)
+    worst = rows.loc[((rows["estimate"] - rows["prediction"]).abs() / scale).idxmax()]
+    most = "at most " if kinds[worst["id"]] in LIMITS else ""
+    part = f"{worst['id']}: " if len(own) > 1 else ""
+    where = setting_name(str(worst["problem"]))
+    return f"{part}found {rounded(worst['estimate'])}, stated {most}{rounded(worst['prediction'])} ({where})"

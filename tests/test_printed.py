@@ -1,0 +1,143 @@
+"""The table of what papers print: whose verdict a row has, its worst setting, and what it is found by."""
+
+import re
+
+import pandas as pd
+import pytest
+
+from docs.making.evidence import VERDICTS
+from docs.making.places import DOCS
+from grpo_theory.page.printed import METHODS, printed, searched
+from grpo_theory.page.wording import verdict
+from simulations.collection import catalogue, collection
+from simulations.sources import PAPERS
+from tools.write_evidence import THEOREMS, with_theorems
+
+COLUMNS = ["id", "problem", "verdict", "control", "estimate", "low", "high", "prediction"]
+ROWS = {row.title: row for row in printed(collection(), VERDICTS, PAPERS)}
+PAGE = (DOCS / "theory.md").read_text(encoding="utf-8")
+ERROR, TIC, NORMALISATION = "arXiv 2603.01162", "arXiv 2508.02833", "arXiv 2601.23135"
+
+
+def made(*rows):
+    """Return rows of claims.csv: id, problem, verdict, control, estimate and prediction."""
+    return pd.DataFrame([(*row[:4], row[4], row[4], row[4], row[5]) for row in rows], columns=COLUMNS)
+
+
+def only(*rows):
+    """Return the one row of a table that is made up."""
+    (row,) = printed(collection(), made(*rows), PAPERS)
+    return row
+
+
+def test_the_committed_table_is_what_the_verdicts_have():
+    assert len(THEOREMS.findall(PAGE)) == 1
+    assert with_theorems(PAGE, VERDICTS) == PAGE
+    other = VERDICTS.assign(verdict=VERDICTS["verdict"].replace("refuted", "confirmed"))
+    assert with_theorems(PAGE, other) != PAGE
+
+
+def test_every_printed_statement_that_was_judged_is_in_one_row():
+    judged = {name for name in VERDICTS["id"] if catalogue()[name].whose == "paper"}
+    lines = [line for line in PAGE.splitlines() if line.startswith("| ")][1:]
+    assert len(lines) == len(ROWS)
+    papers = {re.sub(r"\D*(\d{4}\.\d{5}).*", r"\1", catalogue()[name].source) for name in judged}
+    assert {row.paper for row in ROWS.values()} == papers
+    numbered = {
+        found[0] for name in judged if (found := re.search(r"(Theorem|Lemma|Corollary) [\d.]+", catalogue()[name].source))
+    }
+    assert {row.number.partition("(")[0] for row in ROWS.values()} >= numbered
+    assert len({row.id for row in ROWS.values()}) == len(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("title", "name", "word", "instead"),
+    [
+        (f"Theorem 7, {ERROR}", "U9", "refuted", "1 + sqrt(c3/c1)"),
+        (f"Lemma 14, {ERROR}", "U8/lemma/printed", "refuted", "n_0 at least A"),
+        (f"Lemma 6(b), {ERROR}", "U8", "confirmed", ""),
+        (f"Corollary 5, {ERROR}", "U6", "confirmed", "sharper: "),
+        (f"Theorem 2, {ERROR}", "U3", "confirmed", "sharper: "),
+        (f"Theorem 3.2, {NORMALISATION}", "N6", "refuted", "is at most 1"),
+        (f"Theorem 3.3, {NORMALISATION}", "N8/plain gain", "confirmed", ""),
+        (f"Theorem 3.4, {NORMALISATION}", "N8/divided gain", "refuted", "is at most 1"),
+        (f"Theorem 4.3, {TIC}", "T11", "refuted", "slope at most -0.4"),
+        (f"N10, {NORMALISATION}", "N10", "not reproduced here", ""),
+    ],
+)
+def test_a_row_is_of_the_statements_of_its_number(title, name, word, instead):
+    row = ROWS[title]
+    assert (row.id, row.verdict) == (name, word)
+    assert instead in row.instead
+    assert bool(row.instead) == bool(instead)
+    assert bool(row.gap) == (word in ("refuted", "not reproduced here"))
+
+
+def test_one_refuted_setting_of_one_printed_part_refutes():
+    good = [("U9/best/printed", f"p{i}", "confirmed", "refuted", 2.0, 2.0) for i in range(5)]
+    assert only(*good).verdict == "confirmed"
+    assert only(*good, ("U9/bound/printed", "bad", "refuted", "refuted", 3.0, 2.0)).verdict == "refuted"
+    assert only(*good, ("U9/bound/printed", "bad", "refuted", "inconclusive", 3.0, 2.0)).verdict == "refuted"
+    assert only(*good, ("U9/bound/printed", "bad", "no power", "inconclusive", 1.0, 2.0)).verdict == "mixed"
+    assert only(*good, ("U9/bound/corrected", "bad", "refuted", "refuted", 3.0, 2.0)).verdict == "confirmed"
+    assert only(*good, ("U9/printed", "bad", "refuted", "refuted", 3.0, 2.0)).verdict == "confirmed", "a question of ours"
+
+
+def test_the_gap_is_that_of_the_worst_setting_with_power():
+    row = only(
+        ("N6/printed", "near", "refuted", "refuted", 2.0, 1.0),
+        ("N6/printed", "far", "refuted", "refuted", -5.0, 1.0),
+        ("N6/printed", "weak", "no power", "inconclusive", 90.0, 1.0),
+        ("N6/printed", "held", "confirmed", "refuted", -50.0, 1.0),
+        ("N6/gain", "other", "refuted", "refuted", 40.0, 10.0),
+    )
+    assert row.gap == "N6/printed: found -5, stated at most 1 (far)"
+    row = only(("U16/printed", "small", "refuted", "refuted", 0.2, 0.0), ("U16/printed", "large", "refuted", "refuted", 0.3, 0.0))
+    assert row.gap == "found 0.3, stated 0 (large)"
+
+
+def test_a_correction_that_fails_somewhere_is_not_what_holds():
+    rows = [("U2/printed", "p", "refuted", "refuted", 0.5, 0.0), ("U2/corrected", "p", "confirmed", "refuted", 0.0, 0.0)]
+    assert only(*rows).instead == catalogue()["U2/corrected"].text
+    assert only(*rows, ("U2/corrected", "q", "refuted", "refuted", 0.5, 0.0)).instead == ""
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "word"),
+    [
+        (["inconclusive"], "inconclusive"),
+        (["confirmed", "inconclusive"], "confirmed"),
+        (["reproduced here", "not reproduced here"], "mixed"),
+        (["not reproduced here", "inconclusive"], "not reproduced here"),
+        (["reproduced here", "refuted"], "refuted"),
+    ],
+)
+def test_a_verdict_in_a_word(verdicts, word):
+    assert verdict(made(*(("U1", f"p{i}", one, "refuted", 0.0, 0.0) for i, one in enumerate(verdicts)))) == word
+
+
+@pytest.mark.parametrize(
+    ("looked_for", "title"),
+    [
+        ("Theorem 7", f"Theorem 7, {ERROR}"),
+        ("Lemma 14", f"Lemma 14, {ERROR}"),
+        ("2603.01162", f"Lemma 1, {ERROR}"),
+        ("Demystifying GRPO", f"Theorem 7, {ERROR}"),
+        ("TIC-GRPO", f"Theorem 4.3, {TIC}"),
+        ("GSPO", f"T14, {TIC}"),
+        ("RLOO", f"Lemma 1, {ERROR}"),
+        ("best group size", f"Theorem 7, {ERROR}"),
+        ("U9", f"Theorem 7, {ERROR}"),
+    ],
+)
+def test_a_row_is_found_by_number_paper_method_and_words(looked_for, title):
+    assert looked_for.lower() in ROWS[title].words.lower()
+    assert not all(looked_for.lower() in row.words.lower() for row in ROWS.values())
+
+
+def test_methods_are_called_by_their_authors_names():
+    texts = [searched(one.id, one.source, one.text) for one in catalogue().values()]
+    for name in METHODS.values():
+        assert 0 < sum(name in text for text in texts) < len(texts)
+    assert searched("dr_grpo gains") == "dr_grpo gains Dr. GRPO"
+    assert searched("", "no method") == "no method"
