@@ -34,7 +34,7 @@ CURVES = {
 }
 CAPTION = (
     "The group size that trains the best policy, on average over draws of a world, is shown against the responses spent in "
-    "a whole run. Grey bars are 95% confidence sets for the best of the group sizes on the grid: a size leaves the set if "
+    "a whole run. Grey bars are 95% confidence sets for the best of the group sizes on the grid. A size leaves the set if "
     "another one leads it. Points are the vertices of parabolas through the best size and its neighbours, with 95% intervals "
     "from resampled draws. The curves are fitted to the points. They are a sigmoid, which IsoCompute states, and a constant, "
     "which Theorem 7 states. Each group size has its own best learning rate, one for all draws."

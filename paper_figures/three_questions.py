@@ -65,7 +65,7 @@ CAPTION = (
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a panel for each question."""
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10.8, 3.9))
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10.8, 4.4))
     group_sizes(left, tables["efficiency"])
     division(middle, tables["race"])
     ratios(right, tables["trained_drift"], tables["trained_sizes"])
@@ -137,7 +137,7 @@ def ratios(axes: Axes, small: pd.DataFrame, trained: pd.DataFrame) -> None:
         places = own["row"].map(rows.index).to_numpy() + shift
         axes.errorbar(middle, places, xerr=[middle - low, high - middle], fmt=look.marker, label=look.label, **style)
     axes.axvline(0.0, color=GREY, linewidth=0.7)
-    axes.set_yticks(range(len(rows)), rows, fontsize="x-small")
+    axes.set_yticks(range(len(rows)), rows, fontsize="small")
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
     axes.set_title("Clip the importance ratio?")

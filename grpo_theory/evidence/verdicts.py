@@ -155,5 +155,13 @@ def decided(rows: pd.DataFrame) -> pd.DataFrame:
     ----------
     rows : DataFrame
         With the columns ``verdict`` and ``control``, as `judge` returns them.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from grpo_theory.evidence import decided
+    >>> rows = [("confirmed", "refuted"), ("no power", "inconclusive"), ("refuted", "confirmed")]
+    >>> decided(pd.DataFrame(rows, columns=["verdict", "control"]))["verdict"].tolist()
+    ['confirmed', 'refuted']
     """
     return rows[rows["verdict"].isin([REFUTED, NOT_REPRODUCED]) | ((rows["control"] == REFUTED) & (rows["verdict"] != NO_POWER))]
