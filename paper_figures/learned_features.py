@@ -15,8 +15,8 @@ TABLES = ("learned_phases",)
 ABOUT = "N11/learned features"
 CAPTION = (
     f"The share of pairs of {PROMPTS} prompts whose gradients have |cos| < {NEAR:g} is shown against mean success. "
-    "Means are over draws of inputs, right answers and starts. The policies climb exact gradients. Columns are widths of a network "
-    f"with a hidden layer, {INPUTS} random inputs and {ANSWERS} answers. Rows are prompts that are easy or hard at the start. "
+    "Means are over draws of inputs, right answers and starts. The policies climb exact gradients. Columns are widths of a "
+    f"network with a hidden layer, {INPUTS} random inputs and {ANSWERS} answers. Rows are prompts that are easy or hard at the start. "
     "The features are learned, without division (solid) or with gradients divided by the prompts' standard deviations (dashed). "
     "On dotted lines the features stay those of the start, and the policy is linear. Markers are at the same numbers of updates "
     "in all lines of a panel."
