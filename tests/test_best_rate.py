@@ -1,9 +1,11 @@
 """Leads of arms at their best rates: limits hold, the luck of choosing is taken off, and what is known is exact."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
+from grpo_theory.evidence.reading import evidence
 from simulations.best_rate import halves, lead
 
 LEVEL = [0.8, 0.8, 0.8, 0.8]
@@ -78,3 +80,14 @@ def test_halves_choose_evenly(units: int) -> None:
     chooses = halves(units)
     assert set(chooses.sum(axis=1)) <= {units // 2, units - units // 2}
     assert chooses.mean() == pytest.approx(0.5)
+
+
+def test_limits_of_a_leads_verdict_allow_for_the_skewness_of_leads():
+    """And those of any other mean for that of a squared normal, also where rows of both kinds stand in one table."""
+    rng = np.random.default_rng(4)
+    own = lead([rng.normal(size=(1, 24))])
+    table = pd.DataFrame([own, {"estimate": 1.0, "standard_error": 0.1, "replications": 24}])
+    found = [evidence(row, 0.0) for row in table.to_dict("records")]
+    assert [one.skewness for one in found] == [1.5, 8.0**0.5]
+    assert found[0].half_width(1e-4, 24) / found[0].standard_error == pytest.approx(8.6, abs=0.05)
+    assert found[1].half_width(1e-4, 24) / found[1].standard_error == pytest.approx(14.8, abs=0.05)
