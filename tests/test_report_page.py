@@ -556,3 +556,12 @@ def test_curves_of_laws_pass_the_checkpoints_and_are_smooth():
 def test_a_found_run_is_immutable():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Made().results = None
+
+
+def test_a_bound_that_holds_says_how_much_of_it_is_attained():
+    made = rows("U4", "confirmed", "confirmed", kind="upper bound", prediction=[5.0, 2.0])
+    assert in_words(made) == "Confirmed in both settings (p0; p1). At most 25% of the bound is attained."
+    assert "attained" not in in_words(made.assign(prediction=[5.0, 0.0])), "a bound of 0 has no share"
+    assert "attained" not in in_words(rows("U4", "confirmed", "refuted", kind="upper bound", prediction=1.0))
+    below = rows("U4", "confirmed", kind="upper bound", prediction=1.0, estimate=-0.5)
+    assert in_words(below).endswith("At most 0% of the bound is attained.")

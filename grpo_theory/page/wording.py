@@ -54,7 +54,15 @@ def in_words(rows: pd.DataFrame) -> str:
         text = f"{VERDICTS[usual]} in {counts[usual]} of {_those(len(judged), len(rows))}; {'; '.join(others)}."
     needed = int(judged["needed"].max())
     more = f" As many as {needed:,} replications would decide it." if 0 < needed < 10**9 else ""
-    return f"{text}{more}{without}"
+    return f"{text}{_attained(judged)}{more}{without}"
+
+
+def _attained(judged: pd.DataFrame) -> str:
+    """Say how much of a bound is attained at most, where it holds in all settings: one that is far off says little."""
+    holds = judged["verdict"].isin(["confirmed", "reproduced here"]) & (judged["kind"] == "upper bound")
+    if not (holds & (judged["prediction"] > 0.0)).all():
+        return ""
+    return f" At most {max(0.0, float((judged['estimate'] / judged['prediction']).max())):.0%} of the bound is attained."
 
 
 def _undecided(rows: pd.DataFrame) -> str:
