@@ -10,6 +10,7 @@ from grpo_theory.evidence.estimate import Share as Share
 from grpo_theory.evidence.inequality import WorstCase as WorstCase
 from grpo_theory.evidence.inequality import worst_case as worst_case
 from grpo_theory.evidence.rules import KINDS as KINDS
+from grpo_theory.evidence.rules import REFUTATIONS as REFUTATIONS
 from grpo_theory.evidence.rules import Judgement as Judgement
 from grpo_theory.evidence.slope import log_log_slope as log_log_slope
 from grpo_theory.evidence.verdicts import LEVEL as LEVEL

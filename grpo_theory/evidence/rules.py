@@ -10,6 +10,8 @@ from grpo_theory.evidence.estimate import Evidence
 CONFIRMED, REFUTED, INCONCLUSIVE, NO_POWER = "confirmed", "refuted", "inconclusive", "no power"
 REPRODUCED, NOT_REPRODUCED = "reproduced here", "not reproduced here"
 """What a verdict is called where the statement is a paper's measurement on its own model: that one stands, whatever ours does."""
+REFUTATIONS = (REFUTED, NOT_REPRODUCED)
+"""The verdicts that need no negative control."""
 IDENTITY_TOLERANCE = 1e-10
 MOST = 10**18
 """The largest number of replications that is ever asked for."""

@@ -12,6 +12,7 @@ from grpo_theory.evidence.rules import (
     KINDS,
     NO_POWER,
     NOT_REPRODUCED,
+    REFUTATIONS,
     REFUTED,
     REPRODUCED,
     Judgement,
@@ -164,4 +165,4 @@ def decided(rows: pd.DataFrame) -> pd.DataFrame:
     >>> decided(pd.DataFrame(rows, columns=["verdict", "control"]))["verdict"].tolist()
     ['confirmed', 'refuted']
     """
-    return rows[rows["verdict"].isin([REFUTED, NOT_REPRODUCED]) | ((rows["control"] == REFUTED) & (rows["verdict"] != NO_POWER))]
+    return rows[rows["verdict"].isin(REFUTATIONS) | ((rows["control"] == REFUTED) & (rows["verdict"] != NO_POWER))]

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 
 import pandas as pd
 
+from grpo_theory.evidence import REFUTATIONS
 from grpo_theory.user_text import printable
 from grpo_theory.validation import counted
 
@@ -26,7 +27,7 @@ def unexplained(claims: pd.DataFrame, reasons: Collection[tuple[str, str]], *, q
     """
     same = (claims["control_estimate"] == claims["estimate"]) & (claims["control_prediction"] == claims["prediction"])
     itself = same & (claims["replications"] == 0)
-    refuted = claims["verdict"].isin(["refuted", "not reproduced here"])  # which needs no negative control
+    refuted = claims["verdict"].isin(REFUTATIONS)  # which needs no negative control
     powerless = claims[~claims["power"] & ~refuted & (itself if quick else True)]
     known = [
         any(name == row.id and fnmatchcase(row.problem, setting) for name, setting in reasons) for row in powerless.itertuples()

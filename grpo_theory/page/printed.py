@@ -7,7 +7,7 @@ from itertools import takewhile
 
 import pandas as pd
 
-from grpo_theory.evidence import PARTS, Statement, decided
+from grpo_theory.evidence import PARTS, REFUTATIONS, Statement
 from grpo_theory.harness.collection import Collection
 from grpo_theory.page.digest import number as rounded
 from grpo_theory.page.wording import setting_name, verdict
@@ -155,8 +155,7 @@ def _corrected(correction: Statement, groups: Mapping[tuple[str, str], list[Stat
 def _gap(own: list[Statement], verdicts: pd.DataFrame) -> str:
     """Say what was found and what is stated where they are farthest apart, relative to what is stated unless that is 0."""
     kinds = {one.id: one.kind for one in own}
-    rows = decided(verdicts[verdicts["id"].isin(kinds)])
-    rows = rows[rows["verdict"].isin(["refuted", "not reproduced here"])]
+    rows = verdicts[verdicts["id"].isin(kinds) & verdicts["verdict"].isin(REFUTATIONS)]
     if "refuted" in set(rows["verdict"]):
         rows = rows[rows["verdict"] == "refuted"]
     if rows.empty:

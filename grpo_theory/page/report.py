@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from grpo_theory.evidence import LEVEL, PARTS, Statement, decided
+from grpo_theory.evidence import LEVEL, PARTS, REFUTATIONS, Statement, decided
 from grpo_theory.harness.store import read_run, read_table
 from grpo_theory.harness.study import Study
 from grpo_theory.harness.verdicts import Verdicts
@@ -113,8 +113,8 @@ def how_made(results: Path, names: Iterable[str], studies: Mapping[str, Study]) 
 def _controls(claims: pd.DataFrame) -> str:
     """Say how many checks have no power, and how many refutations no positive control guards."""
     weak = len(claims) - len(decided(claims))
-    text = f"{_many(weak, 'check')} had no power, because the negative control was not refuted. " if weak else ""
-    refutations = claims[claims["verdict"].isin(["refuted", "not reproduced here"])]
+    text = f"{counted(weak, 'check')} had no power, because the negative control was not refuted. " if weak else ""
+    refutations = claims[claims["verdict"].isin(REFUTATIONS)]
     if refutations.empty:
         return f"{text}Nothing was refuted."
     sound = {
@@ -127,7 +127,3 @@ def _controls(claims: pd.DataFrame) -> str:
         f"{text}Of {counted(len(refutations), 'refutation')} {guarded} {'is' if guarded == 1 else 'are'} guarded: the same "
         "computation does not refute something that holds, or confirms a correction there."
     )
-
-
-def _many(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
