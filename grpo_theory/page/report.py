@@ -19,8 +19,9 @@ WEAK = ["id", "problem", "estimate", "prediction", "control", "control_estimate"
 HOW_TO_READ = (
     "A verdict is read off an interval, or off an exact number where low and high are one. Confirmed: the whole interval "
     "agrees with the statement. Refuted: no part of it does. Inconclusive: it holds both, and more runs would tell. Every check "
-    "is also made of something known to be wrong, its negative control, which it must refute. A check that does not refute it "
-    "has no power and decides nothing; such checks have a table of their own. A statement with an assumption is judged where "
+    "is also made of something known to be wrong, its negative control. Where that is not refuted, the check has no power and "
+    "confirms nothing; such checks have a table of their own. A refutation needs no such control. A statement with an "
+    "assumption is judged where "
     "that holds. What a paper measured on its own model is reproduced here or it is not: another model refutes no measurement. "
     "Printed statements are kept as the papers print them; what we put in their place is marked as corrected, with its proof."
 )
