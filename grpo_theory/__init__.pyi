@@ -42,6 +42,7 @@ from .exact import gradient_mean as gradient_mean
 from .exact import gradient_mse as gradient_mse
 from .exact import hessian as hessian
 from .exact import objective as objective
+from .harness import check as check
 from .intervals import Ellipsoid as Ellipsoid
 from .intervals import Interval as Interval
 from .laboratory import Coverage as Coverage

@@ -91,7 +91,7 @@ def test_no_study_spawns_seeds():
 def test_each_study_of_ours_takes_a_generator():
     """One that took it for a seed would hand it to several simulators, and arms would silently see other draws."""
     modules = [import_module(study.module) for study in studies().values()]
-    functions = [getattr(module, "simulate", None) or module.compare for module in modules]
+    functions = [getattr(module, name) for module in modules for name in ("simulate", "compare") if hasattr(module, name)]
     taken = [signature(function).parameters.get("rng") for function in functions]
     assert {one.annotation for one in taken if one is not None} == {np.random.Generator}
 

@@ -90,7 +90,7 @@ def test_tables_that_do_not_belong_together_are_not_judged_together(three, tmp_p
         if other == "versions":
             patch.setattr(store, "versions", lambda: {"numpy": "0", "scipy": "0", "numba": "0"})
         if other == "source":
-            patch.setattr(store, "study_fingerprint", lambda study: "older")
+            patch.setattr(store, "study_fingerprint", lambda study, part="": "older")
         make(tmp_path, "two", seed=7 if other == "seed" else 0, quick=other != "quick")
     left_out = verify(tmp_path, "one")
     assert read_verdicts(tmp_path, STUDIES).studies == ("one",)

@@ -45,8 +45,8 @@ def refused(tmp_path, capsys):
 
 
 FORMS = (
-    "HERE/own_study.py: a study must define either compare(settings), or simulate(settings, rng, chunk), rows(settings, results) "
-    "and claims(table); own_study defines "
+    "HERE/own_study.py: a study must define checks, @gt.check(...), or compare(settings), or "
+    "simulate(settings, rng, chunk), rows(settings, results) and claims(table); own_study defines "
 )
 TWO = EXACT.replace("\n\ndef compare", '\nOTHER = gt.Statement("mine/square", "elsewhere", "other", "identity")\n\n\ndef compare')
 BAD = {

@@ -133,7 +133,7 @@ class Statement:
     ) -> "Claim":
         """Return the claim that it holds in a setting: its evidence, and that of something wrong and of something that holds."""
         self._check_margin(own.margin or None)
-        return Claim(self, setting, self._within(own), self._within(control), facts or {}, sound and self._within(sound))
+        return Claim(self, setting, self.within(own), self.within(control), facts or {}, sound and self.within(sound))
 
     def compare(
         self,
@@ -187,7 +187,7 @@ class Statement:
                 "how near is near enough, and why"
             )
 
-    def _within(self, evidence: Evidence) -> Evidence:
+    def within(self, evidence: Evidence) -> Evidence:
         """Return evidence with the statement's margin, if it has none of its own."""
         return evidence if evidence.margin or not self.margin else replace(evidence, margin=self.margin.value)
 

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.special import rel_entr
 
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Evidence, Share
+from grpo_theory.evidence import Evidence, Share, Statement
 from grpo_theory.evidence.estimate import SKEWNESS
 from grpo_theory.validation import as_array, as_numbers
 
@@ -200,3 +200,64 @@ def distance(row: Row, prediction: float, margin: float) -> Evidence:
         standard_error=float(row["standard_error"]) / abs(prediction),
         replications=int(row["replications"]),
     )
+
+
+def two_sides(statement: Statement, sides: Any) -> tuple[Evidence, Mapping[str, float]]:
+    """Return the evidence of two sides, and the facts that were given beside them.
+
+    Parameters
+    ----------
+    statement : Statement
+        Whose kind says which place of an array is the worst, and whose margin goes with the evidence.
+    sides : tuple or Evidence
+        (left, right), each a number, an array or (estimate, standard error, number of draws), or evidence; facts may follow.
+
+    Raises
+    ------
+    ValueError
+        If they are neither, or not finite; the message says what was found.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> from grpo_theory.evidence.reading import two_sides
+    >>> bound = gt.Statement("X1", "example", "squares of shares are at most the shares", "upper bound")
+    >>> found, facts = two_sides(bound, ([0.25, 0.81], [0.5, 0.9]))
+    >>> found.estimate, found.prediction
+    (0.81, 0.9)
+    """
+    given = sides if isinstance(sides, tuple) else (sides,)
+    facts = given[-1] if isinstance(given[-1], Mapping) else {}
+    given = given[: len(given) - bool(isinstance(given[-1], Mapping))]
+    if len(given) == 1 and isinstance(given[0], Evidence):
+        return statement.within(given[0]), facts
+    if len(given) != 2:
+        raise ValueError(f"{statement.id}: a check returns (left, right), or evidence, and perhaps facts, got {sides!r}")
+    (left, left_error, left_draws), (right, right_error, right_draws) = (_side(statement, one) for one in given)
+    left, right = np.broadcast_arrays(left, right)
+    if not (np.isfinite(left).all() and np.isfinite(right).all()):
+        raise ValueError(f"{statement.id}: sides must be finite, got {left.ravel()[:8]} and {right.ravel()[:8]}")
+    place = np.unravel_index(int(np.argmax(FARTHEST[statement.kind](left, right))), left.shape)
+    draws = min((one for one in (left_draws, right_draws) if one), default=0)
+    error = float(np.hypot(left_error, right_error))
+    return statement.within(Evidence(float(left[place]), float(right[place]), error, replications=draws)), facts
+
+
+FARTHEST = {
+    "identity": lambda left, right: np.abs(left - right) / np.maximum(1.0, np.abs(right)),
+    "equality": lambda left, right: np.abs(left - right) / np.maximum(np.abs(right), np.finfo(float).tiny),
+    "rate": lambda left, right: np.abs(left - right),
+    "upper bound": lambda left, right: left - right,
+    "ordering": lambda left, right: left - right,
+    "law": lambda left, right: left - right,
+}
+"""How far the left side is on the wrong side of the right one, by kind."""
+
+
+def _side(statement: Statement, side: Any) -> tuple[Array, float, int]:
+    """Return values, standard error and number of draws of a side."""
+    if isinstance(side, tuple):
+        if len(side) != 3:
+            raise ValueError(f"{statement.id}: a simulated side is (estimate, standard error, number of draws), got {side!r}")
+        return as_numbers("estimate", side[0]), float(side[1]), int(side[2])
+    return as_numbers("side", side), 0.0, 0

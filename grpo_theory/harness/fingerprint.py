@@ -31,23 +31,23 @@ def checkout_checksum(package: str = "") -> str:
     return digest.hexdigest()
 
 
-def study_fingerprint(study: Study) -> str:
-    """Return a checksum of the code that a study depends on, and of its data."""
-    return files_fingerprint(study.sources) if study.sources else module_fingerprint(study.module)
+def study_fingerprint(study: Study, part: str = "") -> str:
+    """Return a checksum of the code that a study depends on, or one of its checks and runs, and of its data."""
+    return files_fingerprint(study.sources, part) if study.sources else module_fingerprint(study.module, part)
 
 
 @cache
-def module_fingerprint(module: str) -> str:
+def module_fingerprint(module: str, part: str = "") -> str:
     """Return a checksum of the code of a module and of all modules of the project that it depends on, and of their data."""
-    return _checksum_of(module, _codebase(module.split(".")[0]))
+    return _checksum_of(module, _codebase(module.split(".")[0]), part)
 
 
 @cache
-def files_fingerprint(sources: Sequence[SourceFile]) -> str:
+def files_fingerprint(sources: Sequence[SourceFile], part: str = "") -> str:
     """Return a checksum of the code of a user's study: of its file, the last, of those that it needs, and of the library's."""
     own = {source.module: source.text for source in sources}
     code = Codebase(packages_beside(sources[-1]), own)
-    checksums = [_checksum_of(source.module, code) for source in sources]
+    checksums = [_checksum_of(source.module, code, part if source is sources[-1] else "") for source in sources]
     return hashlib.sha256("".join(checksums).encode()).hexdigest()
 
 
@@ -96,11 +96,11 @@ def _codebase(package: str) -> Codebase:
     return Codebase((package,))
 
 
-def _checksum_of(module: str, code: Codebase) -> str:
+def _checksum_of(module: str, code: Codebase, part: str = "") -> str:
     digest = hashlib.sha256()
     for name in code.dependencies(module):
         text = code.text(name)
-        digest.update(f"{name}:{read(text, code.own, name == module).checksum}\n".encode())
+        digest.update(f"{name}:{read(text, code.own, name == module, part if name == module else '').checksum}\n".encode())
         for path in _data_of(name, code):
             digest.update(f"{path.name}:{_checksum(path)}\n".encode())
     return digest.hexdigest()

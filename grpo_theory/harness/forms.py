@@ -11,20 +11,19 @@ import numpy as np
 import pandas as pd
 
 from grpo_theory.evidence import Claim, Comparison, Evidence, Statement
+from grpo_theory.harness.sides import Check, Run, form
+from grpo_theory.harness.sides import StudyError as StudyError
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings, Study
 from grpo_theory.simulate.draw.streams import BEGUN
 
 EXACT_FORM, SIMULATED_FORM = ("compare",), ("simulate", "rows", "claims")
 FORMS = (
-    "a study must define either compare(settings), or simulate(settings, rng, chunk), rows(settings, results) and claims(table)"
+    "a study must define checks, @gt.check(...), or compare(settings), or "
+    "simulate(settings, rng, chunk), rows(settings, results) and claims(table)"
 )
 SIDES = ("estimate", "prediction", "broken", "broken_prediction", "margin")
 """What is compared, and how near is near enough."""
 YIELDS = "compare() must yield comparisons, STATEMENT.compare(...), or rows of data, as dicts"
-
-
-class StudyError(ValueError):
-    """A file that is no study although it begins as one; the message says what is missing."""
 
 
 def study_of(module: ModuleType) -> Study | None:
@@ -36,22 +35,34 @@ def study_of(module: ModuleType) -> Study | None:
         If it defines a part of a form, or both.
     """
     defined = [name for name in (*EXACT_FORM, *SIMULATED_FORM) if callable(getattr(module, name, None))]
-    if "compare" not in defined and "simulate" not in defined:
+    parts = parts_of(module)
+    if "compare" not in defined and "simulate" not in defined and not parts:
         return None
-    form = EXACT_FORM if "compare" in defined else SIMULATED_FORM
+    wanted = () if parts else EXACT_FORM if "compare" in defined else SIMULATED_FORM
     name = module.__name__.rpartition(".")[2]
-    if defined != list(form):
-        raise StudyError(f"{FORMS}; {name} defines {', '.join(defined)}")
+    if [one for one in defined if not (parts and one == "rows")] != list(wanted):  # `rows` may be the decorator
+        raise StudyError(f"{FORMS}; {name} defines {', '.join((*parts, *defined))}")
     statements = tuple(stated_in(module))
+    if parts:
+        functions = {"rows": None} | form(parts, {one.id: one for one in statements})
+    else:
+        functions = {"cells": getattr(module, "cells", _one_cell)}
+        functions |= _exact_form(module, statements) if "compare" in defined else _simulated_form(module)
     return Study(
         name=name,
         title=(module.__doc__ or name).strip().partition("\n")[0].rstrip("."),
         module=module.__name__,
-        cells=getattr(module, "cells", _one_cell),
         statements=statements,
         powerless=getattr(module, "POWERLESS", {}),
-        **(_exact_form(module, statements) if form is EXACT_FORM else _simulated_form(module)),
+        **functions,
     )
+
+
+def parts_of(module: ModuleType) -> dict[str, Check | Run]:
+    """Return the checks and runs of a module by the names of their functions; those of other modules are theirs."""
+    own = [one for one in vars(module).values() if isinstance(one, Check | Run)]
+    named = {(one.sides if isinstance(one, Check) else one.compute).__name__: one for one in own}
+    return named if any(isinstance(one, Check) for one in own) else {}
 
 
 def stated_in(module: ModuleType) -> Iterable[Statement]:
@@ -64,6 +75,7 @@ def stated_in(module: ModuleType) -> Iterable[Statement]:
     """
     seen: dict[str, Statement] = {}
     for value in vars(module).values():
+        value = value.statements if isinstance(value, Check) else value
         group = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple | list) else (value,)
         for one in group:
             if isinstance(one, Statement) and seen.setdefault(one.id, one) != one:

@@ -17,6 +17,8 @@ LIBRARY = "grpo_theory"
 KEPT = {"Statement": {0: "id", 3: "kind", 6: "margin"}, "Margin": {0: "value"}}
 """Of what is called so: the arguments that count, by their position and name."""
 
+SERVING = {"check", "rows", "run", "cache", "Statement", "Margin", "stated", "dict", "range", "tuple"}
+"""What is called so has no effect beyond the name that it gives a value to."""
 REASONS = "POWERLESS"
 """Why controls are known to survive: words, too."""
 
@@ -41,7 +43,7 @@ class CodeReading(NamedTuple):
 
 
 @cache
-def read(text: str, own: Collection[str], study: bool = False) -> CodeReading:
+def read(text: str, own: Collection[str], study: bool = False, part: str = "") -> CodeReading:
     """Read a text; its tree is not kept, because the garbage collector would look at every node of it again and again.
 
     Parameters
@@ -51,8 +53,12 @@ def read(text: str, own: Collection[str], study: bool = False) -> CodeReading:
         The packages of the project.
     study : bool, default False
         Whether it is the text of a study, from which nothing imports a constant.
+    part : str, default ""
+        The check or run of a study that is asked for: the others, where it does not name them, do not count.
     """
     tree = ast.parse(text)
+    if part:
+        tree.body = _without_other_parts(tree.body, part)
     if any(mark in text for mark in (*KEPT, REASONS)):
         tree = _without_words(tree, study)
     imports = _imports(tree)
@@ -124,6 +130,41 @@ def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
                 waiting += [one for one in part if isinstance(one, ast.AST)]
             elif isinstance(part, ast.AST):
                 waiting.append(part)
+
+
+def _without_other_parts(body: list[ast.stmt], part: str) -> list[ast.stmt]:
+    """Return a study without its other checks and runs, and without the functions, constants and statements that serve them.
+
+    What has an effect of its own stays, such as an estimator that is registered. The list of cases does not count, because each
+    case is a chunk that knows its settings.
+    """
+    named = {name: one for one in body for name in ([one.name] if isinstance(one, ast.FunctionDef) else _assigned(one))}
+    idle, waiting = {one for one in body if _serves(one)}, {part}
+    waiting |= {name for one in body if one not in idle and one not in named.values() for name in _used(one)}
+    waiting |= {name for name, one in named.items() if one not in idle}
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        seen.add(name)
+        if name in named:
+            one = named[name]
+            idle.discard(one)
+            for decorator in getattr(one, "decorator_list", []) if name == part else []:
+                if isinstance(decorator, ast.Call):
+                    decorator.keywords = [word for word in decorator.keywords if word.arg != "cases"]
+            waiting |= _used(one) - seen
+    return [one for one in body if one not in idle]
+
+
+def _serves(one: ast.stmt) -> bool:
+    """Whether a statement of a study has no effect but for what uses its name: a function, check, run or constant."""
+    if isinstance(one, ast.FunctionDef):
+        calls = [each.func if isinstance(each, ast.Call) else each for each in one.decorator_list]
+    elif isinstance(one, ast.Assign | ast.AnnAssign):
+        calls = [each.func for each in ast.walk(one) if isinstance(each, ast.Call)]
+    else:
+        return False
+    return {(dotted(each) or ("",))[-1] for each in calls} <= SERVING
 
 
 def _is_remark(statement: ast.stmt) -> bool:

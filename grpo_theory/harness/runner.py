@@ -15,7 +15,7 @@ from grpo_theory.estimation import SourceFile
 from grpo_theory.harness.discovery import study_in
 from grpo_theory.harness.fingerprint import checkout_checksum
 from grpo_theory.harness.store import NUMERICAL, Store, StoreError, versions
-from grpo_theory.harness.study import Cell, Study, chunk_generator, table_of
+from grpo_theory.harness.study import Cell, Settings, Study, chunk_generator, table_of
 from grpo_theory.harness.study_file import load_study
 from grpo_theory.validation import counted
 
@@ -166,11 +166,16 @@ def _leaders_first(chunks: Sequence[Chunk]) -> list[Chunk]:
 
 def build_table(study: Study, store: Store, cells: Sequence[Cell], *, quick: bool = False) -> None:
     """Write a study's table from its chunks."""
-    rows, seconds = [], 0.0
-    for cell in cells:
-        records = [_record(study, store, cell, chunk) for chunk in range(cell.chunks)]
-        seconds += sum(record["seconds"] for record in records)
-        rows += study.rows(cell.settings, [record["data"] for record in records])
+    seconds = 0.0
+
+    def results() -> Iterator[tuple[Settings, list[Any]]]:
+        nonlocal seconds
+        for cell in cells:
+            records = [_record(study, store, cell, chunk) for chunk in range(cell.chunks)]
+            seconds += sum(record["seconds"] for record in records)
+            yield cell.settings, [record["data"] for record in records]
+
+    rows = study.table(results(), quick)
     store.write_table(study, table_of(rows), seconds, quick=quick)
 
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from grpo_theory.harness.fingerprint import study_fingerprint
 from grpo_theory.harness.seal import UNSEALED, SealError, check_seal, opened_json, seal, sealed_json
-from grpo_theory.harness.study import Cell, Study
+from grpo_theory.harness.study import PART, Cell, Study
 
 CHUNKS = "chunks"
 """The folder of chunks."""
@@ -179,7 +179,7 @@ class Store:
         return self.root / CHUNKS / study / folder / f"{chunk:04d}.json"
 
     def _identity(self, study: Study, cell: Cell, chunk: int) -> dict[str, Any]:
-        source = study_fingerprint(study) + cell.code
+        source = study_fingerprint(study, cell.settings.get(PART, "")) + cell.code
         return {"settings": json.loads(cell.key), "seed": self.seed, "chunk": chunk, "source": source}
 
 

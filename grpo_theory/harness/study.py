@@ -1,8 +1,10 @@
 """What a study is: a file, whose head states theorems and whose body computes what decides them.
 
-A study has one of two forms.  An exact study defines ``compare(settings)``, which yields `Statement.compare` for each statement
-and setting: the two sides and the broken one.  It also yields rows of data, if a figure shows more.  A study whose statements
-hold exactly on whatever is drawn, such as random policies or the paths of runs, defines ``compare(settings, rng)``.
+A study has one of three forms.  The first is made of checks: see `grpo_theory.harness.check`.
+
+An exact study defines ``compare(settings)``, which yields `Statement.compare` for each statement and setting: the two sides and
+the broken one.  It also yields rows of data, if a figure shows more.  A study whose statements hold exactly on whatever is drawn,
+such as random policies or the paths of runs, defines ``compare(settings, rng)``.
 
 A simulated study defines three functions.  ``simulate(settings, rng, chunk)`` gets a generator `rng` of the chunk's own.
 ``rows(settings, results)`` makes rows of the table from what the chunks of a cell returned.  ``claims(table)`` reads the claims
@@ -12,7 +14,7 @@ level of the file, alone, in a tuple or in a dict.
 
 import json
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +31,8 @@ COLUMNS = ("prediction", "estimate", "standard_error", "replications")
 """The columns that every table has, after those that say what a row is of; NaN where there is no prediction."""
 EXACT = {"standard_error": 0.0, "replications": 0}
 """The last two of them in a row that is computed and not simulated."""
+PART = "of"
+"""The setting that says which function of a study computes a cell."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,11 @@ class Cell:
         """The settings in canonical form."""
         return json.dumps(dict(self.settings), sort_keys=True)
 
+    @property
+    def seed_key(self) -> str:
+        """The settings without the function that computes them: the same case has the same draws, whatever looks at it."""
+        return json.dumps({name: value for name, value in self.settings.items() if name != PART}, sort_keys=True)
+
 
 @dataclass(frozen=True)
 class Study:
@@ -83,10 +92,12 @@ class Study:
     compute : callable
         ``compute(settings, rng, chunk)`` is a pure function with a JSON-able result. The generator is the chunk's own,
         unless the cell says that its chunks share one seed.
-    rows : callable
+    rows : callable, optional
         ``rows(settings, results)`` turns the results of a cell's chunks, in order, into rows of the table.
     claims : callable
         ``claims(table)`` reads the claims off the table.
+    tabulate : callable, optional
+        ``tabulate(results, quick)`` makes all rows of the table in its place, from (settings, results) of all cells.
     statements : tuple of Statement
         What its file states: those that its claims are about, and the heads of those that are split.
     powerless : Mapping
@@ -100,11 +111,19 @@ class Study:
     module: str
     cells: Callable[[bool], Sequence[Cell]]
     compute: Callable[[Settings, np.random.Generator, int], Any]
-    rows: Callable[[Settings, list[Any]], Rows]
+    rows: Callable[[Settings, list[Any]], Rows] | None
     claims: Callable[[pd.DataFrame], list[Claim]]
+    tabulate: Callable[[Iterable[tuple[Settings, list[Any]]], bool], Rows] | None = None
     statements: tuple[Statement, ...] = ()
     powerless: Mapping[tuple[str, str], str] = field(default_factory=dict)
     sources: tuple[SourceFile, ...] = ()
+
+    def table(self, results: Iterable[tuple[Settings, list[Any]]], quick: bool) -> Rows:
+        """Return the rows of the table, from the settings and the chunks' results of all cells."""
+        if self.tabulate is not None:
+            return self.tabulate(results, quick)
+        assert self.rows is not None
+        return [row for settings, chunks in results for row in self.rows(settings, chunks)]
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -114,7 +133,7 @@ class Study:
 
 def cell_seed(study: str, cell: Cell, seed: int) -> np.random.SeedSequence:
     """Return the seed of a cell: keyed by the study's name and the cell's settings, not by their places in a list."""
-    key = (zlib.crc32(study.encode()), zlib.crc32(cell.key.encode()))
+    key = (zlib.crc32(study.encode()), zlib.crc32(cell.seed_key.encode()))
     return np.random.SeedSequence(seed, spawn_key=key)
 
 

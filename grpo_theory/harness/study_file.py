@@ -171,8 +171,8 @@ def _guarded(study: Study, module: ModuleType) -> Study:
             raise StudyError(f"what is computed must be numbers, texts, lists and dicts as JSON has them: {error}") from None
         return made
 
-    def rows(settings: Mapping[str, Any], results: list[Any]) -> list[dict[str, Any]]:
-        made = list(study.rows(settings, results))
+    def table(results: Iterable[tuple[Mapping[str, Any], list[Any]]], quick: bool) -> list[dict[str, Any]]:
+        made = study.table(results, quick)
         if made:
             table_of(made)
         return made
@@ -190,12 +190,12 @@ def _guarded(study: Study, module: ModuleType) -> Study:
                 raise StudyError(f"claims(table) has a claim about {one.statement.id!r}, which its file does not state")
         return made
 
-    computing = "compare" if hasattr(module, "compare") else "simulate"
+    computing = next((name for name in ("compare", "simulate") if hasattr(module, name)), "a check")
     return replace(
         study,
         cells=_guard(study.name, module, "cells", drawing_own("cells", cells)),
         compute=_guard(study.name, module, computing, drawing_own(computing, compute)),
-        rows=_guard(study.name, module, "rows", drawing_own("rows", rows)),
+        tabulate=_guard(study.name, module, "rows", drawing_own("rows", table)),
         claims=_guard(study.name, module, "claims", drawing_own("claims", claims)),
     )
 

@@ -4,26 +4,23 @@ In the controls weights, means and degrees of freedom are a quarter too large. A
 mean.
 """
 
-from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.linalg import solve_continuous_lyapunov
 from scipy.special import chdtr, ndtr
 
 import grpo_theory as gt
-from grpo_theory.evidence import PARTS, Claim, Statement
-from grpo_theory.evidence.reading import evidence
-from grpo_theory.harness.study import Cell, Settings
-from grpo_theory.harness.summary import summary
-from grpo_theory.theory import Linearisation, gap_recursion, limit_covariance, linearise
+from grpo_theory.evidence import PARTS, Margin, Statement
+from grpo_theory.harness import check, rows, run
+from grpo_theory.theory import gap_recursion, limit_covariance, linearise
 from grpo_theory.theory.distance import law_distance
 from simulations.maximum import maximum
 from simulations.seeds import seed_of
 from simulations.sources import CORRECTION, DEMYSTIFYING, OURS, derived
 
+NEAR = Margin(0.02, "two in a hundred of the probability, or of the mean: less is not seen in a histogram of runs")
 U11 = Statement(
     "U11",
     f"{DEMYSTIFYING}, Theorem 8",
@@ -39,6 +36,7 @@ U11_PRINTED = Statement(
     "n Delta(theta_n) -> sum w_k chi^2_1, S as printed",
     "law",
     formula=r"The limit law of $n\,\Delta(\theta_n)$, with $S$ as printed.",
+    margin=NEAR,
 )
 U11_CORRECTED = Statement(
     "U11/corrected",
@@ -48,6 +46,7 @@ U11_CORRECTED = Statement(
     formula=r"The covariance has the square of the step scale as a factor: $$S=\beta^2\int_0^\infty e^{-(-\beta "
     r"H^*-I/2)u}\,Q'\Gamma Q\,e^{-(-\beta H^*-I/2)u}\,du$$",
     whose=CORRECTION,
+    margin=NEAR,
 )
 U11_NORMAL = Statement(
     "U11/normal",
@@ -55,6 +54,7 @@ U11_NORMAL = Statement(
     "sqrt(n) Q'(theta_n - theta*) is normal: its Mahalanobis distance is chi^2_r",
     "law",
     formula=r"$\sqrt n\,Q'(\theta_n-\theta^*)$ is normal: its Mahalanobis distance is $\chi^2_r$.",
+    margin=NEAR,
 )
 U11_MEAN = Statement(
     "U11/mean",
@@ -63,6 +63,7 @@ U11_MEAN = Statement(
     "equality",
     formula=r"$E\,n\,\Delta(\theta_n)=\sum_kw_k$.",
     whose=OURS,
+    margin=NEAR,
 )
 U11_NORMAL_GAP = Statement(
     "U11/normal gap",
@@ -71,6 +72,7 @@ U11_NORMAL_GAP = Statement(
     "law",
     formula=r"$n\,\Delta(\theta_n)$ itself is normal, with 32 comparable weights.",
     whose=OURS,
+    margin=NEAR,
 )
 U11_FINITE = Statement(
     "U11/finite",
@@ -79,6 +81,7 @@ U11_FINITE = Statement(
     "equality",
     formula=r"$E\,n\,\Delta(\theta_n)$ at finite $n$ by the exact recursion, $\beta$ just above $1/(2\lambda_{\min})$.",
     whose=OURS,
+    margin=NEAR,
 )
 
 STEPS, RUNS, QUICK_RUNS, CHUNK_RUNS = 2000, 81920, 2048, 2048
@@ -102,85 +105,108 @@ VARIANTS: tuple[dict[str, Any], ...] = (
     {"problem": "kl-linear", "factor": 0.6, "runs": 184_320},
 )
 USUAL = {"batch_size": 1, "group_size": 4, "factor": 2.0}
-LAW_MARGIN, MEAN_MARGIN = 0.02, 0.02
-SETTING = ("problem", "estimator", "batch_size", "group_size", "factor")
-LAWS = (
-    (U11_PRINTED, "printed law", "wrong law"),
-    (U11_CORRECTED, "law", "wrong law"),
-    (U11_NORMAL, "normal", "wrong normal"),
-    (U11_NORMAL_GAP, "normal gap", "wrong law"),
-)
-"""Statements of a law, the quantity that is the distance from it, and that of a law which is wrong."""
+SYMBOLS = {"batch_size": "B", "group_size": "G", "factor": "beta lambda_min"}
 LEVELS = np.linspace(0.01, 0.99, 50)
 TAIL = 0.05
 
 
-def cells(quick: bool) -> list[Cell]:
+def cases(quick: bool) -> list[dict[str, Any]]:
     """Long series for the leave-one-out estimator (and GRPO, on one prompt), shorter ones for its rivals and other settings."""
-    main: list[dict[str, Any]] = [
-        {"problem": problem, "estimator": name} for problem, names in ESTIMATORS.items() for name in names
-    ]
-    common: dict[str, Any] = {"estimator": "rloo", "steps": STEPS} | USUAL
-    cells = []
-    shown = [*main[::3], *VARIANTS[-2:]] if quick else [*main, *VARIANTS]
-    for setting in shown:
-        settings = common | setting
-        long = setting in main and settings["estimator"] in ("rloo", "grpo")
-        runs = QUICK_RUNS if quick else settings.get("runs", LONG.get(settings["problem"], RUNS) if long else SHORT)
-        chunk = min(runs, CHUNK_RUNS)
-        cells.append(Cell(settings | {"runs": chunk}, runs // chunk))
-    return cells
+    main: list[dict[str, Any]] = [{"problem": problem, "estimator": name} for problem, names in ESTIMATORS.items() for name in names]
+    found = []
+    for one in [*main[::3], *VARIANTS[-2:]] if quick else [*main, *VARIANTS]:
+        long = one in main and one["estimator"] in ("rloo", "grpo")
+        runs = QUICK_RUNS if quick else LONG.get(one["problem"], RUNS) if long else SHORT
+        found.append({"estimator": "rloo", "steps": STEPS, "runs": runs, **USUAL, **one} | ({"runs": runs} if quick else {}))
+    return found
+
+
+def label(**case):
+    """Return the problem and estimator, and whatever differs from B = 1, G = 4 and beta = 2/lambda_min."""
+    extra = [f"{symbol} = {case[name]:g}" for name, symbol in SYMBOLS.items() if case[name] != USUAL[name]]
+    return f"{case['problem']} ({', '.join([case['estimator'], *extra])})"
 
 
 @cache
-def _linearise(name: str, estimator: str, batch_size: int, group_size: int) -> Linearisation:
-    problem, best, _ = maximum(name)
-    return linearise(problem, best, estimator, batch_size=batch_size, group_size=group_size)
-
-
-def _linear(settings: Settings) -> Linearisation:
-    return _linearise(*(settings[name] for name in ("problem", "estimator", "batch_size", "group_size")))
-
-
-def _scale(linear: Linearisation, factor: float) -> tuple[float, int]:
-    """Return beta = factor / lambda_min of the estimator's drift, and an offset that keeps the first steps stable."""
+def linearised(problem, estimator, batch_size, group_size, factor):
+    """Return the learner near the maximiser, beta = factor / lambda_min, and an offset that keeps the first steps stable."""
+    found, best, _ = maximum(problem)
+    linear = linearise(found, best, estimator, batch_size=batch_size, group_size=group_size)
     beta = factor / linear.slowest
-    return beta, int(20.0 * beta * np.abs(np.linalg.eigvals(linear.drift)).max()) + 200
+    return linear, beta, int(20.0 * beta * np.abs(np.linalg.eigvals(linear.drift)).max()) + 200
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Mapping[str, Any]:
+@run(runs=CHUNK_RUNS)
+def trained(problem, estimator, factor, steps, runs, rng, **sizes):
     """Train from the maximiser; return (n + offset) times the gap, and the squared Mahalanobis distance, of each run."""
-    problem, best, highest = maximum(settings["problem"])
-    linear = _linear(settings)
-    beta, offset = _scale(linear, settings["factor"])
-    training = gt.simulate_training(
-        problem,
-        best,
-        settings["estimator"],
-        gt.Harmonic(beta, offset),
-        batch_size=settings["batch_size"],
-        group_size=settings["group_size"],
-        steps=settings["steps"],
-        replications=settings["runs"],
-        rng=seed_of(rng),
-        workers=1,
-    )
-    scale = settings["steps"] + offset
-    deviation = np.sqrt(scale) * (training.theta - best) @ linear.directions
+    found, best, highest = maximum(problem)
+    linear, beta, offset = linearised(problem, estimator, factor=factor, **sizes)
+    sizes |= {"steps": steps, "replications": runs}
+    training = gt.simulate_training(found, best, estimator, gt.Harmonic(beta, offset), **sizes, rng=seed_of(rng), workers=1)
+    deviation = np.sqrt(steps + offset) * (training.theta - best) @ linear.directions
     inverse = np.linalg.inv(limit_covariance(linear, beta))
     return {
-        "gap": (scale * (highest - training.objectives[:, 0])).tolist(),
-        "distance": np.einsum("ri,ij,rj->r", deviation, inverse, deviation).tolist(),
-        "diverged": int(training.diverged.sum()),
+        "gap": (steps + offset) * (highest - training.objectives[:, 0]),
+        "distance": np.einsum("ri,ij,rj->r", deviation, inverse, deviation),
+        "diverged": [training.diverged.sum()],
     }
 
 
-def kolmogorov_distance(sample: np.ndarray, cdf: Any) -> float:
+LAWS = (U11_PRINTED, U11_CORRECTED, U11_NORMAL, U11_NORMAL_GAP, U11_MEAN, U11_FINITE)
+
+
+@check(*LAWS, of=trained, cases=cases, broken={"larger": 1.25}, setting=label)
+def laws(found, problem, estimator, steps, larger=1.0, **setting):
+    """The limit laws; just above the least step the mean at finite n, which is far from the limit's.
+
+    In the broken case weights, means and degrees of freedom are a quarter too large; at finite n the limit is taken for the mean.
+    """
+    gap, setting = found["gap"], {name: setting[name] for name in USUAL}
+    linear, beta, offset = linearised(problem, estimator, **setting)
+    law, rank = linear.gap_law(limit_covariance(linear, beta)), len(linear.curvatures)
+    if setting["factor"] < 1.0:
+        finite = gap_recursion(linear, gt.Harmonic(beta, offset).steps(steps), np.zeros((rank, rank)))[-1]
+        return {"U11/finite": (mean_of(gap), (steps + offset) * float(finite) if larger == 1.0 else law.mean())}
+    wrong = gt.WeightedChiSquare(larger * law.weights)
+    degrees = rank if larger == 1.0 else rank + max(1, rank // 4)
+    sides = {
+        "U11/printed": distance(gap, printed_law(linear, beta).cdf if larger == 1.0 else wrong.cdf),
+        "U11/corrected": distance(gap, wrong.cdf),
+        "U11/normal": distance(found["distance"], lambda x: chdtr(degrees, x)),
+    }
+    if problem == "crowd":
+        normal = lambda x: ndtr((x - law.mean()) / law.std())  # noqa: E731
+        sides["U11/normal gap"] = distance(gap, normal if larger == 1.0 else wrong.cdf)
+    if setting == USUAL and estimator in ("rloo", "grpo"):
+        sides["U11/mean"] = mean_of(gap), larger * law.mean()
+    return sides
+
+
+@rows(of=trained, cases=lambda quick: [one for one in cases(quick) if USUAL.items() <= one.items()])
+def quantiles(found, problem, estimator):
+    """The quantiles of the gap beside those of the law, for the QQ plot."""
+    linear, beta, _ = linearised(problem, estimator, **USUAL)
+    law = linear.gap_law(limit_covariance(linear, beta))
+    for level, estimate, prediction in zip(LEVELS, np.quantile(found["gap"], LEVELS), law.ppf(LEVELS), strict=True):
+        yield {"level": level, "estimate": estimate, "prediction": prediction}
+
+
+def mean_of(sample):
+    """Return the mean of a sample as a side."""
+    return sample.mean(), sample.std(ddof=1) / np.sqrt(len(sample)), len(sample)
+
+
+def distance(sample, cdf):
+    """Return the sides of a law: the largest distance between the sample's distribution function and the law's, and 0."""
+    return (kolmogorov_distance(sample, cdf), 0.0, len(sample)), 0.0
+
+
+def kolmogorov_distance(sample, cdf):
     """Return the largest distance between the sample's distribution function and a law's."""
     return law_distance(lambda ordered: np.interp(ordered, *_tabulated(cdf, ordered)), sample).estimate
 
 
-def _tabulated(cdf: Any, ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _tabulated(cdf, ordered):
     """Tabulate a distribution function on the sample's own quantiles, in the tails in equal ratios: errors are below 1e-4."""
     tail = np.geomspace(TAIL, 1.0 / len(ordered), 60)
     levels = np.concatenate([np.linspace(0.0, 1.0, 501), tail, 1.0 - tail])
@@ -188,65 +214,7 @@ def _tabulated(cdf: Any, ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return points, np.asarray(cdf(points))
 
 
-def printed_law(linear: Linearisation, beta: float) -> gt.WeightedChiSquare:
+def printed_law(linear, beta):
     """Return the law with the covariance as printed: the Lyapunov equation without the factor beta^2."""
     stable = beta * linear.drift - np.eye(len(linear.curvatures)) / 2.0
     return linear.gap_law(np.asarray(solve_continuous_lyapunov(stable, linear.noise), dtype=np.float64))
-
-
-def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
-    """One row for each quantity: means, distances to the laws, and, at the usual sizes, the quantiles for the QQ plot."""
-    gap, distance = (np.concatenate([chunk[name] for chunk in results]) for name in ("gap", "distance"))
-    linear = _linear(settings)
-    beta, offset = _scale(linear, settings["factor"])
-    law, rank = linear.gap_law(limit_covariance(linear, beta)), len(linear.curvatures)
-    finite = gap_recursion(linear, gt.Harmonic(beta, offset).steps(settings["steps"]), np.zeros((rank, rank)))[-1]
-    diverged = {"diverged": sum(chunk["diverged"] for chunk in results)}
-    common = {name: settings[name] for name in (*SETTING, "steps")} | {"beta": beta, "offset": offset, "level": np.nan} | diverged
-    for quantity, mean in (("mean", law.mean()), ("finite mean", (settings["steps"] + offset) * float(finite))):
-        yield common | {"quantity": quantity, "prediction": mean} | summary(gap)
-    common |= {"standard_error": 0.0, "replications": len(gap)}
-    for quantity, sample, cdf in (
-        ("law", gap, law.cdf),
-        ("printed law", gap, printed_law(linear, beta).cdf),
-        ("wrong law", gap, gt.WeightedChiSquare(1.25 * law.weights).cdf),
-        ("normal gap", gap, lambda x: ndtr((x - law.mean()) / law.std())),
-        ("normal", distance, lambda x: chdtr(rank, x)),
-        ("wrong normal", distance, lambda x: chdtr(rank + max(1, rank // 4), x)),
-    ):
-        yield common | {"quantity": quantity, "estimate": kolmogorov_distance(sample, cdf), "prediction": 0.0}
-    if is_usual(settings):
-        for level, estimate, prediction in zip(LEVELS, np.quantile(gap, LEVELS), law.ppf(LEVELS), strict=True):
-            sides = {"estimate": float(estimate), "prediction": float(prediction)}
-            yield common | {"quantity": "quantile", "level": level} | sides
-
-
-def is_usual(row: Mapping[Any, Any] | pd.Series) -> bool:
-    """Whether B, G and beta are the usual ones."""
-    return all(row[name] == value for name, value in USUAL.items())
-
-
-def setting_label(row: Mapping[str, Any]) -> str:
-    """Return the problem and estimator, and whatever differs from B = 1, G = 4 and beta = 2/lambda_min."""
-    symbols = {"batch_size": "B", "group_size": "G", "factor": "beta lambda_min"}
-    extra = [f"{symbol} = {row[name]:g}" for name, symbol in symbols.items() if row[name] != USUAL[name]]
-    return f"{row['problem']} ({', '.join([str(row['estimator']), *extra])})"
-
-
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Read the laws off the table; with beta just above its least value, the mean at finite n, which is far from the limit's."""
-    for values, part in table.groupby(list(SETTING), sort=False):
-        setting, at = dict(zip(SETTING, values, strict=True)), part.set_index("quantity")
-        where, mean = setting_label(setting), at.loc["mean"]
-        finite, limit = (float(at.loc[name, "prediction"]) for name in ("finite mean", "mean"))
-        if setting["factor"] < 1.0:
-            own, control = (evidence(mean, prediction, MEAN_MARGIN) for prediction in (finite, limit))
-            yield U11_FINITE.claim(where, own, control)
-            continue
-        for statement, name, wrong in LAWS:
-            if statement is not U11_NORMAL_GAP or setting["problem"] == "crowd":
-                own, control = (evidence(at.loc[quantity], 0.0, LAW_MARGIN) for quantity in (name, wrong))
-                yield statement.claim(where, own, control)
-        if is_usual(setting) and setting["estimator"] in ("rloo", "grpo"):
-            own, control = (evidence(mean, prediction, MEAN_MARGIN) for prediction in (limit, 1.25 * limit))
-            yield U11_MEAN.claim(where, own, control)
