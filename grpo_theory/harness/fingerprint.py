@@ -26,14 +26,16 @@ def checkout_checksum(package: str = "") -> str:
     digest, code = hashlib.sha256(), Codebase((package,) if package else ())
     for one in (LIBRARY, *code.packages):
         folder = code.file(one).parent
-        for path in sorted(path for path in folder.rglob("*") if path.suffix in (".py", *DATA)):
+        for path in sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".toml", *DATA)):
             digest.update(f"{one}/{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
 def study_fingerprint(study: Study) -> str:
-    """Return a checksum of the code that a study depends on, and of its data."""
-    return files_fingerprint(study.sources) if study.sources else module_fingerprint(study.module)
+    """Return a checksum of the code that a study depends on, of its data, and of what counts of its statements, if in files."""
+    code = files_fingerprint(study.sources) if study.sources else module_fingerprint(study.module)
+    facts = [(one.id, one.kind, one.margin and one.margin.value) for one in study.statements]
+    return hashlib.sha256(f"{code}\n{facts}".encode()).hexdigest()
 
 
 @cache

@@ -14,7 +14,7 @@ from scipy.linalg import solve_continuous_lyapunov
 from scipy.special import chdtr, ndtr
 
 import grpo_theory as gt
-from grpo_theory.evidence import PARTS, Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.harness.summary import summary
@@ -22,64 +22,10 @@ from grpo_theory.theory import Linearisation, gap_recursion, limit_covariance, l
 from grpo_theory.theory.distance import law_distance
 from simulations.maximum import maximum
 from simulations.seeds import seed_of
-from simulations.sources import CORRECTION, DEMYSTIFYING, OURS, derived
+from simulations.statements import stated
 
-U11 = Statement(
-    "U11",
-    f"{DEMYSTIFYING}, Theorem 8",
-    "n Delta(theta_n) -> sum w_k chi^2_1, sqrt(n) Q'(theta_n - theta*) is normal",
-    PARTS,
-    formula=r"$$n\,\Delta(\theta_n)\to\sum_kw_k\,\chi^2_{1,k},$$ $$w_k\text{ the eigenvalues of "
-    r"}\tfrac12S^{1/2}\mathrm{diag}(\lambda)S^{1/2},$$ $$S=\int_0^\infty e^{-(-\beta H^*-I/2)u}\,Q'\Gamma "
-    r"Q\,e^{-(-\beta H^*-I/2)u}\,du$$",
-)
-U11_PRINTED = Statement(
-    "U11/printed",
-    f"{DEMYSTIFYING}, Theorem 8",
-    "n Delta(theta_n) -> sum w_k chi^2_1, S as printed",
-    "law",
-    formula=r"The limit law of $n\,\Delta(\theta_n)$, with $S$ as printed.",
-)
-U11_CORRECTED = Statement(
-    "U11/corrected",
-    derived(6),
-    "n Delta(theta_n) -> sum w_k chi^2_1, S with the factor beta^2",
-    "law",
-    formula=r"The covariance has the square of the step scale as a factor: $$S=\beta^2\int_0^\infty e^{-(-\beta "
-    r"H^*-I/2)u}\,Q'\Gamma Q\,e^{-(-\beta H^*-I/2)u}\,du$$",
-    whose=CORRECTION,
-)
-U11_NORMAL = Statement(
-    "U11/normal",
-    f"{DEMYSTIFYING}, Theorem 8",
-    "sqrt(n) Q'(theta_n - theta*) is normal: its Mahalanobis distance is chi^2_r",
-    "law",
-    formula=r"$\sqrt n\,Q'(\theta_n-\theta^*)$ is normal: its Mahalanobis distance is $\chi^2_r$.",
-)
-U11_MEAN = Statement(
-    "U11/mean",
-    derived(6),
-    "E n Delta(theta_n) = sum w_k",
-    "equality",
-    formula=r"$E\,n\,\Delta(\theta_n)=\sum_kw_k$.",
-    whose=OURS,
-)
-U11_NORMAL_GAP = Statement(
-    "U11/normal gap",
-    f"question beside {DEMYSTIFYING}, Theorem 8",
-    "n Delta(theta_n) is normal, with 32 comparable weights",
-    "law",
-    formula=r"$n\,\Delta(\theta_n)$ itself is normal, with 32 comparable weights.",
-    whose=OURS,
-)
-U11_FINITE = Statement(
-    "U11/finite",
-    derived(6),
-    "E n Delta(theta_n) at finite n, by the exact recursion, beta just above 1/(2 lambda_min)",
-    "equality",
-    formula=r"$E\,n\,\Delta(\theta_n)$ at finite $n$ by the exact recursion, $\beta$ just above $1/(2\lambda_{\min})$.",
-    whose=OURS,
-)
+U11, U11_PRINTED, U11_CORRECTED, U11_NORMAL, U11_MEAN = stated("U11", "U11/printed", "U11/corrected", "U11/normal", "U11/mean")
+U11_NORMAL_GAP, U11_FINITE = stated("U11/normal gap", "U11/finite")
 
 STEPS, RUNS, QUICK_RUNS, CHUNK_RUNS = 2000, 81920, 2048, 2048
 LONG = {"kl-linear": 184_320, "single": 131_072, "conflict": 286_720, "kl-sequence": 143_360}
