@@ -1,12 +1,5 @@
-"""Where statements stand: the papers, and our derivations."""
+"""What papers are called."""
 
-DEMYSTIFYING = "arXiv 2603.01162"
-"""Demystifying GRPO: Its Policy Gradient is a U-Statistic."""
-TIC_GRPO = "arXiv 2508.02833"
-NORMALIZATION = "arXiv 2601.23135"
-"""Why GRPO Needs Normalization."""
-MU_GRPO = "arXiv 2605.17570"
-"""How Off-Policy Can GRPO Be?"""
 PAPERS = {
     "2603.01162": "Demystifying GRPO",
     "2508.02833": "TIC-GRPO",
@@ -19,10 +12,3 @@ PAPERS = {
     "2503.14476": "DAPO",
 }
 """What papers are called in tables, by their numbers at arXiv; the others go by the number alone."""
-CORRECTION, OURS = "correction", "ours"
-UNCORRELATED = "Assumption 2: ||W||^2 and Z are uncorrelated given X"
-
-
-def derived(section: int) -> str:
-    """Return the source of what stands in a section of the derivations."""
-    return f"docs/derivations.md, {section}"

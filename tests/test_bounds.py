@@ -274,7 +274,7 @@ def test_the_sharp_prediction_tells_steps_that_are_half_too_long(kind):
     start = np.zeros((3, 3))
     plans = (gap_laws.schedule({"problem": "kl-linear", "schedule": kind}, factor) for factor in (1.0, training_gap.LONGER))
     gap, longer = (gap_recursion(linear, plan.steps(training_gap.STEPS), start)[-1] for plan in plans)
-    assert 1.0 + 4.0 * training_gap.NEAR.value < longer / gap < 1.51
+    assert 1.0 + 4.0 * training_gap.U7_SHARP.margin.value < longer / gap < 1.51
 
 
 def test_stationary_gap_is_a_quarter_step_trace_to_first_order():

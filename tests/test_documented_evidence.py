@@ -3,9 +3,8 @@
 import pytest
 
 import grpo_theory as gt
-from docs.making.evidence import COVERAGE, VERDICTS, measured
+from docs.making.evidence import COVERAGE, TEXTS, VERDICTS, measured
 from docs.making.places import DOCS
-from simulations.plan.plan_coverage import TEXTS
 from tools.write_evidence import PLANNED
 
 

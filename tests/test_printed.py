@@ -53,15 +53,15 @@ def test_every_printed_statement_that_was_judged_is_in_one_row():
 @pytest.mark.parametrize(
     ("title", "name", "word", "instead"),
     [
-        (f"Theorem 7, {ERROR}", "U9", "refuted", "1 + sqrt(c3/c1)"),
-        (f"Lemma 14, {ERROR}", "U8/lemma/printed", "refuted", "n_0 at least A"),
+        (f"Theorem 7, {ERROR}", "U9", "refuted", "1 + sqrt(c_3/c_1)"),
+        (f"Lemma 14, {ERROR}", "U8/lemma/printed", "refuted", "n_0 that is at least A"),
         (f"Lemma 6(b), {ERROR}", "U8", "confirmed", ""),
         (f"Corollary 5, {ERROR}", "U6", "confirmed", "sharper: "),
         (f"Theorem 2, {ERROR}", "U3", "confirmed", "sharper: "),
-        (f"Theorem 3.2, {NORMALISATION}", "N6", "refuted", "is at most 1"),
+        (f"Theorem 3.2, {NORMALISATION}", "N6", "refuted", "(8/(3T)) (1/T) sum_t"),
         (f"Theorem 3.3, {NORMALISATION}", "N8/plain gain", "confirmed", ""),
-        (f"Theorem 3.4, {NORMALISATION}", "N8/divided gain", "refuted", "is at most 1"),
-        (f"Theorem 4.3, {TIC}", "T11", "refuted", "slope at most -0.4"),
+        (f"Theorem 3.4, {NORMALISATION}", "N8/divided gain", "refuted", "(8/(3T)) (1/T) sum_t"),
+        (f"Theorem 4.3, {TIC}", "T11", "refuted", "there is no floor"),
         (f"N10, {NORMALISATION}", "N10", "not reproduced here", ""),
     ],
 )
@@ -126,7 +126,7 @@ def test_a_verdict_in_a_word(verdicts, word):
         ("TIC-GRPO", f"Theorem 4.3, {TIC}"),
         ("GSPO", f"T14, {TIC}"),
         ("RLOO", f"Lemma 1, {ERROR}"),
-        ("best group size", f"Theorem 7, {ERROR}"),
+        ("group size is the best", f"Theorem 7, {ERROR}"),
         ("U9", f"Theorem 7, {ERROR}"),
     ],
 )

@@ -1,9 +1,14 @@
 """Statements are words: what is said of a theorem may be mended, and results stay; what decides it may not."""
 
+from dataclasses import replace
+
 import pytest
 
+from grpo_theory.evidence import Margin
 from grpo_theory.harness.codebase import Codebase
+from grpo_theory.harness.fingerprint import study_fingerprint
 from grpo_theory.harness.normal_form import read
+from simulations.collection import studies
 
 OWN = frozenset({"grpo_theory", "simulations"})
 TEXT = '''"""A title."""
@@ -111,4 +116,17 @@ def test_where_words_come_from_is_no_dependency():
     ]
     found = Codebase(("simulations",)).dependencies("simulations.training.lemma_14")
     assert "simulations.sources" not in found
+    assert "simulations.statements" in found
     assert {"grpo_theory.evidence.claim", "grpo_theory.theory.bounds", "simulations.training.lemma_14"} <= set(found)
+
+
+def test_what_decides_counts_where_statements_are_in_a_file():
+    study = studies()["lemma_14"]
+    first, *others = study.statements
+
+    def fingerprint(**changed):
+        return study_fingerprint(replace(study, statements=(replace(first, **changed), *others)))
+
+    assert fingerprint(text="another text", source="elsewhere") == study_fingerprint(study)
+    assert fingerprint(kind="ordering") != study_fingerprint(study)
+    assert fingerprint(margin=Margin(0.1, "a tenth")) != study_fingerprint(study)

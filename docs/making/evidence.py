@@ -9,11 +9,20 @@ from docs.making.places import DOCS
 from grpo_theory.page.digest import cell, number
 from grpo_theory.page.printed import printed
 from simulations.collection import collection
-from simulations.plan.plan_coverage import TEXTS
 from simulations.sources import PAPERS
 
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
 COVERAGE = pd.read_csv(DOCS / "coverage.csv", keep_default_na=False)
+TEXTS = {
+    "uniform share": "the share of uniform groups at the logged group size",
+    "uniform share, doubled": "the share of uniform groups at twice the logged group size",
+    "step": "GRPO's mean weight of a prompt, h'(p)",
+    "weighted rate": "the mean success rate of prompts by MaxRL's weights",
+    "hard prompts": "the share of prompts that succeed less than 20% of the time",
+    "hard weight": "the share of GRPO's weight on prompts that succeed less than 20% of the time",
+    "learning rate": "the factor on the learning rate when GRPO's groups are doubled",
+}
+"""What the planner's intervals are of."""
 POINT = re.compile(r"CI/(?P<interval>\w+)")
 
 

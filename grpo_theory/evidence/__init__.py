@@ -13,6 +13,7 @@ from grpo_theory.evidence.rules import KINDS as KINDS
 from grpo_theory.evidence.rules import REFUTATIONS as REFUTATIONS
 from grpo_theory.evidence.rules import Judgement as Judgement
 from grpo_theory.evidence.slope import log_log_slope as log_log_slope
+from grpo_theory.evidence.statement_file import read_statements as read_statements
 from grpo_theory.evidence.verdicts import LEVEL as LEVEL
 from grpo_theory.evidence.verdicts import decided as decided
 from grpo_theory.evidence.verdicts import judge as judge

@@ -26,7 +26,7 @@ def checkout_checksum(package: str = "") -> str:
     digest, code = hashlib.sha256(), Codebase((package,) if package else ())
     for one in (LIBRARY, *code.packages):
         folder = code.file(one).parent
-        for path in sorted(path for path in folder.rglob("*") if path.suffix in (".py", *DATA)):
+        for path in sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".toml", *DATA)):
             digest.update(f"{one}/{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 

@@ -18,25 +18,23 @@ from grpo_theory.laboratory import coverage_of_several
 from simulations.coverage.candidates import CANDIDATES, TARGETS, Candidate
 from simulations.coverage.narrowing import narrowing, remembering
 from simulations.coverage.problems import LANGUAGE_MODEL, ONE_PROMPT, names, problem
-from simulations.coverage.promise import LEVEL, POINT, covers, nominal, share
+from simulations.coverage.promise import LEVEL, POINT, nominal, share
 from simulations.seeds import seed_of
-from simulations.sources import derived
+from simulations.statements import stated
 
 STATEMENTS = {
-    ("value_naive", "value"): covers("value_naive", "value", "Student's t, all rewards for independent"),
-    ("value_clustered", "value"): covers("value_clustered", "value", "Student's t on prompts' means"),
-    ("value_effective", "value"): covers("value_effective", "value", "Korn and Graubard (1998)", conservative=True),
-    ("gradient_jackknife", "gradient"): covers("gradient_jackknife", "gradient", derived(9)),
-    ("gradient_between", "gradient"): covers("gradient_between", "gradient", derived(9)),
-    ("gradient_ellipsoid", "gradient, jointly"): covers("gradient_ellipsoid", "gradient, jointly", "Hotelling (1931)"),
-    **{("components_jackknife", name): covers(f"components_jackknife/{name}", name, derived(8)) for name in ("c1", "c2", "c3")},
-    ("mse_jackknife", "error"): covers("mse_jackknife", "error", derived(8)),
-    ("group_size_jackknife", "group size"): covers("group_size_jackknife", "group size", derived(10)),
-    ("group_size_fieller", "group size"): covers("group_size_fieller", "group size", "Fieller (1954)"),
-    ("group_size_jackknife", "1/group size"): covers("group_size_jackknife/reciprocal", "1/group size", derived(10)),
-    ("group_size_fieller", "1/group size"): covers(
-        "group_size_fieller/reciprocal", "1/group size", derived(10), conservative=True
-    ),
+    ("value_naive", "value"): stated("CI/value_naive"),
+    ("value_clustered", "value"): stated("CI/value_clustered"),
+    ("value_effective", "value"): stated("CI/value_effective"),
+    ("gradient_jackknife", "gradient"): stated("CI/gradient_jackknife"),
+    ("gradient_between", "gradient"): stated("CI/gradient_between"),
+    ("gradient_ellipsoid", "gradient, jointly"): stated("CI/gradient_ellipsoid"),
+    **{("components_jackknife", name): stated(f"CI/components_jackknife/{name}") for name in ("c1", "c2", "c3")},
+    ("mse_jackknife", "error"): stated("CI/mse_jackknife"),
+    ("group_size_jackknife", "group size"): stated("CI/group_size_jackknife"),
+    ("group_size_fieller", "group size"): stated("CI/group_size_fieller"),
+    ("group_size_jackknife", "1/group size"): stated("CI/group_size_jackknife/reciprocal"),
+    ("group_size_fieller", "1/group size"): stated("CI/group_size_fieller/reciprocal"),
 }
 """By the interval and its target."""
 

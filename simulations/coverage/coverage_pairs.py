@@ -18,29 +18,15 @@ from scipy.special import stdtrit
 import grpo_theory as gt
 from grpo_theory import intervals
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.intervals import Interval, vectorized
 from simulations.coverage.narrowing import narrowing
-from simulations.coverage.promise import LEVEL, covers, nominal, share
+from simulations.coverage.promise import LEVEL, nominal, share
 from simulations.seeds import seed_of
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-DIFFERENCE = covers("paired_difference", "mean difference", "Student's t on differences")
-SEQUENCE = Statement(
-    "CI/paired_sequence",
-    derived(13),
-    "a 95% sequence misses the mean difference at any number of pairs at most 5% of the time",
-    "upper bound",
-    whose=OURS,
-)
-SEEDS = Statement(
-    "CI/seeds_needed",
-    derived(13),
-    "at the advised number of seeds the difference is missed at most 20% of the time",
-    "upper bound",
-    whose=OURS,
-)
+DIFFERENCE, SEQUENCE, SEEDS = stated("CI/paired_difference", "CI/paired_sequence", "CI/seeds_needed")
 
 POWER = 0.8
 PROBLEM, STEP, GROUP_SIZE = "kl-linear", 2.0, 4

@@ -9,39 +9,14 @@ from collections.abc import Iterator
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.evidence import PARTS, Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import baseline_trace
 from simulations.gradient.baseline_statements import assumption_facts, correlations
 from simulations.kernels import kernel_at
-from simulations.sources import CORRECTION, DEMYSTIFYING, UNCORRELATED, derived
+from simulations.statements import stated
 
-U6 = Statement(
-    "U6",
-    f"{DEMYSTIFYING}, Corollary 5",
-    "GRPO's MSE is at most that of every prompt-only baseline, below vanilla if V != 0",
-    PARTS,
-    UNCORRELATED,
-    formula=r"If $\|W\|^2$ and $Z$ are uncorrelated given $X$, then as $G$ grows "
-    r"$$\mathrm{MSE}(\mathrm{GRPO})\le\mathrm{MSE}(C)\quad\text{for every baseline }C=C(x),$$ and it is strictly "
-    r"below the error without a baseline if $V(x)\ne0$.",
-)
-ASSUMPTION = Statement(
-    "U6/assumption",
-    f"{DEMYSTIFYING}, Assumption 2",
-    "||W||^2 and Z are uncorrelated given X: the largest |correlation| is 0",
-    "identity",
-    formula=r"Assumption 2: $\|W\|^2$ and $Z$ are uncorrelated given $X$, so the largest absolute correlation is $0$.",
-)
-CORRECTED = Statement(
-    "U6/corrected",
-    derived(3),
-    "trace Sigma_C - trace Sigma_V = E||W||^2 [(C-b*)^2 - (V-b*)^2]: C beats V iff it is nearer to b*",
-    "identity",
-    formula=r"$$\mathrm{tr}\,\Sigma_C-\mathrm{tr}\,\Sigma_V=E\|W\|^2\left[(C-b^*)^2-(V-b^*)^2\right],$$ "
-    r"$$b^*=\frac{E\|W\|^2Z}{E\|W\|^2}$$ A baseline $C$ beats $V$ if and only if it is nearer to $b^*$.",
-    whose=CORRECTION,
-)
+U6, ASSUMPTION, CORRECTED = stated("U6", "U6/assumption", "U6/corrected")
 
 NUDGE = 0.1
 """How far the first parameter of the policy, a logit or a weight of logits, is moved where Assumption 2 is broken."""

@@ -12,29 +12,16 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import baseline_trace, break_even_group_size, leave_one_out_traces
 from simulations.gradient.baseline_statements import VANILLA_4, VANILLA_64, assumption_facts, correlations
 from simulations.gradient.cells import differences_of, errors_of, gradient_cells, merge, simulate_estimators
 from simulations.kernels import kernel_at
-from simulations.sources import OURS
+from simulations.statements import stated
 
-BEST = Statement(
-    "R2",
-    "Greensmith et al. 2004",
-    "b* at most the value baseline, G = 64",
-    "upper bound",
-    formula=r"Of all baselines that depend on the prompt alone the least noisy is $$b^*(x)=\frac{E[\|W\|^2Z\mid "
-    r"x]}{E[\|W\|^2\mid x]}$$ Judged at $G=64$: its error is at most that of the value baseline.",
-)
-PLUG_IN_4 = Statement(
-    "R2/plug-in, G=4", "measured", "leave-one-out b* at most leave-one-out mean, G = 4", "upper bound", whose=OURS
-)
-PLUG_IN_64 = Statement(
-    "R2/plug-in, G=64", "measured", "leave-one-out b* at most leave-one-out mean, G = 64", "upper bound", whose=OURS
-)
+BEST, PLUG_IN_4, PLUG_IN_64 = stated("R2", "R2/plug-in, G=4", "R2/plug-in, G=64")
 
 ESTIMATORS = ("reinforce", "oracle", "optimal", "rloo", "optimal_loo")
 GROUP_SIZES = (4, 64)

@@ -13,48 +13,11 @@ from typing import Any
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.evidence import PARTS, Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.harness.study import Cell, Settings
-from simulations.sources import CORRECTION, DEMYSTIFYING, OURS, derived
+from simulations.statements import stated
 
-U9 = Statement(
-    "U9",
-    f"{DEMYSTIFYING}, Theorem 7",
-    "the best group size is G* = sqrt(c3/c1) for every budget, iterations and schedule",
-    PARTS,
-    formula=r"At a fixed budget $N=BG$ the error $c_1/B+c_2/(BG)+c_3/(BG^2)$ is least at $$G^*=\sqrt{c_3/c_1}$$ and this "
-    r"group size is the best one for every budget, number of iterations and step schedule.",
-)
-PRINTED = Statement(
-    "U9/best/printed",
-    f"{DEMYSTIFYING}, Theorem 7",
-    "the whole group size of least error at fixed BG is that of c1/B + c2/(BG) + c3/(BG^2), next to sqrt(c3/c1)",
-    "identity",
-    formula=r"The whole group size of least error is that of the printed law, next to $\sqrt{c_3/c_1}$.",
-)
-REMAINDER = Statement(
-    "U9/best/remainder",
-    f"{DEMYSTIFYING}, Theorem 7 and Proposition 3",
-    "the same with E||W||^2, which Proposition 3 prints in its remainder, in the place of c3",
-    "identity",
-    formula=r"The same with $E\|W\|^2$, which Proposition 3 prints in its remainder, in the place of $c_3$.",
-)
-CORRECTED = Statement(
-    "U9/best/corrected",
-    derived(2),
-    "the whole group size of least error at fixed BG is that of c1/B + c2/(BG) + c3/(BG(G-1)), next to 1 + sqrt(c3/c1)",
-    "identity",
-    formula=r"With the exact third term, $c_3/(BG(G-1))$, the error is least next to $$G^*=1+\sqrt{c_3/c_1}$$",
-    whose=CORRECTION,
-)
-TERM = Statement(
-    "U4/term",
-    f"question beside {DEMYSTIFYING}, Theorem 7",
-    "the third term is c3/(BG^2) with one c3 for all G: G^2 (B MSE - c1 - c2/G) is the same at G = 2 and at 64",
-    "identity",
-    formula=r"The third term is $c_3/(BG^2)$ with one $c_3$ for all $G$: it gives the same $c_3$ at $G=2$ and at $64$.",
-    whose=OURS,
-)
+U9, PRINTED, REMAINDER, CORRECTED, TERM = stated("U9", "U9/best/printed", "U9/best/remainder", "U9/best/corrected", "U4/term")
 
 READINGS = {"printed": PRINTED, "remainder": REMAINDER, "corrected": CORRECTED}
 """The third term is c3/(BG^2); the same with E||W||^2 for c3; or c3/(BG(G-1))."""

@@ -13,67 +13,15 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.evidence import PARTS, Claim, Margin, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import mixed_share
 from simulations.gradient.groups import advantages_of
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-STEP = Margin(0.05, "a step size that is off by 5% is not noticed by anyone who tunes step sizes by factors of two")
-DYNAMIC_SAMPLING = Statement(
-    "dynamic sampling",
-    "beside arXiv 2503.14476 (DAPO)",
-    "only groups whose rewards differ are used, uniform ones dropped or redrawn: which objective is climbed, at what cost?",
-    PARTS,
-)
-REDRAWN = Statement(
-    "dynamic sampling/redrawn",
-    derived(23),
-    "uniform groups redrawn, prompts too: the mean update is the plain one over P(mixed): the same direction",
-    "equality",
-    "binary reward",
-    whose=OURS,
-    margin=STEP,
-)
-NOISE = Statement(
-    "dynamic sampling/noise",
-    derived(23),
-    "uniform groups redrawn, prompts too: the mean square of what a group adds is the plain one over P(mixed)",
-    "equality",
-    "binary reward",
-    whose=OURS,
-    margin=STEP,
-)
-ROLLOUTS = Statement(
-    "dynamic sampling/rollouts",
-    derived(23),
-    "it costs 1/P(mixed) groups for each that is used",
-    "equality",
-    "binary reward",
-    whose=OURS,
-    margin=STEP,
-)
-DROPPED = Statement(
-    "dynamic sampling/dropped",
-    derived(23),
-    "uniform groups dropped from batches of B: the plain mean update times (1 - (1 - P(mixed))^B)/P(mixed)",
-    "equality",
-    "binary reward",
-    formula=r"Uniform groups dropped from batches of $B$: the plain mean update times $\frac{1-(1-P)^B}P$, $P$ the "
-    r"probability of a mixed group.",
-    whose=OURS,
-    margin=STEP,
-)
-SAME_PROMPT = Statement(
-    "dynamic sampling/same prompt",
-    derived(23),
-    "uniform groups redrawn at the same prompt: E[g(X)/P(mixed | X)], which is another direction",
-    "equality",
-    "binary reward",
-    whose=OURS,
-    margin=STEP,
-)
+DYNAMIC_SAMPLING, REDRAWN, NOISE = stated("dynamic sampling", "dynamic sampling/redrawn", "dynamic sampling/noise")
+ROLLOUTS, DROPPED, SAME_PROMPT = stated("dynamic sampling/rollouts", "dynamic sampling/dropped", "dynamic sampling/same prompt")
 POWERLESS = {
     **{
         (SAME_PROMPT.id, f"sequence-shared (G = {size})"): "the two schemes differ by 1% to 2% there, and the margin is 5%"

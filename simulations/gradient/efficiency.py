@@ -16,33 +16,13 @@ import grpo_theory as gt
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.centring import centre
 from grpo_theory.estimation.composition import make_estimator
-from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.exact.alignment import efficiency_of
 from grpo_theory.harness.study import Cell, Settings
 from simulations.gradient.groups import RESPONSES
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-LARGER_GROUPS = Statement(
-    "efficiency/larger groups",
-    derived(37),
-    "one step, 1,024 responses: GRPO is most efficient with larger groups than the leave-one-out mean (RLOO)",
-    "ordering",
-    whose=OURS,
-)
-BEST_SIZES = Statement(
-    "efficiency/best sizes",
-    derived(37),
-    "one step, 1,024 responses, each with its own best group size: GRPO is more efficient than RLOO",
-    "ordering",
-    whose=OURS,
-)
-AT_32 = Statement(
-    "efficiency/at 32",
-    derived(37),
-    "one step, 1,024 responses: from the best group size to 32 GRPO loses less of its efficiency than RLOO does",
-    "ordering",
-    whose=OURS,
-)
+LARGER_GROUPS, BEST_SIZES, AT_32 = stated("efficiency/larger groups", "efficiency/best sizes", "efficiency/at 32")
 
 GROUP_SIZES = (*range(2, 17), 20, 24, 32, 48, 64)
 LARGE = 32

@@ -11,97 +11,14 @@ from typing import Any
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.evidence import PARTS, Comparison, Margin, Statement, log_log_slope
+from grpo_theory.evidence import Comparison, log_log_slope
 from grpo_theory.evidence.reading import largest
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import leave_one_out_traces, remainder_bound
-from simulations.sources import CORRECTION, DEMYSTIFYING, derived
+from simulations.statements import stated
 
-SLOPE = Margin(0.15, "half tells a slope of 2 from 1; over G = 8 to 64 the next order bends an exact power law by less")
-U3 = Statement(
-    "U3",
-    f"{DEMYSTIFYING}, Theorem 2",
-    "MSE(x) = trace Sigma_oracle(x)/G + O(E||W||^2/G^2)",
-    PARTS,
-    "Z bounded",
-    formula=r"With $Z$ bounded, at each prompt "
-    r"$$\mathrm{MSE}(x)=\frac{\mathrm{tr}\,\Sigma_{\mathrm{oracle}}(x)}{G}+O\!\left(\frac{E\|W\|^2}{G^2}\right)$$",
-)
-REMAINDER = Statement(
-    "U3/printed",
-    f"{DEMYSTIFYING}, Theorem 2",
-    "MSE(x) - trace Sigma_oracle/G <= (range Z)^2 E||W||^2/G^2",
-    "upper bound",
-    formula=r"The remainder's constant is at most $1$: "
-    r"$$\mathrm{MSE}(x)-\frac{\mathrm{tr}\,\Sigma_{\mathrm{oracle}}}{G}\le\frac{(\mathrm{range}\,Z)^2E\|W\|^2}{G^2}$$",
-)
-LAW = Statement(
-    "U3/corrected",
-    derived(2),
-    "MSE(x) = trace Sigma_oracle/G + [Var(Z) E||W||^2 + ||g||^2]/(G(G-1)), every G >= 2",
-    "identity",
-    formula=r"$$\mathrm{MSE}(x)=\frac{\mathrm{tr}\,\Sigma_{\mathrm{oracle}}(x)}{G}+\frac{\mathrm{Var}(Z\mid "
-    r"x)\,E\left[\|W\|^2\mid x\right]+\|g(x)\|^2}{G(G-1)}\qquad\text{for every }G\ge2$$",
-    whose=CORRECTION,
-)
-RATE = Statement(
-    "U3/rate",
-    f"{DEMYSTIFYING}, Theorem 2",
-    "MSE(x) - trace Sigma_oracle/G falls as G^-2",
-    "rate",
-    formula=r"The remainder falls as $G^{-2}$.",
-    margin=SLOPE,
-)
-U4 = Statement(
-    "U4",
-    f"{DEMYSTIFYING}, Proposition 3",
-    "MSE = c1/B + c2/(BG) + O(E||W||^2/(BG^2))",
-    PARTS,
-    formula=r"$$\mathrm{MSE}=\frac{c_1}{B}+\frac{c_2}{BG}+O\!\left(\frac{E\|W\|^2}{BG^2}\right),$$ "
-    r"$$c_1=E\|g(X)-g\|^2,\quad c_2=E\,\mathrm{tr}\,\Sigma_{\mathrm{oracle}}(X)$$",
-)
-BATCH_REMAINDER = Statement(
-    "U4/printed",
-    f"{DEMYSTIFYING}, Proposition 3",
-    "MSE - c1/B - c2/(BG) <= (range Z)^2 E||W||^2/(BG^2)",
-    "upper bound",
-    formula=r"The remainder's constant is at most $1$: "
-    r"$$\mathrm{MSE}-\frac{c_1}B-\frac{c_2}{BG}\le\frac{(\mathrm{range}\,Z)^2E\|W\|^2}{BG^2}$$",
-)
-BATCH_LAW = Statement(
-    "U4/corrected",
-    derived(2),
-    "MSE = c1/B + c2/(BG) + c3/(BG(G-1)), every G >= 2",
-    "identity",
-    formula=r"$$\mathrm{MSE}=\frac{c_1}{B}+\frac{c_2}{BG}+\frac{c_3}{BG(G-1)},$$ $$c_3=E\left[\mathrm{Var}(Z\mid "
-    r"X)\,E[\|W\|^2\mid X]+\|g(X)\|^2\right]$$",
-    whose=CORRECTION,
-)
-U5 = Statement(
-    "U5",
-    f"{DEMYSTIFYING}, Corollary 4",
-    "without terms of higher order in G, MSE(GRPO) = MSE(oracle)",
-    PARTS,
-    formula=r"Without terms of higher order in $G$, for a prompt and for a batch, "
-    r"$$\mathrm{MSE}(\mathrm{GRPO})=\mathrm{MSE}(\mathrm{oracle})$$",
-)
-PROMPT = Statement(
-    "U5/prompt",
-    f"{DEMYSTIFYING}, Corollary 4",
-    "for each prompt, MSE(leave-one-out)/MSE(oracle) - 1 falls as G^-1",
-    "rate",
-    formula=r"For each prompt, $\mathrm{MSE}(\mathrm{GRPO})/\mathrm{MSE}(\mathrm{oracle})-1$ falls as $G^{-1}$.",
-    margin=SLOPE,
-)
-BATCH = Statement(
-    "U5/batch",
-    f"{DEMYSTIFYING}, Corollary 4",
-    "for a batch, MSE(leave-one-out) - MSE(oracle) falls as G^-2, not G^-1",
-    "rate",
-    formula=r"For a batch, $\mathrm{MSE}(\mathrm{GRPO})-\mathrm{MSE}(\mathrm{oracle})$ falls as $G^{-2}$, and not as "
-    r"$G^{-1}$.",
-    margin=SLOPE,
-)
+U3, REMAINDER, LAW, RATE, U4, BATCH_REMAINDER = stated("U3", "U3/printed", "U3/corrected", "U3/rate", "U4", "U4/printed")
+BATCH_LAW, U5, PROMPT, BATCH = stated("U4/corrected", "U5", "U5/prompt", "U5/batch")
 
 GROUP_SIZES = (2, 4, 8, 16, 32, 64)
 BATCH_SIZE = 4

@@ -12,30 +12,14 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.estimation.trainers import CONVENTIONS
-from grpo_theory.evidence import PARTS, Claim, Margin, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.exact.alignment import efficiency_of
 from grpo_theory.harness.study import Cell, Settings
 from simulations.gradient.cells import errors_of, gradient_cells, merge, simulate_estimators
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-NEAR = Margin(0.02, "an error or an efficiency that is 2% off misleads nobody")
-ERROR = Statement("estimator", derived(4), "simulated MSE = exact MSE by enumeration, G = 4", "equality", whose=OURS, margin=NEAR)
-EFFICIENCY = Statement(
-    "efficiency",
-    derived(37),
-    "estimators with different means, compared by what the best step of each gains: (g . E ghat)^2/(||g||^2 E||ghat||^2)",
-    PARTS,
-    whose=OURS,
-)
-SIMULATED = Statement(
-    "efficiency/simulated",
-    derived(37),
-    "simulated efficiency = exact efficiency by enumeration, G = 64",
-    "equality",
-    whose=OURS,
-    margin=NEAR,
-)
+ERROR, EFFICIENCY, SIMULATED = stated("estimator", "efficiency", "efficiency/simulated")
 
 PROBLEMS = ("tabular", "sequence-shared", "lm-few-shot")
 GROUP_SIZES = (4, 16, 64)

@@ -14,43 +14,13 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.trainers import CONVENTIONS as TRAINERS
-from grpo_theory.evidence import PARTS, Comparison, Margin, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.evidence.reading import largest
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import best_slope, finite_group_objective, left_out_slope, relative_slope, standardised_slope
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-R1 = Statement(
-    "R1",
-    "arXiv 2510.13651",
-    "binary reward: the expected update of a group estimator is h'(p) grad p; as G grows h is 2 arcsin sqrt(p) for GRPO",
-    PARTS,
-    formula=r"With binary rewards the expected update of a group estimator is $h'(p)\,\nabla p$, and as $G$ grows GRPO's "
-    r"tends to $$h(p)=2\arcsin\sqrt p,\qquad h'(p)=\frac1{\sqrt{p(1-p)}}$$",
-)
-UPDATE = Statement(
-    "R1/update",
-    "arXiv 2510.13651",
-    "the expected update is h'(p) grad p, h' as in docs/derivations.md, 24, for every trainer's convention",
-    "identity",
-    formula=r"The expected update is $h'(p)\,\nabla p$, with $h'$ in closed form, for every trainer's convention.",
-)
-LIMIT = Statement(
-    "R1/limit",
-    "arXiv 2510.13651",
-    "GRPO: h'(p) tends to 1/sqrt(p(1-p)), the slope of 2 arcsin sqrt(p), as 1/G",
-    "rate",
-    formula=r"GRPO's $h'(p)$ tends to $1/\sqrt{p(1-p)}$ as $1/G$.",
-    margin=Margin(0.05, "the next term is of relative order 1/G, which moves the slope by less than 0.02 from G = 128 on"),
-)
-GREATEST = Statement(
-    "R1/greatest",
-    derived(24),
-    "GRPO with ddof 1: h'(p) is at most (G-1)/sqrt(G), its value at p = 0 and 1",
-    "upper bound",
-    formula=r"With ddof 1 GRPO's $h'(p)$ is at most $(G-1)/\sqrt G$, its value at $p=0$ and $1$.",
-    whose=OURS,
-)
+R1, UPDATE, LIMIT, GREATEST = stated("R1", "R1/update", "R1/limit", "R1/greatest")
 
 PROBLEMS = ("two-arms", "tabular", "linear", "sequence-shared")
 """With binary rewards and no penalty."""

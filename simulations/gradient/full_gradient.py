@@ -22,7 +22,7 @@ from scipy.special import stdtrit
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.data import sampled_answers
-from grpo_theory.evidence import Claim, Evidence, Statement
+from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from simulations.gradient.baseline_statements import (
@@ -53,22 +53,9 @@ from simulations.gradient.sampled_statistics import (
 from simulations.gradient.sampled_terms import TENFOLD, Means, Sample, mean_of_pairs, means_of_others
 from simulations.jackknife import jackknife_error
 from simulations.normalisation.measured_statements import ORTHOGONAL_GRADIENTS, WITHIN
-from simulations.sources import DEMYSTIFYING, OURS, derived
+from simulations.statements import stated
 
-ASSUMPTION = Statement(
-    "U6/assumption, measured",
-    f"{DEMYSTIFYING}, Assumption 2, called well supported in practice",
-    "on a real model the correlation of ||W||^2 and Z given X, over all prompts together, is 0, give or take 0.1",
-    "upper bound",
-    measured=True,
-)
-BY_HEAD = Statement(
-    "U9/head",
-    derived(36),
-    "G* - 1 by the output head alone is within a factor of sqrt(2) of that by all of a model's parameters",
-    "upper bound",
-    whose=OURS,
-)
+ASSUMPTION, BY_HEAD = stated("U6/assumption, measured", "U9/head")
 
 POWERLESS = {
     (WITHIN.id, f"SmolLM2, sampled answers, *, {questions}"): "129 questions cannot tell another question's curvature from the "

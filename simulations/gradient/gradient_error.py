@@ -11,27 +11,13 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, Margin, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import Cell, Settings
 from simulations.gradient.cells import differences_of, errors_of, gradient_cells, merge, simulate_estimators
-from simulations.sources import DEMYSTIFYING, OURS
+from simulations.statements import stated
 
-NEAR = Margin(0.02, "an error that is 2% off misleads nobody")
-PROMPT = Statement(
-    "U3/simulated", f"{DEMYSTIFYING}, Theorem 2", "simulated E MSE(x) = exact law, G = 4", "equality", whose=OURS, margin=NEAR
-)
-BATCH = Statement(
-    "U4/simulated", f"{DEMYSTIFYING}, Proposition 3", "simulated MSE = exact law, G = 4", "equality", whose=OURS, margin=NEAR
-)
-DIFFERENCE = Statement(
-    "U5/simulated",
-    f"{DEMYSTIFYING}, Corollary 4",
-    "simulated MSE(leave-one-out) - MSE(oracle) = c3/(BG(G-1)), G = 4",
-    "equality",
-    whose=OURS,
-    margin=Margin(0.06, "a difference of two errors is known less well than one"),
-)
+PROMPT, BATCH, DIFFERENCE = stated("U3/simulated", "U4/simulated", "U5/simulated")
 
 ESTIMATORS = ("reinforce", "oracle", "rloo", "dr_grpo", "grpo")
 GROUP_SIZES = (4, 8, 16, 32, 64)

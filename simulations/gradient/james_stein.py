@@ -14,21 +14,14 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.trainers import CONVENTIONS as TRAINERS
-from grpo_theory.evidence import PARTS, Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import EXACT, Cell, Settings
 from simulations.gradient.cells import differences_of, merge, simulate_estimators
 from simulations.gradient.groups import advantages_of
+from simulations.statements import stated
 
-R4 = Statement(
-    "R4",
-    "arXiv 2511.03710",
-    "leave-one-out James-Stein baselines are unbiased and have lower MSE",
-    PARTS,
-    formula=r"Leave-one-out James-Stein baselines are unbiased and have a lower error.",
-)
-UNBIASED = Statement("R4/unbiased", "arXiv 2511.03710", "the leave-one-out James-Stein baseline is unbiased", "identity")
-LOWER = Statement("R4/lower", "arXiv 2511.03710", "its gradient has a lower MSE than the leave-one-out mean's", "ordering")
+R4, UNBIASED, LOWER = stated("R4", "R4/unbiased", "R4/lower")
 
 SMALL = ("two-arms", "two prompts")
 PROBLEMS = ("tabular", "mixed", "lm-few-shot")

@@ -12,42 +12,13 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import PARTS, Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.evidence.reading import largest
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import mixed_bias, mixed_share
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-R3 = Statement(
-    "R3",
-    "arXiv 2601.08521",
-    "given a mixed group, A - E[Ahat|S] = [p(1-p)^G + p^{G+1} - p^G]/[1 - (1-p)^G - p^G]",
-    PARTS,
-    formula=r"Given a mixed group $S$, group-relative advantages are biased: $$A-E[\hat A\mid "
-    r"S]=\frac{p(1-p)^G+p^{G+1}-p^G}{1-(1-p)^G-p^G}$$",
-)
-PRINTED = Statement(
-    "R3/printed",
-    "arXiv 2601.08521",
-    "E[group mean | mixed group] - p = [p(1-p)^G + p^{G+1} - p^G]/[1 - (1-p)^G - p^G]",
-    "identity",
-    formula=r"The group's mean, given a mixed group, is off by the printed term.",
-)
-OWN_REWARD = Statement(
-    "R3/own reward",
-    "question beside arXiv 2601.08521",
-    "and so it is if the response is known to be right, as the sign of its advantage says",
-    "identity",
-    whose=OURS,
-)
-GRADIENT = Statement(
-    "R3/gradient",
-    derived(24),
-    "E[update | mixed group] = (1-1/G) g/[1 - (1-p)^G - p^G]: no direction is lost at a prompt",
-    "identity",
-    formula=r"$$E[\mathrm{update}\mid S]=\frac{(1-1/G)\,g}{1-(1-p)^G-p^G}$$ No direction is lost at a prompt.",
-    whose=OURS,
-)
+R3, PRINTED, OWN_REWARD, GRADIENT = stated("R3", "R3/printed", "R3/own reward", "R3/gradient")
 
 PROBLEMS = ("two-arms", "tabular")
 GROUP_SIZES = (2, 3, 4)

@@ -15,27 +15,14 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
 from grpo_theory.harness.study import Cell, Settings
 from simulations.gradient.baseline_statements import CORRELATED, STRICT_CORRELATED
 from simulations.kernels import kernel_at
-from simulations.sources import DEMYSTIFYING, UNCORRELATED
+from simulations.statements import stated
 
-PRINTED = Statement(
-    "U6/printed",
-    f"{DEMYSTIFYING}, Corollary 5",
-    "as G grows, leave-one-out is at most as noisy as the best of all prompt-only baselines: the limit of their ratio less 1",
-    "upper bound",
-    UNCORRELATED,
-)
-STRICT = Statement(
-    "U6/strict",
-    f"{DEMYSTIFYING}, Corollary 5",
-    "as G grows, leave-one-out is less noisy than no baseline, V != 0: the limit of their ratio less 1",
-    "ordering",
-    UNCORRELATED,
-)
+PRINTED, STRICT = stated("U6/printed", "U6/strict")
 
 CONSTANTS = (0.0, 0.5, 1.0)
 GROUP_SIZES = (8, 16)

@@ -16,24 +16,15 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.evidence.reading import largest
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import baseline_trace, break_even_group_size, leave_one_out_traces
 from simulations.gradient.baseline_statements import FIFTH, LINE, NEAR, SAME
 from simulations.gradient.trained_heads import trained_heads
-from simulations.sources import DEMYSTIFYING
+from simulations.statements import stated
 
-TRAINED = Statement(
-    "U6/vanilla, trained",
-    f"{DEMYSTIFYING}, Fig. 4",
-    "leave-one-out below no baseline at G = 4, 8, 16, 32, 64, for policies of rising quality",
-    "ordering",
-    measured=True,
-)
-QUALITY = Statement(
-    "U6/quality", f"{DEMYSTIFYING}, Fig. 4", "the error falls as the policy gets better, G = 64", "ordering", measured=True
-)
+TRAINED, QUALITY = stated("U6/vanilla, trained", "U6/quality")
 
 PROBLEMS = ("lm-zero-shot", "lm-few-shot")
 QUALITIES = (0.15, 0.2, 0.25, 0.35, 0.45, 0.6, 0.7, 0.85)

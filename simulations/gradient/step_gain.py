@@ -13,22 +13,15 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Margin, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import EXACT, Cell, Settings
 from grpo_theory.harness.summary import summary
 from simulations.gradient.groups import RESPONSES, advantages_of
 from simulations.normalisation.heads import hidden_states
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-GAIN = Statement(
-    "efficiency/gain",
-    derived(37),
-    "SmolLM2's heads: the largest mean gain of a step, over the exact gradient's, is the efficiency within a fifth",
-    "equality",
-    whose=OURS,
-    margin=Margin(0.2, "who compares two estimators by a number that is a fifth off is misled about close ones alone"),
-)
+GAIN = stated("efficiency/gain")
 
 SIZES = {"lm-zero-shot": (3, 6), "lm-few-shot": (3, 5), "lm-instruct": (3, 8)}
 """The best group sizes of RLOO and of GRPO by efficiency, which are the study `efficiency`'s."""

@@ -13,50 +13,13 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import PARTS, Comparison, Statement
+from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.evidence.reading import largest
 from grpo_theory.harness.study import Cell, Settings
 from simulations.gradient.groups import estimate
-from simulations.sources import CORRECTION, DEMYSTIFYING, derived
+from simulations.statements import stated
 
-PAIRS = Statement(
-    "U1",
-    f"{DEMYSTIFYING}, Lemma 1",
-    "leave-one-out gradient = mean over pairs of (1/2)(W_i-W_j)(Z_i-Z_j)",
-    "identity",
-    formula=r"The leave-one-out gradient of a group is a U-statistic: $$\frac1G\sum_{i=1}^G W_i\left(Z_i-\bar "
-    r"Z_{-i}\right)=\frac{2}{G(G-1)}\sum_{i<j}\tfrac12(W_i-W_j)(Z_i-Z_j)$$",
-)
-OWN_MEAN = Statement(
-    "U1/own-mean",
-    f"{DEMYSTIFYING}, Lemma 1",
-    "own sample in the group mean: (1-1/G) times the leave-one-out gradient",
-    "identity",
-    formula=r"With the own sample in the group's mean it is $1-1/G$ times the leave-one-out gradient.",
-)
-PROJECTION = Statement(
-    "U2",
-    f"{DEMYSTIFYING}, Hoeffding projection",
-    "the projection of the U-statistic's kernel is W (z - V)",
-    PARTS,
-    formula=r"The projection of the U-statistic's kernel $h$ on one response $(y,z)$ to the prompt $x$ is "
-    r"$$2h_1(y,z)=W(y)\,\left[z-V(x)\right]$$",
-)
-PRINTED = Statement(
-    "U2/printed",
-    f"{DEMYSTIFYING}, Hoeffding projection",
-    "2 h_1 = W (z - V)",
-    "identity",
-    formula=r"As printed: $2h_1=W(z-V)$.",
-)
-CORRECTED = Statement(
-    "U2/corrected",
-    derived(1),
-    "2 h_1 = W (z - V) + g",
-    "identity",
-    formula=r"$$2h_1(y,z)=W(y)\,\left[z-V(x)\right]+g(x)$$",
-    whose=CORRECTION,
-)
+PAIRS, OWN_MEAN, PROJECTION, PRINTED, CORRECTED = stated("U1", "U1/own-mean", "U2", "U2/printed", "U2/corrected")
 STATEMENTS = (PAIRS, OWN_MEAN, PRINTED, CORRECTED)
 
 GROUPS = 200

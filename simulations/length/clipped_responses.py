@@ -18,46 +18,16 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.aggregation import AGGREGATIONS
 from grpo_theory.estimation.ratio import CLIPS, RATIOS
-from grpo_theory.evidence import Claim, Evidence, Statement
+from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chains import KINDS
-from simulations.length.drifts import DRIFTED_TASK, NEAR, SUCCESS, ahead, drifted, generator_of_direction
+from simulations.length.drifts import NEAR, SUCCESS, ahead, drifted, generator_of_direction
 from simulations.length.points import chain_point
 from simulations.seeds import child_seed, seed_of
-from simulations.sources import OURS, TIC_GRPO, derived
+from simulations.statements import stated
 
-CUT = Statement(
-    "length/cut ratio",
-    derived(15),
-    "after a drift of 1 nat, at 1,024 tokens: the ratio of the whole response is more efficient cut at 1.2 than without a bound",
-    "ordering",
-    DRIFTED_TASK,
-    formula=r"Take a drift of $1$ nat per response, at $1{,}024$ tokens. The ratio of the whole response is more efficient cut "
-    r"at $1.2$ than without a bound.",
-    whose=OURS,
-)
-ZEROED = Statement(
-    "length/clipped ratio",
-    f"question beside {TIC_GRPO}",
-    "drift 1 nat, 1,024 tokens: dropping responses with a ratio above 1.2 is at most a tenth less efficient than cutting the "
-    "ratio there",
-    "upper bound",
-    DRIFTED_TASK,
-    formula=r"Take a drift of $1$ nat per response, at $1{,}024$ tokens. To drop responses whose ratio is above $1.2$ costs at "
-    r"most a tenth of the efficiency of cutting the ratio there.",
-    whose=OURS,
-)
-GEOMETRIC = Statement(
-    "length/geometric clip",
-    derived(15),
-    "after a drift of 1 nat, at 1,024 tokens: GSPO's ratio and clip cost at most a tenth of the efficiency without ratios",
-    "upper bound",
-    DRIFTED_TASK,
-    formula=r"Take a drift of $1$ nat per response, at $1{,}024$ tokens. GSPO's ratio and clip cost at most a tenth of the "
-    r"efficiency of no ratio at all.",
-    whose=OURS,
-)
+CUT, ZEROED, GEOMETRIC = stated("length/cut ratio", "length/clipped ratio", "length/geometric clip")
 JUDGED = ("copy", "goal walk", "think until sure")
 """Not the text: one step of 1,024 responses has an efficiency of 0.005 there, and its means would take a thousand times more."""
 LONG, PER_TOKEN = 1024, 1.0 / 256.0

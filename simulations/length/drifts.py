@@ -10,7 +10,6 @@ from grpo_theory.problem.recursion import visits
 from simulations.seeds import child_seed
 
 SUCCESS, SEED = 0.55, 36
-DRIFTED_TASK = "one task of a kind and one direction of the drift, which the setting names"
 NEAR = 1.0
 """Nats a response."""
 MOST = 50.0

@@ -12,47 +12,15 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
-from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.plan.advice import TOLERANCE
 from grpo_theory.problem.chains import KINDS
 from simulations.gradient.groups import RESPONSES
-from simulations.length.grid import ONE_TASK, kinds_and_rates
-from simulations.sources import OURS, derived
+from simulations.length.grid import kinds_and_rates
+from simulations.statements import stated
 
-SIXTEEN = Statement(
-    "length/sixteen",
-    derived(37),
-    "one step of 1,024 responses of 16 to 4,096 tokens: groups of 16 lose at most a tenth of the efficiency of the best size",
-    "upper bound",
-    ONE_TASK,
-    formula=r"One step of $1{,}024$ responses, of $16$ to $4{,}096$ tokens: groups of $16$ lose at most a tenth of the "
-    r"efficiency of the best size.",
-    whose=OURS,
-)
-
-OWN_LENGTH = Statement(
-    "length/own length",
-    derived(37),
-    "1,024 tokens, 1,024 responses, each at its best group size: to divide by a response's own length costs at most a tenth",
-    "upper bound",
-    ONE_TASK,
-    formula=r"Take at most $1{,}024$ tokens and $1{,}024$ responses, and for each estimator its best group size. To divide by a "
-    r"response's own length costs at most a tenth of the efficiency.",
-    whose=OURS,
-)
-
-PLANNED = Statement(
-    "length/planned",
-    derived(35),
-    "one step of 1,024 responses of 16 to 4,096 tokens, with TRL's loss as a mean over a response's tokens. The group size that "
-    "is best for its advantages alone loses at most 5% of the best efficiency",
-    "upper bound",
-    ONE_TASK,
-    formula=r"One step has $1{,}024$ responses of $16$ to $4{,}096$ tokens, and TRL's loss takes the mean over a response's "
-    r"tokens. The group size that is best for its advantages alone loses at most $5\%$ of the efficiency of the best size.",
-    whose=OURS,
-)
+SIXTEEN, OWN_LENGTH, PLANNED = stated("length/sixteen", "length/own length", "length/planned")
 
 ESTIMATORS = ("reinforce", "rloo", "dr_grpo", "trl_grpo", "verl_grpo", "nemo_rl", "max_rl", "trl_grpo_loss")
 """No baseline; leave-one-out and group means; divided as three trainers do, and by the mean; and by each response's length."""

@@ -3,7 +3,6 @@
 from grpo_theory.harness.study import Cell
 from grpo_theory.problem.chains import KINDS
 
-ONE_TASK = "one task of a kind, which the setting names"
 LENGTHS, QUICK_LENGTHS = (16, 64, 256, 1024, 4096), (16, 64, 1024)
 RATES = (0.55, 0.7)
 """Success rates that every kind of task can have."""

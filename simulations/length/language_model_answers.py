@@ -21,7 +21,7 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.data import LongRollouts, long_rollouts
 from grpo_theory.estimation import find
-from grpo_theory.evidence import Claim, Evidence, Statement
+from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.intervals.u_statistics import prompt_gradients
 from grpo_theory.plan.efficiency import Estimates, StepLaw, choose_by_efficiency
@@ -30,16 +30,9 @@ from grpo_theory.plan.subgroups import RewardClasses
 from simulations.gradient.groups import RESPONSES
 from simulations.gradient.sampled_statistics import of_responses
 from simulations.gradient.sampled_terms import covariances
-from simulations.sources import DEMYSTIFYING
+from simulations.statements import stated
 
-ASSUMPTION = Statement(
-    "U6/assumption, 80 tokens",
-    f"{DEMYSTIFYING}, Assumption 2, called well supported in practice",
-    "a language model's answers of 80 tokens: the correlation of ||W||^2 and Z given X, over all prompts together, is 0, "
-    "give or take 0.1",
-    "upper bound",
-    measured=True,
-)
+ASSUMPTION = stated("U6/assumption, 80 tokens")
 ESTIMATORS = ("reinforce", "rloo", "trl_grpo", "nemo_rl", "max_rl", "verl_grpo_passk", "trl_grpo_loss")
 """One of each convention. The first has no baseline, the second the group's mean, which Dr. GRPO, prime-rl and Tinker share. The
 next three divide: by the group's deviation, as TRL, verl, OpenRLHF and rLLM do, by the others', or by the mean. The last two are

@@ -14,34 +14,15 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chains import KINDS
-from simulations.length.drifts import DRIFTED_TASK, NEAR, SUCCESS, drifted, generator_of_direction
+from simulations.length.drifts import NEAR, SUCCESS, drifted, generator_of_direction
 from simulations.length.points import chain_point
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-NORMAL = Statement(
-    "length/normal ratio",
-    derived(15),
-    "drift 1 nat, 1,024 tokens: the share of ratios from 0.8 to 1.2 is within 0.03 of that of normal logarithms with each "
-    "prompt's drift",
-    "upper bound",
-    DRIFTED_TASK,
-    formula=r"Take a drift of $1$ nat, at $1{,}024$ tokens. The share of ratios from $0.8$ to $1.2$ is that of normal logarithms "
-    r"with each prompt's drift, within $0.03$.",
-    whose=OURS,
-)
-MIXED = Statement(
-    "length/stopped ratio",
-    derived(15),
-    "the same where the policy stops when it is sure, of logarithms that are normal given an exponential length",
-    "upper bound",
-    DRIFTED_TASK,
-    formula=r"The same where the policy stops when it is sure, of logarithms that are normal given an exponential length.",
-    whose=OURS,
-)
+NORMAL, MIXED = stated("length/normal ratio", "length/stopped ratio")
 
 STOPPED = ("think until sure",)
 BROKEN = 4.0

@@ -15,45 +15,16 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.estimation.aggregation import AGGREGATIONS
 from grpo_theory.estimation.ratio import CLIPS, RATIOS
-from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chains import KINDS
 from simulations.length.drifts import NEAR, SUCCESS, ahead, drifted, generator_of_direction
 from simulations.length.points import chain_point
-from simulations.sources import OURS, TIC_GRPO, derived
+from simulations.statements import stated
 
 WORST = "one task of a kind, which the setting names; the worst of the directions of the drift that were tried"
-WHOLE = Statement(
-    "length/whole ratio",
-    f"question beside {TIC_GRPO}",
-    "after a drift of 1 nat, at 1,024 tokens: the whole response's ratio is more efficient than token ratios, log of quotient",
-    "ordering",
-    WORST,
-    formula=r"After a drift of $1$ nat a response, at $1{,}024$ tokens, the ratio of the whole response is more efficient "
-    r"than token ratios.",
-    whose=OURS,
-)
-DIRECTION = Statement(
-    "length/token direction",
-    derived(15),
-    "after a drift of 1 nat per 1,024 tokens, the mean update with token ratios has a cosine of at least 0.99 with the gradient",
-    "upper bound",
-    WORST,
-    formula=r"Take a drift of $1$ nat per response, at $1{,}024$ tokens. The mean update with token ratios has a cosine of at "
-    r"least $0.99$ with the gradient.",
-    whose=OURS,
-)
-CLIPPED = Statement(
-    "length/clip",
-    derived(15),
-    "after a drift of 1 nat per 1,024 tokens, the clip by sign at 0.2 costs token ratios at most a tenth of their efficiency",
-    "upper bound",
-    WORST,
-    formula=r"Take a drift of $1$ nat per response, at $1{,}024$ tokens. The clip by sign at $0.2$ costs token ratios at most a "
-    r"tenth of their efficiency.",
-    whose=OURS,
-)
+WHOLE, DIRECTION, CLIPPED = stated("length/whole ratio", "length/token direction", "length/clip")
 
 
 POWERLESS = {

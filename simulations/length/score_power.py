@@ -14,53 +14,17 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chains import KINDS
 from grpo_theory.problem.recursion import visits
-from simulations.length.grid import ONE_TASK, RATES, kinds_and_rates
+from simulations.length.grid import RATES, kinds_and_rates
 from simulations.length.points import chain_point
-from simulations.sources import OURS, UNCORRELATED, derived
+from simulations.statements import stated
 
-POWER = Statement(
-    "length/score power",
-    derived(15),
-    "E||W||^2 is the sum of the tokens' E||w_t||^2: only what is uncertain counts",
-    "identity",
-    formula=r"$$E\|W\|^2=\sum_tE\|w_t\|^2=\sum_tE\left[1-\sum_vp(v\mid s_t)^2\right]$$ "
-    r"with free logits in each state: a token that is sure adds nothing.",
-    whose=OURS,
-)
-LARGER = Statement(
-    "length/larger groups",
-    derived(15),
-    "from 64 tokens to 1,024, with one success rate, the best group size of the leave-one-out mean doubles or more",
-    "ordering",
-    ONE_TASK,
-    formula=r"From $64$ tokens to $1{,}024$, with one success rate, $G^*-1=\sqrt{c_3/c_1}$ doubles or more.",
-    whose=OURS,
-)
-UNCORRELATED_AT_LENGTH = Statement(
-    "length/uncorrelated",
-    f"question beside {UNCORRELATED}",
-    "at 1,024 tokens ||W||^2 and Z have a correlation of at most 0.1 at every prompt",
-    "upper bound",
-    ONE_TASK,
-    formula=r"At $1{,}024$ tokens $|\mathrm{corr}(\|W\|^2,Z\mid x)|\le0.1$ at every prompt.",
-    whose=OURS,
-)
-RATIO = Statement(
-    "length/trajectory ratio",
-    derived(15),
-    "each further token multiplies the second moment of the trajectory ratio by the largest eigenvalue of sum_v p^2/p_0",
-    "identity",
-    "the first state is forgotten long before the response ends",
-    formula=r"$$\frac{E_0[\rho_{T+1}^2]}{E_0[\rho_T^2]}\to\lambda,\qquad "
-    r"K_{ss'}=\sum_{v:\,s\to s'}\frac{p(v\mid s)^2}{p_0(v\mid s)}$$ "
-    r"with $\lambda$ the largest eigenvalue of $K$, here at $T=1{,}024$.",
-    whose=OURS,
-)
+POWER, LARGER, UNCORRELATED_AT_LENGTH = stated("length/score power", "length/larger groups", "length/uncorrelated")
+RATIO = stated("length/trajectory ratio")
 
 SHORT, LONG = 64, 1024
 """Twice the size is the least that a trainer can set who knows powers of two."""

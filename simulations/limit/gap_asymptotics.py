@@ -17,33 +17,9 @@ from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import Linearisation, gap_recursion, leave_one_out_covariance, limit_covariance
 from simulations.limit.prompt_weights import law_of_noise
 from simulations.maximum import maximum
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-U11_TRANSIENT = Statement(
-    "U11/transient",
-    derived(6),
-    "the slowest part of E n Delta falls short of its limit by a multiple of n^-(2 beta lambda_min - 1)",
-    "rate",
-    formula=r"The slowest part of $E\,n\,\Delta$ falls short of its limit by a multiple of "
-    r"$n^{-(2\beta\lambda_{\min}-1)}$.",
-    whose=OURS,
-)
-U11_SKEWNESS = Statement(
-    "U11/skewness",
-    derived(6),
-    "distance of the standardised gap from the normal = skewness/(6 sqrt(2 pi)) within 1%",
-    "upper bound",
-    formula=r"The standardised gap is $\mathrm{skewness}/(6\sqrt{2\pi})$ away from the normal, within $1\%$.",
-    whose=OURS,
-)
-U11_COMPARABLE = Statement(
-    "U11/comparable",
-    derived(6),
-    "the distance of the standardised gap from the normal falls as M^-1/2",
-    "rate",
-    formula=r"The distance of the standardised gap from the normal falls as $M^{-1/2}$.",
-    whose=OURS,
-)
+U11_TRANSIENT, U11_SKEWNESS, U11_COMPARABLE = stated("U11/transient", "U11/skewness", "U11/comparable")
 
 CROWDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Numbers of prompts."""

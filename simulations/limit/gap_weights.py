@@ -12,50 +12,15 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Comparison, Margin, Statement, log_log_slope
+from grpo_theory.evidence import Comparison, Statement, log_log_slope
 from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import leave_one_out_covariance, leave_one_out_parts
 from simulations.kernels import kernel_at
 from simulations.limit.prompt_weights import PromptBaselines, dependence
-from simulations.sources import DEMYSTIFYING, OURS
+from simulations.statements import stated
 
-SQUARE = Margin(
-    0.3, "an exponent of 2 is told from one of 1; from G = 4 to 16 the factor G/(G-1) makes an exact law's slope -2.16"
-)
-U12 = Statement(
-    "U12",
-    f"{DEMYSTIFYING}, Corollary 9",
-    "w_k(leave-one-out) - w_k(oracle) = O(G^-2), B fixed",
-    "rate",
-    margin=SQUARE,
-    formula=r"At a fixed number of prompts, $$w_k(\mathrm{GRPO})-w_k(\mathrm{oracle})=O(G^{-2})$$",
-)
-U13 = Statement(
-    "U13",
-    f"{DEMYSTIFYING}, Corollary 10",
-    "no prompt-only baseline has smaller weights than the oracle: max over k and baselines of w_k(oracle)/w_k(baseline) <= 1",
-    "upper bound",
-    "Q'WW'Q and Z are uncorrelated given X",
-    formula=r"If $Q'WW'Q$ and $Z$ are uncorrelated given $X$, no baseline that depends on the prompt alone has smaller "
-    r"weights: $$w_k(\mathrm{oracle})\le w_k(C)\quad\text{for every }k\text{ and every }C=C(x)$$",
-)
-U13_ESTIMATED = Statement(
-    "U13/estimated",
-    f"{DEMYSTIFYING}, Corollary 10",
-    "nor than leave-one-out, up to O(G^-2): max over k and baselines of w_k(leave-one-out) - w_k(baseline), B fixed",
-    "rate",
-    "Q'WW'Q and Z are uncorrelated given X",
-    margin=SQUARE,
-    formula=r"Nor smaller than the leave-one-out mean's, up to $O(G^{-2})$.",
-)
-U13_CORRELATED = Statement(
-    "U13/correlated",
-    f"beyond {DEMYSTIFYING}, Corollary 10",
-    "no prompt-only baseline has smaller weights than the oracle, though Q'WW'Q and Z are correlated",
-    "upper bound",
-    whose=OURS,
-)
+U12, U13, U13_ESTIMATED, U13_CORRELATED = stated("U12", "U13", "U13/estimated", "U13/correlated")
 
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict", "single")
 ASSUMED = ("kl-tabular", "indifferent", "balanced")

@@ -18,7 +18,7 @@ from grpo_theory.theory import gap_recursion, limit_covariance, linearise
 from grpo_theory.theory.distance import law_distance
 from simulations.maximum import maximum
 from simulations.seeds import seed_of
-from simulations.sources import CORRECTION, DEMYSTIFYING, OURS, derived
+from simulations.statements import stated
 
 NEAR = Margin(0.02, "two in a hundred of the probability, or of the mean: less is not seen in a histogram of runs")
 U11 = Statement(

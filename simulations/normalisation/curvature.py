@@ -15,94 +15,15 @@ from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Statement
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import GREATEST_LOCAL_CURVATURE, curvature_bound, local_curvature_bound, success_hessian
-from simulations.normalisation.assumptions import LINEAR
 from simulations.normalisation.families import LOGITS, Family
 from simulations.normalisation.policies import Policy, Unnormalised
 from simulations.seeds import seed_of
-from simulations.sources import NORMALIZATION, OURS, derived
+from simulations.statements import stated
 from simulations.worst_cases import by_the_worst, ratios, sought, worst_row
 
-CURVATURE = Statement(
-    "N1",
-    NORMALIZATION,
-    "||Hess J_i|| <= 4 X^2 V_i: left over right is at most 1",
-    "upper bound",
-    LINEAR,
-    formula=r"$$\|\nabla^2J_i\|\le4X^2V_i,\qquad V_i=p_i(1-p_i)$$",
-)
-SHARP_CURVATURE = Statement(
-    "N1/sharp",
-    derived(30),
-    "||Hess J_i|| <= X^2 V max(1/2, 2|1 - 2p|), no 1/2 if K = 2; no better function of p; any number of correct answers",
-    "upper bound",
-    formula=r"$$\|\nabla^2J_i\|\le X^2V_i\max\left(\tfrac12,\,2\left|1-2p_i\right|\right)$$ No function of $p_i$ is better; "
-    r"two answers need no $\tfrac12$.",
-    whose=OURS,
-)
-HESSIAN = Statement(
-    "N1/Hessian",
-    derived(30),
-    "Hess J_i = V {Cov+ - Cov- + (1 - 2p) m m'}, of the features given a correct and a wrong one, m their means apart",
-    "identity",
-    formula=r"$\nabla^2J_i=V\left\{\mathrm{Cov}_+-\mathrm{Cov}_-+(1-2p)\,m\,m'\right\}$, of the features given a correct "
-    r"and a wrong answer, $m$ their means apart.",
-    whose=OURS,
-)
-TWO_ANSWERS = Statement(
-    "N1/two responses",
-    derived(30),
-    "two answers: ||Hess J_i|| = V |1 - 2p| ||x_1 - x_2||^2, which is 0 where V is largest",
-    "identity",
-    formula=r"Two answers: $\|\nabla^2J_i\|=V\left|1-2p\right|\,\|x_1-x_2\|^2$, which is $0$ where $V$ is largest.",
-    whose=OURS,
-)
-STEEPNESS = Statement(
-    "N2",
-    NORMALIZATION,
-    "J_i is (X/2)-Lipschitz: ||grad J_i|| over X/2 is at most 1",
-    "upper bound",
-    LINEAR,
-    formula=r"$$\|\nabla J_i\|\le\tfrac12X$$",
-)
-SHARP_STEEPNESS = Statement(
-    "N2/sharp",
-    derived(30),
-    "||grad J_i|| <= sqrt(2) V X <= sqrt(2)/4 X, attained by two answers; any number of correct answers",
-    "upper bound",
-    formula=r"$$\|\nabla J_i\|\le\sqrt2\,V_iX\le\frac{\sqrt2}4X$$",
-    whose=OURS,
-)
-LOCAL_CURVATURE = Statement(
-    "N3",
-    NORMALIZATION,
-    "within radius sqrt(V_i)/X of theta, ||Hess J_i|| <= (5/2) X^2 sqrt(V_i(theta))",
-    "upper bound",
-    LINEAR,
-    formula=r"Within the radius $\sqrt{V_i}/X$ of $\theta$, $$\|\nabla^2J_i\|\le\tfrac52X^2\sqrt{V_i(\theta)}$$",
-)
-SHARP_LOCAL_CURVATURE = Statement(
-    "N3/sharp",
-    derived(30),
-    "within radius sqrt(V_i)/X, ||Hess J_i|| <= 0.5873 X^2 sqrt(V_i(theta)), attained by two answers at p = 0.1025",
-    "upper bound",
-    formula=r"$$\|\nabla^2J_i\|\le0.5873\,X^2\sqrt{V_i(\theta)}$$",
-    whose=OURS,
-)
-SEVERAL = {
-    one.id: Statement(
-        f"{one.id}/several",
-        f"question beside {NORMALIZATION}",
-        f"several correct answers: {text}",
-        "upper bound",
-        formula="The same bound with several correct answers.",
-        whose=OURS,
-    )
-    for one, text in (
-        (CURVATURE, "||Hess J_i|| <= 4 X^2 V_i"),
-        (STEEPNESS, "||grad J_i|| <= X/2"),
-        (LOCAL_CURVATURE, "within radius sqrt(V_i)/X, ||Hess J_i|| <= (5/2) X^2 sqrt(V_i(theta))"),
-    )
-}
+CURVATURE, SHARP_CURVATURE, HESSIAN, TWO_ANSWERS, STEEPNESS = stated("N1", "N1/sharp", "N1/Hessian", "N1/two responses", "N2")
+SHARP_STEEPNESS, LOCAL_CURVATURE, SHARP_LOCAL_CURVATURE = stated("N2/sharp", "N3", "N3/sharp")
+SEVERAL = {one.id: stated(f"{one.id}/several") for one in (CURVATURE, STEEPNESS, LOCAL_CURVATURE)}
 
 FAMILIES = ((2, 1), (3, 1), (3, 2), (5, 1), (5, 3), (10, 1), (10, 5))
 """Numbers of responses, and of correct ones."""
@@ -229,8 +150,8 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Each bound and identity by the worst of what was drawn and sought; the papers' are about one correct response."""
-    stated = {one.id: one for one in (*BOUNDS, HESSIAN, TWO_ANSWERS)}
+    by_id = {one.id: one for one in (*BOUNDS, HESSIAN, TWO_ANSWERS)}
     worst = table[table["how"] != "point"]
     for (name, setting, correct), part in worst.groupby(["statement", "setting", "n_correct"], sort=False):
-        statement = SEVERAL.get(name, stated[name]) if correct > 1 else stated[name]
+        statement = SEVERAL.get(name, by_id[name]) if correct > 1 else by_id[name]
         yield statement.claim(setting, *by_the_worst(part))

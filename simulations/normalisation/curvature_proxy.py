@@ -21,36 +21,15 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import PARTS, Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from simulations.normalisation.correlations import KINDS
 from simulations.normalisation.heads import ascent, head_problem, hidden_states
 from simulations.normalisation.measured_statements import WITHIN
-from simulations.sources import NORMALIZATION, OURS, derived
+from simulations.statements import stated
 
-PROXY = Statement(
-    "N9",
-    NORMALIZATION,
-    "reward variance is a proxy of local curvature within an iteration, and not across iterations",
-    PARTS,
-    formula=r"Reward variance is a proxy of local curvature within an iteration, and not across iterations.",
-)
-ACROSS = Statement(
-    "N9/across",
-    NORMALIZATION,
-    "a prompt's correlation of V_i and curvature over iterations is 0, give or take 0.1",
-    "upper bound",
-    measured=True,
-)
-HESSIAN_WITHIN = Statement(
-    "N9/Hessian",
-    derived(32),
-    "over the prompts of an iteration V_i and ||Hess J_i|| have a rank correlation of at least 0.9",
-    "upper bound",
-    formula=r"Over the prompts of an iteration $V_i$ and $\|\nabla^2J_i\|$ have a rank correlation of at least $0.9$.",
-    whose=OURS,
-)
+PROXY, ACROSS, HESSIAN_WITHIN = stated("N9", "N9/across", "N9/Hessian")
 
 PROBLEMS = ("lm-few-shot", "lm-zero-shot", "lm-instruct")
 RIDGE, STRIDE, END, MOST_UPDATES = 0.01, 0.1, 0.9, 1000

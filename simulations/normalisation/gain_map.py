@@ -15,28 +15,15 @@ import pandas as pd
 from scipy.special import expit
 
 import grpo_theory as gt
-from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.evidence.reading import highest
 from grpo_theory.harness.study import Cell, Settings
 from simulations.normalisation.heads import OWN, ascent, cosines, gram, head_problem, hidden_states, label, near_orthogonal, state
 from simulations.normalisation.phases import is_orthogonal
 from simulations.normalisation.prompts import prompts
-from simulations.sources import NORMALIZATION, OURS
+from simulations.statements import stated
 
-ORTHOGONALITY = Statement(
-    "N12/orthogonality",
-    f"question beside {NORMALIZATION}",
-    "SmolLM2's head, and 16 made-up prompts: from the same policies division gains less where prompts are less orthogonal",
-    "ordering",
-    whose=OURS,
-)
-DEVIATION = Statement(
-    "N12/deviation",
-    f"question beside {NORMALIZATION}",
-    "on these two problems, where prompts are near-orthogonal, division gains less from a policy of lower mean deviation",
-    "ordering",
-    whose=OURS,
-)
+ORTHOGONALITY, DEVIATION = stated("N12/orthogonality", "N12/deviation")
 POWERLESS = {
     ("N12/deviation", "lm-few-shot, ridge 100, *"): "from these two starts the arm that multiplies does as is claimed of the one "
     "that divides",

@@ -17,7 +17,7 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
@@ -27,29 +27,9 @@ from simulations.normalisation.measured_statements import WITHIN
 from simulations.normalisation.network_curvature import hessian_norms
 from simulations.normalisation.networks import BOTH, ascent, network_problem, pair_cosines
 from simulations.seeds import seed_of
-from simulations.sources import NORMALIZATION, OURS
+from simulations.statements import stated
 
-ACROSS = Statement(
-    "N9/across, learned features",
-    NORMALIZATION,
-    "where features are learned, a prompt's correlation of V_i and curvature over iterations is 0, give or take 0.1",
-    "upper bound",
-    measured=True,
-)
-HESSIAN_LEARNED = Statement(
-    "N9/Hessian, learned features",
-    f"question beside {NORMALIZATION}",
-    "where features are learned, over the prompts of an iteration V_i and ||Hess J_i|| have a rank correlation of at least 0.9",
-    "upper bound",
-    whose=OURS,
-)
-ALIKE = Statement(
-    "N10/learned features",
-    f"question beside {NORMALIZATION}",
-    "where features are learned, the mean |cos| of prompts' hidden units is larger at the end than at the start by 0.02",
-    "upper bound",
-    whose=OURS,
-)
+ACROSS, HESSIAN_LEARNED, ALIKE = stated("N9/across, learned features", "N9/Hessian, learned features", "N10/learned features")
 
 WIDTHS, QUICK_WIDTHS = (4, 16, 64), (16,)
 UPDATES, STRIDE = (0, 20, 40, 80, 160), 0.4

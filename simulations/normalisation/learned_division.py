@@ -21,7 +21,7 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence, exact
 from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness.study import Cell, Rows, Settings
@@ -33,30 +33,10 @@ from simulations.normalisation.heads import near_orthogonal, state
 from simulations.normalisation.networks import network_problem, pair_cosines
 from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL
 from simulations.seeds import child_seed, seed_of
-from simulations.sources import NORMALIZATION, OURS
+from simulations.statements import stated
 
-PAYS = Statement(
-    "N12/pays, learned features",
-    f"question beside {NORMALIZATION}",
-    "where features are learned, each arm at the best of the constant steps tried: divided, success ends higher by at least a "
-    "point, in the mean over draws",
-    "ordering",
-    whose=OURS,
-)
-HARMLESS = Statement(
-    "N12/harmless, learned features",
-    f"question beside {NORMALIZATION}",
-    "there, divided, success ends lower by at most a point",
-    "ordering",
-    whose=OURS,
-)
-LOST_SAMPLED = Statement(
-    "N12/III, sampled, learned features",
-    f"question beside {NORMALIZATION}",
-    "at the end of the longest of such runs without division the share of |cos| < 0.1 is at most 2/3, in the mean over draws",
-    "upper bound",
-    whose=OURS,
-)
+PAYS, HARMLESS = stated("N12/pays, learned features", "N12/harmless, learned features")
+LOST_SAMPLED = stated("N12/III, sampled, learned features")
 
 GRID = tuple(2.0**power for power in range(8))
 """Steps: in pilots the best of either arm were inside it at each length."""

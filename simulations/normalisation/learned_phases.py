@@ -23,58 +23,17 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import average, distance, evidence, largest
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from simulations.normalisation.heads import near_orthogonal
 from simulations.normalisation.networks import Place, ascent, linearised, network_problem, of_their_own, pair_cosines
 from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL, stretches, windows
-from simulations.sources import NORMALIZATION, OURS
+from simulations.statements import stated
 
-DRIFT = Statement(
-    "N11/learned features",
-    f"question beside {NORMALIZATION}",
-    "where features are learned, the share of |cos| < 0.1 falls by at least 10 points from start to end",
-    "upper bound",
-    whose=OURS,
-)
-LEARNED = Statement(
-    "N11/features",
-    f"question beside {NORMALIZATION}",
-    "the share of |cos| < 0.1 falls by at least 5 points more with learned features than with those of the start",
-    "upper bound",
-    whose=OURS,
-)
-LOST = Statement(
-    "N12/III, learned features",
-    f"question beside {NORMALIZATION}",
-    "where features are learned, at the end the share of |cos| < 0.1 is at most 2/3",
-    "upper bound",
-    whose=OURS,
-)
-PRINTED_SHARES = Statement(
-    "N11/printed, learned features",
-    NORMALIZATION,
-    "where features are learned, the share of |cos| < 0.1 is within a tenth of the printed one at the start, middle and end",
-    "upper bound",
-    measured=True,
-)
-FIRST = Statement(
-    "N12/I, learned features",
-    NORMALIZATION,
-    "where features are learned, while prompts are near-orthogonal and deviations high, division gains: minus the increase of "
-    "its advantage is below 0",
-    "ordering",
-    measured=True,
-)
-SECOND = Statement(
-    "N12/II, learned features",
-    NORMALIZATION,
-    "where features are learned, near-orthogonal, deviations no longer high: the advantage changes by at most a point of success",
-    "upper bound",
-    measured=True,
-)
+DRIFT, LEARNED, LOST = stated("N11/learned features", "N11/features", "N12/III, learned features")
+PRINTED_SHARES, FIRST, SECOND = stated("N11/printed, learned features", "N12/I, learned features", "N12/II, learned features")
 WIDTHS, MIXTURES = (4, 16, 64), ("easy", "hard")
 DRAWS, QUICK_DRAWS = 48, 32
 UPDATES, STRIDE = (0, 5, 10, 20, 40, 80, 160), 0.4

@@ -12,22 +12,13 @@ from typing import Any
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Comparison, Margin, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.evidence.slope import log_log_slope
 from grpo_theory.harness.study import Cell, Settings
 from simulations.normalisation.networks import BOTH, ascent, linearised, network_problem
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-WIDE = Statement(
-    "N11/width",
-    derived(5),
-    "on each of two networks: the cosines of its gradients tend to those of the linear policy with the features of its start "
-    "as 1/width",
-    "rate",
-    formula="The cosines of a network's gradients tend to those of the linear policy with the features of its start as $1/H$.",
-    margin=Margin(0.25, "half-way between 1/width and 1/sqrt(width)"),
-    whose=OURS,
-)
+WIDE = stated("N11/width")
 
 WIDTHS = (64, 128, 256, 512, 1024)
 UPDATES, QUICK_UPDATES = 20, 10

@@ -13,76 +13,15 @@ import pandas as pd
 from scipy.special import softmax
 
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import PARTS, Claim, Statement
+from grpo_theory.evidence import Claim, Statement
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import divided_gain_constant, plain_gain_constant
 from simulations.normalisation.ascent import SHARP_STEPS
-from simulations.normalisation.assumptions import LINEAR, ORTHOGONAL
-from simulations.sources import NORMALIZATION, OURS, derived
+from simulations.statements import stated
 from simulations.worst_cases import by_the_worst, sought, worst_row
 
-PLAIN = Statement(
-    "N5",
-    f"{NORMALIZATION}, Theorem 3.1",
-    "eta = 1/X^2: one-step gain >= ||grad J_i||^2/(2 n X^2), sum_t E||grad J_i||^2 <= 2 n (1 - p_i(0)) X^2",
-    PARTS,
-    ORTHOGONAL,
-    formula=r"With $\eta=1/X^2$ and exact gradients a step gains at least $\|\nabla J_i\|^2/(2nX^2)$, and $$\sum_tE\|\nabla "
-    r"J_i\|^2\le2n\,(1-p_i(0))\,X^2$$",
-)
-PLAIN_GAIN = Statement(
-    "N5/gain",
-    f"{NORMALIZATION}, Theorem 3.1",
-    "eta = 1/X^2, prompt i drawn: curvature takes at most 1/2 of the first-order gain eta ||grad J_i||^2",
-    "upper bound",
-    LINEAR,
-    formula=r"With prompt $i$ drawn, curvature takes at most half of the first-order gain $\eta\,\|\nabla J_i\|^2$.",
-)
-SHARP_PLAIN_GAIN = Statement(
-    "N5/gain, sharp",
-    derived(31),
-    "eta = 3 sqrt 3/X^2: curvature takes at most 1/2, so the gain is at least (3 sqrt 3/2) ||grad J_i||^2/X^2",
-    "upper bound",
-    LINEAR,
-    formula=r"With $\eta=3\sqrt3/X^2$ too, so the gain is at least $\tfrac{3\sqrt3}2\|\nabla J_i\|^2/X^2$.",
-    whose=OURS,
-)
-DIVIDED = Statement(
-    "N6",
-    f"{NORMALIZATION}, Theorem 3.2",
-    "eta = 1/(2X^2), C_t >= sqrt(V_i): gain >= 3||grad J_i||^2/(16 n X^2 C_t), sum <= 2 n (1 - p_i(0)) X^2 (8/(3T)) sum C_t",
-    PARTS,
-    ORTHOGONAL,
-    formula=r"Divided by $\sqrt{V_i}$, with $\eta=1/(2X^2)$ and $C_t\ge\sqrt{V_i}$, a step gains at least $3\|\nabla "
-    r"J_i\|^2/(16nX^2C_t)$, and $$\sum_{t<T}E\|\nabla J_i\|^2\le2n\,(1-p_i(0))\,X^2\cdot\frac8{3T}\sum_tC_t$$",
-)
-DIVIDED_GAIN = Statement(
-    "N6/gain",
-    f"{NORMALIZATION}, Theorem 3.2",
-    "eta = 1/(2X^2), prompt i drawn: curvature takes at most 5/8 of the first-order gain eta ||grad J_i||^2/sqrt(V_i)",
-    "upper bound",
-    LINEAR,
-    formula=r"With prompt $i$ drawn, curvature takes at most $\tfrac58$ of the first-order gain $\eta\,\|\nabla "
-    r"J_i\|^2/\sqrt{V_i}$.",
-)
-PRINTED_STEP_GAIN = Statement(
-    "N6/gain, printed step",
-    derived(31),
-    "eta = 1/(2X^2): the gain is at least 0.435 ||grad J_i||^2/(X^2 sqrt(V_i)): curvature takes at most 0.13",
-    "upper bound",
-    LINEAR,
-    formula=r"At the printed step the gain is at least $0.435\,\|\nabla J_i\|^2/(X^2\sqrt{V_i})$.",
-    whose=OURS,
-)
-SHARP_DIVIDED_GAIN = Statement(
-    "N6/gain, sharp",
-    derived(31),
-    "eta = 1.7/X^2: the gain is at least 0.889 ||grad J_i||^2/(X^2 sqrt(V_i)): curvature takes at most 0.48",
-    "upper bound",
-    LINEAR,
-    formula=r"With $\eta=1.7/X^2$ the gain is at least $0.889\,\|\nabla J_i\|^2/(X^2\sqrt{V_i})$.",
-    whose=OURS,
-)
+PLAIN, PLAIN_GAIN, SHARP_PLAIN_GAIN, DIVIDED, DIVIDED_GAIN = stated("N5", "N5/gain", "N5/gain, sharp", "N6", "N6/gain")
+PRINTED_STEP_GAIN, SHARP_DIVIDED_GAIN = stated("N6/gain, printed step", "N6/gain, sharp")
 
 ANSWERS, QUICK_ANSWERS = tuple(range(2, 9)), (2, 4)
 SOUGHT = (2, 3)

@@ -13,25 +13,10 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.evidence.reading import largest
 from grpo_theory.harness.study import Cell, Settings
-from simulations.normalisation.assumptions import LINEAR
 from simulations.seeds import seed_of
-from simulations.sources import NORMALIZATION, OURS, derived
+from simulations.statements import stated
 
-STEPS_APART = Statement(
-    "N4",
-    NORMALIZATION,
-    "X_i X_j' = 0 for all i != j: no step at one prompt, divided or not, moves another's success probability",
-    "identity",
-    LINEAR,
-    formula=r"If $X_iX_j'=0$ for all $i\ne j$, no step at one prompt moves another's success probability.",
-)
-PATHS_APART = Statement(
-    "N4/paths",
-    derived(30),
-    "and every prompt's success probability has the path that it has when it is trained alone, with as many of its own steps",
-    "identity",
-    whose=OURS,
-)
+STEPS_APART, PATHS_APART = stated("N4", "N4/paths")
 
 PROMPTS, ANSWERS, WIDTH = 4, 4, 3
 """Prompts, responses to each, and features of a response that are its prompt's own."""

@@ -10,136 +10,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import PARTS, Comparison, Statement
+from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.evidence.reading import average
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import divided_gain_constant, plain_gain_constant
 from simulations.normalisation.ascent import SHARP_STEPS, Step
-from simulations.normalisation.assumptions import ORTHOGONAL
 from simulations.normalisation.orthogonal_paths import Path, counts_law, mean_over_rates, own_path
 from simulations.normalisation.prompts import MIXTURES, mixture
-from simulations.sources import CORRECTION, NORMALIZATION, OURS, derived
+from simulations.statements import stated
 
-PLAIN_SUM = Statement(
-    "N5/sum",
-    f"{NORMALIZATION}, Theorem 3.1",
-    "sum_t E||grad J_i||^2 over 2 n (1 - p_i(0)) X^2 is at most 1",
-    "upper bound",
-    ORTHOGONAL,
-    formula=r"$\sum_tE\|\nabla J_i\|^2\le2n\,(1-p_i(0))\,X^2$.",
-)
-PLAIN_MINIMUM = Statement(
-    "N5/minimum",
-    f"{NORMALIZATION}, Theorem 3.1",
-    "T min_{t<T} E||grad J_i||^2 over 2 n (1 - p_i(0)) X^2 is at most 1",
-    "upper bound",
-    ORTHOGONAL,
-    formula=r"$T\min_{t<T}E\|\nabla J_i\|^2\le2n\,(1-p_i(0))\,X^2$.",
-)
-SHARP_PLAIN_SUM = Statement(
-    "N5/sum, sharp",
-    derived(31),
-    "eta = 3 sqrt 3/X^2: sum_t E||grad J_i||^2 over (2/(3 sqrt 3)) n (1 - p_i(0)) X^2 is at most 1",
-    "upper bound",
-    ORTHOGONAL,
-    formula=r"With $\eta=3\sqrt3/X^2$, $\sum_tE\|\nabla J_i\|^2\le\tfrac2{3\sqrt3}\,n\,(1-p_i(0))\,X^2$.",
-    whose=OURS,
-)
-DIVIDED_SUM = Statement(
-    "N6/printed",
-    f"{NORMALIZATION}, Theorem 3.2",
-    "sum_{t<T} E||grad J_i||^2 over 2 n (1 - p_i(0)) X^2 (8/(3T)) sum_t E sqrt(V_i) is at most 1",
-    "upper bound",
-    ORTHOGONAL,
-    formula=r"The sum as printed, with $C_t=E\sqrt{V_i}$.",
-)
-DIVIDED_NORMS = Statement(
-    "N6/corrected",
-    derived(31),
-    "[(1/T) sum_{t<T} E||grad J_i||]^2 over 2 n (1 - p_i(0)) X^2 (8/(3T)) (1/T) sum_t E sqrt(V_i) is at most 1",
-    "upper bound",
-    ORTHOGONAL,
-    formula=r"$$\left[\frac1T\sum_{t<T}E\|\nabla "
-    r"J_i\|\right]^2\le2n\,(1-p_i(0))\,X^2\cdot\frac8{3T}\cdot\frac1T\sum_tE\sqrt{V_i}$$",
-    whose=CORRECTION,
-)
-DIVIDED_MINIMUM = Statement(
-    "N6/minimum",
-    derived(31),
-    "min_{t<T} [E||grad J_i||]^2 sum_t 1/E sqrt(V_i) over (16/3) n (1 - p_i(0)) X^2 is at most 1",
-    "upper bound",
-    ORTHOGONAL,
-    formula=r"$$\min_{t<T}\left[E\|\nabla J_i\|\right]^2\sum_t\frac1{E\sqrt{V_i}}\le\tfrac{16}3\,n\,(1-p_i(0))\,X^2$$",
-    whose=CORRECTION,
-)
-WEIGHTED_SUM = Statement(
-    "N6/weighted",
-    derived(31),
-    "sum_t E[||grad J_i||^2/sqrt(V_i)] over (16/3) n (1 - p_i(0)) X^2 is at most 1",
-    "upper bound",
-    ORTHOGONAL,
-    formula=r"$$\sum_tE\!\left[\frac{\|\nabla J_i\|^2}{\sqrt{V_i}}\right]\le\tfrac{16}3\,n\,(1-p_i(0))\,X^2$$",
-    whose=CORRECTION,
-)
-SHARP_WEIGHTED_SUM = Statement(
-    "N6/weighted, sharp",
-    derived(31),
-    "eta = 1.7/X^2: sum_t E[||grad J_i||^2/sqrt(V_i)] over n (1 - p_i(0)) X^2/0.889 is at most 1",
-    "upper bound",
-    ORTHOGONAL,
-    formula=r"With $\eta=1.7/X^2$, $\sum_tE\left[\|\nabla J_i\|^2/\sqrt{V_i}\right]\le n\,(1-p_i(0))\,X^2/0.889$.",
-    whose=OURS,
-)
-AHEAD = Statement(
-    "N7",
-    NORMALIZATION,
-    "GRPO's rate is strictly better when the average over prompts and iterations of (8/3) sqrt(V) is below 1",
-    PARTS,
-    ORTHOGONAL,
-    formula=r"GRPO's rate is strictly better when the average over prompts and iterations of $\tfrac83\sqrt V$ is below $1$.",
-)
-AHEAD_BELOW = Statement(
-    "N7/printed",
-    NORMALIZATION,
-    "where the average of (8/3) sqrt(V) is below 1, mean success after T updates is higher with division, printed "
-    "steps. N7/converse is the other side of the threshold",
-    "ordering",
-    ORTHOGONAL,
-    formula=r"Where the average of $\tfrac83\sqrt V$ is below $1$, mean success after $T$ updates is higher with division, "
-    r"printed steps.",
-)
-SUM_BELOW = Statement(
-    "N7/sum",
-    NORMALIZATION,
-    "where it is below 1, the sum of squared gradients over T updates is smaller with division, printed steps",
-    "ordering",
-    ORTHOGONAL,
-)
-BEHIND_ABOVE = Statement(
-    "N7/converse",
-    f"question beside {NORMALIZATION}",
-    "where it is not below 1, the plain update's mean success after T updates is higher, printed steps",
-    "ordering",
-    ORTHOGONAL,
-    whose=OURS,
-)
-ALWAYS_AHEAD = Statement(
-    "N7/always",
-    derived(31),
-    "tabular prompts, wrong answers equally likely: the divided update's success is higher at every T, printed steps",
-    "ordering",
-    ORTHOGONAL,
-    whose=OURS,
-)
-AHEAD_AT_BEST_STEPS = Statement(
-    "N7/best steps",
-    f"question beside {NORMALIZATION}",
-    "and at the steps of the best guarantees, 3 sqrt 3/X^2 and 1.7/X^2, the divided update's success is higher too",
-    "ordering",
-    ORTHOGONAL,
-    formula=r"At the steps of the best guarantees, $3\sqrt3/X^2$ and $1.7/X^2$, the divided update's success is higher too.",
-    whose=OURS,
-)
+PLAIN_SUM, PLAIN_MINIMUM, SHARP_PLAIN_SUM, DIVIDED_SUM = stated("N5/sum", "N5/minimum", "N5/sum, sharp", "N6/printed")
+DIVIDED_NORMS, DIVIDED_MINIMUM, WEIGHTED_SUM = stated("N6/corrected", "N6/minimum", "N6/weighted")
+SHARP_WEIGHTED_SUM, AHEAD, AHEAD_BELOW, SUM_BELOW = stated("N6/weighted, sharp", "N7", "N7/printed", "N7/sum")
+BEHIND_ABOVE, ALWAYS_AHEAD, AHEAD_AT_BEST_STEPS = stated("N7/converse", "N7/always", "N7/best steps")
 
 SETTINGS = (*MIXTURES, "learnt")
 LEARNT = 0.9

@@ -23,7 +23,7 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array, Flags
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.composition import make_estimator
-from grpo_theory.evidence import PARTS, Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence, exact, highest
 from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness.study import Cell, Rows, Settings
@@ -31,43 +31,9 @@ from grpo_theory.harness.summary import summary
 from simulations.normalisation.heads import OWN, STRIDE, ascent, cosines, gram, head_problem, label, near_orthogonal, state
 from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL, is_orthogonal, stretches, windows
 from simulations.seeds import child_seed, seed_of
-from simulations.sources import NORMALIZATION, OURS
+from simulations.statements import stated
 
-PHASES = Statement(
-    "N12",
-    NORMALIZATION,
-    "three phases: division accelerates, is stable, and no longer gains once orthogonality is lost",
-    PARTS,
-    formula=r"Three phases: division accelerates, then is stable, and no longer gains once orthogonality is lost.",
-)
-FIRST = Statement(
-    "N12/I",
-    NORMALIZATION,
-    "while prompts are near-orthogonal and deviations high, division gains: minus the increase of its advantage is below 0",
-    "ordering",
-    measured=True,
-)
-SECOND = Statement(
-    "N12/II",
-    NORMALIZATION,
-    "near-orthogonal, deviations no longer high: the advantage changes by at most a point of success",
-    "upper bound",
-    measured=True,
-)
-THIRD = Statement(
-    "N12/III",
-    NORMALIZATION,
-    "orthogonality is lost: at the end the share of |cos| < 0.1 is at most 2/3",
-    "upper bound",
-    measured=True,
-)
-THIRD_FROM_THE_START = Statement(
-    "N12/III, from the start",
-    f"question beside {NORMALIZATION}",
-    "SmolLM2's head: where orthogonality is missing from the start, division gains at most a point of success",
-    "upper bound",
-    whose=OURS,
-)
+PHASES, FIRST, SECOND, THIRD, THIRD_FROM_THE_START = stated("N12", "N12/I", "N12/II", "N12/III", "N12/III, from the start")
 POWERLESS = {("N12/II", "lm-few-shot, ridge 0.01, sampled"): "the sampled runs do not tell a change of a point from none"}
 
 PROBLEM = "lm-few-shot"

@@ -27,7 +27,6 @@ NOTICEABLE = 0.01
 """A point of success is what a few hundred questions can show."""
 MISS = 0.05
 """The probability that any limit of a sampled run's increases fails, by which windows are given their phase."""
-NAMES = ("I", "II", "III")
 
 
 def is_orthogonal(shares: ArrayLike) -> np.ndarray:

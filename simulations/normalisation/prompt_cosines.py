@@ -14,7 +14,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import PARTS, Comparison, Margin, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.harness.study import Cell, Settings
 from simulations.normalisation.heads import (
     NEAR,
@@ -29,47 +29,10 @@ from simulations.normalisation.heads import (
     near_orthogonal,
 )
 from simulations.normalisation.measured_statements import ORTHOGONAL_GRADIENTS
-from simulations.sources import NORMALIZATION, OURS
+from simulations.statements import stated
 
-REPRESENTATIONS = Statement(
-    "N10",
-    NORMALIZATION,
-    "prompts' representations are nearly orthogonal: |cos| mean 0.088, over 90% below 0.15",
-    PARTS,
-    formula=r"Prompts' representations are nearly orthogonal: $\left|\cos\right|$ has mean $0.088$, and over $90\%$ are "
-    r"below $0.15$.",
-)
-MEAN = Statement(
-    "N10/mean",
-    NORMALIZATION,
-    "the mean of |cos| over pairs of representations is 0.088, give or take a tenth",
-    "equality",
-    measured=True,
-    margin=Margin(0.1, "a mean of which the first digit holds would be read as the same finding"),
-)
-SHARE = Statement("N10/share", NORMALIZATION, "the share of |cos| >= 0.15 is at most 10%", "upper bound", measured=True)
-WHITENED_SHARE = Statement(
-    "N10/whitened",
-    f"question beside {NORMALIZATION}",
-    "of hidden states that are whitened the share of |cos| >= 0.15 is at most 10%",
-    "upper bound",
-    whose=OURS,
-)
-GRADIENTS = Statement(
-    "N11",
-    NORMALIZATION,
-    "gradient cosines drift: share |cos| < 0.1 is 97.7%, 80.3%, 52.4% at steps 0, 260, 500",
-    PARTS,
-    formula=r"Gradient cosines drift: the share of $\left|\cos\right|<0.1$ is $97.7\%$, $80.3\%$, $52.4\%$ at steps $0$, "
-    r"$260$, $500$.",
-)
-DRIFT = Statement(
-    "N11/drift",
-    NORMALIZATION,
-    "from start to end the share of |cos| < 0.1 falls by at least 10 points",
-    "upper bound",
-    measured=True,
-)
+REPRESENTATIONS, MEAN, SHARE, WHITENED_SHARE, GRADIENTS = stated("N10", "N10/mean", "N10/share", "N10/whitened", "N11")
+DRIFT = stated("N11/drift")
 
 PROBLEMS = ("lm-few-shot", "lm-zero-shot", "lm-instruct")
 WHITENED = 0.01

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from grpo_theory.evidence import PARTS, Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from simulations.best_rate import lead
@@ -38,34 +38,10 @@ from simulations.normalisation.prompts import MIXTURES
 from simulations.normalisation.race_problems import N_PROMPTS, RAW, WHITENED, problem_of
 from simulations.normalisation.race_runs import ARMS, OPTIMISERS, PRINTED_STEPS, rates_of, reached
 from simulations.seeds import seed_of
-from simulations.sources import NORMALIZATION, OURS
+from simulations.statements import stated
 
-DIVISION = Statement(
-    "division",
-    f"beside {NORMALIZATION}",
-    "do advantages divided by the group's standard deviation (grpo) have higher success over a whole run than undivided ones "
-    "(dr_grpo)? Rewards have two values, answers have one token. The problems are draws of random features, four made-up prompts "
-    "and the frozen head of SmolLM2",
-    PARTS,
-)
-PAYS = Statement(
-    "division/pays",
-    "measured",
-    "prompts share features, groups of 8 to 64, each side at the best of the constant steps tried. With division the success "
-    "averaged over a run is higher by at least one point of a hundred. On random features it is the mean over draws",
-    "ordering",
-    whose=OURS,
-)
-HARMLESS = Statement(
-    "division/harmless", "measured", "there, with division, it is lower by at most one point of a hundred", "ordering", whose=OURS
-)
-PAYS_AT_PRINTED_STEPS = Statement(
-    "division/printed steps",
-    "measured",
-    "at the paper's steps, 1/(2X^2) divided and 1/X^2 not: divided, it is higher by at least one point of a hundred",
-    "ordering",
-    whose=OURS,
-)
+DIVISION, PAYS, HARMLESS = stated("division", "division/pays", "division/harmless")
+PAYS_AT_PRINTED_STEPS = stated("division/printed steps")
 
 GROUP_SIZES = (8, 16, 32, 64)
 SOME_SIZES = (8, 32)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import PARTS, Claim, Margin, Statement
+from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import exact, farthest, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import divided_gap_limit, softmax_gap_bound, softmax_gap_limit
@@ -32,109 +32,12 @@ from simulations.normalisation.softmax_ascent import (
     smoothness,
 )
 from simulations.seeds import seed_of
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 from simulations.worst_cases import by_the_worst, ratios, sought, worst_row
 
-SOFTMAX = "arXiv 2005.06392"
-BANDIT = "one prompt, a logit for each response, fixed rewards in [0, 1], exact gradients"
-SLOPE_MARGIN = Margin(0.05, "1/t is told from 1/t^0.9, and both from 1/t^2")
-BANDITS = Statement(
-    "R6",
-    SOFTMAX,
-    "softmax bandit: ||grad|| >= pi(a*) Delta, J is 5/2-smooth, step 2/5 from uniform gives Delta_t <= 5 K^2/t",
-    PARTS,
-    BANDIT,
-    formula=r"On a softmax bandit with the step $\tfrac25$ from the uniform policy, $$\|\nabla "
-    r"J\|\ge\pi(a^*)\,\Delta,\qquad \|\nabla^2J\|\le\tfrac52,\qquad\Delta_t\le\frac{5K^2}t$$",
-)
-SLOPE = Statement(
-    "R6/slope",
-    SOFTMAX,
-    "pi(a*) Delta over ||grad|| is at most 1",
-    "upper bound",
-    BANDIT,
-    formula=r"$\|\nabla J\|\ge\pi(a^*)\,\Delta$.",
-)
-SHARP_SLOPE = Statement(
-    "R6/slope, sharp",
-    derived(30),
-    "||grad|| >= sqrt(K/(K-1)) pi(a*) Delta, attained where the other responses are alike",
-    "upper bound",
-    BANDIT,
-    formula=r"$\|\nabla J\|\ge\sqrt{K/(K-1)}\,\pi(a^*)\,\Delta$, attained where the other responses are alike.",
-    whose=OURS,
-)
-SMOOTHNESS = Statement(
-    "R6/smoothness", SOFTMAX, "||Hess J|| over 5/2 is at most 1", "upper bound", BANDIT, formula=r"$\|\nabla^2J\|\le\tfrac52$."
-)
-SHARP_SMOOTHNESS = Statement(
-    "R6/smoothness, sharp",
-    derived(30),
-    "||Hess J|| <= 1/(3 sqrt 3), a thirteenth of 5/2, attained by two responses",
-    "upper bound",
-    BANDIT,
-    formula=r"$\|\nabla^2J\|\le1/(3\sqrt3)$, attained by two responses.",
-    whose=OURS,
-)
-GAP = Statement(
-    "R6/gap",
-    SOFTMAX,
-    "step 2/5 from uniform: t Delta_t over 5 K^2 is at most 1",
-    "upper bound",
-    BANDIT,
-    formula=r"$\Delta_t\le5K^2/t$.",
-)
-SHARPER_GAP = Statement(
-    "R6/gap, sharper",
-    derived(30),
-    "step 2/5 from uniform: Delta_t <= 2.601 K (K-1)/t",
-    "upper bound",
-    BANDIT,
-    formula=r"$\Delta_t\le2.601\,K(K-1)/t$.",
-    whose=OURS,
-)
-LINEAR_GAP = Statement(
-    "R6/gap, linear",
-    f"question beside {SOFTMAX}",
-    "step 2/5 from uniform: Delta_t <= (5/2) K/t, linear in K; measured, not proved",
-    "upper bound",
-    BANDIT,
-    formula=r"$\Delta_t\le\tfrac52K/t$, linear in $K$; measured, not proved.",
-    whose=OURS,
-)
-RATE = Statement(
-    "R6/rate", SOFTMAX, "Delta_t falls as 1/t", "rate", BANDIT, formula=r"$\Delta_t$ falls as $1/t$.", margin=SLOPE_MARGIN
-)
-RATE_CONSTANT = Statement(
-    "R6/rate, constant",
-    derived(30),
-    "Delta_t ~ (1 - 1/K)/(step t) whatever the rewards, one best response: off by at most 5%, t up to 10,000",
-    "upper bound",
-    BANDIT,
-    formula=r"$\Delta_t$ is $(1-1/K)/(\eta t)$ whatever the rewards, one best response: off by at most $5\%$ up to "
-    r"$t=10{,}000$.",
-    whose=OURS,
-)
-DIVIDED = Statement(
-    "R6/divided",
-    derived(30),
-    "divided by the reward's standard deviation, Delta_t falls as 1/t^2",
-    "rate",
-    BANDIT,
-    formula=r"Divided by the reward's standard deviation, $\Delta_t$ falls as $1/t^2$.",
-    whose=OURS,
-    margin=SLOPE_MARGIN,
-)
-DIVIDED_CONSTANT = Statement(
-    "R6/divided, constant",
-    derived(30),
-    "divided, Delta_t ~ 4 (1 - 1/K)^2 (mean shortfall)/(step t)^2: off by at most 5%, t up to 10,000",
-    "upper bound",
-    BANDIT,
-    formula=r"Divided, $\Delta_t$ is $4(1-1/K)^2$ times the mean shortfall over $(\eta t)^2$: off by at most $5\%$ up to "
-    r"$t=10{,}000$.",
-    whose=OURS,
-)
+BANDITS, SLOPE, SHARP_SLOPE, SMOOTHNESS = stated("R6", "R6/slope", "R6/slope, sharp", "R6/smoothness")
+SHARP_SMOOTHNESS, GAP, SHARPER_GAP, LINEAR_GAP = stated("R6/smoothness, sharp", "R6/gap", "R6/gap, sharper", "R6/gap, linear")
+RATE, RATE_CONSTANT, DIVIDED, DIVIDED_CONSTANT = stated("R6/rate", "R6/rate, constant", "R6/divided", "R6/divided, constant")
 
 RESPONSES, QUICK_RESPONSES = (2, 3, 5, 10), (2, 3)
 LOGITS = 8.0

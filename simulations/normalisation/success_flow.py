@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.special import expit
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, Margin, Statement, log_log_slope
+from grpo_theory.evidence import Claim, log_log_slope
 from grpo_theory.evidence.reading import distance, exact, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
@@ -30,84 +30,19 @@ from simulations.normalisation.flows import (
     undivided,
 )
 from simulations.seeds import seed_of
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-SLOPE_MARGIN = Margin(0.05, "the logarithms beside the powers are worth less than that here, and a user tells 1/2 from 1")
 FLOWS = {
-    "plain": Statement(
-        "N7/flow, plain",
-        derived(31),
-        "small steps: u + sinh u = k t/2 + const with u = logit p, K tabular answers, k = K/(K - 1)",
-        "identity",
-        "tabular, wrong answers equally likely",
-        formula=r"In small steps $u+\sinh u=kt/2+\mathrm{const}$ with $u=\mathrm{logit}\,p$, $K$ tabular answers, $k=K/(K-1)$.",
-        whose=OURS,
-    ),
-    "divided": Statement(
-        "N7/flow, divided",
-        derived(31),
-        "small steps, divided by sqrt(V): 2 sinh(u/2) = k t/2 + const",
-        "identity",
-        "tabular, wrong answers equally likely",
-        formula=r"Divided by $\sqrt V$, in small steps, $2\sinh(u/2)=kt/2+\mathrm{const}$.",
-        whose=OURS,
-    ),
-    "finite group": Statement(
-        "N7/flow, finite group",
-        derived(31),
-        "small steps, divided by the group's own deviation: du/dt = k V h'(p), by quadrature",
-        "identity",
-        "tabular, wrong answers equally likely",
-        whose=OURS,
-    ),
+    "plain": stated("N7/flow, plain"),
+    "divided": stated("N7/flow, divided"),
+    "finite group": stated("N7/flow, finite group"),
 }
 ESCAPES = {
-    "plain": Statement(
-        "N7/escape, plain",
-        derived(31),
-        "the time from p to 1/2 grows as 1/p without division",
-        "rate",
-        "tabular",
-        formula=r"The time from $p$ to $\tfrac12$ grows as $1/p$ without division.",
-        whose=OURS,
-        margin=SLOPE_MARGIN,
-    ),
-    "divided": Statement(
-        "N7/escape, divided",
-        derived(31),
-        "and as 1/sqrt(p) with division by the true deviation",
-        "rate",
-        "tabular",
-        formula=r"And as $1/\sqrt p$ with division by the true deviation.",
-        whose=OURS,
-        margin=SLOPE_MARGIN,
-    ),
-    "finite group": Statement(
-        "N7/escape, finite group",
-        derived(31),
-        "with the group's own deviation it grows as 1/p again below p of about 1/G",
-        "rate",
-        "tabular",
-        whose=OURS,
-        margin=SLOPE_MARGIN,
-    ),
+    "plain": stated("N7/escape, plain"),
+    "divided": stated("N7/escape, divided"),
+    "finite group": stated("N7/escape, finite group"),
 }
-CROSSOVER = Statement(
-    "N7/escape, crossover",
-    derived(31),
-    "between p = 0.01 and 0.1 the time with groups of 1,024 is within 5% of that with the true deviation",
-    "upper bound",
-    "tabular",
-    whose=OURS,
-)
-TRAINED = Statement(
-    "N7/escape, simulated",
-    derived(31),
-    "steps of 0.02: the simulated mean number of updates from p = 0.05 to 1/2 is within 2% of the time of the flow/eta",
-    "upper bound",
-    "two tabular answers, batches of 32 groups",
-    whose=OURS,
-)
+CROSSOVER, TRAINED = stated("N7/escape, crossover", "N7/escape, simulated")
 
 SIZES = (2, 8, 64)
 ANSWERS = (2, 5)

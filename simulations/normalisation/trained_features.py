@@ -18,48 +18,15 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.data import TrainedCourse, TrainedModel, trained_model
-from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.harness.study import Cell, Settings
 from simulations.normalisation.heads import NEAR, near_orthogonal, state
 from simulations.normalisation.measured_statements import ORTHOGONAL_GRADIENTS, WITHIN
 from simulations.normalisation.phases import ORTHOGONAL
-from simulations.sources import NORMALIZATION, OURS
+from simulations.statements import stated
 
-ACROSS = Statement(
-    "N9/trained model",
-    f"question beside {NORMALIZATION}",
-    "SmolLM2 learns: a question's correlation of V_i and trace of its Fisher matrix along a run is at least 0.5",
-    "upper bound",
-    whose=OURS,
-)
-STATES = Statement(
-    "N10/trained model",
-    f"question beside {NORMALIZATION}",
-    "SmolLM2 learns: the share of |cos| >= 0.15 between the questions' last states is at most 10%",
-    "upper bound",
-    whose=OURS,
-)
-DRIFT = Statement(
-    "N11/trained model",
-    f"question beside {NORMALIZATION}",
-    "SmolLM2 learns: the share of |cos| < 0.1 between gradients falls by at least 10 points from start to end",
-    "upper bound",
-    whose=OURS,
-)
-FEATURES = Statement(
-    "N11/trained model, features",
-    f"question beside {NORMALIZATION}",
-    "SmolLM2 learns: the share of |cos| < 0.1 ends at least 5 points lower than with the features of the start",
-    "upper bound",
-    whose=OURS,
-)
-PREMISE = Statement(
-    "N12/I, trained model",
-    f"question beside {NORMALIZATION}",
-    "SmolLM2: before it learns the share of |cos| < 0.1 between gradients is at least 2/3, as in phases I and II",
-    "upper bound",
-    whose=OURS,
-)
+ACROSS, STATES, DRIFT = stated("N9/trained model", "N10/trained model", "N11/trained model")
+FEATURES, PREMISE = stated("N11/trained model, features", "N12/I, trained model")
 
 TRAINED = ("last block", "adapters")
 ASCENTS = ("plain", "divided")

@@ -14,102 +14,31 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import PARTS, Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import highest, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from simulations.normalisation.ascent import Prompts, Step
-from simulations.normalisation.assumptions import BOUNDED, LINEAR, WEAK
 from simulations.normalisation.interaction import FACTS, falling_short, greatest_change, opposed, pair_of, shortfall
 from simulations.normalisation.prompts import label, mixture, prompts
 from simulations.seeds import seed_of
-from simulations.sources import NORMALIZATION, OURS, derived
+from simulations.statements import stated
 from simulations.worst_cases import sought, worst_evidence
 
-WEAK_INTERACTION = Statement(
-    "N8",
-    f"{NORMALIZATION}, Theorems 3.3 and 3.4",
-    "with weakly interacting prompts the same with max(1, M/2), and with max(R1, 5M/8) R2",
-    PARTS,
-    BOUNDED,
-    formula=r"If $M\langle\nabla J_i,\nabla J_j\rangle\ge\|X_i\nabla J_j\|^2/\|X_i\|^2$ for all $i,j$, the same bounds hold "
-    r"with the factor $\max(1,M/2)$, and with division by the deviation $\max(R_1,\tfrac58M)R_2$.",
-)
+WEAK_INTERACTION = stated("N8")
 GAINS = {
-    "plain": Statement(
-        "N8/plain gain",
-        f"{NORMALIZATION}, Theorem 3.3",
-        "eta = 1/(X^2 m), m = max(1, M/2): the mean gain of J_i is short of ||grad J_i||^2/(2 n X^2 m) by a share of at most 0",
-        "upper bound",
-        WEAK,
-        formula=r"With $\eta=1/(X^2m)$, $m=\max(1,M/2)$, the mean gain of $J_i$ is at least $\|\nabla J_i\|^2/(2nX^2m)$.",
-    ),
-    "divided": Statement(
-        "N8/divided gain",
-        f"{NORMALIZATION}, Theorem 3.4",
-        "eta = 1/(2 X^2 S), S = max(R1, 5M/8) R2: the mean gain is short of 3||grad J_i||^2/(16 n X^2 S sqrt(V_i)) by "
-        "a share of at most 0",
-        "upper bound",
-        BOUNDED,
-        formula=r"With $\eta=1/(2X^2S)$, $S=\max(R_1,\tfrac58M)R_2$, the mean gain is at least $3\|\nabla "
-        r"J_i\|^2/(16nX^2S\sqrt{V_i})$.",
-    ),
-    "divided, without R1": Statement(
-        "N8/divided gain, without R1",
-        derived(31),
-        "R1 is not needed: the gain of Theorem 3.4 with S = max(1, 5M/8) R2 in the step and in the bound",
-        "upper bound",
-        BOUNDED,
-        formula=r"The same gain with $S=\max(1,\tfrac58M)R_2$: $R_1$ is not needed.",
-        whose=OURS,
-    ),
-    "divided, appendix": Statement(
-        "N8/divided gain, appendix",
-        f"{NORMALIZATION}, Theorem 3.4 as its appendix has it",
-        "the gain of Theorem 3.4 with S = max(R1 R2, M/2) in the step and in the bound",
-        "upper bound",
-        BOUNDED,
-        formula=r"The same gain with $S=\max(R_1R_2,M/2)$, as the appendix prints it.",
-    ),
-    "divided, without R2": Statement(
-        "N8/divided gain, without R2",
-        f"question beside {NORMALIZATION}",
-        "R2 is not needed: the gain of Theorem 3.4 with S = max(R1, 5M/8) in the step and in the bound",
-        "upper bound",
-        BOUNDED,
-        formula=r"The same gain with $S=\max(R_1,\tfrac58M)$: is $R_2$ needed?",
-        whose=OURS,
-    ),
+    "plain": stated("N8/plain gain"),
+    "divided": stated("N8/divided gain"),
+    "divided, without R1": stated("N8/divided gain, without R1"),
+    "divided, appendix": stated("N8/divided gain, appendix"),
+    "divided, without R2": stated("N8/divided gain, without R2"),
 }
 UPDATES = ("plain", "divided", "divided, without R1")
 TOO_SMALL = ("divided, appendix", "divided, without R2")
 """Updates whose constants the proof does not allow, judged where they could fail."""
 CONFLICTS = {
-    "change": Statement(
-        "N8/conflict",
-        derived(31),
-        "different right answers, correlated features: a small step on prompt j lowers J_i, at every correlation above 0",
-        "ordering",
-        LINEAR,
-        whose=OURS,
-    ),
-    "gain": Statement(
-        "N8/conflict, gain",
-        f"question beside {NORMALIZATION}",
-        "where no M exists, still the mean gain of J_i is short of ||grad J_i||^2/(2 n X^2) by at most 0",
-        "upper bound",
-        LINEAR,
-        formula=r"Where no $M$ exists, the mean gain of $J_i$ is still at least $\|\nabla J_i\|^2/(2nX^2)$.",
-        whose=OURS,
-    ),
-    "sum": Statement(
-        "N8/conflict, sum",
-        f"question beside {NORMALIZATION}",
-        "where no M exists, still sum_t E||grad J_i||^2 over 2 n (1 - p_i(0)) X^2 is at most 1 with eta = 1/X^2",
-        "upper bound",
-        LINEAR,
-        formula=r"Where no $M$ exists, still $\sum_tE\|\nabla J_i\|^2\le2n\,(1-p_i(0))\,X^2$ with $\eta=1/X^2$.",
-        whose=OURS,
-    ),
+    "change": stated("N8/conflict"),
+    "gain": stated("N8/conflict, gain"),
+    "sum": stated("N8/conflict, sum"),
 }
 
 CORRELATIONS, QUICK_CORRELATIONS = (0.05, 0.3, 0.7), (0.3,)

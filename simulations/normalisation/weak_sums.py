@@ -14,48 +14,13 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.evidence import Claim, Statement
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from simulations.normalisation.ascent import Prompts
-from simulations.normalisation.assumptions import BOUNDED, WEAK
 from simulations.normalisation.interaction import FACTS, Interaction, constants, interaction, step_of
 from simulations.normalisation.prompts import label, prompts
-from simulations.sources import CORRECTION, NORMALIZATION, derived
+from simulations.statements import stated
 from simulations.worst_cases import worst_evidence
 
-PLAIN_SUM = Statement(
-    "N8/plain sum",
-    f"{NORMALIZATION}, Theorem 3.3",
-    "eta = 1/(X^2 m), m = max(1, M/2): sum_t E||grad J_i||^2 over 2 n m (1 - p_i(0)) X^2 is at most 1",
-    "upper bound",
-    f"{WEAK}, along the iterates",
-    formula=r"At that step $\sum_tE\|\nabla J_i\|^2\le2n\,m\,(1-p_i(0))\,X^2$.",
-)
-DIVIDED_SUM = Statement(
-    "N8/divided sum",
-    f"{NORMALIZATION}, Theorem 3.4",
-    "the same step: sum_{t<T} E||grad J_i||^2 over 2 n S (1 - p_i(0)) X^2 (8/(3T)) sum_t E sqrt(V_i) is at most 1",
-    "upper bound",
-    f"{BOUNDED}, along the iterates",
-    formula=r"At that step, with $C_t=E\sqrt{V_i}$, $$\sum_{t<T}E\|\nabla "
-    r"J_i\|^2\le2n\,S\,(1-p_i(0))\,X^2\cdot\frac8{3T}\sum_tC_t$$",
-)
-DIVIDED_NORMS = Statement(
-    "N8/divided sum, corrected",
-    derived(31),
-    "[(1/T) sum_{t<T} E||grad J_i||]^2 over 2 n S (1 - p_i(0)) X^2 (8/(3T)) (1/T) sum_t E sqrt(V_i) is at most 1",
-    "upper bound",
-    f"{BOUNDED}, along the iterates",
-    formula=r"$$\left[\frac1T\sum_{t<T}E\|\nabla "
-    r"J_i\|\right]^2\le2n\,S\,(1-p_i(0))\,X^2\cdot\frac8{3T}\cdot\frac1T\sum_tE\sqrt{V_i}$$",
-    whose=CORRECTION,
-)
-WEIGHTED_SUM = Statement(
-    "N8/divided sum, weighted",
-    derived(31),
-    "sum_t E[||grad J_i||^2/sqrt(V_i)] over (16/3) n S (1 - p_i(0)) X^2 is at most 1",
-    "upper bound",
-    f"{BOUNDED}, along the iterates",
-    formula=r"$$\sum_tE\!\left[\frac{\|\nabla J_i\|^2}{\sqrt{V_i}}\right]\le\tfrac{16}3\,n\,S\,(1-p_i(0))\,X^2$$",
-    whose=CORRECTION,
-)
+PLAIN_SUM, DIVIDED_SUM, DIVIDED_NORMS = stated("N8/plain sum", "N8/divided sum", "N8/divided sum, corrected")
+WEIGHTED_SUM = stated("N8/divided sum, weighted")
 
 ALONE = {"one prompt, two answers": 2, "one prompt, four answers": 4}
 """n = 1, where Theorem 3.4 is Theorem 3.2: nothing interacts, and R1 = R2 = 1."""

@@ -19,7 +19,7 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.data import TrainedModel, trained_model
-from grpo_theory.evidence import Claim, Evidence, Share, Statement
+from grpo_theory.evidence import Claim, Evidence, Share
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.plan import Limits
@@ -32,25 +32,9 @@ from simulations.plan.trained_start import problem_at_start
 from simulations.runs.frontier_statements import LOST
 from simulations.runs.recorded_runs import arms_of
 from simulations.runs.recorded_scores import PLACES, Scores, efficiency
-from simulations.sources import OURS
+from simulations.statements import stated
 
-PAGE = "docs/planner.md"
-STEP = Statement(
-    "plan/step/trained model",
-    PAGE,
-    "SmolLM2 learns, and a group size is recommended from a log of its start. In at least nine of ten logs, it loses at most a "
-    "tenth of the highest efficiency of an update",
-    "upper bound",
-    whose=OURS,
-)
-RUN = Statement(
-    "plan/run/trained model",
-    PAGE,
-    "SmolLM2 learns, and a group size for the run is recommended from rewards at the start alone. At the end it loses at most "
-    "two points of success against the best other size",
-    "upper bound",
-    whose=OURS,
-)
+STEP, RUN = stated("plan/step/trained model", "plan/run/trained model")
 FEW = "three or ten seeds say nothing at the level of the whole report, not even of sizes that lose 20 points"
 POWERLESS = {(RUN.id, "*"): FEW}
 

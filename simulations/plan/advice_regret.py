@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.plan import Limits
@@ -27,36 +27,13 @@ from simulations.plan.error_parts import mean_over_kinds
 from simulations.plan.run_regret import lost, reached
 from simulations.plan.run_worlds import CHAIN_OF_TWELVE, LINEAR, WIDTHS, draw_log, problem, sampler
 from simulations.seeds import child_seed, seed_of
-from simulations.sources import OURS
+from simulations.statements import stated
 
-PAGE = "docs/planner.md"
 LOST = 0.02
 """Points of success at the end that are worth less than the pilot and the reading of its plan."""
 BEST = "best"
-STATEMENTS = {
-    against: Statement(
-        f"plan/run/{against}",
-        PAGE,
-        f"a pilot at the start of a run recommends a group size. At the end it has at most 2 points of success less than "
-        f"{text}, on average over draws of five kinds of problem",
-        "upper bound",
-        whose=OURS,
-    )
-    for against, text in (
-        (BEST, "the best size of the kind of problem"),
-        ("always 4", "groups of 4"),
-        ("always 8", "groups of 8"),
-        ("always 16", "groups of 16"),
-    )
-}
-NO_GAIN = Statement(
-    "plan/run/gain over always 4",
-    PAGE,
-    "a pilot at the start of a run recommends a group size. At the end it has at most 2 points of success more than groups of 4, "
-    "on average over draws of five kinds of problem. Groups of 4 did not need the pilot",
-    "upper bound",
-    whose=OURS,
-)
+STATEMENTS = {against: stated(f"plan/run/{against}") for against in (BEST, "always 4", "always 8", "always 16")}
+NO_GAIN = stated("plan/run/gain over always 4")
 
 NOT_TOLD = "groups four times as large lose 1 to 5 points here; these draws do not tell that from 2 at a level of 1e-4"
 POWERLESS = {

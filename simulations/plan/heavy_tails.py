@@ -17,39 +17,11 @@ from grpo_theory.plan.error_constants import pilot_terms
 from grpo_theory.plan.group_size import GroupSizeChoice, choose, choose_group_size
 from simulations.plan.heavy_pilots import LAWS, draw_pilot, exact_law
 from simulations.plan.pilot_problems import LIMITS
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-HELD = {
-    name: Statement(
-        f"plan/tails/{name}",
-        derived(35),
-        f"lognormal lengths (0.7): the 95% limits of {text} hold it at least 95% of the time, within two points",
-        "upper bound",
-        whose=OURS,
-    )
-    for name, text in (
-        ("c1", "c1"),
-        ("c2", "c2"),
-        ("c3", "c3"),
-        ("error", "the squared error at group size 16"),
-        ("loss", "what group size 16 loses"),
-    )
-}
+HELD = {name: stated(f"plan/tails/{name}") for name in ("c1", "c2", "c3", "error", "loss")}
 """What limits are promised of pilots whose gradients have heavy-tailed lengths."""
-MISSED = Statement(
-    "plan/tails/missed",
-    derived(35),
-    "of pilots whose gradient lengths are lognormal with 0.7 at most 10% are not warned of",
-    "upper bound",
-    whose=OURS,
-)
-FALSE_ALARM = Statement(
-    "plan/tails/false alarm",
-    derived(35),
-    "of pilots whose gradient lengths are equal, but for the prompts' success rates, at most 10% are warned of",
-    "upper bound",
-    whose=OURS,
-)
+MISSED, FALSE_ALARM = stated("plan/tails/missed", "plan/tails/false alarm")
 STATEMENTS = (*HELD.values(), MISSED, FALSE_ALARM)
 
 LEVEL = 0.95

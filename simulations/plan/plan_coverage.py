@@ -15,7 +15,7 @@ from scipy import sparse
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.evidence import Claim, Share, Statement
+from grpo_theory.evidence import Claim, Share
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.plan.average import Reference, Terms, average_terms, mean_ends, ratio_ends
 from grpo_theory.plan.brackets import RateFunction, power_of_two, reference_parameter
@@ -23,27 +23,12 @@ from grpo_theory.plan.effective import share_terms
 from grpo_theory.plan.expected_step import PLAIN, raised, ratio_range, slope_function, times_variance
 from simulations.plan import heavy_tails
 from simulations.plan.rate_laws import LANGUAGE_MODEL, RateLaw, rate_laws
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-TEXTS = {
-    "uniform share": "the share of uniform groups at the logged group size",
-    "uniform share, doubled": "the share of uniform groups at twice the logged group size",
-    "step": "GRPO's mean weight of a prompt, h'(p)",
-    "weighted rate": "the mean success rate of prompts by MaxRL's weights",
-    "hard prompts": "the share of prompts that succeed less than 20% of the time",
-    "hard weight": "the share of GRPO's weight on prompts that succeed less than 20% of the time",
-    "learning rate": "the factor on the learning rate when GRPO's groups are doubled",
-}
-STATEMENTS = {
-    name: Statement(
-        f"plan/{name}",
-        derived(34),
-        f"from rewards alone, a 95% interval of {text} covers at least 95%, within one point",
-        "upper bound",
-        whose=OURS,
-    )
-    for name, text in TEXTS.items()
-}
+QUANTITIES = (
+    *("uniform share", "uniform share, doubled", "step", "weighted rate", "hard prompts", "hard weight", "learning rate"),
+)
+STATEMENTS = {name: stated(f"plan/{name}") for name in QUANTITIES}
 HEAVY_TAILED = heavy_tails.STATEMENTS
 """Of the cells that `heavy_tails` computes."""
 
@@ -61,7 +46,6 @@ REPLICATIONS, POINT_REPLICATIONS, POINT_CHUNKS = 200, 5000, 8
 QUICK_REPLICATIONS = 100
 ROUNDING = 1e-12
 """GRPO's weight with two responses is 1/2 for every prompt, and its limits are that number."""
-QUANTITIES = tuple(TEXTS)
 """What is covered."""
 
 

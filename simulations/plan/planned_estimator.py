@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, Evidence, Share, Statement
+from grpo_theory.evidence import Claim, Evidence, Share
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.plan import choose_group_size
 from grpo_theory.plan.advice import TOLERANCE
@@ -20,34 +20,11 @@ from grpo_theory.plan.efficiency import EfficiencyChoice, Estimates, StepLaw, ch
 from grpo_theory.plan.estimator_advice import EstimatorLaws
 from simulations.plan import estimator_switches
 from simulations.plan.estimator_pilots import LIMITS, LOGGED, NAMES, PROMPTS, draw_logs, efficiencies
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-HOLDS = {
-    name: Statement(
-        f"plan/estimator/{name}", derived(35), f"{text} at least 95% of the time, within two points", "upper bound", whose=OURS
-    )
-    for name, text in (
-        ("best size", "the 95% confidence set of a named estimator's group sizes holds the best of the logged ones"),
-        ("risk", "a named estimator's recommended group size loses no more than the upper 95% limit of its loss"),
-    )
-}
+HOLDS = {name: stated(f"plan/estimator/{name}") for name in ("best size", "risk")}
 """What is to hold in 95% of logs."""
-REGRET = Statement(
-    "plan/estimator/regret",
-    derived(35),
-    "a group size is recommended for a named estimator, from a log of 256 prompts with 8 responses each. The best of the logged "
-    "sizes has at most 5% more efficiency, on average",
-    "upper bound",
-    whose=OURS,
-)
-SWITCH = Statement(
-    "plan/estimator/switch",
-    derived(35),
-    "each other estimator, with its recommended batch, has limits of what it gains over the one in use. They hold all at once "
-    "95% of the time, within two points, on average over the problems",
-    "upper bound",
-    whose=OURS,
-)
+REGRET, SWITCH = stated("plan/estimator/regret", "plan/estimator/switch")
 
 LEVEL = 0.95
 MARGIN = 0.02

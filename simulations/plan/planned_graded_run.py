@@ -34,36 +34,11 @@ from simulations.plan.run_regret import (
     without,
 )
 from simulations.seeds import child_seed, seed_of
-from simulations.sources import OURS
+from simulations.statements import stated
 
-SOURCE = "question of those who plan a run from graded rewards alone"
-REGRET = Statement(
-    "plan/graded run/regret",
-    SOURCE,
-    "the planner recommends a group size for a run from graded rewards alone. In draws of worlds that it was not given, this "
-    "size loses on average at most two points of the rewards' range against the best size",
-    "upper bound",
-    whose=OURS,
-)
-AGAINST: Mapping[int, Statement] = {
-    size: Statement(
-        f"plan/graded run/against {size}",
-        SOURCE,
-        f"the planner recommends a group size for a run from graded rewards alone. In draws of worlds that it was not "
-        f"given, this size loses less reward on average than groups of {size} at every budget",
-        "ordering",
-        whose=OURS,
-    )
-    for size in (8, 16)
-}
-SAME = Statement(
-    "plan/graded run/no better than 4",
-    SOURCE,
-    "the planner recommends a group size for a run from graded rewards alone, in draws of worlds that it was not given. This "
-    "size gains on average at most two points of the rewards' range over groups of 4 at every budget",
-    "upper bound",
-    whose=OURS,
-)
+REGRET = stated("plan/graded run/regret")
+AGAINST: Mapping[int, Statement] = {size: stated(f"plan/graded run/against {size}") for size in (8, 16)}
+SAME = stated("plan/graded run/no better than 4")
 KINDS = (0, 2, 3)
 """The places of the kinds of worlds that judge: prompts that do not touch each other, that compete, and that teach each other."""
 ANSWERS = 24

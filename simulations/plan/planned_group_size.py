@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, Share, Statement
+from grpo_theory.evidence import Claim, Share
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.plan import GroupSizeChoice, choose_group_size, signal_to_noise
@@ -21,26 +21,11 @@ from grpo_theory.plan.error_constants import pilot_terms
 from grpo_theory.plan.group_size import choose
 from grpo_theory.plan.scores_advice import usable
 from simulations.plan.pilot_problems import HEAD, LIMITS, NAMES, NONE, constants, problem, signal, truth
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-HOLDS = {
-    name: Statement(f"plan/{name}", derived(35), f"{text} at least 95% of the time, within two points", "upper bound", whose=OURS)
-    for name, text in (
-        ("best size", "the 95% confidence set of group sizes holds the best one"),
-        ("risk", "the recommended group size loses no more than the upper 95% limit of its loss"),
-        ("loss", "the 95% limits of the loss at group size 16 hold it"),
-    )
-}
+HOLDS = {name: stated(f"plan/{name}") for name in ("best size", "risk", "loss")}
 """What is to hold in 95% of pilots with gradients."""
-REGRET = Statement(
-    "plan/regret",
-    derived(35),
-    "from a pilot of 512 prompts with 8 responses each the recommended group size has on average at most 5% more error than "
-    "the best",
-    "upper bound",
-    "the best group is at most four times the pilot's",
-    whose=OURS,
-)
+REGRET = stated("plan/regret")
 
 LEVEL = 0.95
 MARGIN = 0.02

@@ -34,36 +34,11 @@ from simulations.plan.run_regret import (
     without,
 )
 from simulations.seeds import child_seed, seed_of
-from simulations.sources import OURS
+from simulations.statements import stated
 
-SOURCE = "question of those who plan a run from rewards alone"
-REGRET = Statement(
-    "plan/run/regret",
-    SOURCE,
-    "the planner recommends a group size for a run from rewards alone. In draws of worlds that it was not given, this size loses "
-    "on average at most two points of success against the best size",
-    "upper bound",
-    whose=OURS,
-)
-AGAINST: Mapping[int, Statement] = {
-    size: Statement(
-        f"plan/run/against {size}",
-        SOURCE,
-        f"the planner recommends a group size for a run from rewards alone. In draws of worlds that it was not given, this "
-        f"size loses less success on average than groups of {size} at every budget",
-        "ordering",
-        whose=OURS,
-    )
-    for size in (4, 8, 16)
-}
-SAME = Statement(
-    "plan/run/no better than 4",
-    SOURCE,
-    "the planner recommends a group size for a run from rewards alone. In draws of worlds that it was not given, this size gains "
-    "on average at most two points of success over groups of 4 at every budget",
-    "upper bound",
-    whose=OURS,
-)
+REGRET = stated("plan/run/regret")
+AGAINST: Mapping[int, Statement] = {size: stated(f"plan/run/against {size}") for size in (4, 8, 16)}
+SAME = stated("plan/run/no better than 4")
 NEAR = "what the broken size loses there differs so much between draws that 48 of them do not tell it from the margin"
 POWERLESS = {
     (AGAINST[4].id, "hard (trl_grpo), 128 responses a prompt"): NEAR,

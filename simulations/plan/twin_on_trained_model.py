@@ -15,22 +15,14 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.data import trained_model
-from grpo_theory.evidence import Claim, Evidence, Statement
+from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from simulations.plan.run_worlds import draw_log, sampler
 from simulations.plan.trained_start import problem_at_start
-from simulations.sources import OURS
+from simulations.statements import stated
 
-PAGE = "docs/twin.md"
-REACH = Statement(
-    "twin/trained model",
-    PAGE,
-    "SmolLM2's last block ascends exact gradients. From a log of 64 responses to each question, a twin misses its success by at "
-    "most 3 points on average over logs",
-    "upper bound",
-    whose=OURS,
-)
+REACH = stated("twin/trained model")
 POWERLESS = {
     (
         REACH.id,

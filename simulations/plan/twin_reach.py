@@ -14,30 +14,19 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Evidence, Statement
+from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.plan import half_twins
 from simulations.plan.run_worlds import courses, draw_log, problem, sampler
 from simulations.runs.arms import quietly, success_rates
 from simulations.seeds import child_seed, seed_of
-from simulations.sources import OURS
+from simulations.statements import stated
 
-PAGE = "docs/twin.md"
 NEAR, FAR = 8, 32
 MISS = 0.03
 """Points of success that nobody would act on: two evaluations on 500 questions differ by as much."""
-STATEMENTS = {
-    ahead: Statement(
-        f"twin/{name}",
-        PAGE,
-        f"from a log of 64 responses a prompt, a twin misses the success {ahead} updates later by at most 3 points on "
-        "average over draws of the policy, each with its log",
-        "upper bound",
-        whose=OURS,
-    )
-    for name, ahead in (("near", NEAR), ("far", FAR))
-}
+STATEMENTS = {ahead: stated(f"twin/{name}") for name, ahead in (("near", NEAR), ("far", FAR))}
 
 RATES = {"network of 8": 8.0, "network of 32": 4.0, "linear": 16.0, "walk": 0.4}
 """With these success about doubles in the first 16 to 32 updates."""

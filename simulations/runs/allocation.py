@@ -21,71 +21,11 @@ from grpo_theory.simulate.training_blocks import TrainingBlocks
 from simulations.best_rate import LEAD_FACTS, lead
 from simulations.runs.allocation_places import BATCH, CHECKPOINTS, GROUP, RATES, RULES, TITLES, WORLDS, rates_of
 from simulations.seeds import child_seed, seed_of
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-AT_BEST = (
-    "mean over draws of a world; leave-one-out, 16 prompts of 8 responses on average, each rule at the best constant step tried"
-)
-VIP_RUNS = Statement(
-    "P3/whole runs",
-    "question beside arXiv 2602.01601",
-    "sizes by the printed variance at the policy reached train a better policy than equal sizes",
-    "ordering",
-    AT_BEST,
-    whose=OURS,
-)
-START_RUNS = Statement(
-    "P3/whole runs, rates of the start",
-    "question beside arXiv 2602.01601",
-    "sizes by the printed variance at the start train a better policy than equal sizes",
-    "ordering",
-    AT_BEST,
-    whose=OURS,
-)
-SEEN_RUNS = Statement(
-    "P3/whole runs, seen rates",
-    "question beside arXiv 2602.01601",
-    "sizes by the printed variance with the rates that the run has seen train a better policy than equal sizes",
-    "ordering",
-    AT_BEST,
-    whose=OURS,
-)
-SGPO_RUNS = Statement(
-    "P4/sGPO, whole runs",
-    "question beside sGPO",
-    "sizes as 1/p, p at the start, train a better policy than equal sizes",
-    "ordering",
-    AT_BEST,
-    formula="Sizes as $1/p$, with $p$ at the start, train a better policy than equal sizes.",
-    whose=OURS,
-)
-DYNAMO_RUNS = Statement(
-    "P4/DynaMO, whole runs",
-    "question beside arXiv 2602.19208",
-    "sizes as the standard deviation of the reward train a better policy than equal sizes",
-    "ordering",
-    AT_BEST,
-    whose=OURS,
-)
-ERROR_DECIDES = Statement(
-    "allocation/error decides",
-    derived(33),
-    "the sizes of least error at each step train a better policy than sizes as 1/p, whose steps have several times the error",
-    "ordering",
-    AT_BEST,
-    formula="The sizes of least error at each step train a better policy than sizes as $1/p$, whose steps have several times the "
-    "error.",
-    whose=OURS,
-)
-ERROR_DECIDES_NOW = Statement(
-    "allocation/error decides, rates of now",
-    derived(33),
-    "the sizes of least error at each step train a better policy than sizes as 1/p with p of the policy reached",
-    "ordering",
-    AT_BEST,
-    formula="The sizes of least error at each step train a better policy than sizes as $1/p$ with $p$ of the policy reached.",
-    whose=OURS,
-)
+VIP_RUNS, START_RUNS, SEEN_RUNS = stated("P3/whole runs", "P3/whole runs, rates of the start", "P3/whole runs, seen rates")
+SGPO_RUNS, DYNAMO_RUNS, ERROR_DECIDES = stated("P4/sGPO, whole runs", "P4/DynaMO, whole runs", "allocation/error decides")
+ERROR_DECIDES_NOW = stated("allocation/error decides, rates of now")
 
 ESTIMATOR = gt.estimators()["rloo"]
 OPTIMISERS: Mapping[str, gt.Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}

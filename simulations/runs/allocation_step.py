@@ -16,91 +16,18 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from simulations.runs.allocation_rules import SGPO_NOW, STEEPLY, UPSIDE_DOWN, VIP_AT_START
 from simulations.runs.worlds import WORLDS
 from simulations.seeds import child_seed, seed_of
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-VIP, SGPO, DYNAMO = "arXiv 2602.01601", "sGPO", "arXiv 2602.19208"
-PRINTED = Statement(
-    "P3/printed variance",
-    VIP,
-    "leave-one-out and group mean: a prompt's variance is 4 s^2 p(1-p)/(n-1) and that times (1 - 1/n)^2, rewards +-1",
-    "identity",
-    "the score is independent of the reward",
-    formula=r"With rewards $\pm1$ the variance of a prompt's estimate is $4s^2p(1-p)/(n-1)$ (leave-one-out) and "
-    r"$4s^2p(1-p)(n-1)/n^2$ (Dr. GRPO).",
-)
-GRADIENT = Statement(
-    "P3/no gradient",
-    derived(33),
-    "where the score is independent of the reward the gradient is 0",
-    "identity",
-    formula=r"Where the score is independent of the reward, the gradient is $0$.",
-    whose=OURS,
-)
-ELSEWHERE = Statement(
-    "P3/printed variance, elsewhere",
-    f"question beside {VIP}",
-    "with s^2 = E||W||^2/d of each prompt the printed variance is within a tenth of the true one, n = 8",
-    "upper bound",
-    formula=r"With each prompt's own $s^2$ the printed variance is within a tenth of the true one ($n=8$).",
-    whose=OURS,
-)
-VIP_GAINS = Statement(
-    "P3/one step",
-    f"question beside {VIP}",
-    "8 responses a prompt on average: the sizes that make the printed variance least have at most the error of equal sizes",
-    "upper bound",
-    formula=r"With $8$ responses a prompt on average, the sizes that make the printed variance least have at most the error of "
-    r"equal sizes.",
-    whose=OURS,
-)
-VIP_SHARE = Statement(
-    "P3/share of the gain",
-    f"question beside {VIP}",
-    "these sizes miss at most half of what the best sizes gain",
-    "upper bound",
-    "the best sizes gain at least 2% of the error",
-    whose=OURS,
-)
-SEEN_RAW = Statement(
-    "P3/seen rates, raw",
-    f"question beside {VIP}",
-    "with the rates k/8 of 8 earlier responses these sizes have at most the error of equal sizes on average",
-    "upper bound",
-    formula=r"With the rates $k/8$ of $8$ earlier responses these sizes have at most the error of equal sizes on "
-    r"average.",
-    whose=OURS,
-)
-SEEN = Statement(
-    "P3/seen rates",
-    f"question beside {VIP}",
-    "with the rates (k + 1)/10 of 8 earlier responses, these sizes have at most equal sizes' error on average",
-    "upper bound",
-    formula=r"With the rates $(k+1)/10$ of $8$ earlier responses these sizes have at most the error of equal sizes on "
-    r"average.",
-    whose=OURS,
-)
-DYNAMO_GAINS = Statement(
-    "P4/DynaMO, one step",
-    f"question beside {DYNAMO}",
-    "sizes as the standard deviation of the reward have at most the error of equal sizes",
-    "upper bound",
-    whose=OURS,
-)
-SGPO_GAINS = Statement(
-    "P4/sGPO, one step",
-    f"question beside {SGPO}",
-    "sizes as 1/p have at most the error of equal sizes",
-    "upper bound",
-    formula=r"Sizes as $1/p$ have at most the error of equal sizes.",
-    whose=OURS,
-)
+PRINTED, GRADIENT, ELSEWHERE = stated("P3/printed variance", "P3/no gradient", "P3/printed variance, elsewhere")
+VIP_GAINS, VIP_SHARE, SEEN_RAW, SEEN = stated("P3/one step", "P3/share of the gain", "P3/seen rates, raw", "P3/seen rates")
+DYNAMO_GAINS, SGPO_GAINS = stated("P4/DynaMO, one step", "P4/sGPO, one step")
 GALLERY = ("mixed", "two-speeds", "lm-zero-shot", "lm-few-shot", "lm-instruct", "lm-answers")
 LARGE = ("shared", "tabular", "hard")
 """Of the worlds of whole runs, at their start."""

@@ -16,7 +16,7 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence, highest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory.finite_group import finite_group_objective
@@ -25,23 +25,9 @@ from simulations.runs.sized import RUNS, STEPS, WORLDS, over_draws
 from simulations.runs.worlds import DRAWS as TOLD_DRAWS
 from simulations.runs.worlds import WORLDS as WHOLE_RUNS
 from simulations.seeds import seed_of
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-LAW = Statement(
-    "growth/law",
-    derived(38),
-    "the size is argmax of w_G(p)/sqrt(v_G), p = 8M/C within the range of success at the start, v_G the noise there. On average "
-    "over draws and budgets it loses at most 0.02 of success against the best size",
-    "upper bound",
-    whose=OURS,
-)
-AGAINST = Statement(
-    "growth/law, against one size",
-    derived(38),
-    "on average over draws and budgets the law's size loses less success than groups of 4 at every budget",
-    "ordering",
-    whose=OURS,
-)
+LAW, AGAINST = stated("growth/law", "growth/law, against one size")
 USUAL = 4
 """The best single size of the ten worlds on which the law was made: what a law must beat to be of use."""
 TOLD = (("few prompts", "rloo"), ("few prompts", "grpo"), ("shared", "grpo"), ("easy", "grpo"), ("hard", "grpo"))

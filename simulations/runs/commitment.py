@@ -14,29 +14,16 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Flags
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from simulations.best_rate import lead
 from simulations.runs.arms import success_rates
 from simulations.runs.sized import RUNS, STEPS, over_draws
 from simulations.seeds import seed_of
-from simulations.sources import OURS
+from simulations.statements import stated
 
-RARE = Statement(
-    "P6/rare prompts",
-    "arXiv 2607.20543",
-    "prompts below 0.1 at the start: success in 256 attempts ends lower than it was at the start",
-    "ordering",
-    measured=True,
-)
-BOUNDARY = Statement(
-    "P6/boundary",
-    "question beside arXiv 2607.20543",
-    "groups of 8: of prompts between 1/32 and 1/8 at the start, below 1/G, at most a tenth end below a tenth of their start",
-    "upper bound",
-    whose=OURS,
-)
+RARE, BOUNDARY = stated("P6/rare prompts", "P6/boundary")
 SMALL, LARGE = SIZES = (8, 32)
 BUDGET = 8192
 ATTEMPTS = 256

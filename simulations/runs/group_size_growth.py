@@ -21,7 +21,7 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Evidence, Statement
+from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.simulate.training import finite_objectives
@@ -30,66 +30,11 @@ from simulations.best_rate import lead
 from simulations.runs.sized import RESPONSES, RUNS, STEPS, WORLDS, over_draws
 from simulations.runs.weights import LENT, arm_estimator
 from simulations.seeds import seed_of
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-LATE = Statement(
-    "growth/late",
-    "question beside arXiv 2603.12151 (P1)",
-    "over draws, GRPO with groups of 64 ends above GRPO with groups of 4 at the largest budget, though far below at the smallest",
-    "ordering",
-    whose=OURS,
-)
-WEIGHTS = Statement(
-    "growth/weights alone",
-    derived(38),
-    "groups of 64, the others' mean as baseline, the largest budget: with division's weights, known, in place of division, "
-    "success is within 0.01",
-    "upper bound",
-    whose=OURS,
-)
-NOISE = Statement(
-    "growth/noise alone",
-    derived(38),
-    "groups of 64, the largest budget: divided by the standard deviation, with its weight taken out again, success is within "
-    "0.01 of undivided (rloo)",
-    "upper bound",
-    whose=OURS,
-)
-UNDIVIDED = Statement(
-    "growth/undivided",
-    derived(38),
-    "without division groups of 64 gain at most 0.005 over groups of 4 at the largest budget",
-    "upper bound",
-    whose=OURS,
-)
-LENDING = Statement(
-    "growth/lent weights",
-    derived(38),
-    "groups of 4 with the weights of groups of 64 end at most 0.01 below GRPO with groups of 64",
-    "upper bound",
-    whose=OURS,
-)
-VISIBLE = Statement(
-    "growth/rare answers",
-    derived(38),
-    "where all prompts start above 0.1, GRPO with groups of 64 ends below GRPO with groups of 4",
-    "ordering",
-    whose=OURS,
-)
-APART = Statement(
-    "growth/no interference",
-    derived(38),
-    "tabular prompts, one right answer, any large step: mean success is 1 - mean_m (1 - p)(1 - mixed_G(p)/M)^(C/G), within 0.01",
-    "upper bound",
-    whose=OURS,
-)
-EFFICIENCY = Statement(
-    "growth/efficiency",
-    derived(38),
-    "at the policies that runs reach, a step's efficiency (rloo) is less with groups of 64 than with groups of 4",
-    "ordering",
-    whose=OURS,
-)
+LATE, WEIGHTS, NOISE, UNDIVIDED = stated("growth/late", "growth/weights alone", "growth/noise alone", "growth/undivided")
+LENDING, VISIBLE, APART = stated("growth/lent weights", "growth/rare answers", "growth/no interference")
+EFFICIENCY = stated("growth/efficiency")
 
 SMALL, LARGE = SIZES = (4, LENT)
 BUDGETS = (512, 2048, 8192)

@@ -12,30 +12,12 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.harness.study import Cell, Settings
 from simulations.sequence.parts import composed
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-DELAYED = Statement(
-    "P7/delay",
-    derived(28),
-    "one token, advantages that add up to 0: the mean update without ratio on a stale rollout is that of the policy that sampled",
-    "identity",
-    formula=r"One token, advantages that add up to $0$: without ratio, $E\,\hat g(\theta_k;\theta_{k-s})=E\,\hat g"
-    r"(\theta_{k-s};\theta_{k-s})$.",
-    whose=OURS,
-)
-UNBIASED = Statement(
-    "P7/whole ratio",
-    derived(28),
-    "with the ratio of the whole response the mean update of the leave-one-out mean is the current policy's gradient, however "
-    "stale the rollout",
-    "identity",
-    formula=r"With the ratio of the whole response and the leave-one-out mean, $E\,\hat g(\theta_k;\theta_{k-s})=\nabla "
-    r"J(\theta_k)$ for every $s$.",
-    whose=OURS,
-)
+DELAYED, UNBIASED = stated("P7/delay", "P7/whole ratio")
 
 ONE_TOKEN, SEQUENCES = ("tabular", "linear", "mixed", "conflict"), ("sequence-tabular", "sequence-shared")
 CENTRED, BROKEN = ("rloo", "dr_grpo", "grpo"), "reinforce"

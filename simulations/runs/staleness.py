@@ -14,7 +14,7 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import PARTS, Claim, Statement
+from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.simulate.step_grid import StepGrid
@@ -23,66 +23,11 @@ from simulations.runs.arms import success_rates
 from simulations.runs.stale_arms import ARMS
 from simulations.runs.stale_places import PLACES
 from simulations.seeds import child_seed, seed_of
-from simulations.sources import MU_GRPO, OURS
+from simulations.statements import stated
 
-SETTING = "mean over draws of a world (stopping: one problem); each arm at the best constant learning rate tried"
-P7 = Statement(
-    "P7",
-    MU_GRPO,
-    "responses may be far staler than is thought: a few large stages of generation and updates lose nothing",
-    PARTS,
-    formula="Responses may be far staler than is thought: a few large stages of generation and updates lose nothing.",
-)
-STAGES = Statement(
-    "P7/stages",
-    MU_GRPO,
-    "four stages of generation and updates, a relaxed clip and a veto on negative advantages lose at most 5% of the success that "
-    "on-policy training gains from as many responses",
-    "upper bound",
-    SETTING,
-    formula="Four stages of generation and updates, a relaxed clip and a veto on negative advantages lose at most $5\\%$ of the "
-    "success that on-policy training gains from as many responses.",
-    measured=True,
-)
-VETO = Statement(
-    "P7/veto",
-    MU_GRPO,
-    "in four stages of generation and updates, the relaxed clip with the veto ends with more success than GRPO's clip",
-    "ordering",
-    SETTING,
-    measured=True,
-)
-SIXTEENTH, QUARTER = (
-    Statement(
-        f"P7/lag, {share} of the run",
-        f"question beside {MU_GRPO}",
-        f"rollouts that are {share} of the run old lose at most 5% of the success that on-policy training gains from as many "
-        "responses",
-        "upper bound",
-        SETTING,
-        formula=f"Rollouts that are {share} of the run old lose at most $5\\%$ of the success that on-policy training gains from "
-        "as many responses.",
-        whose=OURS,
-    )
-    for share in ("a sixteenth", "a quarter")
-)
-WALL = Statement(
-    "P7/wall time",
-    f"question beside {MU_GRPO}",
-    "updates cost a third of generation. In the same time, generating and updating at once with a lag of 1 ends with more "
-    "success than doing them in turn on policy",
-    "ordering",
-    SETTING,
-    whose=OURS,
-)
-ACTS = Statement(
-    "P7/a lag lets the clip act",
-    f"question beside {MU_GRPO}",
-    "with GRPO's clip a lag of 1 ends with more success than training on policy, where ratios are 1 and nothing is clipped",
-    "ordering",
-    SETTING,
-    whose=OURS,
-)
+P7, STAGES, VETO = stated("P7", "P7/stages", "P7/veto")
+SIXTEENTH, QUARTER = (stated(f"P7/lag, {share} of the run") for share in ("a sixteenth", "a quarter"))
+WALL, ACTS = stated("P7/wall time", "P7/a lag lets the clip act")
 
 LOST = 0.05
 """A gain of 40 points of which a twentieth is lost is 2 points less: a benchmark of 500 questions has that standard error."""

@@ -12,7 +12,7 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
@@ -24,25 +24,9 @@ from simulations.best_rate import LEAD_FACTS, lead
 from simulations.kernels import kernel_at
 from simulations.runs.worlds import WORLDS
 from simulations.seeds import child_seed, seed_of
-from simulations.sources import OURS
+from simulations.statements import stated
 
-BRORL = "arXiv 2510.01180 (BroRL)"
-AGAIN = Statement(
-    "P5",
-    BRORL,
-    "runs that have spent 131,072 responses in groups of 16 reach more with twice as many in groups of 512 than in groups of 16",
-    "ordering",
-    "mean over draws of a world; each way at the best learning rate tried",
-    measured=True,
-)
-NOT_BATCH = Statement(
-    "P5/as many responses per update",
-    f"question beside {BRORL}",
-    "the same, where groups of 16 have as many responses per update as groups of 512 have",
-    "ordering",
-    "mean over draws of a world; each way at the best learning rate tried",
-    whose=OURS,
-)
+AGAIN, NOT_BATCH = stated("P5", "P5/as many responses per update")
 WAYS: Mapping[str, tuple[int, int]] = {
     "groups of 16": (16, 256),
     "groups of 512": (512, 8192),

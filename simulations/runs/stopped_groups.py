@@ -13,34 +13,12 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.harness.study import Cell, Settings
 from simulations.runs.worlds import WORLDS
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-STOPPED = Statement(
-    "allocation/stopped",
-    derived(33),
-    "a group that stops at its first mixed size moves by h(p) g, h = sum_n (p^(n-1) q + q^(n-1) p)/(n p q)",
-    "identity",
-    formula=r"A group that grows until it is mixed, to at most $U$, has the mean update $h(p)\,g$ with "
-    r"$h=\sum_{n=2}^{U}(p^{n-1}q+q^{n-1}p)/(n\,pq)$.",
-    whose=OURS,
-)
-UNBIASED = Statement(
-    "allocation/stopped, unbiased",
-    derived(33),
-    "groups that stop at their first mixed size, or by halving, leave every prompt's gradient within a tenth of its length",
-    "upper bound",
-    whose=OURS,
-)
-PAYS = Statement(
-    "allocation/stopped, pays",
-    derived(33),
-    "groups that stop at their first mixed size have at least the efficiency of groups of as many responses on average",
-    "upper bound",
-    whose=OURS,
-)
+STOPPED, UNBIASED, PAYS = stated("allocation/stopped", "allocation/stopped, unbiased", "allocation/stopped, pays")
 
 STOPS = ("mixed", "lm-few-shot", "draw 0 of world tabular")
 MOST = 16

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.exact import objective
 from grpo_theory.harness.study import Cell, Rows, Settings
@@ -21,25 +21,9 @@ from simulations.runs.allocation_places import CHECKPOINTS, TITLES, WORLDS, rate
 from simulations.runs.stopped_trainer import RULES as STOPPED
 from simulations.runs.stopped_trainer import SPENT, successes
 from simulations.seeds import child_seed, seed_of
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-SETTING = "leave-one-out, plain ascent, 128 responses an update, constant steps, each rule at the best of a grid"
-MIXED_RUNS = Statement(
-    "allocation/stopped, whole runs",
-    derived(33),
-    "groups that stop at their first mixed size train a better policy than equal sizes on average over draws",
-    "ordering",
-    SETTING,
-    whose=OURS,
-)
-HALVING_RUNS = Statement(
-    "allocation/halving, whole runs",
-    derived(33),
-    "groups by successive halving train a better policy than equal sizes on average over draws",
-    "ordering",
-    SETTING,
-    whose=OURS,
-)
+MIXED_RUNS, HALVING_RUNS = stated("allocation/stopped, whole runs", "allocation/halving, whole runs")
 STATED = {"first mixed": MIXED_RUNS, "halving": HALVING_RUNS}
 ARMS = tuple(STOPPED)
 DRAWS, RUNS = 128, 2

@@ -20,7 +20,7 @@ from scipy.special import stdtrit
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.data import TrainedModel, TrainedRun, trained_model
-from grpo_theory.evidence import Claim, Evidence, Statement
+from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.evidence.reading import largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
@@ -28,16 +28,9 @@ from simulations.best_rate import lead
 from simulations.runs.frontier_statements import LOST
 from simulations.runs.recorded_runs import RATIOS, Arm, arms_of
 from simulations.runs.recorded_scores import PLACES, Scores, efficiency
-from simulations.sources import DEMYSTIFYING, OURS
+from simulations.statements import stated
 
-ADVICE = Statement(
-    "U9/trained model",
-    f"question beside {DEMYSTIFYING}, Theorem 7",
-    "SmolLM2 learns, its last block or adapters in all blocks. The group size of the highest efficiency at the start loses at "
-    "most a tenth of the highest efficiency on the way",
-    "upper bound",
-    whose=OURS,
-)
+ADVICE = stated("U9/trained model")
 
 TRAINED = ("last block", "adapters")
 """What learns: the block over frozen states, or low-rank adapters on all matrices of all blocks (LoRA)."""

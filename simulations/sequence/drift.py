@@ -10,128 +10,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from grpo_theory.evidence import PARTS, Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import exact, largest, most
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from simulations.seeds import seed_of
 from simulations.sequence.parts import NOTICEABLE, generator_of, of_length, random_problem
 from simulations.sequence.policy_pair import estimators, measured_updates
-from simulations.sources import CORRECTION, OURS, TIC_GRPO, derived
+from simulations.statements import stated
 
-ON_TREES = "random problems on trees: two tokens to choose from, six features shared by all prefixes, rewards 0 and 1"
-ONE_STEP = "(200 where it is said); the policy has moved by one step, farther along the gradient than the clip lets it"
-
-
-def in_most(part: str, text: str, formula: str, where: str = ON_TREES) -> Statement:
-    """Return the statement that something holds for most random problems."""
-    text = f"{text}; it fails for at most half of the problems"
-    return Statement(part, f"question beside {TIC_GRPO}", text, "upper bound", where, formula=f"{formula}.", whose=OURS)
-
-
-T6 = Statement(
-    "T6",
-    TIC_GRPO,
-    "GRPO's update estimates the gradient at the old policy, not at the current one",
-    PARTS,
-    formula=r"GRPO's update estimates the gradient at the old policy, $\nabla J(\theta_0)$, and not that at the current "
-    r"one, $\nabla J(\theta_k)$.",
-)
-T6_PRINTED = Statement(
-    "T6/printed",
-    TIC_GRPO,
-    "the mean update with token ratios is nearer to grad J(theta_0) than to grad J(theta_k)",
-    "ordering",
-    formula=r"The mean update with token ratios is nearer to $\nabla J(\theta_0)$ than to $\nabla J(\theta_k)$.",
-)
-T6_MOST = in_most(
-    "T6/most",
-    "the mean update with token ratios is nearer to grad J(theta_0) than to grad J(theta_k)",
-    r"For most random problems the mean update with token ratios is nearer to $\nabla J(\theta_0)$ than to $\nabla J(\theta_k)$",
-)
-T6_CORRECTED = Statement(
-    "T6/corrected",
-    derived(25),
-    "mean update with token ratios, leave-one-out, no clip = gradient at theta_k of J with old prefixes, current "
-    "token, old continuations",
-    "identity",
-    formula=r"The mean update with token ratios (leave-one-out, no clip) is the gradient at $\theta_k$ of another objective. "
-    "Its prefixes and continuations are drawn from the old policy, and its token from the current one.",
-    whose=CORRECTION,
-)
-T6_NO_RATIO = in_most(
-    "T6/no ratio",
-    "the mean update without any ratio is nearer to grad J(theta_0) than to grad J(theta_k)",
-    r"The mean update without any ratio is nearer to $\nabla J(\theta_0)$ than to $\nabla J(\theta_k)$, for most random problems",
-)
-T6_CLIPPED = in_most(
-    "T6/clipped",
-    "the mean update with token ratios clipped by sign at 0.8 and 1.2 still climbs",
-    r"The mean update with token ratios clipped by sign at $0.8$ and $1.2$ still climbs: its cosine with $\nabla J(\theta_k)$ is "
-    "above $0$, for most random problems",
-    f"{ON_TREES} {ONE_STEP}",
-)
-T7 = Statement(
-    "T7",
-    TIC_GRPO,
-    "TIC estimates the gradient at the current policy",
-    PARTS,
-    formula=r"TIC estimates the gradient at the current policy: $$T\cdot E[\text{update}]=\nabla J(\theta_k)$$",
-)
-T7_PRINTED = Statement(
-    "T7/printed",
-    TIC_GRPO,
-    "T times TIC's mean update (own sample in the mean, clipped at 1.2) = grad J(theta_k)",
-    "identity",
-    formula=r"With the own sample in the mean and the clip at $1.2$, $T$ times the mean update is $\nabla J(\theta_k)$.",
-)
-T7_LEAVE_ONE_OUT = Statement(
-    "T7/leave-one-out",
-    f"question beside {TIC_GRPO}",
-    "the mean update with the trajectory ratio, leave-one-out, no clip, = grad J(theta_k)",
-    "identity",
-    formula=r"With the trajectory ratio, leave-one-out and no clip, the mean update is $\nabla J(\theta_k)$.",
-    whose=OURS,
-)
-T7_OWN_MEAN = Statement(
-    "T7/own mean",
-    f"question beside {TIC_GRPO}",
-    "T times TIC's mean update without its clip = (1 - 1/G) grad J(theta_k)",
-    "identity",
-    formula=r"Without its clip, $T$ times TIC's mean update is $(1-1/G)\,\nabla J(\theta_k)$.",
-    whose=OURS,
-)
-T7_CORRECTED = Statement(
-    "T7/corrected",
-    derived(25),
-    "T times TIC's mean update = (1 - 1/G) E_k[1_D grad log P_k (r - mu_0)]",
-    "identity",
-    formula=r"$$T\cdot E[\text{update}]=\left(1-\frac1G\right)E_k\left[1_D\,\nabla\log P_k\,(r-\mu_0)\right]$$",
-    whose=CORRECTION,
-)
-T7_DIRECTION = in_most(
-    "T7/direction",
-    "TIC's mean update is nearer in direction to grad J(theta_k) than the mean update without any ratio",
-    r"TIC's mean update is nearer in direction to $\nabla J(\theta_k)$ than the mean update without any ratio, for most random "
-    "problems",
-)
-T8 = Statement(
-    "T8",
-    TIC_GRPO,
-    "dropping importance sampling altogether costs nothing noticeable",
-    PARTS,
-    formula="Dropping importance sampling altogether costs nothing noticeable.",
-)
-T8_TOKEN = in_most(
-    "T8/token",
-    "against token ratios: the cosine of mean update and grad J(theta_k) falls by at most 0.05",
-    r"Against token ratios: the cosine of mean update and $\nabla J(\theta_k)$ falls by at most $0.05$, for most random problems",
-)
-T8_GRADIENT = in_most(
-    "T8/gradient",
-    "against an unbiased update: the cosine of mean update and grad J(theta_k) is at least 0.95",
-    r"Against an unbiased update: the cosine of mean update and $\nabla J(\theta_k)$ is at least $0.95$, for most random "
-    "problems",
-)
+T6, T6_PRINTED, T6_MOST, T6_CORRECTED, T6_NO_RATIO = stated("T6", "T6/printed", "T6/most", "T6/corrected", "T6/no ratio")
+T6_CLIPPED, T7, T7_PRINTED, T7_LEAVE_ONE_OUT = stated("T6/clipped", "T7", "T7/printed", "T7/leave-one-out")
+T7_OWN_MEAN, T7_CORRECTED, T7_DIRECTION, T8, T8_TOKEN = stated("T7/own mean", "T7/corrected", "T7/direction", "T8", "T8/token")
+T8_GRADIENT = stated("T8/gradient")
 
 TREES, QUICK_TREES = {1: 128, 2: 192, 4: 192, 6: 192, 8: 192}, {1: 32, 2: 32, 4: 32}
 """How many random trees of each horizon. At the level of a whole report, 192 tell a share of 0.3 from a half, 128 one of 0.27,

@@ -12,76 +12,17 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import PARTS, Claim, Statement
+from grpo_theory.evidence import Claim, Statement
 from grpo_theory.exact.multisets import multisets
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from simulations.seeds import child_seed, seed_of
 from simulations.sequence.group_laws import multiset_probabilities
-from simulations.sequence.tokens import LIPSCHITZ, Family, Tokens, Uncentred, draw
-from simulations.sources import CORRECTION, TIC_GRPO, derived
+from simulations.sequence.tokens import Family, Tokens, Uncentred, draw
+from simulations.statements import stated
 from simulations.worst_cases import by_the_worst, sought, worst_row
 
-T12 = Statement(
-    "T12",
-    TIC_GRPO,
-    "E||X2||^2 <= (2L/|G|) log|V| and E||Y1||^2 <= 2(1+e_hi) L log|V|/(T|G|)",
-    PARTS,
-    LIPSCHITZ,
-    formula=r"$$E\|X_2\|^2\le\frac{2L}{\left|G\right|}\log\left|V\right|,\qquad "
-    r"E\|Y_1\|^2\le\frac{2(1+\varepsilon)L\log\left|V\right|}{T\,\left|G\right|}$$",
-)
-X2 = Statement(
-    "T12/X2",
-    TIC_GRPO,
-    "E||X2||^2 over (2L/G) log|V| is at most 1, rewards up to R = 10",
-    "upper bound",
-    LIPSCHITZ,
-    formula=r"The bound of $E\|X_2\|^2$, rewards up to $R=10$.",
-)
-X2_ONE = Statement(
-    "T12/X2, R=1",
-    TIC_GRPO,
-    "E||X2||^2 over (2L/G) log|V| is at most 1, rewards up to 1",
-    "upper bound",
-    LIPSCHITZ,
-    formula=r"The bound of $E\|X_2\|^2$, rewards up to $1$.",
-)
-X2_CORRECTED = Statement(
-    "T12/X2/corrected",
-    derived(26),
-    "E||X2||^2 <= R^2 ((G+3)/G^2) 2L (log|V| + 1 - 1/T), without 1 - 1/T where all lengths are equal",
-    "upper bound",
-    LIPSCHITZ,
-    formula=r"$$E\|X_2\|^2\le R^2\,\frac{G+3}{G^2}\,2L\left(\log\left|V\right|+1-\frac1T\right)$$ Where all lengths are "
-    r"equal, without $1-\tfrac1T$.",
-    whose=CORRECTION,
-)
-Y1 = Statement(
-    "T12/Y1",
-    TIC_GRPO,
-    "E||Y1||^2 over 2(1+e) L log|V|/(TG) is at most 1, rewards up to R = 10",
-    "upper bound",
-    LIPSCHITZ,
-    formula=r"The bound of $E\|Y_1\|^2$, rewards up to $R=10$.",
-)
-Y1_ONE = Statement(
-    "T12/Y1, R=1",
-    TIC_GRPO,
-    "E||Y1||^2 over 2(1+e) L log|V|/(TG) is at most 1, rewards up to 1",
-    "upper bound",
-    LIPSCHITZ,
-    formula=r"The bound of $E\|Y_1\|^2$, rewards up to $1$.",
-)
-Y1_CORRECTED = Statement(
-    "T12/Y1/corrected",
-    derived(26),
-    "E||Y1||^2 <= [(|mu_k - mu_0| + 2R/G)^2 + R^2/G] 2(1+e) L log|V|/T: it does not fall with G where the clip bites",
-    "upper bound",
-    LIPSCHITZ,
-    formula=r"$$E\|Y_1\|^2\le\left[\left(\left|\mu_k-\mu_0\right|+\frac{2R}G\right)^2+\frac{R^2}G\right]\frac{2(1+"
-    r"\varepsilon)L\log\left|V\right|}{T}$$ It does not fall with $G$ where the clip bites.",
-    whose=CORRECTION,
-)
+T12, X2, X2_ONE, X2_CORRECTED, Y1, Y1_ONE = stated("T12", "T12/X2", "T12/X2, R=1", "T12/X2/corrected", "T12/Y1", "T12/Y1, R=1")
+Y1_CORRECTED = stated("T12/Y1/corrected")
 
 LOW, HIGH = 0.2, 0.2
 """The clip's widths, as practised."""

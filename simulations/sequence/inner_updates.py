@@ -11,37 +11,12 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import PARTS, Comparison, Margin, Statement, log_log_slope
+from grpo_theory.evidence import Comparison, log_log_slope
 from grpo_theory.harness.study import Cell, Settings
 from simulations.sequence.parts import composed
-from simulations.sources import DEMYSTIFYING
+from simulations.statements import stated
 
-NEAR = Margin(
-    0.1, "A tenth of the exponent: over a factor of 30 in the step size it is 1.4 in the bias, too little to choose by."
-)
-U15 = Statement(
-    "U15",
-    f"{DEMYSTIFYING}, Theorem 12",
-    "MSE about the sequential-ratio gradient = O(m^2 eta^2/eps + kappa^2 m^2 eta^2/eps^3) + trace Sigma_1/G + O(1/(eps G^2))",
-    PARTS,
-    formula=r"About the gradient with the sequential ratio, $$\mathrm{MSE}=O\!\left(\frac{m^2\eta^2}{\varepsilon}\right)+O\!"
-    r"\left(\frac{\kappa^2m^2\eta^2}{\varepsilon^3}\right)+\frac{\mathrm{tr}\,\Sigma_1}{G}+O\!\left(\frac1{"
-    r"\varepsilon G^2}\right)$$",
-)
-BY_STEP = Statement(
-    "U15/step",
-    f"{DEMYSTIFYING}, Theorem 12",
-    "the bias of token ratios grows as eta, from 0.003 to 0.1 at m = 4",
-    "rate",
-    margin=NEAR,
-)
-BY_UPDATES = Statement(
-    "U15/updates",
-    f"{DEMYSTIFYING}, Theorem 12",
-    "the bias of token ratios grows as m, from 1 to 8 at eta = 0.01",
-    "rate",
-    margin=NEAR,
-)
+U15, BY_STEP, BY_UPDATES = stated("U15", "U15/step", "U15/updates")
 
 PROBLEMS = ("sequence-tabular", "sequence-shared", "kl-sequence")
 STEPS = (0.003, 0.01, 0.03, 0.1)

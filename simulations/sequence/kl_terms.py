@@ -12,118 +12,30 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.kl_term import KL_TERMS, KLTerm
-from grpo_theory.evidence import PARTS, Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.harness.study import Cell, Settings
 from simulations.sequence.divergences import STEP, between, expected, gradient
 from simulations.sequence.kl_targets import log_reference_of, off_policy_targets, on_policy_targets
 from simulations.sequence.parts import composed, cosine, of_length
-from simulations.sources import CORRECTION, DEMYSTIFYING, OURS, derived
+from simulations.statements import stated
 
-KL_PAPER = "arXiv 2512.21852"
-U17 = Statement(
-    "U17",
-    f"{DEMYSTIFYING}, K3 term",
-    "r - log r - 1 with r = pi_ref/pi is unbiased for KL(pi || pi_ref); its gradient estimator is sum_t W_t (1 - pi/pi_ref)",
-    PARTS,
-    formula=r"With $r=\pi_{\mathrm{ref}}/\pi$ the term $r-\log r-1$ is unbiased for "
-    r"$\mathrm{KL}(\pi\,\|\,\pi_{\mathrm{ref}})$, and its gradient is estimated by "
-    r"$$\sum_tW_t\left(1-\frac{\pi}{\pi_{\mathrm{ref}}}\right)$$",
-)
+U17 = stated("U17")
 SIDES = {
-    "value": Statement(
-        "U17/value",
-        f"{DEMYSTIFYING}, K3 term",
-        "on samples from pi the mean of sum_t r_t - log r_t - 1 is KL(pi || pi_ref)",
-        "identity",
-        formula=r"On samples from $\pi$ the mean of $\sum_t r_t-\log r_t-1$ is $\mathrm{KL}(\pi\,\|\,\pi_{\mathrm{ref}})$.",
-    ),
-    "printed slope": Statement(
-        "U17/printed",
-        f"{DEMYSTIFYING}, K3 term",
-        "the derivative of the K3 term is W_t (1 - pi/pi_ref)",
-        "identity",
-        formula=r"The derivative of the K3 term is $\sum_tW_t(1-\pi/\pi_{\mathrm{ref}})$.",
-    ),
-    "slope": Statement(
-        "U17/corrected",
-        derived(19),
-        "it is W_t (1 - pi_ref/pi)",
-        "identity",
-        formula=r"The derivative of the K3 term is $$\sum_tW_t\left(1-\frac{\pi_{\mathrm{ref}}}{\pi}\right)$$",
-        whose=CORRECTION,
-    ),
+    "value": stated("U17/value"),
+    "printed slope": stated("U17/printed"),
+    "slope": stated("U17/corrected"),
 }
 """What is stated about the values and the slopes, by the quantity that is measured."""
-R5 = Statement(
-    "R5",
-    KL_PAPER,
-    "which gradient do k1, k2, k3 estimate, in the reward or in the loss, on and off policy?",
-    PARTS,
-    formula=r"Which gradient do $k_1=-\log r$, $k_2=\tfrac12\log^2r$ and $k_3=r-1-\log r$, with $r=\pi_{\mathrm{ref}}/\pi$, "
-    "estimate: in the reward or in the loss, on and off policy?",
-)
+R5 = stated("R5")
 MEANS = {
-    "k1 in reward": Statement(
-        "R5/k1 in reward",
-        KL_PAPER,
-        "on policy: the gradient of KL(pi || pi_ref)",
-        "identity",
-        formula=r"On policy: the gradient of $\mathrm{KL}(\pi\,\|\,\pi_{\mathrm{ref}})$.",
-    ),
-    "k1 in loss": Statement("R5/k1 in loss", KL_PAPER, "on policy: 0", "identity"),
-    "k3 in loss, as printed": Statement(
-        "U17/printed mean",
-        f"{DEMYSTIFYING}, K3 term",
-        "the mean of sum_t W_t (1 - pi/pi_ref) is the gradient that the K3 term in the loss has: see R5/k3 in loss",
-        "identity",
-        formula=r"The mean of $\sum_tW_t(1-\pi/\pi_{\mathrm{ref}})$ is the gradient that the K3 term in the loss has.",
-    ),
+    "k1 in reward": stated("R5/k1 in reward"),
+    "k1 in loss": stated("R5/k1 in loss"),
+    "k3 in loss, as printed": stated("U17/printed mean"),
     **{
-        term: Statement(f"R5/{term}", derived(19), text, "identity", formula=formula, whose=OURS)
-        for term, text, formula in (
-            (
-                "k2 in reward",
-                "on policy: the gradient of E_pi[(1/2) sum_t l_t^2] less its part through l_t = log(pi/pi_ref)",
-                r"On policy: the gradient of $E_\pi[\tfrac12\sum_t\ell_t^2]$ less its part through "
-                r"$\ell_t=\log(\pi/\pi_{\mathrm{ref}})$.",
-            ),
-            (
-                "k3 in reward",
-                "on policy: the gradient of KL(pi || pi_ref) less that of KL(pi_ref || pi) at the prefixes of pi",
-                r"On policy: the gradient of $\mathrm{KL}(\pi\,\|\,\pi_{\mathrm{ref}})$ less that of "
-                r"$\mathrm{KL}(\pi_{\mathrm{ref}}\,\|\,\pi)$ at the prefixes of $\pi$.",
-            ),
-            (
-                "k2 in loss",
-                "on policy: the gradient of KL(pi || pi_ref) with the prefixes held fixed",
-                r"On policy: the gradient of $\mathrm{KL}(\pi\,\|\,\pi_{\mathrm{ref}})$ with the prefixes held fixed.",
-            ),
-            (
-                "k3 in loss",
-                "on policy: the gradient of KL(pi_ref || pi) with the prefixes of pi held fixed",
-                r"On policy: the gradient of $\mathrm{KL}(\pi_{\mathrm{ref}}\,\|\,\pi)$ with the prefixes of $\pi$ "
-                "held fixed.",
-            ),
-            (
-                "k1 in reward/off policy",
-                "trajectory ratio: the gradient of KL(pi || pi_ref) - KL(pi || pi_0)",
-                "Trajectory ratio: the gradient of " r"$\mathrm{KL}(\pi\,\|\,\pi_{\mathrm{ref}})-\mathrm{KL}(\pi\,\|\,\pi_0)$.",
-            ),
-            (
-                "k1 in loss/off policy",
-                "no ratio: the gradient of -KL(pi_0 || pi)",
-                r"No ratio: the gradient of $-\mathrm{KL}(\pi_0\,\|\,\pi)$.",
-            ),
-            (
-                "k2 in loss/off policy",
-                "no ratio: the gradient of E_0[(1/2) sum_t l_t^2]",
-                r"No ratio: the gradient of $E_0[\tfrac12\sum_t\ell_t^2]$.",
-            ),
-            (
-                "k3 in loss/off policy",
-                "no ratio: the gradient of E_0[sum_t (exp(-l_t) - 1 + l_t)]",
-                r"No ratio: the gradient of $E_0[\sum_t(e^{-\ell_t}-1+\ell_t)]$.",
-            ),
+        term: stated(f"R5/{term}")
+        for term in (
+            *("k2 in reward", "k3 in reward", "k2 in loss", "k3 in loss"),
+            *("k1 in reward/off policy", "k1 in loss/off policy", "k2 in loss/off policy", "k3 in loss/off policy"),
         )
     },
 }

@@ -13,68 +13,14 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.ratio import Ratio, find_clip
-from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.harness.study import Cell, Settings
 from simulations.sequence.checkpoints import SEVERAL, checkpoints, divergence
 from simulations.sequence.parts import NOTICEABLE, composed, cosine, turned
-from simulations.sources import OURS, TIC_GRPO
+from simulations.statements import stated
 
-PROPERTY = Statement(
-    "T3/language model",
-    f"question beside {TIC_GRPO}",
-    "SmolLM2: E||grad log P(s_T)||^2 = E sum_t ||grad log P(s_t|s_{t-1})||^2, after k updates on one rollout",
-    "identity",
-    formula="The same on SmolLM2, after $k$ updates on one rollout.",
-    whose=OURS,
-)
-NEARER_TO_OLD = Statement(
-    "T6/language model",
-    f"question beside {TIC_GRPO}",
-    "SmolLM2: after k updates on one rollout the mean update with token ratios is nearer to grad J(theta_0) than "
-    "to grad J(theta_k)",
-    "ordering",
-    formula=r"SmolLM2, after $k$ updates on one rollout: the mean update with token ratios is nearer to $\nabla "
-    r"J(\theta_0)$ than to $\nabla J(\theta_k)$.",
-    whose=OURS,
-)
-UNBIASED = Statement(
-    "T7/language model",
-    f"question beside {TIC_GRPO}",
-    "SmolLM2: after k updates on one rollout the mean update with the trajectory ratio, leave-one-out, no clip, = "
-    "grad J(theta_k)",
-    "identity",
-    formula="SmolLM2, after $k$ updates on one rollout: with the trajectory ratio, leave-one-out and no clip, the mean "
-    r"update is $\nabla J(\theta_k)$.",
-    whose=OURS,
-)
-TIC_UNBIASED = Statement(
-    "T7/language model, TIC",
-    f"question beside {TIC_GRPO}",
-    "SmolLM2: after k updates on one rollout T times TIC's mean update (own sample in the mean, clipped at 1.2) = "
-    "grad J(theta_k)",
-    "identity",
-    formula=r"SmolLM2, after $k$ updates on one rollout: $T$ times TIC's mean update is $\nabla J(\theta_k)$.",
-    whose=OURS,
-)
-LESS_ERROR = Statement(
-    "T7/language model, error",
-    f"question beside {TIC_GRPO}",
-    "SmolLM2: B = 32, G = 8, no clip: the trajectory ratio's squared error about grad J(theta_k) is below that of token ratios",
-    "ordering",
-    formula=r"SmolLM2, $B=32$, $G=8$, no clip: the squared error about $\nabla J(\theta_k)$ with the trajectory ratio is "
-    "below that with token ratios.",
-    whose=OURS,
-)
-WITHOUT_RATIO = Statement(
-    "T8/language model",
-    f"question beside {TIC_GRPO}",
-    "SmolLM2: after k updates on one rollout the cosine of the mean update without any ratio and grad J(theta_k) "
-    "is at least 0.95",
-    "upper bound",
-    formula=r"SmolLM2, after $k$ updates on one rollout: the cosine of the mean update without any ratio and $\nabla "
-    r"J(\theta_k)$ is at least $0.95$.",
-    whose=OURS,
-)
+PROPERTY, NEARER_TO_OLD, UNBIASED = stated("T3/language model", "T6/language model", "T7/language model")
+TIC_UNBIASED, LESS_ERROR, WITHOUT_RATIO = stated("T7/language model, TIC", "T7/language model, error", "T8/language model")
 
 ONE_TOKEN = ("lm-zero-shot", "lm-few-shot", "lm-instruct")
 UPDATES, QUICK_UPDATES = (1, 2, 3, 4, 6, 8, 11, 16), (1, 4)

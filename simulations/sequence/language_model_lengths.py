@@ -14,29 +14,15 @@ from scipy.optimize import minimize
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.exact.surface import gradient
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.problem.prefix_head import PrefixHeadMap
 from simulations.sequence.checkpoints import SEVERAL
 from simulations.sequence.parts import NOTICEABLE, composed, cosine, mean_update, turned
-from simulations.sources import OURS, TIC_GRPO
+from simulations.statements import stated
 
-OPTIMUM = Statement(
-    "T15/language model",
-    f"question beside {TIC_GRPO}",
-    "SmolLM2: KL penalty on leaving the model: at the maximiser the update divided by own length is at most 1/20 "
-    "of that at the model",
-    "upper bound",
-    whose=OURS,
-)
-DIRECTION = Statement(
-    "T15/language model, direction",
-    f"question beside {TIC_GRPO}",
-    "SmolLM2: at the model itself, the cosine of the mean update divided by the own length and grad J is at least 0.95",
-    "upper bound",
-    whose=OURS,
-)
+OPTIMUM, DIRECTION = stated("T15/language model", "T15/language model, direction")
 
 STRENGTHS = (0.3, 0.1)
 """Of the penalty KL(pi || the model itself): with it the maximiser is interior."""

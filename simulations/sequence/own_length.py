@@ -13,36 +13,15 @@ from scipy.integrate import solve_ivp
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import PARTS, Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from simulations.seeds import seed_of
 from simulations.sequence.parts import composed, features_of, generator_of, mean_update, random_bandit
 from simulations.sequence.stopping import stopping
-from simulations.sources import OURS, TIC_GRPO
+from simulations.statements import stated
 
-T15 = Statement(
-    "T15",
-    f"{TIC_GRPO}, not claimed, but practised",
-    "dividing by the response's own length leaves the optimum where it is",
-    PARTS,
-    formula="Dividing by the response's own length leaves the optimum where it is.",
-)
-OPTIMUM = Statement(
-    "T15/optimum",
-    f"question beside {TIC_GRPO}",
-    "dividing by the response's own length leaves the optimum where it is: the mean update is 0 there",
-    "identity",
-    formula="Divided by the own length the mean update is $0$ at the optimum.",
-    whose=OURS,
-)
-COST = Statement(
-    "T15/cost",
-    f"question beside {TIC_GRPO}",
-    "where it moves, what is learned loses at most a twentieth of what there was to gain",
-    "upper bound",
-    whose=OURS,
-)
+T15, OPTIMUM, COST = stated("T15", "T15/optimum", "T15/cost")
 
 KINDS = ("tabular, KL", "shared features, KL", "stop or go on")
 """A logit for every prefix and token; features that prefixes and prompts share; and one parameter, without a penalty."""

@@ -17,24 +17,9 @@ from grpo_theory.harness.study import Cell, Settings
 from simulations.gradient.groups import estimate
 from simulations.sequence.divergences import Numbers, gradient
 from simulations.sequence.parts import of_length
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-AT_THE_SAMPLER = Statement(
-    "R7",
-    "arXiv 2509.24203",
-    "a step on (1/K^2) sum_{i<j} (a_i - a_j)^2 at the sampling policy is 2 tau times the group-relative update, any samples",
-    "identity",
-    formula=r"For any samples, a step at the sampling policy on $$\frac1{K^2}\sum_{i<j}(a_i-a_j)^2$$ is $2\tau$ times the "
-    "group-relative update.",
-)
-AWAY = Statement(
-    "R7/away",
-    derived(20),
-    "at any other policy too, with a_i = r_i - tau log(pi/pi_0) in the place of the rewards",
-    "identity",
-    formula=r"At any other policy too, with $a_i=r_i-\tau\log(\pi/\pi_0)$ in the place of the rewards.",
-    whose=OURS,
-)
+AT_THE_SAMPLER, AWAY = stated("R7", "R7/away")
 
 PROBLEMS = ("tabular", "linear", "graded", "sequence-shared")
 GROUPS, GROUP_SIZE, STRENGTH, DRIFT = 50, 6, 0.3, 0.5

@@ -11,31 +11,14 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from simulations.sequence.parts import features_of, of_length
 from simulations.sequence.tokens import Tokens
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-CLIPPED = Statement(
-    "T4/clipped",
-    derived(26),
-    "the second moment of the trajectory ratio, dropped above 1+e, is at most 1+e at every horizon",
-    "upper bound",
-    formula=r"Dropped above $1+\varepsilon$, the trajectory ratio has a second moment of at most $1+\varepsilon$ at every "
-    "horizon.",
-    whose=OURS,
-)
-CURSE = Statement(
-    "T4/curse",
-    derived(26),
-    "E_0 rho^2 <= exp(T L ||theta_k - theta_0||^2): log E_0 rho^2 over the exponent is at most 1",
-    "upper bound",
-    "logits linear in theta, every token's score Lipschitz with constant L",
-    formula=r"$$E_0\rho^2\le\exp\left(TL\|\theta_k-\theta_0\|^2\right)$$",
-    whose=OURS,
-)
+CLIPPED, CURSE = stated("T4/clipped", "T4/curse")
 
 HORIZONS, QUICK_HORIZONS = (1, 2, 3, 4, 6, 8, 10, 12), (1, 2, 4, 8)
 DRIFTS = (0.1, 0.3, 1.0)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import PARTS, Claim, Statement
+from grpo_theory.evidence import Claim, Statement
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from simulations.seeds import child_seed, seed_of
 from simulations.sequence.score_norms import (
@@ -27,74 +27,12 @@ from simulations.sequence.score_norms import (
     smoothness_sharpening,
     uncapped,
 )
-from simulations.sequence.tokens import LIPSCHITZ, Family, Tokens, Uncentred, draw
-from simulations.sources import OURS, TIC_GRPO, derived
+from simulations.sequence.tokens import Family, Tokens, Uncentred, draw
+from simulations.statements import stated
 from simulations.worst_cases import by_the_worst, ratios, sought, worst_row
 
-T3 = Statement(
-    "T3",
-    f"{TIC_GRPO}, Property 4.1",
-    "E||grad log P(s_T)||^2 = E sum_t ||grad log P(s_t|s_{t-1})||^2",
-    "identity",
-    formula=r"$$E\|\nabla\log P(s_T)\|^2=E\sum_t\|\nabla\log P(s_t\mid s_{t-1})\|^2$$",
-)
-T5 = Statement(
-    "T5",
-    TIC_GRPO,
-    "||grad J|| <= R sqrt(2 L T log|V|), and J is T R L (2 log|V| + 1)-smooth",
-    PARTS,
-    LIPSCHITZ,
-    formula=r"If every token's score is Lipschitz with constant $L$ and $\left|r\right|\le R$, $$\|\nabla J\|\le "
-    r"R\sqrt{2LT\log\left|V\right|},\qquad \|\nabla^2J\|\le TRL\,(2\log\left|V\right|+1)$$",
-)
-T4 = Statement(
-    "T4",
-    TIC_GRPO,
-    "E_0||min(rho,1+e) grad log P_k||^2 <= (1+e) E_k||grad log P_k||^2: left over right",
-    "upper bound",
-    formula=r"$$E_0\left\|\min(\rho,1+\varepsilon)\,\nabla\log P_k\right\|^2\le(1+\varepsilon)\,E_k\|\nabla\log P_k\|^2$$",
-)
-T5_GRADIENT = Statement(
-    "T5/gradient",
-    TIC_GRPO,
-    "||grad J|| over R sqrt(2 L T log|V|) is at most 1",
-    "upper bound",
-    LIPSCHITZ,
-    formula=r"$\|\nabla J\|\le R\sqrt{2LT\log\left|V\right|}$.",
-)
-T5_GRADIENT_SHARP = Statement(
-    "T5/gradient, sharp",
-    derived(26),
-    "||grad J|| <= R sqrt(L T): no log|V|, attained at T = 1",
-    "upper bound",
-    LIPSCHITZ,
-    formula=r"Without the logarithm, and attained at $T=1$: $$\|\nabla J\|\le R\sqrt{LT}$$",
-    whose=OURS,
-)
-T5_SMOOTHNESS = Statement(
-    "T5/smoothness",
-    TIC_GRPO,
-    "||Hess J|| over T R L (2 log|V| + 1) is at most 1",
-    "upper bound",
-    LIPSCHITZ,
-    formula=r"$\|\nabla^2J\|\le TRL\,(2\log\left|V\right|+1)$.",
-)
-T5_SMOOTHNESS_SHARP = Statement(
-    "T5/smoothness, sharp",
-    derived(26),
-    "||Hess J|| <= 2 T R L: no log|V|, not attained",
-    "upper bound",
-    LIPSCHITZ,
-    formula=r"$$\|\nabla^2J\|\le2TRL$$",
-    whose=OURS,
-)
-T13 = Statement(
-    "T13",
-    TIC_GRPO,
-    "sum x_i log^2 x_i on the simplex of n points over log^2 n (n >= 8) or 28/e^2 (n <= 7) is at most 1",
-    "upper bound",
-    formula=r"On the simplex of $n$ points, $$\sum_ix_i\log^2x_i\le\log^2 n\ \ (n\ge8),\qquad\le28/e^2\ \ (n\le7)$$",
-)
+T3, T5, T4, T5_GRADIENT, T5_GRADIENT_SHARP = stated("T3", "T5", "T4", "T5/gradient", "T5/gradient, sharp")
+T5_SMOOTHNESS, T5_SMOOTHNESS_SHARP, T13 = stated("T5/smoothness", "T5/smoothness, sharp", "T13")
 
 FAMILIES = ((2, 1, None), (2, 2, 1), (3, 1, None), (2, 2, None))
 """Vocabulary size, horizon and end token."""

@@ -12,56 +12,15 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.composition import make_estimator
-from grpo_theory.evidence import PARTS, Comparison, Margin, Statement, log_log_slope
+from grpo_theory.evidence import Comparison, log_log_slope
 from grpo_theory.harness.study import Cell, Settings
 from simulations.sequence.divergences import STEP
 from simulations.sequence.parts import composed, of_length
 from simulations.sequence.standardised import leave_out, standardised
-from simulations.sources import CORRECTION, DEMYSTIFYING, derived
+from simulations.statements import stated
 
-NEAR = Margin(
-    0.1, "A tenth of the exponent is a factor of 1.2 over these group sizes, which nobody who chooses one would notice."
-)
-U14 = Statement(
-    "U14",
-    f"{DEMYSTIFYING}, Lemma 11",
-    "with standardised advantages, token ratios and a KL term the estimator tends, as G grows, to the printed U-statistic",
-    PARTS,
-    formula=r"With standardised advantages, token ratios $\mu_t$ and a KL term the estimator tends, as $G$ grows, to the "
-    r"U-statistic with the kernel $$\tfrac12\left[\sum_t\mu^i_tW^i_t-\sum_t\mu^j_tW^j_t\right]\frac{Z_i-Z_j}{"
-    r"\sigma}+\tfrac\kappa2\left[\sum_t(\mu^i_t-1)W^i_t+\sum_t(\mu^j_t-1)W^j_t\right]$$",
-)
-STANDARDISED = Statement(
-    "U14/standardised",
-    f"{DEMYSTIFYING}, Lemma 11",
-    "E||estimate - U-statistic over the true standard deviation||^2 falls as 1/G, from 256 to 1024",
-    "rate",
-    formula="The squared distance from the U-statistic over the true deviation falls as $1/G$, from $256$ to $1024$.",
-    margin=NEAR,
-)
-PRINTED = Statement(
-    "U14/printed",
-    f"{DEMYSTIFYING}, Lemma 11",
-    "with pi_ref = pi_0 the K3 penalty adds kappa (mu_t - 1) W_t, mu_t = pi/pi_0 of token t",
-    "identity",
-    formula=r"With $\pi_{\mathrm{ref}}=\pi_0$ the K3 penalty adds $\kappa\sum_t(\mu_t-1)W_t$, $\mu_t=\pi/\pi_0$.",
-)
-CORRECTED = Statement(
-    "U14/corrected",
-    derived(19),
-    "it adds kappa (1/mu_t - 1) W_t",
-    "identity",
-    formula=r"With $\pi_{\mathrm{ref}}=\pi_0$ the K3 penalty adds the inverse ratio: "
-    r"$$\kappa\sum_t\left(\frac1{\mu_t}-1\right)W_t$$",
-    whose=CORRECTION,
-)
-VARIANCE = Statement(
-    "U15/variance",
-    f"{DEMYSTIFYING}, Theorem 12",
-    "the variance given the prompt falls as 1/G, from 256 to 1024",
-    "rate",
-    margin=NEAR,
-)
+U14, STANDARDISED, PRINTED, CORRECTED = stated("U14", "U14/standardised", "U14/printed", "U14/corrected")
+VARIANCE = stated("U15/variance")
 
 PROBLEMS = ("sequence-tabular", "sequence-shared", "linear")
 GROUP_SIZES = (256, 512, 1024)

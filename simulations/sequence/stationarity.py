@@ -13,102 +13,16 @@ from scipy.optimize import brentq
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import PARTS, Claim, Evidence, Margin, Statement, log_log_slope
+from grpo_theory.evidence import Claim, Evidence, Margin, log_log_slope
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from simulations.seeds import child_seed, seed_of
 from simulations.sequence.stopping import HIGH, LOW, Fields, fields, mean_path, stopping, update_rule
-from simulations.sources import CORRECTION, TIC_GRPO, derived
+from simulations.statements import stated
 
 NEAR = Margin(0.1, "Half-way to the next power of N^(1/5), far below the halves that tell the theorems apart.")
-T9 = Statement(
-    "T9",
-    f"{TIC_GRPO}, Theorem 4.1",
-    "GRPO: average squared gradient <= O(T^{7/2} log|V|/sqrt N avg M_n^2 sigma_n^2) + O(T^2 log|V|/|G|)",
-    PARTS,
-    formula=r"GRPO's average squared gradient is at most $$O\!\left(\frac{T^{7/2}\log\left|V\right|}{\sqrt "
-    r"N}\,\mathrm{avg}(M_n^2\sigma_n^2)\right)+O\!\left(\frac{T^2\log\left|V\right|}{\left|G\right|}\right)$$",
-)
-T9_LIMIT = Statement(
-    "T9/limit",
-    f"{TIC_GRPO}, Theorem 4.1",
-    "N, |G| -> inf: the right side tends to 0, and so does the left: the squared gradient where runs end is 0",
-    "identity",
-    formula=r"As $N$ and $\left|G\right|$ grow the right side tends to $0$, and so does the left: the squared gradient "
-    "where runs end is $0$.",
-)
-T9_G = Statement(
-    "T9/G",
-    f"{TIC_GRPO}, Theorem 4.1",
-    "equal lengths, so sigma_n = 0: the right side falls as 1/|G| at any N, and so does the left: its slope is at most -0.9",
-    "upper bound",
-    formula=r"With equal lengths, so $\sigma_n=0$, the right side falls as $1/\left|G\right|$ at any $N$, and so does the "
-    "left: its slope is at most $-0.9$.",
-)
-T9_CORRECTED = Statement(
-    "T9/corrected",
-    derived(27),
-    "own length, |G| -> inf: long runs end within 1% of the squared gradient at the zero of the mean update, which is not 0",
-    "upper bound",
-    formula=r"Divided by their own lengths, long runs end within $1\%$ of the squared gradient at the zero of the mean "
-    "update, which is not $0$.",
-    whose=CORRECTION,
-)
-T10 = Statement(
-    "T10",
-    f"{TIC_GRPO}, Theorem 4.2",
-    "upper-only clip and 1/T: average squared gradient <= O(T^{5/2} log|V|/sqrt N) + O(T^2 log|V|/|G|)",
-    PARTS,
-    formula="With the upper-only clip and division by $T$ the average squared gradient is at most "
-    r"$$O\!\left(\frac{T^{5/2}\log\left|V\right|}{\sqrt "
-    r"N}\right)+O\!\left(\frac{T^2\log\left|V\right|}{\left|G\right|}\right)$$",
-)
-T10_LIMIT = Statement(
-    "T10/limit",
-    f"{TIC_GRPO}, Theorem 4.2",
-    "N, |G| -> inf: the right side tends to 0, and so does the left: the squared gradient where runs end is 0",
-    "identity",
-    formula=r"As $N$ and $\left|G\right|$ grow the right side tends to $0$, and so does the left: the squared gradient "
-    "where runs end is $0$.",
-)
-T10_N = Statement(
-    "T10/N",
-    f"{TIC_GRPO}, Theorem 4.2",
-    "on policy, |G| -> inf: the left side falls as N^-1/2: slope at most -0.4",
-    "upper bound",
-    formula=r"On policy, $\left|G\right|\to\infty$: the left side falls as $N^{-1/2}$, its slope is at most $-0.4$.",
-)
-T11 = Statement(
-    "T11",
-    f"{TIC_GRPO}, Theorem 4.3",
-    "TIC: average squared gradient <= O(T log|V|/sqrt N) + O(T log|V|/|G|), the last an intrinsic bias of the group mean",
-    PARTS,
-    formula=r"TIC's average squared gradient is at most $$O\!\left(\frac{T\log\left|V\right|}{\sqrt "
-    r"N}\right)+O\!\left(\frac{T\log\left|V\right|}{\left|G\right|}\right),$$ the last term an intrinsic bias of "
-    "the group mean.",
-)
-T11_N = Statement(
-    "T11/N",
-    derived(27),
-    "on policy, |G| = 2: the left side falls as N^-1/2: slope at most -0.4",
-    "upper bound",
-    formula=r"On policy the left side falls as $N^{-1/2}$ already at $\left|G\right|=2$: there is no floor.",
-    whose=CORRECTION,
-)
-T11_T = Statement(
-    "T11/T",
-    f"{TIC_GRPO}, Theorem 4.3",
-    "on policy, |G| -> inf: the left side grows at most as T: slope at most 1.1",
-    "upper bound",
-    formula=r"On policy, $\left|G\right|\to\infty$: the left side grows at most as $T$, its slope is at most $1.1$.",
-)
-T11_FLOOR = Statement(
-    "T11/floor",
-    f"{TIC_GRPO}, Theorem 4.3",
-    "the group mean's bias leaves a floor: at |G| = 2 the left side levels off in N: slope 0",
-    "rate",
-    margin=NEAR,
-)
+T9, T9_LIMIT, T9_G, T9_CORRECTED, T10, T10_LIMIT = stated("T9", "T9/limit", "T9/G", "T9/corrected", "T10", "T10/limit")
+T10_N, T11, T11_N, T11_T, T11_FLOOR = stated("T10/N", "T11", "T11/N", "T11/T", "T11/floor")
 
 STEPS, QUICK_STEPS = tuple(64 * 2**k for k in range(11)), tuple(1024 * 2**k for k in range(5))
 """Numbers of updates N of exact runs; the step is 1/(sqrt N log V), as the theorems have it."""

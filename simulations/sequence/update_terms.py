@@ -13,70 +13,16 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.ratio import CLIPS
-from grpo_theory.evidence import PARTS, Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.exact import token_weights
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from simulations.sequence.parts import composed, of_length, random_problem
 from simulations.sequence.tokens import Tokens
-from simulations.sources import CORRECTION, OURS, TIC_GRPO, derived
+from simulations.statements import stated
 
-T1 = Statement(
-    "T1",
-    f"{TIC_GRPO}, decomposition",
-    "GRPO's gradient at theta_k = (1/TT) ghat(theta_0) + X1 + X2 + X3 + X4",
-    PARTS,
-    formula=r"$$\nabla_{\mathrm{GRPO}}(\theta_k)=\frac1{\bar T}\hat g(\theta_0)+X_1+X_2+X_3+X_4,$$ "
-    r"$$X_3=+\sum\zeta\,\xi\,\frac1{\bar T}\sum_t1_{B^c}\nabla\log P_0\,(r-\mu_0)$$",
-)
-T2 = Statement(
-    "T2",
-    f"{TIC_GRPO}, decomposition",
-    "TIC's gradient = (1/T) gtilde(theta_k) + Y1 + Y2",
-    PARTS,
-    formula=r"$$\nabla_{\mathrm{TIC}}(\theta_k)=\frac1T\tilde g(\theta_k)+Y_1+Y_2,$$ "
-    r"$$Y_2=+\frac1T\sum\zeta\,\xi\,1_{D^c}\,\rho\,\nabla\log P_k\,(r-\mu_c)$$",
-)
-T1_PRINTED = Statement(
-    "T1/printed",
-    f"{TIC_GRPO}, decomposition",
-    "as printed, with X3 = + sum zeta xi (1/TT) sum_t 1_{B^c} grad log P_0 (r - mu_0)",
-    "identity",
-    formula="As printed, with $X_3$ added.",
-)
-T1_CORRECTED = Statement(
-    "T1/corrected",
-    derived(25),
-    "X3 = - sum zeta xi (1/TT) sum_t 1_{B^c} grad log P_0 (r - mu_0), for any weights zeta, xi and any mu_c",
-    "identity",
-    formula=r"The part that the clip leaves out is subtracted: $$X_3=-\sum\zeta\,\xi\,\frac1{\bar T}\sum_t1_{B^c}\nabla\log "
-    r"P_0\,(r-\mu_0)$$",
-    whose=CORRECTION,
-)
-T2_PRINTED = Statement(
-    "T2/printed",
-    f"{TIC_GRPO}, decomposition",
-    "as printed, with Y2 = + (1/T) sum zeta xi 1_{D^c} rho grad log P_k (r - mu_c)",
-    "identity",
-    formula=r"As printed, with $Y_2$ added and $r-\mu_c$.",
-)
-T2_SIGN = Statement(
-    "T2/sign",
-    f"question beside {TIC_GRPO}, decomposition",
-    "the same with the sign of Y2 turned",
-    "identity",
-    formula="The same with the sign of $Y_2$ turned, and nothing else.",
-    whose=OURS,
-)
-T2_CORRECTED = Statement(
-    "T2/corrected",
-    derived(25),
-    "Y2 = - (1/T) sum zeta xi 1_{D^c} rho grad log P_k (r - mu_k), for any weights zeta, xi and any mu_c",
-    "identity",
-    formula="The sign turns, and the reward is compared with the current policy's mean: "
-    r"$$Y_2=-\frac1T\sum\zeta\,\xi\,1_{D^c}\,\rho\,\nabla\log P_k\,(r-\mu_k)$$",
-    whose=CORRECTION,
-)
+T1, T2, T1_PRINTED, T1_CORRECTED, T2_PRINTED = stated("T1", "T2", "T1/printed", "T1/corrected", "T2/printed")
+T2_SIGN, T2_CORRECTED = stated("T2/sign", "T2/corrected")
 
 WAYS = {
     T1_PRINTED: ("T1", "printed"),

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-ONE_PROBLEM = "one problem of the gallery, which the setting names"
 HALF_DOUBLING = 2.0**0.5
 """How much more a choice may lose than the best one and still pass for as good. It is half the way to the next budget, twice as
 large."""

@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import difference, distance, evidence, farthest, highest
 from grpo_theory.harness.study import Cell, Rows, Settings
 from simulations.seeds import seed_of
-from simulations.sources import DEMYSTIFYING, OURS, derived
+from simulations.statements import stated
 from simulations.training.carried import carried, off_one_curve
 from simulations.training.cases import (
     CASES,
@@ -32,78 +32,10 @@ from simulations.training.cases import (
     second_orders,
 )
 from simulations.training.controlled import collected, guide, losses, objectives_by_group_size
-from simulations.training.grid import ONE_PROBLEM, on_grid
+from simulations.training.grid import on_grid
 
-SCHEDULES = Statement(
-    "U9/schedules",
-    f"question beside {DEMYSTIFYING}, Theorem 7",
-    "the G that trains best with one schedule loses at most sqrt(2) times what any other does with another, n = 32",
-    "upper bound",
-    ONE_PROBLEM,
-    formula=r"The $G$ that trains best with one schedule loses at most $\sqrt2$ times what any other does with another "
-    r"($n=32$).",
-    whose=OURS,
-)
-PRINTED = Statement(
-    "U9/printed",
-    f"question beside {DEMYSTIFYING}, Theorem 7",
-    "G = sqrt(c3/c1) of the start, on the grid, trains a better policy than the law's best G",
-    "ordering",
-    ONE_PROBLEM,
-    formula=r"$G=\sqrt{c_3/c_1}$ of the start, on the grid, trains a better policy than the law's best $G$.",
-    whose=OURS,
-)
-LAW = Statement(
-    "U9/policy-law",
-    derived(14),
-    "loss(G) is within 20% of (c1 G + c2 + c3/(G-1))/N with the policy's own constants, n = 32, at each G",
-    "upper bound",
-    f"{ONE_PROBLEM}; the law's own second order is at most a tenth of the loss",
-    whose=OURS,
-)
-LAW_BEYOND = Statement(
-    "U9/policy-law, beyond",
-    derived(14),
-    "the same where the second order is more than a tenth of the loss",
-    "upper bound",
-    ONE_PROBLEM,
-    whose=OURS,
-)
-SECOND_ORDER = Statement(
-    "U9/second order",
-    derived(14),
-    "loss(G) is within 20% of the first two orders in 1/N, n = 32, at each G",
-    "upper bound",
-    f"{ONE_PROBLEM}; the second order is at most 40% of the first",
-    whose=OURS,
-)
-NOISE_COSTS = Statement(
-    "U9/noise-costs",
-    f"premise of {DEMYSTIFYING}, Theorem 7",
-    "noise only costs: E J(theta_n) is at most J of the noise-free run, n = 16",
-    "upper bound",
-    ONE_PROBLEM,
-    formula=r"Noise only costs: $E\,J(\theta_n)$ is at most $J$ of the noise-free run ($n=16$).",
-    whose=OURS,
-)
-BUDGETS = Statement(
-    "U9/budgets",
-    f"question beside {DEMYSTIFYING}, Theorem 7",
-    "the G that trains best at the smallest budget loses at most sqrt(2) times what any other does at the largest, n = 32",
-    "upper bound",
-    ONE_PROBLEM,
-    formula=r"The $G$ that trains best at the smallest budget loses at most $\sqrt2$ times what any other does at the "
-    r"largest ($n=32$).",
-    whose=OURS,
-)
-ONE_CURVE = Statement(
-    "U9/one curve",
-    derived(14),
-    "N loss(G) is the same at the smallest and the largest budget, n = 32, within 20% at each G",
-    "upper bound",
-    ONE_PROBLEM,
-    whose=OURS,
-)
+SCHEDULES, PRINTED, LAW, LAW_BEYOND = stated("U9/schedules", "U9/printed", "U9/policy-law", "U9/policy-law, beyond")
+SECOND_ORDER, NOISE_COSTS, BUDGETS, ONE_CURVE = stated("U9/second order", "U9/noise-costs", "U9/budgets", "U9/one curve")
 GROUP_SIZES = (2, 4, 8, 16, 32, 64, 128)
 CHECKPOINTS = (1, 2, 4, 8, 16, 32)
 *_, HALF_WAY, END = CHECKPOINTS

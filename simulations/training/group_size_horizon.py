@@ -12,40 +12,16 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import difference, distance
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.theory import TrainingLaw, training_law
 from simulations.seeds import seed_of
-from simulations.sources import DEMYSTIFYING, OURS, derived
+from simulations.statements import stated
 from simulations.training.controlled import collected, guide, objectives_by_group_size
-from simulations.training.grid import ONE_PROBLEM
 
-TRACE = Statement(
-    "U9/trace",
-    f"{DEMYSTIFYING}, Theorem 7",
-    "at the maximiser the group size of the gradient's least error (4) beats 10",
-    "ordering",
-    ONE_PROBLEM,
-    whose=OURS,
-)
-CURVATURE = Statement(
-    "U9/curvature",
-    derived(14),
-    "at the maximiser the group size of the curvature-weighted law beats the other",
-    "ordering",
-    ONE_PROBLEM,
-    whose=OURS,
-)
-GAP = Statement(
-    "U9/gap",
-    derived(14),
-    "the mean gap is within 10% of (c1 G + c2 + c3/(G-1))/N with curvature-weighted constants",
-    "upper bound",
-    ONE_PROBLEM,
-    whose=OURS,
-)
+TRACE, CURVATURE, GAP = stated("U9/trace", "U9/curvature", "U9/gap")
 
 PROBLEM = "two-speeds"
 STEP = 0.05

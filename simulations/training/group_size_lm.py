@@ -13,31 +13,16 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import difference
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.theory import noise_free_path, noise_free_slopes
 from simulations.seeds import seed_of
-from simulations.sources import DEMYSTIFYING, OURS
+from simulations.statements import stated
 from simulations.training.controlled import Guide, collected, losses, objectives_by_group_size
-from simulations.training.grid import ONE_PROBLEM, on_grid
+from simulations.training.grid import on_grid
 
-REPORTED_BEST = Statement(
-    "U9/reported",
-    f"question beside {DEMYSTIFYING}, Figure 5",
-    "G = 32 trains a better policy than the group size of the gradient's least error, N = 1024",
-    "ordering",
-    ONE_PROBLEM,
-    whose=OURS,
-)
-REPORTED_IN_TABLE_2 = Statement(
-    "U9/reported, Table 2",
-    f"question beside {DEMYSTIFYING}, Table 2",
-    "G = 64, 64, 128 trains a better policy at N = 1024, 2048, 4096 than the group size of the gradient's least error",
-    "ordering",
-    ONE_PROBLEM,
-    whose=OURS,
-)
+REPORTED_BEST, REPORTED_IN_TABLE_2 = stated("U9/reported", "U9/reported, Table 2")
 
 PROBLEM = "lm-few-shot"
 STEP = 0.005

@@ -13,32 +13,15 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.evidence.reading import largest
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import noise_free_path
-from simulations.sources import DEMYSTIFYING, OURS
+from simulations.statements import stated
 from simulations.training.cases import CASES, FAR, best_along, case_law, case_problem, case_settings, case_steps, schedule_label
-from simulations.training.grid import HALF_DOUBLING, ONE_PROBLEM
+from simulations.training.grid import HALF_DOUBLING
 
-STAYS = Statement(
-    "U9/stays",
-    f"question beside {DEMYSTIFYING}, Theorem 7 (its constants are suprema, which do not move)",
-    "G* of the gradient's least error stays within a factor of sqrt(2) of that of the start while the policy learns",
-    "upper bound",
-    ONE_PROBLEM,
-    formula=r"$G^*$ of the gradient's error stays within a factor of $\sqrt2$ of that of the start while the policy learns.",
-    whose=OURS,
-)
-KEPT = Statement(
-    "U9/kept",
-    f"question beside {DEMYSTIFYING}, Theorem 7",
-    "kept from the start, G* has at most sqrt(2) times the least error of the gradient while the policy learns",
-    "upper bound",
-    ONE_PROBLEM,
-    formula=r"Kept from the start, $G^*$ has at most $\sqrt2$ times the least error of the gradient while the policy learns.",
-    whose=OURS,
-)
+STAYS, KEPT = stated("U9/stays", "U9/kept")
 
 OTHER_STEPS = tuple(("kl-linear", FAR, ("Constant", step)) for step in (0.25, 1.0, 4.0))
 LANGUAGE_MODEL = ("lm-few-shot", None, ("Constant", 0.005))

@@ -9,31 +9,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import difference, distance
 from grpo_theory.harness.study import Cell, Rows, Settings
 from simulations.seeds import child_seed, seed_of
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 from simulations.training.cases import FAR, best_along, case_law, case_problem, case_settings, case_steps, schedule_label
 from simulations.training.controlled import controlled, controlled_objectives, guide, loss
-from simulations.training.grid import ONE_PROBLEM, on_grid
+from simulations.training.grid import on_grid
 
-FOLLOW = Statement(
-    "U9/follow",
-    derived(14),
-    "the group size of the gradient's least error at the current policy beats that at the start, kept",
-    "ordering",
-    ONE_PROBLEM,
-    whose=OURS,
-)
-HINDSIGHT = Statement(
-    "U9/hindsight",
-    derived(14),
-    "following the policy loses within 15% of what the best fixed group size does by the law, known in hindsight",
-    "upper bound",
-    ONE_PROBLEM,
-    whose=OURS,
-)
+FOLLOW, HINDSIGHT = stated("U9/follow", "U9/hindsight")
 
 CASES = ((("kl-linear", FAR, ("Constant", 2.0)), 32), (("kl-tabular", None, ("Constant", 2.0)), 16))
 BUDGET = 1080

@@ -13,56 +13,25 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Evidence, Statement
+from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.evidence.reading import BoundedMean, evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from simulations.best_rate import LEAD_FACTS, lead
 from simulations.seeds import child_seed, seed_of
 from simulations.sequence.off_policy import Pairs
-from simulations.sources import OURS, TIC_GRPO
+from simulations.statements import stated
 from simulations.training.drift_arms import ARMS, LOOKED
 from simulations.training.looks import followed
 from simulations.training.random_networks import NETWORKS
 
-
-def learned(part: str, text: str, kind: str = "upper bound") -> Statement:
-    """Return a question of ours about policies that training makes of networks."""
-    return Statement(f"{part}, learned features", f"question beside {TIC_GRPO}", text, kind, WHERE, whose=OURS)
-
-
-WHERE = (
-    "mean over random problems; minibatch training of networks of two layers on trees of two tokens, responses used once; each "
-    "arm's best constant step of those tried, one for all problems"
-)
-POINTED = {
-    arm: learned(part, f"the mean update {what} points away from grad J(theta_k) in at most 5% of the updates off policy")
-    for arm, part, what in (
-        ("clip", "T6/trained", "with token ratios clipped by sign at 0.8 and 1.2"),
-        ("trajectory", "T7/trained", "with the trajectory ratio, dropped above 1.2,"),
-        ("none", "T8/trained", "without any ratio"),
-    )
-}
-UNCLIPPED = learned(
-    "T6/unclipped, trained",
-    "in runs with the clip the mean update with token ratios that are not clipped points away from grad J(theta_k) in at most 5% "
-    "of the updates off policy",
-)
-NEARER = learned(
-    "T8/nearer, trained",
-    "in runs with the clip the mean update without any ratio is nearer in direction to grad J(theta_k) than the clipped one",
-    "ordering",
-)
+HEADS = {"clip": "T6", "trajectory": "T7", "none": "T8"}
+POINTED = {arm: stated(f"{head}/trained, learned features") for arm, head in HEADS.items()}
+UNCLIPPED, NEARER = stated("T6/unclipped, trained, learned features", "T8/nearer, trained, learned features")
 ENDS = {
-    ("clip", "none"): learned("T8/dropped, trained", "without ratio success ends at most a point below that with the clip"),
-    ("none", "clip"): learned("T8/clip, trained", "with the clip success ends at most a point below that without ratio"),
-    ("clip", "trajectory"): learned(
-        "T14/ends",
-        "with the trajectory ratio, dropped above 1.2, success ends at most a point below that with token ratios clipped",
-    ),
-    ("trajectory", "clip"): learned(
-        "T14/clip ends",
-        "with token ratios clipped success ends at most a point below that with the trajectory ratio, dropped above 1.2",
-    ),
+    ("clip", "none"): stated("T8/dropped, trained, learned features"),
+    ("none", "clip"): stated("T8/clip, trained, learned features"),
+    ("clip", "trajectory"): stated("T14/ends, learned features"),
+    ("trajectory", "clip"): stated("T14/clip ends, learned features"),
 }
 """By how little the first arm is ahead of the second at the end."""
 

@@ -14,40 +14,19 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.estimation.composition import make_estimator
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.harness.study import Cell, Rows, Settings
 from simulations.seeds import seed_of
-from simulations.sources import OURS, TIC_GRPO
+from simulations.statements import stated
 from simulations.training.compositions import ARMS as COMPOSITIONS
 from simulations.training.contests import Contest, contest_claims, time_rows, updates_to_level
 from simulations.training.minibatch_trainer import step_grid
 from simulations.training.random_networks import Network
 
-
-def learned(part: str, text: str, kind: str = "ordering") -> Statement:
-    """Return a question of ours about the updates that networks need to a level."""
-    return Statement(f"{part}, learned features", f"question beside {TIC_GRPO}", text, kind, WHERE, whose=OURS)
-
-
-WHERE = (
-    "mean over random problems; networks of two layers on trees of two tokens, eight updates a rollout, responses used once; "
-    "each arm's best constant step of those tried, one for all problems"
-)
-WITHOUT_RATIO = learned(
-    "T8/time", "without ratio and clip at most 5% more updates to a level than with token ratios clipped by sign", "upper bound"
-)
-THAN_GRPO = learned("T14/against GRPO", "TIC-GRPO takes fewer updates to a level than GRPO as published")
-THAN_GSPO = learned("T14/against GSPO", "TIC-GRPO takes fewer updates to a level than GSPO as published")
-RATIO_ALONE = learned(
-    "T14/ratio", "the trajectory ratio in the place of the token ratio, nothing else changed, takes fewer updates"
-)
-CLIP_ALONE = learned(
-    "T14/clip", "the upper-only clip in the place of the clip by sign, nothing else changed, takes fewer updates"
-)
-BOTH = learned("T14/both", "both together take fewer updates than either alone")
-THAN_NO_RATIO = learned(
-    "T14/against no ratio", "TIC-GRPO takes fewer updates to a level than the same estimator without ratio and clip"
-)
+WITHOUT_RATIO, THAN_GRPO = stated("T8/time, learned features", "T14/against GRPO, learned features")
+THAN_GSPO, RATIO_ALONE = stated("T14/against GSPO, learned features", "T14/ratio, learned features")
+CLIP_ALONE, BOTH = stated("T14/clip, learned features", "T14/both, learned features")
+THAN_NO_RATIO = stated("T14/against no ratio, learned features")
 NOTICEABLE = 1.05
 """A twentieth more updates is not noticed: two runs that differ in nothing but the seed differ by more."""
 CONTESTS = (

@@ -8,38 +8,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.evidence.reading import largest
 from grpo_theory.harness.study import Settings
 from grpo_theory.theory.bounds import first_index, largest_sequence, printed_first_index, sequence_bound
-from simulations.sources import CORRECTION, DEMYSTIFYING, OURS, derived
+from simulations.statements import stated
 
-BOUND = "a_n <= max{ (1 + eps) C/((A - 1) n), a n_0/n }"
-PRINTED = Statement(
-    "U8/lemma/printed",
-    f"{DEMYSTIFYING}, Lemma 14",
-    f"{BOUND}, n_0 as printed",
-    "upper bound",
-    formula=r"Let $0\le a_n\le a$, $A>1$ and $a_{n+1}\le\left(1-\frac An+\frac B{n^2}\right)a_n+\frac C{n^2}$. "
-    r"Then $$a_n\le\max\left\{\frac{(1+\varepsilon)C}{(A-1)n},\ \frac{a\,n_0}{n}\right\},$$ $$"
-    r"n_0=\left\lceil\frac{B(1+\varepsilon)}{\varepsilon(A-1)}\right\rceil+1$$",
-)
-USED = Statement(
-    "U8/lemma/used",
-    f"{DEMYSTIFYING}, Lemma 14",
-    f"{BOUND}, n_0 as printed, B >= A^2/4 as in Lemma 6",
-    "upper bound",
-    formula=r"The lemma as printed, where $B\ge A^2/4$, as it is in Lemma 6.",
-    whose=OURS,
-)
-CORRECTED = Statement(
-    "U8/lemma/corrected",
-    derived(7),
-    f"{BOUND}, n_0 at least A",
-    "upper bound",
-    formula=r"The same holds with a starting index $n_0$ that is at least $A$.",
-    whose=CORRECTION,
-)
+PRINTED, USED, CORRECTED = stated("U8/lemma/printed", "U8/lemma/used", "U8/lemma/corrected")
 
 A = (1.25, 2.0, 4.0, 10.0, 100.0)
 B_OVER_LEAST = (0.01, 0.25, 1.0, 4.0)

@@ -9,18 +9,12 @@ from collections.abc import Iterator
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence import Comparison
 from grpo_theory.harness.study import Cell, Settings
 from simulations.seeds import seed_of
-from simulations.sources import OURS, derived
+from simulations.statements import stated
 
-ONE_TOKEN = Statement(
-    "T8/one token",
-    derived(28),
-    "one token, advantages that add up to 0: m updates without ratio on a rollout equal one m times as long on all of it",
-    "identity",
-    whose=OURS,
-)
+ONE_TOKEN = stated("T8/one token")
 
 PROBLEMS = ("tabular", "linear", "mixed", "conflict")
 ESTIMATORS, BROKEN = ("dr_grpo", "rloo", "grpo"), "reinforce"

@@ -12,39 +12,17 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from simulations.best_rate import LEAD_FACTS, lead
 from simulations.seeds import seed_of
 from simulations.sequence.off_policy import Pairs
 from simulations.sequence.parts import composed
-from simulations.sources import OURS, TIC_GRPO
+from simulations.statements import stated
 from simulations.training.worlds import WORLDS
 
-PASSES_OF = "mean over random trees of two tokens, several passes over a rollout; the best of the constant steps tried"
-OWN_STEP = Statement(
-    "T8/dropped, several passes",
-    f"question beside {TIC_GRPO}",
-    "several passes, each at its best step: without ratio and clip success ends at most a point below that with "
-    "token ratios clipped by sign",
-    "upper bound",
-    PASSES_OF,
-    formula="Several passes, each at its best step: without ratio and clip success ends at most a point below that "
-    "with token ratios clipped by sign.",
-    whose=OURS,
-)
-CLIPS_STEP = Statement(
-    "T8/dropped, several passes at the step of the clip",
-    f"question beside {TIC_GRPO}",
-    "several passes at the clip's best step: without ratio and clip success ends at most a point below that with "
-    "token ratios clipped by sign",
-    "upper bound",
-    PASSES_OF,
-    formula="Several passes at the clip's best step: without ratio and clip success ends at most a point below that "
-    "with token ratios clipped by sign.",
-    whose=OURS,
-)
+OWN_STEP, CLIPS_STEP = stated("T8/dropped, several passes", "T8/dropped, several passes at the step of the clip")
 
 BATCH_SIZE, GROUP_SIZE, ROLLOUTS = 16, 8, 16
 PASSES = {4: 4, 16: 1}

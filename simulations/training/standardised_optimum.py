@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import PARTS, Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import distance, exact
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
@@ -22,43 +22,9 @@ from simulations.seeds import seed_of
 from simulations.sequence.divergences import Numbers, gradient, token_logs
 from simulations.sequence.parts import composed
 from simulations.sequence.standardised import STANDARDISED, ascended
-from simulations.sources import CORRECTION, DEMYSTIFYING, OURS, derived
-from simulations.training.grid import ONE_PROBLEM
+from simulations.statements import stated
 
-U16 = Statement(
-    "U16",
-    f"{DEMYSTIFYING}, Proposition 13",
-    "the algorithm is consistent for argmax E[2 arcsin sqrt(V(X))] - kappa KL(pi || pi_ref)",
-    PARTS,
-    "binary Z, V bounded away from 0 and 1, B, G, kappa, m fixed",
-    formula=r"With binary rewards the algorithm is consistent for $$\mathrm{argmax}_\theta\ "
-    r"E\left[2\arcsin\sqrt{V(X)}\right]-\kappa\,\mathrm{KL}(\pi\,\|\,\pi_{\mathrm{ref}})$$",
-)
-PRINTED = Statement(
-    "U16/printed",
-    f"{DEMYSTIFYING}, Proposition 13",
-    "at that maximiser the mean update is 0",
-    "identity",
-    formula="At the maximiser that is printed the mean update is $0$.",
-)
-CORRECTED = Statement(
-    "U16/corrected",
-    derived(21),
-    "one token: the mean update is the gradient of E[h_G(V(X))] - kappa KL(pi_ref || pi), h_G a sum of incomplete betas",
-    "identity",
-    formula="One token, groups of $G$: the mean update is the gradient of "
-    r"$$E\left[h_G(V(X))\right]-\kappa\,\mathrm{KL}(\pi_{\mathrm{ref}}\,\|\,\pi),$$ where $h_G$ is a sum of "
-    "incomplete beta functions.",
-    whose=CORRECTION,
-)
-SIMULATED = Statement(
-    "U16/simulated",
-    derived(21),
-    "after 2,000 updates the mean success rate is within 1% of that at the corrected maximiser",
-    "upper bound",
-    ONE_PROBLEM,
-    whose=OURS,
-)
+U16, PRINTED, CORRECTED, SIMULATED = stated("U16", "U16/printed", "U16/corrected", "U16/simulated")
 
 PROBLEMS = ("kl-tabular", "kl-linear")
 GROUP_SIZES = (2, 4, 8, 64)

@@ -20,36 +20,10 @@ from grpo_theory.exact.ball import ERROR_POINTS, largest, net, one_by_one
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import constant_step_bound, harmonic_step_bound
 from simulations.maximum import curvatures, maximum
-from simulations.sources import CORRECTION, DEMYSTIFYING, derived
+from simulations.statements import stated
 from simulations.training.grid import doubling
 
-FIXED = "BG is fixed; or nBG is, and B = N/(nG) is free"
-PRINTED = Statement(
-    "U9/bound/printed",
-    f"{DEMYSTIFYING}, Theorem 7",
-    "Lemma 6's bound, M the largest error over a region, is least at the whole G next to sqrt(C3/C1), suprema of c3 and c1",
-    "identity",
-    FIXED,
-    formula=r"Lemma 6's bound, with the largest error over a region, is least next to $\sqrt{C_3/C_1}$, suprema of $c_3$ "
-    r"and $c_1$.",
-)
-CORRECTED = Statement(
-    "U9/bound/corrected",
-    derived(14),
-    "the same with 1 + sqrt(C3/C1), the minimiser of C1/B + C2/(BG) + C3/(BG(G-1))",
-    "identity",
-    FIXED,
-    formula=r"The minimiser of $C_1/B+C_2/(BG)+C_3/(BG(G-1))$, suprema in the place of the constants: "
-    r"$$G^*=1+\sqrt{C_3/C_1}$$",
-    whose=CORRECTION,
-)
-UNIVERSAL = Statement(
-    "U9/bound/universal",
-    f"{DEMYSTIFYING}, Theorem 7",
-    "that bound is least at the same whole G for both budgets, two sizes of each, both step schedules",
-    "identity",
-    FIXED,
-)
+PRINTED, CORRECTED, UNIVERSAL = stated("U9/bound/printed", "U9/bound/corrected", "U9/bound/universal")
 SAME_SIZE = "with one prompt a step, too, the bound is least at the same whole group size there"
 POWERLESS = {("U9/bound/universal", f"{name}, radius 2"): SAME_SIZE for name in ("conflict", "kl-linear")}
 

@@ -12,26 +12,18 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, Evidence, Statement
+from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.evidence.reading import evidence, highest
 from grpo_theory.exact import Region, largest_error, longest_estimate, region
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.theory import harmonic_step_bound
 from grpo_theory.theory.bounds import first_index
 from simulations.seeds import seed_of
-from simulations.sources import DEMYSTIFYING
+from simulations.statements import stated
 from simulations.training.grid import doubling
 from simulations.training.lemma_6 import U8
 
-PRINTED = Statement(
-    "U8/printed",
-    f"{DEMYSTIFYING}, Lemma 6(b)",
-    "steps beta/i as printed: E Delta_n <= max{ (1 + eps) L beta^2 M/((4 mu beta - 2) n), c/n }, c = a n_0, every n",
-    "upper bound",
-    "J is L-smooth and PL with constant mu; beta > 1/(2 mu)",
-    formula=r"With steps $\beta/i$ as printed, for every $n$, "
-    r"$$E\Delta_n\le\max\left\{\frac{(1+\varepsilon)L\beta^2M}{(4\mu\beta-2)\,n},\ \frac{a\,n_0}n\right\}$$",
-)
+PRINTED = stated("U8/printed")
 
 PROBLEM = "one direction"
 ESTIMATOR = "rloo"

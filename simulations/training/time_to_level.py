@@ -14,94 +14,19 @@ import numpy as np
 import pandas as pd
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.evidence import PARTS, Claim, Statement
+from grpo_theory.evidence import Claim
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from simulations.seeds import child_seed, seed_of
-from simulations.sources import OURS, TIC_GRPO
+from simulations.statements import stated
 from simulations.training.compositions import ARMS
 from simulations.training.contests import Contest, behind, contest_claims, time_rows, updates_to_level
 from simulations.training.minibatch_trainer import step_grid
 from simulations.training.worlds import race_problem
 
-FIXED = (
-    "on two fixed problems: the gallery's tree with shared features, and where to stop; several updates a rollout, responses "
-    "used once; each arm's best constant step of those around a pilot's best"
-)
-T14 = Statement(
-    "T14",
-    TIC_GRPO,
-    "TIC reaches a given level sooner than GRPO and GSPO at the same budget",
-    PARTS,
-    formula="TIC reaches a given level sooner than GRPO and GSPO at the same budget.",
-)
-WITHOUT_RATIO = Statement(
-    "T8/training",
-    TIC_GRPO,
-    "without ratio and clip GRPO needs at most 5% more updates to a level, each at its best step",
-    "upper bound",
-    FIXED,
-    measured=True,
-)
-THAN_GRPO = Statement(
-    "T14/against GRPO",
-    TIC_GRPO,
-    "fewer updates to a level than GRPO as published, each at its best step size",
-    "ordering",
-    FIXED,
-    measured=True,
-)
-THAN_GSPO = Statement(
-    "T14/against GSPO",
-    TIC_GRPO,
-    "fewer updates to a level than GSPO as published, each at its best step size",
-    "ordering",
-    FIXED,
-    measured=True,
-)
-THAN_WIDE_GSPO = Statement(
-    "T14/against GSPO, wide clip",
-    f"question beside {TIC_GRPO}",
-    "fewer updates to a level than GSPO with a clip of 0.2, each at its best step size",
-    "ordering",
-    FIXED,
-    whose=OURS,
-)
-RATIO_ALONE = Statement(
-    "T14/ratio",
-    f"{TIC_GRPO}, ablation",
-    "the trajectory ratio in the place of the token ratio, nothing else changed, takes fewer updates",
-    "ordering",
-    FIXED,
-    measured=True,
-)
-CLIP_ALONE = Statement(
-    "T14/clip",
-    f"{TIC_GRPO}, ablation",
-    "the upper-only clip in the place of the clip by sign, nothing else changed, takes fewer updates",
-    "ordering",
-    FIXED,
-    measured=True,
-)
-BOTH = Statement(
-    "T14/both", f"{TIC_GRPO}, ablation", "both together take fewer updates than either alone", "ordering", FIXED, measured=True
-)
-THAN_NO_CLIP = Statement(
-    "T14/against no clip",
-    f"question beside {TIC_GRPO}",
-    "fewer updates to a level than the trajectory ratio without a clip, which is unbiased but for the own sample",
-    "ordering",
-    FIXED,
-    whose=OURS,
-)
-THAN_NO_RATIO = Statement(
-    "T14/against no ratio",
-    f"question beside {TIC_GRPO}",
-    "fewer updates to a level than the same estimator without ratio and clip, each at its best step size",
-    "ordering",
-    FIXED,
-    whose=OURS,
-)
+T14, WITHOUT_RATIO, THAN_GRPO, THAN_GSPO = stated("T14", "T8/training", "T14/against GRPO", "T14/against GSPO")
+THAN_WIDE_GSPO, RATIO_ALONE, CLIP_ALONE, BOTH = stated("T14/against GSPO, wide clip", "T14/ratio", "T14/clip", "T14/both")
+THAN_NO_CLIP, THAN_NO_RATIO = stated("T14/against no clip", "T14/against no ratio")
 
 LEVELS = {"sequence-shared": 0.68, "stopping": 0.745}
 """Two thirds of the way from the start to where noise-free ascent is after 1,024 steps of 16."""

@@ -13,91 +13,33 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, Evidence, Statement
+from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.evidence.reading import BoundedMean, evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from simulations.best_rate import LEAD_FACTS, lead
 from simulations.seeds import child_seed, seed_of
 from simulations.sequence.off_policy import Pairs
-from simulations.sources import OURS, TIC_GRPO
+from simulations.statements import stated
 from simulations.training.drift_arms import ARMS, LOOKED
 from simulations.training.looks import followed
 from simulations.training.worlds import WORLDS
 
-RUNS = (
-    "mean over problems drawn from a kind, or over runs on one problem where the setting says so; minibatch training on trees of "
-    "two tokens, responses used once; each arm's best constant step of those tried, one for all problems"
-)
-UPDATES = f"{RUNS}; updates that are not the first of their rollout"
-
-
-def while_training(part: str, text: str, formula: str, kind: str = "upper bound", where: str = UPDATES) -> Statement:
-    """Return a statement of ours about policies that training makes."""
-    return Statement(part, f"question beside {TIC_GRPO}", text, kind, where, formula=f"{formula}.", whose=OURS)
-
-
-POINTS_AWAY = "points away from grad J(theta_k) in at most 5% of the updates"
-AWAY_OFF_POLICY = r"points away from $\nabla J(\theta_k)$ in at most $5\%$ of the updates off policy"
 POINTED = {
-    "clip": while_training(
-        "T6/trained",
-        f"the mean update with token ratios clipped by sign at 0.8 and 1.2 {POINTS_AWAY}",
-        f"Along minibatch training: the mean update with token ratios clipped by sign at $0.8$ and $1.2$ {AWAY_OFF_POLICY}",
-    ),
-    "trajectory": while_training(
-        "T7/trained",
-        f"the mean update with the trajectory ratio, dropped above 1.2, {POINTS_AWAY}",
-        f"Along minibatch training: the mean update with the trajectory ratio, dropped above $1.2$, {AWAY_OFF_POLICY}",
-    ),
-    "none": while_training(
-        "T8/trained",
-        f"the mean update without any ratio {POINTS_AWAY}",
-        f"Along minibatch training: the mean update without any ratio {AWAY_OFF_POLICY}",
-    ),
+    "clip": stated("T6/trained"),
+    "trajectory": stated("T7/trained"),
+    "none": stated("T8/trained"),
 }
 """Where the mean update of each arm points along its own runs."""
-LITTLE_CLIPPED = while_training(
-    "T6/trained, little clipped",
-    f"the mean update with token ratios clipped by sign {POINTS_AWAY} of which at most 2% of the tokens are clipped",
-    r"The same, of the updates off policy in which at most $2\%$ of the tokens are clipped",
-)
-UNCLIPPED = while_training(
-    "T6/unclipped, trained",
-    f"in runs with the clip the mean update with token ratios that are not clipped {POINTS_AWAY}",
-    f"Along the same runs: the mean update with token ratios that are not clipped {AWAY_OFF_POLICY}",
-)
-NEARER = while_training(
-    "T8/nearer, trained",
-    "in runs with the clip the mean update without any ratio is nearer in direction to grad J(theta_k) than the clipped one",
-    r"In runs with the clip the mean update without any ratio is nearer in direction to $\nabla J(\theta_k)$ than the clipped "
-    "one",
-    "ordering",
-)
+LITTLE_CLIPPED, UNCLIPPED, NEARER = stated("T6/trained, little clipped", "T6/unclipped, trained", "T8/nearer, trained")
 DOUBLINGS = {"best": 0, "twice": 1, "four times": 2}
 """How often an arm's own best step is doubled: nobody knows a learning rate to better than a factor of two."""
 BEYOND = max(DOUBLINGS.values())
-NAMES = {
-    "best": ("trained", "at"),
-    "twice": ("twice the step", "at twice"),
-    "four times": ("four times the step", "at four times"),
-}
-AHEAD = {
-    "clip": ("T8/dropped", "without ratio and clip success ends at most a point below that with token ratios clipped by sign"),
-    "none": ("T8/clip", "with token ratios clipped by sign success ends at most a point below that without ratio and clip"),
-}
+ENDINGS = {"best": "trained", "twice": "twice the step", "four times": "four times the step"}
+AHEAD = {"clip": "T8/dropped", "none": "T8/clip"}
 """By how little one of these two arms is ahead of the other, by the former."""
 OTHER = {"clip": "none", "none": "clip"}
-ENDS = {
-    (arm, at): while_training(
-        f"{name}, {ending}",
-        f"{times} its best step each: {behind}",
-        f"{times.capitalize()} its best constant step each: {behind}",
-        where=RUNS,
-    )
-    for arm, (name, behind) in AHEAD.items()
-    for at, (ending, times) in NAMES.items()
-}
+ENDS = {(arm, at): stated(f"{name}, {ending}") for arm, name in AHEAD.items() for at, ending in ENDINGS.items()}
 """Where whole runs end at each step size."""
 
 BATCH_SIZE, GROUP_SIZE = 16, 8

@@ -12,75 +12,20 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, Evidence, Margin, Statement
+from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.evidence.reading import evidence, exact, farthest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from simulations.kernels import kernel_at
 from simulations.maximum import curvatures, maximum
 from simulations.seeds import seed_of
-from simulations.sources import DEMYSTIFYING, OURS, derived
+from simulations.statements import stated
 from simulations.training.gap_laws import RADIUS, moments, predict, schedule, start_of
 from simulations.training.grid import doubling
 from simulations.training.lemma_6 import U8
 from simulations.training.pooled import Pooled, pooled, slope_of, sums_of
 
-NEAR = Margin(0.1, "A tenth of the gap is half of what steps that are a quarter too long add, which a reader would notice.")
-NEAR_RATE = Margin(0.1, "A tenth of the exponent: far from the rate of runs that stay away from the maximiser.")
-U7 = Statement(
-    "U7",
-    f"{DEMYSTIFYING}, Lemma 6(a)",
-    "E Delta_n <= (1 - 2 mu beta + L mu beta^2)^n E Delta_0 + L beta^2 M/(4 mu beta - 2 L mu beta^2), every n",
-    "upper bound",
-    "J is L-smooth and PL with constant mu; beta < 1/(2L)",
-    formula=r"If $J$ is $L$-smooth with Polyak-Lojasiewicz constant $\mu$ and $\beta<1/(2L)$, then for every $n$ "
-    r"$$E\Delta_n\le\left(1-2\mu\beta+L\mu\beta^2\right)^nE\Delta_0+\frac{L\beta^2M}{4\mu\beta-2L\mu\beta^2}$$",
-)
-U7_SHARP = Statement(
-    "U7/sharp",
-    derived(7),
-    "E Delta_n = trace(diag(lambda) C_n)/2, C_n by the exact linear recursion, constant steps",
-    "equality",
-    formula=r"Near the maximiser, with constant steps, $E\Delta_n=\tfrac12\mathrm{tr}(\mathrm{diag}(\lambda)\,C_n)$ with "
-    "$C_n$ by the exact linear recursion.",
-    margin=NEAR,
-    whose=OURS,
-)
-U8_SHARP = Statement(
-    "U8/sharp",
-    derived(7),
-    "E Delta_n = trace(diag(lambda) C_n)/2, C_n by the exact linear recursion, harmonic steps",
-    "equality",
-    formula=r"Near the maximiser, with harmonic steps, $E\Delta_n=\tfrac12\mathrm{tr}(\mathrm{diag}(\lambda)\,C_n)$ with "
-    "$C_n$ by the exact linear recursion.",
-    margin=NEAR,
-    whose=OURS,
-)
-U10 = Statement(
-    "U10",
-    f"{DEMYSTIFYING}, Theorem 8",
-    "d(theta_n, Theta*) -> 0: E Delta_n falls as 1/n",
-    "rate",
-    "steps beta/i, Theta compact",
-    formula=r"With steps $\beta/i$ and a compact $\Theta$, $$d(\theta_n,\Theta^*)\to0,$$ and $E\Delta_n$ falls as $1/n$.",
-    margin=NEAR_RATE,
-)
-U10_DISTANCE = Statement(
-    "U10/distance",
-    f"{DEMYSTIFYING}, Theorem 8",
-    "d(theta_n, Theta*) -> 0 in probability: E d(theta_n, Theta*)^2 falls as 1/n",
-    "rate",
-    "steps beta/i, Theta compact",
-    formula=r"$E\,d(\theta_n,\Theta^*)^2$ falls as $1/n$, so $d(\theta_n,\Theta^*)\to0$ in probability.",
-    margin=NEAR_RATE,
-)
-U18 = Statement(
-    "U18",
-    f"{DEMYSTIFYING}, Lemma 16",
-    "mu <= every positive eigenvalue of -H",
-    "upper bound",
-    formula=r"At a maximiser, for every positive eigenvalue $\lambda$ of $-H$, $$\mu\le\lambda,\qquad\mu\le L$$",
-)
-U18_ORDER = Statement("U18/order", f"{DEMYSTIFYING}, Lemma 16", "mu <= L", "upper bound", formula=r"$\mu\le L$.")
+U7, U7_SHARP, U8_SHARP, U10, U10_DISTANCE, U18 = stated("U7", "U7/sharp", "U8/sharp", "U10", "U10/distance", "U18")
+U18_ORDER = stated("U18/order")
 
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict")
 ESTIMATORS = ("rloo", "oracle", "reinforce")
