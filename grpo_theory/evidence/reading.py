@@ -208,7 +208,7 @@ def two_sides(statement: Statement, sides: Any) -> tuple[Evidence, Mapping[str, 
     Parameters
     ----------
     statement : Statement
-        Whose kind says which place of an array is the worst, and whose margin goes with the evidence.
+        Whose kind says which place of an array is the worst.
     sides : tuple or Evidence
         (left, right), each a number, an array or (estimate, standard error, number of draws), or evidence; facts may follow.
 
@@ -230,7 +230,7 @@ def two_sides(statement: Statement, sides: Any) -> tuple[Evidence, Mapping[str, 
     facts = given[-1] if isinstance(given[-1], Mapping) else {}
     given = given[: len(given) - bool(isinstance(given[-1], Mapping))]
     if len(given) == 1 and isinstance(given[0], Evidence):
-        return statement.within(given[0]), facts
+        return given[0], facts
     if len(given) != 2:
         raise ValueError(f"{statement.id}: a check returns (left, right), or evidence, and perhaps facts, got {sides!r}")
     (left, left_error, left_draws), (right, right_error, right_draws) = (_side(statement, one) for one in given)
@@ -240,7 +240,7 @@ def two_sides(statement: Statement, sides: Any) -> tuple[Evidence, Mapping[str, 
     place = np.unravel_index(int(np.argmax(FARTHEST[statement.kind](left, right))), left.shape)
     draws = min((one for one in (left_draws, right_draws) if one), default=0)
     error = float(np.hypot(left_error, right_error))
-    return statement.within(Evidence(float(left[place]), float(right[place]), error, replications=draws)), facts
+    return Evidence(float(left[place]), float(right[place]), error, replications=draws), facts
 
 
 FARTHEST = {

@@ -32,8 +32,13 @@ def checkout_checksum(package: str = "") -> str:
 
 
 def study_fingerprint(study: Study, part: str = "") -> str:
-    """Return a checksum of the code that a study depends on, or one of its checks and runs, and of its data."""
-    return files_fingerprint(study.sources, part) if study.sources else module_fingerprint(study.module, part)
+    """Return a checksum of the code that a study depends on, of its data, and of what counts of its statements, if in files.
+
+    Of one of its checks and runs, the margins do not count: they are put to the evidence when it is judged.
+    """
+    code = files_fingerprint(study.sources, part) if study.sources else module_fingerprint(study.module, part)
+    facts = [(one.id, one.kind, one.margin and one.margin.value) for one in study.statements if not part]
+    return hashlib.sha256(f"{code}\n{facts}".encode()).hexdigest()
 
 
 @cache

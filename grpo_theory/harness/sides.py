@@ -160,7 +160,7 @@ class Check:
 
 def claim_of(statement: Statement, row: Mapping[str, Any]) -> Claim:
     """Return the claim that a row of a check makes."""
-    found = {role: LIMITS[name](**numbers) for role, (name, numbers) in json.loads(row["evidence"]).items()}
+    found = {role: statement.within(LIMITS[name](**numbers)) for role, (name, numbers) in json.loads(row["evidence"]).items()}
     facts = json.loads(row["facts"]) if row["facts"] else {}
     return Claim(statement, row["setting"], found["own"], found["broken"], facts, found.get("sound"))
 

@@ -12,7 +12,6 @@ from scipy.linalg import solve_continuous_lyapunov
 from scipy.special import chdtr, ndtr
 
 import grpo_theory as gt
-from grpo_theory.evidence import PARTS, Margin, Statement
 from grpo_theory.harness import check, rows, run
 from grpo_theory.theory import gap_recursion, limit_covariance, linearise
 from grpo_theory.theory.distance import law_distance
@@ -20,69 +19,8 @@ from simulations.maximum import maximum
 from simulations.seeds import seed_of
 from simulations.statements import stated
 
-NEAR = Margin(0.02, "two in a hundred of the probability, or of the mean: less is not seen in a histogram of runs")
-U11 = Statement(
-    "U11",
-    f"{DEMYSTIFYING}, Theorem 8",
-    "n Delta(theta_n) -> sum w_k chi^2_1, sqrt(n) Q'(theta_n - theta*) is normal",
-    PARTS,
-    formula=r"$$n\,\Delta(\theta_n)\to\sum_kw_k\,\chi^2_{1,k},$$ $$w_k\text{ the eigenvalues of "
-    r"}\tfrac12S^{1/2}\mathrm{diag}(\lambda)S^{1/2},$$ $$S=\int_0^\infty e^{-(-\beta H^*-I/2)u}\,Q'\Gamma "
-    r"Q\,e^{-(-\beta H^*-I/2)u}\,du$$",
-)
-U11_PRINTED = Statement(
-    "U11/printed",
-    f"{DEMYSTIFYING}, Theorem 8",
-    "n Delta(theta_n) -> sum w_k chi^2_1, S as printed",
-    "law",
-    formula=r"The limit law of $n\,\Delta(\theta_n)$, with $S$ as printed.",
-    margin=NEAR,
-)
-U11_CORRECTED = Statement(
-    "U11/corrected",
-    derived(6),
-    "n Delta(theta_n) -> sum w_k chi^2_1, S with the factor beta^2",
-    "law",
-    formula=r"The covariance has the square of the step scale as a factor: $$S=\beta^2\int_0^\infty e^{-(-\beta "
-    r"H^*-I/2)u}\,Q'\Gamma Q\,e^{-(-\beta H^*-I/2)u}\,du$$",
-    whose=CORRECTION,
-    margin=NEAR,
-)
-U11_NORMAL = Statement(
-    "U11/normal",
-    f"{DEMYSTIFYING}, Theorem 8",
-    "sqrt(n) Q'(theta_n - theta*) is normal: its Mahalanobis distance is chi^2_r",
-    "law",
-    formula=r"$\sqrt n\,Q'(\theta_n-\theta^*)$ is normal: its Mahalanobis distance is $\chi^2_r$.",
-    margin=NEAR,
-)
-U11_MEAN = Statement(
-    "U11/mean",
-    derived(6),
-    "E n Delta(theta_n) = sum w_k",
-    "equality",
-    formula=r"$E\,n\,\Delta(\theta_n)=\sum_kw_k$.",
-    whose=OURS,
-    margin=NEAR,
-)
-U11_NORMAL_GAP = Statement(
-    "U11/normal gap",
-    f"question beside {DEMYSTIFYING}, Theorem 8",
-    "n Delta(theta_n) is normal, with 32 comparable weights",
-    "law",
-    formula=r"$n\,\Delta(\theta_n)$ itself is normal, with 32 comparable weights.",
-    whose=OURS,
-    margin=NEAR,
-)
-U11_FINITE = Statement(
-    "U11/finite",
-    derived(6),
-    "E n Delta(theta_n) at finite n, by the exact recursion, beta just above 1/(2 lambda_min)",
-    "equality",
-    formula=r"$E\,n\,\Delta(\theta_n)$ at finite $n$ by the exact recursion, $\beta$ just above $1/(2\lambda_{\min})$.",
-    whose=OURS,
-    margin=NEAR,
-)
+U11 = stated("U11")
+LAWS = stated("U11/printed", "U11/corrected", "U11/normal", "U11/mean", "U11/normal gap", "U11/finite")
 
 STEPS, RUNS, QUICK_RUNS, CHUNK_RUNS = 2000, 81920, 2048, 2048
 LONG = {"kl-linear": 184_320, "single": 131_072, "conflict": 286_720, "kl-sequence": 143_360}
@@ -112,7 +50,9 @@ TAIL = 0.05
 
 def cases(quick: bool) -> list[dict[str, Any]]:
     """Long series for the leave-one-out estimator (and GRPO, on one prompt), shorter ones for its rivals and other settings."""
-    main: list[dict[str, Any]] = [{"problem": problem, "estimator": name} for problem, names in ESTIMATORS.items() for name in names]
+    main: list[dict[str, Any]] = [
+        {"problem": problem, "estimator": name} for problem, names in ESTIMATORS.items() for name in names
+    ]
     found = []
     for one in [*main[::3], *VARIANTS[-2:]] if quick else [*main, *VARIANTS]:
         long = one in main and one["estimator"] in ("rloo", "grpo")
@@ -150,9 +90,6 @@ def trained(problem, estimator, factor, steps, runs, rng, **sizes):
         "distance": np.einsum("ri,ij,rj->r", deviation, inverse, deviation),
         "diverged": [training.diverged.sum()],
     }
-
-
-LAWS = (U11_PRINTED, U11_CORRECTED, U11_NORMAL, U11_NORMAL_GAP, U11_MEAN, U11_FINITE)
 
 
 @check(*LAWS, of=trained, cases=cases, broken={"larger": 1.25}, setting=label)
