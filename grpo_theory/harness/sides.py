@@ -293,7 +293,9 @@ def form(parts: Mapping[str, Run | Check], statements: Mapping[str, Statement]) 
         return plain(one.rows(case, lambda variant: {"rng": deepcopy(rng)}))
 
     def tabulate(results: Iterable[tuple[Case, list[Any]]], quick: bool) -> Rows:
-        by_cell = {Cell(settings).key: chunks for settings, chunks in results}
+        by_cell = {}
+        for settings, chunks in results:
+            by_cell[Cell(settings).key] = joined(chunks) if isinstance(parts[settings[PART]], Run) else chunks[0]
         table: Rows = []
         for one in checks:
             for case in one.listed(quick):
@@ -310,11 +312,11 @@ def form(parts: Mapping[str, Run | Check], statements: Mapping[str, Statement]) 
     return {"cells": cells, "compute": compute, "tabulate": tabulate, "claims": claims}
 
 
-def _found(one: Check, case: Case, variant: Case, by_cell: Mapping[str, list[Any]]) -> dict[str, Any]:
+def _found(one: Check, case: Case, by_cell: Mapping[str, Any], variant: Case) -> dict[str, Any]:
     """Return the results of the run that a check reads, by arm if it reads several."""
     of = one.of
     assert of is not None
-    found = {arm: joined(by_cell[of.cell(asked).key]) for arm, asked in one.arms(case, variant).items()}
+    found = {arm: by_cell[of.cell(asked).key] for arm, asked in one.arms(case, variant).items()}
     return {"found": found if one.each else found[()]}
 
 
