@@ -83,6 +83,19 @@ def evidence(row: Row, prediction: float | None = None, margin: float = 0.0, com
     )
 
 
+def mean_of(sample: ArrayLike) -> tuple[float, float, int]:
+    """Return the mean of independent replications (R,) as a side of a check: with its standard error and R.
+
+    Examples
+    --------
+    >>> from grpo_theory.evidence.reading import mean_of
+    >>> mean_of([0.0, 1.0, 2.0, 1.0])
+    (1.0, 0.408248290463863, 4)
+    """
+    values = _numbers(sample)
+    return float(values.mean()), float(values.std(ddof=1) / np.sqrt(values.size)), values.size
+
+
 def largest(values: ArrayLike) -> float:
     """Return the largest of several estimates; raise if one is not a number.
 

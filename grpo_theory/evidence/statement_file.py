@@ -12,7 +12,7 @@ from grpo_theory.plain_text import plain
 
 HEAD = {"paper": str, "derivations": str, "margins": dict}
 """What may stand above the statements: where the numbers and the sections are to be found, and margins by their names."""
-KEYS = {
+KEYS: dict[str, Any] = {
     "says": str,
     "kind": str,
     "number": str,
@@ -114,7 +114,7 @@ def _statement(name: str, table: Any, head: Mapping[str, Any], margins: Mapping[
         raise ValueError(f"{where}: {says!r} holds a formula that ends too early") from None
     source = _source(words, head, where)
     near = margins[margin] if isinstance(margin, str) else margin and _margin(margin, where)
-    rest = {key: value for key, value in words.items() if key not in PLACES}
+    rest: dict[str, Any] = {key: value for key, value in words.items() if key not in PLACES}
     try:
         return Statement(name, source, text, formula="" if says == text else says, margin=near, **rest)
     except (TypeError, ValueError) as error:

@@ -12,6 +12,7 @@ from scipy.linalg import solve_continuous_lyapunov
 from scipy.special import chdtr, ndtr
 
 import grpo_theory as gt
+from grpo_theory.evidence.reading import mean_of
 from grpo_theory.harness import check, rows, run
 from grpo_theory.theory import gap_recursion, limit_covariance, linearise
 from grpo_theory.theory.distance import law_distance
@@ -126,11 +127,6 @@ def quantiles(found, problem, estimator):
     law = linear.gap_law(limit_covariance(linear, beta))
     for level, estimate, prediction in zip(LEVELS, np.quantile(found["gap"], LEVELS), law.ppf(LEVELS), strict=True):
         yield {"level": level, "estimate": estimate, "prediction": prediction}
-
-
-def mean_of(sample):
-    """Return the mean of a sample as a side."""
-    return sample.mean(), sample.std(ddof=1) / np.sqrt(len(sample)), len(sample)
 
 
 def distance(sample, cdf):
