@@ -18,7 +18,7 @@ def test_the_program_of_the_page_derives_all_verdicts(tmp_path, monkeypatch):
     assert len(derived) == len(table) > 3000
     told = table["verdict"].replace(MEASURED)
     assert table.assign(derived=derived)[told != derived].empty
-    assert len([line for line in blocks(PAGE)[0].splitlines() if line.strip()]) <= 30
+    assert len([line for line in blocks(PAGE)[0].splitlines() if line.strip()]) <= 34
 
 
 def test_the_program_tells_every_verdict_from_others(tmp_path, monkeypatch):
@@ -26,7 +26,7 @@ def test_the_program_tells_every_verdict_from_others(tmp_path, monkeypatch):
     monkeypatch.chdir(DOCS.parent)
     verdict, table = run_blocks(PAGE, tmp_path)["verdict"], pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
     row = next(one for one in table.itertuples() if one.kind == "upper bound" and one.verdict == "confirmed")
-    above = dict.fromkeys(("low", "high", "outer_low", "outer_high"), row.prediction + 1.0)
+    above = dict.fromkeys(("estimate", "low", "high", "outer_low", "outer_high"), row.prediction + 1.0)
     assert verdict(row._replace(**above)) == "refuted"
     assert verdict(row._replace(**above, sound="refuted")) == "no power"
     assert verdict(row._replace(**above | {"outer_low": row.prediction - 1.0})) == "inconclusive"

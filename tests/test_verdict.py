@@ -71,6 +71,40 @@ def test_verdicts(kind, estimate, prediction, error, margin, verdict):
     assert found.low <= estimate <= found.high
 
 
+@pytest.mark.parametrize(
+    ("difference", "verdict"), [(0.0, "refuted"), (1e-13, "refuted"), (-1e-13, "refuted"), (-1e-6, "confirmed")]
+)
+def test_an_exact_tie_refutes_an_order(difference, verdict):
+    assert judge("ordering", difference, 0.0, replications=0).verdict == verdict
+
+
+WIDE = {"equality": (1.0, 1.0, 0.01), "rate": (-1.0, -1.0, 0.1), "law": (0.0, 0.0, 0.05), "upper bound": (0.0, 0.1, 0.0)}
+"""The best outcome of each kind that can be undecidable: estimate, prediction and margin."""
+
+
+@pytest.mark.parametrize("kind", WIDE)
+def test_limits_too_wide_for_the_best_outcome_leave_an_estimate_only(kind):
+    """With a hundredth less of the replications that it asks for it is that still; with as many the best outcome is confirmed."""
+    estimate, prediction, margin = WIDE[kind]
+    statement = Statement("X", "test", "text", kind)
+
+    def judged(replications):
+        error = 0.0 if kind == "law" else 1.0 / np.sqrt(replications)
+        own = Evidence(estimate, prediction, error, margin, replications)
+        return judge_report([Claim(statement, "a", own, Evidence(prediction + 10.0, prediction))]).iloc[0]
+
+    first = judged(100)
+    assert (first["verdict"], first["needed"] > 100) == ("estimate only", True)
+    assert judged(int(0.99 * first["needed"]))["verdict"] == "estimate only"
+    assert judged(int(1.001 * first["needed"]))["verdict"] == "confirmed"
+    assert (
+        judge_report(
+            [Claim(statement, "a", Evidence(prediction + 50.0, prediction, 1.0, margin, 100), Evidence(9.0, prediction))]
+        ).iloc[0]["verdict"]
+        == "refuted"
+    )
+
+
 def test_every_kind_of_the_design_has_its_rule():
     assert set(KINDS) == {"identity", "equality", "upper bound", "rate", "law", "ordering"}
 

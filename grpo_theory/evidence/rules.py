@@ -3,11 +3,13 @@
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, log, sqrt
+from math import ceil, inf, log, sqrt
 
 from grpo_theory.evidence.estimate import Evidence
 
 CONFIRMED, REFUTED, INCONCLUSIVE, NO_POWER = "confirmed", "refuted", "inconclusive", "no power"
+ESTIMATE = "estimate only"
+"""The verdict where limits are so wide that not even the best outcome could have been confirmed."""
 REPRODUCED, NOT_REPRODUCED = "reproduced here", "not reproduced here"
 """What a verdict is called where the statement is a paper's measurement on its own model: that one stands, whatever ours does."""
 REFUTATIONS = (REFUTED, NOT_REPRODUCED)
@@ -23,11 +25,11 @@ class Judgement:
 
     Attributes
     ----------
-    verdict : {"confirmed", "refuted", "inconclusive"}
+    verdict : {"confirmed", "refuted", "inconclusive", "estimate only"}
     low, high : float
         The interval of the estimate.
     needed : int
-        Replications that would do if the estimate stayed what it is; 0 unless inconclusive.
+        Replications that would do if the estimate stayed what it is, or of an estimate only, that could do at best; else 0.
 
     Examples
     --------
@@ -51,9 +53,13 @@ def _judge(evidence: Evidence, level: float, confirmed: bool, refuted: bool, hal
         return Judgement(CONFIRMED, low, high)
     if half_width <= 0.0 or evidence.replications == 0:
         return Judgement(INCONCLUSIVE, low, high)
+    return Judgement(INCONCLUSIVE, low, high, enough(evidence, level, half_width))
+
+
+def enough(evidence: Evidence, level: float, half_width: float) -> int:
+    """Return the number of replications from which on limits have at most a half-width."""
     least = max(evidence.replications, 2)
-    needed = least + bisect_left(range(least, MOST), True, key=lambda number: evidence.half_width(level, number) <= half_width)
-    return Judgement(INCONCLUSIVE, low, high, needed)
+    return least + bisect_left(range(least, MOST), True, key=lambda number: evidence.half_width(level, number) <= half_width)
 
 
 def identity(evidence: Evidence, level: float) -> Judgement:
@@ -103,20 +109,44 @@ def law(evidence: Evidence, level: float) -> Judgement:
         return Judgement(REFUTED, low, high)
     if high < evidence.margin:
         return Judgement(CONFIRMED, low, high)
-    wanted = abs(evidence.margin - evidence.estimate)
-    needed = min(log(2.0 / level) / (2.0 * wanted**2), MOST) if wanted > 0.0 else MOST
-    return Judgement(INCONCLUSIVE, low, high, ceil(needed))
+    return Judgement(INCONCLUSIVE, low, high, enough_for_a_law(level, abs(evidence.margin - evidence.estimate)))
+
+
+def enough_for_a_law(level: float, half_width: float) -> int:
+    """Return the number of draws from which on the band has at most a half-width."""
+    return ceil(min(log(2.0 / level) / (2.0 * half_width**2), MOST)) if half_width > 0.0 else MOST
 
 
 def ordering(evidence: Evidence, level: float) -> Judgement:
     """Confirm if the interval of the paired difference lies below the prediction; refute if above.
 
-    An exact difference within rounding of the prediction is a tie: neither side.
+    An exact difference is a tie within rounding of the prediction, and a tie refutes an order.
     """
     low, high = evidence.interval(level)
     slack = IDENTITY_TOLERANCE * max(1.0, abs(evidence.prediction))
-    below, above = high < evidence.prediction - slack, low > evidence.prediction + slack
+    below = high < evidence.prediction - slack
+    above = low > evidence.prediction + slack or (evidence.replications == 0 and not below)
     return _judge(evidence, level, below, above, abs(evidence.estimate - evidence.prediction))
+
+
+def room(kind: str, evidence: Evidence) -> float:
+    """Return how far the upper limit may be above the estimate at most, for the best of outcomes to be confirmed.
+
+    The best estimate of an equality or rate is the prediction, and that of a law or of a bound on what is not negative is 0. A
+    difference may be of any size, so an order can always be decided.
+
+    Examples
+    --------
+    >>> from grpo_theory.evidence import Evidence
+    >>> from grpo_theory.evidence.rules import room
+    >>> room("equality", Evidence(0.52, 0.5, 0.01, margin=0.02, replications=100))
+    0.01
+    """
+    if kind == "equality":
+        return evidence.margin * abs(evidence.prediction)
+    if kind in ("rate", "law"):
+        return evidence.margin
+    return evidence.prediction if kind == "upper bound" and evidence.prediction > 0.0 else inf
 
 
 KINDS: dict[str, Callable[[Evidence, float], Judgement]] = {

@@ -8,6 +8,7 @@ import pandas as pd
 from grpo_theory.evidence.claim import Claim, Statement
 from grpo_theory.evidence.rules import (
     CONFIRMED,
+    ESTIMATE,
     INCONCLUSIVE,
     KINDS,
     NO_POWER,
@@ -16,6 +17,9 @@ from grpo_theory.evidence.rules import (
     REFUTED,
     REPRODUCED,
     Judgement,
+    enough,
+    enough_for_a_law,
+    room,
 )
 
 LEVEL = 1e-4
@@ -75,6 +79,8 @@ def judge(claims: Sequence[Claim], level: float = LEVEL) -> pd.DataFrame:
         ``sound`` is the verdict on what is known to hold, and empty where nothing is.  Where that is refuted too, the check
         refutes what is right, and the verdict is "no power" as well.
 
+        What limits are too wide for is an "estimate only": not even the best outcome could have been confirmed with them.
+
         What a paper measured on its own model is "reproduced here" or "not reproduced here".  Its control is refuted all the
         same, because the control is known to be wrong.
 
@@ -100,7 +106,7 @@ def judge(claims: Sequence[Claim], level: float = LEVEL) -> pd.DataFrame:
         at = level / own.comparisons
         inner, outer = rule(own, at), rule(own, at / max(settings[claim.statement.id], 1))
         decided = [one for one in (inner, outer) if one.verdict == CONFIRMED] or [outer]
-        judgement = decided[0] if decided[0].verdict != INCONCLUSIVE else _undecided(inner, outer)
+        judgement = decided[0] if decided[0].verdict != INCONCLUSIVE else _undecided(claim, at, inner, outer)
         control = rule(claim.control, level / claim.control.comparisons)
         has_power = control.verdict == REFUTED
         # Something that holds must not be refuted by limits that would refute the statement.
@@ -138,10 +144,15 @@ def judge(claims: Sequence[Claim], level: float = LEVEL) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _undecided(inner: Judgement, outer: Judgement) -> Judgement:
-    """Return that neither limits decide, with the replications after which one of them would."""
-    needed = [one.needed for one in (inner, outer) if one.verdict == INCONCLUSIVE and one.needed]
-    return Judgement(INCONCLUSIVE, inner.low, inner.high, min(needed, default=0))
+def _undecided(claim: Claim, level: float, inner: Judgement, outer: Judgement) -> Judgement:
+    """Return that neither limits decide, with the replications after which one of them would, or the best outcome could."""
+    most = room(claim.statement.kind, claim.evidence)
+    if inner.high - claim.evidence.estimate > most:
+        is_law = claim.statement.kind == "law"
+        needed = enough_for_a_law(level, most) if is_law else enough(claim.evidence, level, most) if most > 0.0 else 0
+        return Judgement(ESTIMATE, inner.low, inner.high, needed)
+    numbers = [one.needed for one in (inner, outer) if one.verdict == INCONCLUSIVE and one.needed]
+    return Judgement(INCONCLUSIVE, inner.low, inner.high, min(numbers, default=0))
 
 
 def _words(statement: Statement, verdict: str) -> str:

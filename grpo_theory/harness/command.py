@@ -7,6 +7,7 @@ from concurrent.futures import BrokenExecutor
 from pathlib import Path
 
 from grpo_theory.estimation import SourceFile
+from grpo_theory.evidence import ESTIMATE
 from grpo_theory.harness.cluster import ClusterError
 from grpo_theory.harness.collection import Collection
 from grpo_theory.harness.kernel_files import KernelFileError, first_line, load_kernels
@@ -125,6 +126,9 @@ def verify(names: Sequence[str], root: Path, options: str, collection: Collectio
     powerless = named[~named["power"]]
     for row in powerless.itertuples():
         print(f"no power: {row.id} on {row.problem}: its negative control is {row.control}")
+    for name, part in named[named["verdict"] == ESTIMATE].groupby("id", sort=False):
+        needed = f"; {part['needed'].max():,} replications could decide" if part["needed"].max() else ""
+        print(f"estimate only: {name} in {counted(len(part), 'setting')}: its limits are wider than what is allowed{needed}")
     for name, reason in left_out.items():
         print(f"left out: {reason}: run `{collection.program} verify {' '.join([name, options]).rstrip()}`")
     others = len(verdicts.claims) - len(named)

@@ -11,7 +11,7 @@ from grpo_theory.harness.store import write_atomically
 from grpo_theory.page.mathematics import typeset
 from grpo_theory.page.picture import picture
 
-VERDICTS = ("confirmed", "refuted", "inconclusive", "reproduced here", "not reproduced here")
+VERDICTS = ("confirmed", "refuted", "inconclusive", "estimate only", "reproduced here", "not reproduced here")
 LOOKED_FOR = "Theorem 7, arXiv number, method, word"
 _HERE = Path(__file__).parent
 

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from grpo_theory.evidence import decided
+from grpo_theory.evidence import ESTIMATE, INCONCLUSIVE, decided
 from grpo_theory.page.style import PROBLEMS
 
 VERDICTS = {
     "confirmed": "Confirmed",
     "refuted": "Refuted",
     "inconclusive": "Inconclusive",
+    "estimate only": "Estimate only",
     "reproduced here": "Reproduced here",
     "not reproduced here": "Not reproduced here",
 }
@@ -52,8 +53,10 @@ def in_words(rows: pd.DataFrame) -> str:
             for verdict, count in counts.iloc[1:].items()
         ]
         text = f"{VERDICTS[usual]} in {counts[usual]} of {_those(len(judged), len(rows))}; {'; '.join(others)}."
-    needed = int(judged["needed"].max())
-    more = f" As many as {needed:,} replications would decide it." if 0 < needed < 10**9 else ""
+    more = ""
+    for verdict, what in ((INCONCLUSIVE, "would decide it"), (ESTIMATE, "are the fewest with which its limits could decide")):
+        needed = int(judged["needed"][judged["verdict"] == verdict].max() or 0) if (judged["verdict"] == verdict).any() else 0
+        more += f" As many as {needed:,} replications {what}." if 0 < needed < 10**9 else ""
     return f"{text}{_attained(judged)}{more}{without}"
 
 
@@ -103,7 +106,7 @@ def verdict(rows: pd.DataFrame) -> str:
         One of `VERDICTS`, or "mixed": reproduced in part, or decided in part.
     """
     judged = decided(rows)
-    sure = judged[judged["verdict"] != "inconclusive"]
+    sure = judged[~judged["verdict"].isin([INCONCLUSIVE, ESTIMATE])]
     words = set(sure["verdict"])
     if "refuted" in words:
         return "refuted"
