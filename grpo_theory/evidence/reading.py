@@ -13,6 +13,7 @@ from scipy.special import rel_entr
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Evidence, Share, Statement
 from grpo_theory.evidence.estimate import SKEWNESS
+from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
 from grpo_theory.validation import as_array, as_numbers
 
 Row = Mapping[Any, Any]
@@ -256,15 +257,20 @@ def two_sides(statement: Statement, sides: Any) -> tuple[Evidence, Mapping[str, 
     return Evidence(float(left[place]), float(right[place]), error, replications=draws), facts
 
 
+def _gap(left: Array, right: Array) -> Array:
+    """Return how far apart the sides are beyond what rounding is allowed, see `grpo_theory.evidence.rules`."""
+    return np.maximum(np.abs(left - right) - IDENTITY_TOLERANCE * np.maximum(1.0, np.abs(right)), 0.0)
+
+
 FARTHEST = {
     "identity": lambda left, right: np.abs(left - right) / np.maximum(1.0, np.abs(right)),
-    "equality": lambda left, right: np.abs(left - right) / np.maximum(np.abs(right), np.finfo(float).tiny),
+    "equality": lambda left, right: _gap(left, right) / np.maximum(np.abs(right), np.finfo(float).tiny),
     "rate": lambda left, right: np.abs(left - right),
-    "upper bound": lambda left, right: left - right,
-    "ordering": lambda left, right: left - right,
+    "upper bound": lambda left, right: left - right - IDENTITY_TOLERANCE * np.maximum(1.0, np.abs(right)),
+    "ordering": lambda left, right: left - right + IDENTITY_TOLERANCE * np.maximum(1.0, np.abs(right)),
     "law": lambda left, right: left - right,
 }
-"""How far the left side is on the wrong side of the right one, by kind."""
+"""How far the left side is on the wrong side of the right one, by kind: no other place is refuted unless the farthest is."""
 
 
 def _side(statement: Statement, side: Any) -> tuple[Array, float, int]:

@@ -40,7 +40,8 @@ def study_of(module: ModuleType) -> Study | None:
         return None
     wanted = () if parts else EXACT_FORM if "compare" in defined else SIMULATED_FORM
     name = module.__name__.rpartition(".")[2]
-    if [one for one in defined if not (parts and one == "rows")] != list(wanted):  # `rows` may be the decorator
+    defined = [one for one in defined if not (parts and one == "rows")]  # which is the decorator
+    if defined != list(wanted):
         raise StudyError(f"{FORMS}; {name} defines {', '.join((*parts, *defined))}")
     statements = tuple(stated_in(module))
     if parts:

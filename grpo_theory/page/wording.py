@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from grpo_theory.evidence import ESTIMATE, INCONCLUSIVE, decided
+from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
 from grpo_theory.page.style import PROBLEMS
 
 VERDICTS = {
@@ -54,8 +55,8 @@ def in_words(rows: pd.DataFrame) -> str:
         ]
         text = f"{VERDICTS[usual]} in {counts[usual]} of {_those(len(judged), len(rows))}; {'; '.join(others)}."
     more = ""
-    for verdict, what in ((INCONCLUSIVE, "would decide it"), (ESTIMATE, "are the fewest with which its limits could decide")):
-        needed = int(judged["needed"][judged["verdict"] == verdict].max() or 0) if (judged["verdict"] == verdict).any() else 0
+    for word, what in ((INCONCLUSIVE, "would decide it"), (ESTIMATE, "are needed before limits can decide anything")):
+        needed = int(judged["needed"].where(judged["verdict"] == word, 0).max())
         more += f" As many as {needed:,} replications {what}." if 0 < needed < 10**9 else ""
     return f"{text}{_attained(judged)}{more}{without}"
 
@@ -65,7 +66,9 @@ def _attained(judged: pd.DataFrame) -> str:
     holds = judged["verdict"].isin(["confirmed", "reproduced here"]) & (judged["kind"] == "upper bound")
     if not (holds & (judged["prediction"] > 0.0)).all():
         return ""
-    return f" At most {max(0.0, float((judged['estimate'] / judged['prediction']).max())):.0%} of the bound is attained."
+    # What is 0 but for rounding is judged with the slack of an exact number, and no share of it is attained.
+    share = (judged["estimate"] / judged["prediction"])[judged["prediction"] > IDENTITY_TOLERANCE]
+    return "" if share.empty else f" At most {max(0.0, float(share.max())):.0%} of the bound is attained."
 
 
 def _undecided(rows: pd.DataFrame) -> str:

@@ -1,0 +1,257 @@
+"""A check is one function of a case: what its rows and verdicts are, and what is computed again when it is edited."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import grpo_theory as gt
+from grpo_theory.evidence import Evidence, Share, judge
+from grpo_theory.evidence.reading import mean_of, two_sides
+from grpo_theory.harness import check, rows, run
+from grpo_theory.harness.fingerprint import study_fingerprint
+from grpo_theory.harness.sides import StudyError, joined
+from grpo_theory.harness.study import chunk_generator, table_of
+from grpo_theory.harness.study_file import read_study
+
+KINDS = ("identity", "equality", "rate", "upper bound", "ordering")
+
+
+def stated(kind, name="X"):
+    return gt.Statement(name, "test", "it holds", kind, margin=gt.Margin(0.1, "test"))
+
+
+def computed(path, quick=False):
+    """Return the table of a study from its file, every chunk with the generator of its own."""
+    study = read_study(path)
+    cells = study.cells(quick)
+    results = [
+        (one.settings, [study.compute(one.settings, chunk_generator(study.name, one, 0, i), i) for i in range(one.chunks)])
+        for one in cells
+    ]
+    return study, table_of(study.table(results, quick))
+
+
+HEAD = '''"""A probe."""
+import numpy as np
+import grpo_theory as gt
+from grpo_theory.evidence.reading import mean_of
+from grpo_theory.harness import rows, run
+X, Y = (gt.Statement(name, "test", "it holds", "{kind}", margin=gt.Margin(0.1, "test")) for name in "XY")
+'''
+
+
+@pytest.fixture
+def verdicts(tmp_path, monkeypatch):
+    def judged(body, kind="equality", quick=False):
+        path = tmp_path / "probe.py"
+        path.write_text(HEAD.replace("{kind}", kind) + body)
+        study, table = computed(path, quick)
+        return judge(study.claims(table)), table
+
+    return judged
+
+
+@given(st.sampled_from(KINDS), st.lists(st.tuples(*[st.floats(-5.0, 5.0)] * 2), min_size=2, max_size=5))
+def test_of_arrays_the_place_counts_at_which_the_verdict_is_worst(kind, pairs):
+    """Alone, no other place is refuted unless that one is: the array's verdict is that of all places together."""
+    left, right = np.array(pairs).T
+    worst, _ = two_sides(stated(kind), (left, right))
+    alone = [two_sides(stated(kind), (one, other))[0] for one, other in pairs]
+    assert worst in alone
+
+    def verdict(evidence):
+        claim = stated(kind).claim("a", evidence, Evidence(9.0, 1.0))
+        return judge([claim])["outer_low"][0], judge([claim])["verdict"][0]
+
+    all_hold = all(verdict(one)[1] in ("confirmed", "no power") for one in alone)
+    assert (verdict(worst)[1] in ("confirmed", "no power")) == all_hold
+
+
+def test_two_simulated_sides_have_the_error_of_their_difference():
+    found, facts = two_sides(stated("ordering"), ((1.0, 0.3, 50), (1.2, 0.4, 40), {"n": 3}))
+    assert (found.estimate, found.prediction, found.standard_error, found.replications) == (1.0, 1.2, 0.5, 40)
+    assert facts == {"n": 3}
+
+
+@pytest.mark.parametrize("sides", [1.0, (1.0,), (1.0, 2.0, 3.0), ((1.0, 0.1), 2.0), (np.nan, 1.0), ("a", 1.0)])
+def test_what_are_no_two_sides_is_refused(sides):
+    with pytest.raises((TypeError, ValueError), match=r"side|returns"):
+        two_sides(stated("equality"), sides)
+
+
+def test_the_same_function_runs_on_the_right_the_broken_and_the_sound_case_with_the_same_draws(verdicts):
+    found, table = verdicts(
+        """
+@gt.check(X, cases=[{"n": 3}, {"n": 4}], broken={"factor": 2.0}, sound={"factor": 1.0}, setting="n = {n}")
+def scaled(n, rng, factor=1.5):
+    x = rng.normal(size=n).sum()
+    return factor * x, x
+"""
+    )
+    assert found[["problem", "verdict", "control", "sound"]].values.tolist() == [
+        [f"n = {n}", "refuted", "refuted", "confirmed"] for n in (3, 4)
+    ]
+    assert table["n"].tolist() == [3, 4]
+    np.testing.assert_allclose(table["broken"] / table["estimate"], 2.0 / 1.5)
+
+
+RUN = """
+@run(runs=100)
+def drawn(runs, rng, scale=1.0):
+    return {"x": scale * rng.normal(size=runs) ** 2, "chunks": [1]}
+
+
+@gt.check(X, Y, of=drawn, cases=lambda quick: [{"runs": 200 if quick else 1000}], broken=[{"scale": 1.5}, {"power": 2}])
+def mean(found, runs, power=1):
+    assert len(found["x"]) == runs == 100 * len(found["chunks"])
+    return {"X": (mean_of(found["x"]), 1.0)} | ({"Y": (mean_of(found["x"] ** power), 1.0)} if runs == 1000 else {})
+
+
+@gt.check(Y, of=drawn, cases=lambda quick: [{"runs": 200 if quick else 1000}], each={"scale": (1.0, 2.0)}, broken={"scaled": 2.0})
+def ratio(found, scaled=1.0):
+    return mean_of(found[2.0]["x"] / scaled), mean_of(2.0 * found[1.0]["x"])
+
+
+@rows(of=drawn, cases=lambda quick: [{"runs": 200 if quick else 1000}])
+def quantiles(found):
+    yield {"level": 0.5, "estimate": np.quantile(found["x"], 0.5)}
+"""
+
+
+def test_a_run_is_computed_once_for_all_that_read_it(verdicts, tmp_path):
+    found, table = verdicts(RUN)
+    study = read_study(tmp_path / "probe.py")
+    assert [(one.settings, one.chunks) for one in study.cells(False)] == [
+        ({"of": "drawn", "runs": 100}, 10),
+        ({"of": "drawn", "runs": 100, "scale": 1.5}, 10),
+        ({"of": "drawn", "runs": 100, "scale": 1.0}, 10),
+        ({"of": "drawn", "runs": 100, "scale": 2.0}, 10),
+    ]
+    assert found["id"].tolist() == ["X", "Y", "Y"]
+    assert found["replications"].tolist() == [1000, 1000, 1000]
+    assert found["prediction"][2] == pytest.approx(2.0, abs=0.5)
+    assert found["control_estimate"][2] == pytest.approx(found["estimate"][2] / 2.0)
+    assert table["statement"].tolist() == ["X", "Y", "Y", ""]
+    assert verdicts(RUN, quick=True)[0]["id"].tolist() == ["X", "Y"], "a statement may not apply in a case"
+
+
+SIMULATING = """
+def errors(rng):
+    p = gt.gallery.problem("tabular")
+    return gt.simulate_gradients(p, p.theta, "rloo", batch_size=1, group_size=8, replications=200, rng=rng, workers=1)
+
+
+@gt.check(X, cases=[{}], broken={"more": 1.0})
+def order(rng, more=0.0):
+    one, other = errors(rng), errors(rng)
+    error = np.hypot(one.mse_standard_error[0], other.mse_standard_error[0])
+    return SIDES, 0.0
+"""
+
+
+def test_noise_is_refused_and_with_its_error_confirms_nothing(verdicts):
+    """That the leave-one-out estimator has a smaller error than itself."""
+    with pytest.raises(ValueError, match=r"X on all: a simulation ran in order\(\), whose side has no error: return \(estimate"):
+        verdicts(SIMULATING.replace("SIDES", "one.mse[0] - other.mse[0] + more"), "ordering")
+    found, _ = verdicts(SIMULATING.replace("SIDES", "(one.mse[0] - other.mse[0] + more, error, 200)"), "ordering")
+    assert found[["verdict", "control"]].values.tolist() == [["inconclusive", "refuted"]]
+
+
+def test_what_holds_path_by_path_needs_no_error(verdicts):
+    found, _ = verdicts(SIMULATING.replace("SIDES", "one.mse[0] - one.mse[0] + more"), "identity")
+    assert found["verdict"].tolist() == ["confirmed"]
+
+
+def test_evidence_comes_back_with_the_limits_that_it_had(verdicts):
+    found, _ = verdicts(
+        """
+from grpo_theory.evidence import Share
+@gt.check(X, cases=[{"hits": 0.5}], broken={"hits": 0.9})
+def share(hits):
+    return Share(hits, 0.5, replications=4000, comparisons=3), {"asked": np.int64(3)}
+"""
+    )
+    low, high = Share(0.5, 0.5, replications=4000).interval(1e-4 / 3)
+    assert (found["low"][0], found["high"][0], found["facts"][0]) == (low, high, "asked = 3")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("@gt.check(X, cases=[{}], broken={'other': 1})\ndef f(n=1):\n    return 1.0, 1.0\n", r"f\(\) takes no other"),
+        ("@gt.check(X)\ndef f():\n    return 1.0, 1.0\n", "no broken case gave its sides"),
+        ("@gt.check(X, broken={'n': 2})\ndef f(n=1):\n    return {'Z': (1.0, 1.0)}\n", "returns sides of 'Z', which it does not"),
+        ("@gt.check(X, broken={'n': 2})\ndef f(n=1):\n    return n, np.inf\n", "X: sides must be finite"),
+        (
+            "@gt.check(X, broken={'n': 2})\ndef f(n=1):\n    return n, 1.0\ndef claims(t):\n    return []\n",
+            "probe defines f, claims",
+        ),
+    ],
+)
+def test_mistakes_are_told(verdicts, body, message):
+    with pytest.raises(ValueError, match=message):
+        verdicts(body)
+
+
+EDITS = {
+    "the check itself": (("return n, 1.0", "return n, 1.5"), {"first"}),
+    "a function that it calls": (("return 7", "return 8"), {"second"}),
+    "another case": (('[{"n": 1}]', '[{"n": 1}, {"n": 2}]'), set()),
+    "a margin": (("0.1, ", "0.2, "), set()),
+    "a comment": (("def first", "# why\ndef first"), set()),
+    "what has an effect of its own": (("PLACE = ", "np.seterr()\nPLACE = "), {"first", "second", "third"}),
+    "a reader of a run": (("found['x']", "2 * found['x']"), set()),
+    "a run": (('"x": [n]', '"x": [n + 1]'), {"third"}),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_makes_stale_what_it_can_change_and_nothing_else(tmp_path, edit):
+    text = HEAD.replace("{kind}", "equality") + (
+        "PLACE = 3\n\n\ndef helper():\n    return 7\n"
+        '\n\n@gt.check(X, cases=[{"n": 1}], broken={"n": 3})\ndef first(n):\n    return n, 1.0\n'
+        '\n\n@gt.check(Y, cases=[{"n": 1}], broken={"n": 3})\ndef second(n):\n    return n, helper() / 7\n'
+        '\n\n@run()\ndef third(n):\n    return {"x": [n]}\n'
+        '\n\n@gt.check(Y, of=third, cases=[{"n": 5}], broken={"n": 6})\ndef fourth(found):\n    return found[\'x\'], 5.0\n'
+    )
+    (old, new), stale = EDITS[edit]
+    assert text.count(old) >= 1
+    prints = []
+    for one in (text, text.replace(old, new, 1)):
+        path = tmp_path / "probe.py"
+        path.write_text(one)
+        study = read_study(path)
+        prints.append({part: study_fingerprint(study, part) for part in ("first", "second", "third")})
+    assert {part for part in prints[0] if prints[0][part] != prints[1][part]} == stale
+
+
+def test_results_of_chunks_are_put_end_to_end():
+    found = joined([{"a": [1.0, 2.0], "b": {"c": [[1, 2]]}, "n": 3}, {"a": [3.0], "b": {"c": [[3, 4]]}, "n": 4}])
+    assert found["a"].tolist() == [1.0, 2.0, 3.0]
+    assert found["b"]["c"].tolist() == [[1, 2], [3, 4]]
+    assert found["n"].tolist() == [3, 4]
+
+
+def test_the_functions_stay_functions():
+    @run(n=2)
+    def three(n):
+        return {"x": [3] * n}
+
+    @check(stated("equality"), of=three, cases=[{"n": 4}], broken={"factor": 2})
+    def own(found, factor=1):
+        return factor * found["x"], 3
+
+    @rows(cases=[{"n": 1}])
+    def data(n):
+        yield {"estimate": n}
+
+    assert own(three(4))[0] == [3, 3, 3, 3]
+    assert three.cell({"n": 5, "other": 1}).chunks == 3
+    assert list(data(2)) == [{"estimate": 2}]
+    with pytest.raises(StudyError, match="takes no more"):
+        check(stated("equality"), broken={"more": 1})(lambda n: (n, n))
+
+
+def test_a_mean_is_a_side():
+    assert mean_of([1.0, 3.0]) == (2.0, 1.0, 2)
