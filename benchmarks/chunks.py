@@ -33,13 +33,13 @@ def nothing(*arguments: Any) -> tuple[list[float], float]:
 
 def start() -> float:
     """Return the processor seconds until a fresh worker could begin a chunk: all studies imported, the code fingerprinted."""
-    from grpo_theory.harness.fingerprint import module_fingerprint
+    from grpo_theory.harness.fingerprint import study_fingerprint
     from grpo_theory.harness.runner import made_with
     from simulations.collection import studies
 
     made_with("simulations")
     for study in studies().values():
-        module_fingerprint(study.module)
+        study_fingerprint(study)
     return processor_seconds()
 
 

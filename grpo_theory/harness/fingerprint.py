@@ -1,59 +1,103 @@
-"""Fingerprints of code and data: what a study's results depend on, comments, docstrings and the words of statements aside.
+"""Fingerprints: what a chunk's result depends on, so that a change of code makes it be computed again.
 
-A study depends on the modules that it imports, directly or not.  A data file belongs to the modules beside it that name it.
+A study depends on its file, on what it imports of its own package, and on the library as a whole, but for what shows, runs or
+judges results.  In a study's own file only the function that computes a chunk counts, with what it uses.
 """
 
 import ast
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import inspect
+import textwrap
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from grpo_theory.compiler import code_dependencies
 from grpo_theory.estimation import Estimator, SourceFile
-from grpo_theory.harness.codebase import Codebase
-from grpo_theory.harness.normal_form import LIBRARY, function_form, read
 from grpo_theory.harness.study import Study
 
-DATA = (".json", ".npz")
-"""The endings of data files, which lie beside the module that reads them and have the name that it calls them by."""
+LIBRARY = "grpo_theory"
+COUNTED = (".py", ".json", ".npz")
+IDLE = ("checks/", "harness/", "live/", "page/", "plot/", "evidence/rules.py", "evidence/verdicts.py")
+"""What of the library changes no number of a chunk: what shows, watches, runs and judges."""
+RUNNING = ("harness/study.py", "harness/sides.py", "harness/forms.py")
+"""And of that, what makes a chunk of a study."""
+SERVING = {"check", "rows", "run", "cache", "stated", "dict", "range", "tuple"}
+"""What is called so has no effect beyond the name that it gives a value to."""
+WORDS = {"Statement", "Margin"}
+"""What is called so is words: the ids, kinds and margins of statements count apart from them."""
+
+
+def folder_of(package: str) -> Path:
+    """Return the folder of a package, without importing it."""
+    spec = find_spec(package)
+    assert spec is not None
+    return Path(str(spec.origin)).parent
 
 
 @cache
-def checkout_checksum(package: str = "") -> str:
-    """Return a checksum of all files of code and data of the library and a package of studies, to tell machines apart."""
-    digest, code = hashlib.sha256(), Codebase((package,) if package else ())
-    for one in (LIBRARY, *code.packages):
-        folder = code.file(one).parent
-        for path in sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".toml", *DATA)):
-            digest.update(f"{one}/{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+def checkout_checksum(package: str = "", computing: bool = False) -> str:
+    """Return a checksum of all files of the library and a package of studies, to tell machines apart, or of what computes."""
+    digest = hashlib.sha256()
+    for one in dict.fromkeys((LIBRARY, package or LIBRARY)):
+        folder = folder_of(one)
+        for path in sorted(path for path in folder.rglob("*") if path.suffix in (*COUNTED, ".toml")):
+            name = path.relative_to(folder).as_posix()
+            if not computing or name in RUNNING or not name.startswith(IDLE):
+                digest.update(f"{one}/{name}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
 def study_fingerprint(study: Study, part: str = "") -> str:
-    """Return a checksum of the code that a study depends on, of its data, and of what counts of its statements, if in files.
+    """Return a checksum of what a study's table depends on, or of one of its functions the chunks.
 
-    Of one of its checks and runs, the margins do not count: they are put to the evidence when it is judged.
+    Of the statements id and kind count, and for the table the margins, too: they are put to the evidence when it is judged.
     """
-    code = files_fingerprint(study.sources, part) if study.sources else module_fingerprint(study.module, part)
-    facts = [(one.id, one.kind, one.margin and one.margin.value) for one in study.statements if not part]
-    return hashlib.sha256(f"{code}\n{facts}".encode()).hexdigest()
+    code = _code(study.sources or study.module, part)
+    facts = [(one.id, one.kind, None if part else one.margin and one.margin.value) for one in study.statements]
+    return hashlib.sha256(f"{checkout_checksum(computing=True)}\n{code}\n{facts}".encode()).hexdigest()
 
 
 @cache
-def module_fingerprint(module: str, part: str = "") -> str:
-    """Return a checksum of the code of a module and of all modules of the project that it depends on, and of their data."""
-    return _checksum_of(module, _codebase(module.split(".")[0]), part)
+def _code(origin: str | tuple[SourceFile, ...], part: str) -> str:
+    """Return a checksum of the code of a study and of what it imports beside the library."""
+    if isinstance(origin, str):
+        *others, own = _imported(origin)
+    else:
+        beside = [Path(origin[-1].path).with_name(name) for name in packages_beside(origin[-1])]
+        others = [path.read_text(encoding="utf-8") for folder in beside for path in sorted(folder.rglob("*.py"))]
+        *before, own = [source.text for source in origin]
+        others += before
+    forms = [ast.dump(reduced(own, part)), *(_read(text)[0] for text in others)]
+    return hashlib.sha256("\n".join(forms).encode()).hexdigest()
 
 
 @cache
-def files_fingerprint(sources: Sequence[SourceFile], part: str = "") -> str:
-    """Return a checksum of the code of a user's study: of its file, the last, of those that it needs, and of the library's."""
-    own = {source.module: source.text for source in sources}
-    code = Codebase(packages_beside(sources[-1]), own)
-    checksums = [_checksum_of(source.module, code, part if source is sources[-1] else "") for source in sources]
-    return hashlib.sha256("".join(checksums).encode()).hexdigest()
+def _read(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return code without comments and layout, and the names of what it imports from, and of what may be modules in it."""
+    tree = ast.parse(text)
+    names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names += [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return ast.dump(tree), tuple(names)
+
+
+def _imported(module: str) -> list[str]:
+    """Return the texts of the files of its package that a module imports, directly or not, and its own as the last."""
+    package = module.partition(".")[0]
+    found = {module: Path(str(find_spec(module).origin)).read_text(encoding="utf-8")}  # type: ignore[union-attr]
+    waiting = [*_read(found[module])[1]]
+    while waiting:
+        name = waiting.pop()
+        path = folder_of(package).parent.joinpath(*name.split("."))
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        if name not in found and name.split(".")[0] == package and path.is_file():
+            found[name] = path.read_text(encoding="utf-8")
+            waiting += _read(found[name])[1]
+    own = found.pop(module)
+    return [*(found[name] for name in sorted(found)), own]
 
 
 def packages_beside(source: SourceFile) -> tuple[str, ...]:
@@ -72,11 +116,86 @@ def _is_imported_as(face: Path, name: str) -> bool:
     return spec is not None and spec.origin is not None and Path(spec.origin).resolve() == face.resolve()
 
 
+def reduced(text: str, part: str = "") -> ast.Module:
+    """Return the code of a study without its words, or of one of its functions without what serves only others.
+
+    What has an effect of its own stays, such as an estimator that is registered. The list of cases does not count, because each
+    case is a chunk that knows its settings.
+    """
+    tree = ast.parse(text)
+    tree.body = [one for one in tree.body if not _is_words(one)]
+    if not part:
+        return tree
+    named = {name: one for one in tree.body for name in _names(one)}
+    idle = {one for one in tree.body if _serves(one)}
+    waiting, seen = {part} | {name for one in tree.body if one not in idle for name in _used(one)}, set()
+    while waiting:
+        name = waiting.pop()
+        seen.add(name)
+        one = named.get(name)
+        if one is None:
+            continue
+        idle.discard(one)
+        if name == part and isinstance(one, ast.FunctionDef):
+            for decorator in one.decorator_list:
+                if isinstance(decorator, ast.Call):
+                    decorator.keywords = [word for word in decorator.keywords if word.arg != "cases"]
+        waiting |= _used(one) - seen
+    tree.body = [one for one in tree.body if one not in idle]
+    return tree
+
+
+def _names(one: ast.stmt) -> list[str]:
+    """Return the names to which a statement of a file gives a value."""
+    if isinstance(one, ast.FunctionDef):
+        return [one.name]
+    targets = one.targets if isinstance(one, ast.Assign) else [one.target] if isinstance(one, ast.AnnAssign) else []
+    return [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
+
+
+def _used(tree: ast.AST) -> set[str]:
+    """Return the names whose values a tree uses."""
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+
+
+def _calls(one: ast.AST) -> set[str]:
+    """Return the last names of what is called."""
+    called = [node.func for node in ast.walk(one) if isinstance(node, ast.Call)]
+    return {node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else "" for node in called}
+
+
+def _is_words(one: ast.stmt) -> bool:
+    """Whether a statement of a file is a docstring, a remark below a constant, a reason, or makes nothing but statements."""
+    if isinstance(one, ast.Expr):
+        return isinstance(one.value, ast.Constant)
+    return isinstance(one, ast.Assign) and ("POWERLESS" in _names(one) or (bool(_calls(one)) and _calls(one) <= WORDS))
+
+
+def _serves(one: ast.stmt) -> bool:
+    """Whether a statement of a file has no effect but for what uses its name: a function, check, run or constant."""
+    if isinstance(one, ast.FunctionDef):
+        names = [each.func if isinstance(each, ast.Call) else each for each in one.decorator_list]
+        return {each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "") for each in names} <= SERVING
+    return isinstance(one, ast.Assign | ast.AnnAssign) and _calls(one) <= SERVING
+
+
 def function_fingerprint(function: Callable) -> str:
     """Return a checksum of a function's code, of the functions that it calls, and of the constants that they name."""
     found = code_dependencies(function)
     forms = [function_form(called) for called in found.functions]
     return hashlib.sha256("\n".join([forms[0], *sorted(forms[1:]), repr(found.constants)]).encode()).hexdigest()[:16]
+
+
+def function_form(function: Callable) -> str:
+    """Return a function's code without comments and docstring, or, where it has no source, as at a prompt, its bytecode."""
+    code = function.__code__
+    try:
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(code))).body
+    except (OSError, SyntaxError, ValueError):
+        return repr((code.co_code, code.co_names, code.co_consts))
+    if isinstance(tree, ast.FunctionDef):
+        tree.body = [one for one in tree.body if not _is_words(one)] or [ast.Pass()]
+    return ast.dump(tree)
 
 
 def estimator_fingerprint(estimator: Estimator) -> str:
@@ -88,46 +207,3 @@ def estimator_fingerprint(estimator: Estimator) -> str:
     bounds = (second.bound.low, second.bound.high)
     facts = (dict(estimator.advantage.parameters), widths, bounds, estimator.kl.place, codes)
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
-
-
-def dependencies(module: str) -> list[str]:
-    """Return the modules of the project that a module depends on, itself included, in alphabetical order."""
-    return _codebase(module.split(".")[0]).dependencies(module)
-
-
-@cache
-def _codebase(package: str) -> Codebase:
-    """Return the code of the library and of a package of studies."""
-    return Codebase((package,))
-
-
-def _checksum_of(module: str, code: Codebase, part: str = "") -> str:
-    digest = hashlib.sha256()
-    for name in code.dependencies(module):
-        text = code.text(name)
-        digest.update(f"{name}:{read(text, code.own, name == module, part if name == module else '').checksum}\n".encode())
-        for path in _data_of(name, code):
-            digest.update(f"{path.name}:{_checksum(path)}\n".encode())
-    return digest.hexdigest()
-
-
-def _data_of(module: str, code: Codebase) -> Iterator[Path]:
-    """Yield the files of data that a module of a package names; of what a user's own file reads, only its user can know."""
-    if module not in code.texts:
-        yield from (path for path in _data_files(code.file(module).parent) if _names(code.text(module), path.stem))
-
-
-@cache
-def _data_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.suffix in DATA)
-
-
-@cache
-def _checksum(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-@cache
-def _names(text: str, data: str) -> bool:
-    """Whether a module has the name of a set of data as one of its strings."""
-    return any(isinstance(node, ast.Constant) and node.value == data for node in ast.walk(ast.parse(text)))
