@@ -14,6 +14,10 @@ SAMPLED = Evidence(1.001, 1.0, standard_error=0.001, margin=0.02, replications=1
 SAMPLED_WRONG = dataclasses.replace(SAMPLED, prediction=1.2)
 
 
+UNDECIDED = dataclasses.replace(SAMPLED, estimate=1.015, prediction=1.0, standard_error=0.0035)
+"""Limits that lie across the margin of 2%, and are narrower than that."""
+
+
 def claim(evidence=SAMPLED, control=SAMPLED_WRONG, kind="equality", **more):
     statement = Statement("U5", "arXiv 2603.01162, Corollary 4", "they agree", kind)
     return Claim(statement, "linear", evidence, control, **more)
@@ -91,16 +95,16 @@ def test_an_undecided_control_has_no_power_either():
 
 def test_without_power_a_refutation_stays_and_so_does_an_open_question():
     weak = dataclasses.replace(SAMPLED, prediction=1.002)
-    undecided = dataclasses.replace(SAMPLED, standard_error=0.1)
-    table = judge([claim(SAMPLED_WRONG, control=weak), claim(undecided, control=weak)])
-    assert table["verdict"].tolist() == ["refuted", "inconclusive"]
+    noisy = dataclasses.replace(SAMPLED, standard_error=0.1)
+    table = judge([claim(one, control=weak) for one in (SAMPLED_WRONG, UNDECIDED, noisy)])
+    assert table["verdict"].tolist() == ["refuted", "inconclusive", "estimate only"]
     assert not table["power"].any()
 
 
 def test_what_a_paper_measured_on_its_own_model_is_reproduced_or_not():
     """The words alone are others: intervals, power and the control's verdict are as of any statement."""
     measured = dataclasses.replace(claim().statement, measured=True)
-    evidence = [claim(), claim(SAMPLED_WRONG), claim(dataclasses.replace(SAMPLED, standard_error=0.1)), claim(control=SAMPLED)]
+    evidence = [claim(), claim(SAMPLED_WRONG), claim(UNDECIDED), claim(control=SAMPLED)]
     table = judge([dataclasses.replace(one, statement=measured) for one in evidence])
     assert table["verdict"].tolist() == ["reproduced here", "not reproduced here", "inconclusive", "no power"]
     plain = judge(evidence)
@@ -109,11 +113,10 @@ def test_what_a_paper_measured_on_its_own_model_is_reproduced_or_not():
 
 
 def test_what_is_undecided_says_how_many_replications_would_do():
-    noisy = dataclasses.replace(SAMPLED, standard_error=0.1)
-    table = judge([claim(noisy)])
+    table = judge([claim(UNDECIDED)])
     assert table["verdict"][0] == "inconclusive"
     needed = int(table["needed"][0])
-    assert noisy.half_width(LEVEL, needed) <= 0.019 < noisy.half_width(LEVEL, needed - 1)
+    assert UNDECIDED.half_width(LEVEL, needed) <= 0.005 < UNDECIDED.half_width(LEVEL, needed - 1)
 
 
 def test_no_claims_make_an_empty_table_with_its_columns():
