@@ -136,9 +136,9 @@ class Check:
         own, control = found["own"], found["broken"]
         as_data = {role: [type(each).__name__, asdict(each)] for role, each in found.items()}
         return {
+            **case,
             "statement": one.id,
             "setting": self.label(case),
-            **case,
             "broken": control.estimate,
             "broken_prediction": control.prediction,
             "facts": json.dumps({name: float(value) for name, value in facts.items()}) if facts else "",
