@@ -14,7 +14,7 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Evidence, Statement
 from grpo_theory.evidence.inequality import WorstCase
-from grpo_theory.evidence.reading import evidence, exact, highest, largest
+from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.harness.study import Settings
 
 Box = Sequence[tuple[float, float]]
@@ -66,12 +66,6 @@ def worst_of(
     if starts:
         worst["sought"] = bound * gt.worst_case(sides, box, rng=rng, starts=starts, climbs=climbs).score
     return max(worst.values()), bound, worst
-
-
-def worst_evidence(part: pd.DataFrame) -> Evidence:
-    """Return the evidence of the row with the largest estimate; if it is simulated, as the extreme of all rows."""
-    row = part.loc[highest(part["estimate"])]
-    return evidence(row, comparisons=len(part)) if row["replications"] else exact(row["estimate"], row["prediction"])
 
 
 def by_the_worst(part: pd.DataFrame) -> tuple[Evidence, Evidence, dict[str, float]]:
