@@ -7,7 +7,7 @@ import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
-from simulations.normalisation import one_step, orthogonal_paths, path_sums, success_flow
+from simulations.normalisation import one_step, path_sums, success_flow
 from simulations.normalisation.ascent import Prompts, Step
 from simulations.normalisation.prompts import mixture, prompts
 
@@ -56,11 +56,11 @@ def test_exact_means_along_paths_are_those_of_runs(arm):
         state = problem.at(theta)
         total += state.squares
         theta = problem.step(theta, state, rng.integers(4, size=runs), step)
-    law = orthogonal_paths.counts_law(horizon, 4)
+    law = path_sums.counts_law(horizon, 4)
     success = problem.at(theta).success
     for i, rate in enumerate(rates[:2]):
-        own = orthogonal_paths.own_path(rate, step, law.shape[1])
-        for drawn, exact in ((total[:, i], (law @ own.square)[:-1].sum()), (success[:, i], (law @ own.success)[-1])):
+        own = path_sums.own_path(rate, step, law.shape[1])
+        for drawn, exact in ((total[:, i], (law @ own[2])[:-1].sum()), (success[:, i], (law @ own[0])[-1])):
             assert abs(drawn.mean() - exact) < 4.9 * drawn.std(ddof=1) / np.sqrt(runs)
 
 
