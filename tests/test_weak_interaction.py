@@ -52,6 +52,10 @@ def test_constants_of_many_states_are_the_largest_of_each():
     np.testing.assert_allclose(interaction(problem, problem.at(thetas)), each.max(axis=0), rtol=1e-12)
 
 
+def test_where_the_assumption_fails_no_constant_will_do():
+    assert np.isnan(list(constants([np.nan] * 3).values())).all()
+
+
 def test_gains_of_moves_are_differences_of_success():
     problem = Prompts.of(prompts(0.3, [0.5, 0.02, 0.9]))
     moves = 0.3 * np.random.default_rng(4).normal(size=(6, problem.theta.size))

@@ -46,10 +46,11 @@ def interaction(problem, state):
 def constants(worst):
     """Return by how much each update's theorem shortens the step and the guarantee: as printed, and with less."""
     strength, gradients, deviations = worst
+    # with NaN first the greater of the two is NaN
     return {
-        "plain": max(1.0, strength / 2.0),
+        "plain": max(strength / 2.0, 1.0),
         "divided": max(gradients, 5.0 * strength / 8.0) * deviations,
-        "divided, without R1": max(1.0, 5.0 * strength / 8.0) * deviations,
+        "divided, without R1": max(5.0 * strength / 8.0, 1.0) * deviations,
         "divided, appendix": max(gradients * deviations, strength / 2.0),
         "divided, without R2": max(gradients, 5.0 * strength / 8.0),
     }
