@@ -14,7 +14,6 @@ from simulations.normalisation.ascent import Prompts, Step
 from simulations.normalisation.interaction import FACTS, course, falling_short, opposed, shortfall, worst_prompt
 from simulations.normalisation.prompts import label, mixture
 from simulations.normalisation.prompts import prompts as made
-from simulations.seeds import seed_of
 from simulations.statements import stated
 
 N8 = stated("N8")
@@ -111,8 +110,7 @@ def conflict(kind, correlation, prompts, runs, horizon, rng, wrong=False):
     """The conclusions where right answers differ; in the controls they do not, steps descend, or prompts stop learning."""
     problem = Prompts.of(made(correlation, mixture(kind, prompts)))
     right = problem.right[np.zeros(prompts, dtype=int)] if wrong else problem.right
-    drawn = np.random.default_rng(seed_of(rng)).integers(prompts, size=(horizon, runs))
-    sums, _ = course(problem, drawn, "plain", stops=wrong)
+    sums, _ = course(problem, rng.integers(prompts, size=(horizon, runs)), "plain", stops=wrong)
     # sum of squared gradients <= 2 n (1 - p_i(0))
     quotients = sums[0] / (2.0 * prompts * (1.0 - problem.at(problem.theta[None]).success[0]))
     return {
