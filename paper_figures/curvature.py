@@ -37,7 +37,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     deviation = np.sqrt(p * (1.0 - p))
     figure, (here, near) = plt.subplots(1, 2, figsize=(8.6, 4.3), sharex=True, sharey=True)
     for axes, name in ((here, "here"), (near, "within the radius")):
-        _scatter(axes, points[points["statement"] == name])
+        _scatter(axes, points[points["place"] == name])
         axes.set_xlabel(r"standard deviation of the reward, $\sqrt{V}$")
     local = local_curvature_bound(p, deviation, MOST)
     for axes, printed, sharp, most in (

@@ -29,16 +29,16 @@ LEAST, LINES_END, MOST = 3e-4, 30.0, 9000.0
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a panel for each system of coordinates and a line for each time."""
-    table = tables["prompt_cosines"].query("problem == 'lm-few-shot' and what == 'gradients'")
+    table = tables["prompt_cosines"].query("problem == 'lm-few-shot'")
     figure, panels = plt.subplots(1, len(TITLES), figsize=(9.6, 3.1), sharex=True, sharey=True)
     colours = checkpoint_colours(len(LINES))
     for axes, (coordinates, title) in zip(panels, TITLES.items(), strict=True):
         part = table[table["coordinates"] == coordinates]
         for (time, line), colour in zip(LINES.items(), colours, strict=True):
             own = part[part["time"] == time]
-            density = own[own["quantity"] == "density"]
-            share = own.loc[own["quantity"] == f"share below {NEAR:g}", "estimate"].iloc[0]
-            label = f"{own['success'].iloc[0]:.2f}: {100 * share:.0f}%"
+            density = own[own["statement"] == ""]
+            share = own.loc[own["statement"] != "", "estimate"].iloc[0]
+            label = f"{density['success'].iloc[0]:.2f}: {100 * share:.0f}%"
             axes.plot(density["cosine"], density["estimate"].clip(lower=LEAST / 3), line, color=colour, label=label)
         axes.vlines((-NEAR, NEAR), LEAST, LINES_END, color=BLACK, linewidth=0.8, linestyle=(0, (1, 2)))
         axes.set(title=title, xlabel="cosine of two gradients", yscale="log", xlim=(-1.0, 1.0), ylim=(LEAST, MOST))

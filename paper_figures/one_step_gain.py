@@ -37,7 +37,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     table = _points(tables)
     figure, panels = plt.subplots(2, 2, figsize=(7.2, 5.6), sharex=True, sharey="row", height_ratios=(2.0, 1.0))
     for (name, look), column in zip(PANELS.items(), panels.T, strict=True):
-        part = table[(table["statement"] == name) & (table["prediction"] > LEAST)]
+        part = table[(table["guarantee"] == name) & (table["prediction"] > LEAST)]
         guarantee, gain = part["prediction"].to_numpy(), part["estimate"].to_numpy()
         ends = np.array([LEAST, 1.0])
         sharp = sharper_constant(name) / PRINTED[name]
@@ -61,7 +61,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
 
 def _points(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return the rows that are drawn, one for each update and random problem."""
-    return tables["one_step"].query("how == 'point' and statement in @PANELS.keys()")
+    return tables["one_step"].query("how == 'point' and guarantee in @PANELS.keys()")
 
 
 def sharper_constant(name: str) -> float:

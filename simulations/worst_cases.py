@@ -14,7 +14,7 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Evidence, Statement
 from grpo_theory.evidence.inequality import WorstCase
-from grpo_theory.evidence.reading import evidence, exact, highest, largest
+from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.harness.study import Settings
 
 Box = Sequence[tuple[float, float]]
@@ -42,10 +42,30 @@ def sought(
     return gt.worst_case(sides, box, rng=rng, starts=settings["starts"], climbs=settings["climbs"], compare=compare)
 
 
-def worst_evidence(part: pd.DataFrame) -> Evidence:
-    """Return the evidence of the row with the largest estimate; if it is simulated, as the extreme of all rows."""
-    row = part.loc[highest(part["estimate"])]
-    return evidence(row, comparisons=len(part)) if row["replications"] else exact(row["estimate"], row["prediction"])
+def worst_of(
+    drawn: Iterable[tuple[float, float]],
+    sides: Callable[[Array], tuple[float, float]],
+    box: Box,
+    rng: np.random.Generator,
+    starts: int,
+    climbs: int,
+    bound: float = 1.0,
+) -> tuple[float, float, dict[str, float]]:
+    """Return the sides of a check of a bound, and as facts the worst of what was drawn and of what was sought.
+
+    Parameters
+    ----------
+    drawn : iterable of (float, float)
+        The two sides of random cases.
+    sides, box
+        Those in a box of parameters, in which a search goes with so many starts and climbs; without starts there is none.
+    bound : float, default 1.0
+        The right side, of which the worst ratio is taken.
+    """
+    worst = {"random": bound * largest(ratios(drawn))}
+    if starts:
+        worst["sought"] = bound * gt.worst_case(sides, box, rng=rng, starts=starts, climbs=climbs).score
+    return max(worst.values()), bound, worst
 
 
 def by_the_worst(part: pd.DataFrame) -> tuple[Evidence, Evidence, dict[str, float]]:

@@ -128,7 +128,7 @@ def made_up(name, k):
         "questions": lambda: {"questions": frame(batch_size=[4 * k], group_size=[8 * k])},
         "estimators": lambda: {"estimators": frame(batch_size=[4 * k])},
         "ratio_moment": lambda: {"ratio_moments": frame(tree=range(7 * k))},
-        "one_step_gain": lambda: {"one_step": frame(how=["point"], statement=["N5/gain"], answers=both)},
+        "one_step_gain": lambda: {"one_step": frame(how=["point"], guarantee=["N5/gain"], answers=both)},
         "phases": lambda: {"phase_course": frame(how=["exact", "sampled"][: 3 - k])},
         "planned_group_size": lambda: {
             "planned_group_size": frame(

@@ -12,16 +12,18 @@ from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
 from simulations.normalisation import weak_interaction, weak_sums
 from simulations.normalisation.ascent import Prompts
-from simulations.normalisation.interaction import constants, gains, interaction, opposed, shortfall, step_of
+from simulations.normalisation.interaction import constants, course, gains, interaction, opposed, shortfall, step_of, worst_prompt
 from simulations.normalisation.prompts import mixture, prompts
 
 
 def judged(module):
     """Run the cells of a quick run, and judge their claims; by id and problem."""
-    rows, study = [], study_of(module)
-    for number, cell in enumerate(study.cells(True)):
-        rows += study.rows(cell.settings, [study.compute(cell.settings, np.random.default_rng(number), 0)])
-    claims = study.claims(table_of(rows))
+    study = study_of(module)
+    results = [
+        (cell.settings, [study.compute(cell.settings, np.random.default_rng(number), 0)])
+        for number, cell in enumerate(study.cells(True))
+    ]
+    claims = study.claims(table_of(study.table(results, True)))
     assert {one.statement.id for one in claims} == set(study.decides)
     return judge(claims).set_index(["id", "problem"])
 
@@ -50,6 +52,10 @@ def test_constants_of_many_states_are_the_largest_of_each():
     np.testing.assert_allclose(interaction(problem, problem.at(thetas)), each.max(axis=0), rtol=1e-12)
 
 
+def test_where_the_assumption_fails_no_constant_will_do():
+    assert np.isnan(list(constants([np.nan] * 3).values())).all()
+
+
 def test_gains_of_moves_are_differences_of_success():
     problem = Prompts.of(prompts(0.3, [0.5, 0.02, 0.9]))
     moves = 0.3 * np.random.default_rng(4).normal(size=(6, problem.theta.size))
@@ -59,11 +65,10 @@ def test_gains_of_moves_are_differences_of_success():
 
 def test_weak_interaction_is_enough_and_conflict_is_a_matter_of_the_sign():
     found = judged(weak_interaction)
-    stated = weak_interaction.GAINS
-    for name in (*(stated[update].id for update in weak_interaction.UPDATES), "N8/conflict"):
+    for name in (*(weak_interaction.GAINS[update] for update in weak_interaction.UPDATES), "N8/conflict"):
         assert (found.loc[name, "verdict"] == "confirmed").all(), name
     for update in weak_interaction.TOO_SMALL:
-        assert (found.loc[stated[update].id, "verdict"] == "refuted").all(), update
+        assert (found.loc[weak_interaction.GAINS[update], "verdict"] == "refuted").all(), update
     assert (found["control"] == "refuted").all()
     np.testing.assert_allclose(found.loc["N8/conflict", "estimate"], -0.3 / 3.0, rtol=1e-3)
 
@@ -120,7 +125,7 @@ def test_sums_along_paths_are_those_of_the_library():
     problem, constant = Prompts.of(whole), 4.0
     orders = np.array(np.meshgrid(*[[0, 1]] * 5)).reshape(5, -1)
     for update, power, size in (("plain", 0.0, 1.0 / constant), ("divided", 0.5, 0.5 / constant)):
-        found = weak_sums.course(problem, orders, update, constant)
+        (all_squares, _, all_deviations, all_weighted), worst = course(problem, orders, update, constant)
         for run, order in enumerate(orders.T):
             theta, squares, deviations, weighted = whole.theta.copy(), np.zeros(2), np.zeros(2), np.zeros(2)
             for drawn in order:
@@ -128,10 +133,10 @@ def test_sums_along_paths_are_those_of_the_library():
                 variance, square = moments.value * (1.0 - moments.value), (moments.prompt_gradients**2).sum(axis=1)
                 squares, deviations, weighted = squares + square, deviations + variance**0.5, weighted + square / variance**0.5
                 theta = theta + size * moments.prompt_gradients[drawn] / variance[drawn] ** power
-            np.testing.assert_allclose(found.squares[run], squares, rtol=1e-12)
-            np.testing.assert_allclose(found.deviations[run], deviations, rtol=1e-12)
-            np.testing.assert_allclose(found.weighted[run], weighted, rtol=1e-12)
-        assert found.worst.deviations >= np.sqrt(0.24 / 0.21)
+            np.testing.assert_allclose(all_squares[run], squares, rtol=1e-12)
+            np.testing.assert_allclose(all_deviations[run], deviations, rtol=1e-12)
+            np.testing.assert_allclose(all_weighted[run], weighted, rtol=1e-12)
+        assert worst.deviations >= np.sqrt(0.24 / 0.21)
 
 
 def test_one_prompt_of_two_answers_passes_the_printed_sum_44_times():
@@ -142,9 +147,9 @@ def test_one_prompt_of_two_answers_passes_the_printed_sum_44_times():
         squares, deviations, log_odds = squares + 2.0 * variance**2, deviations + variance**0.5, log_odds + variance**0.5
     expected = squares / (2.0 * 0.5 * 8.0 / (3.0 * 4096) * deviations)
     problem = Prompts.of(prompts(0.0, [0.5], 2))
-    course, constant = weak_sums.settled(problem, np.zeros((4096, 1), dtype=int), "divided")
+    sums, _, constant = weak_sums.settled(problem, np.zeros((4096, 1), dtype=int), "divided")
     assert constant == pytest.approx(1.0)
-    found = weak_sums.quotients(course, 4096, 0.5 * constant)[weak_sums.DIVIDED_SUM][0]
+    found = weak_sums.quotients(sums, 4096, 0.5 * constant)["N8/divided sum"][0]
     assert found[0] == pytest.approx(expected, rel=1e-9)
     assert expected == pytest.approx(44.35, abs=0.01)
 
@@ -152,11 +157,8 @@ def test_one_prompt_of_two_answers_passes_the_printed_sum_44_times():
 def test_standard_errors_of_quotients_are_those_of_the_jackknife():
     problem = Prompts.of(prompts(0.3, [0.3, 0.3]))
     drawn = np.random.default_rng(5).integers(2, size=(100, 64))
-    whole = weak_sums.course(problem, drawn, "divided", 4.0, stops=True)
-    left_out = [
-        weak_sums.quotients(weak_sums.Course(*(np.delete(part, run, axis=0) for part in whole[:4]), whole.worst), 100, 1.0)
-        for run in range(64)
-    ]
+    whole, _ = course(problem, drawn, "divided", 4.0, stops=True)
+    left_out = [weak_sums.quotients(np.delete(whole, run, axis=1), 100, 1.0) for run in range(64)]
     for name, (_, added) in weak_sums.quotients(whole, 100, 1.0).items():
         values = np.array([one[name][0] for one in left_out])
         jackknife = np.sqrt(63.0 / 64.0 * ((values - values.mean(axis=0)) ** 2).sum(axis=0))
@@ -166,8 +168,8 @@ def test_standard_errors_of_quotients_are_those_of_the_jackknife():
 def test_the_printed_sum_fails_with_the_constants_of_its_own_iterates():
     problem = Prompts.of(prompts(0.3, [0.3, 0.3]))
     drawn = np.random.default_rng(6).integers(2, size=(64, 16))
-    course, constant = weak_sums.settled(problem, drawn, "divided")
-    asked = constants(course.worst)["divided"]
+    _, worst, constant = weak_sums.settled(problem, drawn, "divided")
+    asked = constants(worst)["divided"]
     assert asked <= constant <= weak_sums.GROWTH * asked * 1.2
     found = judged(weak_sums)
     assert (found.loc["N8/divided sum", "verdict"] == "refuted").all()
@@ -180,15 +182,20 @@ def test_the_printed_sum_fails_with_the_constants_of_its_own_iterates():
 def test_the_derivations_have_the_exact_quotients():
     """Section 31.3 says by how much the printed sum is passed where there is one path only, after 1,024 and 4,096 updates."""
     text = " ".join((DOCS / "derivations" / "interaction.md").read_text(encoding="utf-8").split())
-    exact = {cell.settings["setting"]: cell.settings for cell in weak_sums.cells(False) if cell.settings["runs"] == 1}
     said = {}
-    for name, settings in exact.items():
-        found = []
-        for horizon in (1024, 4096):
-            rows = weak_sums.simulate({**settings, "horizon": horizon}, np.random.default_rng(0), 0)
-            found += [row["estimate"] for row in rows if row["statement"] == "N8/divided sum" and row["how"] == "path"][:1]
-        said[name] = found
+    for case in (one for one in weak_sums.cases(False) if one["runs"] == 1):
+        found = weak_sums.along_paths(**case, rng=np.random.default_rng(0))
+        worst, _ = weak_sums.bounded(found, case["horizon"])["N8/divided sum"]
+        said.setdefault(case["kind"], []).append(worst.estimate)
     (two_short, two_long), (four_short, four_long), (same_short, same_long) = said.values()
     assert f"{two_short:.1f} and {two_long:.0f} times its right side" in text
     assert f"{four_short:.1f} and {four_long:.0f} times with four" in text
     assert f"{same_short:.1f} and {same_long:.0f} times; for two prompts with one right answer" in text
+
+
+def test_of_prompts_the_worst_is_the_extreme_of_so_many():
+    added = np.array([[0.1, 0.7, 0.3], [0.1, 0.9, 0.3]])
+    found = worst_prompt(added.mean(axis=0), added)
+    assert (found.estimate, found.standard_error, found.replications, found.comparisons) == pytest.approx((0.8, 0.1, 2, 3))
+    exact = worst_prompt(added[0], added[:1])
+    assert (exact.estimate, exact.standard_error, exact.comparisons) == (0.7, 0.0, 1)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from grpo_theory.evidence import Statement
-from simulations.worst_cases import by_the_worst, ratios, sought, worst_evidence, worst_row
+from simulations.worst_cases import by_the_worst, ratios, sought, worst_of, worst_row
 
 BOUND = Statement("X/bound", "here", "left over right is at most 1", "upper bound")
 
@@ -35,9 +35,9 @@ def test_the_search_takes_its_size_from_the_settings():
     assert worst.agreeing == 1
 
 
-def test_of_simulated_rows_the_largest_is_the_extreme_of_so_many():
-    part = pd.DataFrame({"estimate": [0.1, 0.8, 0.3], "prediction": 1.0, "standard_error": 0.1, "replications": 9})
-    found = worst_evidence(part)
-    assert (found.estimate, found.standard_error, found.replications, found.comparisons) == (0.8, 0.1, 9, 3)
-    exact = worst_evidence(part.assign(standard_error=0.0, replications=0))
-    assert (exact.estimate, exact.standard_error, exact.comparisons) == (0.8, 0.0, 1)
+@pytest.mark.parametrize(("starts", "facts"), [(0, {"random": 1.0}), (8, {"random": 1.0, "sought": 1.25})])
+def test_sides_of_a_bound_are_the_worst_of_what_was_drawn_and_sought(starts, facts):
+    rng = np.random.default_rng(0)
+    left, right, beside = worst_of([(1.0, 4.0), (3.0, 6.0)], lambda x: (x[0], 1.6), [(0.0, 1.0)], rng, starts, 1, bound=2.0)
+    assert (left, right) == (pytest.approx(max(facts.values())), 2.0)
+    assert beside == pytest.approx(facts)

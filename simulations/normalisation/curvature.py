@@ -1,157 +1,123 @@
 """N1, N2, N3: slope and curvature against reward variance, random policies and worst cases, exact.
 
-Each bound is compared with the worst of random policies and, where they are small, of those that a search finds. In the control
-the derivatives are taken with the softmax's denominator held fixed.
+Each bound is compared with the worst of random policies and, where they are small, of those that a search finds. In the controls
+rewards are not 0 and 1, but so much larger that the bound should give way. Those of the closed forms have derivatives that are
+taken with the softmax's denominator held fixed.
 """
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any
-
 import numpy as np
-import pandas as pd
 
-from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Statement
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from grpo_theory.theory import GREATEST_LOCAL_CURVATURE, curvature_bound, local_curvature_bound, success_hessian
-from simulations.normalisation.families import LOGITS, Family
+from grpo_theory.harness import check, rows
+from grpo_theory.theory import GREATEST_LOCAL_CURVATURE, success_hessian
+from simulations.normalisation.families import Family
 from simulations.normalisation.policies import Policy, Unnormalised
-from simulations.seeds import seed_of
 from simulations.statements import stated
-from simulations.worst_cases import by_the_worst, ratios, sought, worst_row
-
-CURVATURE, SHARP_CURVATURE, HESSIAN, TWO_ANSWERS, STEEPNESS = stated("N1", "N1/sharp", "N1/Hessian", "N1/two responses", "N2")
-SHARP_STEEPNESS, LOCAL_CURVATURE, SHARP_LOCAL_CURVATURE = stated("N2/sharp", "N3", "N3/sharp")
-SEVERAL = {one.id: stated(f"{one.id}/several") for one in (CURVATURE, STEEPNESS, LOCAL_CURVATURE)}
+from simulations.worst_cases import worst_of
 
 FAMILIES = ((2, 1), (3, 1), (3, 2), (5, 1), (5, 3), (10, 1), (10, 5))
 """Numbers of responses, and of correct ones."""
 SOUGHT = 3
 """The most responses with which the worst case is sought; more add nothing to it, because it needs three."""
-POLICIES, QUICK_POLICIES = 2000, 100
-POINTS = 400
-"""Of how many random policies the table has the curvature itself, for the figure."""
-SEARCH, QUICK_SEARCH = {"starts": 128, "climbs": 2}, {"starts": 8, "climbs": 1}
-
-Sides = Callable[[Policy, Policy], tuple[float, float]]
 
 
-def steepness(here: Policy, near: Policy) -> tuple[float, float]:
+def steepness(here, near):
     """N2: ||grad p|| against X/2."""
     return here.slope, here.scale / 2.0
 
 
-def sharp_steepness(here: Policy, near: Policy) -> tuple[float, float]:
+def sharp_steepness(here, near):
     """||grad p|| against sqrt(2) V X."""
     return here.slope, np.sqrt(2.0) * here.variance * here.scale
 
 
-def curvature(here: Policy, near: Policy) -> tuple[float, float]:
+def curvature(here, near):
     """N1: ||Hess p|| against 4 X^2 V."""
     return here.curvature, 4.0 * here.variance * here.scale**2
 
 
-def sharp_curvature(here: Policy, near: Policy) -> tuple[float, float]:
+def sharp_curvature(here, near):
     """||Hess p|| against X^2 V max(1/2, 2|1 - 2p|), without the 1/2 for two responses."""
     least = 0.5 if here.logits.size > 2 else 0.0
     return here.curvature, here.variance * max(least, 2.0 * abs(here.failure - here.success)) * here.scale**2
 
 
-def local_curvature(here: Policy, near: Policy) -> tuple[float, float]:
+def local_curvature(here, near):
     """N3: ||Hess p|| within the radius against (5/2) X^2 sqrt(V)."""
     return near.curvature, 2.5 * np.sqrt(here.variance) * here.scale**2
 
 
-def sharp_local_curvature(here: Policy, near: Policy) -> tuple[float, float]:
+def sharp_local_curvature(here, near):
     """The same against 0.587 X^2 sqrt(V)."""
     return near.curvature, GREATEST_LOCAL_CURVATURE * np.sqrt(here.variance) * here.scale**2
 
 
-BOUNDS: dict[Statement, Sides] = {
-    CURVATURE: curvature,
-    SHARP_CURVATURE: sharp_curvature,
-    STEEPNESS: steepness,
-    SHARP_STEEPNESS: sharp_steepness,
-    LOCAL_CURVATURE: local_curvature,
-    SHARP_LOCAL_CURVATURE: sharp_local_curvature,
+BOUNDS = {
+    "N1": (curvature, 8.0),
+    "N1/sharp": (sharp_curvature, 3.0),
+    "N2": (steepness, 4.0),
+    "N2/sharp": (sharp_steepness, 3.0),
+    "N3": (local_curvature, 20.0),
+    "N3/sharp": (sharp_local_curvature, 5.0),
 }
+"""The two sides of each, and how many times larger the rewards are in its control; slope and curvature are in proportion."""
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each family, a chunk for each bound that is searched; a quick run searches only the smallest."""
-    counts = {"policies": QUICK_POLICIES if quick else POLICIES, "points": QUICK_POLICIES if quick else POINTS, "logits": LOGITS}
-    counts |= QUICK_SEARCH if quick else SEARCH
-    most = 2 if quick else SOUGHT
-    sought = {family: family[0] <= most for family in FAMILIES}
-    return [Cell({"family": list(family), "sought": one, **counts}, 1 + len(BOUNDS) * one) for family, one in sought.items()]
+def families(quick):
+    """Each family, with fewer policies if quick."""
+    return [{"n_responses": k, "n_correct": correct, "policies": 100 if quick else 2000} for k, correct in FAMILIES]
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
-    """Return what is drawn, first, and then the worst that a search finds for each bound."""
-    family = Family(*settings["family"])
-    if chunk == 0:
-        return _drawn(family, settings, rng)
-    statement, sides = list(BOUNDS.items())[chunk - 1]
-    worst = sought(partial(_at, sides, family), family.bounds(), settings, rng)
-    return [worst_row(statement, "sought", [worst.score])]
+def bounds(quick):
+    """Each bound on each family; a quick run searches only the smallest."""
+    starts, climbs, most = (8, 1, 2) if quick else (128, 2, SOUGHT)
+    return [
+        {"bound": bound, **one, "starts": starts * (one["n_responses"] <= most), "climbs": climbs}
+        for one in families(quick)
+        for bound in BOUNDS
+    ]
 
 
-def _drawn(family: Family, settings: Settings, rng: np.random.Generator) -> Rows:
-    """Return the worst of random policies, right and broken, and some policies themselves."""
-    table: Rows = []
-    for how, make in (("random", Policy), ("broken", Unnormalised)):
-        drawing = np.random.default_rng(seed_of(rng))  # the same policies, with derivatives that are wrong
-        pairs = [family.draw(drawing, make) for _ in range(settings["policies"])]
-        table += [worst_row(one, how, ratios(sides(*pair) for pair in pairs)) for one, sides in BOUNDS.items()]
-        table.append(worst_row(HESSIAN, how, [_gap(one) for one, _ in pairs], 0.0))
-        if family.n_responses == 2:
-            table.append(worst_row(TWO_ANSWERS, how, [_gap_of_norm(one) for one, _ in pairs], 0.0))
-        if how == "random":
-            table += _points(family, pairs[: settings["points"]])
-    return table
+@check(
+    *stated(*BOUNDS, "N1/several", "N2/several", "N3/several"),
+    cases=bounds,
+    broken={"starts": 0, "larger": True},
+    setting="K = {n_responses}, {n_correct} correct",
+)
+def bounded(bound, n_responses, n_correct, policies, starts, climbs, rng, larger=False):
+    """Left over right side of a bound at worst; the papers' are about one correct response."""
+    family, (sides, factor) = Family(n_responses, n_correct), BOUNDS[bound]
+    drawn = [sides(*family.draw(rng, Policy)) for _ in range(policies)]
+    name = bound if n_correct == 1 or "/" in bound else f"{bound}/several"
+    found, one, facts = worst_of(drawn, lambda x: sides(*family.at(x)), family.bounds(), rng, starts, climbs)
+    return {name: (factor * found if larger else found, one, facts)}
 
 
-def _at(sides: Sides, family: Family, x: Array) -> tuple[float, float]:
-    return sides(*family.at(x))
+@check(
+    *stated("N1/Hessian", "N1/two responses"),
+    cases=families,
+    broken={"make": Unnormalised},
+    setting="K = {n_responses}, {n_correct} correct",
+)
+def closed_forms(n_responses, n_correct, policies, rng, make=Policy):
+    """Hessians against the closed form, and their norms for two responses, in units of X^2."""
+    drawn = [Family(n_responses, n_correct).draw(rng, make)[0] for _ in range(policies)]
+    closed = [success_hessian(one.probabilities, one.correct, one.features) for one in drawn]
+    gaps = [np.abs(one.hessian - form).max() / one.scale**2 for one, form in zip(drawn, closed, strict=True)]
+    sides = {"N1/Hessian": (gaps, 0.0)}
+    if n_responses == 2:
+        # ||Hess p|| = V |1 - 2p| ||x_1 - x_2||^2
+        norms = [
+            one.variance * abs(one.failure - one.success) * ((one.features[0] - one.features[1]) ** 2).sum() for one in drawn
+        ]
+        gaps = [abs(one.curvature - norm) / one.scale**2 for one, norm in zip(drawn, norms, strict=True)]
+        sides["N1/two responses"] = gaps, 0.0
+    return sides
 
 
-def _gap(policy: Policy) -> float:
-    """Return how far a Hessian is from the closed form, in units of X^2."""
-    closed = success_hessian(policy.probabilities, policy.correct, policy.features)
-    return float(np.abs(policy.hessian - closed).max()) / policy.scale**2
-
-
-def _gap_of_norm(policy: Policy) -> float:
-    """Return how far the norm of a Hessian of two responses is from the closed form, in units of X^2."""
-    apart = float(((policy.features[0] - policy.features[1]) ** 2).sum())
-    norm = policy.variance * abs(policy.failure - policy.success) * apart
-    return abs(policy.curvature - norm) / policy.scale**2
-
-
-def _points(family: Family, pairs: list[tuple[Policy, Policy]]) -> Rows:
-    """Return the curvature of policies, and that within the radius, each with the most that it can be."""
-    k, points = family.n_responses, []
-    for here, near in pairs:
-        p, radius = here.success, np.sqrt(here.variance)
-        most = {"here": curvature_bound(p, k), "within the radius": local_curvature_bound(p, radius, k)}
-        for (statement, bound), one in zip(most.items(), (here, near), strict=True):
-            row = {"statement": statement, "how": "point", "estimate": one.curvature / one.scale**2, "prediction": float(bound)}
-            points.append(row | {"variance": here.variance, "success": p})
-    return points
-
-
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each bound and how its worst case was sought, left over right side; one for each identity and each point."""
-    family = Family(*settings["family"])
-    common = {"setting": family.name, "n_responses": family.n_responses, "n_correct": family.n_correct, **EXACT}
-    return [common | row for result in results for row in result]
-
-
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Each bound and identity by the worst of what was drawn and sought; the papers' are about one correct response."""
-    by_id = {one.id: one for one in (*BOUNDS, HESSIAN, TWO_ANSWERS)}
-    worst = table[table["how"] != "point"]
-    for (name, setting, correct), part in worst.groupby(["statement", "setting", "n_correct"], sort=False):
-        statement = SEVERAL.get(name, by_id[name]) if correct > 1 else by_id[name]
-        yield statement.claim(setting, *by_the_worst(part))
+@rows(cases=[{"n_responses": k, "n_correct": 1, "points": 400} for k in (2, 3, 5, 10)])
+def curvatures(n_responses, n_correct, points, rng):
+    """The curvature of random policies in units of X^2, and that within the radius, for the figure."""
+    for _ in range(points):
+        here, near = Family(n_responses, n_correct).draw(rng, Policy)
+        for place, one in (("here", here), ("within the radius", near)):
+            yield {"how": "point", "place": place, "estimate": one.curvature / one.scale**2, "variance": here.variance}

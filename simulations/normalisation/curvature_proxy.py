@@ -12,47 +12,36 @@ are here. Within an iteration the control has the variances of other prompts. Ov
 deviation in place of its curvature, which surely moves with its variance.
 """
 
-from collections.abc import Iterator
 from itertools import product
-from typing import Any
 
 import numpy as np
-import pandas as pd
+from scipy.special import softmax
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim
-from grpo_theory.evidence.reading import evidence
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness import check, run
 from simulations.normalisation.correlations import KINDS
 from simulations.normalisation.heads import ascent, head_problem, hidden_states
 from simulations.normalisation.measured_statements import WITHIN
+from simulations.normalisation.prompt_cosines import END, MOST_UPDATES, PROBLEMS, STRIDE, WHITENED, milestones
 from simulations.statements import stated
 
-PROXY, ACROSS, HESSIAN_WITHIN = stated("N9", "N9/across", "N9/Hessian")
-
-PROBLEMS = ("lm-few-shot", "lm-zero-shot", "lm-instruct")
-RIDGE, STRIDE, END, MOST_UPDATES = 0.01, 0.1, 0.9, 1000
-"""Where the head is trained by exact gradients, as in `prompt_cosines`."""
-ITERATIONS = 13
-"""From the start to END, equally far apart in mean success."""
-PROXIES = ("Fisher, trace", "weighted, trace")
-HESSIAN = "Hessian, norm"
-CURVATURES = (*PROXIES, HESSIAN, "Hessian, trace")
+PROXY = stated("N9")
+CURVATURES = ("Fisher, trace", "weighted, trace", "Hessian, norm", "Hessian, trace")
 PRINTED, NONE, STRONG = 0.34, 0.1, 0.9
 """A correlation below a tenth is called none."""
-RESAMPLES, QUICK_RESAMPLES = 400, 50
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each way of asking; quick looks at one."""
-    common = {"iterations": ITERATIONS, "end": END, "resamples": QUICK_RESAMPLES if quick else RESAMPLES}
-    return [Cell({"problem": name, **common}) for name in (PROBLEMS[:1] if quick else PROBLEMS)]
+def cases(quick, **names):
+    """Each way of asking, one if quick, with each curvature and kind of correlation that is named."""
+    # thirteen iterations from the start to END, equally far apart in mean success
+    common = {"iterations": 13, "end": END, "resamples": 50 if quick else 400}
+    named = [dict(zip(names, values, strict=True)) for values in product(*names.values())]
+    return [{"problem": problem, **common, **one} for problem in (PROBLEMS[:1] if quick else PROBLEMS) for one in named]
 
 
-def curvatures(probabilities: Array, right: Array, squared_lengths: Array) -> dict[str, Array]:
+def curvatures(pi, right, squared_lengths):
     """Return the four curvatures (M,) of policies pi (M, K), right answers one-hot (M, K), features' squared lengths (M,)."""
-    pi, power = probabilities, (probabilities**2).sum(axis=1)
+    power = (pi**2).sum(axis=1)
     value = (pi * right).sum(axis=1)
     scores = ((np.eye(pi.shape[1]) - pi[:, None]) ** 2).sum(axis=-1)
     loss = (pi * (right - value[:, None]) ** 2 * scores).sum(axis=1)
@@ -64,72 +53,69 @@ def curvatures(probabilities: Array, right: Array, squared_lengths: Array) -> di
     }
 
 
-def hessian_forms(pi: Array, right: Array) -> Array:
+def hessian_forms(pi, right):
     """Return B of each prompt, shape (M, K, K), with which Hess J_i = B (x) h h'."""
     value = (pi * right).sum(axis=1)[:, None, None]
     gap = right - pi
     fisher = pi[:, :, None] * np.eye(pi.shape[1]) - pi[:, :, None] * pi[:, None, :]
-    return np.asarray(value * (gap[:, :, None] * gap[:, None, :] - fisher))
+    return value * (gap[:, :, None] * gap[:, None, :] - fisher)
 
 
-def trained(settings: Settings) -> tuple[Array, list[dict[str, Array]]]:
-    """Return V_i (T, M) and the curvatures of T iterations."""
-    name = settings["problem"]
-    problem = head_problem(name, RIDGE)
-    lengths = (hidden_states(gt.gallery.problem(name)) ** 2).sum(axis=1)
-    variances: list[Array] = []
-    course: list[dict[str, Array]] = []
-    wanted = np.zeros(1)
-    for now in ascent(problem, 0.0, MOST_UPDATES, STRIDE):
-        success = float(now.value.mean())
-        if not course:
-            wanted = np.linspace(success, settings["end"], settings["iterations"])
-        while len(course) < len(wanted) and success >= wanted[len(course)]:
-            pi = np.exp(now.logits - np.logaddexp.reduce(now.logits, axis=1, keepdims=True))
-            variances.append(now.deviation**2)
-            course.append(curvatures(pi, problem.bandit.mean_reward, lengths))
-        if len(course) == len(wanted):
-            return np.array(variances), course
-    raise ValueError(f"the path must reach a mean success of {settings['end']:g}")
+@run()
+def correlations(problem, iterations, end, resamples, rng):
+    """Return the correlations of V_i and curvatures over prompts and over iterations, with errors and the number of prompts.
+
+    The head is trained by exact gradients, as in `prompt_cosines`; prompts are resampled for the errors.
+    """
+    head, lengths = head_problem(problem, WHITENED), (hidden_states(gt.gallery.problem(problem)) ** 2).sum(axis=1)
+    path = milestones(ascent(head, 0.0, MOST_UPDATES, STRIDE), iterations, end)
+    each = [
+        curvatures(softmax(one.logits, axis=1), head.bandit.mean_reward, lengths) | {"deviation": one.deviation} for one in path
+    ]
+    variances, n = np.array([one.deviation**2 for one in path]), len(lengths)
+    shuffled = variances[:, rng.permutation(n)]
+    weights = rng.multinomial(n, np.full(n, 1.0 / n), resamples).astype(np.float64)
+    found: dict = {}
+    for what, (how, kind) in product((*CURVATURES, "deviation"), KINDS.items()):
+        curvature = np.array([at[what] for at in each])
+        one = found.setdefault(what, {}).setdefault(how, {})
+        for name, own in (("own", variances), ("shuffled", shuffled)):
+            within, drawn = (
+                np.array([kind(v, c, w) for v, c in zip(own, curvature, strict=True)]) for w in (np.ones(n), weights)
+            )
+            one[name] = [within.mean(), drawn.mean(axis=0).std(ddof=1), n]
+        across = kind(variances.T, curvature.T, np.ones((1, iterations)))
+        one["across"] = [across.mean(), across.std(ddof=1) / np.sqrt(n), n]
+    return found
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
-    """Correlate V_i and curvatures over prompts and over iterations; prompts are resampled for the errors."""
-    variances, path = trained(settings)
-    n_prompts = variances.shape[1]
-    shuffled = variances[:, rng.permutation(n_prompts)]
-    resamples = rng.multinomial(n_prompts, np.full(n_prompts, 1.0 / n_prompts), settings["resamples"]).astype(np.float64)
-    table: Rows = []
-    for what in (*CURVATURES, "deviation"):
-        curvature = np.sqrt(variances) if what == "deviation" else np.array([at[what] for at in path])
-        for (control, own), (how, kind) in product(((False, variances), (True, shuffled)), KINDS.items()):
-            at = {"curvature": what, "control": control, "how": how, "replications": n_prompts}
-            within = [float(kind(v, c, np.ones(n_prompts))) for v, c in zip(own, curvature, strict=True)]
-            drawn = np.array([kind(v, c, resamples) for v, c in zip(own, curvature, strict=True)])
-            error = float(drawn.mean(axis=0).std(ddof=1))
-            table.append(at | {"over": "prompts", "estimate": float(np.mean(within)), "standard_error": error})
-            across = kind(own.T, curvature.T, np.ones((1, len(own))))
-            error = float(across.std(ddof=1) / np.sqrt(n_prompts))
-            table.append(at | {"over": "iterations", "estimate": float(across.mean()), "standard_error": error})
-    return table
+@check(
+    WITHIN,
+    of=correlations,
+    cases=lambda quick: cases(quick, curvature=CURVATURES, how=KINDS),
+    broken={"prompts": "shuffled"},
+    setting="{problem}, {curvature} ({how})",
+)
+def within(found, curvature, how, prompts="own"):
+    """Over prompts, for every reading of the curvature; in the control the variances are those of other prompts."""
+    return tuple(found[curvature][how][prompts]), PRINTED
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each curvature, kind of correlation, and what it is taken over."""
-    return [{"problem": settings["problem"]} | row | {"prediction": np.nan} for row in results[0]]
+@check(
+    stated("N9/across"),
+    of=correlations,
+    cases=lambda quick: cases(quick, curvature=CURVATURES, how=KINDS),
+    broken={"curvature": "deviation"},
+    setting="{problem}, {curvature} ({how})",
+)
+def across(found, curvature, how):
+    """The size of the correlation over iterations."""
+    mean, error, n = found[curvature][how]["across"]
+    return (abs(mean), error, n), NONE
 
 
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """The printed correlations, for every reading of the curvature."""
-    for name, part in table.groupby("problem", sort=False):
-        at = part.set_index(["over", "how", "control", "curvature"])
-        sizes, turned = (at.assign(estimate=estimate) for estimate in (at["estimate"].abs(), -at["estimate"]))
-        for what, how in product(CURVATURES, KINDS):
-            where = f"{name}, {what} ({how})"
-            own, control = (evidence(at.loc["prompts", how, broken, what], PRINTED) for broken in (False, True))
-            yield WITHIN.claim(where, own, control)
-            own, control = (evidence(sizes.loc["iterations", how, False, one], NONE) for one in (what, "deviation"))
-            yield ACROSS.claim(where, own, control)
-        # "At least 0.9" is an upper bound of minus the correlation.
-        own, control = (evidence(turned.loc["prompts", "Spearman", broken, HESSIAN], -STRONG) for broken in (False, True))
-        yield HESSIAN_WITHIN.claim(str(name), own, control)
+@check(stated("N9/Hessian"), of=correlations, cases=cases, broken={"prompts": "shuffled"}, setting="{problem}")
+def hessian_within(found, prompts="own"):
+    """The rank correlation with the norm of the Hessian: "at least 0.9" is an upper bound of minus the correlation."""
+    mean, error, n = found["Hessian, norm"]["Spearman"][prompts]
+    return (-mean, error, n), -STRONG

@@ -1,22 +1,17 @@
 """How strongly prompts interact at a state, the steps that the theorems allow, and what one step gains."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import softmax
 
-from grpo_theory.arrays import Array
-from simulations.normalisation.ascent import Prompts, State, Step
+from grpo_theory.evidence import Evidence
+from simulations.normalisation.ascent import Prompts, Step
 
 ROUNDING = 1e-8
 """A cosine of gradients below this counts as 0, and so does a gradient below this times X V: nearly everything has cancelled."""
-PLAIN, DIVIDED = 0.5, 3.0 / 16.0
-"""What Theorems 3.1 and 3.2 guarantee of ||grad J_i||^2/(X^2 V_i^power), at the steps 1/X^2 and 1/(2 X^2)."""
 FACTS = ("M", "R1", "R2")
 """What the constants of an interaction are called."""
-SMALL = 1e-3
-"""A step that is short enough for its first order."""
 
 
 class Interaction(NamedTuple):
@@ -26,12 +21,8 @@ class Interaction(NamedTuple):
     gradients: float
     deviations: float
 
-    def joined(self, other: "Interaction") -> "Interaction":
-        """Return what holds at the states of both; M is NaN where one has none."""
-        return Interaction(*(float(np.maximum(one, more)) for one, more in zip(self, other, strict=True)))
 
-
-def interaction(problem: Prompts, state: State) -> Interaction:
+def interaction(problem, state):
     """Return the least M, R1 and R2 for all prompts i and j, at all states of all runs.
 
     M is the least with M <grad J_i, grad J_j> >= ||X_i grad J_j||^2/||X_i||^2.
@@ -43,8 +34,7 @@ def interaction(problem: Prompts, state: State) -> Interaction:
     interacting = seen > 1e-14 * squares[:, None, :]
     rounding = ROUNDING * np.sqrt(squares[:, :, None] * squares[:, None, :])
     lost = squares <= (ROUNDING * problem.norms * state.variance) ** 2
-    unknown = lost.any() or (inner <= rounding)[interacting].any()
-    if unknown:
+    if lost.any() or (inner <= rounding)[interacting].any():
         return Interaction(*3 * (float("nan"),))
     norms = np.sqrt(squares)
     return Interaction(
@@ -53,37 +43,39 @@ def interaction(problem: Prompts, state: State) -> Interaction:
     )
 
 
-def constants(worst: Interaction) -> dict[str, float]:
+def constants(worst):
     """Return by how much each update's theorem shortens the step and the guarantee: as printed, and with less."""
     strength, gradients, deviations = worst
+    # with NaN first the greater of the two is NaN
     return {
-        "plain": max(1.0, strength / 2.0),
+        "plain": max(strength / 2.0, 1.0),
         "divided": max(gradients, 5.0 * strength / 8.0) * deviations,
-        "divided, without R1": max(1.0, 5.0 * strength / 8.0) * deviations,
+        "divided, without R1": max(5.0 * strength / 8.0, 1.0) * deviations,
         "divided, appendix": max(gradients * deviations, strength / 2.0),
         "divided, without R2": max(gradients, 5.0 * strength / 8.0),
     }
 
 
-def step_of(update: str, problem: Prompts, constant: float) -> tuple[Step, float]:
-    """Return the step of an update's theorem that is shortened by a constant, and the constant of its guarantee."""
-    scale = float(problem.norms.max()) ** 2 * constant
-    if update == "plain":
-        return Step(1.0 / scale, 0.0), PLAIN / scale
-    return Step(0.5 / scale, 0.5), DIVIDED / scale
+def step_of(update, problem, constant):
+    """Return the step of an update's theorem that is shortened by a constant, and the constant of its guarantee.
+
+    Theorem 3.1 takes steps 1/X^2, Theorem 3.2 1/(2 X^2); they guarantee 1/2 and 3/16 of ||grad J_i||^2/(X^2 V_i^power).
+    """
+    scale = problem.norms.max() ** 2 * constant
+    return (Step(1.0 / scale, 0.0), 0.5 / scale) if update == "plain" else (Step(0.5 / scale, 0.5), 3.0 / 16.0 / scale)
 
 
-def gains(problem: Prompts, theta: Array, moves: Array) -> Array:
+def gains(problem, theta, moves):
     """Return how much each move (m, d) raises each prompt's success, (m, n): from logits, so that small gains keep digits."""
     p = softmax(problem.features @ theta, axis=-1)
     growth = np.expm1(np.einsum("ikd,md->mik", problem.features, moves))
     own = (p * problem.right).sum(axis=-1)
     failure = (p * (1.0 - problem.right)).sum(axis=-1)
     pull = failure * (growth * problem.right).sum(axis=-1) - (p * (1.0 - problem.right) * growth).sum(axis=-1)
-    return np.asarray(own * pull / (1.0 + (p * growth).sum(axis=-1)))
+    return own * pull / (1.0 + (p * growth).sum(axis=-1))
 
 
-def shortfall(problem: Prompts, theta: Array, step: Step, constant: float, sign: float = 1.0) -> float:
+def shortfall(problem, theta, step, constant, sign=1.0):
     """Return the greatest share by which a mean gain falls short of constant ||grad J_i||^2/(n V_i^power), at theta (d,)."""
     state = problem.at(theta[None])
     n = len(problem.right)
@@ -93,35 +85,54 @@ def shortfall(problem: Prompts, theta: Array, step: Step, constant: float, sign:
     return float((1.0 - gain / wanted).max())
 
 
-def falling_short(problem: Prompts, theta: Array, names: Sequence[str], sign: float = 1.0) -> dict[str, float]:
+def falling_short(problem, theta, names, sign=1.0):
     """Return the shortfall of each update, and M, R1 and R2, or nothing where the assumption fails."""
     here = interaction(problem, problem.at(theta[None]))
     if np.isnan(here.strength):
         return {}
-    sizes = constants(here)
-    gaps = {name: shortfall(problem, theta, *step_of(name, problem, sizes[name]), sign) for name in names}
+    steps = {name: step_of(name, problem, constants(here)[name]) for name in names}
+    gaps = {name: shortfall(problem, theta, step, constant, sign) for name, (step, constant) in steps.items()}
     return gaps | dict(zip(FACTS, here, strict=True))
 
 
-def pair_of(x: Array, answers: int) -> tuple[Prompts, Array]:
-    """Return two prompts with the features and at the point that parameters give."""
-    features = x[: 2 * answers**2].reshape(2, answers, answers)
-    return Prompts(features, np.eye(answers)[[0, 0]], np.zeros(answers)), x[2 * answers**2 :]
+def course(problem, drawn, update, constant=1.0, stops=False):
+    """Run over the draws (T, R), with a step shortened by a constant; in the control prompts stop learning at success 1/2.
+
+    Where the runs ask for a larger constant they end.
+
+    Returns
+    -------
+    sums : ndarray, shape (4, R, n)
+        Of each prompt's squared gradient, its root, the deviation, and the square over the deviation.
+    worst : Interaction
+        What holds at the states of all runs; M is NaN where one has none.
+    """
+    step, _ = step_of(update, problem, constant)
+    theta, worst = np.tile(problem.theta, (drawn.shape[1], 1)), Interaction(0.0, 0.0, 0.0)
+    sums = np.zeros((4, drawn.shape[1], len(problem.right)))
+    for now in drawn:
+        state = problem.at(theta)
+        squares, deviations = state.squares, np.sqrt(state.variance)
+        sums += np.stack([squares, np.sqrt(squares), deviations, squares / deviations])
+        learns = ~(stops & (np.take_along_axis(state.success, now[:, None], axis=1) >= 0.5))
+        theta = np.where(learns, problem.step(theta, state, now, step), theta)
+        if not stops:
+            worst = Interaction(*np.maximum(worst, interaction(problem, state)).tolist())
+            if constants(worst)[update] > constant:
+                break  # whatever follows, the constant is too small
+    return sums, worst
 
 
-def greatest_change(different: Prompts, rewarded: Prompts) -> float:
-    """Return the greatest change of J_i by a small step on j, over pairs with different right answers, per step and gradients."""
-    state, n = rewarded.at(rewarded.theta[None]), len(rewarded.right)
-    moved = rewarded.step(
-        np.tile(rewarded.theta, (n, 1)), State(*(np.repeat(part, n, axis=0) for part in state)), np.arange(n), Step(SMALL, 0.0)
-    )
-    norms = np.sqrt(state.squares[0])
-    changes = (rewarded.at(moved).success - state.success) / (SMALL * np.outer(norms, norms))
-    pairs = different.right @ different.right.T == 0.0
-    return float(changes[pairs].max())
+def worst_prompt(quotients, added):
+    """Return the evidence that the largest of the prompts' quotients (n,) is at most 1, from what each run adds to it (R, n)."""
+    i, (runs, n) = int(np.argmax(quotients)), added.shape
+    if runs == 1:
+        return Evidence(float(quotients[i]), 1.0)
+    error = float(added[:, i].std(ddof=1) / np.sqrt(runs))
+    return Evidence(float(quotients[i]), 1.0, error, replications=runs, comparisons=n)
 
 
-def opposed(neighbour: float, lean: float) -> Prompts:
+def opposed(neighbour, lean):
     """Return two prompts of three answers that satisfy Assumption 4, and of which a step on the second lowers the first.
 
     The first has all answers equally likely. The second's gradient moves the wrong answers of the first apart, by equal amounts.

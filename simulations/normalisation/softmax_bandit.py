@@ -2,175 +2,151 @@
 
 The problem is one prompt with a logit for each response. Bounds are compared with the worst of random bandits and of those that a
 search finds. Rates and constants are compared with long paths. In the controls the gradient is halved, rewards lie outside [0,
-1], or steps have the wrong sign.
+1], steps are shorter or 15% longer than the bound or the limit supposes, or their division is by another power.
 """
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any
-
+import numba
 import numpy as np
-import pandas as pd
+from scipy.special import softmax
 
-from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Statement
-from grpo_theory.evidence.reading import exact, farthest, largest
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from grpo_theory.theory import divided_gap_limit, softmax_gap_bound, softmax_gap_limit
-from simulations.normalisation.softmax_ascent import (
-    ASCENT,
-    ASTRAY,
-    RULES,
-    STEP,
-    Bandit,
-    Rule,
-    Sides,
-    random_rewards,
-    sharp_slope,
-    sharp_smoothness,
-    slope,
-    smoothness,
-)
-from simulations.seeds import seed_of
+from grpo_theory.compiler import F1, compile_function
+from grpo_theory.harness import check
+from grpo_theory.theory import GREATEST_CURVATURE, divided_gap_limit, softmax_gap_bound, softmax_gap_limit
 from simulations.statements import stated
-from simulations.worst_cases import by_the_worst, ratios, sought, worst_row
+from simulations.worst_cases import worst_of
 
-BANDITS, SLOPE, SHARP_SLOPE, SMOOTHNESS = stated("R6", "R6/slope", "R6/slope, sharp", "R6/smoothness")
-SHARP_SMOOTHNESS, GAP, SHARPER_GAP, LINEAR_GAP = stated("R6/smoothness, sharp", "R6/gap", "R6/gap, sharper", "R6/gap, linear")
-RATE, RATE_CONSTANT, DIVIDED, DIVIDED_CONSTANT = stated("R6/rate", "R6/rate, constant", "R6/divided", "R6/divided, constant")
-
-RESPONSES, QUICK_RESPONSES = (2, 3, 5, 10), (2, 3)
+R6 = stated("R6")
+STEP = 0.4
+LEAST_SHORTFALL = 0.1
+"""Of random bandits: what is left of the second best decays only after some K/(step shortfall) updates."""
 LOGITS = 8.0
 """Bound of the logits in the search."""
-WIDE = 10.0
-"""The broken bandits of smoothness have rewards of up to this size, not in [0, 1]."""
-DRAWN, QUICK_DRAWN = 2000, 200
-PATHS, QUICK_PATHS = 20, 5
-UPDATES = 10_000
-"""Along a path: what is off the limiting law by order (log t)/t is then below the margins."""
-SOUGHT_UPDATES = 2000
-"""In the search: the worst is reached by t = 5 K, where the best response takes over."""
-SEARCH, QUICK_SEARCH = {"starts": 64, "climbs": 2}, {"starts": 16, "climbs": 1}
-CONSTANT_MARGIN = 0.05
+CLOSE = 0.05
 """Relative: a budget known to 5%."""
-
-POINTWISE: dict[Statement, tuple[Sides, float]] = {
-    SLOPE: (slope, 0.5),
-    SHARP_SLOPE: (sharp_slope, 0.5),
-    SMOOTHNESS: (smoothness, 2.0 * WIDE),
-    SHARP_SMOOTHNESS: (sharp_smoothness, 2.0 * WIDE),
+POINTWISE = {
+    "R6/slope": (lambda k, slope, curvature, promise: (promise, slope), 2.0),
+    "R6/slope, sharp": (lambda k, slope, curvature, promise: (np.sqrt(k / (k - 1.0)) * promise, slope), 2.0),
+    "R6/smoothness": (lambda k, slope, curvature, promise: (curvature, 2.5), 20.0),
+    "R6/smoothness, sharp": (lambda k, slope, curvature, promise: (curvature, GREATEST_CURVATURE), 2.0),
 }
-"""The two sides of a bound at a point, and the scale by which they are broken. It scales the gradient, or rewards that should be
-in [0, 1]. Up to a constant that no Hessian sees, these are then in [-10, 10]."""
-
-
-GAPS: dict[Statement, Callable[[int], float]] = {
-    GAP: lambda k: 5.0 * k**2,
-    SHARPER_GAP: partial(softmax_gap_bound, step=STEP),
-    LINEAR_GAP: lambda k: k / STEP,
+"""The two sides of a bound at a point, and how many times more the left side is in the control. There the gradient is half of
+what it should be, because the own sample is in the mean of a group of two, or the rewards are so many times larger."""
+GAPS = {
+    "R6/gap": (lambda k: 5.0 * k**2, 60.0),
+    "R6/gap, sharper": (lambda k: softmax_gap_bound(k, step=STEP), 30.0),
+    "R6/gap, linear": (lambda k: k / STEP, 5.0),
 }
-"""What t times the gap is at most, t counted from 1 at the start."""
+"""What t times the gap is at most, t counted from 1 at the start, and how many times shorter the steps are in the control."""
 
 
-LAWS = ((RATE, RATE_CONSTANT, 1.0, "undivided", "divided"), (DIVIDED, DIVIDED_CONSTANT, 2.0, "divided", "undivided"))
-"""Of which paths an exponent and a constant are read, and of which paths the broken exponent."""
+def gap_path(rewards, step, power, gaps):
+    """Fill in the gap before each update, from equal logits; steps are divided by a power of the standard deviation."""
+    logits = np.zeros(rewards.size)
+    best = rewards.max()
+    for t in range(gaps.size):
+        shares = np.exp(logits - logits.max())
+        shares /= shares.sum()
+        gaps[t] = (shares * (best - rewards)).sum()
+        advantages = rewards - (shares * rewards).sum()
+        deviation = np.sqrt((shares * advantages**2).sum())
+        logits += step / deviation**power * shares * advantages
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each number of responses, a chunk for each bound that is searched, for paths and for limits."""
-    counts: dict[str, Any] = {"bandits": QUICK_DRAWN if quick else DRAWN, "paths": QUICK_PATHS if quick else PATHS}
-    counts |= {"updates": UPDATES, "sought_updates": SOUGHT_UPDATES, "logits": LOGITS}
-    search = QUICK_SEARCH if quick else SEARCH
-    return [Cell({"n_responses": k, **counts, **search}, len(POINTWISE) + 3) for k in (QUICK_RESPONSES if quick else RESPONSES)]
+_ASCEND = compile_function(gap_path, numba.void(F1, numba.float64, numba.float64, F1))
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
-    """Return the worst of the bounds, at points and along paths, and the laws that long paths end in."""
-    bounds = list(POINTWISE)
-    if chunk < len(bounds):
-        return [_sought_point(bounds[chunk], settings, rng)]
-    return (_points, _bounded, _limits)[chunk - len(bounds)](settings, rng)
+def gaps_along(rewards, updates, step=STEP, power=0.0):
+    """Return the gap before each of the updates, shape (updates,), from equal logits."""
+    gaps = np.empty(updates)
+    _ASCEND(np.ascontiguousarray(rewards), step, power, gaps)
+    return gaps
 
 
-def _sought_point(statement: Statement, settings: Settings, rng: np.random.Generator) -> dict[str, Any]:
-    """Return the largest left over right side that a search finds."""
-    k = settings["n_responses"]
-    box = [(-settings["logits"], settings["logits"])] * k + [(0.0, 1.0)] * k
-    worst = sought(partial(_at, POINTWISE[statement][0]), box, settings, rng)
-    return worst_row(statement, "sought", [worst.score])
+def measured(logits, rewards):
+    """Return the length of the gradient, the spectral norm of the Hessian, and the best response's probability times the gap."""
+    pi, best = softmax(logits), int(rewards.argmax())
+    lead = pi * ((rewards[:, None] - rewards) @ pi)  # probability times advantage, from differences of rewards: these are exact
+    scores = np.eye(rewards.size) - pi
+    curvature = np.abs(np.linalg.eigvalsh(scores.T @ (lead[:, None] * scores))).max()  # E[(r - E r) W W'], W the scores
+    return np.linalg.norm(lead), curvature, pi[best] * (pi @ (rewards[best] - rewards))
 
 
-def _at(sides: Sides, x: Array) -> tuple[float, float]:
-    return sides(Bandit(*np.split(x, 2)), 1.0)
+def random_rewards(rng, k):
+    """Return random rewards whose best is above the others by the least shortfall; every other time they are 0 and 1."""
+    rewards = rng.uniform(size=k)
+    best = rng.integers(k)
+    if rng.uniform() < 0.5:
+        return np.eye(k)[best]
+    rewards[best] = 0.0
+    rewards *= 1.0 - LEAST_SHORTFALL
+    rewards[best] = rng.uniform(rewards.max() + LEAST_SHORTFALL, 1.0)
+    return rewards
 
 
-def _points(settings: Settings, rng: np.random.Generator) -> Rows:
-    """Return the largest left over right side at random points, right and broken."""
-    k = settings["n_responses"]
-    drawn = [
-        Bandit(rng.normal(scale=rng.choice([0.5, 2.0, 5.0]), size=k), random_rewards(rng, k)) for _ in range(settings["bandits"])
-    ]
-    return [
-        worst_row(statement, how, ratios(sides(bandit, scale) for bandit in drawn))
-        for statement, (sides, broken) in POINTWISE.items()
-        for how, scale in (("random", 1.0), ("broken", broken))
-    ]
+def numbers(quick, *bounds, **sizes):
+    """Each bound with each number of responses."""
+    search = {"starts": 16, "climbs": 1} if quick else {"starts": 64, "climbs": 2}
+    return [{"n_responses": k, "bound": one, **search, **sizes} for k in ((2, 3) if quick else (2, 3, 5, 10)) for one in bounds]
 
 
-def _bounded(settings: Settings, rng: np.random.Generator) -> Rows:
-    """Return the largest t times gap over its bound, over random rewards and over those that a search finds."""
-    k = settings["n_responses"]
-    drawn = [random_rewards(rng, k) for _ in range(settings["paths"])]
-    of_search = sought(lambda x: (_largest(ASCENT, x, settings["sought_updates"]), 1.0), [(0.0, 1.0)] * k, settings, seed_of(rng))
-    worst = {
-        "random": [_largest(ASCENT, rewards, settings["updates"]) for rewards in drawn],
-        "broken": [_largest(ASTRAY, rewards, settings["updates"]) for rewards in drawn],
-        "sought": [of_search.score],
-    }
-    return [
-        worst_row(statement, how, np.divide(gaps, bound(k))) for statement, bound in GAPS.items() for how, gaps in worst.items()
-    ]
+@check(
+    *stated(*POINTWISE),
+    cases=lambda quick: numbers(quick, *POINTWISE, bandits=200 if quick else 2000),
+    broken={"starts": 0, "wrong": True},
+    setting="K = {n_responses}",
+)
+def at_points(n_responses, bound, bandits, starts, climbs, rng, wrong=False):
+    """Left over right side of a bound at worst, over logits and rewards."""
+    (sides, factor), k = POINTWISE[bound], n_responses
+
+    def at(logits, rewards):
+        return sides(k, *measured(logits, rewards))
+
+    drawn = [at(rng.normal(scale=rng.choice([0.5, 2.0, 5.0]), size=k), random_rewards(rng, k)) for _ in range(bandits)]
+    box = [(-LOGITS, LOGITS)] * k + [(0.0, 1.0)] * k
+    found, one, facts = worst_of(drawn, lambda x: at(*np.split(x, 2)), box, rng, starts, climbs)
+    return {bound: (factor * found if wrong else found, one, facts)}
 
 
-def _largest(rule: Rule, rewards: Array, updates: int) -> float:
-    """Return the most that t times the gap is along a path."""
-    return float((np.arange(1, updates + 1) * rule.gaps(rewards, updates)).max())
+@check(
+    *stated(*GAPS),
+    cases=lambda quick: numbers(quick, *GAPS, paths=5 if quick else 20, updates=10_000, sought_updates=2000),
+    broken={"starts": 0, "slower": True},
+    setting="K = {n_responses}",
+)
+def along_paths(n_responses, bound, paths, updates, sought_updates, starts, climbs, rng, slower=False):
+    """T times the gap over its bound, at worst; the worst is reached by t = 5 K, where the best response takes over."""
+    most, times = GAPS[bound][0](n_responses), GAPS[bound][1] if slower else 1.0
+
+    def sides(rewards, length):
+        return (np.arange(1, length + 1) * gaps_along(rewards, length, STEP / times)).max(), most
+
+    drawn = [sides(random_rewards(rng, n_responses), updates) for _ in range(paths)]
+    box = [(0.0, 1.0)] * n_responses
+    return {bound: worst_of(drawn, lambda x: sides(x, sought_updates), box, rng, starts, climbs)}
 
 
-def _limits(settings: Settings, rng: np.random.Generator) -> Rows:
-    """Return the exponents and constants of gap ~ constant/t^power, from the growth of gap^(-1/power) in the second half."""
-    k, updates = settings["n_responses"], settings["updates"]
-    half, laws = updates // 2, []
-    for path in range(settings["paths"]):
-        rewards = random_rewards(rng, k)
-        short = np.delete(rewards.max() - rewards, rewards.argmax())
-        for how, rule in RULES.items():
-            gaps, power = rule.gaps(rewards, updates + 1)[[half, updates]], 1.0 + rule.power
-            limit = divided_gap_limit(short, STEP) if rule.power else softmax_gap_limit(k, STEP)
-            growth = np.diff(gaps ** (-1.0 / power))[0] / (updates - half)
-            exponent = np.diff(np.log(gaps))[0] / np.log(updates / half)
-            common = {"how": how, "path": path}
-            laws.append({"statement": "exponent", "estimate": float(exponent), "prediction": -power, **common})
-            laws.append({"statement": "constant", "estimate": float(growth**-power / limit), "prediction": 1.0, **common})
-    return laws
-
-
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each bound and how its worst case was sought, left over right side; one for each exponent and constant."""
-    k = settings["n_responses"]
-    return [{"setting": f"K = {k}", "n_responses": k} | row | EXACT for result in results for row in result]
-
-
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """The bounds by the worst of what was drawn and sought; exponents and constants by the path that is farthest off."""
-    for setting, part in table.groupby("setting", sort=False):
-        for statement in (*POINTWISE, *GAPS):
-            yield statement.claim(setting, *by_the_worst(part[part["statement"] == statement.id]))
-        laws = part[part["path"].notna()].set_index(["statement", "how", "path"])["estimate"].sort_index()
-        for rate, constant, power, right, other in LAWS:
-            exponents = (laws["exponent", how] for how in (right, other))
-            own, control = (exact(one[farthest(one, -power)], -power) for one in exponents)
-            yield rate.claim(setting, own, control)
-            constants = (laws["constant", how] for how in (right, f"{right}, turned"))
-            own, control = (exact(largest((one - 1.0).abs()), CONSTANT_MARGIN) for one in constants)
-            yield constant.claim(setting, own, control)
+@check(
+    *stated("R6/rate", "R6/rate, constant", "R6/divided", "R6/divided, constant"),
+    cases=lambda quick: [
+        {"n_responses": k, "paths": 5 if quick else 20, "updates": 10_000} for k in ((2, 3) if quick else (2, 3, 5, 10))
+    ],
+    broken={"longer": 1.15, "powers": (0.3, 0.9)},
+    setting="K = {n_responses}",
+)
+def laws(n_responses, paths, updates, rng, longer=1.0, powers=(0.0, 1.0)):
+    """Exponents and constants of gap ~ constant/t^order; what is off by order (log t)/t is below the margins at the end."""
+    sides: dict = {}
+    half, drawn = updates // 2, [random_rewards(rng, n_responses) for _ in range(paths)]
+    for divided, power, name in zip((0.0, 1.0), powers, ("R6/rate", "R6/divided"), strict=True):
+        order, exponents, distances = 1.0 + divided, [], []
+        for rewards in drawn:
+            gaps = gaps_along(rewards, updates + 1, power=power)[[half, updates]]
+            exponents.append(np.diff(np.log(gaps))[0] / np.log(updates / half))
+            gaps = gaps_along(rewards, updates + 1, longer * STEP, divided)[[half, updates]]
+            growth = np.diff(gaps ** (-1.0 / order))[0] / (updates - half)
+            short = np.delete(rewards.max() - rewards, rewards.argmax())
+            limit = divided_gap_limit(short, STEP) if divided else softmax_gap_limit(n_responses, STEP)
+            distances.append(abs(growth**-order / limit - 1.0))
+        sides |= {name: (exponents, -order), f"{name}, constant": (distances, CLOSE)}
+    return sides
