@@ -4,14 +4,11 @@ Prompts that share nothing are left out. With them the longest step is the best,
 another's. Each is learned from its first group with both rewards, which dividing does not bring forward.
 """
 
-from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
 from simulations.normalisation.heads import hidden_states
 from simulations.normalisation.prompts import mixture, prompts
 
@@ -28,7 +25,7 @@ The mean |cosine| of two questions' features is 0.90 to 0.97 raw and 0.15 to 0.3
 RAW, WHITENED = "raw", "whitened"
 
 
-def problem_of(settings: Mapping[str, Any], draw: int = 0) -> gt.Problem:
+def problem_of(settings, draw=0):
     """Return the problem of a cell, in the coordinates in which it is trained; random features have draws."""
     if settings["family"] == "made up":
         return prompts(settings["correlation"], mixture(settings["mixture"], N_PROMPTS))
@@ -39,7 +36,7 @@ def problem_of(settings: Mapping[str, Any], draw: int = 0) -> gt.Problem:
     return in_span(problem) if settings["contest"] == "SGD" else problem
 
 
-def random_features(dimension: int, draw: int) -> gt.Problem:
+def random_features(dimension, draw):
     """Return a draw of 64 prompts of 4 answers, one right, whose features and start are normal."""
     rng = np.random.default_rng([dimension, draw])
     features = rng.standard_normal((RANDOM_PROMPTS, ANSWERS, dimension)) / np.sqrt(dimension)
@@ -49,7 +46,7 @@ def random_features(dimension: int, draw: int) -> gt.Problem:
 
 
 @cache
-def head_on(name: str, questions: int, features: str) -> gt.Problem:
+def head_on(name, questions, features):
     """Return a head of SmolLM2 on questions spread evenly over the 500, with features of mean squared length 1.
 
     Parameters
@@ -68,44 +65,43 @@ def head_on(name: str, questions: int, features: str) -> gt.Problem:
     logits = hidden @ theta.T
     if features == RAW:
         scale = np.sqrt((hidden**2).sum(axis=1).mean())
-        return _head(whole.bandit.mean_reward[chosen], hidden / scale, scale * theta, f"{name}, raw")
+        return head(whole.bandit.mean_reward[chosen], hidden / scale, scale * theta, f"{name}, raw")
     white = whitened(hidden)
     theta = np.linalg.lstsq(white, logits, rcond=None)[0].T
-    return written_out(_head(whole.bandit.mean_reward[chosen], white, theta, f"{name}, whitened"))
+    return written_out(head(whole.bandit.mean_reward[chosen], white, theta, f"{name}, whitened"))
 
 
-def whitened(hidden: Array) -> Array:
+def whitened(hidden):
     """Return the whitened features (M, M) of hidden states (M, H), with a mean squared length of 1."""
     scores, roots, _ = np.linalg.svd(hidden, full_matrices=False)
     powers = roots**2 / len(hidden)
     white = scores * roots / np.sqrt(powers + RIDGE * powers.sum())
-    return np.asarray(white / np.sqrt((white**2).sum(axis=1).mean()))
+    return white / np.sqrt((white**2).sum(axis=1).mean())
 
 
-def in_span(problem: gt.Problem) -> gt.Problem:
+def in_span(problem):
     """Return a head's problem in orthonormal coordinates of the span of its hidden states: the same policies."""
     if not isinstance(problem.policy, gt.SoftmaxHead):
         return problem
     hidden = hidden_states(problem)
     basis = np.linalg.qr(hidden.T)[0]
     theta = problem.theta.reshape(problem.policy.n_responses, -1) @ basis
-    return written_out(_head(problem.bandit.mean_reward, hidden @ basis, theta, problem.name))
+    return written_out(head(problem.bandit.mean_reward, hidden @ basis, theta, problem.name))
 
 
-def written_out(problem: gt.Problem) -> gt.Problem:
+def written_out(problem):
     """Return the same problem with its features in full, which trains sooner where they are few."""
     jacobian = problem.policy.jacobian()
     features = jacobian.reshape(problem.policy.n_prompts, problem.policy.n_responses, -1)
     return gt.Problem(problem.bandit, gt.LinearSoftmax(features), theta=problem.theta, name=problem.name)
 
 
-def _head(success: Array, hidden: Array, theta: Array, name: str) -> gt.Problem:
+def head(success, hidden, theta, name):
+    """Return the problem of a head on these hidden states."""
     return gt.Problem(gt.Bandit(success), gt.SoftmaxHead(hidden, theta.shape[0]), theta=theta.ravel(), name=name)
 
 
-def logit_reach(problem: gt.Problem) -> float:
+def logit_reach(problem):
     """Return by how much a logit moves, on average, if each coordinate of theta moves by 1 in its direction."""
-    policy = problem.policy
-    if isinstance(policy, gt.SoftmaxHead):
-        return float(np.abs(hidden_states(problem)).sum(axis=1).mean())
-    return float(np.abs(policy.jacobian()).sum(axis=-1).mean())
+    rows = hidden_states(problem) if isinstance(problem.policy, gt.SoftmaxHead) else problem.policy.jacobian()
+    return float(np.abs(rows).sum(axis=-1).mean())
