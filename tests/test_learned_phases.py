@@ -7,7 +7,7 @@ import grpo_theory as gt
 from grpo_theory.exact import gradient, hessian
 from simulations.normalisation import learned_curvature, learned_phases, network_width
 from simulations.normalisation.heads import near_orthogonal
-from simulations.normalisation.network_curvature import hessian_norms, hessians
+from simulations.normalisation.learned_curvature import hessian_norms, hessians
 from simulations.normalisation.networks import BOTH, PROMPTS, RIGHT, ascent, linearised, network_problem, pair_cosines
 
 SHARES = [0.9, 0.9, 0.8, 0.6, 0.5]
@@ -106,12 +106,17 @@ def test_correlations_within_and_across_iterations_are_told_apart():
     rng = np.random.default_rng(0)
     variances = np.array([1.0, 2.0, 3.0])[:, None] + 1e-3 * rng.normal(size=(3, 40))
     curvature = np.array([-2.0, -4.0, -6.0])[:, None] + variances
-    found = learned_curvature.correlations(variances, {"own": curvature}, seed=0)
+    what = learned_curvature.PROXIES[0]
+    draws = {"variance": variances, what: curvature, "others": rng.permutation(40)}
+    found = {name: np.stack([one, one]) for name, one in draws.items()}
     for how in ("Pearson", "Spearman"):
-        assert found[f"within, own ({how})"] == pytest.approx(1.0)
-        assert found[f"across, own ({how})"] < -0.99
-        assert found[f"across, deviation ({how})"] > 0.99
-        assert abs(found[f"others, own ({how})"]) < 0.5
+        own, wrong = (learned_curvature.proxies(found, what, how, wrong) for wrong in (False, True))
+        assert own["N9/within"][0][0] == pytest.approx(1.0)
+        assert abs(wrong["N9/within"][0][0]) < 0.5
+        assert own["N9/across, learned features"][0][0] > 0.99
+        assert wrong["N9/across, learned features"][0][0] > 0.99
+        across = learned_curvature.within(*(np.swapaxes(found[name], 1, 2) for name in ("variance", what)), how)
+        assert across.max() < -0.99
 
 
 def test_cosines_of_a_wider_network_are_nearer_to_those_of_its_linear_policy():
