@@ -90,7 +90,7 @@ def test_limits_count_draws():
     plain = np.concatenate([measures(np.full(5, 0.5))] * 3)
     divided = np.concatenate([measures(np.linspace(0.5, end, 5)) for end in (0.6, 0.7, 0.45)])
     arms = {"plain": plain, "divided": divided}
-    rows = list(learned_phases.shown({"learned": arms}, UPDATES))
+    rows = list(learned_phases.measures({"learned": arms}, UPDATES))
     (last,) = (row for row in rows if row["quantity"] == "advantage" and row["arm"] == "divided" and row["update"] == 4)
     assert last["estimate"] == pytest.approx(0.25 / 3.0)
     assert {row["replications"] for row in rows} == {3}
@@ -107,7 +107,7 @@ def test_correlations_within_and_across_iterations_are_told_apart():
     variances = np.array([1.0, 2.0, 3.0])[:, None] + 1e-3 * rng.normal(size=(3, 40))
     curvature = np.array([-2.0, -4.0, -6.0])[:, None] + variances
     what = learned_curvature.PROXIES[0]
-    draws = {"variance": variances, what: curvature, "others": rng.permutation(40)}
+    draws = {"variance": variances, what: curvature, "others": variances[:, rng.permutation(40)]}
     found = {name: np.stack([one, one]) for name, one in draws.items()}
     for how in ("Pearson", "Spearman"):
         own, wrong = (learned_curvature.proxies(found, what, how, wrong) for wrong in (False, True))

@@ -11,14 +11,20 @@ from simulations.normalisation.race import (
     OPTIMISERS,
     PRINTED,
     PRINTED_STEPS,
+    RAW,
+    WHITENED,
     cases,
     gain,
+    head_on,
+    in_span,
+    logit_reach,
+    problem_of,
     raced,
+    random_features,
     rates_of,
     reached,
     success,
 )
-from simulations.normalisation.race_problems import RAW, WHITENED, head_on, in_span, logit_reach, problem_of, random_features
 from simulations.seeds import child_seed
 
 MADE_UP = {"family": "made up", "correlation": 0.7, "mixture": "easy and hard", "batch_size": 4, "updates": 16}

@@ -57,8 +57,9 @@ def measured(width, updates, draws, rng):
     """Return variances and curvatures along the ascent on each draw, (draws, T, M), and mean |cos| of hidden units (draws, T)."""
     seeds = seed_of(rng).generate_state(draws).tolist()
     found = [course(network_problem(width, seed), updates) for seed in seeds]
-    others = [np.random.default_rng(seed).permutation(PROMPTS) for seed in seeds]
-    return {name: [one[name] for one in found] for name in found[0]} | {"others": others}
+    for seed, one in zip(seeds, found, strict=True):
+        one["others"] = np.array(one["variance"])[:, np.random.default_rng(seed).permutation(PROMPTS)]
+    return {name: [one[name] for one in found] for name in found[0]}
 
 
 def course(problem, updates):
@@ -79,23 +80,11 @@ def within(variances, curvatures, how):
     return KINDS[how](variances, curvatures, np.ones_like(variances)).mean(axis=1)
 
 
-def of_others(variances, others):
-    """Return the variances of other prompts (draws, T, M), by their numbers (draws, M)."""
-    return np.take_along_axis(variances, others[:, None], axis=2)
-
-
-@check(
-    WITHIN,
-    ACROSS,
-    of=measured,
-    cases=readings,
-    broken={"wrong": True},
-    setting="networks of width {width}, {what} ({how})",
-)
+@check(WITHIN, ACROSS, of=measured, cases=readings, broken={"wrong": True}, setting="networks of width {width}, {what} ({how})")
 def proxies(found, what, how, wrong=False):
     """The printed correlations; the wrong ones are of other prompts' variances, and of the deviation in place of curvature."""
     variances, curvatures = found["variance"], found[what]
-    over_prompts = within(of_others(variances, found["others"]) if wrong else variances, curvatures, how)
+    over_prompts = within(found["others"] if wrong else variances, curvatures, how)
     turned = np.swapaxes(variances, 1, 2), np.swapaxes(np.sqrt(variances) if wrong else curvatures, 1, 2)
     mean, *error = mean_of(within(*turned, how))
     return {WITHIN.id: (mean_of(over_prompts), PRINTED), ACROSS.id: ((abs(mean), *error), NONE)}
@@ -104,8 +93,8 @@ def proxies(found, what, how, wrong=False):
 @check(HESSIAN_LEARNED, ALIKE, of=measured, cases=cases, broken={"wrong": True}, setting="networks of width {width}")
 def hessian_and_units(found, wrong=False):
     """The rank correlation with the Hessian's norm, and how alike features grow; the wrong ones stay."""
-    variances, cosines = found["variance"], found["cosine"]
-    ranks = within(of_others(variances, found["others"]) if wrong else variances, found[HESSIAN], "Spearman")
+    cosines = found["cosine"]
+    ranks = within(found["others" if wrong else "variance"], found[HESSIAN], "Spearman")
     rise = cosines[:, 0 if wrong else -1] - cosines[:, 0]
     facts = {"mean |cos| at the start": cosines[:, 0].mean()}
     return {HESSIAN_LEARNED.id: (mean_of(-ranks), -STRONG), ALIKE.id: (mean_of(-rise), -RISE, facts)}

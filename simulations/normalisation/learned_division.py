@@ -14,17 +14,16 @@ import warnings
 
 import numpy as np
 
-from grpo_theory.estimation import find
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness import check, run
 from grpo_theory.simulate.step_grid import StepGrid
 from grpo_theory.simulate.training import finite_objectives
 from simulations.best_rate import lead
-from simulations.kernels import kernel_at
 from simulations.normalisation.heads import near_orthogonal, state
-from simulations.normalisation.networks import network_problem, pair_cosines
+from simulations.normalisation.networks import TITLE, network_problem, pair_cosines
 from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL
+from simulations.normalisation.race import ARMS
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
 
@@ -39,7 +38,6 @@ NETWORKS = ((4, "easy"), (4, "hard"), (16, "easy"), (16, "hard"))
 BATCH_SIZE, GROUP_SIZE = 20, 8
 DRAWS, QUICK_DRAWS, RUNS = 96, 24, 4
 """Draws of inputs and starts, and runs on each. Of the runs on a draw, the first has its gradients examined."""
-ARMS = {"plain": find("dr_grpo"), "divided": find("grpo"), "broken": kernel_at("turned_mean", 1.0, "descends")}
 
 
 def cases(quick):
@@ -90,14 +88,7 @@ def measured(problem, theta, each):
     return measures
 
 
-@check(
-    PAYS,
-    HARMLESS,
-    of=trained,
-    cases=lengths,
-    broken={"arm": "broken"},
-    setting="networks of width {width}, {mixture}, {updates} updates",
-)
+@check(PAYS, HARMLESS, of=trained, cases=lengths, broken={"arm": "broken"}, setting=TITLE + ", {updates} updates")
 def gain(found, budgets, steps, updates, arm="divided"):
     """Who is ahead at the end of runs of each length."""
     sides = {one: arms["success"][:, :, budgets.index(updates)] for one, arms in found.items()}
@@ -107,7 +98,7 @@ def gain(found, budgets, steps, updates, arm="divided"):
     return {PAYS.id: (evidence(ahead, -NOTICEABLE), facts), HARMLESS.id: (evidence(ahead, NOTICEABLE), facts)}
 
 
-@check(LOST_SAMPLED, of=trained, cases=cases, broken={"apart": True}, setting="networks of width {width}, {mixture}")
+@check(LOST_SAMPLED, of=trained, cases=cases, broken={"apart": True}, setting=TITLE)
 def lost(found, apart=False):
     """Whether orthogonality is lost at the end of the longest runs; that of prompts that share no parameter is not."""
     success, shares = (found["plain"][what][:, :, -1] for what in ("success", "orthogonality"))

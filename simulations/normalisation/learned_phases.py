@@ -20,9 +20,10 @@ import numpy as np
 from grpo_theory.evidence.reading import distance, mean_of
 from grpo_theory.harness import check, rows, run
 from grpo_theory.harness.summary import summary
+from grpo_theory.problem.logit_map import TabularMap
 from simulations.normalisation.heads import near_orthogonal
-from simulations.normalisation.networks import ascent, linearised, network_problem, of_their_own, pair_cosines
-from simulations.normalisation.phases import ORTHOGONAL, curves, first_two, windows
+from simulations.normalisation.networks import TITLE, ascent, linearised, network_problem, pair_cosines
+from simulations.normalisation.phases import ORTHOGONAL, first_two, shown
 from simulations.statements import stated
 
 DRIFT, LEARNED, LOST = stated("N11/learned features", "N11/features", "N12/III, learned features")
@@ -46,8 +47,7 @@ PRINTED_NEAR = {"start": 0.977, "middle": 0.803, "end": 0.524}
 """Shares of |cos| < 0.1 at steps 0, 260 and 500."""
 TENTH = 0.1
 """A share of which the first digit holds would be read as the same finding, as for SmolLM2's head."""
-DEVIATION, SHARE = MEASURES.index("deviation"), MEASURES.index("orthogonality")
-NETWORKS = "networks of width {width}, {mixture}"
+SHARE = MEASURES.index("orthogonality")
 
 
 def cases(quick):
@@ -79,12 +79,13 @@ def course(problem, arm, updates):
 
 def measured(place):
     """Return the `MEASURES` of a policy."""
-    now, gradients = place.now, place.tangent.adjoint_by_prompt(place.now.covectors)
-    shares = [near_orthogonal(pair_cosines(vectors)) for vectors in (gradients, np.abs(gradients), of_their_own(now.covectors))]
+    now, gradients = place.now, place.gradients
+    apart = TabularMap(*now.covectors.shape).adjoint_by_prompt(now.covectors)
+    shares = [near_orthogonal(pair_cosines(vectors)) for vectors in (gradients, np.abs(gradients), apart)]
     return [now.value.mean(), now.deviation.mean(), *shares]
 
 
-@check(DRIFT, LOST, of=courses, cases=each(arm=("plain", "divided")), broken={"measure": "apart"}, setting=NETWORKS + ", {arm}")
+@check(DRIFT, LOST, of=courses, cases=each(arm=("plain", "divided")), broken={"measure": "apart"}, setting=TITLE + ", {arm}")
 def lost(found, arm, measure="orthogonality"):
     """By how much the share of near-orthogonal gradients falls, and where it ends."""
     shares = found["learned"][arm][:, :, MEASURES.index(measure)]
@@ -92,9 +93,7 @@ def lost(found, arm, measure="orthogonality"):
     return {DRIFT.id: (mean_of(shares[:, -1] - shares[:, 0]), -FALL), LOST.id: (mean_of(shares[:, -1]), ORTHOGONAL, facts)}
 
 
-@check(
-    PRINTED_SHARES, of=courses, cases=each(time=PRINTED_NEAR), broken={"measure": "without signs"}, setting=NETWORKS + ", {time}"
-)
+@check(PRINTED_SHARES, of=courses, cases=each(time=PRINTED_NEAR), broken={"measure": "without signs"}, setting=TITLE + ", {time}")
 def near_printed(found, time, measure="orthogonality"):
     """How far from the printed shares those at the start, half-way in success and at the end are."""
     runs = found["learned"]["plain"]
@@ -105,32 +104,18 @@ def near_printed(found, time, measure="orthogonality"):
     return distance(summary(runs[:, place, MEASURES.index(measure)]), printed, TENTH), facts
 
 
-@check(LEARNED, FIRST, SECOND, of=courses, cases=cases, broken={"arm": "slow", "learns": False}, setting=NETWORKS)
+@check(LEARNED, FIRST, SECOND, of=courses, cases=cases, broken={"arm": "slow", "learns": False}, setting=TITLE)
 def of_learning(found, updates, arm="divided", learns=True):
     """How much more the share falls with learned features, or with those of the start after half of the updates; the phases."""
     own, frozen = (found[kind]["plain"][:, :, SHARE] for kind in ("learned", "of the start"))
-    end, gains = own[:, -1] - own[:, 0] if learns else frozen[:, -2] - frozen[:, 0], advantage(found["learned"], arm)
-    both = first_two(gains, updates, *premises(found["learned"]))
+    end = own[:, -1] - own[:, 0] if learns else frozen[:, -2] - frozen[:, 0]
+    both = first_two(found["learned"], arm, MEASURES, updates)
     sides = {f"N12/{name}, learned features": one for name, one in both.items()}
     return sides | {LEARNED.id: (mean_of(end - (frozen[:, -1] - frozen[:, 0])), -MORE)}
 
 
-def premises(arms):
-    """Return mean deviations and shares of near-orthogonal gradients without division, (updates,) each."""
-    return arms["plain"].mean(axis=0)[:, [DEVIATION, SHARE]].T
-
-
-def advantage(arms, arm):
-    """Return by how much success is ahead of the plain arm's, (draws, updates)."""
-    return (arms[arm] - arms["plain"])[:, :, 0]
-
-
 @rows(of=courses, cases=cases)
-def shown(found, updates):
+def measures(found, updates):
     """Measures and advantages of each arm at each number of updates, and increases of division's with their phases."""
-    for (features, arms), arm in product(found.items(), ("plain", "divided")):
-        at = {"features": features, "arm": arm}
-        both = np.concatenate([arms[arm], advantage(arms, arm)[:, :, None]], axis=2)
-        yield from (at | row for row in curves((*MEASURES, "advantage"), updates, both))
-        if arm == "divided":
-            yield from (at | row for row in windows(advantage(arms, arm), updates, *premises(arms)))
+    for features, arms in found.items():
+        yield from ({"features": features} | row for row in shown(arms, MEASURES, updates))

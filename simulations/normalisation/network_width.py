@@ -10,7 +10,7 @@ import numpy as np
 
 from grpo_theory.evidence.slope import log_log_slope
 from grpo_theory.harness import check
-from simulations.normalisation.networks import ascent, linearised, network_problem
+from simulations.normalisation.networks import ascent, linearised, network_problem, pair_cosines
 from simulations.statements import stated
 
 WIDE = stated("N11/width")
@@ -37,5 +37,5 @@ def rate(seed, widths, updates, draw=0):
 def difference(seed, width, updates, draw):
     """Return the root mean square difference of cosines after the updates."""
     networks = network_problem(width, seed), linearised(network_problem(width, seed, draw))
-    own, linear = ([*ascent(problem, 0.0, updates)][-1].cosines for problem in networks)
+    own, linear = (pair_cosines([*ascent(problem, 0.0, updates)][-1].gradients) for problem in networks)
     return np.sqrt(((own - linear) ** 2).mean())

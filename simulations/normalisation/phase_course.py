@@ -23,7 +23,7 @@ from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness import check, rows, run
 from grpo_theory.harness.summary import summary
 from simulations.normalisation.heads import OWN, STRIDE, ascent, cosines, gram, head_problem, label, near_orthogonal, state
-from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL, curves, first_two, is_orthogonal, windows
+from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL, advantage, first_two, is_orthogonal, shown
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
 
@@ -61,21 +61,15 @@ ARMS: dict[str, tuple[float, Any]] = {
 """The power of the deviation that exact gradients have as a factor, and the estimator of sampled runs."""
 MEASURES = ("success", "easy", "hard", "deviation", "orthogonality", "apart")
 """Mean success over all prompts, and over the halves that are easier and harder at the start; and what the phases are about."""
-DEVIATION, SHARE = MEASURES.index("deviation"), MEASURES.index("orthogonality")
-
-
-def exact_cases(quick):
-    """One case for each system of coordinates."""
-    common = {"how": "exact", "runs": 1, "stride": QUICK_EXACT_STRIDE if quick else EXACT_STRIDE}
-    common |= {"updates": list(QUICK_EXACT_UPDATES if quick else EXACT_UPDATES)}
-    return [{"ridge": ridge, **common} for ridge in (QUICK_RIDGES if quick else RIDGES)]
 
 
 def cases(quick):
-    """Those of exact gradients, and the sampled runs."""
-    sampled = {"how": "sampled", "ridge": SAMPLED, "updates": list(QUICK_UPDATES if quick else UPDATES)}
-    sampled |= {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "step_size": STEP_SIZE}
-    return [*exact_cases(quick), sampled | {"runs": QUICK_RUNS if quick else RUNS}]
+    """One case for each system of coordinates, exact, and one for the sampled runs."""
+    exactly = {"how": "exact", "runs": 1, "stride": QUICK_EXACT_STRIDE if quick else EXACT_STRIDE}
+    exactly |= {"updates": list(QUICK_EXACT_UPDATES if quick else EXACT_UPDATES)}
+    sampled = {"how": "sampled", "ridge": SAMPLED, "runs": QUICK_RUNS if quick else RUNS, "step_size": STEP_SIZE}
+    sampled |= {"updates": list(QUICK_UPDATES if quick else UPDATES), "batch_size": BATCH_SIZE, "group_size": GROUP_SIZE}
+    return [*({"ridge": ridge, **exactly} for ridge in (QUICK_RIDGES if quick else RIDGES)), sampled]
 
 
 def where(how, ridge, **_):
@@ -123,39 +117,24 @@ def sampled(problem, estimator, updates, runs, seed, step_size, **sizes):
     return course
 
 
-def premises(found):
-    """Return mean deviations and shares of near-orthogonal gradients without division, (checkpoints,) each."""
-    return found["plain"].mean(axis=0)[:, [DEVIATION, SHARE]].T
-
-
-def gains(found, arm):
-    """Return by how much success is ahead of plain training, (runs, checkpoints)."""
-    return (found[arm] - found["plain"])[:, :, 0]
-
-
 @check(FIRST, SECOND, THIRD, of=trained, cases=cases, broken={"arm": "multiplied", "measure": "apart"}, setting=where)
 def printed_phases(found, updates, arm="divided", measure="orthogonality"):
     """The printed phases, where their premises hold."""
     end = found["plain"][:, -1, MEASURES.index(measure)]
-    both = first_two(gains(found, arm), updates, *premises(found))
+    both = first_two(found, arm, MEASURES, updates)
     return {f"N12/{name}": sides for name, sides in both.items()} | {THIRD.id: evidence(summary(end), ORTHOGONAL)}
 
 
-@check(THIRD_FROM_THE_START, of=trained, cases=exact_cases, broken={"ridge": min(RIDGES), "orthogonal": True}, setting=where)
-def without_orthogonality(found, orthogonal=False):
-    """What division gains where prompts are not near-orthogonal from the start."""
-    share = found["plain"][0, 0, SHARE]
-    if is_orthogonal(share) == orthogonal:
-        return exact(gains(found, "divided")[0, -1], NOTICEABLE), {"share |cos| < 0.1": share}
+@check(THIRD_FROM_THE_START, of=trained, cases=cases, broken={"ridge": SAMPLED, "orthogonal": True}, setting=where)
+def without_orthogonality(found, how, orthogonal=False):
+    """What division gains, by exact gradients, where prompts are not near-orthogonal from the start."""
+    share = found["plain"][0, 0, MEASURES.index("orthogonality")]
+    if how == "exact" and is_orthogonal(share) == orthogonal:
+        return exact(advantage(found, "divided")[0, -1], NOTICEABLE), {"share |cos| < 0.1": share}
     return None
 
 
 @rows(of=trained, cases=cases)
 def courses(found, ridge, updates):
     """Measures and advantages of each arm at each checkpoint, and increases of division's with their phases."""
-    for arm, runs in found.items():
-        at = {"coordinates": label(ridge), "arm": arm}
-        both = np.concatenate([runs, gains(found, arm)[:, :, None]], axis=2)
-        yield from (at | row for row in curves((*MEASURES, "advantage, success"), updates, both))
-        if arm == "divided":
-            yield from (at | row for row in windows(gains(found, arm), updates, *premises(found)))
+    yield from ({"coordinates": label(ridge)} | row for row in shown(found, MEASURES, updates))

@@ -9,7 +9,7 @@ Between two checkpoints a run is in phase
 Otherwise it is in none of them, because what is printed does not happen there, or because the runs are too few to say.
 """
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 from scipy.special import stdtrit
@@ -61,29 +61,38 @@ def phases(low, high, deviations, shares):
     return named
 
 
-def curves(quantities, updates, runs):
-    """Yield a row for each checkpoint and quantity of runs (R, checkpoints, quantities)."""
-    for update, at in zip(updates, np.swapaxes(runs, 0, 1), strict=True):
-        for quantity, sample in zip(quantities, at.T, strict=True):
-            yield {"quantity": quantity, "update": update} | summary(sample)
+def advantage(arms, arm):
+    """Return by how much success, the first measure of runs (R, checkpoints, measures), is ahead of the plain arm's."""
+    return (arms[arm] - arms["plain"])[:, :, 0]
 
 
-def windows(gains, updates, deviations, shares):
-    """Yield the increase of the advantage between checkpoints, with the phase that the criterion finds there."""
+def premises(arms, measures):
+    """Return mean deviations and shares of near-orthogonal gradients without division, (checkpoints,) each."""
+    return arms["plain"].mean(axis=0)[:, [measures.index(name) for name in ("deviation", "orthogonality")]].T
+
+
+def shown(arms, measures, updates):
+    """Yield rows of the measures and advantages of arms, and of the increase of division's, with the phase there."""
+    for arm, runs in arms.items():
+        both = np.concatenate([runs, advantage(arms, arm)[:, :, None]], axis=2)
+        for (c, update), (q, quantity) in product(enumerate(updates), enumerate((*measures, "advantage"))):
+            yield {"arm": arm, "quantity": quantity, "update": update} | summary(both[:, c, q])
+    gains = advantage(arms, "divided")
     increases = [summary(increase) for increase in np.diff(gains, axis=1).T]
     estimates, errors = (np.array([one[name] for one in increases]) for name in ("estimate", "standard_error"))
     half = -stdtrit(len(gains) - 1, MISS / (2 * len(increases))) * errors if len(gains) > 1 else errors
-    names = phases(estimates - half, estimates + half, deviations, shares)
+    names = phases(estimates - half, estimates + half, *premises(arms, measures))
     for (before, after), name, one in zip(pairwise(updates), names, increases, strict=True):
-        yield {"quantity": "increase", "update": before, "until": after, "phase": name} | one
+        yield {"arm": "divided", "quantity": "increase", "update": before, "until": after, "phase": name} | one
 
 
-def first_two(gains, updates, deviations, shares):
+def first_two(arms, arm, measures, updates):
     """Return the sides of phase I while deviations are high, and of II from then on, as far as prompts are near-orthogonal.
 
     Minus the increase of the advantage is below 0 in I, and its size at most a point in II.  A premise that does not outlast the
     first window is not judged.
     """
+    gains, (deviations, shares) = advantage(arms, arm), premises(arms, measures)
     last = len(updates) if is_orthogonal(shares).all() else int(np.argmin(is_orthogonal(shares)))
     highs = is_high(deviations)
     turn = min(last - 1, len(updates) - 1 if highs.all() else int(np.argmin(highs)))

@@ -25,6 +25,7 @@ The steps of the paper are a contest of their own, which is counted apart: it co
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -36,8 +37,8 @@ from grpo_theory.harness import check, rows, run
 from grpo_theory.simulate.step_grid import StepGrid
 from simulations.best_rate import lead
 from simulations.kernels import kernel_at
-from simulations.normalisation.prompts import MIXTURES
-from simulations.normalisation.race_problems import N_PROMPTS, RAW, WHITENED, logit_reach, problem_of
+from simulations.normalisation.heads import hidden_states
+from simulations.normalisation.prompts import MIXTURES, mixture, prompts
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
 
@@ -51,6 +52,17 @@ PRINTED = {"plain": 1.0, "divided": 0.5}
 EVERY = 4
 """After how many updates success is measured."""
 ARMS = {"plain": find("dr_grpo"), "divided": find("grpo"), "broken": kernel_at("turned_mean", 1.0, "descends")}
+N_PROMPTS = 4
+"""Of the made-up problems."""
+RANDOM_PROMPTS, ANSWERS = 64, 4
+LOGIT_DEVIATION = 2.0
+"""Of the random problems at the start: success rates run from below 1% to above 80%."""
+RIDGE = 0.01
+"""Of whitening, as a share of the total power: small enough that questions differ, large enough that they still share features.
+
+The mean |cosine| of two questions' features is 0.90 to 0.97 raw and 0.15 to 0.33 whitened; without a ridge it would be 0.
+"""
+RAW, WHITENED = "raw", "whitened"
 GROUP_SIZES = (8, 16, 32, 64)
 SOME_SIZES = (8, 32)
 """Where all four would take too long."""
@@ -99,14 +111,8 @@ def made_up(quick):
     """The made-up prompts, at the steps of the paper too."""
     correlations, mixtures = ((0.7,), ("easy and hard",)) if quick else (PAPER_CORRELATIONS, MIXTURES)
     printed, sizes = ((8,), (8,)) if quick else (PAPER_SIZES, GROUP_SIZES)
-    for correlation, mixture in product(correlations, mixtures):
-        problem = {
-            "family": "made up",
-            "correlation": correlation,
-            "mixture": mixture,
-            "batch_size": N_PROMPTS,
-            "updates": UPDATES,
-        }
+    for correlation, name in product(correlations, mixtures):
+        problem = {"family": "made up", "correlation": correlation, "mixture": name, "batch_size": N_PROMPTS, "updates": UPDATES}
         yield from (problem | {"runs": PRINTED_RUNS, "contest": PRINTED_STEPS, "group_size": size} for size in printed)
         if correlation in CORRELATIONS:
             yield from (problem | design("made up", *one, quick) for one in product(OPTIMISERS, sizes))
@@ -140,10 +146,8 @@ def design(problem, contest, size, quick=False):
 def raced(rng, **settings):
     """Train each arm at each of its steps, on draws that all arms share; return their successes (S, units), and the steps."""
     seed = seed_of(rng)
-    return {
-        "steps": {arm: rates_of(settings, arm) for arm in ARMS},
-        "success": {arm: reached(settings, arm, seed) for arm in ARMS},
-    }
+    found = {arm: reached(settings, arm, seed) for arm in ARMS}
+    return {"steps": {arm: rates_of(settings, arm) for arm in ARMS}, "success": found}
 
 
 def rates_of(settings, arm):
@@ -190,15 +194,94 @@ def plain_less(found, arm):
     return lead([found["success"][one] for one in ("plain", arm)], (1.0, -1.0))
 
 
-@check(
-    PAYS,
-    HARMLESS,
-    PAYS_AT_PRINTED_STEPS,
-    of=raced,
-    cases=cases,
-    broken={"arm": "broken"},
-    setting=lambda **case: f"{title(**case)}, {case['contest']}, G = {case['group_size']}",
-)
+def problem_of(settings, draw=0):
+    """Return the problem of a cell, in the coordinates in which it is trained; random features have draws."""
+    if settings["family"] == "made up":
+        return prompts(settings["correlation"], mixture(settings["mixture"], N_PROMPTS))
+    if settings["family"] == "random":
+        return random_features(settings["dimension"], draw)
+    problem = head_on(settings["head"], settings["questions"], settings["features"])
+    # Steepest ascent is the same in all orthonormal coordinates of the span, and cheaper in few of them.  Adam's is not.
+    return in_span(problem) if settings["contest"] == "SGD" else problem
+
+
+def random_features(dimension, draw):
+    """Return a draw of 64 prompts of 4 answers, one right, whose features and start are normal."""
+    rng = np.random.default_rng([dimension, draw])
+    features = rng.standard_normal((RANDOM_PROMPTS, ANSWERS, dimension)) / np.sqrt(dimension)
+    right = np.eye(ANSWERS)[rng.integers(ANSWERS, size=RANDOM_PROMPTS)]
+    theta = LOGIT_DEVIATION * rng.standard_normal(dimension)
+    return gt.Problem(gt.Bandit(right), gt.LinearSoftmax(features), theta=theta, name=f"random, d = {dimension}")
+
+
+@cache
+def head_on(name, questions, features):
+    """Return a head of SmolLM2 on questions spread evenly over the 500, with features of mean squared length 1.
+
+    Parameters
+    ----------
+    name : str
+        Of the gallery's problem.
+    questions : int
+    features : {"raw", "whitened"}
+        Raw features are the hidden states h in the model's own 576 coordinates. Whitened features are their principal
+        coordinates, each divided by the root of its power (mean square) plus a ridge.
+    """
+    whole = gt.gallery.problem(name)
+    chosen = np.linspace(0, whole.policy.n_prompts - 1, questions).astype(int)
+    hidden = hidden_states(whole)[chosen]
+    theta = whole.theta.reshape(whole.policy.n_responses, -1)
+    logits = hidden @ theta.T
+    if features == RAW:
+        scale = np.sqrt((hidden**2).sum(axis=1).mean())
+        return on_states(whole.bandit.mean_reward[chosen], hidden / scale, scale * theta, f"{name}, raw")
+    white = whitened(hidden)
+    theta = np.linalg.lstsq(white, logits, rcond=None)[0].T
+    return written_out(on_states(whole.bandit.mean_reward[chosen], white, theta, f"{name}, whitened"))
+
+
+def whitened(hidden):
+    """Return the whitened features (M, M) of hidden states (M, H), with a mean squared length of 1."""
+    scores, roots, _ = np.linalg.svd(hidden, full_matrices=False)
+    powers = roots**2 / len(hidden)
+    white = scores * roots / np.sqrt(powers + RIDGE * powers.sum())
+    return white / np.sqrt((white**2).sum(axis=1).mean())
+
+
+def in_span(problem):
+    """Return a head's problem in orthonormal coordinates of the span of its hidden states: the same policies."""
+    if not isinstance(problem.policy, gt.SoftmaxHead):
+        return problem
+    hidden = hidden_states(problem)
+    basis = np.linalg.qr(hidden.T)[0]
+    theta = problem.theta.reshape(problem.policy.n_responses, -1) @ basis
+    return written_out(on_states(problem.bandit.mean_reward, hidden @ basis, theta, problem.name))
+
+
+def written_out(problem):
+    """Return the same problem with its features in full, which trains sooner where they are few."""
+    jacobian = problem.policy.jacobian()
+    features = jacobian.reshape(problem.policy.n_prompts, problem.policy.n_responses, -1)
+    return gt.Problem(problem.bandit, gt.LinearSoftmax(features), theta=problem.theta, name=problem.name)
+
+
+def on_states(success, hidden, theta, name):
+    """Return the problem of a head on these hidden states."""
+    return gt.Problem(gt.Bandit(success), gt.SoftmaxHead(hidden, theta.shape[0]), theta=theta.ravel(), name=name)
+
+
+def logit_reach(problem):
+    """Return by how much a logit moves, on average, if each coordinate of theta moves by 1 in its direction."""
+    rows = hidden_states(problem) if isinstance(problem.policy, gt.SoftmaxHead) else problem.policy.jacobian()
+    return float(np.abs(rows).sum(axis=-1).mean())
+
+
+def label(contest, group_size, **case):
+    """Return what a case is called."""
+    return f"{title(**case)}, {contest}, G = {group_size}"
+
+
+@check(PAYS, HARMLESS, PAYS_AT_PRINTED_STEPS, of=raced, cases=cases, broken={"arm": "broken"}, setting=label)
 def gain(found, contest, arm="divided"):
     """How far plain is ahead, against a point either way; the control puts the broken arm in the divided one's place."""
     ahead = plain_less(found, arm)

@@ -29,14 +29,10 @@ TRAINED = ("last block", "adapters")
 ASCENTS = ("plain", "divided")
 SAMPLED = ("dr_grpo, G = 4", "grpo, G = 4", "dr_grpo, G = 64", "grpo, G = 64")
 POWERLESS = {
-    (
-        ACROSS.id,
-        "adapters, divided",
-    ): "37 of 40 questions are learned within 80 updates, so that any question's variance falls with it",
-    (
-        WITHIN.id,
-        "last block, divided, weighted, trace, end",
-    ): "another question's curvature goes with the own variance nearly as the printed correlation has it",
+    ("N9/trained model", "adapters, divided"): "37 of 40 questions are learned within 80 updates, so that any question's "
+    "variance falls with it",
+    ("N9/within", "last block, divided, weighted, trace, end"): "another question's curvature goes with the own variance "
+    "nearly as the printed correlation has it",
 }
 STRIDE, SLOWER = 0.1, 0.5
 """The first update's root mean square change of a question's logits, as the records were made; and the control's factor."""
@@ -54,6 +50,7 @@ GRAMS = {"balanced": "gram", "own": "own_gram"}
 """By coordinates, the records of the inner products of questions' gradients."""
 CURVATURES = ("Fisher, trace", "weighted, trace")
 COURSE, COORDINATES = "{trained}, {course}", "{trained}, {course}, {coordinates} coordinates"
+AT_TIME = COORDINATES + ", {time}"
 """What cases are called."""
 
 
@@ -75,15 +72,15 @@ def recorded(trained, course, what):
     return np.concatenate([getattr(courses[ASCENTS[0]], what)[:1], getattr(courses[course], what)[later]])
 
 
-def cosines_of(products):
-    """Return the cosines of all pairs, (M (M - 1)/2,), given inner products (M, M)."""
-    return cosines(products, np.ones((len(products), 1)))
+def cosines_of(products, alike=None):
+    """Return the cosines of all pairs, (M (M - 1)/2,), given inner products (M, M); or as if all had one cosine."""
+    found = cosines(products, np.ones((len(products), 1)))
+    return found if alike is None else np.full_like(found, alike)
 
 
 def shares(trained, course, coordinates, alike=None):
-    """Return the share of near-orthogonal pairs of gradients at each look, or where all pairs have one cosine."""
-    found = map(cosines_of, recorded(trained, course, GRAMS[coordinates]))
-    return [near_orthogonal(between if alike is None else np.full_like(between, alike)) for between in found]
+    """Return the share of near-orthogonal pairs of gradients at each look."""
+    return [near_orthogonal(cosines_of(gram, alike)) for gram in recorded(trained, course, GRAMS[coordinates])]
 
 
 @check(DRIFT, cases=each((*ASCENTS, *SAMPLED), coordinates=GRAMS), broken={"alike": 0.0}, setting=COORDINATES)
@@ -93,9 +90,7 @@ def drift(trained, course, coordinates, alike=None):
     return looks[-1] - looks[0], -FALL
 
 
-@check(
-    GRADIENTS, cases=each(ASCENTS, coordinates=GRAMS, time=PRINTED_NEAR), broken={"alike": 1.0}, setting=COORDINATES + ", {time}"
-)
+@check(GRADIENTS, cases=each(ASCENTS, coordinates=GRAMS, time=PRINTED_NEAR), broken={"alike": 1.0}, setting=AT_TIME)
 def gradients(trained, course, coordinates, time, alike=None):
     """The printed shares at three times."""
     looks = shares(trained, course, coordinates, alike)
@@ -111,8 +106,7 @@ def premise(trained, course, coordinates, alike=None):
 @check(STATES, cases=each(ASCENTS, time=ENDS), broken={"alike": 1.0}, setting=COURSE + ", {time}")
 def states(trained, course, time, alike=None):
     """The share of states that are not orthogonal."""
-    found = cosines_of(recorded(trained, course, "states")[ENDS[time]])
-    return 1.0 - near_orthogonal(found if alike is None else np.full_like(found, alike), BELOW), MANY
+    return 1.0 - near_orthogonal(cosines_of(recorded(trained, course, "states")[ENDS[time]], alike), BELOW), MANY
 
 
 def variances_and_curvatures(trained, course, what):
