@@ -25,7 +25,7 @@ POWERLESS = {
 }
 
 PROBLEM, MADE_UP = "lm-few-shot", "made up"
-PATH_RIDGE = 0.01
+PATH_RIDGE, PATH_STRIDE, MOST_UPDATES = 0.01, 0.1, 1000
 """Where the starts of SmolLM2's runs are trained to."""
 GRID = {
     PROBLEM: ((OWN, 100.0, 10.0, 1.0, 0.1, 0.01), (0.15, 0.3, 0.5, 0.7, 0.85), (0.85, 0.3)),
@@ -38,8 +38,7 @@ half harder. Of them those of the lowest and of the highest deviation.
 """
 QUICK_GRID = {PROBLEM: ((OWN, 0.01), (0.3, 0.85), (0.85, 0.3)), MADE_UP: ((0.9, 0.0), (-2.0, 2.0), (2.0, -2.0))}
 SPREAD, PROMPTS = 1.0, 16
-UPDATES, STRIDE, PATH_STRIDE = 300, 0.02, 0.1
-MOST_UPDATES = 1000
+UPDATES, STRIDE = 300, 0.02
 
 
 def pairs(quick):

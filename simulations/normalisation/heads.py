@@ -106,11 +106,9 @@ def ascent(problem: gt.Problem, power: float, updates: int, stride: float = STRI
 
 def cosines(products: Array, covectors: Array) -> Array:
     """Return the cosines of all pairs of prompts' gradients, shape (M (M - 1)/2,), from products (M, M) and covectors (M, K)."""
-    both = covectors @ covectors.T
-    both *= products
+    both = covectors @ covectors.T * products
     lengths = np.sqrt(np.diag(both))
-    both /= np.outer(lengths, lengths)
-    return np.asarray(squareform(both, checks=False))
+    return np.asarray(squareform(both / np.outer(lengths, lengths), checks=False))
 
 
 NEAR = 0.1

@@ -34,7 +34,8 @@ UPDATES, STRIDE = (0, 20, 40, 80, 160), 0.4
 """As far as in the study of the phases, in a quarter of its updates."""
 DRAWS, QUICK_DRAWS = 48, 8
 """Enough for the limits of few runs to distinguish the printed correlation from none."""
-PROXIES, HESSIAN = ("Fisher, trace", "weighted, trace"), "Hessian, norm"
+PROXIES, HESSIAN = {"Fisher, trace": "score_power", "weighted, trace": "oracle_power"}, "Hessian, norm"
+"""Of the proxies their names among the moments."""
 PRINTED, NONE, STRONG = 0.34, 0.1, 0.9
 """A correlation below a tenth is called none, as for SmolLM2's head."""
 RISE = 0.02
@@ -64,15 +65,12 @@ def measured(width, updates, draws, rng):
 
 def course(problem, updates):
     """Return what is measured on one draw after these numbers of updates."""
-    found: dict[str, list] = {name: [] for name in ("variance", *PROXIES, HESSIAN, "cosine")}
-    for n, place in enumerate(ascent(problem, 0.0, updates[-1], STRIDE)):
-        if n in updates:
-            at, units = gt.moments(problem, place.theta), problem.policy.logit_map.hidden(place.theta)
-            curvatures = (at.score_power, at.oracle_power, hessian_norms(problem, place))
-            values = (at.reward_variance, *curvatures, np.abs(pair_cosines(units)).mean())
-            for name, value in zip(found, values, strict=True):
-                found[name].append(value)
-    return found
+    places = [place for n, place in enumerate(ascent(problem, 0.0, updates[-1], STRIDE)) if n in updates]
+    moments = [gt.moments(problem, place.theta) for place in places]
+    units = [problem.policy.logit_map.hidden(place.theta) for place in places]
+    found = {"variance": [at.reward_variance for at in moments], "cosine": [np.abs(pair_cosines(one)).mean() for one in units]}
+    found |= {what: [getattr(at, name) for at in moments] for what, name in PROXIES.items()}
+    return found | {HESSIAN: [hessian_norms(problem, place) for place in places]}
 
 
 def within(variances, curvatures, how):

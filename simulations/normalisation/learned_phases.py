@@ -23,7 +23,7 @@ from grpo_theory.harness.summary import summary
 from grpo_theory.problem.logit_map import TabularMap
 from simulations.normalisation.heads import near_orthogonal
 from simulations.normalisation.networks import TITLE, ascent, linearised, network_problem, pair_cosines
-from simulations.normalisation.phases import ORTHOGONAL, first_two, shown
+from simulations.normalisation.phases import FALL, MORE, ORTHOGONAL, PRINTED_NEAR, first_two, shown
 from simulations.statements import stated
 
 DRIFT, LEARNED, LOST = stated("N11/learned features", "N11/features", "N12/III, learned features")
@@ -31,8 +31,6 @@ PRINTED_SHARES, FIRST, SECOND = stated("N11/printed, learned features", "N12/I, 
 WIDTHS, MIXTURES = (4, 16, 64), ("easy", "hard")
 DRAWS, QUICK_DRAWS = 48, 32
 UPDATES, STRIDE = (0, 5, 10, 20, 40, 80, 160), 0.4
-FALL, MORE = 0.1, 0.05
-"""A tenth of the pairs is a quarter of the printed drift; half of that must be due to the features."""
 SLOW = 0.1
 """A tenth of the step of the others: that much is no matter of taste."""
 
@@ -43,8 +41,6 @@ MEASURES = ("success", "deviation", "orthogonality", "without signs", "apart")
 
 The last two are those of gradients whose entries have lost their signs, and of prompts with parameters of their own.
 """
-PRINTED_NEAR = {"start": 0.977, "middle": 0.803, "end": 0.524}
-"""Shares of |cos| < 0.1 at steps 0, 260 and 500."""
 TENTH = 0.1
 """A share of which the first digit holds would be read as the same finding, as for SmolLM2's head."""
 SHARE = MEASURES.index("orthogonality")
@@ -66,9 +62,8 @@ def each(**parts):
 def courses(width, mixture, updates, draws):
     """Return the measures of each arm on each draw, (draws, updates, measures), where features are learned and where not."""
     networks = [network_problem(width, draw, mixture=mixture) for draw in range(draws)]
-    found = {"learned": {arm: [course(one, arm, updates) for one in networks] for arm in ARMS}}
-    frozen = [linearised(one) for one in networks]
-    return found | {"of the start": {arm: [course(one, arm, updates) for one in frozen] for arm in ("plain", "divided")}}
+    kinds = {"learned": (networks, ARMS), "of the start": ([linearised(one) for one in networks], ("plain", "divided"))}
+    return {kind: {arm: [course(one, arm, updates) for one in ones] for arm in arms} for kind, (ones, arms) in kinds.items()}
 
 
 def course(problem, arm, updates):

@@ -53,11 +53,8 @@ def multiplied_by_deviation(batch, advantages):
             advantages[b, g] = (batch.rewards[b, g] - mean) * deviation
 
 
-ARMS: dict[str, tuple[float, Any]] = {
-    "plain": (0.0, "dr_grpo"),
-    "divided": (-1.0, "grpo"),
-    "multiplied": (1.0, make_estimator("multiplied_by_deviation", multiplied_by_deviation)),
-}
+MULTIPLIED = make_estimator("multiplied_by_deviation", multiplied_by_deviation)
+ARMS: dict[str, tuple[float, Any]] = {"plain": (0.0, "dr_grpo"), "divided": (-1.0, "grpo"), "multiplied": (1.0, MULTIPLIED)}
 """The power of the deviation that exact gradients have as a factor, and the estimator of sampled runs."""
 MEASURES = ("success", "easy", "hard", "deviation", "orthogonality", "apart")
 """Mean success over all prompts, and over the halves that are easier and harder at the start; and what the phases are about."""
@@ -106,8 +103,7 @@ def sampled(problem, estimator, updates, runs, seed, step_size, **sizes):
     """Return parameters of all runs at the checkpoints, with first mean updates as long as the plain arm's."""
     # Best steps are long, and the filter for that stays, because filters are common to all threads.
     warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
-    means = (gt.gradient_mean(problem, problem.theta, one, **sizes) for one in (ARMS["plain"][1], estimator))
-    plain, own = map(np.linalg.norm, means)
+    plain, own = (np.linalg.norm(gt.gradient_mean(problem, problem.theta, one, **sizes)) for one in ("dr_grpo", estimator))
     sizes |= {"replications": runs, "workers": 1}
     course = [np.tile(problem.theta, (runs, 1))]
     for stage, (before, after) in enumerate(pairwise(updates)):

@@ -63,18 +63,16 @@ RIDGE = 0.01
 The mean |cosine| of two questions' features is 0.90 to 0.97 raw and 0.15 to 0.33 whitened; without a ridge it would be 0.
 """
 RAW, WHITENED = "raw", "whitened"
-GROUP_SIZES = (8, 16, 32, 64)
-SOME_SIZES = (8, 32)
-"""Where all four would take too long."""
+GROUP_SIZES, SOME_SIZES = (8, 16, 32, 64), (8, 32)
+"""Some where all four would take too long."""
 CORRELATIONS = (0.2, 0.7)
 """Of the made-up prompts: slightly and strongly correlated."""
 DIMENSIONS = (16, 32, 64)
 """Of the random problems of 64 prompts: the fewer, the more the prompts share."""
 PAPER_CORRELATIONS, PAPER_SIZES = (0.0, *CORRELATIONS), (2, 8, 64)
 """Where the steps of the paper are tried."""
-BATCH = 32
+BATCH, UPDATES = 32, 64
 """Prompts of an update, drawn anew for each; of the made-up problems as many as there are."""
-UPDATES = 64
 HEADS = (
     ("lm-few-shot", 32, (RAW, WHITENED), {"Adam": GROUP_SIZES, "SGD": (32,)}),
     ("lm-zero-shot", 32, (RAW, WHITENED), {"Adam": SOME_SIZES, "SGD": (32,)}),
@@ -202,7 +200,7 @@ def problem_of(settings, draw=0):
         return random_features(settings["dimension"], draw)
     problem = head_on(settings["head"], settings["questions"], settings["features"])
     # Steepest ascent is the same in all orthonormal coordinates of the span, and cheaper in few of them.  Adam's is not.
-    return in_span(problem) if settings["contest"] == "SGD" else problem
+    return in_span(problem) if settings["contest"] == "SGD" and settings["features"] == RAW else problem
 
 
 def random_features(dimension, draw):
@@ -231,12 +229,11 @@ def head_on(name, questions, features):
     chosen = np.linspace(0, whole.policy.n_prompts - 1, questions).astype(int)
     hidden = hidden_states(whole)[chosen]
     theta = whole.theta.reshape(whole.policy.n_responses, -1)
-    logits = hidden @ theta.T
     if features == RAW:
         scale = np.sqrt((hidden**2).sum(axis=1).mean())
         return on_states(whole.bandit.mean_reward[chosen], hidden / scale, scale * theta, f"{name}, raw")
     white = whitened(hidden)
-    theta = np.linalg.lstsq(white, logits, rcond=None)[0].T
+    theta = np.linalg.lstsq(white, hidden @ theta.T, rcond=None)[0].T
     return written_out(on_states(whole.bandit.mean_reward[chosen], white, theta, f"{name}, whitened"))
 
 
@@ -250,8 +247,6 @@ def whitened(hidden):
 
 def in_span(problem):
     """Return a head's problem in orthonormal coordinates of the span of its hidden states: the same policies."""
-    if not isinstance(problem.policy, gt.SoftmaxHead):
-        return problem
     hidden = hidden_states(problem)
     basis = np.linalg.qr(hidden.T)[0]
     theta = problem.theta.reshape(problem.policy.n_responses, -1) @ basis
@@ -285,9 +280,8 @@ def label(contest, group_size, **case):
 def gain(found, contest, arm="divided"):
     """How far plain is ahead, against a point either way; the control puts the broken arm in the divided one's place."""
     ahead = plain_less(found, arm)
-    facts: dict[str, float] = {}
-    for one, side in found["success"].items():
-        facts |= {f"success, {one}": lead([side])["estimate"], f"step, {one}": found["steps"][one][side.mean(axis=1).argmax()]}
+    facts = {f"success, {one}": lead([side])["estimate"] for one, side in found["success"].items()}
+    facts |= {f"step, {one}": found["steps"][one][side.mean(axis=1).argmax()] for one, side in found["success"].items()}
     bounds = {PAYS_AT_PRINTED_STEPS: -POINT} if contest == PRINTED_STEPS else {PAYS: -POINT, HARMLESS: POINT}
     return {one.id: (evidence(ahead, bound), facts) for one, bound in bounds.items()}
 

@@ -18,15 +18,14 @@ import grpo_theory as gt
 from grpo_theory.data import trained_model
 from grpo_theory.harness import check, rows
 from simulations.normalisation.heads import NEAR, cosines, near_orthogonal, state
-from simulations.normalisation.phases import ORTHOGONAL
+from simulations.normalisation.phases import FALL, MORE, ORTHOGONAL, PRINTED_NEAR
 from simulations.statements import stated
 
 WITHIN, ACROSS, STATES = stated("N9/within", "N9/trained model", "N10/trained model")
 GRADIENTS, DRIFT = stated("N11/printed", "N11/trained model")
 FEATURES, PREMISE = stated("N11/trained model, features", "N12/I, trained model")
 
-TRAINED = ("last block", "adapters")
-ASCENTS = ("plain", "divided")
+TRAINED, ASCENTS = ("last block", "adapters"), ("plain", "divided")
 SAMPLED = ("dr_grpo, G = 4", "grpo, G = 4", "dr_grpo, G = 64", "grpo, G = 64")
 POWERLESS = {
     ("N9/trained model", "adapters, divided"): "37 of 40 questions are learned within 80 updates, so that any question's "
@@ -36,13 +35,10 @@ POWERLESS = {
 }
 STRIDE, SLOWER = 0.1, 0.5
 """The first update's root mean square change of a question's logits, as the records were made; and the control's factor."""
-FALL, MORE = 0.1, 0.05
-"""A tenth of the pairs is a quarter of the printed drift; half of that must be due to the features, as in `learned_phases`."""
 MANY, BELOW, PRINTED = 0.1, 0.15, 0.34
 """As printed of representations, and of the correlation of variance and curvature."""
 STRONG = 0.5
 """A correlation of a half: a quarter of the one's changes would tell of the other's."""
-PRINTED_NEAR = {"start": 0.977, "middle": 0.803, "end": 0.524}
 ENDS = {"start": 0, "end": -1}
 
 
@@ -68,8 +64,7 @@ def each(courses, **parts):
 def recorded(trained, course, what):
     """Return a record along a course, from the start on."""
     courses = trained_model(trained).courses
-    later = courses[course].updates > 0
-    return np.concatenate([getattr(courses[ASCENTS[0]], what)[:1], getattr(courses[course], what)[later]])
+    return np.concatenate([getattr(courses[ASCENTS[0]], what)[:1], getattr(courses[course], what)[courses[course].updates > 0]])
 
 
 def cosines_of(products, alike=None):
