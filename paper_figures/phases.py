@@ -42,7 +42,7 @@ def _column(panels: list[Axes], part: pd.DataFrame) -> None:
             curve = at.loc[(quantity, arm)]
             top.plot(curve["update"].clip(lower=first), curve["estimate"], line, marker=marker, markersize=3.5, color=colour)
     for arm, (_, colour, line) in GAINS.items():
-        curve = at.loc[("advantage, success", arm)]
+        curve = at.loc[("advantage", arm)]
         error = 100.0 * NORMAL_95 * curve["standard_error"]
         middle.errorbar(
             curve["update"].clip(lower=first), 100.0 * curve["estimate"], error, color=colour, linestyle=line, capsize=2

@@ -30,7 +30,6 @@ SHARED = {
     "gradient_error",
     "group_size_growth",
     "james_stein",
-    "learned_division",
     "learned_drift",
     "learned_time",
     "own_length",

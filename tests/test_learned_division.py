@@ -24,13 +24,12 @@ def test_measures_are_those_of_the_package_and_a_run_that_left_the_numbers_has_n
 
 def test_runs_are_the_simulators():
     """A draw's success is the mean of runs on its network, at each step and budget; the broken arm descends."""
-    settings = {"width": 4, "mixture": "easy", "budgets": [2, 4], "runs": 16}
     problem, seed = network_problem(4, 5, mixture="easy"), np.random.SeedSequence(1)
-    success, shares = learned_division.trained(settings, "plain", [1.0, 4.0], 5, seed)
+    success, shares = learned_division.of_draw(problem, "plain", [1.0, 4.0], [2, 4], 16, seed)
     assert success.shape == shares.shape == (2, 2)
-    alone, _ = learned_division.trained(settings, "plain", [4.0], 5, seed)
+    alone, _ = learned_division.of_draw(problem, "plain", [4.0], [2, 4], 16, seed)
     np.testing.assert_allclose(success[1:], alone, rtol=1e-12)
     start = gt.objective(problem, problem.theta)
     assert success[1, 1] > success[1, 0] > start
-    lost, _ = learned_division.trained(settings, "broken", [4.0], 5, seed)
+    lost, _ = learned_division.of_draw(problem, "broken", [4.0], [2, 4], 16, seed)
     assert lost[0, 0] < start

@@ -7,7 +7,7 @@ import grpo_theory as gt
 from grpo_theory.exact import gradient, hessian
 from simulations.normalisation import learned_curvature, learned_phases, network_width
 from simulations.normalisation.heads import near_orthogonal
-from simulations.normalisation.network_curvature import hessian_norms, hessians
+from simulations.normalisation.learned_curvature import hessian_norms, hessians
 from simulations.normalisation.networks import BOTH, PROMPTS, RIGHT, ascent, linearised, network_problem, pair_cosines
 
 SHARES = [0.9, 0.9, 0.8, 0.6, 0.5]
@@ -79,21 +79,26 @@ def test_courses_are_those_of_exact_gradients():
             step = step or learned_phases.STRIDE * np.sqrt(PROMPTS) / np.linalg.norm(problem.policy.logit_slopes(theta, push))
             theta = theta + step * push
             successes.append(gt.objective(problem, theta))
-        found = np.array(learned_phases.course(problem, learned_phases.ARMS["plain"], [0, 1, 2]))
+        found = np.array(learned_phases.course(problem, "plain", [0, 1, 2]))
         np.testing.assert_allclose(found[:, 0], successes, rtol=1e-12)
         gradients = gt.moments(problem, theta).prompt_gradients
         assert found[-1, learned_phases.SHARE] == near_orthogonal(pair_cosines(gradients))
 
 
 def test_limits_count_draws():
-    """Advantages are means over draws, each row with as many of them, and the share of draws that lie on the other side."""
+    """Advantages are means over draws, each row with as many of them; and so is the increase while deviations are high."""
     plain = np.concatenate([measures(np.full(5, 0.5))] * 3)
     divided = np.concatenate([measures(np.linspace(0.5, end, 5)) for end in (0.6, 0.7, 0.45)])
-    rows = learned_phases._advantages(divided, plain, UPDATES)
-    (last,) = (row for row in rows if row["quantity"] == "advantage" and row["update"] == 4)
+    arms = {"plain": plain, "divided": divided}
+    rows = list(learned_phases.measures({"learned": arms}, UPDATES))
+    (last,) = (row for row in rows if row["quantity"] == "advantage" and row["arm"] == "divided" and row["update"] == 4)
     assert last["estimate"] == pytest.approx(0.25 / 3.0)
-    assert last["other_sign"] == pytest.approx(1.0 / 3.0)
     assert {row["replications"] for row in rows} == {3}
+    sides = learned_phases.of_learning({"learned": arms, "of the start": arms}, UPDATES)
+    increase, span = sides["N12/I, learned features"]
+    assert span == {"from update": 0, "to update": 2}
+    assert -increase.estimate == pytest.approx(0.25 / 6.0)
+    assert increase.replications == 3
 
 
 def test_correlations_within_and_across_iterations_are_told_apart():
@@ -101,17 +106,20 @@ def test_correlations_within_and_across_iterations_are_told_apart():
     rng = np.random.default_rng(0)
     variances = np.array([1.0, 2.0, 3.0])[:, None] + 1e-3 * rng.normal(size=(3, 40))
     curvature = np.array([-2.0, -4.0, -6.0])[:, None] + variances
-    found = learned_curvature.correlations(variances, {"own": curvature}, seed=0)
+    what = next(iter(learned_curvature.PROXIES))
+    draws = {"variance": variances, what: curvature, "others": variances[:, rng.permutation(40)]}
+    found = {name: np.stack([one, one]) for name, one in draws.items()}
     for how in ("Pearson", "Spearman"):
-        assert found[f"within, own ({how})"] == pytest.approx(1.0)
-        assert found[f"across, own ({how})"] < -0.99
-        assert found[f"across, deviation ({how})"] > 0.99
-        assert abs(found[f"others, own ({how})"]) < 0.5
+        own, wrong = (learned_curvature.proxies(found, what, how, wrong) for wrong in (False, True))
+        assert own["N9/within"][0][0] == pytest.approx(1.0)
+        assert abs(wrong["N9/within"][0][0]) < 0.5
+        assert own["N9/across, learned features"][0][0] > 0.99
+        assert wrong["N9/across, learned features"][0][0] > 0.99
+        across = learned_curvature.within(*(np.swapaxes(found[name], 1, 2) for name in ("variance", what)), how)
+        assert across.max() < -0.99
 
 
 def test_cosines_of_a_wider_network_are_nearer_to_those_of_its_linear_policy():
-    settings = {"seed": 3, "widths": [16, 256], "updates": 4}
-    rows = [row for row in network_width.compare(settings) if isinstance(row, dict)]
-    apart = {(row["width"], row["quantity"]): row["estimate"] for row in rows}
-    assert apart[256, "difference, own start"] < apart[16, "difference, own start"] / 8.0
-    assert apart[256, "difference, other start"] > 4.0 * apart[256, "difference, own start"]
+    narrow, wide, other = (network_width.difference(3, width, 4, draw) for width, draw in ((16, 0), (256, 0), (256, 1)))
+    assert wide < narrow / 8.0
+    assert other > 4.0 * wide

@@ -5,7 +5,7 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.theory import noise_free_path
-from simulations.normalisation.heads import ascent, cosines, gram, head_problem, near_orthogonal, state
+from simulations.normalisation.heads import OWN, ascent, cosines, gram, head_problem, near_orthogonal, state
 from simulations.normalisation.phases import phases
 from simulations.normalisation.prompts import prompts
 
@@ -64,7 +64,7 @@ def test_cosines_are_those_of_the_prompts_gradients():
     assert near_orthogonal(np.array([-0.5, 0.05, 0.2, -0.09])) == 0.5
 
 
-@pytest.mark.parametrize("ridge", ["own", 1.0])
+@pytest.mark.parametrize("ridge", [OWN, 1.0])
 def test_other_coordinates_are_other_features_of_the_same_policy(ridge):
     problem, own = head_problem("lm-few-shot", ridge), gt.gallery.problem("lm-few-shot")
     np.testing.assert_allclose(problem.policy.logits(problem.theta), own.policy.logits(own.theta), atol=1e-9)

@@ -6,9 +6,25 @@ import pytest
 import grpo_theory as gt
 from simulations.normalisation.heads import cosines, gram
 from simulations.normalisation.prompts import mixture, prompts
-from simulations.normalisation.race import HEADS, cells, rows, simulate
-from simulations.normalisation.race_problems import RAW, WHITENED, head_on, in_span, logit_reach, problem_of, random_features
-from simulations.normalisation.race_runs import OPTIMISERS, PRINTED, PRINTED_STEPS, rates_of, reached, success
+from simulations.normalisation.race import (
+    HEADS,
+    OPTIMISERS,
+    PRINTED,
+    PRINTED_STEPS,
+    RAW,
+    WHITENED,
+    cases,
+    gain,
+    head_on,
+    in_span,
+    logit_reach,
+    problem_of,
+    raced,
+    random_features,
+    rates_of,
+    reached,
+    success,
+)
 from simulations.seeds import child_seed
 
 MADE_UP = {"family": "made up", "correlation": 0.7, "mixture": "easy and hard", "batch_size": 4, "updates": 16}
@@ -73,7 +89,7 @@ def test_with_exact_gradients_one_long_step_solves_the_made_up_prompts_divided_o
 
 
 def test_every_setting_that_is_judged_can_come_out_either_way():
-    judged = [cell.settings for cell in cells(False) if cell.settings["contest"] != PRINTED_STEPS]
+    judged = [case for case in cases(False) if case["contest"] != PRINTED_STEPS]
     assert {settings["group_size"] for settings in judged} == {8, 16, 32, 64}
     for settings in judged:
         if settings["family"] == "made up":
@@ -151,13 +167,13 @@ def test_a_unit_of_random_features_is_a_draw_at_the_step_of_all_draws():
 def test_rows_tell_the_best_step_and_the_lead():
     """Of pairs at steps that undo the factor of division there is no lead; the broken arm ends where it started or below."""
     settings = MADE_UP | {"group_size": 2, "contest": "SGD", "powers": [2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6], "runs": 64}
-    rng = np.random.default_rng(0)
-    found = {(row["quantity"], row["arm"]): row for row in rows(settings, [simulate(settings, rng, 0)])}
-    assert found["success", "plain"]["step"] == pytest.approx(np.sqrt(2.0) * found["success", "divided"]["step"])
-    assert found["plain less", "divided"]["estimate"] == pytest.approx(0.0, abs=0.01)
-    assert found["plain less", "divided"]["replications"] == 64
-    assert found["plain less", "broken"]["low"] > 0.05
-    assert {row["problem"] for row in found.values()} == {"correlation 0.7, easy and hard"}
+    found = raced(np.random.default_rng(0), **settings)
+    (own, facts), (broken, _) = (gain(found, "SGD", arm)["division/pays"] for arm in ("divided", "broken"))
+    assert facts["step, plain"] == pytest.approx(np.sqrt(2.0) * facts["step, divided"])
+    assert own.estimate == pytest.approx(0.0, abs=0.01)
+    assert own.replications == 64
+    assert broken.interval(0.05)[0] > 0.05
+    assert gain.label(settings) == "correlation 0.7, easy and hard, SGD, G = 2"
 
 
 def test_prompts_of_the_made_up_problems_are_those_of_the_dial():

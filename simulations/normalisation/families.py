@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Flags
 from simulations.normalisation.policies import Policy
 
 LOGITS = 8.0
@@ -18,16 +17,16 @@ class Family(NamedTuple):
     n_correct: int
 
     @property
-    def name(self) -> str:
+    def name(self):
         """In words."""
         return f"K = {self.n_responses}, {self.n_correct} correct"
 
     @property
-    def correct(self) -> Flags:
+    def correct(self):
         """Which responses are correct, shape (K,)."""
         return np.arange(self.n_responses) < self.n_correct
 
-    def draw(self, rng: np.random.Generator, make: type[Policy]) -> tuple[Policy, Policy]:
+    def draw(self, rng, make):
         """Return a random policy, and one within the radius sqrt(V)/X of it, as often along the gradient as not."""
         features = rng.normal(size=(self.n_responses, rng.integers(1, self.n_responses + 1)))
         lean = rng.normal() * self.correct @ features  # to the correct responses, or away from them
@@ -37,12 +36,12 @@ class Family(NamedTuple):
         direction = rng.normal(size=theta.size) if rng.uniform() < 0.5 else rng.choice([-1.0, 1.0]) * here.gradient
         return here, _within(here, direction, rng.uniform() ** 0.5)
 
-    def bounds(self) -> list[tuple[float, float]]:
+    def bounds(self):
         """Return the box of parameters: logits, features, and where within the radius."""
         k = self.n_responses
         return [(-LOGITS, LOGITS)] * k + [(-1.0, 1.0)] * (k * k + k) + [(0.0, 1.0)]
 
-    def at(self, x: Array) -> tuple[Policy, Policy]:
+    def at(self, x):
         """Return the two policies of a parameter vector."""
         k = self.n_responses
         logits, features, direction = x[:k], x[k : k * k + k].reshape(k, k), x[k * k + k : -1]
@@ -50,7 +49,7 @@ class Family(NamedTuple):
         return here, _within(here, direction, x[-1])
 
 
-def _within(here: Policy, direction: Array, share: float) -> Policy:
+def _within(here, direction, share):
     """Return the policy a share of the radius away."""
     radius = np.sqrt(here.variance) / here.scale
     return here.moved(share * radius * direction / (np.linalg.norm(direction) + 1e-12))

@@ -6,21 +6,16 @@ much their rewards vary. Gradients are exact, and first updates have the same le
 dividing, averaged over the updates. In the control the arm multiplies: it loses for want of what division gains.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from functools import cache
 
 import numpy as np
-import pandas as pd
 from scipy.special import expit
 
-import grpo_theory as gt
-from grpo_theory.evidence import Comparison
-from grpo_theory.evidence.reading import highest
-from grpo_theory.harness.study import Cell, Settings
+from grpo_theory.harness import check, rows
 from simulations.normalisation.heads import OWN, ascent, cosines, gram, head_problem, hidden_states, label, near_orthogonal, state
 from simulations.normalisation.phases import is_orthogonal
-from simulations.normalisation.prompts import prompts
+from simulations.normalisation.prompts import prompts as made_up
 from simulations.statements import stated
 
 ORTHOGONALITY, DEVIATION = stated("N12/orthogonality", "N12/deviation")
@@ -29,105 +24,111 @@ POWERLESS = {
     "that divides",
 }
 
-PROBLEM = "lm-few-shot"
-PATH_RIDGE = 0.01
+PROBLEM, MADE_UP = "lm-few-shot", "made up"
+PATH_RIDGE, PATH_STRIDE, MOST_UPDATES = 0.01, 0.1, 1000
 """Where the starts of SmolLM2's runs are trained to."""
-RIDGES = (OWN, 100.0, 10.0, 1.0, 0.1, 0.01)
-SUCCESSES = (0.15, 0.3, 0.5, 0.7, 0.85)
-"""Of SmolLM2's starts; deviations fall from 0.3 on."""
-JUDGED = (0.3, 0.85)
-CORRELATIONS = (0.97, 0.9, 0.6, 0.3, 0.0)
-LEVELS = (-4.0, -3.0, -2.0, 0.0, 2.0, 3.0, 4.0)
-"""Mean logits of success of the made-up prompts, of which half are easier by SPREAD and half harder."""
+GRID = {
+    PROBLEM: ((OWN, 100.0, 10.0, 1.0, 0.1, 0.01), (0.15, 0.3, 0.5, 0.7, 0.85), (0.85, 0.3)),
+    MADE_UP: ((0.97, 0.9, 0.6, 0.3, 0.0), (-4.0, -3.0, -2.0, 0.0, 2.0, 3.0, 4.0), (4.0, 0.0)),
+}
+"""Dials from the least orthogonal to the most: SmolLM2's ridges, correlations of the made-up prompts.
+
+Then starts: mean successes of SmolLM2's questions, and mean logits of the made-up prompts, of which half are easier by SPREAD and
+half harder. Of them those of the lowest and of the highest deviation.
+"""
+QUICK_GRID = {PROBLEM: ((OWN, 0.01), (0.3, 0.85), (0.85, 0.3)), MADE_UP: ((0.9, 0.0), (-2.0, 2.0), (2.0, -2.0))}
 SPREAD, PROMPTS = 1.0, 16
-UPDATES, STRIDE, PATH_STRIDE = 300, 0.02, 0.1
-MOST_UPDATES = 1000
-MADE_UP = "made up"
-POWERS = {"divided": -1.0, "multiplied": 1.0}
+UPDATES, STRIDE = 300, 0.02
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for SmolLM2's prompts and one for made-up ones; a quick run looks at the ends of coordinates and starts."""
-    dials = {
-        PROBLEM: ((OWN, RIDGES[-1]), JUDGED) if quick else (RIDGES, SUCCESSES),
-        MADE_UP: ((0.9, 0.0), (-2.0, 2.0)) if quick else (CORRELATIONS, LEVELS),
-    }
-    return [Cell({"prompts": name, "dials": list(of), "starts": list(starts)}) for name, (of, starts) in dials.items()]
+def pairs(quick):
+    """The least orthogonal features against the most, and the lowest deviation against the highest."""
+    for name, (dials, starts, (low, high)) in (QUICK_GRID if quick else GRID).items():
+        ends = {"prompts": name, "dial": dials[0], "other_dial": dials[-1]}
+        yield from (ends | {"start": start, "other_start": start} for start in starts)
+        ends = {"prompts": name, "start": low, "other_start": high}
+        yield from (ends | {"dial": dial, "other_dial": dial} for dial in dials)
 
 
-def head_starts(ridge: float | str, successes: list[float]) -> Iterator[gt.Problem]:
-    """Yield SmolLM2's head in coordinates, from where a path first has each mean success."""
-    trained, problem = head_problem(PROBLEM, PATH_RIDGE), head_problem(PROBLEM, ridge)
-    hidden, products = hidden_states(problem), gram(problem)
-    path = ascent(trained, 0.0, MOST_UPDATES, PATH_STRIDE)
-    now = next(path)
-    for success in successes:
-        while now.value.mean() < success:
-            now = next(path)
-        theta = (hidden.T @ np.linalg.solve(products, now.logits)).T
-        yield replace(problem, theta=theta.ravel())
+def grid(quick):
+    """All coordinates and starts."""
+    for name, (dials, starts, _) in (QUICK_GRID if quick else GRID).items():
+        yield from ({"prompts": name, "dial": dial, "start": start} for dial in dials for start in starts)
 
 
-def made_up_starts(correlation: float, levels: list[float]) -> Iterator[gt.Problem]:
-    """Yield made-up prompts with a correlation, half easier and half harder than each level."""
-    spread = np.array([-SPREAD, SPREAD] * (PROMPTS // 2))
-    return (prompts(correlation, expit(level + spread)) for level in levels)
+def where(prompts, dial):
+    """Return what coordinates are called in tables."""
+    return label(dial) if prompts == PROBLEM else f"correlation {dial:g}"
 
 
-def gains(problem: gt.Problem) -> list[dict[str, Any]]:
-    """Return what a start is like, and the average advantage of each arm from it."""
-    now = state(problem.policy.logits(problem.theta), problem.bandit.mean_reward)
-    products = gram(problem)
-    at = {
-        "success": float(now.value.mean()),
-        "deviation": float(now.deviation.mean()),
-        "feature_cosine": float(np.abs(cosines(products, np.ones_like(now.covectors))).mean()),
+def title(prompts, dial, start, other_dial, other_start):
+    """Return what a pair is called."""
+    if dial == other_dial:
+        return f"{prompts}, {where(prompts, dial)}, start {start:g} against {other_start:g}"
+    return f"{prompts}, start {start:g}, {where(prompts, dial)} against {where(prompts, other_dial)}"
+
+
+@cache
+def problem_at(prompts, dial, start):
+    """Return the problem in coordinates, at a start."""
+    if prompts == MADE_UP:
+        return made_up(dial, expit(start + np.array([-SPREAD, SPREAD] * (PROMPTS // 2))))
+    problem = head_problem(PROBLEM, dial)
+    theta = np.linalg.solve(gram(problem), trained_to(start)).T @ hidden_states(problem)
+    return replace(problem, theta=theta.ravel())
+
+
+@cache
+def trained_to(success):
+    """Return SmolLM2's logits where a path first has a mean success."""
+    path = ascent(head_problem(PROBLEM, PATH_RIDGE), 0.0, MOST_UPDATES, PATH_STRIDE)
+    return next(now.logits for now in path if now.value.mean() >= success)
+
+
+def start_at(*place):
+    """Return what a start is like."""
+    problem = problem_at(*place)
+    now, products = state(problem.policy.logits(problem.theta), problem.bandit.mean_reward), gram(problem)
+    return {
+        "success": now.value.mean(),
+        "deviation": now.deviation.mean(),
+        "feature_cosine": np.abs(cosines(products, np.ones_like(now.covectors))).mean(),
         "orthogonality": near_orthogonal(cosines(products, now.covectors)),
     }
-    plain = mean_success(problem, 0.0)
-    return [at | {"arm": arm, "estimate": mean_success(problem, power) - plain} for arm, power in POWERS.items()]
 
 
-def mean_success(problem: gt.Problem, power: float) -> float:
+@cache
+def mean_success(power, *place):
     """Return mean success, averaged over the updates; raise if the gradient itself does not climb, because steps are too long."""
+    problem = problem_at(*place)
     curve = np.array([now.value.mean() for now in ascent(problem, power, UPDATES, STRIDE)])
     if power == 0.0 and np.diff(curve).min() < 0.0:
         raise ValueError(f"steps must be short enough to climb, got a fall of {-np.diff(curve).min():.3g} on {problem.name}")
     return float(curve.mean())
 
 
-def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
-    """Yield the gain from each start in all coordinates, and the two comparisons."""
-    name, starts, rows = settings["prompts"], settings["starts"], []
-    for dial in settings["dials"]:
-        made_up = name == MADE_UP
-        where = {"prompts": name, "coordinates": f"correlation {dial:g}" if made_up else label(dial)}
-        problems = made_up_starts(dial, starts) if made_up else head_starts(dial, starts)
-        for start, problem in zip(starts, problems, strict=True):
-            rows += [where | {"start": start} | row for row in gains(problem)]
-    yield from rows
-    yield from by_orthogonality(name, pd.DataFrame(rows))
-    yield from by_deviation(name, pd.DataFrame(rows))
+def gain(power, *place):
+    """Return the average advantage of dividing, or of another power of the deviation, from a start."""
+    return mean_success(power, *place) - mean_success(0.0, *place)
 
 
-def by_orthogonality(name: str, table: pd.DataFrame) -> Iterator[Comparison]:
-    """Yield, from each start, the gain in the least orthogonal features less that in the most orthogonal ones."""
-    at = table.set_index(["arm", "start", "coordinates"])["estimate"]
-    order = table.groupby("coordinates")["feature_cosine"].mean().sort_values().index
-    for start, part in table.groupby("start", sort=False):
-        own, broken = (at[arm, start, order[-1]] - at[arm, start, order[0]] for arm in POWERS)
-        where = f"{name}, start {start:g}, {order[-1]} against {order[0]}"
-        facts = {"mean deviation": float(part["deviation"].iloc[0])}
-        yield ORTHOGONALITY.compare(where, own, 0.0, broken=broken, facts=facts)
+@check(ORTHOGONALITY, DEVIATION, cases=pairs, broken={"power": 1.0}, setting=title)
+def compared(prompts, dial, start, other_dial, other_start, power=-1.0):
+    """The gain where prompts are less orthogonal or deviations lower, less that where they are not.
+
+    Deviations are compared where prompts are near-orthogonal at all starts.
+    """
+    less = gain(power, prompts, dial, start) - gain(power, prompts, other_dial, other_start)
+    own, other = (start_at(prompts, dial, one)["deviation"] for one in (start, other_start))
+    if dial != other_dial:
+        return {ORTHOGONALITY.id: (less, 0.0, {"mean deviation": own})}
+    if not all(is_orthogonal(start_at(prompts, dial, one)["orthogonality"]) for one in GRID[prompts][1]):
+        return None
+    return {DEVIATION.id: (less, 0.0, {"high deviation": other, "low deviation": own})}
 
 
-def by_deviation(name: str, table: pd.DataFrame) -> Iterator[Comparison]:
-    """Yield, where prompts are near-orthogonal, the gain from the start of least deviation less that of the highest."""
-    deviations = table.groupby("start")["deviation"].first()
-    high, low = highest(deviations), highest(-deviations)
-    facts = {"high deviation": float(deviations[high]), "low deviation": float(deviations[low])}
-    at = table.set_index(["arm", "start", "coordinates"])["estimate"]
-    for where, part in table.groupby("coordinates", sort=False):
-        if is_orthogonal(part["orthogonality"]).all():
-            own, broken = (at[arm, low, where] - at[arm, high, where] for arm in POWERS)
-            yield DEVIATION.compare(f"{name}, {where}, start {low:g} against {high:g}", own, 0.0, broken=broken, facts=facts)
+@rows(cases=grid)
+def gains(prompts, dial, start):
+    """What a start is like, and what division gains from it."""
+    at = {"coordinates": where(prompts, dial), "arm": "divided", "estimate": gain(-1.0, prompts, dial, start)}
+    yield at | start_at(prompts, dial, start)

@@ -13,34 +13,35 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+from scipy.spatial.distance import squareform
 from scipy.special import softmax
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array, Flags
-from grpo_theory.problem.logit_map import FeatureMap, HeadMap
+from grpo_theory.arrays import Array
+from grpo_theory.problem.logit_map import HeadMap
 
-OWN = "own"
-"""The head's own coordinates, S = I."""
+OWN = np.inf
+"""The ridge of the head's own coordinates: the larger it is, the nearer S is to a multiple of I."""
 STRIDE = 0.02
 """The first update of every run moves theta by STRIDE sqrt(M): short enough to follow the flow of the gradient."""
 
 
 @cache
-def head_problem(name: str, ridge: float | str = OWN) -> gt.Problem:
+def head_problem(name, ridge=OWN):
     """Return a problem whose policy is a head, in features (E h h' + ridge I)^(-1/2) h scaled to a mean squared length of 1.
 
     Parameters
     ----------
     name : str
         Of a problem of the gallery whose policy is a head.
-    ridge : float or "own"
-        What is added to the second moments of the hidden states; "own" only scales them.
+    ridge : float
+        What is added to the second moments of the hidden states; at `OWN` they are only scaled.
     """
     problem = gt.gallery.problem(name)
     hidden, n_answers = hidden_states(problem), problem.policy.n_responses
     root = np.eye(hidden.shape[1])
     if ridge != OWN:
-        powers, directions = np.linalg.eigh(hidden.T @ hidden / len(hidden) + float(ridge) * np.eye(hidden.shape[1]))
+        powers, directions = np.linalg.eigh(hidden.T @ hidden / len(hidden) + ridge * root)
         root = (directions / np.sqrt(powers)) @ directions.T
     root /= np.sqrt(((hidden @ root) ** 2).sum(axis=1).mean())
     theta = np.linalg.solve(root, problem.theta.reshape(n_answers, -1).T).T
@@ -48,25 +49,21 @@ def head_problem(name: str, ridge: float | str = OWN) -> gt.Problem:
     return gt.Problem(problem.bandit, policy, theta=theta.ravel(), name=f"{name}, {label(ridge)}")
 
 
-def hidden_states(problem: gt.Problem) -> Array:
+def hidden_states(problem):
     """Return the features h of each prompt of a head, shape (M, H)."""
-    head = problem.policy.logit_map
-    assert isinstance(head, HeadMap)
-    return head.hidden
+    return problem.policy.logit_map.hidden
 
 
-def label(ridge: float | str) -> str:
+def label(ridge):
     """Return what coordinates are called in tables."""
-    return OWN if ridge == OWN else f"ridge {float(ridge):g}"
+    return "own" if ridge == OWN else f"ridge {ridge:g}"
 
 
-def gram(problem: gt.Problem) -> Array:
+def gram(problem):
     """Return the inner products g of the prompts' features, X_i X_j' = g_ij I, shape (M, M)."""
     logit_map = problem.policy.logit_map
-    if isinstance(logit_map, HeadMap):
-        return logit_map.hidden @ logit_map.hidden.T
-    assert isinstance(logit_map, FeatureMap)
-    return logit_map.features[:, 0] @ logit_map.features[:, 0].T
+    hidden = logit_map.hidden if isinstance(logit_map, HeadMap) else logit_map.features[:, 0]
+    return hidden @ hidden.T
 
 
 class State(NamedTuple):
@@ -109,16 +106,9 @@ def ascent(problem: gt.Problem, power: float, updates: int, stride: float = STRI
 
 def cosines(products: Array, covectors: Array) -> Array:
     """Return the cosines of all pairs of prompts' gradients, shape (M (M - 1)/2,), from products (M, M) and covectors (M, K)."""
-    both = covectors @ covectors.T
-    both *= products
+    both = covectors @ covectors.T * products
     lengths = np.sqrt(np.diag(both))
-    both /= np.outer(lengths, lengths)
-    return both[_above_diagonal(len(both))]
-
-
-@cache
-def _above_diagonal(n: int) -> Flags:
-    return np.triu(np.ones((n, n), dtype=np.bool_), 1)
+    return np.asarray(squareform(both / np.outer(lengths, lengths), checks=False))
 
 
 NEAR = 0.1

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array, Integers
-from grpo_theory.problem.logit_map import LogitMap, TabularMap
+from grpo_theory.arrays import Array
+from grpo_theory.problem.logit_map import LogitMap
 from simulations.normalisation.heads import State, state
 
 PROMPTS, ANSWERS, INPUTS = 40, 8, 82
@@ -20,6 +20,8 @@ RIGHT = {"easy": ANSWERS // 2, "hard": 1}
 """How many answers are right."""
 BOTH = "easy and hard"
 """Of a mixture with every second prompt hard."""
+TITLE = "networks of width {width}, {mixture}"
+"""What cases of widths and mixtures are called."""
 STRIDE = 0.1
 """The first update's root mean square change of a prompt's logits."""
 
@@ -32,9 +34,9 @@ class Place(NamedTuple):
     tangent: LogitMap
 
     @property
-    def cosines(self) -> Array:
-        """The cosines of all pairs of prompts' gradients, shape (M (M - 1)/2,)."""
-        return pair_cosines(self.tangent.adjoint_by_prompt(self.now.covectors))
+    def gradients(self) -> Array:
+        """The prompts' gradients, shape (M, d)."""
+        return self.tangent.adjoint_by_prompt(self.now.covectors)
 
 
 def network_problem(width: int, seed: int, draw: int = 0, mixture: str = BOTH) -> gt.Problem:
@@ -42,16 +44,10 @@ def network_problem(width: int, seed: int, draw: int = 0, mixture: str = BOTH) -
     rng = np.random.default_rng(seed)
     inputs = rng.normal(size=(PROMPTS, INPUTS))
     ranks = rng.permuted(np.tile(np.arange(ANSWERS), (PROMPTS, 1)), axis=1)
-    right = ranks < right_answers(mixture)[:, None]
+    hard, easy = (RIGHT[mixture if mixture != BOTH else one] for one in ("hard", "easy"))
+    right = ranks < np.where(np.arange(PROMPTS) % 2 == 0, hard, easy)[:, None]
     policy = gt.TwoLayerSoftmax(inputs, width, ANSWERS, scale=width**-0.5)
     return gt.Problem(gt.Bandit(right.astype(float)), policy, theta=policy.start(np.random.default_rng([seed, draw])))
-
-
-def right_answers(mixture: str) -> Integers:
-    """Return how many answers are right at each prompt, shape (M,)."""
-    if mixture == BOTH:
-        return np.where(np.arange(PROMPTS) % 2 == 0, RIGHT["hard"], RIGHT["easy"])
-    return np.full(PROMPTS, RIGHT[mixture])
 
 
 def linearised(problem: gt.Problem) -> gt.Problem:
@@ -79,11 +75,6 @@ def ascent(problem: gt.Problem, power: float, updates: int, stride: float = STRI
             push = tangent.adjoint(now.covectors * now.deviation[:, None] ** power)
             step = step or stride * np.sqrt(len(now.value)) / float(np.linalg.norm(tangent.logits(push)))
             theta = theta + step * push
-
-
-def of_their_own(covectors: Array) -> Array:
-    """Return the gradients of prompts that have parameters of their own, shape (M, M K), for covectors (M, K)."""
-    return TabularMap(*covectors.shape).adjoint_by_prompt(covectors)
 
 
 def pair_cosines(vectors: Array) -> Array:

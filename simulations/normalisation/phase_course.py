@@ -11,25 +11,19 @@ prompts are orthogonal.
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from operator import neg
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array, Flags
-from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.composition import make_estimator
-from grpo_theory.evidence import Claim
-from grpo_theory.evidence.reading import evidence, exact, highest
+from grpo_theory.evidence.reading import evidence, exact
 from grpo_theory.exact import StabilityWarning
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness import check, rows, run
 from grpo_theory.harness.summary import summary
 from simulations.normalisation.heads import OWN, STRIDE, ascent, cosines, gram, head_problem, label, near_orthogonal, state
-from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL, is_orthogonal, stretches, windows
+from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL, advantage, first_two, is_orthogonal, shown
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
 
@@ -41,7 +35,6 @@ RIDGES, QUICK_RIDGES = (OWN, 100.0, 1.0, 0.01), (OWN, 0.01)
 """From the head's own coordinates, over features as orthogonal as the paper's (|cos| 0.085 at ridge 1), to nearly free ones."""
 SAMPLED = 0.01
 """The ridge of the sampled runs, as in `trained_heads`: at larger ones no arm gets to 0.8 in time."""
-POWERS = {"plain": 0.0, "divided": -1.0, "multiplied": 1.0}
 EXACT_UPDATES, QUICK_EXACT_UPDATES = (0, 10, 20, 40, 80, 160, 320, 640, 1280), (0, 10, 20, 40, 80, 160, 320)
 EXACT_STRIDE, QUICK_EXACT_STRIDE = STRIDE, 4.0 * STRIDE
 UPDATES, QUICK_UPDATES = (0, 5, 10, 20, 40, 80, 160, 320), (0, 5, 10, 20)
@@ -60,135 +53,84 @@ def multiplied_by_deviation(batch, advantages):
             advantages[b, g] = (batch.rewards[b, g] - mean) * deviation
 
 
-ARMS: dict[str, str | Estimator] = {
-    "plain": "dr_grpo",
-    "divided": "grpo",
-    "multiplied": make_estimator("multiplied_by_deviation", multiplied_by_deviation),
-}
-SUCCESSES = ("success", "easy", "hard")
-"""Mean success over all prompts, and over the halves that are easier and harder at the start."""
-MEASURES = (*SUCCESSES, "deviation", "orthogonality", "apart")
+MULTIPLIED = make_estimator("multiplied_by_deviation", multiplied_by_deviation)
+ARMS: dict[str, tuple[float, Any]] = {"plain": (0.0, "dr_grpo"), "divided": (-1.0, "grpo"), "multiplied": (1.0, MULTIPLIED)}
+"""The power of the deviation that exact gradients have as a factor, and the estimator of sampled runs."""
+MEASURES = ("success", "easy", "hard", "deviation", "orthogonality", "apart")
+"""Mean success over all prompts, and over the halves that are easier and harder at the start; and what the phases are about."""
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each system of coordinates, exact, and one for the sampled runs, chunks of which are a few runs of an arm."""
-    updates = list(QUICK_EXACT_UPDATES if quick else EXACT_UPDATES)
-    common = {"how": "exact", "updates": updates, "stride": QUICK_EXACT_STRIDE if quick else EXACT_STRIDE}
-    exact_cells = [Cell({"ridge": ridge, **common}) for ridge in (QUICK_RIDGES if quick else RIDGES)]
-    sampled = {"how": "sampled", "ridge": SAMPLED, "updates": list(QUICK_UPDATES if quick else UPDATES)}
-    sampled |= {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "step_size": STEP_SIZE}
-    runs = QUICK_RUNS if quick else RUNS
-    sampled |= {"runs": min(runs, CHUNK_RUNS)}
-    return [*exact_cells, Cell(sampled, len(ARMS) * -(-runs // CHUNK_RUNS), shared=True)]
+def cases(quick):
+    """One case for each system of coordinates, exact, and one for the sampled runs."""
+    exactly = {"how": "exact", "runs": 1, "stride": QUICK_EXACT_STRIDE if quick else EXACT_STRIDE}
+    exactly |= {"updates": list(QUICK_EXACT_UPDATES if quick else EXACT_UPDATES)}
+    sampled = {"how": "sampled", "ridge": SAMPLED, "runs": QUICK_RUNS if quick else RUNS, "step_size": STEP_SIZE}
+    sampled |= {"updates": list(QUICK_UPDATES if quick else UPDATES), "batch_size": BATCH_SIZE, "group_size": GROUP_SIZE}
+    return [*({"ridge": ridge, **exactly} for ridge in (QUICK_RIDGES if quick else RIDGES)), sampled]
 
 
-def measured(logits: Array, products: Array, success: Array, easy: Flags) -> list[float]:
+def where(how, ridge, **_):
+    """Return what a case is called."""
+    return f"{PROBLEM}, {label(ridge)}, {how}"
+
+
+def measured(logits, products, success, easy):
     """Return `MEASURES` of a policy: success, also of halves, mean deviation, and shares of near-orthogonal gradients."""
     now = state(logits, success)
-    alone = near_orthogonal(cosines(np.diag(np.diag(products)), now.covectors))
-    shares = (near_orthogonal(cosines(products, now.covectors)), alone)
-    means = (now.value.mean(), now.value[easy].mean(), now.value[~easy].mean(), now.deviation.mean())
-    return [float(value) for value in (*means, *shares)]
+    shares = (near_orthogonal(cosines(given, now.covectors)) for given in (products, np.diag(np.diag(products))))
+    return [now.value.mean(), now.value[easy].mean(), now.value[~easy].mean(), now.deviation.mean(), *shares]
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
-    """Return the step and the measures of arms' runs, (runs, checkpoints, measures)."""
-    problem = head_problem(PROBLEM, settings["ridge"])
+@run(shared=True, runs=CHUNK_RUNS)
+def trained(how, ridge, updates, runs, rng, chunk, **settings):
+    """Return the measures of each arm's runs, (runs, checkpoints, measures), on draws that all arms share."""
+    problem = head_problem(PROBLEM, ridge)
     value = problem.at(problem.theta).moments.value
-    easy = value > np.median(value)
-    if settings["how"] == "exact":
-        return {arm: {"step": np.nan, "runs": [_exact(problem, power, settings, easy)]} for arm, power in POWERS.items()}
-    block, a = divmod(chunk, len(ARMS))
-    arm = list(ARMS)[a]
-    return {arm: _sampled(problem, arm, settings, child_seed(seed_of(rng), block), easy)}
-
-
-def _exact(problem: gt.Problem, power: float, settings: Settings, easy: Flags) -> list[list[float]]:
-    known = gram(problem), problem.bandit.mean_reward, easy
-    path = enumerate(ascent(problem, power, settings["updates"][-1], settings["stride"]))
-    return [measured(now.logits, *known) for n, now in path if n in settings["updates"]]
-
-
-def _sampled(problem: gt.Problem, arm: str, settings: Settings, seed: np.random.SeedSequence, easy: Flags) -> dict[str, Any]:
-    """Train with first mean updates as long as the plain arm's, on draws that all arms share."""
-    sizes = {name: settings[name] for name in ("batch_size", "group_size")}
-    plain, own = (np.linalg.norm(gt.gradient_mean(problem, problem.theta, ARMS[one], **sizes)) for one in ("plain", arm))
-    step = float(settings["step_size"] * plain / own)
-    known = gram(problem), problem.bandit.mean_reward, easy
-    updates, runs = settings["updates"], settings["runs"]
-    theta = np.tile(problem.theta, (runs, 1))
-    course = [[measured(logits, *known) for logits in problem.policy.logits(theta)]]
-    for stage, (before, after) in enumerate(pairwise(updates)):
-        theta = _trained(problem, theta, arm, step, after - before, settings, child_seed(seed, stage))
-        course.append([measured(logits, *known) for logits in problem.policy.logits(theta)])
-    return {"step": step, "runs": np.swapaxes(course, 0, 1).tolist()}
-
-
-def _trained(
-    problem: gt.Problem, theta: Array, arm: str, step: float, steps: int, settings: Settings, seed: np.random.SeedSequence
-) -> Array:
-    """Train every run (R, d) on with a constant step; best steps are long, and the filter for that stays, for all threads."""
-    warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
-    return gt.simulate_training(
-        problem,
-        theta,
-        ARMS[arm],
-        gt.Constant(step),
-        batch_size=settings["batch_size"],
-        group_size=settings["group_size"],
-        steps=steps,
-        replications=len(theta),
-        rng=seed,
-        workers=1,
-    ).theta
-
-
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """Measures of each arm at each checkpoint, advantages over the plain arm and their increases, with their phases."""
-    step_of = {arm: result["step"] for part in results for arm, result in part.items()}
-    measures = {arm: np.concatenate([part[arm]["runs"] for part in results if arm in part]) for arm in step_of}
-    common = {"how": settings["how"], "coordinates": label(settings["ridge"]), "prediction": np.nan}
-    updates, plain = settings["updates"], measures["plain"]
-    table: Rows = []
-    for arm, runs in measures.items():
-        table += [common | {"arm": arm, "step": step_of[arm]} | row for row in _courses(MEASURES, updates, runs)]
-    premises = [plain[:, :, MEASURES.index(name)].mean(axis=0) for name in ("deviation", "orthogonality")]
-    for arm in ("divided", "multiplied"):
-        gains = (measures[arm] - plain)[:, :, : len(SUCCESSES)]
-        courses = _courses([f"advantage, {part}" for part in SUCCESSES], updates, gains)
-        increases = [row for between in (windows, stretches) for row in between(gains[:, :, 0], updates, *premises)]
-        table += [common | {"arm": arm} | row for row in courses + increases]
-    return table
-
-
-def _courses(quantities: Sequence[str], updates: list[int], runs: Array) -> Rows:
-    """Return a row for each checkpoint and quantity of runs (R, checkpoints, quantities)."""
-    return [
-        {"quantity": quantity, "update": update} | summary(runs[:, c, q])
-        for c, update in enumerate(updates)
-        for q, quantity in enumerate(quantities)
-    ]
-
-
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Judge the printed phases where their premises hold."""
-    gains = {}
-    for (how, coordinates), part in table.groupby(["how", "coordinates"], sort=False):
-        where, by_arm = f"{PROBLEM}, {coordinates}, {how}", part.groupby(["quantity", "arm"])
-        first, last = (ends.set_index(["quantity", "arm"]).to_dict("index") for ends in (by_arm.head(1), by_arm.tail(1)))
-        for statement, name, measure, bound in ((FIRST, "increase in I", neg, 0.0), (SECOND, "increase in II", abs, NOTICEABLE)):
-            if (name, "divided") in last:
-                both = [last[name, arm] for arm in ("divided", "multiplied")]
-                facts = {"from update": both[0]["update"], "to update": both[0]["until"]}
-                own, control = (evidence(row | {"estimate": measure(row["estimate"])}, bound) for row in both)
-                yield statement.claim(where, own, control, facts)
-        own, control = (evidence(last[quantity, "plain"], ORTHOGONAL) for quantity in ("orthogonality", "apart"))
-        yield THIRD.claim(where, own, control)
+    known = gram(problem), problem.bandit.mean_reward, value > np.median(value)
+    seed = child_seed(seed_of(rng), chunk)
+    found: dict[str, Any] = {}
+    for arm, (power, estimator) in ARMS.items():
         if how == "exact":
-            gains[coordinates] = first["orthogonality", "plain"]["estimate"], last["advantage, success", "divided"]["estimate"]
-    best = highest(pd.Series({coordinates: share for coordinates, (share, _) in gains.items()}))
-    for coordinates, (share, gain) in gains.items():
-        if not is_orthogonal(share):
-            own, control = (exact(value, NOTICEABLE) for value in (gain, gains[best][1]))
-            where = f"{PROBLEM}, {coordinates}, exact"
-            yield THIRD_FROM_THE_START.claim(where, own, control, facts={"share |cos| < 0.1": share})
+            path = enumerate(ascent(problem, power, updates[-1], settings["stride"]))
+            found[arm] = [[measured(now.logits, *known) for n, now in path if n in updates]]
+        else:
+            course = [problem.policy.logits(theta) for theta in sampled(problem, estimator, updates, runs, seed, **settings)]
+            found[arm] = np.swapaxes([[measured(logits, *known) for logits in looked] for looked in course], 0, 1)
+    return found
+
+
+def sampled(problem, estimator, updates, runs, seed, step_size, **sizes):
+    """Return parameters of all runs at the checkpoints, with first mean updates as long as the plain arm's."""
+    # Best steps are long, and the filter for that stays, because filters are common to all threads.
+    warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
+    plain, own = (np.linalg.norm(gt.gradient_mean(problem, problem.theta, one, **sizes)) for one in ("dr_grpo", estimator))
+    sizes |= {"replications": runs, "workers": 1}
+    course = [np.tile(problem.theta, (runs, 1))]
+    for stage, (before, after) in enumerate(pairwise(updates)):
+        more = sizes | {"steps": after - before, "rng": child_seed(seed, stage)}
+        step = gt.Constant(float(step_size * plain / own))
+        course.append(gt.simulate_training(problem, course[-1], estimator, step, **more).theta)
+    return course
+
+
+@check(FIRST, SECOND, THIRD, of=trained, cases=cases, broken={"arm": "multiplied", "measure": "apart"}, setting=where)
+def printed_phases(found, updates, arm="divided", measure="orthogonality"):
+    """The printed phases, where their premises hold."""
+    end = found["plain"][:, -1, MEASURES.index(measure)]
+    both = first_two(found, arm, MEASURES, updates)
+    return {f"N12/{name}": sides for name, sides in both.items()} | {THIRD.id: evidence(summary(end), ORTHOGONAL)}
+
+
+@check(THIRD_FROM_THE_START, of=trained, cases=cases, broken={"ridge": SAMPLED, "orthogonal": True}, setting=where)
+def without_orthogonality(found, how, orthogonal=False):
+    """What division gains, by exact gradients, where prompts are not near-orthogonal from the start."""
+    share = found["plain"][0, 0, MEASURES.index("orthogonality")]
+    if how == "exact" and is_orthogonal(share) == orthogonal:
+        return exact(advantage(found, "divided")[0, -1], NOTICEABLE), {"share |cos| < 0.1": share}
+    return None
+
+
+@rows(of=trained, cases=cases)
+def courses(found, ridge, updates):
+    """Measures and advantages of each arm at each checkpoint, and increases of division's with their phases."""
+    yield from ({"coordinates": label(ridge)} | row for row in shown(found, MEASURES, updates))
