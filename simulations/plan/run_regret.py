@@ -10,24 +10,20 @@ worlds was extended by one rate at either end. One size in nine had its best rat
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
-from numpy.typing import ArrayLike
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
-from grpo_theory.evidence import Claim, Evidence, Statement
-from grpo_theory.harness.study import Rows, Settings
-from grpo_theory.plan.run_advice import SIZES, RunAdvice
+from grpo_theory.evidence import Evidence
+from grpo_theory.evidence.reading import average
+from grpo_theory.harness.study import EXACT, Cell
+from grpo_theory.plan.run_advice import SIZES, advise_run
 from grpo_theory.plan.run_simulation import RESPONSES
 from grpo_theory.simulate.step_grid import StepGrid
 from simulations.best_rate import lead
-from simulations.plan.error_parts import Part, mean_over_kinds
 from simulations.seeds import child_seed
 
 MARGIN = 0.02
@@ -46,26 +42,85 @@ LOGGED = (256, 8)
 """The prompts and responses of a log."""
 DRAWS, QUICK_DRAWS, TOGETHER = 48, 4, 32
 """Draws of each kind; and runs of each draw, which are trained side by side, as many at each rate."""
+LOGS, QUICK_LOGS = 3, 2
+"""Of each cell: few, because asking the planner takes as long as forty draws do, or ten of long runs."""
 COMPARED = (4, 8, 16)
 """The sizes that a recommendation is compared with; their broken comparison is with `LARGER` ones."""
 CELL = ["start", "estimator", "each"]
 """What a cell of these studies is: how prompts start, what trains, and the responses of a run to each prompt."""
 
 
-def without(advice: RunAdvice, title: str) -> RunAdvice:
+class Part(NamedTuple):
+    """The variance that something independent adds to an estimate, and its degrees of freedom: infinite if it is known."""
+
+    variance: float
+    free: float = np.inf
+
+
+def pooled(parts):
+    """Return what independent parts add together: their degrees of freedom are Satterthwaite's (1946), or all if none varies."""
+    listed = list(parts)
+    whole = sum(part.variance for part in listed)
+    squares = sum(part.variance**2 / part.free for part in listed)
+    return Part(whole, whole**2 / squares if squares else sum(part.free for part in listed))
+
+
+def summary_of(estimate, parts):
+    """Return the columns of an estimate with the error of its parts together.
+
+    Parameters
+    ----------
+    estimate : float
+    parts : iterable of Part
+        At least one with a variance and finite degrees of freedom.
+    """
+    found = pooled(part for part in parts if part.variance > 0.0)
+    if not (found.variance and np.isfinite(found.free)):
+        raise ValueError("parts must have a variance that runs or logs have shown; without one there is no standard error")
+    return {"estimate": estimate, "standard_error": float(np.sqrt(found.variance)), "replications": max(2, int(found.free) + 1)}
+
+
+def mean_over_kinds(rows, prediction, logs=None):
+    """Return the evidence of the mean of rows, one for each kind of problem, which are independent; logs may be common to all."""
+    parts = [Part(row.standard_error**2 / len(rows) ** 2, row.replications - 1.0) for row in rows.itertuples()]
+    together = pooled(part for part in [*parts, logs] if part is not None)
+    replications = max(2, int(together.free) + 1)
+    return Evidence(average(rows["estimate"]), prediction, float(np.sqrt(together.variance)), replications=replications)
+
+
+def cells_of(cases, quick):
+    """Return one cell for each start, estimator and length; the first chunk trains, each other one asks with its own log."""
+    logs, draws = (QUICK_LOGS, QUICK_DRAWS) if quick else (LOGS, DRAWS)
+    keys = ("start", "estimator", "each", "logs", "draws")
+    return [Cell(dict(zip(keys, (*case, logs, draws), strict=True)), 1 + logs, shared=True) for case in cases]
+
+
+def network(width, seed, bandit):
+    """Return a network at its start; the rewards of its answers are drawn whatever it thinks of them."""
+    rng = np.random.default_rng(seed)
+    policy = gt.TwoLayerSoftmax(rng.normal(size=(PROMPTS, INPUTS)), width, ANSWERS, scale=width**-0.5)
+    rewards, theta = bandit(rng), policy.start(rng)
+    theta[width * INPUTS :] = SPREAD * rng.normal(size=ANSWERS * width)
+    return gt.Problem(rewards, policy, theta=theta)
+
+
+def without(advice, title):
     """Return the advice of the worlds of other kinds than one; all of it where no world is of that kind."""
     kept = [world for world in advice.worlds if world.title != title]
     whole = sum(world.weight for world in kept)
     return replace(advice, worlds=tuple(replace(world, weight=world.weight / whole) for world in kept))
 
 
-def judge(
-    settings: Settings,
-    problems: Callable[[str, int], Mapping[str, gt.Problem]],
-    powers: Sequence[int],
-    seed: np.random.SeedSequence,
-) -> dict[str, list[Any]]:
-    """Return success at the end of runs by kind of world, (rates, S, draws): draw 0 is the planner's own and judges nothing."""
+def chunk_of(settings, seed, chunk, problems, powers, drawn_log):
+    """Return success at the end of runs by kind of world, (rates, S, draws); or what the planner says of a log, without a kind.
+
+    Draw 0 is the planner's own and judges nothing. ``problems(start, draw)`` are the problems of a draw by kind.
+    """
+    if chunk > 0:
+        judged, rng = problems(settings["start"], chunk), np.random.default_rng(child_seed(seed, 0, chunk))
+        log, total = drawn_log(next(iter(judged.values())), rng), settings["each"] * PROMPTS
+        advice = advise_run(log, total, training_prompts=PROMPTS, estimator=settings["estimator"])
+        return {name: without(advice, name).group_size for name in judged}
     updates, found = (settings["each"] * PROMPTS // RESPONSES,), defaultdict(list)
     for draw in range(1, 1 + settings["draws"]):
         for number, (kind, problem) in enumerate(problems(settings["start"], draw).items()):
@@ -75,14 +130,7 @@ def judge(
     return {kind: np.transpose(ends, (2, 1, 0)).round(6).tolist() for kind, ends in found.items()}
 
 
-def reached(
-    problem: gt.Problem,
-    estimator: str,
-    batch: tuple[int, int],
-    rates: ArrayLike,
-    updates: Sequence[int],
-    seed: np.random.SeedSequence,
-) -> Array:
+def reached(problem, estimator, batch, rates, updates, seed):
     """Return mean success of a draw's runs at each rate after numbers of updates, (rates, C), with a batch of (prompts, group).
 
     A run that left the finite numbers has nothing left.
@@ -91,7 +139,7 @@ def reached(
     return np.nan_to_num(grid.objectives(TOGETHER // np.size(rates), seed, updates), nan=0.0).mean(axis=1)
 
 
-def lost(values: Array, chosen: Sequence[ArrayLike], against: int | None = None) -> dict[str, Any]:
+def lost(values, chosen, against=None):
     """Return the success that choices of a size lose, on average, to the size at a place, or to the best of all in hindsight.
 
     Parameters
@@ -108,18 +156,17 @@ def lost(values: Array, chosen: Sequence[ArrayLike], against: int | None = None)
     return lead([other, *arms], [1.0, *[-1.0 / len(arms)] * len(arms)])
 
 
-def rows_of(settings: Settings, results: list[Any]) -> Rows:
+def rows_of(settings, results):
     """Return the success of each size in each kind of world, what is recommended there, and what choices lose."""
     judged, *logs = results
-    names = {name: settings[name] for name in CELL} | {"prediction": np.nan}
-    table: Rows = []
+    names, table = {name: settings[name] for name in CELL} | {"prediction": np.nan}, []
     for kind, runs in judged.items():
         values, at = np.array(runs), names | {"world": kind}
         for s, size in enumerate(SIZES):
             table.append(at | {"quantity": "success", "group_size": size} | lead([values[:, s]]))
         for number, log in enumerate(logs):
             told = {"quantity": "told", "log": number, "group_size": log[kind], "estimate": float(log[kind])}
-            table.append(at | told | {"standard_error": 0.0, "replications": 0})
+            table.append(at | told | EXACT)
         arms = {"planned": [SIZES.index(log[kind]) for log in logs]}
         arms |= {f"always {size}": [s] for s, size in enumerate(SIZES)}
         compared = [(arm, "best") for arm in arms] + [("planned", f"always {size}") for size in SIZES]
@@ -130,7 +177,7 @@ def rows_of(settings: Settings, results: list[Any]) -> Rows:
     return table
 
 
-def spread_of_logs(table: pd.DataFrame) -> Part:
+def spread_of_logs(table):
     """Return what logs add to the variance of what the planner reaches, averaged over kinds of worlds, pooled over cells."""
     success, told = (table[table["quantity"] == quantity] for quantity in ("success", "told"))
     met = told.merge(success, on=[*CELL, "world", "group_size"], suffixes=("", "_reached"))
@@ -138,22 +185,16 @@ def spread_of_logs(table: pd.DataFrame) -> Part:
     return Part(float((cells.var(ddof=1) / cells.count()).mean()), float((cells.count() - 1).sum()))
 
 
-def evidence_by_arm(cell: pd.DataFrame, logs: Part) -> dict[tuple[str, str], Evidence]:
+def evidence_by_arm(cell, logs):
     """Return the evidence that an arm loses nothing, on average over a cell's kinds of worlds, by arm and what it is against."""
     pairs = cell[cell["quantity"] == "lost"].groupby(["arm", "against"], sort=False)
     return {pair: mean_over_kinds(rows, 0.0, logs if pair[0] == "planned" else None) for pair, rows in pairs}
 
 
-def claims_of(table: pd.DataFrame, regret: Statement, against: Mapping[int, Statement], same: Statement) -> Iterator[Claim]:
+def claims_of(table, regret, against, same):
     """Judge the regret, whether it is less than that of one size for all, and whether anything is gained on groups of 4.
 
-    Parameters
-    ----------
-    table : DataFrame
-        What `rows_of` made.
-    regret, same : Statement
-    against : mapping of int to Statement
-        Of some of the sizes in `COMPARED`.
+    ``against`` holds statements by some of the sizes in `COMPARED`.
     """
     logs = spread_of_logs(table)
     for (start, estimator, each), cell in table.groupby(CELL, sort=False):
