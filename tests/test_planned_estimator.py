@@ -3,14 +3,15 @@
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import grpo_theory as gt
+from grpo_theory.evidence.reading import two_sides
+from grpo_theory.harness.sides import joined
 from grpo_theory.plan import choose_group_size
 from grpo_theory.plan.efficiency import EfficiencyChoice
 from grpo_theory.plan.estimator_advice import EstimatorLaws
-from simulations.plan import estimator_switches, heavy_pilots
+from simulations.plan import heavy_pilots
 from simulations.plan.estimator_pilots import (
     CHAINS,
     HEAVY,
@@ -23,7 +24,21 @@ from simulations.plan.estimator_pilots import (
     efficiencies,
     listed,
 )
-from simulations.plan.planned_estimator import ESTIMATORS, LEVEL, QUANTITIES, cells, claims, judge, rows, simulate
+from simulations.plan.planned_estimator import (
+    BY_ERROR,
+    DIVIDED,
+    ESTIMATORS,
+    JUDGED,
+    LEVEL,
+    exact,
+    gains_hold,
+    judge,
+    logged,
+    narrowed,
+    promised,
+    switched,
+    told_switches,
+)
 
 SIZES, BATCHES = (part.tolist() for part in LIMITS.batches())
 
@@ -92,7 +107,7 @@ def test_what_is_judged_is_what_the_library_says():
     assert judge(scores.own, "linear", "trl_grpo").keys() == judged.keys()
 
 
-@pytest.mark.parametrize("estimator", estimator_switches.OWN)
+@pytest.mark.parametrize("estimator", [BY_ERROR, DIVIDED])
 def test_gains_that_are_judged_are_those_that_a_user_is_told(estimator):
     (log,) = draw_logs("graded", np.random.default_rng(3), 1)
     advice = gt.plan.advise(log, LIMITS, estimator=estimator)
@@ -100,40 +115,47 @@ def test_gains_that_are_judged_are_those_that_a_user_is_told(estimator):
     chosen["rloo"] = choose_group_size(log, LIMITS)
     chosen["trl_grpo"] = laws.choice("trl_grpo", LEVEL)
     told = advice.scores.by_efficiency.others
-    found = estimator_switches.judge_switches("graded", laws, chosen, LEVEL, broken=False)[estimator]
-    current = estimator_switches.exact("graded", estimator, advice.scores.choice.group_size)
-    assert found == estimator_switches.judge_gains("graded", current, told)
+    current = exact("graded", estimator, advice.scores.choice.group_size)
+    assert current == exact("graded", estimator, chosen[estimator].group_size)
+    found = told_switches(laws, chosen)[estimator]
+    assert [(one.name, one.group_size, one.gain.low, one.gain.high) for one in found] == [
+        (one.name, one.group_size, one.gain.low, one.gain.high) for one in told
+    ]
     gains = [efficiencies("graded", one.name)[SIZES.index(one.group_size)] / current - 1.0 for one in told]
     held = all(one.gain.low <= gain <= one.gain.high for one, gain in zip(told, gains, strict=True))
-    assert found == {"switch": held, "shown": any(one.gain.low > 0.0 for one in told)}
-    # One limit that fails is enough, and one gain that is shown.
+    assert gains_hold("graded", current, told) == held
+    # One limit that fails is enough.
     missed = [replace(told[0], gain=replace(told[0].gain, low=np.float64(gains[0] + 0.1))), *told[1:]]
-    assert estimator_switches.judge_gains("graded", current, tuple(missed))["switch"] == 0.0
-    assert estimator_switches.judge_gains("graded", current / 2.0, told) != found
+    assert not gains_hold("graded", current, missed)
+    assert not gains_hold("graded", current / 4.0, told)
 
 
 def test_responses_taken_for_prompts_have_narrower_limits():
     (log,) = draw_logs("linear", np.random.default_rng(4), 1)
     roots = EstimatorLaws(log, LIMITS, None).choice("nemo_rl", LEVEL).roots
-    narrow = estimator_switches.by_response(roots)
+    narrow = narrowed(roots)
     assert narrow.standard_errors * np.sqrt(LOGGED) == pytest.approx(roots.standard_errors)
     assert (narrow.values == roots.values).all()
 
 
 def test_controls_are_refuted_and_the_planner_is_not():
     """On a tenth of the logs, at the level of a report; the limits of these are too wide to confirm."""
-    table = pd.DataFrame(
-        [
-            row
-            for i, cell in enumerate(cells(True))
-            for row in rows(cell.settings, [simulate(cell.settings, np.random.default_rng([5, i]), 0)])
-        ]
-    )
-    assert set(table["quantity"]) == {*QUANTITIES, estimator_switches.HOLD, estimator_switches.SHOWN}
-    found = claims(table)
-    assert len(found) == len(ESTIMATORS) * (3 * len(NAMES) - 1) + len(estimator_switches.OWN)
-    for one in found:
-        low, _ = one.control.interval(1e-5)
-        assert low > one.control.prediction, (one.statement.id, one.setting)
-        low, _ = one.evidence.interval(1e-5)
-        assert low <= one.evidence.prediction, (one.statement.id, one.setting)
+    found = {name: joined([logged(name, 40, np.random.default_rng([5, i]))]) for i, name in enumerate(NAMES)}
+    checked = [
+        (one, estimator, name, promised(found[name], name, estimator), promised(found[name], name, estimator, "control"))
+        for one in promised.statements
+        for estimator in ESTIMATORS
+        for name in NAMES
+    ]
+    listed = [
+        (one, estimator, name, own[one.id], control[one.id]) for one, estimator, name, own, control in checked if one.id in own
+    ]
+    assert len(listed) == len(ESTIMATORS) * (3 * len(NAMES) - 1)
+    some = {name: found[name] for name in JUDGED}
+    for estimator in (BY_ERROR, DIVIDED):
+        sides = (switched(some, estimator, arm) for arm in ("planned", "control"))
+        listed.append((*switched.statements, estimator, "together", *sides))
+    for one, estimator, name, *sides in listed:
+        own, control = (two_sides(one, each)[0] for each in sides)
+        assert control.interval(1e-5)[0] > control.prediction, (one.id, estimator, name)
+        assert own.interval(1e-5)[0] <= own.prediction, (one.id, estimator, name)

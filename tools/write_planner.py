@@ -74,7 +74,7 @@ COVERED = {
 def kept_rows(table: pd.DataFrame) -> pd.DataFrame:
     """Return what of the study's table stays in the repository."""
     answered = table[(table["arm"] == "planned") & (table["quantity"] != "answered")]
-    return answered[COLUMNS].round(4)
+    return answered[COLUMNS].round(4).astype({"best": int})
 
 
 def planner_tables(kept: pd.DataFrame) -> str:

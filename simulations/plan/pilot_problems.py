@@ -5,8 +5,9 @@ from functools import cache
 import numpy as np
 
 import grpo_theory as gt
+from grpo_theory.evidence import Share
 from grpo_theory.plan import Limits
-from grpo_theory.plan.group_size import GroupSizeChoice, choose
+from grpo_theory.plan.group_size import choose
 from grpo_theory.problem.logit_map import HeadMap
 
 HEAD = "language model's head"
@@ -21,7 +22,7 @@ LIMITS = Limits(budget=1024, max_group_size=64)
 
 
 @cache
-def problem(name: str) -> gt.Problem:
+def problem(name):
     """Return a problem by name: one of the gallery, or the language model's head along a few directions.
 
     The head W has 10 x 576 numbers. V is trained in W + V P, as in a low-rank adapter. The rows of P are the leading principal
@@ -43,20 +44,26 @@ def problem(name: str) -> gt.Problem:
 
 
 @cache
-def constants(name: str) -> gt.GroupSizeLaw:
+def constants(name):
     """Return the exact c1, c2 and c3."""
     case = problem(name)
     return gt.group_size_law(case, case.theta)
 
 
 @cache
-def truth(name: str) -> GroupSizeChoice:
+def truth(name):
     """Return the exact error at every allowed group size, and the best."""
     return choose(constants(name), np.zeros((3, 3)), pilot=2, limits=LIMITS)
 
 
 @cache
-def signal(name: str, group_size: int) -> float:
+def signal(name, group_size):
     """Return the squared norm of the gradient over the error at a group size."""
     case, exact = problem(name), truth(name)
     return float(gt.moments(case, case.theta).gradient_power / exact.mse.estimate[exact.at(group_size)])
+
+
+def misses(holds, most):
+    """Return evidence that a promise fails at most so often, from whether it holds in each draw, of one problem or several."""
+    mean = np.mean([np.mean(held) for held in np.atleast_2d(holds)])
+    return Share(float(1.0 - mean), most, replications=np.size(holds))
