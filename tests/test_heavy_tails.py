@@ -23,7 +23,7 @@ from grpo_theory.plan import Limits, choose_group_size
 from grpo_theory.plan.baseline_gain import Pair, choose_baseline
 from grpo_theory.plan.group_size import choose
 from simulations.plan import plan_coverage as study
-from simulations.plan.heavy_pilots import LAWS, SIGNAL, SIZES, draw_pilot, exact_law, rate_nodes
+from simulations.plan.pilot_problems import LAWS, SIGNAL, SIZES, draw_pilot, exact_law, rate_nodes
 
 
 def test_l_skewness_is_the_mean_over_triples():

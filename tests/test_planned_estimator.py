@@ -11,16 +11,16 @@ from grpo_theory.harness.sides import joined
 from grpo_theory.plan import choose_group_size
 from grpo_theory.plan.efficiency import EfficiencyChoice
 from grpo_theory.plan.estimator_advice import EstimatorLaws
-from simulations.plan import heavy_pilots
-from simulations.plan.estimator_pilots import (
+from simulations.plan.pilot_problems import (
     CHAINS,
     HEAVY,
-    LIMITS,
+    LOG_LIMITS,
+    LOG_NAMES,
     LOGGED,
-    NAMES,
     PROMPTS,
     chain,
     draw_logs,
+    draw_pilot,
     efficiencies,
     listed,
 )
@@ -40,7 +40,7 @@ from simulations.plan.planned_estimator import (
     told_switches,
 )
 
-SIZES, BATCHES = (part.tolist() for part in LIMITS.batches())
+SIZES, BATCHES = (part.tolist() for part in LOG_LIMITS.batches())
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -58,7 +58,7 @@ def test_the_truth_of_heavy_tails_is_the_mean_of_groups_that_are_drawn():
     """By a million responses, whose groups of 4 have the power, the mean and the gradient that the quadrature has."""
     rng, size = np.random.default_rng(20261125), 4
     for name in ("rloo", "trl_grpo"):
-        rollouts, _ = heavy_pilots.draw_pilot(HEAVY, 150_000, False, rng)
+        rollouts, _ = draw_pilot(HEAVY, 150_000, False, rng)
         rewards = rollouts.rewards.reshape(-1, size)
         scores = rollouts.known_scores.reshape(*rewards.shape, -1)
         deviation = rewards.std(axis=1, ddof=1, keepdims=True) + 1e-4 if name == "trl_grpo" else (size - 1.0) / size
@@ -73,7 +73,7 @@ def test_the_truth_of_heavy_tails_is_the_mean_of_groups_that_are_drawn():
         )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LOG_NAMES)
 def test_a_multiple_of_rloo_has_its_truth_and_another_estimator_has_not(name):
     rloo, multiple, divided = (efficiencies(name, one) for one in ("rloo", "dr_grpo", "trl_grpo"))
     assert multiple == pytest.approx(rloo, rel=1e-9)
@@ -93,7 +93,7 @@ def test_logs_are_of_the_size_that_is_said():
 def test_what_is_judged_is_what_the_library_says():
     (log,) = draw_logs("linear", np.random.default_rng(2), 1)
     exact = efficiencies("linear", "rloo")
-    choice = choose_group_size(log, LIMITS)
+    choice = choose_group_size(log, LOG_LIMITS)
     judged = judge(choice, "linear", "rloo")
     assert judged["regret"] == exact.max() / exact[choice.best] - 1.0
     assert judged["best size"] == choice.candidates[np.argmax(exact)]
@@ -102,7 +102,7 @@ def test_what_is_judged_is_what_the_library_says():
         for b, g in zip(BATCHES, SIZES, strict=True)
     ]
     assert judged["risk"] == (mse[choice.best] / min(mse) - 1.0 <= choice.risk)
-    scores = gt.plan.advise(log, LIMITS, estimator="trl_grpo").scores
+    scores = gt.plan.advise(log, LOG_LIMITS, estimator="trl_grpo").scores
     assert isinstance(scores.own, EfficiencyChoice)
     assert judge(scores.own, "linear", "trl_grpo").keys() == judged.keys()
 
@@ -110,9 +110,9 @@ def test_what_is_judged_is_what_the_library_says():
 @pytest.mark.parametrize("estimator", [BY_ERROR, DIVIDED])
 def test_gains_that_are_judged_are_those_that_a_user_is_told(estimator):
     (log,) = draw_logs("graded", np.random.default_rng(3), 1)
-    advice = gt.plan.advise(log, LIMITS, estimator=estimator)
-    laws, chosen = EstimatorLaws(log, LIMITS, None), {}
-    chosen["rloo"] = choose_group_size(log, LIMITS)
+    advice = gt.plan.advise(log, LOG_LIMITS, estimator=estimator)
+    laws, chosen = EstimatorLaws(log, LOG_LIMITS, None), {}
+    chosen["rloo"] = choose_group_size(log, LOG_LIMITS)
     chosen["trl_grpo"] = laws.choice("trl_grpo", LEVEL)
     told = advice.scores.by_efficiency.others
     current = exact("graded", estimator, advice.scores.choice.group_size)
@@ -132,7 +132,7 @@ def test_gains_that_are_judged_are_those_that_a_user_is_told(estimator):
 
 def test_responses_taken_for_prompts_have_narrower_limits():
     (log,) = draw_logs("linear", np.random.default_rng(4), 1)
-    roots = EstimatorLaws(log, LIMITS, None).choice("nemo_rl", LEVEL).roots
+    roots = EstimatorLaws(log, LOG_LIMITS, None).choice("nemo_rl", LEVEL).roots
     narrow = narrowed(roots)
     assert narrow.standard_errors * np.sqrt(LOGGED) == pytest.approx(roots.standard_errors)
     assert (narrow.values == roots.values).all()
@@ -140,17 +140,17 @@ def test_responses_taken_for_prompts_have_narrower_limits():
 
 def test_controls_are_refuted_and_the_planner_is_not():
     """On a tenth of the logs, at the level of a report; the limits of these are too wide to confirm."""
-    found = {name: joined([logged(name, 40, np.random.default_rng([5, i]))]) for i, name in enumerate(NAMES)}
+    found = {name: joined([logged(name, 40, np.random.default_rng([5, i]))]) for i, name in enumerate(LOG_NAMES)}
     checked = [
         (one, estimator, name, promised(found[name], name, estimator), promised(found[name], name, estimator, "control"))
         for one in promised.statements
         for estimator in ESTIMATORS
-        for name in NAMES
+        for name in LOG_NAMES
     ]
     listed = [
         (one, estimator, name, own[one.id], control[one.id]) for one, estimator, name, own, control in checked if one.id in own
     ]
-    assert len(listed) == len(ESTIMATORS) * (3 * len(NAMES) - 1)
+    assert len(listed) == len(ESTIMATORS) * (3 * len(LOG_NAMES) - 1)
     some = {name: found[name] for name in JUDGED}
     for estimator in (BY_ERROR, DIVIDED):
         sides = (switched(some, estimator, arm) for arm in ("planned", "control"))

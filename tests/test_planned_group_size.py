@@ -13,8 +13,8 @@ from grpo_theory.evidence.reading import two_sides
 from grpo_theory.intervals import components_jackknife
 from grpo_theory.plan import choose_group_size
 from simulations.plan import plan_coverage
-from simulations.plan.pilot_problems import HEAD, LIMITS, NAMES, NONE, UNIT, constants, problem, truth
-from simulations.plan.planned_group_size import ASKED, CONTROLS, POINT, QUANTITIES, judge, promised, shares, tried
+from simulations.plan.pilot_problems import ASKED, HEAD, LIMITS, NAMES, NONE, UNIT, constants, judge, problem, truth
+from simulations.plan.planned_group_size import CONTROLS, POINT, QUANTITIES, promised, shares, tried
 
 TOP = Path(__file__).resolve().parents[1]
 
@@ -27,7 +27,7 @@ def judged(seed, name, part="design", prompts=32, size=8, replications=3):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_truth_is_the_enumerated_error_of_every_batch(name):
-    exact, case = truth(name), problem(name)
+    exact, case = truth(constants(name)), problem(name)
     for size in (2, exact.group_size, ASKED, 64):
         enumerated = gt.gradient_mse(case, case.theta, "rloo", batch_size=LIMITS.prompts(size), group_size=size)
         assert exact.mse.estimate[exact.at(size)] == pytest.approx(enumerated, rel=1e-8)
@@ -51,7 +51,7 @@ def test_what_is_judged_is_what_the_library_says():
     pilot = gt.Pilot(64, 8)
     rollouts = pilot.take(pilot.sample(problem("linear"), 3, 1), 0)
     choice, law = choose_group_size(rollouts, LIMITS), constants("linear")
-    said = judge(choice, "linear")
+    said = judge(choice, constants("linear"))
     truth_of = np.array([law.c1, law.c2, law.c3])
     covered = (choice.constants.low <= truth_of) & (truth_of <= choice.constants.high)
     assert [said[name] for name in ("c1", "c2", "c3")] == covered.tolist()
@@ -60,16 +60,15 @@ def test_what_is_judged_is_what_the_library_says():
     assert (choice.constants.high >= interval.high).all()
     half = stdtrit(63, 0.975) * np.sqrt(np.diagonal(choice.constants.covariance))
     np.testing.assert_allclose(interval.high - interval.estimate, half, rtol=1e-10)
-    exact = truth("linear")
+    exact = truth(constants("linear"))
     assert said["regret"] == exact.mse.estimate[exact.at(choice.group_size)] / exact.mse.estimate.min() - 1.0
 
 
 def test_groups_of_two_and_three_are_not_answered():
     for size in (2, 3):
         found = judged(1, "linear", size=size)
-        assert {name: values.tolist() for name, values in found["planned"].items() if len(values)} == {"answered": [0.0] * 3}
-        (row,) = shares(found, "linear")
-        assert (row["quantity"], row["estimate"], row["replications"]) == ("answered", 0.0, 3)
+        assert not any(len(values) for values in found["planned"].values())
+        assert list(shares(found, "linear")) == []
 
 
 def test_claims_hold_where_controls_fail():
@@ -94,7 +93,7 @@ def load_tool():
 def test_the_pages_numbers_are_those_of_the_table():
     tool, page = load_tool(), (TOP / "docs" / "planner.md").read_text(encoding="utf-8")
     kept = pd.read_csv(TOP / "docs" / "planner.csv")
-    assert set(kept["quantity"]) == set(QUANTITIES) - {"answered"}
+    assert set(kept["quantity"]) == set(QUANTITIES)
     assert tool.with_tables(page, tool.planner_tables(kept)) == page
     changed = kept.assign(estimate=kept["estimate"] / 2.0)
     assert tool.with_tables(page, tool.planner_tables(changed)) != page
@@ -110,4 +109,4 @@ def test_the_pages_numbers_are_those_of_the_table():
     assert tool.with_tables(page, tool.total_table(runs), tool.GRADED) != page
     exact = kept.drop_duplicates("problem").set_index("problem")
     for name in NAMES:
-        assert exact.loc[name, "best"] == truth(name).group_size
+        assert exact.loc[name, "best"] == truth(constants(name)).group_size

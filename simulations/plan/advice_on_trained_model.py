@@ -19,11 +19,10 @@ from grpo_theory.data import trained_model
 from grpo_theory.evidence import Share
 from grpo_theory.harness import check, rows, run
 from grpo_theory.harness.summary import summary
-from grpo_theory.plan import Limits
 from grpo_theory.plan.run_advice import SIZES, advise_run
 from simulations.best_rate import lead, with_limits
 from simulations.plan.run_regret import Part, summary_of
-from simulations.plan.run_worlds import LOGGED, PERMUTED, PLANNED, draw_log, nearest, permuted, plan, problem_at_start, sampler
+from simulations.plan.run_worlds import LOGGED, PERMUTED, PLANNED, ask, draw_log, problem_at_start, sampler
 from simulations.runs.frontier_statements import LOST
 from simulations.runs.recorded_runs import arms_of
 from simulations.runs.recorded_scores import PLACES, Scores, efficiency
@@ -76,13 +75,8 @@ def told(asked, estimator, updates, logs, data, rng, trained=TRAINED[0]):
         drawn = [np.random.default_rng(child_seed(seed_of(rng), log) if logs > 1 else seed_of(rng)) for log in range(logs)]
         counts = [draw_log(responses, prompts, LOGGED, own).counts for own in drawn]
         return {PLANNED: [advise_run(one, updates * RESPONSES, estimator=estimator).group_size for one in counts]}
-    limits = Limits(budget=RESPONSES, max_group_size=SIZES[-1])
-    found: dict[str, list[int]] = {PLANNED: [], PERMUTED: []}
-    for _ in range(logs):
-        log = draw_log(responses, prompts, LOGGED, rng)
-        for arm, one in zip(found, (log, permuted(log, rng)), strict=True):
-            found[arm].append(nearest(np.array(SIZES), plan(one, estimator, limits)))
-    return found
+    found = [ask(draw_log(responses, prompts, LOGGED, rng), estimator, RESPONSES, SIZES, rng) for _ in range(logs)]
+    return {arm: [one[arm] for one in found] for arm in (PLANNED, PERMUTED)}
 
 
 @cache

@@ -17,7 +17,6 @@ import numpy as np
 
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.harness.summary import summary
-from grpo_theory.plan import Limits
 from simulations.best_rate import lead
 from simulations.plan import run_worlds
 from simulations.plan.run_regret import lost, mean_over_kinds, reached
@@ -59,17 +58,9 @@ BROKEN = {BEST: CONTROL, "always 4": "always 16", "always 8": "always 64", "alwa
 def cells(quick):
     """One cell for each problem and estimator; one chunk for each group size, and one for the pilots."""
     sizes, draws, chains = (QUICK_SIZES, QUICK_DRAWS, QUICK_DRAWS) if quick else (SIZES, DRAWS, CHAINS)
+    counts = {name: {"draws": chains if name == CHAIN_OF_TWELVE else draws, "sizes": list(sizes)} for name in NAMES}
     return [
-        Cell(
-            {
-                "problem": name,
-                "estimator": estimator,
-                "draws": chains if name == CHAIN_OF_TWELVE else draws,
-                "sizes": list(sizes),
-            },
-            chunks=len(sizes) + 1,
-            shared=True,
-        )
+        Cell({"problem": name, "estimator": estimator, **counts[name]}, len(sizes) + 1, shared=True)
         for name in NAMES
         for estimator in ESTIMATORS
     ]
@@ -88,16 +79,13 @@ def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Any:
 
 def recommended(settings, rng):
     """Return the group size that each arm's planner recommends in each draw: the nearest of those trained, in octaves."""
-    sizes = np.array(settings["sizes"])
-    by_arm: dict[str, list[int]] = {arm: [] for arm in ARMS}
+    found = []
     for draw in range(settings["draws"]):
         case = problem(settings["problem"], draw)
         prompts = rng.choice(case.policy.n_prompts, PILOT, p=case.bandit.prompt_weights)
         log = run_worlds.draw_log(run_worlds.sampler(case, case.theta), prompts, run_worlds.LOGGED, rng)
-        for arm, pilot in zip(ARMS, (log, run_worlds.permuted(log, rng)), strict=True):
-            asked = run_worlds.plan(pilot, settings["estimator"], Limits(budget=RESPONSES, max_group_size=int(sizes.max())))
-            by_arm[arm].append(run_worlds.nearest(sizes, asked))
-    return by_arm
+        found.append(run_worlds.ask(log, settings["estimator"], RESPONSES, settings["sizes"], rng))
+    return {arm: [one[arm] for one in found] for arm in ARMS}
 
 
 def rows(settings, results):

@@ -5,11 +5,8 @@ control the rates seen are plugged in. Where the lengths of gradients have heavy
 warnings it has the same pilots with lengths removed, or added where all are equal.
 """
 
-from functools import cache
-
 import numpy as np
 
-from grpo_theory.evidence import Share
 from grpo_theory.harness import check, rows, run
 from grpo_theory.intervals.components import PromptTerms
 from grpo_theory.intervals.heavy_tails import student_coverage
@@ -17,19 +14,18 @@ from grpo_theory.plan.advice import SHORT
 from grpo_theory.plan.error_constants import pilot_terms
 from grpo_theory.plan.group_size import choose, choose_group_size
 from simulations.plan import rate_laws
-from simulations.plan.heavy_pilots import LAWS, draw_pilot, exact_law
-from simulations.plan.pilot_problems import LIMITS
-from simulations.plan.rate_laws import LANGUAGE_MODEL, LEVEL, SOUGHT
+from simulations.plan.pilot_problems import LAWS, LIMITS, draw_pilot, exact_law, judge, misses
 from simulations.statements import stated
 
-FROM_REWARDS = stated(*(f"plan/{name}" for name in SOUGHT))
+FROM_REWARDS = stated(*(f"plan/{name}" for name in rate_laws.SOUGHT))
 TAILS = stated(*(f"plan/tails/{name}" for name in ("c1", "c2", "c3", "error", "loss", "missed", "false alarm")))
 
+LEVEL = rate_laws.LEVEL
 MISSES = 1.0 - LEVEL + 0.01 * LEVEL
 """How often an interval from rewards may miss: 95% may be 94.05%, as in the study of all other intervals."""
 PROMPTS, SIZES = (32, 256, 2048), (2, 8, 64)
 QUICK_PROMPTS, QUICK_SIZES = (32, 512), (8,)
-POINTS = ("never, always, between", LANGUAGE_MODEL)
+POINTS = ("never, always, between", rate_laws.LANGUAGE_MODEL)
 POINT_PROMPTS, POINT_SIZE = 256, 8
 REPLICATIONS, POINT_REPLICATIONS, POINT_CHUNK = 200, 40_000, 5000
 QUICK_REPLICATIONS = 100
@@ -40,7 +36,6 @@ TAIL_MISSES = 1.0 - LEVEL + 0.02
 """As of the planner's other limits from gradients: 93 of 100 cases instead of 95 misleads nobody."""
 ALARMS = 0.1
 """A reader puts up with one wrong warning in ten: a table warned of for no reason, or one that is not warned of."""
-ASKED = 16
 HEAVY, LIGHT, SIGNAL = "lognormal 0.7", "equal", "lognormal 0.7, signal"
 PILOTS, TAIL_CHUNK, QUICK_PILOTS = 200, 1000, 20
 TAIL_DESIGN = (
@@ -112,8 +107,9 @@ def counted_tails(part, law, prompts, ragged, pilots, rng):
         other = student_coverage(scaled(pilot_terms(rollouts), factors).influences(), LEVEL).min()
         arms = {"covered": (planned, planned.constants.student_coverage), "plugged_in": (plain, other)}
         for arm, (choice, coverage) in arms.items():
-            for quantity, held in {**judge(choice, law), "warned": coverage < LEVEL - SHORT}.items():
-                counts[quantity][arm] += int(held)
+            judged = {**judge(choice, exact_law(law)), "warned": coverage < LEVEL - SHORT}
+            for quantity in TAIL_QUANTITIES:
+                counts[quantity][arm] += int(judged[quantity])
     return counts
 
 
@@ -123,36 +119,10 @@ def scaled(terms, factors):
     return PromptTerms(terms.gradients * factors[:, None], terms.power * squares, terms.c2 * squares, terms.c3 * squares)
 
 
-@cache
-def exact_choice(name):
-    """Return the exact error at every allowed group size."""
-    return choose(exact_law(name), np.zeros((3, 3)), pilot=2, limits=LIMITS)
-
-
-def judge(choice, name):
-    """Return which limits hold: of the constants, of error and loss at group size 16, of the recommendation's loss; the set."""
-    exact, law = exact_choice(name), exact_law(name)
-    at = exact.at(ASKED)
-    constants = np.array([law.c1, law.c2, law.c3])
-    held = (choice.constants.low <= constants) & (constants <= choice.constants.high)
-    return {
-        **dict(zip(("c1", "c2", "c3"), held, strict=True)),
-        "error": choice.mse.low[at] <= exact.mse.estimate[at] <= choice.mse.high[at],
-        "loss": choice.loss.low[at] <= exact.loss.estimate[at] <= choice.loss.high[at],
-        "best size": choice.candidates[exact.best],
-        "risk": exact.loss.estimate[choice.best] <= choice.risk,
-    }
-
-
-def failing(holds, pilots, most):
-    """Return the evidence that something fails at most so often, from in how many pilots of each chunk it holds."""
-    return Share(float(1.0 - holds.sum() / pilots), most, replications=pilots)
-
-
 @check(*FROM_REWARDS, of=counted, cases=points, broken={"arm": "plugged_in"}, setting="{law} (B = {prompts}, n = {size})")
 def rewards_alone(found, pilots, arm="covered"):
     """The intervals from rewards cover at least so often as they say."""
-    return {f"plan/{name}": failing(found[name][arm], pilots, MISSES) for name in SOUGHT}
+    return {f"plan/{name}": misses(found[name][arm].sum(), pilots, MISSES) for name in rate_laws.SOUGHT}
 
 
 @check(*TAILS, of=counted_tails, cases=tails, broken={"arm": "plugged_in"}, setting="{law}, {prompts} prompts of {responses}")
@@ -161,14 +131,15 @@ def heavy_tails(found, law, pilots, arm="covered"):
 
     With common lengths the limits are those of absolute errors, else those of ratios of errors.
     """
-    warned = found["warned"][arm]
+    warned = found["warned"][arm].sum()
     if law == LIGHT:
-        return {"plan/tails/false alarm": Share(float(warned.sum() / pilots), ALARMS, replications=pilots)}
+        return {"plan/tails/false alarm": misses(pilots - warned, pilots, ALARMS)}
     promised = ("loss",) if law == SIGNAL else ("c1", "c2", "c3", "error")
-    sides = {f"plan/tails/{name}": failing(found[name][arm], pilots, TAIL_MISSES) for name in promised}
-    return sides if law == SIGNAL else sides | {"plan/tails/missed": failing(warned, pilots, ALARMS)}
+    sides = {f"plan/tails/{name}": misses(found[name][arm].sum(), pilots, TAIL_MISSES) for name in promised}
+    return sides if law == SIGNAL else sides | {"plan/tails/missed": misses(warned, pilots, ALARMS)}
 
 
+@rows(of=counted, cases=design)
 def shares(found, pilots):
     """In what share of pilots limits hold, or the planner warns; in what share those of the control do; and the median width."""
     for quantity, one in found.items():
@@ -178,13 +149,7 @@ def shares(found, pilots):
         yield facts | {"quantity": quantity, "plugged_in": plain} | numbers
 
 
-@rows(of=counted, cases=lambda quick: [*design(quick), *points(quick)])
-def of_rewards(found, pilots):
-    """The rows of limits from rewards."""
-    return shares(found, pilots)
-
-
 @rows(of=counted_tails, cases=lambda quick: [*tails(quick, "tails"), *tails(quick)])
-def of_tails(found, pilots):
-    """The rows of pilots with gradients."""
+def shares_of_tails(found, pilots):
+    """The same of pilots with gradients."""
     return shares(found, pilots)

@@ -7,7 +7,6 @@ its own, and standard errors are then too small by the root of their number.
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -19,8 +18,7 @@ from grpo_theory.plan.advice import TOLERANCE
 from grpo_theory.plan.baseline_gain import LEAVE_ONE_OUT, Pair
 from grpo_theory.plan.efficiency import EfficiencyChoice, Estimates, StepLaw, choose_by_efficiency
 from grpo_theory.plan.estimator_advice import OTHERS, EstimatorLaws, switches
-from simulations.plan.estimator_pilots import CHAINS, HEAVY, LIMITS, LOGGED, NAMES, PROMPTS, draw_logs, efficiencies
-from simulations.plan.pilot_problems import misses
+from simulations.plan.pilot_problems import CHAINS, HEAVY, LOG_LIMITS, LOG_NAMES, LOGGED, PROMPTS, draw_logs, efficiencies, misses
 from simulations.statements import stated
 
 OWN = stated("plan/estimator/best size", "plan/estimator/risk", "plan/estimator/regret")
@@ -37,12 +35,13 @@ JUDGED = ("linear", "graded", *CHAINS, HEAVY)
 """Not the language model's head: 256 prompts set no upper limit on 97 gains of 100 there, and its logs are slow to draw."""
 REPLICATIONS, QUICK_REPLICATIONS, CHUNKS, CONTROLS = 300, 40, 4, 20
 """Logs in each chunk. Controls are wrong by so much that fewer do."""
-LOGS = f"{PROMPTS} prompts of {LOGGED}"
+EACH, TOGETHER = (f"{one}, {{estimator}}, {PROMPTS} prompts of {LOGGED}" for one in ("{problem}", f"{len(JUDGED)} problems"))
+"""What settings are called."""
 
 
 def cases(quick):
     """Each problem."""
-    return [{"problem": name, "replications": QUICK_REPLICATIONS if quick else REPLICATIONS * CHUNKS} for name in NAMES]
+    return [{"problem": name, "replications": QUICK_REPLICATIONS if quick else REPLICATIONS * CHUNKS} for name in LOG_NAMES]
 
 
 def plans(quick):
@@ -60,18 +59,16 @@ def logged(problem, replications, rng):
     """Draw logs, plan each estimator's batch from them, and judge what is said; of some also what wrong planners say."""
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for number, rollouts in enumerate(draw_logs(problem, rng, replications)):
-        laws = EstimatorLaws(rollouts, LIMITS, None)
-        chosen: dict[str, Any] = {}
+        laws = EstimatorLaws(rollouts, LOG_LIMITS, None)
         arms = ("planned", "control") if number < CONTROLS else ("planned",)
-        for arm in arms:
-            for estimator in ESTIMATORS:
-                choice = plan(rollouts, laws, estimator, arm)
-                chosen.setdefault(estimator, choice)
+        choices = {arm: {estimator: plan(rollouts, laws, estimator, arm) for estimator in ESTIMATORS} for arm in arms}
+        for arm, chosen in choices.items():
+            for estimator, choice in chosen.items():
                 for quantity, value in judge(choice, problem, estimator).items():
                     found[f"{arm}, {estimator}"][quantity].append(value)
         for arm in arms if problem in JUDGED else ():
-            for estimator, told in told_switches(laws, chosen, by_response=arm == "control").items():
-                held = gains_hold(problem, exact(problem, estimator, chosen[estimator].group_size), told)
+            for estimator, told in told_switches(laws, choices["planned"], by_response=arm == "control").items():
+                held = gains_hold(problem, exact(problem, estimator, choices["planned"][estimator].group_size), told)
                 found[f"{arm}, {estimator}"]["switch"].append(float(held))
     return found
 
@@ -82,13 +79,11 @@ def plan(rollouts, laws, estimator, arm="planned"):
     For that one more prompts are better, and estimates are exact.
     """
     if arm == "planned":
-        return choose_group_size(rollouts, LIMITS, LEVEL) if estimator == BY_ERROR else laws.choice(estimator, LEVEL)
+        return choose_group_size(rollouts, LOG_LIMITS, LEVEL) if estimator == BY_ERROR else laws.choice(estimator, LEVEL)
     law = laws.of(find(estimator))
-    noisy = (
-        Estimates(np.full_like(part.values, part.values[0]), np.zeros_like(part.influences))
-        for part in (law.along, law.mean_square, law.power)
-    )
-    return choose_by_efficiency(StepLaw(law.group_sizes, law.square, *noisy), LIMITS.batches()[1], LEVEL)
+    parts = (law.along, law.mean_square, law.power)
+    noisy = (Estimates(np.full_like(one.values, one.values[0]), np.zeros_like(one.influences)) for one in parts)
+    return choose_by_efficiency(StepLaw(law.group_sizes, law.square, *noisy), LOG_LIMITS.batches()[1], LEVEL)
 
 
 def judge(choice, problem, estimator):
@@ -129,30 +124,24 @@ def gains_hold(problem, current, told):
 
 def exact(problem, estimator, group_size):
     """Return the exact efficiency of an estimator with an allowed group size."""
-    return float(efficiencies(problem, estimator)[int(np.searchsorted(LIMITS.batches()[0], group_size))])
+    return float(efficiencies(problem, estimator)[int(np.searchsorted(LOG_LIMITS.batches()[0], group_size))])
 
 
-@check(*OWN, of=logged, cases=plans, broken={"arm": "control"}, setting=f"{{problem}}, {{estimator}}, {LOGS}")
+@check(*OWN, of=logged, cases=plans, broken={"arm": "control"}, setting=EACH)
 def promised(found, problem, estimator, arm="planned"):
     """How often sets and limits hold, and what the recommended sizes lose on average."""
     judged, efficiency = found[f"{arm}, {estimator}"], efficiencies(problem, estimator)
-    sides = {f"plan/estimator/{name}": misses(judged[name], MISSES) for name in ("best size", "risk")}
+    sides = {f"plan/estimator/{name}": misses(judged[name].sum(), judged[name].size, MISSES) for name in ("best size", "risk")}
     if efficiency.max() / efficiency[0] - 1.0 >= TOLERANCE:  # else no advice that errs towards small groups would show
         sides["plan/estimator/regret"] = mean_of(judged["regret"]), TOLERANCE
     return sides
 
 
-@check(
-    SWITCH,
-    of=logged,
-    cases=in_use,
-    each={"problem": JUDGED},
-    broken={"arm": "control"},
-    setting=f"{len(JUDGED)} problems, {{estimator}}, {LOGS}",
-)
+@check(SWITCH, of=logged, cases=in_use, each={"problem": JUDGED}, broken={"arm": "control"}, setting=TOGETHER)
 def switched(found, estimator, arm="planned"):
     """How often the limits of gains over an estimator hold, over the logs of all problems, which are as many of each."""
-    return misses([one[f"{arm}, {estimator}"]["switch"] for one in found.values()], MISSES)
+    held = np.concatenate([one[f"{arm}, {estimator}"]["switch"] for one in found.values()])
+    return misses(held.sum(), held.size, MISSES)
 
 
 @rows(of=logged, cases=cases)

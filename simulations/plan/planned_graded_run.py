@@ -5,19 +5,14 @@ rewards that its ladder of six has to put together. Their prompts' laws of rewar
 control all groups have 32 responses. In that of a usual size, groups four times as large stand in for the planner's.
 """
 
-from typing import Any
-
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.harness.study import Settings
 from grpo_theory.plan.run_worlds import WORLDS
 from grpo_theory.samples import RewardCounts
 from simulations.plan import run_regret
 from simulations.plan.run_regret import ANSWERS as FEW
 from simulations.plan.run_regret import LOGGED, PROMPTS
-from simulations.plan.run_regret import rows_of as rows  # noqa: F401
-from simulations.seeds import seed_of
 from simulations.statements import stated
 
 REGRET = stated("plan/graded run/regret")
@@ -35,16 +30,8 @@ VALUES, CONCENTRATION = 20, 10.0
 """Of "many": so many rewards, evenly spaced, at the quantiles of a beta law with so large a sum of its parameters."""
 NETWORK, WIDTH = "network", 16
 SEED = 20261129
-CASES = (
-    ("thirds", "trl_grpo", 64),
-    ("many", "rloo", 40),
-    (NETWORK, "trl_grpo", 40),
-)
-
-
-def cells(quick):
-    """One for each kind of rewards."""
-    return run_regret.cells_of([("thirds", "trl_grpo", 8), (NETWORK, "trl_grpo", 8)] if quick else CASES, quick)
+CASES = (("thirds", "trl_grpo", 64), ("many", "rloo", 40), (NETWORK, "trl_grpo", 40))
+QUICK_CASES = (("thirds", "trl_grpo", 8), (NETWORK, "trl_grpo", 8))
 
 
 def start_laws(start):
@@ -84,12 +71,4 @@ def drawn_log(problem, rng):
     return RewardCounts.from_rewards(np.repeat(np.arange(prompts), responses), rewards)
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
-    """Return the reward that each size reaches in draws of each kind; or what the planner says of a log, without that kind."""
-    powers = run_regret.NETWORK_POWERS if settings["start"] == NETWORK else run_regret.POWERS
-    return run_regret.chunk_of(settings, seed_of(rng), chunk, problems, powers, drawn_log)
-
-
-def claims(table):
-    """Judge the regret, whether it is less than that of one size for all, and whether anything is gained on groups of 4."""
-    return run_regret.claims_of(table, REGRET, AGAINST, SAME)
+cells, simulate, rows, claims = run_regret.study_of(problems, drawn_log, CASES, QUICK_CASES, {NETWORK}, REGRET, AGAINST, SAME)

@@ -6,18 +6,13 @@ Errors count draws, runs, the choice of size and learning rate, and logs. In the
 a usual size, groups four times as large stand in for the planner's.
 """
 
-from typing import Any
-
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.harness.study import Settings
 from grpo_theory.plan.run_worlds import WORLDS
 from grpo_theory.samples import RewardCounts
 from simulations.plan import run_regret
 from simulations.plan.run_regret import ANSWERS, LOGGED, PROMPTS
-from simulations.plan.run_regret import rows_of as rows  # noqa: F401
-from simulations.seeds import seed_of
 from simulations.statements import stated
 
 REGRET = stated("plan/run/regret")
@@ -42,12 +37,7 @@ CASES = (
     ("network of width 64", "trl_grpo", EACH[0]),
     ("network of width 16", "trl_grpo", EACH[1]),
 )
-
-
-def cells(quick):
-    """One for each law of success rates or network, estimator and length; quick has one of each kind, and short runs."""
-    quick_cases = [("easy", "trl_grpo", 8), ("network of width 16", "trl_grpo", 8)]
-    return run_regret.cells_of(quick_cases if quick else CASES, quick)
+QUICK_CASES = (("easy", "trl_grpo", 8), ("network of width 16", "trl_grpo", 8))
 
 
 def one_right(rng):
@@ -72,12 +62,4 @@ def drawn_log(problem, rng):
     return RewardCounts.from_rewards(np.repeat(np.arange(prompts), responses), rewards.ravel())
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
-    """Return the success that each size reaches in draws of each kind; or what the planner says of a log, without that kind."""
-    powers = run_regret.NETWORK_POWERS if settings["start"] in NETWORKS else run_regret.POWERS
-    return run_regret.chunk_of(settings, seed_of(rng), chunk, problems, powers, drawn_log)
-
-
-def claims(table):
-    """Judge the regret, whether it is less than that of one size for all, and whether anything is gained on groups of 4."""
-    return run_regret.claims_of(table, REGRET, AGAINST, SAME)
+cells, simulate, rows, claims = run_regret.study_of(problems, drawn_log, CASES, QUICK_CASES, NETWORKS, REGRET, AGAINST, SAME)

@@ -1,7 +1,8 @@
 """Laws of success rates with known truth, mixtures of beta laws and points; and limits of what rewards alone tell of them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -15,6 +16,8 @@ from grpo_theory.plan.expected_step import PLAIN, raised, ratio_range, slope_fun
 
 LANGUAGE_MODEL = "lm-few-shot"
 LEVEL, HARD = 0.95, 0.2
+UNIFORM = {"uniform": 1, "uniform, doubled": 2}
+"""Shares of groups whose rewards are all equal, of so many times the logged responses."""
 SOUGHT = {
     "uniform share": ("uniform", None),
     "uniform share, doubled": ("uniform, doubled", None),
@@ -27,8 +30,7 @@ SOUGHT = {
 """What is asked for: the mean over prompts of a function of the success rate, or the ratio of two means."""
 
 
-@dataclass(frozen=True)
-class RateLaw:
+class RateLaw(NamedTuple):
     """A mixture of a beta law and of points.
 
     Attributes
@@ -59,11 +61,9 @@ class RateLaw:
         k = np.arange(degree + 1.0)
         below_low, below_high = (betainc(self.a + k, self.b + degree - k, rate) for rate in (low, high))
         rest = 1.0 - sum(chance for _, chance in self.points)
-        total = rest * float(coefficients @ (beta_binomial(degree, self.a, self.b) * (below_high - below_low)))
-        for value, chance in self.points:
-            if low <= value <= high:
-                total += chance * float(bernstein(degree, [value])[0] @ coefficients)
-        return total
+        inside = [(value, chance) for value, chance in self.points if low <= value <= high]
+        smooth = coefficients @ (beta_binomial(degree, self.a, self.b) * (below_high - below_low))
+        return float(rest * smooth + sum(chance * (bernstein(degree, [value])[0] @ coefficients) for value, chance in inside))
 
 
 @cache
@@ -94,12 +94,11 @@ def honest_limits(tables):
     k = np.arange(size + 1.0)
     agree = tables @ (k * (k - 1.0) + (size - k) * (size - k - 1.0)) / (prompts * size * (size - 1.0))
     chosen = np.array([reference_parameter(share) for share in agree])
-    limits = {name: (np.empty(chosen.size), np.empty(chosen.size)) for name in SOUGHT}
+    limits = {name: np.empty((2, chosen.size)) for name in SOUGHT}
     for a in np.unique(chosen):
         terms = _terms(size, Reference(float(a), power_of_two(prompts)))
         for name, some in limits_of(terms, tables[chosen == a]).items():
-            for ends, of_some in zip(limits[name], some, strict=True):
-                ends[chosen == a] = of_some
+            limits[name][:, chosen == a] = some
     return limits
 
 
@@ -151,25 +150,21 @@ def _sure_range(size):
 @cache
 def _terms(size, near):
     """Return the library's terms for each number of successes."""
-    every = _every(size)
-    uniform = {"uniform": share_terms(every, size, near), "uniform, doubled": share_terms(every, 2 * size, near)}
-    return uniform | {name: average_terms(every, one, near) for name, one in _functions(size).items()}
+    uniform = {name: share_terms(_every(size), times * size, near) for name, times in UNIFORM.items()}
+    return uniform | {name: average_terms(_every(size), one, near) for name, one in _functions(size).items()}
 
 
 @cache
 def seen_terms(size):
     """Return the terms of who takes the rates seen for success rates, so that the noise of small groups stays in."""
     rates = np.arange(size + 1) / size
-    values = {
-        "uniform": rates**size + (1.0 - rates) ** size,
-        "uniform, doubled": rates ** (2 * size) + (1.0 - rates) ** (2 * size),
-    } | {name: one.values(rates, above=True) for name, one in _functions(size).items()}
+    values = {name: rates ** (times * size) + (1.0 - rates) ** (times * size) for name, times in UNIFORM.items()}
+    values |= {name: one.values(rates, above=True) for name, one in _functions(size).items()}
     return {name: Terms(one, one, (0.0, float(one.max())), (0.0, float(one.max())), 0) for name, one in values.items()}
 
 
 def truths(law, size):
     """Return what is asked for, exactly."""
     mean = {name: law.mean(one.coefficients, high=one.high) for name, one in _functions(size).items()}
-    for name, group in (("uniform", size), ("uniform, doubled", 2 * size)):
-        mean[name] = law.mean((1.0, *(0.0,) * (group - 1), 1.0))
+    mean |= {name: law.mean((1.0, *(0.0,) * (times * size - 1), 1.0)) for name, times in UNIFORM.items()}
     return {name: mean[above] / (mean[below] if below else 1.0) for name, (above, below) in SOUGHT.items()}

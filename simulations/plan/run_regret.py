@@ -11,7 +11,7 @@ worlds was extended by one rate at either end. One size in nine had its best rat
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,12 +19,12 @@ import grpo_theory as gt
 from grpo_theory.estimation import find
 from grpo_theory.evidence import Evidence
 from grpo_theory.evidence.reading import average
-from grpo_theory.harness.study import EXACT, Cell
+from grpo_theory.harness.study import EXACT, Cell, Settings
 from grpo_theory.plan.run_advice import SIZES, advise_run
 from grpo_theory.plan.run_simulation import RESPONSES
 from grpo_theory.simulate.step_grid import StepGrid
 from simulations.best_rate import lead
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 
 MARGIN = 0.02
 """Two points of success, as where the law of the best size is judged: what that growth was worth at most."""
@@ -57,42 +57,21 @@ class Part(NamedTuple):
     free: float = np.inf
 
 
-def pooled(parts):
-    """Return what independent parts add together: their degrees of freedom are Satterthwaite's (1946), or all if none varies."""
-    listed = list(parts)
-    whole = sum(part.variance for part in listed)
-    squares = sum(part.variance**2 / part.free for part in listed)
-    return Part(whole, whole**2 / squares if squares else sum(part.free for part in listed))
-
-
 def summary_of(estimate, parts):
-    """Return the columns of an estimate with the error of its parts together.
+    """Return the columns of an estimate whose error has independent parts, with degrees of freedom by Satterthwaite (1946).
 
-    Parameters
-    ----------
-    estimate : float
-    parts : iterable of Part
-        At least one with a variance and finite degrees of freedom.
+    If none varies they are those of all parts.
     """
-    found = pooled(part for part in parts if part.variance > 0.0)
-    if not (found.variance and np.isfinite(found.free)):
-        raise ValueError("parts must have a variance that runs or logs have shown; without one there is no standard error")
-    return {"estimate": estimate, "standard_error": float(np.sqrt(found.variance)), "replications": max(2, int(found.free) + 1)}
+    variance = sum(part.variance for part in parts)
+    squares = sum(part.variance**2 / part.free for part in parts)
+    free = variance**2 / squares if squares else sum(part.free for part in parts)
+    return {"estimate": estimate, "standard_error": float(np.sqrt(variance)), "replications": max(2, int(free) + 1)}
 
 
-def mean_over_kinds(rows, prediction, logs=None):
-    """Return the evidence of the mean of rows, one for each kind of problem, which are independent; logs may be common to all."""
+def mean_over_kinds(rows, prediction, logs=()):
+    """Return the evidence of the mean of rows, one for each kind of problem, which are independent; logs are common to all."""
     parts = [Part(row.standard_error**2 / len(rows) ** 2, row.replications - 1.0) for row in rows.itertuples()]
-    together = pooled(part for part in [*parts, logs] if part is not None)
-    replications = max(2, int(together.free) + 1)
-    return Evidence(average(rows["estimate"]), prediction, float(np.sqrt(together.variance)), replications=replications)
-
-
-def cells_of(cases, quick):
-    """Return one cell for each start, estimator and length; the first chunk trains, each other one asks with its own log."""
-    logs, draws = (QUICK_LOGS, QUICK_DRAWS) if quick else (LOGS, DRAWS)
-    keys = ("start", "estimator", "each", "logs", "draws")
-    return [Cell(dict(zip(keys, (*case, logs, draws), strict=True)), 1 + logs, shared=True) for case in cases]
+    return Evidence(prediction=prediction, **summary_of(average(rows["estimate"]), [*parts, *logs]))
 
 
 def network(width, seed, bandit):
@@ -111,23 +90,62 @@ def without(advice, title):
     return replace(advice, worlds=tuple(replace(world, weight=world.weight / whole) for world in kept))
 
 
-def chunk_of(settings, seed, chunk, problems, powers, drawn_log):
-    """Return success at the end of runs by kind of world, (rates, S, draws); or what the planner says of a log, without a kind.
+def study_of(problems, drawn_log, cases, quick_cases, networks, regret, against, same):
+    """Return the functions of a study of such runs: its cells, what computes a chunk, and its claims.
 
-    Draw 0 is the planner's own and judges nothing. ``problems(start, draw)`` are the problems of a draw by kind.
+    The first chunk of a cell trains, each other one asks the planner with a log of its own.
+
+    Parameters
+    ----------
+    problems : callable
+        ``problems(start, draw)`` are the problems of a draw, by kind of world; draw 0 is the planner's own and judges nothing.
+    drawn_log : callable
+        ``drawn_log(problem, rng)`` draws a log of a problem's start.
+    cases, quick_cases : sequence of tuple
+        Starts, estimators and lengths.
+    networks : collection of str
+        The starts that are networks.
+    regret, same : Statement
+    against : mapping of int to Statement
+        Of some of the sizes in `COMPARED`.
     """
-    if chunk > 0:
-        judged, rng = problems(settings["start"], chunk), np.random.default_rng(child_seed(seed, 0, chunk))
-        log, total = drawn_log(next(iter(judged.values())), rng), settings["each"] * PROMPTS
-        advice = advise_run(log, total, training_prompts=PROMPTS, estimator=settings["estimator"])
-        return {name: without(advice, name).group_size for name in judged}
-    updates, found = (settings["each"] * PROMPTS // RESPONSES,), defaultdict(list)
-    for draw in range(1, 1 + settings["draws"]):
-        for number, (kind, problem) in enumerate(problems(settings["start"], draw).items()):
-            rates, own = problem.bandit.n_prompts * 3.0 ** np.array(powers), child_seed(seed, draw, number)
-            batches = [(RESPONSES // size, size) for size in SIZES]
-            found[kind].append([reached(problem, settings["estimator"], batch, rates, updates, own)[:, 0] for batch in batches])
-    return {kind: np.transpose(ends, (2, 1, 0)).round(6).tolist() for kind, ends in found.items()}
+
+    def cells(quick):
+        logs, draws, listed = (QUICK_LOGS, QUICK_DRAWS, quick_cases) if quick else (LOGS, DRAWS, cases)
+        keys = (*CELL, "logs", "draws")
+        return [Cell(dict(zip(keys, (*case, logs, draws), strict=True)), 1 + logs, shared=True) for case in listed]
+
+    def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
+        start, estimator, seed = settings["start"], settings["estimator"], seed_of(rng)
+        if chunk > 0:
+            judged, own = problems(start, chunk), np.random.default_rng(child_seed(seed, 0, chunk))
+            log, total = drawn_log(next(iter(judged.values())), own), settings["each"] * PROMPTS
+            advice = advise_run(log, total, training_prompts=PROMPTS, estimator=estimator)
+            return {name: without(advice, name).group_size for name in judged}
+        updates, found = (settings["each"] * PROMPTS // RESPONSES,), defaultdict(list)
+        powers, batches = NETWORK_POWERS if start in networks else POWERS, [(RESPONSES // size, size) for size in SIZES]
+        for draw in range(1, 1 + settings["draws"]):
+            for number, (kind, case) in enumerate(problems(start, draw).items()):
+                rates, one = case.bandit.n_prompts * 3.0 ** np.array(powers), child_seed(seed, draw, number)
+                found[kind].append([reached(case, estimator, batch, rates, updates, one)[:, 0] for batch in batches])
+        return {kind: np.transpose(ends, (2, 1, 0)).round(6).tolist() for kind, ends in found.items()}
+
+    def claims(table):
+        logs = spread_of_logs(table)
+        for (start, estimator, each), cell in table.groupby(CELL, sort=False):
+            setting = f"{start} ({estimator}), {each} responses a prompt"
+            at = evidence_by_arm(cell, logs)
+            facts = {f"loss of G = {size}": at[f"always {size}", "best"].estimate for size in SIZES}
+            own, broken = (replace(at[arm, "best"], prediction=MARGIN) for arm in ("planned", f"always {FAR_OFF}"))
+            yield regret.claim(setting, own, broken, facts=facts)
+            for size, statement in against.items():
+                usual = f"always {size}"
+                yield statement.claim(setting, at["planned", usual], at[f"always {LARGER * size}", usual])
+            gains = (at["planned", f"always {size}"] for size in (USUAL, FAR_OFF))
+            own, broken = (replace(one, estimate=-one.estimate, prediction=MARGIN) for one in gains)
+            yield same.claim(setting, own, broken)
+
+    return cells, simulate, rows_of, claims
 
 
 def reached(problem, estimator, batch, rates, updates, seed):
@@ -159,22 +177,20 @@ def lost(values, chosen, against=None):
 def rows_of(settings, results):
     """Return the success of each size in each kind of world, what is recommended there, and what choices lose."""
     judged, *logs = results
-    names, table = {name: settings[name] for name in CELL} | {"prediction": np.nan}, []
+    names = {name: settings[name] for name in CELL} | {"prediction": np.nan}
     for kind, runs in judged.items():
         values, at = np.array(runs), names | {"world": kind}
         for s, size in enumerate(SIZES):
-            table.append(at | {"quantity": "success", "group_size": size} | lead([values[:, s]]))
+            yield at | {"quantity": "success", "group_size": size} | lead([values[:, s]])
         for number, log in enumerate(logs):
-            told = {"quantity": "told", "log": number, "group_size": log[kind], "estimate": float(log[kind])}
-            table.append(at | told | EXACT)
+            yield at | {"quantity": "told", "log": number, "group_size": log[kind], "estimate": float(log[kind])} | EXACT
         arms = {"planned": [SIZES.index(log[kind]) for log in logs]}
         arms |= {f"always {size}": [s] for s, size in enumerate(SIZES)}
         compared = [(arm, "best") for arm in arms] + [("planned", f"always {size}") for size in SIZES]
         compared += [(f"always {LARGER * size}", f"always {size}") for size in COMPARED]
         for arm, other in compared:
             against = None if other == "best" else arms[other][0]
-            table.append(at | {"quantity": "lost", "arm": arm, "against": other} | lost(values, arms[arm], against))
-    return table
+            yield at | {"quantity": "lost", "arm": arm, "against": other} | lost(values, arms[arm], against)
 
 
 def spread_of_logs(table):
@@ -188,24 +204,4 @@ def spread_of_logs(table):
 def evidence_by_arm(cell, logs):
     """Return the evidence that an arm loses nothing, on average over a cell's kinds of worlds, by arm and what it is against."""
     pairs = cell[cell["quantity"] == "lost"].groupby(["arm", "against"], sort=False)
-    return {pair: mean_over_kinds(rows, 0.0, logs if pair[0] == "planned" else None) for pair, rows in pairs}
-
-
-def claims_of(table, regret, against, same):
-    """Judge the regret, whether it is less than that of one size for all, and whether anything is gained on groups of 4.
-
-    ``against`` holds statements by some of the sizes in `COMPARED`.
-    """
-    logs = spread_of_logs(table)
-    for (start, estimator, each), cell in table.groupby(CELL, sort=False):
-        setting = f"{start} ({estimator}), {each} responses a prompt"
-        at = evidence_by_arm(cell, logs)
-        facts = {f"loss of G = {size}": at[f"always {size}", "best"].estimate for size in SIZES}
-        own, broken = (replace(at[arm, "best"], prediction=MARGIN) for arm in ("planned", f"always {FAR_OFF}"))
-        yield regret.claim(setting, own, broken, facts=facts)
-        for size, statement in against.items():
-            usual = f"always {size}"
-            yield statement.claim(setting, at["planned", usual], at[f"always {LARGER * size}", usual])
-        gains = (at["planned", f"always {size}"] for size in (USUAL, FAR_OFF))
-        own, broken = (replace(one, estimate=-one.estimate, prediction=MARGIN) for one in gains)
-        yield same.claim(setting, own, broken)
+    return {pair: mean_over_kinds(rows, 0.0, [logs] if pair[0] == "planned" else ()) for pair, rows in pairs}

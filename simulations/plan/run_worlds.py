@@ -8,14 +8,14 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.data import trained_model
 from grpo_theory.estimation import find
-from grpo_theory.plan import choose_group_size
+from grpo_theory.plan import Limits, choose_group_size
 from grpo_theory.plan.efficiency import choose_by_efficiency
 from grpo_theory.plan.estimator_advice import EstimatorLaws
 from grpo_theory.problem.chains import KINDS
 from grpo_theory.schedule import step_sizes
 from grpo_theory.simulate.draw.streams import block_streams
-from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks
-from simulations.plan.estimator_pilots import chain
+from grpo_theory.simulate.training_blocks import TrainingBlocks
+from simulations.plan.pilot_problems import chain
 from simulations.runs.arms import success_rates
 from simulations.runs.worlds import WORLDS
 
@@ -98,7 +98,7 @@ def walked(case, theta):
 def courses(case, starts, estimator, rate, sizes, looks, seed):
     """Train from each start (R, d); return success after numbers of updates, (R, looks), and the last parameters (R, d).
 
-    `sizes` are the numbers of prompts and of responses to each.
+    `sizes` are the numbers of prompts and of responses to each. The runs are one block.
     """
     if isinstance(case.policy, gt.TokenChain):
         batch = {"batch_size": sizes[0], "group_size": sizes[1], "replications": len(starts)}
@@ -107,16 +107,12 @@ def courses(case, starts, estimator, rate, sizes, looks, seed):
         return runs.objectives, runs.theta
     # The driver itself, because the check of stability that comes before whole runs takes longer than they do.
     blocks = TrainingBlocks.of(case, find(estimator), step_sizes(gt.Constant(rate), looks[-1]), (*sizes, 1), optimiser=gt.SGD())
-    found, ends = [], []
-    for first in range(0, len(starts), BLOCK_RUNS):
-        with blocks.start(block_streams(seed, first // BLOCK_RUNS, 1), starts[first : first + BLOCK_RUNS]) as going:
-            values = []
-            for count in looks:
-                going.advance(count)
-                values.append(success_rates(case, going.theta) @ case.bandit.prompt_weights)
-            found.append(np.stack(values, axis=1))
-            ends.append(going.theta)
-    return np.concatenate(found), np.concatenate(ends)
+    with blocks.start(block_streams(seed, 0, 1), starts) as going:
+        found = []
+        for count in looks:
+            going.advance(count)
+            found.append(success_rates(case, going.theta) @ case.bandit.prompt_weights)
+        return np.stack(found, axis=1), going.theta
 
 
 def draw_log(draw, prompts, size, rng):
@@ -143,6 +139,13 @@ def plan(log, estimator, limits):
     law = EstimatorLaws(log, limits, None).of(gt.estimators()[estimator])
     assert law is not None
     return choose_by_efficiency(law, replace(limits, max_group_size=LOGGED).batches()[1], LEVEL).group_size
+
+
+def ask(log, estimator, budget, sizes, rng):
+    """Return what the planner recommends from a log, and from a permuted one: the nearest of some sizes."""
+    limits = Limits(budget=budget, max_group_size=max(sizes))
+    logs = {PLANNED: log, PERMUTED: permuted(log, rng)}
+    return {arm: nearest(np.array(sizes), plan(one, estimator, limits)) for arm, one in logs.items()}
 
 
 @cache

@@ -67,12 +67,10 @@ def predicted(logs, data, rng):
     """Return the success at the looks, (logs, looks), that each arm predicts from each log."""
     case, step = problem_at_start(), step_scale()
     drawn, prompts = sampler(case, case.theta), np.arange(case.policy.n_prompts)
-    found: dict[str, list[list[float]]] = {arm: [] for arm in ARMS}
-    for _ in range(logs):
-        log = draw_log(drawn, prompts, FULL, rng)
-        for arm, factor in ARMS.items():
-            found[arm].append(ascend(gt.twin(log.with_scores(factor * log.known_scores)), step))
-    return found
+    taken = [draw_log(drawn, prompts, FULL, rng) for _ in range(logs)]
+    return {
+        arm: [ascend(gt.twin(log.with_scores(factor * log.known_scores)), step) for log in taken] for arm, factor in ARMS.items()
+    }
 
 
 @check(REACH, of=predicted, cases=cases, broken={"arm": "control"}, setting="{ahead} updates")

@@ -14,8 +14,7 @@ from grpo_theory.evidence.reading import mean_of
 from grpo_theory.harness import check, rows, run
 from grpo_theory.harness.summary import summary
 from grpo_theory.plan import half_twins
-from simulations.plan.run_worlds import courses, draw_log, sampler
-from simulations.plan.run_worlds import problem as kind
+from simulations.plan import run_worlds
 from simulations.runs.arms import quietly, success_rates
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
@@ -54,7 +53,7 @@ def judged(quick):
 
 def ahead_of(case, start, rate, runs, seed):
     """Train from a start (d,), and return the mean success of runs at the looks, and their last parameters."""
-    success, ends = courses(case, np.tile(start, (runs, 1)), ESTIMATOR, rate, SIZES, LOOKS, seed)
+    success, ends = run_worlds.courses(case, np.tile(start, (runs, 1)), ESTIMATOR, rate, SIZES, LOOKS, seed)
     return success.mean(axis=0), ends
 
 
@@ -64,11 +63,11 @@ def twins(problem, start, size, logs, rng):
     quietly()
     rate, by_arm = RATES[problem], defaultdict(list)
     for draw in range(logs):
-        case, seed = kind(problem, draw), child_seed(seed_of(rng), draw)
+        case, seed = run_worlds.problem(problem, draw), child_seed(seed_of(rng), draw)
         theta = ahead_of(case, case.theta, rate, 1, child_seed(seed, 0))[1][0] if start else case.theta
         by_arm["real"].append(ahead_of(case, theta, rate, RUNS, child_seed(seed, 1))[0])
         generator, prompts = np.random.default_rng(child_seed(seed, 2)), np.arange(case.policy.n_prompts)
-        log = draw_log(sampler(case, theta), prompts, size, generator)
+        log = run_worlds.draw_log(run_worlds.sampler(case, theta), prompts, size, generator)
         made = {"twin": gt.twin(log)}
         if size == FULL and start == 0:
             made["control"] = gt.twin(log.with_scores(LENGTHENED * log.known_scores))
