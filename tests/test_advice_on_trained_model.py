@@ -5,12 +5,11 @@ import pandas as pd
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.harness.study import chunk_generator, table_of
+from grpo_theory.harness.study import chunk_generator
 from simulations.normalisation.trained_features import STRIDE, linear_course
 from simulations.plan import advice_on_trained_model, twin_on_trained_model
 from simulations.plan.advice_on_trained_model import ends_of, lost
-from simulations.plan.run_worlds import draw_log, sampler
-from simulations.plan.trained_start import problem_at_start
+from simulations.plan.run_worlds import draw_log, problem_at_start, sampler
 
 DATA = gt.data.trained_model()
 START = DATA.courses["plain"]
@@ -69,31 +68,29 @@ def test_the_best_other_size_is_at_its_best_rate():
 
 
 def test_the_step_loses_what_the_exact_efficiencies_say():
-    found = pd.DataFrame(advice_on_trained_model._step_rows(DATA, "grpo", {"planned": np.array([4, 64])}))
-    start, misled = (
-        found[(found["place"] == "start") & (found["quantity"] == quantity)].set_index("arm")["estimate"]
-        for quantity in ("efficiency lost", "misled")
-    )
-    assert (misled["planned"], misled["control"]) == (0.5, 1.0)
+    told, case = {"planned": np.array([4, 64])}, {"estimator": "grpo", "trained": "last block"}
+    rows = pd.DataFrame(advice_on_trained_model.losses(told, "step", updates=1, **case))
+    start = rows[(rows["place"] == "start") & (rows["quantity"] == "efficiency lost")].set_index("arm")["estimate"]
+    misled = [advice_on_trained_model.misled(told, place="start", larger=larger, **case).estimate for larger in (1, 4)]
+    assert misled == [0.5, 1.0]
     assert start["always 4"] == 0.0
     assert start["planned"] == pytest.approx(start["always 64"] / 2.0)
     assert start["always 64"] > 0.5
 
 
 def test_the_study_runs_and_its_controls_are_what_it_says():
-    tables = []
-    for cell in advice_on_trained_model.cells(quick=True):
-        if cell.settings["asked"] == "step":
-            rng = chunk_generator("advice_on_trained_model", cell, 1, 0)
-            result = advice_on_trained_model.simulate(cell.settings, rng, 0)
-            assert {arm: len(sizes) for arm, sizes in result.items()} == {"planned": 4, "permuted": 4}
-        else:
-            result = {"planned": [4]}
-        tables += advice_on_trained_model.rows(cell.settings, [result])
-    found = list(advice_on_trained_model.claims(table_of(tables)))
-    assert {one.statement.id for one in found} == {"plan/step/trained model", "plan/run/trained model"}
-    for one in found:
-        assert one.control.estimate > one.control.prediction, one.setting
+    cells = [cell for cell in advice_on_trained_model.misled.cells(quick=True) if cell.settings["trained"] == "last block"]
+    for cell in cells:
+        settings = {name: value for name, value in cell.settings.items() if name != "of"}
+        result = advice_on_trained_model.told(**settings, rng=chunk_generator("advice_on_trained_model", cell, 1, 0))
+        assert {arm: len(sizes) for arm, sizes in result.items()} == {"planned": 4, "permuted": 4}
+        found = {arm: np.array(sizes) for arm, sizes in result.items()}
+        estimator = cell.settings["estimator"]
+        assert advice_on_trained_model.misled(found, "last block", estimator, "start", larger=4).estimate > 0.1
+        ((loss, *_), margin) = advice_on_trained_model.shortfall(
+            {"planned": np.array([4])}, "last block", estimator, 12, larger=8
+        )
+        assert loss > margin
 
 
 # ---- twins
@@ -109,14 +106,16 @@ def test_the_twins_step_is_that_of_the_records():
 
 
 def test_misses_are_told_from_the_records():
-    settings = {"logs": 2}
     real = [float(START.success[START.updates.tolist().index(look)].mean()) for look in twin_on_trained_model.LOOKS]
-    twin = [[each + 0.01 for each in real], [each - 0.03 for each in real]]
-    table = pd.DataFrame(twin_on_trained_model.rows(settings, [{"twin": twin, "control": twin}]))
-    missed = table[(table["quantity"] == "miss") & (table["arm"] == "twin")]
-    assert missed["estimate"].tolist() == pytest.approx([0.02] * 4)
-    assert {one.setting for one in twin_on_trained_model.claims(table)} == {"20 updates", "40 updates", "80 updates"}
-    frozen = table[table["arm"] == "features of the start"]["estimate"]
+    found = {"twin": np.array([[each + 0.01 for each in real], [each - 0.03 for each in real]])}
+    cases = twin_on_trained_model.reach.listed(quick=True)
+    assert [twin_on_trained_model.reach.label(case) for case in cases] == ["20 updates", "40 updates", "80 updates"]
+    for case in cases:
+        (miss, _, logs), bound, facts = twin_on_trained_model.reach(found, case["ahead"])
+        assert (miss, logs, bound) == (pytest.approx(0.02), 2, 0.03)
+        assert facts["change"] > 0.03
+    rows = pd.DataFrame(row for ahead in twin_on_trained_model.LOOKS for row in twin_on_trained_model.success(found, ahead))
+    frozen = rows[rows["arm"] == "features of the start"]["estimate"]
     assert (np.abs(frozen.to_numpy() - real) < 0.2).all()
 
 

@@ -8,7 +8,7 @@ from pilots import draw, gentle_case, pick
 from scipy.special import stdtrit
 
 import grpo_theory as gt
-from grpo_theory.harness.study import cell_seed
+from grpo_theory.harness.sides import joined
 from grpo_theory.intervals.components import prompt_terms
 from grpo_theory.intervals.heavy_tails import (
     ALLOWANCE,
@@ -22,10 +22,8 @@ from grpo_theory.intervals.heavy_tails import (
 from grpo_theory.plan import Limits, choose_group_size
 from grpo_theory.plan.baseline_gain import Pair, choose_baseline
 from grpo_theory.plan.group_size import choose
-from simulations.plan import heavy_tails as study
-from simulations.plan import plan_coverage
-from simulations.plan.heavy_pilots import LAWS, SIGNAL, SIZES, draw_pilot, exact_law, rate_nodes
-from simulations.plan.plan_coverage import cells
+from simulations.plan import plan_coverage as study
+from simulations.plan.pilot_problems import LAWS, SIGNAL, SIZES, draw_pilot, exact_law, rate_nodes
 
 
 def test_l_skewness_is_the_mean_over_triples():
@@ -127,16 +125,11 @@ def test_pilots_have_the_sizes_of_the_issue():
     assert (draw_pilot("rare", 30, False, np.random.default_rng(8))[0].sizes == 8).all()
 
 
-def test_the_cells_are_in_the_study_and_controls_are_told_apart():
-    ours = [cell for cell in cells(True) if "ragged" in cell.settings]
-    assert [cell.settings for cell in ours] == [cell.settings for cell in study.cells(True)]
-    cell = next(one for one in ours if one.settings["part"] == "tails, point" and one.settings["law"] == study.HEAVY)
-    settings = dict(cell.settings) | {"pilots": 150}
-    result = plan_coverage.simulate(settings, np.random.default_rng(cell_seed("plan_coverage", cell, 1)), 0)
-    (row,) = (one for one in plan_coverage.rows(settings, [result]) if one["quantity"] == "c1")
-    assert row["estimate"] > 0.9 > 0.87 > row["plugged_in"]
-    (row,) = (one for one in plan_coverage.rows(settings, [result]) if one["quantity"] == "warned")
-    assert row["estimate"] > 0.9 > 0.2 > row["plugged_in"]
+def test_controls_are_told_apart():
+    counted = joined([study.counted_tails("tails, point", study.HEAVY, 30, True, 150, np.random.default_rng(1))])
+    found = {row["quantity"]: row for row in study.shares(counted, 150)}
+    assert found["c1"]["estimate"] > 0.9 > 0.87 > found["c1"]["plugged_in"]
+    assert found["warned"]["estimate"] > 0.9 > 0.2 > found["warned"]["plugged_in"]
 
 
 def test_a_warning_is_told_and_is_in_the_data():

@@ -1,16 +1,16 @@
 """The study of what rewards alone tell: it tries the public functions' own limits, against truths that are exact."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from rates import table
 from scipy.integrate import quad
 from scipy.stats import beta
 
 import grpo_theory as gt
-from grpo_theory.harness.study import cell_seed, table_of
+from grpo_theory.harness.sides import joined
 from simulations.plan import plan_coverage
-from simulations.plan.plan_coverage import HARD, QUANTITIES, cells, count_tables, honest_limits
-from simulations.plan.rate_laws import LANGUAGE_MODEL, RateLaw, rate_laws
+from simulations.plan.rate_laws import HARD, LANGUAGE_MODEL, SOUGHT, RateLaw, count_tables, honest_limits, laws
 
 MIXED = RateLaw(2.0, 5.0, ((0.0, 0.3), (0.15, 0.1)))
 
@@ -33,7 +33,7 @@ def test_the_limits_are_those_of_the_public_functions(size):
             "hard weight": (grpo.shares.low[0], grpo.shares.high[0]),
             "learning rate": (factor.low, factor.high),
         }
-        assert list(public) == list(QUANTITIES)
+        assert list(public) == list(SOUGHT)
         for name, limits in public.items():
             assert [ends[pilot] for ends in found[name]] == pytest.approx([float(limit) for limit in limits], rel=1e-9), name
 
@@ -54,14 +54,13 @@ def test_draws_have_the_law():
     rates = MIXED.draw((400, 500), np.random.default_rng(3)).ravel()
     for share, expected in (((rates == 0.0).mean(), 0.3), ((rates == 0.15).mean(), 0.1), (rates.mean(), MIXED.mean((0.0, 1.0)))):
         assert abs(share - expected) < 4.9 * 0.5 / np.sqrt(rates.size)
-    assert rate_laws()[LANGUAGE_MODEL].mean((1.0,)) == pytest.approx(1.0, abs=1e-12)
+    assert laws()[LANGUAGE_MODEL].mean((1.0,)) == pytest.approx(1.0, abs=1e-12)
 
 
 def test_truths_are_means_over_the_law_and_intervals_hold_most_of_them():
-    law, name = rate_laws()["never, always, between"], "never, always, between"
-    cell = next(one for one in cells(True) if one.settings["law"] == name and one.settings["prompts"] == 512)
-    results = [plan_coverage.simulate(cell.settings, np.random.default_rng(cell_seed("plan_coverage", cell, 0)), 0)]
-    found = table_of(list(plan_coverage.rows(cell.settings, results))).set_index("quantity")
+    law, name = laws()["never, always, between"], "never, always, between"
+    counted = joined([plan_coverage.counted("design", name, 512, 8, 100, np.random.default_rng(5))])
+    found = pd.DataFrame(plan_coverage.shares(counted, 100)).set_index("quantity")
     rates = law.draw((400_000,), np.random.default_rng(4))
     slope = gt.theory.finite_group_objective("grpo", 8).slope(rates)
     drawn = {

@@ -3,29 +3,44 @@
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import grpo_theory as gt
+from grpo_theory.evidence.reading import two_sides
+from grpo_theory.harness.sides import joined
 from grpo_theory.plan import choose_group_size
 from grpo_theory.plan.efficiency import EfficiencyChoice
 from grpo_theory.plan.estimator_advice import EstimatorLaws
-from simulations.plan import estimator_switches, heavy_pilots
-from simulations.plan.estimator_pilots import (
+from simulations.plan.pilot_problems import (
     CHAINS,
     HEAVY,
-    LIMITS,
+    LOG_LIMITS,
+    LOG_NAMES,
     LOGGED,
-    NAMES,
     PROMPTS,
     chain,
     draw_logs,
+    draw_pilot,
     efficiencies,
     listed,
 )
-from simulations.plan.planned_estimator import ESTIMATORS, LEVEL, QUANTITIES, cells, claims, judge, rows, simulate
+from simulations.plan.planned_estimator import (
+    BY_ERROR,
+    DIVIDED,
+    ESTIMATORS,
+    JUDGED,
+    LEVEL,
+    exact,
+    gains_hold,
+    judge,
+    logged,
+    narrowed,
+    promised,
+    switched,
+    told_switches,
+)
 
-SIZES, BATCHES = (part.tolist() for part in LIMITS.batches())
+SIZES, BATCHES = (part.tolist() for part in LOG_LIMITS.batches())
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -43,7 +58,7 @@ def test_the_truth_of_heavy_tails_is_the_mean_of_groups_that_are_drawn():
     """By a million responses, whose groups of 4 have the power, the mean and the gradient that the quadrature has."""
     rng, size = np.random.default_rng(20261125), 4
     for name in ("rloo", "trl_grpo"):
-        rollouts, _ = heavy_pilots.draw_pilot(HEAVY, 150_000, False, rng)
+        rollouts, _ = draw_pilot(HEAVY, 150_000, False, rng)
         rewards = rollouts.rewards.reshape(-1, size)
         scores = rollouts.known_scores.reshape(*rewards.shape, -1)
         deviation = rewards.std(axis=1, ddof=1, keepdims=True) + 1e-4 if name == "trl_grpo" else (size - 1.0) / size
@@ -58,7 +73,7 @@ def test_the_truth_of_heavy_tails_is_the_mean_of_groups_that_are_drawn():
         )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LOG_NAMES)
 def test_a_multiple_of_rloo_has_its_truth_and_another_estimator_has_not(name):
     rloo, multiple, divided = (efficiencies(name, one) for one in ("rloo", "dr_grpo", "trl_grpo"))
     assert multiple == pytest.approx(rloo, rel=1e-9)
@@ -78,7 +93,7 @@ def test_logs_are_of_the_size_that_is_said():
 def test_what_is_judged_is_what_the_library_says():
     (log,) = draw_logs("linear", np.random.default_rng(2), 1)
     exact = efficiencies("linear", "rloo")
-    choice = choose_group_size(log, LIMITS)
+    choice = choose_group_size(log, LOG_LIMITS)
     judged = judge(choice, "linear", "rloo")
     assert judged["regret"] == exact.max() / exact[choice.best] - 1.0
     assert judged["best size"] == choice.candidates[np.argmax(exact)]
@@ -87,53 +102,60 @@ def test_what_is_judged_is_what_the_library_says():
         for b, g in zip(BATCHES, SIZES, strict=True)
     ]
     assert judged["risk"] == (mse[choice.best] / min(mse) - 1.0 <= choice.risk)
-    scores = gt.plan.advise(log, LIMITS, estimator="trl_grpo").scores
+    scores = gt.plan.advise(log, LOG_LIMITS, estimator="trl_grpo").scores
     assert isinstance(scores.own, EfficiencyChoice)
     assert judge(scores.own, "linear", "trl_grpo").keys() == judged.keys()
 
 
-@pytest.mark.parametrize("estimator", estimator_switches.OWN)
+@pytest.mark.parametrize("estimator", [BY_ERROR, DIVIDED])
 def test_gains_that_are_judged_are_those_that_a_user_is_told(estimator):
     (log,) = draw_logs("graded", np.random.default_rng(3), 1)
-    advice = gt.plan.advise(log, LIMITS, estimator=estimator)
-    laws, chosen = EstimatorLaws(log, LIMITS, None), {}
-    chosen["rloo"] = choose_group_size(log, LIMITS)
+    advice = gt.plan.advise(log, LOG_LIMITS, estimator=estimator)
+    laws, chosen = EstimatorLaws(log, LOG_LIMITS, None), {}
+    chosen["rloo"] = choose_group_size(log, LOG_LIMITS)
     chosen["trl_grpo"] = laws.choice("trl_grpo", LEVEL)
     told = advice.scores.by_efficiency.others
-    found = estimator_switches.judge_switches("graded", laws, chosen, LEVEL, broken=False)[estimator]
-    current = estimator_switches.exact("graded", estimator, advice.scores.choice.group_size)
-    assert found == estimator_switches.judge_gains("graded", current, told)
+    current = exact("graded", estimator, advice.scores.choice.group_size)
+    assert current == exact("graded", estimator, chosen[estimator].group_size)
+    found = told_switches(laws, chosen)[estimator]
+    assert [(one.name, one.group_size, one.gain.low, one.gain.high) for one in found] == [
+        (one.name, one.group_size, one.gain.low, one.gain.high) for one in told
+    ]
     gains = [efficiencies("graded", one.name)[SIZES.index(one.group_size)] / current - 1.0 for one in told]
     held = all(one.gain.low <= gain <= one.gain.high for one, gain in zip(told, gains, strict=True))
-    assert found == {"switch": held, "shown": any(one.gain.low > 0.0 for one in told)}
-    # One limit that fails is enough, and one gain that is shown.
+    assert gains_hold("graded", current, told) == held
+    # One limit that fails is enough.
     missed = [replace(told[0], gain=replace(told[0].gain, low=np.float64(gains[0] + 0.1))), *told[1:]]
-    assert estimator_switches.judge_gains("graded", current, tuple(missed))["switch"] == 0.0
-    assert estimator_switches.judge_gains("graded", current / 2.0, told) != found
+    assert not gains_hold("graded", current, missed)
+    assert not gains_hold("graded", current / 4.0, told)
 
 
 def test_responses_taken_for_prompts_have_narrower_limits():
     (log,) = draw_logs("linear", np.random.default_rng(4), 1)
-    roots = EstimatorLaws(log, LIMITS, None).choice("nemo_rl", LEVEL).roots
-    narrow = estimator_switches.by_response(roots)
+    roots = EstimatorLaws(log, LOG_LIMITS, None).choice("nemo_rl", LEVEL).roots
+    narrow = narrowed(roots)
     assert narrow.standard_errors * np.sqrt(LOGGED) == pytest.approx(roots.standard_errors)
     assert (narrow.values == roots.values).all()
 
 
 def test_controls_are_refuted_and_the_planner_is_not():
     """On a tenth of the logs, at the level of a report; the limits of these are too wide to confirm."""
-    table = pd.DataFrame(
-        [
-            row
-            for i, cell in enumerate(cells(True))
-            for row in rows(cell.settings, [simulate(cell.settings, np.random.default_rng([5, i]), 0)])
-        ]
-    )
-    assert set(table["quantity"]) == {*QUANTITIES, estimator_switches.HOLD, estimator_switches.SHOWN}
-    found = claims(table)
-    assert len(found) == len(ESTIMATORS) * (3 * len(NAMES) - 1) + len(estimator_switches.OWN)
-    for one in found:
-        low, _ = one.control.interval(1e-5)
-        assert low > one.control.prediction, (one.statement.id, one.setting)
-        low, _ = one.evidence.interval(1e-5)
-        assert low <= one.evidence.prediction, (one.statement.id, one.setting)
+    found = {name: joined([logged(name, 40, np.random.default_rng([5, i]))]) for i, name in enumerate(LOG_NAMES)}
+    checked = [
+        (one, estimator, name, promised(found[name], name, estimator), promised(found[name], name, estimator, "control"))
+        for one in promised.statements
+        for estimator in ESTIMATORS
+        for name in LOG_NAMES
+    ]
+    listed = [
+        (one, estimator, name, own[one.id], control[one.id]) for one, estimator, name, own, control in checked if one.id in own
+    ]
+    assert len(listed) == len(ESTIMATORS) * (3 * len(LOG_NAMES) - 1)
+    some = {name: found[name] for name in JUDGED}
+    for estimator in (BY_ERROR, DIVIDED):
+        sides = (switched(some, estimator, arm) for arm in ("planned", "control"))
+        listed.append((*switched.statements, estimator, "together", *sides))
+    for one, estimator, name, *sides in listed:
+        own, control = (two_sides(one, each)[0] for each in sides)
+        assert control.interval(1e-5)[0] > control.prediction, (one.id, estimator, name)
+        assert own.interval(1e-5)[0] <= own.prediction, (one.id, estimator, name)

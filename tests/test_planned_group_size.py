@@ -9,23 +9,25 @@ import pytest
 from scipy.special import stdtrit
 
 import grpo_theory as gt
-from grpo_theory.harness.study import Cell, chunk_generator
+from grpo_theory.evidence.reading import two_sides
 from grpo_theory.intervals import components_jackknife
 from grpo_theory.plan import choose_group_size
-from simulations.plan import heavy_tails
-from simulations.plan.pilot_problems import HEAD, LIMITS, NAMES, UNIT, constants, problem, truth
-from simulations.plan.planned_group_size import ASKED, CONTROLS, POINT, QUANTITIES, claims, judge, rows, simulate
+from simulations.plan import plan_coverage
+from simulations.plan.pilot_problems import ASKED, HEAD, LIMITS, NAMES, NONE, UNIT, constants, judge, problem, truth
+from simulations.plan.planned_group_size import CONTROLS, POINT, QUANTITIES, promised, shares, tried
 
 TOP = Path(__file__).resolve().parents[1]
 
 
-def settings(name, part="design", prompts=32, size=8, replications=3):
-    return {"part": part, "problem": name, "prompts": prompts, "size": size, "replications": replications}
+def judged(seed, name, part="design", prompts=32, size=8, replications=3):
+    """What is judged of pilots, as arrays."""
+    found = tried(part, name, prompts, size, replications, np.random.default_rng(seed))
+    return {arm: {quantity: np.array(values) for quantity, values in by.items()} for arm, by in found.items()}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_truth_is_the_enumerated_error_of_every_batch(name):
-    exact, case = truth(name), problem(name)
+    exact, case = truth(constants(name)), problem(name)
     for size in (2, exact.group_size, ASKED, 64):
         enumerated = gt.gradient_mse(case, case.theta, "rloo", batch_size=LIMITS.prompts(size), group_size=size)
         assert exact.mse.estimate[exact.at(size)] == pytest.approx(enumerated, rel=1e-8)
@@ -49,50 +51,36 @@ def test_what_is_judged_is_what_the_library_says():
     pilot = gt.Pilot(64, 8)
     rollouts = pilot.take(pilot.sample(problem("linear"), 3, 1), 0)
     choice, law = choose_group_size(rollouts, LIMITS), constants("linear")
-    judged = judge(choice, "linear")
+    said = judge(choice, constants("linear"))
     truth_of = np.array([law.c1, law.c2, law.c3])
     covered = (choice.constants.low <= truth_of) & (truth_of <= choice.constants.high)
-    assert [judged[name] for name in ("c1", "c2", "c3")] == covered.astype(float).tolist()
+    assert [said[name] for name in ("c1", "c2", "c3")] == covered.tolist()
     interval = components_jackknife(rollouts)
     assert (choice.constants.low <= interval.low).all()
     assert (choice.constants.high >= interval.high).all()
     half = stdtrit(63, 0.975) * np.sqrt(np.diagonal(choice.constants.covariance))
     np.testing.assert_allclose(interval.high - interval.estimate, half, rtol=1e-10)
-    exact = truth("linear")
-    assert judged["regret"] == exact.mse.estimate[exact.at(choice.group_size)] / exact.mse.estimate.min() - 1.0
+    exact = truth(constants("linear"))
+    assert said["regret"] == exact.mse.estimate[exact.at(choice.group_size)] / exact.mse.estimate.min() - 1.0
 
 
 def test_groups_of_two_and_three_are_not_answered():
     for size in (2, 3):
-        found = simulate(settings("linear", size=size), np.random.default_rng(1), 0)
-        assert found == {"planned": {"answered": [0.0] * 3}, "control": {}}
-        (row,) = rows(settings("linear", size=size), [found])
-        assert (row["quantity"], row["estimate"], row["replications"]) == ("answered", 0.0, 3)
-
-
-def test_chunks_draw_pilots_of_their_own():
-    cell = Cell(settings("linear"), 2)
-    handed = [(chunk_generator("planned_group_size", cell, 1, chunk), chunk) for chunk in (0, 0, 1)]
-    first, again, second = (simulate(cell.settings, rng, chunk) for rng, chunk in handed)
-    assert first == again
-    assert first["planned"]["regret"] != second["planned"]["regret"]
+        found = judged(1, "linear", size=size)
+        assert not any(len(values) for values in found["planned"].values())
+        assert list(shares(found, "linear")) == []
 
 
 def test_claims_hold_where_controls_fail():
     """Fifty pilots a problem: what is claimed is not refuted, and each control is, at a level of 1e-5."""
-    table = pd.concat(
-        [
-            pd.DataFrame(rows(one, [simulate(one, np.random.default_rng([7, i]), 0)]))
-            for i, one in enumerate(settings(name, "point", *POINT, min(50, CONTROLS)) for name in NAMES)
-        ]
-    )
-    found = list(claims(table))
-    assert len(found) == 3 * len(NAMES) + len(NAMES) - 1
-    for one in found:
-        low, _ = one.control.interval(1e-5)
-        assert low > one.control.prediction, (one.statement.id, one.setting)
-        low, _ = one.evidence.interval(1e-5)
-        assert low <= one.evidence.prediction, (one.statement.id, one.setting)
+    for i, name in enumerate(NAMES):
+        found, stated = judged([7, i], name, "point", *POINT, min(50, CONTROLS)), {one.id: one for one in promised.statements}
+        own, control = (promised(found, name, arm) for arm in ("planned", "control"))
+        assert len(own) == (3 if name == NONE else 4)
+        for one, sides in own.items():
+            evidence, wrong = (two_sides(stated[one], each)[0] for each in (sides, control[one]))
+            assert evidence.interval(1e-5)[0] <= evidence.prediction, (one, name)
+            assert wrong.interval(1e-5)[0] > wrong.prediction, (one, name)
 
 
 def load_tool():
@@ -105,14 +93,14 @@ def load_tool():
 def test_the_pages_numbers_are_those_of_the_table():
     tool, page = load_tool(), (TOP / "docs" / "planner.md").read_text(encoding="utf-8")
     kept = pd.read_csv(TOP / "docs" / "planner.csv")
-    assert set(kept["quantity"]) == set(QUANTITIES) - {"answered"}
+    assert set(kept["quantity"]) == set(QUANTITIES)
     assert tool.with_tables(page, tool.planner_tables(kept)) == page
     changed = kept.assign(estimate=kept["estimate"] / 2.0)
     assert tool.with_tables(page, tool.planner_tables(changed)) != page
     tails = pd.read_csv(TOP / "docs" / "heavy_tails.csv")
     assert tool.with_tables(page, tool.tails_table(tails), tool.TAILS) == page
     assert tool.with_tables(page, tool.tails_table(tails.assign(plugged_in=0.5)), tool.TAILS) != page
-    assert set(tails["quantity"]) == set(heavy_tails.QUANTITIES)
+    assert set(tails["quantity"]) == set(plan_coverage.TAIL_QUANTITIES)
     runs = pd.read_csv(TOP / "docs" / "planned_run.csv")
     assert tool.with_tables(page, tool.total_table(runs), tool.TOTAL) == page
     assert tool.with_tables(page, tool.total_table(runs.assign(estimate=0.5 * runs["estimate"])), tool.TOTAL) != page
@@ -121,4 +109,4 @@ def test_the_pages_numbers_are_those_of_the_table():
     assert tool.with_tables(page, tool.total_table(runs), tool.GRADED) != page
     exact = kept.drop_duplicates("problem").set_index("problem")
     for name in NAMES:
-        assert exact.loc[name, "best"] == truth(name).group_size
+        assert exact.loc[name, "best"] == truth(constants(name)).group_size

@@ -8,9 +8,20 @@ import pandas as pd
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.harness.study import cell_seed
 from simulations.plan import advice_regret, twin_reach
-from simulations.plan.run_worlds import CHAIN_OF_TWELVE, LINEAR, WALK, WIDTHS, courses, draw_log, problem, sampler
+from simulations.plan.run_worlds import (
+    CHAIN_OF_TWELVE,
+    LINEAR,
+    WALK,
+    WIDTHS,
+    courses,
+    draw_log,
+    permuted,
+    plan,
+    problem,
+    sampler,
+    sketches,
+)
 
 TOP = Path(__file__).resolve().parents[1]
 
@@ -36,10 +47,9 @@ def test_logs_have_the_problems_success_and_gradients(name):
 
 def test_a_long_score_is_sketched():
     case = problem("network of 8")
-    drawn = sampler(case, case.theta)
-    scores = case.policy.scores(case.theta)
-    squares, sketched = (scores**2).sum(axis=2), (drawn.sketches**2).sum(axis=2)
-    assert drawn.sketches.shape[2] == 128
+    scores, short = case.policy.scores(case.theta), sketches(case, case.theta)
+    squares, sketched = (scores**2).sum(axis=2), (short**2).sum(axis=2)
+    assert short.shape[2] == 128
     assert sketched.mean() == pytest.approx(squares.mean(), rel=0.1)
     assert (sketched / squares).std() == pytest.approx(np.sqrt(2.0 / 128.0), rel=0.5)
 
@@ -76,20 +86,17 @@ def test_a_longer_sketch_is_a_larger_learning_rate():
 
 
 def test_misses_are_counted_log_by_log():
-    real = [[0.5] * 6, [0.7] * 6]
-    found = {"real": real, "twin": [[0.6] * 6, [0.6] * 6], "control": [[0.9] * 6, [0.9] * 6]}
-    settings = {"problem": LINEAR, "start": 0, "size": 64, "logs": 2}
-    table = pd.DataFrame(twin_reach.rows(settings, [found]))
-    missed = table[table["quantity"] == "miss"].set_index(["arm", "ahead"])
+    real = np.repeat([[0.5], [0.7]], 6, axis=1)
+    found = {"real": real, "twin": np.full((2, 6), 0.6), "control": np.full((2, 6), 0.9)}
+    missed = pd.DataFrame(twin_reach.success(found)).query("quantity == 'miss'").set_index(["arm", "ahead"])
     assert missed.loc[("twin", 32), "estimate"] == pytest.approx(0.1)
     assert missed.loc[("twin", 32), "standard_error"] == pytest.approx(0.0, abs=1e-12)
-    assert missed.loc[("control", 8), "estimate"] == pytest.approx(0.3)
+    (sides,) = twin_reach.reach(found, 8, arm="control").values()
+    assert sides == ((pytest.approx(0.3), pytest.approx(0.1), 2), 0.03)
 
 
 def test_the_study_of_twins_runs_on_a_small_cell():
-    cell = twin_reach.cells(quick=True)[2]
-    settings = dict(cell.settings) | {"problem": LINEAR, "logs": 2}
-    found = twin_reach.simulate(settings, np.random.default_rng(cell_seed("twin_reach", cell, 1)), 0)
+    found = twin_reach.twins(LINEAR, 0, 64, 2, np.random.default_rng(1))
     assert {name: np.shape(values) for name, values in found.items()} == {
         "real": (2, 6),
         "twin": (2, 6),
@@ -99,17 +106,12 @@ def test_the_study_of_twins_runs_on_a_small_cell():
     }
 
 
-def test_each_policy_has_a_verdict_of_its_own():
-    rows = [
-        {"quantity": "miss", "problem": name, "start": 0, "size": 64, "arm": arm, "ahead": ahead, "estimate": miss}
-        | {"standard_error": 0.001, "replications": 32, "prediction": 0.03}
-        for name, miss in (("a", 0.05), ("b", 0.001))
-        for arm in ("twin", "control")
-        for ahead in (8, 32)
-    ]
-    found = {one.setting: one.evidence for one in twin_reach.claims(pd.DataFrame(rows))}
-    assert set(found) == {"a", "b"}
-    assert found["a"].estimate > 0.03 > found["b"].estimate
+def test_each_policy_has_a_verdict_of_its_own_near_and_far():
+    labels = [twin_reach.reach.label(case) for case in twin_reach.reach.listed(quick=True)]
+    assert labels == [name for name in twin_reach.RATES for _ in range(2)]
+    found = {arm: np.array([[0.0, 0.0, 0.0, miss, 0.0, 2.0 * miss]] * 2) for arm, miss in (("real", 0.0), ("twin", 0.01))}
+    near, far = (twin_reach.reach(found, ahead) for ahead in (8, 32))
+    assert (near["twin/near"][0][0], far["twin/far"][0][0]) == (0.01, 0.02)
 
 
 def trained(means, seed=1):
@@ -145,7 +147,7 @@ def test_losses_are_those_of_the_sizes_that_are_recommended():
 def test_the_controls_rewards_are_the_logs_in_another_order():
     case = problem("network of 3")
     log = draw_log(sampler(case, case.theta), np.arange(40), 8, np.random.default_rng(1))
-    other = advice_regret.permuted(log, np.random.default_rng(2))
+    other = permuted(log, np.random.default_rng(2))
     assert sorted(other.rewards) == sorted(log.rewards)
     assert (other.rewards != log.rewards).mean() > 0.2
     np.testing.assert_array_equal(other.known_scores, log.known_scores)
@@ -171,7 +173,7 @@ def test_the_study_asks_the_planner_that_users_ask(estimator):
     log = draw_log(sampler(case, case.theta), np.arange(40), 8, np.random.default_rng(1))
     limits = gt.plan.Limits(budget=256, max_group_size=64)
     advice = gt.plan.advise(log, limits, estimator=estimator)
-    assert advice.scores.choice.group_size == advice_regret.plan(log, estimator, limits)
+    assert advice.scores.choice.group_size == plan(log, estimator, limits)
 
 
 def test_draws_of_networks_start_with_the_rates_of_their_prompts():

@@ -74,7 +74,7 @@ COVERED = {
 def kept_rows(table: pd.DataFrame) -> pd.DataFrame:
     """Return what of the study's table stays in the repository."""
     answered = table[(table["arm"] == "planned") & (table["quantity"] != "answered")]
-    return answered[COLUMNS].round(4)
+    return answered[COLUMNS].round(4).astype({"best": int})
 
 
 def planner_tables(kept: pd.DataFrame) -> str:
@@ -306,7 +306,7 @@ def main(results: Path) -> None:
     )
     places = [TOP / "docs" / f"{name}.csv" for name in files]
     for keep, (table, _), place in zip(keeping, found, places, strict=True):
-        keep(table).to_csv(place, index=False)
+        keep(table.dropna(subset="quantity")).to_csv(place, index=False)  # rows of statements have none
     planner, tails, runs, total, graded, twins, trained, trained_twins = (pd.read_csv(place) for place in places)
     page = TOP / "docs" / "planner.md"
     text = with_tables(page.read_text(encoding="utf-8"), planner_tables(planner))

@@ -10,28 +10,23 @@ In the control groups are four times as large, and eight times for a run. Beside
 rewards, which tell nothing of gradients.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from functools import cache
 
 import numpy as np
-import pandas as pd
 
-import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.data import TrainedModel, trained_model
-from grpo_theory.evidence import Claim, Evidence, Share
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.data import trained_model
+from grpo_theory.evidence import Share
+from grpo_theory.harness import check, rows, run
 from grpo_theory.harness.summary import summary
-from grpo_theory.plan import Limits
 from grpo_theory.plan.run_advice import SIZES, advise_run
 from simulations.best_rate import lead, with_limits
-from simulations.plan.asked_planner import CONTROL, LOGGED, PERMUTED, PLANNED, nearest, permuted, plan
-from simulations.plan.error_parts import Part, summary_of
-from simulations.plan.run_worlds import draw_log, sampler
-from simulations.plan.trained_start import problem_at_start
+from simulations.plan.run_regret import Part, summary_of
+from simulations.plan.run_worlds import LOGGED, PERMUTED, PLANNED, ask, draw_log, problem_at_start, sampler
 from simulations.runs.frontier_statements import LOST
 from simulations.runs.recorded_runs import arms_of
 from simulations.runs.recorded_scores import PLACES, Scores, efficiency
+from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
 
 STEP, RUN = stated("plan/step/trained model", "plan/run/trained model")
@@ -50,77 +45,51 @@ MISLED = 0.1
 """One log of ten may mislead: more often, and gradients would not be worth their logging."""
 
 
-def cells(quick: bool) -> list[Cell]:
-    """For each estimator, one cell for a step of each part and one for each length of a run, with a chunk for each log."""
+def cases(quick):
+    """For each estimator a step of each part that learns, and each length of a run."""
     logs, run_logs, lengths = (4, 1, LENGTHS[:1]) if quick else (LOGS, RUN_LOGS, LENGTHS)
     data = {trained: trained_model(trained).provenance["sha256"] for trained in TRAINED}
-    found = []
     for name in ESTIMATORS:
         for trained, sha in data.items():
-            found.append(Cell({"asked": "step", "trained": trained, "estimator": name, "updates": 1, "logs": logs, "data": sha}))
+            yield {"asked": "step", "trained": trained, "estimator": name, "updates": 1, "logs": logs, "data": sha}
         for updates in lengths:
-            settings = {"asked": "run", "estimator": name, "updates": updates, "logs": run_logs, "data": data[TRAINED[0]]}
-            found.append(Cell(settings, run_logs))
-    return found
+            yield {"asked": "run", "estimator": name, "updates": updates, "logs": run_logs, "data": data[TRAINED[0]]}
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, list[int]]:
-    """Return the sizes that are recommended from logs: of a step by arm, of a run from one log."""
-    if settings["asked"] == "run":
-        total = settings["updates"] * RESPONSES
-        return {PLANNED: [advise_run(_log(TRAINED[0], rng).counts, total, estimator=settings["estimator"]).group_size]}
-    found: dict[str, list[int]] = {arm: [] for arm in (PLANNED, PERMUTED)}
-    limits, sizes = Limits(budget=RESPONSES, max_group_size=SIZES[-1]), np.array(SIZES)
-    for _ in range(settings["logs"]):
-        log = _log(settings["trained"], rng)
-        for arm, one in zip(found, (log, permuted(log, rng)), strict=True):
-            found[arm].append(nearest(sizes, plan(one, settings["estimator"], limits)))
-    return found
+def steps(quick):
+    """Each step at each place of its course."""
+    return [one | {"place": place} for one in cases(quick) if one["asked"] == "step" for place in PLACES]
 
 
-def _log(trained: str, rng: np.random.Generator) -> gt.RaggedRollouts:
-    """Return a log of the start: so many responses to each question, with rewards and sketches."""
+def runs(quick):
+    """Each length of a run, of each part that learns."""
+    return [one | {"learns": trained} for one in cases(quick) if one["asked"] == "run" for trained in TRAINED]
+
+
+@run()
+def told(asked, estimator, updates, logs, data, rng, trained=TRAINED[0]):
+    """Return the sizes that are recommended from logs of the start: of a step by arm, of a run from rewards alone."""
     case = problem_at_start(trained)
-    return draw_log(sampler(case, case.theta), np.arange(case.policy.n_prompts), LOGGED, rng)
+    responses, prompts = sampler(case, case.theta), np.arange(case.policy.n_prompts)
+    if asked == "run":
+        drawn = [np.random.default_rng(child_seed(seed_of(rng), log) if logs > 1 else seed_of(rng)) for log in range(logs)]
+        counts = [draw_log(responses, prompts, LOGGED, own).counts for own in drawn]
+        return {PLANNED: [advise_run(one, updates * RESPONSES, estimator=estimator).group_size for one in counts]}
+    found = [ask(draw_log(responses, prompts, LOGGED, rng), estimator, RESPONSES, SIZES, rng) for _ in range(logs)]
+    return {arm: [one[arm] for one in found] for arm in (PLANNED, PERMUTED)}
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """Return what the recommended sizes lose, of efficiency or of success, and how often each was recommended."""
-    told = {arm: np.array([size for one in results for size in one[arm]]) for arm in results[0]}
-    table: Rows = []
-    for trained in TRAINED if settings["asked"] == "run" else (settings["trained"],):
-        kept = {"trained": trained} | {name: settings[name] for name in ("asked", "estimator", "updates")}
-        for arm, sizes in told.items():
-            for size in SIZES:
-                share = {"quantity": "recommended", "arm": arm, "size": size, "prediction": np.nan}
-                table.append(kept | share | summary((sizes == size).astype(float)))
-        data = trained_model(trained)
-        if settings["asked"] == "step":
-            table += [kept | row for row in _step_rows(data, settings["estimator"], told)]
-        else:
-            table += [kept | row for row in _run_rows(ends_of(data, settings["estimator"], settings["updates"]), told[PLANNED])]
-    return table
+@cache
+def lost_step(trained, estimator, place):
+    """Return the share of the highest exact efficiency that each size lacks, at the start or on the way."""
+    course, number = PLACES[place]
+    one = trained_model(trained).courses[course.format(estimator)]
+    scores = Scores(one.success[number], one.gram[number], one.powers[number])
+    values = np.array([efficiency(scores, estimator, RESPONSES // size, size) for size in SIZES])
+    return 1.0 - values / values.max()
 
 
-def _step_rows(data: TrainedModel, estimator: str, told: dict[str, Array]) -> Iterator[dict[str, Any]]:
-    """Yield the exact efficiency that recommended sizes lose against the best size, at the start and on the way."""
-    for place, (course, number) in PLACES.items():
-        one = data.courses[course.format(estimator)]
-        scores = Scores(one.success[number], one.gram[number], one.powers[number])
-        values = np.array([efficiency(scores, estimator, RESPONSES // size, size) for size in SIZES])
-        arms = told | {CONTROL: np.minimum(LARGER * told[PLANNED], SIZES[-1])}
-        for arm, sizes in arms.items():
-            lost = 1.0 - values[np.searchsorted(SIZES, sizes)] / values.max()
-            at = {"quantity": "efficiency lost", "place": place, "arm": arm, "against": "best", "prediction": LOST}
-            yield at | summary(lost)
-            misled = {"quantity": "misled", "place": place, "arm": arm, "against": "best", "prediction": MISLED}
-            yield misled | summary((lost > LOST).astype(float))
-        for size, value in zip(SIZES, values, strict=True):
-            at = {"quantity": "efficiency lost", "place": place, "arm": f"always {size}", "against": "best", "prediction": LOST}
-            yield at | {"estimate": 1.0 - float(value / values.max()), "standard_error": 0.0, "replications": 0}
-
-
-def ends_of(data: TrainedModel, estimator: str, updates: int) -> dict[int, Array]:
+def ends_of(data, estimator, updates):
     """Return success after some updates by group size, (rates, seeds), of the seeds that all sizes have."""
     runs = [run for run in data.runs if (run.arm.estimator, run.arm.reuse) == (estimator, 1)]
     shared = set.intersection(*({run.seed for run in runs if run.arm.group_size == size} for size in SIZES))
@@ -128,20 +97,7 @@ def ends_of(data: TrainedModel, estimator: str, updates: int) -> dict[int, Array
     return {size: found[estimator, size][..., look] for size in SIZES}
 
 
-def _run_rows(ends: dict[int, Array], told: Array) -> Iterator[dict[str, Any]]:
-    """Yield success by size, and what recommended sizes (L,) and fixed ones lose to the best other size and to each other."""
-    for size, values in ends.items():
-        yield {"quantity": "success", "arm": f"always {size}", "prediction": np.nan} | lead((values,))
-    arms = {PLANNED: told, CONTROL: np.minimum(told * TOO_LARGE, SIZES[-1])}
-    arms |= {f"always {size}": np.array([size]) for size in SIZES}
-    for arm, sizes in arms.items():
-        yield {"quantity": "lost", "arm": arm, "against": "best", "prediction": MARGIN} | lost(ends, sizes)
-    for size in SIZES:
-        against = {"quantity": "lost", "arm": PLANNED, "against": f"always {size}", "prediction": MARGIN}
-        yield against | lost(ends, told, size)
-
-
-def lost(ends: dict[int, Array], told: Array, against: int | None = None) -> dict[str, Any]:
+def lost(ends, told, against=None):
     """Return what sizes (L,), one from each log, lose on average to a size, or to the best of the others than each if None."""
     sides: list[Array] = []
     contrast, by_log = [], np.zeros(len(told))
@@ -159,20 +115,43 @@ def lost(ends: dict[int, Array], told: Array, against: int | None = None) -> dic
     return row | with_limits(summary_of(row["estimate"], (runs, between)))
 
 
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Judge how many logs mislead a step, and the success that the run's size loses."""
-    misled = table[table["quantity"] == "misled"]
-    for (trained, estimator, place), part in misled.groupby(["trained", "estimator", "place"], sort=False):
-        own, control = (Share(row.estimate, row.prediction, replications=int(row.replications)) for row in _arms(part))
-        yield STEP.claim(f"{trained}, {estimator}, {place}", own, control)
-    ends = table[(table["quantity"] == "lost") & (table["against"] == "best")]
-    for (trained, estimator, updates), part in ends.groupby(["trained", "estimator", "updates"], sort=False):
-        planned, broken = (
-            Evidence(row.estimate, row.prediction, row.standard_error, replications=int(row.replications)) for row in _arms(part)
-        )
-        yield RUN.claim(f"{trained}, {estimator}, {updates} updates", planned, broken)
+@check(STEP, of=told, cases=steps, broken={"larger": LARGER}, setting="{trained}, {estimator}, {place}")
+def misled(found, trained, estimator, place, larger=1):
+    """How many logs mislead a step."""
+    sizes = np.minimum(larger * found[PLANNED], SIZES[-1])
+    lost = lost_step(trained, estimator, place)[np.searchsorted(SIZES, sizes)]
+    return Share(float((lost > LOST).mean()), MISLED, replications=len(lost))
 
 
-def _arms(part: pd.DataFrame) -> Iterator[Any]:
-    """Return the rows of the planner and of the control."""
-    return part.set_index("arm").loc[[PLANNED, CONTROL]].itertuples()
+@check(RUN, of=told, cases=runs, broken={"larger": TOO_LARGE}, setting="{learns}, {estimator}, {updates} updates")
+def shortfall(found, learns, estimator, updates, larger=1):
+    """The success that a run's size loses."""
+    row = lost(ends_of(trained_model(learns), estimator, updates), np.minimum(larger * found[PLANNED], SIZES[-1]))
+    return (row["estimate"], row["standard_error"], row["replications"]), MARGIN
+
+
+@rows(of=told, cases=cases)
+def losses(found, asked, estimator, updates, trained=None):
+    """What recommended and fixed sizes lose, of efficiency or of success, and how often each was recommended."""
+    always = {f"always {size}": np.array([size]) for size in SIZES}
+    for learns in TRAINED if trained is None else (trained,):
+        for arm, sizes in found.items():
+            for size in SIZES:
+                at = {"trained": learns, "quantity": "recommended", "arm": arm, "size": size}
+                yield at | summary((sizes == size).astype(float))
+        for place in PLACES if asked == "step" else ():
+            each = lost_step(learns, estimator, place)
+            for arm, sizes in {**found, **always}.items():
+                lost_there = each[np.searchsorted(SIZES, sizes)]
+                at = {"trained": learns, "place": place, "arm": arm, "against": "best"}
+                yield at | {"quantity": "efficiency lost"} | summary(lost_there)
+                if arm in found:
+                    yield at | {"quantity": "misled"} | summary((lost_there > LOST).astype(float))
+        if asked == "run":
+            ends, at = ends_of(trained_model(learns), estimator, updates), {"trained": learns, "quantity": "lost"}
+            for size, values in ends.items():
+                yield at | {"quantity": "success", "arm": f"always {size}"} | lead((values,))
+            for arm, sizes in {PLANNED: found[PLANNED], **always}.items():
+                yield at | {"arm": arm, "against": "best"} | lost(ends, sizes)
+            for size in SIZES:
+                yield at | {"arm": PLANNED, "against": f"always {size}"} | lost(ends, found[PLANNED], size)

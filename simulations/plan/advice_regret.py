@@ -10,22 +10,17 @@ trained. Beside them the planner is asked with permuted rewards, which tell noth
 shows what a pilot is worth.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from grpo_theory.evidence import Claim
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.harness.summary import summary
-from grpo_theory.plan import Limits
 from simulations.best_rate import lead
-from simulations.plan.asked_planner import CONTROL, LOGGED, PERMUTED, PLANNED, nearest, permuted, plan
-from simulations.plan.error_parts import mean_over_kinds
-from simulations.plan.run_regret import lost, reached
-from simulations.plan.run_worlds import CHAIN_OF_TWELVE, LINEAR, WIDTHS, draw_log, problem, sampler
+from simulations.plan import run_worlds
+from simulations.plan.run_regret import lost, mean_over_kinds, reached
+from simulations.plan.run_worlds import CHAIN_OF_TWELVE, CONTROL, LINEAR, PERMUTED, PLANNED, WIDTHS, problem
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
 
@@ -60,76 +55,72 @@ BROKEN = {BEST: CONTROL, "always 4": "always 16", "always 8": "always 64", "alwa
 """What is broken of each comparison; groups of 32 were not trained."""
 
 
-def cells(quick: bool) -> list[Cell]:
+def cells(quick):
     """One cell for each problem and estimator; one chunk for each group size, and one for the pilots."""
-    sizes, counts = (QUICK_SIZES, (QUICK_DRAWS, QUICK_DRAWS)) if quick else (SIZES, (DRAWS, CHAINS))
-    draws = {name: counts[name == CHAIN_OF_TWELVE] for name in NAMES}
-    chosen = [{"problem": name, "estimator": estimator, "draws": draws[name]} for name in NAMES for estimator in ESTIMATORS]
-    return [Cell(one | {"sizes": list(sizes)}, len(sizes) + 1, shared=True) for one in chosen]
+    sizes, draws, chains = (QUICK_SIZES, QUICK_DRAWS, QUICK_DRAWS) if quick else (SIZES, DRAWS, CHAINS)
+    counts = {name: {"draws": chains if name == CHAIN_OF_TWELVE else draws, "sizes": list(sizes)} for name in NAMES}
+    return [
+        Cell({"problem": name, "estimator": estimator, **counts[name]}, len(sizes) + 1, shared=True)
+        for name in NAMES
+        for estimator in ESTIMATORS
+    ]
 
 
 def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Any:
     """Return success of a group size by draw, rate and number of updates, shape (draws, rates, C); the last chunk asks."""
-    name, seed, draws = settings["problem"], seed_of(rng), range(settings["draws"])
-    if chunk == len(settings["sizes"]):
+    name, seed, draws, sizes = settings["problem"], seed_of(rng), range(settings["draws"]), settings["sizes"]
+    if chunk == len(sizes):
         return recommended(settings, np.random.default_rng(child_seed(seed, len(draws))))
-    size, rates = settings["sizes"][chunk], 3.0 ** np.array(POWERS[name])
-    batch, estimator = (RESPONSES // size, size), settings["estimator"]
+    batch, estimator = (RESPONSES // sizes[chunk], sizes[chunk]), settings["estimator"]
+    rates = 3.0 ** np.array(POWERS[name])
     found = [reached(problem(name, draw), estimator, batch, rates, UPDATES, child_seed(seed, draw)) for draw in draws]
     return np.array(found).round(6).tolist()
 
 
-def recommended(settings: Settings, rng: np.random.Generator) -> dict[str, list[int]]:
+def recommended(settings, rng):
     """Return the group size that each arm's planner recommends in each draw: the nearest of those trained, in octaves."""
-    sizes = np.array(settings["sizes"])
-    by_arm: dict[str, list[int]] = {arm: [] for arm in ARMS}
+    found = []
     for draw in range(settings["draws"]):
         case = problem(settings["problem"], draw)
         prompts = rng.choice(case.policy.n_prompts, PILOT, p=case.bandit.prompt_weights)
-        log = draw_log(sampler(case, case.theta), prompts, LOGGED, rng)
-        for arm, pilot in zip(ARMS, (log, permuted(log, rng)), strict=True):
-            asked = plan(pilot, settings["estimator"], Limits(budget=RESPONSES, max_group_size=int(sizes.max())))
-            by_arm[arm].append(nearest(sizes, asked))
-    return by_arm
+        log = run_worlds.draw_log(run_worlds.sampler(case, case.theta), prompts, run_worlds.LOGGED, rng)
+        found.append(run_worlds.ask(log, settings["estimator"], RESPONSES, settings["sizes"], rng))
+    return {arm: [one[arm] for one in found] for arm in ARMS}
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
+def rows(settings, results):
     """Success at the end by group size, and what the recommended one and the usual ones lose to the best, and to each other."""
     *trained, asked = results
-    samples = np.transpose(trained, (3, 2, 0, 1))  # (C, rates, sizes, draws)
-    sizes = settings["sizes"]
-    chosen = {arm: np.array([sizes.index(size) for size in asked[arm]]) for arm in ARMS}
+    samples, sizes = np.transpose(trained, (3, 2, 0, 1)), settings["sizes"]  # (C, rates, sizes, draws)
+    chosen = {arm: np.searchsorted(sizes, asked[arm]) for arm in ARMS}
     chosen[CONTROL] = np.minimum(np.searchsorted(sizes, TOO_LARGE * np.array(asked[PLANNED])), len(sizes) - 1)
     share = np.bincount(chosen[PLANNED], minlength=len(sizes)) / settings["draws"]
     chosen |= {f"always {size}": np.full(settings["draws"], s) for s, size in enumerate(sizes)}
     kept = {name: settings[name] for name in ("problem", "estimator")} | {"prediction": np.nan}
-    table: Rows = []
     for updates, values in zip(UPDATES, samples, strict=True):
-        at, means = kept | {"updates": updates}, values.mean(axis=-1)
-        best = sizes[int(means.max(axis=0).argmax())]
-        table.append(at | {"quantity": "success", "arm": BEST, "size": best} | lead([values]))
+        at = kept | {"updates": updates, "quantity": "success"}
+        best = sizes[int(values.mean(axis=-1).max(axis=0).argmax())]
+        yield at | {"arm": BEST, "size": best} | lead([values])
         for s, size in enumerate(sizes):
-            facts = {"quantity": "success", "arm": f"always {size}", "size": size, "share": float(share[s])}
-            table.append(at | facts | lead([values[:, s]]))
+            yield at | {"arm": f"always {size}", "size": size, "share": share[s]} | lead([values[:, s]])
         for other in (BEST, *(f"always {size}" for size in HABITS)):
             against = None if other == BEST else int(chosen[other][0])
             for arm, places in chosen.items():
-                found = lost(values, [places], against)
-                table.append(at | {"quantity": "lost", "arm": arm, "against": other, "prediction": LOST} | found)
-    spread = summary(np.log2(np.array(asked[PLANNED], dtype=float)))
-    return [*table, kept | {"quantity": "log2 recommended", "arm": PLANNED} | spread]
+                facts = {"quantity": "lost", "arm": arm, "against": other, "prediction": LOST}
+                yield at | facts | lost(values, [places], against)
+    yield kept | {"quantity": "log2 recommended", "arm": PLANNED} | summary(np.log2(np.array(asked[PLANNED], dtype=float)))
 
 
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
+def claims(table):
     """Judge what the recommended size loses, and what it gains over groups of 4, on average over draws of all kinds."""
-    found = table[table["quantity"] == "lost"]
+    cells = table[table["quantity"] == "lost"].groupby(["estimator", "updates", "arm", "against"])
+    at = {key: mean_over_kinds(one, LOST) for key, one in cells}
     for estimator in ESTIMATORS:
         for updates in UPDATES:
             setting = f"{len(NAMES)} problems, {estimator}, {updates} updates"
-            rows = found[(found["estimator"] == estimator) & (found["updates"] == updates)].groupby(["arm", "against"])
-            at = {pair: mean_over_kinds(one, LOST) for pair, one in rows}
             for against, statement in STATEMENTS.items():
-                yield statement.claim(setting, at[PLANNED, against], at[BROKEN[against], against])
-            gains = (at[PLANNED, f"always {size}"] for size in (HABITS[0], HABITS[-1]))
+                own, control = (at[estimator, updates, arm, against] for arm in (PLANNED, BROKEN[against]))
+                yield statement.claim(setting, own, control)
+            gains = (at[estimator, updates, PLANNED, f"always {size}"] for size in (HABITS[0], HABITS[-1]))
             own, control = (replace(one, estimate=-one.estimate) for one in gains)
             yield NO_GAIN.claim(setting, own, control)

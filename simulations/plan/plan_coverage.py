@@ -1,213 +1,155 @@
-"""Coverage of the planner's limits from rewards alone, and from gradients with heavy tails.
+"""Coverage of the planner's limits from rewards alone, and from gradients with heavy tails, and how often it warns of such tails.
 
 Limits from rewards alone are tried on laws of success rates of known truth, over numbers of prompts and group sizes. In the
-control the rates seen are plugged in. The cells of gradients whose lengths have heavy tails are those of `heavy_tails`.
+control the rates seen are plugged in. Where the lengths of gradients have heavy tails, the control has Student's limits. For
+warnings it has the same pilots with lengths removed, or added where all are equal.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from functools import cache
-from typing import Any
-
 import numpy as np
-import pandas as pd
-from scipy import sparse
 
-import grpo_theory as gt
-from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.evidence import Claim, Share
-from grpo_theory.harness.study import Cell, Settings
-from grpo_theory.plan.average import Reference, Terms, average_terms, mean_ends, ratio_ends
-from grpo_theory.plan.brackets import RateFunction, power_of_two, reference_parameter
-from grpo_theory.plan.effective import share_terms
-from grpo_theory.plan.expected_step import PLAIN, raised, ratio_range, slope_function, times_variance
-from simulations.plan import heavy_tails
-from simulations.plan.rate_laws import LANGUAGE_MODEL, RateLaw, rate_laws
+from grpo_theory.harness import check, rows, run
+from grpo_theory.intervals.components import PromptTerms
+from grpo_theory.intervals.heavy_tails import student_coverage
+from grpo_theory.plan.advice import SHORT
+from grpo_theory.plan.error_constants import pilot_terms
+from grpo_theory.plan.group_size import choose, choose_group_size
+from simulations.plan import rate_laws
+from simulations.plan.pilot_problems import LAWS, LIMITS, draw_pilot, exact_law, judge, misses
 from simulations.statements import stated
 
-QUANTITIES = (
-    *("uniform share", "uniform share, doubled", "step", "weighted rate", "hard prompts", "hard weight", "learning rate"),
-)
-STATEMENTS = {name: stated(f"plan/{name}") for name in QUANTITIES}
-HEAVY_TAILED = heavy_tails.STATEMENTS
-"""Of the cells that `heavy_tails` computes."""
+FROM_REWARDS = stated(*(f"plan/{name}" for name in rate_laws.SOUGHT))
+TAILS = stated(*(f"plan/tails/{name}" for name in ("c1", "c2", "c3", "error", "loss", "missed", "false alarm")))
 
-LEVEL = 0.95
-MARGIN = 0.01
-"""Of the level: 95% may be 94.05%, as in the study of all other intervals."""
-MISSES = 1.0 - LEVEL + MARGIN * LEVEL
-"""How often an interval may miss."""
-HARD = 0.2
+LEVEL = rate_laws.LEVEL
+MISSES = 1.0 - LEVEL + 0.01 * LEVEL
+"""How often an interval from rewards may miss: 95% may be 94.05%, as in the study of all other intervals."""
 PROMPTS, SIZES = (32, 256, 2048), (2, 8, 64)
 QUICK_PROMPTS, QUICK_SIZES = (32, 512), (8,)
-POINTS = ("never, always, between", LANGUAGE_MODEL)
+POINTS = ("never, always, between", rate_laws.LANGUAGE_MODEL)
 POINT_PROMPTS, POINT_SIZE = 256, 8
-REPLICATIONS, POINT_REPLICATIONS, POINT_CHUNKS = 200, 5000, 8
+REPLICATIONS, POINT_REPLICATIONS, POINT_CHUNK = 200, 40_000, 5000
 QUICK_REPLICATIONS = 100
 ROUNDING = 1e-12
 """GRPO's weight with two responses is 1/2 for every prompt, and its limits are that number."""
-"""What is covered."""
+
+TAIL_MISSES = 1.0 - LEVEL + 0.02
+"""As of the planner's other limits from gradients: 93 of 100 cases instead of 95 misleads nobody."""
+ALARMS = 0.1
+"""A reader puts up with one wrong warning in ten: a table warned of for no reason, or one that is not warned of."""
+HEAVY, LIGHT, SIGNAL = "lognormal 0.7", "equal", "lognormal 0.7, signal"
+PILOTS, TAIL_CHUNK, QUICK_PILOTS = 200, 1000, 20
+TAIL_DESIGN = (
+    *((name, 30, True, PILOTS) for name in LAWS),
+    ("lognormal 0.7", 100, False, PILOTS),
+    ("lognormal 0.7", 400, True, PILOTS),
+    ("lognormal 0.7, signal", 100, True, PILOTS),
+)
+"""Laws of lengths, prompts, whether the numbers of responses differ, and pilots."""
+TAIL_POINTS = (
+    (HEAVY, 30, True, 4000),
+    (HEAVY, 30, False, 5000),
+    (HEAVY, 100, True, 2000),
+    (SIGNAL, 30, True, 5000),
+    (LIGHT, 30, True, 1000),
+    (LIGHT, 100, True, 1000),
+)
+"""Where the claims are decided: with more pilots where coverage is expected nearer to what is promised."""
+TAIL_QUANTITIES = ("c1", "c2", "c3", "error", "loss", "best size", "risk", "warned")
 
 
-def cells(quick: bool) -> list[Cell]:
-    """All laws, numbers of prompts and group sizes; and two points with many replications, on which the claims rest."""
-    sizes, prompts = (QUICK_SIZES, QUICK_PROMPTS) if quick else (SIZES, PROMPTS)
-    often = (QUICK_REPLICATIONS, QUICK_REPLICATIONS, 1) if quick else (REPLICATIONS, POINT_REPLICATIONS, POINT_CHUNKS)
-    design = [("design", name, b, n, often[0]) for name in rate_laws() for b in prompts for n in sizes]
-    points = [("point", name, POINT_PROMPTS, POINT_SIZE, often[1]) for name in POINTS]
-    keys = ("part", "law", "prompts", "size", "pilots")
-    chunks = [1] * len(design) + [often[2]] * len(points)
-    from_rewards = [Cell(dict(zip(keys, one, strict=True)), number) for one, number in zip(design + points, chunks, strict=True)]
-    return [*from_rewards, *heavy_tails.cells(quick)]
+def design(quick):
+    """All laws of success rates, numbers of prompts and group sizes."""
+    prompts, sizes = (QUICK_PROMPTS, QUICK_SIZES) if quick else (PROMPTS, SIZES)
+    common = {"part": "design", "pilots": QUICK_REPLICATIONS if quick else REPLICATIONS}
+    return [common | {"law": name, "prompts": b, "size": n} for name in rate_laws.laws() for b in prompts for n in sizes]
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, dict[str, float]]:
+def points(quick):
+    """Two points with many replications, on which the claims rest."""
+    common = {"part": "point", "pilots": QUICK_REPLICATIONS if quick else POINT_REPLICATIONS}
+    return [common | {"law": name, "prompts": POINT_PROMPTS, "size": POINT_SIZE} for name in POINTS]
+
+
+def tails(quick, part="tails, point"):
+    """Pilots with heavy tails: of the design, or the points with many pilots."""
+    for law, prompts, ragged, pilots in TAIL_POINTS if part == "tails, point" else TAIL_DESIGN:
+        case = {"part": part, "law": law, "prompts": prompts, "ragged": ragged, "pilots": QUICK_PILOTS if quick else pilots}
+        yield case | ({"size": 0, "responses": "4 to 64"} if ragged else {"size": 8, "responses": "8"})
+
+
+@run(pilots=POINT_CHUNK)
+def counted(part, law, prompts, size, pilots, rng):
     """Draw pilots, and count how often the intervals hold the truth, and how often those do that take rates seen for rates."""
-    if "ragged" in settings:
-        return heavy_tails.compute(settings, rng, chunk)
-    law, size = rate_laws()[settings["law"]], settings["size"]
-    rates = law.draw((settings["pilots"], settings["prompts"]), rng)
-    tables = count_tables(rng.binomial(size, rates), size)
-    honest, plugged_in = honest_limits(tables), _limits(_seen_terms(size), tables)
-    return {
-        name: {
-            "covered": int(_cover(honest[name], truth).sum()),
-            "plugged_in": int(_cover(plugged_in[name], truth).sum()),
-            "width": float(np.median(honest[name][1] - honest[name][0])),
-            "truth": truth,
-        }
-        for name, truth in _truths(law, size).items()
-    }
+    of, found = rate_laws.laws()[law], {}
+    tables = rate_laws.count_tables(rng.binomial(size, of.draw((pilots, prompts), rng)), size)
+    arms = {"covered": rate_laws.honest_limits(tables), "plugged_in": rate_laws.limits_of(rate_laws.seen_terms(size), tables)}
+    for name, truth in rate_laws.truths(of, size).items():
+        holds = {arm: covers(limits[name], truth).sum() for arm, limits in arms.items()}
+        found[name] = holds | {"width": np.median(np.subtract(*arms["covered"][name][::-1])), "truth": truth}
+    return found
 
 
-def _cover(limits: tuple[Array, Array], truth: float) -> Flags:
+def covers(limits, truth):
+    """Return which limits hold a number, but for rounding."""
     low, high = limits
     return (low <= truth + ROUNDING) & (truth - ROUNDING <= high)
 
 
-def count_tables(successes: Integers, size: int) -> Array:
-    """Return how many prompts of each pilot have 0 to `size` successes, (pilots, size + 1), from successes (pilots, prompts)."""
-    pilots = len(successes)
-    cells = successes + (size + 1) * np.arange(pilots)[:, None]
-    return np.bincount(cells.ravel(), minlength=pilots * (size + 1)).reshape(pilots, size + 1).astype(np.float64)
+@run(pilots=TAIL_CHUNK)
+def counted_tails(part, law, prompts, ragged, pilots, rng):
+    """Draw pilots, and count how often the planner's limits hold the truth, how often Student's do, and warnings of both."""
+    counts = {quantity: {"covered": 0, "plugged_in": 0} for quantity in TAIL_QUANTITIES}
+    for _ in range(pilots):
+        rollouts, lengths = draw_pilot(law, prompts, ragged, rng)
+        planned = choose_group_size(rollouts, LIMITS, LEVEL)
+        plain = choose(planned.constants.law, planned.constants.covariance, prompts, LIMITS, LEVEL)
+        factors = LAWS[HEAVY].draw(rng, prompts) if law == LIGHT else 1.0 / lengths
+        other = student_coverage(scaled(pilot_terms(rollouts), factors).influences(), LEVEL).min()
+        arms = {"covered": (planned, planned.constants.student_coverage), "plugged_in": (plain, other)}
+        for arm, (choice, coverage) in arms.items():
+            judged = {**judge(choice, exact_law(law)), "warned": coverage < LEVEL - SHORT}
+            for quantity in TAIL_QUANTITIES:
+                counts[quantity][arm] += int(judged[quantity])
+    return counts
 
 
-def honest_limits(tables: Array) -> dict[str, tuple[Array, Array]]:
-    """Return the limits that the public functions give, of each pilot, from its numbers of prompts (pilots, size + 1)."""
-    size, prompts = tables.shape[1] - 1, tables[0].sum()
-    k = np.arange(size + 1.0)
-    agree = tables @ (k * (k - 1.0) + (size - k) * (size - k - 1.0)) / (prompts * size * (size - 1.0))
-    chosen = np.array([reference_parameter(share) for share in agree])
-    limits = {name: (np.empty(chosen.size), np.empty(chosen.size)) for name in QUANTITIES}
-    for a in np.unique(chosen):
-        terms = _terms(size, Reference(float(a), power_of_two(prompts)))
-        for name, some in _limits(terms, tables[chosen == a]).items():
-            for ends, of_some in zip(limits[name], some, strict=True):
-                ends[chosen == a] = of_some
-    return limits
+def scaled(terms, factors):
+    """Return what prompts would say were the scores of each multiplied by a factor, (B,): all but gradients have its square."""
+    squares = factors**2
+    return PromptTerms(terms.gradients * factors[:, None], terms.power * squares, terms.c2 * squares, terms.c3 * squares)
 
 
-def _limits(terms: Mapping[str, Terms], tables: Array) -> dict[str, tuple[Array, Array]]:
-    """Return limits from terms (size + 1,) for each number of successes, and how many prompts have it."""
-    size = tables.shape[1] - 1
-    responses = int(size * tables[0].sum())
-    at = {name: replace(one, prompts=tables, responses=responses) for name, one in terms.items()}
-    unit = 0.0, 1.0
-    return {
-        "uniform share": _share_ends(at["uniform"]),
-        "uniform share, doubled": _share_ends(at["uniform, doubled"]),
-        "step": mean_ends(at["weight"], LEVEL),
-        "weighted rate": ratio_ends(at["steep weight times rate"], at["steep weight"], LEVEL, unit),
-        "hard prompts": _share_ends(at["hard"]),
-        "hard weight": ratio_ends(at["hard weight"], at["weight"], LEVEL, unit),
-        "learning rate": ratio_ends(at["step"], at["step, doubled"], LEVEL, _sure_range(size)),
-    }
+@check(*FROM_REWARDS, of=counted, cases=points, broken={"arm": "plugged_in"}, setting="{law} (B = {prompts}, n = {size})")
+def rewards_alone(found, pilots, arm="covered"):
+    """The intervals from rewards cover at least so often as they say."""
+    return {f"plan/{name}": misses(found[name][arm].sum(), pilots, MISSES) for name in rate_laws.SOUGHT}
 
 
-def _share_ends(terms: Terms) -> tuple[Array, Array]:
-    low, high = mean_ends(terms, LEVEL)
-    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+@check(*TAILS, of=counted_tails, cases=tails, broken={"arm": "plugged_in"}, setting="{law}, {prompts} prompts of {responses}")
+def heavy_tails(found, law, pilots, arm="covered"):
+    """Limits hold as often as promised, and warnings are right.
+
+    With common lengths the limits are those of absolute errors, else those of ratios of errors.
+    """
+    warned = found["warned"][arm].sum()
+    if law == LIGHT:
+        return {"plan/tails/false alarm": misses(pilots - warned, pilots, ALARMS)}
+    promised = ("loss",) if law == SIGNAL else ("c1", "c2", "c3", "error")
+    sides = {f"plan/tails/{name}": misses(found[name][arm].sum(), pilots, TAIL_MISSES) for name in promised}
+    return sides if law == SIGNAL else sides | {"plan/tails/missed": misses(warned, pilots, ALARMS)}
 
 
-@cache
-def _every(size: int) -> gt.RewardCounts:
-    """Return counts in which each number of successes, 0 to size, comes once."""
-    successes = np.arange(size + 1)
-    return gt.RewardCounts(np.array([0.0, 1.0]), sparse.csr_array(np.stack([size - successes, successes], axis=1)))
+@rows(of=counted, cases=design)
+def shares(found, pilots):
+    """In what share of pilots limits hold, or the planner warns; in what share those of the control do; and the median width."""
+    for quantity, one in found.items():
+        share, plain = (one[arm].sum() / pilots for arm in ("covered", "plugged_in"))
+        facts = {"width": one["width"].mean(), "truth": one["truth"][0]} if "width" in one else {}
+        numbers = {"estimate": share, "standard_error": np.sqrt(share * (1.0 - share) / pilots), "replications": pilots}
+        yield facts | {"quantity": quantity, "plugged_in": plain} | numbers
 
 
-@cache
-def _functions(size: int) -> dict[str, RateFunction]:
-    """Return the functions of the success rate whose means are asked for, but for the shares of uniform groups."""
-    weight, doubled = (slope_function(_every(size), "grpo", n) for n in (size, 2 * size))
-    steep = slope_function(_every(size), "max_rl", size)
-    by_rate = RateFunction(lambda rate: steep.function(rate) * rate, (steep.key, "times rate"), raised(steep.coefficients))
-    return {
-        "weight": weight,
-        "steep weight": steep,
-        "steep weight times rate": by_rate,
-        "hard": replace(PLAIN, high=HARD),
-        "hard weight": replace(weight, high=HARD),
-        "step": times_variance(weight),
-        "step, doubled": times_variance(doubled),
-    }
-
-
-@cache
-def _sure_range(size: int) -> tuple[float, float]:
-    """Return between what the factor on the learning rate lies for sure, when groups are doubled."""
-    return ratio_range(*(slope_function(_every(size), "grpo", n) for n in (size, 2 * size)))
-
-
-@cache
-def _terms(size: int, near: Reference) -> dict[str, Terms]:
-    """Return the library's terms for each number of successes."""
-    every = _every(size)
-    uniform = {"uniform": share_terms(every, size, near), "uniform, doubled": share_terms(every, 2 * size, near)}
-    return uniform | {name: average_terms(every, one, near) for name, one in _functions(size).items()}
-
-
-@cache
-def _seen_terms(size: int) -> dict[str, Terms]:
-    """Return the terms of who takes the rates seen for success rates, so that the noise of small groups stays in."""
-    rates = np.arange(size + 1) / size
-    values = {
-        "uniform": rates**size + (1.0 - rates) ** size,
-        "uniform, doubled": rates ** (2 * size) + (1.0 - rates) ** (2 * size),
-    } | {name: one.values(rates, above=True) for name, one in _functions(size).items()}
-    return {name: Terms(one, one, (0.0, float(one.max())), (0.0, float(one.max())), 0) for name, one in values.items()}
-
-
-def _truths(law: RateLaw, size: int) -> dict[str, float]:
-    def uniform(group: int) -> float:
-        return law.mean((1.0, *(0.0,) * (group - 1), 1.0))
-
-    mean = {name: law.mean(one.coefficients, high=one.high) for name, one in _functions(size).items()}
-    return {
-        "uniform share": uniform(size),
-        "uniform share, doubled": uniform(2 * size),
-        "step": mean["weight"],
-        "weighted rate": mean["steep weight times rate"] / mean["steep weight"],
-        "hard prompts": mean["hard"],
-        "hard weight": mean["hard weight"] / mean["weight"],
-        "learning rate": mean["step"] / mean["step, doubled"],
-    }
-
-
-def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
-    """One row for each quantity: the share of intervals that hold the truth, ours and the plug-in's, and our median width."""
-    if "ragged" in settings:
-        yield from heavy_tails.rows(settings, results)
-        return
-    for name in QUANTITIES:
-        width = float(np.mean([chunk[name]["width"] for chunk in results]))
-        facts = {"quantity": name, "width": width, "truth": results[0][name]["truth"], "prediction": LEVEL}
-        yield dict(settings) | facts | heavy_tails.shares(results, name, settings["pilots"])
-
-
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Read off, at the points, that the intervals cover at least so often as they say; the control plugs in the rates seen."""
-    yield from heavy_tails.claims(table)
-    for row in table[table["part"] == "point"].to_dict("records"):
-        own, control = (Share(1.0 - row[name], MISSES, replications=row["replications"]) for name in ("estimate", "plugged_in"))
-        yield STATEMENTS[row["quantity"]].claim(f"{row['law']} (B = {row['prompts']}, n = {row['size']})", own, control)
+@rows(of=counted_tails, cases=lambda quick: [*tails(quick, "tails"), *tails(quick)])
+def shares_of_tails(found, pilots):
+    """The same of pilots with gradients."""
+    return shares(found, pilots)

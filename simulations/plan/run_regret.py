@@ -10,25 +10,21 @@ worlds was extended by one rate at either end. One size in nine had its best rat
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
-from numpy.typing import ArrayLike
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
-from grpo_theory.evidence import Claim, Evidence, Statement
-from grpo_theory.harness.study import Rows, Settings
-from grpo_theory.plan.run_advice import SIZES, RunAdvice
+from grpo_theory.evidence import Evidence
+from grpo_theory.evidence.reading import average
+from grpo_theory.harness.study import EXACT, Cell, Settings
+from grpo_theory.plan.run_advice import SIZES, advise_run
 from grpo_theory.plan.run_simulation import RESPONSES
 from grpo_theory.simulate.step_grid import StepGrid
 from simulations.best_rate import lead
-from simulations.plan.error_parts import Part, mean_over_kinds
-from simulations.seeds import child_seed
+from simulations.seeds import child_seed, seed_of
 
 MARGIN = 0.02
 """Two points of success, as where the law of the best size is judged: what that growth was worth at most."""
@@ -46,43 +42,113 @@ LOGGED = (256, 8)
 """The prompts and responses of a log."""
 DRAWS, QUICK_DRAWS, TOGETHER = 48, 4, 32
 """Draws of each kind; and runs of each draw, which are trained side by side, as many at each rate."""
+LOGS, QUICK_LOGS = 3, 2
+"""Of each cell: few, because asking the planner takes as long as forty draws do, or ten of long runs."""
 COMPARED = (4, 8, 16)
 """The sizes that a recommendation is compared with; their broken comparison is with `LARGER` ones."""
 CELL = ["start", "estimator", "each"]
 """What a cell of these studies is: how prompts start, what trains, and the responses of a run to each prompt."""
 
 
-def without(advice: RunAdvice, title: str) -> RunAdvice:
+class Part(NamedTuple):
+    """The variance that something independent adds to an estimate, and its degrees of freedom: infinite if it is known."""
+
+    variance: float
+    free: float = np.inf
+
+
+def summary_of(estimate, parts):
+    """Return the columns of an estimate whose error has independent parts, with degrees of freedom by Satterthwaite (1946).
+
+    If none varies they are those of all parts.
+    """
+    variance = sum(part.variance for part in parts)
+    squares = sum(part.variance**2 / part.free for part in parts)
+    free = variance**2 / squares if squares else sum(part.free for part in parts)
+    return {"estimate": estimate, "standard_error": float(np.sqrt(variance)), "replications": max(2, int(free) + 1)}
+
+
+def mean_over_kinds(rows, prediction, logs=()):
+    """Return the evidence of the mean of rows, one for each kind of problem, which are independent; logs are common to all."""
+    parts = [Part(row.standard_error**2 / len(rows) ** 2, row.replications - 1.0) for row in rows.itertuples()]
+    return Evidence(prediction=prediction, **summary_of(average(rows["estimate"]), [*parts, *logs]))
+
+
+def network(width, seed, bandit):
+    """Return a network at its start; the rewards of its answers are drawn whatever it thinks of them."""
+    rng = np.random.default_rng(seed)
+    policy = gt.TwoLayerSoftmax(rng.normal(size=(PROMPTS, INPUTS)), width, ANSWERS, scale=width**-0.5)
+    rewards, theta = bandit(rng), policy.start(rng)
+    theta[width * INPUTS :] = SPREAD * rng.normal(size=ANSWERS * width)
+    return gt.Problem(rewards, policy, theta=theta)
+
+
+def without(advice, title):
     """Return the advice of the worlds of other kinds than one; all of it where no world is of that kind."""
     kept = [world for world in advice.worlds if world.title != title]
     whole = sum(world.weight for world in kept)
     return replace(advice, worlds=tuple(replace(world, weight=world.weight / whole) for world in kept))
 
 
-def judge(
-    settings: Settings,
-    problems: Callable[[str, int], Mapping[str, gt.Problem]],
-    powers: Sequence[int],
-    seed: np.random.SeedSequence,
-) -> dict[str, list[Any]]:
-    """Return success at the end of runs by kind of world, (rates, S, draws): draw 0 is the planner's own and judges nothing."""
-    updates, found = (settings["each"] * PROMPTS // RESPONSES,), defaultdict(list)
-    for draw in range(1, 1 + settings["draws"]):
-        for number, (kind, problem) in enumerate(problems(settings["start"], draw).items()):
-            rates, own = problem.bandit.n_prompts * 3.0 ** np.array(powers), child_seed(seed, draw, number)
-            batches = [(RESPONSES // size, size) for size in SIZES]
-            found[kind].append([reached(problem, settings["estimator"], batch, rates, updates, own)[:, 0] for batch in batches])
-    return {kind: np.transpose(ends, (2, 1, 0)).round(6).tolist() for kind, ends in found.items()}
+def study_of(problems, drawn_log, cases, quick_cases, networks, regret, against, same):
+    """Return the functions of a study of such runs: its cells, what computes a chunk, and its claims.
+
+    The first chunk of a cell trains, each other one asks the planner with a log of its own.
+
+    Parameters
+    ----------
+    problems : callable
+        ``problems(start, draw)`` are the problems of a draw, by kind of world; draw 0 is the planner's own and judges nothing.
+    drawn_log : callable
+        ``drawn_log(problem, rng)`` draws a log of a problem's start.
+    cases, quick_cases : sequence of tuple
+        Starts, estimators and lengths.
+    networks : collection of str
+        The starts that are networks.
+    regret, same : Statement
+    against : mapping of int to Statement
+        Of some of the sizes in `COMPARED`.
+    """
+
+    def cells(quick):
+        logs, draws, listed = (QUICK_LOGS, QUICK_DRAWS, quick_cases) if quick else (LOGS, DRAWS, cases)
+        keys = (*CELL, "logs", "draws")
+        return [Cell(dict(zip(keys, (*case, logs, draws), strict=True)), 1 + logs, shared=True) for case in listed]
+
+    def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
+        start, estimator, seed = settings["start"], settings["estimator"], seed_of(rng)
+        if chunk > 0:
+            judged, own = problems(start, chunk), np.random.default_rng(child_seed(seed, 0, chunk))
+            log, total = drawn_log(next(iter(judged.values())), own), settings["each"] * PROMPTS
+            advice = advise_run(log, total, training_prompts=PROMPTS, estimator=estimator)
+            return {name: without(advice, name).group_size for name in judged}
+        updates, found = (settings["each"] * PROMPTS // RESPONSES,), defaultdict(list)
+        powers, batches = NETWORK_POWERS if start in networks else POWERS, [(RESPONSES // size, size) for size in SIZES]
+        for draw in range(1, 1 + settings["draws"]):
+            for number, (kind, case) in enumerate(problems(start, draw).items()):
+                rates, one = case.bandit.n_prompts * 3.0 ** np.array(powers), child_seed(seed, draw, number)
+                found[kind].append([reached(case, estimator, batch, rates, updates, one)[:, 0] for batch in batches])
+        return {kind: np.transpose(ends, (2, 1, 0)).round(6).tolist() for kind, ends in found.items()}
+
+    def claims(table):
+        logs = spread_of_logs(table)
+        for (start, estimator, each), cell in table.groupby(CELL, sort=False):
+            setting = f"{start} ({estimator}), {each} responses a prompt"
+            at = evidence_by_arm(cell, logs)
+            facts = {f"loss of G = {size}": at[f"always {size}", "best"].estimate for size in SIZES}
+            own, broken = (replace(at[arm, "best"], prediction=MARGIN) for arm in ("planned", f"always {FAR_OFF}"))
+            yield regret.claim(setting, own, broken, facts=facts)
+            for size, statement in against.items():
+                usual = f"always {size}"
+                yield statement.claim(setting, at["planned", usual], at[f"always {LARGER * size}", usual])
+            gains = (at["planned", f"always {size}"] for size in (USUAL, FAR_OFF))
+            own, broken = (replace(one, estimate=-one.estimate, prediction=MARGIN) for one in gains)
+            yield same.claim(setting, own, broken)
+
+    return cells, simulate, rows_of, claims
 
 
-def reached(
-    problem: gt.Problem,
-    estimator: str,
-    batch: tuple[int, int],
-    rates: ArrayLike,
-    updates: Sequence[int],
-    seed: np.random.SeedSequence,
-) -> Array:
+def reached(problem, estimator, batch, rates, updates, seed):
     """Return mean success of a draw's runs at each rate after numbers of updates, (rates, C), with a batch of (prompts, group).
 
     A run that left the finite numbers has nothing left.
@@ -91,7 +157,7 @@ def reached(
     return np.nan_to_num(grid.objectives(TOGETHER // np.size(rates), seed, updates), nan=0.0).mean(axis=1)
 
 
-def lost(values: Array, chosen: Sequence[ArrayLike], against: int | None = None) -> dict[str, Any]:
+def lost(values, chosen, against=None):
     """Return the success that choices of a size lose, on average, to the size at a place, or to the best of all in hindsight.
 
     Parameters
@@ -108,29 +174,26 @@ def lost(values: Array, chosen: Sequence[ArrayLike], against: int | None = None)
     return lead([other, *arms], [1.0, *[-1.0 / len(arms)] * len(arms)])
 
 
-def rows_of(settings: Settings, results: list[Any]) -> Rows:
+def rows_of(settings, results):
     """Return the success of each size in each kind of world, what is recommended there, and what choices lose."""
     judged, *logs = results
     names = {name: settings[name] for name in CELL} | {"prediction": np.nan}
-    table: Rows = []
     for kind, runs in judged.items():
         values, at = np.array(runs), names | {"world": kind}
         for s, size in enumerate(SIZES):
-            table.append(at | {"quantity": "success", "group_size": size} | lead([values[:, s]]))
+            yield at | {"quantity": "success", "group_size": size} | lead([values[:, s]])
         for number, log in enumerate(logs):
-            told = {"quantity": "told", "log": number, "group_size": log[kind], "estimate": float(log[kind])}
-            table.append(at | told | {"standard_error": 0.0, "replications": 0})
+            yield at | {"quantity": "told", "log": number, "group_size": log[kind], "estimate": float(log[kind])} | EXACT
         arms = {"planned": [SIZES.index(log[kind]) for log in logs]}
         arms |= {f"always {size}": [s] for s, size in enumerate(SIZES)}
         compared = [(arm, "best") for arm in arms] + [("planned", f"always {size}") for size in SIZES]
         compared += [(f"always {LARGER * size}", f"always {size}") for size in COMPARED]
         for arm, other in compared:
             against = None if other == "best" else arms[other][0]
-            table.append(at | {"quantity": "lost", "arm": arm, "against": other} | lost(values, arms[arm], against))
-    return table
+            yield at | {"quantity": "lost", "arm": arm, "against": other} | lost(values, arms[arm], against)
 
 
-def spread_of_logs(table: pd.DataFrame) -> Part:
+def spread_of_logs(table):
     """Return what logs add to the variance of what the planner reaches, averaged over kinds of worlds, pooled over cells."""
     success, told = (table[table["quantity"] == quantity] for quantity in ("success", "told"))
     met = told.merge(success, on=[*CELL, "world", "group_size"], suffixes=("", "_reached"))
@@ -138,33 +201,7 @@ def spread_of_logs(table: pd.DataFrame) -> Part:
     return Part(float((cells.var(ddof=1) / cells.count()).mean()), float((cells.count() - 1).sum()))
 
 
-def evidence_by_arm(cell: pd.DataFrame, logs: Part) -> dict[tuple[str, str], Evidence]:
+def evidence_by_arm(cell, logs):
     """Return the evidence that an arm loses nothing, on average over a cell's kinds of worlds, by arm and what it is against."""
     pairs = cell[cell["quantity"] == "lost"].groupby(["arm", "against"], sort=False)
-    return {pair: mean_over_kinds(rows, 0.0, logs if pair[0] == "planned" else None) for pair, rows in pairs}
-
-
-def claims_of(table: pd.DataFrame, regret: Statement, against: Mapping[int, Statement], same: Statement) -> Iterator[Claim]:
-    """Judge the regret, whether it is less than that of one size for all, and whether anything is gained on groups of 4.
-
-    Parameters
-    ----------
-    table : DataFrame
-        What `rows_of` made.
-    regret, same : Statement
-    against : mapping of int to Statement
-        Of some of the sizes in `COMPARED`.
-    """
-    logs = spread_of_logs(table)
-    for (start, estimator, each), cell in table.groupby(CELL, sort=False):
-        setting = f"{start} ({estimator}), {each} responses a prompt"
-        at = evidence_by_arm(cell, logs)
-        facts = {f"loss of G = {size}": at[f"always {size}", "best"].estimate for size in SIZES}
-        own, broken = (replace(at[arm, "best"], prediction=MARGIN) for arm in ("planned", f"always {FAR_OFF}"))
-        yield regret.claim(setting, own, broken, facts=facts)
-        for size, statement in against.items():
-            usual = f"always {size}"
-            yield statement.claim(setting, at["planned", usual], at[f"always {LARGER * size}", usual])
-        gains = (at["planned", f"always {size}"] for size in (USUAL, FAR_OFF))
-        own, broken = (replace(one, estimate=-one.estimate, prediction=MARGIN) for one in gains)
-        yield same.claim(setting, own, broken)
+    return {pair: mean_over_kinds(rows, 0.0, [logs] if pair[0] == "planned" else ()) for pair, rows in pairs}

@@ -1,23 +1,23 @@
-"""Problems whose whole runs are predicted or advised on, and logs of their rollouts with sketches."""
+"""Problems whose whole runs are predicted or advised on, logs of them with sketches, and the planner that reads the logs."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
-from typing import NamedTuple, Self
 
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array, Integers
+from grpo_theory.data import trained_model
 from grpo_theory.estimation import find
+from grpo_theory.plan import Limits, choose_group_size
+from grpo_theory.plan.efficiency import choose_by_efficiency
+from grpo_theory.plan.estimator_advice import EstimatorLaws
 from grpo_theory.problem.chains import KINDS
 from grpo_theory.schedule import step_sizes
 from grpo_theory.simulate.draw.streams import block_streams
-from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks
-from simulations.plan.estimator_pilots import chain
+from grpo_theory.simulate.training_blocks import TrainingBlocks
+from simulations.plan.pilot_problems import chain
 from simulations.runs.arms import success_rates
 from simulations.runs.worlds import WORLDS
-
-Seed = np.random.SeedSequence
 
 WIDTHS = {"network of 3": 3, "network of 8": 8, "network of 32": 32}
 LINEAR, WALK, CHAIN_OF_TWELVE = "linear", "walk", "chain"
@@ -26,10 +26,14 @@ PROMPTS, ANSWERS, INPUTS, SEED = 40, 16, 16, 3
 WALK_TOKENS, WALK_SUCCESS = 16, 0.1
 SKETCH = 128
 """Numbers of a sketch: a squared length errs by 13%."""
+PLANNED, PERMUTED, CONTROL = "planned", "permuted", "control"
+"""The planner with a log, with one whose rewards are permuted, and with its recommendation multiplied."""
+LOGGED, LEVEL = 8, 0.95
+"""The logged responses to a prompt, and the planner's level."""
 
 
 @cache
-def problem(name: str, draw: int = 0) -> gt.Problem:
+def problem(name, draw=0):
     """Return a draw of a kind of problem, at the parameter at which training starts; the walk is one problem."""
     if name == WALK:
         return KINDS["goal walk"](WALK_TOKENS, WALK_SUCCESS)
@@ -45,51 +49,40 @@ def problem(name: str, draw: int = 0) -> gt.Problem:
     return gt.Problem(gt.Bandit(right.astype(float)), policy, theta=policy.start(rng))
 
 
-class Listed(NamedTuple):
-    """Responses that are drawn from a list: their cumulated probabilities (M, K), rewards (M, K) and sketches (M, K, J)."""
-
-    below: Array
-    success: Array
-    sketches: Array
-
-    @classmethod
-    def at(cls, case: gt.Problem, theta: Array) -> Self:
-        """Tabulate a problem at theta; all its sketches are by one projection."""
-        scores, d = case.policy.scores(theta), case.policy.dimension
-        if d > SKETCH:
-            scores = scores @ (np.random.default_rng(SEED).normal(size=(d, SKETCH)) / np.sqrt(SKETCH))
-        return cls(np.cumsum(case.policy.probabilities(theta), axis=1), case.bandit.mean_reward, scores)
-
-    def draw(self, prompts: Integers, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Draw a response to each prompt (N,); return chances of success (N,) and sketches (N, J)."""
-        below = self.below[prompts]
-        responses = (rng.random(prompts.size)[:, None] * below[:, -1:] > below).sum(axis=1)
-        return self.success[prompts, responses], self.sketches[prompts, responses]
+def sampler(case, theta):
+    """Return a function of prompts (N,) and a generator that draws a response to each: chances of success and sketches."""
+    return (walked if isinstance(case.policy, gt.TokenChain) else listed)(case, theta)
 
 
-class Walked(NamedTuple):
-    """Responses that are drawn token by token along a chain, with the probabilities of tokens (S, V)."""
+def listed(case, theta):
+    """Return what draws from a list of responses, whose scores are sketched."""
+    below, success = np.cumsum(case.policy.probabilities(theta), axis=1), case.bandit.mean_reward
+    sketched = sketches(case, theta)
 
-    chain: gt.TokenChain
-    success: Array
-    tokens: Array
-    tangent: gt.LogitMap
+    def draw(prompts, rng):
+        of = below[prompts]
+        responses = (rng.random(prompts.size)[:, None] * of[:, -1:] > of).sum(axis=1)
+        return success[prompts, responses], sketched[prompts, responses]
 
-    @classmethod
-    def at(cls, case: gt.Problem, theta: Array) -> Self:
-        """Tabulate a problem at theta."""
-        chain, rewards = case.policy, case.bandit
-        assert isinstance(chain, gt.TokenChain)
-        assert isinstance(rewards, gt.StateRewards)
-        logits = chain.logits(theta)[0].reshape(chain.transitions.shape)
-        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-        tokens = weights / weights.sum(axis=1, keepdims=True)
-        return cls(chain, rewards.state_probabilities[:, -1], tokens, chain.tangent(theta))
+    return draw
 
-    def draw(self, prompts: Integers, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Draw a response to each prompt (N,); return chances of success (N,) and scores (N, d)."""
-        chain, p, rows = self.chain, self.tokens, np.arange(prompts.size)
-        states, below = chain.starts[prompts], np.cumsum(self.tokens, axis=1)[:, :-1]
+
+def sketches(case, theta):
+    """Return the sketches (M, K, J) of the scores of all responses, by one projection."""
+    scores, d = case.policy.scores(theta), case.policy.dimension
+    return scores @ (np.random.default_rng(SEED).normal(size=(d, SKETCH)) / np.sqrt(SKETCH)) if d > SKETCH else scores
+
+
+def walked(case, theta):
+    """Return what draws responses token by token along a chain, with their scores."""
+    chain, success, tangent = case.policy, case.bandit.state_probabilities[:, -1], case.policy.tangent(theta)
+    logits = chain.logits(theta)[0].reshape(chain.transitions.shape)
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    p = weights / weights.sum(axis=1, keepdims=True)
+    below = np.cumsum(p, axis=1)[:, :-1]
+
+    def draw(prompts, rng):
+        states, rows = chain.starts[prompts], np.arange(prompts.size)
         covectors, goes_on = np.zeros((prompts.size, *p.shape)), np.ones(prompts.size, dtype=bool)
         for _ in range(chain.horizon):
             tokens = (rng.random(prompts.size)[:, None] > below[states]).sum(axis=1)
@@ -97,52 +90,75 @@ class Walked(NamedTuple):
             ended = chain.ends[states, tokens]
             states = np.where(goes_on, chain.transitions[states, tokens], states)
             goes_on &= ~ended
-        return self.success[states], self.tangent.adjoint_by_prompt(covectors.reshape(prompts.size, -1))
+        return success[states], tangent.adjoint_by_prompt(covectors.reshape(prompts.size, -1))
+
+    return draw
 
 
-def sampler(case: gt.Problem, theta: Array) -> Listed | Walked:
-    """Return what draws responses of a problem at theta."""
-    return Walked.at(case, theta) if isinstance(case.policy, gt.TokenChain) else Listed.at(case, theta)
-
-
-def courses(
-    case: gt.Problem, starts: Array, estimator: str, rate: float, sizes: tuple[int, int], looks: Sequence[int], seed: Seed
-) -> tuple[Array, Array]:
+def courses(case, starts, estimator, rate, sizes, looks, seed):
     """Train from each start (R, d); return success after numbers of updates, (R, looks), and the last parameters (R, d).
 
-    `sizes` are the numbers of prompts and of responses to each.
+    `sizes` are the numbers of prompts and of responses to each. The runs are one block.
     """
     if isinstance(case.policy, gt.TokenChain):
-        runs = gt.simulate_training(
-            case,
-            starts,
-            estimator,
-            gt.Constant(rate),
-            batch_size=sizes[0],
-            group_size=sizes[1],
-            steps=looks[-1],
-            replications=len(starts),
-            rng=seed,
-            workers=1,
-            checkpoints=looks,
-        )
+        batch = {"batch_size": sizes[0], "group_size": sizes[1], "replications": len(starts)}
+        going_on = {"steps": looks[-1], "checkpoints": looks, "rng": seed, "workers": 1}
+        runs = gt.simulate_training(case, starts, estimator, gt.Constant(rate), **batch, **going_on)
         return runs.objectives, runs.theta
     # The driver itself, because the check of stability that comes before whole runs takes longer than they do.
     blocks = TrainingBlocks.of(case, find(estimator), step_sizes(gt.Constant(rate), looks[-1]), (*sizes, 1), optimiser=gt.SGD())
-    found, ends = [], []
-    for first in range(0, len(starts), BLOCK_RUNS):
-        with blocks.start(block_streams(seed, first // BLOCK_RUNS, 1), starts[first : first + BLOCK_RUNS]) as going:
-            values = []
-            for count in looks:
-                going.advance(count)
-                values.append(success_rates(case, going.theta) @ case.bandit.prompt_weights)
-            found.append(np.stack(values, axis=1))
-            ends.append(going.theta)
-    return np.concatenate(found), np.concatenate(ends)
+    with blocks.start(block_streams(seed, 0, 1), starts) as going:
+        found = []
+        for count in looks:
+            going.advance(count)
+            found.append(success_rates(case, going.theta) @ case.bandit.prompt_weights)
+        return np.stack(found, axis=1), going.theta
 
 
-def draw_log(responses: Listed | Walked, prompts: Integers, size: int, rng: np.random.Generator) -> gt.RaggedRollouts:
+def draw_log(draw, prompts, size, rng):
     """Draw a group of responses to each of some prompts, each with its reward and sketch."""
     index = np.repeat(np.arange(prompts.size), size)
-    success, sketches = responses.draw(prompts[index], rng)
-    return gt.RaggedRollouts(index, (rng.random(index.size) < success).astype(float), sketches)
+    success, sketched = draw(prompts[index], rng)
+    return gt.RaggedRollouts(index, (rng.random(index.size) < success).astype(float), sketched)
+
+
+def permuted(log, rng):
+    """Return a log whose rewards are permuted over all its responses: its sketches say nothing of them."""
+    return gt.RaggedRollouts(log.index, rng.permutation(log.rewards), log.known_scores)
+
+
+def nearest(sizes, asked):
+    """Return the one of some sizes that is nearest to a size, in octaves."""
+    return int(sizes[np.abs(np.log2(sizes / asked)).argmin()])
+
+
+def plan(log, estimator, limits):
+    """Return the group size that the planner recommends to who names the estimator."""
+    if estimator in ("rloo", "dr_grpo"):
+        return choose_group_size(log, limits, LEVEL).group_size
+    law = EstimatorLaws(log, limits, None).of(gt.estimators()[estimator])
+    assert law is not None
+    return choose_by_efficiency(law, replace(limits, max_group_size=LOGGED).batches()[1], LEVEL).group_size
+
+
+def ask(log, estimator, budget, sizes, rng):
+    """Return what the planner recommends from a log, and from a permuted one: the nearest of some sizes."""
+    limits = Limits(budget=budget, max_group_size=max(sizes))
+    logs = {PLANNED: log, PERMUTED: permuted(log, rng)}
+    return {arm: nearest(np.array(sizes), plan(one, estimator, limits)) for arm, one in logs.items()}
+
+
+@cache
+def problem_at_start(trained="last block"):
+    """Return SmolLM2 before training, as a linear policy with the features of the start in balanced coordinates.
+
+    Its scores there are the model's own. `trained` is what is going to learn: the last block and the head, or adapters in all
+    blocks.
+    """
+    data = trained_model(trained)
+    count, answers = data.probabilities.shape
+    powers, directions = np.linalg.eigh(data.kernel.reshape(count * answers, -1))
+    features = directions * np.sqrt(np.maximum(powers, 0.0))
+    theta = np.linalg.lstsq(features, np.log(data.probabilities).ravel(), rcond=None)[0]
+    right = np.eye(answers)[gt.data.arithmetic().answers[data.questions[:count]]]
+    return gt.Problem(gt.Bandit(right), gt.LinearSoftmax(features.reshape(count, answers, -1)), theta=theta)

@@ -6,123 +6,95 @@ others. In the control the log's sketches are 1.4 times as long, so the learning
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Evidence
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.evidence.reading import mean_of
+from grpo_theory.harness import check, rows, run
 from grpo_theory.harness.summary import summary
 from grpo_theory.plan import half_twins
-from simulations.plan.run_worlds import courses, draw_log, problem, sampler
+from simulations.plan import run_worlds
 from simulations.runs.arms import quietly, success_rates
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
 
-NEAR, FAR = 8, 32
 MISS = 0.03
 """Points of success that nobody would act on: two evaluations on 500 questions differ by as much."""
-STATEMENTS = {ahead: stated(f"twin/{name}") for name, ahead in (("near", NEAR), ("far", FAR))}
+STATEMENTS = {8: stated("twin/near"), 32: stated("twin/far")}
+"""By the number of updates ahead."""
 
 RATES = {"network of 8": 8.0, "network of 32": 4.0, "linear": 16.0, "walk": 0.4}
 """With these success about doubles in the first 16 to 32 updates."""
-NAMES = tuple(RATES)
-ESTIMATOR, BATCH, GROUP = "rloo", 32, 8
-LOOKS = (1, 2, 4, NEAR, 16, FAR)
-STARTS = (0, FAR)
-"""Updates after which a log is taken."""
+ESTIMATOR, SIZES = "rloo", (32, 8)
+LOOKS = (1, 2, 4, 8, 16, 32)
 FEW, FULL = 16, 64
 """Logged responses a prompt."""
-LOGS, LATER_LOGS, FEW_LOGS, QUICK_LOGS = 96, 24, 24, 4
-"""Of 64 responses a prompt at the start and later, and of 16.  Logs of 96 draws cost as much as 128 logs of one draw."""
+LOGS = ((0, FULL, 96), (32, FULL, 24), (0, FEW, 24))
+"""Updates after which logs are taken, their responses a prompt, and their number.  96 draws cost as much as 128 logs of one."""
+QUICK_LOGS = 4
 RUNS, HALVES = 8, 8
 """Halves are tried on this many of the larger logs: half of a small one may have no prompt whose rewards differ."""
 LENGTHENED = 2.0**0.5
-ARMS = ("twin", "control", "halves, own", "halves, other")
+SHOWN = ("real", "twin", "halves, own", "halves, other")
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each problem, start and size of the logs."""
-    logs = [(start, FULL, LATER_LOGS if start else LOGS) for start in STARTS]
-    chosen = [(name, *one) for name in NAMES for one in logs] + [(name, 0, FEW, FEW_LOGS) for name in NAMES]
-    return [
-        Cell({"problem": name, "start": start, "size": size, "logs": QUICK_LOGS if quick else count})
-        for name, start, size, count in chosen
-    ]
+def cases(quick):
+    """Each problem, start and size of the logs."""
+    chosen = [(name, *one) for name in RATES for one in LOGS[:2]] + [(name, *LOGS[2]) for name in RATES]
+    keys = ("problem", "start", "size", "logs")
+    return [dict(zip(keys, (*one, QUICK_LOGS if quick else logs), strict=True)) for *one, logs in chosen]
 
 
-def trained(case: gt.Problem, start: Array, rate: float, runs: int, seed: np.random.SeedSequence) -> tuple[Array, Array]:
-    """Train from a start (d,), and return the success of runs at the looks, (runs, 6), and the last parameters."""
-    return courses(case, np.tile(start, (runs, 1)), ESTIMATOR, rate, (BATCH, GROUP), LOOKS, seed)
+def judged(quick):
+    """Large logs at the start, and how far ahead."""
+    return [one | {"ahead": ahead} for one in cases(quick) if one["size"] == FULL and one["start"] == 0 for ahead in STATEMENTS]
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, list[Any]]:
-    """Take a log of each draw of a policy, and train on from there: the policy itself, and the twins of the log."""
-    quietly()
-    rate, by_arm = RATES[settings["problem"]], defaultdict(list)
-    parts = ["twin"] + ["control"] * (settings["size"] == FULL and settings["start"] == 0)
-    for draw in range(settings["logs"]):
-        case, seed = problem(settings["problem"], draw), child_seed(seed_of(rng), draw)
-        start = trained(case, case.theta, rate, 1, child_seed(seed, 0))[1][0] if settings["start"] else case.theta
-        by_arm["real"].append(trained(case, start, rate, RUNS, child_seed(seed, 1))[0].mean(axis=0).tolist())
-        generator, prompts = np.random.default_rng(child_seed(seed, 2)), np.arange(case.policy.n_prompts)
-        log = draw_log(sampler(case, start), prompts, settings["size"], generator)
-        halves = ["halves"] * (settings["size"] == FULL and draw < HALVES)
-        for arm, predicted in predictions(log, rate, child_seed(seed, 3), parts + halves):
-            by_arm[arm].append(predicted.tolist())
-    return by_arm
-
-
-def predictions(
-    log: gt.RaggedRollouts, rate: float, seed: np.random.SeedSequence, parts: Sequence[str]
-) -> Iterator[tuple[str, Array]]:
-    """Yield the success that is predicted from a log at the looks, by arm; of the halves only the last."""
-    yield "twin", _ahead(gt.twin(log), rate, seed)[0]
-    if "control" in parts:
-        yield "control", _ahead(gt.twin(log.with_scores(LENGTHENED * log.known_scores)), rate, seed)[0]
-    if "halves" in parts:
-        first, other = half_twins(log)
-        own, ends = _ahead(first, rate, seed)
-        yield "halves, own", own[-1:]
-        yield "halves, other", success_rates(other, ends).mean(keepdims=True).ravel()
-
-
-def _ahead(made: gt.Problem, rate: float, seed: np.random.SeedSequence) -> tuple[Array, Array]:
-    """Return the mean success of a twin's runs at the looks, and where they end."""
-    success, ends = trained(made, made.theta, rate, RUNS, seed)
+def ahead_of(case, start, rate, runs, seed):
+    """Train from a start (d,), and return the mean success of runs at the looks, and their last parameters."""
+    success, ends = run_worlds.courses(case, np.tile(start, (runs, 1)), ESTIMATOR, rate, SIZES, LOOKS, seed)
     return success.mean(axis=0), ends
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
+@run()
+def twins(problem, start, size, logs, rng):
+    """Take a log of each draw of a policy, and train on from there: the policy itself, and the twins of the log."""
+    quietly()
+    rate, by_arm = RATES[problem], defaultdict(list)
+    for draw in range(logs):
+        case, seed = run_worlds.problem(problem, draw), child_seed(seed_of(rng), draw)
+        theta = ahead_of(case, case.theta, rate, 1, child_seed(seed, 0))[1][0] if start else case.theta
+        by_arm["real"].append(ahead_of(case, theta, rate, RUNS, child_seed(seed, 1))[0])
+        generator, prompts = np.random.default_rng(child_seed(seed, 2)), np.arange(case.policy.n_prompts)
+        log = run_worlds.draw_log(run_worlds.sampler(case, theta), prompts, size, generator)
+        made = {"twin": gt.twin(log)}
+        if size == FULL and start == 0:
+            made["control"] = gt.twin(log.with_scores(LENGTHENED * log.known_scores))
+        for arm, one in made.items():
+            by_arm[arm].append(ahead_of(one, one.theta, rate, RUNS, child_seed(seed, 3))[0])
+        if size == FULL and draw < HALVES:
+            first, other = half_twins(log)
+            own, ends = ahead_of(first, first.theta, rate, RUNS, child_seed(seed, 3))
+            by_arm["halves, own"].append(own[-1:])
+            by_arm["halves, other"].append(success_rates(other, ends).mean(keepdims=True).ravel())
+    return by_arm
+
+
+@check(*STATEMENTS.values(), of=twins, cases=judged, broken={"arm": "control"}, setting="{problem}")
+def reach(found, ahead, arm="twin"):
+    """The mean miss of twins of large logs, each policy by itself: a mean over policies would hide those that it misses."""
+    missed = np.abs(found[arm] - found["real"])[:, LOOKS.index(ahead)]
+    return {STATEMENTS[ahead].id: (mean_of(missed), MISS)}
+
+
+@rows(of=twins, cases=cases)
+def success(found):
     """Success by arm and look, and how far predictions miss it on average over the logs."""
-    (found,) = results
-    real = np.array(found["real"])
-    table: Rows = []
-    for arm in ("real", *(name for name in ARMS if name in found)):
-        values = np.array(found[arm])
-        looks = LOOKS[-values.shape[1] :]
-        own = real[: len(values), -values.shape[1] :]
-        for c, ahead in enumerate(looks):
-            at = dict(settings) | {"arm": arm, "ahead": ahead, "prediction": float(own[:, c].mean())}
-            table.append(at | {"quantity": "success"} | summary(values[:, c]))
+    for arm, values in ((arm, found[arm]) for arm in SHOWN if arm in found):
+        real = found["real"][: len(values), -values.shape[1] :]
+        for c, ahead in enumerate(LOOKS[-values.shape[1] :]):
+            at = {"arm": arm, "ahead": ahead, "prediction": real[:, c].mean()}
+            yield at | {"quantity": "success"} | summary(values[:, c])
             if arm != "real":
-                table.append(at | {"quantity": "miss", "prediction": MISS} | summary(np.abs(values[:, c] - own[:, c])))
-    return table
-
-
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Judge the misses of twins of large logs, each policy by itself: a mean over policies would hide those that it misses."""
-    missed = table[(table["quantity"] == "miss") & (table["size"] == FULL) & (table["start"] == 0)]
-    for name, part in missed.groupby("problem", sort=False):
-        for ahead, statement in STATEMENTS.items():
-            at = part[part["ahead"] == ahead].set_index("arm")
-            own, control = (_evidence(at.loc[arm]) for arm in ARMS[:2])
-            yield statement.claim(name, own, control)
-
-
-def _evidence(row: pd.Series) -> Evidence:
-    return Evidence(row["estimate"], MISS, row["standard_error"], replications=int(row["replications"]))
+                yield at | {"quantity": "miss", "prediction": MISS} | summary(np.abs(values[:, c] - real[:, c]))
