@@ -32,11 +32,8 @@ def drifted(point: ChainPoint, nats: float, rng: np.random.Generator) -> Array:
     The direction is normal with the covariance of a response's score, the sum over states of visits times diag(p) - p p'. So
     tokens that are hardly ever drawn hardly move.
     """
-    walk, weights, p = (
-        point.walk(point.state_probabilities, point.unit_shares),
-        point.bandit.prompt_weights,
-        point.state_probabilities,
-    )
+    p, weights = point.state_probabilities, point.bandit.prompt_weights
+    walk = point.walk(p, point.unit_shares)
     visited = weights @ visits(walk, point.chain.starts).sum(axis=1)
     drawn = np.sqrt(p) * rng.standard_normal(p.shape)
     direction = (np.sqrt(visited)[:, None] * (drawn - p * drawn.sum(axis=1, keepdims=True))).ravel()
