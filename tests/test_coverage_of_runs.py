@@ -1,12 +1,11 @@
 """The coverage studies of training runs and of pairs: their truths against the simulator, and their controls."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import grpo_theory as gt
 from grpo_theory import Interval, intervals
-from grpo_theory.evidence import judge
+from grpo_theory.harness.sides import joined
 from grpo_theory.harness.study import cell_seed
 from simulations.coverage import coverage_pairs, coverage_runs
 from simulations.maximum import curvatures, maximum
@@ -62,7 +61,6 @@ def test_the_truths_about_a_run_are_its_own():
     """Every target of the panel, recomputed from the path of one run."""
     problem, best, highest = maximum("conflict")
     block = gt.RecordedTraining("rloo", gt.Constant(0.4), 1, 4, 60, best).sample(problem, 7, 3)
-    panel = coverage_runs.panel("conflict")
     _, directions = curvatures("conflict")
 
     def value(theta):
@@ -76,9 +74,9 @@ def test_the_truths_about_a_run_are_its_own():
             "tail_value": np.mean([value(theta) for theta in path[30:60]]),
         }
         for name, truth in expected.items():
-            assert panel[name].target(block)[run] == pytest.approx(truth, abs=1e-12), name
-    assert float(panel["best_value"].target(block)) == highest
-    np.testing.assert_allclose(panel["last_iterate"].target(block), directions.T @ best)
+            assert coverage_runs.truth(name, "conflict", block)[run] == pytest.approx(truth, abs=1e-12), name
+    assert coverage_runs.truth("best_value", "conflict", block) == highest
+    np.testing.assert_allclose(coverage_runs.truth("last_iterate", "conflict", block), directions.T @ best)
 
 
 def test_narrowed_limits():
@@ -88,20 +86,20 @@ def test_narrowed_limits():
     assert (one.low, one.high) == (0.0, pytest.approx(3.6))
 
 
-def test_chunks_are_averaged_with_exact_limits():
-    cell = next(cell for cell in coverage_runs.cells(True) if cell.settings["part"] == "point")
-    seed = cell_seed("coverage_runs", cell, 0)
-    settings = dict(cell.settings) | {"steps": 100, "runs": 128}
-    results = [coverage_runs.simulate(settings, np.random.default_rng(seed), chunk) for chunk in (0, 1)]
-    table = pd.DataFrame(coverage_runs.rows(settings, results))
-    asked = "interval == 'tail_value' and measure == 'coverage'"
-    shares = [pd.DataFrame(result).query(asked)["estimate"].iloc[0] for result in results]
-    row = table.query(asked).iloc[0]
-    assert row["estimate"] == pytest.approx(np.mean(shares))
-    assert row["replications"] == 256
-    assert results[0] != results[1]
-    narrow = table.query("measure == 'narrowed coverage'").set_index(["interval", "component"])["estimate"]
-    plain = table.query("measure == 'coverage'").set_index(["interval", "component"])["estimate"]
-    assert (narrow <= plain).all()
-    verdicts = judge(list(coverage_runs.claims(table)))
-    assert list(verdicts["id"]) == [f"CI/{name}" for name in settings["intervals"]]
+def test_chunks_are_averaged():
+    case = next(case for case in coverage_runs.cases(True) if case["part"] == "point") | {"steps": 100, "runs": 128}
+    seed = cell_seed("coverage_runs", coverage_runs.trained.cell(case), 0)
+    results = [coverage_runs.trained(**case, rng=np.random.default_rng(seed), chunk=chunk) for chunk in (0, 1)]
+    assert results[0]["tail_value"]["coverage"][0] != results[1]["tail_value"]["coverage"][0]
+    own, narrow = (coverage_runs.coverage(joined(results), 256, which) for which in ("coverage", "narrowed"))
+    assert own["CI/tail_value"].estimate == pytest.approx(np.mean([one["tail_value"]["coverage"][0] for one in results]))
+    assert own["CI/tail_value"].replications == 256
+    assert list(own) == [f"CI/{name}" for name in case["intervals"]]
+    assert all(narrow[name].estimate <= one.estimate for name, one in own.items())
+
+
+def test_the_advised_number_of_seeds_is_that_of_a_large_pilot():
+    pilot = coverage_pairs.PairedTraining(100_000).sample(None, np.random.default_rng(0), 1)
+    difference = coverage_pairs.pair_law().difference
+    sizes = {"power": coverage_pairs.POWER, "level": coverage_pairs.LEVEL}
+    assert intervals.seeds_needed(pilot.first[0], pilot.second[0], difference, **sizes) == coverage_pairs.ADVISED
