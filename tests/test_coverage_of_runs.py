@@ -13,10 +13,10 @@ from simulations.maximum import curvatures, maximum
 
 def test_the_law_of_a_pair_is_that_of_the_simulator(seed):
     problem = gt.gallery.problem(coverage_pairs.PROBLEM)
-    law = coverage_pairs.pair_law()
-    assert law.cumulative[-1] == pytest.approx(1.0, abs=1e-12)
+    chances, (first, second) = coverage_pairs.pair_law()
+    assert chances.sum() == pytest.approx(1.0, abs=1e-12)
     runs = 40_000
-    first, second = (
+    drawn = [
         gt.simulate_training(
             problem,
             problem.theta,
@@ -29,9 +29,8 @@ def test_the_law_of_a_pair_is_that_of_the_simulator(seed):
             rng=seed(21),
         ).objectives[:, 0]
         for estimator in ("rloo", "reinforce")
-    )
-    chances = np.diff(law.cumulative, prepend=0.0)
-    for simulated, exact in ((first, law.first), (second, law.second), (first - second, law.first - law.second)):
+    ]
+    for simulated, exact in ((drawn[0], first), (drawn[1], second), (drawn[0] - drawn[1], first - second)):
         mean = chances @ exact
         deviation = np.sqrt(chances @ (exact - mean) ** 2)
         assert abs(simulated.mean() - mean) < 4.9 * deviation / np.sqrt(runs)
@@ -40,20 +39,21 @@ def test_the_law_of_a_pair_is_that_of_the_simulator(seed):
 
 def test_a_sequence_is_its_running_intersection():
     rng = np.random.default_rng(4)
-    data = coverage_pairs.Pairs(rng.normal(size=(6, 50)) + 0.2, rng.normal(size=(6, 50)))
-    whole = intervals.paired_sequence(data.first, data.second, 0.95, horizon=10)
+    first, second = rng.normal(size=(6, 50)) + 0.2, rng.normal(size=(6, 50))
+    data = np.stack([first, second], axis=1)
+    whole = intervals.paired_sequence(first, second, 0.95, horizon=10)
     found = coverage_pairs.sequence(data, 0.95, first=10)
     for i in range(6):
         assert found.low[i] == whole.low[i, 9:].max()
         assert found.high[i] == whole.high[i, 9:].min()
     late = coverage_pairs.watched(data, 0.95, first=50)
-    fixed = intervals.paired_difference(data.first, data.second, 0.95)
+    fixed = intervals.paired_difference(first, second, 0.95)
     np.testing.assert_allclose((late.low, late.high), (fixed.low, fixed.high), rtol=1e-9)
 
 
 def test_limits_that_exclude_each_other_leave_nothing():
     found = Interval(np.zeros((1, 2)), np.ones((1, 2)), np.array([[0.0, 2.0]]), np.array([[1.0, 3.0]]), 0.95)
-    left = coverage_pairs._intersection(found, 1)
+    left = coverage_pairs.intersection(found, 1)
     assert np.isnan(left.low).all()
 
 
@@ -100,6 +100,6 @@ def test_chunks_are_averaged():
 
 def test_the_advised_number_of_seeds_is_that_of_a_large_pilot():
     pilot = coverage_pairs.PairedTraining(100_000).sample(None, np.random.default_rng(0), 1)
-    difference = coverage_pairs.pair_law().difference
+    chances, (first, second) = coverage_pairs.pair_law()
     sizes = {"power": coverage_pairs.POWER, "level": coverage_pairs.LEVEL}
-    assert intervals.seeds_needed(pilot.first[0], pilot.second[0], difference, **sizes) == coverage_pairs.ADVISED
+    assert intervals.seeds_needed(*pilot[0], chances @ (first - second), **sizes) == coverage_pairs.ADVISED

@@ -17,7 +17,7 @@ from paper_figures.content.coverage_advice import advice, choices
 from simulations.coverage import coverage
 from simulations.coverage.candidates import ASKED, CANDIDATES, Candidate, truth
 from simulations.coverage.narrowing import narrowing, remembering
-from simulations.coverage.problems import RARE, SURE, directions, names, problem
+from simulations.coverage.problems import NAMES, RARE, SURE, directions, problem
 
 HALF_TRAINED = "half-trained, balanced"
 
@@ -54,11 +54,9 @@ def probabilities(case):
 
 def test_policies_are_what_their_names_say():
     """Values and largest probabilities from the features alone."""
-    values = {
-        name: float((probabilities(problem(name)) * problem(name).bandit.mean_reward).sum(axis=1).mean()) for name in names()
-    }
-    sure = {name: probabilities(problem(name)).max(axis=1).mean() for name in names()}
-    assert all(values[name] == pytest.approx(RARE, rel=1e-12) for name in names() if name.endswith("rare"))
+    values = {name: float((probabilities(problem(name)) * problem(name).bandit.mean_reward).sum(axis=1).mean()) for name in NAMES}
+    sure = {name: probabilities(problem(name)).max(axis=1).mean() for name in NAMES}
+    assert all(values[name] == pytest.approx(RARE, rel=1e-12) for name in NAMES if name.endswith("rare"))
     start, half, end = (values[f"{stage}, balanced"] for stage in ("random", "half-trained", "near-deterministic"))
     assert 0.45 < (half - start) / (end - start) < 0.6
     assert SURE <= sure["near-deterministic, rare"] == sure["near-deterministic, balanced"] < SURE + 0.01
@@ -149,7 +147,7 @@ def test_the_quick_table_has_every_target_and_measure(quick):
 
 def test_every_claim_names_its_point_and_has_a_control(quick):
     claims = study_of(coverage).claims(quick)
-    assert {claim.statement.id for claim in claims} == {one.id for one in coverage.STATEMENTS.values()}
+    assert {claim.statement.id for claim in claims} == {one.id for one in coverage.STATEMENTS}
     assert all("(B = 64, G = 8)" in claim.setting for claim in claims)
     for claim in claims:
         better = 1.0 if claim.statement.kind == "equality" else -1.0

@@ -71,7 +71,7 @@ def test_a_drift_is_as_long_as_it_is_said_to_be():
     chain = gt.TokenChain([[0, 1], [0, 2], [1, 0]], 6, end_token=0, starts=[0, 1])
     problem = gt.Problem(gt.StateRewards([0.0, 1.0, 0.5]), chain, theta=[0.0, 0.3, 0.2, 0.0, -0.1, 0.4])
     point = problem.at(problem.theta)
-    theta = drifts.drifted(point, 0.3, np.random.default_rng(1))
+    theta = drifts.drifted(point, 0.3, 1)
     listed = gt.Problem(point.bandit, chain).listed()
     before, after = (listed.policy.probabilities(one) for one in (point.theta, theta))
     assert (before * np.log(before / after)).sum(axis=1).mean() == pytest.approx(0.3, rel=1e-9)

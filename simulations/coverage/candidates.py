@@ -61,11 +61,6 @@ def truth(target, name):
     return truths[target]
 
 
-def experiment(target, name, batch_size, group_size):
-    """Draw scores along the problem's directions, or else in full: coordinates that keep norms."""
-    return gt.Pilot(batch_size, group_size, directions(name) if target in ("value", "gradient") else None)
-
-
 def reciprocal(function):
     """Make an interval of 1/x from one of x > 0."""
 

@@ -4,34 +4,33 @@ Intervals are tried over a design of settings, against the group size, and with 
 the sets are narrowed.
 """
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
+import grpo_theory as gt
 from grpo_theory.evidence import Share
 from grpo_theory.harness import check, rows, run
 from grpo_theory.laboratory import coverage_of_several
-from simulations.coverage.candidates import CANDIDATES, LABELS, LEVEL, experiment, truth
+from simulations.coverage.candidates import CANDIDATES, LABELS, LEVEL, truth
 from simulations.coverage.narrowing import narrowing, remembering
-from simulations.coverage.problems import LANGUAGE_MODEL, ONE_PROMPT, names
+from simulations.coverage.problems import LANGUAGE_MODEL, NAMES, ONE_PROMPT, directions
 from simulations.coverage.problems import problem as problem_of
 from simulations.seeds import seed_of
 from simulations.statements import stated
 
-STATEMENTS = {
-    ("value_naive", "value"): stated("CI/value_naive"),
-    ("value_clustered", "value"): stated("CI/value_clustered"),
-    ("value_effective", "value"): stated("CI/value_effective"),
-    ("gradient_jackknife", "gradient"): stated("CI/gradient_jackknife"),
-    ("gradient_between", "gradient"): stated("CI/gradient_between"),
-    ("gradient_ellipsoid", "gradient, jointly"): stated("CI/gradient_ellipsoid"),
-    **{("components_jackknife", name): stated(f"CI/components_jackknife/{name}") for name in LABELS["components"]},
-    ("mse_jackknife", "error"): stated("CI/mse_jackknife"),
-    ("group_size_jackknife", "group size"): stated("CI/group_size_jackknife"),
-    ("group_size_fieller", "group size"): stated("CI/group_size_fieller"),
-    ("group_size_jackknife", "1/group size"): stated("CI/group_size_jackknife/reciprocal"),
-    ("group_size_fieller", "1/group size"): stated("CI/group_size_fieller/reciprocal"),
-}
-"""By the interval and its target."""
+SUFFIXES = {"c1": "/c1", "c2": "/c2", "c3": "/c3", "1/group size": "/reciprocal"}
+"""Of ids, by the target of an interval whose name is not enough."""
+
+
+def id_of(interval, target):
+    """Return the id of what an interval of a target states."""
+    return f"CI/{interval}{SUFFIXES.get(target, '')}"
+
+
+TRIED = [(one.name, target) for one in CANDIDATES if not one.slow for target in LABELS.get(one.target, (one.target,))]
+STATEMENTS = stated(*(id_of(*one) for one in TRIED))
 
 NARROWING, CONSERVATIVE_NARROWING = 0.9, 0.6
 """What the sets of a negative control are shrunk by; more where the interval promises more than the nominal coverage."""
@@ -63,7 +62,7 @@ limits of these points wider. It changes neither what they are compared with nor
 PILOT_TARGETS = ("value", "gradient", "components", "error", "group size")
 NORMS = ("components", "error", "group size")
 """Targets that need the language model's scores in full."""
-PERCENTILES = 200
+PERCENTILES, SETTING = 200, "{problem} (B = {batch_size}, G = {group_size})"
 MISSES = 1.0 - (1.0 - 0.01) * LEVEL
 """How often an interval may miss that promises at least the level, within a point."""
 
@@ -73,7 +72,7 @@ def cases(quick):
 
     Left out: the language model's norms at the largest batch, each of which takes as long as a hundred of the other batches.
     """
-    problems = QUICK_PROBLEMS if quick else names()
+    problems = QUICK_PROBLEMS if quick else NAMES
     design = [(b, g) for b in BATCH_SIZES for g in GROUP_SIZES]
     curve = [(CURVE_BATCH_SIZE, g) for g in (CURVE_GROUP_SIZES[:2] if quick else CURVE_GROUP_SIZES)]
     shared = [(part, name, target) for part in ("design", "curve") for name in problems for target in PILOT_TARGETS]
@@ -114,17 +113,10 @@ def tried(part, problem, target, batch_size, group_size, replications, slow_repl
                 factor = CONSERVATIVE_NARROWING if one.conservative else NARROWING
                 functions[f"{one.name}, narrowed"] = narrowing(functions[one.name], factor)
         if functions:
-            records = coverage_of_several(
-                functions,
-                problem_of(problem),
-                truth(target, problem),
-                experiment=experiment(target, problem, batch_size, group_size),
-                level=LEVEL,
-                replications=number,
-                rng=seed_of(rng),
-                workers=1,
-                vectorized=True,
-            )
+            # Scores along the problem's directions, or else in full: coordinates that keep norms.
+            asked = gt.Pilot(batch_size, group_size, directions(problem) if target in ("value", "gradient") else None)
+            drawn: Any = {"replications": number, "rng": seed_of(rng), "workers": 1, "vectorized": True}
+            records = coverage_of_several(functions, problem_of(problem), truth(target, problem), experiment=asked, **drawn)
             of_each = [measured(records[one.name], records.get(f"{one.name}, narrowed")) for one in candidates]
             tables += [table.assign(interval=one.name) for one, table in zip(candidates, of_each, strict=True)]
     table = pd.concat(tables, ignore_index=True).assign(target=target)
@@ -135,22 +127,21 @@ def tried(part, problem, target, batch_size, group_size, replications, slow_repl
     return table.to_dict("list")
 
 
+def shares_of(covered):
+    """Return the coverage of each component."""
+    return covered.measures().query("measure == 'coverage'").drop(columns="mcse")
+
+
 def measured(covered, control):
     """Coverage, median width and the share of unbounded sets; with a control its coverage too, and a zip plot of intervals."""
-    shares = covered.measures().query("measure == 'coverage'").drop(columns="mcse")
-    widths = covered.width.reshape(covered.replications, -1).T
-    answered = [width[~np.isnan(width)] for width in widths]
+    shares, widths = shares_of(covered), covered.width.reshape(covered.replications, -1).T
+    tables, plain = [shares], shares.drop(columns=["low", "high"])
     # The mean width is infinite if one set is unbounded.
-    middle = [np.median(width) if width.size else np.nan for width in answered]
-    unbounded = [np.isinf(width).mean() if width.size else np.nan for width in answered]
-    plain = shares.drop(columns=["low", "high"])
-    tables = [
-        shares,
-        plain.assign(measure="median width", estimate=middle),
-        plain.assign(measure="unbounded", estimate=unbounded),
-    ]
+    for measure, of in (("median width", np.median), ("unbounded", lambda width: np.isinf(width).mean())):
+        answered = (width[~np.isnan(width)] for width in widths)
+        tables.append(plain.assign(measure=measure, estimate=[of(width) if width.size else np.nan for width in answered]))
     if control is not None:
-        tables.append(control.measures().query("measure == 'coverage'").assign(measure="narrowed coverage").drop(columns="mcse"))
+        tables.append(shares_of(control).assign(measure="narrowed coverage"))
         if not covered.answers.joint:
             ranked = covered.zip().query("component in ('', '0')")
             thinned = ranked.iloc[np.linspace(0, len(ranked) - 1, min(PERCENTILES, len(ranked))).round().astype(int)]
@@ -171,19 +162,13 @@ def measures(found, part, problem, target, group_size):
                 yield {"level": LEVEL, "measure": "limit", "interval": one.name, "component": component, "estimate": limit}
 
 
-@check(
-    *STATEMENTS.values(),
-    of=tried,
-    cases=points,
-    broken={"measure": "narrowed coverage"},
-    setting="{problem} (B = {batch_size}, G = {group_size})",
-)
+@check(*STATEMENTS, of=tried, cases=points, broken={"measure": "narrowed coverage"}, setting=SETTING)
 def coverage(found, replications, measure="coverage"):
     """Whether an interval covers as it says: of several components that whose coverage is farthest from the nominal one."""
     sides = {}
-    for key, part in pd.DataFrame(found).groupby(["interval", "target"]):
+    for key, part in pd.DataFrame(found).groupby(["interval", "target"], sort=False):
         own, asked = (part.loc[part["measure"] == name, "estimate"].to_numpy() for name in ("coverage", measure))
-        share, one = asked[np.abs(own - LEVEL).argmax()], STATEMENTS[key]
+        share, one = asked[np.abs(own - LEVEL).argmax()], stated(id_of(*key))
         least = one.kind == "upper bound"  # covering more often is no fault
         estimate, wanted = (1.0 - share, MISSES) if least else (share, LEVEL)
         sides[one.id] = Share(estimate, wanted, replications=replications, comparisons=own.size)

@@ -5,17 +5,15 @@ The intervals are computed from pairs of runs with common random numbers.
 The runs are one step long, so that the joint law of a pair, and the mean difference, are exact.
 """
 
-from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
 
 import grpo_theory as gt
 from grpo_theory import intervals
-from grpo_theory.arrays import Array
 from grpo_theory.evidence import Share
 from grpo_theory.harness import check, rows, run
 from grpo_theory.intervals import Interval, vectorized
@@ -34,35 +32,14 @@ SEQUENCES = ((10, 100), (100, 400))
 REPLICATIONS, FEWER_REPLICATIONS, QUICK_REPLICATIONS = 50_176, 12_544, 512
 """There are fewer where a share is compared with a bound, and for controls. Both are 0.015 or more from what they are compared
 with, and a quarter of the replications gives limits of about 0.01."""
-BLOCK = 256
 ADVISED = 360
 """The number of seeds that `intervals.seeds_needed` advises for the true difference, from a large pilot."""
 WHERE = f"{PROBLEM}, rloo - reinforce"
 
 
-class Pairs(NamedTuple):
-    """The objectives after training of two estimators, shape (..., pairs); each pair saw the same uniforms."""
-
-    first: Array
-    second: Array
-
-
-class PairLaw(NamedTuple):
-    """The exact joint law of a pair: cumulative probabilities and the two objectives, shape (n,) each."""
-
-    cumulative: Array
-    first: Array
-    second: Array
-
-    @property
-    def difference(self) -> float:
-        """The mean of first - second."""
-        return float(np.diff(self.cumulative, prepend=0.0) @ (self.first - self.second))
-
-
 @cache
-def pair_law() -> PairLaw:
-    """Enumerate one step of training: every prompt and group of responses, seen by both estimators."""
+def pair_law():
+    """Return the joint law of a pair, every prompt and group of responses: chances (n,), and objectives after a step (2, n)."""
     problem = gt.gallery.problem(PROBLEM)
     point, scores = problem.at(problem.theta), problem.policy.scores(problem.theta)
     probabilities = point.outcome_probabilities
@@ -74,55 +51,52 @@ def pair_law() -> PairLaw:
         chances.append(weight * probabilities[m][groups].prod(axis=1))
         estimates = np.einsum("eng,ngd->end", np.stack([rewards - others, rewards]), drawn) / GROUP_SIZE
         objectives.append(gt.objective(problem, problem.theta + STEP * estimates))
-    first, second = np.concatenate(objectives, axis=1)
-    return PairLaw(np.cumsum(np.concatenate(chances)), first, second)
+    return np.concatenate(chances), np.concatenate(objectives, axis=1)
 
 
-@dataclass(frozen=True)
 class PairedTraining:
     """The experiment of training both estimators for one step, with each of several seeds: draws from the exact law."""
 
-    pairs: int
+    block_replications = 256
 
-    @property
-    def block_replications(self) -> int:
-        """The number of sets of pairs in a block."""
-        return BLOCK
+    def __init__(self, pairs):
+        self.pairs = pairs
 
-    def sample(self, problem: Any, rng: Any, replications: int) -> Pairs:
-        """Draw sets of pairs, shape (replications, pairs)."""
-        law = pair_law()
-        drawn = np.searchsorted(law.cumulative, rng.random((replications, self.pairs)) * law.cumulative[-1], side="right")
-        return Pairs(law.first[drawn], law.second[drawn])
+    def sample(self, problem, rng, replications):
+        """Draw sets of pairs, which saw the same uniforms: objectives of both estimators, shape (replications, 2, pairs)."""
+        chances, objectives = pair_law()
+        cumulative = np.cumsum(chances)
+        drawn = np.searchsorted(cumulative, rng.random((replications, self.pairs)) * cumulative[-1], side="right")
+        return np.moveaxis(objectives[:, drawn], 0, 1)
 
-    def take(self, block: Pairs, i: int) -> Pairs:
+    def take(self, block, i):
         """Return one set of pairs."""
-        return Pairs(block.first[i], block.second[i])
+        return block[i]
 
 
-@vectorized
 def paired(data, level):
     """The paired t interval."""
-    return intervals.paired_difference(data.first, data.second, level)
+    return intervals.paired_difference(data[..., 0, :], data[..., 1, :], level)
 
 
 def sequence(data, level, *, first):
     """What the confidence sequence never excludes from a number of pairs on: it covers if the sequence covers throughout."""
-    return _intersection(intervals.paired_sequence(data.first, data.second, level, horizon=first), first)
+    return intersection(intervals.paired_sequence(data[..., 0, :], data[..., 1, :], level, horizon=first), first)
 
 
 def watched(data, level, *, first):
     """What t intervals never exclude, one after each pair from a number of pairs on."""
-    gap = data.first - data.second
+    gap = data[..., 0, :] - data[..., 1, :]
     n = np.arange(1, gap.shape[-1] + 1)
     mean = np.cumsum(gap, axis=-1) / n
     spread = np.cumsum(gap**2, axis=-1) / n - mean**2
     error = np.sqrt(np.maximum(spread, 0.0) / np.maximum(n - 1, 1))
     half = np.append(0.0, stdtrit(n[1:] - 1, (1.0 + level) / 2.0)) * error
-    return _intersection(Interval(mean, error, mean - half, mean + half, level), first)
+    return intersection(Interval(mean, error, mean - half, mean + half, level), first)
 
 
-def _intersection(interval, first):
+def intersection(interval, first):
+    """Return what is in all intervals from a number of pairs on, which may be nothing."""
     late = (..., slice(first - 1, None))
     low, high = interval.low[late].max(axis=-1), interval.high[late].min(axis=-1)
     nowhere = np.where(low > high, np.nan, 0.0)
@@ -158,25 +132,17 @@ def asked(interval, pairs, runs, rng, **case):
         "paired_sequence": partial(sequence, first=case["from"]),
         "watched": partial(watched, first=case["from"]),
     }
-    covered = gt.coverage(
-        functions[interval],
-        gt.gallery.problem(PROBLEM),
-        pair_law().difference,
-        experiment=PairedTraining(pairs),
-        level=LEVEL,
-        replications=runs,
-        rng=seed_of(rng),
-        workers=1,
-        vectorized=True,
-    )
+    chances, (first, second) = pair_law()
+    truth, experiment, asked = chances @ (first - second), PairedTraining(pairs), vectorized(functions[interval])
+    problem, drawn = gt.gallery.problem(PROBLEM), {"replications": runs, "rng": seed_of(rng), "workers": 1}
+    covered = gt.coverage(asked, problem, truth, experiment=experiment, **drawn)
     return {"covers": [covered.coverage], "rejects": [((covered.low > 0.0) | (covered.high < 0.0)).mean()]}
 
 
 @rows(of=asked, cases=lambda quick: [*fixed(quick), *advised(quick), *advised(quick, ADVISED // 2), *ranges(quick)])
 def coverages(found):
     """The coverage of each interval, for the table of coverages."""
-    common = {"problem": PROBLEM, "target": "difference of two estimators"}
-    yield common | {"measure": "coverage", "estimate": found["covers"][0]}
+    yield {"problem": PROBLEM, "target": "difference of two estimators", "measure": "coverage", "estimate": found["covers"][0]}
 
 
 NARROWED = {"interval": "narrowed", "runs": FEWER_REPLICATIONS}

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory import intervals as asked_for
 from grpo_theory.evidence import Share
 from grpo_theory.harness import check, rows, run
 from grpo_theory.intervals import Interval, vectorized
@@ -19,9 +18,13 @@ from simulations.maximum import curvatures, maximum
 from simulations.seeds import seed_of
 from simulations.statements import stated
 
-NARROWING = 0.9
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict")
-SCHEDULES = ("beta/i", "i^-0.6", "constant")
+SCHEDULES: dict[str, Any] = {
+    "beta/i": lambda least, most: gt.Harmonic(2.0 / least, int(4.0 * most / least)),
+    "i^-0.6": lambda least, most: gt.Power(1.0 / most, 0.6),
+    "constant": lambda least, most: gt.Constant(0.1 / most),
+}
+"""By the least and the largest curvature, lambda_min and lambda_max."""
 SIZES = ((300, 1, 4), (1500, 1, 4), (1500, 4, 8))
 START = 1.5
 """How far from the maximiser the runs of the design start, along the direction of least curvature."""
@@ -29,7 +32,6 @@ POINTS = {
     "beta/i": ("last_iterate", "gap_limit", "tail_value", "learned_value", "best_value"),
     "i^-0.6": ("averaged_iterate", "batch_means", "random_scaling"),
 }
-POINT_PROBLEM, POINT_STEPS = "kl-linear", 1500
 RUNS, POINT_RUNS, QUICK_RUNS, CHUNK_RUNS = 512, 32_256, 64, 28 * 128
 """Chunks are whole blocks of 128 replications, which an experiment draws together."""
 BEST = "theta*"
@@ -41,6 +43,8 @@ OF = {
     "best_value": "value of the best policy",
 }
 """What each interval is of."""
+STATEMENTS = stated(*(f"CI/{name}" for name in OF))
+SETTING = "{problem}, {schedule} (n = {steps}, B = {batch_size}, G = {group_size})"
 
 
 def cases(quick):
@@ -48,22 +52,15 @@ def cases(quick):
     every = [interval for asked in POINTS.values() for interval in asked]
     problems, sizes = (PROBLEMS[:1], SIZES[:1]) if quick else (PROBLEMS, SIZES)
     design = [("design", problem, plan, START, *size, every) for problem in problems for plan in SCHEDULES for size in sizes]
-    points = [("point", POINT_PROBLEM, plan, 0.0, POINT_STEPS, 1, 4, list(asked)) for plan, asked in POINTS.items()]
+    points = [("point", "kl-linear", plan, 0.0, 1500, 1, 4, list(asked)) for plan, asked in POINTS.items()]
     keys = ("part", "problem", "schedule", "start", "steps", "batch_size", "group_size", "intervals")
     runs = {"design": QUICK_RUNS, "point": QUICK_RUNS} if quick else {"design": RUNS, "point": POINT_RUNS}
     return [dict(zip(keys, one, strict=True)) | {"runs": runs[one[0]]} for one in (*design, *points)]
 
 
-def plan(name, which):
-    """Return beta/(i + i_0) with beta = 2/lambda_min, i^-0.6/lambda_max, or the constant 1/(10 lambda_max)."""
-    sizes, _ = curvatures(name)
-    least, most = sizes.min(), sizes.max()
-    plans: dict[str, Any] = {
-        "beta/i": gt.Harmonic(2.0 / least, int(4.0 * most / least)),
-        "i^-0.6": gt.Power(1.0 / most, 0.6),
-        "constant": gt.Constant(0.1 / most),
-    }
-    return plans[which]
+def points(quick):
+    """List the points."""
+    return [one for one in cases(quick) if one["part"] == "point"]
 
 
 def truth(interval, name, record):
@@ -82,14 +79,14 @@ def truth(interval, name, record):
 
 def narrower(interval):
     """Return limits a tenth narrower: about the estimate, or from 0 where there is one limit."""
-    return narrowed(interval, NARROWING, np.where(interval.low == 0.0, 0.0, interval.estimate))
+    return narrowed(interval, 0.9, np.where(interval.low == 0.0, 0.0, interval.estimate))
 
 
 @run(shared=True, runs=CHUNK_RUNS)
 def trained(problem, schedule, start, intervals, runs, rng, chunk, **case):
     """Train, and ask all intervals about each run: the coverage of every component, as it is and narrowed."""
     found, best, _ = maximum(problem)
-    directions = curvatures(problem)[1]
+    curved, directions = curvatures(problem)
     sizes = {name: case[name] for name in ("batch_size", "group_size", "steps")}
 
     @vectorized
@@ -98,7 +95,7 @@ def trained(problem, schedule, start, intervals, runs, rng, chunk, **case):
         columns: list[Any] = []
         for name in intervals:
             options = {"contrasts": directions.T} if OF[name] == BEST else {}
-            interval, target = getattr(asked_for, name)(record, level, **options), truth(name, problem, record)
+            interval, target = getattr(gt.intervals, name)(record, level, **options), truth(name, problem, record)
             for one in (interval, narrower(interval)):
                 limits = (one.estimate - target, one.standard_error, one.low - target, one.high - target)
                 columns.append([np.reshape(array, (len(record.path), -1)) for array in limits])
@@ -106,17 +103,10 @@ def trained(problem, schedule, start, intervals, runs, rng, chunk, **case):
         return Interval(estimate, error, low, high, level)
 
     components = np.repeat([directions.shape[1] if OF[name] == BEST else 1 for name in intervals], 2)
-    covered = gt.coverage(
-        side_by_side,
-        found,
-        np.zeros(components.sum()),
-        experiment=gt.RecordedTraining("rloo", plan(problem, schedule), **sizes, theta0=best + start * directions[:, 0]),
-        level=LEVEL,
-        replications=runs,
-        rng=seed_of(rng),
-        workers=1,
-        first=chunk * runs,
-    )
+    rates = SCHEDULES[schedule](curved.min(), curved.max())
+    learned = gt.RecordedTraining("rloo", rates, **sizes, theta0=best + start * directions[:, 0])
+    drawn = {"replications": runs, "rng": seed_of(rng), "workers": 1, "first": chunk * runs}
+    covered = gt.coverage(side_by_side, found, np.zeros(components.sum()), experiment=learned, **drawn)
     shares = iter(np.split(covered.coverage, np.cumsum(components)[:-1]))
     return {name: {"coverage": [next(shares)], "narrowed": [next(shares)]} for name in intervals}
 
@@ -130,13 +120,7 @@ def coverages(found):
             yield labels | {"estimate": share}
 
 
-@check(
-    *stated(*(f"CI/{name}" for name in OF)),
-    of=trained,
-    cases=lambda quick: [one for one in cases(quick) if one["part"] == "point"],
-    broken={"which": "narrowed"},
-    setting="{problem}, {schedule} (n = {steps}, B = {batch_size}, G = {group_size})",
-)
+@check(*STATEMENTS, of=trained, cases=points, broken={"which": "narrowed"}, setting=SETTING)
 def coverage(found, runs, which="coverage"):
     """Whether an interval covers as it says, its worst component at least."""
     sides = {}

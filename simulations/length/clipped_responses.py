@@ -18,7 +18,7 @@ from grpo_theory.estimation.aggregation import AGGREGATIONS
 from grpo_theory.estimation.ratio import CLIPS, RATIOS
 from grpo_theory.harness import check, rows, run
 from grpo_theory.problem.chains import KINDS
-from simulations.length.drifts import NEAR, SUCCESS, ahead, drifted, generator_of_direction
+from simulations.length.drifts import NEAR, SUCCESS, ahead, drifted
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
 
@@ -76,7 +76,7 @@ def steps(kind, lengths, replications, rng):
             for d in range(DIRECTIONS if fixed == "response" or nats != NEAR else 0):
                 problem: Any = KINDS[kind](length, SUCCESS)
                 point, seed = problem.at(problem.theta), child_seed(seed_of(rng), len(found))
-                theta = drifted(point, nats, generator_of_direction(d))
+                theta = drifted(point, nats, d)
                 found[f"{length}, {fixed}, {d}"] = measured(problem, point, theta, seed, replications)
     return found
 
@@ -84,17 +84,8 @@ def steps(kind, lengths, replications, rng):
 def measured(problem, point, theta, seed, replications):
     """Return efficiency and cosine of each estimator, and what is lost to the cut by dropping, with standard errors."""
     sizes: Any = {"batch_size": BATCH, "group_size": GROUP}
-    simulation = gt.simulate_gradients(
-        problem,
-        theta,
-        list(SIMULATED.values()),
-        **sizes,
-        replications=replications,
-        rng=seed,
-        workers=1,
-        behaviour=point.theta,
-        directions=np.eye(theta.size),
-    )
+    drawn: Any = {"replications": replications, "rng": seed, "workers": 1, "directions": np.eye(theta.size)}
+    simulation = gt.simulate_gradients(problem, theta, list(SIMULATED.values()), behaviour=point.theta, **sizes, **drawn)
     current = replace(point, theta=theta)
     laws = {name: gt.exact.law_between(current, point, one, **sizes) for name, one in EXACT.items()}
     gradient = laws["none"].true_gradient

@@ -4,6 +4,8 @@ A step has 1,024 responses, in groups of 2 to 1,024. Efficiency is what a learni
 is at one of the two ends, whichever loses more. In the other a response is divided by the square of its length.
 """
 
+from functools import partial
+
 import numpy as np
 
 import grpo_theory as gt
@@ -29,6 +31,8 @@ SQUARED = gt.Estimator(
     find(SUM).advantage,
     aggregation=gt.Aggregation("squared", lambda lengths, constant: 1.0 / np.square(lengths, dtype=np.float64)),
 )
+VARIED = partial(kinds_and_rates, kinds=("goal walk", "think until sure"))
+"""The tasks whose responses differ in length."""
 LOSS = 0.1
 """A tenth of the efficiency is a tenth of the steps: a trainer would not tune the group size for less."""
 
@@ -36,11 +40,6 @@ LOSS = 0.1
 def judged(quick):
     """List each task and estimator that uses its group."""
     return [{**one, "name": name} for one in kinds_and_rates(quick) for name in JUDGED]
-
-
-def varied(quick):
-    """List the tasks whose responses differ in length."""
-    return [one for one in kinds_and_rates(quick) if one["kind"] in ("goal walk", "think until sure")]
 
 
 def by_size(point, estimator):
@@ -75,14 +74,14 @@ def sixteen(found, name, lengths, sizes=TRIED):
     return lost, LOSS, {f"best group size at {length:,} tokens": GROUP_SIZES[place] for length, place in best}
 
 
-@check(PLANNED, of=efficiencies, cases=varied, broken={"ends": True}, setting=SETTING)
+@check(PLANNED, of=efficiencies, cases=VARIED, broken={"ends": True}, setting=SETTING)
 def planned(found, ends=False):
     """What the mean over a response's tokens loses at the size that a planner names that knows the advantages alone."""
     lost = 1.0 - found[MEAN] / found[MEAN].max(axis=1, keepdims=True)
     return lost[:, [0, -1]] if ends else np.take_along_axis(lost, found[SUM].argmax(axis=1)[:, None], axis=1), TOLERANCE
 
 
-@check(OWN_LENGTH, cases=varied, broken={"divided": SQUARED}, setting=SETTING)
+@check(OWN_LENGTH, cases=VARIED, broken={"divided": SQUARED}, setting=SETTING)
 def own_length(kind, success, divided=MEAN):
     """What the mean over a response's own tokens loses against their sum, at their best sizes."""
     point = point_of(kind, LONG, success)

@@ -12,8 +12,8 @@ from scipy.special import ndtr
 
 from grpo_theory.harness import check
 from grpo_theory.problem.chains import KINDS
-from simulations.length.drifts import NEAR, SUCCESS, drifted, generator_of_direction
-from simulations.length.grid import point_of
+from simulations.length.drifts import NEAR, SUCCESS, drifted
+from simulations.length.grid import point_of, reached
 from simulations.statements import stated
 
 NORMAL, MIXED = stated("length/normal ratio", "length/stopped ratio")
@@ -21,6 +21,7 @@ NORMAL, MIXED = stated("length/normal ratio", "length/stopped ratio")
 STOPPED = "think until sure"
 BROKEN = 4.0
 LONG, DIRECTIONS = 1024, 2
+CASES = [{"kind": kind, "direction": d} for kind in KINDS for d in range(DIRECTIONS)]
 WINDOW, MARGIN = (0.8, 1.2), 0.03
 """Where one response in eleven is kept, nobody notices whether it is one in eight or one in sixteen."""
 BLUR = 0.02
@@ -32,17 +33,12 @@ step.
 Of a long response the characteristic function is 0 long before, and the integral ends there."""
 
 
-@check(
-    *(NORMAL, MIXED),
-    cases=[{"kind": kind, "direction": d} for kind in KINDS for d in range(DIRECTIONS)],
-    broken={"nats": BROKEN},
-    setting="{kind}, direction {direction}",
-)
+@check(NORMAL, MIXED, cases=CASES, broken={"nats": BROKEN}, setting="{kind}, direction {direction}")
 def within(kind, direction, nats=NEAR):
     """The share of ratios within the clip, against the limit law's; the law of the control has not drifted as far."""
     one, law = (MIXED, stopped_share) if kind == STOPPED else (NORMAL, normal_share)
     point = point_of(kind, LONG, SUCCESS)
-    near, theta = (drifted(point, drift, generator_of_direction(direction)) for drift in (NEAR, nats))
+    near, theta = (drifted(point, drift, direction) for drift in (NEAR, nats))
     kept, second = share_within(point, theta), characteristic(point, theta, np.array([-2j])).real[0]
     facts = {"share of responses kept": kept, "second moment of the ratio": second}
     return {one.id: (abs(kept - law(point, near)), MARGIN, facts)}
@@ -117,11 +113,3 @@ def characteristic(point, theta, u):
         for prompt in prompts:
             total += weights[prompt] * ends[:, place[int(chain.starts[prompt])]]
     return total
-
-
-def reached(chain, start):
-    """Return the states in which tokens are drawn that a prompt's responses come to, ascending."""
-    found = {start}
-    while new := {after for state in found for after in chain.transitions[state][chain.ends[state] == 0].tolist()} - found:
-        found |= new
-    return tuple(sorted(found))

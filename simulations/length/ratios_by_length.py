@@ -16,7 +16,7 @@ from grpo_theory.estimation.aggregation import AGGREGATIONS
 from grpo_theory.estimation.ratio import CLIPS, RATIOS
 from grpo_theory.harness import check, rows, run
 from grpo_theory.problem.chains import KINDS
-from simulations.length.drifts import NEAR, SUCCESS, ahead, drifted, generator_of_direction
+from simulations.length.drifts import NEAR, SUCCESS, ahead, drifted
 from simulations.length.grid import point_of
 from simulations.statements import stated
 
@@ -48,12 +48,8 @@ def upside_down(log_ratios, length, ratios):
 
 
 UPSIDE_DOWN = "upside down"
-SHOWN = {
-    "none": (RATIOS["none"], "none"),
-    "token": (RATIOS["token"], "none"),
-    "token, clipped": (RATIOS["token"], "by sign"),
-    "trajectory": (RATIOS["trajectory"], "none"),
-}
+TRIED = {**RATIOS, UPSIDE_DOWN: gt.Ratio(UPSIDE_DOWN, upside_down)}
+SHOWN = {name: (name, "none") for name in ("none", "token", "trajectory")} | {"token, clipped": ("token", "by sign")}
 """Ratios and clips of the leave-one-out estimator, tokens added up."""
 
 
@@ -72,14 +68,14 @@ def long(quick):
 @run()
 def laws(kind, length, directions, drift=NEAR, token="token"):
     """Efficiency and cosine of each ratio, by direction; in a control the token's ratio is upside down."""
-    ratios = SHOWN | ({"token": (gt.Ratio(UPSIDE_DOWN, upside_down), "none")} if token == UPSIDE_DOWN else {})
+    ratios = SHOWN | {"token": (token, "none")}
     point, rloo = point_of(kind, length, SUCCESS), gt.estimators()["rloo"].advantage
     found: dict[str, Any] = {name: {"efficiency": [], "cosine": []} for name in ratios}
     for d in range(directions):
         # One point for all estimators, which share its tables.
-        current = replace(point, theta=drifted(point, drift, generator_of_direction(d)))
+        current = replace(point, theta=drifted(point, drift, d))
         for name, (ratio, clip) in ratios.items():
-            estimator = gt.Estimator(name, rloo, ratio, CLIPS[clip], AGGREGATIONS["sum"])
+            estimator = gt.Estimator(name, rloo, TRIED[ratio], CLIPS[clip], AGGREGATIONS["sum"])
             law = gt.exact.law_between(current, point, estimator, batch_size=BATCH, group_size=GROUP)
             found[name]["efficiency"].append(ahead(law))
             found[name]["cosine"].append(law.cosine)

@@ -7,13 +7,15 @@ In one control only responses that succeed are averaged, whose tokens' scores ha
 tokens are nearly sure and whose reward tells of each. In that of the ratios, second moments grow like the average over states.
 """
 
+from functools import partial
+
 import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
 from grpo_theory.problem.chains import KINDS
 from grpo_theory.problem.recursion import visits
-from simulations.length.grid import RATES, SETTING, kinds_and_rates, point_of
+from simulations.length.grid import RATES, SETTING, kinds_and_rates, point_of, reached
 from simulations.statements import stated
 
 POWER, LARGER, UNCORRELATED_AT_LENGTH = stated("length/score power", "length/larger groups", "length/uncorrelated")
@@ -29,19 +31,11 @@ DRIFT = 0.05
 SEED = 35
 FORGETS = "bigram text"
 """The kind whose responses have one length and forget their first state."""
+REMEMBERS = partial(kinds_and_rates, kinds=[kind for kind in KINDS if kind != FORGETS])
+"""The others."""
 SURE = "copy"
 """The kind whose tokens are nearly sure, and whose reward tells of each: one that moves the digit has a long score and mostly no
 success."""
-
-
-def forgets(quick):
-    """List the tasks whose responses forget their first state."""
-    return [one for one in kinds_and_rates(quick) if one["kind"] == FORGETS]
-
-
-def remembers(quick):
-    """List the others."""
-    return [one for one in kinds_and_rates(quick) if one["kind"] != FORGETS]
 
 
 @check(POWER, cases=kinds_and_rates, broken={"right": True}, setting=SETTING)
@@ -54,7 +48,7 @@ def power(kind, success, right=False):
     return (given if right else tokens) / point.moments.score_power, 1.0
 
 
-@check(UNCORRELATED_AT_LENGTH, cases=remembers, broken={"sure": True}, setting=SETTING)
+@check(UNCORRELATED_AT_LENGTH, cases=REMEMBERS, broken={"sure": True}, setting=SETTING)
 def uncorrelated(kind, success, sure=False):
     """The correlation at the prompt where it is greatest; E||W||^4 of the text needs the products of all pairs of parameters."""
     if sure:  # the control differs from the task that is judged in its rate at least
@@ -73,7 +67,7 @@ def larger(kind, success, lengths, sure=False):
     return 2.0 * (sizes[SHORT] - 1.0) - (sizes[LONG] - 1.0), 0.0, facts
 
 
-@check(RATIO, cases=forgets, broken={"over_states": True}, setting=SETTING)
+@check(RATIO, cases=partial(kinds_and_rates, kinds=[FORGETS]), broken={"over_states": True}, setting=SETTING)
 def growth(kind, success, over_states=False, length=LONG):
     """Growth at the last token, against the eigenvalue; the control is the average of sum p^2/p_0 over the states visited."""
     point, rng = point_of(kind, length, success), np.random.default_rng(SEED)
@@ -82,7 +76,8 @@ def growth(kind, success, over_states=False, length=LONG):
     squares = point.state_probabilities**2 / behaviour
     kernel = np.zeros((chain.n_states, chain.n_states))
     np.add.at(kernel, (np.arange(chain.n_states)[:, None], chain.transitions), squares)
-    own = np.array([closed(kernel, start) for start in chain.starts])
+    closed = [kernel[np.ix_(states, states)] for states in (reached(chain, start) for start in chain.starts.tolist())]
+    own = np.array([np.abs(np.linalg.eigvals(one)).max() for one in closed])
     here = visits(point.walk(squares, point.unit_shares), chain.starts)[:, -2:].sum(axis=2)
     found = here[:, 1] / here[:, 0]
     first = np.argmax(np.abs(found / own - 1.0))
@@ -90,12 +85,3 @@ def growth(kind, success, over_states=False, length=LONG):
     if over_states:
         found = visits(point.walk(behaviour, point.unit_shares), chain.starts)[:, -1] @ squares.sum(axis=1)
     return found[first], own[first], facts
-
-
-def closed(kernel, start):
-    """Return the largest eigenvalue of what can be reached from a state."""
-    reached = np.zeros(len(kernel), dtype=np.bool_)
-    reached[start] = True
-    for _ in range(len(kernel)):
-        reached |= (kernel[reached] > 0.0).any(axis=0)
-    return np.abs(np.linalg.eigvals(kernel[np.ix_(reached, reached)])).max()

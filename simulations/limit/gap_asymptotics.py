@@ -20,7 +20,7 @@ U11_TRANSIENT, U11_SKEWNESS, U11_COMPARABLE = stated("U11/transient", "U11/skewn
 
 CROWDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Numbers of prompts."""
-SLOW_FACTORS = (0.6, 0.75, 1.0)
+SLOW = [{"problem": problem, "factor": factor} for problem in ("kl-tabular", "conflict") for factor in (0.6, 0.75, 1.0)]
 STEPS, OFFSET = 1 << 13, 512
 SLACK = 0.15
 """Of an exponent, as a share of it: it distinguishes n^-1 from n^-2."""
@@ -60,12 +60,7 @@ def comparable(found, larger=1.0):
     return log_log_slope(CROWDS, found["distance"])[0], -0.5 * larger
 
 
-@check(
-    U11_TRANSIENT,
-    cases=[{"problem": problem, "factor": factor} for problem in ("kl-tabular", "conflict") for factor in SLOW_FACTORS],
-    broken=LARGER,
-    setting="{problem} (beta lambda_min = {factor:g})",
-)
+@check(U11_TRANSIENT, cases=SLOW, broken=LARGER, setting="{problem} (beta lambda_min = {factor:g})")
 def transient(problem, factor, larger=1.0):
     """The shortfall of E n Delta from its limit in the direction that is slowest, started at the maximiser."""
     found, best, _ = maximum(problem)

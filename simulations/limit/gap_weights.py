@@ -108,7 +108,7 @@ def differences(problem, kernel, sizes):
     return found
 
 
-@check(U12, cases=[{"problem": name} for name in PROBLEMS], broken={"kernel": TWICE}, setting="{problem}")
+@check(U12, cases=[{"problem": name} for name in PROBLEMS], broken={"kernel": TWICE})
 def difference(problem, kernel="rloo"):
     """A difference that falls as G^-2; the control's falls as G^-1."""
     return log_log_slope(GROUP_SIZES, differences(problem, kernel, GROUP_SIZES))[0], -2.0
@@ -123,12 +123,7 @@ def curves(problem):
             yield {"quantity": quantity, "group_size": size, "estimate": estimate}
 
 
-@check(
-    *(U13, U13_CORRELATED),
-    cases=[{"problem": name} for name in (*PROBLEMS, "indifferent", "balanced")],
-    broken={"off": OFFSET_VALUE},
-    setting="{problem}",
-)
+@check(U13, U13_CORRELATED, cases=[{"problem": name} for name in (*PROBLEMS, *ASSUMED[1:])], broken={"off": OFFSET_VALUE})
 def least(problem, off=0.0):
     """By what factor the oracle's weights lie above the least of any baseline; the control's oracle has values that are off."""
     at = PromptBaselines(problem, 4)
@@ -139,7 +134,7 @@ def least(problem, off=0.0):
     return {statement.id: (at.lead(at.weights(value + off)), 1.0, facts)}
 
 
-@check(U13_ESTIMATED, cases=[{"problem": name} for name in ASSUMED], broken={"pairs": True}, setting="{problem}")
+@check(U13_ESTIMATED, cases=[{"problem": name} for name in ASSUMED], broken={"pairs": True})
 def estimated(problem, pairs=False):
     """How far leave-one-out's weights, or those of means over pairs, lie above the least of any baseline."""
     excess = []

@@ -89,7 +89,6 @@ def trained(problem, estimator, factor, steps, runs, rng, **sizes):
     return {
         "gap": (steps + offset) * (highest - training.objectives[:, 0]),
         "distance": np.einsum("ri,ij,rj->r", deviation, inverse, deviation),
-        "diverged": [training.diverged.sum()],
     }
 
 
@@ -131,12 +130,8 @@ def quantiles(found, problem, estimator):
 
 def distance(sample, cdf):
     """Return the sides of a law: the largest distance between the sample's distribution function and the law's, and 0."""
-    return (kolmogorov_distance(sample, cdf), 0.0, len(sample)), 0.0
-
-
-def kolmogorov_distance(sample, cdf):
-    """Return the largest distance between the sample's distribution function and a law's."""
-    return law_distance(lambda ordered: np.interp(ordered, *_tabulated(cdf, ordered)), sample).estimate
+    found = law_distance(lambda ordered: np.interp(ordered, *_tabulated(cdf, ordered)), sample)
+    return (found.estimate, 0.0, len(sample)), 0.0
 
 
 def _tabulated(cdf, ordered):
