@@ -1,7 +1,8 @@
 """The group size of most efficiency against the length of responses, by estimator and kind of task, exact.
 
 A step has 1,024 responses, in groups of 2 to 1,024. Efficiency is what a learning rate cannot undo. In one control the group size
-is at one of the two ends, whichever loses more. In the other a response is divided by the square of its length.
+is at one of the two ends, whichever loses more. In another it is four times the planned one, and in the third a response is
+divided by the square of its length.
 """
 
 from functools import partial
@@ -74,11 +75,12 @@ def sixteen(found, name, lengths, sizes=TRIED):
     return lost, LOSS, {f"best group size at {length:,} tokens": GROUP_SIZES[place] for length, place in best}
 
 
-@check(PLANNED, of=efficiencies, cases=VARIED, broken={"ends": True}, setting=SETTING)
-def planned(found, ends=False):
+@check(PLANNED, of=efficiencies, cases=VARIED, broken={"steps": 2}, setting=SETTING)
+def planned(found, steps=0):
     """What the mean over a response's tokens loses at the size that a planner names that knows the advantages alone."""
     lost = 1.0 - found[MEAN] / found[MEAN].max(axis=1, keepdims=True)
-    return lost[:, [0, -1]] if ends else np.take_along_axis(lost, found[SUM].argmax(axis=1)[:, None], axis=1), TOLERANCE
+    place = np.minimum(found[SUM].argmax(axis=1) + steps, len(GROUP_SIZES) - 1)
+    return np.take_along_axis(lost, place[:, None], axis=1), TOLERANCE
 
 
 @check(OWN_LENGTH, cases=VARIED, broken={"divided": SQUARED}, setting=SETTING)
