@@ -125,7 +125,7 @@ def quantiles(found, problem, estimator):
     linear, beta, _ = linearised(problem, estimator, **USUAL)
     law = linear.gap_law(limit_covariance(linear, beta))
     for level, estimate, prediction in zip(LEVELS, np.quantile(found["gap"], LEVELS), law.ppf(LEVELS), strict=True):
-        yield {"level": level, "estimate": estimate, "prediction": prediction}
+        yield {"quantity": "quantile", "level": level, "estimate": estimate, "prediction": prediction}
 
 
 def distance(sample, cdf):
