@@ -8,8 +8,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import grpo_theory as gt
+from grpo_theory.harness.sides import joined
 from simulations.length import clipped_responses, log_ratios
-from simulations.length.points import chain_point
 
 CHAIN = gt.TokenChain([[0, 1], [0, 2], [1, 0]], 6, end_token=0, starts=[0, 1])
 THETA = np.array([0.0, 0.3, 0.2, 0.0, -0.1, 0.4])
@@ -18,7 +18,7 @@ MOVED = THETA + np.array([0.3, -0.1, 0.2, 0.5, -0.4, 0.1])
 
 @pytest.fixture(scope="module")
 def point():
-    return chain_point(gt.Problem(gt.StateRewards([0.0, 1.0, 0.5]), CHAIN, theta=THETA))
+    return gt.Problem(gt.StateRewards([0.0, 1.0, 0.5]), CHAIN).at(THETA)
 
 
 @pytest.fixture(scope="module")
@@ -89,46 +89,42 @@ def test_what_is_lost_to_another_estimator_has_the_error_of_a_quotient():
 def test_short_responses_have_the_efficiencies_of_their_listed_twin(point):
     """Simulated token by token, and enumerated: what is cut, dropped, and raised to one over the length."""
     problem = gt.Problem(point.bandit, CHAIN, theta=THETA)
-    rows = clipped_responses.steps(problem, point, MOVED, np.random.SeedSequence(3), 400)
-    found = {(row["ratio"], row["quantity"]): row for row in rows}
+    found = clipped_responses.measured(problem, point, MOVED, np.random.SeedSequence(3), 400)
     listed, sizes = problem.listed(), {"batch_size": clipped_responses.BATCH, "group_size": clipped_responses.GROUP}
     for name in ("cut", "dropped above", "dropped outside", "geometric"):
         law = gt.gradient_law(listed, MOVED, clipped_responses.SIMULATED[name], behaviour=THETA, **sizes)
         for quantity, exact in (("efficiency", np.copysign(law.efficiency, law.cosine)), ("cosine", law.cosine)):
-            row = found[name, quantity]
-            assert abs(row["estimate"] - exact) < 4.5 * row["standard_error"] + 1e-3, (name, quantity)
+            estimate, error = found[name][quantity]
+            assert abs(estimate - exact) < 4.5 * error + 1e-3, (name, quantity)
 
 
 def test_at_a_thousand_tokens_controls_are_refuted():
-    settings = {"kind": "think until sure", "lengths": [64, 1024], "replications": 16}
-    table = pd.DataFrame(clipped_responses.rows(settings, [clipped_responses.simulate(settings, np.random.default_rng(4), 0)]))
-    found = clipped_responses.claims(table)
-    assert [one.statement.id for one in found[:3]] == ["length/cut ratio", "length/clipped ratio", "length/geometric clip"]
-    assert len(found) == 3 * clipped_responses.DIRECTIONS
+    found = joined([clipped_responses.steps("think until sure", [64, 1024], 16, np.random.default_rng(4))])
+    table = pd.DataFrame(clipped_responses.efficiencies(found, 16))
     assert table["estimate"].notna().all()
-    for one in found:
-        assert one.control.estimate > one.control.prediction
-    cut = found[0]
+    assert len(table.groupby(["length", "fixed", "direction"])) == 4 * clipped_responses.DIRECTIONS
+    for direction in range(clipped_responses.DIRECTIONS):
+        for (estimate, _, _), bound in clipped_responses.clips(found, direction, 16, wrong=True).values():
+            assert estimate > bound
+    (estimate, _, _), _ = clipped_responses.clips(found, 0, 16)["length/cut ratio"]
     exact = table.query("length == 1024 and fixed == 'response' and direction == 0 and quantity == 'efficiency'")
     by_ratio = exact.set_index("ratio")["estimate"]
-    assert cut.evidence.estimate == pytest.approx(by_ratio["trajectory"] - by_ratio["cut"])
-    assert set(table["nats"]) == {1.0, 0.25, 4.0}
+    assert estimate == pytest.approx(by_ratio["trajectory"] - by_ratio["cut"])
 
 
 @pytest.mark.parametrize("kind", ["think until sure", "bigram text"])
 def test_the_limit_laws_hold_at_a_thousand_tokens_with_the_numbers_of_the_page(kind):
-    found = list(log_ratios.compare({"kind": kind, "lengths": [1024]}))
-    judged = [one for one in found if not isinstance(one, dict)]
-    assert len(judged) == log_ratios.DIRECTIONS
-    for one in judged:
-        assert one.estimate < log_ratios.MARGIN < one.broken
+    judged = []
+    for d in range(log_ratios.DIRECTIONS):
+        own, broken = (next(iter(log_ratios.within(kind, d, nats).values())) for nats in (log_ratios.NEAR, log_ratios.BROKEN))
+        assert own[0] < own[1] == log_ratios.MARGIN < broken[0]
+        judged.append(own[2])
     said = " ".join((DOCS / "long_responses.md").read_text(encoding="utf-8").split())
-    rows = [one for one in found if isinstance(one, dict) and one["nats"] == 1.0]
-    kept = sorted(row["estimate"] for row in rows if row["quantity"] == "share kept")
+    kept = sorted(facts["share of responses kept"] for facts in judged)
     if kind == "bigram text":
         assert f"a clip keeps {kept[0]:.1%} and {kept[1]:.1%} of the responses in the text's task" in said
     else:
-        seconds = sorted(np.exp(row["estimate"]) for row in rows if row["quantity"] == "log second moment")
+        seconds = sorted(facts["second moment of the ratio"] for facts in judged)
         assert {f"{share:.0%}" for share in kept} == {"16%"}
         assert "A clip then keeps 16% in place of 9%" in said
         assert f"The second moment of R is {seconds[0]:.0f} and {seconds[1]:.3g} in place of {np.exp(2.0):.1f}" in said

@@ -1,7 +1,6 @@
 """The coverage study: its problems and truths against independent calculations, its claims, controls and advice."""
 
 import json
-from dataclasses import replace
 from itertools import product
 from math import sqrt
 
@@ -11,26 +10,30 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import cell_seed, table_of
 from grpo_theory.laboratory import replications_to_tell
 from paper_figures.content.coverage_advice import advice, choices
 from simulations.coverage import coverage
-from simulations.coverage.candidates import ASKED, CANDIDATES, TARGETS, Candidate
+from simulations.coverage.candidates import ASKED, CANDIDATES, Candidate, truth
 from simulations.coverage.narrowing import narrowing, remembering
-from simulations.coverage.problems import RARE, SURE, directions, names, problem
+from simulations.coverage.problems import NAMES, RARE, SURE, directions, problem
 
 HALF_TRAINED = "half-trained, balanced"
 
 
 def table(cells, seed=0):
     """Compute cells and build their table, through JSON as the store does."""
-    rows = []
+    study, results = study_of(coverage), []
     for cell in cells:
-        results = [
-            json.loads(json.dumps(coverage.simulate(cell.settings, np.random.default_rng(cell_seed("coverage", cell, seed)), 0)))
-        ]
-        rows += coverage.rows(cell.settings, results)
-    return table_of(rows)
+        computed = study.compute(cell.settings, np.random.default_rng(cell_seed("coverage", cell, seed)), 0)
+        results.append((cell.settings, [json.loads(json.dumps(computed))]))
+    return table_of(study.table(results, True))
+
+
+def verdicts(found):
+    """Judge what a table claims."""
+    return judge(study_of(coverage).claims(found)).set_index("id")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +42,7 @@ def quick():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(coverage, "QUICK_REPLICATIONS", 32)
         patch.setattr(coverage, "QUICK_SLOW_REPLICATIONS", 8)
-        return table(coverage.cells(True))
+        return table(study_of(coverage).cells(True))
 
 
 def probabilities(case):
@@ -51,11 +54,9 @@ def probabilities(case):
 
 def test_policies_are_what_their_names_say():
     """Values and largest probabilities from the features alone."""
-    values = {
-        name: float((probabilities(problem(name)) * problem(name).bandit.mean_reward).sum(axis=1).mean()) for name in names()
-    }
-    sure = {name: probabilities(problem(name)).max(axis=1).mean() for name in names()}
-    assert all(values[name] == pytest.approx(RARE, rel=1e-12) for name in names() if name.endswith("rare"))
+    values = {name: float((probabilities(problem(name)) * problem(name).bandit.mean_reward).sum(axis=1).mean()) for name in NAMES}
+    sure = {name: probabilities(problem(name)).max(axis=1).mean() for name in NAMES}
+    assert all(values[name] == pytest.approx(RARE, rel=1e-12) for name in NAMES if name.endswith("rare"))
     start, half, end = (values[f"{stage}, balanced"] for stage in ("random", "half-trained", "near-deterministic"))
     assert 0.45 < (half - start) / (end - start) < 0.6
     assert SURE <= sure["near-deterministic, rare"] == sure["near-deterministic, balanced"] < SURE + 0.01
@@ -70,9 +71,9 @@ def test_truths_are_sums_over_all_outcomes_of_small_groups():
     scores = features - np.einsum("mk,mkd->md", pi, features)[:, None]
     gradients = np.einsum("mk,mk,mkd->md", pi, success, scores)
     mean = gradients.mean(axis=0)
-    np.testing.assert_allclose(TARGETS["gradient"].truth(HALF_TRAINED), mean, rtol=1e-12)
+    np.testing.assert_allclose(truth("gradient", HALF_TRAINED), mean, rtol=1e-12)
     value = (pi * success).sum(axis=1)
-    assert TARGETS["value"].truth(HALF_TRAINED) == pytest.approx(value.mean(), rel=1e-12)
+    assert truth("value", HALF_TRAINED) == pytest.approx(value.mean(), rel=1e-12)
     within = np.zeros(2)
     for m in range(len(pi)):
         for (a, y), (b, z) in product(product(range(pi.shape[1]), (0, 1)), repeat=2):
@@ -85,17 +86,17 @@ def test_truths_are_sums_over_all_outcomes_of_small_groups():
     power = (gradients**2).sum(axis=1).mean()
     c1, c2 = power - mean @ mean, within[1] - power
     c3 = 2.0 * (within[0] - power - c2 / 2.0)
-    np.testing.assert_allclose(TARGETS["components"].truth(HALF_TRAINED), (c1, c2, c3), rtol=1e-10)
+    np.testing.assert_allclose(truth("components", HALF_TRAINED), (c1, c2, c3), rtol=1e-10)
     b, g = ASKED
-    assert TARGETS["error"].truth(HALF_TRAINED) == pytest.approx(c1 / b + c2 / (b * g) + c3 / (b * g * (g - 1)), rel=1e-10)
-    assert TARGETS["group size"].truth(HALF_TRAINED) == pytest.approx(1.0 + sqrt(c3 / c1), rel=1e-10)
-    assert TARGETS["1/group size"].truth("two-arms") == 0.0
+    assert truth("error", HALF_TRAINED) == pytest.approx(c1 / b + c2 / (b * g) + c3 / (b * g * (g - 1)), rel=1e-10)
+    assert truth("group size", HALF_TRAINED) == pytest.approx(1.0 + sqrt(c3 / c1), rel=1e-10)
+    assert truth("1/group size", "two-arms") == 0.0
 
 
 def test_the_language_models_gradient_is_along_orthonormal_directions():
     along = directions("lm-few-shot")
     np.testing.assert_allclose(along @ along.T, np.eye(3), atol=1e-10)
-    assert np.shape(TARGETS["gradient"].truth("lm-few-shot")) == (3,)
+    assert np.shape(truth("gradient", "lm-few-shot")) == (3,)
 
 
 def test_cells_are_the_design():
@@ -103,7 +104,7 @@ def test_cells_are_the_design():
 
     At points an exact interval can be told from one that covers a point less, unless all are far from what they claim.
     """
-    full = pd.DataFrame([dict(cell.settings) for cell in coverage.cells(False)])
+    full = pd.DataFrame(coverage.cases(False))
     design = full[full["part"] == "design"].groupby(["problem", "target"]).size()
     assert (design.drop("lm-few-shot") == 4).all()
     assert len(design.drop("lm-few-shot")) == 30
@@ -112,7 +113,7 @@ def test_cells_are_the_design():
     assert (points[~wide] >= 50_000).all()
     assert (points[wide] >= 12_500).all()
     assert wide.sum() == len(coverage.WIDE_MISSES) == 4
-    assert {one.target for one in CANDIDATES} == set(TARGETS) == set(full["target"])
+    assert {one.target for one in CANDIDATES} == set(full["target"])
 
 
 def test_limits_are_those_of_many_prompts(seed):
@@ -124,7 +125,7 @@ def test_limits_are_those_of_many_prompts(seed):
         run = gt.coverage(
             one.function,
             problem(HALF_TRAINED),
-            TARGETS[one.target].truth(HALF_TRAINED),
+            truth(one.target, HALF_TRAINED),
             experiment=gt.Pilot(1024, 4),
             replications=replications,
             rng=seed(3),
@@ -145,10 +146,8 @@ def test_the_quick_table_has_every_target_and_measure(quick):
 
 
 def test_every_claim_names_its_point_and_has_a_control(quick):
-    claims = list(coverage.claims(quick))
-    assert {claim.statement.id for claim in claims} >= {
-        f"CI/{one.name}" for one in CANDIDATES if not one.slow and one.target in ("value", "error")
-    }
+    claims = study_of(coverage).claims(quick)
+    assert {claim.statement.id for claim in claims} == {one.id for one in coverage.STATEMENTS}
     assert all("(B = 64, G = 8)" in claim.setting for claim in claims)
     for claim in claims:
         better = 1.0 if claim.statement.kind == "equality" else -1.0
@@ -158,20 +157,22 @@ def test_every_claim_names_its_point_and_has_a_control(quick):
 def test_a_sound_interval_is_confirmed_and_a_wrong_one_refuted(monkeypatch):
     """With enough replications to tell 95% from 92.2%, which a nominal interval has when a tenth narrower."""
     replications = replications_to_tell(0.95, 0.9223, error=1e-5, power=0.999)
-    keys = {"part": "point", "problem": HALF_TRAINED, "target": "value", "batch_size": 64, "group_size": 8}
-    cell = replace(coverage.cells(True)[0], settings=keys | {"replications": 4 * replications, "slow_replications": 0})
-    verdicts = judge(list(coverage.claims(table([cell])))).set_index("id")
-    assert verdicts["power"].all()
-    assert verdicts.loc["CI/value_naive", "verdict"] == "refuted"
-    assert verdicts.loc["CI/value_effective", "verdict"] == "confirmed"
-    assert verdicts.loc["CI/value_clustered", "verdict"] != "refuted"
+    case = {"part": "point", "problem": HALF_TRAINED, "target": "value", "batch_size": 64, "group_size": 8}
+    case |= {"replications": 4 * replications, "slow_replications": 0}
+    monkeypatch.setitem(coverage.coverage.__dict__, "cases", [case])
+    monkeypatch.setitem(coverage.measures.__dict__, "cases", [])
+    found = verdicts(table(study_of(coverage).cells(True)))
+    assert found["power"].all()
+    assert found.loc["CI/value_naive", "verdict"] == "refuted"
+    assert found.loc["CI/value_effective", "verdict"] == "confirmed"
+    assert found.loc["CI/value_clustered", "verdict"] != "refuted"
     broken = [
         Candidate(one.name, narrowing(one.function, 0.9), one.target, one.conservative)
         for one in CANDIDATES
         if one.name == "value_clustered"
     ]
     monkeypatch.setattr(coverage, "CANDIDATES", broken)
-    assert judge(list(coverage.claims(table([cell])))).set_index("id").loc["CI/value_clustered", "verdict"] == "refuted"
+    assert verdicts(table(study_of(coverage).cells(True))).loc["CI/value_clustered", "verdict"] == "refuted"
 
 
 def test_narrowing_is_about_the_estimate_and_keeps_what_is_unbounded():

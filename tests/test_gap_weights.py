@@ -1,18 +1,17 @@
 """The weights of the limit law: the algebra behind Corollary 10, the distance to the normal, and when the law has set in."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.stats import chi2, kstest, norm
 
 import grpo_theory as gt
-from grpo_theory.evidence import Evidence, judge
+from grpo_theory.evidence import judge
 from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
 from grpo_theory.theory import Linearisation, gap_recursion, limit_covariance, linearise
 from simulations.limit import gap_asymptotics, gap_weights
-from simulations.limit.limit_law import _tabulated, kolmogorov_distance
-from simulations.limit.prompt_weights import PromptBaselines
+from simulations.limit.gap_weights import PromptBaselines
+from simulations.limit.limit_law import _tabulated, distance
 from simulations.maximum import maximum
 
 
@@ -94,11 +93,11 @@ def test_distance_to_the_normal_for_equal_weights(weights):
 @pytest.mark.parametrize("name", ["kl-tabular", "conflict"])
 def test_the_law_has_set_in_when_the_study_says_so(name):
     problem, best, _ = maximum(name)
-    stated = gap_asymptotics.compare({"problem": name})
-    rows = [row for row in stated if isinstance(row, dict) and row["factor"] == 1.0]
+    _, facts = gap_asymptotics.transient(name, 1.0)
+    (set_in,) = facts.values()
     linear = linearise(problem, best, "rloo", batch_size=1, group_size=4)
     linear = Linearisation(linear.curvatures, linear.directions, np.diag(linear.curvatures), linear.noise)
-    beta, n = 1.0 / linear.slowest, round(rows[0]["set_in"]) - gap_asymptotics.OFFSET
+    beta, n = 1.0 / linear.slowest, round(set_in) - gap_asymptotics.OFFSET
     gaps = gap_recursion(linear, gt.Harmonic(beta, gap_asymptotics.OFFSET).steps(n), np.zeros_like(linear.noise))
     limit = linear.gap(limit_covariance(linear, beta))
     assert 1.0 - (n + gap_asymptotics.OFFSET) * gaps[-1] / limit == pytest.approx(0.05, rel=0.02)
@@ -107,10 +106,9 @@ def test_the_law_has_set_in_when_the_study_says_so(name):
 @pytest.fixture(scope="module")
 def verdicts():
     """The verdicts on Corollaries 9 and 10."""
-    parts, study = ("group size", "baseline", "estimated"), study_of(gap_weights)
-    cells = [cell.settings for cell in gap_weights.cells(True) if cell.settings["part"] in parts]
-    table = table_of([row for cell in cells for row in study.rows(cell, [study.compute(cell, None, 0)])])
-    return judge(study.claims(table)).set_index(["id", "problem"])
+    study = study_of(gap_weights)
+    results = [(cell.settings, [study.compute(cell.settings, None, 0)]) for cell in study.cells(True)]
+    return judge(study.claims(table_of(study.table(results, True)))).set_index(["id", "problem"])
 
 
 def test_corollaries_9_and_10_hold_where_their_assumptions_do(verdicts):
@@ -126,23 +124,13 @@ def test_corollaries_9_and_10_hold_where_their_assumptions_do(verdicts):
     assert set(verdicts.loc["U13/correlated", "verdict"]) == {"refuted"}
 
 
-@pytest.mark.parametrize(
-    ("lead", "wrong", "verdict"), [(1.0, 1.2, "confirmed"), (1.0, 1.0, "no power"), (1.0001, 1.2, "refuted")]
-)
-def test_verdicts_on_corollary_10_follow_the_evidence(lead, wrong, verdict):
-    tried = {"oracle": lead, "control": wrong, "optimal": 1.0, "reinforce": 2.0}
-    rows = [{"quantity": name, "dependence": 0.0, "estimate": estimate} for name, estimate in tried.items()]
-    (one,) = gap_weights.PARTS_OF["baseline"][1]("p", pd.DataFrame(rows))
-    sides = Evidence(one.estimate, one.prediction), Evidence(one.broken, one.broken_prediction)
-    assert judge([gap_weights.U13.claim("p", *sides)]).iloc[0]["verdict"] == verdict
-
-
 @pytest.mark.parametrize("degrees", [1, 2, 30])
 @pytest.mark.parametrize("shift", [0.0, 0.03])
 def test_the_distance_to_a_law_is_that_of_the_whole_sample(degrees, shift, seed):
     """A table of the law in the middle alone, or the sample's tails left out, would be off by 2e-3."""
     sample = chi2(degrees).rvs(20_000, random_state=seed(4))
     law = chi2(degrees, scale=1.0 + shift).cdf
-    assert kolmogorov_distance(sample, law) == pytest.approx(kstest(sample, law).statistic, abs=1e-4)
+    (found, _, _), _ = distance(sample, law)
+    assert found == pytest.approx(kstest(sample, law).statistic, abs=1e-4)
     ordered = np.sort(sample)
     assert np.abs(np.interp(ordered, *_tabulated(law, ordered)) - law(ordered)).max() < 1e-4

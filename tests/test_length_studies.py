@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
+from grpo_theory.harness.sides import joined
 from grpo_theory.problem.chains import KINDS
 from simulations.length import drifts, efficiency_by_length, ratios_by_length, score_power
-from simulations.length.points import chain_point
+from simulations.length.grid import point_of
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -35,63 +36,52 @@ def test_a_short_walk_has_the_best_sizes_of_its_listed_twin():
         assert both[0] == pytest.approx(both[1], rel=1e-11)
 
 
-def yielded(study, settings):
-    """Return the comparisons and the rows that a study yields."""
-    found = list(study.compare(settings))
-    return [one for one in found if not isinstance(one, dict)], [one for one in found if isinstance(one, dict)]
-
-
 def test_the_share_that_groups_of_sixteen_lose_is_that_of_the_table():
-    settings = {"kind": "goal walk", "success": 0.55, "lengths": [16, 64, 1024]}
-    comparisons, rows = yielded(efficiency_by_length, settings)
-    assert len(rows) == 3 * len(efficiency_by_length.ESTIMATORS) * len(efficiency_by_length.GROUP_SIZES)
+    study, lengths = efficiency_by_length, [16, 64, 1024]
+    found = study.efficiencies("goal walk", 0.55, lengths)
+    rows = list(study.by_length(found, lengths))
+    assert len(rows) == 3 * len(study.ESTIMATORS) * len(study.GROUP_SIZES)
     own = {(row["length"], row["group_size"]): row["estimate"] for row in rows if row["estimator"] == "rloo"}
-    lost = max(
-        1.0 - own[length, 16] / max(own[length, size] for size in efficiency_by_length.GROUP_SIZES) for length in (16, 64, 1024)
-    )
-    (claim,) = (one for one in comparisons if "(rloo)" in one.setting)
-    assert claim.estimate == pytest.approx(lost, rel=1e-12)
-    assert claim.broken > claim.estimate
+    lost = [1.0 - own[length, 16] / max(own[length, size] for size in study.GROUP_SIZES) for length in lengths]
+    left, _, _ = study.sixteen(found, "rloo", lengths)
+    assert left.ravel() == pytest.approx(lost, rel=1e-12)
+    assert study.sixteen(found, "rloo", lengths, study.ENDS)[0].max() > max(lost)
 
 
 def test_the_growth_of_a_ratios_second_moment_is_that_of_a_matrix_power():
     """By the powers of the matrix of sums of p^2/p_0, three tokens from one another."""
-    problem = KINDS["bigram text"](64, 0.55)
-    comparison = score_power._ratio("text", chain_point(problem))
-    assert comparison.estimate == pytest.approx(comparison.prediction, rel=1e-12)
-    assert abs(comparison.broken - comparison.prediction) > 1e-9
-    short = score_power._ratio("text", chain_point(KINDS["bigram text"](3, 0.55)))
-    assert abs(short.estimate / short.prediction - 1.0) > 1e-9  # the first state is not forgotten yet
+    growth, eigenvalue, _ = score_power.growth("bigram text", 0.55, length=64)
+    assert growth == pytest.approx(eigenvalue, rel=1e-12)
+    average, same, _ = score_power.growth("bigram text", 0.55, over_states=True, length=64)
+    assert same == eigenvalue
+    assert abs(average - eigenvalue) > 1e-9
+    short, eigenvalue, _ = score_power.growth("bigram text", 0.55, length=3)
+    assert abs(short / eigenvalue - 1.0) > 1e-9  # the first state is not forgotten yet
 
 
 def test_score_power_is_seen_to_come_from_uncertain_tokens():
-    settings = {"kind": "copy", "success": 0.55, "lengths": [16, 64, 1024]}
-    comparisons, rows = yielded(score_power, settings)
-    power = {row["length"]: row["estimate"] for row in rows if row["quantity"] == "score_power"}
-    assert power[1024] == pytest.approx(power[64], rel=0.02)
-    by_id = {one.statement: one for one in comparisons}
-    assert np.isclose(by_id["length/score power"].estimate, 1.0, rtol=1e-10)
-    assert by_id["length/larger groups"].estimate > 0.0  # it does not double here
+    power = [point_of("copy", length, 0.55).moments.score_power.mean() for length in (64, 1024)]
+    assert power[1] == pytest.approx(power[0], rel=0.02)
+    assert score_power.power("copy", 0.55)[0] == pytest.approx(1.0, rel=1e-10)
+    assert score_power.larger("copy", 0.55, [16, 64, 1024])[0] > 0.0  # it does not double here
 
 
 def test_a_drift_is_as_long_as_it_is_said_to_be():
     """The divergence of a response, over the listed twin's responses."""
     chain = gt.TokenChain([[0, 1], [0, 2], [1, 0]], 6, end_token=0, starts=[0, 1])
-    point = chain_point(gt.Problem(gt.StateRewards([0.0, 1.0, 0.5]), chain, theta=[0.0, 0.3, 0.2, 0.0, -0.1, 0.4]))
-    theta = drifts.drifted(point, 0.3, np.random.default_rng(1))
+    problem = gt.Problem(gt.StateRewards([0.0, 1.0, 0.5]), chain, theta=[0.0, 0.3, 0.2, 0.0, -0.1, 0.4])
+    point = problem.at(problem.theta)
+    theta = drifts.drifted(point, 0.3, 1)
     listed = gt.Problem(point.bandit, chain).listed()
     before, after = (listed.policy.probabilities(one) for one in (point.theta, theta))
     assert (before * np.log(before / after)).sum(axis=1).mean() == pytest.approx(0.3, rel=1e-9)
 
 
 def test_an_update_that_points_back_counts_below_nothing():
-    settings = {"kind": "think until sure", "lengths": [64, 1024], "directions": 3}
-    comparisons, rows = yielded(ratios_by_length, settings)
-    own = {(row["length"], row["direction"], row["ratio"], row["quantity"]): row["estimate"] for row in rows}
     assert drifts.ahead(SimpleNamespace(efficiency=0.4, cosine=-0.6)) == -0.4
-    (clip,) = (one for one in comparisons if one.statement == "length/clip")
-    lost = [1.0 - own[64, d, "token, clipped", "efficiency"] / own[64, d, "token", "efficiency"] for d in range(3)]
-    assert clip.broken == pytest.approx(max(lost))
-    (whole,) = (one for one in comparisons if one.statement == "length/whole ratio")
-    behind = [np.log(own[1024, d, "token", "efficiency"] / own[1024, d, "trajectory", "efficiency"]) for d in range(3)]
-    assert whole.estimate == pytest.approx(max(behind))
+    found = joined([ratios_by_length.laws("think until sure", 64, 3)])
+    own = {(row["direction"], row["ratio"]): row["estimate"] for row in ratios_by_length.efficiencies(found)}
+    lost = [1.0 - own[d, "token, clipped"] / own[d, "token"] for d in range(3)]
+    assert ratios_by_length.clip(found)[0] == pytest.approx(lost)
+    behind = [np.log(own[d, "token"] / own[d, "trajectory"]) for d in range(3)]
+    assert ratios_by_length.whole(found)[0] == pytest.approx(behind)

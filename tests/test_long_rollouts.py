@@ -12,6 +12,7 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence.verdicts import judge
+from grpo_theory.harness.sides import claim_of, plain
 from grpo_theory.harness.study import table_of
 from simulations.length import language_model_answers as study
 
@@ -110,18 +111,15 @@ def test_laws_are_means_over_all_subgroups(name):
 
 @pytest.fixture(scope="module")
 def table():
-    (cell,) = study.cells(False)
-    results = [study.simulate(cell.settings, np.random.default_rng(0), 0)]
-    return table_of(list(study.rows(cell.settings, results)))
+    (case,) = study.shipped(False)
+    return table_of(plain(study.answers.rows(case, lambda variant: {"rng": np.random.default_rng(0)})))
 
 
 def test_what_the_study_claims_follows_from_its_table_and_its_control_has_power(table):
-    (claim,) = study.claims(table)
-    judged = judge([claim])
-    assert (judged["control"] == "refuted").all()
-    assert claim.evidence.estimate == abs(
-        float(table.query("quantity == 'correlation' and answers == @study.LONG")["estimate"].iloc[0])
-    )
+    (case,) = study.shipped(False)
+    (row,) = study.assumption.rows(case, lambda variant: {})
+    assert (judge([claim_of(study.ASSUMPTION, row)])["control"] == "refuted").all()
+    assert row["estimate"] == abs(float(table.query("quantity == 'correlation' and answers == @study.LONG")["estimate"].iloc[0]))
 
 
 def test_a_step_with_the_responses_of_one_prompt_alone_loses_most(table):

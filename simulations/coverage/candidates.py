@@ -1,27 +1,25 @@
-"""The intervals whose coverage is studied: what each is of, the exact truth, and the experiment that it is tried on."""
+"""The intervals whose coverage is studied, the exact truths, and what coverages tend to that do not tend to the level."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, partial
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri
 
 import grpo_theory as gt
 from grpo_theory import intervals
 from grpo_theory.intervals import Interval
-from grpo_theory.laboratory import Experiment
-from grpo_theory.samples import Rollouts
-from simulations.coverage import limits
 from simulations.coverage.problems import directions, problem
 
+LEVEL = 0.95
+"""Of all intervals."""
 ASKED = (256, 16)
 """Batch and group size at which the error of the gradient is estimated."""
+LABELS = {"components": ("c1", "c2", "c3")}
+"""Components of a truth that are targets of their own."""
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """An interval function under study.
 
     Attributes
@@ -30,7 +28,7 @@ class Candidate:
     function : callable
         ``function(data, level)``, vectorised.
     target : str
-        What it is an interval of: a key of `TARGETS`.
+        What it is an interval of: see `truth`.
     conservative : bool, default False
         Whether it promises at least the nominal coverage, not the nominal one.
     slow : bool, default False
@@ -40,93 +38,33 @@ class Candidate:
     """
 
     name: str
-    function: Callable[..., Any]
+    function: Any
     target: str
     conservative: bool = False
     slow: bool = False
-    limit: Callable[[str, int, float], ArrayLike] | None = None
+    limit: Any = None
 
 
-@dataclass(frozen=True)
-class Target:
-    """What is to be covered.
-
-    Attributes
-    ----------
-    truth : callable
-        ``truth(problem_name)``, exact.
-    experiment : callable
-        ``experiment(problem_name, batch_size, group_size)``.
-    labels : tuple of str, default empty
-        Names of the truth's components that are targets of their own.
-    """
-
-    truth: Callable[[str], ArrayLike]
-    experiment: Callable[[str, int, int], Experiment]
-    labels: tuple[str, ...] = ()
-
-
-@cache
-def _moments(name: str) -> gt.Moments:
-    case = problem(name)
-    return gt.moments(case, case.theta)
-
-
-@cache
-def _law(name: str) -> gt.GroupSizeLaw:
-    case = problem(name)
-    return gt.group_size_law(case, case.theta)
-
-
-def value(name: str) -> float:
-    """E[Z]."""
-    moments = _moments(name)
-    return float(moments.prompt_weights @ moments.value)
-
-
-def gradient(name: str) -> ArrayLike:
-    """E[W Z], or its components along the directions of the problem."""
-    along, gradient = directions(name), _moments(name).gradient
-    return gradient if along is None else along @ gradient
-
-
-def components(name: str) -> ArrayLike:
-    """(c1, c2, c3)."""
-    law = _law(name)
-    return law.c1, law.c2, law.c3
-
-
-def error(name: str) -> float:
-    """The mean squared error of the leave-one-out gradient at the sizes asked for."""
-    case = problem(name)
+def truth(target, name):
+    """Return what is to be covered."""
+    case, along = problem(name), directions(name)
+    moments, law = gt.moments(case, case.theta), gt.group_size_law(case, case.theta)
     batch_size, group_size = ASKED
-    return float(gt.gradient_mse(case, case.theta, "rloo", batch_size=batch_size, group_size=group_size))
+    truths: dict[str, Any] = {
+        "value": moments.prompt_weights @ moments.value,
+        "gradient": moments.gradient if along is None else along @ moments.gradient,
+        "components": (law.c1, law.c2, law.c3),
+        "error": gt.gradient_mse(case, case.theta, "rloo", batch_size=batch_size, group_size=group_size),
+        "group size": law.optimum,
+        "1/group size": 1.0 / law.optimum,  # 0 where all prompts have one gradient
+    }
+    return truths[target]
 
 
-def group_size(name: str) -> float:
-    """G*."""
-    return _law(name).optimum
-
-
-def reciprocal_group_size(name: str) -> float:
-    """1/G*, which is 0 where all prompts have one gradient."""
-    return 1.0 / group_size(name)
-
-
-def pilot(name: str, batch_size: int, group_size: int) -> Experiment:
-    """Draw full scores, or coordinates that keep norms."""
-    return gt.Pilot(batch_size, group_size)
-
-
-def pilot_along_directions(name: str, batch_size: int, group_size: int) -> Experiment:
-    """Draw the scores' components along the directions of the problem."""
-    return gt.Pilot(batch_size, group_size, directions(name))
-
-
-def reciprocal(function: Callable[..., Interval]) -> Callable[..., Interval]:
+def reciprocal(function):
     """Make an interval of 1/x from one of x > 0."""
 
-    def inverted(rollouts: Rollouts, level: float) -> Interval:
+    def inverted(rollouts, level):
         interval = function(rollouts, level)
         estimate = 1.0 / interval.estimate
         with np.errstate(invalid="ignore"):
@@ -136,29 +74,50 @@ def reciprocal(function: Callable[..., Interval]) -> Callable[..., Interval]:
     return inverted
 
 
-def at_sizes_asked(function: Callable[..., Interval], **options: Any) -> Callable[..., Interval]:
+def at_sizes_asked(function, **options):
     """Make an interval of the error at the sizes asked for."""
-
-    def asked(rollouts: Rollouts, level: float) -> Interval:
-        return function(rollouts, *ASKED, level, **options)
-
-    return asked
+    return lambda rollouts, level: function(rollouts, *ASKED, level, **options)
 
 
-TARGETS = {
-    "value": Target(value, pilot_along_directions),
-    "gradient": Target(gradient, pilot_along_directions),
-    "components": Target(components, pilot, ("c1", "c2", "c3")),
-    "error": Target(error, pilot),
-    "group size": Target(group_size, pilot),
-    "1/group size": Target(reciprocal_group_size, pilot),
-}
+def share(level, ratio):
+    """P(|N(0,1)| < z ratio), ratio that of the interval's standard error to the true one."""
+    return 2.0 * ndtr(ndtri(0.5 + level / 2.0) * ratio) - 1.0
+
+
+def naive_value(name, group_size, level):
+    """The limit for `value_naive`: the design effect 1 + (G-1) rho is left out of its variance."""
+    case = problem(name)
+    moments = gt.moments(case, case.theta)
+    f, mean = moments.prompt_weights, moments.prompt_weights @ moments.value
+    between, within = f @ (moments.value - mean) ** 2, f @ moments.reward_variance
+    return share(level, 1.0 / np.sqrt(1.0 + (group_size - 1.0) * between / (between + within)))
+
+
+def gradient_jackknife(name, group_size, level):
+    """The limit for each component of `gradient_jackknife`, about the population's gradient (docs/derivations.md, section 9)."""
+    case: Any = problem(name)
+    moments = gt.moments(case, case.theta)
+    pi, success, value = case.policy.probabilities(case.theta), case.bandit.mean_reward, moments.value[:, None]
+    squares = case.policy.scores(case.theta) ** 2
+    deviation = success * (1.0 - value) ** 2 + (1.0 - success) * value**2
+    power = moments.prompt_gradients**2
+    terms = (
+        (moments.prompt_gradients - moments.gradient) ** 2,
+        np.einsum("mk,mk,mkd->md", pi, deviation, squares) - power,
+        moments.reward_variance[:, None] * np.einsum("mk,mkd->md", pi, squares) + power,
+    )
+    c1, c2, c3 = (moments.prompt_weights @ term for term in terms)
+    size = float(group_size)
+    own = c1 + c2 / size + c3 / (size * (size - 1.0))
+    seen = c2 / size + 2.0 * c3 / (size * (size - 2.0))
+    return share(level, np.sqrt(seen / own))
+
 
 CANDIDATES = (
-    Candidate("value_naive", intervals.value_naive, "value", limit=limits.naive_value),
+    Candidate("value_naive", intervals.value_naive, "value", limit=naive_value),
     Candidate("value_clustered", intervals.value_clustered, "value"),
     Candidate("value_effective", intervals.value_effective, "value", conservative=True),
-    Candidate("gradient_jackknife", intervals.gradient_jackknife, "gradient", limit=limits.gradient_jackknife),
+    Candidate("gradient_jackknife", intervals.gradient_jackknife, "gradient", limit=gradient_jackknife),
     Candidate("gradient_between", intervals.gradient_between, "gradient"),
     Candidate("gradient_ellipsoid", intervals.gradient_ellipsoid, "gradient"),
     Candidate("components_jackknife", intervals.components_jackknife, "components"),

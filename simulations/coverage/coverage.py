@@ -4,39 +4,33 @@ Intervals are tried over a design of settings, against the group size, and with 
 the sets are narrowed.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim
-from grpo_theory.evidence.reading import farthest
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.evidence import Share
+from grpo_theory.harness import check, rows, run
 from grpo_theory.laboratory import coverage_of_several
-from simulations.coverage.candidates import CANDIDATES, TARGETS, Candidate
+from simulations.coverage.candidates import CANDIDATES, LABELS, LEVEL, truth
 from simulations.coverage.narrowing import narrowing, remembering
-from simulations.coverage.problems import LANGUAGE_MODEL, ONE_PROMPT, names, problem
-from simulations.coverage.promise import LEVEL, POINT, nominal, share
+from simulations.coverage.problems import LANGUAGE_MODEL, NAMES, ONE_PROMPT, directions
+from simulations.coverage.problems import problem as problem_of
 from simulations.seeds import seed_of
 from simulations.statements import stated
 
-STATEMENTS = {
-    ("value_naive", "value"): stated("CI/value_naive"),
-    ("value_clustered", "value"): stated("CI/value_clustered"),
-    ("value_effective", "value"): stated("CI/value_effective"),
-    ("gradient_jackknife", "gradient"): stated("CI/gradient_jackknife"),
-    ("gradient_between", "gradient"): stated("CI/gradient_between"),
-    ("gradient_ellipsoid", "gradient, jointly"): stated("CI/gradient_ellipsoid"),
-    **{("components_jackknife", name): stated(f"CI/components_jackknife/{name}") for name in ("c1", "c2", "c3")},
-    ("mse_jackknife", "error"): stated("CI/mse_jackknife"),
-    ("group_size_jackknife", "group size"): stated("CI/group_size_jackknife"),
-    ("group_size_fieller", "group size"): stated("CI/group_size_fieller"),
-    ("group_size_jackknife", "1/group size"): stated("CI/group_size_jackknife/reciprocal"),
-    ("group_size_fieller", "1/group size"): stated("CI/group_size_fieller/reciprocal"),
-}
-"""By the interval and its target."""
+SUFFIXES = {"c1": "/c1", "c2": "/c2", "c3": "/c3", "1/group size": "/reciprocal"}
+"""Of ids, by the target of an interval whose name is not enough."""
+
+
+def id_of(interval, target):
+    """Return the id of what an interval of a target states."""
+    return f"CI/{interval}{SUFFIXES.get(target, '')}"
+
+
+TRIED = [(one.name, target) for one in CANDIDATES if not one.slow for target in LABELS.get(one.target, (one.target,))]
+STATEMENTS = stated(*(id_of(*one) for one in TRIED))
 
 NARROWING, CONSERVATIVE_NARROWING = 0.9, 0.6
 """What the sets of a negative control are shrunk by; more where the interval promises more than the nominal coverage."""
@@ -68,17 +62,17 @@ limits of these points wider. It changes neither what they are compared with nor
 PILOT_TARGETS = ("value", "gradient", "components", "error", "group size")
 NORMS = ("components", "error", "group size")
 """Targets that need the language model's scores in full."""
-PERCENTILES = 200
-ZIPPED = ("", "0")
-"""The component, the first, that a zip plot shows."""
+PERCENTILES, SETTING = 200, "{problem} (B = {batch_size}, G = {group_size})"
+MISSES = 1.0 - (1.0 - 0.01) * LEVEL
+"""How often an interval may miss that promises at least the level, within a point."""
 
 
-def cells(quick: bool) -> list[Cell]:
+def cases(quick):
     """The full factorial design, a curve against the group size, and points with many replications.
 
     Left out: the language model's norms at the largest batch, each of which takes as long as a hundred of the other batches.
     """
-    problems = QUICK_PROBLEMS if quick else names()
+    problems = QUICK_PROBLEMS if quick else NAMES
     design = [(b, g) for b in BATCH_SIZES for g in GROUP_SIZES]
     curve = [(CURVE_BATCH_SIZE, g) for g in (CURVE_GROUP_SIZES[:2] if quick else CURVE_GROUP_SIZES)]
     shared = [(part, name, target) for part in ("design", "curve") for name in problems for target in PILOT_TARGETS]
@@ -88,125 +82,94 @@ def cells(quick: bool) -> list[Cell]:
         listed += [("design", LANGUAGE_MODEL, target, *sizes) for target in PILOT_TARGETS for sizes in head[target]]
     listed += [("point", name, target, *POINT_SIZES) for name, targets in POINTS.items() for target in targets]
     keys = ("part", "problem", "target", "batch_size", "group_size")
-    return [Cell(dict(zip(keys, one, strict=True)) | _replications(quick, *one)) for one in listed]
+    return [dict(zip(keys, one, strict=True)) | often(quick, *one) for one in listed]
 
 
-def _replications(quick: bool, part: str, name: str, target: str, *sizes: int) -> dict[str, int]:
+def often(quick, part, name, target, *sizes):
     """Return how often the intervals of a cell are tried, and the slow ones among them."""
     if quick:
         slow = QUICK_SLOW_REPLICATIONS if sizes == (BATCH_SIZES[-1], GROUP_SIZES[-1]) else 0
         return {"replications": QUICK_REPLICATIONS, "slow_replications": slow}
-    often = "wide miss" if part == "point" and (name, target) in WIDE_MISSES else part
-    usual = SLOW_REPLICATIONS if name == LANGUAGE_MODEL and target in NORMS else REPLICATIONS[often]
+    which = "wide miss" if part == "point" and (name, target) in WIDE_MISSES else part
+    usual = SLOW_REPLICATIONS if name == LANGUAGE_MODEL and target in NORMS else REPLICATIONS[which]
     return {"replications": usual, "slow_replications": SLOW_REPLICATIONS if part == "design" else 0}
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
-    """Try the intervals of a target on the same data, all those that are tried equally often at once."""
-    asked = [(settings["slow_replications" if one.slow else "replications"], one) for one in CANDIDATES]
-    asked = [(often, one) for often, one in asked if often and one.target == settings["target"]]
-    measured = []
-    for often in dict.fromkeys(often for often, _ in asked):
-        measured += _try([one for number, one in asked if number == often], settings, often, seed_of(rng))
-    return measured
+def points(quick):
+    """List the points."""
+    return [one for one in cases(quick) if one["part"] == "point"]
 
 
-def _try(candidates: list[Candidate], settings: Settings, replications: int, seed: np.random.SeedSequence) -> Rows:
-    """Ask all candidates, and at a point their narrowed sets, about each block of data."""
-    name, target = settings["problem"], TARGETS[settings["target"]]
-    functions = {}
-    for candidate in candidates:
-        functions[candidate.name] = remembering(candidate.function)
-        if settings["part"] == "point":
-            factor = CONSERVATIVE_NARROWING if candidate.conservative else NARROWING
-            functions[_narrowed(candidate)] = narrowing(functions[candidate.name], factor)
-    records = coverage_of_several(
-        functions,
-        problem(name),
-        target.truth(name),
-        experiment=target.experiment(name, settings["batch_size"], settings["group_size"]),
-        level=LEVEL,
-        replications=replications,
-        rng=seed,
-        workers=1,
-        vectorized=True,
-    )
-    measured = []
-    for candidate in candidates:
-        table = _measured(records[candidate.name], records.get(_narrowed(candidate))).assign(interval=candidate.name)
-        measured += [{str(key): value for key, value in row.items() if value == value} for row in table.to_dict("records")]
-    return measured
+@run()
+def tried(part, problem, target, batch_size, group_size, replications, slow_replications, rng):
+    """Try the intervals of a target on the same data, all those that are tried equally often at once; at a point narrowed too."""
+    tables = []
+    for slow, number in ((False, replications), (True, slow_replications)):
+        candidates = [one for one in CANDIDATES if one.target == target and one.slow == slow] if number else []
+        functions = {}
+        for one in candidates:
+            functions[one.name] = remembering(one.function)
+            if part == "point":
+                factor = CONSERVATIVE_NARROWING if one.conservative else NARROWING
+                functions[f"{one.name}, narrowed"] = narrowing(functions[one.name], factor)
+        if functions:
+            # Scores along the problem's directions, or else in full: coordinates that keep norms.
+            asked = gt.Pilot(batch_size, group_size, directions(problem) if target in ("value", "gradient") else None)
+            drawn: Any = {"replications": number, "rng": seed_of(rng), "workers": 1, "vectorized": True}
+            records = coverage_of_several(functions, problem_of(problem), truth(target, problem), experiment=asked, **drawn)
+            of_each = [measured(records[one.name], records.get(f"{one.name}, narrowed")) for one in candidates]
+            tables += [table.assign(interval=one.name) for one, table in zip(candidates, of_each, strict=True)]
+    table = pd.concat(tables, ignore_index=True).assign(target=target)
+    if target in LABELS:
+        table["target"] = [LABELS[target][int(component)] for component in table["component"]]
+    table.loc[table["component"] == "joint", "target"] = f"{target}, jointly"
+    table.loc[table["target"] != target, "component"] = ""
+    return table.to_dict("list")
 
 
-def _narrowed(candidate: Candidate) -> str:
-    """Return what a candidate's negative control is called."""
-    return f"{candidate.name}, narrowed"
+def shares_of(covered):
+    """Return the coverage of each component."""
+    return covered.measures().query("measure == 'coverage'").drop(columns="mcse")
 
 
-def _measured(covered: gt.Coverage, control: gt.Coverage | None) -> pd.DataFrame:
-    """Measures and widths; with a control its coverage too, and a zip plot where there are intervals."""
-    tables = [covered.measures(), _widths(covered)]
+def measured(covered, control):
+    """Coverage, median width and the share of unbounded sets; with a control its coverage too, and a zip plot of intervals."""
+    shares, widths = shares_of(covered), covered.width.reshape(covered.replications, -1).T
+    tables, plain = [shares], shares.drop(columns=["low", "high"])
+    # The mean width is infinite if one set is unbounded.
+    for measure, of in (("median width", np.median), ("unbounded", lambda width: np.isinf(width).mean())):
+        answered = (width[~np.isnan(width)] for width in widths)
+        tables.append(plain.assign(measure=measure, estimate=[of(width) if width.size else np.nan for width in answered]))
     if control is not None:
-        shares = control.measures().query("measure == 'coverage'")
-        tables += [shares.assign(measure="narrowed coverage")]
+        tables.append(shares_of(control).assign(measure="narrowed coverage"))
         if not covered.answers.joint:
-            ranked = covered.zip().query("component in @ZIPPED")
+            ranked = covered.zip().query("component in ('', '0')")
             thinned = ranked.iloc[np.linspace(0, len(ranked) - 1, min(PERCENTILES, len(ranked))).round().astype(int)]
             ends = thinned[["low", "high"]] - covered.truth.flat[0]
-            tables += [thinned.drop(columns="replication").assign(measure="zip", **ends)]
-    return pd.concat(tables, ignore_index=True).rename(columns={"mcse": "standard_error"})
+            tables.append(thinned.drop(columns="replication").assign(measure="zip", **ends))
+    return pd.concat(tables, ignore_index=True)
 
 
-def _widths(covered: gt.Coverage) -> pd.DataFrame:
-    """The median width, and the share of unbounded sets: the mean is infinite if one of them is."""
-    labels = covered.measures().query("measure == 'coverage'")
-    widths = covered.width.reshape(covered.replications, -1)
-    rows = []
-    for (_, row), width in zip(labels.iterrows(), widths.T, strict=True):
-        width = width[~np.isnan(width)]
-        key = {name: row[name] for name in ("level", "component", "replications", "failures")}
-        if len(width):
-            rows.append(key | {"measure": "median width", "estimate": float(np.median(width))})
-            rows.append(key | {"measure": "unbounded", "estimate": float(np.isinf(width).mean())})
-    return pd.DataFrame(rows)
+@rows(of=tried, cases=cases)
+def measures(found, part, problem, target, group_size):
+    """Each interval, component and measure, each percentile of a zip plot, and limits as the number of prompts grows."""
+    success = "rare" if problem.endswith("rare") else "common"
+    yield from pd.DataFrame(found).assign(success=success).to_dict("records")
+    for one in CANDIDATES:
+        if part == "curve" and one.target == target and one.limit is not None:
+            for at, limit in np.ndenumerate(one.limit(problem, group_size, LEVEL)):
+                component = ",".join(map(str, at))
+                yield {"level": LEVEL, "measure": "limit", "interval": one.name, "component": component, "estimate": limit}
 
 
-def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
-    """One row for each interval, component and measure, limits as B grows included, and for each percentile of the zip plots."""
-    (measured,), labels = results, TARGETS[settings["target"]].labels
-    common = {"success": "rare" if settings["problem"].endswith("rare") else "common", **settings}
-    unknown = {"estimate": float("nan"), "standard_error": float("nan"), "replications": settings["replications"]}
-    for row in measured:
-        target, component = settings["target"], row["component"]
-        if labels:
-            target, component = labels[int(component)], ""
-        elif component == "joint":
-            target, component = f"{target}, jointly", ""
-        yield common | unknown | row | {"target": target, "component": component, "prediction": nominal(row["measure"])}
-    if settings["part"] == "curve":
-        yield from _limits(settings)
-
-
-def _limits(settings: Settings) -> Iterator[dict[str, Any]]:
-    """One row for each component of the coverage that an interval tends to, as the number of prompts grows."""
-    common = {**settings, "level": LEVEL, "measure": "limit", "prediction": LEVEL, **EXACT}
-    for candidate in CANDIDATES:
-        if candidate.target == settings["target"] and candidate.limit is not None:
-            limits = np.asarray(candidate.limit(settings["problem"], settings["group_size"], LEVEL))
-            for at, limit in np.ndenumerate(limits):
-                yield common | {"interval": candidate.name, "component": ",".join(map(str, at)), "estimate": float(limit)}
-
-
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Read off, at each point, whether an interval covers as it says; the control is the same interval, narrowed.
-
-    Of several components the one whose coverage is farthest from the nominal one.
-    """
-    points = table[(table["part"] == "point") & table["measure"].isin(["coverage", "narrowed coverage"])]
-    for (name, target, interval), part in points.groupby(["problem", "target", "interval"], sort=False):
-        own, control = (part[part["measure"] == measure].set_index("component") for measure in ("coverage", "narrowed coverage"))
-        first, worst, statement = part.iloc[0], farthest(own["estimate"], LEVEL), STATEMENTS[interval, target]
-        least = statement.kind == "upper bound"  # covering more often is no fault
-        wanted = 1.0 - LEVEL + POINT.value * LEVEL if least else LEVEL
-        covered, narrowed = (share(one.loc[worst], wanted, misses=least, comparisons=len(own)) for one in (own, control))
-        yield statement.claim(f"{name} (B = {first['batch_size']}, G = {first['group_size']})", covered, narrowed)
+@check(*STATEMENTS, of=tried, cases=points, broken={"measure": "narrowed coverage"}, setting=SETTING)
+def coverage(found, replications, measure="coverage"):
+    """Whether an interval covers as it says: of several components that whose coverage is farthest from the nominal one."""
+    sides = {}
+    for key, part in pd.DataFrame(found).groupby(["interval", "target"], sort=False):
+        own, asked = (part.loc[part["measure"] == name, "estimate"].to_numpy() for name in ("coverage", measure))
+        share, one = asked[np.abs(own - LEVEL).argmax()], stated(id_of(*key))
+        least = one.kind == "upper bound"  # covering more often is no fault
+        estimate, wanted = (1.0 - share, MISSES) if least else (share, LEVEL)
+        sides[one.id] = Share(estimate, wanted, replications=replications, comparisons=own.size)
+    return sides

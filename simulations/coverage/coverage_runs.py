@@ -3,38 +3,28 @@
 The targets are theta*, the gap, and values. In the control the sets are narrowed.
 """
 
-from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory import intervals
-from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim
-from grpo_theory.evidence.reading import farthest
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.evidence import Share
+from grpo_theory.harness import check, rows, run
 from grpo_theory.intervals import Interval, vectorized
-from grpo_theory.schedule import Schedule
+from simulations.coverage.candidates import LEVEL
 from simulations.coverage.narrowing import narrowed
-from simulations.coverage.promise import LEVEL, nominal, share
 from simulations.maximum import curvatures, maximum
 from simulations.seeds import seed_of
 from simulations.statements import stated
 
-STATEMENTS = {
-    name: stated(f"CI/{name}")
-    for name in (
-        *("last_iterate", "averaged_iterate", "batch_means", "random_scaling"),
-        *("gap_limit", "tail_value", "learned_value", "best_value"),
-    )
-}
-
-NARROWING = 0.9
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict")
-SCHEDULES = ("beta/i", "i^-0.6", "constant")
+SCHEDULES: dict[str, Any] = {
+    "beta/i": lambda least, most: gt.Harmonic(2.0 / least, int(4.0 * most / least)),
+    "i^-0.6": lambda least, most: gt.Power(1.0 / most, 0.6),
+    "constant": lambda least, most: gt.Constant(0.1 / most),
+}
+"""By the least and the largest curvature, lambda_min and lambda_max."""
 SIZES = ((300, 1, 4), (1500, 1, 4), (1500, 4, 8))
 START = 1.5
 """How far from the maximiser the runs of the design start, along the direction of least curvature."""
@@ -42,178 +32,100 @@ POINTS = {
     "beta/i": ("last_iterate", "gap_limit", "tail_value", "learned_value", "best_value"),
     "i^-0.6": ("averaged_iterate", "batch_means", "random_scaling"),
 }
-POINT_PROBLEM, POINT_STEPS = "kl-linear", 1500
 RUNS, POINT_RUNS, QUICK_RUNS, CHUNK_RUNS = 512, 32_256, 64, 28 * 128
 """Chunks are whole blocks of 128 replications, which an experiment draws together."""
-MEASURES = ("coverage", "mean width", "bias", "relative % error in model SE")
-
-Record = gt.TrainingRecord
-
-
-class Asked(NamedTuple):
-    """An interval function, what it is of, in how many components, and the truth about a run."""
-
-    of: str
-    components: int
-    function: Callable[[Record, float], Interval]
-    target: Callable[[Record], Array]
-
-
-def cells(quick: bool) -> list[Cell]:
-    """A design over problems, schedules, lengths and batches, and two points with many runs, started at the maximiser."""
-    names: tuple[str, ...] = ("part", "problem", "schedule", "start", "steps", "batch_size", "group_size", "intervals")
-    every = tuple(interval for intervals in POINTS.values() for interval in intervals)
-    sizes = SIZES[:1] if quick else SIZES
-    listed: list[tuple[Any, ...]] = [
-        ("design", problem, plan, START, *size, every)
-        for problem in (PROBLEMS[:1] if quick else PROBLEMS)
-        for plan in SCHEDULES
-        for size in sizes
-    ]
-    listed += [("point", POINT_PROBLEM, plan, 0.0, POINT_STEPS, 1, 4, intervals) for plan, intervals in POINTS.items()]
-    cells = []
-    for values in listed:
-        runs = QUICK_RUNS if quick else POINT_RUNS if values[0] == "point" else RUNS
-        settings = dict(zip(names, values, strict=True)) | {"intervals": list(values[-1]), "runs": min(runs, CHUNK_RUNS)}
-        cells.append(Cell(settings, -(-runs // CHUNK_RUNS), shared=True))
-    return cells
+BEST = "theta*"
+OF = {
+    **dict.fromkeys(("last_iterate", "averaged_iterate", "batch_means", "random_scaling"), BEST),
+    "gap_limit": "gap of the last iterate",
+    "tail_value": "mean value of the last half",
+    "learned_value": "value of the last policy",
+    "best_value": "value of the best policy",
+}
+"""What each interval is of."""
+STATEMENTS = stated(*(f"CI/{name}" for name in OF))
+SETTING = "{problem}, {schedule} (n = {steps}, B = {batch_size}, G = {group_size})"
 
 
-def schedule(name: str, plan: str) -> Schedule:
-    """Return beta/(i + i_0) with beta = 2/lambda_min, i^-0.6/lambda_max, or the constant 1/(10 lambda_max)."""
-    sizes, _ = curvatures(name)
-    least, most = float(sizes.min()), float(sizes.max())
-    plans: dict[str, Schedule] = {
-        "beta/i": gt.Harmonic(2.0 / least, int(4.0 * most / least)),
-        "i^-0.6": gt.Power(1.0 / most, 0.6),
-        "constant": gt.Constant(0.1 / most),
-    }
-    return plans[plan]
+def cases(quick):
+    """List a design over problems, schedules, lengths and batches, and two points with many runs, started at the maximiser."""
+    every = [interval for asked in POINTS.values() for interval in asked]
+    problems, sizes = (PROBLEMS[:1], SIZES[:1]) if quick else (PROBLEMS, SIZES)
+    design = [("design", problem, plan, START, *size, every) for problem in problems for plan in SCHEDULES for size in sizes]
+    points = [("point", "kl-linear", plan, 0.0, 1500, 1, 4, list(asked)) for plan, asked in POINTS.items()]
+    keys = ("part", "problem", "schedule", "start", "steps", "batch_size", "group_size", "intervals")
+    runs = {"design": QUICK_RUNS, "point": QUICK_RUNS} if quick else {"design": RUNS, "point": POINT_RUNS}
+    return [dict(zip(keys, one, strict=True)) | {"runs": runs[one[0]]} for one in (*design, *points)]
 
 
-def panel(name: str) -> dict[str, Asked]:
-    """Return what is asked of a run, by the interval's name."""
+def points(quick):
+    """List the points."""
+    return [one for one in cases(quick) if one["part"] == "point"]
+
+
+def truth(interval, name, record):
+    """Return what an interval is of, about each run of a record."""
     problem, best, highest = maximum(name)
-    _, directions = curvatures(name)
-
-    def objective(theta: Array) -> Array:
-        return gt.objective(problem, theta)
-
-    def of_theta(function: Any) -> Asked:
-        along = directions.T @ best
-        return Asked("theta*", len(along), partial(function, contrasts=directions.T), lambda record: along)
-
-    def last_gap(record: Record) -> Array:
-        return highest - objective(record.path[..., -1, :])
-
-    def tail_value(record: Record) -> Array:
-        return objective(record.path[..., record.tail_start : -1, :]).mean(axis=-1)
-
-    def learned_value(record: Record) -> Array:
-        return objective(record.path[..., -1, :])
-
-    return {
-        "last_iterate": of_theta(intervals.last_iterate),
-        "averaged_iterate": of_theta(intervals.averaged_iterate),
-        "batch_means": of_theta(intervals.batch_means),
-        "random_scaling": of_theta(intervals.random_scaling),
-        "gap_limit": Asked("gap of the last iterate", 1, intervals.gap_limit, last_gap),
-        "tail_value": Asked("mean value of the last half", 1, intervals.tail_value, tail_value),
-        "learned_value": Asked("value of the last policy", 1, intervals.learned_value, learned_value),
-        "best_value": Asked("value of the best policy", 1, intervals.best_value, lambda record: np.asarray(highest)),
+    value = partial(gt.objective, problem)
+    truths: dict[str, Any] = {
+        BEST: lambda path: curvatures(name)[1].T @ best,
+        OF["gap_limit"]: lambda path: highest - value(path[..., -1, :]),
+        OF["tail_value"]: lambda path: value(path[..., record.tail_start : -1, :]).mean(axis=-1),
+        OF["learned_value"]: lambda path: value(path[..., -1, :]),
+        OF["best_value"]: lambda path: highest,
     }
+    return truths[OF[interval]](record.path)
 
 
-def narrower(interval: Interval) -> Interval:
+def narrower(interval):
     """Return limits a tenth narrower: about the estimate, or from 0 where there is one limit."""
-    return narrowed(interval, NARROWING, np.where(interval.low == 0.0, 0.0, interval.estimate))
+    return narrowed(interval, 0.9, np.where(interval.low == 0.0, 0.0, interval.estimate))
 
 
-def side_by_side(questions: list[Asked]) -> Callable[[Record, float], Interval]:
-    """Make one function of several that see one run: components one after another, for each as it is and then narrowed.
-
-    The target, which may differ from run to run, is taken off: the truth is 0.
-    """
+@run(shared=True, runs=CHUNK_RUNS)
+def trained(problem, schedule, start, intervals, runs, rng, chunk, **case):
+    """Train, and ask all intervals about each run: the coverage of every component, as it is and narrowed."""
+    found, best, _ = maximum(problem)
+    curved, directions = curvatures(problem)
+    sizes = {name: case[name] for name in ("batch_size", "group_size", "steps")}
 
     @vectorized
-    def all_of_them(record: Record, level: float) -> Interval:
-        columns: list[list[Array]] = []
-        for asked in questions:
-            interval, truth = asked.function(record, level), asked.target(record)
+    def side_by_side(record, level):
+        """Components one after another, for each interval as it is and then narrowed; the target is taken off: the truth is 0."""
+        columns: list[Any] = []
+        for name in intervals:
+            options = {"contrasts": directions.T} if OF[name] == BEST else {}
+            interval, target = getattr(gt.intervals, name)(record, level, **options), truth(name, problem, record)
             for one in (interval, narrower(interval)):
-                limits = (one.estimate - truth, one.standard_error, one.low - truth, one.high - truth)
+                limits = (one.estimate - target, one.standard_error, one.low - target, one.high - target)
                 columns.append([np.reshape(array, (len(record.path), -1)) for array in limits])
         estimate, error, low, high = (np.concatenate(arrays, axis=1) for arrays in zip(*columns, strict=True))
         return Interval(estimate, error, low, high, level)
 
-    return all_of_them
+    components = np.repeat([directions.shape[1] if OF[name] == BEST else 1 for name in intervals], 2)
+    rates = SCHEDULES[schedule](curved.min(), curved.max())
+    learned = gt.RecordedTraining("rloo", rates, **sizes, theta0=best + start * directions[:, 0])
+    drawn = {"replications": runs, "rng": seed_of(rng), "workers": 1, "first": chunk * runs}
+    covered = gt.coverage(side_by_side, found, np.zeros(components.sum()), experiment=learned, **drawn)
+    shares = iter(np.split(covered.coverage, np.cumsum(components)[:-1]))
+    return {name: {"coverage": [next(shares)], "narrowed": [next(shares)]} for name in intervals}
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
-    """Train, ask all intervals about each run, and keep the measures of every component, those of narrowed ones as controls."""
-    name = settings["problem"]
-    problem, best, _ = maximum(name)
-    _, directions = curvatures(name)
-    shown = panel(name)
-    questions = [shown[interval] for interval in settings["intervals"]]
-    labels = [
-        (variant, interval, asked.of, component)
-        for interval, asked in zip(settings["intervals"], questions, strict=True)
-        for variant in ("", "narrowed ")
-        for component in range(asked.components)
-    ]
-    sizes = {key: settings[key] for key in ("batch_size", "group_size", "steps")}
-    start = best + settings["start"] * directions[:, 0]
-    covered = gt.coverage(
-        side_by_side(questions),
-        problem,
-        np.zeros(len(labels)),
-        experiment=gt.RecordedTraining("rloo", schedule(name, settings["schedule"]), **sizes, theta0=start),
-        level=LEVEL,
-        replications=settings["runs"],
-        rng=seed_of(rng),
-        workers=1,
-        first=chunk * settings["runs"],
-    )
-    table = covered.measures().query("measure in @MEASURES")
-    kept = []
-    for row in table.to_dict("records"):
-        variant, interval, target, component = labels[int(row["component"])]
-        label = {"measure": variant + row["measure"], "interval": interval, "target": target, "component": str(component)}
-        kept.append(label | {key: row[key] for key in ("estimate", "mcse", "replications", "failures")})
-    return kept
+@rows(of=trained, cases=lambda quick: [one for one in cases(quick) if one["part"] == "design"])
+def coverages(found):
+    """The coverage of every component, for the tables of coverages."""
+    for interval, shares in found.items():
+        for component, share in enumerate(shares["coverage"].mean(axis=0)):
+            labels = {"measure": "coverage", "interval": interval, "target": OF[interval], "component": str(component)}
+            yield labels | {"estimate": share}
 
 
-def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
-    """One row for each interval, component and measure; chunks are averaged, and exact limits given to shares."""
-    common = {key: value for key, value in settings.items() if key not in ("intervals", "runs")}
-    table, keys = pd.concat(map(pd.DataFrame, results), ignore_index=True), ["interval", "target", "component", "measure"]
-    for values, part in table.groupby(keys, sort=False):
-        label = dict(zip(keys, values, strict=True))
-        yield common | label | {"prediction": nominal(label["measure"])} | _pooled(part, label["measure"])
-
-
-def _pooled(part: pd.DataFrame, measure: str) -> dict[str, float]:
-    """Return the average of a measure over chunks as columns of a row; a coverage has the exact limits of a share."""
-    from scipy.stats import binomtest  # slow to import, and seldom wanted
-
-    replications = int(part["replications"].sum())
-    weights = part["replications"] / replications
-    estimate, error = float(weights @ part["estimate"]), float(np.sqrt(weights**2 @ part["mcse"] ** 2))
-    low, high = estimate - 1.96 * error, estimate + 1.96 * error
-    if measure.endswith("coverage"):
-        low, high = binomtest(round(estimate * replications), replications).proportion_ci(LEVEL)
-        error = float(np.sqrt(estimate * (1.0 - estimate) / replications))
-    counts = {"replications": replications, "failures": int(part["failures"].sum())}
-    return {"estimate": estimate, "standard_error": error, "low": low, "high": high, **counts}
-
-
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Read off, at the points, whether an interval covers as it says, its worst component at least; the control is narrowed."""
-    points = table[table["part"] == "point"]
-    for (plan, interval), part in points.groupby(["schedule", "interval"], sort=False):
-        first = part.iloc[0]
-        measured = (part[part["measure"] == measure] for measure in ("coverage", "narrowed coverage"))
-        own, control = (share(one.loc[farthest(one["estimate"], LEVEL)], LEVEL, comparisons=len(one)) for one in measured)
-        setting = f"{first['problem']}, {plan} (n = {first['steps']}, B = {first['batch_size']}, G = {first['group_size']})"
-        yield STATEMENTS[interval].claim(setting, own, control)
+@check(*STATEMENTS, of=trained, cases=points, broken={"which": "narrowed"}, setting=SETTING)
+def coverage(found, runs, which="coverage"):
+    """Whether an interval covers as it says, its worst component at least."""
+    sides = {}
+    for interval, shares in found.items():
+        covered = shares[which].mean(axis=0)
+        worst = covered[np.abs(covered - LEVEL).argmax()]
+        sides[f"CI/{interval}"] = Share(worst, LEVEL, replications=runs, comparisons=covered.size)
+    return sides

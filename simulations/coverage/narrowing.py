@@ -1,21 +1,15 @@
 """Sets that are too small, for negative controls: a wrong constant that a check of coverage must find."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from grpo_theory.intervals import Ellipsoid, Interval
 
-Array = NDArray[np.float64]
 
-
-def narrowed(interval: Interval, factor: float, centre: ArrayLike | None = None) -> Interval:
+def narrowed(interval, factor, centre=None):
     """Return limits that are a factor of their distance from the estimate, or another centre; infinite ones stay."""
     middle = np.asarray(interval.estimate if centre is None else centre)
 
-    def limit(end: Array) -> Array:
+    def limit(end):
         with np.errstate(invalid="ignore"):
             moved = middle + factor * (end - middle)
         return np.where(np.isfinite(middle) & np.isfinite(end), moved, end)
@@ -23,10 +17,10 @@ def narrowed(interval: Interval, factor: float, centre: ArrayLike | None = None)
     return Interval(interval.estimate, interval.standard_error, limit(interval.low), limit(interval.high), interval.level)
 
 
-def narrowing(function: Callable[..., Any], factor: float) -> Callable[..., Any]:
+def narrowing(function, factor):
     """Make the sets of an interval function smaller about their estimates."""
 
-    def smaller(data: Any, level: float) -> Interval | Ellipsoid:
+    def smaller(data, level):
         answer = function(data, level)
         if isinstance(answer, Ellipsoid):
             return Ellipsoid(answer.estimate, answer.covariance, factor**2 * answer.squared_radius, answer.level)
@@ -35,13 +29,13 @@ def narrowing(function: Callable[..., Any], factor: float) -> Callable[..., Any]
     return smaller
 
 
-def remembering(function: Callable[..., Any]) -> Callable[..., Any]:
+def remembering(function):
     """Make an interval function that is not asked again when the last question is put once more, about the very same data."""
-    last: dict[str, Any] = {"data": None, "level": None, "answer": None}
+    last = [None, None, None]
 
-    def asked(data: Any, level: float) -> Any:
-        if data is not last["data"] or level != last["level"]:
-            last.update(answer=function(data, level), data=data, level=level)
-        return last["answer"]
+    def asked(data, level):
+        if data is not last[0] or level != last[1]:
+            last[:] = data, level, function(data, level)
+        return last[2]
 
     return asked

@@ -3,14 +3,13 @@
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 import grpo_theory as gt
 
-Array = NDArray[np.float64]
 POLICIES = ("random", "half-trained", "near-deterministic")
-REWARDS = ("balanced", "rare")
+NAMES = tuple(f"{policy}, {reward}" for policy in POLICIES for reward in ("balanced", "rare"))
+"""The problems on shared features."""
 LANGUAGE_MODEL, ONE_PROMPT = "lm-few-shot", "two-arms"
 PROMPTS, RESPONSES, DIMENSION = 64, 5, 4
 SURE = 0.97
@@ -20,19 +19,8 @@ RARE = 0.01
 STEP, STEPS = 30.0, 5000
 
 
-def names() -> tuple[str, ...]:
-    """Return the names of the six problems on shared features, "policy, reward"."""
-    return tuple(f"{policy}, {reward}" for policy in POLICIES for reward in REWARDS)
-
-
-def largest_probability(policy: gt.Policy, theta: Array) -> float:
-    """Return the mean over prompts of the largest probability."""
-    logits = policy.logits(theta)
-    return float((1.0 / np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1)).mean())
-
-
 @cache
-def _training() -> tuple[gt.Bandit, gt.LinearSoftmax, dict[str, Array]]:
+def _training():
     """Draw features and rewards, and follow the exact gradient from parameters at random until the policy is sure.
 
     The half-trained policy is the first that has half of the gain made until then.
@@ -47,8 +35,8 @@ def _training() -> tuple[gt.Bandit, gt.LinearSoftmax, dict[str, Array]]:
     problem = gt.Problem(bandit, policy)
     for _ in range(STEPS):
         moments = gt.moments(problem, path[-1])
-        values.append(float(moments.prompt_weights @ moments.value))
-        if largest_probability(policy, path[-1]) >= SURE:
+        values.append(moments.prompt_weights @ moments.value)
+        if policy.probabilities(path[-1]).max(axis=1).mean() >= SURE:
             break
         path.append(path[-1] + STEP * moments.gradient / (1.0 + STEP * np.linalg.norm(moments.gradient)))
     half = int(np.argmax(np.array(values) >= (values[0] + values[-1]) / 2.0))
@@ -56,7 +44,7 @@ def _training() -> tuple[gt.Bandit, gt.LinearSoftmax, dict[str, Array]]:
 
 
 @cache
-def problem(name: str) -> gt.Problem:
+def problem(name):
     """Return a problem of the study by name.
 
     Where success is rare, it is rare for all responses alike. The probabilities of the balanced reward are multiplied by the
@@ -69,12 +57,12 @@ def problem(name: str) -> gt.Problem:
     theta = thetas[stage]
     if reward == "rare":
         moments = gt.moments(gt.Problem(bandit, policy), theta)
-        bandit = gt.Bandit(bandit.mean_reward * (RARE / float(moments.prompt_weights @ moments.value)))
+        bandit = gt.Bandit(bandit.mean_reward * RARE / (moments.prompt_weights @ moments.value))
     return gt.Problem(bandit, policy, theta=theta, name=name, title=name)
 
 
 @cache
-def directions(name: str) -> Array | None:
+def directions(name):
     """Return the directions (J, d) of the gradient in question: all coordinates (None), or three of the language model's head.
 
     Those are the three along which the prompts' gradients are largest.

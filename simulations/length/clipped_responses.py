@@ -12,18 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
 from grpo_theory.estimation.aggregation import AGGREGATIONS
 from grpo_theory.estimation.ratio import CLIPS, RATIOS
-from grpo_theory.evidence import Claim, Evidence
-from grpo_theory.harness.study import Cell, Rows, Settings
-from grpo_theory.problem import ChainPoint
+from grpo_theory.harness import check, rows, run
 from grpo_theory.problem.chains import KINDS
-from simulations.length.drifts import NEAR, SUCCESS, ahead, drifted, generator_of_direction
-from simulations.length.points import chain_point
+from simulations.length.drifts import NEAR, SUCCESS, ahead, drifted
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
 
@@ -38,7 +33,8 @@ BATCH, GROUP = 16, 16
 REPLICATIONS, QUICK_REPLICATIONS = 144, 48
 
 
-def _whole(name: str, ratio: str, clip: gt.Clip) -> gt.Estimator:
+def whole(name, ratio, clip):
+    """Return the leave-one-out estimator with a ratio of the whole response, tokens added up."""
     return gt.Estimator(name, gt.estimators()["rloo"].advantage, RATIOS[ratio], clip, AGGREGATIONS["sum"])
 
 
@@ -46,97 +42,78 @@ WIDTHS = (3e-4, 4e-4)
 """GSPO's (arXiv 2507.18071)."""
 DROPPED, GSPO, NARROW = "dropped above", "geometric", "narrow"
 SIMULATED = {
-    "cut": _whole("cut", "trajectory", CLIPS["cap"]),
-    DROPPED: _whole(DROPPED, "trajectory", CLIPS["upper only"]),
-    "dropped outside": _whole("dropped outside", "trajectory", CLIPS["two-sided"]),
-    GSPO: _whole(GSPO, "geometric", CLIPS["by sign"].with_widths(*WIDTHS)),
-    NARROW: _whole(NARROW, "trajectory", CLIPS["two-sided"].with_widths(*WIDTHS)),
+    "cut": whole("cut", "trajectory", CLIPS["cap"]),
+    DROPPED: whole(DROPPED, "trajectory", CLIPS["upper only"]),
+    "dropped outside": whole("dropped outside", "trajectory", CLIPS["two-sided"]),
+    GSPO: whole(GSPO, "geometric", CLIPS["by sign"].with_widths(*WIDTHS)),
+    NARROW: whole(NARROW, "trajectory", CLIPS["two-sided"].with_widths(*WIDTHS)),
 }
-EXACT = {name: _whole(name, name, CLIPS["none"]) for name in ("none", "trajectory")}
+EXACT = {name: whole(name, name, CLIPS["none"]) for name in ("none", "trajectory")}
 LOSS = 0.1
 """A tenth of the efficiency is a tenth of the steps."""
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each kind of task."""
+def kinds(quick):
+    """List the kinds of task."""
     lengths, replications = (QUICK_LENGTHS, QUICK_REPLICATIONS) if quick else (LENGTHS, REPLICATIONS)
-    return [Cell({"kind": kind, "lengths": list(lengths), "replications": replications}) for kind in JUDGED]
+    return [{"kind": kind, "lengths": list(lengths), "replications": replications} for kind in JUDGED]
 
 
-def drifts(length: int) -> dict[str, float]:
-    """Return the drift in nats a response, by what stays as it is when responses get longer; at 256 tokens they are one."""
-    return {"response": NEAR} | ({"token": length * PER_TOKEN} if length * PER_TOKEN != NEAR else {})
+def directions(quick):
+    """List the kinds of task and directions of the drift."""
+    return [{**one, "direction": d} for one in kinds(quick) for d in range(DIRECTIONS)]
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> list[dict[str, Any]]:
-    """Simulate one step of 16 groups of 16 at every length, drift and direction."""
-    table, seed = [], seed_of(rng)
-    places = [
-        (length, fixed, nats, d)
-        for length in settings["lengths"]
-        for fixed, nats in drifts(length).items()
-        for d in range(DIRECTIONS)
-    ]
-    for number, (length, fixed, nats, d) in enumerate(places):
-        problem = KINDS[settings["kind"]](length, SUCCESS)
-        point = chain_point(problem)
-        theta = drifted(point, nats, generator_of_direction(d))
-        common = {"length": length, "fixed": fixed, "nats": nats, "direction": d}
-        table += [common | one for one in steps(problem, point, theta, child_seed(seed, number), settings["replications"])]
-    return table
+@run()
+def steps(kind, lengths, replications, rng):
+    """One step of 16 groups of 16, by length, what stays as it is when responses get longer, and direction.
+
+    A response drifts by 1 nat, or by 1/256 nat a token, which is the same at 256 tokens.
+    """
+    found: dict[str, Any] = {}
+    for length in lengths:
+        for fixed, nats in {"response": NEAR, "token": length * PER_TOKEN}.items():
+            for d in range(DIRECTIONS if fixed == "response" or nats != NEAR else 0):
+                problem: Any = KINDS[kind](length, SUCCESS)
+                point, seed = problem.at(problem.theta), child_seed(seed_of(rng), len(found))
+                theta = drifted(point, nats, d)
+                found[f"{length}, {fixed}, {d}"] = measured(problem, point, theta, seed, replications)
+    return found
 
 
-def steps(
-    problem: gt.Problem, point: ChainPoint, theta: Array, seed: np.random.SeedSequence, replications: int
-) -> list[dict[str, Any]]:
-    """Return efficiency and cosine of each estimator, and what the judged ones lose to another, with standard errors."""
-    simulation = gt.simulate_gradients(
-        problem,
-        theta,
-        list(SIMULATED.values()),
-        batch_size=BATCH,
-        group_size=GROUP,
-        replications=replications,
-        rng=seed,
-        workers=1,
-        behaviour=point.theta,
-        directions=np.eye(theta.size),
-    )
+def measured(problem, point, theta, seed, replications):
+    """Return efficiency and cosine of each estimator, and what is lost to the cut by dropping, with standard errors."""
+    sizes: Any = {"batch_size": BATCH, "group_size": GROUP}
+    drawn: Any = {"replications": replications, "rng": seed, "workers": 1, "directions": np.eye(theta.size)}
+    simulation = gt.simulate_gradients(problem, theta, list(SIMULATED.values()), behaviour=point.theta, **sizes, **drawn)
     current = replace(point, theta=theta)
-    laws = {name: gt.exact.law_between(current, point, one, batch_size=BATCH, group_size=GROUP) for name, one in EXACT.items()}
+    laws = {name: gt.exact.law_between(current, point, one, **sizes) for name, one in EXACT.items()}
     gradient = laws["none"].true_gradient
-    rows = [
-        {"ratio": name, "quantity": quantity, "estimate": value, "standard_error": 0.0}
-        for name, law in laws.items()
-        for quantity, value in (("efficiency", ahead(law)), ("cosine", law.cosine))
-    ]
-    for name in SIMULATED:
-        i = simulation.index(name)
-        signed = float(np.copysign(simulation.efficiency[i], simulation.means[i, 3]))
-        values = {"efficiency": (signed, float(simulation.efficiency_standard_error[i]))}
+    found = {name: {"efficiency": (ahead(law), 0.0), "cosine": (law.cosine, 0.0)} for name, law in laws.items()}
+    for i, name in enumerate(SIMULATED):
+        signed = np.copysign(simulation.efficiency[i], simulation.means[i, 3])
+        found[name] = {"efficiency": (signed, simulation.efficiency_standard_error[i])}
         if name != NARROW:  # of which hardly a response is left
-            values["cosine"] = cosine(simulation.along[i], simulation.along_covariance[i] / replications, gradient)
-        if name == DROPPED:
-            values["lost to cut"] = lost(simulation, name, "cut")
-        rows += [{"ratio": name, "quantity": q, "estimate": v, "standard_error": s} for q, (v, s) in values.items()]
-    return rows
+            found[name]["cosine"] = cosine(simulation.along[i], simulation.along_covariance[i] / replications, gradient)
+    found[DROPPED]["lost to cut"] = lost(simulation, DROPPED, "cut")
+    return found
 
 
-def cosine(mean: Array, covariance: Array, gradient: Array) -> tuple[float, float]:
+def cosine(mean, covariance, gradient):
     """Return the cosine of an expectation with the gradient, from its mean over replications and that mean's covariance.
 
     The mean's squared length is too large by the trace, which is taken off.
     """
-    length = float(np.sqrt(max(mean @ mean - np.trace(covariance), 0.0)))
+    length = np.sqrt(max(mean @ mean - np.trace(covariance), 0.0))
     if length == 0.0:
-        return float("nan"), float("nan")
+        return np.nan, np.nan
     unit = gradient / np.linalg.norm(gradient)
-    value = float(unit @ mean / length)
+    value = unit @ mean / length
     slope = (unit - value * mean / length) / length
-    return value, float(np.sqrt(slope @ covariance @ slope))
+    return value, np.sqrt(slope @ covariance @ slope)
 
 
-def lost(simulation: gt.GradientSimulation, name: str, other: str) -> tuple[float, float]:
+def lost(simulation, name, other):
     """Return by what share one efficiency is below another, and its standard error from the paired replications."""
     i, j = simulation.index(name), simulation.index(other)
     values, errors = simulation.efficiency, simulation.efficiency_standard_error
@@ -144,35 +121,33 @@ def lost(simulation: gt.GradientSimulation, name: str, other: str) -> tuple[floa
     quotient = values[i] / values[j]
     both = (errors[i] ** 2 + errors[j] ** 2 - apart**2) / 2.0
     variance = errors[i] ** 2 - 2.0 * quotient * both + quotient**2 * errors[j] ** 2
-    return float(1.0 - quotient), float(np.sqrt(max(variance, 0.0)) / values[j])
+    return 1.0 - quotient, np.sqrt(max(variance, 0.0)) / values[j]
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each length, drift, direction, ratio and quantity."""
-    common = {"kind": settings["kind"], "replications": settings["replications"], "prediction": np.nan}
-    return [common | row for result in results for row in result]
+@rows(of=steps, cases=kinds)
+def efficiencies(found, replications):
+    """Efficiency and cosine at each length, drift and direction."""
+    for where, by_ratio in found.items():
+        length, fixed, d = where.split(", ")
+        for ratio, quantities in by_ratio.items():
+            for quantity, (value, error) in quantities.items():
+                row = {"length": int(length), "fixed": fixed, "direction": int(d), "ratio": ratio, "quantity": quantity}
+                yield row | {"estimate": value, "standard_error": error, "replications": replications}
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """Read off the statements at 1,024 tokens, after a drift of 1 nat."""
-    claimed, long = [], table[table["length"] == LONG]
-    for (kind, d), here in long.groupby(["kind", "direction"], sort=False):
-        near, far = (
-            here[here["fixed"] == fixed].set_index(["ratio", "quantity"]).sort_index() for fixed in ("response", "token")
-        )
-        worst = min((near.loc[(NARROW, "efficiency")], far.loc[(GSPO, "efficiency")]), key=lambda row: row["estimate"])
-        whole, none, cut = (float(near.loc[(name, "efficiency"), "estimate"]) for name in ("trajectory", "none", "cut"))
-        setting = f"{kind}, direction {d}"
-        own = _against(near.loc[("cut", "efficiency")], whole, -1.0, 0.0)
-        claimed.append(CUT.claim(setting, own, _against(worst, whole, -1.0, 0.0)))
-        own = _against(near.loc[(DROPPED, "lost to cut")], 0.0, 1.0, LOSS)
-        claimed.append(ZEROED.claim(setting, own, _against(worst, 1.0, -1.0 / cut, LOSS)))
-        own = _against(near.loc[(GSPO, "efficiency")], 1.0, -1.0 / none, LOSS)
-        claimed.append(GEOMETRIC.claim(setting, own, _against(worst, 1.0, -1.0 / none, LOSS)))
-    return claimed
+@check(CUT, ZEROED, GEOMETRIC, of=steps, cases=directions, broken={"wrong": True}, setting="{kind}, direction {direction}")
+def clips(found, direction, replications, wrong=False):
+    """What clips of the whole response's ratio do at 1,024 tokens, after a drift of 1 nat."""
+    near, far = (found[f"{LONG}, {fixed}, {direction}"] for fixed in ("response", "token"))
+    whole, none, cut = (near[name]["efficiency"][0] for name in ("trajectory", "none", "cut"))
+    worst = min((near[NARROW]["efficiency"], far[GSPO]["efficiency"]), key=lambda one: one[0])
 
+    def side(start, factor, simulated):
+        return start + factor * simulated[0], abs(factor) * simulated[1], replications
 
-def _against(row: pd.Series, start: float, factor: float, bound: float) -> Evidence:
-    """Return start + factor times what was simulated, against a bound."""
-    value, error = start + factor * float(row["estimate"]), abs(factor) * float(row["standard_error"])
-    return Evidence(value, bound, error, replications=int(row["replications"]))
+    dropped = side(1.0, -1.0 / cut, worst) if wrong else side(0.0, 1.0, near[DROPPED]["lost to cut"])
+    return {
+        CUT.id: (side(whole, -1.0, worst if wrong else near["cut"]["efficiency"]), 0.0),
+        ZEROED.id: (dropped, LOSS),
+        GEOMETRIC.id: (side(1.0, -1.0 / none, worst if wrong else near[GSPO]["efficiency"]), LOSS),
+    }

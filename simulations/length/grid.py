@@ -1,14 +1,28 @@
-"""The lengths and success rates at which kinds of task are examined."""
+"""The kinds of task, lengths and success rates that are examined."""
 
-from grpo_theory.harness.study import Cell
 from grpo_theory.problem.chains import KINDS
 
 LENGTHS, QUICK_LENGTHS = (16, 64, 256, 1024, 4096), (16, 64, 1024)
 RATES = (0.55, 0.7)
 """Success rates that every kind of task can have."""
+SETTING = "{kind}, success {success:g}"
 
 
-def kinds_and_rates(quick: bool) -> list[Cell]:
-    """One cell for each kind of task and success rate; all is exact, and a quick run has fewer lengths and one rate."""
+def kinds_and_rates(quick, kinds=KINDS):
+    """List each kind of task and success rate; all is exact, and a quick run has fewer lengths and one rate."""
     lengths = list(QUICK_LENGTHS if quick else LENGTHS)
-    return [Cell({"kind": kind, "success": rate, "lengths": lengths}) for kind in KINDS for rate in RATES[: 1 if quick else None]]
+    return [{"kind": kind, "success": rate, "lengths": lengths} for kind in kinds for rate in RATES[: 1 if quick else None]]
+
+
+def point_of(kind, length, success):
+    """Return a task of a kind at its own parameter."""
+    problem = KINDS[kind](length, success)
+    return problem.at(problem.theta)
+
+
+def reached(chain, start):
+    """Return the states in which tokens are drawn that a prompt's responses come to, ascending."""
+    found = {start}
+    while new := {after for state in found for after in chain.transitions[state][chain.ends[state] == 0].tolist()} - found:
+        found |= new
+    return tuple(sorted(found))

@@ -10,19 +10,15 @@ of a step with the responses of one prompt alone. Beside the gradient's squared 
 prompts.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.special import stdtrit
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
-from grpo_theory.data import LongRollouts, long_rollouts
+from grpo_theory.data import long_rollouts
 from grpo_theory.estimation import find
-from grpo_theory.evidence import Claim, Evidence
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.harness import check, rows
 from grpo_theory.intervals.u_statistics import prompt_gradients
 from grpo_theory.plan.efficiency import Estimates, StepLaw, choose_by_efficiency
 from grpo_theory.plan.error_constants import pilot_terms
@@ -46,35 +42,36 @@ LEVEL, SMALL = 0.95, 0.1
 """Of the table's limits; and a correlation below 0.1 is called none, as of the short answers."""
 UNBOUNDED = 1e3
 SHORT, LONG, DEALT = "1 to 6 tokens", "80 tokens", "80 tokens, rewards dealt anew"
-HUNDREDFOLD = ", right answers' hundredfold"
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell; the data are what they are, so quick is no different."""
-    return [Cell({"data": long_rollouts().provenance["sha256"]})]
+def shipped(quick):
+    """List the one case; the data are what they are, so quick is no different."""
+    return [{"data": long_rollouts().provenance["sha256"]}]
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
-    """Read efficiencies, correlations and the gradient's squared length off the data, with errors over prompts."""
+@rows(cases=shipped)
+def answers(rng):
+    """Efficiencies, correlations and the gradient's squared length, with errors over prompts."""
     data = long_rollouts()
     rewards, scores = data.rewards[data.index], data.sketches[data.index]
-    table: Rows = []
     for name in ESTIMATORS:
-        table += _by_size(name, data, rewards, scores)
-    short = gt.data.sampled_answers()
-    halves = np.split(short.sketches[short.index], 2, axis=-1)
-    norms = [2.0 * (half**2).sum(axis=-1) for half in halves]
-    table += _correlations(SHORT, norms[0], norms[1], short.rewards[short.index])
-    exact = data.squared_norms[data.index]
-    table += _correlations(LONG, exact, exact, rewards)
-    dealt = rng.permuted(rewards, axis=1)
-    for which, given in ((LONG, rewards), (DEALT, dealt)):
-        constants = StepLaw.of_unbiased(pilot_terms(gt.Rollouts(given, scores)), np.array([2])).square
-        table.append(_row({"answers": which, "quantity": "squared length of the gradient"}, constants))
-    return table
+        yield from by_size(name, data, rewards, scores)
+    for which in (SHORT, LONG):
+        yield {"answers": which, "quantity": "correlation"} | correlation(which)
+    for which, given in ((LONG, rewards), (DEALT, rng.permuted(rewards, axis=1))):
+        square = StepLaw.of_unbiased(pilot_terms(gt.Rollouts(given, scores)), np.array([2])).square
+        yield {"answers": which, "quantity": "squared length of the gradient"} | row(square)
 
 
-def laws(name: str, data: LongRollouts, rewards: Array, scores: Array) -> StepLaw:
+@check(ASSUMPTION, cases=shipped, broken={"right": 100.0}, setting=f"SmolLM2, {LONG}")
+def assumption(right=1.0):
+    """Assumption 2 of the shipped prompts; of group sizes so few prompts say nothing at the level of the report."""
+    short, long = correlation(SHORT), correlation(LONG, right)
+    facts = {f"correlation, {SHORT}": short["estimate"], "standard error over prompts": long["standard_error"]}
+    return (abs(long["estimate"]), long["response_error"], long["freedom"] + 1), SMALL, facts
+
+
+def laws(name, data, rewards, scores):
     """Return the law of an estimator's step at every size that the prompts' responses allow."""
     rollouts = gt.Rollouts(rewards, scores)
     if name == UNBIASED:
@@ -86,80 +83,59 @@ def laws(name: str, data: LongRollouts, rewards: Array, scores: Array) -> StepLa
     return StepLaw.of_subgroups(RewardClasses.of(gt.Rollouts(rewards, weighed)), prompt_gradients(rollouts), estimator, sizes)
 
 
-def _by_size(name: str, data: LongRollouts, rewards: Array, scores: Array) -> Iterator[dict[str, Any]]:
+def by_size(name, data, rewards, scores):
     """Yield the efficiency at each group size, and what it loses against the best; and with the responses of one prompt alone."""
     law = laws(name, data, rewards, scores)
     sizes = law.group_sizes
     choice = choose_by_efficiency(law, RESPONSES // sizes, LEVEL)
     alone, _ = law.root_efficiency(np.ones(sizes.size, dtype=np.int64))
-    at = {"answers": LONG, "estimator": name, "best": int(sizes[choice.best])}
     for i, size in enumerate(sizes.tolist()):
-        common = at | {"group_size": size, "candidate": bool(choice.candidates[i])}
-        yield common | {"quantity": "efficiency", "estimate": float(choice.efficiency[i]), **EXACT}
-        above = {name: _bounded(getattr(choice.loss, name)[i]) for name in ("estimate", "low", "high")}
-        yield common | {"quantity": "best above it"} | EXACT | above
+        common = {"answers": LONG, "estimator": name, "best": sizes[choice.best], "group_size": size}
+        yield common | {"quantity": "efficiency", "estimate": choice.efficiency[i]}
+        # Not a number where the data set no bound: another size may be any number of times as good.
+        above = {end: getattr(choice.loss, end)[i] for end in ("estimate", "low", "high")}
+        yield common | {"quantity": "best above it"} | {end: x if x < UNBOUNDED else np.nan for end, x in above.items()}
         for quantity, roots in (("loss", choice.roots), ("loss, one prompt alone", alone)):
-            yield _row(common | {"quantity": quantity}, _loss(roots, choice.roots, i, choice.best))
+            yield common | {"quantity": quantity} | row(loss(roots, choice.roots, i, choice.best))
 
 
-def _bounded(value: float) -> float:
-    """Return a share, or not a number where the data set no bound: another size may be any number of times as good."""
-    return float(value) if value < UNBOUNDED else float("nan")
-
-
-def _loss(roots: Estimates, of_best: Estimates, size: int, best: int) -> Estimates:
+def loss(roots, of_best, size, best):
     """Return what share of the best size's efficiency is lost: 1 less the square of the ratio of roots."""
-    ratio = float(roots.values[size] / of_best.values[best])
+    ratio = roots.values[size] / of_best.values[best]
     influences = (roots.influences[size] - ratio * of_best.influences[best]) / of_best.values[best]
     return Estimates(np.asarray(1.0 - ratio**2), -2.0 * ratio * influences)
 
 
-def _correlations(answers: str, first: Array, second: Array, rewards: Array) -> Iterator[dict[str, Any]]:
-    """Yield the correlation of ||W||^2 and Z given the prompt, and with right answers' hundredfold; two estimates each."""
-    for suffix, factor in (("", 1.0), (HUNDREDFOLD, 1.0 + 99.0 * rewards)):
-        one, other = first * factor, second * factor
-        terms = _terms(one, other, rewards)
-        mean = terms.mean(axis=1)
-        value = _correlation(mean)
-        change = (terms - mean[:, None]) / mean[:, None]
-        found = Estimates(np.asarray(value), value * (change[0] - (change[1] + change[2]) / 2.0))
-        less = [_terms(*(np.delete(each, i, axis=1) for each in (one, other, rewards))) for i in range(rewards.shape[1])]
-        without = np.stack([_correlation(mean[:, None] + (some - terms) / len(rewards)) for some in less], axis=1)
-        yield _row({"answers": answers, "quantity": f"correlation{suffix}"}, found) | of_responses(without)
+def correlation(answers, right=1.0):
+    """Return the correlation of ||W||^2, times a factor of right answers, and Z given the prompt, with errors of two kinds."""
+    data: Any = long_rollouts() if answers == LONG else gt.data.sampled_answers()
+    rewards = data.rewards[data.index]
+    if answers == LONG:
+        norms = [data.squared_norms[data.index]] * 2
+    else:  # halves of a sketch give two estimates, whose errors are independent
+        norms = [2.0 * (half**2).sum(axis=-1) for half in np.split(data.sketches[data.index], 2, axis=-1)]
+    given = [*(norm * (1.0 + (right - 1.0) * rewards) for norm in norms), rewards]
+    found = terms(*given)
+    mean = found.mean(axis=1)
+    value, change = of_terms(mean), (found - mean[:, None]) / mean[:, None]
+    less = [terms(*(np.delete(each, i, axis=1) for each in given)) for i in range(rewards.shape[1])]
+    without = np.stack([of_terms(mean[:, None] + (some - found) / len(rewards)) for some in less], axis=1)
+    return row(Estimates(value, value * (change[0] - (change[1] + change[2]) / 2.0))) | of_responses(without)
 
 
-def _terms(first: Array, second: Array, rewards: Array) -> Array:
+def terms(first, second, rewards):
     """Return each prompt's covariance of ||W||^2 and Z, and the variances of both, shape (3, B)."""
     return np.stack([covariances((first + second) / 2.0, rewards), covariances(first, second), covariances(rewards, rewards)])
 
 
-def _correlation(means: Array) -> Array:
+def of_terms(means):
+    """Return the correlation that the means of terms over prompts have."""
     return np.asarray(means[0] / np.sqrt(means[1] * means[2]))
 
 
-def _row(labels: dict[str, Any], found: Estimates) -> dict[str, Any]:
-    value, error = float(found.values), float(found.standard_errors)
-    half = float(stdtrit(found.prompts - 1, (1.0 + LEVEL) / 2.0)) * error
+def row(found):
+    """Return an estimate as columns of a row, with Student's limits over prompts."""
+    value, error = found.values, found.standard_errors
+    half = stdtrit(found.prompts - 1, (1.0 + LEVEL) / 2.0) * error
     numbers = {"estimate": value, "standard_error": error, "replications": found.prompts}
-    return labels | numbers | {"low": value - half, "high": value + half}
-
-
-def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
-    """One row for each estimator, group size and quantity, and for each correlation."""
-    (measured,) = results
-    yield from (row | {"prediction": np.nan} for row in measured)
-
-
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Judge Assumption 2 of the shipped prompts; of group sizes so few prompts say nothing at the level of the report."""
-    known = table[table["quantity"].str.startswith("correlation")].set_index(["answers", "quantity"])
-    own, broken = (_given_prompts(known.loc[(LONG, f"correlation{suffix}"), :]) for suffix in ("", HUNDREDFOLD))
-    short, long = (known.loc[(answers, "correlation"), :] for answers in (SHORT, LONG))
-    facts = {f"correlation, {SHORT}": float(short["estimate"]), "standard error over prompts": float(long["standard_error"])}
-    yield ASSUMPTION.claim(f"SmolLM2, {LONG}", own, broken, facts)
-
-
-def _given_prompts(row: pd.Series) -> Evidence:
-    """Return the evidence about the shipped prompts: the error of their responses."""
-    error, replications = float(row["response_error"]), int(row["freedom"]) + 1
-    return Evidence(abs(float(row["estimate"])), SMALL, error, replications=replications)
+    return numbers | {"low": value - half, "high": value + half}

@@ -7,27 +7,21 @@ law. The characteristic function is a power of a matrix, so the share of respons
 the drift is 4 nats, and the law is that of 1.
 """
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
+from scipy.special import ndtr
 
-import grpo_theory as gt
-from grpo_theory.arrays import Array
-from grpo_theory.evidence import Comparison
-from grpo_theory.harness.study import Cell, Settings
-from grpo_theory.problem import ChainPoint
+from grpo_theory.harness import check
 from grpo_theory.problem.chains import KINDS
-from simulations.length.drifts import NEAR, SUCCESS, drifted, generator_of_direction
-from simulations.length.points import chain_point
+from simulations.length.drifts import NEAR, SUCCESS, drifted
+from simulations.length.grid import point_of, reached
 from simulations.statements import stated
 
 NORMAL, MIXED = stated("length/normal ratio", "length/stopped ratio")
 
-STOPPED = ("think until sure",)
+STOPPED = "think until sure"
 BROKEN = 4.0
 LONG, DIRECTIONS = 1024, 2
-LENGTHS = (64, LONG)
+CASES = [{"kind": kind, "direction": d} for kind in KINDS for d in range(DIRECTIONS)]
 WINDOW, MARGIN = (0.8, 1.2), 0.03
 """Where one response in eleven is kept, nobody notices whether it is one in eight or one in sixteen."""
 BLUR = 0.02
@@ -39,41 +33,25 @@ step.
 Of a long response the characteristic function is 0 long before, and the integral ends there."""
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each kind of task; all is exact."""
-    return [Cell({"kind": kind, "lengths": list(LENGTHS)}) for kind in KINDS]
+@check(NORMAL, MIXED, cases=CASES, broken={"nats": BROKEN}, setting="{kind}, direction {direction}")
+def within(kind, direction, nats=NEAR):
+    """The share of ratios within the clip, against the limit law's; the law of the control has not drifted as far."""
+    one, law = (MIXED, stopped_share) if kind == STOPPED else (NORMAL, normal_share)
+    point = point_of(kind, LONG, SUCCESS)
+    near, theta = (drifted(point, drift, direction) for drift in (NEAR, nats))
+    kept, second = share_within(point, theta), characteristic(point, theta, np.array([-2j])).real[0]
+    facts = {"share of responses kept": kept, "second moment of the ratio": second}
+    return {one.id: (abs(kept - law(point, near)), MARGIN, facts)}
 
 
-def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
-    """Yield the shares by length and direction, and how far they are from the limit law's at 1,024 tokens."""
-    statement, limit = (MIXED, stopped_share) if settings["kind"] in STOPPED else (NORMAL, normal_share)
-    for length in settings["lengths"]:
-        point = chain_point(KINDS[settings["kind"]](length, SUCCESS))
-        for d in range(DIRECTIONS):
-            found = {}
-            for nats in (NEAR, BROKEN):
-                theta = drifted(point, nats, generator_of_direction(d))
-                found[nats] = share_within(point, theta), limit(point, theta)
-                common = {"kind": settings["kind"], "length": length, "direction": d, "nats": nats}
-                yield common | {"quantity": "share kept", "estimate": found[nats][0], "prediction": found[nats][1]}
-                normal = float(np.log(point.bandit.prompt_weights @ np.exp(2.0 * drifts(point, theta))))
-                second = float(np.log(characteristic(point, theta, np.array([-2j])).real[0]))
-                yield common | {"quantity": "log second moment", "estimate": second, "prediction": normal}
-            if length == LONG:
-                own, broken = (abs(found[nats][0] - found[NEAR][1]) for nats in (NEAR, BROKEN))
-                yield statement.compare(f"{settings['kind']}, direction {d}", own, MARGIN, broken=broken)
-
-
-def normal_share(point: ChainPoint, theta: Array) -> float:
+def normal_share(point, theta):
     """Return the share of normal logarithms of mean -d and variance 2 d within the clip, d the drift of each prompt."""
-    from scipy.stats import norm  # slow to import, and seldom wanted
-
     nats = drifts(point, theta)
-    low, high = (norm.cdf(np.log(end), loc=-nats, scale=np.sqrt(2.0 * nats)) for end in WINDOW)
-    return float(point.bandit.prompt_weights @ (high - low))
+    low, high = (ndtr((np.log(end) + nats) / np.sqrt(2.0 * nats)) for end in WINDOW)
+    return point.bandit.prompt_weights @ (high - low)
 
 
-def stopped_share(point: ChainPoint, theta: Array) -> float:
+def stopped_share(point, theta):
     """Return the share within the clip where the length, and the drift with it, is exponential: f(x) = exp(-x/2 - k |x|)/(2 d k).
 
     The normal law of mean -t and variance 2 t is mixed over an exponential t of mean d. The mixture has the characteristic
@@ -82,10 +60,10 @@ def stopped_share(point: ChainPoint, theta: Array) -> float:
     nats = drifts(point, theta)
     k = np.sqrt(0.25 + 1.0 / nats)
     below, above = (-np.expm1(-slope * abs(np.log(end))) / slope for slope, end in zip((k - 0.5, k + 0.5), WINDOW, strict=True))
-    return float(point.bandit.prompt_weights @ ((below + above) / (2.0 * nats * k)))
+    return point.bandit.prompt_weights @ ((below + above) / (2.0 * nats * k))
 
 
-def drifts(point: ChainPoint, theta: Array) -> Array:
+def drifts(point, theta):
     """Return the divergence of each prompt's responses at theta from those at the point, shape (M,)."""
     chain, drawn = point.chain, point.state_probabilities
     own = (drawn * (point.state_log_probabilities - chain.token_log_probabilities(theta))).sum(axis=1)
@@ -95,7 +73,7 @@ def drifts(point: ChainPoint, theta: Array) -> Array:
     return to_come[chain.starts]
 
 
-def share_within(point: ChainPoint, theta: Array) -> float:
+def share_within(point, theta):
     """Return the share of a point's responses whose ratio, of theta to the point, is within the clip, whose ends are blurred.
 
     P(a < X < b) is the integral of Re[phi(u) (exp(-iua) - exp(-iub))/(iu)]/pi over u > 0; a blur multiplies phi by a normal one.
@@ -107,11 +85,11 @@ def share_within(point: ChainPoint, theta: Array) -> float:
         if np.abs(phi).max() < 1e-9:
             break
         edges = (np.exp(-1j * part * low) - np.exp(-1j * part * high)) / (1j * part)
-        share += float((phi * np.exp(-0.5 * (BLUR * part) ** 2) * edges).real.sum()) * STEP / np.pi
+        share += (phi * np.exp(-0.5 * (BLUR * part) ** 2) * edges).real.sum() * STEP / np.pi
     return share
 
 
-def characteristic(point: ChainPoint, theta: Array, u: Array) -> Array:
+def characteristic(point, theta, u):
     """Return E exp(i u log R) of the point's responses at each u, shape (N,): by the T-th power of a matrix for each u.
 
     At u = -2i it is E R^2. A token weighs p_0 exp(i u log(p/p_0)) and leads to its state, or to one more in which nothing is
@@ -135,15 +113,3 @@ def characteristic(point: ChainPoint, theta: Array, u: Array) -> Array:
         for prompt in prompts:
             total += weights[prompt] * ends[:, place[int(chain.starts[prompt])]]
     return total
-
-
-def reached(chain: gt.TokenChain, start: int) -> tuple[int, ...]:
-    """Return the states in which tokens are drawn that a prompt's responses come to, ascending."""
-    found, new = {start}, [start]
-    while new:
-        state = new.pop()
-        for after in chain.transitions[state][chain.ends[state] == 0].tolist():
-            if after not in found:
-                found.add(after)
-                new.append(after)
-    return tuple(sorted(found))

@@ -4,20 +4,19 @@ The weights are computed for each group size and baseline. In the controls a mea
 means are over pairs.
 """
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any
+from functools import cached_property
 
 import numpy as np
-import pandas as pd
+from scipy.optimize import minimize
 
 import grpo_theory as gt
-from grpo_theory.evidence import Comparison, Statement, log_log_slope
+from grpo_theory.evidence import log_log_slope
 from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
-from grpo_theory.harness.study import Cell, Settings
-from grpo_theory.theory import leave_one_out_covariance, leave_one_out_parts
+from grpo_theory.exact import check_optimum
+from grpo_theory.harness import check, rows
+from grpo_theory.theory import Linearisation, leave_one_out_covariance, leave_one_out_parts, limit_covariance
 from simulations.kernels import kernel_at
-from simulations.limit.prompt_weights import PromptBaselines, dependence
+from simulations.maximum import maximum
 from simulations.statements import stated
 
 U12, U13, U13_ESTIMATED, U13_CORRELATED = stated("U12", "U13", "U13/estimated", "U13/correlated")
@@ -27,107 +26,121 @@ ASSUMED = ("kl-tabular", "indifferent", "balanced")
 """Where Corollary 10's assumption holds."""
 GROUP_SIZES = (4, 8, 16)
 """At which all groups are enumerated."""
-CURVE = tuple(range(GROUP_SIZES[0], GROUP_SIZES[-1] + 1))
-"""At which the closed form is drawn."""
 TWICE = kernel_at("scaled_mean", 2.0, "twice the mean")
 """The control of Corollary 9: a leave-one-out mean that is taken twice has a baseline of 2 V however large the group."""
 OFFSET_VALUE = 0.2
 """The control of Corollary 10: an oracle whose values are off by a fifth of the reward's range."""
-Data = Iterator[dict[str, Any]]
+FACTOR, STARTS = 2.0, 2
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each part and problem; exact, so quick is no different."""
-    parts = {
-        "group size": PROBLEMS,
-        "baseline": (*PROBLEMS, "indifferent", "balanced"),
-        "estimated": ASSUMED,
-    }
-    return [Cell({"part": part, "problem": problem}) for part, names in parts.items() for problem in names]
+def law_of_noise(curvatures, directions, noise):
+    """Return the limit law of an unbiased estimator with the given covariance (d, d), at beta = 2/lambda_min."""
+    linear = Linearisation(curvatures, directions, np.diag(curvatures), directions.T @ noise @ directions)
+    return linear.gap_law(limit_covariance(linear, FACTOR / curvatures.min()))
 
 
-def _noise(problem: gt.Problem, best: np.ndarray, group_size: int) -> np.ndarray:
-    """Covariance of one prompt's leave-one-out estimate, in closed form."""
-    return leave_one_out_covariance(problem, best, batch_size=1, group_size=group_size)
+def dependence(problem, best):
+    """Return the largest ||Cov(Q'WW'Q, Z | x)|| / (sd(Z | x) sqrt(E[||Q'W||^4 | x])): 0 under Corollary 10's assumption."""
+    _, directions = check_optimum(problem, best)
+    point = problem.at(best)
+    p, centred = point.outcome_probabilities, point.rewards - point.moments.value[:, None]
+    scores = problem.policy.scores(best)[:, point.outcome_responses] @ directions
+    covariance = np.einsum("mo,mo,moi,moj->mij", p, centred, scores, scores)
+    power = np.einsum("moi,moi->mo", scores, scores)
+    scale = np.sqrt((p * centred**2).sum(axis=1) * (p * power**2).sum(axis=1))
+    return (np.linalg.norm(covariance, axis=(1, 2)) / scale).max()
 
 
-def _enumerated(problem: gt.Problem, best: np.ndarray, estimator: str | gt.Estimator, group_size: int) -> np.ndarray:
-    """Covariance of one prompt's estimate, by enumeration of all groups."""
-    return gt.gradient_covariance(problem, best, estimator, batch_size=1, group_size=group_size)
+class PromptBaselines:
+    """The weights of the limit law as a function of a baseline C(x), shape (M,), at the maximiser and at one group size.
 
-
-def _by_group_size(name: str) -> Data:
-    """Differences of the weights from the oracle's, of leave-one-out and of the control's kernel: all groups enumerated.
-
-    And those of leave-one-out in closed form, on a fine grid of group sizes.
+    With the baseline C one prompt's estimate has the covariance Cov g(X) + E[E[W W' (Z - C)^2 | X] - g(X) g(X)']/G: sums over all
+    responses.
     """
-    for size in CURVE:
-        baselines = PromptBaselines(name, size)
-        problem, best = baselines.problem, baselines.best
-        oracle = baselines.weights(baselines.moments.value)
-        noises = {"rloo - oracle, closed form": _noise(problem, best, size)}
-        if size in GROUP_SIZES:
-            noises["rloo - oracle"] = _enumerated(problem, best, "rloo", size)
-            noises["control"] = _enumerated(problem, best, TWICE, size)
-        for quantity, noise in noises.items():
-            difference = float(np.abs(baselines.of_noise(noise) - oracle).max())
-            yield {"quantity": quantity, "group_size": size, "estimate": difference}
+
+    def __init__(self, name, group_size):
+        self.problem, self.best, _ = maximum(name)
+        self.group_size = group_size
+        self.curvatures, self.directions = check_optimum(self.problem, self.best)
+        point = self.problem.at(self.best)
+        self.moments, self.rewards = point.moments, point.rewards
+        self._law = point.outcome_probabilities * point.moments.prompt_weights[:, None]
+        self._scores = self.problem.policy.scores(self.best)[:, point.outcome_responses]
+        gradients = point.moments.prompt_gradients
+        self._outer = np.einsum("m,mi,mj->ij", point.moments.prompt_weights, gradients, gradients)
+        self._between = leave_one_out_parts(self.problem, self.best)[0]
+
+    def weights(self, baseline):
+        """Return the weights with a baseline, in descending order."""
+        squares = self._law * (self.rewards - baseline[:, None]) ** 2
+        within = np.einsum("mo,moi,moj->ij", squares, self._scores, self._scores, optimize=True) - self._outer
+        return self.of_noise(self._between + within / self.group_size)
+
+    def of_noise(self, noise):
+        """Return the weights of an unbiased estimator with the given covariance, in descending order."""
+        return law_of_noise(self.curvatures, self.directions, noise).weights
+
+    def of_means(self):
+        """Return the weights of the leave-one-out mean, in closed form."""
+        return self.of_noise(leave_one_out_covariance(self.problem, self.best, batch_size=1, group_size=self.group_size))
+
+    @cached_property
+    def least(self):
+        """The least value of each weight over all baselines, as a search from several starts finds it."""
+        value, rng = self.moments.value, np.random.default_rng(0)
+        starts = [value, self.moments.optimal_baseline, *(value + rng.normal(0.0, 0.5, (STARTS, value.size)))]
+        heights = [lambda baseline, k=k: np.log(self.weights(baseline)[k]) for k in range(self.weights(value).size)]
+        return np.exp([min(minimize(height, start, method="BFGS").fun for start in starts) for height in heights])
+
+    def lead(self, weights):
+        """Return by what factor some weight, at most, is above the least of any baseline."""
+        return (weights / self.least).max()
 
 
-def _by_baseline(name: str) -> Data:
-    """By what factor weights lie above the least of any baseline: the oracle's, a wrong oracle's, and those of two baselines."""
-    baselines = PromptBaselines(name, 4)
-    value, holds = baselines.moments.value, dependence(baselines.problem, baselines.best)
-    tried = {
-        "oracle": value,
-        "optimal": baselines.moments.optimal_baseline,
-        "reinforce": 0.0 * value,
-        "control": value + OFFSET_VALUE,
-    }
-    for quantity, baseline in tried.items():
-        yield {"quantity": quantity, "dependence": holds, "estimate": baselines.lead(baselines.weights(baseline))}
+def differences(problem, kernel, sizes):
+    """Return the largest differences of weights from the oracle's: all groups enumerated, or without a kernel in closed form."""
+    found = []
+    for size in sizes:
+        at = PromptBaselines(problem, size)
+        sampling = {"batch_size": 1, "group_size": size}
+        weights = at.of_noise(gt.gradient_covariance(at.problem, at.best, kernel, **sampling)) if kernel else at.of_means()
+        found.append(np.abs(weights - at.weights(at.moments.value)).max())
+    return found
 
 
-def _by_estimated(name: str) -> Data:
-    """How far leave-one-out's weights, and those of means over pairs, lie above the least of any baseline, by group size."""
-    for size in GROUP_SIZES:
-        baselines = PromptBaselines(name, size)
-        problem, best = baselines.problem, baselines.best
-        between, oracle, second = leave_one_out_parts(problem, best)
-        pairs = between + (oracle + second) / size
-        for quantity, noise in (("rloo - least", _noise(problem, best, size)), ("control", pairs)):
-            excess = float((baselines.of_noise(noise) - baselines.least).max())
-            yield {"quantity": quantity, "group_size": size, "estimate": excess}
-
-
-def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
-    """Yield the rows of a part, and what they say of its statements."""
-    part, problem = settings["part"], settings["problem"]
-    tabulate, judge = PARTS_OF[part]
-    rows = list(tabulate(problem))
-    yield from ({"part": part, "problem": problem} | row for row in rows)
-    yield from judge(problem, pd.DataFrame(rows))
-
-
-def _by_size(statement: Statement, own: str, problem: str, rows: pd.DataFrame) -> Iterator[Comparison]:
+@check(U12, cases=[{"problem": name} for name in PROBLEMS], broken={"kernel": TWICE})
+def difference(problem, kernel="rloo"):
     """A difference that falls as G^-2; the control's falls as G^-1."""
-    curves = (rows[rows["quantity"] == quantity] for quantity in (own, "control"))
-    slope, broken = (log_log_slope(curve["group_size"], curve["estimate"])[0] for curve in curves)
-    yield statement.compare(problem, slope, -2.0, broken=broken)
+    return log_log_slope(GROUP_SIZES, differences(problem, kernel, GROUP_SIZES))[0], -2.0
 
 
-def _least(problem: str, rows: pd.DataFrame) -> Iterator[Comparison]:
-    """No baseline has a smaller weight than the oracle; the control's oracle has values that are off."""
-    at = rows.set_index("quantity")["estimate"]
-    measured = rows["dependence"].iloc[0]
-    facts = {"dependence of Q'WW'Q and Z": measured, "of b*": at["optimal"], "of no baseline": at["reinforce"]}
+@rows(cases=[{"problem": name} for name in PROBLEMS])
+def curves(problem):
+    """The differences by group size, for the figure."""
+    curve = range(GROUP_SIZES[0], GROUP_SIZES[-1] + 1)
+    for quantity, kernel, sizes in (("rloo - oracle", "rloo", GROUP_SIZES), ("rloo - oracle, closed form", None, curve)):
+        for size, estimate in zip(sizes, differences(problem, kernel, sizes), strict=True):
+            yield {"quantity": quantity, "group_size": size, "estimate": estimate}
+
+
+@check(U13, U13_CORRELATED, cases=[{"problem": name} for name in (*PROBLEMS, *ASSUMED[1:])], broken={"off": OFFSET_VALUE})
+def least(problem, off=0.0):
+    """By what factor the oracle's weights lie above the least of any baseline; the control's oracle has values that are off."""
+    at = PromptBaselines(problem, 4)
+    value, measured = at.moments.value, dependence(at.problem, at.best)
+    tried = {"of b*": at.moments.optimal_baseline, "of no baseline": 0.0 * value}
+    facts = {"dependence of Q'WW'Q and Z": measured} | {name: at.lead(at.weights(one)) for name, one in tried.items()}
     statement = U13 if measured < IDENTITY_TOLERANCE else U13_CORRELATED
-    yield statement.compare(problem, at["oracle"], 1.0, broken=at["control"], facts=facts)
+    return {statement.id: (at.lead(at.weights(value + off)), 1.0, facts)}
 
 
-PARTS_OF: dict[str, tuple[Callable[[str], Data], Callable[[str, pd.DataFrame], Iterator[Comparison]]]] = {
-    "group size": (_by_group_size, partial(_by_size, U12, "rloo - oracle")),
-    "baseline": (_by_baseline, _least),
-    "estimated": (_by_estimated, partial(_by_size, U13_ESTIMATED, "rloo - least")),
-}
-"""What is tabulated of a problem, and what is read off."""
+@check(U13_ESTIMATED, cases=[{"problem": name} for name in ASSUMED], broken={"pairs": True})
+def estimated(problem, pairs=False):
+    """How far leave-one-out's weights, or those of means over pairs, lie above the least of any baseline."""
+    excess = []
+    for size in GROUP_SIZES:
+        at = PromptBaselines(problem, size)
+        between, oracle, second = leave_one_out_parts(at.problem, at.best)
+        weights = at.of_noise(between + (oracle + second) / size) if pairs else at.of_means()
+        excess.append((weights - at.least).max())
+    return log_log_slope(GROUP_SIZES, excess)[0], -2.0

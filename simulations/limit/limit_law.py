@@ -1,7 +1,7 @@
 """U11: the limit law of the suboptimality gap, by simulation of many training runs.
 
-In the controls weights, means and degrees of freedom are a quarter too large. At finite n the control takes the limit for the
-mean.
+In the controls weights and degrees of freedom are a quarter too large, and means 6%. At finite n the control takes the limit for
+the mean.
 """
 
 from functools import cache
@@ -89,15 +89,14 @@ def trained(problem, estimator, factor, steps, runs, rng, **sizes):
     return {
         "gap": (steps + offset) * (highest - training.objectives[:, 0]),
         "distance": np.einsum("ri,ij,rj->r", deviation, inverse, deviation),
-        "diverged": [training.diverged.sum()],
     }
 
 
-@check(*LAWS, of=trained, cases=cases, broken={"larger": 1.25}, setting=label)
-def laws(found, problem, estimator, steps, larger=1.0, **setting):
+@check(*LAWS, of=trained, cases=cases, broken={"larger": 1.25, "mean": 1.06}, setting=label)
+def laws(found, problem, estimator, steps, larger=1.0, mean=1.0, **setting):
     """The limit laws; just above the least step the mean at finite n, which is far from the limit's.
 
-    In the broken case weights, means and degrees of freedom are a quarter too large; at finite n the limit is taken for the mean.
+    In the broken case weights and degrees of freedom are a quarter too large, and means 6%; at finite n the limit is taken.
     """
     gap, setting = found["gap"], {name: setting[name] for name in USUAL}
     linear, beta, offset = linearised(problem, estimator, **setting)
@@ -116,7 +115,7 @@ def laws(found, problem, estimator, steps, larger=1.0, **setting):
         normal = lambda x: ndtr((x - law.mean()) / law.std())  # noqa: E731
         sides["U11/normal gap"] = distance(gap, normal if larger == 1.0 else wrong.cdf)
     if setting == USUAL and estimator in ("rloo", "grpo"):
-        sides["U11/mean"] = mean_of(gap), larger * law.mean()
+        sides["U11/mean"] = mean_of(gap), mean * law.mean()
     return sides
 
 
@@ -126,17 +125,13 @@ def quantiles(found, problem, estimator):
     linear, beta, _ = linearised(problem, estimator, **USUAL)
     law = linear.gap_law(limit_covariance(linear, beta))
     for level, estimate, prediction in zip(LEVELS, np.quantile(found["gap"], LEVELS), law.ppf(LEVELS), strict=True):
-        yield {"level": level, "estimate": estimate, "prediction": prediction}
+        yield {"quantity": "quantile", "level": level, "estimate": estimate, "prediction": prediction}
 
 
 def distance(sample, cdf):
     """Return the sides of a law: the largest distance between the sample's distribution function and the law's, and 0."""
-    return (kolmogorov_distance(sample, cdf), 0.0, len(sample)), 0.0
-
-
-def kolmogorov_distance(sample, cdf):
-    """Return the largest distance between the sample's distribution function and a law's."""
-    return law_distance(lambda ordered: np.interp(ordered, *_tabulated(cdf, ordered)), sample).estimate
+    found = law_distance(lambda ordered: np.interp(ordered, *_tabulated(cdf, ordered)), sample)
+    return (found.estimate, 0.0, len(sample)), 0.0
 
 
 def _tabulated(cdf, ordered):
