@@ -134,7 +134,7 @@ def test_a_kernel_may_use_what_the_page_says_and_no_more(registry):
 
 
 def check_contributing(names):
-    assert len(blocks(CONTRIBUTING)) == 4
+    assert len(blocks(CONTRIBUTING)) == 3
     assert {"halfway_group", "halfway_clipped"} <= set(gt.estimators())
     shared, rng = names["problem"], np.random.default_rng(0)
     theta = rng.normal(size=3)
