@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from grpo_theory.arrays import Array
 from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, Look
-from simulations.runs.best_size_law import BUDGETS, LOSSES
+from simulations.runs.best_size_law import BUDGETS, LAW
 from simulations.runs.group_size_growth import GAIN, LARGE, LAST, SMALL, SUCCESS
 
 PLACE = 9
@@ -51,7 +51,7 @@ WORLDS = {
     "misled": "prompts that\nmislead",
 }
 RULES = {
-    LOSSES["law"]: ("the law", ORANGE, "o"),
+    LAW: ("the law", ORANGE, "o"),
     "loss of always 4": ("always 4", BLACK, "s"),
     "loss of always 16": ("always 16", GREY, "^"),
 }
