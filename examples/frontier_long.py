@@ -11,7 +11,7 @@ from itertools import product
 
 from simulations.runs import frontier
 from simulations.runs.arms import Arm
-from simulations.runs.other_worlds import ALL
+from simulations.runs.worlds import ALL
 
 P1, POWERLESS = frontier.P1, frontier.POWERLESS
 ESTIMATORS, MOST, DRAWS, QUICK_MOST, QUICK_DRAWS = ("rloo", "grpo", "dropped"), 20, 24, 18, 12

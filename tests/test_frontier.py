@@ -9,8 +9,7 @@ import grpo_theory as gt
 from simulations.runs.arms import MEASURES, Arm, dropped_uniform, estimator_of, measured, train, world_problems
 from simulations.runs.frontier import Runs, _may_be_best, between_sizes, ceiling, start_of
 from simulations.runs.growth import SIZES, best_size, best_sizes, fit, saturating
-from simulations.runs.other_worlds import LEARNED, LONG
-from simulations.runs.worlds import WORLDS
+from simulations.runs.worlds import LEARNED, LONG, WORLDS
 
 SEED, START = np.random.SeedSequence(3), start_of("few prompts")
 
@@ -147,7 +146,7 @@ def test_arms_of_one_world_are_compared_on_the_same_draws():
     plain, runs = made_runs(0.05), made_runs(0.05)
     runs.values[:, :, :, 2] -= 0.05
     found = [
-        {"arm": Arm("few prompts", name)[1:], "size": size, "budgets": own.budgets, "rates": (), "values": values}
+        {"arm": Arm("few prompts", name)[1:], "size": size, "budgets": own.budgets, "values": values}
         for name, own in (("rloo", plain), ("grpo", runs))
         for size, values in zip(own.sizes, own.values.transpose(3, 4, 2, 0, 1), strict=True)
     ]

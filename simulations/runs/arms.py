@@ -17,7 +17,7 @@ from grpo_theory.harness.sides import Case, Run
 from grpo_theory.harness.study import Cell
 from grpo_theory.simulate.step_grid import StepGrid
 from grpo_theory.simulate.update.optimiser import Optimiser
-from simulations.runs.other_worlds import ALL
+from simulations.runs.worlds import ALL, NetworkWorld, World
 
 OF = 8
 """The k of the worst and of the best of k responses: as many as the smallest number of answers."""
@@ -92,13 +92,15 @@ def dropping(name: str, epsilon: float) -> gt.Estimator:
 def world_problems(world: str, draw: int = 0) -> tuple[gt.Problem, gt.Problem | None]:
     """Return a draw's training prompts, and the held-out ones where there are some; no reward is wrong."""
     found = ALL[world]
-    return found.problem(draw), found.problem(draw, held_out=True) if found.generalises else None
+    shared = not isinstance(found, NetworkWorld) and found.dimension > 0
+    return found.problem(draw), found.problem(draw, held_out=True) if shared else None
 
 
 @cache
 def graded(world: str, draw: int = 0) -> gt.Problem:
     """Return the problem that is trained on, whose rewards may be wrong."""
-    return ALL[world].graded(draw)
+    found = ALL[world]
+    return found.graded(draw) if isinstance(found, World) else found.problem(draw)
 
 
 def measured(world: str, theta: Array, draw: int = 0) -> Array:

@@ -25,8 +25,7 @@ from simulations.runs import frontier_statements
 from simulations.runs.arms import MEASURES, Arm, dealt, measured, train, world_problems
 from simulations.runs.frontier_statements import CEILING_MARGIN, KEPT, LAW_MARGIN, LOST, USUAL
 from simulations.runs.growth import SIZES, best_sizes, fit, saturating
-from simulations.runs.other_worlds import LEARNED, LONG
-from simulations.runs.worlds import DRAWS
+from simulations.runs.worlds import DRAWS, LEARNED, LONG
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
 
@@ -95,14 +94,14 @@ def trained(arms, draws, runs, rng, chunk):
     own, size = [(arm, size) for arm in arms for size in arm["group_sizes"]][chunk]
     arm, updates = Arm(**{name: own[name] for name in Arm._fields}), [budget // own["responses"] for budget in own["budgets"]]
     found = [train(arm, draw, size, own["rates"], updates, runs, child_seed(seed_of(rng), draw)).mean(axis=1) for draw in draws]
-    return [{"arm": arm[1:], "size": size, "budgets": own["budgets"], "rates": own["rates"], "values": found}]
+    return [{"arm": arm[1:], "size": size, "budgets": own["budgets"], "values": found}]
 
 
 class Runs:
     """What an arm's runs reach on each draw, on average over the runs: values (budgets, measures, rates, sizes, draws)."""
 
-    def __init__(self, sizes, budgets, values, rates=()):
-        self.sizes, self.budgets, self.values, self.rates = sizes, budgets, values, rates
+    def __init__(self, sizes, budgets, values):
+        self.sizes, self.budgets, self.values = sizes, budgets, values
 
     def at(self, size, budget=-1, measure=0):
         """Return a measure of a group size at a place among the budgets, (rates, draws)."""
@@ -115,11 +114,11 @@ class Runs:
 
 def runs_of(found, arm):
     """Return the runs of an arm, or None if there are none."""
-    own = [one for one in found if tuple(one["arm"]) == arm[1:]]
+    own = {one["size"]: one for one in found if tuple(one["arm"]) == arm[1:]}
     if not own:
         return None
-    values = np.array([one["values"] for one in own]).transpose(3, 4, 2, 0, 1)
-    return Runs([one["size"] for one in own], own[0]["budgets"], values, own[0]["rates"])
+    values = np.array([one["values"] for one in own.values()]).transpose(3, 4, 2, 0, 1)
+    return Runs(list(own), next(iter(own.values()))["budgets"], values)
 
 
 @cache

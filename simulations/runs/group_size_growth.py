@@ -24,8 +24,7 @@ from grpo_theory.simulate.training import finite_objectives
 from grpo_theory.theory.finite_group import mixed_share
 from simulations.best_rate import lead
 from simulations.runs.arms import dealt
-from simulations.runs.sized import RESPONSES, RUNS, STEPS, WORLDS, over_draws
-from simulations.runs.weights import LENT, arm_estimator
+from simulations.runs.sized import LENT, RESPONSES, RUNS, STEPS, WORLDS, arm_estimator, over_draws
 from simulations.seeds import seed_of
 from simulations.statements import stated
 
@@ -33,26 +32,13 @@ SMALL, LARGE = SIZES = (4, LENT)
 BUDGETS = (512, 2048, 8192)
 SOON, *_, LAST = BUDGETS
 DRAWN = {
-    "small": {
-        ("grpo", SMALL): 192,
-        ("grpo", LARGE): 192,
-        ("weights", SMALL): 24,
-        ("weights", LARGE): 96,
-        ("rloo", SMALL): 128,
-        ("rloo", LARGE): 128,
-        ("noise", SMALL): 24,
-        ("noise", LARGE): 96,
-        ("oracle", SMALL): 24,
-        ("oracle", LARGE): 24,
-        ("dropped", SMALL): 24,
-        ("dropped", LARGE): 24,
-        ("lent", SMALL): 128,
-    },
-    "visible": {("grpo", SMALL): 128, ("grpo", LARGE): 128},
-    "apart": {("grpo", LARGE): 320},
-    "policies": {("rloo", SMALL): 96},
+    "small": {"grpo": (192, 192), "weights": (24, 96), "rloo": (128, 128), "noise": (24, 96), "oracle": (24, 24)}
+    | {"dropped": (24, 24), "lent": (128, 0)},
+    "visible": {"grpo": (128, 128)},
+    "apart": {"grpo": (0, 320)},
+    "policies": {"rloo": (96, 0)},
 }
-"""By world the arms and group sizes, and how many draws each has: most where a difference of few points is judged."""
+"""By world and arm how many draws groups of 4 and of 64 have: most where a difference of few points is judged."""
 QUICK_DRAWS = 6
 RUNS_APART = 32
 """Without interference success does not depend on the draw, so that all runs are alike."""
@@ -63,15 +49,20 @@ SURE = 1e5
 SUCCESS, GAIN = "success", "gain of 64 over 4"
 
 
-def in_world(*worlds, **more):
+def in_world(*worlds, budgets=()):
     """Return cases in worlds, a quick run's with few draws."""
-    listed = [dict(zip(more, values, strict=True)) for values in zip(*more.values(), strict=True)] or [{}]
-    return lambda quick: [{"world": world, "quick": quick} | one for world in worlds for one in listed]
+    cases = [{"world": world} | one for world in worlds for one in [{"budget": budget} for budget in budgets] or [{}]]
+    return lambda quick: [one | {"quick": quick} for one in cases]
+
+
+def arms_of(world):
+    """List the arms of a world, their group sizes and draws."""
+    return [(arm, size, n) for arm, draws in DRAWN[world].items() for size, n in zip(SIZES, draws, strict=True) if n]
 
 
 def deal(world, quick, **_):
-    """Return the arms of a world with their group sizes and draws."""
-    arms = [[*arm, QUICK_DRAWS if quick else draws] for arm, draws in DRAWN[world].items()]
+    """Return the arms of a world, a chunk each."""
+    arms = [[arm, size, QUICK_DRAWS if quick else draws] for arm, size, draws in arms_of(world)]
     return {"arms": arms}, len(arms)
 
 
@@ -107,19 +98,15 @@ def efficiencies(draws, seed):
     return found
 
 
-def coverage(success, group_size, budget, *, second=False):
-    """Return the mean success where each prompt is solved by its first group with signal (docs/derivations.md, section 38).
-
-    Or (broken) by its second.
-    """
-    signal, groups = mixed_share(success, group_size) / success.size, budget // group_size
-    missed = (1.0 - signal) ** groups + second * groups * signal * (1.0 - signal) ** (groups - 1)
-    return float(1.0 - ((1.0 - success) * missed).mean())
+def coverage(success, group_size, budget):
+    """Return the mean success where each prompt is solved by its first group with signal (docs/derivations.md, section 38)."""
+    signal = mixed_share(success, group_size) / success.size
+    return float(1.0 - ((1.0 - success) * (1.0 - signal) ** (budget // group_size)).mean())
 
 
 def by_arm(world, found):
     """Return success (steps, draws, budgets) by arm and group size."""
-    return {key: np.array(one["ends"]) for key, one in zip(DRAWN[world], found, strict=True)}
+    return {arm[:2]: np.array(one["ends"]) for arm, one in zip(arms_of(world), found, strict=True)}
 
 
 def less(ends, one, other, after=LAST, before=None):
@@ -140,11 +127,11 @@ def causes(found, right=True):
     """Broken: the smallest budget, undivided in place of a part of division, and groups of 4 that stop at a sixteenth."""
     ends = by_arm("small", found)
     grpo, weights, noise, rloo = ((arm, LARGE) for arm in ("grpo", "weights", "noise", "rloo"))
-    whole = {arm for arm, _ in ends if (arm, LARGE) in ends}
     gains = {
         f"gain of 64 over 4 at {budget} ({arm})": less(ends, (arm, LARGE), (arm, SMALL), budget)["estimate"]
-        for arm in whole
+        for arm, size in ends
         for budget in BUDGETS
+        if size == LARGE
     }
     early, undivided = None if right else SOON, less(ends, rloo, grpo)
     parts = {"weights": less(ends, weights, grpo), "noise": less(ends, noise, rloo)}
@@ -168,21 +155,21 @@ def rare_answers(found, before=LAST):
 @check(
     stated("growth/no interference"),
     of=trained,
-    cases=in_world("apart", budget=BUDGETS),
-    broken={"second": True},
+    cases=in_world("apart", budgets=BUDGETS),
+    broken={"times": 1.5},
     setting=f"{{world}}, G = {LARGE}, C = {{budget}}",
 )
-def no_interference(found, budget, second=False):
-    """Broken: each prompt is solved by its second group with a signal."""
+def no_interference(found, budget, times=1.0):
+    """Broken: half as many groups again."""
     success = lead([by_arm("apart", found)["grpo", LARGE][..., BUDGETS.index(budget)]])
-    apart = abs(success["estimate"] - coverage(start_of("apart"), LARGE, budget, second=second))
+    apart = abs(success["estimate"] - coverage(start_of("apart"), LARGE, times * budget))
     return evidence(success | {"estimate": apart}, POINT)
 
 
 @check(
     stated("growth/efficiency"),
     of=trained,
-    cases=in_world("policies", budget=(0, *BUDGETS)),
+    cases=in_world("policies", budgets=(0, *BUDGETS)),
     broken={"of": 2},
     setting="small, after {budget} responses",
 )

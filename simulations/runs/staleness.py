@@ -125,13 +125,6 @@ LAYOUTS = {
     BROKEN: (ASTRAY,),
 }
 """Those of each arm: all that are trained. What is stated was planned; the response's ratio in stages is beside."""
-RIVALS = {
-    "on policy": ("on policy", *ON_POLICY),
-    "allowed": ("on policy", *ON_POLICY),
-    "clip": ("clip", *FOUR_STAGES),
-    "in turn": ("on policy", *IN_TURN),
-}
-"""What an arm is compared with; "allowed" takes the loss that is allowed off the gain on policy."""
 TITLES = {
     "none": "no ratio",
     "clip": "token ratio, clipped",
@@ -146,15 +139,19 @@ CHECKPOINTS, COURSES_OF = 8, "strong transfer"
 POWERS = tuple(range(-4, 4))
 """The grid of learning rates doubles and halves the middle."""
 LAGGED = ("none", "clip", "truncated")
+HERE, CLIPPED, LATE = (("on policy", *ON_POLICY), ("clip", *FOUR_STAGES), ("on policy", *IN_TURN))
 JUDGED = {
-    "P7/stages": (("veto",), FOUR_STAGES, "allowed"),
-    "P7/veto": (("veto",), FOUR_STAGES, "clip"),
-    "P7/a lag lets the clip act": (("clip",), NEXT, "on policy"),
-    "P7/lag, a sixteenth of the run": (LAGGED, FOUR, "allowed"),
-    "P7/lag, a quarter of the run": (LAGGED, ASTRAY, "allowed"),
-    "P7/wall time": (("none", "truncated"), PARALLEL, "in turn"),
+    "P7/stages": (("veto",), FOUR_STAGES, HERE, LOST),
+    "P7/veto": (("veto",), FOUR_STAGES, CLIPPED, 0.0),
+    "P7/a lag lets the clip act": (("clip",), NEXT, HERE, 0.0),
+    "P7/lag, a sixteenth of the run": (LAGGED, FOUR, HERE, LOST),
+    "P7/lag, a quarter of the run": (LAGGED, ASTRAY, HERE, LOST),
+    "P7/wall time": (("none", "truncated"), PARALLEL, LATE, 0.0),
 }
-"""By statement of which arms it is, in which layout, and what they are compared with. A lag of 16 of 64 updates is one stage."""
+"""By statement of which arms it is, in which layout, what they are compared with, and what they may lose of the gain on policy.
+
+A lag of 16 of 64 updates is one stage of four, too.
+"""
 
 
 def cases(quick):
@@ -222,15 +219,14 @@ def ends_of(found):
 def below(found, world, draws, arm, descends=False):
     """By how much an arm is below what it is compared with; in the broken case one that descends is in its place."""
     ends, start, sides = ends_of(found), starts(world, draws), {}
-    for name, (arms, layout, against) in JUDGED.items():
+    for name, (arms, layout, against, lost) in JUDGED.items():
         if arm in arms:
-            own, rival = ends[arm, *layout], ends[RIVALS[against]]
+            own, rival = ends[arm, *layout], ends[against]
             here, there = (lead([one])["estimate"] for one in (own, rival))
             facts = {"success at the start": start.mean(), "success here": here, "success of the other": there}
             facts |= {"share of the gain lost": (there - here) / (there - start.mean())}
             facts |= {"learning rate": found[0]["rates"][own.mean(axis=-1).argmax()]}
-            allowed = (1.0 - LOST) * rival + LOST * start if against == "allowed" else rival
-            sides[name] = ahead(allowed, ends[BROKEN, *ASTRAY] if descends else own, **facts)
+            sides[name] = ahead((1.0 - lost) * rival + lost * start, ends[BROKEN, *ASTRAY] if descends else own, **facts)
     return sides
 
 
@@ -242,6 +238,6 @@ def courses(found, world, draws):
         layout, own = Layout(*one["key"][1:]), np.array(one["success"])
         about = {"arm": one["key"][0]} | layout._asdict()
         yield about | {"quantity": "success", "start": starts(world, draws).mean()} | lead([own])
-        yield about | {"quantity": "below on policy"} | lead([ends[RIVALS["on policy"]], own], (1.0, -1.0))
+        yield about | {"quantity": "below on policy"} | lead([ends[HERE], own], (1.0, -1.0))
         for update, mean in zip(looks(world, layout), one["course"], strict=True):
             yield about | {"quantity": "course", "update": update, "estimate": mean}
