@@ -47,21 +47,21 @@ DRAWS, QUICK_DRAWS, RUNS = 72, 6, 2
 
 First runs had 48 draws of four runs, and 40 of six. At equal cost the report's limits are narrower with more draws.
 """
-AGAINST_EQUAL = {
-    "vip": "P3/whole runs",
-    "vip_seen": "P3/whole runs, seen rates",
-    "vip, start": "P3/whole runs, rates of the start",
-    "dynamo": "P4/DynaMO, whole runs",
-    "sgpo": "P4/sGPO, whole runs",
+PAIRS = {
+    "P3/whole runs": ("uniform", "vip"),
+    "P3/whole runs, seen rates": ("uniform", "vip_seen"),
+    "P3/whole runs, rates of the start": ("uniform", "vip, start"),
+    "P4/DynaMO, whole runs": ("uniform", "dynamo"),
+    "P4/sGPO, whole runs": ("uniform", "sgpo"),
+    "allocation/error decides": ("sgpo", "neyman"),
+    "allocation/error decides, rates of now": ("sgpo, now", "neyman"),
 }
-RARE_FIRST = {"sgpo": "allocation/error decides", "sgpo, now": "allocation/error decides, rates of now"}
-PAIRS = {name: ("uniform", rule) for rule, name in AGAINST_EQUAL.items()}
-PAIRS |= {name: (rival, "neyman") for rival, name in RARE_FIRST.items()}
 """By statement, which rule is said to be behind which."""
 POWERLESS = {
     (name, "shared features, *, 8,192 responses"): "where prompts share features sizes as 1/p are so far behind that, at so "
     "many draws, they are not certainly ahead of the sizes of least error after a quarter of the responses"
-    for name in RARE_FIRST.values()
+    for name, (_, rule) in PAIRS.items()
+    if rule == "neyman"
 }
 
 
@@ -94,7 +94,7 @@ def trained(world, optimiser, draws, runs, rng):
 
 
 @check(
-    *stated(*AGAINST_EQUAL.values(), *RARE_FIRST.values()),
+    *stated(*PAIRS),
     of=trained,
     cases=cases,
     broken={"early": True},

@@ -1,7 +1,7 @@
 """Whole runs of an arm: how it trains, and what is measured of the policies it reaches."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -16,13 +16,12 @@ from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness.sides import Case, Run
 from grpo_theory.harness.study import Cell
 from grpo_theory.simulate.step_grid import StepGrid
-from grpo_theory.simulate.update.optimiser import Optimiser
 from simulations.runs.worlds import ALL, NetworkWorld, World
 
 OF = 8
 """The k of the worst and of the best of k responses: as many as the smallest number of answers."""
 MEASURES = ("success", "worst of 8", "best of 8", "solved", "held out", "harmed")
-OPTIMISERS: Mapping[str, Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
+OPTIMISERS: dict[str, gt.Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
 
 
 @dataclass(frozen=True)
@@ -77,15 +76,11 @@ def dropped_uniform(batch, advantages):
 
 
 @cache
-def estimator_of(name: str) -> gt.Estimator:
-    """Return a registered estimator, or "dropped": GRPO whose groups without signal are left out of the mean."""
-    return dropping(name, 1e-4) if name == "dropped" else find(name)
-
-
-def dropping(name: str, epsilon: float) -> gt.Estimator:
-    """Return GRPO with an epsilon, whose groups without signal are left out of the mean."""
-    parameters = {"epsilon": epsilon}
-    return make_estimator(name, dropped_uniform, parameters=parameters, minimum_group_size=2, couples_groups=True)
+def estimator_of(name, epsilon=1e-4):
+    """Return a registered estimator, or "dropped": GRPO with an epsilon, whose groups without signal are left out of the mean."""
+    if name != "dropped":
+        return find(name)
+    return make_estimator(name, dropped_uniform, parameters={"epsilon": epsilon}, minimum_group_size=2, couples_groups=True)
 
 
 @cache
@@ -133,9 +128,7 @@ def success_rates(problem: gt.Problem, theta: Array) -> Array:
     return np.einsum("k...m,mk->...m", weights, rewards) / weights.sum(axis=0)
 
 
-def train(
-    arm: Arm, draw: int, group_size: int, rates: Sequence[float], updates: Sequence[int], runs: int, seed: np.random.SeedSequence
-) -> Array:
+def train(arm, draw, group_size, rates, updates, runs, seed):
     """Train at each rate on one draw of the world; return the `MEASURES` after each number of updates, (rates, runs, updates, 6).
 
     A learning rate that decays has an end: each budget is a run of its own. Otherwise one run is measured on its way.

@@ -294,13 +294,7 @@ def sharpens(found, uniform=False, **case):
     return evidence(row, 0.0), facts
 
 
-@check(
-    stated("P1/coverage"),
-    of=trained,
-    cases=of_arms(world="hard"),
-    broken={"world": "easy"},
-    setting="{world}",
-)
+@check(stated("P1/coverage"), of=trained, cases=of_arms(world="hard"), broken={"world": "easy"}, setting="{world}")
 def covers(found, world, **case):
     """Broken: easy prompts, which are known to sharpen."""
     row, facts = kind(found, case | {"world": world})

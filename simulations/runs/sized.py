@@ -14,7 +14,7 @@ from grpo_theory.estimation import find, make_estimator
 from grpo_theory.estimation.centring import centre
 from grpo_theory.simulate.step_grid import StepGrid
 from grpo_theory.simulate.training import finite_objectives
-from simulations.runs.arms import dropping, quietly
+from simulations.runs.arms import estimator_of, quietly
 from simulations.runs.worlds import World
 from simulations.seeds import child_seed
 
@@ -124,7 +124,7 @@ def unweighted(batch, advantages):
 
 LENT = 64
 """The groups whose weights are lent to smaller ones."""
-WEIGHTED = {"weights": weighted, "oracle": weighted_oracle}
+WEIGHTED = {"weights": weighted, "lent": weighted, "oracle": weighted_oracle}
 
 
 def arm_estimator(arm, group_size):
@@ -141,9 +141,8 @@ def arm_estimator(arm, group_size):
     if arm == "noise":
         return make_estimator(arm, unweighted, minimum_group_size=2)
     if arm == "dropped":
-        return dropping(arm, 0.0)
-    if arm == "lent":
-        return make_estimator(arm, weighted, parameters={"size": float(LENT)}, minimum_group_size=2)
+        return estimator_of(arm, 0.0)
     if arm in WEIGHTED:
-        return make_estimator(arm, WEIGHTED[arm], parameters={"size": float(group_size)}, minimum_group_size=2)
+        size = float(LENT if arm == "lent" else group_size)
+        return make_estimator(arm, WEIGHTED[arm], parameters={"size": size}, minimum_group_size=2)
     return find(arm)

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from grpo_theory.arrays import Flags, Integers
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.exact import objective
 from grpo_theory.harness import check
@@ -50,7 +49,7 @@ class Rule(NamedTuple):
 
     groups: int
     most: int
-    sizes: Callable[[Flags], Integers]
+    sizes: Callable
 
 
 def first_mixed_sizes(rewards):
