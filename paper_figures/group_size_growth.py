@@ -78,7 +78,7 @@ def _courses(axes: Axes, table: pd.DataFrame) -> None:
         line.set_label(look.label)
     axes.set_xscale("log", base=2)
     budgets = sorted(table["budget"].unique())
-    axes.set_xticks(budgets, [f"{budget:,}" for budget in budgets])
+    axes.set_xticks(budgets, [f"{budget:,.0f}" for budget in budgets])
     axes.set_xlabel("responses spent")
     axes.set_ylabel("mean success at the end")
     axes.set_ylim(0.1, 0.75)  # below the curves is the legend
