@@ -10,9 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from grpo_theory.page.style import BLACK, GREEN, GREY, ORANGE, PURPLE, VERMILION, Look
-from simulations.runs.allocation import DRAWS
-from simulations.runs.allocation_places import BATCH, GROUP, TITLES
-from simulations.runs.allocation_places import LOW as LEAST
+from simulations.runs.allocation import BATCH, DRAWS, GROUP, TITLES
+from simulations.runs.allocation import LOW as LEAST
 from simulations.runs.allocation_step import HIGH, MEAN
 
 PLACE = 350

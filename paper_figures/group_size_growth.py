@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from grpo_theory.arrays import Array
 from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, Look
-from simulations.runs.best_size_law import BUDGETS, LOSSES
+from simulations.runs.best_size_law import BUDGETS, LAW
 from simulations.runs.group_size_growth import GAIN, LARGE, LAST, SMALL, SUCCESS
 
 PLACE = 9
@@ -51,7 +51,7 @@ WORLDS = {
     "misled": "prompts that\nmislead",
 }
 RULES = {
-    LOSSES["law"]: ("the law", ORANGE, "o"),
+    LAW: ("the law", ORANGE, "o"),
     "loss of always 4": ("always 4", BLACK, "s"),
     "loss of always 16": ("always 16", GREY, "^"),
 }
@@ -78,7 +78,7 @@ def _courses(axes: Axes, table: pd.DataFrame) -> None:
         line.set_label(look.label)
     axes.set_xscale("log", base=2)
     budgets = sorted(table["budget"].unique())
-    axes.set_xticks(budgets, [f"{budget:,}" for budget in budgets])
+    axes.set_xticks(budgets, [f"{budget:,.0f}" for budget in budgets])
     axes.set_xlabel("responses spent")
     axes.set_ylabel("mean success at the end")
     axes.set_ylim(0.1, 0.75)  # below the curves is the legend

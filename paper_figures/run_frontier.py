@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from grpo_theory.page.style import BLACK
 from paper_figures.content.arms import KEYS, Arm, arm_title
-from simulations.runs.frontier_contrasts import LARGE
+from simulations.runs.frontier import LARGE
 from simulations.runs.frontier_statements import USUAL
 
 PLACE = 111

@@ -9,9 +9,18 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from grpo_theory.page.style import BLACK, GREY, RATIOS, SKY, Look
-from simulations.runs.stale_arms import CAP
-from simulations.runs.stale_places import PLACES
-from simulations.runs.staleness import BATCH_SIZE, COURSES_OF, DRAWS, FOUR_STAGES, GROUP_SIZE, LOST, UPDATE_COST, UPDATES
+from simulations.runs.staleness import (
+    BATCH_SIZE,
+    CAP,
+    COURSES_OF,
+    DRAWS,
+    FOUR_STAGES,
+    GROUP_SIZE,
+    LOST,
+    PLACES,
+    UPDATE_COST,
+    UPDATES,
+)
 
 PLACE = 312
 ABOUT = "P7/stages"

@@ -12,6 +12,8 @@ import numpy as np
 from scipy.special import stdtrit
 
 from grpo_theory.arrays import Array
+from grpo_theory.evidence import Evidence
+from grpo_theory.evidence.reading import evidence
 
 SUBSETS = 500
 """Halves at random, and as many complements, where not all halves are used: up to 12 units all are, 924 of 12."""
@@ -70,6 +72,12 @@ def lead(sides: Sequence[Array], contrast: Sequence[float] = (1.0,), judged: Seq
     at_best = sum(weight * values[place] for weight, values, place in zip(weights, wanted, places, strict=True))
     row = {"estimate": float(total), "standard_error": error, "replications": units}
     return with_limits(row) | {"other_sign": float((np.asarray(at_best) * total < 0.0).mean()), "at_end": at_end}
+
+
+def ahead(one: Array, other: Array, **facts: float) -> tuple[Evidence, dict[str, float]]:
+    """Return by how much an arm (rates, units) leads another, each at its best rate, as evidence against 0, and facts."""
+    row = lead([one, other], (1.0, -1.0))
+    return evidence(row, 0.0), {**facts, **{fact: float(row[column]) for column, fact in LEAD_FACTS.items()}}
 
 
 def with_limits(row: dict[str, float]) -> dict[str, float]:

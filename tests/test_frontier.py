@@ -7,11 +7,9 @@ import pytest
 
 import grpo_theory as gt
 from simulations.runs.arms import MEASURES, Arm, dropped_uniform, estimator_of, measured, train, world_problems
-from simulations.runs.frontier import _may_be_best
-from simulations.runs.frontier_contrasts import Runs, contrasts, contrasts_of_arms, start_of
+from simulations.runs.frontier import Runs, _may_be_best, between_sizes, ceiling, start_of
 from simulations.runs.growth import SIZES, best_size, best_sizes, fit, saturating
-from simulations.runs.other_worlds import LEARNED, LONG
-from simulations.runs.worlds import WORLDS
+from simulations.runs.worlds import LEARNED, LONG, WORLDS
 
 SEED, START = np.random.SeedSequence(3), start_of("few prompts")
 
@@ -118,41 +116,45 @@ def made_runs(noise):
     return Runs([4, 8, 64], [int(2**power) for power in x], values)
 
 
-def test_contrasts_are_leads_at_the_best_rates_and_the_level_of_a_draw_does_not_count():
+def test_sides_are_leads_at_the_best_rates_and_the_level_of_a_draw_does_not_count():
     runs = made_runs(0.05)
-    rows = {(row["statement"], row["role"]): row for row in contrasts(Arm("few prompts"), runs, START)}
+    own, wrong = ({k: v for k, v in between_sizes(Arm("few prompts"), runs, START, on).items() if k != "P8/law"} for on in (0, 1))
     success = runs.values[:, 0, 1].mean(axis=-1).T
-    planned = rows[("P1/64 over 8", "own")]
-    assert planned["estimate"] == pytest.approx(success[1, -1] - success[2, -1])
-    assert planned["standard_error"] == pytest.approx(0.0, abs=1e-9)
-    assert rows[("P1/grows", "own")]["estimate"] == pytest.approx(success[1, -1] - success[2, -1])
-    assert rows[("P1/grows", "control")]["estimate"] == pytest.approx(success[1, 0] - success[2, 0])
+    planned, _ = own["P1/64 over 8"]
+    assert planned.estimate == pytest.approx(success[1, -1] - success[2, -1])
+    assert planned.standard_error == pytest.approx(0.0, abs=1e-9)
+    assert own["P1/grows"][0].estimate == pytest.approx(success[1, -1] - success[2, -1])
+    assert wrong["P1/grows"][0].estimate == pytest.approx(success[1, 0] - success[2, 0])
     lost = 0.9 * (success[2, -1] - START[0]) - (success[1, -1] - START[0])
-    assert rows[("U9/whole runs", "own")]["estimate"] == pytest.approx(lost, abs=0.01)
-    assert rows[("P1/interference", "own")]["estimate"] == pytest.approx(-0.2)
+    assert own["U9/whole runs"][0].estimate == pytest.approx(lost, abs=0.01)
+    assert own["P1/interference"][0].estimate == pytest.approx(-0.2)
 
 
 def test_the_law_of_success_is_judged_by_its_distance_and_draws_are_left_out_for_its_error():
     runs = made_runs(0.0)
     luck = 0.05 * np.random.default_rng(7).normal(size=12)
     runs.values[-1, 0] += luck - luck.mean()
-    rows = {row["role"]: row for row in contrasts(Arm("few prompts"), runs, START) if row["statement"] == "P8/law"}
+    own, linear = (between_sizes(Arm("few prompts"), runs, START, wrong)["P8/law"] for wrong in (False, True))
     course = runs.values[:, 0, 1, 2].mean(axis=-1)
     law = saturating(np.arange(11.0, 15.0), course[:4], START[0])(np.array(16.0))
-    assert rows["own"]["estimate"] == pytest.approx(abs(course[-1] / law - 1.0), rel=1e-4)
-    assert rows["own"]["standard_error"] == pytest.approx(luck.std(ddof=1) / np.sqrt(12) / law, rel=1e-4)
-    assert rows["control"]["estimate"] > 10.0 * rows["own"]["estimate"]
+    assert own.estimate == pytest.approx(abs(course[-1] / law - 1.0), rel=1e-4)
+    assert own.standard_error == pytest.approx(luck.std(ddof=1) / np.sqrt(12) / law, rel=1e-4)
+    assert linear.estimate > 10.0 * own.estimate
 
 
 def test_arms_of_one_world_are_compared_on_the_same_draws():
     plain, runs = made_runs(0.05), made_runs(0.05)
     runs.values[:, :, :, 2] -= 0.05
-    arms = {Arm("few prompts", "rloo"): plain, Arm("few prompts"): runs}
-    rows = {row["role"]: row for row in contrasts_of_arms(arms)}
+    found = [
+        {"arm": Arm("few prompts", name)[1:], "size": size, "budgets": own.budgets, "values": values}
+        for name, own in (("rloo", plain), ("grpo", runs))
+        for size, values in zip(own.sizes, own.values.transpose(3, 4, 2, 0, 1), strict=True)
+    ]
+    own, facts = ceiling(found, **Arm("few prompts", "rloo")._asdict())
     top = plain.values[-1, 0, 1, 2].mean()
-    assert rows["own"]["estimate"] == pytest.approx(0.05 / top)
-    assert rows["own"]["standard_error"] == pytest.approx(0.0, abs=1e-9)
-    assert rows["ceiling of rloo"]["estimate"] == pytest.approx(top)
+    assert own.estimate == pytest.approx(0.05 / top)
+    assert own.standard_error == pytest.approx(0.0, abs=1e-9)
+    assert facts["ceiling of rloo"] == pytest.approx(top)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 import grpo_theory as gt
+from grpo_theory.harness.forms import study_of
 from grpo_theory.theory.finite_group import mixed_share, standardised_slope
 from simulations.runs import best_size_law, commitment, group_size_growth
 from simulations.runs.arms import success_rates
-from simulations.runs.sized import WORLDS, over_draws
-from simulations.runs.weights import arm_estimator, division_weight
+from simulations.runs.sized import WORLDS, arm_estimator, division_weight, over_draws
 from simulations.runs.worlds import World
 from simulations.seeds import child_seed
 
@@ -53,7 +53,6 @@ def test_the_closed_form_without_interference_is_the_sum_over_all_sequences_of_g
             reached[prompt] = 1.0 if mixed else reached[prompt]
         expected += chance * reached.mean()
     assert group_size_growth.coverage(success, size, size * groups) == pytest.approx(expected, rel=1e-12)
-    assert group_size_growth.coverage(success, size, size * groups, second=True) < expected - 0.05
 
 
 def test_without_interference_groups_of_two_or_three_are_best_at_any_budget():
@@ -115,43 +114,43 @@ def test_the_noise_at_the_start_is_that_of_one_response_in_pairs():
 
 
 def test_the_law_is_judged_at_the_size_that_it_chooses_for_each_draw():
-    """The first of two sizes is best in both draws. The law takes it in one, and without noise in both."""
+    """Groups of 2 are better than groups of 4 in both draws. The law takes them in one, and without noise in both."""
     success = np.repeat(np.array([0.6, 0.5])[:, None, None, None], 2, axis=2) * np.ones(3)
     weight, noise = np.array([2.0, 1.0])[:, None, None] * np.ones((2, 2, 3)), np.array([[1.0, 16.0], [1.0, 1.0]])
-    results = [
-        {"success": success[k].tolist(), "weight": weight[k].tolist(), "noise": noise[k].tolist()} for k in range(2)
-    ]  # fmt: skip
-    settings = {"world": "tiny", "estimator": "grpo", "draws": 2, "sizes": [4, 8]}
-    table = pd.DataFrame(best_size_law.rows(settings, results)).set_index("quantity")["estimate"]
-    assert table["loss of the law"] == pytest.approx(0.05)
-    assert table["loss of the law without noise"] == pytest.approx(0.0, abs=1e-12)
-    assert table["loss of always 8"] == pytest.approx(0.1)
-    assert table["always 4 less the law"] == pytest.approx(0.05)
+    found = {"success": success, "weight": weight, "noise": noise}
+    lost = {row["quantity"]: row["estimate"] for row in best_size_law.lost(found)}
+    assert lost[best_size_law.LAW] == pytest.approx(0.05)
+    assert lost["loss of always 4"] == pytest.approx(0.1)
+    sides = {noise: best_size_law.law(found, "grpo", noise) for noise in (True, False)}
+    assert sides[True]["growth/law"][0].estimate == pytest.approx(0.05)
+    assert sides[False]["growth/law"][0].estimate == pytest.approx(0.0, abs=1e-12)
+    assert sides[True]["growth/law, against one size"][0].estimate == pytest.approx(-0.05)
 
 
 @pytest.mark.parametrize("study", [group_size_growth, best_size_law, commitment])
 def test_a_quick_run_yields_claims_about_what_it_states(study):
-    table = []
-    for cell in study.cells(quick=True):
-        results = [study.simulate(cell.settings, np.random.default_rng(1), chunk) for chunk in range(cell.chunks)]
-        table += study.rows(cell.settings, results)
-    claims = list(study.claims(pd.DataFrame(table)))
-    stated = {one.id for one in vars(study).values() if isinstance(one, gt.Statement)}
-    assert {claim.statement.id for claim in claims} == stated
+    own = study_of(study)
+    results = []
+    for cell in own.cells(True):
+        chunks = [own.compute(cell.settings, np.random.default_rng(1), chunk) for chunk in range(cell.chunks)]
+        results.append((cell.settings, chunks))
+    claims = own.claims(pd.DataFrame(own.table(results, quick=True)))
+    assert {claim.statement.id for claim in claims} == set(own.decides)
 
 
-def test_the_rows_of_the_growth_are_leads_over_the_draws_that_both_arms_have(monkeypatch):
+def test_the_sides_of_the_growth_are_leads_over_the_draws_that_both_arms_have():
     """Success that rises by draw in the same way in all arms: leads are exact, and an arm with fewer draws leads by the same."""
-    levels = {"grpo": 0.5, "rloo": 0.4, "weights": 0.45, "noise": 0.3, "lent": 0.55}
-    arms = [[arm, size, 4 if arm == "grpo" else 3] for arm in levels for size in (4, 64)]
-    results = [
-        (levels[arm] + 0.01 * (size == 64) + 0.1 * np.arange(draws)[:, None] * np.ones((8, 1, 3))).tolist()
-        for arm, size, draws in arms
+    levels = {"grpo": 0.5, "rloo": 0.4, "weights": 0.45, "noise": 0.3, "lent": 0.55, "oracle": 0.0, "dropped": 0.0}
+    found = [
+        {"ends": levels[arm] + 0.01 * (size == 64) + 0.1 * np.arange(4 if arm == "grpo" else 3)[:, None] * np.ones((8, 1, 3))}
+        for arm, size, _ in group_size_growth.arms_of("small")
     ]
-    table = pd.DataFrame(group_size_growth.rows({"world": "small", "arms": arms}, results))
-    leads = table[table["quantity"].str.startswith("64 less")].set_index("quantity")
-    assert leads.loc["64 less grpo, 64, at 8192", "estimate"].tolist() == pytest.approx([-0.05, -0.1])
-    assert leads.loc["64 less lent, 4, at 512", "estimate"] == pytest.approx(-0.04)
-    assert leads["standard_error"].max() < 1e-9
-    gains = table[table["quantity"] == group_size_growth.GAIN]
-    assert gains["estimate"].tolist() == pytest.approx([0.01] * len(gains))
+    sides = group_size_growth.causes(found)
+    late, gains = sides.pop("growth/late")
+    assert list(gains.values()) == pytest.approx([0.01] * len(gains))
+    assert late.estimate == pytest.approx(-0.01)
+    expected = {"weights alone": 0.05, "noise alone": 0.1, "undivided": 0.01, "lent weights": -0.04}
+    assert {name: own.estimate for name, own in sides.items()} == pytest.approx(
+        {f"growth/{name}": value for name, value in expected.items()}
+    )
+    assert max(own.standard_error for own in sides.values()) < 1e-9

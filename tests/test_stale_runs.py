@@ -8,8 +8,7 @@ import grpo_theory as gt
 from grpo_theory.exact.weights import gains_of_response
 from grpo_theory.harness.forms import study_of
 from simulations.runs import staleness, stalled
-from simulations.runs.stale_arms import ARMS, CAP, FARTHEST
-from simulations.runs.stale_places import PLACES
+from simulations.runs.staleness import ARMS, CAP, FARTHEST, PLACES
 from simulations.seeds import child_seed, seed_of
 
 RATIOS = np.array([0.9, 4.0, 0.1, 1.0])
@@ -41,69 +40,75 @@ def test_on_policy_all_arms_are_one():
     np.testing.assert_allclose(means["descends"], -means["none"], atol=1e-14)
 
 
-@pytest.fixture(scope="module")
-def found():
-    """The settings and results of the quick study, with few rates."""
-    cell = staleness.cells(quick=True)[0]
-    settings = dict(cell.settings) | {"draws": 6, "rates": [0.5, 1.0, 2.0]}
-    return settings, [staleness.simulate(settings, np.random.default_rng(0), chunk) for chunk in range(cell.chunks)]
+STALE, STALLED = study_of(staleness), study_of(stalled)
 
 
 @pytest.fixture(scope="module")
-def table(found):
-    return pd.DataFrame(staleness.rows(*found))
+def quick():
+    """The cell and the results of the quick study."""
+    (cell,) = STALE.cells(True)
+    return cell, [STALE.compute(cell.settings, np.random.default_rng(0), chunk) for chunk in range(cell.chunks)]
 
 
-def test_draws_are_those_of_the_world_and_runs_those_of_the_public_simulator(found):
-    """Fifth draw, largest rate, a lag of 4 with the truncated ratio: the mean of its runs."""
-    settings, results = found
-    problem = PLACES["strong transfer"].make(5)
-    how = {"batch_size": 16, "group_size": 8, "steps": 64, "lag": 4, "optimiser": gt.Adam(), "replications": settings["runs"]}
-    seed = child_seed(seed_of(np.random.default_rng(0)), 5)
-    runs = gt.simulate_training(problem, problem.theta, ARMS["truncated"], gt.Constant(2.0), **how, rng=seed, workers=1)
-    assert results[3][0]["lag"] == 4
-    assert results[3][0]["success"][2][5] == pytest.approx(runs.objectives.mean(), rel=1e-10)
+@pytest.fixture(scope="module")
+def table(quick):
+    return pd.DataFrame(STALE.table([(quick[0].settings, quick[1])], quick=True))
+
+
+def test_draws_are_those_of_the_world_and_runs_those_of_the_public_simulator(quick):
+    """Last draw, largest rate, a lag of 4 with the truncated ratio: the mean of its runs."""
+    cell, results = quick
+    problem, rate = PLACES["strong transfer"].make(3), cell.settings["rates"][-1]
+    how = {
+        "batch_size": 16,
+        "group_size": 8,
+        "steps": 64,
+        "lag": 4,
+        "optimiser": gt.Adam(),
+        "replications": cell.settings["runs"],
+    }
+    seed = child_seed(seed_of(np.random.default_rng(0)), 3)
+    runs = gt.simulate_training(problem, problem.theta, ARMS["truncated"], gt.Constant(rate), **how, rng=seed, workers=1)
+    assert results[3][0]["key"] == ["truncated", 4, 1, 64]
+    assert results[3][0]["success"][-1][3] == pytest.approx(runs.objectives.mean(), rel=1e-10)
 
 
 def test_all_layouts_make_as_many_updates_of_as_many_responses(table):
     """The race in time has others: in turn there is time for three quarters of the updates."""
-    assert set(table["steps"]) == {staleness.UPDATES, 32, 24}
     courses = table[table["quantity"] == "course"]
+    assert set(courses["steps"]) == {staleness.UPDATES, 32, 24}
     last = courses.groupby(["arm", "lag", "inner_steps", "steps"])["update"].max()
     assert (last.to_numpy() == last.index.get_level_values("steps")).all()
     starts = courses[courses["update"] == 0]["estimate"]
     np.testing.assert_allclose(starts, starts.iloc[0], rtol=1e-12)
 
 
-def test_what_is_held_against_what(found):
+def test_what_is_held_against_what(quick):
     """With one rate leads are differences of means, and limits are those of the draws' differences."""
-    settings, results = found
-    one = [[layout | {"success": layout["success"][:1], "course": layout["course"][:1]} for layout in arm] for arm in results]
-    table = pd.DataFrame(staleness.rows(settings | {"rates": [0.5]}, one))
-    at = table[table["quantity"] != "course"].set_index(["quantity", "arm", *staleness.Layout._fields])
-    success = {
-        (arm, *(each[name] for name in staleness.Layout._fields)): np.array(each["success"][0])
-        for arm, own in zip(settings["arms"], one, strict=True)
-        for each in own
-    }
-    on_policy = success["on policy", 0, 1, 64]
-    starts = np.array([gt.objective(p, p.theta) for p in (PLACES["strong transfer"].make(draw) for draw in range(6))])
-    for key in (("none", 16, 1, 64), ("veto", 0, 16, 64)):
-        below = on_policy - success[key]
-        allowed = below - staleness.LOST * (on_policy - starts)
-        for name, values in (("on policy", below), ("allowed", allowed)):
-            row = at.loc[(f"below {name}", *key)]
-            assert row["estimate"] == pytest.approx(values.mean(), abs=1e-12)
-            assert row["standard_error"] == pytest.approx(values.std(ddof=1) / np.sqrt(6), rel=1e-9)
-            assert row["other_sign"] == (values * values.mean() < 0.0).mean()
-    assert at.loc[("below clip", "clip", 0, 16, 64), "estimate"] == 0.0
-    assert at.loc[("below in turn", "on policy", 0, 1, 24), "estimate"] == 0.0
+    found = [one | {"success": one["success"][3:4]} for chunk in quick[1] for one in chunk]
+    success = {tuple(one["key"]): np.array(one["success"][0]) for one in found}
+    draws = quick[0].settings["draws"]
+    starts = np.array([gt.objective(p, p.theta) for p in map(PLACES["strong transfer"].make, range(draws))])
+    on_policy, in_stages = success["on policy", 0, 1, 64], success["clip", 0, 16, 64]
+    sides = {arm: staleness.below(found, "strong transfer", draws, arm) for arm in staleness.TITLES}
+    allowed = (1.0 - staleness.LOST) * on_policy + staleness.LOST * starts
+    for arm, name, values in (
+        ("none", "P7/lag, a quarter of the run", allowed - success["none", 16, 1, 64]),
+        ("veto", "P7/stages", allowed - success["veto", 0, 16, 64]),
+        ("veto", "P7/veto", in_stages - success["veto", 0, 16, 64]),
+        ("clip", "P7/a lag lets the clip act", on_policy - success["clip", 1, 1, 64]),
+        ("none", "P7/wall time", success["on policy", 0, 1, 24] - success["none", 1, 1, 32]),
+    ):
+        own, facts = sides[arm][name]
+        assert own.estimate == pytest.approx(values.mean(), abs=1e-12)
+        assert own.standard_error == pytest.approx(values.std(ddof=1) / np.sqrt(draws), rel=1e-9)
+        assert facts["share of draws of the other sign"] == (values * values.mean() < 0.0).mean()
 
 
 def test_claims_are_those_that_are_stated(table):
-    claims = list(staleness.claims(table))
+    claims = STALE.claims(table)
     assert len(claims) == 3 + 2 * 3 + 2
-    assert {claim.statement.id for claim in claims} == set(study_of(staleness).decides) - {"P7"}
+    assert {claim.statement.id for claim in claims} == set(STALE.decides) - {"P7"}
     assert all(claim.control.estimate > 0.3 for claim in claims), "an arm that descends is far below"
     lost = {claim.setting: claim.facts["share of the gain lost"] for claim in claims if "quarter" in claim.statement.id}
     assert lost["strong transfer, no ratio"] > lost["strong transfer, response's ratio, truncated"] + 0.1
@@ -119,9 +124,9 @@ def test_stalled_runs_go_on_from_where_they_are_side_by_side_as_alone():
 
 
 def test_the_stalled_study_holds_ways_against_groups_of_16_draw_by_draw():
-    cell = stalled.cells(quick=True)[0]
-    results = [stalled.simulate(cell.settings, np.random.default_rng(0), chunk) for chunk in range(cell.chunks)]
-    claims = list(stalled.claims(pd.DataFrame(stalled.rows(cell.settings, results))))
+    (cell,) = STALLED.cells(True)
+    results = [STALLED.compute(cell.settings, np.random.default_rng(0), chunk) for chunk in range(cell.chunks)]
+    claims = STALLED.claims(pd.DataFrame(STALLED.table([(cell.settings, results)], quick=True)))
     assert {claim.statement.id for claim in claims} == {"P5", "P5/as many responses per update"}
     assert all(claim.control.estimate > 0.2 for claim in claims)
     assert all(claim.evidence.replications == cell.settings["draws"] for claim in claims)

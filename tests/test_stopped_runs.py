@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 
 import grpo_theory as gt
+from grpo_theory.harness.forms import study_of
 from simulations.runs import stopped_runs
-from simulations.runs.allocation_places import BATCH, GROUP
-from simulations.runs.stopped_trainer import RULES, SPENT, Rule, covectors, first_mixed_sizes, halved_sizes, successes
+from simulations.runs.allocation import BATCH, GROUP
+from simulations.runs.stopped_runs import RULES, SPENT, Rule, covectors, first_mixed_sizes, halved_sizes, successes
 from simulations.runs.worlds import World
 
 
@@ -80,19 +81,18 @@ def test_runs_at_a_step_do_not_depend_on_the_others(rule):
 
 
 def test_a_quick_run_yields_claims_about_what_it_states():
-    (cell,) = stopped_runs.cells(quick=True)
-    settings = dict(cell.settings)
-    results = [stopped_runs.simulate(settings, np.random.default_rng(1), chunk) for chunk in range(cell.chunks)]
-    claims = list(stopped_runs.claims(pd.DataFrame(stopped_runs.rows(settings, results))))
-    assert [claim.statement for claim in claims] == 2 * list(stopped_runs.STATED.values())
+    study = study_of(stopped_runs)
+    (cell,) = study.cells(True)
+    results = [study.compute(cell.settings, np.random.default_rng(1), chunk) for chunk in range(cell.chunks)]
+    claims = study.claims(pd.DataFrame(study.table([(cell.settings, results)], quick=True)))
+    assert [claim.statement.id for claim in claims] == 2 * list(stopped_runs.STATED.values())
 
 
-def test_rows_are_leads_of_equal_sizes_and_controls_are_stopped_early():
+def test_sides_are_leads_of_equal_sizes_and_controls_are_stopped_early():
     """Success known without error, one step best: equal sizes have 0.4 and 0.6, others 0.1 less."""
     ends = np.array([[0.3, 0.5], [0.4, 0.6]])[:, None] * np.ones((2, 6, 2))
-    settings = {"world": "tabular", "optimiser": "SGD", "arms": list(stopped_runs.ARMS), "draws": 6}
-    table = pd.DataFrame(stopped_runs.rows(settings, [ends, ends - 0.1, ends - 0.1]))
-    claims = list(stopped_runs.claims(table))
     start = np.geomspace(0.5, 1e-3, 32).mean()
-    assert [claim.evidence.estimate for claim in claims] == pytest.approx(4 * [0.1])
-    assert [claim.control.estimate for claim in claims] == pytest.approx(2 * [0.4 - start] + 2 * [0.3])
+    for updates, early in ((16, 0.4 - start), (64, 0.3)):
+        for is_early, expected in ((False, 0.1), (True, early)):
+            sides = stopped_runs.equal_ahead({"success": np.stack([ends, ends - 0.1, ends - 0.1])}, "tabular", updates, is_early)
+            assert [own.estimate for own, _ in sides.values()] == pytest.approx(2 * [expected])

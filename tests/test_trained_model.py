@@ -10,6 +10,7 @@ from scipy.special import stdtrit
 import grpo_theory as gt
 from grpo_theory.data.trained import check_version
 from grpo_theory.evidence.verdicts import judge
+from grpo_theory.harness.forms import study_of
 from simulations.normalisation import trained_features
 from simulations.runs import recorded_runs, trained_sizes
 from simulations.runs.recorded_scores import Scores, advantages_by_count, efficiency
@@ -229,7 +230,7 @@ def test_the_fall_of_a_lead_is_what_it_loses(leads):
 
 
 def test_what_is_judged_of_group_sizes_has_controls(table):
-    claims = list(trained_sizes.claims(table))
+    claims = study_of(trained_sizes).claims(table)
     assert {claim.statement.id for claim in claims} == {"U9/trained model"}
     assert (judge(claims)["control"] == "refuted").all()
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from simulations.runs.other_worlds import ALL, LEARNED, LONG, StepsWorld
-from simulations.runs.worlds import World
+from simulations.runs.arms import graded
+from simulations.runs.worlds import ALL, LEARNED, LONG, StepsWorld, World
 
 
 def rates(problem: gt.Problem) -> np.ndarray:
@@ -49,13 +49,13 @@ def test_held_out_prompts_have_features_of_their_own_and_the_start_in_common():
 
 def test_wrong_rewards_turn_the_share_that_is_asked_for_and_leave_the_truth_as_it_is():
     world = World(prompts=3, answers=5, wrong=0.1)
-    graded, true = world.graded(), world.problem()
-    np.testing.assert_allclose(graded.bandit.mean_reward, np.where(true.bandit.mean_reward == 1.0, 0.9, 0.1))
+    wrong, true = world.graded(), world.problem()
+    np.testing.assert_allclose(wrong.bandit.mean_reward, np.where(true.bandit.mean_reward == 1.0, 0.9, 0.1))
     np.testing.assert_array_equal(true.bandit.mean_reward.sum(axis=1), 1.0)
     # Of the rarest prompt's rewards, nearly all that are 1 are wrong ones.
-    rewarded = graded.at(graded.theta).value[-1]
+    rewarded = wrong.at(wrong.theta).value[-1]
     assert rewarded == pytest.approx(0.9 * world.rarest + 0.1 * (1.0 - world.rarest))
-    assert all((ALL[name].graded().bandit.mean_reward % 1.0 == 0.0).all() for name in (LONG, LEARNED, "shared"))
+    assert all((graded(name).bandit.mean_reward % 1.0 == 0.0).all() for name in (LONG, LEARNED, "shared"))
 
 
 def test_an_answer_of_many_tokens_is_right_if_all_are_and_ends_with_the_first_wrong_one():

@@ -11,6 +11,7 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
 from simulations.runs import trained_sizes
 from simulations.runs.trained_sizes import AVERAGED, BOTH, ESTIMATORS, FIRST
@@ -24,9 +25,10 @@ RUNS = {"usual": "", "later seeds": ", later seeds", "longer": ", longer runs"}
 
 def study() -> pd.DataFrame:
     """Return the table of the study, of which nothing is drawn."""
-    rng = np.random.default_rng(0)
-    settings = [cell.settings for cell in trained_sizes.cells(quick=False)]
-    return table_of([row for own in settings for row in trained_sizes.rows(own, [trained_sizes.simulate(own, rng, 0)])])
+    read, rng = study_of(trained_sizes), np.random.default_rng(0)
+    assert read is not None
+    results = [(cell.settings, [read.compute(cell.settings, rng, 0)]) for cell in read.cells(False)]
+    return table_of(read.table(results, quick=False))
 
 
 def success_table(table: pd.DataFrame) -> str:

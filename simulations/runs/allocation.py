@@ -4,112 +4,118 @@ Each rule has the best constant step of those tried, the same for all draws. Rul
 runs are stopped at a quarter of the responses.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Statement
-from grpo_theory.evidence.reading import evidence
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.estimation import find
+from grpo_theory.harness import check, rows, run
 from grpo_theory.simulate.allocation.blocks import AllottedBlocks
 from grpo_theory.simulate.step_grid import StepGrid
 from grpo_theory.simulate.training_blocks import TrainingBlocks
-from simulations.best_rate import LEAD_FACTS, lead
-from simulations.runs.allocation_places import BATCH, CHECKPOINTS, GROUP, RATES, RULES, TITLES, WORLDS, rates_of
+from simulations.best_rate import ahead, lead
+from simulations.runs.allocation_step import SGPO_NOW, VIP_AT_START
+from simulations.runs.arms import OPTIMISERS
+from simulations.runs.worlds import World
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
 
-VIP_RUNS, START_RUNS, SEEN_RUNS = stated("P3/whole runs", "P3/whole runs, rates of the start", "P3/whole runs, seen rates")
-SGPO_RUNS, DYNAMO_RUNS, ERROR_DECIDES = stated("P4/sGPO, whole runs", "P4/DynaMO, whole runs", "allocation/error decides")
-ERROR_DECIDES_NOW = stated("allocation/error decides, rates of now")
+BATCH, GROUP, LOW, HIGH = 16, 8, 2, 32
+RULES = {
+    name: rule.between(LOW, HIGH)
+    for name, rule in (gt.allocation_rules() | {rule.name: rule for rule in (VIP_AT_START, SGPO_NOW)}).items()
+}
+WORLDS = {"tabular": World(prompts=32, dimension=0), "shared": World(prompts=32)}
+"""Of 32 prompts, so that a run of 8,192 responses meets each of them sixteen times or so."""
+TITLES = {"tabular": "no interference", "shared": "shared features"}
+RATES = {
+    ("tabular", "SGD"): (640.0, 4.0),
+    ("tabular", "Adam"): (1.6, 4.0),
+    ("shared", "SGD"): (32.0, 2.0),
+    ("shared", "Adam"): (0.2, 2.0),
+}
+"""The least learning rate of the grid and the factor to the next.
 
-ESTIMATOR = gt.estimators()["rloo"]
-OPTIMISERS: Mapping[str, gt.Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
+Runs on 48 draws tried eight rates first. They began at a sixteenth of the least rate where prompts share nothing. They began at
+half of it where prompts share features. The rates left out were best for no rule. Where prompts share nothing, no rate is too
+large: success stops rising and does not fall. So it matters little which of the largest rates is best.
+"""
+STEPS_TRIED = 5
+CHECKPOINTS = (16, 64)
+"""Updates: 2,048 and 8,192 responses."""
 DRAWS, QUICK_DRAWS, RUNS = 72, 6, 2
 """Draws of a world, numbers 0 to 71, and runs on each.
 
 First runs had 48 draws of four runs, and 40 of six. At equal cost the report's limits are narrower with more draws.
 """
-AGAINST_EQUAL = {
-    "vip": VIP_RUNS,
-    "vip_seen": SEEN_RUNS,
-    "vip, start": START_RUNS,
-    "dynamo": DYNAMO_RUNS,
-    "sgpo": SGPO_RUNS,
+PAIRS = {
+    "P3/whole runs": ("uniform", "vip"),
+    "P3/whole runs, seen rates": ("uniform", "vip_seen"),
+    "P3/whole runs, rates of the start": ("uniform", "vip, start"),
+    "P4/DynaMO, whole runs": ("uniform", "dynamo"),
+    "P4/sGPO, whole runs": ("uniform", "sgpo"),
+    "allocation/error decides": ("sgpo", "neyman"),
+    "allocation/error decides, rates of now": ("sgpo, now", "neyman"),
 }
-RARE_FIRST = {"sgpo": ERROR_DECIDES, "sgpo, now": ERROR_DECIDES_NOW}
+"""By statement, which rule is said to be behind which."""
 POWERLESS = {
-    (
-        statement.id,
-        "shared features, *, 8,192 responses",
-    ): "where prompts share features sizes as 1/p are so far behind that, at so "
+    (name, "shared features, *, 8,192 responses"): "where prompts share features sizes as 1/p are so far behind that, at so "
     "many draws, they are not certainly ahead of the sizes of least error after a quarter of the responses"
-    for statement in RARE_FIRST.values()
+    for name, (_, rule) in PAIRS.items()
+    if rule == "neyman"
 }
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each world and optimiser; a quick run has one, and few draws."""
+def rates_of(world, optimiser):
+    """Return the grid of learning rates."""
+    least, factor = RATES[world, optimiser]
+    return least * factor ** np.arange(STEPS_TRIED)
+
+
+def cases(quick):
+    """Each world and optimiser, at each number of responses; a quick run has one, and few draws."""
     sizes = {"draws": QUICK_DRAWS if quick else DRAWS, "runs": RUNS}
-    return [Cell({"world": world, "optimiser": name} | sizes) for world, name in list(RATES)[: 1 if quick else None]]
+    places = list(RATES)[: 1 if quick else None]
+    return [{"world": world, "optimiser": name, "updates": n} | sizes for world, name in places for n in CHECKPOINTS]
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
+@run()
+def trained(world, optimiser, draws, runs, rng):
     """Train with each rule at each learning rate; return the mean success of each draw's runs, and that of its start."""
-    world, optimiser, steps = WORLDS[settings["world"]], OPTIMISERS[settings["optimiser"]], np.ones(CHECKPOINTS[-1])
-    found: dict[str, list[Array]] = {name: [] for name in RULES}
-    starts = []
-    for draw in range(settings["draws"]):
-        problem, seed = world.problem(draw), child_seed(seed_of(rng), draw)
-        starts.append(float(gt.objective(problem, problem.theta)))
+    steps, found = np.ones(CHECKPOINTS[-1]), dict[str, list](start=[], **{name: [] for name in RULES})
+    for draw in range(draws):
+        problem, seed = WORLDS[world].problem(draw), child_seed(seed_of(rng), draw)
+        found["start"].append(gt.objective(problem, problem.theta))
         for name, rule in RULES.items():
-            sizes = BATCH, rule.high, 1
-            blocks = TrainingBlocks.of(problem, ESTIMATOR, steps, sizes, optimiser=optimiser, side_by_side=True)
-            allotted = AllottedBlocks.by_rule(blocks, rule, BATCH * GROUP)
-            runs = StepGrid(allotted, rates_of(settings), keeps=False).objectives(settings["runs"], seed, CHECKPOINTS)
-            found[name].append(np.nan_to_num(runs).mean(axis=1))
-    return {"start": starts, "success": {name: np.stack(own, axis=-1).tolist() for name, own in found.items()}}
+            sizes, how = (BATCH, rule.high, 1), OPTIMISERS[optimiser]
+            blocks = TrainingBlocks.of(problem, find("rloo"), steps, sizes, optimiser=how, side_by_side=True)
+            grid = StepGrid(AllottedBlocks.by_rule(blocks, rule, BATCH * GROUP), rates_of(world, optimiser), keeps=False)
+            found[name].append(np.nan_to_num(grid.objectives(runs, seed, CHECKPOINTS)).mean(axis=1))
+    return {name: np.stack(own, axis=-1) for name, own in found.items()}  # (rates, checkpoints, draws)
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """Success of each rule at the checkpoints, and by how much equal sizes, and sizes as 1/p, are ahead of it."""
-    (run,) = results
-    success = {name: np.array(own) for name, own in run["success"].items()}  # (rates, checkpoints, draws)
-    common = {"world": settings["world"], "optimiser": settings["optimiser"], "prediction": np.nan}
-    table: Rows = []
-    for name, own in success.items():
-        for c, updates in enumerate(CHECKPOINTS):
-            about = common | {"rule": name, "responses": updates * BATCH * GROUP}
-            about |= {"rate": rates_of(settings)[own[:, c].mean(axis=-1).argmax()]}
-            table.append(about | {"quantity": "success"} | lead([own[:, c]]))
-            early = own[:, 0] if c else np.array([run["start"]])
-            for rival in ("uniform", *RARE_FIRST):
-                for quantity, side in ((f"{rival} ahead", own[:, c]), (f"{rival} ahead, stopped early", early)):
-                    table.append(about | {"quantity": quantity} | lead([success[rival][:, c], side], (1.0, -1.0)))
-    return table
+@check(
+    *stated(*PAIRS),
+    of=trained,
+    cases=cases,
+    broken={"early": True},
+    setting=lambda world, optimiser, updates, **_: f"{TITLES[world]}, {optimiser}, {updates * BATCH * GROUP:,} responses",
+)
+def leads(found, world, optimiser, updates, early=False):
+    """By how much equal sizes, or as 1/p, are ahead; in the broken case the rule has a quarter of the responses, or none."""
+    at = CHECKPOINTS.index(updates)
+    end = {name: found[name][:, at] for name in RULES}
+    less = {name: found[name][:, 0] if at else found["start"][None] for name in RULES} if early else end
+    best = {name: rates_of(world, optimiser)[own.mean(axis=-1).argmax()] for name, own in end.items()}
+    sides = {}
+    for name, pair in PAIRS.items():
+        facts = {f"success, {one}": lead([end[one]])["estimate"] for one in pair} | {f"rate, {one}": best[one] for one in pair}
+        sides[name] = ahead(end[pair[0]], less[pair[1]], **facts)
+    return sides
 
 
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """By how much equal sizes are ahead of each rule's at the end; the control's rule has a quarter of the responses, or none."""
-    for (world, name, responses), part in table.groupby(["world", "optimiser", "responses"], sort=False):
-        by = part.set_index(["quantity", "rule"])
-        where = f"{TITLES[world]}, {name}, {responses:,} responses"
-
-        def told(statement: Statement, rival: str, rule: str, by: pd.DataFrame = by, where: str = where) -> Claim:
-            own, control = (
-                evidence(by.loc[(quantity, rule)].to_dict(), 0.0)
-                for quantity in (f"{rival} ahead", f"{rival} ahead, stopped early")
-            )
-            facts = {f"success, {one}": by.loc[("success", one), "estimate"] for one in (rival, rule)}
-            facts |= {f"rate, {one}": by.loc[("success", one), "rate"] for one in (rival, rule)}
-            facts |= {fact: float(by.loc[(f"{rival} ahead", rule), column]) for column, fact in LEAD_FACTS.items()}
-            return statement.claim(where, own, control, facts=facts)
-
-        for rule, statement in AGAINST_EQUAL.items():
-            yield told(statement, "uniform", rule)
-        for rival, statement in RARE_FIRST.items():
-            yield told(statement, rival, "neyman")
+@rows(of=trained, cases=cases)
+def successes(found, updates):
+    """Success of each rule, for the figure."""
+    for name in RULES:
+        own = lead([found[name][:, CHECKPOINTS.index(updates)]])
+        yield {"quantity": "success", "rule": name, "responses": updates * BATCH * GROUP} | own

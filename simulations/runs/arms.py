@@ -1,9 +1,10 @@
 """Whole runs of an arm: how it trains, and what is measured of the policies it reaches."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,14 +13,32 @@ from grpo_theory.arrays import Array
 from grpo_theory.estimation import find, make_estimator
 from grpo_theory.estimation.centring import centre
 from grpo_theory.exact import StabilityWarning
+from grpo_theory.harness.sides import Case, Run
+from grpo_theory.harness.study import Cell
 from grpo_theory.simulate.step_grid import StepGrid
-from grpo_theory.simulate.update.optimiser import Optimiser
-from simulations.runs.other_worlds import ALL
+from simulations.runs.worlds import ALL, NetworkWorld, World
 
 OF = 8
 """The k of the worst and of the best of k responses: as many as the smallest number of answers."""
 MEASURES = ("success", "worst of 8", "best of 8", "solved", "held out", "harmed")
-OPTIMISERS: Mapping[str, Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
+OPTIMISERS: dict[str, gt.Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
+
+
+@dataclass(frozen=True)
+class Dealt(Run):
+    """A run of several arms on the same draws: see `dealt`."""
+
+    deal: Callable[..., tuple[dict[str, Any], int]] = lambda **_: ({}, 1)
+
+    def cell(self, case: Case) -> Cell:
+        """Return the cell of a case, with a chunk for each arm."""
+        (more, arms), own = self.deal(**case), super().cell(case)
+        return replace(own, settings={**own.settings, **more}, chunks=arms, shared=True)
+
+
+def dealt(deal: Callable[..., tuple[dict[str, Any], int]]) -> Callable[[Callable[..., Any]], Dealt]:
+    """Make a function a run of arms, a chunk each: ``deal(**case)`` returns what else their cell has, and how many they are."""
+    return lambda compute: Dealt(compute, deal=deal)
 
 
 class Arm(NamedTuple):
@@ -57,28 +76,26 @@ def dropped_uniform(batch, advantages):
 
 
 @cache
-def estimator_of(name: str) -> gt.Estimator:
-    """Return a registered estimator, or "dropped": GRPO whose groups without signal are left out of the mean."""
-    return dropping(name, 1e-4) if name == "dropped" else find(name)
-
-
-def dropping(name: str, epsilon: float) -> gt.Estimator:
-    """Return GRPO with an epsilon, whose groups without signal are left out of the mean."""
-    parameters = {"epsilon": epsilon}
-    return make_estimator(name, dropped_uniform, parameters=parameters, minimum_group_size=2, couples_groups=True)
+def estimator_of(name, epsilon=1e-4):
+    """Return a registered estimator, or "dropped": GRPO with an epsilon, whose groups without signal are left out of the mean."""
+    if name != "dropped":
+        return find(name)
+    return make_estimator(name, dropped_uniform, parameters={"epsilon": epsilon}, minimum_group_size=2, couples_groups=True)
 
 
 @cache
 def world_problems(world: str, draw: int = 0) -> tuple[gt.Problem, gt.Problem | None]:
     """Return a draw's training prompts, and the held-out ones where there are some; no reward is wrong."""
     found = ALL[world]
-    return found.problem(draw), found.problem(draw, held_out=True) if found.generalises else None
+    shared = not isinstance(found, NetworkWorld) and found.dimension > 0
+    return found.problem(draw), found.problem(draw, held_out=True) if shared else None
 
 
 @cache
 def graded(world: str, draw: int = 0) -> gt.Problem:
     """Return the problem that is trained on, whose rewards may be wrong."""
-    return ALL[world].graded(draw)
+    found = ALL[world]
+    return found.graded(draw) if isinstance(found, World) else found.problem(draw)
 
 
 def measured(world: str, theta: Array, draw: int = 0) -> Array:
@@ -111,9 +128,7 @@ def success_rates(problem: gt.Problem, theta: Array) -> Array:
     return np.einsum("k...m,mk->...m", weights, rewards) / weights.sum(axis=0)
 
 
-def train(
-    arm: Arm, draw: int, group_size: int, rates: Sequence[float], updates: Sequence[int], runs: int, seed: np.random.SeedSequence
-) -> Array:
+def train(arm, draw, group_size, rates, updates, runs, seed):
     """Train at each rate on one draw of the world; return the `MEASURES` after each number of updates, (rates, runs, updates, 6).
 
     A learning rate that decays has an end: each budget is a run of its own. Otherwise one run is measured on its way.

@@ -6,24 +6,16 @@ prompts in place of those below 1/G. Each arm trains at the step of a grid that 
 world, and limits count draws.
 """
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
-import pandas as pd
 
-import grpo_theory as gt
-from grpo_theory.arrays import Array, Flags
-from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness import check
 from simulations.best_rate import lead
-from simulations.runs.arms import success_rates
-from simulations.runs.sized import RUNS, STEPS, over_draws
+from simulations.runs.arms import dealt, success_rates
+from simulations.runs.sized import RUNS, over_draws
 from simulations.seeds import seed_of
 from simulations.statements import stated
 
-RARE, BOUNDARY = stated("P6/rare prompts", "P6/boundary")
 SMALL, LARGE = SIZES = (8, 32)
 BUDGET = 8192
 ATTEMPTS = 256
@@ -33,58 +25,62 @@ FALLEN = 0.1
 """A prompt whose success has fallen to a tenth takes ten times as many attempts: none that a trainer would make."""
 FEW = 0.1
 DRAWS, QUICK_DRAWS = 96, 8
-MEASURES = ("gain in many attempts", "gain in one attempt", "fallen, 1/32 to 1/8", "fallen, below 1/32")
+MANY, ONE, BETWEEN, BELOW = "gain in many attempts", "gain in one attempt", "fallen, 1/32 to 1/8", "fallen, below 1/32"
 
 
-def cells(quick: bool) -> list[Cell]:
-    """The world with interference, by two estimators, and its twin without; one chunk for each group size."""
+def cases(quick):
+    """The world with interference, by two estimators, and its twin without."""
     places = (("small", "grpo"), ("small", "rloo"), ("apart", "grpo"))
-    draws = QUICK_DRAWS if quick else DRAWS
-    return [Cell({"world": world, "estimator": name, "draws": draws}, len(SIZES), shared=True) for world, name in places]
+    return [{"world": world, "estimator": name, "draws": QUICK_DRAWS if quick else DRAWS} for world, name in places]
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> list[Any]:
-    """Return success and the `MEASURES` of runs of a group size, by step and draw."""
-    counts = settings["draws"], RUNS
-    found = over_draws(settings["world"], settings["estimator"], SIZES[chunk], [BUDGET], counts, seed_of(rng), look=measured)
-    return found[:, :, 0].tolist()
+@dealt(lambda **_: ({}, len(SIZES)))
+def trained(world, estimator, draws, rng, chunk):
+    """Return what `measured` does of runs of a group size, by step and draw."""
+    found = over_draws(world, estimator, SIZES[chunk], [BUDGET], (draws, RUNS), seed_of(rng), look=measured)
+    return {"measures": found[None, :, :, 0]}
 
 
-def measured(problem: gt.Problem, theta: Array) -> Array:
-    """Return the mean success of policies (R, d) and their `MEASURES`, shape (R, 5)."""
+def measured(problem, theta):
+    """Return the mean success of policies (R, d), what they gain in many attempts and in one, and who fell, shape (R, 5)."""
     start, end = (success_rates(problem, one) for one in (problem.theta, theta))
-
-    def gained(attempts: int) -> Array:
-        before, after = (1.0 - (1.0 - rates[..., start < LOW]) ** attempts for rates in (start, end))
-        return np.asarray((after - before).mean(axis=-1))
-
-    def fallen(where: Flags) -> Array:
-        return np.asarray((end[:, where] < FALLEN * start[where]).mean(axis=-1))
-
-    band = (start >= 1.0 / LARGE) & (start < 1.0 / SMALL)
-    return np.stack([end.mean(axis=-1), gained(ATTEMPTS), gained(1), fallen(band), fallen(start < 1.0 / LARGE)], axis=-1)
+    rare, between, below = start < LOW, (start >= 1.0 / LARGE) & (start < 1.0 / SMALL), start < 1.0 / LARGE
+    gained = [((1.0 - start[rare]) ** n - (1.0 - end[:, rare]) ** n).mean(axis=-1) for n in (ATTEMPTS, 1)]
+    fallen = [(end[:, where] < FALLEN * start[where]).mean(axis=-1) for where in (between, below)]
+    return np.stack([end.mean(axis=-1), *gained, *fallen], axis=-1)
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """Return each measure by group size, at the step at which success is best."""
-    table: Rows = []
-    for size, result in zip(SIZES, results, strict=True):
-        success, *measures = np.moveaxis(np.array(result), -1, 0)
-        about = {"world": settings["world"], "estimator": settings["estimator"], "group_size": size}
-        about |= {"step": STEPS[success.mean(axis=1).argmax()], "prediction": 0.0}
-        for name, values in zip(MEASURES, measures, strict=True):
-            table.append(about | {"measure": name} | lead([success], judged=[values]))
-    return table
+def at_best(found):
+    """Return each measure, by group size and name, at the step at which success is best."""
+    leads = {}
+    for size, result in zip(SIZES, found["measures"], strict=True):
+        success, *measures = np.moveaxis(result, -1, 0)
+        for name, values in zip((MANY, ONE, BETWEEN, BELOW), measures, strict=True):
+            leads[size, name] = lead([success], judged=[values])
+    return leads, {f"{name}, G = {size}": row["estimate"] for (size, name), row in leads.items()}
 
 
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Judge what many attempts find in the end, and where prompts fall."""
-    for (world, estimator), own in table.groupby(["world", "estimator"], sort=False):
-        at = own.set_index(["group_size", "measure"])
-        facts = {f"{name}, G = {size}": float(row["estimate"]) for (size, name), row in at.iterrows()}
-        for size in SIZES:
-            many, one = (at.loc[(size, name)] for name in ("gain in many attempts", "gain in one attempt"))
-            yield RARE.claim(f"{world} ({estimator}, G = {size})", evidence(many), evidence(one), facts=facts)
-        if world != "apart":
-            below, rarer = (at.loc[(SMALL, name)] for name in ("fallen, 1/32 to 1/8", "fallen, below 1/32"))
-            yield BOUNDARY.claim(f"{world} ({estimator})", evidence(below, FEW), evidence(rarer, FEW), facts=facts)
+@check(
+    stated("P6/rare prompts"),
+    of=trained,
+    cases=lambda quick: [one | {"group_size": size} for one in cases(quick) for size in SIZES],
+    broken={"measure": ONE},
+    setting="{world} ({estimator}, G = {group_size})",
+)
+def many_attempts(found, group_size, measure=MANY):
+    """What prompts below 0.1 gain in many attempts; in the broken case in one."""
+    leads, facts = at_best(found)
+    return evidence(leads[group_size, measure], 0.0), facts
+
+
+@check(
+    stated("P6/boundary"),
+    of=trained,
+    cases=lambda quick: cases(quick)[:2],
+    broken={"measure": BELOW},
+    setting="{world} ({estimator})",
+)
+def boundary(found, measure=BETWEEN):
+    """The share of prompts that groups of 8 lose above 1/32; in the broken case below it."""
+    leads, facts = at_best(found)
+    return evidence(leads[SMALL, measure], FEW), facts

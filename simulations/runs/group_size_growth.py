@@ -13,53 +13,32 @@ because GRPO gained nothing: groups of 4 that stop at a sixteenth of the respons
 the logarithm of their ratio, because their differences are too skewed.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.evidence.reading import evidence
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.harness import check, rows
 from grpo_theory.simulate.training import finite_objectives
 from grpo_theory.theory.finite_group import mixed_share
 from simulations.best_rate import lead
-from simulations.runs.sized import RESPONSES, RUNS, STEPS, WORLDS, over_draws
-from simulations.runs.weights import LENT, arm_estimator
+from simulations.runs.arms import dealt
+from simulations.runs.sized import LENT, RESPONSES, RUNS, STEPS, WORLDS, arm_estimator, over_draws
 from simulations.seeds import seed_of
 from simulations.statements import stated
-
-LATE, WEIGHTS, NOISE, UNDIVIDED = stated("growth/late", "growth/weights alone", "growth/noise alone", "growth/undivided")
-LENDING, VISIBLE, APART = stated("growth/lent weights", "growth/rare answers", "growth/no interference")
-EFFICIENCY = stated("growth/efficiency")
 
 SMALL, LARGE = SIZES = (4, LENT)
 BUDGETS = (512, 2048, 8192)
 SOON, *_, LAST = BUDGETS
 DRAWN = {
-    "small": {
-        ("grpo", SMALL): 192,
-        ("grpo", LARGE): 192,
-        ("weights", SMALL): 24,
-        ("weights", LARGE): 96,
-        ("rloo", SMALL): 128,
-        ("rloo", LARGE): 128,
-        ("noise", SMALL): 24,
-        ("noise", LARGE): 96,
-        ("oracle", SMALL): 24,
-        ("oracle", LARGE): 24,
-        ("dropped", SMALL): 24,
-        ("dropped", LARGE): 24,
-        ("lent", SMALL): 128,
-    },
-    "visible": {("grpo", SMALL): 128, ("grpo", LARGE): 128},
-    "apart": {("grpo", LARGE): 320},
-    "policies": {("rloo", SMALL): 96},
+    "small": {"grpo": (192, 192), "weights": (24, 96), "rloo": (128, 128), "noise": (24, 96), "oracle": (24, 24)}
+    | {"dropped": (24, 24), "lent": (128, 0)},
+    "visible": {"grpo": (128, 128)},
+    "apart": {"grpo": (0, 320)},
+    "policies": {"rloo": (96, 0)},
 }
-"""By world the arms and group sizes, and how many draws each has: most where a difference of few points is judged."""
+"""By world and arm how many draws groups of 4 and of 64 have: most where a difference of few points is judged."""
 QUICK_DRAWS = 6
 RUNS_APART = 32
 """Without interference success does not depend on the draw, so that all runs are alike."""
@@ -67,49 +46,44 @@ POINT, HALF_POINT = 0.01, 0.005
 """A point of success is what a few hundred questions can just show."""
 SURE = 1e5
 """A step after which a tabular prompt is solved, to rounding, once a group of it had a signal."""
-SUCCESS, GAIN, SAME_STEP = "success", "gain of 64 over 4", "gain of 64 over 4, both at the step of 4"
-EFFICIENCY_LEADS = ("log ratio of the efficiency of 64 to that of 4", "the same, for as many prompts")
-LEADS = {
-    "small": (
-        ("weights", "grpo", LARGE, LAST),
-        ("rloo", "grpo", LARGE, LAST),
-        ("weights", "rloo", LARGE, LAST),
-        ("noise", "rloo", LARGE, LAST),
-        ("grpo", "lent", SMALL, LAST),
-        ("grpo", "lent", SMALL, SOON),
-        ("rloo", "rloo", SMALL, SOON),
-    ),
-    "visible": (("grpo", "grpo", SMALL, SOON),),
-}
-"""By world, an arm with groups of 64, at the largest budget, less another with its group size and budget."""
+SUCCESS, GAIN = "success", "gain of 64 over 4"
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each world, with one chunk for each arm and group size, all on the same draws."""
-    listed = []
-    for world, arms in DRAWN.items():
-        drawn = [[*arm, QUICK_DRAWS if quick else draws] for arm, draws in arms.items()]
-        listed.append(Cell({"world": world, "arms": drawn}, len(arms), shared=True))
-    return listed
+def in_world(*worlds, budgets=()):
+    """Return cases in worlds, a quick run's with few draws."""
+    cases = [{"world": world} | one for world in worlds for one in [{"budget": budget} for budget in budgets] or [{}]]
+    return lambda quick: [one | {"quick": quick} for one in cases]
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> list[Any]:
+def arms_of(world):
+    """List the arms of a world, their group sizes and draws."""
+    return [(arm, size, n) for arm, draws in DRAWN[world].items() for size, n in zip(SIZES, draws, strict=True) if n]
+
+
+def deal(world, quick, **_):
+    """Return the arms of a world, a chunk each."""
+    arms = [[arm, size, QUICK_DRAWS if quick else draws] for arm, size, draws in arms_of(world)]
+    return {"arms": arms}, len(arms)
+
+
+@dealt(deal)
+def trained(world, arms, rng, chunk):
     """Return the success of an arm at a group size, by step, draw and budget; or what a step's efficiency is."""
-    (arm, size, draws), seed = settings["arms"][chunk], seed_of(rng)
-    if settings["world"] == "policies":
-        return _efficiencies(draws, seed).tolist()
-    steps, runs = ([SURE], RUNS_APART) if settings["world"] == "apart" else (STEPS, RUNS)
-    return over_draws(settings["world"], arm_estimator(arm, size), size, BUDGETS, (draws, runs), seed, steps).tolist()
+    (arm, size, draws), seed = arms[chunk], seed_of(rng)
+    if world == "policies":
+        return [{"ends": efficiencies(draws, seed)}]
+    steps, runs = ([SURE], RUNS_APART) if world == "apart" else (STEPS, RUNS)
+    return [{"ends": over_draws(world, arm_estimator(arm, size), size, BUDGETS, (draws, runs), seed, steps)}]
 
 
-def _efficiencies(draws: int, seed: np.random.SeedSequence) -> Array:
+def efficiencies(draws, seed):
     """Return a step's efficiency (rloo) at the start and at policies that runs of GRPO in groups of 4 reach at their best step.
 
     Its shape is (3, draws, 1 + budgets). The first is of groups of 4, and the second of groups of 64 for as many responses. The
     last (broken) is of groups of 64 for as many prompts, as if groups cost nothing.
     """
 
-    def reached(problem: gt.Problem, theta: Array) -> Array:
+    def reached(problem, theta):
         return np.concatenate([finite_objectives(problem, theta)[:, None], theta], axis=-1)
 
     runs = over_draws("small", "grpo", SMALL, BUDGETS, (draws, 1), seed, look=reached)
@@ -124,98 +98,103 @@ def _efficiencies(draws: int, seed: np.random.SeedSequence) -> Array:
     return found
 
 
-def coverage(success: Array, group_size: int, budget: int, *, second: bool = False) -> float:
-    """Return the mean success where each prompt is solved by its first group with signal (docs/derivations.md, section 38).
-
-    Or (broken) by its second.
-    """
-    signal, groups = mixed_share(success, group_size) / success.size, budget // group_size
-    missed = (1.0 - signal) ** groups + second * groups * signal * (1.0 - signal) ** (groups - 1)
-    return float(1.0 - ((1.0 - success) * missed).mean())
+def coverage(success, group_size, budget):
+    """Return the mean success where each prompt is solved by its first group with signal (docs/derivations.md, section 38)."""
+    signal = mixed_share(success, group_size) / success.size
+    return float(1.0 - ((1.0 - success) * (1.0 - signal) ** (budget // group_size)).mean())
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """Return success by arm, group size and budget, and the leads that are judged; limits count draws and the choice of steps."""
-    world = settings["world"]
-    found = {(arm, size): np.array(result) for (arm, size, _), result in zip(settings["arms"], results, strict=True)}
-    table: Rows = []
+def by_arm(world, found):
+    """Return success (steps, draws, budgets) by arm and group size."""
+    return {arm[:2]: np.array(one["ends"]) for arm, one in zip(arms_of(world), found, strict=True)}
 
-    def add(quantity: str, arm: str, size: int, budget: int, row: dict[str, Any]) -> None:
-        known = {"step": np.nan, "prediction": np.nan, "second": np.nan}
-        about = {"world": world, "quantity": quantity, "arm": arm, "group_size": size, "budget": budget}
-        table.append(about | known | row)
 
-    if world == "policies":
-        efficiencies = found["rloo", SMALL]
-        for place, budget in enumerate((0, *BUDGETS)):
-            for size, values in zip(SIZES, efficiencies[..., place], strict=False):
-                add("efficiency", "rloo", size, budget, lead([values[None]]))
-            for quantity, ratios in zip(
-                EFFICIENCY_LEADS, np.log(efficiencies[1:, :, place] / efficiencies[0, :, place]), strict=True
-            ):
-                add(quantity, "rloo", LARGE, budget, lead([ratios[None]]))
-        return table
-    start = WORLDS[world].problem()
-    rates = gt.moments(start, start.theta).value
-    for (arm, size), ends in found.items():
+def less(ends, one, other, after=LAST, before=None):
+    """Return the lead of an arm after a budget over another, before another budget or the same, at the draws that both have."""
+    sides = [ends[arm][..., BUDGETS.index(budget)] for arm, budget in ((one, after), (other, before or after))]
+    draws = min(side.shape[1] for side in sides)
+    return lead([side[:, :draws] for side in sides], (1.0, -1.0))
+
+
+@check(
+    *stated("growth/late", "growth/weights alone", "growth/noise alone", "growth/undivided", "growth/lent weights"),
+    of=trained,
+    cases=in_world("small"),
+    broken={"right": False},
+    setting="{world}",
+)
+def causes(found, right=True):
+    """Broken: the smallest budget, undivided in place of a part of division, and groups of 4 that stop at a sixteenth."""
+    ends = by_arm("small", found)
+    grpo, weights, noise, rloo = ((arm, LARGE) for arm in ("grpo", "weights", "noise", "rloo"))
+    gains = {
+        f"gain of 64 over 4 at {budget} ({arm})": less(ends, (arm, LARGE), (arm, SMALL), budget)["estimate"]
+        for arm, size in ends
+        for budget in BUDGETS
+        if size == LARGE
+    }
+    early, undivided = None if right else SOON, less(ends, rloo, grpo)
+    parts = {"weights": less(ends, weights, grpo), "noise": less(ends, noise, rloo)}
+    late = evidence(less(ends, grpo, ("grpo", SMALL), LAST if right else SOON), 0.0)
+    apart = {name: evidence(part if right else undivided, POINT) for name, part in parts.items()}
+    return {
+        "growth/late": (replace(late, estimate=-late.estimate), gains),
+        "growth/weights alone": replace(apart["weights"], estimate=abs(apart["weights"].estimate)),
+        "growth/noise alone": replace(apart["noise"], estimate=abs(apart["noise"].estimate)),
+        "growth/undivided": evidence(less(ends, rloo, ("rloo", SMALL), before=early), HALF_POINT),
+        "growth/lent weights": evidence(less(ends, grpo, ("lent", SMALL), before=early), POINT),
+    }
+
+
+@check(stated("growth/rare answers"), of=trained, cases=in_world("visible"), broken={"before": SOON}, setting="{world}")
+def rare_answers(found, before=LAST):
+    """Broken: groups of 4 stop at a sixteenth of the responses."""
+    return evidence(less(by_arm("visible", found), ("grpo", LARGE), ("grpo", SMALL), before=before), 0.0)
+
+
+@check(
+    stated("growth/no interference"),
+    of=trained,
+    cases=in_world("apart", budgets=BUDGETS),
+    broken={"times": 1.5},
+    setting=f"{{world}}, G = {LARGE}, C = {{budget}}",
+)
+def no_interference(found, budget, times=1.0):
+    """Broken: half as many groups again."""
+    success = lead([by_arm("apart", found)["grpo", LARGE][..., BUDGETS.index(budget)]])
+    apart = abs(success["estimate"] - coverage(start_of("apart"), LARGE, times * budget))
+    return evidence(success | {"estimate": apart}, POINT)
+
+
+@check(
+    stated("growth/efficiency"),
+    of=trained,
+    cases=in_world("policies", budgets=(0, *BUDGETS)),
+    broken={"of": 2},
+    setting="small, after {budget} responses",
+)
+def efficiency(found, budget, of=1):
+    """The logarithm of the ratio of efficiencies, 64 over 4; broken: for as many prompts, as if groups cost nothing."""
+    at = by_arm("policies", found)["rloo", SMALL][..., (0, *BUDGETS).index(budget)]
+    return evidence(lead([np.log(at[of] / at[0])[None]]), 0.0)
+
+
+def start_of(world):
+    """Return the success rates at the start."""
+    problem = WORLDS[world].problem()
+    return gt.moments(problem, problem.theta).value
+
+
+@rows(of=trained, cases=in_world("small", "visible", "apart"))
+def courses(found, world):
+    """Success by arm, group size and budget, and the gains of groups of 64, for the figure."""
+    ends = by_arm(world, found)
+    for arm, size in ends:
         for c, budget in enumerate(BUDGETS):
-            row = lead([ends[..., c]]) | {"step": STEPS[ends[..., c].mean(axis=1).argmax()]}
+            about = {"arm": arm, "group_size": size, "budget": budget}
+            yield about | {"quantity": SUCCESS} | lead([ends[arm, size][..., c]])
             if world == "apart":
-                forms = (coverage(rates, size, budget, second=second) for second in (False, True))
-                row |= dict(zip(("step", "prediction", "second"), (SURE, *forms), strict=True))
-                gain = coverage(rates, LARGE, budget) - coverage(rates, SMALL, budget)
-                add(GAIN, arm, size, budget, {"estimate": gain, "low": gain, "high": gain, **EXACT})
+                gain = coverage(start_of(world), LARGE, budget) - coverage(start_of(world), SMALL, budget)
+                yield about | {"quantity": GAIN, "estimate": gain, "low": gain, "high": gain}
             elif size == LARGE:
-                large, small = sides = _same_draws(ends[..., c], found[arm, SMALL][..., c])
-                add(GAIN, arm, size, budget, lead(sides, (1.0, -1.0)))
-                if (world, arm) == ("small", "grpo"):
-                    add(SAME_STEP, arm, size, budget, lead([small, small], (1.0, -1.0), judged=[large, small]))
-            add(SUCCESS, arm, size, budget, row)
-    for arm, other, size, budget in LEADS.get(world, ()):
-        sides = _same_draws(found[arm, LARGE][..., -1], found[other, size][..., BUDGETS.index(budget)])
-        add(_less(other, size, budget), arm, LARGE, LAST, lead(sides, (1.0, -1.0)))
-    return table
-
-
-def _less(other: str, size: int, budget: int) -> str:
-    return f"64 less {other}, {size}, at {budget}"
-
-
-def _same_draws(one: Array, other: Array) -> list[Array]:
-    """Return two arms, of shape (steps, draws), at the draws that both have."""
-    draws = min(one.shape[1], other.shape[1])
-    return [one[:, :draws], other[:, :draws]]
-
-
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Judge each part alone."""
-    at = table.set_index(["world", "quantity", "arm", "group_size", "budget"])
-
-    def gain(arm: str, budget: int = LAST, world: str = "small", bound: float = 0.0, sign: float = 1.0) -> Evidence:
-        row = at.loc[(world, GAIN, arm, LARGE, budget)]
-        return evidence({**row, "estimate": sign * row["estimate"]}, bound)
-
-    def less(arm: str, other: str, budget: int = LAST, world: str = "small", bound: float = POINT) -> Evidence:
-        return evidence(at.loc[(world, _less(other, SMALL, budget), arm, LARGE, LAST)], bound)
-
-    def apart(arm: str, other: str) -> Evidence:
-        row = at.loc[("small", _less(other, LARGE, LAST), arm, LARGE, LAST)]
-        return evidence({**row, "estimate": abs(row["estimate"])}, POINT)
-
-    arms = table[(table["quantity"] == GAIN) & (table["world"] == "small")]["arm"].unique()
-    gains = {f"gain of 64 over 4 at {budget} ({arm})": gain(arm, budget).estimate for arm in arms for budget in BUDGETS}
-    yield LATE.claim("small", gain("grpo", sign=-1.0), gain("grpo", SOON, sign=-1.0), facts=gains)
-    yield WEIGHTS.claim("small", apart("weights", "grpo"), apart("rloo", "grpo"))
-    yield NOISE.claim("small", apart("noise", "rloo"), apart("rloo", "grpo"))
-    yield UNDIVIDED.claim("small", gain("rloo", bound=HALF_POINT), less("rloo", "rloo", SOON, bound=HALF_POINT))
-    yield LENDING.claim("small", less("grpo", "lent"), less("grpo", "lent", SOON))
-    yield VISIBLE.claim("visible", gain("grpo", world="visible"), less("grpo", "grpo", SOON, "visible", 0.0))
-    for budget in BUDGETS:
-        row = at.loc[("apart", SUCCESS, "grpo", LARGE, budget)]
-        own, control = (
-            evidence({**row, "estimate": abs(row["estimate"] - row[form])}, POINT) for form in ("prediction", "second")
-        )
-        yield APART.claim(f"apart, G = {LARGE}, C = {budget}", own, control)
-    for budget in (0, *BUDGETS):
-        own, broken = (evidence(at.loc[("policies", name, "rloo", LARGE, budget)], 0.0) for name in EFFICIENCY_LEADS)
-        yield EFFICIENCY.claim(f"small, after {budget} responses", own, broken)
+                yield about | {"quantity": GAIN} | less(ends, (arm, LARGE), (arm, SMALL), budget)

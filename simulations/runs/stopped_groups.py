@@ -6,19 +6,14 @@ of groups that are drawn anew until they are mixed. Others are groups of fixed s
 twice the size.
 """
 
-from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
-from grpo_theory.evidence import Comparison
-from grpo_theory.harness.study import Cell, Settings
+from grpo_theory.harness import check
 from simulations.runs.worlds import WORLDS
 from simulations.statements import stated
-
-STOPPED, UNBIASED, PAYS = stated("allocation/stopped", "allocation/stopped, unbiased", "allocation/stopped, pays")
 
 STOPS = ("mixed", "lm-few-shot", "draw 0 of world tabular")
 MOST = 16
@@ -29,43 +24,7 @@ HALVED = np.array([0.02, 0.1, 0.3, 0.5])
 """Success rates of the four prompts of successive halving."""
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each problem; a quick run has two."""
-    return [Cell({"problem": name}) for name in ("halving", *STOPS[: 1 if quick else None])]
-
-
-def compare(settings: Settings) -> Iterator[Comparison]:
-    """Yield the comparisons of one problem."""
-    name = settings["problem"]
-    if name == "halving":
-        yield from _halving()
-    else:
-        problem = WORLDS["tabular"].problem() if name == "draw 0 of world tabular" else gt.gallery.problem(name)
-        yield from _stopped(name, problem)
-
-
-def _stopped(name: str, problem: gt.Problem) -> Iterator[Comparison]:
-    """Groups that stop at the first mixed size, of at most `MOST` responses."""
-    groups, fixed = (gt.exact.first_mixed_groups(problem, problem.theta, low=low, high=MOST) for low in (2, MOST))
-    values = groups.point.moments.value
-    unsure = (values > 0.0) & (values < 1.0)
-    p, slopes, plain = values[unsure], groups.slopes[unsure], fixed.slopes[unsure]
-    n = np.arange(2, MOST + 1)[:, None]
-    predicted = ((p ** (n - 1) * (1.0 - p) + (1.0 - p) ** (n - 1) * p) / n).sum(axis=0) / (p * (1.0 - p))
-    enumerated = _slopes_of_sequences(p)
-    gaps = [float(np.abs(one / enumerated - 1.0).max()) for one in (slopes, predicted, plain)]
-    yield STOPPED.compare(name, max(gaps[:2]), 0.0, broken=gaps[2])
-    facts = {"least slope": slopes.min(), "greatest slope": slopes.max(), "cosine": groups.cosine}
-    # Groups of one size that are drawn anew until they are mixed weigh 1/P(mixed), which is known to be another direction.
-    redrawn = float((1.0 / (1.0 - p**MOST - (1.0 - p) ** MOST)).max() - 1.0)
-    yield UNBIASED.compare(f"{name}, first mixed", float(np.abs(slopes - 1.0).max()), NEAR, broken=redrawn, facts=facts)
-    mean = float(groups.responses.mean())
-    ratio, double = (_efficiency(groups.point, size) / groups.efficiency for size in (mean, 2.0 * mean))
-    facts = {"responses on average": mean, "efficiency, stopped": groups.efficiency}
-    yield PAYS.compare(f"{name}, first mixed", ratio, 1.0, broken=double, facts=facts)
-
-
-def _slopes_of_sequences(p: Array) -> Array:
+def slopes_of_sequences(p):
     """Return E S^2/(p (1 - p)) over all sequences of `MOST` rewards, of which a group takes those until it is mixed."""
     variances = np.zeros(MOST + 1)
     for rewards in product((0, 1), repeat=MOST):
@@ -73,25 +32,72 @@ def _slopes_of_sequences(p: Array) -> Array:
         # By how many of the whole sequence are right, because its chance depends on nothing else.
         variances[sum(rewards)] += np.var(rewards[:until], ddof=1)
     right = np.arange(MOST + 1)[:, None]
-    return np.asarray(variances @ (p**right * (1.0 - p) ** (MOST - right)) / (p * (1.0 - p)))
+    return variances @ (p**right * (1.0 - p) ** (MOST - right)) / (p * (1.0 - p))
 
 
-def _efficiency(point: gt.Point, size: float) -> float:
+def efficiency(point, size):
     """Return the efficiency of leave-one-out groups of one size, which need not be whole: the law is a function of any size."""
     exact = point.moments
     traces = exact.oracle_trace / size + exact.second_order / (size * (size - 1.0))
     return exact.gradient_power / (exact.gradient_power + float(exact.prompt_weights**2 @ traces))
 
 
-def _halving() -> Iterator[Comparison]:
+def cases(quick):
+    """Each problem; a quick run has one."""
+    return [{"problem": name} for name in STOPS[: 1 if quick else None]]
+
+
+def stopped(problem):
+    """Return groups that stop at the first mixed size, groups of `MOST`, and which prompts can have a signal."""
+    found = gt.gallery.problem(problem) if "world" not in problem else WORLDS["tabular"].problem()
+    groups, fixed = (gt.exact.first_mixed_groups(found, found.theta, low=low, high=MOST) for low in (2, MOST))
+    values = groups.point.moments.value
+    return groups, fixed, (values > 0.0) & (values < 1.0)
+
+
+@check(stated("allocation/stopped"), cases=cases, broken={"grown": False}, setting="{problem}")
+def slopes(problem, grown=True):
+    """The formula and the law against all sequences of rewards; broken: groups of one size."""
+    groups, fixed, unsure = stopped(problem)
+    p, n = groups.point.moments.value[unsure], np.arange(2, MOST + 1)[:, None]
+    predicted = ((p ** (n - 1) * (1.0 - p) + (1.0 - p) ** (n - 1) * p) / n).sum(axis=0) / (p * (1.0 - p))
+    found = np.stack([groups.slopes[unsure], predicted] if grown else [fixed.slopes[unsure]])
+    return np.abs(found / slopes_of_sequences(p) - 1.0), 0.0
+
+
+@check(
+    stated("allocation/stopped, unbiased"),
+    cases=lambda quick: [{"problem": "four prompts", "how": "halving"}] + [one | {"how": "first mixed"} for one in cases(quick)],
+    broken={"wrong": True},
+    setting="{problem}, {how}",
+)
+def unbiased(problem, how, wrong=False):
+    """How far slopes are from 1; broken: over the next prompt's p(1-p), or weights of groups drawn anew until they are mixed."""
+    if how == "halving":
+        return halving(wrong)
+    groups, _, unsure = stopped(problem)
+    p, found = groups.point.moments.value[unsure], groups.slopes[unsure]
+    facts = {"least slope": found.min(), "greatest slope": found.max(), "cosine": groups.cosine}
+    # Groups of one size that are drawn anew until they are mixed weigh 1/P(mixed), which is known to be another direction.
+    return np.abs((1.0 / (1.0 - p**MOST - (1.0 - p) ** MOST) if wrong else found) - 1.0), NEAR, facts
+
+
+def halving(wrong):
     """Four prompts with 4 responses each; two of them go on to 8, and one to 16."""
     logits = np.stack([np.log(HALVED / (1.0 - HALVED)), np.zeros(4)], axis=1)
     problem = gt.Problem(gt.Bandit(np.tile([1.0, 0.0], (4, 1))), gt.TabularSoftmax(4, 2), theta=logits.ravel())
     groups, fixed = (gt.exact.halved_groups(problem, problem.theta, low=4, rounds=rounds) for rounds in (2, 0))
-    gap = float(np.abs(groups.slopes - 1.0).max())
     facts = {f"slope at p = {p:g}": slope for p, slope in zip(HALVED, groups.slopes, strict=True)}
-    facts["gap of groups of one size"] = float(np.abs(fixed.slopes - 1.0).max())
+    facts |= {"gap of groups of one size": np.abs(fixed.slopes - 1.0).max(), "cosine": groups.cosine}
     # Groups of one size have a slope of 1; over the next prompt's p(1-p) they have not.
     variance = HALVED * (1.0 - HALVED)
-    broken = float(np.abs(fixed.slopes * variance / np.roll(variance, 1) - 1.0).max())
-    yield UNBIASED.compare("four prompts, halving", gap, NEAR, broken=broken, facts=facts | {"cosine": groups.cosine})
+    return np.abs((fixed.slopes * variance / np.roll(variance, 1) if wrong else groups.slopes) - 1.0), NEAR, facts
+
+
+@check(stated("allocation/stopped, pays"), cases=cases, broken={"times": 2.0}, setting="{problem}, first mixed")
+def pays(problem, times=1.0):
+    """The efficiency of groups of as many responses on average over that of groups that stop; broken: of twice as many."""
+    groups, _, _ = stopped(problem)
+    mean = float(groups.responses.mean())
+    facts = {"responses on average": mean, "efficiency, stopped": groups.efficiency}
+    return efficiency(groups.point, times * mean) / groups.efficiency, 1.0, facts

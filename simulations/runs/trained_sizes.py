@@ -11,26 +11,19 @@ seeds cannot tell of more than a hundred. Leads have no verdict. Exact efficienc
 instead. The control has the largest group size.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from itertools import combinations
 
 import numpy as np
-import pandas as pd
 from scipy.special import stdtrit
 
-from grpo_theory.arrays import Array, Integers
-from grpo_theory.data import TrainedModel, TrainedRun, trained_model
-from grpo_theory.evidence import Claim, Evidence
-from grpo_theory.evidence.reading import largest
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.data import trained_model
+from grpo_theory.harness import check, rows
 from grpo_theory.harness.summary import summary
 from simulations.best_rate import lead
 from simulations.runs.frontier_statements import LOST
-from simulations.runs.recorded_runs import RATIOS, Arm, arms_of
+from simulations.runs.recorded_runs import RATIOS, arms_of
 from simulations.runs.recorded_scores import PLACES, Scores, efficiency
 from simulations.statements import stated
-
-ADVICE = stated("U9/trained model")
 
 TRAINED = ("last block", "adapters")
 """What learns: the block over frozen states, or low-rank adapters on all matrices of all blocks (LoRA)."""
@@ -50,142 +43,120 @@ PLANNED = {(BOTH, f"groups of {SMALL}", "groups of 64"), (ESTIMATORS[0], RATIOS[
 LEVEL = 0.95
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each set of records; they are what they are, so quick is no different."""
-    return [Cell({"trained": name, "data": trained_model(name).provenance["sha256"]}) for name in TRAINED]
+CASES = [{"trained": name, "data": trained_model(name).provenance["sha256"]} for name in TRAINED]
+"""The sets of records; they are what they are, so quick is no different."""
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
-    """Read success by arm and number of updates, leads, and the exact efficiencies."""
-    data = trained_model(settings["trained"])
-    usual, found = arms_of(data.runs), list(_success(data.runs, "usual", data.updates))
-    leads = list(_leads(usual, data.updates, "usual")) + list(_ratios(usual, data.updates))
+@rows(cases=CASES)
+def successes(trained):
+    """Success and held-out success of each arm by number of updates, and success at each rate at the end."""
+    data = trained_model(trained)
+    for which, runs, updates in (("usual", data.runs, data.updates), ("longer", data.longer, data.longer_updates)):
+        held_out = arms_of(runs, "held_out") if runs else {}
+        for (estimator, arm), values in arms_of(runs).items() if runs else []:
+            named = {"arm": f"groups of {arm}", "group_size": arm} if isinstance(arm, int) else {"arm": arm}
+            at = {"runs": which, "estimator": estimator} | named
+            for look, update in enumerate(updates):
+                own, judged = values[..., look], held_out[estimator, arm][..., look]
+                yield at | {"quantity": "success", "update": update} | lead([own])
+                yield at | {"quantity": "held out", "update": update} | lead([own], judged=[judged])
+            for number, sample in enumerate(values[..., -1], start=1):
+                yield at | {"quantity": "success at a rate", "update": update, "rate_number": number} | summary(sample)
+
+
+@rows(cases=CASES)
+def leads(trained):
+    """All leads, with limits that hold for all of both sets of records at once, by Student's t and Bonferroni."""
+    data, updates = trained_model(trained), trained_model(trained).updates
+    usual = arms_of(data.runs)
+    found = [*of_arms(usual, updates, "usual"), *of_ratios(usual, updates)]
     if data.longer:
-        later, longer = {name: arm[:, SEEN:] for name, arm in usual.items()}, arms_of(data.longer)
-        found += _success(data.longer, "longer", data.longer_updates)
-        leads += _of_sizes(later, data.updates, "later seeds", [64])
-        leads += _leads(longer, data.longer_updates, "longer")
-        leads += _falls(longer, data.longer_updates)
-    return found + at_once(leads) + list(_efficiencies(data))
+        longer, later = arms_of(data.longer), {name: arm[:, SEEN:] for name, arm in usual.items()}
+        found += of_sizes(later, updates, "later seeds", [64])
+        found += [*of_arms(longer, data.longer_updates, "longer"), *falls(longer, data.longer_updates.tolist())]
+    tail = (1.0 - LEVEL) / (2.0 * len(TRAINED) * len(found))
+    for row in found:
+        half = float(stdtrit(row["replications"] - 1, 1.0 - tail)) * row["standard_error"]
+        yield {"quantity": "lead"} | row | {"low_at_once": row["estimate"] - half, "high_at_once": row["estimate"] + half}
 
 
-def _success(runs: Iterable[TrainedRun], which: str, updates: Integers) -> Iterator[dict[str, Any]]:
-    """Yield success and held-out success of each arm by number of updates, and success at each rate at the end."""
-    runs = list(runs)
-    held_out = arms_of(runs, "held_out")
-    for (estimator, arm), values in arms_of(runs).items():
-        named = {"arm": f"groups of {arm}", "group_size": arm} if isinstance(arm, int) else {"arm": arm}
-        at = {"runs": which, "estimator": estimator} | named
-        for look, update in enumerate(updates.tolist()):
-            own = lead((values[..., look],))
-            judged = lead((values[..., look],), judged=(held_out[estimator, arm][..., look],))
-            yield at | {"quantity": "success", "update": update} | own
-            yield at | {"quantity": "held out", "update": update} | judged
-        for number, sample in enumerate(values[..., -1], start=1):
-            yield at | {"quantity": "success at a rate", "update": update, "rate_number": number} | summary(sample)
-
-
-def _leads(arms: Mapping[Arm, Array], updates: Integers, which: str) -> Iterator[dict[str, Any]]:
+def of_arms(arms, updates, which):
     """Yield what groups of 4 lead the others by, and what division leads none by, at all looks."""
     sizes = sorted({arm for _, arm in arms if isinstance(arm, int)})
-    yield from _of_sizes(arms, updates, which, [size for size in sizes if size != SMALL])
+    yield from of_sizes(arms, updates, which, [size for size in sizes if size != SMALL])
     groups = {f"groups of {RESCALED}": [RESCALED]} if RESCALED in sizes else {}
-    groups["larger groups"] = [size for size in sizes if size > RESCALED]
-    for label, of in groups.items():
+    for label, of in (groups | {"larger groups": [size for size in sizes if size > RESCALED]}).items():
         sides = [[arms[name, size] for size in of] for name in reversed(ESTIMATORS)]
-        at = {"first": f"GRPO, {label}", "second": f"Dr. GRPO, {label}", "runs": which, "estimator": BOTH}
-        yield from _at_looks(at, sides, updates)
+        yield from at_looks(f"GRPO, {label}", f"Dr. GRPO, {label}", which, BOTH, sides, updates)
 
 
-def _of_sizes(arms: Mapping[Arm, Array], updates: Integers, which: str, sizes: list[int]) -> Iterator[dict[str, Any]]:
+def of_sizes(arms, updates, which, sizes):
     """Yield what groups of 4 lead groups of other sizes by, on average over the estimators and with each."""
     for size in sizes:
         for label, names in AVERAGED.items():
             sides = [[arms[name, each] for name in names] for each in (SMALL, size)]
-            at = {"first": f"groups of {SMALL}", "second": f"groups of {size}", "runs": which, "estimator": label}
-            yield from _at_looks(at, sides, updates)
+            yield from at_looks(f"groups of {SMALL}", f"groups of {size}", which, label, sides, updates)
 
 
-def _ratios(arms: Mapping[Arm, Array], updates: Integers) -> Iterator[dict[str, Any]]:
+def of_ratios(arms, updates):
     """Yield what each use of ratios leads those after it by, at all looks."""
-    ratios = list(RATIOS.values())
-    for place, first in enumerate(ratios):
-        for second in ratios[place + 1 :]:
-            sides = [[arms[ESTIMATORS[0], arm]] for arm in (first, second)]
-            at = {"first": first, "second": second, "runs": "usual", "estimator": ESTIMATORS[0]}
-            yield from _at_looks(at, sides, updates)
+    for first, second in combinations(RATIOS.values(), 2):
+        sides = [[arms[ESTIMATORS[0], arm]] for arm in (first, second)]
+        yield from at_looks(first, second, "usual", ESTIMATORS[0], sides, updates)
 
 
-def _at_looks(at: dict[str, Any], sides: list[list[Array]], updates: Integers) -> Iterator[dict[str, Any]]:
+def at_looks(first, second, which, estimator, sides, updates):
     """Yield the lead of one mean of arms over another at each look from the first on."""
-    arms, contrast = sides[0] + sides[1], [sign / len(side) for sign, side in zip((1.0, -1.0), sides, strict=True) for _ in side]
-    for look, update in enumerate(updates.tolist()):
+    contrast = [sign / len(side) for sign, side in zip((1.0, -1.0), sides, strict=True) for _ in side]
+    at = {"first": first, "second": second, "runs": which, "estimator": estimator}
+    for look, update in enumerate(updates):
         if update >= FIRST:
-            planned = (at["estimator"], at["first"], at["second"]) in PLANNED and (at["runs"], update) == ("usual", USUAL)
-            yield (
-                {"quantity": "lead", "update": update, "planned": planned} | at | lead([arm[..., look] for arm in arms], contrast)
-            )
+            planned = (estimator, first, second) in PLANNED and (which, update) == ("usual", USUAL)
+            yield at | {"update": update, "planned": planned} | lead([arm[..., look] for arm in sides[0] + sides[1]], contrast)
 
 
-def _falls(arms: Mapping[Arm, Array], updates: Integers) -> Iterator[dict[str, Any]]:
+def falls(arms, updates):
     """Yield how far the lead of groups of 4 over 64 falls from the end of the usual runs to later looks."""
-    early = updates.tolist().index(USUAL)
-    signs = {(early, SMALL): 1.0, (early, 64): -1.0}
+    early = updates.index(USUAL)
     for label, names in AVERAGED.items():
         for late in range(early + 1, len(updates)):
-            parts = signs | {(late, SMALL): -1.0, (late, 64): 1.0}
+            parts = {(early, SMALL): 1.0, (early, 64): -1.0} | {(late, SMALL): -1.0, (late, 64): 1.0}
             sides = [arms[name, size][..., look] for look, size in parts for name in names]
             contrast = np.repeat(list(parts.values()), len(names)) / len(names)
             at = {"first": f"lead of {SMALL} over 64 at {USUAL}", "second": "the lead then", "runs": "longer", "estimator": label}
-            yield {"quantity": "lead"} | at | {"update": int(updates[late]), "planned": False} | lead(sides, contrast.tolist())
+            yield at | {"update": updates[late], "planned": False} | lead(sides, contrast.tolist())
 
 
-def at_once(leads: Rows) -> Rows:
-    """Return leads with limits that hold for all leads of all sets of records at once, by Student's t and Bonferroni."""
-    tail = (1.0 - LEVEL) / (2.0 * len(TRAINED) * len(leads))
-    for row in leads:
-        half = float(stdtrit(row["replications"] - 1, 1.0 - tail)) * row["standard_error"]
-        row |= {"low_at_once": row["estimate"] - half, "high_at_once": row["estimate"] + half}
-    return leads
-
-
-def _by_size(data: TrainedModel, estimator: str, place: str, sizes: Integers) -> list[float]:
+def by_size(trained, estimator, place):
     """Return the exact efficiency of an update of 128 responses by group size, at a policy."""
-    name, row = PLACES[place]
+    data, (name, row) = trained_model(trained), PLACES[place]
     course = data.courses[name.format(estimator)]
     scores = Scores(course.success[row], course.gram[row], course.powers[row])
-    return [efficiency(scores, estimator, RESPONSES // size, size) for size in sizes.tolist()]
+    sizes = sorted({run.arm.group_size for run in data.runs})
+    return {size: efficiency(scores, estimator, RESPONSES // size, size) for size in sizes}
 
 
-def _efficiencies(data: TrainedModel) -> Iterator[dict[str, Any]]:
-    """Yield the exact efficiency by group size at the start and on the way."""
-    sizes = np.array(sorted({run.arm.group_size for run in data.runs}))
-    for estimator in ESTIMATORS:
-        for place in PLACES:
-            for size, value in zip(sizes.tolist(), _by_size(data, estimator, place, sizes), strict=True):
-                at = {"quantity": "efficiency", "estimator": estimator, "place": place, "group_size": size}
-                yield at | {"estimate": value} | EXACT
+def places(*where):
+    """Return cases of all records and estimators at some places."""
+    return [one | {"estimator": name, "place": place} for one in CASES for name in ESTIMATORS for place in where]
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each arm and number of updates, each lead, and each efficiency."""
-    return [{"trained": settings["trained"]} | row | {"prediction": np.nan} for row in results[0]]
+@rows(cases=places(*PLACES))
+def efficiencies(trained, estimator, place):
+    """The exact efficiency by group size at the start and on the way."""
+    for size, value in by_size(trained, estimator, place).items():
+        yield {"quantity": "efficiency", "group_size": size, "estimate": value}
 
 
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Judge one size for the whole way by exact efficiencies; the control keeps the largest size."""
-    known = table[table["quantity"] == "efficiency"]
-    for (trained, estimator), course in known.groupby(["trained", "estimator"], sort=False):
-        yield from _along(f"{trained}, {estimator}", course)
-
-
-def _along(setting: str, course: pd.DataFrame) -> Iterator[Claim]:
-    """Judge the efficiencies of an estimator at all places."""
-    start = course[course["place"] == "start"].set_index("group_size")["estimate"]
-    for place, part in course.groupby("place", sort=False):
-        now = part.set_index("group_size")["estimate"]
-        highest, advised = largest(now), float(start.index[start == largest(start)][0])
-        facts = {"advised": advised, "best": float(now.index[now == highest][0])}
-        own, control = (Evidence(1.0 - float(now[size]) / highest, LOST) for size in (advised, now.index.max()))
-        if place != "start":
-            yield ADVICE.claim(f"{setting}, {place}", own, control, facts=facts)
+@check(
+    stated("U9/trained model"),
+    cases=places(*list(PLACES)[1:]),
+    broken={"largest": True},
+    setting="{trained}, {estimator}, {place}",
+)
+def advised(trained, estimator, place, largest=False):
+    """What is lost on the way by the best size of the start; broken: by the largest size."""
+    start, now = (by_size(trained, estimator, one) for one in ("start", place))
+    best = max(start, key=start.get)
+    facts = {"advised": best, "best": max(now, key=now.get)}
+    return 1.0 - now[max(now) if largest else best] / max(now.values()), LOST, facts
