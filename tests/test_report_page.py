@@ -224,7 +224,7 @@ def test_a_figure_is_about_what_its_tables_decide_unless_it_says_otherwise():
         (["confirmed"], "holds", "Confirmed in the one setting tried (p0)."),
         (["refuted"] * 2, "fails", "Refuted in both settings (p0; p1)."),
         (["confirmed"] * 3, "holds", "Confirmed in all 3 settings."),
-        (["confirmed"] * 3 + ["refuted"], "holds in part", "Confirmed in 3 of 4 settings; refuted in 1 setting: p3."),
+        (["confirmed"] * 3 + ["refuted"], "fails", "Confirmed in 3 of 4 settings; refuted in 1 setting: p3."),
         (["inconclusive"] * 3, "is inconclusive", "Inconclusive in all 3 settings."),
         (["reproduced here"], "is reproduced", "Reproduced here in the one setting tried (p0)."),
         (["not reproduced here"] * 2, "is not reproduced", "Not reproduced here in both settings (p0; p1)."),
@@ -233,7 +233,7 @@ def test_a_figure_is_about_what_its_tables_decide_unless_it_says_otherwise():
             "is reproduced in part",
             "Not reproduced here in 2 of 3 settings; reproduced here in 1 setting: p2.",
         ),
-        (["confirmed"] * 9 + ["refuted"] * 8, "holds in part", "refuted in 8 settings: p9; p10; p11; p12; p13 and 3 others."),
+        (["confirmed"] * 9 + ["refuted"] * 8, "fails", "refuted in 8 settings: p9; p10; p11; p12; p13 and 3 others."),
     ],
 )
 def test_verdicts_in_words(verdicts, word, text):
@@ -258,7 +258,8 @@ def test_what_has_no_power_is_not_counted_and_what_is_open_says_how_many_runs():
         made = pd.concat([rows("U1", *["confirmed"] * judged), weaker])
         assert in_words(made).startswith(f"Confirmed in {where}. In 2 settings the check had no power: ")
     made = pd.concat([rows("U1", "confirmed"), rows("U1", "refuted", control="confirmed")])
-    assert standing(made) == "holds in part", "a refutation needs no control that is refuted"
+    assert standing(made.assign(whose="ours")) == "holds in part", "a question of ours may be answered setting by setting"
+    assert standing(made) == "fails", "a refutation needs no control that is refuted"
     made = pd.concat([rows("U1", "confirmed", "confirmed", "refuted"), weak])
     assert in_words(made).startswith(
         "Confirmed in 2 of 3 settings that could tell (of 4); refuted in 1 setting: p2. In 1 setting"

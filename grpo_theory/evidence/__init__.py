@@ -9,6 +9,9 @@ from grpo_theory.evidence.estimate import Evidence as Evidence
 from grpo_theory.evidence.estimate import Share as Share
 from grpo_theory.evidence.inequality import WorstCase as WorstCase
 from grpo_theory.evidence.inequality import worst_case as worst_case
+from grpo_theory.evidence.reading import difference as difference
+from grpo_theory.evidence.reading import mean_of as mean_of
+from grpo_theory.evidence.reading import most as most
 from grpo_theory.evidence.rules import ESTIMATE as ESTIMATE
 from grpo_theory.evidence.rules import INCONCLUSIVE as INCONCLUSIVE
 from grpo_theory.evidence.rules import KINDS as KINDS

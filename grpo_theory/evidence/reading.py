@@ -11,8 +11,8 @@ from scipy.optimize import brentq
 from scipy.special import rel_entr
 
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Evidence, Share, Statement
-from grpo_theory.evidence.estimate import SKEWNESS
+from grpo_theory.evidence.claim import Statement
+from grpo_theory.evidence.estimate import SKEWNESS, Evidence, Share
 from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
 from grpo_theory.validation import as_array, as_numbers
 

@@ -46,7 +46,7 @@ def one_thread_for_products() -> None:
 def compute_chunk(
     origin: Origin, cell: Cell, seed: int, chunk: int, kernels: Sequence[SourceFile], wanted: Mapping[str, str]
 ) -> tuple[Any, float]:
-    """Compute one chunk of a study; returns its result and its run time.
+    """Compute one chunk of a study; returns its result and its processor time.
 
     The result depends on the arguments alone, so any executor will do.  Files of kernels, and of a user's study, are sent along.
 
@@ -64,9 +64,9 @@ def compute_chunk(
     for kernel in kernels:
         kernel.load()
     study = study_in(origin) if isinstance(origin, str) else load_study(origin)
-    start = time.perf_counter()
+    start = time.thread_time()
     data = study.compute(cell.settings, chunk_generator(study.name, cell, seed, chunk), chunk)
-    return data, time.perf_counter() - start
+    return data, time.thread_time() - start
 
 
 def run(

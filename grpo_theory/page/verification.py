@@ -96,7 +96,7 @@ def _say(studies: Collection, verdicts: Verdicts) -> None:
             print(f"  {printable(in_words(own), LONGEST_MESSAGE)}")
             if (decided(own)["needed"] > 0).any():
                 ask = "Leave out --quick, or ask" if verdicts.quick else "Ask"
-                print(f"  {ask} for more replications or chunks in cells(quick).")
+                print(f"  {ask} for more replications in its cases.")
     print()
 
 

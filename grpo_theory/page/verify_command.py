@@ -11,10 +11,9 @@ from grpo_theory.harness.options import add_run, add_workers
 
 HELP = "decide the statements of your own study, with its control"
 DESCRIPTION = (
-    "Decide the statements of your own study. A study is a Python file that states theorems and computes what decides them. It "
-    "defines compare(settings) if that is exact. With simulations it defines simulate(settings, rng, chunk), rows(settings, "
-    "results) and claims(table). What is missing is computed. The command writes a table, claims.csv, a page report.html, and a "
-    "figure if the file defines draw(table)."
+    "Decide the statements of your own study. A study is a Python file that states theorems, and functions under @gt.check(...), "
+    "which return their two sides in a case; docs/own_study.md describes it. What is missing is computed. The command writes a "
+    "table, claims.csv, a page report.html, and a figure if the file defines draw(table)."
 )
 
 
@@ -23,7 +22,7 @@ def describe(verify: argparse.ArgumentParser) -> None:
     verify.description = DESCRIPTION
     verify.add_argument("studies", nargs="+", type=Path, metavar="MY_STUDY.py", help="judged together if there are several")
     add_workers(verify)
-    add_run(verify, "if the study's cells(quick) makes a difference; results go to verified-quick")
+    add_run(verify, "if the study's cases(quick) makes a difference; results go to verified-quick")
     verify.add_argument("--out", type=Path, metavar="DIR", help="where all is written (default: verified, or verified-quick)")
 
 

@@ -84,8 +84,13 @@ def _undecided(rows: pd.DataFrame) -> str:
 
 
 def standing(rows: pd.DataFrame) -> str:
-    """Say in a word how a statement stands: one of `STANDINGS`."""
+    """Say in a word how a statement stands: one of `STANDINGS`.
+
+    One counterexample refutes what is stated of all settings. A question of ours may be answered setting by setting.
+    """
     found = set(decided(rows)["verdict"])
+    if {"confirmed", "refuted"} <= found and not rows["whose"].eq("ours").all():
+        return "fails"
     for yes, no, words in (
         ("confirmed", "refuted", ("holds", "holds in part", "fails")),
         ("reproduced here", "not reproduced here", ("is reproduced", "is reproduced in part", "is not reproduced")),
