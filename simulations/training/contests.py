@@ -1,26 +1,22 @@
-"""Contests of arms for a level of the objective: the updates that each needs at its best step, and the claims about them."""
+"""Contests of arms for a level of the objective: the updates that each needs at its best step, and who is sooner."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.evidence import Claim, Evidence, Statement
-from grpo_theory.evidence.reading import evidence, highest
-from grpo_theory.harness.study import Rows
-from grpo_theory.harness.summary import summary
+from grpo_theory.evidence import Evidence
+from grpo_theory.evidence.reading import evidence
 from simulations.best_rate import LEAD_FACTS, lead
 
-CONTROL = "broken"
+NOTICEABLE = 1.05
+"""A twentieth more updates is not noticed: two runs that differ in nothing but the seed differ by more."""
 
 
 class Contest(NamedTuple):
     """An arm that is said to need at most `allowance` times the updates of each of its rivals."""
 
-    statement: Statement
     arm: str
     rivals: tuple[str, ...]
     allowance: float = 1.0
@@ -47,40 +43,21 @@ def behind(arm: Array, rival: Array, allowance: float = 1.0) -> dict[str, float]
     return lead([-arm, -rival], (-1.0, allowance))
 
 
-def time_rows(contests: Sequence[Contest], steps: Mapping[str, Sequence[float]], times: Mapping[str, Array]) -> Rows:
-    """Return each arm's time at its best step and at all that were tried, and the difference of each contest.
-
-    The control takes the place of the arm in a contest. Times are (steps, units), of each arm's own steps.
-    """
-    table: Rows = []
-    for arm, tried in times.items():
-        at_best = {"quantity": "time", "arm": arm, "step": steps[arm][tried.mean(axis=1).argmin()]}
-        table.append(at_best | lead([-tried], (-1.0,)))
-        at_each = zip(steps[arm], tried, strict=True)
-        table += [{"quantity": "tuning", "arm": arm, "step": step} | summary(at) for step, at in at_each]
-    for statement, contestant, rivals, allowance in contests:
-        for arm, rival in product((contestant, CONTROL), rivals):
-            row = {"quantity": "difference", "statement": statement.id, "arm": arm, "rival": rival}
-            table.append(row | behind(times[arm], times[rival], allowance))
-    return table
+def times_of(arms: Iterable[Mapping[str, Any]]) -> dict[str, Array]:
+    """Return the times of each arm, (steps, units)."""
+    return {one["arm"]: np.array(one["times"]) for one in arms}
 
 
-def contest_claims(contests: Sequence[Contest], setting: str, part: pd.DataFrame) -> Iterator[Claim]:
-    """Yield the claims of a setting: differences of times, the worst of an arm's rivals, and the control in its place."""
-    times = part[part["quantity"] == "time"].set_index("arm")
-    for statement, arm, rivals, _ in contests:
-        differences = part[part["statement"] == statement.id]
-        facts = {
-            f"{fact}, {one}": float(times.loc[one, column])
-            for fact, column in (("updates", "estimate"), ("step", "step"))
-            for one in (arm, *rivals)
-        }
-        (own, place), (control, _) = (_worst(differences[differences["arm"] == one]) for one in (arm, CONTROL))
-        facts |= {fact: float(differences.loc[place, column]) for column, fact in LEAD_FACTS.items()}
-        yield statement.claim(setting, own, control, facts=facts)
-
-
-def _worst(differences: pd.DataFrame) -> tuple[Evidence, int]:
-    """Return the evidence of the largest difference, the level shared among all, and where it stands."""
-    place = highest(differences["estimate"])
-    return evidence(differences.loc[place], 0.0, comparisons=len(differences)), place
+def contested(
+    contests: Mapping[str, Contest], arms: Iterable[Mapping[str, Any]], instead: str
+) -> dict[str, tuple[Evidence, dict[str, float]]]:
+    """Return by how much an arm, or another instead, is behind the worst of its rivals, the level shared among all."""
+    sides, times, steps = {}, times_of(arms), {one["arm"]: one["steps"] for one in arms}
+    for name, (arm, rivals, allowance) in contests.items():
+        differences = [behind(times[instead or arm], times[rival], allowance) for rival in rivals]
+        worst = max(differences, key=lambda one: one["estimate"])
+        facts = {f"updates, {one}": lead([-times[one]], (-1.0,))["estimate"] for one in (arm, *rivals)}
+        facts |= {f"step, {one}": steps[one][times[one].mean(axis=1).argmin()] for one in (arm, *rivals)}
+        facts |= {fact: float(worst[column]) for column, fact in LEAD_FACTS.items()}
+        sides[name] = evidence(worst, 0.0, comparisons=len(rivals)), facts
+    return sides
