@@ -9,25 +9,24 @@ What is left is near ``Q = sum_i (1/2) [x_i' P_i x_i - trace(P_i Gamma_i)]``, wi
 run is. E Q = 0 as well, and Q is subtracted too. (docs/derivations.md, section 14)
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.exact import directional_derivatives
 from grpo_theory.exact.logit_forms import noise_forms
-from grpo_theory.harness.study import Rows, Settings
+from grpo_theory.harness.study import Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.intervals import best_set
 from grpo_theory.theory import TrainingLaw
 from simulations.seeds import child_seed
 
 
-@dataclass(frozen=True)
-class Guide:
+class Guide(NamedTuple):
     """What the noise-free run of n steps says of the noise's effect.
 
     Attributes
@@ -83,18 +82,8 @@ def controlled_objectives(
         bent = any(bend is not None for bend in bends.values())
         ascent = directional_derivatives(problem, theta, np.eye(theta.shape[1])) if bent else np.zeros_like(theta)
         covariance = noise_forms(problem, problem.policy.logits(theta)) if bent else np.zeros(0)
-        moved = gt.simulate_training(
-            problem,
-            theta,
-            "rloo",
-            [step],
-            batch_size=budget // size,
-            group_size=size,
-            steps=1,
-            replications=runs,
-            rng=child_seed(seed, i),
-            workers=1,
-        ).theta
+        sizes = {"batch_size": budget // size, "group_size": size, "steps": 1, "replications": runs, "workers": 1}
+        moved = gt.simulate_training(problem, theta, "rloo", [step], **sizes, rng=child_seed(seed, i)).theta
         control[0][:, ahead] += (moved - theta) @ directions.T - step * drift
         for c, bend in bends.items():
             if bend is not None:
@@ -144,29 +133,20 @@ def controlled(plain: Array, controls: Array) -> Array:
 
 def objectives_by_group_size(
     problem: gt.Problem, guides: Sequence[Guide], steps: Array, settings: Settings, seed: np.random.SeedSequence
-) -> dict[str, list[Any]]:
-    """Train with every group size of a cell; return what `controlled_objectives` does, for each of them in turn."""
-    objectives: dict[str, list[Any]] = {"plain": [], "controls": []}
-    for size in settings["group_sizes"]:
-        plain, controls = controlled_objectives(
-            problem,
-            guides,
-            steps,
-            [size] * len(steps),
-            budget=settings["budget"],
-            runs=settings["runs"],
-            seed=child_seed(seed, size),
-        )
-        objectives["plain"].append(plain.tolist())
-        objectives["controls"].append(controls.tolist())
-    return objectives
+) -> dict[str, Array]:
+    """Train with every group size of a cell; return plain objectives (runs, G, C) and their controls (runs, G, 3, C)."""
+    sizes = {"budget": settings["budget"], "runs": settings["runs"]}
+    trained = [
+        controlled_objectives(problem, guides, steps, [size] * len(steps), **sizes, seed=child_seed(seed, size))
+        for size in settings["group_sizes"]
+    ]
+    plain, controls = zip(*trained, strict=True)
+    return {"plain": np.stack(plain, axis=1), "controls": np.moveaxis(controls, (0, 1, 2), (1, 2, 0))}
 
 
-def collected(results: Sequence[dict[str, list[Any]]]) -> tuple[Array, Array]:
-    """Return the objectives of all chunks, plain and controlled, (G, runs, checkpoints) each."""
-    plain = np.concatenate([chunk["plain"] for chunk in results], axis=1)
-    controls = np.concatenate([chunk["controls"] for chunk in results], axis=2)
-    return plain, controlled(plain, np.moveaxis(controls, 1, 0))
+def collected(found: Mapping[str, Array]) -> Array:
+    """Return the controlled objectives of all chunks, (G, runs, checkpoints)."""
+    return controlled(np.moveaxis(found["plain"], 0, 1), np.moveaxis(found["controls"], (0, 1, 2), (2, 1, 0)))
 
 
 def loss(objectives: Array, noise_free: float) -> dict[str, float]:
@@ -174,17 +154,15 @@ def loss(objectives: Array, noise_free: float) -> dict[str, float]:
     return summary(objectives) | {"estimate": float(noise_free - objectives.mean())}
 
 
-def losses(plain: Array, controlled: Array, noise_free: float) -> Rows:
-    """Return the loss of each group size at one checkpoint, and whether it is among the best ones.
+def losses(found: Mapping[str, Array], sizes: Sequence[int], noise_free: Sequence[float]) -> pd.DataFrame:
+    """Return the loss of each group size, and whether it is among the best ones, at each of C checkpoints in turn.
 
-    Parameters
-    ----------
-    plain, controlled : ndarray, shape (G, R)
-        The objectives of the runs with each group size, without and with the control variates.
-    noise_free : float
-        The objective of the noise-free run.
+    `noise_free` are the objectives of the noise-free run at the checkpoints.
     """
-    return [
-        loss(own, noise_free) | {"plain_standard_error": summary(before)["standard_error"], "in_set": bool(best)}
-        for before, own, best in zip(plain, controlled, best_set(controlled.T), strict=True)
-    ]
+    return pd.DataFrame(
+        [
+            {"group_size": size, "noise_free": free, "in_set": bool(best)} | loss(own, free)
+            for at, free in zip(np.moveaxis(collected(found), 2, 0), noise_free, strict=True)
+            for size, own, best in zip(sizes, at, best_set(at.T), strict=True)
+        ]
+    )
