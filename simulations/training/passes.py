@@ -4,25 +4,21 @@ Both arms take their own best step of those tried, or the arm without ratio take
 random, and limits count them. In the control an arm descends.
 """
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import evidence
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness import check, run
 from simulations.best_rate import LEAD_FACTS, lead
 from simulations.seeds import seed_of
 from simulations.sequence.off_policy import Pairs
 from simulations.sequence.parts import composed
 from simulations.statements import stated
 from simulations.training.worlds import WORLDS
-
-OWN_STEP, CLIPS_STEP = stated("T8/dropped, several passes", "T8/dropped, several passes at the step of the clip")
 
 BATCH_SIZE, GROUP_SIZE, ROLLOUTS = 16, 8, 16
 PASSES = {4: 4, 16: 1}
@@ -37,16 +33,12 @@ PROBLEMS, RUNS = 64, 3
 """Problems are the sample: they differ by more than runs on one of them do."""
 POINT = 0.01
 """One point of success at the end is less than two runs with other seeds differ by."""
-STATED = {"own": OWN_STEP, "clip's": CLIPS_STEP}
-"""What is stated, by whose best step the arm without ratio takes."""
-FACTS = {"success": "estimate", "step": "step"}
-"""Columns of the table, by what the facts of a claim call them."""
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each number of passes; quick has the first, on a quarter of the problems."""
+def cases(quick):
+    """Numbers of passes; quick has the first, on a quarter of the problems."""
     sizes = {"problems": PROBLEMS // (4 if quick else 1), "step_sizes": list(STEP_SIZES)}
-    return [Cell({"passes": passes, "minibatches": PASSES[passes]} | sizes) for passes in list(PASSES)[: 1 if quick else None]]
+    return [{"passes": passes, "minibatches": PASSES[passes]} | sizes for passes in list(PASSES)[: 1 if quick else None]]
 
 
 class Minibatches(NamedTuple):
@@ -90,7 +82,7 @@ def _summed(indices: Integers, advantages: Array, shape: tuple[int, ...]) -> Arr
 class Trainer(NamedTuple):
     """How an arm is trained; with the sign -1 it descends, which is broken."""
 
-    settings: Settings
+    settings: Mapping[str, int]
     estimator: gt.Estimator
     sign: float = 1.0
 
@@ -115,42 +107,41 @@ class Trainer(NamedTuple):
         return np.asarray(gt.objective(problem, theta.T.copy())).reshape(step_sizes.size, runs)
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
+@run()
+def trained(step_sizes, problems, rng, **settings):
     """Train each arm at each step on random problems; return the mean success of a problem's runs, (steps, problems)."""
-    grid = np.array(settings["step_sizes"])
+    grid = np.array(step_sizes)
     arms = {"clip": (CLIP, 1.0, grid), "none": (NONE, 1.0, grid), "broken": (NONE, -1.0, np.array([DESCENDS]))}
-    reached: dict[str, list[Array]] = {name: [] for name in arms}
-    for problem, own in WORLD.drawn(seed_of(rng), settings["problems"]):
+    reached = {name: [] for name in arms}
+    for problem, own in WORLD.drawn(seed_of(rng), problems):
         for name, (estimator, sign, steps) in arms.items():
             reached[name].append(Trainer(settings, estimator, sign).success(problem, steps, RUNS, own).mean(axis=1))
-    return {name: np.stack(success, axis=-1).tolist() for name, success in reached.items()}
+    return {name: np.stack(success, axis=-1) for name, success in reached.items()}
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """What each arm reached, and by how much the clip is ahead of each of the others."""
-    clip, none, broken = (np.array(results[0][name]) for name in ("clip", "none", "broken"))
-    common = {"passes": settings["passes"], "minibatches": settings["minibatches"], "prediction": np.nan}
-    best, own = (settings["step_sizes"][arm.mean(axis=1).argmax()] for arm in (clip, none))
+@check(
+    *stated("T8/dropped, several passes", "T8/dropped, several passes at the step of the clip"),
+    of=trained,
+    cases=cases,
+    broken={"arm": "broken"},
+    setting=f"problems of {WORLD.title}, {ROLLOUTS} rollouts, Adam, {{passes}} passes of {{minibatches}}",
+)
+def ahead(found, step_sizes, arm="none"):
+    """By how much the clip is ahead at the end, against a point, each at its own best step or both at the clip's.
+
+    Broken: ahead of an arm that descends.
+    """
+    clip, none, rival = (found[name] for name in ("clip", "none", arm))
+    best, own = (step_sizes[found[name].mean(axis=1).argmax()] for name in ("clip", "none"))
+    each = lead([clip, rival], (1.0, -1.0))
+    both = lead([clip], judged=[clip - none]) if arm == "none" else each
     arms = {
-        "clip": (best, lead([clip]), lead([clip, clip], (1.0, -1.0))),
-        "own": (own, lead([none]), lead([clip, none], (1.0, -1.0))),
-        "clip's": (best, lead([clip], judged=[none]), lead([clip], judged=[clip - none])),
-        "broken": (DESCENDS, lead([broken]), lead([clip, broken], (1.0, -1.0))),
+        "T8/dropped, several passes": (each, "own", lead([none]), own),
+        "T8/dropped, several passes at the step of the clip": (both, "clip's", lead([clip], judged=[none]), best),
     }
-    table: Rows = []
-    for arm, (step, success, ahead) in arms.items():
-        about = common | {"arm": arm, "step": step}
-        table += [about | {"quantity": "success"} | success, about | {"quantity": "ahead"} | ahead]
-    return table
-
-
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """By how much the clip is ahead at the end, against a point; the control puts an arm that descends behind it."""
-    for (passes, minibatches), part in table.groupby(["passes", "minibatches"], sort=False):
-        where = f"problems of {WORLD.title}, {ROLLOUTS} rollouts, Adam, {passes} passes of {minibatches}"
-        ahead, success = (part[part["quantity"] == name].set_index("arm") for name in ("ahead", "success"))
-        for arm, statement in STATED.items():
-            own, control = (evidence(ahead.loc[name].to_dict(), POINT) for name in (arm, "broken"))
-            facts = {f"{fact}, {name}": success.loc[name, at] for name in ("clip", arm) for fact, at in FACTS.items()}
-            facts |= {fact: float(ahead.loc[arm, column]) for column, fact in LEAD_FACTS.items()}
-            yield statement.claim(where, own, control, facts=facts)
+    sides = {}
+    for name, (row, what, success, step) in arms.items():
+        facts = {"success, clip": lead([clip])["estimate"], "step, clip": best}
+        facts |= {f"success, {what}": success["estimate"], f"step, {what}": step}
+        sides[name] = evidence(row, POINT), facts | {fact: float(row[column]) for column, fact in LEAD_FACTS.items()}
+    return sides
