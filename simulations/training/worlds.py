@@ -86,29 +86,10 @@ def _same(name: str, rng: np.random.Generator) -> gt.Problem:
 
 
 WORLDS: Mapping[str, World] = {
-    "two": World(
-        "2 tokens, 6 parameters",
-        partial(_random, 2, 6, 4),
-        {16: (4, 16), 256: (16,)},
-        {"SGD": 24.0, "Adam": 0.6},
-    ),
+    "two": World("2 tokens, 6 parameters", partial(_random, 2, 6, 4), {16: (4, 16), 256: (16,)}, {"SGD": 24.0, "Adam": 0.6}),
     "four": World("4 tokens, 6 parameters", partial(_random, 4, 6, 4), {16: (2, 4, 16), 64: (16,)}, {"SGD": 24.0, "Adam": 0.8}),
-    "eight": World(
-        "8 tokens, 6 parameters",
-        partial(_random, 8, 6, 4),
-        {16: (16,)},
-        {"Adam": 1.2},
-        doublings=2,
-        units=96,
-    ),
-    "large": World(
-        "4 tokens, 200 parameters",
-        partial(_random, 4, 200, 16),
-        {8: (16,)},
-        {"Adam": 0.6},
-        doublings=2,
-        units=48,
-    ),
+    "eight": World("8 tokens, 6 parameters", partial(_random, 8, 6, 4), {16: (16,)}, {"Adam": 1.2}, doublings=2, units=96),
+    "large": World("4 tokens, 200 parameters", partial(_random, 4, 200, 16), {8: (16,)}, {"Adam": 0.6}, doublings=2, units=48),
     "shared": World(
         "1 to 3 tokens, shared features",
         partial(_same, "sequence-shared"),
