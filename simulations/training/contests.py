@@ -1,15 +1,46 @@
-"""Contests of arms for a level of the objective: the updates that each needs at its best step, and who is sooner."""
+"""Contests of compositions of advantage, ratio, clip and aggregation for a level of the objective, and who is sooner."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
-from grpo_theory.evidence import Evidence
+from grpo_theory.estimation import Estimator, find
+from grpo_theory.estimation.aggregation import AGGREGATIONS
+from grpo_theory.estimation.composition import make_estimator
+from grpo_theory.estimation.ratio import CLIPS, RATIOS
 from grpo_theory.evidence.reading import evidence
 from simulations.best_rate import LEAD_FACTS, lead
 
+
+def wrong_for_half(batch, advantages):
+    """A as in dr_grpo, with the wrong sign for the first half of each group: for controls, because the mean update is 0."""
+    n_groups, group_size = batch.rewards.shape
+    for b in range(n_groups):
+        mean = batch.rewards[b].mean()
+        for g in range(group_size):
+            sign = -1.0 if 2 * g < group_size else 1.0
+            advantages[b, g] = sign * (batch.rewards[b, g] - mean)
+
+
+_PLAIN = replace(find("tic_grpo"), name="no ratio", ratio=RATIOS["none"], clip=CLIPS["none"])
+_TOKEN = replace(_PLAIN, name="token ratio, clip by sign", ratio=RATIOS["token"], clip=CLIPS["by sign"])
+_GSPO = find("gspo")
+ARMS: Mapping[str, Estimator] = {
+    "TIC": find("tic_grpo"),
+    "GRPO": replace(_TOKEN, name="GRPO", advantage=find("grpo").advantage, aggregation=AGGREGATIONS["own length"]),
+    "GSPO": _GSPO,
+    "GSPO, wide clip": replace(_GSPO, name="GSPO, wide clip", clip=CLIPS["by sign"]),
+    "neither": _TOKEN,
+    "ratio alone": replace(_TOKEN, name="trajectory ratio, clip by sign", ratio=RATIOS["trajectory"]),
+    "clip alone": replace(_TOKEN, name="token ratio, upper-only clip", clip=CLIPS["upper only"]),
+    "no clip": replace(_PLAIN, name="trajectory ratio, no clip", ratio=RATIOS["trajectory"]),
+    "no ratio": _PLAIN,
+    "broken": replace(find("tic_grpo"), name="broken", advantage=make_estimator("wrong_for_half", wrong_for_half).advantage),
+}
+"""TIC-GRPO, GRPO and GSPO are as published. The arm `neither` has TIC-GRPO's advantages and aggregation with GRPO's token ratio
+and clip. The arms after it change one part of it at a time. The arm `broken` is TIC-GRPO with every second sign wrong."""
 NOTICEABLE = 1.05
 """A twentieth more updates is not noticed: two runs that differ in nothing but the seed differ by more."""
 
@@ -22,7 +53,7 @@ class Contest(NamedTuple):
     allowance: float = 1.0
 
 
-def updates_to_level(objectives: Array, checkpoints: Integers, level: float) -> Array:
+def updates_to_level(objectives, checkpoints, level):
     """Return the number of updates after which each run's exact objective (R, C) first reaches a level, shape (R,).
 
     Between checkpoints it is taken to be linear; a run that never gets there, or diverges, counts as all updates.
@@ -38,19 +69,17 @@ def updates_to_level(objectives: Array, checkpoints: Integers, level: float) -> 
     return times
 
 
-def behind(arm: Array, rival: Array, allowance: float = 1.0) -> dict[str, float]:
+def behind(arm, rival, allowance=1.0):
     """Return by how much the time of an arm exceeds that of a rival, each at its best step; times are (steps, units)."""
     return lead([-arm, -rival], (-1.0, allowance))
 
 
-def times_of(arms: Iterable[Mapping[str, Any]]) -> dict[str, Array]:
+def times_of(arms):
     """Return the times of each arm, (steps, units)."""
     return {one["arm"]: np.array(one["times"]) for one in arms}
 
 
-def contested(
-    contests: Mapping[str, Contest], arms: Iterable[Mapping[str, Any]], instead: str
-) -> dict[str, tuple[Evidence, dict[str, float]]]:
+def contested(contests, arms, instead):
     """Return by how much an arm, or another instead, is behind the worst of its rivals, the level shared among all."""
     sides, times, steps = {}, times_of(arms), {one["arm"]: one["steps"] for one in arms}
     for name, (arm, rivals, allowance) in contests.items():

@@ -9,7 +9,6 @@ What is left is near ``Q = sum_i (1/2) [x_i' P_i x_i - trace(P_i Gamma_i)]``, wi
 run is. E Q = 0 as well, and Q is subtracted too. (docs/derivations.md, section 14)
 """
 
-from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,10 +18,8 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.exact import directional_derivatives
 from grpo_theory.exact.logit_forms import noise_forms
-from grpo_theory.harness.study import Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.intervals import best_set
-from grpo_theory.theory import TrainingLaw
 from simulations.seeds import child_seed
 
 
@@ -42,21 +39,12 @@ class Guide(NamedTuple):
     bend: tuple[Array, Array] | None = None
 
 
-def guide(law: TrainingLaw) -> Guide:
+def guide(law):
     """Return the guide of a law of training."""
     return Guide(law.slopes, (law.path[1:], law.curvatures))
 
 
-def controlled_objectives(
-    problem: gt.Problem,
-    guides: Sequence[Guide],
-    steps: Array,
-    group_sizes: Sequence[int],
-    *,
-    budget: int,
-    runs: int,
-    seed: np.random.SeedSequence,
-) -> tuple[Array, Array]:
+def controlled_objectives(problem, guides, steps, group_sizes, *, budget, runs, seed):
     """Train with one group size per step; return J at C checkpoints (runs, C), and both parts of M and Q (3, runs, C).
 
     Parameters
@@ -100,7 +88,7 @@ def controlled_objectives(
     return plain, control
 
 
-def _trace(problem: gt.Problem, curvature: Array, covariance: Array, ascent: Array, size: int) -> Array:
+def _trace(problem, curvature, covariance, ascent, size):
     """Return N times the trace of curvature (d, d) Cov(estimate) of every run, from `noise_forms` and gradients (runs, d)."""
     features = problem.policy.jacobian()
     local = features @ curvature @ np.swapaxes(features, 1, 2)
@@ -109,7 +97,7 @@ def _trace(problem: gt.Problem, curvature: Array, covariance: Array, ascent: Arr
     return np.array([size, 1.0, 1.0 / (size - 1.0)]) @ traces
 
 
-def controlled(plain: Array, controls: Array) -> Array:
+def controlled(plain, controls):
     """Return objectives (..., R, C) less the first of K controls (K, ..., R, C) and multiples of the others, of the same mean.
 
     The multiples are the best ones. For each half of the runs they are those of the other half, which is independent of them.
@@ -131,9 +119,7 @@ def controlled(plain: Array, controls: Array) -> Array:
     return adjusted
 
 
-def objectives_by_group_size(
-    problem: gt.Problem, guides: Sequence[Guide], steps: Array, settings: Settings, seed: np.random.SeedSequence
-) -> dict[str, Array]:
+def objectives_by_group_size(problem, guides, steps, settings, seed):
     """Train with every group size of a cell; return plain objectives (runs, G, C) and their controls (runs, G, 3, C)."""
     sizes = {"budget": settings["budget"], "runs": settings["runs"]}
     trained = [
@@ -144,17 +130,17 @@ def objectives_by_group_size(
     return {"plain": np.stack(plain, axis=1), "controls": np.moveaxis(controls, (0, 1, 2), (1, 2, 0))}
 
 
-def collected(found: Mapping[str, Array]) -> Array:
+def collected(found):
     """Return the controlled objectives of all chunks, (G, runs, checkpoints)."""
     return controlled(np.moveaxis(found["plain"], 0, 1), np.moveaxis(found["controls"], (0, 1, 2), (2, 1, 0)))
 
 
-def loss(objectives: Array, noise_free: float) -> dict[str, float]:
+def loss(objectives, noise_free):
     """Return what noise costs: the objective of the noise-free run less the mean of those of runs (R,), as columns of a row."""
     return summary(objectives) | {"estimate": float(noise_free - objectives.mean())}
 
 
-def losses(found: Mapping[str, Array], sizes: Sequence[int], noise_free: Sequence[float]) -> pd.DataFrame:
+def losses(found, sizes, noise_free):
     """Return the loss of each group size, and whether it is among the best ones, at each of C checkpoints in turn.
 
     `noise_free` are the objectives of the noise-free run at the checkpoints.

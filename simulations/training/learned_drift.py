@@ -13,7 +13,7 @@ from simulations.statements import stated
 from simulations.training.celled import celled
 from simulations.training.looks import ARMS, NEARER, POINTED, ends, of_arm
 from simulations.training.looks import pointing as where_updates_point
-from simulations.training.random_networks import NETWORKS
+from simulations.training.worlds import NETWORKS
 
 LEARNED = ", learned features"
 ENDS = {
@@ -58,7 +58,7 @@ def asked(network, **case):
 @celled(asked, shared=True)
 def trained(rng, chunk, **settings):
     """Train an arm at each step of the grid, on problems and draws that all arms share, and look at updates on the way."""
-    return of_arm(settings, NETWORKS[settings["network"]], settings["problems"], LearnedPairs, rng, chunk)
+    return of_arm(settings, NETWORKS[settings["network"]].problem, settings["problems"], LearnedPairs, rng, chunk)
 
 
 @check(

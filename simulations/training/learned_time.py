@@ -15,10 +15,9 @@ from grpo_theory.harness import check
 from simulations.seeds import seed_of
 from simulations.statements import stated
 from simulations.training.celled import celled
-from simulations.training.compositions import ARMS as COMPOSITIONS
+from simulations.training.contests import ARMS as COMPOSITIONS
 from simulations.training.contests import NOTICEABLE, Contest, contested, updates_to_level
-from simulations.training.minibatch_trainer import step_grid
-from simulations.training.random_networks import Network
+from simulations.training.worlds import Network, drawn, step_grid
 
 CONTESTS = {
     "T8/time, learned features": Contest("no ratio", ("neither",), NOTICEABLE),
@@ -75,7 +74,7 @@ def trained(rng, chunk, **settings):
     """Train an arm at each step of the grid, on problems and draws that all arms share; return times (steps, problems)."""
     inner, arm = settings["inner_steps"], settings["arms"][chunk]
     checkpoints, times = inner * np.arange(settings["rollouts"] + 1), []
-    for problem, seed in NETWORKS[settings["network"]].drawn(seed_of(rng), settings["problems"]):
+    for problem, seed in drawn(NETWORKS[settings["network"]].problem, seed_of(rng), settings["problems"]):
         objectives = step_grid(settings, problem, ARMS[arm]).objectives(settings["runs"], seed, checkpoints.tolist())
         times.append([updates_to_level(along, checkpoints, level(problem)).mean() for along in objectives])
     return {"arms": [{"arm": arm, "steps": settings["steps"], "times": np.array(times).T}]}

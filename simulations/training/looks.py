@@ -13,7 +13,7 @@ from simulations.best_rate import LEAD_FACTS, halves, lead
 from simulations.seeds import child_seed, seed_of
 from simulations.sequence.off_policy import cosines
 from simulations.sequence.parts import composed
-from simulations.training.minibatch_trainer import step_grid
+from simulations.training.worlds import drawn, step_grid
 
 ARMS = {
     "clip": composed("rloo", "token", "by sign"),
@@ -44,23 +44,23 @@ POINTED = {
 NEARER = "T8/nearer, trained"
 
 
-def of_arm(settings, kind, number, pairs, rng, chunk):
+def of_arm(settings, make, number, pairs, rng, chunk):
     """Train the arm of a chunk on problems and draws that all arms share, and look at updates on the way."""
     running, looking = (child_seed(seed_of(rng), part) for part in range(2))
-    problems, arm = list(kind.drawn(running, number)), settings["arms"][chunk]
+    problems, arm = list(drawn(make, running, number)), settings["arms"][chunk]
     success, looks = followed(settings, ARMS[arm], problems, pairs, np.random.default_rng(looking))
     starts = [float(gt.objective(problem, problem.theta)) for problem, _ in problems for _ in range(settings["runs"])]
     return {"success": success[None], "looks": [{"arm": arm} | look for look in looks], "starts": [starts]}
 
 
-def followed(settings, estimator, drawn, pairs, rng):
+def followed(settings, estimator, problems, pairs, rng):
     """Train runs on each problem at each step; return success (steps, units), and rows of what looks at the runs say.
 
     Each run is a unit. The best of the first `tried` steps is chosen. Only runs at steps that some half of the units finds best
     are looked at, all after the same numbers of updates.
     """
     tried, units, success, looked = settings["tried"], [], [], []
-    for problem, seed in drawn:
+    for problem, seed in problems:
         paths = step_grid(settings, problem, estimator, keeps=True).iterates(settings["runs"], seed)
         for path in np.moveaxis(paths, 1, 0):
             units.append(problem)

@@ -4,13 +4,9 @@ Both arms take their own best step of those tried, or the arm without ratio take
 random, and limits count them. In the control an arm descends.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness import check, run
 from simulations.best_rate import LEAD_FACTS, lead
@@ -18,7 +14,7 @@ from simulations.seeds import seed_of
 from simulations.sequence.off_policy import Pairs
 from simulations.sequence.parts import composed
 from simulations.statements import stated
-from simulations.training.worlds import WORLDS
+from simulations.training.worlds import WORLDS, drawn
 
 BATCH_SIZE, GROUP_SIZE, ROLLOUTS = 16, 8, 16
 PASSES = {4: 4, 16: 1}
@@ -41,21 +37,11 @@ def cases(quick):
     return [{"passes": passes, "minibatches": PASSES[passes]} | sizes for passes in list(PASSES)[: 1 if quick else None]]
 
 
-class Minibatches(NamedTuple):
-    """The advantages of a rollout's responses, summed by minibatch, prompt and response, shape (R, minibatches, M, K) each.
-
-    Attributes
-    ----------
-    right, wrong : ndarray
-        Of the responses with reward 1, and of those with reward 0.
-    """
-
-    right: Array
-    wrong: Array
-
-
-def drawn(problem: gt.Problem, reached: Array, minibatches: int, rng: np.random.Generator) -> Minibatches:
+def rollout_of(problem, reached, minibatches, rng):
     """Draw a rollout for each run, from the probabilities of its responses (S, R, M, K); advantages leave one out.
+
+    Return the advantages summed by minibatch, prompt and response, shape (R, minibatches, M, K): of the responses with reward 1,
+    and of those with reward 0.
 
     Runs r of all S step sizes are drawn by the same uniforms.
     """
@@ -71,40 +57,32 @@ def drawn(problem: gt.Problem, reached: Array, minibatches: int, rng: np.random.
     minibatch = np.arange(BATCH_SIZE)[:, None] % minibatches
     run = np.arange(steps * runs).reshape(steps, runs, 1, 1)
     indices = np.ravel_multi_index(np.broadcast_arrays(run, minibatch, prompts[..., None], responses), shape)
-    return Minibatches(*(_summed(indices, advantages * kept, shape) for kept in (rewards, ~rewards)))
+    both = (np.bincount(indices.ravel(), (advantages * kept).ravel(), int(np.prod(shape))) for kept in (rewards, ~rewards))
+    return tuple(totals.reshape(shape) for totals in both)
 
 
-def _summed(indices: Integers, advantages: Array, shape: tuple[int, ...]) -> Array:
-    totals = np.bincount(indices.ravel(), weights=advantages.ravel(), minlength=int(np.prod(shape)))
-    return np.asarray(totals, dtype=np.float64).reshape(shape)
+def success_of(settings, estimator, problem, step_sizes, runs, seed, sign=1.0):
+    """Train an arm with Adam at each of S step sizes, and return the exact objective at the end of each run, (S, R).
 
-
-class Trainer(NamedTuple):
-    """How an arm is trained; with the sign -1 it descends, which is broken."""
-
-    settings: Mapping[str, int]
-    estimator: gt.Estimator
-    sign: float = 1.0
-
-    def success(self, problem: gt.Problem, step_sizes: Array, runs: int, seed: np.random.SeedSequence) -> Array:
-        """Train with Adam at each of S step sizes, and return the exact objective at the end of each run, (S, R)."""
-        rng, minibatches = np.random.default_rng(seed), self.settings["minibatches"]
-        theta = np.tile(problem.theta[:, None], step_sizes.size * runs)
-        moments, count, share = np.zeros((2, *theta.shape)), 0, self.sign * minibatches / (BATCH_SIZE * GROUP_SIZE)
-        # The optimiser takes one step size for all: it makes a step of size 1, which each run takes times its own.
-        scales = np.repeat(step_sizes, runs)
-        for _ in range(ROLLOUTS):
-            old = theta.T.copy()
-            start = Pairs(problem, old, old)
-            reached = start.reached.reshape(step_sizes.size, runs, *start.reached.shape[1:])
-            rollout = drawn(problem, reached, minibatches, rng)
-            for batch in list(range(minibatches)) * self.settings["passes"]:
-                pairs, count = start.moved(theta.T.copy()), count + 1
-                update = share * pairs.updates(self.estimator, rollout.right[:, batch], rollout.wrong[:, batch])
-                move = np.zeros_like(theta)
-                OPTIMISER.move(move, np.ascontiguousarray(update.T), moments, OPTIMISER.settings, 1.0, count)
-                theta += scales * move
-        return np.asarray(gt.objective(problem, theta.T.copy())).reshape(step_sizes.size, runs)
+    With the sign -1 it descends, which is broken.
+    """
+    rng, minibatches = np.random.default_rng(seed), settings["minibatches"]
+    theta = np.tile(problem.theta[:, None], step_sizes.size * runs)
+    moments, count, share = np.zeros((2, *theta.shape)), 0, sign * minibatches / (BATCH_SIZE * GROUP_SIZE)
+    # The optimiser takes one step size for all: it makes a step of size 1, which each run takes times its own.
+    scales = np.repeat(step_sizes, runs)
+    for _ in range(ROLLOUTS):
+        old = theta.T.copy()
+        start = Pairs(problem, old, old)
+        reached = start.reached.reshape(step_sizes.size, runs, *start.reached.shape[1:])
+        right, wrong = rollout_of(problem, reached, minibatches, rng)
+        for batch in list(range(minibatches)) * settings["passes"]:
+            pairs, count = start.moved(theta.T.copy()), count + 1
+            update = share * pairs.updates(estimator, right[:, batch], wrong[:, batch])
+            move = np.zeros_like(theta)
+            OPTIMISER.move(move, np.ascontiguousarray(update.T), moments, OPTIMISER.settings, 1.0, count)
+            theta += scales * move
+    return np.asarray(gt.objective(problem, theta.T.copy())).reshape(step_sizes.size, runs)
 
 
 @run()
@@ -113,9 +91,9 @@ def trained(step_sizes, problems, rng, **settings):
     grid = np.array(step_sizes)
     arms = {"clip": (CLIP, 1.0, grid), "none": (NONE, 1.0, grid), "broken": (NONE, -1.0, np.array([DESCENDS]))}
     reached = {name: [] for name in arms}
-    for problem, own in WORLD.drawn(seed_of(rng), problems):
+    for problem, own in drawn(WORLD.make, seed_of(rng), problems):
         for name, (estimator, sign, steps) in arms.items():
-            reached[name].append(Trainer(settings, estimator, sign).success(problem, steps, RUNS, own).mean(axis=1))
+            reached[name].append(success_of(settings, estimator, problem, steps, RUNS, own, sign).mean(axis=1))
     return {name: np.stack(success, axis=-1) for name, success in reached.items()}
 
 

@@ -102,7 +102,7 @@ def apart(problem, size):
 
     What groups of finite size change, with the printed penalty; and what the other divergence changes, with groups without end.
     """
-    changed = {"groups_alone": (size, True), "penalty_alone": (None, False)}
+    changed = {"with groups of this size alone": (size, True), "with the penalty that is descended alone": (None, False)}
     return {name: success_at(problem, maximise(problem, objective(problem, *parts))) for name, parts in changed.items()}
 
 
@@ -116,11 +116,8 @@ def compared(problem, group_size, batch_size, steps, runs, rng):
     slopes = [gradient(problem, objective(problem, group_size, printed_penalty=False), point) for point in points]
     one, success = {"batch_size": 1, "group_size": group_size}, success_at(problem, corrected)
     sizes = {"batch_size": batch_size, "group_size": group_size, "steps": steps, "replications": runs, "workers": 1}
-    facts = {"success at the printed maximiser": success_at(problem, printed)}
-    facts |= dict(
-        zip(("with groups of this size alone", "with the penalty that is descended alone"), apart(problem, group_size).values())
-    )
-    found = {"facts": facts | {"success at the corrected one": success}}
+    facts = {"success at the printed maximiser": success_at(problem, printed), "success at the corrected one": success}
+    found = {"facts": facts | apart(problem, group_size)}
     for kernel, chosen in ESTIMATORS.items():
         gaps = [gt.gradient_mean(problem, at, chosen, **one) - slope for at, slope in zip(points, slopes, strict=True)]
         ends = gt.simulate_training(problem, problem.theta, chosen, gt.Harmonic(scale, offset), **sizes, rng=seed).theta

@@ -16,10 +16,8 @@ from simulations.best_rate import lead
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
 from simulations.training.celled import celled
-from simulations.training.compositions import ARMS
-from simulations.training.contests import NOTICEABLE, Contest, behind, contested, times_of, updates_to_level
-from simulations.training.minibatch_trainer import step_grid
-from simulations.training.worlds import race_problem
+from simulations.training.contests import ARMS, NOTICEABLE, Contest, behind, contested, times_of, updates_to_level
+from simulations.training.worlds import race_problem, step_grid
 
 LEVELS = {"sequence-shared": 0.68, "stopping": 0.745}
 """Two thirds of the way from the start to where noise-free ascent is after 1,024 steps of 16."""

@@ -60,7 +60,7 @@ def label(world, rollouts, inner_steps, optimiser, units):
 @celled(asked, shared=True)
 def trained(rng, chunk, **settings):
     """Train an arm at each step of the grid, on problems and draws that all arms share, and look at updates on the way."""
-    return of_arm(settings, WORLDS[settings["world"]], settings["units"] // settings["runs"], Pairs, rng, chunk)
+    return of_arm(settings, WORLDS[settings["world"]].make, settings["units"] // settings["runs"], Pairs, rng, chunk)
 
 
 @check(*stated(*POINTED, NEARER), of=trained, cases=cases, broken={"looked": "broken"}, setting=label)

@@ -165,9 +165,9 @@ def curves(found, steps):
 def bounds(found, schedule, steps, wrong=False):
     """The bound at the checkpoint where it comes nearest to failing, and the sharp prediction at the end.
 
-    The broken bound of a constant step has mu/L for L/mu in its floor; with beta/n the learner's sign is wrong. The latter bound is
-    at least 15 times the gap, so no check of it could tell that its M is too small by less. For that there is `tight_bound`. The
-    broken steps of the sharp prediction are too long.
+    The broken bound of a constant step has mu/L for L/mu in its floor; with beta/n the learner's sign is wrong. The latter bound
+    is at least 15 times the gap, so no check of it could tell that its M is too small by less. For that there is `tight_bound`.
+    The broken steps of the sharp prediction are too long.
     """
     falls, own = schedule == "harmonic", found["gap"][:, -1].mean()
     facts = {name: found["constants"][column][0] for name, column in CONSTANTS.items()}
