@@ -11,7 +11,7 @@ from grpo_theory.harness.study import PART, Cell
 class Celled(Run):
     """A run whose settings are not its case itself: see `celled`."""
 
-    asked: Callable[..., tuple[Case, int]] = dict
+    asked: Callable[..., tuple[Case, int]] = lambda **case: (case, 1)
 
     def cell(self, case: Case) -> Cell:
         """Return the cell of a case: what is asked for, in so many chunks."""

@@ -127,7 +127,7 @@ def objectives_by_group_size(problem, guides, steps, settings, seed):
         for size in settings["group_sizes"]
     ]
     plain, controls = zip(*trained, strict=True)
-    return {"plain": np.stack(plain, axis=1), "controls": np.moveaxis(controls, (0, 1, 2), (1, 2, 0))}
+    return {"plain": np.stack(plain, axis=1), "controls": np.moveaxis(np.array(controls), (0, 1, 2), (1, 2, 0))}
 
 
 def collected(found):

@@ -125,16 +125,13 @@ def law_without_damping(case, steps):
 
 def measured(found, problem, schedule, budget):
     """Return the losses against the noise-free run, simulated and to first order, by checkpoint and group size."""
-    case = CASE_AT[problem, schedule]
-    laws = [case_law(case, n) for n in CHECKPOINTS]
-    table = losses(found, GROUP_SIZES, [law.objective for law in laws])
-    both = np.repeat(laws, len(GROUP_SIZES)), table["group_size"]
+    laws = {n: case_law(CASE_AT[problem, schedule], n) for n in CHECKPOINTS}
+    table = losses(found, GROUP_SIZES, [law.objective for law in laws.values()])
     table["checkpoint"] = np.repeat(CHECKPOINTS, len(GROUP_SIZES))
-    table["prediction"] = [law.loss(budget, size) for law, size in zip(*both, strict=True)]
-    table["second_order"] = np.nan
-    if "second_order" in found:
-        table.loc[table["checkpoint"] == END, "second_order"] = found["second_order"]
-    return table.set_index(["checkpoint", "group_size"])
+    table = table.set_index(["checkpoint", "group_size"])
+    table["prediction"] = [laws[n].loss(budget, size) for n, size in table.index]
+    table.loc[END, "second_order"] = found.get("second_order", np.nan)
+    return table
 
 
 @rows(of=trained, cases=cases)

@@ -27,6 +27,7 @@ WRONG = 40
 RUNS = {1: 2048, 100: 512}
 QUICK_SHARE = 4
 EXACT_STEPS = (*range(1, 20), *range(20, 50, 3), *range(50, 101, 5))
+LOST = "control loses, by the law"
 MARGIN = 0.1
 """A loss that is a tenth off is a budget that is a tenth off: half of what `group_size` allows, as the constants stand still."""
 
@@ -95,8 +96,12 @@ def horizons(found, steps, wrong=False):
     at = measured(found, steps)
     best, rival = sorted((SMALL, LARGE), key=lambda size: at[size]["prediction"])
     facts = {"policy's optimum": at[SMALL]["optimum"], "gradient's": at[SMALL]["gradient_optimum"]}
-    sides = {"U9/gap": distance(at[best], at[best]["wrong" if wrong else "prediction"], MARGIN)}
-    for name, chosen, other in (("U9/trace", SMALL, LARGE), ("U9/curvature", best, rival)):
-        lost = {"control loses, by the law": at[WRONG]["prediction"] / at[other]["prediction"] - 1.0}
-        sides[name] = difference(at[WRONG if wrong else chosen], at[other]), facts | lost
-    return sides
+    trace, curvature = (
+        (
+            difference(at[WRONG if wrong else chosen], at[other]),
+            facts | {LOST: at[WRONG]["prediction"] / at[other]["prediction"] - 1.0},
+        )
+        for chosen, other in ((SMALL, LARGE), (best, rival))
+    )
+    gap = distance(at[best], at[best]["wrong" if wrong else "prediction"], MARGIN)
+    return {"U9/trace": trace, "U9/curvature": curvature, "U9/gap": gap}

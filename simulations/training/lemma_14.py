@@ -21,19 +21,19 @@ LENGTH = 4096
 
 
 @check(*stated("U8/lemma/printed", "U8/lemma/used", "U8/lemma/corrected"), broken={"part": 2}, setting="all sequences")
-def ratios(part=1):
+def sequences(part=1):
     """The highest ratio of what a sequence can reach to the bound: as printed, as Lemma 6 uses it, and as corrected.
 
     Only sequences count that keep all hypotheses, a_{n+1} >= 0 included, for ever. Broken: n_0 is halved.
     """
-    n, sides = np.arange(1, LENGTH + 1), {name: [] for name in ("U8/lemma/printed", "U8/lemma/used", "U8/lemma/corrected")}
+    printed: list[float] = []
+    corrected: list[float] = []
+    n, used = np.arange(1, LENGTH + 1), []
     for a, share, c, epsilon in product(A, B_OVER_LEAST, C_OVER_HIGHEST, EPSILONS):
         b = share * a**2 / 4.0
-        reached, starts = largest_sequence(a, b, c, 1.0, LENGTH), (printed_first_index(a, b, epsilon), first_index(a, b, epsilon))
-        bounds = (sequence_bound(a, c, 1.0, max(1, start // part), n, epsilon) for start in starts)
-        printed, corrected = (float((reached / bound).max()) for bound in bounds)
-        sides["U8/lemma/printed"].append(printed)
-        sides["U8/lemma/corrected"].append(corrected)
-        if share >= 1.0:
-            sides["U8/lemma/used"].append(printed)
-    return {name: (found, 1.0) for name, found in sides.items()}
+        reached = largest_sequence(a, b, c, 1.0, LENGTH)
+        for ratios, first in ((printed, printed_first_index), (corrected, first_index)):
+            start = max(1, first(a, b, epsilon) // part)
+            ratios.append((reached / sequence_bound(a, c, 1.0, start, n, epsilon)).max())
+        used += printed[-1:] * (share >= 1.0)
+    return {"U8/lemma/printed": (printed, 1.0), "U8/lemma/used": (used, 1.0), "U8/lemma/corrected": (corrected, 1.0)}

@@ -1,6 +1,7 @@
 """Looks at training runs: where mean updates off policy point, at updates drawn from each run, and who is ahead at the end."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -69,7 +70,7 @@ def followed(settings, estimator, problems, pairs, rng):
     reached = np.stack(success, axis=-1)
     chosen = reached[:tried]
     wanted = np.unique([*(chosen @ halves(len(units)).T).argmax(axis=0), chosen.mean(axis=1).argmax()])
-    found = {}
+    found: dict[str, Any] = {}
     for unit, (problem, thetas) in enumerate(zip(units, looked, strict=True)):
         now, old = np.moveaxis(thetas[wanted], 1, 0).reshape(2, len(wanted) * LOOKS, -1)
         for name, values in look(pairs(problem, now, old)).items():
@@ -113,9 +114,9 @@ def summarised(success, found):
         measures["less", name] = found["clip"] - found[name]
     table = []
     for (quantity, estimator), values in measures.items():
-        about = {"quantity": quantity, "estimator": estimator}
-        table.append({"part": "all"} | about | lead([success], judged=[values.mean(axis=1)]))
-    parts = [({"part": "little clipped"}, clipped[best] <= LITTLE)]
+        about = {"part": "all", "quantity": quantity, "estimator": estimator}
+        table.append(about | lead([success], judged=[values.mean(axis=1)]))
+    parts: list[Any] = [({"part": "little clipped"}, clipped[best] <= LITTLE)]
     for low, high in pairwise(BINS):
         inside = (clipped[best] <= high) & (clipped[best] > (low or -1.0))
         parts.append(({"part": "bin", "above": low, "up to": high}, inside))

@@ -28,14 +28,16 @@ CASES = [
 @check(stated("T8/one token"), cases=CASES, broken={"estimator": BROKEN}, setting="{problem} ({estimator})")
 def largest_gap(problem, estimator, inner_steps, rollouts, step, rng):
     """The largest difference of any parameter between many updates a rollout and one, over runs on the same draws."""
-    problem, sizes = gt.gallery.problem(problem), {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "replications": RUNS}
+    problem = gt.gallery.problem(problem)
     many, one = (
         gt.simulate_training(
             problem,
             problem.theta,
             estimator,
             gt.Constant(step * inner_steps / updates),
-            **sizes,
+            batch_size=BATCH_SIZE,
+            group_size=GROUP_SIZE,
+            replications=RUNS,
             steps=rollouts * updates,
             inner_steps=updates,
             rng=seed_of(rng),

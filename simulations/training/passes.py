@@ -4,6 +4,8 @@ Both arms take their own best step of those tried, or the arm without ratio take
 random, and limits count them. In the control an arm descends.
 """
 
+from typing import Any
+
 import numpy as np
 
 import grpo_theory as gt
@@ -90,7 +92,7 @@ def trained(step_sizes, problems, rng, **settings):
     """Train each arm at each step on random problems; return the mean success of a problem's runs, (steps, problems)."""
     grid = np.array(step_sizes)
     arms = {"clip": (CLIP, 1.0, grid), "none": (NONE, 1.0, grid), "broken": (NONE, -1.0, np.array([DESCENDS]))}
-    reached = {name: [] for name in arms}
+    reached: dict[str, list[Any]] = {name: [] for name in arms}
     for problem, own in drawn(WORLD.make, seed_of(rng), problems):
         for name, (estimator, sign, steps) in arms.items():
             reached[name].append(success_of(settings, estimator, problem, steps, RUNS, own, sign).mean(axis=1))

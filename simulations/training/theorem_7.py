@@ -101,7 +101,6 @@ def least(problem, radius, wrong=False):
     facts = {"sqrt(C3/C1)": float(np.sqrt(c3 / c1)), "largest error / sum of the suprema": float((errors / sums).min())}
     sides = {"U9/bound/universal": (max(some := single if wrong else own), min(some), {"settings": float(len(own))})}
     for name, below in (("U9/bound/printed", sizes), ("U9/bound/corrected", sizes - 1.0)):
-        by_law, law = (GROUP_SIZES[int(np.argmin(c1 * sizes + factor * c3 / below))] for factor in (1.0, WRONG_C3))
-        farthest = max(own, key=lambda one, law=by_law: abs(one - law))
-        sides[name] = farthest, law if wrong else by_law, facts
+        right, other = (GROUP_SIZES[int(np.argmin(c1 * sizes + factor * c3 / below))] for factor in (1.0, WRONG_C3))
+        sides[name] = own[int(np.abs(np.array(own) - right).argmax())], other if wrong else right, facts
     return sides

@@ -5,6 +5,7 @@ bound is half of what it should be.
 """
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from simulations.training.grid import doubling
 
 PROBLEM = "one direction"
 ESTIMATOR = "rloo"
-SIZES = {"batch_size": 1, "group_size": 4}
+SIZES: dict[str, Any] = {"batch_size": 1, "group_size": 4}
 WRONG_SIZES = {"batch_size": 2, "group_size": 4}
 """The control's M is that of batches twice as large: half of what it should be."""
 RADIUS, START = 0.1, 0.9
