@@ -34,9 +34,9 @@ def test_constants_hold_on_a_dense_grid_of_the_one_direction(offset):
     powers = np.array([gt.moments(problem, point).gradient_power for point in inside])
     assert found.pl * (1 - 1e-6) <= (powers / (2.0 * gaps)).min() < found.pl * 1.001
     errors = [gt.gradient_mse(problem, point, "rloo", **SIZES) for point in inside]
-    noise = tight_bound.largest_noise(**SIZES)
+    noise = tight_bound.noise_of(problem, best, **SIZES)
     assert noise * 0.999 < max(errors) <= noise * (1 + 1e-9)
-    assert noise == pytest.approx(2.0 * tight_bound.largest_noise(**tight_bound.WRONG_SIZES), rel=1e-6)
+    assert noise == pytest.approx(2.0 * tight_bound.noise_of(problem, best, **tight_bound.WRONG_SIZES), rel=1e-6)
     assert found.steepest_ray < 0.0
     assert beta * found.pl == pytest.approx(tight_bound.FACTOR)
 

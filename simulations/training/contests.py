@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,12 +15,9 @@ from simulations.best_rate import LEAD_FACTS, lead
 
 def wrong_for_half(batch, advantages):
     """A as in dr_grpo, with the wrong sign for the first half of each group: for controls, because the mean update is 0."""
-    n_groups, group_size = batch.rewards.shape
-    for b in range(n_groups):
-        mean = batch.rewards[b].mean()
-        for g in range(group_size):
-            sign = -1.0 if 2 * g < group_size else 1.0
-            advantages[b, g] = sign * (batch.rewards[b, g] - mean)
+    for b in range(batch.rewards.shape[0]):
+        advantages[b] = batch.rewards[b] - batch.rewards[b].mean()
+        advantages[b, : (batch.rewards.shape[1] + 1) // 2] *= -1.0
 
 
 _PLAIN = replace(find("tic_grpo"), name="no ratio", ratio=RATIOS["none"], clip=CLIPS["none"])
@@ -45,12 +41,18 @@ NOTICEABLE = 1.05
 """A twentieth more updates is not noticed: two runs that differ in nothing but the seed differ by more."""
 
 
-class Contest(NamedTuple):
-    """An arm that is said to need at most `allowance` times the updates of each of its rivals."""
-
-    arm: str
-    rivals: tuple[str, ...]
-    allowance: float = 1.0
+CONTESTS = {
+    "T8/training": ("no ratio", ("neither",), NOTICEABLE),
+    "T14/against GRPO": ("TIC", ("GRPO",), 1.0),
+    "T14/against GSPO": ("TIC", ("GSPO",), 1.0),
+    "T14/against GSPO, wide clip": ("TIC", ("GSPO, wide clip",), 1.0),
+    "T14/ratio": ("ratio alone", ("neither",), 1.0),
+    "T14/clip": ("clip alone", ("neither",), 1.0),
+    "T14/both": ("TIC", ("ratio alone", "clip alone"), 1.0),
+    "T14/against no clip": ("TIC", ("no clip",), 1.0),
+    "T14/against no ratio": ("TIC", ("no ratio",), 1.0),
+}
+"""An arm, its rivals, and how many times the updates of each of these it is said to need at most."""
 
 
 def updates_to_level(objectives, checkpoints, level):

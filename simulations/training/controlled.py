@@ -141,14 +141,13 @@ def loss(objectives, noise_free):
 
 
 def losses(found, sizes, noise_free):
-    """Return the loss of each group size, and whether it is among the best ones, at each of C checkpoints in turn.
+    """Return the loss of each group size, and whether it is among the best ones, by checkpoint and group size.
 
-    `noise_free` are the objectives of the noise-free run at the checkpoints.
+    `noise_free` are the objectives of the noise-free run, by checkpoint.
     """
-    return pd.DataFrame(
-        [
-            {"group_size": size, "noise_free": free, "in_set": bool(best)} | loss(own, free)
-            for at, free in zip(np.moveaxis(collected(found), 2, 0), noise_free, strict=True)
-            for size, own, best in zip(sizes, at, best_set(at.T), strict=True)
-        ]
-    )
+    columns = [
+        {"checkpoint": n, "group_size": size, "noise_free": free, "in_set": bool(best)} | loss(own, free)
+        for at, (n, free) in zip(np.moveaxis(collected(found), 2, 0), noise_free.items(), strict=True)
+        for size, own, best in zip(sizes, at, best_set(at.T), strict=True)
+    ]
+    return pd.DataFrame(columns).set_index(["checkpoint", "group_size"])

@@ -19,16 +19,7 @@ from grpo_theory.harness import check, rows
 from grpo_theory.theory import leave_one_out_parts
 from simulations.seeds import seed_of
 from simulations.statements import stated
-from simulations.training.cases import (
-    CASE_AT,
-    CASES,
-    case_law,
-    case_of,
-    case_problem,
-    case_settings,
-    case_steps,
-    schedule_label,
-)
+from simulations.training.cases import CASE_AT, CASES, case_law, case_of, case_problem, case_settings, case_steps
 from simulations.training.celled import celled
 from simulations.training.controlled import guide, losses, objectives_by_group_size
 from simulations.training.grid import HALF_DOUBLING, on_grid
@@ -54,26 +45,30 @@ EXPANDED = ("linear", "kl-linear", "kl-tabular")
 LAW_BATCH = 64
 """Rivals of the printed group size have this many prompts in a batch or more."""
 LAWS = stated("U9/policy-law", "U9/policy-law, beyond", "U9/second order")
-WHERE, PAIR = "{problem}, {schedule}, N = {budget}", {"at": ("before", "after")}
+PAIR, PLACE, SIZE = {"at": ("before", "after")}, "{problem}, {schedule}", ", G = {group_size}"
+WHERE = PLACE + ", N = {budget}"
 
 
 def cases(quick):
     """Every case at the budget of the paper's Figure 5, two of them at the larger budgets of its Table 2."""
-    places = [(name, schedule_label(schedule)) for name, _, schedule in CASES]
     return [
         {"problem": place[0], "schedule": place[1], "budget": budget, "quick": quick}
-        for place in places
+        for place in list(CASE_AT)[: len(CASES)]
         for budget in (BUDGET, *(() if quick else LARGER.get(place, ())))
     ]
 
 
 def pairs(quick):
-    """Every schedule of a problem with every other, and the smallest budget with the largest."""
+    """Every schedule of a problem with every other, and the pairs of budgets."""
     usual = [one for one in cases(quick) if one["budget"] == BUDGET]
     both = [(one, other) for one, other in permutations(usual, 2) if one["problem"] == other["problem"]]
-    found = [one | {"other": other["schedule"], "later": BUDGET} for one, other in both]
-    larger = [one for one in usual if (one["problem"], one["schedule"]) in LARGER and not quick]
-    return found + [one | {"other": one["schedule"], "later": LARGEST} for one in larger]
+    return [one | {"other": other["schedule"], "later": BUDGET} for one, other in both] + budgets(quick)
+
+
+def budgets(quick):
+    """The smallest budget with the largest."""
+    usual = [one for one in cases(quick) if (one["problem"], one["schedule"]) in LARGER and one["budget"] == BUDGET and not quick]
+    return [one | {"other": one["schedule"], "later": LARGEST} for one in usual]
 
 
 def sized(listed):
@@ -126,9 +121,7 @@ def law_without_damping(case, steps):
 def measured(found, problem, schedule, budget):
     """Return the losses against the noise-free run, simulated and to first order, by checkpoint and group size."""
     laws = {n: case_law(CASE_AT[problem, schedule], n) for n in CHECKPOINTS}
-    table = losses(found, GROUP_SIZES, [law.objective for law in laws.values()])
-    table["checkpoint"] = np.repeat(CHECKPOINTS, len(GROUP_SIZES))
-    table = table.set_index(["checkpoint", "group_size"])
+    table = losses(found, GROUP_SIZES, {n: law.objective for n, law in laws.items()})
     table["prediction"] = [laws[n].loss(budget, size) for n, size in table.index]
     table.loc[END, "second_order"] = found.get("second_order", np.nan)
     return table
@@ -150,10 +143,8 @@ def printed(found, problem, schedule, budget, wrong=False):
     """
     at, start = measured(found, problem, schedule, budget), case_problem(CASE_AT[problem, schedule])
     expected = at["prediction"].unstack()
-    size, costs = (
-        on_grid(gt.group_size_law(start, start.theta).paper_optimum, expected.columns),
-        expected[(expected > 0.0).all(axis=1)],
-    )
+    costs = expected[(expected > 0.0).all(axis=1)]
+    size = on_grid(gt.group_size_law(start, start.theta).paper_optimum, costs.columns)
     rivals = costs.loc[:, budget // costs.columns >= LAW_BATCH].drop(columns=size)
     n = highest(costs[size] / rivals.min(axis=1))
     rival, worst = int(rivals.loc[n].idxmin()), int(expected.loc[n].idxmax())
@@ -168,7 +159,7 @@ def printed(found, problem, schedule, budget, wrong=False):
     }
 
 
-@check(*LAWS, of=trained, cases=sized(cases), broken={"undamped": True}, setting=WHERE + ", G = {group_size}")
+@check(*LAWS, of=trained, cases=sized(cases), broken={"undamped": True}, setting=WHERE + SIZE)
 def laws(found, problem, schedule, budget, group_size, undamped=False):
     """Simulated over predicted loss; broken: by a law that does not know that later steps damp noise.
 
@@ -207,19 +198,7 @@ def carried(found, problem, schedule, other, later, largest=False):
     return {"U9/schedules" if later == BUDGET else "U9/budgets": (lost, facts)}
 
 
-def larger(quick):
-    """The pairs of budgets with each group size."""
-    return [one for one in sized(pairs)(quick) if one["later"] > BUDGET]
-
-
-@check(
-    stated("U9/one curve"),
-    of=trained,
-    cases=larger,
-    each=PAIR,
-    broken={"undone": True},
-    setting="{problem}, {schedule}, G = {group_size}",
-)
+@check(stated("U9/one curve"), of=trained, cases=sized(budgets), each=PAIR, broken={"undone": True}, setting=PLACE + SIZE)
 def one_curve(found, problem, schedule, group_size, undone=False):
     """N times the loss at the largest over that at the smallest budget, less 1.
 

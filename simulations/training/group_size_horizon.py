@@ -27,11 +27,11 @@ WRONG = 40
 RUNS = {1: 2048, 100: 512}
 QUICK_SHARE = 4
 EXACT_STEPS = (*range(1, 20), *range(20, 50, 3), *range(50, 101, 5))
-LOST = "control loses, by the law"
 MARGIN = 0.1
 """A loss that is a tenth off is a budget that is a tenth off: half of what `group_size` allows, as the constants stand still."""
 
 
+WHERE = "{problem}, Constant({step:g}), N = {budget}, n = {steps}"
 SETTINGS = {"problem": PROBLEM, "step": STEP, "budget": BUDGET}
 
 
@@ -80,28 +80,16 @@ def gaps(found, steps):
     if steps == 1:
         problem = gt.gallery.problem(PROBLEM)
         exact = {"quantity": "exact", "gradient_optimum": gt.group_size_law(problem, problem.theta).optimum}
-        for n in EXACT_STEPS:
-            yield exact | {"steps": n, "estimate": rest_law(problem, n).optimum}
+        yield from (exact | {"steps": n, "estimate": rest_law(problem, n).optimum} for n in EXACT_STEPS)
 
 
-@check(
-    *stated("U9/trace", "U9/curvature", "U9/gap"),
-    of=trained,
-    cases=cases,
-    broken={"wrong": True},
-    setting="{problem}, Constant({step:g}), N = {budget}, n = {steps}",
-)
+@check(*stated("U9/trace", "U9/curvature", "U9/gap"), of=trained, cases=cases, broken={"wrong": True}, setting=WHERE)
 def horizons(found, steps, wrong=False):
     """The gradient's best group size against the policy's, and the law."""
-    at = measured(found, steps)
+    at, sides = measured(found, steps), {}
     best, rival = sorted((SMALL, LARGE), key=lambda size: at[size]["prediction"])
     facts = {"policy's optimum": at[SMALL]["optimum"], "gradient's": at[SMALL]["gradient_optimum"]}
-    trace, curvature = (
-        (
-            difference(at[WRONG if wrong else chosen], at[other]),
-            facts | {LOST: at[WRONG]["prediction"] / at[other]["prediction"] - 1.0},
-        )
-        for chosen, other in ((SMALL, LARGE), (best, rival))
-    )
-    gap = distance(at[best], at[best]["wrong" if wrong else "prediction"], MARGIN)
-    return {"U9/trace": trace, "U9/curvature": curvature, "U9/gap": gap}
+    for name, chosen, other in (("U9/trace", SMALL, LARGE), ("U9/curvature", best, rival)):
+        lost = {"control loses, by the law": at[WRONG]["prediction"] / at[other]["prediction"] - 1.0}
+        sides[name] = difference(at[WRONG if wrong else chosen], at[other]), facts | lost
+    return {**sides, "U9/gap": distance(at[best], at[best]["wrong" if wrong else "prediction"], MARGIN)}

@@ -31,12 +31,14 @@ TABLE_STEPS, OWN = 2, 4
 """The larger budgets are trained for fewer steps, with the reported group size and with that of the gradient's least error."""
 TABLE_CHUNKS = 10
 CHUNKS, CHUNK_RUNS, QUICK_RUNS = 14, 16, 32
+REPORTS = stated("U9/reported", "U9/reported, Table 2")
+WHERE = "{problem}, {schedule}, N = {budget}, n = {checkpoint}"
 
 
 def cases(quick):
     """Figure 5, and each larger budget of Table 2; quick takes one of them."""
-    common = {"problem": PROBLEM, "schedule": SCHEDULE, "quick": quick}
-    return [common | {"budget": budget} for budget in list(TABLE)[: 2 if quick else None]]
+    budgets = list(TABLE)[: 2 if quick else None]
+    return [{"problem": PROBLEM, "schedule": SCHEDULE, "quick": quick, "budget": budget} for budget in budgets]
 
 
 def at_checkpoints(quick):
@@ -82,8 +84,7 @@ def measured(found, budget, quick):
     """Return the losses against the noise-free run, by checkpoint and group size."""
     sizes, checkpoints = grid(budget, quick)
     problem, path, _ = noise_free_run(PROBLEM, STEP, tuple(checkpoints))
-    table = losses(found, sizes, [float(gt.objective(problem, path[n])) for n in checkpoints])
-    return table.assign(checkpoint=np.repeat(checkpoints, len(sizes))).set_index(["checkpoint", "group_size"])
+    return losses(found, sizes, {n: float(gt.objective(problem, path[n])) for n in checkpoints})
 
 
 @rows(of=trained, cases=cases)
@@ -92,14 +93,7 @@ def curves(found, budget, quick):
     yield from measured(found, budget, quick).reset_index().assign(prediction=np.nan).to_dict("records")
 
 
-@check(
-    *stated("U9/reported", "U9/reported, Table 2"),
-    of=trained,
-    cases=at_checkpoints,
-    each={"at": ("own", "smallest")},
-    broken={"worst": True},
-    setting="{problem}, {schedule}, N = {budget}, n = {checkpoint}",
-)
+@check(*REPORTS, of=trained, cases=at_checkpoints, each={"at": ("own", "smallest")}, broken={"worst": True}, setting=WHERE)
 def reported(found, budget, checkpoint, quick, worst=False):
     """The group sizes reported as best against the gradient's own; broken: the largest at the smallest budget."""
     at, smallest = (measured(found[one], size, quick) for one, size in (("own", budget), ("smallest", BUDGET)))

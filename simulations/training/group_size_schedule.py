@@ -18,6 +18,7 @@ CASES = (("kl-linear", "Constant(2)", 32), ("kl-tabular", "Constant(2)", 16))
 BUDGET = 1080
 """It has 19 divisors from 2 to 120."""
 SIZES = [size for size in range(2, 121) if BUDGET % size == 0]
+WHERE = "{problem}, {schedule}, N = {budget}, n = {steps}"
 RUNS, CHUNK_RUNS, QUICK_RUNS = 1024, 256, 128
 MARGIN = 0.15
 """A loss that is 15% off is a budget that is 15% off. It is a fifth of the way to the next one, which is twice as large."""
@@ -53,8 +54,8 @@ def plans(problem, schedule, steps):
     fixed = sizes[np.argmin([law.loss(BUDGET, size) for size in sizes])]
     ahead = law.best_schedule(sizes).astype(np.int64)
     against = np.array([on_grid(current[0] ** 2 / size, sizes) for size in current])
-    kept = {"start": np.full(steps, current[0]), "fixed": np.full(steps, fixed)}
-    return kept | {"current": current, "ahead": ahead, "against": against}
+    start, best = np.full(steps, current[0]), np.full(steps, fixed)
+    return {"start": start, "fixed": best, "current": current, "ahead": ahead, "against": against}
 
 
 @celled(asked)
@@ -88,13 +89,7 @@ def courses(found, problem, schedule, steps):
         yield from ({"plan": name, "step": i, "group_size": int(size)} | at[name] for i, size in enumerate(sizes, 1))
 
 
-@check(
-    *stated("U9/follow", "U9/hindsight"),
-    of=trained,
-    cases=cases,
-    broken={"plan": "against"},
-    setting="{problem}, {schedule}, N = {budget}, n = {steps}",
-)
+@check(*stated("U9/follow", "U9/hindsight"), of=trained, cases=cases, broken={"plan": "against"}, setting=WHERE)
 def following(found, problem, schedule, steps, plan="current"):
     """Following the policy beats the start's group size, and loses as much as the best fixed one."""
     at = measured(found, problem, schedule, steps)

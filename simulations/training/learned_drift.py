@@ -11,11 +11,11 @@ from grpo_theory.harness import check
 from simulations.sequence.off_policy import Pairs
 from simulations.statements import stated
 from simulations.training.celled import celled
-from simulations.training.looks import ARMS, NEARER, POINTED, ends, of_arm
-from simulations.training.looks import pointing as where_updates_point
+from simulations.training.looks import ARMS, NEARER, POINTED, ends, of_arm, where_updates_point
 from simulations.training.worlds import NETWORKS
 
 LEARNED = ", learned features"
+DRIFTS = stated(*(f"{name}{LEARNED}" for name in (*list(POINTED)[:-1], NEARER)))
 ENDS = {
     "T8/dropped, trained, learned features": ("clip", "none", 0),
     "T8/clip, trained, learned features": ("none", "clip", 0),
@@ -61,13 +61,7 @@ def trained(rng, chunk, **settings):
     return of_arm(settings, NETWORKS[settings["network"]].problem, settings["problems"], LearnedPairs, rng, chunk)
 
 
-@check(
-    *stated(*(f"{name}{LEARNED}" for name in (*list(POINTED)[:-1], NEARER))),
-    of=trained,
-    cases=cases,
-    broken={"looked": "broken"},
-    setting="{network}, {optimiser}",
-)
+@check(*DRIFTS, of=trained, cases=cases, broken={"looked": "broken"}, setting="{network}, {optimiser}")
 def pointing(found, looked=""):
     """Shares of updates that point away, and who points nearer to the gradient; broken: advantages that lost their sign."""
     return where_updates_point(found, looked, LEARNED)

@@ -14,34 +14,24 @@ from grpo_theory.estimation.composition import make_estimator
 from grpo_theory.harness import check
 from simulations.seeds import seed_of
 from simulations.statements import stated
+from simulations.training import contests
 from simulations.training.celled import celled
-from simulations.training.contests import ARMS as COMPOSITIONS
-from simulations.training.contests import NOTICEABLE, Contest, contested, updates_to_level
 from simulations.training.worlds import Network, drawn, step_grid
 
-CONTESTS = {
-    "T8/time, learned features": Contest("no ratio", ("neither",), NOTICEABLE),
-    "T14/against GRPO, learned features": Contest("TIC", ("GRPO",)),
-    "T14/against GSPO, learned features": Contest("TIC", ("GSPO",)),
-    "T14/ratio, learned features": Contest("ratio alone", ("neither",)),
-    "T14/clip, learned features": Contest("clip alone", ("neither",)),
-    "T14/both, learned features": Contest("TIC", ("ratio alone", "clip alone")),
-    "T14/against no ratio, learned features": Contest("TIC", ("no ratio",)),
-}
+RACES = ("against GRPO", "against GSPO", "ratio", "clip", "both", "against no ratio")
+CONTESTS = {f"T14/{name}, learned features": contests.CONTESTS[f"T14/{name}"] for name in RACES}
+CONTESTS["T8/time, learned features"] = contests.CONTESTS["T8/training"]
 
 
 def wrong_for_three(batch, advantages):
     """A as in dr_grpo, with the wrong sign for the first three responses of each group: for the control."""
-    n_groups, group_size = batch.rewards.shape
-    for b in range(n_groups):
-        mean = batch.rewards[b].mean()
-        for g in range(group_size):
-            sign = -1.0 if g < 3 else 1.0
-            advantages[b, g] = sign * (batch.rewards[b, g] - mean)
+    for b in range(batch.rewards.shape[0]):
+        advantages[b] = batch.rewards[b] - batch.rewards[b].mean()
+        advantages[b, :3] *= -1.0
 
 
-ARMS = {arm: COMPOSITIONS[arm] for arm in ("TIC", "GRPO", "GSPO", "neither", "ratio alone", "clip alone", "no ratio")} | {
-    "broken": replace(COMPOSITIONS["TIC"], name="broken", advantage=make_estimator("wrong_for_three", wrong_for_three).advantage)
+ARMS = {arm: contests.ARMS[arm] for arm in ("TIC", "GRPO", "GSPO", "neither", "ratio alone", "clip alone", "no ratio")} | {
+    "broken": replace(contests.ARMS["TIC"], name="broken", advantage=make_estimator("wrong_for_three", wrong_for_three).advantage)
 }
 NETWORKS = {
     "2 tokens, width 8": Network(2, 8, "SGD", tuple(2.0**power for power in range(0, 8)), prompts=8, inputs=8, one_in=4),
@@ -76,7 +66,7 @@ def trained(rng, chunk, **settings):
     checkpoints, times = inner * np.arange(settings["rollouts"] + 1), []
     for problem, seed in drawn(NETWORKS[settings["network"]].problem, seed_of(rng), settings["problems"]):
         objectives = step_grid(settings, problem, ARMS[arm]).objectives(settings["runs"], seed, checkpoints.tolist())
-        times.append([updates_to_level(along, checkpoints, level(problem)).mean() for along in objectives])
+        times.append([contests.updates_to_level(along, checkpoints, level(problem)).mean() for along in objectives])
     return {"arms": [{"arm": arm, "steps": settings["steps"], "times": np.array(times).T}]}
 
 
@@ -90,4 +80,4 @@ def level(problem):
 @check(*stated(*CONTESTS), of=trained, cases=cases, broken={"instead": "broken"}, setting="{network}, {optimiser}")
 def sooner(found, instead=""):
     """Differences of times, the worst of an arm's rivals; broken: the broken TIC-GRPO in the arm's place."""
-    return contested(CONTESTS, found["arms"], instead)
+    return contests.contested(CONTESTS, found["arms"], instead)

@@ -131,7 +131,7 @@ def summarised(success, found):
     return table
 
 
-def pointing(found, looked, ending=""):
+def where_updates_point(found, looked, ending=""):
     """Return the sides of where updates point along an arm's own runs, or where those of another estimator do."""
     looks = pd.DataFrame(list(found["looks"])).query("part != 'bin'")
     rows, sides = looks.set_index(["arm", "part", "quantity", "estimator"]).sort_index(), {}

@@ -27,6 +27,8 @@ STEP_SIZES = tuple(2.0**power for power in range(-6, 2))
 """From steps that hardly learn to steps that are too large for both."""
 DESCENDS = 0.125
 """The step of the control, for which there is no best one."""
+OWN_STEP, CLIPS_STEP = (f"T8/dropped, several passes{ending}" for ending in ("", " at the step of the clip"))
+WHERE = f"problems of {WORLD.title}, {ROLLOUTS} rollouts, Adam, {{passes}} passes of {{minibatches}}"
 PROBLEMS, RUNS = 64, 3
 """Problems are the sample: they differ by more than runs on one of them do."""
 POINT = 0.01
@@ -99,28 +101,18 @@ def trained(step_sizes, problems, rng, **settings):
     return {name: np.stack(success, axis=-1) for name, success in reached.items()}
 
 
-@check(
-    *stated("T8/dropped, several passes", "T8/dropped, several passes at the step of the clip"),
-    of=trained,
-    cases=cases,
-    broken={"arm": "broken"},
-    setting=f"problems of {WORLD.title}, {ROLLOUTS} rollouts, Adam, {{passes}} passes of {{minibatches}}",
-)
+@check(*stated(OWN_STEP, CLIPS_STEP), of=trained, cases=cases, broken={"arm": "broken"}, setting=WHERE)
 def ahead(found, step_sizes, arm="none"):
     """By how much the clip is ahead at the end, against a point, each at its own best step or both at the clip's.
 
     Broken: ahead of an arm that descends.
     """
-    clip, none, rival = (found[name] for name in ("clip", "none", arm))
-    best, own = (step_sizes[found[name].mean(axis=1).argmax()] for name in ("clip", "none"))
-    each = lead([clip, rival], (1.0, -1.0))
+    clip, none, sides = found["clip"], found["none"], {}
+    best, own = (step_sizes[reached.mean(axis=1).argmax()] for reached in (clip, none))
+    each = lead([clip, found[arm]], (1.0, -1.0))
     both = lead([clip], judged=[clip - none]) if arm == "none" else each
-    arms = {
-        "T8/dropped, several passes": (each, "own", lead([none]), own),
-        "T8/dropped, several passes at the step of the clip": (both, "clip's", lead([clip], judged=[none]), best),
-    }
-    sides = {}
-    for name, (row, what, success, step) in arms.items():
+    at_own, at_clips = (OWN_STEP, each, "own", lead([none]), own), (CLIPS_STEP, both, "clip's", lead([clip], judged=[none]), best)
+    for name, row, what, success, step in (at_own, at_clips):
         facts = {"success, clip": lead([clip])["estimate"], "step, clip": best}
         facts |= {f"success, {what}": success["estimate"], f"step, {what}": step}
         sides[name] = evidence(row, POINT), facts | {fact: float(row[column]) for column, fact in LEAD_FACTS.items()}

@@ -19,7 +19,7 @@ from simulations.sequence.parts import composed
 from simulations.sequence.standardised import STANDARDISED, ascended
 from simulations.statements import stated
 
-U16 = stated("U16")
+U16, *PARTS = stated("U16", "U16/printed", "U16/corrected", "U16/simulated")
 PROBLEMS = ("kl-tabular", "kl-linear")
 GROUP_SIZES = (2, 4, 8, 64)
 BATCH_SIZE, STEPS = 4, 2000
@@ -70,12 +70,10 @@ def maximise(problem, climbed):
     """Return the parameters (d,) that maximise a function of the log probabilities, from 0."""
 
     def loss(theta):
-        return -float(np.real(climbed(token_logs(problem, theta.astype(np.complex128)))))
+        value = np.real(climbed(token_logs(problem, theta.astype(np.complex128))))
+        return -float(value), -gradient(problem, climbed, theta)
 
-    def slope(theta):
-        return -gradient(problem, climbed, theta)
-
-    return np.asarray(minimize(loss, np.zeros(problem.policy.dimension), jac=slope, method="BFGS", options={"gtol": 1e-9}).x)
+    return np.asarray(minimize(loss, np.zeros(problem.policy.dimension), jac=True, method="BFGS", options={"gtol": 1e-9}).x)
 
 
 @cache
@@ -121,22 +119,12 @@ def compared(problem, group_size, batch_size, steps, runs, rng):
     for kernel, chosen in ESTIMATORS.items():
         gaps = [gt.gradient_mean(problem, at, chosen, **one) - slope for at, slope in zip(points, slopes, strict=True)]
         ends = gt.simulate_training(problem, problem.theta, chosen, gt.Harmonic(scale, offset), **sizes, rng=seed).theta
-        at_printed = np.abs(gt.gradient_mean(problem, printed, chosen, **one)).max()
-        found[kernel] = {
-            "at printed": at_printed,
-            "gap": np.abs(gaps).max(),
-            "success": [success_at(problem, theta) for theta in ends],
-        }
+        at_printed, success = gt.gradient_mean(problem, printed, chosen, **one), [success_at(problem, theta) for theta in ends]
+        found[kernel] = {"at printed": np.abs(at_printed).max(), "gap": np.abs(gaps).max(), "success": success}
     return found
 
 
-@check(
-    *stated("U16/printed", "U16/corrected", "U16/simulated"),
-    of=compared,
-    cases=cases,
-    broken={"kernel": "undivided"},
-    setting="{problem} (G = {group_size})",
-)
+@check(*PARTS, of=compared, cases=cases, broken={"kernel": "undivided"}, setting="{problem} (G = {group_size})")
 def optimum(found, kernel="standardised"):
     """The update at the printed maximiser, its gap from the corrected gradient, and where runs end; broken: not divided."""
     own, facts = found[kernel], {name: values[0] for name, values in found["facts"].items()}

@@ -7,7 +7,8 @@ C3 the suprema of c1 and c3. It takes the supremum of the error for the sum of i
 In the controls the supremum of c3 is too large, or there is one prompt per step, so that larger groups mean fewer steps.
 """
 
-from functools import cache, partial
+from functools import cache
+from operator import attrgetter, methodcaller
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from simulations.maximum import curvatures, maximum
 from simulations.statements import stated
 from simulations.training.grid import doubling
 
+READINGS = stated("U9/bound/printed", "U9/bound/corrected", "U9/bound/universal")
 SAME_SIZE = "with one prompt a step, too, the bound is least at the same whole group size there"
 POWERLESS = {("U9/bound/universal", f"{name}, radius 2"): SAME_SIZE for name in ("conflict", "kl-linear")}
 
@@ -47,17 +49,12 @@ def suprema(name, radius):
     def law_at(point):
         return gt.group_size_law(problem, best + directions @ np.frombuffer(point))
 
+    def supremum(value):
+        return largest(one_by_one(lambda point: float(value(law_at(point.tobytes())))), points, radius)
+
     points = net(directions.shape[1], radius, ERROR_POINTS)
-
-    def constant(name, point):
-        return float(getattr(law_at(point.tobytes()), name))
-
-    def error(size, point):
-        return float(law_at(point.tobytes()).mse(1, size))
-
-    constants = [largest(one_by_one(partial(constant, name)), points, radius) for name in ("c1", "c2", "c3")]
-    errors = [largest(one_by_one(partial(error, size)), points, radius) for size in GROUP_SIZES]
-    return np.array(constants), np.array(errors)
+    constants = [supremum(attrgetter(name)) for name in ("c1", "c2", "c3")]
+    return np.array(constants), np.array([supremum(methodcaller("mse", 1, size)) for size in GROUP_SIZES])
 
 
 def minimisers(ball, errors):
@@ -81,12 +78,7 @@ def minimisers(ball, errors):
     return tuple([GROUP_SIZES[int(np.argmin(values))] for values in some] for some in (settings, single))
 
 
-@check(
-    *stated("U9/bound/printed", "U9/bound/corrected", "U9/bound/universal"),
-    cases=cases,
-    broken={"wrong": True},
-    setting="{problem}, radius {radius:g}",
-)
+@check(*READINGS, cases=cases, broken={"wrong": True}, setting="{problem}, radius {radius:g}")
 def least(problem, radius, wrong=False):
     """Both readings of the law against the minimisers of the bounds, and whether the settings share a group size.
 

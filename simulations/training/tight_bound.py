@@ -4,7 +4,7 @@ There is one direction, curvature and noise change little over the ball, and eps
 bound is half of what it should be.
 """
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -29,8 +29,7 @@ RADIUS, START = 0.1, 0.9
 EPSILON = 0.1
 FACTOR = 2.0
 """beta mu: the mean gap has forgotten its start after some hundred steps."""
-OFFSETS = (0, 16)
-STEPS = 1024
+STEPS, OFFSETS = 1024, (0, 16)
 CONSTANTS = ("L", "mu", "M", "M of the control", "steepest ray")
 """Over the ball, as the facts of a claim call them."""
 RUNS, QUICK_RUNS, CHUNK_RUNS = 32_768, 16_384, 8192
@@ -45,6 +44,10 @@ def cases(quick):
 def label(offset, **_):
     """Return the problem and the schedule."""
     return f"{PROBLEM} ({ESTIMATOR}), beta/{f'(i + {offset})' if offset else 'i'}"
+
+
+noise_of = partial(largest_error, estimator=ESTIMATOR, radius=RADIUS)
+"""M over a ball."""
 
 
 @cache
@@ -71,13 +74,6 @@ def surroundings(factor, epsilon, offset):
     return region(problem, best, radius=RADIUS, reach=reach), beta
 
 
-@cache
-def largest_noise(batch_size, group_size):
-    """Return M over the ball."""
-    problem, best, _ = one_direction()
-    return largest_error(problem, best, ESTIMATOR, radius=RADIUS, batch_size=batch_size, group_size=group_size)
-
-
 @run(runs=CHUNK_RUNS)
 def trained(epsilon, factor, offset, steps, runs, rng, chunk):
     """Train from near the edge of the ball, projected onto it; return the gaps, and with the first chunk the bounds.
@@ -92,7 +88,7 @@ def trained(epsilon, factor, offset, steps, runs, rng, chunk):
     training = gt.simulate_training(*where, **sizes, rng=seed_of(rng), ball=gt.Ball(best, RADIUS))
     found = {"gap": highest - training.objectives}
     if chunk == 0:
-        n, noises = np.array(doubling(steps)), [largest_noise(**one) for one in (SIZES, WRONG_SIZES)]
+        n, noises = np.array(doubling(steps)), [noise_of(problem, best, **one) for one in (SIZES, WRONG_SIZES)]
         found["bounds"] = [harmonic_step_bound(ball, M, beta, n, offset=offset, epsilon=epsilon) for M in noises]
         found["constants"] = dict(zip(CONSTANTS, (ball.smoothness, ball.pl, *noises, ball.steepest_ray), strict=True))
     return found

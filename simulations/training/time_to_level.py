@@ -16,7 +16,7 @@ from simulations.best_rate import lead
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
 from simulations.training.celled import celled
-from simulations.training.contests import ARMS, NOTICEABLE, Contest, behind, contested, times_of, updates_to_level
+from simulations.training.contests import ARMS, CONTESTS, behind, contested, times_of, updates_to_level
 from simulations.training.worlds import race_problem, step_grid
 
 LEVELS = {"sequence-shared": 0.68, "stopping": 0.745}
@@ -29,19 +29,7 @@ PILOT_RUNS, RUNS, QUICK_RUNS = 32, 640, 128
 """At each step; all runs that are not the pilot's choose between five steps, and all judge."""
 NEIGHBOURS = 2
 """How many steps of the pilot's grid are tried on either side of its best."""
-CONTESTS = {
-    "T8/training": Contest("no ratio", ("neither",), NOTICEABLE),
-    "T14/against GRPO": Contest("TIC", ("GRPO",)),
-    "T14/against GSPO": Contest("TIC", ("GSPO",)),
-    "T14/against GSPO, wide clip": Contest("TIC", ("GSPO, wide clip",)),
-    "T14/ratio": Contest("ratio alone", ("neither",)),
-    "T14/clip": Contest("clip alone", ("neither",)),
-    "T14/both": Contest("TIC", ("ratio alone", "clip alone")),
-    "T14/against no clip": Contest("TIC", ("no clip",)),
-    "T14/against no ratio": Contest("TIC", ("no ratio",)),
-}
 T14 = stated("T14")
-BASE = "neither"
 
 
 def cases(quick):
@@ -97,4 +85,4 @@ def courses(found):
         arm, own = {"arm": one["arm"]}, times[one["arm"]]
         yield from (arm | row for row in one["rows"])
         yield arm | {"quantity": "time", "step": one["steps"][own.mean(axis=1).argmin()]} | lead([-own], (-1.0,))
-        yield arm | {"quantity": "ablation", "rival": BASE} | behind(own, times[BASE])
+        yield arm | {"quantity": "ablation", "rival": "neither"} | behind(own, times["neither"])

@@ -10,8 +10,7 @@ from grpo_theory.harness import check, rows
 from simulations.sequence.off_policy import Pairs
 from simulations.statements import stated
 from simulations.training.celled import celled
-from simulations.training.looks import ARMS, NEARER, POINTED, ahead, ends, of_arm
-from simulations.training.looks import pointing as where_updates_point
+from simulations.training.looks import ARMS, NEARER, POINTED, ahead, ends, of_arm, where_updates_point
 from simulations.training.worlds import WORLDS
 
 ENDINGS = {"best": "trained", "twice": "twice the step", "four times": "four times the step"}

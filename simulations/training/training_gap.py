@@ -77,13 +77,6 @@ def first_ray(name, kind):
     return steepest_ray(problem, best, radius=RADIUS + reach)
 
 
-@cache
-def largest_noise(name, estimator, **sizes):
-    """Return M, the largest error of an estimator over the ball: the same for all schedules."""
-    problem, best, _ = maximum(name)
-    return largest_error(problem, best, estimator, radius=RADIUS, **sizes)
-
-
 def moments(steps):
     """Return the checkpoints, and numbers of steps between them so close that a curve through all is smooth."""
     between = np.geomspace(1.0, doubling(steps)[-1], BETWEEN).round().astype(int)
@@ -99,7 +92,8 @@ def predict(name, estimator, kind, steps, **sizes):
     """Return the constants over the ball; on a fine grid of steps the exact recursion's gap, the bounds and the broken bound."""
     problem, best, highest = maximum(name)
     ball, schedule, n = surroundings(name), plan(name, kind), np.array(moments(steps))
-    noise, start, taken = largest_noise(name, estimator, **sizes), start_of(name), schedule.steps(steps)
+    noise = largest_error(problem, best, estimator, radius=RADIUS, **sizes)
+    start, taken = start_of(name), schedule.steps(steps)
     start_gap = highest - float(gt.objective(problem, start))
     linear = linearise(problem, best, estimator, **sizes)
     deviation = (start - best) @ linear.directions
@@ -111,12 +105,8 @@ def predict(name, estimator, kind, steps, **sizes):
         offset = schedule.offset
         bound = wrong = harmonic_step_bound(ball, noise, schedule.step_scale, n, offset=offset)
     constants = {"L": ball.smoothness, "mu": ball.pl, "M": noise, "ray": first_ray(name, kind), "step": float(taken[0])}
-    gaps = {
-        "estimate": gap_recursion(linear, taken, np.outer(deviation, deviation))[n - 1],
-        "iterated": recursion_bound(ball, noise, taken, start_gap)[n - 1],
-        "bound": bound,
-        "wrong": wrong,
-    }
+    gap = gap_recursion(linear, taken, np.outer(deviation, deviation))[n - 1]
+    gaps = {"estimate": gap, "iterated": recursion_bound(ball, noise, taken, start_gap)[n - 1], "bound": bound, "wrong": wrong}
     return constants | {"least": linear.curvatures.min(), "most": linear.curvatures.max(), "offset": offset}, gaps
 
 
@@ -194,11 +184,10 @@ def falling(quick):
 def rates(found, schedule, steps, power=0):
     """Slopes on a log scale, by least squares and the delta method; broken: a gap that falls as log(n)^2/n."""
     n, sides = np.array(doubling(steps)), {}
-    late, times = n >= steps // LATE[schedule], n + found["constants"]["offset"][0]
-    for name, at, sample in (
-        ("U10", times[late], found["gap"][:, late]),
-        ("U10/distance", times[late][[0, -1]], found["distance"]),
-    ):
+    late = n >= steps // LATE[schedule]
+    times = n[late] + found["constants"]["offset"][0]
+    read = {"U10": (times, found["gap"][:, late]), "U10/distance": (times[[0, -1]], found["distance"])}
+    for name, (at, sample) in read.items():
         values, centred = sample * np.log(at) ** power, np.log(at) - np.log(at).mean()
         weights, means = centred / (centred @ centred), values.mean(axis=0)
         influence = weights / means

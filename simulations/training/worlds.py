@@ -1,7 +1,6 @@
 """The problems on which whole runs with several updates a rollout are raced, of sequences and of networks, and these runs."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -85,22 +84,18 @@ class World(NamedTuple):
         return [float(self.centres[optimiser] / shorter * 2.0**power) for power in powers]
 
 
-def _random(horizon: int, dimension: int, n_prompts: int, rng: np.random.Generator) -> gt.Problem:
-    return random_problem(rng, 2, horizon, None, n_prompts=n_prompts, dimension=dimension)
-
-
-def _same(name: str, rng: np.random.Generator) -> gt.Problem:
-    return race_problem(name)
+def _random(horizon, dimension, n_prompts):
+    return lambda rng: random_problem(rng, 2, horizon, None, n_prompts=n_prompts, dimension=dimension)
 
 
 WORLDS: Mapping[str, World] = {
-    "two": World("2 tokens, 6 parameters", partial(_random, 2, 6, 4), {16: (4, 16), 256: (16,)}, {"SGD": 24.0, "Adam": 0.6}),
-    "four": World("4 tokens, 6 parameters", partial(_random, 4, 6, 4), {16: (2, 4, 16), 64: (16,)}, {"SGD": 24.0, "Adam": 0.8}),
-    "eight": World("8 tokens, 6 parameters", partial(_random, 8, 6, 4), {16: (16,)}, {"Adam": 1.2}, doublings=2, units=96),
-    "large": World("4 tokens, 200 parameters", partial(_random, 4, 200, 16), {8: (16,)}, {"Adam": 0.6}, doublings=2, units=48),
+    "two": World("2 tokens, 6 parameters", _random(2, 6, 4), {16: (4, 16), 256: (16,)}, {"SGD": 24.0, "Adam": 0.6}),
+    "four": World("4 tokens, 6 parameters", _random(4, 6, 4), {16: (2, 4, 16), 64: (16,)}, {"SGD": 24.0, "Adam": 0.8}),
+    "eight": World("8 tokens, 6 parameters", _random(8, 6, 4), {16: (16,)}, {"Adam": 1.2}, doublings=2, units=96),
+    "large": World("4 tokens, 200 parameters", _random(4, 200, 16), {8: (16,)}, {"Adam": 0.6}, doublings=2, units=48),
     "shared": World(
         "1 to 3 tokens, shared features",
-        partial(_same, "sequence-shared"),
+        lambda rng: race_problem("sequence-shared"),
         {16: (4, 16), 64: (16,)},
         {"SGD": 45.0, "Adam": 1.2},
         units=324,
@@ -108,7 +103,7 @@ WORLDS: Mapping[str, World] = {
     ),
     "stopping": World(
         "where to stop, 1 to 8 tokens",
-        partial(_same, "stopping"),
+        lambda rng: race_problem("stopping"),
         {16: (4, 16), 64: (16,)},
         {"SGD": 64.0, "Adam": 0.3},
         units=324,
