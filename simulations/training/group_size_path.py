@@ -18,7 +18,8 @@ from simulations.training.grid import HALF_DOUBLING
 CHECKPOINTS = (0, 1, 2, 3, 4, 6, 8, 11, 16, 23, 32)
 QUICK_LAST, LANGUAGE_MODEL = 4, "lm-few-shot"
 GROUP_SIZES = tuple(range(2, 129))
-GROWING = {"problem": "kl-tabular", "schedule": "Constant(2)", "last": CHECKPOINTS[-1]}
+GROWING = {"problem": "kl-tabular", "schedule": "Constant(2)", "last": 3}
+"""The control's path: after three steps the best group size has moved by three times the bound, and it grows without bound."""
 HALF_A_POWER = 2.0**0.5
 """Group sizes are powers of 2 in practice: a best size that moves by less than this moves by less than half a step."""
 WITHOUT_SPREAD = float(GROUP_SIZES[-1])
