@@ -62,5 +62,5 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
 def _last(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return the rows that are drawn: of the problems shown, at the last checkpoint of training with constant steps."""
     table = tables["group_size"]
-    shown = table["problem"].isin(list(TITLES)) & table["schedule"].str.startswith("Constant")
+    shown = table["problem"].isin(list(TITLES)) & table["schedule"].str.startswith("Constant") & (table["statement"] == "")
     return table[shown & (table["checkpoint"] == table["checkpoint"].max())]

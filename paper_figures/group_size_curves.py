@@ -40,7 +40,7 @@ TITLES = {
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw one panel for each problem and schedule, and in it one curve for each checkpoint."""
-    table = pd.concat([tables[name].query("budget == @BUDGET") for name in TABLES])
+    table = pd.concat([tables[name].query("budget == @BUDGET and statement == ''") for name in TABLES])
     steps = sorted(int(step) for step in table["checkpoint"].unique())
     looks = dict(zip(steps, zip(checkpoint_colours(len(steps)), cycle(MARKERS), strict=False), strict=True))
     figure, panels = plt.subplots(2, 4, figsize=(9.6, 5.8), sharex=True, sharey="row")

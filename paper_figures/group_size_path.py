@@ -35,7 +35,7 @@ CAPTION = (
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw two rows of panels, one column for each problem."""
-    table = tables["group_size_path"]
+    table = tables["group_size_path"].query("statement == ''")
     table = table[table["schedule"] == table.groupby("problem")["schedule"].transform("first")]
     figure, panels = plt.subplots(2, len(TITLES), figsize=(9.6, 4.6), sharex=True, sharey="row")
     for (top, bottom), (problem, title) in zip(panels.T, TITLES.items(), strict=True):

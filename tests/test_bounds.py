@@ -15,7 +15,8 @@ from grpo_theory.exact import Region, check_optimum, largest_error, longest_esti
 from grpo_theory.exact.ball import NUMBERS, in_parts, largest, net
 from grpo_theory.theory import constant_step_bound, gap_recursion, harmonic_step_bound, linearise, recursion_bound
 from grpo_theory.theory.bounds import first_index, largest_sequence, printed_first_index, sequence_bound
-from simulations.training import gap_laws, training_gap
+from simulations.statements import STATEMENTS
+from simulations.training import training_gap
 
 SIZES = {"batch_size": 1, "group_size": 2}
 BALL = Region(radius=1.0, reach=1.0, smoothness=2.0, pl=0.5, highest_gap=3.0, steepest_ray=-0.1)
@@ -262,8 +263,8 @@ def test_the_explicit_bounds_are_above_the_iterated_one():
 
 def test_projection_is_harmless_where_the_study_can_step_and_not_further_out():
     """J falls along every ray within the first step of the ball; over the ball that the constants are taken from it need not."""
-    assert gap_laws.first_ray("kl-linear", "harmonic") < 0.0
-    assert gap_laws.surroundings("kl-linear").steepest_ray > 0.0
+    assert training_gap.first_ray("kl-linear", "harmonic") < 0.0
+    assert training_gap.surroundings("kl-linear").steepest_ray > 0.0
 
 
 @pytest.mark.parametrize("kind", training_gap.SCHEDULES)
@@ -272,9 +273,9 @@ def test_the_sharp_prediction_tells_steps_that_are_half_too_long(kind):
     problem, best = at_optimum("kl-linear")
     linear = linearise(problem, best, "rloo", **SIZES)
     start = np.zeros((3, 3))
-    plans = (gap_laws.schedule({"problem": "kl-linear", "schedule": kind}, factor) for factor in (1.0, training_gap.LONGER))
+    plans = (training_gap.plan("kl-linear", kind, factor) for factor in (1.0, training_gap.LONGER))
     gap, longer = (gap_recursion(linear, plan.steps(training_gap.STEPS), start)[-1] for plan in plans)
-    assert 1.0 + 4.0 * training_gap.U7_SHARP.margin.value < longer / gap < 1.51
+    assert 1.0 + 4.0 * STATEMENTS["U7/sharp"].margin.value < longer / gap < 1.51
 
 
 def test_stationary_gap_is_a_quarter_step_trace_to_first_order():

@@ -7,13 +7,12 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.exact import directional_derivatives
-from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.study import table_of
+from grpo_theory.harness.sides import claim_of
 from simulations.training import group_size, group_size_horizon, group_size_path, group_size_schedule
-from simulations.training.cases import FAR, case_law, case_problem, case_settings, case_steps
+from simulations.training.cases import CASE_AT, case_law, case_problem, case_steps
 from simulations.training.controlled import controlled, controlled_objectives, guide
 
-FAR_CASE = case_settings("kl-linear", FAR, ("Constant", 2.0))
+FAR_CASE = CASE_AT["kl-linear", "Constant(2)"]
 
 
 def test_the_control_has_mean_zero_and_takes_most_of_the_variance(seed):
@@ -84,23 +83,38 @@ def test_plain_objectives_are_those_of_ordinary_training(seed):
     np.testing.assert_allclose(plain, runs.objectives, rtol=1e-14)
 
 
+WHERE = {"problem": "kl-linear", "schedule": "Constant(2)", "budget": 1024, "quick": False}
+FAR_SETTINGS = dict(group_size.trained.cell(WHERE).settings)
+
+
 @pytest.fixture(scope="module")
 def far_table():
-    """The table of one case whose simulated losses are replaced by the law's, known to a thousandth."""
-    settings = FAR_CASE | {
-        "budget": 1024,
-        "group_sizes": list(group_size.GROUP_SIZES),
-        "checkpoints": list(group_size.CHECKPOINTS),
-        "runs": 2,
-        "expanded": True,
-    }
-    table = table_of(group_size.rows(settings, [group_size.simulate(settings, np.random.default_rng(1), 0)]))
+    """The losses of one case, the simulated ones replaced by the law's, known to a thousandth."""
+    found = group_size.trained(np.random.default_rng(1), 0, **FAR_SETTINGS | {"runs": 2})
+    table = group_size.measured(found, "kl-linear", "Constant(2)", 1024).reset_index()
     return table.assign(estimate=table["prediction"], standard_error=1e-3 * table["prediction"].abs(), replications=512)
 
 
+@pytest.fixture(autouse=True)
+def made_up_losses(monkeypatch):
+    """A table in the place of a run's results is that of its losses."""
+    measured = group_size.measured
+    at = ["checkpoint", "group_size"]
+    given = lambda found, *where: found.set_index(at) if isinstance(found, pd.DataFrame) else measured(found, *where)  # noqa: E731
+    monkeypatch.setattr(group_size, "measured", given)
+
+
+def judged_in(check, cases, found):
+    """Return the verdicts of a check in some cases whose runs returned `found`."""
+    stated = {one.id: one for one in check.statements}
+    rows = [row for case in cases for row in check.rows(case, lambda variant: {"found": found})]
+    return judge([claim_of(stated[row["statement"]], row) for row in rows]) if rows else pd.DataFrame({"id": []})
+
+
 def judged(table):
-    """Return the verdicts on the claims that the study reads off a table."""
-    return judge(list(group_size.claims(table)))
+    """Return the verdicts on the printed size, on noise and on the law."""
+    sizes = [WHERE | {"group_size": size} for size in group_size.GROUP_SIZES]
+    return pd.concat([judged_in(group_size.printed, [WHERE], table), judged_in(group_size.laws, sizes, table)])
 
 
 def verdicts(table):
@@ -141,30 +155,35 @@ def test_the_second_order_says_where_the_first_applies(far_table):
     for share, counts in ((0.09, (sizes, 0, sizes)), (-0.3, (0, sizes, sizes)), (0.5, (0, sizes, 0)), (np.nan, (0, 0, 0))):
         table = far_table.assign(second_order=share * far_table["prediction"].abs())
         found = judged(table)
-        laws = (group_size.LAW, group_size.LAW_BEYOND, group_size.SECOND_ORDER)
-        assert tuple((found["id"] == law.id).sum() for law in laws) == counts, share
+        assert tuple((found["id"] == law.id).sum() for law in group_size.LAWS) == counts, share
     both = table.assign(second_order=-0.3 * table["prediction"], estimate=0.7 * table["estimate"])
     found = verdicts(both)
     assert (found["U9/policy-law, beyond"], found["U9/second order"]) == ({"refuted"}, {"confirmed"})
 
 
-def test_the_law_without_damping_is_wrong_by_what_its_rows_say(far_table):
+def test_the_law_without_damping_is_wrong_by_what_its_rows_say():
     """On kl-linear by 23 to 54 times; after one step there is nothing left to damp, and it is right."""
-    ratios = far_table["undamped"] / far_table["prediction"]
-    last, first = (ratios[far_table["checkpoint"] == n] for n in (32, 1))
-    assert last.min() == pytest.approx(23.4, abs=0.1)
-    assert last.max() == pytest.approx(53.8, abs=0.1)
-    np.testing.assert_allclose(first, 1.0, rtol=1e-12)
+
+    def ratios(n):
+        wrong, law = group_size.law_without_damping(FAR_CASE, n), case_law(FAR_CASE, n)
+        return np.array([wrong.loss(1024, size) / law.loss(1024, size) for size in group_size.GROUP_SIZES])
+
+    assert ratios(32).min() == pytest.approx(23.4, abs=0.1)
+    assert ratios(32).max() == pytest.approx(53.8, abs=0.1)
+    np.testing.assert_allclose(ratios(1), 1.0, rtol=1e-12)
 
 
 def at_two_budgets(table, power=1.0, **changes):
     scale = 4.0**-power
-    names = ("estimate", "standard_error", "prediction", "undamped")
-    larger = table.assign(budget=4096, batch_size=4 * table["batch_size"], **{name: scale * table[name] for name in names})
+    larger = table.assign(**{name: scale * table[name] for name in ("estimate", "standard_error", "prediction")})
     for size, factor in changes.items():
         at = larger["group_size"] == int(size[1:])
         larger.loc[at, "estimate"] *= factor
-    return judged(pd.concat([table, larger])).set_index(["id", "problem"])
+    pair = WHERE | {"other": "Constant(2)", "later": 4096}
+    sizes = [pair | {"group_size": size} for size in group_size.GROUP_SIZES]
+    found = {"before": table, "after": larger}
+    both = [judged_in(group_size.carried, [pair], found), judged_in(group_size.one_curve, sizes, found)]
+    return pd.concat(both).set_index(["id", "problem"])
 
 
 def test_the_best_group_size_is_carried_to_another_budget(far_table):
@@ -200,75 +219,66 @@ def test_budgets_share_a_curve_if_the_loss_falls_as_the_budget(far_table):
 
 def test_the_best_group_size_is_carried_to_another_schedule(far_table):
     """Both ways; at another schedule with a curve of its own the choice of one can be right and that of the other wrong."""
-    slow = far_table.assign(schedule="Harmonic(30, 14)")
-    tilt = np.where(slow["group_size"] > 4, 0.3, 1.0) * np.where(slow["group_size"] == 16, 0.9, 1.0)
-    both = pd.concat([far_table, slow.assign(estimate=slow["estimate"] * tilt)])
-    found = judged(both).set_index("id").loc["U9/schedules"].set_index("problem")
-    assert found["verdict"].to_dict() == {
-        "kl-linear, from Constant(2) to Harmonic(30, 14)": "confirmed",
-        "kl-linear, from Harmonic(30, 14) to Constant(2)": "confirmed",
-    }
-    far_off = slow.assign(estimate=slow["estimate"] * np.where(slow["group_size"] == 64, 0.3, 1.0))
-    found = judged(pd.concat([far_table, far_off])).set_index("id").loc["U9/schedules"].set_index("problem")
-    assert found["verdict"].to_dict() == {
-        "kl-linear, from Constant(2) to Harmonic(30, 14)": "refuted",
-        "kl-linear, from Harmonic(30, 14) to Constant(2)": "refuted",
-    }
+    tilt = np.where(far_table["group_size"] > 4, 0.3, 1.0) * np.where(far_table["group_size"] == 16, 0.9, 1.0)
+    slow = far_table.assign(estimate=far_table["estimate"] * tilt)
+    assert between(far_table, slow) == ["confirmed", "confirmed"]
+    far_off = far_table.assign(estimate=far_table["estimate"] * np.where(far_table["group_size"] == 64, 0.3, 1.0))
+    assert between(far_table, far_off) == ["refuted", "refuted"]
 
 
-def paths(*names):
-    """Return the constants along the paths of problems, by setting."""
-    found = {}
-    for cell in group_size_path.cells(True):
-        if cell.settings["problem"] in names:
-            path = pd.DataFrame(group_size_path.constants(cell.settings))
-            found[f"{path['problem'].iloc[0]}, {path['schedule'].iloc[0]}"] = path
-    return found
+def between(one, other):
+    """Return the verdicts on the best group size of one table in another, both ways."""
+    pair = WHERE | {"other": "Harmonic(30, 14)", "later": 1024}
+    found = [{"before": before, "after": after} for before, after in ((one, other), (other, one))]
+    return [judged_in(group_size.carried, [pair], both)["verdict"].item() for both in found]
+
+
+PATHS = [case for case in group_size_path.cases(True) if case["problem"] in ("linear", "kl-tabular")]
 
 
 def test_the_path_of_the_best_group_size_is_judged_exactly():
-    study, results = study_of(group_size_path), []
-    for cell in study.cells(True):
-        if cell.settings["problem"] in ("linear", "kl-tabular"):
-            results += study.rows(cell.settings, [study.compute(cell.settings, None, 0)])
-    found = judge(study.claims(table_of(results))).set_index(["id", "problem"])
-    assert found["power"].all()
-    assert found["verdict"].to_dict() == {
-        ("U9/stays", "linear, Constant(8)"): "confirmed",
-        ("U9/kept", "linear, Constant(8)"): "confirmed",
-        ("U9/stays", "linear, Harmonic(120, 14)"): "confirmed",
-        ("U9/kept", "linear, Harmonic(120, 14)"): "confirmed",
-        ("U9/stays", "kl-tabular, Constant(2)"): "refuted",
-        ("U9/kept", "kl-tabular, Constant(2)"): "confirmed",
-    }
-    part = paths("linear")["linear, Constant(8)"]
-    kept = part["estimate"].iloc[0]
-    pairs = [
-        gt.GroupSizeLaw(*law).mse(128.0 / np.array([kept, best]), [kept, best])
-        for *law, best in part[["c1", "c2", "c3", "estimate"]].to_numpy()
-    ]
-    estimate = found.loc[("U9/kept", "linear, Constant(8)"), "estimate"]
+    found = {check: pd.concat([judged_of_path(check, case) for case in PATHS]) for check in ("stays", "kept")}
+    assert pd.concat(found.values())["power"].all()
+    assert found["stays"]["verdict"].tolist() == ["confirmed", "confirmed", "refuted"]
+    assert found["kept"]["verdict"].tolist() == ["confirmed", "confirmed", "confirmed"]
+    path = path_of(PATHS[0])
+    kept, optima = path["estimate"][0], path["estimate"]
+    laws = [gt.GroupSizeLaw(*law) for law in zip(path["c1"], path["c2"], path["c3"], strict=True)]
+    pairs = [law.mse(128.0 / np.array([kept, best]), [kept, best]) for law, best in zip(laws, optima, strict=True)]
+    estimate = found["kept"]["estimate"].iloc[0]
     assert estimate == pytest.approx(max(own / least for own, least in pairs), rel=1e-12)
-    for path in paths("linear", "kl-tabular").values():
-        later = path[path["checkpoint"] > 0]
-        assert (later["ahead"] <= later["fixed"] + 1e-12).all()
-        assert (later["fixed"] <= later["start"] + 1e-12).all()
+    for case in PATHS:
+        path = path_of(case)
+        assert (path["ahead"][1:] <= path["fixed"][1:] + 1e-12).all()
+        assert (path["fixed"][1:] <= path["start"][1:] + 1e-12).all()
+
+
+def path_of(case):
+    """Return the constants along a path."""
+    case = {name: case[name] for name in ("problem", "schedule", "last")}
+    return {name: np.array(values) for name, values in group_size_path.path(**case).items()}
+
+
+def judged_of_path(name, case):
+    """Return the verdicts of one of the study's checks along a path."""
+    check = getattr(group_size_path, name)
+    rows = check.rows(case, lambda variant: {"found": path_of(variant)})
+    return judge([claim_of(check.statements[0], row) for row in rows])
 
 
 def test_a_start_that_keeps_a_group_size_for_too_long_is_refuted():
     """c3 grows a thousandfold, and the best group size thirtyfold; what the start chose costs more than half a doubling."""
-    path = paths("linear")["linear, Constant(8)"]
+    path = path_of(PATHS[0])
     c3 = np.where(path["checkpoint"] == 32, 1000.0, 1.0) * path["c3"]
-    grown = path.assign(c3=c3, estimate=1.0 + np.sqrt(c3 / path["c1"]))
-    stays, kept = group_size_path.judged(grown)
-    assert stays.estimate > stays.prediction
-    assert kept.estimate > kept.prediction
+    grown = path | {"c3": c3, "estimate": 1.0 + np.sqrt(c3 / path["c1"])}
+    for check in (group_size_path.stays, group_size_path.kept):
+        left, right, _ = check(grown)
+        assert left > right
 
 
 def test_plans_keep_to_the_budget_and_the_best_plan_loses_least():
-    cell = group_size_schedule.cells(True)[0]
-    found, law = group_size_schedule.plans(cell.settings), case_law(cell.settings, cell.settings["steps"])
-    assert set(found) == set(group_size_schedule.PLANS)
+    problem, schedule, steps = group_size_schedule.CASES[0]
+    found, law = group_size_schedule.plans(problem, schedule, steps), case_law(CASE_AT[problem, schedule], steps)
     assert all((group_size_schedule.BUDGET % sizes == 0).all() for sizes in found.values())
     losses = {name: law.loss(group_size_schedule.BUDGET, sizes) for name, sizes in found.items()}
     assert losses["ahead"] < losses["fixed"] < losses["start"]
@@ -276,26 +286,27 @@ def test_plans_keep_to_the_budget_and_the_best_plan_loses_least():
 
 def test_horizons_are_judged_with_power():
     """Near a maximiser nearly all of a loss is its second control: some hundred runs do."""
-    rows = []
-    for cell in group_size_horizon.cells(True):
-        settings = dict(cell.settings) | {"runs": 128}
-        rows += group_size_horizon.rows(settings, [group_size_horizon.simulate(settings, np.random.default_rng(3), 0)])
-    found = judge(list(group_size_horizon.claims(table_of(rows))), level=0.05).set_index(["id", "problem"])["verdict"]
-    one, many = (f"two-speeds, Constant(0.05), N = 120, n = {n}" for n in (1, 100))
-    assert found["U9/trace", one] == "refuted"
-    assert found["U9/curvature", one] == "confirmed"
-    assert found["U9/trace", many] == found["U9/curvature", many] == "confirmed"
+    found = {}
+    for case in group_size_horizon.cases(True):
+        settings = dict(group_size_horizon.trained.cell(case).settings) | {"runs": 128}
+        results = group_size_horizon.trained(np.random.default_rng(3), **settings)
+        verdicts = judged_in(group_size_horizon.horizons, [case], results).set_index("id")["verdict"]
+        found |= {(name, case["steps"]): verdict for name, verdict in verdicts.items()}
+    assert found["U9/trace", 1] == "refuted"
+    assert found["U9/curvature", 1] == "confirmed"
+    assert found["U9/trace", 100] == found["U9/curvature", 100] == "confirmed"
 
 
 @pytest.mark.parametrize(
     ("gain", "wrong", "verdict", "power"),
     [(1.0, 14.0, "confirmed", True), (-1.0, 14.0, "refuted", True), (1.0, 11.0, "no power", False)],
 )
-def test_the_control_of_following_has_runs_of_its_own(gain, wrong, verdict, power):
+def test_the_control_of_following_has_runs_of_its_own(gain, wrong, verdict, power, monkeypatch):
     """A plan that moves against the policy: it can survive, and it does not depend on the evidence."""
-    exact = {"start": 12.0, "fixed": 10.0, "current": 10.0, "ahead": 9.0}
-    common = {"problem": "p", "schedule": "s", "budget": 8, "steps": 1, "step": 1, "replications": 100, "standard_error": 0.01}
-    rows = [common | {"plan": plan, "prediction": loss, "estimate": 12.0 - gain * (12.0 - loss)} for plan, loss in exact.items()]
-    rows.append(common | {"plan": "against", "prediction": wrong, "estimate": wrong})
-    found = judge(list(group_size_schedule.claims(pd.DataFrame(rows)))).set_index("id").loc["U9/follow"]
+    exact, known = {"start": 12.0, "fixed": 10.0, "current": 10.0, "ahead": 9.0}, {"replications": 100, "standard_error": 0.01}
+    table = {plan: known | {"prediction": loss, "estimate": 12.0 - gain * (12.0 - loss)} for plan, loss in exact.items()}
+    table["against"] = known | {"prediction": wrong, "estimate": wrong}
+    monkeypatch.setattr(group_size_schedule, "measured", lambda found, *where: found)
+    case = group_size_schedule.cases(True)[0]
+    found = judged_in(group_size_schedule.following, [case], table).set_index("id").loc["U9/follow"]
     assert (found["verdict"], found["power"]) == (verdict, power)

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.evidence import judge
 from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.study import Cell, cell_seed, table_of
+from grpo_theory.harness.sides import joined
+from grpo_theory.harness.study import cell_seed
 from simulations.training import learned_drift
-from simulations.training.learned_drift import LOOKED, NETWORKS, LearnedPairs
+from simulations.training.learned_drift import NETWORKS, LearnedPairs
+from simulations.training.looks import LOOKED
+from tests.made_up import judged
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +49,11 @@ def test_mean_updates_are_those_of_the_exact_law(drifted, name):
 
 
 def test_every_claim_of_the_study_is_made_and_its_control_has_power():
-    settings = dict(learned_drift.cells(True)[0].settings)
-    seed = cell_seed("learned_drift", Cell(settings), 0)
-    results = [learned_drift.simulate(settings, np.random.default_rng(seed), chunk) for chunk in range(len(settings["arms"]))]
-    table = table_of(learned_drift.rows(settings, results))
-    found = judge(list(learned_drift.claims(table)))
-    assert set(found["id"]) == set(study_of(learned_drift).decides)
-    assert (found["control"] == "refuted").all()
-    assert set(table.loc[table["quantity"] == "ahead", "replications"]) == {settings["problems"]}
+    case = learned_drift.cases(True)[0]
+    cell = learned_drift.trained.cell(case)
+    seed = cell_seed("learned_drift", cell, 0)
+    found = [learned_drift.trained(np.random.default_rng(seed), chunk, **cell.settings) for chunk in range(cell.chunks)]
+    verdicts = judged([learned_drift.pointing, learned_drift.ending], joined(found), case)
+    assert set(verdicts.index) == set(study_of(learned_drift).decides)
+    assert (verdicts["control"] == "refuted").all()
+    assert (verdicts.loc["T14/ends, learned features", "replications"] == case["problems"]).all()

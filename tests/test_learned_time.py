@@ -7,11 +7,10 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.estimation.kernel import Batch
-from grpo_theory.evidence import judge
 from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.study import table_of
 from simulations.training import learned_time
 from simulations.training.learned_time import ARMS, CONTESTS, NETWORKS
+from tests.made_up import judged
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -40,32 +39,32 @@ def test_a_quarter_of_the_mean_update_is_left_of_the_broken_arm():
 
 def test_arms_see_the_same_draws():
     """The place of an arm among the arms, which is the number of its chunk, says nothing of its draws."""
-    settings = dict(learned_time.cells(True)[0].settings) | {"arms": ["TIC", "no ratio", "TIC"], "problems": 2}
-    first, other, last = (learned_time.simulate(settings, np.random.default_rng(1), chunk) for chunk in range(3))
+    settings = dict(learned_time.trained.cell(learned_time.cases(True)[0]).settings)
+    settings |= {"arms": ["TIC", "no ratio", "TIC"], "problems": 2}
+    first, other, last = (
+        learned_time.trained(np.random.default_rng(1), chunk, **settings)["arms"][0]["times"].tolist() for chunk in range(3)
+    )
     assert first == last
     assert first != other
 
 
 def made_up(times):
-    """Return the study's table of arms with these times at the middle step, one for each problem, and longer ones elsewhere."""
-    settings = dict(learned_time.cells(True)[0].settings) | {"steps": [1.0, 2.0, 4.0]}
-    results = [[times[arm] + 9.0, times[arm], times[arm] + 9.0] for arm in settings["arms"]]
-    return table_of(learned_time.rows(settings, results))
+    """Return results of arms with these times at the middle step, one for each problem, and longer ones elsewhere."""
+    return {"arms": [{"arm": arm, "steps": [1.0, 2.0, 4.0], "times": [own + 9.0, own, own + 9.0]} for arm, own in times.items()]}
 
 
 def test_verdicts_follow_the_times():
     noise = np.random.default_rng(2).normal(size=200)
     times = dict.fromkeys(ARMS, 60.0 + noise) | {"TIC": 40.0 + noise, "broken": 120.0 + noise, "no ratio": 64.0 + noise}
-    table = made_up(times)
-    own = table[table["quantity"] == "time"].set_index("arm")
-    assert set(own["step"]) == {2.0}
-    np.testing.assert_allclose(own.loc["TIC", "estimate"], 40.0 + noise.mean())
-    found = judge(list(learned_time.claims(table))).set_index("id")
-    assert set(found.index) == set(study_of(learned_time).decides) == {one.statement.id for one in CONTESTS}
+    facts = learned_time.sooner(made_up(times))["T14/against GRPO, learned features"][1]
+    assert facts["step, TIC"] == facts["step, GRPO"] == 2.0
+    assert facts["updates, TIC"] == pytest.approx(40.0 + noise.mean())
+    found = judged([learned_time.sooner], made_up(times))
+    assert set(found.index) == set(study_of(learned_time).decides) == set(CONTESTS)
     assert found.loc["T14/against GRPO, learned features", ["verdict", "control"]].tolist() == ["confirmed", "refuted"]
     assert found.loc["T8/time, learned features", ["verdict", "control"]].tolist() == ["refuted", "refuted"]
     assert found.loc["T14/both, learned features", "verdict"] == "confirmed"
     # An arm is no sooner than itself, and a control that is as good as the rest is not refuted.
-    equal = judge(list(learned_time.claims(made_up(times | {"TIC": times["GRPO"], "broken": times["TIC"]})))).set_index("id")
+    equal = judged([learned_time.sooner], made_up(times | {"TIC": times["GRPO"], "broken": times["TIC"]}))
     assert equal.loc["T14/against GRPO, learned features", "verdict"] != "confirmed"
     assert equal.loc["T14/against GRPO, learned features", "control"] != "refuted"

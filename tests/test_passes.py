@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.evidence import judge
-from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.study import table_of
 from simulations.sequence.off_policy import Pairs
 from simulations.sequence.parts import random_problem
 from simulations.training import passes
-from simulations.training.passes import CLIP, GROUP_SIZE, NONE, Trainer
+from simulations.training.passes import CLIP, GROUP_SIZE, NONE, success_of
+from tests.made_up import judged
 
 RUNS = 1 << 14
 
@@ -24,16 +22,16 @@ def test_a_rollouts_sums_have_their_expectations(problem):
     """By prompt and response ``E[sum] = B G f p z (1 - V)``, with -(1 - z) V for wrong ones, at |z| < 4.9; no sign is other."""
     reached = np.exp(problem.policy.paths.along(problem.at(problem.theta).token_log_probabilities))
     many = np.broadcast_to(reached, (1, RUNS, *reached.shape))
-    found = passes.drawn(problem, many, 4, np.random.default_rng(0))
+    right, wrong = passes.rollout_of(problem, many, 4, np.random.default_rng(0))
     success = problem.bandit.mean_reward
     value = (reached * success).sum(axis=1, keepdims=True)
     share = 4 * GROUP_SIZE * problem.bandit.prompt_weights[:, None] * reached
-    for sums, mean in ((found.right, share * success * (1.0 - value)), (found.wrong, -share * (1.0 - success) * value)):
+    for sums, mean in ((right, share * success * (1.0 - value)), (wrong, -share * (1.0 - success) * value)):
         errors = (sums - mean).reshape(RUNS, -1)
         assert np.abs(errors.mean(axis=0) / errors.std(axis=0) * np.sqrt(RUNS)).max() < 4.9
-    assert (found.right >= 0.0).all()
-    assert (found.wrong <= 0.0).all()
-    np.testing.assert_allclose((found.right + found.wrong).sum(axis=(2, 3)), 0.0, atol=1e-10)
+    assert (right >= 0.0).all()
+    assert (wrong <= 0.0).all()
+    np.testing.assert_allclose((right + wrong).sum(axis=(2, 3)), 0.0, atol=1e-10)
 
 
 @pytest.mark.parametrize("estimator", [CLIP, NONE], ids=["clip", "none"])
@@ -55,7 +53,7 @@ def test_one_pass_is_what_the_simulator_does(minibatches, monkeypatch):
     problem = random_problem(np.random.default_rng(2), 2, 3, None, n_prompts=3, dimension=4)
     settings, step = {"passes": 1, "minibatches": minibatches}, 0.5
     mine = {
-        name: Trainer(settings, estimator).success(problem, np.array([step]), 2048, np.random.SeedSequence(3))[0]
+        name: success_of(settings, estimator, problem, np.array([step]), 2048, np.random.SeedSequence(3))[0]
         for name, estimator in (("clip", CLIP), ("none", NONE))
     }
     sizes = {"batch_size": 16, "group_size": GROUP_SIZE, "steps": 6 * minibatches, "inner_steps": minibatches}
@@ -70,7 +68,7 @@ def test_one_pass_is_what_the_simulator_does(minibatches, monkeypatch):
 def test_a_second_pass_is_off_policy_on_the_same_responses(problem):
     """With tiny steps two passes are one of twice the step; Adam's moments aside, so plain sums of updates are compared."""
     one, two = (
-        Trainer({"passes": count, "minibatches": 1}, NONE).success(problem, np.array([1e-4]), 64, np.random.SeedSequence(1))[0]
+        success_of({"passes": count, "minibatches": 1}, NONE, problem, np.array([1e-4]), 64, np.random.SeedSequence(1))[0]
         for count in (1, 2)
     )
     start = gt.objective(problem, problem.theta)
@@ -78,24 +76,23 @@ def test_a_second_pass_is_off_policy_on_the_same_responses(problem):
 
 
 def test_step_sizes_side_by_side_see_the_draws_that_each_sees_alone(problem):
-    steps, trainer = np.array([0.05, 0.4]), Trainer({"passes": 2, "minibatches": 4}, CLIP)
-    both = trainer.success(problem, steps, 8, np.random.SeedSequence(5))
-    alone = [trainer.success(problem, steps[[s]], 8, np.random.SeedSequence(5))[0] for s in range(2)]
+    steps, arm = np.array([0.05, 0.4]), ({"passes": 2, "minibatches": 4}, CLIP, problem)
+    both = success_of(*arm, steps, 8, np.random.SeedSequence(5))
+    alone = [success_of(*arm, steps[[s]], 8, np.random.SeedSequence(5))[0] for s in range(2)]
     np.testing.assert_allclose(both, alone, rtol=1e-9)
     assert np.abs(both[1] - both[0]).max() > 1e-3
 
 
 def test_claims_and_their_controls():
-    settings = dict(passes.cells(True)[0].settings) | {"problems": 48, "step_sizes": [0.0625, 0.25, 1.0]}
-    found = passes.simulate(settings, np.random.default_rng(0), 0)
-    judged = judge(list(passes.claims(table_of(passes.rows(settings, [found])))))
-    assert set(judged["id"]) == set(study_of(passes).decides)
-    assert (judged["control"] == "refuted").all()
-    assert (judged["replications"] == 48).all()
+    case = passes.cases(True)[0] | {"problems": 48, "step_sizes": [0.0625, 0.25, 1.0]}
+    found = passes.trained(**case, rng=np.random.default_rng(0))
+    verdicts = judged([passes.ahead], found, case)
+    assert (verdicts["control"] == "refuted").all()
+    assert (verdicts["replications"] == 48).all()
     same = found | {"none": found["clip"], "broken": found["clip"][:1]}
-    table = table_of(passes.rows(settings, [same])).query("quantity == 'ahead'").set_index("arm")["estimate"]
-    assert table["own"] == table["clip's"] == 0.0
-    assert "refuted" not in set(judge(list(passes.claims(table_of(passes.rows(settings, [same])))))["control"])
+    verdicts = judged([passes.ahead], same, case)
+    assert (verdicts["estimate"] == 0.0).all()
+    assert "refuted" not in set(verdicts["control"])
 
 
 def test_at_the_clips_step_the_arm_without_ratio_takes_the_step_that_is_best_for_the_clip():
@@ -103,10 +100,8 @@ def test_at_the_clips_step_the_arm_without_ratio_takes_the_step_that_is_best_for
     noise = 0.01 * np.random.default_rng(0).normal(size=(3, 16))
     clip = np.array([0.2, 0.8, 0.5])[:, None] + noise
     none = np.array([0.1, 0.4, 0.8])[:, None] + noise
-    settings = {"passes": 4, "minibatches": 4, "step_sizes": [1.0, 2.0, 4.0]}
-    found = {"clip": clip.tolist(), "none": none.tolist(), "broken": [[0.0] * 16]}
-    table = table_of(passes.rows(settings, [found])).set_index(["quantity", "arm"])
-    assert table.loc[("ahead", "clip's"), "estimate"] == pytest.approx(0.4, abs=1e-12)
-    assert table.loc[("success", "clip's"), "step"] == 2.0
-    assert table.loc[("ahead", "own"), "estimate"] == pytest.approx(0.0, abs=0.01)
-    assert table.loc[("success", "own"), "step"] == 4.0
+    own, (at_clips, facts) = passes.ahead({"clip": clip, "none": none}, [1.0, 2.0, 4.0]).values()
+    assert at_clips.estimate == pytest.approx(0.4, abs=1e-12)
+    assert facts["step, clip's"] == 2.0
+    assert own[0].estimate == pytest.approx(0.0, abs=0.01)
+    assert own[1]["step, own"] == 4.0

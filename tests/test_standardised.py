@@ -103,7 +103,7 @@ def test_the_note_says_what_each_slip_costs():
         penalty = 100.0 * (1.0 - success(problem, None, False) / printed)
         for size in standardised_optimum.GROUP_SIZES:
             alone = standardised_optimum.apart(problem, size)
-            assert alone["penalty_alone"] == pytest.approx(success(problem, None, False), rel=1e-6)
-            groups.append(100.0 * (1.0 - alone["groups_alone"] / printed))
+            assert alone["with the penalty that is descended alone"] == pytest.approx(success(problem, None, False), rel=1e-6)
+            groups.append(100.0 * (1.0 - alone["with groups of this size alone"] / printed))
             both.append(100.0 * (1.0 - success(problem, size, False) / printed))
             assert f"| `{name}` | {size} | {groups[-1]:.1f} | {penalty:.1f} | {both[-1]:.1f} |" in note

@@ -3,14 +3,12 @@
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.evidence import judge
 from grpo_theory.exact import largest_error, region
-from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.study import table_of
 from simulations.maximum import curvatures, maximum
 from simulations.training import theorem_7
+from tests.made_up import judged
 
-SETTINGS = theorem_7.cells(True)[0].settings
+SETTINGS = theorem_7.cases(True)[0]
 
 
 def test_suprema_are_those_of_enumerated_errors_and_above_all_points_of_the_ball():
@@ -32,15 +30,13 @@ def test_suprema_are_those_of_enumerated_errors_and_above_all_points_of_the_ball
 
 
 def test_verdicts_follow_the_least_bound(monkeypatch):
-    laws, facts = {theorem_7.PRINTED: (5, 10), theorem_7.CORRECTED: (6, 11)}, {"sqrt(C3/C1)": 5.0}
+    """The printed law's group size is 5, and the corrected one's 6."""
+    monkeypatch.setattr(theorem_7, "suprema", lambda name, radius: (np.array([1.0, 0.0, 26.0]), np.ones(11)))
 
     def verdicts(least, single):
-        rows = list(theorem_7.judged("a ball", least, single, laws, facts))
-        monkeypatch.setattr(theorem_7, "compare", lambda settings: rows)
-        study = study_of(theorem_7)
-        table = table_of(study.rows(SETTINGS, [study.compute(SETTINGS, np.random.default_rng(0), 0)]))
-        found = judge(study.claims(table))
-        return dict(zip(found["id"].str.rpartition("/")[2], found["verdict"], strict=True))
+        monkeypatch.setattr(theorem_7, "minimisers", lambda ball, errors: (least, single))
+        found = judged([theorem_7.least], None)
+        return dict(zip(found.index.str.split("/").str[-1], found["verdict"], strict=True))
 
     assert verdicts([6, 6], [2, 12]) == {"printed": "refuted", "corrected": "confirmed", "universal": "confirmed"}
     assert verdicts([6, 5], [2, 12]) == {"printed": "refuted", "corrected": "refuted", "universal": "refuted"}

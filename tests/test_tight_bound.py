@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.evidence import judge
-from grpo_theory.harness.study import table_of
+from grpo_theory.harness.sides import joined, plain
 from grpo_theory.theory import gap_recursion, linearise
 from simulations.training import tight_bound
 from simulations.training.tight_bound import RADIUS, SIZES, one_direction, surroundings
+from tests.made_up import judged
 
 
 @pytest.fixture(scope="module")
-def table():
-    rows = []
-    for cell in tight_bound.cells(True):
-        settings = dict(cell.settings) | {"runs": 4096}
-        rows += tight_bound.rows(settings, [tight_bound.simulate(settings, np.random.default_rng(4), 0)])
-    return table_of(rows)
+def runs():
+    """Return the runs of each schedule."""
+    return {
+        case["offset"]: tight_bound.trained(**case | {"runs": 4096}, rng=np.random.default_rng(4), chunk=0)
+        for case in tight_bound.cases(True)
+    }
 
 
 @pytest.mark.parametrize("offset", tight_bound.OFFSETS)
@@ -34,29 +34,28 @@ def test_constants_hold_on_a_dense_grid_of_the_one_direction(offset):
     powers = np.array([gt.moments(problem, point).gradient_power for point in inside])
     assert found.pl * (1 - 1e-6) <= (powers / (2.0 * gaps)).min() < found.pl * 1.001
     errors = [gt.gradient_mse(problem, point, "rloo", **SIZES) for point in inside]
-    noise = tight_bound.largest_noise(**SIZES)
+    noise = tight_bound.noise_of(problem, best, **SIZES)
     assert noise * 0.999 < max(errors) <= noise * (1 + 1e-9)
-    assert noise == pytest.approx(2.0 * tight_bound.largest_noise(**tight_bound.WRONG_SIZES), rel=1e-6)
+    assert noise == pytest.approx(2.0 * tight_bound.noise_of(problem, best, **tight_bound.WRONG_SIZES), rel=1e-6)
     assert found.steepest_ray < 0.0
     assert beta * found.pl == pytest.approx(tight_bound.FACTOR)
 
 
-def test_the_mean_gap_is_that_of_the_recursion_once_the_ball_is_wide_enough(table):
+def test_the_mean_gap_is_that_of_the_recursion_once_the_ball_is_wide_enough(runs):
     """After 1,024 steps the gaps are a tenth of the highest of the ball: to 16%, where half the noise would halve them."""
     problem, best, _ = one_direction()
     _, beta = surroundings(tight_bound.FACTOR, tight_bound.EPSILON, 16)
     linear = linearise(problem, best, "rloo", **SIZES)
     start = np.array([[(tight_bound.START * RADIUS) ** 2]])
     expected = gap_recursion(linear, gt.Harmonic(beta, 16).steps(1024), start)[-1]
-    row = table[(table["offset"] == 16) & (table["n"] == 1024)].iloc[0]
-    assert abs(row["estimate"] - expected) < 0.05 * expected + 4.9 * row["standard_error"]
+    gaps = runs[16]["gap"][:, -1]
+    assert abs(gaps.mean() - expected) < 0.05 * expected + 4.9 * gaps.std() / 64.0
 
 
-def test_a_bound_that_is_nearly_tight_tells_a_noise_that_is_half_too_small(table):
-    table = table.assign(standard_error=0.01 * table["estimate"])
-    found = judge(list(tight_bound.claims(table))).set_index("id")
-    assert found["power"].all()
-    assert found["verdict"].to_dict() == {"U8/printed": "confirmed", "U8": "confirmed"}
-    assert set(judge(list(tight_bound.claims(table.assign(estimate=1.4 * table["estimate"]))))["verdict"]) == {"refuted"}
-    last = table[table["n"] == 1024]
-    assert (last["prediction"] < 1.3 * last["estimate"]).all()
+def test_a_bound_that_is_nearly_tight_tells_a_noise_that_is_half_too_small(runs):
+    for case in tight_bound.cases(True):
+        name, found = "U8" if case["offset"] else "U8/printed", joined([plain(runs[case["offset"]])])
+        row = judged([tight_bound.bounds], found, case).loc[name]
+        assert (row["verdict"], row["control"]) == ("confirmed", "refuted")
+        assert judged([tight_bound.bounds], found | {"gap": 1.4 * found["gap"]}, case).loc[name, "verdict"] == "refuted"
+        assert found["bounds"][0, -1] < 1.3 * found["gap"][:, -1].mean()

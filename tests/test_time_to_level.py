@@ -7,14 +7,14 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.estimation.kernel import Batch
-from grpo_theory.evidence import judge
 from grpo_theory.exact import gradient
 from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.step_search import best_step
-from grpo_theory.harness.study import Cell, cell_seed, table_of
+from grpo_theory.harness.study import Cell, cell_seed
 from simulations.training import time_to_level
-from simulations.training.contests import behind, updates_to_level
-from simulations.training.time_to_level import ARMS, LEVELS, race_problem
+from simulations.training.contests import ARMS, behind, updates_to_level
+from simulations.training.time_to_level import LEVELS, race_problem
+from tests.made_up import judged
 
 
 def test_times_are_interpolated_and_runs_that_fail_count_as_all_updates():
@@ -107,24 +107,25 @@ def test_the_broken_arm_has_a_mean_update_of_zero_and_the_right_one_has_not():
     assert means[1] == pytest.approx(0.75 * 0.3 * 0.7, rel=1e-12)
 
 
-def small_table(arms=None):
-    """Return the study's table on few runs, with other arms in the place of some."""
-    settings = dict(time_to_level.cells(True)[-1].settings) | {"pilot_steps": [32.0, 64.0, 128.0, 256.0, 512.0]}
-    place, order = {arm: (arms or {}).get(arm, arm) for arm in ARMS}, list(settings["arms"])
+SMALL = dict(time_to_level.trained.cell(time_to_level.cases(True)[0]).settings)
+
+
+def results(settings, *chunks):
+    """Return what the run finds of some arms."""
     seed = cell_seed("time_to_level", Cell(settings), 0)
-    done = {arm: time_to_level.simulate(settings, np.random.default_rng(seed), order.index(arm)) for arm in set(place.values())}
-    return table_of(time_to_level.rows(settings, [done[place[arm]] for arm in order]))
+    return [time_to_level.trained(np.random.default_rng(seed), chunk, **settings)["arms"][0] for chunk in chunks]
 
 
 def test_verdicts_follow_the_evidence_and_controls_without_a_fault_survive():
     """Dropping the ratio is sooner by far; an arm is no sooner than itself; a control that is the right arm is not refuted."""
-    table = small_table()
-    found = {one.statement.id: one for one in time_to_level.claims(table)}
-    assert set(found) == set(study_of(time_to_level).decides)
-    verdicts = judge([found["T8/training"], found["T14/against no ratio"]]).set_index("id")
+    settings = SMALL | {"pilot_steps": [32.0, 64.0, 128.0, 256.0, 512.0]}
+    arms = dict(zip(ARMS, results(settings, *range(len(ARMS))), strict=True))
+    verdicts = judged([time_to_level.sooner], {"arms": list(arms.values())})
+    assert set(verdicts.index) == set(study_of(time_to_level).decides)
     assert verdicts.loc["T8/training", ["verdict", "control"]].tolist() == ["reproduced here", "refuted"]
     assert verdicts.loc["T14/against no ratio", "verdict"] != "confirmed"
-    same = judge(list(time_to_level.claims(small_table({"GRPO": "TIC", "broken": "TIC"})))).set_index("id")
+    instead = {"GRPO": arms["TIC"] | {"arm": "GRPO"}, "broken": arms["TIC"] | {"arm": "broken"}}
+    same = judged([time_to_level.sooner], {"arms": list((arms | instead).values())})
     assert same.loc["T14/against GRPO", "verdict"] == "inconclusive"
     assert same.loc["T8/training", "control"] != "refuted"
 
@@ -132,6 +133,6 @@ def test_verdicts_follow_the_evidence_and_controls_without_a_fault_survive():
 def test_arms_see_the_same_draws():
     """The place of an arm among the arms, which is the number of its chunk, says nothing of its draws."""
     few = {"pilot_steps": [16.0, 32.0, 64.0], "arms": ["TIC", "no ratio", "TIC"], "runs": 8}
-    settings = dict(time_to_level.cells(True)[-1].settings) | few
-    first, last = (time_to_level.simulate(settings, np.random.default_rng(1), chunk) for chunk in (0, 2))
-    assert first == last
+    first, last = results(SMALL | few, 0, 2)
+    np.testing.assert_array_equal(first["times"], last["times"])
+    assert first["rows"] == last["rows"]

@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.evidence import judge
 from grpo_theory.evidence.reading import BoundedMean
 from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.study import Cell, cell_seed, table_of
+from grpo_theory.harness.sides import joined
+from grpo_theory.harness.study import Cell, cell_seed
 from grpo_theory.simulate.records import simulate_iterates
 from simulations.runs.worlds import DRAWS
 from simulations.sequence.off_policy import Pairs, cosines
 from simulations.sequence.parts import composed, random_problem
 from simulations.training import looks, trained_drift
-from simulations.training.drift_arms import ARMS, LOOKED
-from simulations.training.worlds import WORLDS, race_problem
+from simulations.training.looks import ARMS, LOOKED
+from simulations.training.worlds import WORLDS, drawn, race_problem
+from tests.made_up import judged
 
 RUNS = {"batch_size": 8, "group_size": 4, "steps": 16, "inner_steps": 4, "replications": 5}
 
@@ -213,53 +214,52 @@ def test_grids_are_centred_where_the_pilots_found_the_best_steps():
 
 
 def test_problems_are_drawn_anew_and_one_that_is_alone_is_not():
-    drawn = [problem.bandit.mean_reward for problem, _ in WORLDS["four"].drawn(np.random.SeedSequence(1), 6)]
-    assert len(np.unique(np.reshape(drawn, (6, -1)), axis=0)) == 6
-    again = next(WORLDS["four"].drawn(np.random.SeedSequence(1), 1))
-    np.testing.assert_array_equal(again[0].bandit.mean_reward, drawn[0])
-    (first, one), (second, other) = WORLDS["stopping"].drawn(np.random.SeedSequence(1), 2)
+    rewards = [problem.bandit.mean_reward for problem, _ in drawn(WORLDS["four"].make, np.random.SeedSequence(1), 6)]
+    assert len(np.unique(np.reshape(rewards, (6, -1)), axis=0)) == 6
+    again = next(drawn(WORLDS["four"].make, np.random.SeedSequence(1), 1))
+    np.testing.assert_array_equal(again[0].bandit.mean_reward, rewards[0])
+    (first, one), (second, other) = drawn(WORLDS["stopping"].make, np.random.SeedSequence(1), 2)
     np.testing.assert_array_equal(first.bandit.mean_reward, race_problem("stopping").bandit.mean_reward)
     np.testing.assert_array_equal(first.bandit.mean_reward, second.bandit.mean_reward)
     assert one.spawn_key != other.spawn_key
 
 
-def run(settings, arms=None):
-    seed = cell_seed("trained_drift", Cell(settings), 0)
-    place = {arm: settings["arms"].index((arms or {}).get(arm, arm)) for arm in settings["arms"]}
-    results = [trained_drift.simulate(settings, np.random.default_rng(seed), place[arm]) for arm in settings["arms"]]
-    return table_of(trained_drift.rows(settings, results))
+CASE = trained_drift.cases(True)[0]
 
 
-def quick():
-    return dict(trained_drift.cells(True)[0].settings)
+def run(case, arms=None):
+    """Return what the run finds, with other arms in the place of some."""
+    cell = trained_drift.trained.cell(case)
+    seed, order = cell_seed("trained_drift", Cell(cell.settings), 0), cell.settings["arms"]
+    places = [order.index((arms or {}).get(arm, arm)) for arm in order]
+    return joined([trained_drift.trained(np.random.default_rng(seed), place, **cell.settings) for place in places])
 
 
 def test_every_claim_of_the_study_is_made_and_its_control_has_power():
-    found = judge(list(trained_drift.claims(run(quick()))))
-    assert set(found["id"]) == set(study_of(trained_drift).decides)
+    found = judged([trained_drift.pointing, trained_drift.ending], run(CASE), CASE)
+    assert set(found.index) == set(study_of(trained_drift).decides)
     assert (found["control"] == "refuted").all()
     assert set(found["problem"]) == {"64 problems of 2 tokens, 6 parameters, 16 rollouts, Adam, m = 16"}
 
 
 def test_an_arm_is_ahead_of_itself_by_nothing():
     """With no ratio in the clip's place all differences are 0: the arms see the same draws, whatever their place."""
-    table = run(quick() | {"units": 4}, {"clip": "none"})
-    ahead = table[(table["quantity"] == "ahead") & (table["rival"] != "start")]
-    np.testing.assert_allclose(ahead["estimate"], 0.0, atol=1e-15)
-    assert len(ahead) == 6
+    found = run(CASE | {"units": 4}, {"clip": "none"})
+    sides = trained_drift.ending(found, **{name: CASE[name] for name in ("world", "optimiser", "inner_steps")})
+    np.testing.assert_allclose([own.estimate for own, _ in sides.values()], 0.0, atol=1e-15)
+    assert len(sides) == 6
 
 
 def test_twice_the_step_is_the_next_of_the_grid():
     """Success that only the step beyond the best has, or the next, is that at twice the best step, or at four times."""
-    settings = quick() | {"units": 24}
     reached = np.tile([[0.1], [0.2], [0.3], [0.9], [0.2], [0.1], [0.1], [0.1], [0.1]], 24)
-    made_up = [{"success": reached.tolist(), "looks": [], "starts": [0.05] * 24}] * 3
-    table = table_of(trained_drift.rows(settings, made_up))
-    success = table[(table["quantity"] == "success") & (table["arm"] == "clip")].set_index("at")
-    np.testing.assert_allclose(success.loc[["best", "twice", "four times"], "estimate"], [0.9, 0.2, 0.1])
-    assert success.loc["twice", "step"] == 2.0 * success.loc["best", "step"]
-    ahead = table[(table["quantity"] == "ahead") & (table["rival"] == "start")].set_index(["arm", "at"])
-    assert ahead.loc[("none", "twice"), "estimate"] == pytest.approx(0.15)
+    found = {"success": np.stack([reached] * 3), "starts": np.full((3, 24), 0.05)}
+    where = {name: CASE[name] for name in ("world", "optimiser", "inner_steps")}
+    best, twice, four = ([facts for _, facts in trained_drift.ending(found, **where).values()])[:3]
+    np.testing.assert_allclose([facts["success, clip"] for facts in (best, twice, four)], [0.9, 0.2, 0.1])
+    assert twice["step, clip"] == 2.0 * best["step, clip"]
+    stays = trained_drift.ending(found, **where, rival="start")
+    assert stays["T8/clip, twice the step"][0].estimate == pytest.approx(0.15)
 
 
 def test_the_arms_differ_in_ratio_and_clip_alone():
@@ -275,7 +275,7 @@ def test_the_arms_differ_in_ratio_and_clip_alone():
 
 
 def test_a_cell_for_every_length_optimiser_and_number_of_updates():
-    full = trained_drift.cells(False)
+    full = [trained_drift.trained.cell(case) for case in trained_drift.cases(False)]
     assert all(cell.settings["units"] >= DRAWS for cell in full)
     assert {cell.settings["inner_steps"] for cell in full} == {2, 4, 16}
     assert all(cell.settings["batch_size"] % cell.settings["inner_steps"] == 0 for cell in full)

@@ -1,32 +1,61 @@
-"""Contests of arms for a level of the objective: the updates that each needs at its best step, and the claims about them."""
+"""Contests of compositions of advantage, ratio, clip and aggregation for a level of the objective, and who is sooner."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
-from grpo_theory.arrays import Array, Integers
-from grpo_theory.evidence import Claim, Evidence, Statement
-from grpo_theory.evidence.reading import evidence, highest
-from grpo_theory.harness.study import Rows
-from grpo_theory.harness.summary import summary
+from grpo_theory.estimation import Estimator, find
+from grpo_theory.estimation.aggregation import AGGREGATIONS
+from grpo_theory.estimation.composition import make_estimator
+from grpo_theory.estimation.ratio import CLIPS, RATIOS
+from grpo_theory.evidence.reading import evidence
 from simulations.best_rate import LEAD_FACTS, lead
 
-CONTROL = "broken"
+
+def wrong_for_half(batch, advantages):
+    """A as in dr_grpo, with the wrong sign for the first half of each group: for controls, because the mean update is 0."""
+    for b in range(batch.rewards.shape[0]):
+        advantages[b] = batch.rewards[b] - batch.rewards[b].mean()
+        advantages[b, : (batch.rewards.shape[1] + 1) // 2] *= -1.0
 
 
-class Contest(NamedTuple):
-    """An arm that is said to need at most `allowance` times the updates of each of its rivals."""
+_PLAIN = replace(find("tic_grpo"), name="no ratio", ratio=RATIOS["none"], clip=CLIPS["none"])
+_TOKEN = replace(_PLAIN, name="token ratio, clip by sign", ratio=RATIOS["token"], clip=CLIPS["by sign"])
+_GSPO = find("gspo")
+ARMS: Mapping[str, Estimator] = {
+    "TIC": find("tic_grpo"),
+    "GRPO": replace(_TOKEN, name="GRPO", advantage=find("grpo").advantage, aggregation=AGGREGATIONS["own length"]),
+    "GSPO": _GSPO,
+    "GSPO, wide clip": replace(_GSPO, name="GSPO, wide clip", clip=CLIPS["by sign"]),
+    "neither": _TOKEN,
+    "ratio alone": replace(_TOKEN, name="trajectory ratio, clip by sign", ratio=RATIOS["trajectory"]),
+    "clip alone": replace(_TOKEN, name="token ratio, upper-only clip", clip=CLIPS["upper only"]),
+    "no clip": replace(_PLAIN, name="trajectory ratio, no clip", ratio=RATIOS["trajectory"]),
+    "no ratio": _PLAIN,
+    "broken": replace(find("tic_grpo"), name="broken", advantage=make_estimator("wrong_for_half", wrong_for_half).advantage),
+}
+"""TIC-GRPO, GRPO and GSPO are as published. The arm `neither` has TIC-GRPO's advantages and aggregation with GRPO's token ratio
+and clip. The arms after it change one part of it at a time. The arm `broken` is TIC-GRPO with every second sign wrong."""
+NOTICEABLE = 1.05
+"""A twentieth more updates is not noticed: two runs that differ in nothing but the seed differ by more."""
 
-    statement: Statement
-    arm: str
-    rivals: tuple[str, ...]
-    allowance: float = 1.0
+
+CONTESTS = {
+    "T8/training": ("no ratio", ("neither",), NOTICEABLE),
+    "T14/against GRPO": ("TIC", ("GRPO",), 1.0),
+    "T14/against GSPO": ("TIC", ("GSPO",), 1.0),
+    "T14/against GSPO, wide clip": ("TIC", ("GSPO, wide clip",), 1.0),
+    "T14/ratio": ("ratio alone", ("neither",), 1.0),
+    "T14/clip": ("clip alone", ("neither",), 1.0),
+    "T14/both": ("TIC", ("ratio alone", "clip alone"), 1.0),
+    "T14/against no clip": ("TIC", ("no clip",), 1.0),
+    "T14/against no ratio": ("TIC", ("no ratio",), 1.0),
+}
+"""An arm, its rivals, and how many times the updates of each of these it is said to need at most."""
 
 
-def updates_to_level(objectives: Array, checkpoints: Integers, level: float) -> Array:
+def updates_to_level(objectives, checkpoints, level):
     """Return the number of updates after which each run's exact objective (R, C) first reaches a level, shape (R,).
 
     Between checkpoints it is taken to be linear; a run that never gets there, or diverges, counts as all updates.
@@ -42,45 +71,24 @@ def updates_to_level(objectives: Array, checkpoints: Integers, level: float) -> 
     return times
 
 
-def behind(arm: Array, rival: Array, allowance: float = 1.0) -> dict[str, float]:
+def behind(arm, rival, allowance=1.0):
     """Return by how much the time of an arm exceeds that of a rival, each at its best step; times are (steps, units)."""
     return lead([-arm, -rival], (-1.0, allowance))
 
 
-def time_rows(contests: Sequence[Contest], steps: Mapping[str, Sequence[float]], times: Mapping[str, Array]) -> Rows:
-    """Return each arm's time at its best step and at all that were tried, and the difference of each contest.
-
-    The control takes the place of the arm in a contest. Times are (steps, units), of each arm's own steps.
-    """
-    table: Rows = []
-    for arm, tried in times.items():
-        at_best = {"quantity": "time", "arm": arm, "step": steps[arm][tried.mean(axis=1).argmin()]}
-        table.append(at_best | lead([-tried], (-1.0,)))
-        at_each = zip(steps[arm], tried, strict=True)
-        table += [{"quantity": "tuning", "arm": arm, "step": step} | summary(at) for step, at in at_each]
-    for statement, contestant, rivals, allowance in contests:
-        for arm, rival in product((contestant, CONTROL), rivals):
-            row = {"quantity": "difference", "statement": statement.id, "arm": arm, "rival": rival}
-            table.append(row | behind(times[arm], times[rival], allowance))
-    return table
+def times_of(arms):
+    """Return the times of each arm, (steps, units)."""
+    return {one["arm"]: np.array(one["times"]) for one in arms}
 
 
-def contest_claims(contests: Sequence[Contest], setting: str, part: pd.DataFrame) -> Iterator[Claim]:
-    """Yield the claims of a setting: differences of times, the worst of an arm's rivals, and the control in its place."""
-    times = part[part["quantity"] == "time"].set_index("arm")
-    for statement, arm, rivals, _ in contests:
-        differences = part[part["statement"] == statement.id]
-        facts = {
-            f"{fact}, {one}": float(times.loc[one, column])
-            for fact, column in (("updates", "estimate"), ("step", "step"))
-            for one in (arm, *rivals)
-        }
-        (own, place), (control, _) = (_worst(differences[differences["arm"] == one]) for one in (arm, CONTROL))
-        facts |= {fact: float(differences.loc[place, column]) for column, fact in LEAD_FACTS.items()}
-        yield statement.claim(setting, own, control, facts=facts)
-
-
-def _worst(differences: pd.DataFrame) -> tuple[Evidence, int]:
-    """Return the evidence of the largest difference, the level shared among all, and where it stands."""
-    place = highest(differences["estimate"])
-    return evidence(differences.loc[place], 0.0, comparisons=len(differences)), place
+def contested(contests, arms, instead):
+    """Return by how much an arm, or another instead, is behind the worst of its rivals, the level shared among all."""
+    sides, times, steps = {}, times_of(arms), {one["arm"]: one["steps"] for one in arms}
+    for name, (arm, rivals, allowance) in contests.items():
+        differences = [behind(times[instead or arm], times[rival], allowance) for rival in rivals]
+        worst = max(differences, key=lambda one: one["estimate"])
+        facts = {f"updates, {one}": lead([-times[one]], (-1.0,))["estimate"] for one in (arm, *rivals)}
+        facts |= {f"step, {one}": steps[one][times[one].mean(axis=1).argmin()] for one in (arm, *rivals)}
+        facts |= {fact: float(worst[column]) for column, fact in LEAD_FACTS.items()}
+        sides[name] = evidence(worst, 0.0, comparisons=len(rivals)), facts
+    return sides

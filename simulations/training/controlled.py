@@ -9,25 +9,21 @@ What is left is near ``Q = sum_i (1/2) [x_i' P_i x_i - trace(P_i Gamma_i)]``, wi
 run is. E Q = 0 as well, and Q is subtracted too. (docs/derivations.md, section 14)
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.exact import directional_derivatives
 from grpo_theory.exact.logit_forms import noise_forms
-from grpo_theory.harness.study import Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.intervals import best_set
-from grpo_theory.theory import TrainingLaw
 from simulations.seeds import child_seed
 
 
-@dataclass(frozen=True)
-class Guide:
+class Guide(NamedTuple):
     """What the noise-free run of n steps says of the noise's effect.
 
     Attributes
@@ -43,21 +39,12 @@ class Guide:
     bend: tuple[Array, Array] | None = None
 
 
-def guide(law: TrainingLaw) -> Guide:
+def guide(law):
     """Return the guide of a law of training."""
     return Guide(law.slopes, (law.path[1:], law.curvatures))
 
 
-def controlled_objectives(
-    problem: gt.Problem,
-    guides: Sequence[Guide],
-    steps: Array,
-    group_sizes: Sequence[int],
-    *,
-    budget: int,
-    runs: int,
-    seed: np.random.SeedSequence,
-) -> tuple[Array, Array]:
+def controlled_objectives(problem, guides, steps, group_sizes, *, budget, runs, seed):
     """Train with one group size per step; return J at C checkpoints (runs, C), and both parts of M and Q (3, runs, C).
 
     Parameters
@@ -83,18 +70,8 @@ def controlled_objectives(
         bent = any(bend is not None for bend in bends.values())
         ascent = directional_derivatives(problem, theta, np.eye(theta.shape[1])) if bent else np.zeros_like(theta)
         covariance = noise_forms(problem, problem.policy.logits(theta)) if bent else np.zeros(0)
-        moved = gt.simulate_training(
-            problem,
-            theta,
-            "rloo",
-            [step],
-            batch_size=budget // size,
-            group_size=size,
-            steps=1,
-            replications=runs,
-            rng=child_seed(seed, i),
-            workers=1,
-        ).theta
+        sizes = {"batch_size": budget // size, "group_size": size, "steps": 1, "replications": runs, "workers": 1}
+        moved = gt.simulate_training(problem, theta, "rloo", [step], **sizes, rng=child_seed(seed, i)).theta
         control[0][:, ahead] += (moved - theta) @ directions.T - step * drift
         for c, bend in bends.items():
             if bend is not None:
@@ -111,7 +88,7 @@ def controlled_objectives(
     return plain, control
 
 
-def _trace(problem: gt.Problem, curvature: Array, covariance: Array, ascent: Array, size: int) -> Array:
+def _trace(problem, curvature, covariance, ascent, size):
     """Return N times the trace of curvature (d, d) Cov(estimate) of every run, from `noise_forms` and gradients (runs, d)."""
     features = problem.policy.jacobian()
     local = features @ curvature @ np.swapaxes(features, 1, 2)
@@ -120,7 +97,7 @@ def _trace(problem: gt.Problem, curvature: Array, covariance: Array, ascent: Arr
     return np.array([size, 1.0, 1.0 / (size - 1.0)]) @ traces
 
 
-def controlled(plain: Array, controls: Array) -> Array:
+def controlled(plain, controls):
     """Return objectives (..., R, C) less the first of K controls (K, ..., R, C) and multiples of the others, of the same mean.
 
     The multiples are the best ones. For each half of the runs they are those of the other half, which is independent of them.
@@ -142,49 +119,35 @@ def controlled(plain: Array, controls: Array) -> Array:
     return adjusted
 
 
-def objectives_by_group_size(
-    problem: gt.Problem, guides: Sequence[Guide], steps: Array, settings: Settings, seed: np.random.SeedSequence
-) -> dict[str, list[Any]]:
-    """Train with every group size of a cell; return what `controlled_objectives` does, for each of them in turn."""
-    objectives: dict[str, list[Any]] = {"plain": [], "controls": []}
-    for size in settings["group_sizes"]:
-        plain, controls = controlled_objectives(
-            problem,
-            guides,
-            steps,
-            [size] * len(steps),
-            budget=settings["budget"],
-            runs=settings["runs"],
-            seed=child_seed(seed, size),
-        )
-        objectives["plain"].append(plain.tolist())
-        objectives["controls"].append(controls.tolist())
-    return objectives
+def objectives_by_group_size(problem, guides, steps, settings, seed):
+    """Train with every group size of a cell; return plain objectives (runs, G, C) and their controls (runs, G, 3, C)."""
+    sizes = {"budget": settings["budget"], "runs": settings["runs"]}
+    trained = [
+        controlled_objectives(problem, guides, steps, [size] * len(steps), **sizes, seed=child_seed(seed, size))
+        for size in settings["group_sizes"]
+    ]
+    plain, controls = zip(*trained, strict=True)
+    return {"plain": np.stack(plain, axis=1), "controls": np.moveaxis(np.array(controls), (0, 1, 2), (1, 2, 0))}
 
 
-def collected(results: Sequence[dict[str, list[Any]]]) -> tuple[Array, Array]:
-    """Return the objectives of all chunks, plain and controlled, (G, runs, checkpoints) each."""
-    plain = np.concatenate([chunk["plain"] for chunk in results], axis=1)
-    controls = np.concatenate([chunk["controls"] for chunk in results], axis=2)
-    return plain, controlled(plain, np.moveaxis(controls, 1, 0))
+def collected(found):
+    """Return the controlled objectives of all chunks, (G, runs, checkpoints)."""
+    return controlled(np.moveaxis(found["plain"], 0, 1), np.moveaxis(found["controls"], (0, 1, 2), (2, 1, 0)))
 
 
-def loss(objectives: Array, noise_free: float) -> dict[str, float]:
+def loss(objectives, noise_free):
     """Return what noise costs: the objective of the noise-free run less the mean of those of runs (R,), as columns of a row."""
     return summary(objectives) | {"estimate": float(noise_free - objectives.mean())}
 
 
-def losses(plain: Array, controlled: Array, noise_free: float) -> Rows:
-    """Return the loss of each group size at one checkpoint, and whether it is among the best ones.
+def losses(found, sizes, noise_free):
+    """Return the loss of each group size, and whether it is among the best ones, by checkpoint and group size.
 
-    Parameters
-    ----------
-    plain, controlled : ndarray, shape (G, R)
-        The objectives of the runs with each group size, without and with the control variates.
-    noise_free : float
-        The objective of the noise-free run.
+    `noise_free` are the objectives of the noise-free run, by checkpoint.
     """
-    return [
-        loss(own, noise_free) | {"plain_standard_error": summary(before)["standard_error"], "in_set": bool(best)}
-        for before, own, best in zip(plain, controlled, best_set(controlled.T), strict=True)
+    columns = [
+        {"checkpoint": n, "group_size": size, "noise_free": free, "in_set": bool(best)} | loss(own, free)
+        for at, (n, free) in zip(np.moveaxis(collected(found), 2, 0), noise_free.items(), strict=True)
+        for size, own, best in zip(sizes, at, best_set(at.T), strict=True)
     ]
+    return pd.DataFrame(columns).set_index(["checkpoint", "group_size"])

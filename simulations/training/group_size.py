@@ -7,42 +7,30 @@ The controls have the largest or the worst group size, or a law that does not kn
 that are not done, or a noise-free run that is stopped early.
 """
 
-from collections.abc import Iterator, Mapping
+import dataclasses
 from itertools import permutations
-from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import Evidence
 from grpo_theory.evidence.reading import difference, distance, evidence, farthest, highest
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness import check, rows
+from grpo_theory.theory import leave_one_out_parts
 from simulations.seeds import seed_of
 from simulations.statements import stated
-from simulations.training.carried import carried, off_one_curve
-from simulations.training.cases import (
-    CASES,
-    case_law,
-    case_problem,
-    case_settings,
-    case_steps,
-    law_without_damping,
-    schedule_label,
-    second_orders,
-)
-from simulations.training.controlled import collected, guide, losses, objectives_by_group_size
-from simulations.training.grid import on_grid
+from simulations.training.cases import CASE_AT, CASES, case_law, case_of, case_problem, case_settings, case_steps
+from simulations.training.celled import celled
+from simulations.training.controlled import guide, losses, objectives_by_group_size
+from simulations.training.grid import HALF_DOUBLING, on_grid
 
-SCHEDULES, PRINTED, LAW, LAW_BEYOND = stated("U9/schedules", "U9/printed", "U9/policy-law", "U9/policy-law, beyond")
-SECOND_ORDER, NOISE_COSTS, BUDGETS, ONE_CURVE = stated("U9/second order", "U9/noise-costs", "U9/budgets", "U9/one curve")
 GROUP_SIZES = (2, 4, 8, 16, 32, 64, 128)
 CHECKPOINTS = (1, 2, 4, 8, 16, 32)
 *_, HALF_WAY, END = CHECKPOINTS
-BUDGET = 1024
-LARGER = {2048: ("kl-linear",), 4096: ("linear", "kl-linear")}
+BUDGET, LARGEST = 1024, 4096
+LARGER = {("linear", "Constant(8)"): (LARGEST,), ("kl-linear", "Constant(2)"): (2048, LARGEST)}
 RUNS, CHUNK_RUNS, QUICK_RUNS = 512, 256, 64
-CLOSE = (("linear", "Constant"), ("linear", "Harmonic"), ("mixed", "Harmonic"))
+CLOSE = (("linear", "Constant(8)"), ("linear", "Harmonic(120, 14)"), ("mixed", "Harmonic(60, 4)"))
 MORE_RUNS = 1280
 """Where the usual number did not decide most rows, which say how many would."""
 LAW_MARGIN = 0.2
@@ -56,127 +44,173 @@ EXPANDED = ("linear", "kl-linear", "kl-tabular")
 """Where a quick run finds the second order, with constant steps only: few parameters."""
 LAW_BATCH = 64
 """Rivals of the printed group size have this many prompts in a batch or more."""
+LAWS = stated("U9/policy-law", "U9/policy-law, beyond", "U9/second order")
+PAIR, PLACE, SIZE = {"at": ("before", "after")}, "{problem}, {schedule}", ", G = {group_size}"
+WHERE = PLACE + ", N = {budget}"
 
 
-def cells(quick: bool) -> list[Cell]:
+def cases(quick):
     """Every case at the budget of the paper's Figure 5, two of them at the larger budgets of its Table 2."""
-    listed = []
-    for case in CASES:
-        larger = [budget for budget, names in LARGER.items() if case[0] in names and case[2][0] == "Constant"]
-        for budget in (BUDGET, *(() if quick else larger)):
-            usual = MORE_RUNS if (case[0], case[2][0]) in CLOSE else RUNS
-            runs = QUICK_RUNS if quick else usual if budget == BUDGET else usual // 2
-            chunk = min(runs, CHUNK_RUNS * BUDGET // budget)
-            sizes = {"budget": budget, "group_sizes": list(GROUP_SIZES), "checkpoints": list(CHECKPOINTS), "runs": chunk}
-            expanded = not quick or (case[0] in EXPANDED and case[2][0] == "Constant")
-            listed.append(Cell(case_settings(*case) | sizes | {"expanded": expanded}, runs // chunk))
-    return listed
+    return [
+        {"problem": place[0], "schedule": place[1], "budget": budget, "quick": quick}
+        for place in list(CASE_AT)[: len(CASES)]
+        for budget in (BUDGET, *(() if quick else LARGER.get(place, ())))
+    ]
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Mapping[str, Any]:
+def pairs(quick):
+    """Every schedule of a problem with every other, and the pairs of budgets."""
+    usual = [one for one in cases(quick) if one["budget"] == BUDGET]
+    both = [(one, other) for one, other in permutations(usual, 2) if one["problem"] == other["problem"]]
+    return [one | {"other": other["schedule"], "later": BUDGET} for one, other in both] + budgets(quick)
+
+
+def budgets(quick):
+    """The smallest budget with the largest."""
+    usual = [one for one in cases(quick) if (one["problem"], one["schedule"]) in LARGER and one["budget"] == BUDGET and not quick]
+    return [one | {"other": one["schedule"], "later": LARGEST} for one in usual]
+
+
+def sized(listed):
+    """Return the same cases with each group size."""
+    return lambda quick: [one | {"group_size": size} for one in listed(quick) for size in GROUP_SIZES]
+
+
+def from_to(problem, schedule, other, later, **_):
+    """Return what a pair is called."""
+    return f"{problem}, from {schedule} to {other}" if later == BUDGET else f"{problem}, {schedule}, from N = {BUDGET} to {later}"
+
+
+def asked(problem, schedule, budget, quick, other="", later=0, at="", **_):
+    """Return the settings of the runs of a case, or of the later one of a pair, and the number of chunks."""
+    schedule, budget = (other, later) if at == "after" else (schedule, budget)
+    usual = MORE_RUNS if (problem, schedule) in CLOSE else RUNS
+    runs = QUICK_RUNS if quick else usual if budget == BUDGET else usual // 2
+    chunk = min(runs, CHUNK_RUNS * BUDGET // budget)
+    sizes = {"budget": budget, "group_sizes": list(GROUP_SIZES), "checkpoints": list(CHECKPOINTS), "runs": chunk}
+    expanded = not quick or (problem in EXPANDED and schedule.startswith("Constant"))
+    return case_settings(problem, schedule) | sizes | {"expanded": expanded}, runs // chunk
+
+
+@celled(asked)
+def trained(rng, chunk, **settings):
     """Train with every group size; return objectives and controls, and the loss to second order with the first chunk."""
-    checkpoints = settings["checkpoints"]
-    guides = [guide(case_law(settings, n)) for n in checkpoints]
-    steps = case_steps(settings, checkpoints[-1])
-    objectives = objectives_by_group_size(case_problem(settings), guides, steps, settings, seed_of(rng))
-    return objectives | {"second_order": second_orders(settings) if chunk == 0 and settings["expanded"] else None}
+    case, checkpoints = case_of(settings), settings["checkpoints"]
+    guides, steps = [guide(case_law(case, n)) for n in checkpoints], case_steps(case, checkpoints[-1])
+    found = objectives_by_group_size(case_problem(case), guides, steps, settings, seed_of(rng))
+    if chunk == 0 and settings["expanded"]:
+        plans = np.repeat(np.array(settings["group_sizes"], dtype=np.float64)[:, None], len(steps), axis=1)
+        found["second_order"] = case_law(case, len(steps)).second_order(settings["budget"], plans)
+    return found
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each checkpoint and group size: the loss against the noise-free run, simulated and to first order."""
-    plain, controlled = collected(results)
-    problem, budget, sizes = case_problem(settings), settings["budget"], settings["group_sizes"]
-    common = {"problem": problem.name, "schedule": schedule_label(settings), "budget": budget}
-    common["printed_at_start"] = gt.group_size_law(problem, problem.theta).paper_optimum
-    table: Rows = []
-    for c, n in enumerate(settings["checkpoints"]):
-        law, undamped = case_law(settings, n), law_without_damping(settings, n)
-        here = gt.group_size_law(problem, law.path[-1])
-        facts = {"checkpoint": n, "noise_free": law.objective, "optimum": law.optimum, "gradient_optimum": here.optimum}
-        at_the_end = results[0]["second_order"] if n == settings["checkpoints"][-1] else None
-        simulated = losses(plain[:, :, c], controlled[:, :, c], law.objective)
-        for size, second, loss in zip(sizes, at_the_end or [np.nan] * len(sizes), simulated, strict=True):
-            row = {"batch_size": budget // size, "group_size": size, "second_order": second}
-            row |= {"prediction": law.loss(budget, size), "undamped": undamped.loss(budget, size)}
-            table.append(common | facts | row | loss)
+def law_without_damping(case, steps):
+    """Return a law that is known to be wrong: every step's noise is weighed as if it stayed what it was to the end.
+
+    What later steps do to it, the transport of the second derivative in docs/derivations.md, section 14, is left out.
+    """
+    law, problem = case_law(case, steps), case_problem(case)
+    curvature = gt.hessian(problem, law.path[-1])
+    weights = [
+        [-0.5 * size**2 * np.vdot(curvature, part) for part in leave_one_out_parts(problem, theta)]
+        for size, theta in zip(case_steps(case, steps), law.path, strict=False)
+    ]
+    return dataclasses.replace(law, constants=np.array(weights))
+
+
+def measured(found, problem, schedule, budget):
+    """Return the losses against the noise-free run, simulated and to first order, by checkpoint and group size."""
+    laws = {n: case_law(CASE_AT[problem, schedule], n) for n in CHECKPOINTS}
+    table = losses(found, GROUP_SIZES, {n: law.objective for n, law in laws.items()})
+    table["prediction"] = [laws[n].loss(budget, size) for n, size in table.index]
+    table.loc[END, "second_order"] = found.get("second_order", np.nan)
     return table
 
 
-def _printed(where: str, at: pd.DataFrame) -> Claim:
-    """The printed group size of the start against the best by the law; the control puts the worst in its place.
+@rows(of=trained, cases=cases)
+def curves(found, problem, schedule, budget):
+    """One row for each checkpoint and group size."""
+    yield from measured(found, problem, schedule, budget).reset_index().to_dict("records")
+
+
+@check(*stated("U9/printed", "U9/noise-costs"), of=trained, cases=cases, broken={"wrong": True}, setting=WHERE)
+def printed(found, problem, schedule, budget, wrong=False):
+    """The printed group size of the start against the best by the law, and whether noise costs at all.
 
     Only checkpoints at which noise costs with every group size count. Of these, the sizes are compared where the law expects most
-    of replacing the printed one. Rivals have a batch that is large enough for the law.
+    of replacing the printed one. Rivals have a batch that is large enough for the law. Broken: the worst group size, and a
+    noise-free run that is stopped early.
     """
-    losses, large = at["prediction"].unstack(), at["batch_size"].unstack().iloc[0] >= LAW_BATCH
-    printed, costs = on_grid(at["printed_at_start"].iloc[0], losses.columns.to_numpy()), losses[(losses > 0.0).all(axis=1)]
-    rivals = costs.loc[:, large].drop(columns=printed)
-    checkpoint = highest(costs[printed] / rivals.min(axis=1))
-    expected, rival = losses.loc[checkpoint], int(rivals.loc[checkpoint].idxmin())
-    worst = int(expected.idxmax())
-    facts = {"printed G": printed, "other G": rival, "worst G (control)": worst, "n": checkpoint}
-    facts["loss ratio expected"] = expected[printed] / expected[rival]
-    own, control = (difference(at.loc[(checkpoint, size)], at.loc[(checkpoint, rival)]) for size in (printed, worst))
-    return PRINTED.claim(where, own, control, facts=facts)
+    at, start = measured(found, problem, schedule, budget), case_problem(CASE_AT[problem, schedule])
+    expected = at["prediction"].unstack()
+    costs = expected[(expected > 0.0).all(axis=1)]
+    size = on_grid(gt.group_size_law(start, start.theta).paper_optimum, costs.columns)
+    rivals = costs.loc[:, budget // costs.columns >= LAW_BATCH].drop(columns=size)
+    n = highest(costs[size] / rivals.min(axis=1))
+    rival, worst = int(rivals.loc[n].idxmin()), int(expected.loc[n].idxmax())
+    facts = {"printed G": size, "other G": rival, "worst G (control)": worst, "n": n}
+    facts["loss ratio expected"] = expected.loc[n, size] / expected.loc[n, rival]
+    half_way = at.loc[HALF_WAY].loc[expected.loc[HALF_WAY].abs().idxmin()]
+    stopped = half_way["noise_free"] - at.loc[CHECKPOINTS[0], "noise_free"].iloc[0]
+    lost = evidence({**half_way, "estimate": (stopped if wrong else 0.0) - half_way["estimate"]}, 0.0)
+    return {
+        "U9/printed": (difference(at.loc[n, worst if wrong else size], at.loc[n, rival]), facts),
+        "U9/noise-costs": (lost, {"objective lost by stopping after one step (control)": stopped}),
+    }
 
 
-def _laws(where: str, at_the_end: pd.DataFrame) -> Iterator[Claim]:
-    """Simulated over predicted loss, group size by group size; the control's law does not know that later steps damp noise.
+@check(*LAWS, of=trained, cases=sized(cases), broken={"undamped": True}, setting=WHERE + SIZE)
+def laws(found, problem, schedule, budget, group_size, undamped=False):
+    """Simulated over predicted loss; broken: by a law that does not know that later steps damp noise.
 
     The law's own second order says to which rows its first, or both of them, should apply.
     """
-    for size, row in at_the_end[at_the_end["second_order"].notna()].iterrows():
-        share = row["second_order"] / abs(row["prediction"])
-        facts = {"second order / first": share, "wrong law / law": row["undamped"] / row["prediction"]}
-        wrong = distance(row, row["undamped"], LAW_MARGIN)
-        orders = {LAW if abs(share) <= REACH else LAW_BEYOND: row["prediction"]}
-        if abs(share) <= SECOND_REACH:
-            orders[SECOND_ORDER] = row["prediction"] + row["second_order"]
-        for statement, loss in orders.items():
-            yield statement.claim(f"{where}, G = {size}", distance(row, loss, LAW_MARGIN), wrong, facts=facts)
+    row = measured(found, problem, schedule, budget).loc[END, group_size]
+    first, second = row["prediction"], row["second_order"]
+    wrong, share = law_without_damping(CASE_AT[problem, schedule], END).loss(budget, group_size), second / abs(first)
+    facts, orders = {"second order / first": share, "wrong law / law": wrong / first}, {}
+    if np.isfinite(share):
+        orders["U9/policy-law" if abs(share) <= REACH else "U9/policy-law, beyond"] = first
+    if abs(share) <= SECOND_REACH:
+        orders["U9/second order"] = first + second
+    return {name: (distance(row, wrong if undamped else loss, LAW_MARGIN), facts) for name, loss in orders.items()}
 
 
-def _noise(where: str, at: pd.DataFrame) -> Claim:
-    """Noise costs performance, at the group size of least predicted loss; the control stops the noise-free run early."""
-    size = at.loc[HALF_WAY, "prediction"].abs().idxmin()
-    row = at.loc[(HALF_WAY, size)]
-    stopped = row["noise_free"] - at.loc[(CHECKPOINTS[0], size), "noise_free"]
-    own, control = (evidence({**row, "estimate": added - row["estimate"]}, 0.0) for added in (0.0, stopped))
-    return NOISE_COSTS.claim(where, own, control, facts={"objective lost by stopping after one step (control)": stopped})
+@check(*stated("U9/schedules", "U9/budgets"), of=trained, cases=pairs, each=PAIR, broken={"largest": True}, setting=from_to)
+def carried(found, problem, schedule, other, later, largest=False):
+    """What the group size that lost least in one setting loses in another one, beyond half a doubling's worth of a rival.
 
-
-def _one_curve(where: str, small: pd.DataFrame, large: pd.DataFrame) -> Iterator[Claim]:
-    """N times the loss at the largest over that at the smallest budget, less 1, group size by group size.
-
-    The control takes the runs of the largest budget before they are done. By the law their loss is then the farthest from that of
-    the end.
+    The rival is that from which it is the farthest, in its errors. Broken: the largest is chosen, as one does who compares group
+    sizes at equal numbers of prompts, not at equal budgets.
     """
-    factor = large["budget"].iloc[0] / small["budget"].iloc[0]
-    for size, least in small.loc[END].iterrows():
-        course = large.xs(size, level="group_size")
-        undone = course.loc[farthest(course["prediction"].drop(END), course.loc[END, "prediction"])]
-        own, control = (off_one_curve(most, least, factor, LAW_MARGIN) for most in (course.loc[END], undone))
-        facts = {"n of the control": undone.name, "control, by the law": factor * undone["prediction"] / least["prediction"]}
-        yield ONE_CURVE.claim(f"{where}, G = {size}", own, control, facts=facts)
+    before = measured(found["before"], problem, schedule, BUDGET).loc[END]
+    after = measured(found["after"], problem, other, later).loc[END]
+    best, best_there, most = int(highest(-before["estimate"])), int(highest(-after["estimate"])), int(before.index.max())
+    chosen = most if largest else best
+    own, rivals = after.loc[chosen], after.drop(chosen)
+    # A negative loss is a gain, of which the chosen size must keep the same share.
+    factors = np.where(rivals["estimate"] >= 0.0, HALF_DOUBLING, 1.0 / HALF_DOUBLING)
+    excesses = own["estimate"] - factors * rivals["estimate"]
+    errors = np.hypot(own["standard_error"], factors * rivals["standard_error"])
+    at, runs = highest(excesses / errors), int(after["replications"].min())
+    facts = {"G chosen": float(best), "best G there": float(best_there), "G of the control": float(most)}
+    lost = Evidence(float(excesses[at]), 0.0, float(errors[at]), replications=runs, comparisons=len(rivals))
+    return {"U9/schedules" if later == BUDGET else "U9/budgets": (lost, facts)}
 
 
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Judge what becomes of the best group size elsewhere, the printed one, the law, and whether noise costs at all."""
-    keys = ["problem", "schedule", "budget"]
-    runs = {key: one.set_index(["checkpoint", "group_size"]) for key, one in table.groupby(keys, sort=False)}
-    for before, after in permutations(runs, 2):
-        if before[0] == after[0] and before[2] == after[2] == BUDGET:
-            where = f"{before[0]}, from {before[1]} to {after[1]}"
-            yield SCHEDULES.claim(where, *carried(runs[before].loc[END], runs[after].loc[END]))
-    for (problem, schedule), budgets in table.groupby(["problem", "schedule"], sort=False)["budget"]:
-        least, most = budgets.min(), budgets.max()
-        if least < most:
-            small, large = (runs[problem, schedule, budget] for budget in (least, most))
-            where = f"{problem}, {schedule}"
-            yield BUDGETS.claim(f"{where}, from N = {least} to {most}", *carried(small.loc[END], large.loc[END]))
-            yield from _one_curve(where, small, large)
-    for (problem, schedule, budget), at in runs.items():
-        where = f"{problem}, {schedule}, N = {budget}"
-        yield _printed(where, at)
-        yield from _laws(where, at.loc[END])
-        yield _noise(where, at)
+@check(stated("U9/one curve"), of=trained, cases=sized(budgets), each=PAIR, broken={"undone": True}, setting=PLACE + SIZE)
+def one_curve(found, problem, schedule, group_size, undone=False):
+    """N times the loss at the largest over that at the smallest budget, less 1.
+
+    Broken: the runs of the largest budget are not done. By the law their loss is then the farthest from that of the end.
+    """
+    tables = (measured(found[at], problem, schedule, budget) for at, budget in (("before", BUDGET), ("after", LARGEST)))
+    small, course = (table.xs(group_size, level="group_size") for table in tables)
+    least, factor, end = small.loc[END], LARGEST / BUDGET, course.loc[END]
+    early = course.loc[farthest(course["prediction"].drop(END), end["prediction"])]
+    most = early if undone else end
+    ratio = factor * most["estimate"] / least["estimate"]
+    error = factor * np.hypot(most["standard_error"], ratio / factor * least["standard_error"]) / abs(least["estimate"])
+    facts = {"n of the control": early.name, "control, by the law": factor * early["prediction"] / least["prediction"]}
+    runs = int(min(most["replications"], least["replications"]))
+    return Evidence(abs(float(ratio) - 1.0), LAW_MARGIN, float(error), replications=runs), facts

@@ -3,44 +3,41 @@
 Both have the same budget, and an oracle makes the plans of group sizes. In the control the group size moves against the policy.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
 import numpy as np
-import pandas as pd
 
-from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import difference, distance
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness import check, rows
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
-from simulations.training.cases import FAR, best_along, case_law, case_problem, case_settings, case_steps, schedule_label
+from simulations.training.cases import CASE_AT, best_along, case_law, case_problem, case_settings, case_steps, schedule_label
+from simulations.training.celled import celled
 from simulations.training.controlled import controlled, controlled_objectives, guide, loss
 from simulations.training.grid import on_grid
 
-FOLLOW, HINDSIGHT = stated("U9/follow", "U9/hindsight")
-
-CASES = ((("kl-linear", FAR, ("Constant", 2.0)), 32), (("kl-tabular", None, ("Constant", 2.0)), 16))
+CASES = (("kl-linear", "Constant(2)", 32), ("kl-tabular", "Constant(2)", 16))
 BUDGET = 1080
 """It has 19 divisors from 2 to 120."""
+SIZES = [size for size in range(2, 121) if BUDGET % size == 0]
+WHERE = "{problem}, {schedule}, N = {budget}, n = {steps}"
 RUNS, CHUNK_RUNS, QUICK_RUNS = 1024, 256, 128
-PLANS = ("start", "fixed", "current", "ahead", "against")
 MARGIN = 0.15
 """A loss that is 15% off is a budget that is 15% off. It is a fifth of the way to the next one, which is twice as large."""
 
 
-def cells(quick: bool) -> list[Cell]:
+def cases(quick):
     """Two cases in which the best group size rises while the policy learns."""
-    runs = QUICK_RUNS if quick else RUNS
+    common = {"budget": BUDGET, "runs": QUICK_RUNS if quick else RUNS}
+    return [common | {"problem": problem, "schedule": schedule, "steps": steps} for problem, schedule, steps in CASES]
+
+
+def asked(problem, schedule, budget, steps, runs, **_):
+    """Return the settings of the runs, and the number of chunks."""
     chunk = min(runs, CHUNK_RUNS)
-    sizes = [size for size in range(2, 121) if BUDGET % size == 0]
-    return [
-        Cell(case_settings(*case) | {"budget": BUDGET, "group_sizes": sizes, "steps": steps, "runs": chunk}, runs // chunk)
-        for case, steps in CASES
-    ]
+    sizes = {"budget": budget, "group_sizes": SIZES, "steps": steps, "runs": chunk}
+    return case_settings(problem, schedule) | sizes, runs // chunk
 
 
-def plans(settings: Settings) -> dict[str, np.ndarray]:
+def plans(problem, schedule, steps):
     """Return the group size of every step for each plan, shape (n,).
 
     - start: the best for the gradient's error at the start, kept;
@@ -51,56 +48,52 @@ def plans(settings: Settings) -> dict[str, np.ndarray]:
 
     All but the first need what only an oracle knows: the exact moments along the path.
     """
-    problem, sizes, steps = case_problem(settings), np.array(settings["group_sizes"]), settings["steps"]
-    law = case_law(settings, steps)
-    current = best_along(problem, law.path[:-1], sizes, settings["budget"])
-    fixed = sizes[np.argmin([law.loss(settings["budget"], size) for size in sizes])]
+    case, sizes = CASE_AT[problem, schedule], np.array(SIZES)
+    law = case_law(case, steps)
+    current = best_along(case_problem(case), law.path[:-1], sizes, BUDGET)
+    fixed = sizes[np.argmin([law.loss(BUDGET, size) for size in sizes])]
     ahead = law.best_schedule(sizes).astype(np.int64)
     against = np.array([on_grid(current[0] ** 2 / size, sizes) for size in current])
-    kept = {"start": np.full(steps, current[0]), "fixed": np.full(steps, fixed)}
-    return kept | {"current": current, "ahead": ahead, "against": against}
+    start, best = np.full(steps, current[0]), np.full(steps, fixed)
+    return {"start": start, "fixed": best, "current": current, "ahead": ahead, "against": against}
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Mapping[str, Any]:
+@celled(asked)
+def trained(rng, problem, schedule, steps, budget, runs, **_):
     """Train with every plan; return the objective of each run and its controls."""
-    problem, steps = case_problem(settings), settings["steps"]
-    objectives = {}
-    for number, (name, sizes) in enumerate(plans(settings).items()):
-        plain, controls = controlled_objectives(
-            problem,
-            [guide(case_law(settings, steps))],
-            case_steps(settings, steps),
-            sizes.tolist(),
-            budget=settings["budget"],
-            runs=settings["runs"],
-            seed=child_seed(seed_of(rng), number),
-        )
-        objectives[name] = [plain[:, 0].tolist(), *controls[:, :, 0].tolist()]
-    return objectives
+    schedule, found = schedule_label(schedule), {}
+    case = CASE_AT[problem, schedule]
+    where = case_problem(case), [guide(case_law(case, steps))], case_steps(case, steps)
+    for number, (name, sizes) in enumerate(plans(problem, schedule, steps).items()):
+        seed = child_seed(seed_of(rng), number)
+        plain, controls = controlled_objectives(*where, sizes.tolist(), budget=budget, runs=runs, seed=seed)
+        found[name] = np.stack([plain[:, 0], *controls[:, :, 0]], axis=1)
+    return found
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each plan and step: the group size of the step, and the plan's loss, simulated and to first order."""
-    problem, steps, budget = case_problem(settings), settings["steps"], settings["budget"]
-    law = case_law(settings, steps)
-    common = {"problem": problem.name, "schedule": schedule_label(settings), "budget": budget, "steps": steps}
-    table: Rows = []
-    for name, sizes in plans(settings).items():
-        plain, *controls = np.concatenate([chunk[name] for chunk in results], axis=1)[..., None]
+def measured(found, problem, schedule, steps):
+    """Return each plan's loss, simulated and to first order."""
+    law, table = case_law(CASE_AT[problem, schedule], steps), {}
+    for name, sizes in plans(problem, schedule, steps).items():
+        plain, *controls = found[name].T[..., None]
         sample = controlled(plain, np.array(controls))[:, 0]
-        row = common | {"plan": name, "prediction": law.loss(budget, sizes)} | loss(sample, law.objective)
-        table += [row | {"step": i, "group_size": int(size)} for i, size in enumerate(sizes, 1)]
+        table[name] = {"prediction": law.loss(BUDGET, sizes)} | loss(sample, law.objective)
     return table
 
 
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
+@rows(of=trained, cases=cases)
+def courses(found, problem, schedule, steps):
+    """One row for each plan and step: the group size of the step, and the plan's loss."""
+    at = measured(found, problem, schedule, steps)
+    for name, sizes in plans(problem, schedule, steps).items():
+        yield from ({"plan": name, "step": i, "group_size": int(size)} | at[name] for i, size in enumerate(sizes, 1))
+
+
+@check(*stated("U9/follow", "U9/hindsight"), of=trained, cases=cases, broken={"plan": "against"}, setting=WHERE)
+def following(found, problem, schedule, steps, plan="current"):
     """Following the policy beats the start's group size, and loses as much as the best fixed one."""
-    keys = ["problem", "schedule", "budget", "steps"]
-    for names, part in table[table["step"] == 1].groupby(keys, sort=False):
-        where, at = "{}, {}, N = {}, n = {}".format(*names), part.set_index("plan")
-        losses = at["prediction"]
-        facts = {f"loss of {name} / fixed, to first order": float(losses[name] / losses["fixed"]) for name in PLANS}
-        own, control = (difference(at.loc[plan], at.loc["start"]) for plan in ("current", "against"))
-        yield FOLLOW.claim(where, own, control, facts=facts)
-        own, control = (distance(at.loc[plan], float(losses["fixed"]), MARGIN) for plan in ("current", "against"))
-        yield HINDSIGHT.claim(where, own, control, facts=facts)
+    at = measured(found, problem, schedule, steps)
+    fixed = at["fixed"]["prediction"]
+    facts = {f"loss of {name} / fixed, to first order": row["prediction"] / fixed for name, row in at.items()}
+    sides = difference(at[plan], at["start"]), distance(at[plan], fixed, MARGIN)
+    return {"U9/follow": (sides[0], facts), "U9/hindsight": (sides[1], facts)}

@@ -1,20 +1,16 @@
 """U8: the lemma on sequences behind the bound, exact.
 
 Lemma 14, on which Lemma 6 rests, bounds every sequence that keeps its hypotheses. The largest values that they allow a sequence
-are computed and compared with the bound, over a grid of constants. In the control the bound starts at n_0 = 1.
+are computed and compared with the bound, over a grid of constants. In the control n_0 is half of what it should be.
 """
 
-from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 
-from grpo_theory.evidence import Comparison
-from grpo_theory.evidence.reading import largest
-from grpo_theory.harness.study import Settings
+from grpo_theory.harness import check
 from grpo_theory.theory.bounds import first_index, largest_sequence, printed_first_index, sequence_bound
 from simulations.statements import stated
-
-PRINTED, USED, CORRECTED = stated("U8/lemma/printed", "U8/lemma/used", "U8/lemma/corrected")
 
 A = (1.25, 2.0, 4.0, 10.0, 100.0)
 B_OVER_LEAST = (0.01, 0.25, 1.0, 4.0)
@@ -24,23 +20,20 @@ EPSILONS = (0.25, 1.0, 4.0)
 LENGTH = 4096
 
 
-def ratios(a: float, b: float, c: float, epsilon: float) -> dict[str, float]:
-    """Return the highest ratio of what a sequence can reach to the bound, for n_0 as printed, as corrected, and of 1.
+@check(*stated("U8/lemma/printed", "U8/lemma/used", "U8/lemma/corrected"), broken={"part": 2}, setting="all sequences")
+def sequences(part=1):
+    """The highest ratio of what a sequence can reach to the bound: as printed, as Lemma 6 uses it, and as corrected.
 
-    Only sequences count that keep all hypotheses, a_{n+1} >= 0 included, for ever.
+    Only sequences count that keep all hypotheses, a_{n+1} >= 0 included, for ever. Broken: n_0 is halved.
     """
-    n = np.arange(1, LENGTH + 1)
-    reached = largest_sequence(a, b, c, 1.0, LENGTH)
-    starts = {"printed": printed_first_index(a, b, epsilon), "corrected": first_index(a, b, epsilon), "broken": 1}
-    return {name: float((reached / sequence_bound(a, c, 1.0, start, n, epsilon)).max()) for name, start in starts.items()}
-
-
-def compare(settings: Settings) -> Iterator[Comparison]:
-    """Yield the worst of the bound as printed, as printed where Lemma 6 uses it, and as corrected."""
-    grid = [(a, share, c, epsilon) for a in A for share in B_OVER_LEAST for c in C_OVER_HIGHEST for epsilon in EPSILONS]
-    all_of = [(share, ratios(a, share * a**2 / 4.0, c, epsilon)) for a, share, c, epsilon in grid]
-    used = [ratio for share, ratio in all_of if share >= 1.0]
-    every = [ratio for _, ratio in all_of]
-    for statement, over, start in ((PRINTED, every, "printed"), (USED, used, "printed"), (CORRECTED, every, "corrected")):
-        worst, broken = (largest([ratio[name] for ratio in over]) for name in (start, "broken"))
-        yield statement.compare("all sequences", worst, 1.0, broken=broken)
+    printed: list[float] = []
+    corrected: list[float] = []
+    n, used = np.arange(1, LENGTH + 1), []
+    for a, share, c, epsilon in product(A, B_OVER_LEAST, C_OVER_HIGHEST, EPSILONS):
+        b = share * a**2 / 4.0
+        reached = largest_sequence(a, b, c, 1.0, LENGTH)
+        for ratios, first in ((printed, printed_first_index), (corrected, first_index)):
+            start = max(1, first(a, b, epsilon) // part)
+            ratios.append((reached / sequence_bound(a, c, 1.0, start, n, epsilon)).max())
+        used += printed[-1:] * (share >= 1.0)
+    return {"U8/lemma/printed": (printed, 1.0), "U8/lemma/used": (used, 1.0), "U8/lemma/corrected": (corrected, 1.0)}

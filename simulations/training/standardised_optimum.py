@@ -4,28 +4,22 @@ There is a K3 penalty in the loss. Mean updates are compared with gradients of o
 of the corrected one. In the control rewards are not divided.
 """
 
-from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.optimize import minimize
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim
-from grpo_theory.evidence.reading import distance, exact
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.evidence.reading import distance
+from grpo_theory.harness import check, run
 from grpo_theory.harness.summary import summary
 from simulations.seeds import seed_of
-from simulations.sequence.divergences import Numbers, gradient, token_logs
+from simulations.sequence.divergences import gradient, token_logs
 from simulations.sequence.parts import composed
 from simulations.sequence.standardised import STANDARDISED, ascended
 from simulations.statements import stated
 
-U16, PRINTED, CORRECTED, SIMULATED = stated("U16", "U16/printed", "U16/corrected", "U16/simulated")
-
+U16, *PARTS = stated("U16", "U16/printed", "U16/corrected", "U16/simulated")
 PROBLEMS = ("kl-tabular", "kl-linear")
 GROUP_SIZES = (2, 4, 8, 64)
 BATCH_SIZE, STEPS = 4, 2000
@@ -42,14 +36,14 @@ ESTIMATORS = {
 """The algorithm, and broken: the same without the division."""
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each problem and group size; quick takes the smallest and the largest."""
+def cases(quick):
+    """Problems and group sizes; quick takes the smallest and the largest."""
     common = {"batch_size": BATCH_SIZE, "steps": STEPS, "runs": QUICK_RUNS if quick else RUNS}
     sizes = (GROUP_SIZES[0], GROUP_SIZES[-1]) if quick else GROUP_SIZES
-    return [Cell({"problem": name, "group_size": size} | common) for name in PROBLEMS for size in sizes]
+    return [{"problem": name, "group_size": size} | common for name in PROBLEMS for size in sizes]
 
 
-def objective(problem: gt.Problem, group_size: int | None, printed_penalty: bool) -> Callable[[Numbers], Any]:
+def objective(problem, group_size, printed_penalty):
     """Return E[h(V)] less kappa times a divergence as a function of the log probabilities (M, K).
 
     Parameters
@@ -62,48 +56,31 @@ def objective(problem: gt.Problem, group_size: int | None, printed_penalty: bool
         Whether the divergence is KL(pi || pi_ref), as printed, or KL(pi_ref || pi), which the K3 term in the loss descends.
     """
 
-    def value(logs: Numbers) -> Any:
-        pi, (strength, reference) = np.exp(logs), _penalty(problem)
-        success = _success(problem, pi)
+    def value(logs):
+        pi, reference = np.exp(logs), np.asarray(problem.kl.reference)
+        success = (pi * problem.bandit.mean_reward).sum(axis=-1)
         climbed = 2.0 * np.arcsin(np.sqrt(success)) if group_size is None else ascended(success, group_size)
-        apart = logs - np.log(reference)
-        divergence = (pi * apart if printed_penalty else -reference * apart).sum(axis=1)
-        return problem.bandit.prompt_weights @ (climbed - strength * divergence)
+        divergence = ((pi if printed_penalty else -reference) * (logs - np.log(reference))).sum(axis=1)
+        return problem.bandit.prompt_weights @ (climbed - problem.kl.strength * divergence)
 
     return value
 
 
-def corrected_objective(problem: gt.Problem, group_size: int) -> Callable[[Numbers], Any]:
-    """Return E[h_G(V)] - kappa KL(pi_ref || pi) as a function of the log probabilities (M, K)."""
-    return objective(problem, group_size, printed_penalty=False)
-
-
-def _penalty(problem: gt.Problem) -> tuple[float, Array]:
-    assert problem.kl is not None
-    return problem.kl.strength, np.asarray(problem.kl.reference)
-
-
-def _success(problem: gt.Problem, probabilities: Numbers) -> Numbers:
-    return (probabilities * problem.bandit.mean_reward).sum(axis=-1)
-
-
-def maximise(problem: gt.Problem, climbed: Callable[[Numbers], Any]) -> Array:
+def maximise(problem, climbed):
     """Return the parameters (d,) that maximise a function of the log probabilities, from 0."""
 
-    def loss(theta: Array) -> float:
-        return -float(np.real(climbed(token_logs(problem, theta.astype(np.complex128)))))
+    def loss(theta):
+        value = np.real(climbed(token_logs(problem, theta.astype(np.complex128))))
+        return -float(value), -gradient(problem, climbed, theta)
 
-    def slope(theta: Array) -> Array:
-        return -gradient(problem, climbed, theta)
-
-    return np.asarray(minimize(loss, np.zeros(problem.policy.dimension), jac=slope, method="BFGS", options={"gtol": 1e-9}).x)
+    return np.asarray(minimize(loss, np.zeros(problem.policy.dimension), jac=True, method="BFGS", options={"gtol": 1e-9}).x)
 
 
 @cache
-def _limit(name: str, group_size: int) -> tuple[Array, float, int]:
+def limit(name, group_size):
     """Return where the corrected objective is highest, and a step scale 2/lambda_min with an offset that keeps steps stable."""
     problem = gt.gallery.problem(name)
-    climbed = corrected_objective(problem, group_size)
+    climbed = objective(problem, group_size, printed_penalty=False)
     best = maximise(problem, climbed)
     steps = 1e-5 * np.eye(best.size)
     hessian = np.array([gradient(problem, climbed, best + step) - gradient(problem, climbed, best - step) for step in steps])
@@ -112,74 +89,45 @@ def _limit(name: str, group_size: int) -> tuple[Array, float, int]:
     return best, float(scale), int(20.0 * scale * curvatures[-1]) + 200
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
-    """Compare mean updates with the objectives' gradients, and the ends of runs with the corrected objective's maximiser."""
-    seed = seed_of(rng)
-    problem, size = gt.gallery.problem(settings["problem"]), settings["group_size"]
-    printed = maximise(problem, objective(problem, None, printed_penalty=True))
-    corrected, scale, offset = _limit(settings["problem"], size)
-    points = SPREAD * np.random.default_rng(seed).normal(size=(POINTS, problem.policy.dimension))
-    slopes = [gradient(problem, corrected_objective(problem, size), point) for point in points]
-    success, table = _mean_success(problem, corrected), []
-    for name, chosen in ESTIMATORS.items():
-        sizes = {"batch_size": 1, "group_size": size}
-        gaps = [gt.gradient_mean(problem, at, chosen, **sizes) - slope for at, slope in zip(points, slopes, strict=True)]
-        runs = gt.simulate_training(
-            problem,
-            problem.theta,
-            chosen,
-            gt.Harmonic(scale, offset),
-            batch_size=settings["batch_size"],
-            group_size=size,
-            steps=settings["steps"],
-            replications=settings["runs"],
-            rng=seed,
-            workers=1,
-        )
-        at_printed = float(np.abs(gt.gradient_mean(problem, printed, chosen, **sizes)).max())
-        ends = np.array([_mean_success(problem, theta) for theta in runs.theta])
-        table += [
-            {"kernel": name, "quantity": "at printed", "prediction": 0.0, "estimate": at_printed, **EXACT},
-            {"kernel": name, "quantity": "gap", "prediction": 0.0, "estimate": float(np.abs(gaps).max()), **EXACT},
-            {"kernel": name, "quantity": "success", "prediction": success, **summary(ends)},
-        ]
-    common = {"printed_success": _mean_success(problem, printed), **apart(problem, size)}
-    return {"common": common, "rows": table}
+def success_at(problem, theta):
+    """Return the mean success of a policy."""
+    rewards = (problem.at(theta).probabilities * problem.bandit.mean_reward).sum(axis=-1)
+    return float(problem.bandit.prompt_weights @ rewards)
 
 
-def apart(problem: gt.Problem, size: int) -> dict[str, float]:
+def apart(problem, size):
     """Return the mean success at the maximisers of objectives of which one part is corrected and the other as printed.
 
     What groups of finite size change, with the printed penalty; and what the other divergence changes, with groups without end.
     """
-    changed = {"groups_alone": (size, True), "penalty_alone": (None, False)}
-    return {name: _mean_success(problem, maximise(problem, objective(problem, *parts))) for name, parts in changed.items()}
+    changed = {"with groups of this size alone": (size, True), "with the penalty that is descended alone": (None, False)}
+    return {name: success_at(problem, maximise(problem, objective(problem, *parts))) for name, parts in changed.items()}
 
 
-def _mean_success(problem: gt.Problem, theta: Array) -> float:
-    return float(problem.bandit.prompt_weights @ _success(problem, problem.at(theta).probabilities))
+@run()
+def compared(problem, group_size, batch_size, steps, runs, rng):
+    """Compare mean updates with the objectives' gradients, and the ends of runs with the corrected objective's maximiser."""
+    name, problem, seed = problem, gt.gallery.problem(problem), seed_of(rng)
+    printed = maximise(problem, objective(problem, None, printed_penalty=True))
+    corrected, scale, offset = limit(name, group_size)
+    points = SPREAD * np.random.default_rng(seed).normal(size=(POINTS, problem.policy.dimension))
+    slopes = [gradient(problem, objective(problem, group_size, printed_penalty=False), point) for point in points]
+    one, success = {"batch_size": 1, "group_size": group_size}, success_at(problem, corrected)
+    sizes = {"batch_size": batch_size, "group_size": group_size, "steps": steps, "replications": runs, "workers": 1}
+    facts = {"success at the printed maximiser": success_at(problem, printed), "success at the corrected one": success}
+    found = {"facts": facts | apart(problem, group_size)}
+    for kernel, chosen in ESTIMATORS.items():
+        gaps = [gt.gradient_mean(problem, at, chosen, **one) - slope for at, slope in zip(points, slopes, strict=True)]
+        ends = gt.simulate_training(problem, problem.theta, chosen, gt.Harmonic(scale, offset), **sizes, rng=seed).theta
+        at_printed, success = gt.gradient_mean(problem, printed, chosen, **one), [success_at(problem, theta) for theta in ends]
+        found[kernel] = {"at printed": np.abs(at_printed).max(), "gap": np.abs(gaps).max(), "success": success}
+    return found
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each kernel and quantity: the update at the printed maximiser, the gap, and where runs end."""
-    common = {name: settings[name] for name in ("problem", "group_size", "batch_size", "steps")} | results[0]["common"]
-    return [common | row for row in results[0]["rows"]]
-
-
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Each row of the algorithm; the control is the kernel that does not divide, sent the same way."""
-    for (problem, size), part in table.groupby(["problem", "group_size"], sort=False):
-        at = part.set_index(["quantity", "kernel"])
-        where, row = f"{problem} (G = {size})", at.loc[("success", "standardised")]
-        facts = {
-            "success at the printed maximiser": row["printed_success"],
-            "with groups of this size alone": row["groups_alone"],
-            "with the penalty that is descended alone": row["penalty_alone"],
-            "success at the corrected one": row["prediction"],
-        }
-        for statement, quantity in ((PRINTED, "at printed"), (CORRECTED, "gap")):
-            own, control = (exact(at.loc[(quantity, kernel), "estimate"], 0.0) for kernel in ESTIMATORS)
-            yield statement.claim(where, own, control, facts=facts)
-        ends = (at.loc[("success", kernel)] for kernel in ESTIMATORS)
-        own, control = (distance(end, end["prediction"], MARGIN) for end in ends)
-        yield SIMULATED.claim(where, own, control, facts=facts)
+@check(*PARTS, of=compared, cases=cases, broken={"kernel": "undivided"}, setting="{problem} (G = {group_size})")
+def optimum(found, kernel="standardised"):
+    """The update at the printed maximiser, its gap from the corrected gradient, and where runs end; broken: not divided."""
+    own, facts = found[kernel], {name: values[0] for name, values in found["facts"].items()}
+    ends = distance(summary(own["success"]), facts["success at the corrected one"], MARGIN)
+    sides = {"U16/printed": (own["at printed"], 0.0), "U16/corrected": (own["gap"], 0.0), "U16/simulated": (ends,)}
+    return {name: (*pair, facts) for name, pair in sides.items()}

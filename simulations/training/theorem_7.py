@@ -7,23 +7,21 @@ C3 the suprema of c1 and c3. It takes the supremum of the error for the sum of i
 In the controls the supremum of c3 is too large, or there is one prompt per step, so that larger groups mean fewer steps.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
+from operator import attrgetter, methodcaller
 
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
-from grpo_theory.evidence import Comparison, Statement
-from grpo_theory.exact import Region, region
+from grpo_theory.exact import region
 from grpo_theory.exact.ball import ERROR_POINTS, largest, net, one_by_one
-from grpo_theory.harness.study import Cell, Settings
+from grpo_theory.harness import check
 from grpo_theory.theory import constant_step_bound, harmonic_step_bound
 from simulations.maximum import curvatures, maximum
 from simulations.statements import stated
 from simulations.training.grid import doubling
 
-PRINTED, CORRECTED, UNIVERSAL = stated("U9/bound/printed", "U9/bound/corrected", "U9/bound/universal")
+READINGS = stated("U9/bound/printed", "U9/bound/corrected", "U9/bound/universal")
 SAME_SIZE = "with one prompt a step, too, the bound is least at the same whole group size there"
 POWERLESS = {("U9/bound/universal", f"{name}, radius 2"): SAME_SIZE for name in ("conflict", "kl-linear")}
 
@@ -36,42 +34,37 @@ STEP_BUDGETS, NUMBERS = (1024, 16384), (64, 1024)
 RUN_BUDGETS, CONTROL_BUDGETS = (1 << 18, 1 << 24), (1 << 10, 1 << 24)
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each ball; quick takes the first."""
-    balls = BALLS[:QUICK_BALLS] if quick else BALLS
-    return [Cell({"problem": problem, "radius": radius}) for problem, radius in balls]
+def cases(quick):
+    """The balls; quick takes the first."""
+    return [{"problem": problem, "radius": radius} for problem, radius in BALLS[: QUICK_BALLS if quick else None]]
 
 
-def suprema(name: str, radius: float) -> tuple[Array, Array]:
+@cache
+def suprema(name, radius):
     """Return the suprema of c1, c2 and c3 over the ball, and those of B MSE at every group size."""
     problem, best, _ = maximum(name)
     directions = curvatures(name)[1]
 
     @cache
-    def law_at(point: bytes) -> gt.GroupSizeLaw:
+    def law_at(point):
         return gt.group_size_law(problem, best + directions @ np.frombuffer(point))
 
+    def supremum(value):
+        return largest(one_by_one(lambda point: float(value(law_at(point.tobytes())))), points, radius)
+
     points = net(directions.shape[1], radius, ERROR_POINTS)
-
-    def constant(name: str, point: Array) -> float:
-        return float(getattr(law_at(point.tobytes()), name))
-
-    def error(size: int, point: Array) -> float:
-        return float(law_at(point.tobytes()).mse(1, size))
-
-    constants = [largest(one_by_one(partial(constant, name)), points, radius) for name in ("c1", "c2", "c3")]
-    errors = [largest(one_by_one(partial(error, size)), points, radius) for size in GROUP_SIZES]
-    return np.array(constants), np.array(errors)
+    constants = [supremum(attrgetter(name)) for name in ("c1", "c2", "c3")]
+    return np.array(constants), np.array([supremum(methodcaller("mse", 1, size)) for size in GROUP_SIZES])
 
 
-def minimisers(ball: Region, errors: Array) -> tuple[list[int], list[int]]:
+def minimisers(ball, errors):
     """Return the whole group size of Lemma 6's least bound in every setting, and in those with one prompt a step."""
     step, beta = 0.02 / ball.smoothness, 1.0 / ball.pl
 
-    def constant(noise: float, n: int) -> float:
+    def constant(noise, n):
         return float(constant_step_bound(ball, noise, step, ball.highest_gap, n))
 
-    def harmonic(noise: float, n: int) -> float:
+    def harmonic(noise, n):
         return float(harmonic_step_bound(ball, noise, beta, n))
 
     each = list(zip(GROUP_SIZES, errors, strict=True))
@@ -82,34 +75,24 @@ def minimisers(ball: Region, errors: Array) -> tuple[list[int], list[int]]:
             [min(bound(n * g * error / budget, n) for n in counts) for g, error in each] for bound in (constant, harmonic)
         ]
     single = [[constant(error, budget // g) for g, error in each] for budget in CONTROL_BUDGETS]
-    least, least_single = ([GROUP_SIZES[int(np.argmin(values))] for values in some] for some in (settings, single))
-    return least, least_single
+    return tuple([GROUP_SIZES[int(np.argmin(values))] for values in some] for some in (settings, single))
 
 
-def compare(settings: Settings) -> Iterator[Comparison]:
-    """Yield both readings of the law against the minimisers of the bounds, and whether the settings share a group size."""
-    problem, best, _ = maximum(settings["problem"])
-    (c1, c2, c3), errors = suprema(settings["problem"], settings["radius"])
+@check(*READINGS, cases=cases, broken={"wrong": True}, setting="{problem}, radius {radius:g}")
+def least(problem, radius, wrong=False):
+    """Both readings of the law against the minimisers of the bounds, and whether the settings share a group size.
+
+    A reading is judged in the setting in which it is farthest off; broken: with a supremum of c3 that is too large, and with one
+    prompt a step.
+    """
+    (c1, c2, c3), errors = suprema(problem, radius)
     sizes = np.array(GROUP_SIZES, dtype=np.float64)
-
-    def least(below: Array) -> tuple[int, int]:
-        """Return the whole group size of the least c1 G + c3/below, and with a c3 that is too large."""
-        own, wrong = (GROUP_SIZES[int(np.argmin(c1 * sizes + factor * c3 / below))] for factor in (1.0, WRONG_C3))
-        return own, wrong
-
+    found, best, _ = maximum(problem)
+    own, single = minimisers(region(found, best, radius=radius, reach=1e-6), errors)
     sums = c1 + c2 / sizes + c3 / (sizes * (sizes - 1.0))
     facts = {"sqrt(C3/C1)": float(np.sqrt(c3 / c1)), "largest error / sum of the suprema": float((errors / sums).min())}
-    minima = minimisers(region(problem, best, radius=settings["radius"], reach=1e-6), errors)
-    where = f"{settings['problem']}, radius {settings['radius']:g}"
-    yield from judged(where, *minima, {PRINTED: least(sizes), CORRECTED: least(sizes - 1.0)}, facts)
-
-
-def judged(
-    where: str, least: Sequence[int], single: Sequence[int], laws: Mapping[Statement, tuple[int, int]], facts: Mapping[str, float]
-) -> Iterator[Comparison]:
-    """Yield each reading in the setting in which it is farthest off, and the range of the settings' group sizes."""
-    for statement, (own, wrong) in laws.items():
-        size = max(least, key=lambda one: abs(one - own))
-        yield statement.compare(where, size, own, broken=size, broken_prediction=wrong, facts=facts)
-    count = {"settings": float(len(least))}
-    yield UNIVERSAL.compare(where, max(least), min(least), broken=max(single), broken_prediction=min(single), facts=count)
+    sides = {"U9/bound/universal": (max(some := single if wrong else own), min(some), {"settings": float(len(own))})}
+    for name, below in (("U9/bound/printed", sizes), ("U9/bound/corrected", sizes - 1.0)):
+        right, other = (GROUP_SIZES[int(np.argmin(c1 * sizes + factor * c3 / below))] for factor in (1.0, WRONG_C3))
+        sides[name] = own[int(np.abs(np.array(own) - right).argmax())], other if wrong else right, facts
+    return sides

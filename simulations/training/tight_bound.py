@@ -4,26 +4,21 @@ There is one direction, curvature and noise change little over the ball, and eps
 bound is half of what it should be.
 """
 
-from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, Evidence
-from grpo_theory.evidence.reading import evidence, highest
-from grpo_theory.exact import Region, largest_error, longest_estimate, region
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.evidence.reading import evidence
+from grpo_theory.exact import largest_error, longest_estimate, region
+from grpo_theory.harness import check, run
+from grpo_theory.harness.summary import summary
 from grpo_theory.theory import harmonic_step_bound
 from grpo_theory.theory.bounds import first_index
 from simulations.seeds import seed_of
 from simulations.statements import stated
 from simulations.training.grid import doubling
-from simulations.training.lemma_6 import U8
-
-PRINTED = stated("U8/printed")
 
 PROBLEM = "one direction"
 ESTIMATOR = "rloo"
@@ -34,21 +29,29 @@ RADIUS, START = 0.1, 0.9
 EPSILON = 0.1
 FACTOR = 2.0
 """beta mu: the mean gap has forgotten its start after some hundred steps."""
-OFFSETS = (0, 16)
-STEPS = 1024
-CONSTANTS = {"L": "L", "mu": "mu", "M": "M", "M of the control": "wrong_M", "steepest ray": "ray"}
-"""The columns of the constants over the ball, by what the facts of a claim call them."""
+STEPS, OFFSETS = 1024, (0, 16)
+CONSTANTS = ("L", "mu", "M", "M of the control", "steepest ray")
+"""Over the ball, as the facts of a claim call them."""
 RUNS, QUICK_RUNS, CHUNK_RUNS = 32_768, 16_384, 8192
 
 
-def cells(quick: bool) -> list[Cell]:
+def cases(quick):
     """The schedule as printed, beta/i, and with an offset."""
-    settings = {"epsilon": EPSILON, "factor": FACTOR, "steps": STEPS, "runs": CHUNK_RUNS}
-    return [Cell(settings | {"offset": offset}, (QUICK_RUNS if quick else RUNS) // CHUNK_RUNS) for offset in OFFSETS]
+    settings = {"epsilon": EPSILON, "factor": FACTOR, "steps": STEPS, "runs": QUICK_RUNS if quick else RUNS}
+    return [settings | {"offset": offset} for offset in OFFSETS]
+
+
+def label(offset, **_):
+    """Return the problem and the schedule."""
+    return f"{PROBLEM} ({ESTIMATOR}), beta/{f'(i + {offset})' if offset else 'i'}"
+
+
+noise_of = partial(largest_error, estimator=ESTIMATOR, radius=RADIUS)
+"""M over a ball."""
 
 
 @cache
-def one_direction() -> tuple[gt.Problem, np.ndarray, float]:
+def one_direction():
     """Return a prompt with two responses and a strong penalty, its maximiser and the maximum."""
     kl = gt.KL(0.5, np.full((1, 2), 0.5))
     problem = gt.Problem(gt.Bandit([[0.6, 0.5]]), gt.TabularSoftmax(1, 2), kl=kl, theta=np.zeros(2), name=PROBLEM)
@@ -57,7 +60,7 @@ def one_direction() -> tuple[gt.Problem, np.ndarray, float]:
 
 
 @cache
-def surroundings(factor: float, epsilon: float, offset: int) -> tuple[Region, float]:
+def surroundings(factor, epsilon, offset):
     """Return the constants over the ball, enlarged by the longest step that the induction uses, and beta.
 
     Up to the index n_0 the bound is at least the highest gap of the ball, whatever the steps. So L need not reach further than
@@ -71,72 +74,32 @@ def surroundings(factor: float, epsilon: float, offset: int) -> tuple[Region, fl
     return region(problem, best, radius=RADIUS, reach=reach), beta
 
 
-@cache
-def largest_noise(batch_size: int, group_size: int) -> float:
-    """Return M over the ball."""
-    problem, best, _ = one_direction()
-    return largest_error(problem, best, ESTIMATOR, radius=RADIUS, batch_size=batch_size, group_size=group_size)
+@run(runs=CHUNK_RUNS)
+def trained(epsilon, factor, offset, steps, runs, rng, chunk):
+    """Train from near the edge of the ball, projected onto it; return the gaps, and with the first chunk the bounds.
 
-
-def predict(settings: Settings) -> dict[str, Any]:
-    """Return the constants over the ball, and at the checkpoints the bound, and the bound with a noise that is too small."""
-    ball, beta = surroundings(settings["factor"], settings["epsilon"], settings["offset"])
-    n, noise, less = np.array(doubling(settings["steps"])), largest_noise(**SIZES), largest_noise(**WRONG_SIZES)
-    bound, wrong = (
-        harmonic_step_bound(ball, level, beta, n, offset=settings["offset"], epsilon=settings["epsilon"])
-        for level in (noise, less)
-    )
-    constants = {"L": ball.smoothness, "mu": ball.pl, "M": noise, "wrong_M": less, "ray": ball.steepest_ray}
-    return {"constants": constants, "bounds": {"n": n.tolist(), "prediction": bound.tolist(), "control": wrong.tolist()}}
-
-
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
-    """Train from near the edge of the ball, projected onto it; return sums and sums of squares of the gaps.
-
-    The first chunk predicts the bounds too.
+    The second of these has a noise that is too small.
     """
     problem, best, highest = one_direction()
-    _, beta = surroundings(settings["factor"], settings["epsilon"], settings["offset"])
-    _, directions = gt.exact.check_optimum(problem, best)
-    training = gt.simulate_training(
-        problem,
-        best + START * RADIUS * directions[:, 0],
-        ESTIMATOR,
-        gt.Harmonic(beta, settings["offset"]),
-        **SIZES,
-        steps=settings["steps"],
-        replications=settings["runs"],
-        rng=seed_of(rng),
-        workers=1,
-        checkpoints=doubling(settings["steps"]),
-        ball=gt.Ball(best, RADIUS),
-    )
-    gaps = highest - training.objectives
-    sums = {"sum": gaps.sum(axis=0).tolist(), "squares": (gaps**2).sum(axis=0).tolist()}
-    return sums | {"prediction": predict(settings) if chunk == 0 else None}
+    ball, beta = surroundings(factor, epsilon, offset)
+    start = best + START * RADIUS * gt.exact.check_optimum(problem, best)[1][:, 0]
+    sizes = SIZES | {"steps": steps, "replications": runs, "checkpoints": doubling(steps), "workers": 1}
+    where = problem, start, ESTIMATOR, gt.Harmonic(beta, offset)
+    training = gt.simulate_training(*where, **sizes, rng=seed_of(rng), ball=gt.Ball(best, RADIUS))
+    found = {"gap": highest - training.objectives}
+    if chunk == 0:
+        n, noises = np.array(doubling(steps)), [noise_of(problem, best, **one) for one in (SIZES, WRONG_SIZES)]
+        found["bounds"] = [harmonic_step_bound(ball, M, beta, n, offset=offset, epsilon=epsilon) for M in noises]
+        found["constants"] = dict(zip(CONSTANTS, (ball.smoothness, ball.pl, *noises, ball.steepest_ray), strict=True))
+    return found
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each checkpoint: the mean gap, its bound, and the bound with a noise that is too small."""
-    predicted, runs = results[0]["prediction"], settings["runs"] * len(results)
-    mean, squares = (np.sum([one[name] for one in results], axis=0) / runs for name in ("sum", "squares"))
-    gaps = pd.DataFrame(predicted["bounds"]).assign(estimate=mean, standard_error=np.sqrt((squares - mean**2) / (runs - 1)))
-    common = {"problem": PROBLEM, "offset": settings["offset"], "replications": runs, **predicted["constants"]}
-    return [common | row for row in gaps.to_dict("records")]
-
-
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """The bound at the checkpoint where it comes nearest to failing; the control's noise is half of what it should be."""
-    for offset, part in table.groupby("offset", sort=False):
-        own, control = (_nearest(part, bound) for bound in ("prediction", "control"))
-        facts = {name: part[column].iloc[0] for name, column in CONSTANTS.items()}
-        facts["bound over gap at the end"] = part["prediction"].iloc[-1] / part["estimate"].iloc[-1]
-        statement, where = (PRINTED, "beta/i") if offset == 0 else (U8, f"beta/(i + {offset})")
-        yield statement.claim(f"{PROBLEM} ({ESTIMATOR}), {where}", own, control, facts=facts)
-
-
-def _nearest(gaps: pd.DataFrame, bound: str) -> Evidence:
-    """Return the evidence of the checkpoint where a gap comes nearest to its bound in standard errors, the level shared."""
-    ratios = gaps.assign(**{name: gaps[name] / gaps[bound] for name in ("estimate", "standard_error")})
-    at = highest((ratios["estimate"] - 1.0) / ratios["standard_error"])
-    return evidence(ratios.loc[at], 1.0, comparisons=len(ratios))
+@check(*stated("U8/printed", "U8"), of=trained, cases=cases, broken={"noise": 1}, setting=label)
+def bounds(found, offset, noise=0):
+    """The bound at the checkpoint where it comes nearest to failing, the level shared; broken: half of the noise."""
+    bound = found["bounds"][noise]
+    ratios = [evidence(summary(ratio), 1.0, comparisons=bound.size) for ratio in (found["gap"] / bound).T]
+    facts = {name: value[0] for name, value in found["constants"].items()}
+    facts["bound over gap at the end"] = found["bounds"][0, -1] / found["gap"][:, -1].mean()
+    nearest = max(ratios, key=lambda one: (one.estimate - 1.0) / one.standard_error)
+    return {"U8" if offset else "U8/printed": (nearest, facts)}

@@ -1,35 +1,31 @@
 """U7, U8, U10, U18: the mean gap during training and its bounds.
 
 The mean suboptimality gap of training runs is compared with the bounds, with the exact recursion, and with the rates. The
-controls are a bound without noise, a learner that descends, steps half too long, and a constant step where it should fall.
+controls are a bound whose floor has mu/L for L/mu, a learner that descends, and steps half too long. Others are a gap that falls
+as the square of log n over n, and curvatures at the maximiser for the constants over the ball, the largest for the least.
 """
 
-from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import product
-from typing import Any
+from math import ceil
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, Evidence
-from grpo_theory.evidence.reading import evidence, exact, farthest
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.evidence import Evidence
+from grpo_theory.evidence.reading import evidence
+from grpo_theory.exact import largest_error, longest_estimate, region, steepest_ray
+from grpo_theory.harness import check, rows, run
+from grpo_theory.harness.summary import summary
+from grpo_theory.theory import constant_step_bound, gap_recursion, harmonic_step_bound, linearise, recursion_bound
 from simulations.kernels import kernel_at
 from simulations.maximum import curvatures, maximum
 from simulations.seeds import seed_of
 from simulations.statements import stated
-from simulations.training.gap_laws import RADIUS, moments, predict, schedule, start_of
 from simulations.training.grid import doubling
-from simulations.training.lemma_6 import U8
-from simulations.training.pooled import Pooled, pooled, slope_of, sums_of
 
-U7, U7_SHARP, U8_SHARP, U10, U10_DISTANCE, U18 = stated("U7", "U7/sharp", "U8/sharp", "U10", "U10/distance", "U18")
-U18_ORDER = stated("U18/order")
-
-PROBLEMS = ("kl-tabular", "kl-linear", "conflict")
-ESTIMATORS = ("rloo", "oracle", "reinforce")
-STATED = {"constant": (U7, U7_SHARP), "harmonic": (U8, U8_SHARP)}
+PROBLEMS, ESTIMATORS = ("kl-tabular", "kl-linear", "conflict"), ("rloo", "oracle", "reinforce")
+STATED = {"constant": ("U7", "U7/sharp"), "harmonic": ("U8", "U8/sharp")}
 """The bound and the sharp prediction of each schedule."""
 SCHEDULES = tuple(STATED)
 STEPS = 4096
@@ -39,150 +35,176 @@ TURNED, TURNED_RUNS = kernel_at("turned_mean", 1.0, "rloo, turned round"), 64
 LONGER = 1.5
 """The learner of the sharp predictions' control takes steps that are half too long."""
 LATE = {"constant": 2, "harmonic": 16}
-"""The rates are read from this fraction of the steps on: runs at a constant step, the controls, forget their start late."""
-LEARNERS = ("gap", "longer", "turned")
-"""What the table calls the gaps of the learner itself and those of the controls'."""
+"""The rates are read from this fraction of the steps on."""
 CONSTANTS = {"L": "L", "mu": "mu", "M": "M", "steepest ray": "ray", "first step": "step"}
-"""The columns of the constants over the ball, by what the facts of a claim call them."""
-RATES = {"slope": U10, "slope of the distance": U10_DISTANCE}
+"""The constants over the ball, by what the facts of a claim call them."""
+BETWEEN = 64
+"""Numbers of steps, spaced by ratio, at which the laws are computed beside the checkpoints."""
+RADIUS, START = 1.0, 0.9
 
 
-def cells(quick: bool) -> list[Cell]:
+def cases(quick):
     """Training runs from the edge of a ball around the maximiser, projected onto it."""
-    common = {"batch_size": 1, "group_size": 4, "runs": QUICK_RUNS if quick else CHUNK_RUNS}
-    chunks = {problem: 1 if quick else runs // CHUNK_RUNS for problem, runs in RUNS.items()}
     problems, estimators = (PROBLEMS[::2], ESTIMATORS[:1]) if quick else (PROBLEMS, ESTIMATORS)
+    sizes = {"steps": STEPS, "batch_size": 1, "group_size": 4}
     return [
-        Cell({"problem": problem, "estimator": estimator, "schedule": schedule, "steps": STEPS, **common}, chunks[problem])
-        for problem, schedule, estimator in product(problems, SCHEDULES, estimators)
+        {"problem": problem, "estimator": estimator, "schedule": kind, "runs": QUICK_RUNS if quick else RUNS[problem]} | sizes
+        for problem, kind, estimator in product(problems, SCHEDULES, estimators)
     ]
 
 
-def late_step(settings: Settings) -> int:
-    """Return the step from which on the rates are read."""
-    return int(settings["steps"]) // LATE[settings["schedule"]]
+@cache
+def surroundings(name):
+    """Return the constants over the ball, enlarged by a first step of at most 1/(2L)."""
+    problem, best, _ = maximum(name)
+    reach = longest_estimate(problem, best, radius=RADIUS) / (2.0 * curvatures(name)[0].max())
+    return region(problem, best, radius=RADIUS, reach=reach)
 
 
-def train(
-    settings: Settings,
-    seed: np.random.SeedSequence,
-    steps: int,
-    estimator: gt.Estimator | None = None,
-    factor: float = 1.0,
-) -> gt.TrainingRuns:
-    """Train for so many steps, fewer being the first of more, to the bit; a few runs with another estimator if one is given.
-
-    The steps of the schedule are multiplied by the factor.
-    """
-    problem, best, _ = maximum(settings["problem"])
-    return gt.simulate_training(
-        problem,
-        start_of(settings["problem"]),
-        settings["estimator"] if estimator is None else estimator,
-        schedule(settings, factor),
-        batch_size=settings["batch_size"],
-        group_size=settings["group_size"],
-        steps=steps,
-        replications=settings["runs"] if estimator is None else TURNED_RUNS,
-        rng=seed,
-        workers=1,
-        checkpoints=doubling(steps),
-        ball=gt.Ball(best, RADIUS),
-    )
+def plan(name, kind, factor=1.0):
+    """Return a constant step 1/(50 L), or beta/(i + i_0) with beta = 1/mu and a first step of at most 1/(2L), times a factor."""
+    ball = surroundings(name)
+    if kind == "constant":
+        return gt.Constant(factor * 0.02 / ball.smoothness)
+    return gt.Harmonic(factor / ball.pl, ceil(2.0 * ball.smoothness / ball.pl))
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> dict[str, Any]:
-    """Train, and keep moments of the gaps at the checkpoints and of d(theta, Theta*)^2 at a late step and at the end.
+@cache
+def first_ray(name, kind):
+    """Return the steepest ray within the first step of the ball, the longest that is taken."""
+    problem, best, _ = maximum(name)
+    reach = float(plan(name, kind).steps(1)[0]) * longest_estimate(problem, best, radius=RADIUS)
+    return steepest_ray(problem, best, radius=RADIUS + reach)
+
+
+def moments(steps):
+    """Return the checkpoints, and numbers of steps between them so close that a curve through all is smooth."""
+    between = np.geomspace(1.0, doubling(steps)[-1], BETWEEN).round().astype(int)
+    return sorted({*doubling(steps), *between.tolist()})
+
+
+def start_of(name):
+    """Return the start: along the direction of least curvature, where progress is slowest."""
+    return maximum(name)[1] + START * RADIUS * curvatures(name)[1][:, 0]
+
+
+def predict(name, estimator, kind, steps, **sizes):
+    """Return the constants over the ball; on a fine grid of steps the exact recursion's gap, the bounds and the broken bound."""
+    problem, best, highest = maximum(name)
+    ball, schedule, n = surroundings(name), plan(name, kind), np.array(moments(steps))
+    noise = largest_error(problem, best, estimator, radius=RADIUS, **sizes)
+    start, taken = start_of(name), schedule.steps(steps)
+    start_gap = highest - float(gt.objective(problem, start))
+    linear = linearise(problem, best, estimator, **sizes)
+    deviation = (start - best) @ linear.directions
+    if kind == "constant":
+        offset = 0
+        turned = (ball.pl / ball.smoothness) ** 2 * noise  # whose floor is that of M with mu/L for L/mu
+        bound, wrong = (constant_step_bound(ball, level, schedule.step, start_gap, n) for level in (noise, turned))
+    else:
+        offset = schedule.offset
+        bound = wrong = harmonic_step_bound(ball, noise, schedule.step_scale, n, offset=offset)
+    constants = {"L": ball.smoothness, "mu": ball.pl, "M": noise, "ray": first_ray(name, kind), "step": float(taken[0])}
+    gap = gap_recursion(linear, taken, np.outer(deviation, deviation))[n - 1]
+    gaps = {"estimate": gap, "iterated": recursion_bound(ball, noise, taken, start_gap)[n - 1], "bound": bound, "wrong": wrong}
+    return constants | {"least": linear.curvatures.min(), "most": linear.curvatures.max(), "offset": offset}, gaps
+
+
+@run(runs=CHUNK_RUNS)
+def trained(problem, estimator, schedule, steps, runs, rng, chunk, **sizes):
+    """Train; return the gaps at the checkpoints, and d(theta, Theta*)^2 at a late step and at the end.
 
     The first chunk predicts the gaps too, and trains the learner whose steps are too long and, with steps that fall, the one that
-    descends.
+    descends. Fewer steps are the first of more, to the bit.
     """
-    seed = seed_of(rng)
-    _, best, highest = maximum(settings["problem"])
-    training = train(settings, seed, settings["steps"])
-    ends = train(settings, seed, late_step(settings)), training
-    directions = curvatures(settings["problem"])[1]
-    distances = np.stack([np.sum(((end.theta - best) @ directions) ** 2, axis=1) for end in ends], axis=1)
-    chunk_sums = {
-        "gap": sums_of(highest - training.objectives),
-        "distance": sums_of(distances),
-        "diverged": int(training.diverged.sum()),
-    }
-    if chunk > 0:
-        return chunk_sums
-    chunk_sums["prediction"] = predict(settings)
-    chunk_sums["longer"] = sums_of(highest - train(settings, seed, settings["steps"], factor=LONGER).objectives)
-    if settings["schedule"] == "harmonic":
-        chunk_sums["turned"] = sums_of(highest - train(settings, seed, settings["steps"], TURNED).objectives)
-    return chunk_sums
+    at, best, highest = maximum(problem)
+
+    def train(number, learner=estimator, factor=1.0, replications=runs):
+        layout = sizes | {"steps": number, "replications": replications, "checkpoints": doubling(number), "workers": 1}
+        where = at, start_of(problem), learner, plan(problem, schedule, factor)
+        return gt.simulate_training(*where, **layout, rng=seed_of(rng), ball=gt.Ball(best, RADIUS))
+
+    training = train(steps)
+    ends = [(end.theta - best) @ curvatures(problem)[1] for end in (train(steps // LATE[schedule]), training)]
+    found = {"gap": highest - training.objectives, "distance": np.stack([np.sum(end**2, axis=1) for end in ends], axis=1)}
+    if chunk == 0:
+        found["constants"], found["laws"] = predict(problem, estimator, schedule, steps, **sizes)
+        found["longer"] = highest - train(steps, factor=LONGER).objectives
+        if schedule == "harmonic":
+            found["turned"] = highest - train(steps, TURNED, replications=TURNED_RUNS).objectives
+    return found
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each checkpoint and learner, the own and those of the controls; one for each rate; the laws on a fine grid."""
-    n, predicted = np.array(doubling(settings["steps"])), results[0]["prediction"]
-    laws = pd.DataFrame(predicted["gaps"], index=pd.Index(moments(settings["steps"]), name="n"))
-    gaps = {name: pooled([one[name] for one in results if name in one]) for name in LEARNERS if name in results[0]}
-    at_checkpoints = laws.loc[n].reset_index()
-    tables = [at_checkpoints.join(one.columns).assign(quantity=name) for name, one in gaps.items()]
-    curve = laws.reset_index().assign(quantity="law", estimate=laws["prediction"].to_numpy(), **EXACT)
-    late, times = n >= late_step(settings), n + predicted["constants"]["offset"]
-    mean, covariance, runs = gaps["gap"]
-    rates = {
-        "slope": slope_of(times[late], Pooled(mean[late], covariance[np.ix_(late, late)], runs)),
-        "slope of the distance": slope_of(times[late][[0, -1]], pooled([one["distance"] for one in results])),
-    }
-    slopes = [{"quantity": name, "n": int(n[-1]), "prediction": -1.0} | slope for name, slope in rates.items()]
-    common = {name: settings[name] for name in ("problem", "estimator", "schedule", "batch_size", "group_size")}
-    common |= {"diverged": sum(one["diverged"] for one in results), **predicted["constants"]}
-    return [common | row for row in (*pd.concat(tables).to_dict("records"), *slopes, *curve.to_dict("records"))]
+@rows(of=trained, cases=cases)
+def curves(found, steps):
+    """One row for each checkpoint; the laws on a fine grid."""
+    for n, sample in zip(doubling(steps), found["gap"].T, strict=True):
+        yield {"quantity": "gap", "n": n} | summary(sample)
+    laws = found["laws"]
+    for place, n in enumerate(moments(steps)):
+        yield {"quantity": "law", "n": n} | {name: laws[name][place] for name in ("estimate", "iterated", "bound")}
 
 
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Read the bounds, the sharp prediction and the rates off the table."""
-    for (problem, kind, estimator), part in table.groupby(["problem", "schedule", "estimator"], sort=False):
-        yield from _gap_claims(f"{problem} ({estimator})", str(kind), part)
-    for (problem, estimator), part in table[table["quantity"].isin(RATES)].groupby(["problem", "estimator"], sort=False):
-        at = part.set_index(["quantity", "schedule"])
-        for name, statement in RATES.items():
-            # The control is a run at a constant step, which stays away from the maximiser.
-            own, control = (evidence(at.loc[(name, kind)], -1.0) for kind in SCHEDULES[::-1])
-            yield statement.claim(f"{problem} ({estimator})", own, control)
-    for problem, part in table.groupby("problem", sort=False):
-        yield from _curvature_claims(str(problem), part.iloc[0])
+@check(
+    *stated("U7", "U7/sharp", "U8", "U8/sharp"),
+    of=trained,
+    cases=cases,
+    broken={"wrong": True},
+    setting="{problem} ({estimator})",
+)
+def bounds(found, schedule, steps, wrong=False):
+    """The bound at the checkpoint where it comes nearest to failing, and the sharp prediction at the end.
 
-
-def _gap_claims(setting: str, schedule: str, part: pd.DataFrame) -> Iterator[Claim]:
-    """Yield the bound at the checkpoint where it comes nearest to failing, and the sharp prediction at the end.
-
-    The control of a constant step forgets the noise, M = 0; that of beta/n is a learner whose sign is wrong. The latter bound is
-    at least 15 times the gap, so no check of it could tell that its M is too small by less. For that there is `tight_bound`.
+    The broken bound of a constant step has mu/L for L/mu in its floor; with beta/n the learner's sign is wrong. The latter bound
+    is at least 15 times the gap, so no check of it could tell that its M is too small by less. For that there is `tight_bound`.
+    The broken steps of the sharp prediction are too long.
     """
-    gaps = {name: part[part["quantity"] == name] for name in LEARNERS}
-    own, longer = gaps["gap"].iloc[-1], gaps["longer"].iloc[-1]
-    facts = {name: own[column] for name, column in CONSTANTS.items()}
-    if schedule == "constant":
-        control = _nearest(gaps["gap"], "control")
-    else:
-        control = _nearest(gaps["turned"], "bound")
-        facts["gap of the control / gap"] = gaps["turned"].iloc[-1]["estimate"] / own["estimate"]
-    bound, sharp = STATED[schedule]
-    yield bound.claim(setting, _nearest(gaps["gap"], "bound"), control, facts=facts)
-    facts = {"gap of the control / gap": longer["estimate"] / own["estimate"]}
-    yield sharp.claim(setting, evidence(own), evidence(longer), facts=facts)
-
-
-def _nearest(gaps: pd.DataFrame, bound: str) -> Evidence:
-    """Return the evidence of the checkpoint where a gap comes nearest to its bound, the level shared among all."""
-    ratios, errors = gaps["estimate"] / gaps[bound], gaps["standard_error"] / gaps[bound]
-    at = farthest(ratios + 5.0 * errors)
+    falls, own = schedule == "harmonic", found["gap"][:, -1].mean()
+    facts = {name: found["constants"][column][0] for name, column in CONSTANTS.items()}
+    if falls:
+        facts["gap of the control / gap"] = found["turned"][:, -1].mean() / own
+    bound = found["laws"]["wrong" if wrong else "bound"][np.isin(moments(steps), doubling(steps))]
+    sample = found["turned" if wrong and falls else "gap"]
+    ratios = [evidence(summary(ratio), 1.0) for ratio in (sample / bound).T]
+    nearest = max(ratios, key=lambda one: abs(one.estimate + 5.0 * one.standard_error))
     # Runs that have all been projected onto one point have no spread; their gap is exact.
-    runs = int(gaps["replications"][at]) if errors[at] > 0.0 else 0
-    return Evidence(float(ratios[at]), 1.0, float(errors[at]), replications=runs, comparisons=len(gaps))
+    runs = nearest.replications if nearest.standard_error > 0.0 else 0
+    nearest = Evidence(nearest.estimate, 1.0, nearest.standard_error, replications=runs, comparisons=len(ratios))
+    ends = evidence(summary(found["longer" if wrong else "gap"][:, -1]), found["laws"]["estimate"][-1])
+    beside = {"gap of the control / gap": found["longer"][:, -1].mean() / own}
+    return dict(zip(STATED[schedule], ((nearest, facts), (ends, beside)), strict=True))
 
 
-def _curvature_claims(problem: str, row: Mapping[Any, Any]) -> Iterator[Claim]:
-    """Yield U18 on the constants over the ball; the control puts L for mu."""
-    least, most, mu = float(row["least_curvature"]), float(row["L"]), float(row["mu"])
-    facts = {"L": most, "mu": mu, "least curvature": least}
-    yield U18.claim(problem, exact(mu, least), exact(most, least), facts=facts)
-    yield U18_ORDER.claim(problem, exact(mu, most), exact(most, mu), facts=facts)
+def falling(quick):
+    """The runs whose steps fall."""
+    return [one for one in cases(quick) if one["schedule"] == "harmonic"]
+
+
+@check(*stated("U10", "U10/distance"), of=trained, cases=falling, broken={"power": 2}, setting="{problem} ({estimator})")
+def rates(found, schedule, steps, power=0):
+    """Slopes on a log scale, by least squares and the delta method; broken: a gap that falls as log(n)^2/n."""
+    n, sides = np.array(doubling(steps)), {}
+    late = n >= steps // LATE[schedule]
+    times = n[late] + found["constants"]["offset"][0]
+    read = {"U10": (times, found["gap"][:, late]), "U10/distance": (times[[0, -1]], found["distance"])}
+    for name, (at, sample) in read.items():
+        values, centred = sample * np.log(at) ** power, np.log(at) - np.log(at).mean()
+        weights, means = centred / (centred @ centred), values.mean(axis=0)
+        influence = weights / means
+        error = np.sqrt(influence @ np.cov(values.T) @ influence / len(values))
+        sides[name] = (weights @ np.log(means), error, len(values)), -1.0
+    return sides
+
+
+def first_of_each(quick):
+    """The first case of each problem."""
+    return list({one["problem"]: one for one in reversed(cases(quick))}.values())[::-1]
+
+
+@check(*stated("U18", "U18/order"), of=trained, cases=first_of_each, broken={"wrong": True}, setting="{problem}")
+def constants(found, wrong=False):
+    """U18 on the constants over the ball; broken: L for mu, and the largest curvature against the least."""
+    at = {name: values[0] for name, values in found["constants"].items()}
+    facts = {"L": at["L"], "mu": at["mu"], "least curvature": at["least"]}
+    order = (at["most"], at["least"]) if wrong else (at["mu"], at["L"])
+    return {"U18": (at["L" if wrong else "mu"], at["least"], facts), "U18/order": (*order, facts)}
