@@ -9,22 +9,20 @@ import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.exact.multisets import multisets
 from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.study import table_of
+from grpo_theory.harness.study import chunk_generator, table_of
 from simulations.sequence import (
     drift,
     group_mean_bounds,
     own_length,
     ratio_moments,
     score_bounds,
-    score_norms,
     stationarity,
     update_terms,
 )
-from simulations.sequence.group_laws import multiset_probabilities
 from simulations.sequence.parts import composed, features_of, mean_update, random_problem
 from simulations.sequence.policy_pair import Pair
 from simulations.sequence.stopping import fields, mean_path, stopping
-from simulations.sequence.tokens import Family, Tokens, Uncentred
+from simulations.sequence.tokens import Family, Tokens
 
 TREES = [(2, 1, None), (2, 3, 1), (3, 2, 0), (2, 4, None)]
 
@@ -36,13 +34,17 @@ def problem_and_tokens(tree, seed=0):
     return problem, tokens
 
 
-def judged(module, settings, chunks=1):
-    """Run cells of a study, and judge its claims; by id and problem."""
-    study, rows = study_of(module), []
-    for number, one in enumerate(settings):
-        results = [study.compute(one, np.random.default_rng(number), chunk) for chunk in range(chunks)]
-        rows += study.rows(one, results)
-    claims = list(study.claims(table_of(rows)))
+def judged(module):
+    """Run a study as a quick run does, and judge its claims; by id and problem."""
+    study = study_of(module)
+    results = [
+        (
+            cell.settings,
+            [study.compute(cell.settings, chunk_generator(study.name, cell, 0, chunk), chunk) for chunk in range(cell.chunks)],
+        )
+        for cell in study.cells(True)
+    ]
+    claims = list(study.claims(table_of(study.table(results, True))))
     assert {one.statement.id for one in claims} <= set(study.decides)
     return judge(claims).set_index(["id", "problem"])
 
@@ -59,7 +61,7 @@ def test_tokens_written_out_are_those_of_the_library(tree):
         gradient = (one.response_probabilities * rewards) @ one.response_scores
         np.testing.assert_allclose(gradient, point.moments.prompt_gradients[m], atol=1e-13)
         own = np.abs(np.linalg.eigvalsh(gt.hessian(problem.at_prompt(m), problem.theta))).max()
-        assert score_norms.curvature(one, rewards) == pytest.approx(own, rel=1e-10)
+        assert score_bounds.curvature(one, rewards) == pytest.approx(own, rel=1e-10)
 
 
 @pytest.mark.parametrize("tree", TREES)
@@ -105,7 +107,7 @@ def test_a_familys_parameters_have_their_places():
 @pytest.mark.parametrize(("n_responses", "group_size"), [(1, 3), (2, 64), (3, 4), (4, 5)])
 def test_multisets_have_the_multinomial_law(n_responses, group_size):
     p = np.random.default_rng(0).dirichlet(np.ones(n_responses))
-    counts, weights = multisets(n_responses, group_size), multiset_probabilities(p, group_size)
+    counts, weights = multisets(n_responses, group_size), group_mean_bounds.multiset_probabilities(p, group_size)
     assert (counts.sum(axis=1) == group_size).all()
     assert weights.sum() == pytest.approx(1.0, rel=1e-12)
     np.testing.assert_allclose(weights @ counts, group_size * p, rtol=1e-11)
@@ -180,8 +182,7 @@ def test_the_update_is_the_slope_of_the_surrogate(kind, reading):
 
 
 def test_the_decompositions_hold_as_corrected_and_not_as_printed():
-    common = {"prompts": 3, "dimension": 3, "count": 5, "drift": 0.5}
-    found = judged(update_terms, [{"tree": list(tree), **common} for tree in TREES])
+    found = judged(update_terms)
     assert found["power"].all()
     for reading in update_terms.READINGS:
         verdicts = found.xs(reading, level="problem")["verdict"]
@@ -211,7 +212,7 @@ def test_the_surrogates_gradient_is_its_slope():
 
 
 def test_what_updates_off_policy_estimate():
-    found = judged(drift, [dict(cell.settings) for cell in drift.cells(True)], chunks=2)
+    found = judged(drift)
     assert found["power"].all()
     for name in ("T6/corrected", "T7/leave-one-out", "T7/own mean", "T7/corrected"):
         assert (found.loc[name, "verdict"] == "confirmed").all(), name
@@ -245,11 +246,8 @@ def test_of_one_token_no_ratio_estimates_the_old_gradient_exactly():
     np.testing.assert_allclose(mean, gt.moments(problem, problem.theta).gradient, atol=1e-14)
 
 
-def test_bounds_on_norms_hold_and_broken_scores_break_them():
-    search = {"starts": 4, "climbs": 1, "logits": 8.0, "width": 0.2, "policies": 50}
-    settings = [{"what": "policies", "family": [2, 2, 1], "sought": False, **search}]
-    settings.append({"what": "simplex", "points": [2, 7, 8], **search})
-    found = judged(score_bounds, settings, chunks=4)
+def test_bounds_on_norms_hold_and_smaller_ones_do_not():
+    found = judged(score_bounds)
     assert set(found["verdict"]) == {"confirmed"}
     assert found["power"].all()
     assert {name for name, _ in found.index} == set(study_of(score_bounds).decides)
@@ -258,28 +256,19 @@ def test_bounds_on_norms_hold_and_broken_scores_break_them():
 def test_the_sharp_bound_of_the_gradient_is_attained_by_an_even_policy_of_two_tokens():
     family = Family(2, 1)
     x = np.array([0.0, 1.0, -1.0, 1.0, 0.0])  # logit, feature, rewards, drift
-    left, right = score_norms.gradient(*family.at(x))
-    assert left / right * score_norms.gradient_sharpening(2) == pytest.approx(1.0, rel=1e-12)
+    left, right = score_bounds.gradient(*family.at(x))
+    assert left / right * score_bounds.SHARPER["T5/gradient"](2) == pytest.approx(1.0, rel=1e-12)
     assert left / right == pytest.approx(1.0 / np.sqrt(2.0 * np.log(2.0)), rel=1e-12)
 
 
 def test_what_the_groups_mean_adds_is_bounded_as_corrected():
-    settings = dict(group_mean_bounds.cells(True)[0].settings) | {"policies": 30}
-    verdicts = judged(group_mean_bounds, [settings]).droplevel("problem")["verdict"]
+    verdicts = judged(group_mean_bounds).droplevel("problem")["verdict"]
     assert verdicts[["T12/X2, R=1", "T12/X2/corrected", "T12/Y1/corrected"]].tolist() == ["confirmed"] * 3
     assert verdicts[["T12/X2", "T12/Y1", "T12/Y1, R=1"]].tolist() == ["refuted"] * 3
 
 
-def test_uncentred_scores_are_broken():
-    family = Family(2, 2)
-    x = np.random.default_rng(0).uniform(-1.0, 1.0, sum(family.sizes))
-    old, broken = family.at(x)[0], family.at(x, Uncentred)[0]
-    assert abs(old.response_probabilities @ old.response_scores) == pytest.approx(0.0, abs=1e-15)
-    assert np.abs(broken.response_probabilities @ broken.response_scores) > 0.1
-
-
 def test_the_second_moment_grows_no_faster_than_its_bound():
-    found = judged(ratio_moments, [dict(cell.settings) for cell in ratio_moments.cells(True)])
+    found = judged(ratio_moments)
     assert set(found["verdict"]) == {"confirmed"}
     assert found["power"].all()
     p, rho = np.array([0.5, 0.5]), np.array([0.5, 1.5])
@@ -309,7 +298,7 @@ def test_the_mean_update_is_that_of_all_groups(kind, aggregation):
 
 
 def test_own_length_moves_a_shared_optimum_and_no_tabular_one():
-    found = judged(own_length, [dict(cell.settings) for cell in own_length.cells(True)])
+    found = judged(own_length)
     assert found["power"].all()
     verdicts = found.loc["T15/optimum", "verdict"]
     assert verdicts["tabular, KL, 1"] == "confirmed"
@@ -352,7 +341,7 @@ def test_interpolated_fields_and_mean_paths_are_right():
 
 
 def test_rates_of_convergence():
-    found = judged(stationarity, [dict(cell.settings) for cell in stationarity.cells(True)])
+    found = judged(stationarity)
     assert found["power"].all()
     for name in ("T9/limit", "T9/G", "T11/floor"):
         assert (found.loc[name, "verdict"] == "refuted").all(), name

@@ -1,45 +1,41 @@
 """T12: what the group's mean adds to the update, its bounds and their worst cases, exact.
 
-All groups are enumerated, for random policies and for those that a search finds. In the control scores are not centred.
+All groups are enumerated, for random policies and for those that a search finds. In the controls bounds are an eighth as large.
 """
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any
+from functools import cache
 
 import numpy as np
-import pandas as pd
-from numpy.typing import ArrayLike
+from scipy.special import gammaln
 
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Statement
 from grpo_theory.exact.multisets import multisets
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.seeds import child_seed, seed_of
-from simulations.sequence.group_laws import multiset_probabilities
-from simulations.sequence.tokens import Family, Tokens, Uncentred, draw
+from grpo_theory.harness import check, run
+from simulations.sequence.tokens import Family, Tokens, within, worst_ratios
 from simulations.statements import stated
-from simulations.worst_cases import by_the_worst, sought, worst_row
 
-T12, X2, X2_ONE, X2_CORRECTED, Y1, Y1_ONE = stated("T12", "T12/X2", "T12/X2, R=1", "T12/X2/corrected", "T12/Y1", "T12/Y1, R=1")
-Y1_CORRECTED = stated("T12/Y1/corrected")
+T12 = stated("T12")
 
 LOW, HIGH = 0.2, 0.2
 """The clip's widths, as practised."""
 LOGITS, DRIFT = 4.0, 4.0
-CELLS = (
-    *(((2, 1, None), group_size) for group_size in (1, 2, 4, 64)),
-    *(((2, 2, 1), group_size) for group_size in (1, 2)),
-    ((2, 3, 1), 1),
-)
-"""Vocabulary size, horizon and end token of a family of policies, and the group size."""
-QUICK_CELLS = CELLS[3:4]
-POLICIES, QUICK_POLICIES = 300, 100
-STARTS, QUICK_STARTS = 256, 16
-CLIMBS = 6
-"""Of the smallest family, whose worst cases hide behind the kinks of the clip; one where an evaluation is dear."""
-REWARD = 10.0
-"""The largest reward where it may be of any size."""
+SMALLEST = Family(2, 1)
+FAMILIES = {1: (SMALLEST, Family(2, 2, 1), Family(2, 3, 1)), 2: (SMALLEST, Family(2, 2, 1)), 4: (SMALLEST,), 64: (SMALLEST,)}
+"""Families of policies, by the group size."""
+SEARCH = {"policies": 300, "starts": 256, "climbs": 6}
+"""Of the smallest family, whose worst cases hide behind the kinks of the clip; of others one climb, because each is dear."""
+
+
+@cache
+def _log_multinomials(n_responses: int, group_size: int) -> Array:
+    counts = multisets(n_responses, group_size)
+    return np.asarray(gammaln(group_size + 1.0) - gammaln(counts + 1.0).sum(axis=1))
+
+
+def multiset_probabilities(probabilities: Array, group_size: int) -> Array:
+    """Return the probability of each of `multisets`, shape (n,), for independent responses with probabilities (K,)."""
+    counts = multisets(probabilities.size, group_size)
+    return np.exp(_log_multinomials(probabilities.size, group_size) + counts @ np.log(probabilities))
 
 
 def baseline_term(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> float:
@@ -67,13 +63,6 @@ def current_term(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> f
     return float(multiset_probabilities(p, group_size) @ power)
 
 
-def _constants(old: Tokens, rewards: Array) -> tuple[float, float, float]:
-    """Return 2 L log V, what lengths that differ add to log V, and R."""
-    lengths = old.paths.lengths
-    spread = 1.0 - 1.0 / lengths.max() if np.ptp(lengths) else 0.0
-    return 2.0 * old.lipschitz, float(np.log(old.paths.vocabulary_size)) + spread, float(np.abs(rewards).max())
-
-
 def baseline_printed(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> float:
     """Return (2L/G) log V."""
     return float(2.0 * old.lipschitz * np.log(old.paths.vocabulary_size) / group_size)
@@ -81,14 +70,14 @@ def baseline_printed(old: Tokens, now: Tokens, rewards: Array, group_size: int) 
 
 def baseline_corrected(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> float:
     """Return R^2 ((G + 3)/G^2) 2 L (log V + 1 - 1/T), or without 1 - 1/T if all lengths are equal."""
-    twice, log_v, r = _constants(old, rewards)
-    return r**2 * (group_size + 3.0) / group_size**2 * twice * log_v
+    lengths = old.paths.lengths
+    log_v = float(np.log(old.paths.vocabulary_size)) + (1.0 - 1.0 / lengths.max() if np.ptp(lengths) else 0.0)
+    return float(np.abs(rewards).max()) ** 2 * (group_size + 3.0) / group_size**2 * 2.0 * old.lipschitz * log_v
 
 
 def current_printed(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> float:
     """Return 2 (1 + e) L log V/(T G)."""
-    paths = old.paths
-    return float(2.0 * (1.0 + HIGH) * old.lipschitz * np.log(paths.vocabulary_size) / (paths.horizon * group_size))
+    return (1.0 + HIGH) * baseline_printed(old, now, rewards, group_size) / old.paths.horizon
 
 
 def current_corrected(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> float:
@@ -98,73 +87,49 @@ def current_corrected(old: Tokens, now: Tokens, rewards: Array, group_size: int)
     return ((drift + 2.0 * r / group_size) ** 2 + r**2 / group_size) * group_size * current_printed(old, now, rewards, group_size)
 
 
-Term = Callable[[Tokens, Tokens, Array, int], float]
-
-BOUNDS: dict[Statement, tuple[Term, Term]] = {
-    X2_ONE: (baseline_term, baseline_printed),
-    X2_CORRECTED: (baseline_term, baseline_corrected),
-    Y1_ONE: (current_term, current_printed),
-    Y1_CORRECTED: (current_term, current_corrected),
+BOUNDS = {
+    "T12/X2, R=1": (baseline_term, baseline_printed),
+    "T12/X2/corrected": (baseline_term, baseline_corrected),
+    "T12/Y1, R=1": (current_term, current_printed),
+    "T12/Y1/corrected": (current_term, current_corrected),
 }
-"""A term and its bound; with rewards up to 1 the two bounds of X2 are in one proportion, so one search does for both."""
-SOUGHT = (X2_ONE, Y1_ONE, Y1_CORRECTED)
-ANY_REWARD = {X2_ONE: X2, Y1_ONE: Y1}
-"""The statements with rewards of any size: the terms grow with its square, and the printed bounds do not."""
-STATED = {one.id: one for one in (*BOUNDS, *ANY_REWARD.values())}
-"""By id, as the table names them."""
+"""A term and its bound."""
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each family of policies and group size."""
-    common = {"low": LOW, "high": HIGH, "logits": LOGITS, "drift": DRIFT}
-    common |= {"policies": QUICK_POLICIES, "starts": QUICK_STARTS} if quick else {"policies": POLICIES, "starts": STARTS}
-    return [
-        Cell(
-            {"family": list(family), "group_size": size, "climbs": CLIMBS if family == CELLS[0][0] and not quick else 1, **common}
-        )
-        for family, size in (QUICK_CELLS if quick else CELLS)
-    ]
+def cases(quick):
+    """Each bound at each group size; a quick run has the largest group alone."""
+    return [{"bound": name, "group_size": size, **SEARCH} for size in ((64,) if quick else FAMILIES) for name in BOUNDS]
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
-    """Return the largest ratios of terms to bounds: of random policies, sought, and of random policies with broken scores."""
-    family, group_size = Family(*settings["family"]), settings["group_size"]
-    box = family.bounds(settings["logits"], settings["drift"], 1.0)
-    seed = seed_of(rng)
-    drawn, *seeds = (child_seed(seed, part) for part in range(1 + len(SOUGHT)))
-    points = draw(box, settings["policies"], drawn)
-    worst: dict[tuple[Statement, str], ArrayLike] = {}
-    for how, make in (("random", Tokens), ("broken", Uncentred)):
-        of_points = [_ratios(family.at(x, make), group_size) for x in points]
-        worst |= {(one, how): [ratios[one] for ratios in of_points] for one in BOUNDS}
-    for statement, own_seed in zip(SOUGHT, seeds, strict=True):
-        worst_case = sought(partial(_sides, BOUNDS[statement], family, group_size), box, settings, own_seed)
-        at_worst = _ratios(family.at(worst_case.parameters), group_size)
-        also = (X2_CORRECTED,) if statement == X2_ONE else ()
-        worst |= {(one, "sought"): [at_worst[one]] for one in (statement, *also)}
-    worst |= {(ANY_REWARD[one], how): np.multiply(REWARD**2, ratios) for (one, how), ratios in worst.items() if one in ANY_REWARD}
-    return [worst_row(one, how, ratios) for (one, how), ratios in worst.items()]
+@run()
+def worst(bound, group_size, climbs, rng, **search):
+    """Find where a term over its bound is largest, on each family."""
+    term, limit = BOUNDS[bound]
+
+    def sides(old, now, rewards):
+        return term(old, now, rewards, group_size), limit(old, now, rewards, group_size)
+
+    found = []
+    for family in FAMILIES[group_size]:
+        box, search["climbs"] = family.bounds(LOGITS, DRIFT, 1.0), climbs if family == SMALLEST else 1
+        found.append(worst_ratios(sides, family, box, rng, **search))
+    return {how: [one[how][0] for one in found] for how in found[0]}
 
 
-def _sides(pair: tuple[Term, Term], family: Family, group_size: int, x: Array) -> tuple[float, float]:
-    at = family.at(x)
-    term, bound = (side(*at, group_size) for side in pair)
-    return term, bound
+@check(*stated(*BOUNDS), of=worst, cases=cases, broken={"times": 8.0}, setting="G = {group_size}")
+def bounds(found, bound, times=1.0):
+    """Each term over its bound, with rewards up to 1; in the broken case the bound is too small."""
+    return {bound: within(found, times)}
 
 
-def _ratios(at: tuple[Tokens, Tokens, Array], group_size: int) -> dict[Statement, float]:
-    """Return each term over its bound."""
-    terms: dict[Term, float] = {term: term(*at, group_size) for term in (baseline_term, current_term)}
-    return {one: terms[term] / bound(*at, group_size) for one, (term, bound) in BOUNDS.items()}
-
-
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each bound and how its worst case was sought: the term over its bound."""
-    common = {"setting": Family(*settings["family"]).name, "group_size": settings["group_size"], **EXACT}
-    return [common | row for row in results[0]]
-
-
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Each bound at each group size, over all families of policies."""
-    for (name, group_size), part in table.groupby(["statement", "group_size"], sort=False):
-        yield STATED[name].claim(f"G = {group_size}", *by_the_worst(part))
+@check(
+    *stated("T12/X2", "T12/Y1"),
+    of=worst,
+    cases=lambda quick: [one for one in cases(quick) if one["bound"].endswith("R=1")],
+    broken={"times": 8.0},
+    sound={"reward": 0.1},
+    setting="G = {group_size}",
+)
+def any_reward(found, bound, times=1.0, reward=10.0):
+    """The same with rewards up to another size: terms grow with its square, and the printed bounds do not."""
+    return {bound.removesuffix(", R=1"): within(found, times * reward**2)}

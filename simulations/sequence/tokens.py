@@ -3,17 +3,17 @@
 It shares with the library only the numbering of the edges, so that a study can set what the library computes against it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-
-LIPSCHITZ = "every token's score is Lipschitz with constant L"
-"""What the statements about such policies assume."""
+from grpo_theory.evidence.reading import largest
+from simulations.seeds import seed_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,21 +86,6 @@ class Tokens:
         return np.repeat(values, self.paths.vocabulary_size, axis=0)
 
 
-class Uncentred(Tokens):
-    """Something broken: its scores are the features, without what the policy expects of them."""
-
-    @property
-    def scores(self) -> Array:
-        """The features, shape (D, d)."""
-        return self.features + 1.0
-
-
-def draw(box: list[tuple[float, float]], count: int, seed: np.random.SeedSequence) -> Array:
-    """Return random points of a box, shape (count, n)."""
-    low, high = np.array(box).T
-    return low + (high - low) * np.random.default_rng(seed).uniform(size=(count, len(box)))
-
-
 @dataclass(frozen=True)
 class Family:
     """Policies over the sequences of one tree, numbered by a bounded parameter vector.
@@ -139,15 +124,41 @@ class Family:
         sides = (logits, 1.0, reward, drift)
         return [(-side, side) for side, size in zip(sides, self.sizes, strict=True) for _ in range(size)]
 
-    def at(self, x: Array, make: Callable[..., Tokens] = Tokens) -> tuple[Tokens, Tokens, Array]:
+    def at(self, x: Array) -> tuple[Tokens, Tokens, Array]:
         """Return the old policy, the current one, and the rewards (K,) of a parameter vector."""
         logits, features, rewards, drift = np.split(x, np.cumsum(self.sizes)[:-1])
         edges = self._fill(features.reshape(logits.size, -1))
-        old = make(self.paths, self._fill(logits), edges)
-        return old, make(self.paths, self._fill(logits + drift), edges), rewards
+        old, now = (Tokens(self.paths, self._fill(one), edges) for one in (logits, logits + drift))
+        return old, now, rewards
 
     def _fill(self, values: Array) -> Array:
         """Put a zero before the values of each prefix, shape (D, ...)."""
         by_prefix = values.reshape(-1, self.vocabulary_size - 1, *values.shape[1:])
         zeros = np.zeros((len(by_prefix), 1, *values.shape[1:]))
         return np.concatenate([zeros, by_prefix], axis=1).reshape(-1, *values.shape[1:])
+
+
+def draw(box: Sequence[tuple[float, float]], count: int, rng: np.random.Generator) -> Array:
+    """Return random points of a box, shape (count, n)."""
+    low, high = np.transpose(box)
+    return rng.uniform(low, high, size=(count, len(box)))
+
+
+def worst_ratios(
+    sides: Callable[[Tokens, Tokens, Array], tuple[float, float]],
+    family: Family,
+    box: Sequence[tuple[float, float]],
+    rng: np.random.Generator,
+    policies: int,
+    **search: Any,
+) -> dict[str, list[float]]:
+    """Return left over right side of a bound, at the worst of random policies of a family, and where a search ends."""
+    random = [left / right for left, right in (sides(*family.at(x)) for x in draw(box, policies, rng))]
+    sought = gt.worst_case(lambda x: sides(*family.at(x)), box, rng=seed_of(rng), **search)
+    return {"random": [largest(random)], "sought": [sought.score]}
+
+
+def within(found: Mapping[str, Array], times: float = 1.0) -> tuple[float, float, dict[str, float]]:
+    """Return the sides of a bound: the largest ratio and 1, with each ratio beside; `times` divides the bound by a factor."""
+    worst = {how: times * largest(ratios) for how, ratios in found.items()}
+    return max(worst.values()), 1.0, worst
