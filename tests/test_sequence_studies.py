@@ -174,10 +174,10 @@ def surrogate_slope(problem, theta, rollout, kind):
 def test_the_update_is_the_slope_of_the_surrogate(kind, reading):
     problem, _ = problem_and_tokens((2, 3, 1))
     theta = problem.theta + np.array([0.5, -0.4, 0.3])
-    rollout = update_terms.Rollout(problem, reading, np.random.default_rng(2))
+    rollout = update_terms.Rollout(problem, theta, reading, np.random.default_rng(2))
     clip = update_terms.CLIPS["by sign" if kind == "T1" else "upper only"].with_widths(0.2, 0.28)
     parts = ("token", clip, "own length") if kind == "T1" else ("trajectory", clip, "constant")
-    found = update_terms.update(problem, theta, composed("dr_grpo", *parts), rollout)
+    found = rollout.update(composed("dr_grpo", *parts))
     np.testing.assert_allclose(found, surrogate_slope(problem, theta, rollout, kind), atol=1e-12)
 
 
