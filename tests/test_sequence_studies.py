@@ -311,7 +311,7 @@ def test_training_ends_where_the_mean_update_is_zero():
     best = gt.find_optimum(problem, problem.theta)
     for rule in ("own length", "constant"):
         ends = [own_length.end_of_training(problem, theta, rule) for theta in (best, problem.theta)]
-        np.testing.assert_allclose(own_length._update(problem, ends[0], rule), 0.0, atol=1e-7)
+        np.testing.assert_allclose(own_length.update_by(problem, ends[0], rule), 0.0, atol=1e-7)
         np.testing.assert_allclose(*ends, atol=1e-4)
         assert (np.linalg.norm(ends[0] - best) > 1e-2) == (rule == "own length")
 
@@ -329,15 +329,15 @@ def test_stop_or_go_on_has_the_objective_that_is_said():
 
 
 def test_interpolated_fields_and_mean_paths_are_right():
-    problem, found = stopping(2, False), fields(2, False, "own length")
+    problem, (update, gradient) = stopping(2, False), fields(2, False, "own length")
     rule = composed("rloo", "none", "none", "own length")
     path = [0.0]
     for x in (0.123, 1.789):
-        assert float(found.update(x)) == pytest.approx(mean_update(problem, np.array([x]), rule)[0], abs=2e-6)
-        assert float(found.gradient(x)) == pytest.approx(gt.moments(problem, [x]).gradient[0], abs=2e-6)
+        assert float(update(x)) == pytest.approx(mean_update(problem, np.array([x]), rule)[0], abs=2e-6)
+        assert float(gradient(x)) == pytest.approx(gt.moments(problem, [x]).gradient[0], abs=2e-6)
     for _ in range(20):
         path.append(path[-1] + 0.5 * mean_update(problem, np.array(path[-1:]), rule)[0])
-    np.testing.assert_allclose(mean_path(found.update, 0.5, 20), path, atol=1e-5)
+    np.testing.assert_allclose(mean_path(update, 0.5, 20), path, atol=1e-5)
 
 
 def test_rates_of_convergence():
