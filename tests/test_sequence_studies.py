@@ -9,6 +9,7 @@ import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.exact.multisets import multisets
 from grpo_theory.harness.forms import study_of
+from grpo_theory.harness.sides import joined
 from grpo_theory.harness.study import chunk_generator, table_of
 from simulations.sequence import (
     drift,
@@ -20,7 +21,6 @@ from simulations.sequence import (
     update_terms,
 )
 from simulations.sequence.parts import composed, features_of, mean_update, random_problem
-from simulations.sequence.policy_pair import Pair
 from simulations.sequence.stopping import fields, mean_path, stopping
 from simulations.sequence.tokens import Family, Tokens
 
@@ -194,7 +194,7 @@ def test_the_surrogates_gradient_is_its_slope():
     """J with old prefixes, the current token and old continuations, written as it is defined, by finite differences."""
     problem = random_problem(np.random.default_rng(0), 2, 3, 1, n_prompts=1, dimension=3)
     theta = problem.theta + 0.3
-    pair = Pair(problem, theta)
+    pair = drift.Pair(problem, theta)
     old, paths, rewards = pair.old, pair.old.paths, pair.rewards
 
     def surrogate(vector):
@@ -226,16 +226,18 @@ def test_what_updates_off_policy_estimate():
 
 
 def test_a_tree_is_the_same_whatever_else_is_asked():
-    quick, full = ({cell.settings["horizon"]: cell.settings for cell in drift.cells(quick)} for quick in (True, False))
+    quick, full = ({cell.settings["horizon"]: cell.settings for cell in study_of(drift).cells(quick)} for quick in (True, False))
     assert {horizon: full[horizon] for horizon in quick} == quick
 
 
 def test_what_is_not_a_number_is_no_evidence_about_trees():
-    settings = dict(drift.cells(True)[1].settings) | {"trees": 2}
-    table = table_of(drift.rows(settings, [drift.simulate(settings, np.random.default_rng(0), 0)]))
-    table.loc[table.index[table["quantity"] == "cosine"][0], "estimate"] = np.nan
-    with pytest.raises(ValueError, match=r"must be (a number|numbers)"):
-        list(drift.claims(table))
+    found = joined([drift.moved(2, 2, np.random.default_rng(0), 0)])
+    for direction, by in (("random", 0.1), ("learning", 1.0)):
+        at = found[f"{direction} {by:g}"]
+        assert set(drift.on_most_trees(found, 2, direction, by)) == {one.id for one in drift.on_most_trees.statements}
+        at["tic"]["cosine"][0] = np.nan
+        with pytest.raises(ValueError, match="must be a number"):
+            drift.on_most_trees(found, 2, direction, by)
 
 
 def test_of_one_token_no_ratio_estimates_the_old_gradient_exactly():
