@@ -83,7 +83,7 @@ def test_the_study_of_ratios_finds_what_is_broken(monkeypatch):
     assert right["T7/language model, TIC"][0] > 0.1
     assert right["T8/language model"][0] < right["T8/language model"][1] < wrong["T8/language model"][0]
     sound = language_model.estimators(1)
-    monkeypatch.setattr(language_model, "estimators", lambda horizon: sound | {"trajectory": (leave_one_out("none"), 1.0)})
+    monkeypatch.setattr(language_model, "estimators", lambda horizon: sound | {"trajectory": leave_one_out("none")})
     assert gaps()[0]["T7/language model"][0] > 1e-3
 
 

@@ -194,8 +194,8 @@ def test_the_surrogates_gradient_is_its_slope():
     """J with old prefixes, the current token and old continuations, written as it is defined, by finite differences."""
     problem = random_problem(np.random.default_rng(0), 2, 3, 1, n_prompts=1, dimension=3)
     theta = problem.theta + 0.3
-    pair = drift.Pair(problem, theta)
-    old, paths, rewards = pair.old, pair.old.paths, pair.rewards
+    features, paths, rewards = problem.policy.jacobian()[0], problem.policy.paths, problem.bandit.mean_reward[0]
+    old, now = (Tokens(paths, features @ vector, features) for vector in (problem.theta, theta))
 
     def surrogate(vector):
         now, total = Tokens(paths, old.features @ vector, old.features), 0.0
@@ -208,7 +208,7 @@ def test_the_surrogates_gradient_is_its_slope():
 
     step = 1e-6
     slopes = [(surrogate(theta + step * e) - surrogate(theta - step * e)) / (2.0 * step) for e in np.eye(3)]
-    np.testing.assert_allclose(pair.surrogate_gradient(), slopes, atol=1e-9)
+    np.testing.assert_allclose(drift.surrogate_gradient(old, now, rewards), slopes, atol=1e-9)
 
 
 def test_what_updates_off_policy_estimate():

@@ -49,19 +49,11 @@ def between(problem: gt.Problem, other: Array) -> Divergence:
 def expected(problem: gt.Problem, sampler: gt.Point, term: Callable[[Numbers], Numbers]) -> Divergence:
     """Return E sum_t term of the tokens' logs, over responses of a policy that is held fixed; terms are (M, D)."""
     paths, weights = problem.policy.paths, problem.bandit.prompt_weights
-
-    def divergence(logs: Numbers) -> Any:
-        return weights @ (sampler.probabilities * paths.along(term(logs))).sum(axis=1)
-
-    return divergence
+    return lambda logs: weights @ (sampler.probabilities * paths.along(term(logs))).sum(axis=1)
 
 
 def at_held_prefixes(problem: gt.Problem, sampler: gt.Point, term: Callable[[Numbers], Numbers]) -> Divergence:
     """Return E sum_t sum_y term(y) over tokens y, at prefixes that a policy held fixed visits; terms are (M, D)."""
     paths, weights = problem.policy.paths, problem.bandit.prompt_weights
     visits = paths.by_prefix(paths.collect(sampler.probabilities))
-
-    def divergence(logs: Numbers) -> Any:
-        return weights @ (visits * term(logs)).sum(axis=1)
-
-    return divergence
+    return lambda logs: weights @ (visits * term(logs)).sum(axis=1)

@@ -7,7 +7,6 @@ moved. The controls have another ratio, clip or mean in the estimator, or update
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
 from grpo_theory.evidence.reading import largest, most
 from grpo_theory.harness import check, rows, run
@@ -57,61 +56,39 @@ IDENTITIES = {
 """The distance that is zero, the estimator, and that of the control."""
 
 
-class Pair:
-    """The old and the current policy, and the gradients that the update may be the estimate of."""
+def surrogate_gradient(old, now, rewards):
+    """Return the gradient, at the current policy, of J with old prefixes, the current token, and old continuations, (d,).
 
-    def __init__(self, problem: gt.Problem, theta: Array) -> None:
-        features, paths = problem.policy.jacobian()[0], problem.policy.paths
-        self.old, self.now = (Tokens(paths, features @ vector, features) for vector in (problem.theta, theta))
-        self.rewards = problem.bandit.mean_reward[0]
-
-    def gradient(self, tokens: Tokens) -> Array:
-        """Return grad J at a policy, (d,)."""
-        return (tokens.response_probabilities * self.rewards) @ tokens.response_scores
-
-    def surrogate_gradient(self) -> Array:
-        """Return the gradient, at the current policy, of J with old prefixes, the current token, and old continuations, (d,).
-
-        A sum over edges: reach of the prefix, times the current token's probability and score, times the old value beyond.
-        """
-        p = self.old.response_probabilities
-        incidence = self.old.paths.incidence
-        through = p @ incidence
-        beyond = (p * self.rewards) @ incidence / through
-        reach = through / self.old.probabilities
-        return (reach * self.now.probabilities * beyond) @ self.now.scores
-
-    def kept_gradient(self) -> Array:
-        """Return E_k[1_D grad log P_k (r - mu_0)], (d,)."""
-        p, q = self.old.response_probabilities, self.now.response_probabilities
-        kept = q / p <= 1.0 + HIGH
-        return (q * kept * (self.rewards - p @ self.rewards)) @ self.now.response_scores
-
-    def clipped(self) -> float:
-        """Return the expected share of tokens that the clip by sign drops; of rewards 0 and 1 it is by them."""
-        ratios, r = self.old.of_responses(self.now.probabilities / self.old.probabilities), self.rewards[:, None]
-        dropped = self.old.paths.taken * (r * (ratios > 1.0 + HIGH) + (1.0 - r) * (ratios < 1.0 - LOW))
-        p = self.old.response_probabilities
-        return float(p @ dropped.sum(axis=1) / (p @ self.old.paths.lengths))
-
-    def divergence(self) -> float:
-        """Return KL(P_0 || P_k) of the responses over the horizon: nats a token."""
-        p, q = self.old.response_probabilities, self.now.response_probabilities
-        return float(p @ np.log(p / q)) / self.old.paths.horizon
+    A sum over edges: reach of the prefix, times the current token's probability and score, times the old value beyond.
+    """
+    p, incidence = old.response_probabilities, old.paths.incidence
+    through = p @ incidence
+    beyond = (p * rewards) @ incidence / through
+    return (through / old.probabilities * now.probabilities * beyond) @ now.scores
 
 
-def measured(problem, now, old, names):
+def measured(problem, theta, names):
     """Return by estimator what is measured of two policies and of the updates; lengths are relative to the current gradient's."""
-    pair = Pair(problem, now.theta)
-    gradient, shrunk = pair.gradient(pair.now), 1.0 - 1.0 / GROUP_SIZE
+    features, paths, rewards = problem.policy.jacobian()[0], problem.policy.paths, problem.bandit.mean_reward[0]
+    old, now = (Tokens(paths, features @ vector, features) for vector in (problem.theta, theta))
+    p, q = old.response_probabilities, now.response_probabilities
+    gradient, shrunk = (q * rewards) @ now.response_scores, 1.0 - 1.0 / GROUP_SIZE
+    # E_k[1_D grad log P_k (r - mu_0)]
+    kept = (q * (q / p <= 1.0 + HIGH) * (rewards - p @ rewards)) @ now.response_scores
     scale = np.linalg.norm(gradient)
-    targets = {"to current": gradient, "to old": pair.gradient(pair.old), "to surrogate": pair.surrogate_gradient()}
-    targets |= {"to shrunk": shrunk * gradient, "to kept": shrunk * pair.kept_gradient()}
-    found: dict[str, dict] = {"policies": {"nats a token": pair.divergence(), "clipped": pair.clipped()}}
+    targets = {"to current": gradient, "to old": (p * rewards) @ old.response_scores}
+    targets |= {"to surrogate": surrogate_gradient(old, now, rewards), "to shrunk": shrunk * gradient, "to kept": shrunk * kept}
+    # The clip by sign drops tokens; of rewards 0 and 1 the sign is that of the reward.
+    ratios, right = old.of_responses(now.probabilities / old.probabilities), rewards[:, None]
+    dropped = paths.taken * (right * (ratios > 1.0 + HIGH) + (1.0 - right) * (ratios < 1.0 - LOW))
+    found: dict[str, dict] = {
+        "policies": {"nats a token": p @ np.log(p / q) / paths.horizon, "clipped": p @ dropped.sum(axis=1) / (p @ paths.lengths)}
+    }
+    current, sampler = problem.at(theta), problem.at(problem.theta)
     means = {}
     for name in names:
-        law = gt.exact.law_between(now, old, ESTIMATORS[name], batch_size=1, group_size=GROUP_SIZE)
-        factor = float(problem.policy.paths.horizon) if name.startswith("tic") else 1.0
+        law = gt.exact.law_between(current, sampler, ESTIMATORS[name], batch_size=1, group_size=GROUP_SIZE)
+        factor = float(paths.horizon) if name.startswith("tic") else 1.0
         means[name], found[name] = factor * law.mean, {"variance": factor**2 * law.trace / scale**2}
     if "none" in means:
         means["turned"] = turned(means["none"], gradient)
@@ -147,15 +124,14 @@ def moved(horizon, trees, rng, chunk, dimension=DIMENSION):
     for tree in range(chunk * trees, (chunk + 1) * trees):
         own = generator_of(tree, seed_of(rng))
         problem = random_problem(own, VOCABULARY_SIZE, horizon, None, n_prompts=1, dimension=dimension)
-        old = problem.at(problem.theta)
-        away = own.normal(size=problem.policy.dimension)
-        for direction, vector in zip(DIRECTIONS, (away, old.moments.gradient), strict=True):
+        vectors = own.normal(size=dimension), problem.at(problem.theta).moments.gradient
+        for direction, vector in zip(DIRECTIONS, vectors, strict=True):
             if is_large and direction != "learning":
                 continue
             for drift in DRIFTS if direction == "learning" and not is_large else JUDGED:
-                now = problem.at(old.theta + of_length(drift, vector))
+                theta = problem.theta + of_length(drift, vector)
                 at = found.setdefault(f"{direction} {drift:g}", {})
-                for name, values in measured(problem, now, old, ("token", "token, clipped") if is_large else ESTIMATORS).items():
+                for name, values in measured(problem, theta, ("token", "token, clipped") if is_large else ESTIMATORS).items():
                     for quantity, value in values.items():
                         at.setdefault(name, {}).setdefault(quantity, []).append(value)
     return found

@@ -3,8 +3,6 @@
 All groups are enumerated, for random policies and for those that a search finds. In the controls bounds are an eighth as large.
 """
 
-from functools import cache
-
 import numpy as np
 from scipy.special import gammaln
 
@@ -26,16 +24,10 @@ SEARCH = {"policies": 300, "starts": 256, "climbs": 6}
 """Of the smallest family, whose worst cases hide behind the kinks of the clip; of others one climb, because each is dear."""
 
 
-@cache
-def _log_multinomials(n_responses: int, group_size: int) -> Array:
-    counts = multisets(n_responses, group_size)
-    return np.asarray(gammaln(group_size + 1.0) - gammaln(counts + 1.0).sum(axis=1))
-
-
 def multiset_probabilities(probabilities: Array, group_size: int) -> Array:
     """Return the probability of each of `multisets`, shape (n,), for independent responses with probabilities (K,)."""
     counts = multisets(probabilities.size, group_size)
-    return np.exp(_log_multinomials(probabilities.size, group_size) + counts @ np.log(probabilities))
+    return np.exp(gammaln(group_size + 1.0) - gammaln(counts + 1.0).sum(axis=1) + counts @ np.log(probabilities))
 
 
 def baseline_term(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> float:
@@ -113,7 +105,7 @@ def worst(bound, group_size, climbs, rng, **search):
     for family in FAMILIES[group_size]:
         box, search["climbs"] = family.bounds(LOGITS, DRIFT, 1.0), climbs if family == SMALLEST else 1
         found.append(worst_ratios(sides, family, box, rng, **search))
-    return {how: [one[how][0] for one in found] for how in found[0]}
+    return {how: [one[how] for one in found] for how in found[0]}
 
 
 @check(*stated(*BOUNDS), of=worst, cases=cases, broken={"times": 8.0}, setting="G = {group_size}")

@@ -38,20 +38,10 @@ UPDATE = leave_one_out("token", "by sign")
 
 
 def estimators(horizon):
-    """Return the estimators that are compared, each with a factor; of one token the token's ratio is the trajectory's."""
-    several = {
-        "token": (leave_one_out("token"), 1.0),
-        "geometric": (leave_one_out("geometric"), 1.0),
-        "lengthened": (leave_one_out("trajectory"), 1.05),
-    }
-    return {
-        "none": (leave_one_out("none"), 1.0),
-        "trajectory": (leave_one_out("trajectory"), 1.0),
-        "trajectory, clipped": (leave_one_out("trajectory", "upper only"), 1.0),
-        "token, clipped": (UPDATE, 1.0),
-        "tic": (find("tic_grpo"), float(horizon)),
-        **(several if horizon > 1 else {}),
-    }
+    """Return the estimators that are compared; of one token the token's ratio is the trajectory's."""
+    ratios = ("none", "trajectory", "token", "geometric")[: None if horizon > 1 else 2]
+    clipped = {"trajectory, clipped": leave_one_out("trajectory", "upper only"), "token, clipped": UPDATE}
+    return {ratio: leave_one_out(ratio) for ratio in ratios} | clipped | {"tic": find("tic_grpo")}
 
 
 def divergence(problem, before, after):
@@ -110,17 +100,20 @@ def updates(problem, old, now):
     gradient = now.moments.gradient
     scale = float(np.linalg.norm(gradient))
 
-    def compared(mean):
-        gaps = {"to current": mean - gradient, "to old": mean - old.moments.gradient}
-        return {name: float(np.linalg.norm(gap)) / scale for name, gap in gaps.items()} | {"cosine": cosine(mean, gradient)}
+    def compared(mean, variance):
+        bias, stale = (float(np.linalg.norm(mean - one)) / scale for one in (gradient, old.moments.gradient))
+        error = variance / scale**2 + bias**2
+        return {"to current": bias, "to old": stale, "cosine": cosine(mean, gradient), "error": error}
 
-    found = {}
-    for name, (estimator, factor) in estimators(problem.policy.paths.horizon).items():
+    found, horizon = {}, problem.policy.paths.horizon
+    for name, estimator in estimators(horizon).items():
         law = gt.exact.law_between(now, old, estimator, batch_size=BATCH_SIZE, group_size=GROUP_SIZE)
-        found[name] = compared(factor * law.mean)
-        found[name]["error"] = factor**2 * law.trace / scale**2 + found[name]["to current"] ** 2
+        factor = float(horizon) if name == "tic" else 1.0
+        found[name] = compared(factor * law.mean, factor**2 * law.trace)
         if name == "none":
-            found["turned"] = compared(turned(law.mean, gradient))
+            found["turned"] = compared(turned(law.mean, gradient), law.trace)
+        if name == "trajectory":
+            found["too long"] = compared(1.05 * law.mean, 1.05**2 * law.trace)
     return found
 
 
@@ -137,8 +130,7 @@ def updated(problem, counts):
     old, measured = found.at(found.theta), {}
     for count, theta in checkpoints(found, UPDATE, counts, GROUP_SIZE).items():
         now = found.at(theta)
-        by_name = {"policy": policies(found, old, now)} | updates(found, old, now)
-        measured[str(count)] = {name: {each: [value] for each, value in one.items()} for name, one in by_name.items()}
+        measured[str(count)] = {"policy": policies(found, old, now)} | updates(found, old, now)
     return measured
 
 
@@ -152,8 +144,7 @@ def updated(problem, counts):
 )
 def compared(found, problem, after, wrong=False):
     """What is stated after so many updates; of several tokens also on cross terms, the old gradient, and errors."""
-    at = {name: {each: value[0] for each, value in one.items()} for name, one in found[str(after)].items()}
-    policy = at["policy"]
+    at, policy = found[str(after)], found[str(after)]["policy"]
     sides = {
         "T7/language model": (at["none" if wrong else "trajectory"]["to current"], 0.0),
         "T7/language model, TIC": (at["none" if wrong else "tic"]["to current"], 0.0),
@@ -164,9 +155,9 @@ def compared(found, problem, after, wrong=False):
         sides |= {
             "T3/language model": (policy["cross terms, old responses" if wrong else "cross terms"], 0.0),
             "T6/language model": (token["to old"] - token["to current"], 0.0),
-            "T7/language model, error": (at["lengthened" if wrong else "trajectory"]["error"] - at["token"]["error"], 0.0),
+            "T7/language model, error": (at["too long" if wrong else "trajectory"]["error"] - at["token"]["error"], 0.0),
         }
-    facts = {name: policy[name] for name in ("nats", "effective sample share", "tokens clipped")}
+    facts = {name: policy[name][0] for name in ("nats", "effective sample share", "tokens clipped")}
     return {name: (*both, facts) for name, both in sides.items()}
 
 

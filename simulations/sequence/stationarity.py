@@ -4,6 +4,8 @@ Runs on a problem of one parameter are exact, with infinitely large groups, or s
 the own length, or divide by the squared horizon.
 """
 
+from itertools import product
+
 import numpy as np
 from scipy.optimize import brentq
 
@@ -63,24 +65,14 @@ def exact(horizon, equal, rule, steps):
 @run()
 def simulated(horizon, equal, rule, steps, groups, runs, rng, **case):
     """Return the average squared gradient for every N and G."""
+    problem, update, (_, gradient) = stopping(horizon, equal), update_rule(rule, horizon, True), fields(horizon, equal, rule)
     found = []
-    for count in steps:
-        for size in groups:
-            records = gt.simulate_records(
-                stopping(horizon, equal),
-                np.zeros(1),
-                update_rule(rule, horizon, own_mean=True),
-                gt.Constant(_step(count)),
-                batch_size=1,
-                group_size=size,
-                steps=count,
-                replications=runs,
-                rng=child_seed(seed_of(rng), count, size),
-                workers=1,
-            )
-            _, gradient = fields(horizon, equal, rule)
-            squares = [gradient(np.clip(one.path[:, :-1, 0], LOW, HIGH)) ** 2 for one in records]
-            found.append([count, size, *mean_of(np.concatenate([one.mean(axis=1) for one in squares]))])
+    for count, size in product(steps, groups):
+        seed, step = child_seed(seed_of(rng), count, size), gt.Constant(_step(count))
+        sizes = {"batch_size": 1, "group_size": size, "steps": count, "replications": runs, "workers": 1}
+        records = gt.simulate_records(problem, np.zeros(1), update, step, **sizes, rng=seed)
+        squares = [gradient(np.clip(one.path[:, :-1, 0], LOW, HIGH)) ** 2 for one in records]
+        found.append([count, size, *mean_of(np.concatenate([one.mean(axis=1) for one in squares]))])
     return dict(zip(("updates", "groups", "estimate", "standard_error", "replications"), np.transpose(found), strict=True))
 
 

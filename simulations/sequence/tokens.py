@@ -3,10 +3,9 @@
 It shares with the library only the numbering of the edges, so that a study can set what the library computes against it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -43,14 +42,12 @@ class Tokens:
     @cached_property
     def scores(self) -> Array:
         """Gradient of the log probability of each token given its prefix, shape (D, d)."""
-        return self.features - self._by_prefix(self._means)
+        return self.features - self._expected(self.features)
 
     @cached_property
     def covariances(self) -> Array:
         """Covariance of the features at the prefix of each edge, the negative Hessian of its log probability, (D, d, d)."""
-        size = self.paths.vocabulary_size
-        weighted = self.probabilities[:, None, None] * self.scores[:, :, None] * self.scores[:, None, :]
-        return self._by_prefix(weighted.reshape(-1, size, *weighted.shape[1:]).sum(axis=1))
+        return self._expected(self.scores[:, :, None] * self.scores[:, None, :])
 
     @cached_property
     def lipschitz(self) -> float:
@@ -77,13 +74,10 @@ class Tokens:
         """Score of each response, shape (K, d)."""
         return self.of_responses(self.scores).sum(axis=1)
 
-    @cached_property
-    def _means(self) -> Array:
-        weighted = self.probabilities[:, None] * self.features
-        return weighted.reshape(-1, self.paths.vocabulary_size, self.features.shape[1]).sum(axis=1)
-
-    def _by_prefix(self, values: Array) -> Array:
-        return np.repeat(values, self.paths.vocabulary_size, axis=0)
+    def _expected(self, values: Array) -> Array:
+        """Return what the policy expects of values of the edges (D, ...) at the prefix of each, shape (D, ...)."""
+        size, weighted = self.paths.vocabulary_size, self.probabilities.reshape(-1, *(1,) * (values.ndim - 1)) * values
+        return np.repeat(weighted.reshape(-1, size, *values.shape[1:]).sum(axis=1), size, axis=0)
 
 
 @dataclass(frozen=True)
@@ -144,18 +138,11 @@ def draw(box: Sequence[tuple[float, float]], count: int, rng: np.random.Generato
     return rng.uniform(low, high, size=(count, len(box)))
 
 
-def worst_ratios(
-    sides: Callable[[Tokens, Tokens, Array], tuple[float, float]],
-    family: Family,
-    box: Sequence[tuple[float, float]],
-    rng: np.random.Generator,
-    policies: int,
-    **search: Any,
-) -> dict[str, list[float]]:
+def worst_ratios(sides, family, box, rng, policies, **search):
     """Return left over right side of a bound, at the worst of random policies of a family, and where a search ends."""
     random = [left / right for left, right in (sides(*family.at(x)) for x in draw(box, policies, rng))]
     sought = gt.worst_case(lambda x: sides(*family.at(x)), box, rng=seed_of(rng), **search)
-    return {"random": [largest(random)], "sought": [sought.score]}
+    return {"random": largest(random), "sought": sought.score}
 
 
 def within(found: Mapping[str, Array], times: float = 1.0) -> tuple[float, float, dict[str, float]]:
