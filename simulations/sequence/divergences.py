@@ -38,12 +38,8 @@ def gradient(problem: gt.Problem, divergence: Divergence, theta: Array) -> Array
 def between(problem: gt.Problem, other: Array) -> Divergence:
     """Return E KL(pi || other) of whole responses, with `other` the token logs (M, D) of another policy."""
     paths, weights = problem.policy.paths, problem.bandit.prompt_weights
-
-    def divergence(logs: Numbers) -> Any:
-        along = paths.along(logs)
-        return weights @ (np.exp(along) * (along - paths.along(other))).sum(axis=1)
-
-    return divergence
+    theirs = paths.along(other)
+    return lambda logs: weights @ (np.exp(paths.along(logs)) * (paths.along(logs) - theirs)).sum(axis=1)
 
 
 def expected(problem: gt.Problem, sampler: gt.Point, term: Callable[[Numbers], Numbers]) -> Divergence:

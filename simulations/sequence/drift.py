@@ -67,7 +67,7 @@ def surrogate_gradient(old, now, rewards):
     return (through / old.probabilities * now.probabilities * beyond) @ now.scores
 
 
-def measured(problem, theta, names):
+def measured(problem, sampler, theta, names):
     """Return by estimator what is measured of two policies and of the updates; lengths are relative to the current gradient's."""
     features, paths, rewards = problem.policy.jacobian()[0], problem.policy.paths, problem.bandit.mean_reward[0]
     old, now = (Tokens(paths, features @ vector, features) for vector in (problem.theta, theta))
@@ -84,7 +84,7 @@ def measured(problem, theta, names):
     found: dict[str, dict] = {
         "policies": {"nats a token": p @ np.log(p / q) / paths.horizon, "clipped": p @ dropped.sum(axis=1) / (p @ paths.lengths)}
     }
-    current, sampler = problem.at(theta), problem.at(problem.theta)
+    current = problem.at(theta)
     means = {}
     for name in names:
         law = gt.exact.law_between(current, sampler, ESTIMATORS[name], batch_size=1, group_size=GROUP_SIZE)
@@ -124,14 +124,15 @@ def moved(horizon, trees, rng, chunk, dimension=DIMENSION):
     for tree in range(chunk * trees, (chunk + 1) * trees):
         own = generator_of(tree, seed_of(rng))
         problem = random_problem(own, VOCABULARY_SIZE, horizon, None, n_prompts=1, dimension=dimension)
-        vectors = own.normal(size=dimension), problem.at(problem.theta).moments.gradient
-        for direction, vector in zip(DIRECTIONS, vectors, strict=True):
+        sampler, away = problem.at(problem.theta), own.normal(size=dimension)
+        for direction, vector in zip(DIRECTIONS, (away, sampler.moments.gradient), strict=True):
             if is_large and direction != "learning":
                 continue
             for drift in DRIFTS if direction == "learning" and not is_large else JUDGED:
                 theta = problem.theta + of_length(drift, vector)
                 at = found.setdefault(f"{direction} {drift:g}", {})
-                for name, values in measured(problem, theta, ("token", "token, clipped") if is_large else ESTIMATORS).items():
+                names = ("token", "token, clipped") if is_large else ESTIMATORS
+                for name, values in measured(problem, sampler, theta, names).items():
                     for quantity, value in values.items():
                         at.setdefault(name, {}).setdefault(quantity, []).append(value)
     return found

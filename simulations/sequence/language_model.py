@@ -66,10 +66,9 @@ def checkpoints(problem, update, counts, group_size):
     # About the square root, because the divergence grows as the square of the length.
     guess = -0.5 * excess(0.0)
     step = np.exp(brentq(excess, guess - 3.0, guess + 3.0, xtol=1e-3)) / np.linalg.norm(first)
-    policies, theta = {}, start + step * first
+    policies, theta = {}, start
     for count in range(1, max(counts) + 1):
-        if count > 1:
-            theta = theta + step * gt.gradient_mean(problem, theta, update, **sizes)
+        theta = theta + step * gt.gradient_mean(problem, theta, update, **sizes)
         if count in counts:
             policies[count] = theta
     return policies

@@ -37,11 +37,7 @@ def measured(problem, theta, estimator, seed, replications, behaviour=None, **si
     return run.along[0], error, run.efficiency[0], run.efficiency_standard_error[0]
 
 
-@rows(
-    cases=lambda quick: [
-        {**SETTINGS, "estimator": name, "replications": REPLICATIONS >> (3 if quick else 0)} for name in ESTIMATORS
-    ]
-)
+@rows(cases=lambda quick: [{**SETTINGS, "estimator": name, "replications": REPLICATIONS >> 3 * quick} for name in ESTIMATORS])
 def answers(problem, estimator, batch_size, group_size, updates, steps, replications, rng):
     """Answer each question for one estimator, exactly where its groups do not depend on each other, else by simulation."""
     found, sizes = gt.gallery.problem(problem), {"batch_size": batch_size, "group_size": group_size}
