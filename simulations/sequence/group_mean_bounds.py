@@ -6,10 +6,9 @@ All groups are enumerated, for random policies and for those that a search finds
 import numpy as np
 from scipy.special import gammaln
 
-from grpo_theory.arrays import Array
 from grpo_theory.exact.multisets import multisets
 from grpo_theory.harness import check, run
-from simulations.sequence.tokens import Family, Tokens, within, worst_ratios
+from simulations.sequence.tokens import Family, within, worst_ratios
 from simulations.statements import stated
 
 T12 = stated("T12")
@@ -24,13 +23,13 @@ SEARCH = {"policies": 300, "starts": 256, "climbs": 6}
 """Of the smallest family, whose worst cases hide behind the kinks of the clip; of others one climb, because each is dear."""
 
 
-def multiset_probabilities(probabilities: Array, group_size: int) -> Array:
+def multiset_probabilities(probabilities, group_size):
     """Return the probability of each of `multisets`, shape (n,), for independent responses with probabilities (K,)."""
     counts = multisets(probabilities.size, group_size)
     return np.exp(gammaln(group_size + 1.0) - gammaln(counts + 1.0).sum(axis=1) + counts @ np.log(probabilities))
 
 
-def baseline_term(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> float:
+def baseline_term(old, now, rewards, group_size):
     """Return E||X2||^2, X2 = -(1/G) sum_i (1/|s_i|) sum_t 1_B grad log P_0 (mu_c - mu_0), one prompt, own sample in mu_c."""
     p, paths = old.response_probabilities, old.paths
     counts = multisets(p.size, group_size)
@@ -44,7 +43,7 @@ def baseline_term(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> 
     return float(multiset_probabilities(p, group_size) @ power)
 
 
-def current_term(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> float:
+def current_term(old, now, rewards, group_size):
     """Return E||Y1||^2, Y1 = (1/T) (1/G) sum_i 1_D rho grad log P_k (mu_k - mu_c), one prompt, own sample in mu_c."""
     p, q = old.response_probabilities, now.response_probabilities
     rho = q / p
@@ -55,24 +54,24 @@ def current_term(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> f
     return float(multiset_probabilities(p, group_size) @ power)
 
 
-def baseline_printed(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> float:
+def baseline_printed(old, now, rewards, group_size):
     """Return (2L/G) log V."""
     return float(2.0 * old.lipschitz * np.log(old.paths.vocabulary_size) / group_size)
 
 
-def baseline_corrected(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> float:
+def baseline_corrected(old, now, rewards, group_size):
     """Return R^2 ((G + 3)/G^2) 2 L (log V + 1 - 1/T), or without 1 - 1/T if all lengths are equal."""
     lengths = old.paths.lengths
     log_v = float(np.log(old.paths.vocabulary_size)) + (1.0 - 1.0 / lengths.max() if np.ptp(lengths) else 0.0)
     return float(np.abs(rewards).max()) ** 2 * (group_size + 3.0) / group_size**2 * 2.0 * old.lipschitz * log_v
 
 
-def current_printed(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> float:
+def current_printed(old, now, rewards, group_size):
     """Return 2 (1 + e) L log V/(T G)."""
     return (1.0 + HIGH) * baseline_printed(old, now, rewards, group_size) / old.paths.horizon
 
 
-def current_corrected(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> float:
+def current_corrected(old, now, rewards, group_size):
     """Return [(|mu_k - mu_0| + 2R/G)^2 + R^2/G] 2 (1 + e) L log V/T."""
     drift = abs(float((now.response_probabilities - old.response_probabilities) @ rewards))
     r = float(np.abs(rewards).max())

@@ -7,7 +7,6 @@ drawn from another policy than the one that is meant, 1% of a step away. In the 
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
 from grpo_theory.estimation.kl_term import KL_TERMS, KLTerm
 from grpo_theory.harness import check
 from simulations.sequence.divergences import STEP, at_held_prefixes, between, expected, gradient
@@ -73,7 +72,7 @@ def targets(problem, here, sampler):
     }
 
 
-def estimated(problem: gt.Problem, term: KLTerm, theta: Array, behaviour: Array | None) -> Array:
+def estimated(problem, term, theta, behaviour):
     """Return the exact mean of what a KL term contributes to the estimate, as a gradient to descend, shape (d,).
 
     In the reward it is multiplied by the trajectory ratio, as the advantage is; in the loss by none, as trainers have it.
@@ -82,7 +81,7 @@ def estimated(problem: gt.Problem, term: KLTerm, theta: Array, behaviour: Array 
     return -gt.gradient_mean(problem, theta, chosen, batch_size=1, group_size=2, behaviour=behaviour)
 
 
-def filled(term: KLTerm, point: gt.Point) -> Array:
+def filled(term, point):
     """Return a term's values at the log ratios of a policy to the reference."""
     terms = np.empty_like(point.log_ratios_to_reference)
     term.fill(np.ascontiguousarray(point.log_ratios_to_reference), terms)

@@ -7,11 +7,10 @@ bounds are too small by a constant, responses are another policy's, or the logar
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
 from grpo_theory.evidence.reading import largest
 from grpo_theory.harness import check, run
 from simulations.seeds import child_seed, seed_of
-from simulations.sequence.tokens import Family, Tokens, draw, within, worst_ratios
+from simulations.sequence.tokens import Family, draw, within, worst_ratios
 from simulations.statements import stated
 
 T5 = stated("T5")
@@ -24,25 +23,24 @@ WIDTH = 0.2
 """The clip's upper width e, as practised."""
 
 
-def power(tokens: Tokens, weights: Array) -> float:
+def power(tokens, weights):
     """Return sum_k weights_k ||W_k||^2."""
     return float(weights @ (tokens.response_scores**2).sum(axis=1))
 
 
-def capped(old: Tokens, now: Tokens, rewards: Array) -> tuple[float, float]:
+def capped(old, now, rewards):
     """T4: E_0||min(rho, 1+e) W_k||^2, and (1+e) E_k||W_k||^2."""
     p, q = old.response_probabilities, now.response_probabilities
     return power(now, p * np.minimum(q / p, 1.0 + WIDTH) ** 2), (1.0 + WIDTH) * power(now, q)
 
 
-def gradient(old: Tokens, now: Tokens, rewards: Array) -> tuple[float, float]:
+def gradient(old, now, rewards):
     """T5: ||grad J|| against R sqrt(2 L T log V), of rewards up to R."""
-    r, log_v = float(np.abs(rewards).max()), float(np.log(now.paths.vocabulary_size))
     steep = np.linalg.norm((now.response_probabilities * rewards) @ now.response_scores)
-    return float(steep), r * np.sqrt(2.0 * now.lipschitz * now.paths.horizon * log_v)
+    return steep, np.abs(rewards).max() * np.sqrt(2.0 * now.lipschitz * now.paths.horizon * np.log(now.paths.vocabulary_size))
 
 
-def curvature(now: Tokens, rewards: Array) -> float:
+def curvature(now, rewards):
     """Return the largest |eigenvalue| of the Hessian of J = E r: E r (W W' + the Hessian of log P)."""
     scores, weights = now.response_scores, now.response_probabilities * rewards
     hessian = np.einsum("k,ki,kj->ij", weights, scores, scores)
@@ -50,10 +48,10 @@ def curvature(now: Tokens, rewards: Array) -> float:
     return float(np.abs(np.linalg.eigvalsh(hessian)).max())
 
 
-def smoothness(old: Tokens, now: Tokens, rewards: Array) -> tuple[float, float]:
+def smoothness(old, now, rewards):
     """T5: ||Hess J|| against T R L (2 log V + 1)."""
-    r, log_v = float(np.abs(rewards).max()), float(np.log(now.paths.vocabulary_size))
-    return curvature(now, rewards), r * now.lipschitz * now.paths.horizon * (2.0 * log_v + 1.0)
+    size = np.abs(rewards).max() * now.lipschitz * now.paths.horizon
+    return curvature(now, rewards), size * (2.0 * np.log(now.paths.vocabulary_size) + 1.0)
 
 
 BOUNDS = {"T4": (capped, DRIFT, 0.0), "T5/gradient": (gradient, 0.0, 1.0), "T5/smoothness": (smoothness, 0.0, 1.0)}

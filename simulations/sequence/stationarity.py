@@ -59,7 +59,8 @@ def exact(horizon, equal, rule, steps):
     squares = [gradient(np.clip(path, LOW, HIGH)) ** 2 for path in paths]
     floor = float(gradient(brentq(lambda x: float(update(x)), 0.1, 2.9))) ** 2
     averages, lasts = [one[:-1].mean() for one in squares], [one[-1] for one in squares]
-    return {"updates": steps, "estimate": averages, "last": lasts, "floor": [floor] * len(steps)}
+    same = {name: [value] * len(steps) for name, value in (("floor", floor), ("standard_error", 0.0), ("replications", 0))}
+    return {"updates": steps, "estimate": averages, "last": lasts, **same}
 
 
 @run()
@@ -76,12 +77,15 @@ def simulated(horizon, equal, rule, steps, groups, runs, rng, **case):
     return dict(zip(("updates", "groups", "estimate", "standard_error", "replications"), np.transpose(found), strict=True))
 
 
-def slope_in_n(found):
-    """Return the log-log slope of the left side in N, its error, and the number of runs."""
-    late = found["updates"] * LAST >= found["updates"].max()
-    found = {name: values[late] for name, values in found.items()}
-    errors = found.get("standard_error", np.zeros(late.sum()))
-    return *log_log_slope(found["updates"], found["estimate"], errors), found.get("replications", np.zeros(1)).min()
+def slope(found, along="updates"):
+    """Return the log-log slope of the left side along a column, its error, and the number of runs."""
+    return *log_log_slope(found[along], found["estimate"], found["standard_error"]), found["replications"].min()
+
+
+def late(found):
+    """Return the rows from a fourth of the most updates on."""
+    kept = LAST * found["updates"] >= found["updates"].max()
+    return {name: values[kept] for name, values in found.items()}
 
 
 @check(
@@ -102,7 +106,7 @@ def without_noise(found, wrong=False):
         "T9/limit": (own["floor"][0], 0.0),
         "T9/corrected": (abs(end["last"][-1] / floor - 1.0), ENDED),
         "T10/limit": (constant["floor"][0], 0.0),
-        "T10/N": (slope_in_n(own if wrong else constant), NEAR - 0.5),
+        "T10/N": (slope(late(own if wrong else constant)), NEAR - 0.5),
     }
 
 
@@ -132,7 +136,7 @@ def small_groups(found, rules=None):
     """Slopes in N at the smallest group: at most -0.4, and 0 as at a floor, which there is without a baseline."""
     wanted = {"T11/N": NEAR - 0.5, "T11/floor": 0.0}
     rules = rules or dict.fromkeys(wanted, "constant")
-    return {name: (slope_in_n(found[rule]), wanted[name]) for name, rule in rules.items()}
+    return {name: (slope(late(found[rule])), wanted[name]) for name, rule in rules.items()}
 
 
 @check(
@@ -144,8 +148,7 @@ def small_groups(found, rules=None):
 )
 def larger_groups(found):
     """The slope in the size of the group, with equal lengths."""
-    slope = log_log_slope(found["groups"], found["estimate"], found["standard_error"])
-    return (*slope, found["replications"].min()), NEAR - 1.0
+    return slope(found, "groups"), NEAR - 1.0
 
 
 @rows(of=exact, cases=lambda quick: [{**exact_cases(quick)[0], "rule": rule} for rule in ("own length", "constant")])

@@ -3,7 +3,6 @@
 It shares with the library only the numbering of the edges, so that a study can set what the library computes against it.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -104,8 +103,7 @@ class Family:
     @property
     def name(self) -> str:
         """In words."""
-        ends = "" if self.end_token is None else ", end token"
-        return f"T = {self.horizon}, V = {self.vocabulary_size}{ends}"
+        return f"T = {self.horizon}, V = {self.vocabulary_size}{'' if self.end_token is None else ', end token'}"
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -132,7 +130,7 @@ class Family:
         return np.concatenate([zeros, by_prefix], axis=1).reshape(-1, *values.shape[1:])
 
 
-def draw(box: Sequence[tuple[float, float]], count: int, rng: np.random.Generator) -> Array:
+def draw(box, count, rng):
     """Return random points of a box, shape (count, n)."""
     low, high = np.transpose(box)
     return rng.uniform(low, high, size=(count, len(box)))
@@ -145,7 +143,7 @@ def worst_ratios(sides, family, box, rng, policies, **search):
     return {"random": largest(random), "sought": sought.score}
 
 
-def within(found: Mapping[str, Array], times: float = 1.0) -> tuple[float, float, dict[str, float]]:
+def within(found, times=1.0):
     """Return the sides of a bound: the largest ratio and 1, with each ratio beside; `times` divides the bound by a factor."""
     worst = {how: times * largest(ratios) for how, ratios in found.items()}
     return max(worst.values()), 1.0, worst

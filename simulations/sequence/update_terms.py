@@ -114,5 +114,7 @@ def decompositions(reading, count, rng, clips=("by sign", "upper only")):
             sides = {"T1": (rollout.update(grpo), rollout.terms_of_grpo), "T2": (rollout.update(tic), rollout.terms_of_tic)}
             found = [(*sides[name], way) for name, _, way in (one.partition("/") for one in WAYS)]
             gaps.append([np.linalg.norm(left - terms(way)) / (np.linalg.norm(left) + 1e-3) for left, terms, way in found])
-    facts = {"clipped": np.mean(clipped)}
-    return {name: (largest(of_problems), 0.0, facts) for name, of_problems in zip(WAYS, np.transpose(gaps), strict=True)}
+    return {
+        name: (largest(of_problems), 0.0, {"clipped": np.mean(clipped)})
+        for name, of_problems in zip(WAYS, np.transpose(gaps), strict=True)
+    }
