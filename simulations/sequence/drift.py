@@ -81,9 +81,9 @@ def measured(problem, sampler, theta, names):
     # The clip by sign drops tokens; of rewards 0 and 1 the sign is that of the reward.
     ratios, right = old.of_responses(now.probabilities / old.probabilities), rewards[:, None]
     dropped = paths.taken * (right * (ratios > 1.0 + HIGH) + (1.0 - right) * (ratios < 1.0 - LOW))
-    found: dict[str, dict] = {
-        "policies": {"nats a token": p @ np.log(p / q) / paths.horizon, "clipped": p @ dropped.sum(axis=1) / (p @ paths.lengths)}
-    }
+    clipped = p @ dropped.sum(axis=1) / (p @ paths.lengths)
+    nats = p @ np.log(p / q) / paths.horizon
+    found: dict[str, dict] = {"policies": {"nats a token": nats, "share of tokens clipped": clipped}}
     current = problem.at(theta)
     means = {}
     for name in names:
@@ -112,8 +112,7 @@ def judged(quick):
 
 def label(horizon, direction, drift, dimension=DIMENSION, **case):
     """Say which trees, and how the policy moved."""
-    many = "" if dimension == DIMENSION else f", {dimension} parameters"
-    return f"T = {horizon}{many}, {direction}, drift {drift:g}"
+    return f"T = {horizon}{'' if dimension == DIMENSION else f', {dimension} parameters'}, {direction}, drift {drift:g}"
 
 
 @run(trees=TREES_A_CHUNK, shared=True)
@@ -161,8 +160,7 @@ def on_most_trees(found, horizon, direction, drift, dimension=DIMENSION, wrong=F
     along = {name: values["cosine"] for name, values in at.items() if name != "policies"}
     if np.isnan(list(along.values())).any():
         raise ValueError("every cosine must be a number")
-    facts = {"nats a token": at["policies"]["nats a token"].mean()}
-    facts["share of tokens clipped"] = at["policies"]["clipped"].mean()
+    facts = {name: values.mean() for name, values in at["policies"].items()}
     holds = {"T6/clipped": along["token"] < 0.0 if wrong else along["token, clipped"] > 0.0}
     if dimension == DIMENSION:
         facts |= {f"mean cosine, {name}": along[name].mean() for name in ("token", "none", "tic")}

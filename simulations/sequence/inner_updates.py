@@ -44,7 +44,4 @@ def slopes(problem, kept=1.0):
     found = gt.gallery.problem(problem)
     by_step = [bias(found, step, 4, kept) for step in STEPS]
     by_updates = [bias(found, 0.01, updates, kept) for updates in UPDATES]
-    return {
-        "U15/step": (log_log_slope(STEPS, by_step)[0], 1.0),
-        "U15/updates": (log_log_slope(UPDATES, by_updates)[0], 1.0),
-    }
+    return {"U15/step": (log_log_slope(STEPS, by_step)[0], 1.0), "U15/updates": (log_log_slope(UPDATES, by_updates)[0], 1.0)}

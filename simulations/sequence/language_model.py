@@ -4,8 +4,6 @@ The policies are its head before and after the updates; answers have one token, 
 is left out, updates are turned or 5% too long, or responses are the old policy's instead of the current one's.
 """
 
-from typing import Any
-
 import numpy as np
 from scipy.optimize import brentq
 
@@ -56,7 +54,7 @@ def checkpoints(problem, update, counts, group_size):
     The step size is constant, and such that the first update moves the policy by `FIRST` nats.
     """
     start = np.array(problem.theta)
-    sizes: dict[str, Any] = {"batch_size": 1, "group_size": group_size, "behaviour": start}
+    sizes: dict = {"batch_size": 1, "group_size": group_size, "behaviour": start}
     first = gt.gradient_mean(problem, start, update, **sizes)
     unit = first / np.linalg.norm(first)
 

@@ -27,8 +27,6 @@ LARGEST_LOSS = 0.05
 """A user would notice if a twentieth of what training gains were lost."""
 TIME = 4000.0
 """How long training goes on: a few hundred times the reciprocal of a typical curvature."""
-SIZES = {"batch_size": 1, "group_size": 2}
-"""Of the group whose noise at the maximiser is the unit of the mean update there."""
 RULES = {"own length": ("rloo", "own length"), "constant": ("rloo", "constant"), "no baseline": ("reinforce", "own length")}
 
 
@@ -67,8 +65,9 @@ def trained(kind, prompts, dimension, strength, rng, chunk):
     """Return by rule the update at the maximiser over its noise, and the share lost where training from there ends."""
     problem = problem_of(kind, generator_of(chunk, seed_of(rng)), prompts, dimension, strength)
     best = gt.find_optimum(problem, np.ones(1) if problem.policy.dimension == 1 else problem.theta)
-    scale = np.sqrt(gt.gradient_law(problem, best, composed("rloo", "none", "none", "own length"), **SIZES).trace)
-    top, bottom = gt.objective(problem, best), gt.objective(problem, problem.theta)
+    # A group's noise at the maximiser is the unit of the mean update there.
+    law = gt.gradient_law(problem, best, composed("rloo", "none", "none", "own length"), batch_size=1, group_size=2)
+    scale, top, bottom = np.sqrt(law.trace), gt.objective(problem, best), gt.objective(problem, problem.theta)
     found = {rule: {"update": [np.linalg.norm(update_by(problem, best, rule)) / scale]} for rule in RULES}
     if not kind.startswith("tabular"):
         for rule, measured in found.items():

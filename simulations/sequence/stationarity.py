@@ -47,20 +47,15 @@ def simulated_cases(quick, equal=False):
     return [{**common, "equal": equal, "steps": steps, "groups": list(GROUPS) if equal else [2]}]
 
 
-def _step(steps):
-    return 1.0 / (np.sqrt(steps) * np.log(2.0))
-
-
 @run()
 def exact(horizon, equal, rule, steps):
     """Return the average squared gradient and the last one for every N, and the floor: that where the mean update is zero."""
     update, gradient = fields(horizon, equal, rule)
-    paths = [mean_path(update, _step(count), count) for count in steps]
+    paths = [mean_path(update, 1.0 / (np.sqrt(count) * np.log(2.0)), count) for count in steps]
     squares = [gradient(np.clip(path, LOW, HIGH)) ** 2 for path in paths]
     floor = float(gradient(brentq(lambda x: float(update(x)), 0.1, 2.9))) ** 2
-    averages, lasts = [one[:-1].mean() for one in squares], [one[-1] for one in squares]
     same = {name: [value] * len(steps) for name, value in (("floor", floor), ("standard_error", 0.0), ("replications", 0))}
-    return {"updates": steps, "estimate": averages, "last": lasts, **same}
+    return {"updates": steps, "estimate": [one[:-1].mean() for one in squares], "last": [one[-1] for one in squares], **same}
 
 
 @run()
@@ -69,7 +64,7 @@ def simulated(horizon, equal, rule, steps, groups, runs, rng, **case):
     problem, update, (_, gradient) = stopping(horizon, equal), update_rule(rule, horizon, True), fields(horizon, equal, rule)
     found = []
     for count, size in product(steps, groups):
-        seed, step = child_seed(seed_of(rng), count, size), gt.Constant(_step(count))
+        seed, step = child_seed(seed_of(rng), count, size), gt.Constant(1.0 / (np.sqrt(count) * np.log(2.0)))
         sizes = {"batch_size": 1, "group_size": size, "steps": count, "replications": runs, "workers": 1}
         records = gt.simulate_records(problem, np.zeros(1), update, step, **sizes, rng=seed)
         squares = [gradient(np.clip(one.path[:, :-1, 0], LOW, HIGH)) ** 2 for one in records]
@@ -98,13 +93,11 @@ def late(found):
 )
 def without_noise(found, wrong=False):
     """Where runs end, and slopes in N; in the broken case of another rule."""
-    own, constant, floor = found["own length"], found["constant"], found["own length"]["floor"][0]
-    if wrong:
-        own, constant = found["no baseline"], own
-    end = found["constant"] if wrong else own
+    names = ("no baseline", "own length", "constant") if wrong else ("own length", "constant", "own length")
+    own, constant, ended = (found[name] for name in names)
     return {
         "T9/limit": (own["floor"][0], 0.0),
-        "T9/corrected": (abs(end["last"][-1] / floor - 1.0), ENDED),
+        "T9/corrected": (abs(ended["last"][-1] / found["own length"]["floor"][0] - 1.0), ENDED),
         "T10/limit": (constant["floor"][0], 0.0),
         "T10/N": (slope(late(own if wrong else constant)), NEAR - 0.5),
     }

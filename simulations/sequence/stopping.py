@@ -42,8 +42,8 @@ def update_rule(rule: str, horizon: int, own_mean: bool = False) -> gt.Estimator
     """Return the update on policy by a rule, with the own sample in the mean of the group or not."""
     aggregation, advantage, power = RULES[rule]
     constant = replace(find_aggregation(aggregation), constant=float(horizon**power))
-    chosen = aggregation if aggregation == "own length" else constant
-    return composed("dr_grpo" if own_mean and advantage == "rloo" else advantage, "none", "none", chosen)
+    advantage = "dr_grpo" if own_mean and advantage == "rloo" else advantage
+    return composed(advantage, "none", "none", aggregation if aggregation == "own length" else constant)
 
 
 @cache

@@ -58,8 +58,7 @@ class Rollout:
         p, q = (np.array([one.response_probabilities for one in tokens]) for tokens in (old, now))
         self.mu_0, self.mu_k = ((shares * success).sum(axis=1, keepdims=True) for shares in (p, q))
         self.mean_length = (p @ paths.lengths).mean()
-        positive = self.advantages[..., None] >= 0.0
-        self.kept = np.where(positive, self.ratio <= 1.0 + HIGH, self.ratio >= 1.0 - LOW) & self.taken
+        self.kept = np.where(self.advantages[..., None] >= 0.0, self.ratio <= 1.0 + HIGH, self.ratio >= 1.0 - LOW) & self.taken
 
     def update(self, estimator):
         """Return the update that the library's estimator makes of it, sum zeta xi A u, shape (d,)."""
