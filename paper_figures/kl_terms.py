@@ -1,5 +1,6 @@
 """Which gradient each KL term estimates, as a table."""
 
+import json
 from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
@@ -21,30 +22,38 @@ CAPTION = (
     "that the prefixes are held fixed. In the reward the term is weighted by the trajectory ratio, in the loss by none."
 )
 DIVERGENCES = {
-    ("k1 in reward", "on"): r"KL$(\pi\|\pi_{ref})$",
-    ("k2 in reward", "on"): r"E$_\pi[\frac{1}{2}\sum\ell_t^2]$, $\ell_t$ held fixed",
-    ("k3 in reward", "on"): r"KL$(\pi\|\pi_{ref})-$KL$(\pi_{ref}\|\pi)|_s$",
-    ("k1 in loss", "on"): "nothing: 0",
-    ("k2 in loss", "on"): r"KL$(\pi\|\pi_{ref})|_s$",
-    ("k3 in loss", "on"): r"KL$(\pi_{ref}\|\pi)|_s$",
-    ("k3 in loss, as printed", "on"): "ratio inverted",
-    ("k1 in reward", "off"): r"KL$(\pi\|\pi_{ref})-$KL$(\pi\|\pi_0)$",
-    ("k1 in loss", "off"): r"$-$KL$(\pi_0\|\pi)$",
-    ("k2 in loss", "off"): r"E$_{\pi_0}[\frac{1}{2}\sum\ell_t^2]$",
-    ("k3 in loss", "off"): r"E$_{\pi_0}[\sum e^{-\ell_t}-1+\ell_t]$",
+    "R5/k1 in reward": r"KL$(\pi\|\pi_{ref})$",
+    "R5/k2 in reward": r"E$_\pi[\frac{1}{2}\sum\ell_t^2]$, $\ell_t$ held fixed",
+    "R5/k3 in reward": r"KL$(\pi\|\pi_{ref})-$KL$(\pi_{ref}\|\pi)|_s$",
+    "R5/k1 in loss": "nothing: 0",
+    "R5/k2 in loss": r"KL$(\pi\|\pi_{ref})|_s$",
+    "R5/k3 in loss": r"KL$(\pi_{ref}\|\pi)|_s$",
+    "U17/printed mean": "ratio inverted",
+    "R5/k1 in reward/off policy": r"KL$(\pi\|\pi_{ref})-$KL$(\pi\|\pi_0)$",
+    "R5/k1 in loss/off policy": r"$-$KL$(\pi_0\|\pi)$",
+    "R5/k2 in loss/off policy": r"E$_{\pi_0}[\frac{1}{2}\sum\ell_t^2]$",
+    "R5/k3 in loss/off policy": r"E$_{\pi_0}[\sum e^{-\ell_t}-1+\ell_t]$",
 }
+"""By the statement of the mean, the divergence."""
 WORST = 2.0
 """Where the colours end: the opposite of the gradient is as far from it."""
+
+
+def _term(statement: str) -> str:
+    """Return the term that a statement is about, and whose responses it sees."""
+    if statement == "U17/printed mean":
+        return "k3 in loss, as printed, on policy"
+    term, _, off = statement.removeprefix("R5/").partition("/")
+    return f"{term}, {off or 'on policy'}"
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a heat map: a row for each term on and off policy, a column for each problem."""
     table = tables["kl_terms"]
-    shown = table[table["quantity"] == "gradient"]
-    keys = list(DIVERGENCES)
-    labels = [f"{term}, {policy} policy:  {text}" for (term, policy), text in DIVERGENCES.items()]
-    distances = shown.pivot_table(index=["term", "policy"], columns="problem", values="from_reverse", sort=False).loc[keys]
-    cosines = shown.pivot_table(index=["term", "policy"], columns="problem", values="cosine", sort=False).loc[keys]
+    shown = table[table["statement"].isin(DIVERGENCES)]
+    facts = pd.DataFrame([json.loads(text) for text in shown["facts"]], index=[shown["statement"], shown["problem"]])
+    distances, cosines = (facts[name].unstack(sort=False).loc[list(DIVERGENCES)] for name in facts)
+    labels = [f"{_term(statement)}:  {text}" for statement, text in DIVERGENCES.items()]
     brackets = cosines.map(lambda cosine: f" ({signed(cosine)})")
     text = distances.map("{:.2f}".format) + brackets.where(distances.lt(1.0) | cosines.ne(0.0), "")
     figure, axes = plt.subplots(figsize=(9.6, 4.6))

@@ -35,19 +35,19 @@ LOOKS = {
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw the average squared gradient against N, and the losses in order."""
     table = tables["stationarity"].query("not equal and horizon == @HORIZON")
-    loss = tables["own_length"].query("quantity == 'loss' and rule == 'own length' and kind != 'stop or go on'")
+    loss = tables["own_length"].query("quantity == 'loss'")
     wide = len(loss) >= FEWEST
     figure, panels = plt.subplots(1, 2 if wide else 1, figsize=(8.6 if wide else 5.0, 3.4), squeeze=False)
     rates = panels[0, 0]
     if wide:
         _losses(panels[0, 1], np.sort(loss["estimate"].to_numpy()))
     for (rule, size), look in LOOKS.items():
-        part = table[(table["rule"] == rule) & (table["group_size"] == size)].sort_values("steps")
+        part = table[(table["rule"] == rule) & (table["group_size"] == size)].sort_values("updates")
         if size:
-            points(rates, part["steps"], part["estimate"], part["standard_error"], look)
+            points(rates, part["updates"], part["estimate"], part["standard_error"], look)
             rates.plot([], [], look.marker, color=look.colour, markerfacecolor="white", label=look.label)
         else:
-            rates.plot(part["steps"], part["estimate"], look.line, color=look.colour, label=look.label)
+            rates.plot(part["updates"], part["estimate"], look.line, color=look.colour, label=look.label)
         if rule == "own length":
             limit = part["prediction"].iloc[0]
             rates.axhline(limit, color=GREY, linestyle=":", linewidth=1.1, label="own length, predicted limit")

@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from grpo_theory.page.style import BLACK, DRIFT_TICKS, RATIOS, log_axis
-from simulations.sequence.drift import VOCABULARY_SIZE
-from simulations.sequence.policy_pair import GROUP_SIZE, HIGH
+from simulations.sequence.drift import DIMENSION, GROUP_SIZE, HIGH, VOCABULARY_SIZE
 
 PLACE = 200
 TABLES = ("drift",)
@@ -20,8 +19,6 @@ LEAST = 3e-3
 """Where the axis of biases ends."""
 MARKED = 2
 """Every second of the exact points has a marker, to tell the lines apart."""
-DIMENSION = 6
-"""The number of parameters of the trees on which every ratio was looked at."""
 CAPTION = (
     "The current policy has moved along the gradient, by a drift, from the policy that sampled the responses. A token's "
     "log ratio is at most twice the drift. The upper row shows the length of the bias about the current gradient, "
@@ -35,14 +32,14 @@ CAPTION = (
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a row for each quantity and a column for each horizon."""
-    table = tables["drift"].query(f"direction == 'learning' and dimension == {DIMENSION}")
+    table = tables["drift"].dropna(subset="quantity")
     horizons = [horizon for horizon in HORIZONS if (table["horizon"] == horizon).any()]
     drifts = sorted(table["drift"].unique())
     size = (3.1 * len(horizons), 7.0)
     figure, panels = plt.subplots(len(QUANTITIES), len(horizons), figsize=size, sharex=True, sharey="row", squeeze=False)
     for column, horizon in zip(panels.T, horizons, strict=True):
         part = table[table["horizon"] == horizon]
-        medians = part.groupby(["quantity", "estimator", "drift"])["estimate"].median()
+        medians = part.set_index(["quantity", "estimator", "drift"])["estimate"].sort_index()
         for axes, quantity in zip(column, QUANTITIES, strict=True):
             for name, look in RATIOS.items():
                 values = medians[quantity, name].to_numpy()

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.evidence import Comparison
-from grpo_theory.harness.study import Cell, cell_seed
+from grpo_theory.harness.forms import study_of
+from grpo_theory.harness.study import cell_seed
 from simulations.sequence import kl_terms
 from simulations.sequence.divergences import at_held_prefixes, between, expected, gradient, token_logs
 
@@ -53,17 +53,13 @@ def test_held_prefixes_and_held_responses_agree(problem):
 @pytest.mark.parametrize("name", kl_terms.PROBLEMS)
 def test_each_identity_holds_and_its_control_does_not(name):
     """All but the printed ones hold to 1e-12, and draws from a policy 1% of a step away break each of them."""
-    settings = next(cell.settings for cell in kl_terms.cells(True) if cell.settings["problem"] == name)
-    compared = [
-        one
-        for one in kl_terms.compare(settings, np.random.default_rng(cell_seed("kl_terms", Cell(settings), 0)))
-        if isinstance(one, Comparison)
-    ]
-    assert len(compared) == len(kl_terms.MEANS) + len(kl_terms.SIDES)
+    (cell,) = (cell for cell in study_of(kl_terms).cells(True) if cell.settings["problem"] == name)
+    compared = study_of(kl_terms).compute(cell.settings, np.random.default_rng(cell_seed("kl_terms", cell, 0)), 0)
+    assert len(compared) == len(kl_terms.terms.statements)
     for one in compared:
-        is_printed = one.statement in ("U17/printed", "U17/printed mean")
-        assert (one.estimate > 0.1) if is_printed else (one.estimate < 1e-12), one
-        assert one.broken > 1e-8, one
+        is_printed = one["statement"] in ("U17/printed", "U17/printed mean")
+        assert (one["estimate"] > 0.1) if is_printed else (one["estimate"] < 1e-12), one
+        assert one["broken"] > 1e-8, one
 
 
 def test_the_printed_slope_points_away(problem):

@@ -6,11 +6,11 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.harness.forms import study_of
+from grpo_theory.harness.sides import joined
 from grpo_theory.harness.study import table_of
 from simulations.sequence import language_model, language_model_lengths
-from simulations.sequence.checkpoints import FIRST, checkpoints, divergence
-from simulations.sequence.language_model import UPDATE, leave_one_out, policies
-from simulations.sequence.language_model_lengths import RULES, update_by
+from simulations.sequence.language_model import FIRST, UPDATE, checkpoints, divergence, leave_one_out, policies
+from simulations.sequence.language_model_lengths import update_by
 from simulations.sequence.parts import turned
 
 
@@ -40,7 +40,7 @@ def test_what_is_measured_of_two_policies_is_a_plain_sum():
     problem = gt.Problem(whole.bandit, whole.policy, None, whole.theta)
     old, now = problem.at(problem.theta), problem.at(1.3 * problem.theta)
     found = policies(problem, old, now)
-    nats = second = tokens = outside = clipped = 0.0
+    nats = second = tokens = clipped = 0.0
     for m in range(3):
         for k, response in enumerate(problem.policy.responses):
             p, q = old.probabilities[m, k] / 3.0, now.probabilities[m, k] / 3.0
@@ -49,11 +49,9 @@ def test_what_is_measured_of_two_policies_is_a_plain_sum():
             for edge in problem.policy.paths.edges[k, : len(response)]:
                 ratio = now.token_probabilities[m, edge] / old.token_probabilities[m, edge]
                 tokens += p
-                outside += p * (abs(ratio - 1.0) > 0.2)
                 clipped += p * (ratio > 1.2 if problem.bandit.mean_reward[m, k] else ratio < 0.8)
     assert found["nats"] == pytest.approx(nats, rel=1e-10)
-    assert found["second moment"] == pytest.approx(second, rel=1e-10)
-    assert found["tokens outside"] == pytest.approx(outside / tokens, rel=1e-10)
+    assert found["effective sample share"] == pytest.approx(1.0 / second, rel=1e-10)
     assert found["tokens clipped"] == pytest.approx(clipped / tokens, rel=1e-10)
     assert abs(found["cross terms"]) < 1e-12 < 1e-4 < abs(found["cross terms, old responses"])
 
@@ -65,39 +63,35 @@ def test_a_turned_vector_has_the_angle():
     assert found @ one / (one @ one) == pytest.approx(np.sqrt(0.5))
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_mean_updates_are_those_of_the_exact_law(rule):
-    """By enumeration of the groups; a penalty that is forgotten is none."""
+@pytest.mark.parametrize(("aggregation", "share"), [("own length", 1.0), ("own length", 0.9), ("sum", 1.0)])
+def test_mean_updates_are_those_of_the_exact_law(aggregation, share):
+    """By enumeration of the groups; with a share of the penalty's strength."""
     problem = small()
-    aggregation, penalised = RULES[rule]
-    other = problem if penalised else gt.Problem(problem.bandit, problem.policy, None, problem.theta)
+    other = gt.Problem(problem.bandit, problem.policy, gt.KL(share * 0.2, problem.kl.reference), problem.theta)
     estimator = gt.compose(f"leave-one-out, {aggregation}", advantage="rloo", aggregation=aggregation)
     found = gt.gradient_mean(other, problem.theta, estimator, batch_size=1, group_size=2)
-    np.testing.assert_allclose(update_by(problem, problem.theta, rule), found, atol=1e-13)
-
-
-def verdicts(module, problem):
-    """Return the verdicts of a quick run on one problem and those of the controls, by statement."""
-    study = study_of(module)
-    (cell,) = (cell for cell in study.cells(True) if cell.settings["problem"] == problem)
-    table = table_of(study.rows(cell.settings, [study.compute(cell.settings, np.random.default_rng(0), 0)]))
-    judged = judge(study.claims(table)).to_dict("records")
-    return {row["id"]: (row["verdict"], row["control"]) for row in judged}
+    np.testing.assert_allclose(update_by(problem, problem.theta, aggregation, share), found, atol=1e-13)
 
 
 def test_the_study_of_ratios_finds_what_is_broken(monkeypatch):
-    assert verdicts(language_model, "lm-few-shot") == {
-        "T7/language model": ("confirmed", "refuted"),
-        "T7/language model, TIC": ("refuted", "refuted"),
-        "T8/language model": ("confirmed", "refuted"),
-    }
+    def gaps():
+        found = joined([language_model.updated("lm-few-shot", [4])])
+        return [language_model.compared(found, "lm-few-shot", 4, wrong) for wrong in (False, True)]
+
+    right, wrong = gaps()
+    assert right["T7/language model"][0] < 1e-12 < 1e-3 < wrong["T7/language model"][0]
+    assert right["T7/language model, TIC"][0] > 0.1
+    assert right["T8/language model"][0] < right["T8/language model"][1] < wrong["T8/language model"][0]
     sound = language_model.estimators(1)
     monkeypatch.setattr(language_model, "estimators", lambda horizon: sound | {"trajectory": leave_one_out("none")})
-    assert verdicts(language_model, "lm-few-shot")["T7/language model"] == ("refuted", "refuted")
+    assert gaps()[0]["T7/language model"][0] > 1e-3
 
 
 def test_the_study_of_lengths_needs_the_penalty():
-    assert verdicts(language_model_lengths, "lm-answers") == {
-        "T15/language model": ("confirmed", "refuted"),
-        "T15/language model, direction": ("confirmed", "refuted"),
-    }
+    study = study_of(language_model_lengths)
+    (cell,) = study.cells(True)
+    rows = study.table([(cell.settings, [study.compute(cell.settings, np.random.default_rng(0), 0)])], True)
+    judged = judge(study.claims(table_of(rows)))
+    assert judged["id"].tolist() == ["T15/language model", "T15/language model, direction"]
+    assert set(judged["verdict"]) == {"confirmed"}
+    assert set(judged["control"]) == {"refuted"}

@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import cell_seed
 from simulations.sequence import questions
 
 
 def answers(name):
     """Return what the study says of one estimator: question -> (estimate, standard error)."""
-    cell = next(cell for cell in questions.cells(True) if cell.settings["estimator"] == name)
-    rows = questions.compare(cell.settings, np.random.default_rng(cell_seed("questions", cell, 0)))
+    study = study_of(questions)
+    cell = next(cell for cell in study.cells(True) if cell.settings["estimator"] == name)
+    rows = study.compute(cell.settings, np.random.default_rng(cell_seed("questions", cell, 0)), 0)
     return {row["quantity"]: (row["estimate"], row["standard_error"]) for row in rows}
 
 
@@ -41,12 +43,9 @@ def test_known_cells():
 
 def test_simulated_cells_agree_with_exact_ones():
     """What estimators that couple groups are simulated by finds the exact moments of one that does not."""
-    problem = gt.gallery.problem(questions.PROBLEM)
-    settings = questions.cells(True)[0].settings | {"estimator": "rloo", "replications": 1 << 14}
-    run = questions._simulation(problem, problem.theta, settings, np.random.SeedSequence(0))
-    exact, nothing = questions._mean(problem, problem.theta, settings, np.random.SeedSequence(0))
-    assert nothing == 0.0
-    assert (np.abs(run.along[0] - exact) < 4.9 * run.along_standard_error[0]).all()
-    ideal = gt.efficiency(problem, problem.theta, "oracle", batch_size=4, group_size=8)
-    known = questions._efficiency(problem, settings, np.random.SeedSequence(0))[0] * ideal
-    assert abs(run.efficiency[0] - known) < 4.9 * run.efficiency_standard_error[0]
+    problem, sizes = gt.gallery.problem(questions.PROBLEM), {"batch_size": 4, "group_size": 8}
+    exact, nothing, known, none = questions.measured(problem, problem.theta, "rloo", None, 0, **sizes)
+    assert nothing == none == 0.0
+    mean, error, efficiency, spread = questions.measured(problem, problem.theta, "rloo", 0, 1 << 14, **sizes)
+    assert np.linalg.norm(mean - exact) < 4.9 * error
+    assert abs(efficiency - known) < 4.9 * spread

@@ -9,22 +9,20 @@ import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.exact.multisets import multisets
 from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.study import table_of
+from grpo_theory.harness.sides import joined
+from grpo_theory.harness.study import chunk_generator, table_of
 from simulations.sequence import (
     drift,
     group_mean_bounds,
     own_length,
     ratio_moments,
     score_bounds,
-    score_norms,
     stationarity,
     update_terms,
 )
-from simulations.sequence.group_laws import multiset_probabilities
 from simulations.sequence.parts import composed, features_of, mean_update, random_problem
-from simulations.sequence.policy_pair import Pair
 from simulations.sequence.stopping import fields, mean_path, stopping
-from simulations.sequence.tokens import Family, Tokens, Uncentred
+from simulations.sequence.tokens import Family, Tokens
 
 TREES = [(2, 1, None), (2, 3, 1), (3, 2, 0), (2, 4, None)]
 
@@ -36,13 +34,17 @@ def problem_and_tokens(tree, seed=0):
     return problem, tokens
 
 
-def judged(module, settings, chunks=1):
-    """Run cells of a study, and judge its claims; by id and problem."""
-    study, rows = study_of(module), []
-    for number, one in enumerate(settings):
-        results = [study.compute(one, np.random.default_rng(number), chunk) for chunk in range(chunks)]
-        rows += study.rows(one, results)
-    claims = list(study.claims(table_of(rows)))
+def judged(module):
+    """Run a study as a quick run does, and judge its claims; by id and problem."""
+    study = study_of(module)
+    results = [
+        (
+            cell.settings,
+            [study.compute(cell.settings, chunk_generator(study.name, cell, 0, chunk), chunk) for chunk in range(cell.chunks)],
+        )
+        for cell in study.cells(True)
+    ]
+    claims = list(study.claims(table_of(study.table(results, True))))
     assert {one.statement.id for one in claims} <= set(study.decides)
     return judge(claims).set_index(["id", "problem"])
 
@@ -59,7 +61,7 @@ def test_tokens_written_out_are_those_of_the_library(tree):
         gradient = (one.response_probabilities * rewards) @ one.response_scores
         np.testing.assert_allclose(gradient, point.moments.prompt_gradients[m], atol=1e-13)
         own = np.abs(np.linalg.eigvalsh(gt.hessian(problem.at_prompt(m), problem.theta))).max()
-        assert score_norms.curvature(one, rewards) == pytest.approx(own, rel=1e-10)
+        assert score_bounds.curvature(one, rewards) == pytest.approx(own, rel=1e-10)
 
 
 @pytest.mark.parametrize("tree", TREES)
@@ -105,7 +107,7 @@ def test_a_familys_parameters_have_their_places():
 @pytest.mark.parametrize(("n_responses", "group_size"), [(1, 3), (2, 64), (3, 4), (4, 5)])
 def test_multisets_have_the_multinomial_law(n_responses, group_size):
     p = np.random.default_rng(0).dirichlet(np.ones(n_responses))
-    counts, weights = multisets(n_responses, group_size), multiset_probabilities(p, group_size)
+    counts, weights = multisets(n_responses, group_size), group_mean_bounds.multiset_probabilities(p, group_size)
     assert (counts.sum(axis=1) == group_size).all()
     assert weights.sum() == pytest.approx(1.0, rel=1e-12)
     np.testing.assert_allclose(weights @ counts, group_size * p, rtol=1e-11)
@@ -172,16 +174,15 @@ def surrogate_slope(problem, theta, rollout, kind):
 def test_the_update_is_the_slope_of_the_surrogate(kind, reading):
     problem, _ = problem_and_tokens((2, 3, 1))
     theta = problem.theta + np.array([0.5, -0.4, 0.3])
-    rollout = update_terms.Rollout(problem, reading, np.random.default_rng(2))
+    rollout = update_terms.Rollout(problem, theta, reading, np.random.default_rng(2))
     clip = update_terms.CLIPS["by sign" if kind == "T1" else "upper only"].with_widths(0.2, 0.28)
     parts = ("token", clip, "own length") if kind == "T1" else ("trajectory", clip, "constant")
-    found = update_terms.update(problem, theta, composed("dr_grpo", *parts), rollout)
+    found = rollout.update(composed("dr_grpo", *parts))
     np.testing.assert_allclose(found, surrogate_slope(problem, theta, rollout, kind), atol=1e-12)
 
 
 def test_the_decompositions_hold_as_corrected_and_not_as_printed():
-    common = {"prompts": 3, "dimension": 3, "count": 5, "drift": 0.5}
-    found = judged(update_terms, [{"tree": list(tree), **common} for tree in TREES])
+    found = judged(update_terms)
     assert found["power"].all()
     for reading in update_terms.READINGS:
         verdicts = found.xs(reading, level="problem")["verdict"]
@@ -193,8 +194,8 @@ def test_the_surrogates_gradient_is_its_slope():
     """J with old prefixes, the current token and old continuations, written as it is defined, by finite differences."""
     problem = random_problem(np.random.default_rng(0), 2, 3, 1, n_prompts=1, dimension=3)
     theta = problem.theta + 0.3
-    pair = Pair(problem, theta)
-    old, paths, rewards = pair.old, pair.old.paths, pair.rewards
+    features, paths, rewards = problem.policy.jacobian()[0], problem.policy.paths, problem.bandit.mean_reward[0]
+    old, now = (Tokens(paths, features @ vector, features) for vector in (problem.theta, theta))
 
     def surrogate(vector):
         now, total = Tokens(paths, old.features @ vector, old.features), 0.0
@@ -207,11 +208,11 @@ def test_the_surrogates_gradient_is_its_slope():
 
     step = 1e-6
     slopes = [(surrogate(theta + step * e) - surrogate(theta - step * e)) / (2.0 * step) for e in np.eye(3)]
-    np.testing.assert_allclose(pair.surrogate_gradient(), slopes, atol=1e-9)
+    np.testing.assert_allclose(drift.surrogate_gradient(old, now, rewards), slopes, atol=1e-9)
 
 
 def test_what_updates_off_policy_estimate():
-    found = judged(drift, [dict(cell.settings) for cell in drift.cells(True)], chunks=2)
+    found = judged(drift)
     assert found["power"].all()
     for name in ("T6/corrected", "T7/leave-one-out", "T7/own mean", "T7/corrected"):
         assert (found.loc[name, "verdict"] == "confirmed").all(), name
@@ -225,16 +226,18 @@ def test_what_updates_off_policy_estimate():
 
 
 def test_a_tree_is_the_same_whatever_else_is_asked():
-    quick, full = ({cell.settings["horizon"]: cell.settings for cell in drift.cells(quick)} for quick in (True, False))
+    quick, full = ({cell.settings["horizon"]: cell.settings for cell in study_of(drift).cells(quick)} for quick in (True, False))
     assert {horizon: full[horizon] for horizon in quick} == quick
 
 
 def test_what_is_not_a_number_is_no_evidence_about_trees():
-    settings = dict(drift.cells(True)[1].settings) | {"trees": 2}
-    table = table_of(drift.rows(settings, [drift.simulate(settings, np.random.default_rng(0), 0)]))
-    table.loc[table.index[table["quantity"] == "cosine"][0], "estimate"] = np.nan
-    with pytest.raises(ValueError, match=r"must be (a number|numbers)"):
-        list(drift.claims(table))
+    found = joined([drift.moved(2, 2, np.random.default_rng(0), 0)])
+    for direction, by in (("random", 0.1), ("learning", 1.0)):
+        at = found[f"{direction} {by:g}"]
+        assert set(drift.on_most_trees(found, 2, direction, by)) == {one.id for one in drift.on_most_trees.statements}
+        at["tic"]["cosine"][0] = np.nan
+        with pytest.raises(ValueError, match="must be a number"):
+            drift.on_most_trees(found, 2, direction, by)
 
 
 def test_of_one_token_no_ratio_estimates_the_old_gradient_exactly():
@@ -245,11 +248,8 @@ def test_of_one_token_no_ratio_estimates_the_old_gradient_exactly():
     np.testing.assert_allclose(mean, gt.moments(problem, problem.theta).gradient, atol=1e-14)
 
 
-def test_bounds_on_norms_hold_and_broken_scores_break_them():
-    search = {"starts": 4, "climbs": 1, "logits": 8.0, "width": 0.2, "policies": 50}
-    settings = [{"what": "policies", "family": [2, 2, 1], "sought": False, **search}]
-    settings.append({"what": "simplex", "points": [2, 7, 8], **search})
-    found = judged(score_bounds, settings, chunks=4)
+def test_bounds_on_norms_hold_and_smaller_ones_do_not():
+    found = judged(score_bounds)
     assert set(found["verdict"]) == {"confirmed"}
     assert found["power"].all()
     assert {name for name, _ in found.index} == set(study_of(score_bounds).decides)
@@ -258,28 +258,19 @@ def test_bounds_on_norms_hold_and_broken_scores_break_them():
 def test_the_sharp_bound_of_the_gradient_is_attained_by_an_even_policy_of_two_tokens():
     family = Family(2, 1)
     x = np.array([0.0, 1.0, -1.0, 1.0, 0.0])  # logit, feature, rewards, drift
-    left, right = score_norms.gradient(*family.at(x))
-    assert left / right * score_norms.gradient_sharpening(2) == pytest.approx(1.0, rel=1e-12)
+    left, right = score_bounds.gradient(*family.at(x))
+    assert left / right * score_bounds.SHARPER["T5/gradient"](2) == pytest.approx(1.0, rel=1e-12)
     assert left / right == pytest.approx(1.0 / np.sqrt(2.0 * np.log(2.0)), rel=1e-12)
 
 
 def test_what_the_groups_mean_adds_is_bounded_as_corrected():
-    settings = dict(group_mean_bounds.cells(True)[0].settings) | {"policies": 30}
-    verdicts = judged(group_mean_bounds, [settings]).droplevel("problem")["verdict"]
+    verdicts = judged(group_mean_bounds).droplevel("problem")["verdict"]
     assert verdicts[["T12/X2, R=1", "T12/X2/corrected", "T12/Y1/corrected"]].tolist() == ["confirmed"] * 3
     assert verdicts[["T12/X2", "T12/Y1", "T12/Y1, R=1"]].tolist() == ["refuted"] * 3
 
 
-def test_uncentred_scores_are_broken():
-    family = Family(2, 2)
-    x = np.random.default_rng(0).uniform(-1.0, 1.0, sum(family.sizes))
-    old, broken = family.at(x)[0], family.at(x, Uncentred)[0]
-    assert abs(old.response_probabilities @ old.response_scores) == pytest.approx(0.0, abs=1e-15)
-    assert np.abs(broken.response_probabilities @ broken.response_scores) > 0.1
-
-
 def test_the_second_moment_grows_no_faster_than_its_bound():
-    found = judged(ratio_moments, [dict(cell.settings) for cell in ratio_moments.cells(True)])
+    found = judged(ratio_moments)
     assert set(found["verdict"]) == {"confirmed"}
     assert found["power"].all()
     p, rho = np.array([0.5, 0.5]), np.array([0.5, 1.5])
@@ -309,7 +300,7 @@ def test_the_mean_update_is_that_of_all_groups(kind, aggregation):
 
 
 def test_own_length_moves_a_shared_optimum_and_no_tabular_one():
-    found = judged(own_length, [dict(cell.settings) for cell in own_length.cells(True)])
+    found = judged(own_length)
     assert found["power"].all()
     verdicts = found.loc["T15/optimum", "verdict"]
     assert verdicts["tabular, KL, 1"] == "confirmed"
@@ -322,7 +313,7 @@ def test_training_ends_where_the_mean_update_is_zero():
     best = gt.find_optimum(problem, problem.theta)
     for rule in ("own length", "constant"):
         ends = [own_length.end_of_training(problem, theta, rule) for theta in (best, problem.theta)]
-        np.testing.assert_allclose(own_length._update(problem, ends[0], rule), 0.0, atol=1e-7)
+        np.testing.assert_allclose(own_length.update_by(problem, ends[0], rule), 0.0, atol=1e-7)
         np.testing.assert_allclose(*ends, atol=1e-4)
         assert (np.linalg.norm(ends[0] - best) > 1e-2) == (rule == "own length")
 
@@ -340,19 +331,19 @@ def test_stop_or_go_on_has_the_objective_that_is_said():
 
 
 def test_interpolated_fields_and_mean_paths_are_right():
-    problem, found = stopping(2, False), fields(2, False, "own length")
+    problem, (update, gradient) = stopping(2, False), fields(2, False, "own length")
     rule = composed("rloo", "none", "none", "own length")
     path = [0.0]
     for x in (0.123, 1.789):
-        assert float(found.update(x)) == pytest.approx(mean_update(problem, np.array([x]), rule)[0], abs=2e-6)
-        assert float(found.gradient(x)) == pytest.approx(gt.moments(problem, [x]).gradient[0], abs=2e-6)
+        assert float(update(x)) == pytest.approx(mean_update(problem, np.array([x]), rule)[0], abs=2e-6)
+        assert float(gradient(x)) == pytest.approx(gt.moments(problem, [x]).gradient[0], abs=2e-6)
     for _ in range(20):
         path.append(path[-1] + 0.5 * mean_update(problem, np.array(path[-1:]), rule)[0])
-    np.testing.assert_allclose(mean_path(found.update, 0.5, 20), path, atol=1e-5)
+    np.testing.assert_allclose(mean_path(update, 0.5, 20), path, atol=1e-5)
 
 
 def test_rates_of_convergence():
-    found = judged(stationarity, [dict(cell.settings) for cell in stationarity.cells(True)])
+    found = judged(stationarity)
     assert found["power"].all()
     for name in ("T9/limit", "T9/G", "T11/floor"):
         assert (found.loc[name, "verdict"] == "refuted").all(), name

@@ -4,22 +4,17 @@ The derivative of an analytic function f at x is Im f(x + ih)/h up to h^2, witho
 1e-30 it is exact to the last bits, and it shares no formula with the scores of the package.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-import grpo_theory as gt
-from grpo_theory.arrays import Array
-
 STEP = 1e-30
 Numbers = NDArray[Any]
 """Real or complex."""
-Divergence = Callable[[Numbers], Any]
 
 
-def token_logs(problem: gt.Problem, theta: Numbers) -> Numbers:
+def token_logs(problem, theta):
     """Return the log probability of each token given its prefix, shape (M, D), for complex parameters (d,)."""
     policy = problem.policy
     logits = policy.logits(theta.real) + 1j * policy.logits(theta.imag)
@@ -29,39 +24,27 @@ def token_logs(problem: gt.Problem, theta: Numbers) -> Numbers:
     return logs.reshape(logits.shape)
 
 
-def gradient(problem: gt.Problem, divergence: Divergence, theta: Array) -> Array:
+def gradient(problem, divergence, theta):
     """Return the derivative of a function of the policy's token logs (M, D), shape (d,)."""
     steps = theta + 1j * STEP * np.eye(theta.size)
     return np.array([divergence(token_logs(problem, step)).imag / STEP for step in steps])
 
 
-def between(problem: gt.Problem, other: Array) -> Divergence:
+def between(problem, other):
     """Return E KL(pi || other) of whole responses, with `other` the token logs (M, D) of another policy."""
     paths, weights = problem.policy.paths, problem.bandit.prompt_weights
-
-    def divergence(logs: Numbers) -> Any:
-        along = paths.along(logs)
-        return weights @ (np.exp(along) * (along - paths.along(other))).sum(axis=1)
-
-    return divergence
+    theirs = paths.along(other)
+    return lambda logs: weights @ (np.exp(paths.along(logs)) * (paths.along(logs) - theirs)).sum(axis=1)
 
 
-def expected(problem: gt.Problem, sampler: gt.Point, term: Callable[[Numbers], Numbers]) -> Divergence:
+def expected(problem, sampler, term):
     """Return E sum_t term of the tokens' logs, over responses of a policy that is held fixed; terms are (M, D)."""
     paths, weights = problem.policy.paths, problem.bandit.prompt_weights
-
-    def divergence(logs: Numbers) -> Any:
-        return weights @ (sampler.probabilities * paths.along(term(logs))).sum(axis=1)
-
-    return divergence
+    return lambda logs: weights @ (sampler.probabilities * paths.along(term(logs))).sum(axis=1)
 
 
-def at_held_prefixes(problem: gt.Problem, sampler: gt.Point, term: Callable[[Numbers], Numbers]) -> Divergence:
+def at_held_prefixes(problem, sampler, term):
     """Return E sum_t sum_y term(y) over tokens y, at prefixes that a policy held fixed visits; terms are (M, D)."""
     paths, weights = problem.policy.paths, problem.bandit.prompt_weights
     visits = paths.by_prefix(paths.collect(sampler.probabilities))
-
-    def divergence(logs: Numbers) -> Any:
-        return weights @ (visits * term(logs)).sum(axis=1)
-
-    return divergence
+    return lambda logs: weights @ (visits * term(logs)).sum(axis=1)

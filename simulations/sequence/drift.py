@@ -4,24 +4,18 @@ On random trees the expected update is compared with the gradients that it may e
 moved. The controls have another ratio, clip or mean in the estimator, or updates that are turned.
 """
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
-import pandas as pd
 
-from grpo_theory.evidence import Claim
-from grpo_theory.evidence.reading import exact, largest, most
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+import grpo_theory as gt
+from grpo_theory.estimation import find
+from grpo_theory.evidence.reading import largest, most
+from grpo_theory.harness import check, rows, run
 from simulations.seeds import seed_of
-from simulations.sequence.parts import NOTICEABLE, generator_of, of_length, random_problem
-from simulations.sequence.policy_pair import estimators, measured_updates
+from simulations.sequence.parts import NOTICEABLE, composed, cosine, generator_of, of_length, random_problem, turned
+from simulations.sequence.tokens import Tokens
 from simulations.statements import stated
 
-T6, T6_PRINTED, T6_MOST, T6_CORRECTED, T6_NO_RATIO = stated("T6", "T6/printed", "T6/most", "T6/corrected", "T6/no ratio")
-T6_CLIPPED, T7, T7_PRINTED, T7_LEAVE_ONE_OUT = stated("T6/clipped", "T7", "T7/printed", "T7/leave-one-out")
-T7_OWN_MEAN, T7_CORRECTED, T7_DIRECTION, T8, T8_TOKEN = stated("T7/own mean", "T7/corrected", "T7/direction", "T8", "T8/token")
-T8_GRADIENT = stated("T8/gradient")
+T6, T7, T8 = stated("T6", "T7", "T8")
 
 TREES, QUICK_TREES = {1: 128, 2: 192, 4: 192, 6: 192, 8: 192}, {1: 32, 2: 32, 4: 32}
 """How many random trees of each horizon. At the level of a whole report, 192 tell a share of 0.3 from a half, 128 one of 0.27,
@@ -41,101 +35,149 @@ Six parameters are shared by as many as 255 prefixes.
 """
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each horizon, split by trees, each of which is exact; quick takes fewer of the same, and no large ones."""
-    small = [
-        Cell({"horizon": horizon, "trees": TREES_A_CHUNK}, trees // TREES_A_CHUNK, shared=True)
-        for horizon, trees in (QUICK_TREES if quick else TREES).items()
-    ]
-    large = Cell(LARGE | {"trees": TREES_A_CHUNK}, TREES[LARGE["horizon"]] // TREES_A_CHUNK, shared=True)
-    return small if quick else [*small, large]
+LOW = HIGH = 0.2
+"""The widths of the clips."""
+GROUP_SIZE = 8
+ESTIMATORS = {
+    **{ratio: composed("rloo", ratio) for ratio in ("none", "token", "geometric", "trajectory")},
+    "token, clipped": composed("rloo", "token", "by sign"),
+    "trajectory, clipped": composed("rloo", "trajectory", "upper only"),
+    "tic": find("tic_grpo"),
+    "tic, unclipped": composed("dr_grpo", "trajectory", "none", "constant"),
+}
+"""The estimators that are compared, by name."""
+IDENTITIES = {
+    "T6/corrected": ("to surrogate", "token", "none"),
+    "T7/printed": ("to current", "tic", "none"),
+    "T7/leave-one-out": ("to current", "trajectory", "none"),
+    "T7/own mean": ("to shrunk", "tic, unclipped", "tic"),
+    "T7/corrected": ("to kept", "tic", "tic, unclipped"),
+}
+"""The distance that is zero, the estimator, and that of the control."""
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
-    """Return distances, cosines and variances of the exact updates on some trees, for all directions and drifts."""
-    first = chunk * settings["trees"]
-    trees = range(first, first + settings["trees"])
-    return [row for tree in trees for row in _on_tree(settings, generator_of(tree, seed_of(rng)), tree)]
+def surrogate_gradient(old, now, rewards):
+    """Return the gradient, at the current policy, of J with old prefixes, the current token, and old continuations, (d,).
+
+    A sum over edges: reach of the prefix, times the current token's probability and score, times the old value beyond.
+    """
+    p, incidence = old.response_probabilities, old.paths.incidence
+    through = p @ incidence
+    beyond = (p * rewards) @ incidence / through
+    return (through / old.probabilities * now.probabilities * beyond) @ now.scores
 
 
-def _on_tree(settings: Settings, rng: np.random.Generator, tree: int) -> Iterator[dict[str, Any]]:
-    dimension, is_large = settings.get("dimension", DIMENSION), "dimension" in settings
-    problem = random_problem(rng, VOCABULARY_SIZE, settings["horizon"], None, n_prompts=1, dimension=dimension)
-    old = problem.at(problem.theta)
-    names = ("token", "token, clipped") if is_large else tuple(estimators())
-    away = rng.normal(size=problem.policy.dimension)
-    for direction, vector in zip(DIRECTIONS, (away, old.moments.gradient), strict=True):
-        if is_large and direction != "learning":
-            continue
-        for drift in DRIFTS if direction == "learning" and not is_large else JUDGED:
-            now = problem.at(old.theta + of_length(drift, vector))
-            for row in measured_updates(problem, now, old, names):
-                yield {"direction": direction, "drift": drift, "tree": tree, **row}
+def measured(problem, sampler, theta, names):
+    """Return by estimator what is measured of two policies and of the updates; lengths are relative to the current gradient's."""
+    features, paths, rewards = problem.policy.jacobian()[0], problem.policy.paths, problem.bandit.mean_reward[0]
+    old, now = (Tokens(paths, features @ vector, features) for vector in (problem.theta, theta))
+    p, q = old.response_probabilities, now.response_probabilities
+    gradient, shrunk = (q * rewards) @ now.response_scores, 1.0 - 1.0 / GROUP_SIZE
+    # E_k[1_D grad log P_k (r - mu_0)]
+    kept = (q * (q / p <= 1.0 + HIGH) * (rewards - p @ rewards)) @ now.response_scores
+    scale = np.linalg.norm(gradient)
+    targets = {"to current": gradient, "to old": (p * rewards) @ old.response_scores}
+    targets |= {"to surrogate": surrogate_gradient(old, now, rewards), "to shrunk": shrunk * gradient, "to kept": shrunk * kept}
+    # The clip by sign drops tokens; of rewards 0 and 1 the sign is that of the reward.
+    ratios, right = old.of_responses(now.probabilities / old.probabilities), rewards[:, None]
+    dropped = paths.taken * (right * (ratios > 1.0 + HIGH) + (1.0 - right) * (ratios < 1.0 - LOW))
+    clipped = p @ dropped.sum(axis=1) / (p @ paths.lengths)
+    nats = p @ np.log(p / q) / paths.horizon
+    found: dict[str, dict] = {"policies": {"nats a token": nats, "share of tokens clipped": clipped}}
+    current = problem.at(theta)
+    means = {}
+    for name in names:
+        law = gt.exact.law_between(current, sampler, ESTIMATORS[name], batch_size=1, group_size=GROUP_SIZE)
+        factor = float(paths.horizon) if name.startswith("tic") else 1.0
+        means[name], found[name] = factor * law.mean, {"variance": factor**2 * law.trace / scale**2}
+    if "none" in means:
+        means["turned"] = turned(means["none"], gradient)
+    for name, mean in means.items():
+        distances = {target: np.linalg.norm(mean - vector) / scale for target, vector in targets.items()}
+        found[name] = found.get(name, {}) | distances | {"cosine": cosine(mean, gradient)}
+    return found
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each tree, direction, drift, estimator and quantity."""
-    common = {"horizon": settings["horizon"], "dimension": settings.get("dimension", DIMENSION), **EXACT}
-    return [
-        common | {"prediction": 0.0 if row["quantity"].startswith("to ") else np.nan} | row
-        for result in results
-        for row in result
-    ]
+def small(quick):
+    """Each horizon; quick takes fewer of the same trees."""
+    return [{"horizon": horizon, "trees": trees} for horizon, trees in (QUICK_TREES if quick else TREES).items()]
 
 
-IDENTITIES = (
-    (T6_CORRECTED, "token", "to surrogate", "none"),
-    (T7_PRINTED, "tic", "to current", "none"),
-    (T7_LEAVE_ONE_OUT, "trajectory", "to current", "none"),
-    (T7_OWN_MEAN, "tic, unclipped", "to shrunk", "tic"),
-    (T7_CORRECTED, "tic", "to kept", "tic, unclipped"),
+def judged(quick):
+    """Each direction and drift at which it is judged what holds in most trees; quick has no large trees."""
+    large = [] if quick else [{**LARGE, "trees": TREES[LARGE["horizon"]], "direction": "learning"}]
+    cases = [{**one, "direction": direction} for one in small(quick) for direction in DIRECTIONS]
+    return [{**one, "drift": drift} for one in cases + large for drift in JUDGED]
+
+
+def label(horizon, direction, drift, dimension=DIMENSION, **case):
+    """Say which trees, and how the policy moved."""
+    return f"T = {horizon}{'' if dimension == DIMENSION else f', {dimension} parameters'}, {direction}, drift {drift:g}"
+
+
+@run(trees=TREES_A_CHUNK, shared=True)
+def moved(horizon, trees, rng, chunk, dimension=DIMENSION):
+    """Measure the exact updates on some trees, by direction and drift, estimator and quantity."""
+    is_large = dimension != DIMENSION
+    found: dict[str, dict] = {}
+    for tree in range(chunk * trees, (chunk + 1) * trees):
+        own = generator_of(tree, seed_of(rng))
+        problem = random_problem(own, VOCABULARY_SIZE, horizon, None, n_prompts=1, dimension=dimension)
+        sampler, away = problem.at(problem.theta), own.normal(size=dimension)
+        for direction, vector in zip(DIRECTIONS, (away, sampler.moments.gradient), strict=True):
+            if is_large and direction != "learning":
+                continue
+            for drift in DRIFTS if direction == "learning" and not is_large else JUDGED:
+                theta = problem.theta + of_length(drift, vector)
+                at = found.setdefault(f"{direction} {drift:g}", {})
+                names = ("token", "token, clipped") if is_large else ESTIMATORS
+                for name, values in measured(problem, sampler, theta, names).items():
+                    for quantity, value in values.items():
+                        at.setdefault(name, {}).setdefault(quantity, []).append(value)
+    return found
+
+
+@check(*stated(*IDENTITIES, "T6/printed"), of=moved, cases=small, broken={"wrong": True}, setting="T = {horizon}")
+def on_every_tree(found, wrong=False):
+    """What holds on every tree, at every direction and drift."""
+    sides = {}
+    for name, (quantity, *estimators) in IDENTITIES.items():
+        sides[name] = largest([at[estimators[wrong]][quantity] for at in found.values()]), 0.0
+    updates = [at["trajectory" if wrong else "token"] for at in found.values()]
+    return sides | {"T6/printed": (largest([one["to old"] - one["to current"] for one in updates]), 0.0)}
+
+
+@check(
+    *stated("T6/clipped", "T6/most", "T6/no ratio", "T7/direction", "T8/token", "T8/gradient"),
+    of=moved,
+    cases=judged,
+    broken={"wrong": True},
+    setting=label,
 )
-"""Statement, estimator, the distance that is zero, and the estimator of the control."""
-
-
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """What holds on every tree, at every direction and drift, by horizon; what holds on most trees, by setting."""
-    small = table[table["dimension"] == DIMENSION]
-    for horizon, part in small.groupby("horizon"):
-        yield from _on_every_tree(f"T = {horizon}", part)
-    judged = table[table["drift"].isin(JUDGED)]
-    for (dimension, horizon, direction, drift), part in judged.groupby(
-        ["dimension", "horizon", "direction", "drift"], sort=False
-    ):
-        many = "" if dimension == DIMENSION else f", {dimension} parameters"
-        yield from _on_most_trees(f"T = {horizon}{many}, {direction}, drift {drift:g}", _by_tree(part), horizon, bool(many))
-
-
-def _on_every_tree(setting: str, part: pd.DataFrame) -> Iterator[Claim]:
-    worst = part.groupby(["estimator", "quantity"])["estimate"].agg(largest)
-    for statement, estimator, quantity, broken in IDENTITIES:
-        other = quantity if (broken, quantity) in worst.index else "to current"
-        yield statement.claim(setting, exact(worst[estimator, quantity], 0.0), exact(worst[broken, other], 0.0))
-    trees = _by_tree(part)
-    leads = trees["to old"] - trees["to current"]
-    own, control = (exact(largest(leads[name]), 0.0) for name in ("token", "trajectory"))
-    yield T6_PRINTED.claim(setting, own, control)
-
-
-def _on_most_trees(setting: str, trees: pd.DataFrame, horizon: int, is_large: bool) -> Iterator[Claim]:
-    along = trees["cosine"]
-    facts = {"nats a token": trees["nats a token", "none"].mean(), "share of tokens clipped": trees["clipped", "none"].mean()}
-    judged = [(T6_CLIPPED, along["token, clipped"] > 0.0, along["token"] < 0.0)]
-    if not is_large:
-        facts |= {f"mean cosine, {name}": along[name].mean() for name in ("token", "none", "tic")}
-        nearer = trees["to old"] < trees["to current"]
-        judged += [(T6_MOST, nearer["token"], nearer["trajectory"]), (T6_NO_RATIO, nearer["none"], nearer["trajectory"])]
-    if not is_large and horizon > 1:  # of one token, the update without any ratio is along the gradient
-        judged.append((T7_DIRECTION, along["tic"] > along["none"], along["turned"] > along["none"]))
-        for statement, best in ((T8_TOKEN, along["token"]), (T8_GRADIENT, 1.0)):
-            judged.append((statement, *(best - along[name] <= NOTICEABLE for name in ("none", "turned"))))
-    for statement, holds, control in judged:
-        yield statement.claim(setting, most(holds), most(control), facts=facts)
-
-
-def _by_tree(part: pd.DataFrame) -> pd.DataFrame:
-    """Return estimates with a row for each tree, direction and drift, and a column for each quantity and estimator."""
-    wide = part.pivot(index=["tree", "direction", "drift"], columns=["quantity", "estimator"], values="estimate")
-    if wide["cosine"].isna().any(axis=None):
+def on_most_trees(found, horizon, direction, drift, dimension=DIMENSION, wrong=False):
+    """What holds on most trees; on large ones only the clip is looked at, and of one token no ratio is along the gradient."""
+    at = found[f"{direction} {drift:g}"]
+    along = {name: values["cosine"] for name, values in at.items() if name != "policies"}
+    if np.isnan(list(along.values())).any():
         raise ValueError("every cosine must be a number")
-    return wide
+    facts = {name: values.mean() for name, values in at["policies"].items()}
+    holds = {"T6/clipped": along["token"] < 0.0 if wrong else along["token, clipped"] > 0.0}
+    if dimension == DIMENSION:
+        facts |= {f"mean cosine, {name}": along[name].mean() for name in ("token", "none", "tic")}
+        for name, ratio in (("T6/most", "token"), ("T6/no ratio", "none")):
+            update = at["trajectory" if wrong else ratio]
+            holds[name] = update["to old"] < update["to current"]
+        if horizon > 1:
+            update = along["turned" if wrong else "none"]
+            holds["T7/direction"] = along["turned" if wrong else "tic"] > along["none"]
+            holds |= {"T8/token": along["token"] - update <= NOTICEABLE, "T8/gradient": 1.0 - update <= NOTICEABLE}
+    return {name: (most(each), facts) for name, each in holds.items()}
+
+
+@rows(of=moved, cases=small)
+def medians(found):
+    """Medians along the gradient of what is measured of updates, for the figure."""
+    for drift in DRIFTS:
+        for name, values in found[f"learning {drift:g}"].items():
+            for quantity, each in values.items():
+                yield {"drift": drift, "estimator": name, "quantity": quantity, "estimate": np.median(each)}

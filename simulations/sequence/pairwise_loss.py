@@ -4,79 +4,57 @@ A step on the squared differences of regularised rewards is compared with the up
 any samples. In the control the mean leaves the own sample out: it is off by a factor of 1/(K-1).
 """
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array, Integers
-from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.evidence.reading import largest
-from grpo_theory.harness.study import Cell, Settings
+from grpo_theory.harness import check
 from simulations.gradient.groups import estimate
-from simulations.sequence.divergences import Numbers, gradient
+from simulations.sequence.divergences import gradient
 from simulations.sequence.parts import of_length
 from simulations.statements import stated
 
-AT_THE_SAMPLER, AWAY = stated("R7", "R7/away")
-
 PROBLEMS = ("tabular", "linear", "graded", "sequence-shared")
-GROUPS, GROUP_SIZE, STRENGTH, DRIFT = 50, 6, 0.3, 0.5
-KERNELS = ("dr_grpo", "rloo")
-"""The group mean with the own sample in it; and broken, without."""
+SETTINGS = {"groups": 50, "group_size": 6, "strength": 0.3, "drift": 0.5}
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each problem; exact, so quick is no different."""
-    settings = {"groups": GROUPS, "group_size": GROUP_SIZE, "strength": STRENGTH, "drift": DRIFT}
-    return [Cell({"problem": name} | settings) for name in PROBLEMS]
-
-
-def compare(settings: Settings, rng: np.random.Generator) -> Iterator[Comparison]:
-    """Yield the largest discrepancies, in units of a score times the rewards' spread, for groups that no policy would draw.
+@check(
+    *stated("R7", "R7/away"),
+    cases=[{"problem": name, **SETTINGS} for name in PROBLEMS],
+    broken={"kernel": "rloo"},
+    setting="{problem}",
+)
+def updates(problem, groups, group_size, strength, drift, rng, kernel="dr_grpo"):
+    """The largest discrepancies, in units of a score times the rewards' spread, for groups that no policy would draw.
 
     Responses are drawn evenly from all there are, and rewards from a normal law, whatever the responses are.
     """
-    problem, tau, size = gt.gallery.problem(settings["problem"]), settings["strength"], settings["group_size"]
-    step = rng.normal(size=problem.policy.dimension)
-    then = problem.at(problem.theta)
+    found = gt.gallery.problem(problem)
+    paths, then = found.policy.paths, found.at(found.theta)
     scale = np.sqrt(then.moments.score_power)
-    policies = {AT_THE_SAMPLER: then, AWAY: problem.at(problem.theta + of_length(settings["drift"], step))}
-    gaps: dict[Statement, list[Array]] = {statement: [] for statement in policies}
-    for _ in range(settings["groups"]):
-        prompt = int(rng.integers(problem.bandit.n_prompts))
-        responses = rng.integers(problem.bandit.n_responses, size=(size,))
-        rewards = rng.normal(size=(size,))
-        for statement, here in policies.items():
-            drift = problem.policy.paths.along(here.token_log_probabilities - then.token_log_probabilities)
-            regularised = rewards - tau * drift[prompt, responses]
-            slope = _slope(problem, here, then, prompt, responses, rewards, tau)
-            covectors = (estimate(kernel, here.covectors[prompt, responses], regularised) for kernel in KERNELS)
-            updates = np.stack([_parameters(problem, prompt, covector) for covector in covectors])
-            gap = np.linalg.norm(-slope / (2.0 * tau) - updates, axis=1) / (regularised.std() * scale[prompt])
-            gaps[statement].append(gap)
-    for statement, of_groups in gaps.items():
-        own, broken = (largest(of_kernel) for of_kernel in np.transpose(of_groups))
-        yield statement.compare(settings["problem"], own, 0.0, broken=broken)
+    policies = {"R7": then, "R7/away": found.at(found.theta + of_length(drift, rng.normal(size=found.policy.dimension)))}
+    gaps: dict[str, list[float]] = {name: [] for name in policies}
+    i, j = np.triu_indices(group_size, 1)
 
+    def gap(here, prompt, responses, rewards):
+        def regularised(logs):
+            # a = r - tau log(pi/pi_0)
+            return rewards - strength * paths.along(logs - then.token_log_probabilities)[prompt, responses]
 
-def _slope(
-    problem: gt.Problem, here: gt.Point, then: gt.Point, prompt: int, responses: Integers, rewards: Array, tau: float
-) -> Array:
-    """Return the derivative of (1/K^2) sum_{i<j} (a_i - a_j)^2, a = r - tau log(pi/pi_0), by a step along the imaginary axis."""
-    i, j = np.triu_indices(len(responses), 1)
+        def loss(logs):
+            # (1/K^2) sum_{i<j} (a_i - a_j)^2
+            a = regularised(logs)
+            return ((a[i] - a[j]) ** 2).sum() / group_size**2
 
-    def loss(logs: Numbers) -> Any:
-        drift = problem.policy.paths.along(logs - then.token_log_probabilities)[prompt, responses]
-        a = rewards - tau * drift
-        return ((a[i] - a[j]) ** 2).sum() / len(responses) ** 2
+        a = regularised(here.token_log_probabilities)
+        covectors = np.zeros((found.bandit.n_prompts, here.covectors.shape[-1]))
+        covectors[prompt] = estimate(kernel, here.covectors[prompt, responses], a)
+        update = found.policy.tangent(found.theta).adjoint(covectors)
+        return np.linalg.norm(-gradient(found, loss, here.theta) / (2.0 * strength) - update) / (a.std() * scale[prompt])
 
-    return gradient(problem, loss, here.theta)
-
-
-def _parameters(problem: gt.Problem, prompt: int, covector: Array) -> Array:
-    """Return Phi_m' c, shape (d,), of one prompt's covector (D,)."""
-    covectors = np.zeros((problem.bandit.n_prompts, len(covector)))
-    covectors[prompt] = covector
-    return problem.policy.tangent(problem.theta).adjoint(covectors)
+    for _ in range(groups):
+        prompt = int(rng.integers(found.bandit.n_prompts))
+        group = prompt, rng.integers(found.bandit.n_responses, size=(group_size,)), rng.normal(size=(group_size,))
+        for name, here in policies.items():
+            gaps[name].append(gap(here, *group))
+    return {name: (largest(of_groups), 0.0) for name, of_groups in gaps.items()}

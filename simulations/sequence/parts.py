@@ -5,9 +5,9 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
-from grpo_theory.estimation.aggregation import Aggregation, find_aggregation
-from grpo_theory.estimation.kl_term import KLTerm, find_kl_term
-from grpo_theory.estimation.ratio import Clip, Ratio, find_clip, find_ratio
+from grpo_theory.estimation.aggregation import find_aggregation
+from grpo_theory.estimation.kl_term import find_kl_term
+from grpo_theory.estimation.ratio import find_clip, find_ratio
 from grpo_theory.exact import token_weights
 
 TURN = np.pi / 4.0
@@ -16,13 +16,7 @@ NOTICEABLE = 0.05
 """A user would notice if updates lost a twentieth of the gain that they make per unit of length."""
 
 
-def composed(
-    advantage: str | gt.Estimator,
-    ratio: str | Ratio,
-    clip: str | Clip = "none",
-    aggregation: str | Aggregation = "sum",
-    kl: str | KLTerm = "k1 in reward",
-) -> gt.Estimator:
+def composed(advantage, ratio, clip="none", aggregation="sum", kl="k1 in reward"):
     """Return an estimator of an advantage kernel, a ratio, a clip, a way of adding up tokens and a KL term.
 
     Each is given by name or as it is; of an estimator that is given for its kernel nothing else is taken.
@@ -75,9 +69,7 @@ def features_of(rng: np.random.Generator, n_prompts: int, paths: gt.Paths, dimen
     return (2.0 * at / np.sqrt(farthest)[:, :, None, None]).reshape(n_prompts, paths.n_logits, dimension)
 
 
-def random_problem(
-    rng: np.random.Generator, vocabulary_size: int, horizon: int, end_token: int | None, *, n_prompts: int, dimension: int
-) -> gt.Problem:
+def random_problem(rng, vocabulary_size, horizon, end_token, *, n_prompts, dimension):
     """Return a problem on a tree with random features shared by all prefixes, a random policy, and rewards 0 and 1.
 
     Half the responses to a prompt, drawn at random, succeed with probability 0.9 and the others with 0.1.

@@ -3,24 +3,17 @@
 On random trees the policy moves a little way in a random direction. In the control the ratio is squared.
 """
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim
-from grpo_theory.evidence.reading import exact, largest
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.evidence.reading import largest
+from grpo_theory.harness import check, rows, run
 from simulations.sequence.parts import features_of, of_length
 from simulations.sequence.tokens import Tokens
 from simulations.statements import stated
 
-CLIPPED, CURSE = stated("T4/clipped", "T4/curse")
-
-HORIZONS, QUICK_HORIZONS = (1, 2, 3, 4, 6, 8, 10, 12), (1, 2, 4, 8)
+HORIZONS, QUICK_HORIZONS = (1, 2, 3, 4, 6, 8, 10, 12), (1, 2, 4, 12)
 DRIFTS = (0.1, 0.3, 1.0)
 """Lengths of theta_k - theta_0, where scores are 1-Lipschitz."""
 TREES, QUICK_TREES = 20, 5
@@ -29,10 +22,10 @@ HIGH = 0.2
 """The clip's upper width, as practised."""
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each horizon."""
-    common = {"drifts": list(DRIFTS), "dimension": DIMENSION, "high": HIGH, "trees": QUICK_TREES if quick else TREES}
-    return [Cell({"horizon": horizon, **common}) for horizon in (QUICK_HORIZONS if quick else HORIZONS)]
+def cases(quick):
+    """Each drift, on trees of all horizons."""
+    trees = {"horizons": list(QUICK_HORIZONS), "trees": QUICK_TREES} if quick else {"horizons": list(HORIZONS), "trees": TREES}
+    return [{"drift": drift, **trees} for drift in DRIFTS]
 
 
 def moments(p: Array, rho: Array) -> dict[str, float]:
@@ -56,38 +49,34 @@ def moments(p: Array, rho: Array) -> dict[str, float]:
     }
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
-    """Return the moments on every tree at every drift, in a random direction; the prediction is the bound."""
-    horizon, table = settings["horizon"], []
-    paths = gt.TokenTree(1, VOCABULARY_SIZE, horizon).paths
-    for tree in range(settings["trees"]):
-        features = features_of(rng, 1, paths, settings["dimension"])[0]
-        theta, away = rng.normal(size=(2, settings["dimension"]))
-        old = Tokens(paths, features @ theta, features)
-        for drift in settings["drifts"]:
-            now = Tokens(paths, old.logits + features @ of_length(drift, away), features)
-            p, curse = old.response_probabilities, float(np.exp(horizon * drift**2))
-            bounds = {"trajectory": curse, "doubled": curse, "dropped": 1.0 + HIGH, "capped": 1.0 + HIGH}
-            for ratio, value in moments(p, now.response_probabilities / p).items():
-                row = {"tree": tree, "drift": drift, "ratio": ratio}
-                table.append(row | {"prediction": bounds.get(ratio, np.nan), "estimate": value})
-    return table
+@run()
+def moved(drift, horizons, trees, rng):
+    """Return the moments on every tree, after a step in a random direction."""
+    found = []
+    for horizon in horizons:
+        paths = gt.TokenTree(1, VOCABULARY_SIZE, horizon).paths
+        for tree in range(trees):
+            features = features_of(rng, 1, paths, DIMENSION)[0]
+            theta, away = rng.normal(size=(2, DIMENSION))
+            old, now = (Tokens(paths, features @ at, features) for at in (theta, theta + of_length(drift, away)))
+            p = old.response_probabilities
+            found.append({"horizon": horizon, "tree": tree, **moments(p, now.response_probabilities / p)})
+    return {name: [one[name] for one in found] for name in found[0]}
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each tree, drift and ratio."""
-    return [{"horizon": settings["horizon"], **EXACT} | row for row in results[0]]
+@check(*stated("T4/clipped", "T4/curse"), of=moved, cases=cases, broken={"doubled": True}, setting="drift {drift:g}")
+def second_moments(found, drift, doubled=False):
+    """Both bounds at the worst horizon and tree: 1 + e, and exp(T L drift^2), whose exponent is that of the moment."""
+    exponents = np.log(found["doubled" if doubled else "trajectory"]) / (found["horizon"] * drift**2)
+    return {
+        "T4/clipped": (largest(found["doubled" if doubled else "dropped"]), 1.0 + HIGH),
+        "T4/curse": (largest(exponents), 1.0, {"median": np.median(exponents)}),
+    }
 
 
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Both bounds at each drift, at the worst horizon and tree."""
-    for drift, part in table.groupby("drift", sort=False):
-        unbounded = part[part["ratio"].isin(("trajectory", "doubled"))]
-        exponents = np.log(unbounded["estimate"]) / np.log(unbounded["prediction"])
-        worst = exponents.groupby(unbounded["ratio"]).agg(largest)
-        highest = part.groupby("ratio")["estimate"].agg(largest)
-        typical = {"median": float(exponents[unbounded["ratio"] == "trajectory"].median())}
-        setting = f"drift {drift:g}"
-        yield CURSE.claim(setting, exact(worst["trajectory"], 1.0), exact(worst["doubled"], 1.0), facts=typical)
-        own, control = (exact(highest[name], 1.0 + HIGH) for name in ("dropped", "doubled"))
-        yield CLIPPED.claim(setting, own, control)
+@rows(of=moved, cases=cases)
+def lines(found, drift):
+    """Each tree, drift and ratio, for the figure."""
+    for ratio in moments(np.ones(1), np.ones(1)):
+        for horizon, tree, estimate in zip(found["horizon"], found["tree"], found[ratio], strict=True):
+            yield {"horizon": int(horizon), "tree": int(tree), "ratio": ratio, "estimate": estimate}

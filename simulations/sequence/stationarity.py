@@ -4,26 +4,23 @@ Runs on a problem of one parameter are exact, with infinitely large groups, or s
 the own length, or divide by the squared horizon.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from itertools import product
 
 import numpy as np
-import pandas as pd
 from scipy.optimize import brentq
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Evidence, Margin, log_log_slope
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from grpo_theory.harness.summary import summary
+from grpo_theory.evidence import log_log_slope
+from grpo_theory.evidence.reading import mean_of
+from grpo_theory.harness import check, rows, run
 from simulations.seeds import child_seed, seed_of
-from simulations.sequence.stopping import HIGH, LOW, Fields, fields, mean_path, stopping, update_rule
+from simulations.sequence.stopping import HIGH, LOW, fields, mean_path, stopping, update_rule
 from simulations.statements import stated
 
-NEAR = Margin(0.1, "Half-way to the next power of N^(1/5), far below the halves that tell the theorems apart.")
-T9, T9_LIMIT, T9_G, T9_CORRECTED, T10, T10_LIMIT = stated("T9", "T9/limit", "T9/G", "T9/corrected", "T10", "T10/limit")
-T10_N, T11, T11_N, T11_T, T11_FLOOR = stated("T10/N", "T11", "T11/N", "T11/T", "T11/floor")
+T9, T10, T11 = stated("T9", "T10", "T11")
 
+NEAR = 0.1
+"""Half-way to the next power of N^(1/5), far below the halves that tell the theorems apart."""
 STEPS, QUICK_STEPS = tuple(64 * 2**k for k in range(11)), tuple(1024 * 2**k for k in range(5))
 """Numbers of updates N of exact runs; the step is 1/(sqrt N log V), as the theorems have it."""
 SIMULATED, QUICK_SIMULATED = (64, 1024, 4096, 16384), (64, 1024, 4096)
@@ -31,130 +28,131 @@ GROUPS = (2, 4, 16, 64)
 FEW_STEPS = 64
 ENDED = 0.01
 """How near to its end a run must have come, relative to the squared gradient there."""
-RUNS_END = ("own length", "constant")
-"""Of the first it is said where its runs end, the second is its control."""
 RUNS, QUICK_RUNS = 256, 64
 HORIZONS = (2, 4)
 LAST = 4
 """Slopes in N are taken from a fourth of the most steps on, where the start is nearly forgotten."""
-RULES = {
-    "own length": ("own length", "rloo", 1),
-    "constant": ("constant", "rloo", 1),
-    "no baseline": ("own length", "reinforce", 1),
-    "squared": ("constant", "rloo", 2),
-}
-"""Aggregation, advantage, and the power of T to divide by; the last two are for controls."""
 
 
-def cells(quick: bool) -> list[Cell]:
-    """Exact runs of infinitely large groups, and simulated ones."""
-    steps, simulated, runs = (QUICK_STEPS, QUICK_SIMULATED, QUICK_RUNS) if quick else (STEPS, SIMULATED, RUNS)
-    exact = [
-        Cell({"what": "exact", "horizon": horizon, "equal": equal, "rule": rule, "steps": list(steps[-1:] if equal else steps)})
-        for horizon in HORIZONS
-        for equal, rules in ((False, ("own length", "constant", "no baseline")), (True, ("constant", "squared")))
-        for rule in rules
-    ]
-    common = {"what": "simulated", "horizon": 2, "runs": runs}
-    by_steps = [
-        Cell({**common, "equal": False, "rule": rule, "steps": list(simulated), "groups": [2]})
-        for rule in ("constant", "own length", "no baseline")
-    ]
-    by_groups = [
-        Cell({**common, "equal": True, "rule": rule, "steps": [FEW_STEPS], "groups": list(GROUPS)})
-        for rule in ("own length", "no baseline")
-    ]
-    return exact + by_steps + by_groups
+def exact_cases(quick, equal=False):
+    """Infinitely large groups at each horizon; of equal lengths only the longest run."""
+    steps = QUICK_STEPS if quick else STEPS
+    return [{"horizon": horizon, "equal": equal, "steps": list(steps[-1:] if equal else steps)} for horizon in HORIZONS]
 
 
-def _step(steps: int) -> float:
-    return 1.0 / (np.sqrt(steps) * np.log(2.0))
+def simulated_cases(quick, equal=False):
+    """Simulated runs: the smallest group and many numbers of updates, or of equal lengths many groups and few updates."""
+    steps = [FEW_STEPS] if equal else list(QUICK_SIMULATED if quick else SIMULATED)
+    common = {"what": "simulated", "horizon": 2, "runs": QUICK_RUNS if quick else RUNS}
+    return [{**common, "equal": equal, "steps": steps, "groups": list(GROUPS) if equal else [2]}]
 
 
-def _squared(path: Array, gradient: Any) -> Array:
-    """Return the squared gradient along a path."""
-    return np.asarray(gradient(np.clip(path, LOW, HIGH)) ** 2)
+@run()
+def exact(horizon, equal, rule, steps):
+    """Return the average squared gradient and the last one for every N, and the floor: that where the mean update is zero."""
+    update, gradient = fields(horizon, equal, rule)
+    paths = [mean_path(update, 1.0 / (np.sqrt(count) * np.log(2.0)), count) for count in steps]
+    squares = [gradient(np.clip(path, LOW, HIGH)) ** 2 for path in paths]
+    floor = float(gradient(brentq(lambda x: float(update(x)), 0.1, 2.9))) ** 2
+    same = {name: [value] * len(steps) for name, value in (("floor", floor), ("standard_error", 0.0), ("replications", 0))}
+    return {"updates": steps, "estimate": [one[:-1].mean() for one in squares], "last": [one[-1] for one in squares], **same}
 
 
-def simulate(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
-    """Return the average squared gradient for every N and G, and that of the last iterate; G is 0 for infinitely large groups."""
-    aggregation, advantage, power = RULES[settings["rule"]]
-    horizon, equal = settings["horizon"], settings["equal"]
-    known = fields(horizon, equal, aggregation, advantage, power)
-    if settings["what"] == "exact":
-        return [_exact_row(known, steps) for steps in settings["steps"]]
-    own_mean = "dr_grpo" if advantage == "rloo" else advantage
-    problem, rule = stopping(horizon, equal), update_rule(aggregation, own_mean, power, horizon)
-    table = []
-    for steps in settings["steps"]:
-        for group_size in settings["groups"]:
-            records = gt.simulate_records(
-                problem,
-                np.zeros(1),
-                rule,
-                gt.Constant(_step(steps)),
-                batch_size=1,
-                group_size=group_size,
-                steps=steps,
-                replications=settings["runs"],
-                rng=child_seed(seed_of(rng), steps, group_size),
-                workers=1,
-            )
-            averages = np.concatenate([_squared(one.path[:, :-1, 0], known.gradient).mean(axis=1) for one in records])
-            row = {"steps": steps, "group_size": group_size, "last": np.nan, "prediction": np.nan}
-            table.append(row | summary(averages))
-    return table
+@run()
+def simulated(horizon, equal, rule, steps, groups, runs, rng, **case):
+    """Return the average squared gradient for every N and G."""
+    problem, update, (_, gradient) = stopping(horizon, equal), update_rule(rule, horizon, True), fields(horizon, equal, rule)
+    found = []
+    for count, size in product(steps, groups):
+        seed, step = child_seed(seed_of(rng), count, size), gt.Constant(1.0 / (np.sqrt(count) * np.log(2.0)))
+        sizes = {"batch_size": 1, "group_size": size, "steps": count, "replications": runs, "workers": 1}
+        records = gt.simulate_records(problem, np.zeros(1), update, step, **sizes, rng=seed)
+        squares = [gradient(np.clip(one.path[:, :-1, 0], LOW, HIGH)) ** 2 for one in records]
+        found.append([count, size, *mean_of(np.concatenate([one.mean(axis=1) for one in squares]))])
+    return dict(zip(("updates", "groups", "estimate", "standard_error", "replications"), np.transpose(found), strict=True))
 
 
-def _exact_row(known: Fields, steps: int) -> dict[str, float]:
-    """Return a run of the mean update; the prediction is the floor, the squared gradient where the mean update is zero."""
-    stays = brentq(lambda x: float(known.update(x)), 0.1, 2.9)
-    squares = _squared(mean_path(known.update, _step(steps), steps), known.gradient)
-    row = {"steps": steps, "group_size": 0, "last": float(squares[-1]), "prediction": float(known.gradient(stays)) ** 2}
-    return row | {"estimate": float(squares[:-1].mean()), **EXACT}
+def slope(found, along="updates"):
+    """Return the log-log slope of the left side along a column, its error, and the number of runs."""
+    return *log_log_slope(found[along], found["estimate"], found["standard_error"]), found["replications"].min()
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each N and G."""
-    return [{name: settings[name] for name in ("horizon", "equal", "rule")} | row for row in results[0]]
+def late(found):
+    """Return the rows from a fourth of the most updates on."""
+    kept = LAST * found["updates"] >= found["updates"].max()
+    return {name: values[kept] for name, values in found.items()}
 
 
-def slope(part: pd.DataFrame, along: str, prediction: float) -> Evidence:
-    """Return the log-log slope of the left side along a column, as evidence."""
-    estimate, error = log_log_slope(part[along], part["estimate"], part["standard_error"])
-    return Evidence(estimate, prediction, error, replications=int(part["replications"].min()))
+@check(
+    *stated("T9/limit", "T9/corrected", "T10/limit", "T10/N"),
+    of=exact,
+    each={"rule": ("own length", "constant", "no baseline")},
+    cases=exact_cases,
+    broken={"wrong": True},
+    setting="T = {horizon}",
+)
+def without_noise(found, wrong=False):
+    """Where runs end, and slopes in N; in the broken case of another rule."""
+    names = ("no baseline", "own length", "constant") if wrong else ("own length", "constant", "own length")
+    own, constant, ended = (found[name] for name in names)
+    return {
+        "T9/limit": (own["floor"][0], 0.0),
+        "T9/corrected": (abs(ended["last"][-1] / found["own length"]["floor"][0] - 1.0), ENDED),
+        "T10/limit": (constant["floor"][0], 0.0),
+        "T10/N": (slope(late(own if wrong else constant)), NEAR - 0.5),
+    }
 
 
-def _last(part: pd.DataFrame) -> pd.DataFrame:
-    return part[LAST * part["steps"] >= part["steps"].max()]
+@check(
+    stated("T11/T"),
+    of=exact,
+    each={"horizon": HORIZONS},
+    cases=lambda quick: [{**exact_cases(quick, equal=True)[0], "rule": "constant"}],
+    broken={"rule": "squared"},
+    setting="T = 2, 4",
+)
+def growth(found):
+    """The slope of the left side in T, with equal lengths."""
+    return log_log_slope(HORIZONS, [found[horizon]["estimate"][0] for horizon in HORIZONS])[0], 1.0 + NEAR
 
 
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Slopes in N, |G| and T, and where own-length runs end."""
-    exact, simulated = table[table["group_size"] == 0], table[table["group_size"] > 0]
-    for horizon, part in exact.groupby("horizon"):
-        yield from _without_noise(f"T = {horizon}", part[~part["equal"]].sort_values("steps"))
-    longest = exact[exact["equal"] & (exact["steps"] == exact["steps"].max())]
-    by_steps = _last(simulated[~simulated["equal"]].sort_values("steps"))
-    by_groups = simulated[simulated["equal"]]
-    for statement, setting, part, along, prediction, *rules in (
-        (T11_T, "T = 2, 4", longest, "horizon", 1.0 + NEAR.value, "constant", "squared"),
-        (T11_N, "T = 2, G = 2", by_steps, "steps", NEAR.value - 0.5, "constant", "no baseline"),
-        (T11_FLOOR, "T = 2, G = 2", by_steps, "steps", 0.0, "constant", "own length"),
-        (T9_G, f"equal lengths, T = 2, N = {FEW_STEPS}", by_groups, "group_size", NEAR.value - 1.0, "own length", "no baseline"),
-    ):
-        own, control = (slope(part[part["rule"] == rule], along, prediction) for rule in rules)
-        yield statement.claim(setting, own, control)
+@check(
+    *stated("T11/N", "T11/floor"),
+    of=simulated,
+    each={"rule": ("constant", "own length", "no baseline")},
+    cases=simulated_cases,
+    broken={"rules": {"T11/N": "no baseline", "T11/floor": "own length"}},
+    sound={"rules": {"T11/floor": "no baseline"}},
+    setting="T = 2, G = 2",
+)
+def small_groups(found, rules=None):
+    """Slopes in N at the smallest group: at most -0.4, and 0 as at a floor, which there is without a baseline."""
+    wanted = {"T11/N": NEAR - 0.5, "T11/floor": 0.0}
+    rules = rules or dict.fromkeys(wanted, "constant")
+    return {name: (slope(late(found[rule])), wanted[name]) for name, rule in rules.items()}
 
 
-def _without_noise(setting: str, part: pd.DataFrame) -> Iterator[Claim]:
-    by_rule = part.groupby("rule")
-    ends = by_rule.last()
-    for statement, *rules in ((T9_LIMIT, "own length", "no baseline"), (T10_LIMIT, "constant", "own length")):
-        own, control = (Evidence(float(ends.loc[rule, "prediction"]), 0.0) for rule in rules)
-        yield statement.claim(setting, own, control)
-    floor = float(ends.loc["own length", "prediction"])
-    own, control = (Evidence(abs(float(ends.loc[rule, "last"]) / floor - 1.0), ENDED) for rule in RUNS_END)
-    yield T9_CORRECTED.claim(setting, own, control)
-    own, control = (slope(_last(by_rule.get_group(rule)), "steps", NEAR.value - 0.5) for rule in ("constant", "no baseline"))
-    yield T10_N.claim(setting, own, control)
+@check(
+    stated("T9/G"),
+    of=simulated,
+    cases=lambda quick: [{**simulated_cases(quick, equal=True)[0], "rule": "own length"}],
+    broken={"rule": "no baseline"},
+    setting=f"equal lengths, T = 2, N = {FEW_STEPS}",
+)
+def larger_groups(found):
+    """The slope in the size of the group, with equal lengths."""
+    return slope(found, "groups"), NEAR - 1.0
+
+
+@rows(of=exact, cases=lambda quick: [{**exact_cases(quick)[0], "rule": rule} for rule in ("own length", "constant")])
+def lines(found):
+    """Exact runs, whose limit is the floor."""
+    for updates, estimate, floor in zip(found["updates"], found["estimate"], found["floor"], strict=True):
+        yield {"group_size": 0, "updates": int(updates), "estimate": estimate, "prediction": floor}
+
+
+@rows(of=simulated, cases=lambda quick: [{**simulated_cases(quick)[0], "rule": "constant"}])
+def marks(found):
+    """Simulated runs of the smallest group."""
+    for updates, estimate, error in zip(found["updates"], found["estimate"], found["standard_error"], strict=True):
+        yield {"group_size": 2, "updates": int(updates), "estimate": estimate, "standard_error": error}

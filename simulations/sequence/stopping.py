@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 from scipy.interpolate import CubicSpline
@@ -16,11 +15,13 @@ LOW, HIGH, POINTS = -1.0, 3.0, 49
 """The parameters between which fields are interpolated, and at how many: cubic splines, to about 1e-6."""
 
 
-class Fields(NamedTuple):
-    """Mean update and gradient as functions of the parameter."""
-
-    update: CubicSpline
-    gradient: CubicSpline
+RULES = {
+    "own length": ("own length", "rloo", 1),
+    "constant": ("constant", "rloo", 1),
+    "no baseline": ("own length", "reinforce", 1),
+    "squared": ("constant", "rloo", 2),
+}
+"""Aggregation, advantage, and the power of T to divide by; the last two are for controls."""
 
 
 def stopping(horizon: int, equal: bool) -> gt.Problem:
@@ -37,22 +38,22 @@ def stopping(horizon: int, equal: bool) -> gt.Problem:
     return gt.Problem(gt.Bandit(np.stack([~stops, stops]).astype(np.float64)), tree)
 
 
-def update_rule(aggregation: str, advantage: str = "rloo", power: int = 1, horizon: int = 1) -> gt.Estimator:
-    """Return the update on policy that divides by the own length, or by the horizon to a power."""
-    if aggregation == "own length":
-        return composed(advantage, "none", "none", "own length")
-    constant = replace(find_aggregation("constant"), constant=float(horizon**power))
-    return composed(advantage, "none", "none", constant)
+def update_rule(rule: str, horizon: int, own_mean: bool = False) -> gt.Estimator:
+    """Return the update on policy by a rule, with the own sample in the mean of the group or not."""
+    aggregation, advantage, power = RULES[rule]
+    constant = replace(find_aggregation(aggregation), constant=float(horizon**power))
+    advantage = "dr_grpo" if own_mean and advantage == "rloo" else advantage
+    return composed(advantage, "none", "none", aggregation if aggregation == "own length" else constant)
 
 
 @cache
-def fields(horizon: int, equal: bool, aggregation: str, advantage: str = "rloo", power: int = 1) -> Fields:
+def fields(horizon: int, equal: bool, rule: str) -> tuple[CubicSpline, CubicSpline]:
     """Return the exact mean update, which with leave-one-out advantages is the same for every group size, and the gradient."""
-    problem, rule = stopping(horizon, equal), update_rule(aggregation, advantage, power, horizon)
-    grid = np.linspace(LOW, HIGH, POINTS)
-    updates = [mean_update(problem, np.array([x]), rule, baseline=advantage == "rloo")[0] for x in grid]
+    problem, grid = stopping(horizon, equal), np.linspace(LOW, HIGH, POINTS)
+    baseline = RULES[rule][1] == "rloo"
+    updates = [mean_update(problem, np.array([x]), update_rule(rule, horizon), baseline=baseline)[0] for x in grid]
     gradients = [gt.moments(problem, [x]).gradient[0] for x in grid]
-    return Fields(CubicSpline(grid, updates), CubicSpline(grid, gradients))
+    return CubicSpline(grid, updates), CubicSpline(grid, gradients)
 
 
 def mean_path(update: CubicSpline, step: float, steps: int) -> Array:

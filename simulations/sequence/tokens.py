@@ -3,7 +3,6 @@
 It shares with the library only the numbering of the edges, so that a study can set what the library computes against it.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,9 +10,8 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-
-LIPSCHITZ = "every token's score is Lipschitz with constant L"
-"""What the statements about such policies assume."""
+from grpo_theory.evidence.reading import largest
+from simulations.seeds import seed_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,14 +41,12 @@ class Tokens:
     @cached_property
     def scores(self) -> Array:
         """Gradient of the log probability of each token given its prefix, shape (D, d)."""
-        return self.features - self._by_prefix(self._means)
+        return self.features - self._expected(self.features)
 
     @cached_property
     def covariances(self) -> Array:
         """Covariance of the features at the prefix of each edge, the negative Hessian of its log probability, (D, d, d)."""
-        size = self.paths.vocabulary_size
-        weighted = self.probabilities[:, None, None] * self.scores[:, :, None] * self.scores[:, None, :]
-        return self._by_prefix(weighted.reshape(-1, size, *weighted.shape[1:]).sum(axis=1))
+        return self._expected(self.scores[:, :, None] * self.scores[:, None, :])
 
     @cached_property
     def lipschitz(self) -> float:
@@ -77,28 +73,10 @@ class Tokens:
         """Score of each response, shape (K, d)."""
         return self.of_responses(self.scores).sum(axis=1)
 
-    @cached_property
-    def _means(self) -> Array:
-        weighted = self.probabilities[:, None] * self.features
-        return weighted.reshape(-1, self.paths.vocabulary_size, self.features.shape[1]).sum(axis=1)
-
-    def _by_prefix(self, values: Array) -> Array:
-        return np.repeat(values, self.paths.vocabulary_size, axis=0)
-
-
-class Uncentred(Tokens):
-    """Something broken: its scores are the features, without what the policy expects of them."""
-
-    @property
-    def scores(self) -> Array:
-        """The features, shape (D, d)."""
-        return self.features + 1.0
-
-
-def draw(box: list[tuple[float, float]], count: int, seed: np.random.SeedSequence) -> Array:
-    """Return random points of a box, shape (count, n)."""
-    low, high = np.array(box).T
-    return low + (high - low) * np.random.default_rng(seed).uniform(size=(count, len(box)))
+    def _expected(self, values: Array) -> Array:
+        """Return what the policy expects of values of the edges (D, ...) at the prefix of each, shape (D, ...)."""
+        size, weighted = self.paths.vocabulary_size, self.probabilities.reshape(-1, *(1,) * (values.ndim - 1)) * values
+        return np.repeat(weighted.reshape(-1, size, *values.shape[1:]).sum(axis=1), size, axis=0)
 
 
 @dataclass(frozen=True)
@@ -125,8 +103,7 @@ class Family:
     @property
     def name(self) -> str:
         """In words."""
-        ends = "" if self.end_token is None else ", end token"
-        return f"T = {self.horizon}, V = {self.vocabulary_size}{ends}"
+        return f"T = {self.horizon}, V = {self.vocabulary_size}{'' if self.end_token is None else ', end token'}"
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -139,15 +116,34 @@ class Family:
         sides = (logits, 1.0, reward, drift)
         return [(-side, side) for side, size in zip(sides, self.sizes, strict=True) for _ in range(size)]
 
-    def at(self, x: Array, make: Callable[..., Tokens] = Tokens) -> tuple[Tokens, Tokens, Array]:
+    def at(self, x: Array) -> tuple[Tokens, Tokens, Array]:
         """Return the old policy, the current one, and the rewards (K,) of a parameter vector."""
         logits, features, rewards, drift = np.split(x, np.cumsum(self.sizes)[:-1])
         edges = self._fill(features.reshape(logits.size, -1))
-        old = make(self.paths, self._fill(logits), edges)
-        return old, make(self.paths, self._fill(logits + drift), edges), rewards
+        old, now = (Tokens(self.paths, self._fill(one), edges) for one in (logits, logits + drift))
+        return old, now, rewards
 
     def _fill(self, values: Array) -> Array:
         """Put a zero before the values of each prefix, shape (D, ...)."""
         by_prefix = values.reshape(-1, self.vocabulary_size - 1, *values.shape[1:])
         zeros = np.zeros((len(by_prefix), 1, *values.shape[1:]))
         return np.concatenate([zeros, by_prefix], axis=1).reshape(-1, *values.shape[1:])
+
+
+def draw(box, count, rng):
+    """Return random points of a box, shape (count, n)."""
+    low, high = np.transpose(box)
+    return rng.uniform(low, high, size=(count, len(box)))
+
+
+def worst_ratios(sides, family, box, rng, policies, **search):
+    """Return left over right side of a bound, at the worst of random policies of a family, and where a search ends."""
+    random = [left / right for left, right in (sides(*family.at(x)) for x in draw(box, policies, rng))]
+    sought = gt.worst_case(lambda x: sides(*family.at(x)), box, rng=seed_of(rng), **search)
+    return {"random": largest(random), "sought": sought.score}
+
+
+def within(found, times=1.0):
+    """Return the sides of a bound: the largest ratio and 1, with each ratio beside; `times` divides the bound by a factor."""
+    worst = {how: times * largest(ratios) for how, ratios in found.items()}
+    return max(worst.values()), 1.0, worst
