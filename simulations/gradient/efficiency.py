@@ -14,7 +14,7 @@ from grpo_theory.estimation import find
 from grpo_theory.estimation.centring import centre
 from grpo_theory.estimation.composition import make_estimator
 from grpo_theory.exact.alignment import efficiency_of
-from grpo_theory.harness import check, rows
+from grpo_theory.harness import check, rows, run
 from simulations.gradient.groups import RESPONSES
 from simulations.statements import stated
 
@@ -45,31 +45,37 @@ def cases(quick):
 
 
 def measures(problem, estimator, group_sizes):
-    """Return efficiency, cosine, and squared error relative to ||g||^2 at each group size, with N/G prompts, whole or not."""
+    """Return efficiency, and squared error relative to ||g||^2, at each group size, with N/G prompts, whole or not."""
     point = problem.at(problem.theta)
-    measured = {"efficiency": [], "cosine": [], "error": []}
+    measured = {"efficiency": [], "error": []}
     for size in group_sizes:
         law = gt.exact.law_between(point, point, ESTIMATORS[estimator], batch_size=1, group_size=size)
         noise, g, mean = law.trace * size / RESPONSES, law.true_gradient, law.mean
         measured["efficiency"].append(float(efficiency_of(g @ mean, float(g @ g), mean @ mean + noise)))
-        measured["cosine"].append(law.cosine)
         measured["error"].append(float((noise + law.bias @ law.bias) / (g @ g)))
     return measured
 
 
+@run()
+def measured(problem, every):
+    """Measure all estimators at all group sizes, or at every other one."""
+    problem, sizes = gt.gallery.problem(problem), sorted({*GROUP_SIZES[::every], LARGE})
+    return {"sizes": sizes, "of": {name: measures(problem, name, sizes) for name in ESTIMATORS}}
+
+
 @check(
     *stated("efficiency/larger groups", "efficiency/best sizes", "efficiency/at 32"),
+    of=measured,
     cases=lambda quick: [case for case in cases(quick) if case["problem"] in JUDGED],
     broken={"flawed": True},
     setting="{problem}",
 )
-def judged(problem, every, flawed=False):
+def judged(found, flawed=False):
     """GRPO against the leave-one-out mean: best group sizes, best efficiencies, and what is lost with 32 responses."""
-    sizes, problem = sorted({*GROUP_SIZES[::every], LARGE}), gt.gallery.problem(problem)
-    rloo, grpo, multiplied = (measures(problem, name, sizes) for name in ("rloo", "grpo", "multiplied"))
-    ours, theirs = np.array(rloo["efficiency"]), np.array(grpo["efficiency"])
-    best, other = int(ours.argmax()), int(np.argmin(grpo["error"]) if flawed else theirs.argmax())
-    lost, others_lost = (max(some) / some[sizes.index(LARGE)] for some in (ours, multiplied["efficiency"] if flawed else theirs))
+    sizes, rloo, grpo, multiplied = found["sizes"], *(found["of"][name] for name in ("rloo", "grpo", "multiplied"))
+    ours, theirs = rloo["efficiency"], grpo["efficiency"]
+    best, other = ours.argmax(), grpo["error"].argmin() if flawed else theirs.argmax()
+    lost, others_lost = (max(some) / some[sizes == LARGE][0] for some in (ours, multiplied["efficiency"] if flawed else theirs))
     facts = {"best group size, rloo": sizes[best], "best group size, grpo": sizes[other]}
     facts |= {"best efficiency, rloo": ours[best], "best efficiency, grpo": theirs[other]}
     return {
@@ -79,11 +85,10 @@ def judged(problem, every, flawed=False):
     }
 
 
-@rows(cases=cases)
-def drawn(problem, every):
+@rows(of=measured, cases=cases)
+def drawn(found):
     """All measures of all estimators."""
-    sizes, problem = sorted({*GROUP_SIZES[::every], LARGE}), gt.gallery.problem(problem)
-    for name in ESTIMATORS:
-        for quantity, values in measures(problem, name, sizes).items():
-            for size, value in zip(sizes, values, strict=True):
+    for name, by_quantity in found["of"].items():
+        for quantity, values in by_quantity.items():
+            for size, value in zip(found["sizes"], values, strict=True):
                 yield {"estimator": name, "responses": RESPONSES, "group_size": size, "quantity": quantity, "estimate": value}

@@ -82,10 +82,7 @@ def cases(quick):
 
 
 @check(
-    stated("efficiency/gain"),
-    cases=cases,
-    broken={"shift": 1, "share": 8},
-    setting="{problem}, {estimator}, G = {group_size}",
+    stated("efficiency/gain"), cases=cases, broken={"shift": 1, "share": 8}, setting="{problem}, {estimator}, G = {group_size}"
 )
 def gain(problem, estimator, group_size, draws, rng, shift=0, share=1):
     """The mean gain relative to the exact gradient's; the broken driver, which is far off, draws an eighth as often."""
