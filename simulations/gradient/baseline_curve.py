@@ -8,6 +8,7 @@ from functools import partial
 import grpo_theory as gt
 from grpo_theory.harness import rows
 from grpo_theory.theory import baseline_trace
+from simulations.gradient.baseline_statements import moments_of
 from simulations.gradient.cells import gradient_cases, merge, row_of, simulated
 from simulations.kernels import kernel_at
 
@@ -22,8 +23,7 @@ drawn = simulated(*CURVES.values())
 )
 def variances(found, problem, group_size):
     """G times the error, the variance of one response's term, for each kernel and scale."""
-    simulation, problem = merge(found), gt.gallery.problem(problem)
-    moments = gt.moments(problem, problem.theta)
+    simulation, moments = merge(found), moments_of(problem)
     baselines = {"scaled_value": moments.value, "scaled_optimal": moments.optimal_baseline}
     for (name, t), kernel in CURVES.items():
         row = row_of(simulation, "prompt_mse", kernel.name)

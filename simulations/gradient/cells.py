@@ -38,7 +38,7 @@ def simulated(*kernels: str | gt.Estimator) -> Simulated:
     """Return a run, to be called `drawn`, of some estimators, or of the one that a case names."""
     known = {find(one).name: find(one) for one in kernels}
 
-    def drawn(problem, estimators, batch_size, group_size, chunk_replications, rng, chunk):  # type: ignore[no-untyped-def]
+    def drawn(problem, estimators, batch_size, group_size, chunk_replications, rng, chunk):
         """Simulate one chunk: whole blocks, numbered on from those of the chunks before."""
         found, chosen = gt.gallery.problem(problem), [known.get(name, name) for name in estimators]
         sizes = {"batch_size": batch_size, "group_size": group_size}

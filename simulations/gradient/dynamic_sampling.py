@@ -16,17 +16,13 @@ from simulations.statements import stated
 
 DYNAMIC_SAMPLING = stated("dynamic sampling")
 QUANTITIES = tuple(f"dynamic sampling/{name}" for name in ("redrawn", "noise", "rollouts", "dropped", "same prompt"))
-POWERLESS = {
-    **{
-        (QUANTITIES[4], f"sequence-shared (G = {size})"): "the two schemes differ by 1% to 2% there, and the margin is 5%"
-        for size in (2, 4)
-    },
-    **{
-        (one, "two-arms (G = 4)"): "few groups are all wrong there: keeping them changes 2%, and the margin is 5%"
-        for one in QUANTITIES[:3]
-    },
-}
-
+POWERLESS = dict.fromkeys(
+    ((QUANTITIES[4], f"sequence-shared (G = {size})") for size in (2, 4)),
+    "the two schemes differ by 1% to 2% there, and the margin is 5%",
+) | dict.fromkeys(
+    ((one, "two-arms (G = 4)") for one in QUANTITIES[:3]),
+    "few groups are all wrong there: keeping them changes 2%, and the margin is 5%",
+)
 PROBLEMS = {"two-arms": 1, "mixed": 2, "sequence-shared": 6, "lm-few-shot": 32}
 """Each with how many chunks it takes until its rows are decided; signals of single groups are weakest on the language model."""
 ALONE = ("two-arms",)

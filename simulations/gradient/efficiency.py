@@ -27,11 +27,8 @@ JUDGED = ("lm-zero-shot", "lm-few-shot", "lm-instruct", "lm-answers")
 
 def multiplied(batch, advantages):
     """Broken: the group's deviation multiplies the advantages instead of dividing them."""
-    n_groups, group_size = batch.rewards.shape
-    for b in range(n_groups):
-        deviation = np.sqrt(centre(batch.rewards[b], advantages[b]) / (group_size - 1.0))
-        for g in range(group_size):
-            advantages[b, g] *= deviation
+    for b in range(batch.rewards.shape[0]):
+        advantages[b] *= np.sqrt(centre(batch.rewards[b], advantages[b]) / (batch.rewards.shape[1] - 1.0))
 
 
 ESTIMATORS = {name: find(name) for name in ("reinforce", "rloo", "grpo", "max_rl")}
@@ -47,13 +44,13 @@ def cases(quick):
 def measures(problem, estimator, group_sizes):
     """Return efficiency, and squared error relative to ||g||^2, at each group size, with N/G prompts, whole or not."""
     point = problem.at(problem.theta)
-    measured = {"efficiency": [], "error": []}
+    found = []
     for size in group_sizes:
         law = gt.exact.law_between(point, point, ESTIMATORS[estimator], batch_size=1, group_size=size)
         noise, g, mean = law.trace * size / RESPONSES, law.true_gradient, law.mean
-        measured["efficiency"].append(float(efficiency_of(g @ mean, float(g @ g), mean @ mean + noise)))
-        measured["error"].append(float((noise + law.bias @ law.bias) / (g @ g)))
-    return measured
+        efficiency = float(efficiency_of(g @ mean, float(g @ g), mean @ mean + noise))
+        found.append((efficiency, (noise + law.bias @ law.bias) / (g @ g)))
+    return dict(zip(("efficiency", "error"), np.transpose(found), strict=True))
 
 
 @run()

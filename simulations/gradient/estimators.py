@@ -34,12 +34,10 @@ def cases(quick):
 
 def exact(problem, estimator, batch_size, group_size):
     """Return the exact error and efficiency, each right and of a driver that draws more; nothing where that is out of reach."""
-    problem = gt.gallery.problem(problem)
+    problem, sizes = gt.gallery.problem(problem), (batch_size, batch_size + 1)
+    common = (problem, problem.theta, estimator)
     try:
-        law, larger = (
-            gt.gradient_law(problem, problem.theta, estimator, batch_size=size, group_size=group_size)
-            for size in (batch_size, batch_size + 1)
-        )
+        law, larger = (gt.gradient_law(*common, batch_size=size, group_size=group_size) for size in sizes)
     except gt.NotEnumerableError:
         return {}
     g, power = law.true_gradient, 0.5 * (law.power + larger.power)

@@ -25,7 +25,7 @@ DRAWN = (2, 4, 8, 64)
 PROBABILITIES = np.round(np.linspace(0.005, 0.995, 100), 4)
 AT = 0.3
 """Where the limit is read: away from 1/2, where everything is symmetric, and with 38 failures or successes at the least G."""
-CONVENTIONS = {
+CONVENTIONS: dict = {
     "trl_grpo": (lambda p, size: standardised_slope(p, size, 1, 1e-4), {"ddof": 0}),
     "verl_grpo": (lambda p, size: standardised_slope(p, size, 1, 1e-6), {"ddof": 0}),
     "openrlhf_group_norm": (lambda p, size: standardised_slope(p, size, 1, 1e-9), {"ddof": 0}),

@@ -120,18 +120,12 @@ def of_everything(samples):
         yield row | {"low": best.low, "high": best.high}
 
 
-def side(found, *key, over="response_error"):
-    """Return an estimate by gradient, quantity and group size, with the error of responses or prompts and of the sketch."""
+def side(found, *key, over="response_error", size=False):
+    """Return an estimate, or its size, with the error of responses or prompts and of the sketch."""
     (row,) = (one for one in found["rows"] if (one["gradient"], one["quantity"], one.get("group_size")) == key)
     error = float(np.hypot(row[over], row["sketch_error"]))
     replications = row["replications"] if over == "standard_error" else int(row["freedom"]) + 1
-    return row["estimate"], error, replications if error > 0.0 else 0
-
-
-def size_of(found, *key):
-    """Return the same of its absolute value."""
-    estimate, error, replications = side(found, *key)
-    return abs(estimate), error, replications
+    return abs(row["estimate"]) if size else row["estimate"], error, replications if error > 0.0 else 0
 
 
 @check(
@@ -149,7 +143,7 @@ def proxy(found, gradient, whose=""):
 @check(*COMPARED, ASSUMPTION, of=measured, cases=of_gradients, broken={"suffix": TENFOLD}, setting=f"{WHERE}, {{gradient}}")
 def noise(found, gradient, suffix=""):
     """Noise by baseline, and Assumption 2; broken, V is added, groups are of 2, or right answers' norms are tenfold."""
-    sides = {ASSUMPTION.id: (size_of(found, gradient, f"correlation of ||W||^2 and Z{suffix}", 0), SMALL)}
+    sides: dict = {ASSUMPTION.id: (side(found, gradient, f"correlation of ||W||^2 and Z{suffix}", 0, size=True), SMALL)}
     for one, (bound, right, wrong) in COMPARED.items():
         _, error, _ = side(found, gradient, *right, over="standard_error")
         sides[one.id] = side(found, gradient, *(wrong if suffix else right)), bound, {"standard error over prompts": error}
@@ -171,7 +165,7 @@ def orthogonal(found, gradient, common=""):
 @check(BY_HEAD, of=measured, cases=lambda quick: of_questions(quick)[:1], broken={"head": UNCENTRED}, setting=WHERE)
 def by_head(found, head=HEAD):
     """The best group size by the head; broken, its scores have a part in common."""
-    return size_of(found, BOTH, f"log (G* - 1), {head}", 0), ROOT_2
+    return side(found, BOTH, f"log (G* - 1), {head}", 0, size=True), ROOT_2
 
 
 @rows(of=measured, cases=of_questions)

@@ -25,8 +25,8 @@ from scipy.special import softmax
 
 import grpo_theory as gt
 from grpo_theory.harness import check, rows
-from grpo_theory.theory import baseline_trace, break_even_group_size, leave_one_out_traces
-from simulations.gradient.baseline_statements import FIFTH, LINE, NEAR, SAME, correlations
+from grpo_theory.theory import break_even_group_size
+from simulations.gradient.baseline_statements import FIFTH, LINE, NEAR, PAIRS, SAME, WRONG_SIGN, correlations, errors
 from simulations.statements import stated
 
 TRAINED, QUALITY = stated("U6/vanilla, trained", "U6/quality")
@@ -34,9 +34,6 @@ PROBLEMS = ("lm-zero-shot", "lm-few-shot")
 QUALITIES = (0.15, 0.2, 0.25, 0.35, 0.45, 0.6, 0.7, 0.85)
 JUDGED = (0.15, 0.35, 0.6, 0.85)
 GROUP_SIZES = (4, 8, 16, 32, 64)
-WRONG_SIGN, PAIRS = "oracle, wrong sign", "means of pairs"
-"""The broken estimators. In the first, V is added to the reward instead of subtracted, always worse than no baseline. In the
-second the baseline is one other reward, leave-one-out in groups of 2, whose second-order term does not fall with G."""
 RIDGE, STEP = 0.01, 3.0
 MOST_STEPS = 1000
 
@@ -66,7 +63,7 @@ def trained_heads(problem, qualities):
     kernel = STEP * hidden @ whitened.T / n_prompts
     total, gains = np.zeros_like(success), np.zeros_like(success)
     logits = before = hidden @ problem.theta.reshape(-1, width).T
-    thetas = []
+    thetas: list = []
 
     def reached(share, quality):
         probabilities = softmax(before + share * (logits - before), axis=1)
@@ -89,30 +86,11 @@ def trained_heads(problem, qualities):
 @cache
 def policies(problem):
     """Return by mean success the law, the moments and the errors by estimator and group size of a head as it learns."""
-    found = gt.gallery.problem(problem)
-    heads = dict(zip(QUALITIES, trained_heads(found, QUALITIES), strict=True))
-    moments = {quality: gt.moments(found, theta) for quality, theta in heads.items()}
-    return {
-        quality: (
-            gt.group_size_law(found, theta),
-            moments[quality],
-            {size: errors(moments[quality], size) for size in GROUP_SIZES},
-        )
-        for quality, theta in heads.items()
-    }
-
-
-def errors(moments, group_size):
-    """Return the mean error of one group about its prompt's gradient, by estimator, the controls' among them."""
-    traces = {
-        "reinforce": baseline_trace(moments, 0.0) / group_size,
-        "oracle": baseline_trace(moments, moments.value) / group_size,
-        "optimal": baseline_trace(moments, moments.optimal_baseline) / group_size,
-        "rloo": leave_one_out_traces(moments, group_size),
-        WRONG_SIGN: baseline_trace(moments, -moments.value) / group_size,
-        PAIRS: leave_one_out_traces(moments, 2) * 2.0 / group_size,
-    }
-    return {name: float(moments.prompt_weights @ trace) for name, trace in traces.items()}
+    found, made = gt.gallery.problem(problem), {}
+    for quality, theta in zip(QUALITIES, trained_heads(found, QUALITIES), strict=True):
+        moments = gt.moments(found, theta)
+        made[quality] = gt.group_size_law(found, theta), moments, {size: errors(moments, size) for size in GROUP_SIZES}
+    return made
 
 
 @check(
