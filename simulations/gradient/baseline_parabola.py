@@ -14,15 +14,11 @@ from simulations.gradient.baseline_statements import assumption_facts, correlati
 from simulations.kernels import kernel_at
 from simulations.statements import stated
 
-U6 = stated("U6")
+U6, *PARTS = stated("U6", "U6/assumption", "U6/corrected")
+CASES = [{"problem": name} for name in gt.gallery.names("gradient")]
 
 
-@check(
-    *stated("U6/assumption", "U6/corrected"),
-    cases=[{"problem": name} for name in gt.gallery.names("gradient")],
-    broken={"nudge": 0.1, "offset": 0.1},
-    setting="{problem}",
-)
+@check(*PARTS, cases=CASES, broken={"nudge": 0.1, "offset": 0.1}, setting="{problem}")
 def parabola(problem, nudge=0.0, offset=0.0):
     """The largest correlation, and the largest gap to the parabola in units of E||W||^2."""
     problem = gt.gallery.problem(problem)
@@ -30,10 +26,8 @@ def parabola(problem, nudge=0.0, offset=0.0):
     nudged[0] += nudge
     near = correlations(gt.moments(problem, nudged))
     facts = assumption_facts(near)
-    none, value = (
-        gt.gradient_law(problem, problem.theta, kernel, batch_size=1, group_size=2).prompt_traces * 2
-        for kernel in (kernel_at("constant_baseline", offset), "oracle")
-    )
+    kernels, sizes = (kernel_at("constant_baseline", offset), "oracle"), {"batch_size": 1, "group_size": 2}
+    none, value = (gt.gradient_law(problem, problem.theta, kernel, **sizes).prompt_traces * 2 for kernel in kernels)
     excess = baseline_trace(moments, 0.0) - baseline_trace(moments, moments.value)
     gaps = np.abs(none - value - excess) / moments.score_power
     return {"U6/assumption": (near["correlation_max"], 0.0, facts), "U6/corrected": (gaps, 0.0, facts)}

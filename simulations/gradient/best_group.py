@@ -13,9 +13,9 @@ import grpo_theory as gt
 from grpo_theory.harness import check, rows
 from simulations.statements import stated
 
-U9 = stated("U9")
 READINGS = ("printed", "remainder", "corrected")
 """The third term is c3/(BG^2); the same with E||W||^2 for c3; or c3/(BG(G-1))."""
+U9, *PARTS = stated("U9", *(f"U9/best/{name}" for name in READINGS), "U4/term")
 CASES = [{"problem": name} for name in gt.gallery.names("gradient") if gt.gallery.problem(name).bandit.n_prompts > 1]
 """If prompts do not differ, no group is too large."""
 LARGEST = 4096
@@ -44,12 +44,7 @@ def minimisers(c1, c3, power):
     return dict(zip(READINGS, map(first_rise, laws), strict=True))
 
 
-@check(
-    *stated(*(f"U9/best/{name}" for name in READINGS), "U4/term"),
-    cases=CASES,
-    broken={"of_c3": 4.0, "of_c2": 1.05},
-    setting="{problem}",
-)
+@check(*PARTS, cases=CASES, broken={"of_c3": 4.0, "of_c2": 1.05}, setting="{problem}")
 def sizes(problem, of_c3=1.0, of_c2=1.0):
     """Each reading's whole minimiser beside the enumerated one, and whether the third term is one constant at both ends."""
     problem = gt.gallery.problem(problem)

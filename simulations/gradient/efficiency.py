@@ -18,6 +18,7 @@ from grpo_theory.harness import check, rows, run
 from simulations.gradient.groups import RESPONSES
 from simulations.statements import stated
 
+PARTS = stated("efficiency/larger groups", "efficiency/best sizes", "efficiency/at 32")
 GROUP_SIZES = (*range(2, 17), 20, 24, 32, 48, 64)
 LARGE = 32
 """The group size that arXiv 2603.01162 reports as the best one."""
@@ -41,6 +42,11 @@ def cases(quick):
     return [{"problem": name, "every": 2 if quick else 1} for name in names]
 
 
+def on_heads(quick):
+    """Those of a language model's heads."""
+    return [case for case in cases(quick) if case["problem"] in JUDGED]
+
+
 def measures(problem, estimator, group_sizes):
     """Return efficiency, and squared error relative to ||g||^2, at each group size, with N/G prompts, whole or not."""
     point = problem.at(problem.theta)
@@ -60,13 +66,7 @@ def measured(problem, every):
     return {"sizes": sizes, "of": {name: measures(problem, name, sizes) for name in ESTIMATORS}}
 
 
-@check(
-    *stated("efficiency/larger groups", "efficiency/best sizes", "efficiency/at 32"),
-    of=measured,
-    cases=lambda quick: [case for case in cases(quick) if case["problem"] in JUDGED],
-    broken={"flawed": True},
-    setting="{problem}",
-)
+@check(*PARTS, of=measured, cases=on_heads, broken={"flawed": True}, setting="{problem}")
 def judged(found, flawed=False):
     """GRPO against the leave-one-out mean: best group sizes, best efficiencies, and what is lost with 32 responses."""
     sizes, rloo, grpo, multiplied = found["sizes"], *(found["of"][name] for name in ("rloo", "grpo", "multiplied"))
@@ -75,11 +75,8 @@ def judged(found, flawed=False):
     lost, others_lost = (max(some) / some[sizes == LARGE][0] for some in (ours, multiplied["efficiency"] if flawed else theirs))
     facts = {"best group size, rloo": sizes[best], "best group size, grpo": sizes[other]}
     facts |= {"best efficiency, rloo": ours[best], "best efficiency, grpo": theirs[other]}
-    return {
-        "efficiency/larger groups": (sizes[best] - sizes[other], 0.0, facts),
-        "efficiency/best sizes": (ours[best] - theirs[other], 0.0, facts),
-        "efficiency/at 32": (others_lost - lost, 0.0, facts),
-    }
+    less = (sizes[best] - sizes[other], ours[best] - theirs[other], others_lost - lost)
+    return {one.id: (value, 0.0, facts) for one, value in zip(PARTS, less, strict=True)}
 
 
 @rows(of=measured, cases=cases)

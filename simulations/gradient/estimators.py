@@ -45,13 +45,12 @@ def exact(problem, estimator, batch_size, group_size):
     return {"mse": (law.mse, 0.5 * (law.mse + larger.mse)), "efficiency": (law.efficiency, efficiency)}
 
 
-@check(
-    *(one for one, *_ in JUDGED.values()),
-    of=drawn,
-    cases=lambda quick: [one for one in cases(quick) if one["group_size"] in JUDGED],
-    broken={"larger": True},
-    setting="{problem} ({estimator})",
-)
+def judged(quick):
+    """Those of which something is claimed."""
+    return [one for one in cases(quick) if one["group_size"] in JUDGED]
+
+
+@check(ERROR, SIMULATED, of=drawn, cases=judged, broken={"larger": True}, setting="{problem} ({estimator})")
 def equalities(found, problem, estimator, batch_size, group_size, larger=False):
     """What is simulated equals what is exact, of each estimator on each problem."""
     one, quantity, least = JUDGED[group_size]

@@ -58,9 +58,14 @@ def of_questions(quick):
     return [{"data": data.provenance["sha256"], "questions": which} for which in (EVERY, *data.kind_names)]
 
 
+def of_both(quick):
+    """The same for the gradient of all parameters, and the head's."""
+    return [{**case, "gradient": name} for case in of_questions(quick) for name in (ALL, HEAD)]
+
+
 def of_gradients(quick):
-    """All parameters and the head, on all questions."""
-    return [{**of_questions(quick)[0], "gradient": name} for name in (ALL, HEAD)]
+    """Those on all questions."""
+    return of_both(quick)[:2]
 
 
 @run()
@@ -131,7 +136,7 @@ def side(found, *key, over="response_error", size=False):
 @check(
     WITHIN,
     of=measured,
-    cases=lambda quick: [{**case, "gradient": name} for case in of_questions(quick) for name in (ALL, HEAD)],
+    cases=of_both,
     broken={"whose": ", another's"},
     setting=f"{WHERE}, {{gradient}}, Fisher, trace, {{questions}}",
 )

@@ -9,6 +9,7 @@ from grpo_theory.harness import check, rows
 from simulations.gradient.cells import error_of, gradient_cases, merge, row_of, simulated
 from simulations.statements import stated
 
+SIMULATED = stated("U3/simulated", "U4/simulated", "U5/simulated")
 ESTIMATORS = ("reinforce", "oracle", "rloo", "dr_grpo", "grpo")
 GROUP_SIZES = (4, 8, 16, 32, 64)
 
@@ -20,13 +21,12 @@ def cases(quick):
     return gradient_cases(quick, GROUP_SIZES[::2] if quick else GROUP_SIZES, batch_size=4)
 
 
-@check(
-    *stated("U3/simulated", "U4/simulated", "U5/simulated"),
-    of=drawn,
-    cases=lambda quick: [one for one in cases(quick) if one["group_size"] == 4],
-    broken={"own": 0},
-    setting="{problem}",
-)
+def judged(quick):
+    """Those with groups of four."""
+    return [one for one in cases(quick) if one["group_size"] == 4]
+
+
+@check(*SIMULATED, of=drawn, cases=judged, broken={"own": 0}, setting="{problem}")
 def equalities(found, problem, batch_size, group_size, own=1):
     """Errors of one prompt and of a batch, and the oracle's subtracted; broken, the law's last term has G^2."""
     simulation, problem = merge(found), gt.gallery.problem(problem)

@@ -16,11 +16,9 @@ from simulations.gradient.groups import advantages_of
 from simulations.seeds import seed_of
 from simulations.statements import stated
 
-R4 = stated("R4")
+R4, UNBIASED, LOWER = stated("R4", "R4/unbiased", "R4/lower")
 SHRUNK, PLAIN = "james_stein", "trl_rloo"
 AWAY = TRAINERS[SHRUNK].with_parameters(strength=-1.0)
-SIZES = ((2, 2), (2, 8), (4, 2), (4, 8), (16, 2), (16, 8))
-"""Batches of B groups of G."""
 
 
 def small_problem(name):
@@ -49,7 +47,7 @@ def mean_over_batches(problem, estimator, batch_size=2, group_size=2):
 
 
 @check(
-    stated("R4/unbiased"),
+    UNBIASED,
     cases=[{"problem": "two-arms"}, {"problem": "two prompts"}],
     broken={"estimator": "trl_grpo_none"},
     setting="{problem}",
@@ -63,9 +61,9 @@ def bias(problem, estimator=SHRUNK):
 
 def cases(quick):
     """Each problem with each size of batch."""
-    often = {"exact": False, "chunk_replications": 1 << (12 if quick else 15)}
-    names = ("tabular", "mixed", "lm-few-shot")
-    return [{"problem": name, "batch_size": b, "group_size": g} | often for name, (b, g) in product(names, SIZES)]
+    sizes, often = product((2, 4, 16), (2, 8)), {"exact": False, "chunk_replications": 1 << (12 if quick else 15)}
+    where = product(("tabular", "mixed", "lm-few-shot"), sizes)
+    return [{"problem": name, "batch_size": b, "group_size": g, **often} for name, (b, g) in where]
 
 
 @run()
@@ -76,13 +74,7 @@ def drawn(problem, rng, exact, chunk_replications, **sizes):
     return {"simulation": [simulation.to_dict()]}
 
 
-@check(
-    stated("R4/lower"),
-    of=drawn,
-    cases=cases,
-    broken={"estimator": AWAY.name},
-    setting="{problem}, B = {batch_size}, G = {group_size}",
-)
+@check(LOWER, of=drawn, cases=cases, broken={"estimator": AWAY.name}, setting="{problem}, B = {batch_size}, G = {group_size}")
 def lower(found, estimator=SHRUNK):
     """The error less the plain one's, relative to that; broken, the baseline is moved away from the other groups' mean."""
     simulation = merge(found)

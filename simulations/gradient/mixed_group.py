@@ -14,7 +14,8 @@ from grpo_theory.harness import check
 from grpo_theory.theory import mixed_bias, mixed_share
 from simulations.statements import stated
 
-R3 = stated("R3")
+R3, *PARTS = stated("R3", "R3/printed", "R3/own reward", "R3/gradient")
+CASES = [{"problem": "two-arms"}, {"problem": "tabular"}]
 GROUP_SIZES = (2, 3, 4)
 
 
@@ -31,9 +32,7 @@ def conditional(point, prompt, size, mixed):
     groups = np.array(list(product(range(point.outcome_responses.size), repeat=size)))
     rewards = point.rewards[prompt][groups]
     weights = point.outcome_probabilities[prompt][groups].prod(axis=1)
-    kept = rewards.max(axis=1) == 1.0
-    if mixed:
-        kept &= rewards.min(axis=1) == 0.0
+    kept = (rewards.max(axis=1) == 1.0) & ((rewards.min(axis=1) == 0.0) | (not mixed))
     weights, rewards, groups = weights[kept] / weights[kept].sum(), rewards[kept], groups[kept]
     means = rewards.mean(axis=1)
     covectors = point.covectors[prompt][point.outcome_responses[groups]]
@@ -42,12 +41,7 @@ def conditional(point, prompt, size, mixed):
     return float(weights @ means), float(first @ means / first.sum()), update
 
 
-@check(
-    *stated("R3/printed", "R3/own reward", "R3/gradient"),
-    cases=[{"problem": "two-arms"}, {"problem": "tabular"}],
-    broken={"mixed": False},
-    setting="{problem}",
-)
+@check(*PARTS, cases=CASES, broken={"mixed": False}, setting="{problem}")
 def gaps(problem, mixed=True):
     """How far the mean, that given a right response, and the update are from the closed forms, by prompt and group size."""
     problem = gt.gallery.problem(problem)
@@ -60,4 +54,4 @@ def gaps(problem, mixed=True):
         found.append((abs(mean - expected), abs(right - expected), np.abs(update - truth).max() / np.abs(truth).max()))
         shares.append(share)
     facts = {"share of mixed groups": min(shares)}
-    return {one.id: (gap, 0.0, facts) for one, gap in zip(gaps.statements, np.transpose(found), strict=True)}
+    return {one.id: (gap, 0.0, facts) for one, gap in zip(PARTS, np.transpose(found), strict=True)}

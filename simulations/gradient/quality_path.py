@@ -34,6 +34,11 @@ PROBLEMS = ("lm-zero-shot", "lm-few-shot")
 QUALITIES = (0.15, 0.2, 0.25, 0.35, 0.45, 0.6, 0.7, 0.85)
 JUDGED = (0.15, 0.35, 0.6, 0.85)
 GROUP_SIZES = (4, 8, 16, 32, 64)
+STAGES = [{"problem": name, "quality": quality} for name, quality in product(PROBLEMS, JUDGED)]
+STEPS = [
+    {"problem": problem, "estimator": name, "worse": worse, "better": better}
+    for problem, name, (worse, better) in product(PROBLEMS, ("reinforce", "oracle", "rloo"), pairwise(JUDGED))
+]
 RIDGE, STEP = 0.01, 3.0
 MOST_STEPS = 1000
 
@@ -93,14 +98,7 @@ def policies(problem):
     return made
 
 
-@check(
-    TRAINED,
-    NEAR,
-    SAME,
-    cases=[{"problem": name, "quality": quality} for name, quality in product(PROBLEMS, JUDGED)],
-    broken={"added": WRONG_SIGN, "other": PAIRS},
-    setting="{problem}, success {quality:g}",
-)
+@check(TRAINED, NEAR, SAME, cases=STAGES, broken={"added": WRONG_SIGN, "other": PAIRS}, setting="{problem}, success {quality:g}")
 def winners(problem, quality, added="rloo", other="rloo"):
     """Leave-one-out against no baseline and against the oracle; broken, two others in its place."""
     law, moments, by_size = policies(problem)[quality]
@@ -122,15 +120,7 @@ def winners(problem, quality, added="rloo", other="rloo"):
     }
 
 
-@check(
-    QUALITY,
-    cases=[
-        {"problem": problem, "estimator": name, "worse": worse, "better": better}
-        for problem, name, (worse, better) in product(PROBLEMS, ("reinforce", "oracle", "rloo"), pairwise(JUDGED))
-    ],
-    broken={"group_size": 4},
-    setting="{problem} ({estimator}), success {worse:g} to {better:g}",
-)
+@check(QUALITY, cases=STEPS, broken={"group_size": 4}, setting="{problem} ({estimator}), success {worse:g} to {better:g}")
 def progress(problem, estimator, worse, better, group_size=64):
     """From each policy to the next better one, whose error is lower."""
     (_, _, before), (_, _, after) = (policies(problem)[quality] for quality in (worse, better))

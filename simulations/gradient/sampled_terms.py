@@ -100,7 +100,7 @@ class Sample(NamedTuple):
         """Compute both."""
         rollouts = scores.of(scores.answers)
         gradients = prompt_gradients(Rollouts(*rollouts))
-        terms = prompt_terms(*rollouts, scores.exact)
+        terms = prompt_terms(*rollouts, exact=scores.exact)
         terms[ANOTHERS] = terms["variance"] * np.roll(terms["P"], -(len(terms["P"]) // 2))
         return cls(terms, gradients @ gradients.T)
 
@@ -122,7 +122,7 @@ class Sample(NamedTuple):
         for b, answers in enumerate(scores.answers):
             _, first, copies = np.unique(answers, return_index=True, return_inverse=True)
             less = scores.of(np.stack([np.delete(answers, i) for i in first]))
-            terms = prompt_terms(*less, scores.exact)
+            terms = prompt_terms(*less, exact=scores.exact)
             for name, term in terms.items():
                 without[name][b] = means[name] + (term - self.terms[name][b])[copies] / size
             variance, p = self.terms["variance"], self.terms["P"]
