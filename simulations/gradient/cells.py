@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from itertools import product
 from typing import Any
 
 import grpo_theory as gt
@@ -53,11 +54,10 @@ def gradient_cases(
     quick: bool, group_sizes: Iterable[int], batch_size: int, problems: Iterable[str] = ()
 ) -> list[dict[str, Any]]:
     """List the cases (problem, group size) and how often each is drawn."""
-    names, cases = tuple(problems) or gt.gallery.names("gradient"), []
-    for problem, group_size in ((name, size) for name in names for size in group_sizes):
-        most = QUICK_RESPONSES // (batch_size * group_size) if quick else REPLICATIONS
-        sizes = {"batch_size": batch_size, "group_size": group_size}
-        cases.append({"problem": problem, **sizes, "replications": min(REPLICATIONS, most)})
+    cases = []
+    for problem, group_size in product(tuple(problems) or gt.gallery.names("gradient"), group_sizes):
+        often = min(REPLICATIONS, QUICK_RESPONSES // (batch_size * group_size)) if quick else REPLICATIONS
+        cases.append({"problem": problem, "batch_size": batch_size, "group_size": group_size, "replications": often})
     return cases
 
 

@@ -5,6 +5,7 @@ exact laws. The controls keep groups that are all wrong, divide by B, or redraw 
 """
 
 from functools import cache
+from itertools import product
 
 import numpy as np
 
@@ -36,11 +37,8 @@ ESTIMATOR = "rloo"
 def cases(quick):
     """Each problem with groups of 2 and of 4."""
     groups = {name: CHUNK_GROUPS >> 2 if quick else CHUNK_GROUPS * chunks for name, chunks in PROBLEMS.items()}
-    return [
-        {"problem": name, "group_size": size, "batch_size": 4, "chunk_groups": number}
-        for name, number in groups.items()
-        for size in (2, 4)
-    ]
+    common, where = {"batch_size": 4}, product(groups, (2, 4))
+    return [{"problem": name, "group_size": size, "chunk_groups": groups[name], **common} for name, size in where]
 
 
 @cache

@@ -10,7 +10,6 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.estimation import find
-from grpo_theory.estimation.trainers import CONVENTIONS as TRAINERS
 from grpo_theory.evidence import log_log_slope
 from grpo_theory.harness import check, rows
 from grpo_theory.theory import best_slope, finite_group_objective, left_out_slope, relative_slope, standardised_slope
@@ -37,6 +36,7 @@ CONVENTIONS: dict = {
     "trl_rloo": (lambda p, size: np.ones(p.shape), "trl_grpo_none"),
 }
 """The closed form of h'(p), and a broken kernel: the other ddof; a division by the mean forgotten; the own sample in, or out."""
+BARE = find("openrlhf_group_norm").with_parameters(epsilon=0.0)
 CASES = [{"convention": name} for name in CONVENTIONS]
 
 
@@ -55,22 +55,20 @@ def update(convention, right=True):
     return np.array(gaps), 0.0
 
 
-def bare(**parameters):
-    """Return GRPO without an epsilon, or with other parameters."""
-    return TRAINERS["openrlhf_group_norm"].with_parameters(**{"epsilon": 0.0, **parameters})
-
-
 @check(stated("R1/limit"), broken={"epsilon": 0.0002}, setting=f"p = {AT}")
 def limit(epsilon=0.0):
     """The exponent of G in the distance of GRPO's slope from its limit."""
-    slopes = np.array([float(finite_group_objective(bare(epsilon=epsilon), size).slope(AT)) for size in LARGE])
+    slopes = np.array([float(finite_group_objective(BARE.with_parameters(epsilon=epsilon), size).slope(AT)) for size in LARGE])
     return log_log_slope(LARGE, np.abs(slopes * np.sqrt(AT * (1.0 - AT)) - 1.0))[0], -1.0
 
 
 @check(stated("R1/greatest"), broken={"ddof": 0.0}, setting="G = 2 to 64")
 def greatest(ddof=1.0):
     """GRPO's greatest slope over (G - 1)/sqrt(G)."""
-    most = [finite_group_objective(bare(ddof=ddof), size).slope_range[1] / ((size - 1.0) / np.sqrt(size)) for size in DRAWN]
+    most = [
+        finite_group_objective(BARE.with_parameters(ddof=ddof), size).slope_range[1] / ((size - 1.0) / np.sqrt(size))
+        for size in DRAWN
+    ]
     return np.array(most), 1.0
 
 

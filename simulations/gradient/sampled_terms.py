@@ -98,9 +98,8 @@ class Sample(NamedTuple):
     @classmethod
     def of(cls, scores):
         """Compute both."""
-        rollouts = scores.of(scores.answers)
-        gradients = prompt_gradients(Rollouts(*rollouts))
-        terms = prompt_terms(*rollouts, exact=scores.exact)
+        rewards, some = scores.of(scores.answers)
+        gradients, terms = prompt_gradients(Rollouts(rewards, some)), prompt_terms(rewards, some, scores.exact)
         terms[ANOTHERS] = terms["variance"] * np.roll(terms["P"], -(len(terms["P"]) // 2))
         return cls(terms, gradients @ gradients.T)
 
@@ -121,15 +120,15 @@ class Sample(NamedTuple):
         without = {name: np.empty((size, group_size)) for name in means}
         for b, answers in enumerate(scores.answers):
             _, first, copies = np.unique(answers, return_index=True, return_inverse=True)
-            less = scores.of(np.stack([np.delete(answers, i) for i in first]))
-            terms = prompt_terms(*less, exact=scores.exact)
+            rewards, some = scores.of(np.stack([np.delete(answers, i) for i in first]))
+            terms = prompt_terms(rewards, some, scores.exact)
             for name, term in terms.items():
                 without[name][b] = means[name] + (term - self.terms[name][b])[copies] / size
             variance, p = self.terms["variance"], self.terms["P"]
             partners = p[(b + size // 2) % size], variance[(b - size // 2) % size]
             change = partners[0] * (terms["variance"] - variance[b]) + partners[1] * (terms["P"] - p[b])
             without[ANOTHERS][b] = means[ANOTHERS] + change[copies] / size
-            change = (prompt_gradients(Rollouts(*less)) - gradients[b]) @ (total - gradients[b])
+            change = (prompt_gradients(Rollouts(rewards, some)) - gradients[b]) @ (total - gradients[b])
             without[OTHERS][b] = means[OTHERS] + 2.0 * change[copies] / (size * (size - 1.0))
         return without
 

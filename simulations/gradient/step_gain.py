@@ -14,6 +14,7 @@ from simulations.gradient.groups import RESPONSES, advantages_of
 from simulations.normalisation.heads import hidden_states
 from simulations.statements import stated
 
+GAIN = stated("efficiency/gain")
 SIZES = {"lm-zero-shot": (3, 6), "lm-few-shot": (3, 5), "lm-instruct": (3, 8)}
 """The best group sizes of RLOO and of GRPO by efficiency, which are the study `efficiency`'s."""
 ESTIMATORS = ("rloo", "grpo")
@@ -81,9 +82,7 @@ def cases(quick):
     ]
 
 
-@check(
-    stated("efficiency/gain"), cases=cases, broken={"shift": 1, "share": 8}, setting="{problem}, {estimator}, G = {group_size}"
-)
+@check(GAIN, cases=cases, broken={"shift": 1, "share": 8}, setting="{problem}, {estimator}, G = {group_size}")
 def gain(problem, estimator, group_size, draws, rng, shift=0, share=1):
     """The mean gain relative to the exact gradient's; the broken driver, which is far off, draws an eighth as often."""
     problem, sizes = gt.gallery.problem(problem), {"batch_size": RESPONSES // group_size, "group_size": group_size}
