@@ -50,5 +50,5 @@ def errors(found, problem, group_size):
     common = {"value": float(moments.prompt_weights @ moments.value), "break_even": break_even_group_size(moments)}
     exact = closed(moments, group_size)
     for name in ESTIMATORS:
-        known = {"prediction": exact[name]} if name in exact else {}
+        known = {"prediction": exact.get(name, float("nan"))}
         yield common | correlations(moments) | row_of(simulation, "prompt_mse", name) | known

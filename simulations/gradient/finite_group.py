@@ -48,8 +48,7 @@ def update(convention, right=True):
     gaps = []
     for problem in map(gt.gallery.problem, PROBLEMS):
         for size in GROUP_SIZES[convention == "nemo_rl" :]:  # of two groups' others there is one, and no ddof matters
-            estimator = convention if right else broken
-            law = gt.gradient_law(problem, problem.theta, estimator, batch_size=1, group_size=size)
+            law = gt.gradient_law(problem, problem.theta, convention if right else broken, batch_size=1, group_size=size)
             expected = slope(gt.moments(problem, problem.theta).value, size)[:, None] * law.true_covectors
             gaps.append(np.abs(law.mean_covectors - expected).max() / np.abs(expected).max())
     return np.array(gaps), 0.0

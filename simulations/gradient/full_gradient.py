@@ -34,6 +34,7 @@ POWERLESS = {
     for questions in (EVERY, "small sum", "sum", "larger")
 }
 WHERE = "SmolLM2, sampled answers"
+ABOUT = WHERE + ", {gradient}"
 RELIABLE = 0.8
 """Cosines are of prompts of whose estimated squared gradient at most a fifth is noise."""
 SMALL, PRINTED, PRINTED_NEAR = 0.1, 0.34, 0.977
@@ -90,13 +91,8 @@ def row_of(key, estimate, error, size, by_block=()):
     """Return an estimate as a row, with limits over prompts, and if it is known by blocks with the error of the sketch."""
     half = float(stdtrit(size - 1, (1.0 + LEVEL) / 2.0)) * error
     labels = dict(zip(("gradient", "quantity", "group_size"), key, strict=True))
-    numbers = {
-        "estimate": estimate,
-        "standard_error": error,
-        "replications": size,
-        "low": estimate - half,
-        "high": estimate + half,
-    }
+    limits = {"low": estimate - half, "high": estimate + half}
+    numbers = {"estimate": estimate, "standard_error": error, "replications": size, **limits}
     return labels | numbers | ({"sketch_error": np.std(by_block, ddof=1) / np.sqrt(BLOCKS)} if by_block else {})
 
 
@@ -121,8 +117,8 @@ def of_everything(samples):
         for middle, estimate in zip((EDGES[:-1] + EDGES[1:]) / 2.0, density, strict=True):
             yield at | {"quantity": "density", "cosine": middle, "estimate": estimate}
         best = gt.intervals.group_size_fieller(gt.Rollouts(*scores.of(scores.answers)), LEVEL)
-        row = row_of((name, "G*", 0), best.estimate, best.standard_error, len(data.prompts))
-        yield row | {"low": best.low, "high": best.high}
+        limits = {"low": best.low, "high": best.high}
+        yield row_of((name, "G*", 0), best.estimate, best.standard_error, len(data.prompts)) | limits
 
 
 def side(found, *key, over="response_error", size=False):
@@ -133,19 +129,13 @@ def side(found, *key, over="response_error", size=False):
     return abs(row["estimate"]) if size else row["estimate"], error, replications if error > 0.0 else 0
 
 
-@check(
-    WITHIN,
-    of=measured,
-    cases=of_both,
-    broken={"whose": ", another's"},
-    setting=f"{WHERE}, {{gradient}}, Fisher, trace, {{questions}}",
-)
+@check(WITHIN, of=measured, cases=of_both, broken={"whose": ", another's"}, setting=ABOUT + ", Fisher, trace, {questions}")
 def proxy(found, gradient, whose=""):
     """The correlation of the reward's variance and the curvature; broken, of another prompt's."""
     return side(found, gradient, f"Fisher, trace{whose}", 0), PRINTED
 
 
-@check(*COMPARED, ASSUMPTION, of=measured, cases=of_gradients, broken={"suffix": TENFOLD}, setting=f"{WHERE}, {{gradient}}")
+@check(*COMPARED, ASSUMPTION, of=measured, cases=of_gradients, broken={"suffix": TENFOLD}, setting=ABOUT)
 def noise(found, gradient, suffix=""):
     """Noise by baseline, and Assumption 2; broken, V is added, groups are of 2, or right answers' norms are tenfold."""
     sides: dict = {ASSUMPTION.id: (side(found, gradient, f"correlation of ||W||^2 and Z{suffix}", 0, size=True), SMALL)}
@@ -155,13 +145,7 @@ def noise(found, gradient, suffix=""):
     return sides
 
 
-@check(
-    ORTHOGONAL_GRADIENTS,
-    of=measured,
-    cases=of_gradients,
-    broken={"common": ", a common part"},
-    setting=f"{WHERE}, {{gradient}}, start",
-)
+@check(ORTHOGONAL_GRADIENTS, of=measured, cases=of_gradients, broken={"common": ", a common part"}, setting=ABOUT + ", start")
 def orthogonal(found, gradient, common=""):
     """The share of pairs whose gradients are nearly orthogonal; broken, all have a part in common."""
     return side(found, gradient, f"share below 0.1{common}", 0, over="standard_error"), PRINTED_NEAR

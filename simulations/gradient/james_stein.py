@@ -17,6 +17,7 @@ from simulations.seeds import seed_of
 from simulations.statements import stated
 
 R4, UNBIASED, LOWER = stated("R4", "R4/unbiased", "R4/lower")
+SMALL = [{"problem": "two-arms"}, {"problem": "two prompts"}]
 SHRUNK, PLAIN = "james_stein", "trl_rloo"
 AWAY = TRAINERS[SHRUNK].with_parameters(strength=-1.0)
 
@@ -46,12 +47,7 @@ def mean_over_batches(problem, estimator, batch_size=2, group_size=2):
     return point.tangent.adjoint(total / (batch_size * group_size))
 
 
-@check(
-    UNBIASED,
-    cases=[{"problem": "two-arms"}, {"problem": "two prompts"}],
-    broken={"estimator": "trl_grpo_none"},
-    setting="{problem}",
-)
+@check(UNBIASED, cases=SMALL, broken={"estimator": "trl_grpo_none"}, setting="{problem}")
 def bias(problem, estimator=SHRUNK):
     """The bias in batches of two groups of two, relative to the gradient; broken, the own sample is in the mean."""
     problem = small_problem(problem)
