@@ -60,7 +60,6 @@ def errors(problem):
     """The errors beside the law and its constants."""
     found = gt.gallery.problem(problem)
     law = gt.group_size_law(found, found.theta)
-    constants = {name: getattr(law, name) for name in ("c1", "c2", "c3", "optimum", "paper_optimum")}
+    constants = {name: getattr(law, name) for name in ("c1", "c2", "c3", "optimum", "paper_optimum")} | {"batch_size": BATCH_SIZE}
     for size, error in zip(GROUP_SIZES, enumerated(found, "rloo"), strict=True):
-        sides = {"estimate": error.mse, "prediction": float(law.mse(BATCH_SIZE, size))}
-        yield {"batch_size": BATCH_SIZE, "group_size": size, **constants, **sides}
+        yield constants | {"group_size": size, "estimate": error.mse, "prediction": law.mse(BATCH_SIZE, size)}
