@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from gradient_tables import table
 
 import grpo_theory as gt
