@@ -52,7 +52,7 @@ def caption(tables: Mapping[str, pd.DataFrame]) -> str:
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw four panels."""
-    table = tables["full_gradient"]
+    table = tables["full_gradient"].dropna(subset="quantity")  # without the rows of statements
     whole = table[(table["questions"] == "all kinds") & ~table["quantity"].isin(["prompt", "density"])]
     at = whole.set_index(["gradient", "quantity", "group_size"]).sort_index()
     figure, ((noise, size), (proxy, cosines)) = plt.subplots(2, 2, figsize=(9.2, 7.0))

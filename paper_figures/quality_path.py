@@ -96,7 +96,7 @@ def _path(panels: list[Axes], table: pd.DataFrame) -> None:
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw errors at four qualities above, and the path of the law's constants below."""
-    table = tables["quality_path"]
+    table = tables["quality_path"].dropna(subset="group_size")  # without the rows of statements
     figure, panels = plt.subplots(2, 4, figsize=(9.6, 5.2))
     for axes in panels[0, 1:]:
         axes.sharey(panels[0, 0])

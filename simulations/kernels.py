@@ -10,53 +10,42 @@ from grpo_theory.estimation import make_estimator
 def scaled_value(batch, advantages):
     """A = Z - t V(x)."""
     for b in range(batch.rewards.shape[0]):
-        for g in range(batch.rewards.shape[1]):
-            advantages[b, g] = batch.rewards[b, g] - batch.parameters[0] * batch.values[b]
+        advantages[b] = batch.rewards[b] - batch.parameters[0] * batch.values[b]
 
 
 def scaled_optimal(batch, advantages):
     """A = Z - t b*(x)."""
     for b in range(batch.rewards.shape[0]):
-        for g in range(batch.rewards.shape[1]):
-            advantages[b, g] = batch.rewards[b, g] - batch.parameters[0] * batch.optimal_baselines[b]
+        advantages[b] = batch.rewards[b] - batch.parameters[0] * batch.optimal_baselines[b]
 
 
 def shifted_optimal(batch, advantages):
     """A = Z - b*(x) - t."""
     for b in range(batch.rewards.shape[0]):
-        for g in range(batch.rewards.shape[1]):
-            advantages[b, g] = batch.rewards[b, g] - batch.optimal_baselines[b] - batch.parameters[0]
+        advantages[b] = batch.rewards[b] - batch.optimal_baselines[b] - batch.parameters[0]
 
 
 def scaled_mean(batch, advantages):
     """A = Z - t times the mean of the group's other rewards."""
     for b in range(batch.rewards.shape[0]):
-        total = batch.rewards[b].sum()
-        for g in range(batch.rewards.shape[1]):
-            others = (total - batch.rewards[b, g]) / (batch.rewards.shape[1] - 1)
-            advantages[b, g] = batch.rewards[b, g] - batch.parameters[0] * others
+        others = (batch.rewards[b].sum() - batch.rewards[b]) / (batch.rewards.shape[1] - 1)
+        advantages[b] = batch.rewards[b] - batch.parameters[0] * others
 
 
 def turned_mean(batch, advantages):
     """A = t times (the mean of the group's other rewards - Z): for t > 0 the policy descends."""
     for b in range(batch.rewards.shape[0]):
-        total = batch.rewards[b].sum()
-        for g in range(batch.rewards.shape[1]):
-            others = (total - batch.rewards[b, g]) / (batch.rewards.shape[1] - 1)
-            advantages[b, g] = batch.parameters[0] * (others - batch.rewards[b, g])
+        others = (batch.rewards[b].sum() - batch.rewards[b]) / (batch.rewards.shape[1] - 1)
+        advantages[b] = batch.parameters[0] * (others - batch.rewards[b])
 
 
 def constant_baseline(batch, advantages):
     """A = Z - t."""
-    for b in range(batch.rewards.shape[0]):
-        for g in range(batch.rewards.shape[1]):
-            advantages[b, g] = batch.rewards[b, g] - batch.parameters[0]
+    advantages[:] = batch.rewards - batch.parameters[0]
 
 
-KERNELS = {
-    kernel.__name__: kernel
-    for kernel in (scaled_value, scaled_optimal, shifted_optimal, scaled_mean, turned_mean, constant_baseline)
-}
+ALL = (scaled_value, scaled_optimal, shifted_optimal, scaled_mean, turned_mean, constant_baseline)
+KERNELS = {kernel.__name__: kernel for kernel in ALL}
 
 
 def kernel_at(kernel: str, t: float, name: str = "") -> gt.Estimator:

@@ -58,7 +58,7 @@ def worst_of(
     drawn : iterable of (float, float)
         The two sides of random cases.
     sides, box
-        Those in a box of parameters, in which a search goes with so many starts and climbs; without starts there is none.
+        Those in a box of parameters, in which a search goes. Without starts there is none.
     bound : float, default 1.0
         The right side, of which the worst ratio is taken.
     """

@@ -2,19 +2,14 @@
 
 import numpy as np
 import pytest
+from gradient_tables import table
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.study import table_of
 from simulations.gradient import best_group
 
 STUDY = study_of(best_group)
-
-
-def table(*problems):
-    settings = [{"problem": name} for name in problems]
-    return table_of([row for one in settings for row in STUDY.rows(one, [STUDY.compute(one, None, 0)])])
 
 
 @pytest.mark.parametrize("ratio", [0.3, 1.9, 2.1, 5.8, 11.9, 12.1, 300.0])
@@ -33,7 +28,7 @@ def test_a_cost_that_only_falls_has_no_best_group():
 
 
 def test_the_printed_law_asks_for_one_response_too_few():
-    found = table("tabular", "mixed", "graded")
+    found = table(best_group, problem=("tabular", "mixed", "graded"))
     verdicts = judge(STUDY.claims(found)).set_index(["id", "problem"])
     assert verdicts["power"].all()
     for name in ("tabular", "mixed", "graded"):
@@ -49,7 +44,7 @@ def test_the_printed_law_asks_for_one_response_too_few():
 def test_with_another_estimator_the_corrected_law_is_refuted(monkeypatch):
     """An oracle's error has no third term: its best group is the smallest."""
     monkeypatch.setattr(gt, "gradient_mse", lambda *point, **sizes: oracle_mse(*point, **sizes))
-    verdicts = judge(STUDY.claims(table("tabular"))).set_index("id")
+    verdicts = judge(STUDY.claims(table(best_group, problem=("tabular",)))).set_index("id")
     assert verdicts.loc["U9/best/corrected", "verdict"] == "refuted"
 
 

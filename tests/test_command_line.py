@@ -42,7 +42,7 @@ def from_a_file(batch, advantages):
 
 SMALL = {
     "gradient.cells.QUICK_RESPONSES": 1 << 18,
-    "gradient.error_law.GROUP_SIZES": (4, 8, 32),
+    "gradient.error_law.GROUP_SIZES": (4, 8, 64),
     "gradient.gradient_error.GROUP_SIZES": (4, 6, 8, 32, 64),
     "gradient.estimators.GROUP_SIZES": (4, 64),
     "limit.gap_asymptotics.CROWDS": (2, 4, 8, 16),

@@ -28,10 +28,11 @@ def enumerated(name, group_size):
 @pytest.mark.parametrize(("name", "group_size"), [("two-arms", 2), ("two-arms", 4), ("mixed", 2)])
 def test_predictions_by_enumeration(name, group_size):
     weights, means, squares, mixed = enumerated(name, group_size)
-    predicted = dynamic_sampling.predict({"problem": name, "group_size": group_size, "batch_size": 4})
+    predicted, _ = dynamic_sampling.predict(name, group_size, batch_size=4)
+    predicted = {one.partition("/")[2]: value for one, value in predicted.items()}
     share = weights @ mixed
     assert predicted["redrawn"] == pytest.approx(weights @ means / share, rel=1e-12)
-    assert predicted["squares"] == pytest.approx(weights @ squares / share, rel=1e-12)
+    assert predicted["noise"] == pytest.approx(weights @ squares / share, rel=1e-12)
     assert predicted["rollouts"] == pytest.approx(1.0 / share, rel=1e-12)
     assert predicted["same prompt"] == pytest.approx(weights @ (means / mixed), rel=1e-12)
 
@@ -41,23 +42,23 @@ def test_error_saved_at_equal_rollouts():
     weights, means, squares, mixed = enumerated("two-arms", 2)
     share, second = weights @ mixed, weights @ squares
     plain, dynamic = second - 1.0, second / share * share**2 / share - 1.0 / share
-    predicted = dynamic_sampling.predict({"problem": "two-arms", "group_size": 2, "batch_size": 4})
-    assert predicted["gain"] == pytest.approx((plain - dynamic) / plain, rel=1e-12), "one direction only: there g lies"
+    _, gain = dynamic_sampling.predict("two-arms", 2, batch_size=4)
+    assert gain == pytest.approx((plain - dynamic) / plain, rel=1e-12), "one direction only: there g lies"
     assert weights @ means == pytest.approx(1.0, rel=1e-12)
 
 
 def test_outcomes_are_drawn_from_their_law():
     """Exact binomial errors at one prompt of unequal outcomes; the last outcome is reached too."""
-    point, n = dynamic_sampling._point("mixed"), 1 << 16
-    groups = dynamic_sampling.draw("mixed", np.full(n, 3), 2, np.random.default_rng(0))
+    (point, _, _), n = dynamic_sampling.tables("mixed", 2), 1 << 16
+    _, rewards = dynamic_sampling.draw("mixed", np.full(n, 3), 2, np.random.default_rng(0))
     p = point.moments.value[3]
     share = 2.0 * p * (1.0 - p)
-    assert abs(groups.mixed.mean() - share) < 4.9 * np.sqrt(share * (1.0 - share) / n)
-    assert abs(groups.not_all_right.mean() - (1.0 - p**2)) < 4.9 * np.sqrt(p**2 * (1.0 - p**2) / n)
+    assert abs((np.ptp(rewards, axis=1) > 0.0).mean() - share) < 4.9 * np.sqrt(share * (1.0 - share) / n)
+    assert abs((rewards.min(axis=1) < 1.0).mean() - (1.0 - p**2)) < 4.9 * np.sqrt(p**2 * (1.0 - p**2) / n)
 
 
 def test_redrawing_at_the_prompt_leaves_no_uniform_group():
     """What is added is that of a mixed group: with two arms and G = 2 it is never 0."""
-    along = dynamic_sampling._until_mixed("two-arms", np.zeros(512, dtype=np.int64), 2, np.random.default_rng(0))
-    mixed = dynamic_sampling.draw("two-arms", np.zeros(512, dtype=np.int64), 2, np.random.default_rng(1))
-    assert set(np.round(along, 12)) <= set(np.round(mixed.along[mixed.mixed], 12))
+    along = dynamic_sampling.until_mixed("two-arms", np.zeros(512, dtype=np.int64), 2, np.random.default_rng(0))
+    added, rewards = dynamic_sampling.draw("two-arms", np.zeros(512, dtype=np.int64), 2, np.random.default_rng(1))
+    assert set(np.round(along, 12)) <= set(np.round(added[np.ptp(rewards, axis=1) > 0.0], 12))

@@ -1,29 +1,20 @@
 """The study of efficiency against the group size: against whole batches, the law of group sizes, and broken estimators."""
 
 import pytest
+from gradient_tables import table
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.study import table_of
 from simulations.gradient import efficiency
 
 STUDY = study_of(efficiency)
 HEADS = ("lm-few-shot", "lm-instruct")
 
 
-def table(problems):
-    """Return the study's table for some problems."""
-    found = []
-    for problem in problems:
-        settings = {"problem": problem, "group_sizes": list(efficiency.GROUP_SIZES)}
-        found += STUDY.rows(settings, [STUDY.compute(settings, None, 0)])
-    return table_of(found)
-
-
 @pytest.fixture(scope="module")
 def heads():
-    return table(HEADS)
+    return table(efficiency, quick=False, problem=HEADS)
 
 
 @pytest.mark.parametrize("name", ["rloo", "grpo", "max_rl"])
@@ -35,7 +26,6 @@ def test_where_prompts_are_whole_it_is_the_efficiency_of_that_batch(name):
         law = gt.gradient_law(problem, problem.theta, name, **sizes)
         assert own["efficiency"][i] == pytest.approx(gt.efficiency(problem, problem.theta, name, **sizes), rel=1e-12)
         assert own["error"][i] == pytest.approx(law.mse / (law.true_gradient @ law.true_gradient), rel=1e-10)
-        assert own["cosine"][i] == pytest.approx(law.cosine, rel=1e-12)
 
 
 def test_the_best_size_of_the_leave_one_out_mean_is_that_of_its_law(heads):
@@ -69,6 +59,6 @@ def test_a_factor_would_decide_by_squared_error_and_not_by_efficiency(heads):
 
 def test_equal_estimators_are_a_tie(monkeypatch):
     monkeypatch.setitem(efficiency.ESTIMATORS, "grpo", efficiency.ESTIMATORS["rloo"])
-    verdicts = judge(STUDY.claims(table(HEADS)))
+    verdicts = judge(STUDY.claims(table(efficiency, quick=False, problem=HEADS)))
     assert len(verdicts) == 6
     assert set(verdicts.loc[verdicts["id"] != "efficiency/larger groups", "verdict"]) == {"inconclusive"}

@@ -4,13 +4,13 @@ from itertools import product
 
 import numpy as np
 import pytest
+from gradient_tables import table as table_of
 from scipy.special import stdtrit
 
 import grpo_theory as gt
 from grpo_theory.data import sampled_answers
 from grpo_theory.evidence import judge
 from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.study import table_of
 from simulations.gradient import full_gradient
 from simulations.gradient.sampled_statistics import ALL, HEAD, of_responses, scores_of
 from simulations.gradient.sampled_terms import (
@@ -259,15 +259,11 @@ def test_components_are_those_of_the_package():
 
 @pytest.fixture(scope="module")
 def table():
-    found = []
-    for cell in full_gradient.cells(False):
-        results = [full_gradient.simulate(cell.settings, np.random.default_rng(0), 0)]
-        found += full_gradient.rows(cell.settings, results)
-    return table_of(found)
+    return table_of(full_gradient, quick=False)
 
 
 def test_what_the_study_claims_follows_from_its_table(table):
-    found = list(full_gradient.claims(table))
+    found = study_of(full_gradient).claims(table)
     assert {claim.statement.id for claim in found} == set(study_of(full_gradient).decides)
     assert len(found) == 2 * (8 + 4) + 1
     judged = judge(found)

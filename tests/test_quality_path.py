@@ -4,15 +4,14 @@ import dataclasses
 
 import numpy as np
 import pytest
+from gradient_tables import claims
 
 import grpo_theory as gt
 from grpo_theory.data import arithmetic
 from grpo_theory.evidence import judge
-from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.study import table_of
 from grpo_theory.problem import gallery
 from simulations.gradient import quality_path
-from simulations.gradient.trained_heads import trained_heads
+from simulations.gradient.quality_path import trained_heads
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +44,7 @@ def test_the_first_step_goes_up_the_exact_gradient(small):
 
 
 def test_what_cannot_be_trained_is_refused(small, monkeypatch):
-    with pytest.raises(TypeError, match="must have a policy that is a head over hidden states, got TabularMap"):
-        trained_heads(gallery.problem("tabular"), [0.9])
-    monkeypatch.setattr("simulations.gradient.trained_heads.MOST_STEPS", 3)
+    monkeypatch.setattr(quality_path, "MOST_STEPS", 3)
     with pytest.raises(ValueError, match=r"mean success 0\.95 must be reached within 3 steps, got 0\."):
         trained_heads(small, [0.95])
 
@@ -65,16 +62,17 @@ def test_errors_are_those_of_enumeration(small):
 
 def judged_with(**factors):
     """Judge the study's claims, with some estimators' errors multiplied; by id and problem."""
-    settings, errors = {"problem": "lm-few-shot"}, quality_path.errors
+    errors = quality_path.errors
 
     def multiplied(*where):
         return {name: factors.get(name, 1.0) * error for name, error in errors(*where).items()}
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(quality_path, "errors", multiplied)
-        study = study_of(quality_path)
-        table = table_of(study.rows(settings, [study.compute(settings, None, 0)]))
-    return judge(study.claims(table)).set_index(["id", "problem"])
+        quality_path.policies.cache_clear()
+        found = claims(quality_path, problem=("lm-few-shot",))
+    quality_path.policies.cache_clear()
+    return judge(found).set_index(["id", "problem"])
 
 
 def test_verdicts_follow_the_errors(small, monkeypatch):

@@ -42,14 +42,13 @@ def calls() -> dict[str, Callable[[], Any]]:
     problem = gt.gallery.problem("tabular")
     asked, sizes = (problem, problem.theta, "rloo"), {"batch_size": 4, "group_size": 8}
     runs = {"replications": 100, "rng": 1, "workers": 1}
-    cell = error_law.cells(quick=True)[0]
     return {
         "moments": lambda: gt.moments(problem, problem.theta),
         "gradient_law": lambda: gt.gradient_law(*asked, **sizes).mse,
         "simulate_gradients": lambda: gt.simulate_gradients(*asked, **sizes, **runs),
         "simulate_training": lambda: gt.simulate_training(*asked, gt.Constant(0.1), **sizes, **runs, steps=4),
         "a log to its plan": lambda: main(["plan", str(LOG), "--budget", "1024", "--group-size", "8"]),
-        "a cell of error_law": lambda: list(error_law.compare(cell.settings)),
+        "a cell of error_law": lambda: error_law.laws("tabular"),
     }
 
 

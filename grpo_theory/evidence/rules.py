@@ -132,7 +132,7 @@ def ordering(evidence: Evidence, level: float) -> Judgement:
 def room(kind: str, evidence: Evidence) -> float:
     """Return how far the upper limit may be above the estimate at most, for the best of outcomes to be confirmed.
 
-    The best estimate of an equality or rate is the prediction, and that of a law or of a bound on what is not negative is 0. A
+    The best estimate of an equality or rate is the prediction. That of a law, or of a bound on what is not negative, is 0. A
     difference may be of any size, so an order can always be decided.
 
     Examples

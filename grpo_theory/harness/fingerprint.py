@@ -1,7 +1,7 @@
 """Fingerprints: what a chunk's result depends on, so that a change of code makes it be computed again.
 
-A study depends on its file, on what it imports of its own package, and on the library as a whole, but for what shows, runs or
-judges results.  In a study's own file only the function that computes a chunk counts, with what it uses.
+A study depends on its file, and on what it imports of its own package. It depends on the library, too, but for what shows, runs
+or judges results.  In a study's own file only the function that computes a chunk counts, with what it uses.
 """
 
 import ast

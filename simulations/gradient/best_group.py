@@ -7,32 +7,21 @@ In one control c3 is four times too large, which asks for twice as many response
 is 5% too large, as an error estimated from 400 groups would make it.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
-import numpy as np
+from math import sqrt
 
 import grpo_theory as gt
-from grpo_theory.evidence import Comparison
-from grpo_theory.harness.study import Cell, Settings
+from grpo_theory.harness import check, rows
 from simulations.statements import stated
 
-U9, PRINTED, REMAINDER, CORRECTED, TERM = stated("U9", "U9/best/printed", "U9/best/remainder", "U9/best/corrected", "U4/term")
-
-READINGS = {"printed": PRINTED, "remainder": REMAINDER, "corrected": CORRECTED}
+READINGS = ("printed", "remainder", "corrected")
 """The third term is c3/(BG^2); the same with E||W||^2 for c3; or c3/(BG(G-1))."""
-WRONG_C3, WRONG_C2 = 4.0, 1.05
-ENDS = (2, 64)
+U9, *PARTS = stated("U9", *(f"U9/best/{name}" for name in READINGS), "U4/term")
+CASES = [{"problem": name} for name in gt.gallery.names("gradient") if gt.gallery.problem(name).bandit.n_prompts > 1]
+"""If prompts do not differ, no group is too large."""
 LARGEST = 4096
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each problem whose prompts differ (if they do not, no group is too large); exact, so quick is no different."""
-    names = [name for name in gt.gallery.names("gradient") if gt.gallery.problem(name).bandit.n_prompts > 1]
-    return [Cell({"problem": name}) for name in names]
-
-
-def first_rise(cost: Callable[[int], float]) -> int:
+def first_rise(cost):
     """Return the whole number from 2 on at which a convex function is least: the last before it rises.
 
     Raises
@@ -49,35 +38,36 @@ def first_rise(cost: Callable[[int], float]) -> int:
     raise ValueError(f"cost must rise before {LARGEST}, got {least}")
 
 
-def minimisers(c1: float, c3: float, power: float) -> dict[str, int]:
+def minimisers(c1, c3, power):
     """Return the whole group size of least error by each reading of the law, with power = E||W||^2."""
-    laws: dict[str, Callable[[int], float]] = {
-        "printed": lambda size: c1 * size + c3 / size,
-        "remainder": lambda size: c1 * size + power / size,
-        "corrected": lambda size: c1 * size + c3 / (size - 1),
-    }
-    return {name: first_rise(cost) for name, cost in laws.items()}
+    laws = (lambda size: c1 * size + c3 / size, lambda size: c1 * size + power / size, lambda size: c1 * size + c3 / (size - 1))
+    return dict(zip(READINGS, map(first_rise, laws), strict=True))
 
 
-def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
-    """Yield each reading's whole minimiser beside the enumerated one, and whether the third term is one constant at both ends."""
-    problem = gt.gallery.problem(settings["problem"])
+@check(*PARTS, cases=CASES, broken={"of_c3": 4.0, "of_c2": 1.05}, setting="{problem}")
+def sizes(problem, of_c3=1.0, of_c2=1.0):
+    """Each reading's whole minimiser beside the enumerated one, and whether the third term is one constant at both ends."""
+    problem = gt.gallery.problem(problem)
     law, moments = gt.group_size_law(problem, problem.theta), gt.moments(problem, problem.theta)
     power = float(moments.prompt_weights @ moments.score_power)
+    errors = {}
 
-    def enumerated(size: int) -> float:
-        """The error of leave-one-out at B = 1."""
-        return gt.gradient_mse(problem, problem.theta, "rloo", batch_size=1, group_size=size)
+    def cost(size):
+        errors[size] = gt.gradient_mse(problem, problem.theta, "rloo", batch_size=1, group_size=size)
+        return size * errors[size]
 
-    best = first_rise(lambda size: size * enumerated(size))
-    right, wrong = (minimisers(law.c1, factor * law.c3, factor * power) for factor in (1.0, WRONG_C3))
-    exactly = {"printed": law.paper_optimum, "remainder": float(np.sqrt(power / law.c1)), "corrected": law.optimum}
-    for name, statement in READINGS.items():
-        facts = {"over real G": exactly[name]}
-        yield statement.compare(problem.name, best, right[name], broken=best, broken_prediction=wrong[name], facts=facts)
-        yield {"problem": problem.name, "quantity": name, "optimum": exactly[name], "estimate": best}
-    (small, large), (broken, other) = (
-        [size**2 * (enumerated(size) - law.c1 - factor * law.c2 / size) / law.c3 for size in ENDS] for factor in (1.0, WRONG_C2)
-    )
-    facts = {f"of c3 at G = {size}": third for size, third in zip(ENDS, (small, large), strict=True)}
-    yield TERM.compare(problem.name, large, small, broken=other, broken_prediction=broken, facts=facts)
+    best, _ = first_rise(cost), cost(64)
+    small, large = (size**2 * (errors[size] - law.c1 - of_c2 * law.c2 / size) / law.c3 for size in (2, 64))
+    real = dict(zip(READINGS, (law.paper_optimum, sqrt(power / law.c1), law.optimum), strict=True))
+    whole = minimisers(law.c1, of_c3 * law.c3, of_c3 * power)
+    sides = {f"U9/best/{name}": (best, whole[name], {"over real G": real[name]}) for name in READINGS}
+    return sides | {"U4/term": (large, small, {"of c3 at G = 2": small, "of c3 at G = 64": large})}
+
+
+@rows(cases=CASES)
+def optima(problem):
+    """The minimiser over the reals by each reading, beside the enumerated one."""
+    found = sizes(problem)
+    for name in READINGS:
+        best, _, facts = found[f"U9/best/{name}"]
+        yield {"quantity": name, "optimum": facts["over real G"], "estimate": best}

@@ -1,15 +1,16 @@
-"""Cells, chunks and rows of studies that simulate gradients on the gallery."""
+"""Runs of studies that simulate gradients on the gallery, and what is read off them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import reduce
+from itertools import product
 from typing import Any
-
-import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.estimation import find
 from grpo_theory.harness.fingerprint import estimator_fingerprint
-from grpo_theory.harness.study import Cell, Settings
+from grpo_theory.harness.sides import Case, Run
+from grpo_theory.harness.study import COLUMNS, PART, Cell
 from simulations.seeds import seed_of
 
 REPLICATIONS = 1 << 18
@@ -17,78 +18,65 @@ QUICK_RESPONSES = 1 << 21
 CHUNK_RESPONSES = 1 << 24
 
 
-def gradient_cells(
-    estimators: Sequence[str | gt.Estimator],
-    group_sizes: Sequence[int],
-    *,
-    batch_size: int,
-    quick: bool,
-    problems: Sequence[str] | None = None,
-) -> list[Cell]:
-    """List the cells (problem, group size), split into chunks of whole blocks."""
-    chosen = [find(estimator) for estimator in estimators]
-    code = "".join(estimator_fingerprint(estimator) for estimator in chosen)
-    cells = []
-    for name in problems or gt.gallery.names("gradient"):
-        for group_size in group_sizes:
-            responses = batch_size * group_size
-            replications = min(REPLICATIONS, QUICK_RESPONSES // responses) if quick else REPLICATIONS
-            block = gt.block_replications(batch_size, group_size)
-            chunk = min(replications, max(CHUNK_RESPONSES // responses // block * block, block))
-            settings = {
-                "problem": name,
-                "estimators": [estimator.name for estimator in chosen],
-                "batch_size": batch_size,
-                "group_size": group_size,
-                "chunk_replications": chunk,
-            }
-            cells.append(Cell(settings, -(-replications // chunk), code, shared=True))
-    return cells
+@dataclass(frozen=True)
+class Simulated(Run):
+    """A run of some estimators on the same draws, or of a case's own one, split into chunks of whole blocks."""
+
+    kernels: tuple[gt.Estimator, ...] = ()
+
+    def cell(self, case: Case) -> Cell:
+        """Return the cell of a case, whose fingerprint has those of the kernels."""
+        sizes = {name: case[name] for name in ("batch_size", "group_size")}
+        block, responses = gt.block_replications(**sizes), sizes["batch_size"] * sizes["group_size"]
+        chunk = min(case["replications"], max(CHUNK_RESPONSES // responses // block * block, block))
+        chosen = self.kernels or (find(case["estimator"]),)
+        names = {"problem": case["problem"], "estimators": [one.name for one in chosen]}
+        settings = {PART: self.compute.__name__, **names, **sizes, "chunk_replications": chunk}
+        return Cell(settings, -(-case["replications"] // chunk), "".join(map(estimator_fingerprint, chosen)), shared=True)
 
 
-def simulate_estimators(
-    settings: Settings, estimators: Sequence[str | gt.Estimator], rng: np.random.Generator, chunk: int
-) -> dict[str, Any]:
-    """Simulate one chunk: whole blocks, numbered on from those of the chunks before."""
-    problem = gt.gallery.problem(settings["problem"])
-    sizes = {"batch_size": settings["batch_size"], "group_size": settings["group_size"]}
-    replications = settings["chunk_replications"]
-    simulation = gt.simulate_gradients(
-        problem,
-        problem.theta,
-        estimators,
-        **sizes,
-        replications=replications,
-        rng=seed_of(rng),
-        workers=1,
-        first_block=chunk * (replications // gt.block_replications(**sizes)),
-    )
-    return {"simulation": simulation.to_dict()}
+def simulated(*kernels: str | gt.Estimator) -> Simulated:
+    """Return a run, to be called `drawn`, of some estimators, or of the one that a case names."""
+    known = {find(one).name: find(one) for one in kernels}
+
+    def drawn(problem, estimators, batch_size, group_size, chunk_replications, rng, chunk):
+        """Simulate one chunk: whole blocks, numbered on from those of the chunks before."""
+        found, chosen = gt.gallery.problem(problem), [known.get(name, name) for name in estimators]
+        sizes = {"batch_size": batch_size, "group_size": group_size}
+        options = {"replications": chunk_replications, "rng": seed_of(rng), "workers": 1}
+        options["first_block"] = chunk * (chunk_replications // gt.block_replications(**sizes))
+        return {"simulation": [gt.simulate_gradients(found, found.theta, chosen, **sizes, **options).to_dict()]}
+
+    return Simulated(drawn, kernels=tuple(known.values()))
 
 
-def merge(results: Sequence[dict[str, Any]]) -> gt.GradientSimulation:
+def gradient_cases(
+    quick: bool, group_sizes: Iterable[int], batch_size: int, problems: Iterable[str] = ()
+) -> list[dict[str, Any]]:
+    """List the cases (problem, group size) and how often each is drawn."""
+    cases = []
+    for problem, group_size in product(tuple(problems) or gt.gallery.names("gradient"), group_sizes):
+        often = min(REPLICATIONS, QUICK_RESPONSES // (batch_size * group_size)) if quick else REPLICATIONS
+        cases.append({"problem": problem, "batch_size": batch_size, "group_size": group_size, "replications": often})
+    return cases
+
+
+def merge(found: Mapping[str, Any]) -> gt.GradientSimulation:
     """Merge the chunks' results in order."""
-    return reduce(gt.GradientSimulation.merge, (gt.GradientSimulation.from_dict(chunk["simulation"]) for chunk in results))
+    return reduce(gt.GradientSimulation.merge, map(gt.GradientSimulation.from_dict, found["simulation"]))
 
 
-def errors_of(simulation: gt.GradientSimulation, *quantities: str) -> Iterator[dict[str, Any]]:
-    """Yield what was simulated of each estimator, its "mse", "prompt_mse" or "efficiency", as columns of a row."""
-    for i, name in enumerate(simulation.estimators):
-        for quantity in quantities:
-            estimate, error = getattr(simulation, quantity)[i], getattr(simulation, f"{quantity}_standard_error")[i]
-            yield _columns(name, quantity, estimate, error, simulation.replications)
+def error_of(simulation: gt.GradientSimulation, quantity: str, first: str, second: str = "") -> tuple[float, float, int]:
+    """Return an estimator's "mse", "prompt_mse" or "efficiency" as a side, or its difference from another's on the same draws."""
+    if second:
+        estimate, error = getattr(simulation, f"{quantity}_difference")(first, second)
+    else:
+        i = simulation.index(first)
+        estimate, error = (float(getattr(simulation, f"{quantity}{suffix}")[i]) for suffix in ("", "_standard_error"))
+    return estimate, error, simulation.replications
 
 
-def differences_of(
-    simulation: gt.GradientSimulation, pairs: Sequence[tuple[str, str]], *quantities: str
-) -> Iterator[dict[str, Any]]:
-    """Yield the differences of two estimators' errors, "mse" or "prompt_mse", on the same draws, as columns of a row."""
-    for first, second in pairs:
-        for quantity in quantities:
-            estimate, error = getattr(simulation, f"{quantity}_difference")(first, second)
-            yield _columns(f"{first} - {second}", quantity, estimate, error, simulation.replications)
-
-
-def _columns(estimator: str, quantity: str, estimate: float, error: float, replications: int) -> dict[str, Any]:
-    numbers = {"estimate": float(estimate), "standard_error": float(error), "replications": replications}
-    return {"estimator": estimator, "quantity": quantity, **numbers}
+def row_of(simulation: gt.GradientSimulation, quantity: str, first: str, second: str = "") -> dict[str, Any]:
+    """Return the same as a row."""
+    numbers = dict(zip(COLUMNS[1:], error_of(simulation, quantity, first, second), strict=True))
+    return {"estimator": f"{first} - {second}" if second else first, "quantity": quantity, **numbers}

@@ -7,23 +7,18 @@ In one control GRPO has the group size of its least squared error, which counts 
 deviation multiplies the advantages instead of dividing them.
 """
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.estimation import Estimator, find
+from grpo_theory.estimation import find
 from grpo_theory.estimation.centring import centre
 from grpo_theory.estimation.composition import make_estimator
-from grpo_theory.evidence import Comparison
 from grpo_theory.exact.alignment import efficiency_of
-from grpo_theory.harness.study import Cell, Settings
+from grpo_theory.harness import check, rows, run
 from simulations.gradient.groups import RESPONSES
 from simulations.statements import stated
 
-LARGER_GROUPS, BEST_SIZES, AT_32 = stated("efficiency/larger groups", "efficiency/best sizes", "efficiency/at 32")
-
+PARTS = stated("efficiency/larger groups", "efficiency/best sizes", "efficiency/at 32")
 GROUP_SIZES = (*range(2, 17), 20, 24, 32, 48, 64)
 LARGE = 32
 """The group size that arXiv 2603.01162 reports as the best one."""
@@ -33,61 +28,61 @@ JUDGED = ("lm-zero-shot", "lm-few-shot", "lm-instruct", "lm-answers")
 
 def multiplied(batch, advantages):
     """Broken: the group's deviation multiplies the advantages instead of dividing them."""
-    n_groups, group_size = batch.rewards.shape
-    for b in range(n_groups):
-        deviation = np.sqrt(centre(batch.rewards[b], advantages[b]) / (group_size - 1.0))
-        for g in range(group_size):
-            advantages[b, g] *= deviation
+    for b in range(batch.rewards.shape[0]):
+        advantages[b] *= np.sqrt(centre(batch.rewards[b], advantages[b]) / (batch.rewards.shape[1] - 1.0))
 
 
-ESTIMATORS: dict[str, Estimator] = {name: find(name) for name in ("reinforce", "rloo", "grpo", "max_rl")}
+ESTIMATORS = {name: find(name) for name in ("reinforce", "rloo", "grpo", "max_rl")}
 ESTIMATORS["multiplied"] = make_estimator("multiplied", multiplied, minimum_group_size=2)
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each problem; exact, and a quick run looks at one of the heads and half of the group sizes."""
-    problems = ("lm-few-shot",) if quick else (*gt.gallery.names("gradient"), "lm-answers")
-    return [Cell({"problem": name, "group_sizes": sorted({*GROUP_SIZES[:: 2 if quick else 1], LARGE})}) for name in problems]
+def cases(quick):
+    """Each problem; a quick run looks at one of the heads and half of the group sizes."""
+    names = ("lm-few-shot",) if quick else (*gt.gallery.names("gradient"), "lm-answers")
+    return [{"problem": name, "every": 2 if quick else 1} for name in names]
 
 
-def measures(problem: gt.Problem, estimator: str, group_sizes: list[int]) -> dict[str, list[float]]:
-    """Return efficiency, cosine, and squared error relative to ||g||^2 at each group size, with N/G prompts, whole or not."""
+def on_heads(quick):
+    """Those of a language model's heads."""
+    return [case for case in cases(quick) if case["problem"] in JUDGED]
+
+
+def measures(problem, estimator, group_sizes):
+    """Return efficiency, and squared error relative to ||g||^2, at each group size, with N/G prompts, whole or not."""
     point = problem.at(problem.theta)
-    measured: dict[str, list[float]] = {"efficiency": [], "cosine": [], "error": []}
+    found = []
     for size in group_sizes:
         law = gt.exact.law_between(point, point, ESTIMATORS[estimator], batch_size=1, group_size=size)
         noise, g, mean = law.trace * size / RESPONSES, law.true_gradient, law.mean
-        measured["efficiency"].append(float(efficiency_of(g @ mean, float(g @ g), mean @ mean + noise)))
-        measured["cosine"].append(law.cosine)
-        measured["error"].append(float((noise + law.bias @ law.bias) / (g @ g)))
-    return measured
+        efficiency = float(efficiency_of(g @ mean, float(g @ g), mean @ mean + noise))
+        found.append((efficiency, (noise + law.bias @ law.bias) / (g @ g)))
+    return dict(zip(("efficiency", "error"), np.transpose(found), strict=True))
 
 
-def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
-    """Yield the measures; on a language model's heads GRPO is compared with the leave-one-out mean."""
-    problem, sizes = gt.gallery.problem(settings["problem"]), settings["group_sizes"]
-    by_name = {name: measures(problem, name, sizes) for name in ESTIMATORS}
-    for name, measured in by_name.items():
-        common = {"problem": problem.name, "estimator": name, "responses": RESPONSES}
-        for quantity, values in measured.items():
-            for size, value in zip(sizes, values, strict=True):
-                yield common | {"group_size": size, "quantity": quantity, "estimate": value}
-    if settings["problem"] in JUDGED:
-        yield from _judged(settings["problem"], sizes, by_name)
+@run()
+def measured(problem, every):
+    """Measure all estimators at all group sizes, or at every other one."""
+    problem, sizes = gt.gallery.problem(problem), sorted({*GROUP_SIZES[::every], LARGE})
+    return {"sizes": sizes, "of": {name: measures(problem, name, sizes) for name in ESTIMATORS}}
 
 
-def _judged(problem: str, sizes: list[int], by_name: dict[str, dict[str, list[float]]]) -> Iterator[Comparison]:
+@check(*PARTS, of=measured, cases=on_heads, broken={"flawed": True}, setting="{problem}")
+def judged(found, flawed=False):
     """GRPO against the leave-one-out mean: best group sizes, best efficiencies, and what is lost with 32 responses."""
-    efficiency = {name: np.array(measured["efficiency"]) for name, measured in by_name.items()}
-    best = {name: sizes[int(values.argmax())] for name, values in efficiency.items()}
-    most = {name: float(values.max()) for name, values in efficiency.items()}
-    lost = {name: most[name] / float(values[sizes.index(LARGE)]) for name, values in efficiency.items()}
-    by_error = int(np.argmin(by_name["grpo"]["error"]))
-    facts = {f"best group size, {name}": float(best[name]) for name in ("rloo", "grpo")}
-    facts |= {f"best efficiency, {name}": most[name] for name in ("rloo", "grpo")}
-    for statement, less, broken in (
-        (LARGER_GROUPS, best["rloo"] - best["grpo"], best["rloo"] - sizes[by_error]),
-        (BEST_SIZES, most["rloo"] - most["grpo"], most["rloo"] - efficiency["grpo"][by_error]),
-        (AT_32, lost["grpo"] - lost["rloo"], lost["multiplied"] - lost["rloo"]),
-    ):
-        yield statement.compare(problem, less, 0.0, broken=broken, facts=facts)
+    sizes, rloo, grpo, multiplied = found["sizes"], *(found["of"][name] for name in ("rloo", "grpo", "multiplied"))
+    ours, theirs = rloo["efficiency"], grpo["efficiency"]
+    best, other = ours.argmax(), grpo["error"].argmin() if flawed else theirs.argmax()
+    lost, others_lost = (max(some) / some[sizes == LARGE][0] for some in (ours, multiplied["efficiency"] if flawed else theirs))
+    facts = {"best group size, rloo": sizes[best], "best group size, grpo": sizes[other]}
+    facts |= {"best efficiency, rloo": ours[best], "best efficiency, grpo": theirs[other]}
+    less = (sizes[best] - sizes[other], ours[best] - theirs[other], others_lost - lost)
+    return {one.id: (value, 0.0, facts) for one, value in zip(PARTS, less, strict=True)}
+
+
+@rows(of=measured, cases=cases)
+def drawn(found):
+    """All measures of all estimators."""
+    for name, by_quantity in found["of"].items():
+        for quantity, values in by_quantity.items():
+            for size, value in zip(found["sizes"], values, strict=True):
+                yield {"estimator": name, "responses": RESPONSES, "group_size": size, "quantity": quantity, "estimate": value}

@@ -8,36 +8,27 @@ as G grows.
 In the controls the group's mean is a fifth too small, or is added.
 """
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
-from grpo_theory.evidence import Comparison
 from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
-from grpo_theory.harness.study import Cell, Settings
-from simulations.gradient.baseline_statements import CORRELATED, STRICT_CORRELATED
+from grpo_theory.harness import check, rows
+from simulations.gradient.baseline_statements import CORRELATED, STRICT_CORRELATED, assumption_facts, correlations
 from simulations.kernels import kernel_at
 from simulations.statements import stated
 
 PRINTED, STRICT = stated("U6/printed", "U6/strict")
-
 CONSTANTS = (0.0, 0.5, 1.0)
 GROUP_SIZES = (8, 16)
 SHORT, ADDED = "0.8 of the mean", "mean added"
 """The broken kernels. With a mean that is a fifth too small the baseline tends to 0.8 V, which costs E||W||^2 V^2/25 where b* =
 V. With a mean that is added instead of subtracted it tends to -V, always worse than no baseline for V != 0."""
+OTHERS = [name for name in gt.gallery.names("assumption") if name not in gt.gallery.names("training")]
+CASES = [{"problem": name} for name in (*gt.gallery.names("gradient"), *OTHERS)]
+"""Every problem of the gradient, and those on which Assumption 2 holds."""
 
 
-def cells(quick: bool) -> list[Cell]:
-    """Every problem of the gradient, and those on which Assumption 2 holds; exact, so quick is no different."""
-    others = (name for name in gt.gallery.names("assumption") if name not in gt.gallery.names("training"))
-    return [Cell({"problem": name}) for name in (*gt.gallery.names("gradient"), *others)]
-
-
-def least_of_parabola(values: Array) -> Array:
+def least_of_parabola(values):
     """Return the least values over all C of parabolas (3, M) with these values at `CONSTANTS`; where flat, their value."""
     at_0, at_half, at_1 = values
     curvature = 2.0 * (at_0 - 2.0 * at_half + at_1)
@@ -45,43 +36,42 @@ def least_of_parabola(values: Array) -> Array:
     return np.asarray(at_0 - np.divide(slope**2, 4.0 * curvature, out=np.zeros_like(at_0), where=curvature > 0.0))
 
 
-def limit_of(traces: Array) -> Array:
+def limit_of(traces):
     """Return the limits of G times a_1/G + a_2/(G(G-1)), given its values (2, M) at `GROUP_SIZES`."""
     small, large = GROUP_SIZES
     return np.asarray(((large - 1) * large * traces[1] - (small - 1) * small * traces[0]) / (large - small))
 
 
-def limits(problem: gt.Problem) -> dict[str, float]:
+def limits(problem):
     """Return what is left of each estimator's error, times G, as groups grow, and of the best baseline's."""
 
-    def traces(estimator: str | gt.Estimator, size: int) -> Array:
+    def traces(estimator, size):
         return gt.gradient_law(problem, problem.theta, estimator, batch_size=1, group_size=size).prompt_traces
 
-    kernels: dict[str, str | gt.Estimator] = {
-        "rloo": "rloo",
-        SHORT: kernel_at("scaled_mean", 0.8),
-        ADDED: kernel_at("scaled_mean", -1.0),
-    }
+    kernels = {"rloo": "rloo", SHORT: kernel_at("scaled_mean", 0.8), ADDED: kernel_at("scaled_mean", -1.0)}
     parabola = np.array([traces(kernel_at("constant_baseline", value), 1) for value in CONSTANTS])
     by_prompt = {"best": least_of_parabola(parabola), "reinforce": parabola[0]}
     by_prompt |= {name: limit_of(np.array([traces(kernel, size) for size in GROUP_SIZES])) for name, kernel in kernels.items()}
-    weights = problem.bandit.prompt_weights
-    return {name: float(weights @ limit) for name, limit in by_prompt.items()}
+    return {name: float(problem.bandit.prompt_weights @ limit) for name, limit in by_prompt.items()}
 
 
-def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
-    """Yield the limits; then the corollary where its assumption holds, and the same words as another statement where not."""
-    problem = gt.gallery.problem(settings["problem"])
-    moments, limit = gt.moments(problem, problem.theta), limits(problem)
-    correlations = np.abs(moments.score_reward_correlation)
-    mean, most = float(moments.prompt_weights @ correlations), float(correlations.max())
-    common = {"problem": problem.name, "prediction": limit["best"], "correlation_mean": mean}
-    yield from (common | {"estimator": name, "estimate": value} for name, value in limit.items())
-    holds = most < IDENTITY_TOLERANCE
-    for statement, other, broken in (
-        (PRINTED if holds else CORRELATED, "best", SHORT),
-        (STRICT if holds else STRICT_CORRELATED, "reinforce", ADDED),
-    ):
-        excess, wrong = (limit[name] / limit[other] - 1.0 for name in ("rloo", broken))
-        facts = {"mean |corr(||W||^2, Z)|": mean, "max |corr|": most}
-        yield statement.compare(problem.name, excess, 0.0, broken=wrong, facts=facts)
+@check(PRINTED, CORRELATED, STRICT, STRICT_CORRELATED, cases=CASES, broken={"short": SHORT, "added": ADDED}, setting="{problem}")
+def corollary(problem, short="rloo", added="rloo"):
+    """The corollary where its assumption holds, and the same words as another statement where not."""
+    problem = gt.gallery.problem(problem)
+    limit, measured = limits(problem), correlations(gt.moments(problem, problem.theta))
+    facts = {name: one for name, one in assumption_facts(measured).items() if "corr" in name}
+    holds = measured["correlation_max"] < IDENTITY_TOLERANCE
+    return {
+        (PRINTED if holds else CORRELATED).id: (limit[short] / limit["best"] - 1.0, 0.0, facts),
+        (STRICT if holds else STRICT_CORRELATED).id: (limit[added] / limit["reinforce"] - 1.0, 0.0, facts),
+    }
+
+
+@rows(cases=CASES)
+def shown(problem):
+    """The limits of no baseline and of leave-one-out beside that of the best baseline."""
+    found = gt.gallery.problem(problem)
+    limit, measured = limits(found), correlations(gt.moments(found, found.theta))
+    for name in ("reinforce", "rloo"):
+        yield {"estimator": name, "estimate": limit[name], "prediction": limit["best"], **measured}

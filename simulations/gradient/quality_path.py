@@ -4,112 +4,135 @@ All numbers are exact, by the closed forms that `error_law` checks by enumeratio
 0.35, 0.6 and 0.85. An error is that of one group about its own prompt's gradient. The spread between prompts is left out: it is
 the same for all estimators and would hide what tells them apart.
 
+The hidden states stay as they are, so what is trained is the head alone: theta, 10 x 576 numbers.  In plain coordinates gradient
+ascent on J stalls below 0.4, because one direction of the hidden states carries nearly all of their power.  So the step is the
+exact gradient in whitened features, h -> (E h h' + RIDGE I)^(-1/2) h: in the head's own coordinates
+
+    theta <- theta + STEP grad J (E h h' + RIDGE I)^(-1).
+
+Nothing is drawn, and the last step to each policy is shortened so that mean success is what was asked for.
+
 In the controls V is added instead of subtracted, or the baseline is one other reward. In that of the quality, the better policy
 is seen through groups of 4 instead of 64.
 """
 
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
-from typing import Any
+from functools import cache
+from itertools import pairwise, product
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import softmax
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
-from grpo_theory.evidence import Comparison
-from grpo_theory.evidence.reading import largest
-from grpo_theory.harness.study import Cell, Settings
-from grpo_theory.theory import baseline_trace, break_even_group_size, leave_one_out_traces
-from simulations.gradient.baseline_statements import FIFTH, LINE, NEAR, SAME
-from simulations.gradient.trained_heads import trained_heads
+from grpo_theory.harness import check, rows
+from grpo_theory.theory import break_even_group_size
+from simulations.gradient.baseline_statements import FIFTH, LINE, NEAR, PAIRS, SAME, WRONG_SIGN, correlations, errors
 from simulations.statements import stated
 
 TRAINED, QUALITY = stated("U6/vanilla, trained", "U6/quality")
-
 PROBLEMS = ("lm-zero-shot", "lm-few-shot")
 QUALITIES = (0.15, 0.2, 0.25, 0.35, 0.45, 0.6, 0.7, 0.85)
 JUDGED = (0.15, 0.35, 0.6, 0.85)
 GROUP_SIZES = (4, 8, 16, 32, 64)
-SHOWN = ("reinforce", "oracle", "rloo")
-WRONG_SIGN, PAIRS = "oracle, wrong sign", "means of pairs"
-"""The broken estimators. In the first, V is added to the reward instead of subtracted, always worse than no baseline. In the
-second the baseline is one other reward, leave-one-out in groups of 2, whose second-order term does not fall with G."""
+STAGES = [{"problem": name, "quality": quality} for name, quality in product(PROBLEMS, JUDGED)]
+STEPS = [
+    {"problem": problem, "estimator": name, "worse": worse, "better": better}
+    for problem, name, (worse, better) in product(PROBLEMS, ("reinforce", "oracle", "rloo"), pairwise(JUDGED))
+]
+RIDGE, STEP = 0.01, 3.0
+MOST_STEPS = 1000
 
 
-Errors = Mapping[int, Mapping[str, float]]
-"""By group size and estimator."""
+def trained_heads(problem, qualities):
+    """Return the head's theta at each of some mean successes along one path of training.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its policy is a head, and its prompts are equally likely.
+    qualities : sequence of float
+        Mean successes in (0, 1), rising; where the problem's own theta has more already it is returned.
+
+    Returns
+    -------
+    list of ndarray, each of shape (d,)
+
+    Raises
+    ------
+    ValueError
+        If a mean success is not reached in 1,000 steps.
+    """
+    success, hidden = problem.bandit.mean_reward, problem.policy.logit_map.hidden
+    n_prompts, width = hidden.shape
+    whitened = np.linalg.solve(hidden.T @ hidden / n_prompts + RIDGE * np.eye(width), hidden.T).T
+    kernel = STEP * hidden @ whitened.T / n_prompts
+    total, gains = np.zeros_like(success), np.zeros_like(success)
+    logits = before = hidden @ problem.theta.reshape(-1, width).T
+    thetas: list = []
+
+    def reached(share, quality):
+        probabilities = softmax(before + share * (logits - before), axis=1)
+        return float((probabilities * success).sum(axis=1).mean()) - quality
+
+    for _ in range(MOST_STEPS):
+        probabilities = softmax(logits, axis=1)
+        values = (probabilities * success).sum(axis=1, keepdims=True)
+        while len(thetas) < len(qualities) and values.mean() >= qualities[len(thetas)]:
+            share = 1.0 if before is logits else brentq(reached, 0.0, 1.0, args=(qualities[len(thetas)],), xtol=1e-14)
+            taken = total - (1.0 - share) * gains
+            thetas.append(problem.theta + (STEP / n_prompts * taken.T @ whitened).reshape(-1))
+        if len(thetas) == len(qualities):
+            return thetas
+        gains, before = probabilities * (success - values), logits
+        total, logits = total + gains, logits + kernel @ gains
+    raise ValueError(f"mean success {qualities[len(thetas)]} must be reached within {MOST_STEPS} steps, got {values.mean():.3f}")
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each start; exact, so quick is no different."""
-    return [Cell({"problem": problem}) for problem in PROBLEMS]
+@cache
+def policies(problem):
+    """Return by mean success the law, the moments and the errors by estimator and group size of a head as it learns."""
+    found, made = gt.gallery.problem(problem), {}
+    for quality, theta in zip(QUALITIES, trained_heads(found, QUALITIES), strict=True):
+        moments = gt.moments(found, theta)
+        made[quality] = gt.group_size_law(found, theta), moments, {size: errors(moments, size) for size in GROUP_SIZES}
+    return made
 
 
-def errors(moments: gt.Moments, group_size: int) -> dict[str, float]:
-    """Return the mean error of one group about its prompt's gradient, by estimator, the controls' among them."""
-    traces: dict[str, Array] = {
-        "reinforce": baseline_trace(moments, 0.0) / group_size,
-        "oracle": baseline_trace(moments, moments.value) / group_size,
-        "optimal": baseline_trace(moments, moments.optimal_baseline) / group_size,
-        "rloo": leave_one_out_traces(moments, group_size),
-        WRONG_SIGN: baseline_trace(moments, -moments.value) / group_size,
-        PAIRS: leave_one_out_traces(moments, 2) * 2.0 / group_size,
+@check(TRAINED, NEAR, SAME, cases=STAGES, broken={"added": WRONG_SIGN, "other": PAIRS}, setting="{problem}, success {quality:g}")
+def winners(problem, quality, added="rloo", other="rloo"):
+    """Leave-one-out against no baseline and against the oracle; broken, two others in its place."""
+    law, moments, by_size = policies(problem)[quality]
+    measured = correlations(moments)
+    facts = {name: getattr(law, name) for name in ("c1", "c2", "c3")} | {
+        "G*": law.optimum,
+        "mean |corr(||W||^2, Z)|": measured["correlation_mean"],
+        "share of prompts where no baseline beats V": measured["vanilla_wins"],
+        "leave-one-out beats no baseline above G": break_even_group_size(moments),
     }
-    return {name: float(moments.prompt_weights @ trace) for name, trace in traces.items()}
 
+    def excess(name, against, *sizes):
+        return np.array([by_size[size][name] / by_size[size][against] - 1.0 for size in sizes])
 
-def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
-    """Train the head, and yield at each quality the constants of the error law, Assumption 2's measures and the errors."""
-    name = settings["problem"]
-    problem, judged = gt.gallery.problem(name), {}
-    for quality, theta in zip(QUALITIES, trained_heads(problem, QUALITIES), strict=True):
-        law, moments = gt.group_size_law(problem, theta), gt.moments(problem, theta)
-        f = moments.prompt_weights
-        policy = {
-            **{"c1": law.c1, "c2": law.c2, "c3": law.c3, "optimum": law.optimum},
-            "correlation_mean": float(f @ np.abs(moments.score_reward_correlation)),
-            "vanilla_wins": float(f @ (moments.optimal_baseline < moments.value / 2.0)),
-            "break_even": break_even_group_size(moments),
-        }
-        by_size = {size: errors(moments, size) for size in GROUP_SIZES}
-        for size, by_estimator in by_size.items():
-            common = {"problem": name, "quality": quality, "group_size": size, **policy}
-            yield from (common | {"estimator": one, "estimate": error} for one, error in by_estimator.items())
-        if quality in JUDGED:
-            yield from _winners(f"{name}, success {quality:g}", by_size, _facts(policy))
-            judged[quality] = by_size
-    yield from _progress(name, judged)
-
-
-def _facts(policy: Mapping[str, float]) -> dict[str, float]:
     return {
-        **{name: policy[name] for name in ("c1", "c2", "c3")},
-        "G*": policy["optimum"],
-        "mean |corr(||W||^2, Z)|": policy["correlation_mean"],
-        "share of prompts where no baseline beats V": policy["vanilla_wins"],
-        "leave-one-out beats no baseline above G": policy["break_even"],
+        TRAINED.id: (excess(added, "reinforce", *GROUP_SIZES), 0.0, facts),
+        NEAR.id: (excess(other, "oracle", 8), FIFTH, facts),
+        SAME.id: (excess(other, "oracle", 32, 64), LINE, facts),
     }
 
 
-def _winners(where: str, by_size: Errors, facts: Mapping[str, float]) -> Iterator[Comparison]:
-    """One policy: leave-one-out against no baseline and against the oracle."""
-
-    def excess(name: str, other: str, sizes: tuple[int, ...]) -> float:
-        return largest([by_size[size][name] / by_size[size][other] - 1.0 for size in sizes])
-
-    for statement, broken, other, sizes, bound in (
-        (TRAINED, WRONG_SIGN, "reinforce", GROUP_SIZES, 0.0),
-        (NEAR, PAIRS, "oracle", (8,), FIFTH),
-        (SAME, PAIRS, "oracle", (32, 64), LINE),
-    ):
-        own, wrong = (excess(name, other, sizes) for name in ("rloo", broken))
-        yield statement.compare(where, own, bound, broken=wrong, facts=facts)
+@check(QUALITY, cases=STEPS, broken={"group_size": 4}, setting="{problem} ({estimator}), success {worse:g} to {better:g}")
+def progress(problem, estimator, worse, better, group_size=64):
+    """From each policy to the next better one, whose error is lower."""
+    (_, _, before), (_, _, after) = (policies(problem)[quality] for quality in (worse, better))
+    return np.log(after[group_size][estimator] / before[64][estimator]), 0.0
 
 
-def _progress(problem: str, judged: Mapping[float, Errors]) -> Iterator[Comparison]:
-    """From each policy to the next better one."""
-    for name in SHOWN:
-        for worse, better in pairwise(JUDGED):
-            before = judged[worse][64][name]
-            rise, broken = (np.log(judged[better][size][name] / before) for size in (64, 4))
-            yield QUALITY.compare(f"{problem} ({name}), success {worse:g} to {better:g}", rise, 0.0, broken=broken)
+@rows(cases=[{"problem": name} for name in PROBLEMS])
+def path(problem):
+    """The constants of the error law, Assumption 2's measures and the errors at each quality."""
+    for quality, (law, moments, by_size) in policies(problem).items():
+        constants = {name: getattr(law, name) for name in ("c1", "c2", "c3", "optimum")}
+        policy = {"quality": quality, "break_even": break_even_group_size(moments)} | constants | correlations(moments)
+        for size, by_estimator in by_size.items():
+            for name, error in by_estimator.items():
+                yield policy | {"group_size": size, "estimator": name, "estimate": error}

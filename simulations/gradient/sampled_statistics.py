@@ -3,20 +3,10 @@
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.data import sampled_answers
 from grpo_theory.intervals.u_statistics import prompt_gradients
-from simulations.gradient.sampled_terms import (
-    ANOTHERS,
-    TENFOLD,
-    Means,
-    Sample,
-    Scores,
-    components,
-    noise,
-    proxy_correlation,
-    within_correlation,
-)
+from simulations.gradient import sampled_terms as terms
+from simulations.gradient.sampled_terms import ANOTHERS, TENFOLD, Sample, Scores
 
 ALL, HEAD, BOTH = "all parameters", "head", "head beside all parameters"
 UNCENTRED = "head, uncentred"
@@ -28,66 +18,49 @@ WRONG_SIGN = "value, wrong sign"
 EVERY = "all kinds"
 """Of the questions."""
 
-Key = tuple[str, str, int]
-"""Gradient, quantity, and group size, 0 where it has none."""
 
-
-def scores_of(gradient: str, questions: str = EVERY, block: int | None = None) -> Scores:
+def scores_of(gradient, questions=EVERY, block=None):
     """Return the shipped scores of all questions or of a kind; of the sketches one block by itself if it is asked for."""
     data = sampled_answers()
-    kept = np.ones(len(data.kinds), dtype=bool) if questions == EVERY else data.kinds == data.kind_names.index(questions)
-    if gradient == HEAD:
-        return Scores(data.rewards, data.head, data.index[kept], exact=True)
-    if gradient == UNCENTRED:
-        common = np.sqrt(3.0 * (data.head**2).sum(axis=1)[data.index].mean())
-        scores = np.column_stack([data.head, np.full(len(data.head), common)])
-        return Scores(data.rewards, scores, data.index[kept], exact=True)
-    blocks = data.sketches if block is None else np.sqrt(BLOCKS) * np.split(data.sketches, BLOCKS, axis=1)[block]
-    return Scores(data.rewards, blocks, data.index[kept], exact=False)
+    index = data.index if questions == EVERY else data.index[data.kinds == data.kind_names.index(questions)]
+    if gradient == ALL:
+        blocks = data.sketches if block is None else np.sqrt(BLOCKS) * np.split(data.sketches, BLOCKS, axis=1)[block]
+        return Scores(data.rewards, blocks, index, exact=False)
+    common = np.sqrt(3.0 * (data.head**2).sum(axis=1)[data.index].mean())
+    uncentred = np.column_stack([data.head, np.full(len(data.head), common)])
+    return Scores(data.rewards, data.head if gradient == HEAD else uncentred, index, exact=True)
 
 
-def statistics(means: dict[str, Means]) -> dict[Key, Array]:
-    """Return what is read off the means of each gradient's terms."""
-    values: dict[Key, Array] = {}
+def statistics(means):
+    """Return what is read off the means of each gradient's terms, by gradient, quantity, and group size, 0 where it has none."""
+    values, logs = proxies(means), {}
     for name, own in means.items():
-        c1, c2, c3 = components(own)
+        c1, c2, c3 = terms.components(own)
+        logs[name] = np.log(c3 / c1)
         values |= {(name, quantity, 0): value for quantity, value in (("c1", c1), ("c2", c2), ("c3", c3))}
-        values[name, "log c3/c1", 0] = np.log(c3 / c1)
+        compared = [(one, other, 0) for one in ("value", WRONG_SIGN) for other in ("none", "optimal")]
         for size in GROUP_SIZES:
-            by = noise(own, size)
-            for other in ("none", "value", "optimal"):
-                values[name, f"leave-one-out against {other}", size] = by["leave-one-out"] / by[other] - 1.0
-            values[name, "means of pairs against value", size] = by["means of pairs"] / by["value"] - 1.0
-        for one, other in (
-            ("value", "optimal"),
-            ("value", "none"),
-            ("none", "optimal"),
-            (WRONG_SIGN, "none"),
-            (WRONG_SIGN, "optimal"),
-        ):
-            values[name, f"{one} against {other}", 0] = by[one] / by[other] - 1.0
+            compared += [(one, "value", size) for one in ("leave-one-out", "means of pairs")] + [("leave-one-out", "none", size)]
+        for one, other, size in compared:
+            by = terms.noise(own, size or 2)
+            values[name, f"{one} against {other}", size] = by[one] / by[other] - 1.0
         for suffix in ("", TENFOLD):
-            values[name, f"correlation of ||W||^2 and Z{suffix}", 0] = within_correlation(own, suffix)
-    for head in (HEAD, UNCENTRED):
-        apart = values[head, "log c3/c1", 0] - values[ALL, "log c3/c1", 0]
-        values[BOTH, f"log (G* - 1), {head}", 0] = apart / 2.0
-    values[BOTH, "share of ||W||^2", 0] = means[HEAD]["P"] / means[ALL]["P"]
-    return values | proxies(means)
+            values[name, f"correlation of ||W||^2 and Z{suffix}", 0] = terms.within_correlation(own, suffix)
+    values |= {(BOTH, f"log (G* - 1), {head}", 0): (logs[head] - logs[ALL]) / 2.0 for head in (HEAD, UNCENTRED)}
+    return values | {(BOTH, "share of ||W||^2", 0): means[HEAD]["P"] / means[ALL]["P"]}
 
 
-def proxies(means: dict[str, Means]) -> dict[Key, Array]:
+def proxies(means):
     """Return the correlations over prompts of the reward's variance and the curvature, its own or, broken, another's."""
-    correlations: dict[Key, Array] = {}
-    for name in (ALL, HEAD):
-        own = means[name]
-        correlations |= {
-            (name, "Fisher, trace", 0): proxy_correlation(own),
-            (name, "Fisher, trace, another's", 0): proxy_correlation(own, ANOTHERS),
-        }
-    return correlations
+    products = {"Fisher, trace": "variance P", "Fisher, trace, another's": ANOTHERS}
+    return {
+        (name, quantity, 0): terms.proxy_correlation(means[name], product)
+        for name in (ALL, HEAD)
+        for quantity, product in products.items()
+    }
 
 
-def cosines(scores: Scores, known: Integers) -> dict[str, Array]:
+def cosines(scores, known):
     """Return matrices (K, K) over pairs of some prompts: cosines, those with a common part, their squares, and whether below 0.1.
 
     The noise in the lengths is removed. Squares are products of two estimates, one from each half of the responses and of the
@@ -110,7 +83,7 @@ def cosines(scores: Scores, known: Integers) -> dict[str, Array]:
     return matrices
 
 
-def of_responses(without: Array) -> dict[str, float]:
+def of_responses(without):
     """Return the standard error given the prompts, from an estimate without each response (B, G), and its degrees of freedom.
 
     Responses are draws within their prompts, so the variances of prompts add up. Satterthwaite's number of degrees of freedom

@@ -5,7 +5,6 @@ sketches, a product of two estimates of squared norms takes one from each half o
 results are functions of the terms' means over prompts, and of the mean product of different prompts' gradients.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +13,6 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_powers
 from grpo_theory.samples import Rollouts
 
-Means = Mapping[str, Array]
-"""Means over prompts by name, one number or many in any one shape."""
 OTHERS = "product of others"
 """The name of the mean product of the estimated gradients of different prompts."""
 ANOTHERS = "variance P, another's"
@@ -32,27 +29,20 @@ class Scores(NamedTuple):
     answers: Integers
     exact: bool
 
-    def of(self, answers: Integers) -> tuple[Array, Array]:
+    def of(self, answers):
         """Return rewards (b, G) and scores (b, G, J) of some responses (b, G)."""
         return self.rewards[answers], self.scores[answers]
 
 
-def squared_norms(scores: Array, exact: bool) -> tuple[Array, Array]:
-    """Return two estimates of ||W||^2: the same where scores are exact, else one from each half of the sketch."""
-    if exact:
-        norms = (scores**2).sum(axis=-1)
-        return norms, norms
-    first, second = np.split(scores, 2, axis=-1)
-    return 2.0 * (first**2).sum(axis=-1), 2.0 * (second**2).sum(axis=-1)
-
-
-def prompt_terms(rewards: Array, scores: Array, exact: bool) -> dict[str, Array]:
+def prompt_terms(rewards, scores, exact):
     """Return the terms (B,) of prompts from rewards (B, G) and scores (B, G, J).
 
     P = ||W||^2, Z the reward, V its mean; `power` is of ||g||^2, and a product of names is of the product of their means.
+    Where scores are sketched there are two estimates of P, one from each half.
     """
     size, z = rewards.shape[1], rewards
-    first, second = squared_norms(scores, exact)
+    halves = (scores, scores) if exact else np.sqrt(2.0) * np.array(np.split(scores, 2, axis=-1))
+    first, second = ((half**2).sum(axis=-1) for half in halves)
     p = (first + second) / 2.0
     powers = prompt_powers(Rollouts(z, scores))
     pairs, triples = size * (size - 1.0), size * (size - 1.0) * (size - 2.0)
@@ -80,23 +70,23 @@ def prompt_terms(rewards: Array, scores: Array, exact: bool) -> dict[str, Array]
     }
 
 
-def covariances(a: Array, b: Array) -> Array:
+def covariances(a, b):
     """Return the sample covariances along the last axis."""
     centred = (a - a.mean(axis=1, keepdims=True)) * (b - b.mean(axis=1, keepdims=True))
-    return np.asarray(centred.sum(axis=1) / (a.shape[1] - 1.0))
+    return centred.sum(axis=1) / (a.shape[1] - 1.0)
 
 
-def mean_of_pairs(values: Array) -> float:
+def mean_of_pairs(values):
     """Return the mean of a symmetric matrix (B, B) beside its diagonal."""
     size = len(values)
     return float((values.sum() - np.trace(values)) / (size * (size - 1.0)))
 
 
-def means_of_others(values: Array) -> Array:
+def means_of_others(values):
     """Return that mean without each of the B rows and its column in turn, shape (B,)."""
     size = len(values)
     rows = values.sum(axis=1) - np.diag(values)
-    return np.asarray((rows.sum() - 2.0 * rows) / ((size - 1.0) * (size - 2.0)))
+    return (rows.sum() - 2.0 * rows) / ((size - 1.0) * (size - 2.0))
 
 
 class Sample(NamedTuple):
@@ -106,24 +96,23 @@ class Sample(NamedTuple):
     products: Array
 
     @classmethod
-    def of(cls, scores: Scores) -> "Sample":
+    def of(cls, scores):
         """Compute both."""
-        rollouts = scores.of(scores.answers)
-        gradients = prompt_gradients(Rollouts(*rollouts))
-        terms = prompt_terms(*rollouts, scores.exact)
+        rewards, some = scores.of(scores.answers)
+        gradients, terms = prompt_gradients(Rollouts(rewards, some)), prompt_terms(rewards, some, scores.exact)
         terms[ANOTHERS] = terms["variance"] * np.roll(terms["P"], -(len(terms["P"]) // 2))
         return cls(terms, gradients @ gradients.T)
 
-    def means(self) -> dict[str, Array]:
+    def means(self):
         """Return the means, as arrays of no axes."""
         return {name: term.mean() for name, term in self.terms.items()} | {OTHERS: np.asarray(mean_of_pairs(self.products))}
 
-    def without_prompt(self) -> dict[str, Array]:
+    def without_prompt(self):
         """Return the means without each prompt in turn, shape (B,)."""
         means = {name: (term.sum() - term) / (len(term) - 1.0) for name, term in self.terms.items()}
         return means | {OTHERS: means_of_others(self.products)}
 
-    def without_response(self, scores: Scores) -> dict[str, Array]:
+    def without_response(self, scores):
         """Return the means without each response in turn, shape (B, G); each different answer is left out once."""
         size, group_size = scores.answers.shape
         gradients = prompt_gradients(Rollouts(*scores.of(scores.answers)))
@@ -131,20 +120,20 @@ class Sample(NamedTuple):
         without = {name: np.empty((size, group_size)) for name in means}
         for b, answers in enumerate(scores.answers):
             _, first, copies = np.unique(answers, return_index=True, return_inverse=True)
-            less = scores.of(np.stack([np.delete(answers, i) for i in first]))
-            terms = prompt_terms(*less, scores.exact)
+            rewards, some = scores.of(np.stack([np.delete(answers, i) for i in first]))
+            terms = prompt_terms(rewards, some, scores.exact)
             for name, term in terms.items():
                 without[name][b] = means[name] + (term - self.terms[name][b])[copies] / size
             variance, p = self.terms["variance"], self.terms["P"]
             partners = p[(b + size // 2) % size], variance[(b - size // 2) % size]
             change = partners[0] * (terms["variance"] - variance[b]) + partners[1] * (terms["P"] - p[b])
             without[ANOTHERS][b] = means[ANOTHERS] + change[copies] / size
-            change = (prompt_gradients(Rollouts(*less)) - gradients[b]) @ (total - gradients[b])
+            change = (prompt_gradients(Rollouts(rewards, some)) - gradients[b]) @ (total - gradients[b])
             without[OTHERS][b] = means[OTHERS] + 2.0 * change[copies] / (size * (size - 1.0))
         return without
 
 
-def noise(means: Means, group_size: int) -> dict[str, Array]:
+def noise(means, group_size):
     """Return the mean noise of a group's estimate about its prompt's gradient, times G, by baseline; the last two are controls.
 
     The baselines are none, the leave-one-out mean, V and b* = E[PZ]/E[P]. In the controls V is added instead of subtracted, or
@@ -161,21 +150,21 @@ def noise(means: Means, group_size: int) -> dict[str, Array]:
     }
 
 
-def components(means: Means) -> tuple[Array, Array, Array]:
+def components(means):
     """Return c1, c2 and c3."""
     return means["power"] - means[OTHERS], means["c2"], means["c3"]
 
 
-def within_correlation(means: Means, suffix: str = "") -> Array:
+def within_correlation(means, suffix=""):
     """Return the correlation of ||W||^2 and Z given the prompt, over all prompts: mean covariance over root mean variances."""
-    return np.asarray(means[f"covariance{suffix}"] / np.sqrt(means[f"variance of P{suffix}"] * means["variance"]))
+    return means[f"covariance{suffix}"] / np.sqrt(means[f"variance of P{suffix}"] * means["variance"])
 
 
-def proxy_correlation(means: Means, product: str = "variance P") -> Array:
+def proxy_correlation(means, product="variance P"):
     """Return the correlation over prompts of the reward's variance and ||W||^2, freed of the noise of their estimates.
 
     The product of the two is each prompt's own, or, for the control, of two prompts.
     """
     v, p = means["variance"], means["P"]
     spread = (means["variance variance"] - v**2) * (means["P P"] - p**2)
-    return np.asarray((means[product] - v * p) / np.sqrt(spread))
+    return (means[product] - v * p) / np.sqrt(spread)

@@ -1,8 +1,8 @@
 """R6: slope, smoothness and convergence of the softmax bandit, exact.
 
 The problem is one prompt with a logit for each response. Bounds are compared with the worst of random bandits and of those that a
-search finds. Rates and constants are compared with long paths. In the controls the gradient is halved, rewards lie outside [0,
-1], steps are shorter or 15% longer than the bound or the limit supposes, or their division is by another power.
+search finds. Rates and constants are compared with long paths. In the controls the gradient is halved, or rewards
+lie outside [0, 1]. Or steps are shorter or 15% longer than the bound or the limit supposes, or divided by another power.
 """
 
 import numba
@@ -29,14 +29,14 @@ POINTWISE = {
     "R6/smoothness": (lambda k, slope, curvature, promise: (curvature, 2.5), 20.0),
     "R6/smoothness, sharp": (lambda k, slope, curvature, promise: (curvature, GREATEST_CURVATURE), 2.0),
 }
-"""The two sides of a bound at a point, and how many times more the left side is in the control. There the gradient is half of
-what it should be, because the own sample is in the mean of a group of two, or the rewards are so many times larger."""
+"""The two sides of a bound at a point, and how many times more the left side is in the control. There the own
+sample is in the mean of a group of two, which halves the gradient, or rewards are so many times larger."""
 GAPS = {
     "R6/gap": (lambda k: 5.0 * k**2, 60.0),
     "R6/gap, sharper": (lambda k: softmax_gap_bound(k, step=STEP), 30.0),
     "R6/gap, linear": (lambda k: k / STEP, 5.0),
 }
-"""What t times the gap is at most, t counted from 1 at the start, and how many times shorter the steps are in the control."""
+"""What t times the gap is at most, with t = 1 at the start. And how many times shorter the steps are in the control."""
 
 
 def gap_path(rewards, step, power, gaps):

@@ -2,7 +2,7 @@
 
 RLOO is planned by its squared error and the others by their efficiency. In the controls a group is taken to be as noisy whatever
 its size, or estimates are taken for exact. Where estimators are compared, the control takes each logged response for a prompt of
-its own, and standard errors are then too small by the root of their number.
+its own. Standard errors are then too small by the root of their number.
 """
 
 from collections import defaultdict

@@ -5,8 +5,8 @@ study `allocation`, whose rules set sizes before they sample, and their prompts 
 responses. Each rule has the best of a grid of constant steps, one for all draws, and limits count draws and this choice. In the
 controls the rule's runs are stopped at a quarter of the responses, or have none.
 
-The compiled trainer has no groups whose size depends on their own rewards. So training is written here, many runs side by side:
-leave-one-out estimates and plain ascent, for policies of one token with logits that are linear in the parameters.
+The compiled trainer has no groups whose size depends on their own rewards. So training is written here, many runs side by side.
+It has leave-one-out estimates and plain ascent, for policies of one token with logits that are linear in the parameters.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """U15: the bias of token ratios against the step size and the number of updates, exact.
 
 A policy takes m updates of size eta on one rollout. The mean update with token ratios is compared with that with trajectory
-ratios, relative to the gradient. In the control updates are as if the own sample were in the mean of a group of 1024, and have
-a bias of 1/1024 that does not vanish.
+ratios, relative to the gradient. In the control updates are as if the own sample were in the mean of a group of 1024. Their
+bias of 1/1024 does not vanish.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """T3, T6 to T8 on SmolLM2: what updates estimate after 1, 4 and 16 updates on one rollout, exact.
 
 The policies are its head before and after the updates; answers have one token, or several. In the controls the trajectory's ratio
-is left out, updates are turned or 5% too long, or responses are the old policy's instead of the current one's.
+is left out, or updates are turned or 5% too long. Or responses are the old policy's instead of the current one's.
 """
 
 import numpy as np

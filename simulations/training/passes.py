@@ -44,10 +44,8 @@ def cases(quick):
 def rollout_of(problem, reached, minibatches, rng):
     """Draw a rollout for each run, from the probabilities of its responses (S, R, M, K); advantages leave one out.
 
-    Return the advantages summed by minibatch, prompt and response, shape (R, minibatches, M, K): of the responses with reward 1,
-    and of those with reward 0.
-
-    Runs r of all S step sizes are drawn by the same uniforms.
+    Return the advantages summed by minibatch, prompt and response, shape (R, minibatches, M, K). The first are of responses
+    with reward 1, the others of those with reward 0. Runs r of all S step sizes are drawn by the same uniforms.
     """
     steps, runs, n_prompts, n_responses = reached.shape
     prompts = rng.choice(n_prompts, size=(runs, BATCH_SIZE), p=problem.bandit.prompt_weights)

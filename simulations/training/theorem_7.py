@@ -82,7 +82,7 @@ def minimisers(ball, errors):
 def least(problem, radius, wrong=False):
     """Both readings of the law against the minimisers of the bounds, and whether the settings share a group size.
 
-    A reading is judged in the setting in which it is farthest off; broken: with a supremum of c3 that is too large, and with one
+    A reading is judged in the setting in which it is farthest off. Broken: with a supremum of c3 that is too large, and with one
     prompt a step.
     """
     (c1, c2, c3), errors = suprema(problem, radius)
