@@ -87,28 +87,6 @@ def test_a_study_is_fingerprinted_with_what_it_imports_and_the_library(tmp_path)
     assert dict(zip(ROUNDS, json.loads(done.stdout), strict=True)) == ROUNDS
 
 
-<<<<<<< HEAD
-=======
-def test_a_file_that_several_studies_depend_on_is_read_once(monkeypatch):
-    """Reading each for every study took a tenth of all that fingerprints take."""
-    code, read, read_text = Codebase(("simulations",)), [], Path.read_text
-    modules = [code.dependencies(f"simulations.{study}") for study in ("gradient.u_statistic", "coverage.coverage_pairs")]
-    monkeypatch.setattr(Path, "read_text", lambda path, encoding: read.append(path) or read_text(path, encoding))
-    for module in (*modules[0], *modules[1]):
-        assert code.text(module) == read_text(code.file(module), "utf-8")
-    assert len(read) == len(set(read)) == len({*modules[0], *modules[1]}) < sum(map(len, modules))
-
-
-def test_faces_of_packages_are_seen_through():
-    """The package's face alone would make every study depend on the whole library."""
-    found = dependencies("simulations.gradient.u_statistic")
-    assert {"grpo_theory.problem.gallery", "grpo_theory.estimation.named", "simulations.gradient.u_statistic"} <= set(found)
-    found = set(found) - {"grpo_theory.simulate.draw.streams"}  # by which a check sees whether a simulation has begun
-    assert not [name for name in found if name.split(".")[1] in ("exact", "simulate", "theory", "intervals", "laboratory")]
-    assert "grpo_theory.exact.law" in dependencies("simulations.gradient.error_law")
-
-
->>>>>>> h_gradient
 KERNELS = """
 import numba
 import numpy as np

@@ -2,7 +2,7 @@
 
 The mean suboptimality gap of training runs is compared with the bounds, with the exact recursion, and with the rates. The
 controls are a bound whose floor has mu/L for L/mu, a learner that descends, and steps half too long. Others are a gap that falls
-as the square of log n over n, and curvatures at the maximiser, the largest for the least, for the constants over the ball.
+as the square of log n over n, and the largest curvature at the maximiser for the least one.
 """
 
 from functools import cache
