@@ -36,6 +36,7 @@ class Run:
     compute: Callable[..., Any]
     portions: Mapping[str, int] = field(default_factory=dict)
     shared: bool = False
+    dealt: Callable[..., tuple[Case, int]] | None = None
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Compute it, as the plain function."""
@@ -43,7 +44,7 @@ class Run:
 
     def cell(self, case: Case) -> Cell:
         """Return the cell of a case: what of it the function takes, dealt out in portions."""
-        settings, chunks = _taken(self.compute, case), 1
+        settings, chunks = (_taken(self.compute, case), 1) if self.dealt is None else self.dealt(**case)
         for name, size in self.portions.items():
             settings[name], chunks = min(case[name], size), -(-case[name] // size)
         return Cell({PART: self.compute.__name__, **settings}, chunks, shared=self.shared)
@@ -237,7 +238,9 @@ def rows(
     return check(cases=cases, of=of, each=each)
 
 
-def run(*, shared: bool = False, **portions: int) -> Callable[[Callable[..., Any]], Run]:
+def run(
+    *, shared: bool = False, dealt: Callable[..., tuple[Case, int]] | None = None, **portions: int
+) -> Callable[[Callable[..., Any]], Run]:
     """Make a function of a case a computation of its own, which checks read with ``of=``.
 
     It takes what it needs of their cases by name, and may take ``rng`` and ``chunk``.  It returns a dict of arrays, whose first
@@ -247,6 +250,9 @@ def run(*, shared: bool = False, **portions: int) -> Callable[[Callable[..., Any
     ----------
     shared : bool, default False
         Whether all chunks get generators that draw the same, see `Cell`.
+    dealt : callable, optional
+        ``dealt(**case)`` returns the settings that the function gets, and the number of chunks, where these are not the case
+        itself: several arms on the same draws, a chunk each.
     **portions : int
         ``run(runs=2048)`` computes a case of 10,240 runs in five chunks.
 
@@ -259,7 +265,7 @@ def run(*, shared: bool = False, **portions: int) -> Callable[[Callable[..., Any
     >>> drawn.cell({"runs": 6, "other": 1}).chunks
     3
     """
-    return lambda compute: Run(compute, portions, shared)
+    return lambda compute: Run(compute, portions, shared, dealt)
 
 
 def joined(chunks: Sequence[Any]) -> Any:

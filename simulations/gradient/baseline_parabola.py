@@ -1,8 +1,8 @@
 """U6: Assumption 2, and the parabola of the variance as a function of the baseline, exact.
 
 The variances without a baseline and with V are enumerated and compared with the parabola. In one control a baseline of a tenth of
-the largest reward stands for none. In the other the policy is nudged, which breaks the assumption where it holds: the first
-parameter, a logit or a weight of logits, is moved by 0.1.
+the largest reward stands for none. In the other the policy is nudged, which breaks the assumption where it holds. Its
+first parameter, a logit or a weight of logits, is moved by 0.1.
 """
 
 import numpy as np

@@ -15,8 +15,8 @@ ERROR, EFFICIENCY, SIMULATED = stated("estimator", "efficiency", "efficiency/sim
 PROBLEMS = ("tabular", "sequence-shared", "lm-few-shot")
 GROUP_SIZES = (4, 16, 64)
 JUDGED = {4: (ERROR, "mse", 0.0), 64: (SIMULATED, "efficiency", 0.1)}
-"""By group size, what is claimed there, of exact values from some least one on: where an error depends most on its second order,
-and where an efficiency has the least noise. To know one below a tenth to 2% takes millions of batches."""
+"""By group size, what is claimed there, of exact values from some least one on. There an error depends most on its second order,
+or an efficiency has the least noise. To know one below a tenth to 2% takes millions of batches."""
 
 drawn = simulated()
 

@@ -1,10 +1,8 @@
 """Whole runs of an arm: how it trains, and what is measured of the policies it reaches."""
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +11,6 @@ from grpo_theory.arrays import Array
 from grpo_theory.estimation import find, make_estimator
 from grpo_theory.estimation.centring import centre
 from grpo_theory.exact import StabilityWarning
-from grpo_theory.harness.sides import Case, Run
-from grpo_theory.harness.study import Cell
 from grpo_theory.simulate.step_grid import StepGrid
 from simulations.runs.worlds import ALL, NetworkWorld, World
 
@@ -22,23 +18,6 @@ OF = 8
 """The k of the worst and of the best of k responses: as many as the smallest number of answers."""
 MEASURES = ("success", "worst of 8", "best of 8", "solved", "held out", "harmed")
 OPTIMISERS: dict[str, gt.Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
-
-
-@dataclass(frozen=True)
-class Dealt(Run):
-    """A run of several arms on the same draws: see `dealt`."""
-
-    deal: Callable[..., tuple[dict[str, Any], int]] = lambda **_: ({}, 1)
-
-    def cell(self, case: Case) -> Cell:
-        """Return the cell of a case, with a chunk for each arm."""
-        (more, arms), own = self.deal(**case), super().cell(case)
-        return replace(own, settings={**own.settings, **more}, chunks=arms, shared=True)
-
-
-def dealt(deal: Callable[..., tuple[dict[str, Any], int]]) -> Callable[[Callable[..., Any]], Dealt]:
-    """Make a function a run of arms, a chunk each: ``deal(**case)`` returns what else their cell has, and how many they are."""
-    return lambda compute: Dealt(compute, deal=deal)
 
 
 class Arm(NamedTuple):

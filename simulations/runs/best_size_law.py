@@ -12,10 +12,9 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.evidence.reading import evidence
-from grpo_theory.harness import check, rows
+from grpo_theory.harness import check, rows, run
 from grpo_theory.theory.finite_group import finite_group_objective
 from simulations.best_rate import lead
-from simulations.runs.arms import dealt
 from simulations.runs.sized import RUNS, STEPS, WORLDS, over_draws
 from simulations.runs.worlds import DRAWS as TOLD_DRAWS
 from simulations.runs.worlds import WORLDS as WHOLE_RUNS
@@ -52,7 +51,7 @@ def cases(quick):
     return [{"world": world, "estimator": name, "draws": QUICK_DRAWS if quick else DRAWS} for world, name in WHERE]
 
 
-@dealt(lambda **_: ({"sizes": list(SIZES)}, len(SIZES)))
+@run(dealt=lambda **case: (case | {"sizes": list(SIZES)}, len(SIZES)), shared=True)
 def trained(world, estimator, draws, sizes, rng, chunk):
     """Return success at a group size by step, draw and budget, and what the law knows."""
     size, problems = sizes[chunk], [WORLDS[world].problem(draw) for draw in range(draws)]

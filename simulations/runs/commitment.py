@@ -9,9 +9,9 @@ world, and limits count draws.
 import numpy as np
 
 from grpo_theory.evidence.reading import evidence
-from grpo_theory.harness import check
+from grpo_theory.harness import check, run
 from simulations.best_rate import lead
-from simulations.runs.arms import dealt, success_rates
+from simulations.runs.arms import success_rates
 from simulations.runs.sized import RUNS, over_draws
 from simulations.seeds import seed_of
 from simulations.statements import stated
@@ -34,7 +34,12 @@ def cases(quick):
     return [{"world": world, "estimator": name, "draws": QUICK_DRAWS if quick else DRAWS} for world, name in places]
 
 
-@dealt(lambda **_: ({}, len(SIZES)))
+def deal(world, estimator, draws, **_):
+    """Return the settings of a case, a chunk for each size."""
+    return {"world": world, "estimator": estimator, "draws": draws}, len(SIZES)
+
+
+@run(dealt=deal, shared=True)
 def trained(world, estimator, draws, rng, chunk):
     """Return what `measured` does of runs of a group size, by step and draw."""
     found = over_draws(world, estimator, SIZES[chunk], [BUDGET], (draws, RUNS), seed_of(rng), look=measured)

@@ -18,11 +18,11 @@ from scipy.special import stdtrit
 
 from grpo_theory.evidence import Evidence
 from grpo_theory.evidence.reading import evidence
-from grpo_theory.harness import check, rows
+from grpo_theory.harness import check, rows, run
 from simulations.best_rate import lead
 from simulations.jackknife import jackknife_error
 from simulations.runs import frontier_statements
-from simulations.runs.arms import MEASURES, Arm, dealt, measured, train, world_problems
+from simulations.runs.arms import MEASURES, Arm, measured, train, world_problems
 from simulations.runs.frontier_statements import CEILING_MARGIN, KEPT, LAW_MARGIN, LOST, USUAL
 from simulations.runs.growth import SIZES, best_sizes, fit, saturating
 from simulations.runs.worlds import DRAWS, LEARNED, LONG
@@ -88,7 +88,7 @@ def deal(world, draws, plan=plan, **_):
     return {"arms": listed, "draws": list(numbers), "runs": RUNS}, sum(len(arm["group_sizes"]) for arm in listed)
 
 
-@dealt(deal)
+@run(dealt=deal, shared=True)
 def trained(arms, draws, runs, rng, chunk):
     """Train one arm at one group size on all draws; return the means of the runs' measures, (draws, rates, budgets, 6)."""
     own, size = [(arm, size) for arm in arms for size in arm["group_sizes"]][chunk]

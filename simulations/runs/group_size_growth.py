@@ -19,11 +19,10 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.evidence.reading import evidence
-from grpo_theory.harness import check, rows
+from grpo_theory.harness import check, rows, run
 from grpo_theory.simulate.training import finite_objectives
 from grpo_theory.theory.finite_group import mixed_share
 from simulations.best_rate import lead
-from simulations.runs.arms import dealt
 from simulations.runs.sized import LENT, RESPONSES, RUNS, STEPS, WORLDS, arm_estimator, over_draws
 from simulations.seeds import seed_of
 from simulations.statements import stated
@@ -63,10 +62,10 @@ def arms_of(world):
 def deal(world, quick, **_):
     """Return the arms of a world, a chunk each."""
     arms = [[arm, size, QUICK_DRAWS if quick else draws] for arm, size, draws in arms_of(world)]
-    return {"arms": arms}, len(arms)
+    return {"world": world, "arms": arms}, len(arms)
 
 
-@dealt(deal)
+@run(dealt=deal, shared=True)
 def trained(world, arms, rng, chunk):
     """Return the success of an arm at a group size, by step, draw and budget; or what a step's efficiency is."""
     (arm, size, draws), seed = arms[chunk], seed_of(rng)

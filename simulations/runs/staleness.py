@@ -13,11 +13,11 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.estimation.ratio import CLIPS, Clip, Ratio
-from grpo_theory.harness import check, rows
+from grpo_theory.harness import check, rows, run
 from grpo_theory.simulate.step_grid import StepGrid
 from grpo_theory.simulate.update.optimiser import ascend
 from simulations.best_rate import ahead, lead
-from simulations.runs.arms import dealt, success_rates
+from simulations.runs.arms import success_rates
 from simulations.runs.worlds import WORLDS, World
 from simulations.seeds import child_seed, seed_of
 from simulations.sequence.parts import composed
@@ -159,14 +159,14 @@ def cases(quick):
     return [{"world": name, "draws": QUICK_DRAWS if quick else DRAWS} for name in ((COURSES_OF,) if quick else PLACES)]
 
 
-def deal(world, **_):
+def deal(world, draws, **_):
     """Return the rates, arms and sizes of a world."""
     rates = [PLACES[world].middle * 2.0**power for power in POWERS]
     sizes = {"runs": RUNS, "batch_size": BATCH_SIZE, "group_size": GROUP_SIZE}
-    return {"rates": rates, "arms": list(LAYOUTS)} | sizes, len(LAYOUTS)
+    return {"world": world, "draws": draws, "rates": rates, "arms": list(LAYOUTS)} | sizes, len(LAYOUTS)
 
 
-@dealt(deal)
+@run(dealt=deal, shared=True)
 def trained(world, rates, arms, draws, runs, batch_size, group_size, rng, chunk):
     """Train an arm with each layout at each rate; return each draw's mean success at the end, and the course at the best rate.
 

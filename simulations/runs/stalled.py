@@ -7,14 +7,13 @@ those tried. In the control updates point the other way.
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.harness import check
+from grpo_theory.harness import check, run
 from grpo_theory.simulate.draw.streams import block_streams
 from grpo_theory.simulate.training import finite_objectives
 from grpo_theory.simulate.training_blocks import TrainingBlocks
 from grpo_theory.simulate.update.trace import NO_TRACE
 from simulations.best_rate import ahead, lead
 from simulations.kernels import kernel_at
-from simulations.runs.arms import dealt
 from simulations.runs.worlds import WORLDS
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
@@ -43,10 +42,11 @@ def deal(world, draws):
     """Return the rates and sizes of a world, whose draws are split into chunks; quick has few, and short runs."""
     (rate, powers, runs), (share, chunks) = RATES[world], (1, CHUNKS) if draws == DRAWS else (8, 1)
     sizes = {"before": BEFORE // share, "after": AFTER // share, "chunks": chunks}
-    return {"rate": rate, "rates": [3.0**power for power in powers], "runs": runs} | sizes, chunks
+    about = {"world": world, "draws": draws, "rate": rate, "rates": [3.0**power for power in powers], "runs": runs}
+    return about | sizes, chunks
 
 
-@dealt(deal)
+@run(dealt=deal, shared=True)
 def gone_on(world, rate, rates, runs, draws, before, after, chunks, rng, chunk):
     """Train with groups of 16 on some draws, and go on each way at each rate; return success before, and after by way (D, L)."""
     found = dict[str, list](before=[], **{name: [] for name in WAYS})

@@ -17,10 +17,9 @@ from scipy.sparse import csr_array
 
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.exact import objective
-from grpo_theory.harness import check
+from grpo_theory.harness import check, run
 from simulations.best_rate import lead
 from simulations.runs.allocation import BATCH, CHECKPOINTS, GROUP, TITLES, WORLDS, rates_of
-from simulations.runs.arms import dealt
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
 
@@ -131,7 +130,12 @@ def cases(quick):
     return [{"world": world, "updates": n} | sizes for world in list(WORLDS)[: 1 if quick else None] for n in CHECKPOINTS]
 
 
-@dealt(lambda **_: ({"optimiser": "SGD", "arms": list(RULES)}, len(RULES)))
+def deal(world, draws, runs, **_):
+    """Return the rules, a chunk each."""
+    return {"world": world, "draws": draws, "runs": runs, "optimiser": "SGD", "arms": list(RULES)}, len(RULES)
+
+
+@run(dealt=deal, shared=True)
 def trained(world, optimiser, arms, draws, runs, rng, chunk):
     """Train with one rule; return mean success by step, draw and checkpoint."""
     rates, found = rates_of(world, optimiser), []

@@ -25,7 +25,7 @@ STRENGTHS = (0.3, 0.1)
 QUESTIONS, QUICK_QUESTIONS = 8, 2
 """Of each category; quick takes fewer, and one strength."""
 RIDGE = 0.01
-"""Of the whitening, as where the head is trained further (`simulations/gradient/trained_heads.py`)."""
+"""Of the whitening, as where the head is trained further (`simulations/gradient/quality_path.py`)."""
 STEPS, QUICK_STEPS = 200, 60
 """The most steps to the maximiser."""
 LEFT = 0.01

@@ -15,12 +15,11 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.evidence import Evidence
 from grpo_theory.evidence.reading import difference, distance, evidence, farthest, highest
-from grpo_theory.harness import check, rows
+from grpo_theory.harness import check, rows, run
 from grpo_theory.theory import leave_one_out_parts
 from simulations.seeds import seed_of
 from simulations.statements import stated
 from simulations.training.cases import CASE_AT, CASES, case_law, case_of, case_problem, case_settings, case_steps
-from simulations.training.celled import celled
 from simulations.training.controlled import guide, losses, objectives_by_group_size
 from simulations.training.grid import HALF_DOUBLING, on_grid
 
@@ -92,7 +91,7 @@ def asked(problem, schedule, budget, quick, other="", later=0, at="", **_):
     return case_settings(problem, schedule) | sizes | {"expanded": expanded}, runs // chunk
 
 
-@celled(asked)
+@run(dealt=asked)
 def trained(rng, chunk, **settings):
     """Train with every group size; return objectives and controls, and the loss to second order with the first chunk."""
     case, checkpoints = case_of(settings), settings["checkpoints"]

@@ -9,12 +9,11 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.evidence.reading import difference, distance
-from grpo_theory.harness import check, rows
+from grpo_theory.harness import check, rows, run
 from grpo_theory.harness.summary import summary
 from grpo_theory.theory import training_law
 from simulations.seeds import seed_of
 from simulations.statements import stated
-from simulations.training.celled import celled
 from simulations.training.controlled import collected, guide, objectives_by_group_size
 
 PROBLEM = "two-speeds"
@@ -52,7 +51,7 @@ def rest_law(problem, steps):
     return training_law(problem, problem.theta, gt.Constant(STEP), steps=steps)
 
 
-@celled(asked)
+@run(dealt=asked)
 def trained(rng, **settings):
     """Train from the maximiser with each group size; return the objectives and their controls."""
     problem, n = gt.gallery.problem(settings["problem"]), settings["steps"]

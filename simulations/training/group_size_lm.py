@@ -10,11 +10,10 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.evidence.reading import difference
-from grpo_theory.harness import check, rows
+from grpo_theory.harness import check, rows, run
 from grpo_theory.theory import noise_free_path, noise_free_slopes
 from simulations.seeds import seed_of
 from simulations.statements import stated
-from simulations.training.celled import celled
 from simulations.training.controlled import Guide, losses, objectives_by_group_size
 from simulations.training.grid import on_grid
 
@@ -71,7 +70,7 @@ def noise_free_run(name, step, checkpoints):
     return problem, path, [noise_free_slopes(problem, path[: n + 1], steps[:n]) for n in checkpoints]
 
 
-@celled(asked)
+@run(dealt=asked)
 def trained(rng, **settings):
     """Train with every group size; return the objective and its control."""
     checkpoints = tuple(settings["checkpoints"])

@@ -6,11 +6,10 @@ Both have the same budget, and an oracle makes the plans of group sizes. In the 
 import numpy as np
 
 from grpo_theory.evidence.reading import difference, distance
-from grpo_theory.harness import check, rows
+from grpo_theory.harness import check, rows, run
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
 from simulations.training.cases import CASE_AT, best_along, case_law, case_problem, case_settings, case_steps, schedule_label
-from simulations.training.celled import celled
 from simulations.training.controlled import controlled, controlled_objectives, guide, loss
 from simulations.training.grid import on_grid
 
@@ -58,7 +57,7 @@ def plans(problem, schedule, steps):
     return {"start": start, "fixed": best, "current": current, "ahead": ahead, "against": against}
 
 
-@celled(asked)
+@run(dealt=asked)
 def trained(rng, problem, schedule, steps, budget, runs, **_):
     """Train with every plan; return the objective of each run and its controls."""
     schedule, found = schedule_label(schedule), {}

@@ -7,10 +7,9 @@ gradients are those of both layers. In the controls advantages have lost their s
 
 import numpy as np
 
-from grpo_theory.harness import check
+from grpo_theory.harness import check, run
 from simulations.sequence.off_policy import Pairs
 from simulations.statements import stated
-from simulations.training.celled import celled
 from simulations.training.looks import ARMS, NEARER, POINTED, ends, of_arm, where_updates_point
 from simulations.training.worlds import NETWORKS
 
@@ -55,7 +54,7 @@ def asked(network, **case):
     return SIZES | case | {"network": network, "arms": list(ARMS), "steps": steps, "tried": len(steps)}, len(ARMS)
 
 
-@celled(asked, shared=True)
+@run(dealt=asked, shared=True)
 def trained(rng, chunk, **settings):
     """Train an arm at each step of the grid, on problems and draws that all arms share, and look at updates on the way."""
     return of_arm(settings, NETWORKS[settings["network"]].problem, settings["problems"], LearnedPairs, rng, chunk)

@@ -11,11 +11,10 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.estimation.composition import make_estimator
-from grpo_theory.harness import check
+from grpo_theory.harness import check, run
 from simulations.seeds import seed_of
 from simulations.statements import stated
 from simulations.training import contests
-from simulations.training.celled import celled
 from simulations.training.worlds import Network, drawn, step_grid
 
 RACES = ("against GRPO", "against GSPO", "ratio", "clip", "both", "against no ratio")
@@ -59,7 +58,7 @@ def asked(network, problems, **case):
     return case | SIZES | about, len(ARMS)
 
 
-@celled(asked, shared=True)
+@run(dealt=asked, shared=True)
 def trained(rng, chunk, **settings):
     """Train an arm at each step of the grid, on problems and draws that all arms share; return times (steps, problems)."""
     inner, arm = settings["inner_steps"], settings["arms"][chunk]

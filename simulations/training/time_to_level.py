@@ -10,12 +10,11 @@ from itertools import product
 
 import numpy as np
 
-from grpo_theory.harness import check, rows
+from grpo_theory.harness import check, rows, run
 from grpo_theory.harness.summary import summary
 from simulations.best_rate import lead
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated
-from simulations.training.celled import celled
 from simulations.training.contests import ARMS, CONTESTS, behind, contested, times_of, updates_to_level
 from simulations.training.worlds import race_problem, step_grid
 
@@ -49,7 +48,7 @@ def asked(updates, **case):
     return case | about | {"pilot_steps": list(STEPS), "pilot_runs": PILOT_RUNS}, len(ARMS)
 
 
-@celled(asked, shared=True)
+@run(dealt=asked, shared=True)
 def trained(rng, chunk, **settings):
     """Train an arm at the steps around a pilot's best, on draws that all arms share; keep the objective after every rollout."""
     arm, wide, inner = settings["arms"][chunk], settings["pilot_steps"], settings["inner_steps"]

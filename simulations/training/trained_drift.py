@@ -6,10 +6,9 @@ tried, or twice or four times that, the same for all problems. In the controls a
 its start. A first run on other draws was replaced because fixed problems took too long, and not for what it found.
 """
 
-from grpo_theory.harness import check, rows
+from grpo_theory.harness import check, rows, run
 from simulations.sequence.off_policy import Pairs
 from simulations.statements import stated
-from simulations.training.celled import celled
 from simulations.training.looks import ARMS, NEARER, POINTED, ahead, ends, of_arm, where_updates_point
 from simulations.training.worlds import WORLDS
 
@@ -56,7 +55,7 @@ def label(world, rollouts, inner_steps, optimiser, units):
     return f"{WORLDS[world].label(units)}, {rollouts} rollouts, {optimiser}, m = {inner_steps}"
 
 
-@celled(asked, shared=True)
+@run(dealt=asked, shared=True)
 def trained(rng, chunk, **settings):
     """Train an arm at each step of the grid, on problems and draws that all arms share, and look at updates on the way."""
     return of_arm(settings, WORLDS[settings["world"]].make, settings["units"] // settings["runs"], Pairs, rng, chunk)
