@@ -44,7 +44,8 @@ class Run:
 
     def cell(self, case: Case) -> Cell:
         """Return the cell of a case: what of it the function takes, dealt out in portions."""
-        settings, chunks = (_taken(self.compute, case), 1) if self.dealt is None else self.dealt(**case)
+        asked, chunks = (_taken(self.compute, case), 1) if self.dealt is None else self.dealt(**case)
+        settings = dict(asked)
         for name, size in self.portions.items():
             settings[name], chunks = min(case[name], size), -(-case[name] // size)
         return Cell({PART: self.compute.__name__, **settings}, chunks, shared=self.shared)
@@ -251,8 +252,8 @@ def run(
     shared : bool, default False
         Whether all chunks get generators that draw the same, see `Cell`.
     dealt : callable, optional
-        ``dealt(**case)`` returns the settings that the function gets, and the number of chunks, where these are not the case
-        itself: several arms on the same draws, a chunk each.
+        ``dealt(**case)`` returns the settings that the function gets, and the number of chunks. It is for several arms on the
+        same draws, a chunk each.
     **portions : int
         ``run(runs=2048)`` computes a case of 10,240 runs in five chunks.
 

@@ -34,7 +34,7 @@ PROBLEM = "lm-few-shot"
 RIDGES, QUICK_RIDGES = (OWN, 100.0, 1.0, 0.01), (OWN, 0.01)
 """From the head's own coordinates, over features as orthogonal as the paper's (|cos| 0.085 at ridge 1), to nearly free ones."""
 SAMPLED = 0.01
-"""The ridge of the sampled runs, as in `trained_heads`: at larger ones no arm gets to 0.8 in time."""
+"""The ridge of the sampled runs, as in `quality_path`: at larger ones no arm gets to 0.8 in time."""
 EXACT_UPDATES, QUICK_EXACT_UPDATES = (0, 10, 20, 40, 80, 160, 320, 640, 1280), (0, 10, 20, 40, 80, 160, 320)
 EXACT_STRIDE, QUICK_EXACT_STRIDE = STRIDE, 4.0 * STRIDE
 UPDATES, QUICK_UPDATES = (0, 5, 10, 20, 40, 80, 160, 320), (0, 5, 10, 20)

@@ -18,7 +18,7 @@ from simulations.statements import stated
 PARTS = stated("N10", "N11")
 PROBLEMS = ("lm-few-shot", "lm-zero-shot", "lm-instruct")
 WHITENED = 0.01
-"""The ridge of the coordinates in which the head is trained, as in `trained_heads`."""
+"""The ridge of the coordinates in which the head is trained, as in `quality_path`."""
 RIDGES = (OWN, 1.0, WHITENED)
 COORDINATES = tuple(label(ridge) for ridge in RIDGES)
 END, MOST_UPDATES, STRIDE = 0.9, 1000, 0.1
