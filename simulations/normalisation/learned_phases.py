@@ -93,7 +93,7 @@ def near_printed(found, time, measure="orthogonality"):
     """How far from the printed shares those at the start, half-way in success and at the end are."""
     runs = found["learned"]["plain"]
     success = runs[:, :, 0].mean(axis=0)
-    half = np.abs(success - (success[0] + success[-1]) / 2.0).argmin()
+    half = np.argmax(success >= (success[0] + success[-1]) / 2.0)  # the first to be half-way
     place, printed = {"start": 0, "middle": half, "end": -1}[time], PRINTED_NEAR[time]
     facts = {"success": success[place], "orthogonality": runs[:, place, SHARE].mean()}
     return distance(summary(runs[:, place, MEASURES.index(measure)]), printed, TENTH), facts
