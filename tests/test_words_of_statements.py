@@ -13,13 +13,15 @@ TEXT = '''"""A title."""
 import grpo_theory as gt
 FIRST = gt.Statement("X1", "arXiv 1", "a <= b", "upper bound", margin=gt.Margin(0.02, "2% is not seen"))
 SHARE = 0.5
+OWN = {}
+OWN["n"] = 1
 """A remark."""
 gt.compose("own", advantage="rloo")
 POWERLESS = {("X1", "here"): "it is so"}
 
 @gt.check(FIRST, cases=[{"n": 1}], broken={"n": 2})
 def one(n):
-    return SHARE * n, 1.0
+    return SHARE * n, OWN["n"]
 
 @gt.check(FIRST, cases=[{"n": 1}], broken={"n": 2})
 def other(n):
@@ -32,6 +34,7 @@ EDITS = {
     "a reason": ("it is so", "it is not", ""),
     "a comment": ("SHARE = 0.5", "SHARE = 0.5  # half", ""),
     "a constant": ("SHARE = 0.5", "SHARE = 0.6", "one all"),
+    "what a constant was before": ("OWN = {}", "OWN = {1: 2}", "one other all"),
     "an effect": ('advantage="rloo"', 'advantage="grpo"', "one other all"),
     "what is wrong": ('cases=[{"n": 1}], broken={"n": 2})\ndef one', 'cases=[{"n": 1}], broken={"n": 3})\ndef one', "one all"),
     "its cases": ('cases=[{"n": 1}], broken={"n": 2})\ndef one', 'cases=[{"n": 4}], broken={"n": 2})\ndef one', "all"),

@@ -254,7 +254,9 @@ def two_sides(statement: Statement, sides: Any) -> tuple[Evidence, Mapping[str, 
     place = np.unravel_index(int(np.argmax(FARTHEST[statement.kind](left, right))), left.shape)
     draws = min((one for one in (left_draws, right_draws) if one), default=0)
     error = float(np.hypot(left_error, right_error))
-    return Evidence(float(left[place]), float(right[place]), error, replications=draws), facts
+    return Evidence(
+        float(left[place]), float(right[place]), error, replications=draws, comparisons=left.size if draws else 1
+    ), facts
 
 
 def _gap(left: Array, right: Array) -> Array:

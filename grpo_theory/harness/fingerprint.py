@@ -21,12 +21,10 @@ LIBRARY = "grpo_theory"
 COUNTED = (".py", ".json", ".npz")
 IDLE = ("checks/", "harness/", "live/", "page/", "plot/", "evidence/rules.py", "evidence/verdicts.py")
 """What of the library changes no number of a chunk: what shows, watches, runs and judges."""
-RUNNING = ("harness/study.py", "harness/sides.py", "harness/forms.py")
+RUNNING = ("harness/study.py", "harness/sides.py", "harness/forms.py", "harness/step_search.py", "harness/summary.py")
 """And of that, what makes a chunk of a study."""
-SERVING = {"check", "rows", "run", "cache", "stated", "dict", "range", "tuple"}
+SERVING = {"check", "rows", "run", "cache", "stated", "dict", "range", "tuple", "Margin"}
 """What is called so has no effect beyond the name that it gives a value to."""
-WORDS = {"Statement", "Margin"}
-"""What is called so is words: the ids, kinds and margins of statements count apart from them."""
 
 
 def folder_of(package: str) -> Path:
@@ -55,7 +53,8 @@ def study_fingerprint(study: Study, part: str = "") -> str:
     Of the statements id and kind count, and for the table the margins, too: they are put to the evidence when it is judged.
     """
     code = _code(study.sources or study.module, part)
-    facts = [(one.id, one.kind, None if part else one.margin and one.margin.value) for one in study.statements]
+    counted = not part or ".margin" in (study.sources[-1].text if study.sources else _imported(study.module)[-1])
+    facts = [(one.id, one.kind, counted and one.margin and one.margin.value) for one in study.statements]
     return hashlib.sha256(f"{checkout_checksum(computing=True)}\n{code}\n{facts}".encode()).hexdigest()
 
 
@@ -126,21 +125,22 @@ def reduced(text: str, part: str = "") -> ast.Module:
     tree.body = [one for one in tree.body if not _is_words(one)]
     if not part:
         return tree
-    named = {name: one for one in tree.body for name in _names(one)}
+    named: dict[str, list[ast.stmt]] = {}
+    for one in tree.body:
+        for name in _names(one):
+            named.setdefault(name, []).append(one)
     idle = {one for one in tree.body if _serves(one)}
     waiting, seen = {part} | {name for one in tree.body if one not in idle for name in _used(one)}, set()
     while waiting:
         name = waiting.pop()
         seen.add(name)
-        one = named.get(name)
-        if one is None:
-            continue
-        idle.discard(one)
-        if name == part and isinstance(one, ast.FunctionDef):
-            for decorator in one.decorator_list:
-                if isinstance(decorator, ast.Call):
-                    decorator.keywords = [word for word in decorator.keywords if word.arg != "cases"]
-        waiting |= _used(one) - seen
+        for one in named.get(name, []):
+            idle.discard(one)
+            if name == part and isinstance(one, ast.FunctionDef):
+                for decorator in one.decorator_list:
+                    if isinstance(decorator, ast.Call):
+                        decorator.keywords = [word for word in decorator.keywords if word.arg != "cases"]
+            waiting |= _used(one) - seen
     tree.body = [one for one in tree.body if one not in idle]
     return tree
 
@@ -150,7 +150,12 @@ def _names(one: ast.stmt) -> list[str]:
     if isinstance(one, ast.FunctionDef):
         return [one.name]
     targets = one.targets if isinstance(one, ast.Assign) else [one.target] if isinstance(one, ast.AnnAssign) else []
-    return [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
+    return [
+        node.id
+        for target in targets
+        for node in ast.walk(target)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    ]
 
 
 def _used(tree: ast.AST) -> set[str]:
@@ -158,25 +163,28 @@ def _used(tree: ast.AST) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
 
 
-def _calls(one: ast.AST) -> set[str]:
-    """Return the last names of what is called."""
-    called = [node.func for node in ast.walk(one) if isinstance(node, ast.Call)]
-    return {node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else "" for node in called}
+def _name(node: ast.expr) -> str:
+    """Return the last name of a chain a.b.c."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _is_words(one: ast.stmt) -> bool:
     """Whether a statement of a file is a docstring, a remark below a constant, a reason, or makes nothing but statements."""
     if isinstance(one, ast.Expr):
         return isinstance(one.value, ast.Constant)
-    return isinstance(one, ast.Assign) and ("POWERLESS" in _names(one) or (bool(_calls(one)) and _calls(one) <= WORDS))
+    if not isinstance(one, ast.Assign):
+        return False
+    made = one.value.elts if isinstance(one.value, ast.Tuple | ast.List) else [getattr(one.value, "elt", one.value)]
+    is_statement = [isinstance(each, ast.Call) and (_name(each.func) == "Statement") for each in made]
+    return "POWERLESS" in _names(one) or (bool(made) and all(is_statement))
 
 
 def _serves(one: ast.stmt) -> bool:
     """Whether a statement of a file has no effect but for what uses its name: a function, check, run or constant."""
     if isinstance(one, ast.FunctionDef):
-        names = [each.func if isinstance(each, ast.Call) else each for each in one.decorator_list]
-        return {each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "") for each in names} <= SERVING
-    return isinstance(one, ast.Assign | ast.AnnAssign) and _calls(one) <= SERVING
+        return {_name(each.func if isinstance(each, ast.Call) else each) for each in one.decorator_list} <= SERVING
+    called = {_name(node.func) for node in ast.walk(one) if isinstance(node, ast.Call)}
+    return isinstance(one, ast.Assign | ast.AnnAssign) and bool(_names(one)) and called <= SERVING
 
 
 def function_fingerprint(function: Callable) -> str:

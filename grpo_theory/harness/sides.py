@@ -22,6 +22,8 @@ from grpo_theory.simulate.draw.streams import BEGUN
 
 Case = Mapping[str, Any]
 Cases = Iterable[Case] | Callable[[bool], Iterable[Case]]
+DREW = "drew"
+"""The key of a run's results that says whether a simulation began in it."""
 LIMITS = {one.__name__: one for one in (Evidence, Share, BoundedMean)}
 
 
@@ -111,13 +113,14 @@ class Check:
         found: dict[str, dict[str, Evidence]] = {one.id: {} for one in self.statements}
         facts: dict[str, Mapping[str, float]] = {}
         for role, variant in self.variants(case):
-            begun = BEGUN.times
-            made = self.sides(**_taken(self.sides, variant, **given(variant)))
+            begun, beside_it = BEGUN.times, given(variant)
+            made = self.sides(**_taken(self.sides, variant, **beside_it))
+            drew = beside_it.get(DREW, False) or BEGUN.times > begun
             for one, sides in self._by_statement(made):
                 evidence, beside = two_sides(one, sides)
-                if BEGUN.times > begun and evidence.replications == 0 and one.kind != "identity":
+                if drew and evidence.replications == 0 and one.kind != "identity":
                     raise StudyError(
-                        f"{one.id} on {self.label(case)}: a simulation ran in {self.sides.__name__}(), whose side has no error: "
+                        f"{one.id} on {self.label(case)}: a simulation ran for {self.sides.__name__}(), whose side has no error: "
                         "return (estimate, standard error, number of draws) in place of the number"
                     )
                 found[one.id].setdefault(role, evidence)
@@ -189,7 +192,7 @@ def check(
         ``cases(quick)`` lists them. Each is computed by itself, and again only if its function has changed.
     broken, sound : dict, or sequence of dict
         Changes to a case. With the first the statement is known to be wrong, and the same function must refute it. With the other
-        it is known to hold, and must not be refuted.
+        it is known to hold, and must not be refuted. Of several changes the first counts that gives a statement's sides.
     of : Run, optional
         The run whose results the function gets as ``found``. One that takes ``rng`` draws itself.
     each : dict of sequences, optional
@@ -290,19 +293,28 @@ def form(parts: Mapping[str, Run | Check], statements: Mapping[str, Statement]) 
     checks = [one for one in parts.values() if isinstance(one, Check)]
 
     def cells(quick: bool) -> list[Cell]:
-        return list({cell.key: cell for one in checks for cell in one.cells(quick)}.values())
+        found: dict[str, Cell] = {}
+        for cell in (cell for one in checks for cell in one.cells(quick)):
+            if found.setdefault(cell.key, cell).chunks != cell.chunks:
+                raise StudyError(
+                    f"{cell.settings[PART]}() is asked for {cell.key} in {cell.chunks} chunks and in others: name them apart"
+                )
+        return list(found.values())
 
     def compute(settings: Case, rng: np.random.Generator, chunk: int) -> Any:
         case = {name: value for name, value in settings.items() if name != PART}
         one = parts[settings[PART]]
         if isinstance(one, Run):
-            return plain(one.compute(**_taken(one.compute, case, rng=rng, chunk=chunk)))
+            begun = BEGUN.times
+            found = plain(one.compute(**_taken(one.compute, case, rng=rng, chunk=chunk)))
+            return found | {DREW: [BEGUN.times > begun]} if isinstance(found, dict) else found
         return plain(one.rows(case, lambda variant: {"rng": deepcopy(rng)}))
 
     def tabulate(results: Iterable[tuple[Case, list[Any]]], quick: bool) -> Rows:
-        by_cell = {}
+        by_cell: dict[str, Any] = {}
         for settings, chunks in results:
-            by_cell[Cell(settings).key] = joined(chunks) if isinstance(parts[settings[PART]], Run) else chunks[0]
+            found = joined(chunks) if isinstance(parts[settings[PART]], Run) else chunks[0]
+            by_cell[Cell(settings).key] = found
         table: Rows = []
         for one in checks:
             for case in one.listed(quick):
@@ -324,7 +336,12 @@ def _found(one: Check, case: Case, by_cell: Mapping[str, Any], variant: Case) ->
     of = one.of
     assert of is not None
     found = {arm: by_cell[of.cell(asked).key] for arm, asked in one.arms(case, variant).items()}
-    return {"found": found if one.each else found[()]}
+    drew = any(bool(np.any(result.get(DREW, False))) for result in found.values() if isinstance(result, dict))
+    results = {
+        arm: {name: value for name, value in result.items() if name != DREW} if isinstance(result, dict) else result
+        for arm, result in found.items()
+    }
+    return {"found": results if one.each else results[()], DREW: drew}
 
 
 def _taken(function: Callable[..., Any], case: Case, **beside: Any) -> dict[str, Any]:
