@@ -114,7 +114,9 @@ def made_up(name, k):
             "coverage": frame(part=["curve"], measure=["coverage"], level=[0.95], target=["value"], batch_size=both)
         },
         "group_size_budgets": lambda: {
-            "group_size": frame(problem=["linear"], schedule=["Constant(8)"], budget=[100 * k, 900 * k], checkpoint=[1, 7 * k])
+            "group_size": frame(
+                statement=[""], problem=["linear"], schedule=["Constant(8)"], budget=[100 * k, 900 * k], checkpoint=[1, 7 * k]
+            )
         },
         "rewards_alone": lambda: {
             "plan_coverage": frame(

@@ -57,8 +57,8 @@ def test_a_factor_would_decide_by_squared_error_and_not_by_efficiency(heads):
     assert errors["estimate"].idxmin() == 2
 
 
-def test_equal_estimators_are_a_tie(monkeypatch):
+def test_equal_estimators_refute_an_order(monkeypatch):
     monkeypatch.setitem(efficiency.ESTIMATORS, "grpo", efficiency.ESTIMATORS["rloo"])
     verdicts = judge(STUDY.claims(table(efficiency, quick=False, problem=HEADS)))
     assert len(verdicts) == 6
-    assert set(verdicts.loc[verdicts["id"] != "efficiency/larger groups", "verdict"]) == {"inconclusive"}
+    assert set(verdicts.loc[verdicts["id"] != "efficiency/larger groups", "verdict"]) == {"refuted"}

@@ -285,8 +285,8 @@ WITHOUT_INPUT = {"LogitMap", "NotEnumerableError", "Optimiser", "Schedule", "Smo
 """A class to derive from, an error and two protocols."""
 WITH_TORCH = {"sketch"}
 """Tried in tests/test_sketch.py, where torch is installed."""
-PARTS = {"Aggregation", "Clip", "Estimator", "KLTerm", "Mismatch", "Ratio"}
-"""Parts of estimators, tried in tests/test_registry.py and tests/test_mismatch.py."""
+PARTS = {"Aggregation", "Clip", "Estimator", "KLTerm", "Mismatch", "Ratio", "check"}
+"""Parts of estimators, tried in tests/test_registry.py and tests/test_mismatch.py; and checks, in tests/test_sides.py."""
 
 JUNK = [
     *(None, "", "GRPO", "linear", b"bytes", True, False, object(), {}, set(), [], (), [[]], [[[]]], [None], ["a"]),

@@ -188,7 +188,15 @@ class Statement:
             )
 
     def within(self, evidence: Evidence) -> Evidence:
-        """Return evidence with the statement's margin, if it has none of its own."""
+        """Return evidence with the statement's margin, if it has none of its own.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> near = gt.Statement("X1", "example", "it is 1", "equality", margin=gt.Margin(0.02, "less is not seen"))
+        >>> near.within(gt.evidence.Evidence(1.01, 1.0)).margin
+        0.02
+        """
         return evidence if evidence.margin or not self.margin else replace(evidence, margin=self.margin.value)
 
 

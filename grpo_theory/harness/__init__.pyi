@@ -1,5 +1,3 @@
-from .sides import Check as Check
-from .sides import Run as Run
 from .sides import check as check
 from .sides import rows as rows
 from .sides import run as run

@@ -22,8 +22,6 @@ from grpo_theory.simulate.draw.streams import BEGUN
 
 Case = Mapping[str, Any]
 Cases = Iterable[Case] | Callable[[bool], Iterable[Case]]
-DREW = "drew"
-"""The key of a run's results that says whether a simulation began in it."""
 LIMITS = {one.__name__: one for one in (Evidence, Share, BoundedMean)}
 
 
@@ -113,14 +111,13 @@ class Check:
         found: dict[str, dict[str, Evidence]] = {one.id: {} for one in self.statements}
         facts: dict[str, Mapping[str, float]] = {}
         for role, variant in self.variants(case):
-            begun, beside_it = BEGUN.times, given(variant)
-            made = self.sides(**_taken(self.sides, variant, **beside_it))
-            drew = beside_it.get(DREW, False) or BEGUN.times > begun
+            begun = BEGUN.times
+            made = self.sides(**_taken(self.sides, variant, **given(variant)))
             for one, sides in self._by_statement(made):
                 evidence, beside = two_sides(one, sides)
-                if drew and evidence.replications == 0 and one.kind != "identity":
+                if BEGUN.times > begun and evidence.replications == 0 and one.kind != "identity":
                     raise StudyError(
-                        f"{one.id} on {self.label(case)}: a simulation ran for {self.sides.__name__}(), whose side has no error: "
+                        f"{one.id} on {self.label(case)}: a simulation ran in {self.sides.__name__}(), whose side has no error: "
                         "return (estimate, standard error, number of draws) in place of the number"
                     )
                 found[one.id].setdefault(role, evidence)
@@ -305,16 +302,13 @@ def form(parts: Mapping[str, Run | Check], statements: Mapping[str, Statement]) 
         case = {name: value for name, value in settings.items() if name != PART}
         one = parts[settings[PART]]
         if isinstance(one, Run):
-            begun = BEGUN.times
-            found = plain(one.compute(**_taken(one.compute, case, rng=rng, chunk=chunk)))
-            return found | {DREW: [BEGUN.times > begun]} if isinstance(found, dict) else found
+            return plain(one.compute(**_taken(one.compute, case, rng=rng, chunk=chunk)))
         return plain(one.rows(case, lambda variant: {"rng": deepcopy(rng)}))
 
     def tabulate(results: Iterable[tuple[Case, list[Any]]], quick: bool) -> Rows:
         by_cell: dict[str, Any] = {}
         for settings, chunks in results:
-            found = joined(chunks) if isinstance(parts[settings[PART]], Run) else chunks[0]
-            by_cell[Cell(settings).key] = found
+            by_cell[Cell(settings).key] = joined(chunks) if isinstance(parts[settings[PART]], Run) else chunks[0]
         table: Rows = []
         for one in checks:
             for case in one.listed(quick):
@@ -336,12 +330,7 @@ def _found(one: Check, case: Case, by_cell: Mapping[str, Any], variant: Case) ->
     of = one.of
     assert of is not None
     found = {arm: by_cell[of.cell(asked).key] for arm, asked in one.arms(case, variant).items()}
-    drew = any(bool(np.any(result.get(DREW, False))) for result in found.values() if isinstance(result, dict))
-    results = {
-        arm: {name: value for name, value in result.items() if name != DREW} if isinstance(result, dict) else result
-        for arm, result in found.items()
-    }
-    return {"found": results if one.each else results[()], DREW: drew}
+    return {"found": found if one.each else found[()]}
 
 
 def _taken(function: Callable[..., Any], case: Case, **beside: Any) -> dict[str, Any]:

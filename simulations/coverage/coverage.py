@@ -154,7 +154,7 @@ def measured(covered, control):
 def measures(found, part, problem, target, group_size):
     """Each interval, component and measure, each percentile of a zip plot, and limits as the number of prompts grows."""
     success = "rare" if problem.endswith("rare") else "common"
-    yield from pd.DataFrame(found).assign(success=success).to_dict("records")
+    yield from pd.DataFrame(found).assign(success=success).fillna({"replications": 0}).to_dict("records")
     for one in CANDIDATES:
         if part == "curve" and one.target == target and one.limit is not None:
             for at, limit in np.ndenumerate(one.limit(problem, group_size, LEVEL)):

@@ -154,5 +154,6 @@ def lines(found):
 @rows(of=simulated, cases=lambda quick: [{**simulated_cases(quick)[0], "rule": "constant"}])
 def marks(found):
     """Simulated runs of the smallest group."""
-    for updates, estimate, error in zip(found["updates"], found["estimate"], found["standard_error"], strict=True):
-        yield {"group_size": 2, "updates": int(updates), "estimate": estimate, "standard_error": error}
+    names = ("updates", "estimate", "standard_error", "replications")
+    for row in zip(*(found[name] for name in names), strict=True):
+        yield {"group_size": 2, **dict(zip(names, row, strict=True))}
