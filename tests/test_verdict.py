@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 from scipy.stats import binom, kstest, norm, t
 
-from grpo_theory.evidence import KINDS, Claim, Evidence, Share, Statement, log_log_slope
+from grpo_theory.evidence import KINDS, Claim, Evidence, Margin, Share, Statement, log_log_slope
 from grpo_theory.evidence import judge as judge_report
 from grpo_theory.evidence.estimate import SKEWNESS
 
@@ -103,6 +103,16 @@ def test_limits_too_wide_for_the_best_outcome_leave_an_estimate_only(kind):
         ).iloc[0]["verdict"]
         == "refuted"
     )
+
+
+@pytest.mark.parametrize(("estimate", "verdict"), [(0.009, "confirmed"), (-0.009, "confirmed"), (0.011, "refuted")])
+def test_an_absolute_margin_is_for_what_may_be_nothing(estimate, verdict):
+    near = Margin(0.01, "less is not seen", absolute=True)
+    statement = Statement("X", "test", "text", "equality", margin=near)
+    claim = statement.claim("a", Evidence(estimate, 0.0), Evidence(0.02, 0.0))
+    assert judge_report([claim])[["verdict", "control"]].values.tolist() == [[verdict, "refuted"]]
+    relative = Statement("X", "test", "text", "equality", margin=Margin(0.01, "less is not seen"))
+    assert judge_report([relative.claim("a", Evidence(estimate, 0.0), Evidence(0.02, 0.0))])["verdict"].tolist() == ["refuted"]
 
 
 def test_every_kind_of_the_design_has_its_rule():

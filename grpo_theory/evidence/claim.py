@@ -29,6 +29,8 @@ class Margin:
         Relative for an equality, absolute for a rate and a law.
     because : str
         The argument, in a sentence.
+    absolute : bool, default False
+        Whether it is absolute for an equality, too.
 
     Examples
     --------
@@ -40,6 +42,7 @@ class Margin:
 
     value: float
     because: str
+    absolute: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.value, bool) or not isinstance(self.value, Real) or not 0.0 <= self.value < inf:
@@ -197,7 +200,9 @@ class Statement:
         >>> near.within(gt.evidence.Evidence(1.01, 1.0)).margin
         0.02
         """
-        return evidence if evidence.margin or not self.margin else replace(evidence, margin=self.margin.value)
+        if evidence.margin or not self.margin:
+            return evidence
+        return replace(evidence, margin=self.margin.value, absolute=self.margin.absolute)
 
 
 class Comparison(NamedTuple):

@@ -28,13 +28,15 @@ class Evidence:
     standard_error : float, default 0
         0 for an exact computation.
     margin : float, default 0
-        How near is near enough: relative for an equality, absolute for a rate and a law; unused otherwise.
+        How near is near enough: relative for an equality unless `absolute`, absolute for a rate and a law; unused otherwise.
     replications : int, default 0
         0 for an exact computation; of a difference of two means, the smaller number.
     comparisons : int, default 1
         The number of estimates of which this is the extreme one; the level is divided among them.
     skewness : float, default sqrt(8)
         Of a single replication, at most, in either direction: limits allow for it. The default is that of a squared normal.
+    absolute : bool, default False
+        Whether the margin of an equality is absolute too, as it must be where the prediction may be 0.
 
     Examples
     --------
@@ -52,6 +54,7 @@ class Evidence:
     replications: int = 0
     comparisons: int = 1
     skewness: float = SKEWNESS
+    absolute: bool = False
 
     def __post_init__(self) -> None:
         numbers = (self.estimate, self.prediction, self.standard_error, self.margin)

@@ -70,11 +70,11 @@ def identity(evidence: Evidence, level: float) -> Judgement:
 
 
 def equality(evidence: Evidence, level: float) -> Judgement:
-    """Confirm if the interval lies within the relative margin around the prediction; refute if it lies outside."""
+    """Confirm if the interval lies within the margin around the prediction, usually a share of it; refute if it lies outside."""
     low, high = evidence.interval(level)
     # Exact evidence has an interval without width, which rounding alone would put beside the margin.
     slack = IDENTITY_TOLERANCE * max(1.0, abs(evidence.prediction))
-    allowance = evidence.margin * abs(evidence.prediction) + slack
+    allowance = room("equality", evidence) + slack
     least, most = evidence.prediction - allowance, evidence.prediction + allowance
     half_width = abs(allowance - abs(evidence.estimate - evidence.prediction))
     return _judge(evidence, level, least <= low and high <= most, high < least or low > most, half_width)
@@ -143,7 +143,7 @@ def room(kind: str, evidence: Evidence) -> float:
     0.01
     """
     if kind == "equality":
-        return evidence.margin * abs(evidence.prediction)
+        return evidence.margin if evidence.absolute else evidence.margin * abs(evidence.prediction)
     if kind in ("rate", "law"):
         return evidence.margin
     return evidence.prediction if kind == "upper bound" and evidence.prediction > 0.0 else inf

@@ -135,10 +135,10 @@ def _source(words: Mapping[str, Any], head: Mapping[str, Any], where: str) -> st
 
 
 def _margin(table: Any, where: str) -> Margin:
-    if not isinstance(table, dict) or set(table) != {"value", "because"}:
+    if not isinstance(table, dict) or set(table) - {"absolute"} != {"value", "because"}:
         raise ValueError(f"{where}: a margin must be {{value = ..., because = ...}}, got {table!r}")
     try:
-        return Margin(table["value"], table["because"])
+        return Margin(**table)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import partial
 from inspect import signature
 from math import isfinite, isnan
 from types import ModuleType
@@ -152,9 +153,11 @@ def _rows(settings: Settings, results: list[Any]) -> Rows:
 
 def _claim(statement: Statement, row: Mapping[str, Any]) -> Claim:
     margin = row["margin"]
-    own = Evidence(row["estimate"], row["prediction"], row["standard_error"], margin, int(row["replications"]))
-    control = Evidence(row["broken"], row["broken_prediction"], row["broken_error"], margin, int(row["broken_draws"]))
+    absolute = bool(statement.margin and statement.margin.absolute)
+    near = partial(Evidence, margin=margin, absolute=absolute)
+    own = near(row["estimate"], row["prediction"], row["standard_error"], replications=int(row["replications"]))
+    control = near(row["broken"], row["broken_prediction"], row["broken_error"], replications=int(row["broken_draws"]))
     sound = None
     if not isnan(row["sound"]):
-        sound = Evidence(row["sound"], row["prediction"], row["sound_error"], margin, int(row["sound_draws"]))
+        sound = near(row["sound"], row["prediction"], row["sound_error"], replications=int(row["sound_draws"]))
     return Claim(statement, row["setting"], own, control, json.loads(row["facts"]) if row["facts"] else {}, sound)
