@@ -9,7 +9,7 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[1]
 FOLDERS = ("grpo_theory", "simulations", "paper_figures", "benchmarks")
-GROUND = {"arrays", "compiler", "schedule", "user_text", "validation"}
+GROUND = {"arrays", "compiler", "plain_text", "schedule", "user_text", "validation"}
 STREET = (
     "problem",
     "estimation",
@@ -74,18 +74,20 @@ def imported():
 
 @cache
 def defining(folder, *names):
-    """Return the modules of a folder that assign one of some names, or define a function of it, at their top level."""
+    """Return the modules of a folder that assign one of some names, or define a function of it or under it, at the top."""
     marked = set()
     for module, path in FILES.items():
         if module.split(".")[0] == folder:
             body = ast.parse(path.read_text(encoding="utf-8")).body
             assigned = {getattr(one, "id", "") for node in body if isinstance(node, ast.Assign) for one in node.targets}
-            if not {*names}.isdisjoint(assigned | {node.name for node in body if isinstance(node, ast.FunctionDef)}):
+            functions = [node for node in body if isinstance(node, ast.FunctionDef)]
+            under_it = {getattr(getattr(one, "func", one), "id", "") for node in functions for one in node.decorator_list}
+            if not {*names}.isdisjoint(assigned | under_it | {node.name for node in functions}):
                 marked.add(module)
     return marked
 
 
-STUDIES = ("simulations", "compare", "simulate")
+STUDIES = ("simulations", "check", "simulate")
 """What the files of studies define."""
 
 
@@ -144,13 +146,29 @@ def test_the_floors_are_what_they_are_said_to_be(imported):
     assert imported["grpo_theory.simulate"] <= {module for module in FILES if module.startswith("grpo_theory.simulate.")}
 
 
-@pytest.mark.parametrize(("marks", "count"), [(STUDIES, 60), (("paper_figures", "PLACE"), 40)])
-def test_no_study_imports_a_study_and_no_figure_a_figure(marks, count, imported):
-    marked, folder = defining(*marks), marks[0]
-    assert len(marked) >= count
-    for module in FILES:
-        if module.startswith(folder):
-            assert not imported[module] & (marked - {module}), module
+def test_no_figure_imports_a_figure(imported):
+    marked = defining("paper_figures", "PLACE")
+    assert len(marked) >= 40
+    assert [module for module in FILES if module.startswith("paper_figures") and imported[module] & (marked - {module})] == []
+
+
+def test_a_study_takes_only_plain_functions_and_constants_from_one_beside_it():
+    """Never its checks and runs, which would be judged twice, and nothing from another subject's study."""
+    studies, wrong = defining(*STUDIES), []
+    assert len(studies) >= 90
+    for module in studies:
+        for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module in studies:
+                body = ast.parse(FILES[node.module].read_text(encoding="utf-8")).body
+                parts = {one.name for one in body if isinstance(one, ast.FunctionDef) and _is_part(one)}
+                beside = node.module.rpartition(".")[0] == module.rpartition(".")[0]
+                wrong += [(module, one.name) for one in node.names if one.name in parts or not beside]
+    assert wrong == []
+
+
+def _is_part(function):
+    names = {getattr(getattr(one, "func", one), "id", "") for one in function.decorator_list}
+    return not names.isdisjoint({"check", "run", "rows"})
 
 
 def test_studies_know_no_figures_and_what_they_share_knows_no_study(imported):
@@ -273,8 +291,11 @@ PUBLIC_FUNCTIONS = {
     "sketch",
 }
 """What a user calls names every choice, by keyword, and may take more."""
-PUBLIC_RECORDS = {"Advice", "Findings", "ImportanceRatios", "Moments", "SampledAnswers"}
-"""What a user reads, or finds in the command's JSON, names everything that was found, and may have more."""
+PUBLIC_RECORDS = {"Advice", "Findings", "ImportanceRatios", "Moments", "SampledAnswers", "Study"}
+"""What a user reads, or finds in the command's JSON, names everything that was found, and may have more.
+
+A study has one more, while two forms of it make their tables differently.
+"""
 
 
 def definitions(kind):

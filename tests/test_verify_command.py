@@ -73,9 +73,9 @@ def test_what_is_left_open_says_how_to_get_more_runs(verify, tmp_path, quick):
     few = SIMULATED.replace("2_000 if quick else 20_000", "300").replace("(1.0, 1.1)", "(1.0, 2.0)")
     (tmp_path / "own_means.py").write_text(few)
     done = verify(tmp_path, "own_means.py", *quick)
-    assert " replications would decide it.\n" in done.stdout
+    assert " replications are needed before limits can decide anything.\n" in done.stdout
     more = "Leave out --quick, or ask" if quick else "Ask"
-    assert f"\n  {more} for more replications or chunks in cells(quick).\n" in done.stdout
+    assert f"\n  {more} for more replications in its cases.\n" in done.stdout
 
 
 def test_the_tables_have_what_was_computed(verified):
