@@ -83,7 +83,8 @@ def _read(text: str) -> tuple[str, tuple[str, ...]]:
     return ast.dump(tree), tuple(names)
 
 
-def _imported(module: str) -> list[str]:
+@cache
+def _imported(module: str) -> tuple[str, ...]:
     """Return the texts of the files of its package that a module imports, directly or not, and its own as the last."""
     package = module.partition(".")[0]
     found = {module: Path(str(find_spec(module).origin)).read_text(encoding="utf-8")}  # type: ignore[union-attr]
@@ -96,7 +97,7 @@ def _imported(module: str) -> list[str]:
             found[name] = path.read_text(encoding="utf-8")
             waiting += _read(found[name])[1]
     own = found.pop(module)
-    return [*(found[name] for name in sorted(found)), own]
+    return (*(found[name] for name in sorted(found)), own)
 
 
 def packages_beside(source: SourceFile) -> tuple[str, ...]:

@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 
 from grpo_theory.evidence import Claim, Comparison, Evidence, Statement
-from grpo_theory.harness.sides import Check, Run, form
-from grpo_theory.harness.sides import StudyError as StudyError
+from grpo_theory.harness.sides import Check, Run, StudyError, form
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings, Study
 from grpo_theory.simulate.draw.streams import BEGUN
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from grpo_theory.harness.forms import StudyError
+from grpo_theory.harness.sides import StudyError
 
 
 def drawing_own(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,9 +19,10 @@ from grpo_theory.evidence import KINDS, PARTS, Claim, Statement
 from grpo_theory.evidence.claim import WITH_MARGIN
 from grpo_theory.harness.collection import Collection, in_order
 from grpo_theory.harness.executors import nothing
-from grpo_theory.harness.forms import EXACT_FORM, FORMS, SIMULATED_FORM, StudyError, study_of
+from grpo_theory.harness.forms import EXACT_FORM, FORMS, SIMULATED_FORM, study_of
 from grpo_theory.harness.global_draws import drawing_own
 from grpo_theory.harness.kernel_files import first_line
+from grpo_theory.harness.sides import StudyError
 from grpo_theory.harness.study import Cell, Study, table_of
 from grpo_theory.validation import ArgumentError
 
