@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gradient_tables import table
+from study_tables import table
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge

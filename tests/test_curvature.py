@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit
+from study_tables import quick_claims
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
-from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.study import table_of
 from grpo_theory.theory import (
     GREATEST_CURVATURE,
     GREATEST_LOCAL_CURVATURE,
@@ -230,12 +229,8 @@ def test_arguments_are_checked():
 
 def judged(module):
     """Run the cells of a quick run, and judge their claims, which are about all that it states; by id and problem."""
-    study = study_of(module)
-    results = [
-        (cell.settings, [study.compute(cell.settings, np.random.default_rng(number), 0)])
-        for number, cell in enumerate(study.cells(True))
-    ]
-    found = judge(study.claims(table_of(study.table(results, True)))).set_index(["id", "problem"])
+    study, claims = quick_claims(module)
+    found = judge(claims).set_index(["id", "problem"])
     assert {name for name, _ in found.index} == set(study.decides)
     return found
 

@@ -1,7 +1,7 @@
 """The study of efficiency against the group size: against whole batches, the law of group sizes, and broken estimators."""
 
 import pytest
-from gradient_tables import table
+from study_tables import table
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge

@@ -4,8 +4,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from gradient_tables import table as table_of
 from scipy.special import stdtrit
+from study_tables import table as table_of
 
 import grpo_theory as gt
 from grpo_theory.data import sampled_answers

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 from scipy.stats import chi2, kstest, norm
+from study_tables import quick_claims
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
-from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.study import table_of
 from grpo_theory.theory import Linearisation, gap_recursion, limit_covariance, linearise
 from simulations.limit import gap_asymptotics, gap_weights
 from simulations.limit.gap_weights import PromptBaselines
@@ -106,9 +105,7 @@ def test_the_law_has_set_in_when_the_study_says_so(name):
 @pytest.fixture(scope="module")
 def verdicts():
     """The verdicts on Corollaries 9 and 10."""
-    study = study_of(gap_weights)
-    results = [(cell.settings, [study.compute(cell.settings, None, 0)]) for cell in study.cells(True)]
-    return judge(study.claims(table_of(study.table(results, True)))).set_index(["id", "problem"])
+    return judge(quick_claims(gap_weights)[1]).set_index(["id", "problem"])
 
 
 def test_corollaries_9_and_10_hold_where_their_assumptions_do(verdicts):

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from gradient_tables import claims
+from study_tables import claims
 
 import grpo_theory as gt
 from grpo_theory.data import arithmetic

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
+from study_tables import quick_claims
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
-from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.study import table_of
 from simulations.normalisation import one_step, path_sums, success_flow
 from simulations.normalisation.ascent import Prompts, Step
 from simulations.normalisation.prompts import mixture, prompts
@@ -14,12 +13,7 @@ from simulations.normalisation.prompts import mixture, prompts
 
 def judged(module):
     """Run the cells of a quick run, and judge their claims; by id and problem."""
-    study = study_of(module)
-    results = [
-        (cell.settings, [study.compute(cell.settings, np.random.default_rng(number), 0)])
-        for number, cell in enumerate(study.cells(True))
-    ]
-    claims = study.claims(table_of(study.table(results, True)))
+    study, claims = quick_claims(module)
     assert {one.statement.id for one in claims} <= set(study.decides)
     return judge(claims, level=1e-3).set_index(["id", "problem"])
 

@@ -4,13 +4,14 @@ from itertools import product
 
 import numpy as np
 import pytest
+from study_tables import computed
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.exact.multisets import multisets
 from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.sides import joined
-from grpo_theory.harness.study import chunk_generator, table_of
+from grpo_theory.harness.study import chunk_generator
 from simulations.sequence import (
     drift,
     group_mean_bounds,
@@ -37,14 +38,8 @@ def problem_and_tokens(tree, seed=0):
 def judged(module):
     """Run a study as a quick run does, and judge its claims; by id and problem."""
     study = study_of(module)
-    results = [
-        (
-            cell.settings,
-            [study.compute(cell.settings, chunk_generator(study.name, cell, 0, chunk), chunk) for chunk in range(cell.chunks)],
-        )
-        for cell in study.cells(True)
-    ]
-    claims = list(study.claims(table_of(study.table(results, True))))
+    table = computed(study, True, lambda number, cell, chunk: chunk_generator(study.name, cell, 0, chunk))
+    claims = study.claims(table)
     assert {one.statement.id for one in claims} <= set(study.decides)
     return judge(claims).set_index(["id", "problem"])
 

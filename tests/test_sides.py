@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from study_tables import computed as table_of_chunks
 
 import grpo_theory as gt
 from grpo_theory.evidence import Evidence, Share, judge
@@ -11,7 +12,7 @@ from grpo_theory.evidence.reading import mean_of, two_sides
 from grpo_theory.harness import check, rows, run
 from grpo_theory.harness.fingerprint import study_fingerprint
 from grpo_theory.harness.sides import StudyError, joined
-from grpo_theory.harness.study import chunk_generator, table_of
+from grpo_theory.harness.study import chunk_generator
 from grpo_theory.harness.study_file import read_study
 
 KINDS = ("identity", "equality", "rate", "upper bound", "ordering")
@@ -24,12 +25,7 @@ def stated(kind, name="X"):
 def computed(path, quick=False):
     """Return the table of a study from its file, every chunk with the generator of its own."""
     study = read_study(path)
-    cells = study.cells(quick)
-    results = [
-        (one.settings, [study.compute(one.settings, chunk_generator(study.name, one, 0, i), i) for i in range(one.chunks)])
-        for one in cells
-    ]
-    return study, table_of(study.table(results, quick))
+    return study, table_of_chunks(study, quick, lambda number, cell, chunk: chunk_generator(study.name, cell, 0, chunk))
 
 
 HEAD = '''"""A probe."""

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pandas as pd
 import pytest
-from gradient_tables import claims
+from study_tables import claims
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge

@@ -4,12 +4,11 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
+from study_tables import quick_claims
 
 import grpo_theory as gt
 from docs.making.places import DOCS
 from grpo_theory.evidence import judge
-from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.study import table_of
 from simulations.normalisation import weak_interaction, weak_sums
 from simulations.normalisation.ascent import Prompts
 from simulations.normalisation.interaction import constants, course, gains, interaction, opposed, shortfall, step_of, worst_prompt
@@ -18,12 +17,7 @@ from simulations.normalisation.prompts import mixture, prompts
 
 def judged(module):
     """Run the cells of a quick run, and judge their claims; by id and problem."""
-    study = study_of(module)
-    results = [
-        (cell.settings, [study.compute(cell.settings, np.random.default_rng(number), 0)])
-        for number, cell in enumerate(study.cells(True))
-    ]
-    claims = study.claims(table_of(study.table(results, True)))
+    study, claims = quick_claims(module)
     assert {one.statement.id for one in claims} == set(study.decides)
     return judge(claims).set_index(["id", "problem"])
 
