@@ -2,8 +2,8 @@
 
 Run from the top folder:  .venv/bin/python tools/mutants.py [--only TEXT] [--workers N]
 
-tests/mutants.toml lists the faults as data: the file, a piece of its text that stands there once, what takes its place, and the
-tests.  The tests are first run on the code as it is, and must pass.  A fault that they do not see ends the program with status 1.
+tests/mutants/ lists the faults as data, one list a room: the file, a piece of its text that stands there once, what takes its
+place, and the tests.  The tests are first run on the code as it is, and must pass.  A fault that they do not see ends the program with status 1.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
-LIST = TOP / "tests" / "mutants.toml"
+LISTS = TOP / "tests" / "mutants"
 LIMIT = 600
 """Seconds after which tests that do not end count as having seen the fault: an endless loop is one."""
 FAILED = 1
@@ -54,10 +54,9 @@ class Mutant:
         return source.replace(self.old, self.new)
 
 
-def read_mutants(path: Path = LIST) -> list[Mutant]:
-    """Read the list, and check every fault against the code as it is."""
-    with path.open("rb") as file:
-        entries = tomllib.load(file)["mutant"]
+def read_mutants(folder: Path = LISTS) -> list[Mutant]:
+    """Read the lists, and check every fault against the code as it is."""
+    entries = [one for path in sorted(folder.glob("*.toml")) for one in tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]]
     mutants = [Mutant(one["file"], one["old"], one["new"], tuple(one["tests"])) for one in entries]
     for mutant in mutants:
         mutant.applied((TOP / mutant.file).read_text(encoding="utf-8"))
