@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.harness.study import chunk_generator
 from simulations.normalisation.trained_features import STRIDE, linear_course
 from simulations.plan import advice_on_trained_model, twin_on_trained_model
 from simulations.plan.advice_on_trained_model import ends_of, lost
@@ -33,9 +32,6 @@ def test_a_log_of_the_start_has_the_recorded_success():
     assert log.known_scores.shape[1] == 128
 
 
-# ---- what recommended sizes lose
-
-
 def test_ends_are_of_the_seeds_that_all_sizes_have():
     ends = ends_of(DATA, "grpo", 96)
     assert {size: values.shape for size, values in ends.items()} == dict.fromkeys((2, 4, 8, 16, 32, 64), (2, 3))
@@ -60,13 +56,6 @@ def test_losses_count_seeds_and_logs():
     assert lost(ends, np.array([4]), 4)["standard_error"] == 0.0
 
 
-def test_the_best_other_size_is_at_its_best_rate():
-    """The other sizes' rates are all tried; without noise the best of them is the bound."""
-    ends = {2: np.full((2, 4), 0.3), 4: np.full((2, 4), 0.5), 8: np.stack([np.full(4, 0.2), np.full(4, 0.6)])}
-    assert lost(ends, np.array([4]))["estimate"] == pytest.approx(0.1)
-    assert lost(ends, np.array([8]))["estimate"] == pytest.approx(-0.1)
-
-
 def test_the_step_loses_what_the_exact_efficiencies_say():
     told, case = {"planned": np.array([4, 64])}, {"estimator": "grpo", "trained": "last block"}
     rows = pd.DataFrame(advice_on_trained_model.losses(told, "step", updates=1, **case))
@@ -78,24 +67,6 @@ def test_the_step_loses_what_the_exact_efficiencies_say():
     assert start["always 64"] > 0.5
 
 
-def test_the_study_runs_and_its_controls_are_what_it_says():
-    cells = [cell for cell in advice_on_trained_model.misled.cells(quick=True) if cell.settings["trained"] == "last block"]
-    for cell in cells:
-        settings = {name: value for name, value in cell.settings.items() if name != "of"}
-        result = advice_on_trained_model.told(**settings, rng=chunk_generator("advice_on_trained_model", cell, 1, 0))
-        assert {arm: len(sizes) for arm, sizes in result.items()} == {"planned": 4, "permuted": 4}
-        found = {arm: np.array(sizes) for arm, sizes in result.items()}
-        estimator = cell.settings["estimator"]
-        assert advice_on_trained_model.misled(found, "last block", estimator, "start", larger=4).estimate > 0.1
-        ((loss, *_), margin) = advice_on_trained_model.shortfall(
-            {"planned": np.array([4])}, "last block", estimator, 12, larger=8
-        )
-        assert loss > margin
-
-
-# ---- twins
-
-
 def test_the_twins_step_is_that_of_the_records():
     """At a hundredth of the step the linear policy of the start moves as the recorded ascent begins."""
     case, step = problem_at_start(), twin_on_trained_model.step_scale()
@@ -103,27 +74,3 @@ def test_the_twins_step_is_that_of_the_records():
     ((success, _),) = linear_course(DATA, [1], False, STRIDE)
     assert gt.objective(case, theta) == pytest.approx(success, abs=1e-7)
     assert abs(gt.objective(case, case.theta + 4.0 * (theta - case.theta)) - success) > 1e-3
-
-
-def test_misses_are_told_from_the_records():
-    real = [float(START.success[START.updates.tolist().index(look)].mean()) for look in twin_on_trained_model.LOOKS]
-    found = {"twin": np.array([[each + 0.01 for each in real], [each - 0.03 for each in real]])}
-    cases = twin_on_trained_model.reach.listed(quick=True)
-    assert [twin_on_trained_model.reach.label(case) for case in cases] == ["20 updates", "40 updates", "80 updates"]
-    for case in cases:
-        (miss, _, logs), bound, facts = twin_on_trained_model.reach(found, case["ahead"])
-        assert (miss, logs, bound) == (pytest.approx(0.02), 2, 0.03)
-        assert facts["change"] > 0.03
-    rows = pd.DataFrame(row for ahead in twin_on_trained_model.LOOKS for row in twin_on_trained_model.success(found, ahead))
-    frozen = rows[rows["arm"] == "features of the start"]["estimate"]
-    assert (np.abs(frozen.to_numpy() - real) < 0.2).all()
-
-
-def test_a_twin_of_everything_climbs_as_the_policy_does():
-    """A long log of few questions' worth of answers: its twin's first steps are those of the policy itself."""
-    case = problem_at_start()
-    log = draw_log(sampler(case, case.theta), np.arange(40), 4000, np.random.default_rng(3))
-    own = twin_on_trained_model.ascend(case, twin_on_trained_model.step_scale())
-    seen = twin_on_trained_model.ascend(gt.twin(log), twin_on_trained_model.step_scale())
-    assert seen[0] == pytest.approx(own[0], abs=0.02)
-    assert own[-1] - own[0] > 0.05

@@ -1,14 +1,11 @@
 """The ratio of whole responses: its exact law against listed responses, limit laws against integrals, and what is simulated."""
 
 import numpy as np
-import pandas as pd
 import pytest
-from pages import DOCS
 from scipy.integrate import quad
 from scipy.stats import norm
 
 import grpo_theory as gt
-from grpo_theory.harness.sides import joined
 from simulations.length import clipped_responses, log_ratios
 
 CHAIN = gt.TokenChain([[0, 1], [0, 2], [1, 0]], 6, end_token=0, starts=[0, 1])
@@ -96,35 +93,3 @@ def test_short_responses_have_the_efficiencies_of_their_listed_twin(point):
         for quantity, exact in (("efficiency", np.copysign(law.efficiency, law.cosine)), ("cosine", law.cosine)):
             estimate, error = found[name][quantity]
             assert abs(estimate - exact) < 4.5 * error + 1e-3, (name, quantity)
-
-
-def test_at_a_thousand_tokens_controls_are_refuted():
-    found = joined([clipped_responses.steps("think until sure", [64, 1024], 16, np.random.default_rng(4))])
-    table = pd.DataFrame(clipped_responses.efficiencies(found, 16))
-    assert table["estimate"].notna().all()
-    assert len(table.groupby(["length", "fixed", "direction"])) == 4 * clipped_responses.DIRECTIONS
-    for direction in range(clipped_responses.DIRECTIONS):
-        for (estimate, _, _), bound in clipped_responses.clips(found, direction, 16, wrong=True).values():
-            assert estimate > bound
-    (estimate, _, _), _ = clipped_responses.clips(found, 0, 16)["length/cut ratio"]
-    exact = table.query("length == 1024 and fixed == 'response' and direction == 0 and quantity == 'efficiency'")
-    by_ratio = exact.set_index("ratio")["estimate"]
-    assert estimate == pytest.approx(by_ratio["trajectory"] - by_ratio["cut"])
-
-
-@pytest.mark.parametrize("kind", ["think until sure", "bigram text"])
-def test_the_limit_laws_hold_at_a_thousand_tokens_with_the_numbers_of_the_page(kind):
-    judged = []
-    for d in range(log_ratios.DIRECTIONS):
-        own, broken = (next(iter(log_ratios.within(kind, d, nats).values())) for nats in (log_ratios.NEAR, log_ratios.BROKEN))
-        assert own[0] < own[1] == log_ratios.MARGIN < broken[0]
-        judged.append(own[2])
-    said = " ".join((DOCS / "long_responses.md").read_text(encoding="utf-8").split())
-    kept = sorted(facts["share of responses kept"] for facts in judged)
-    if kind == "bigram text":
-        assert f"a clip keeps {kept[0]:.1%} and {kept[1]:.1%} of the responses in the text's task" in said
-    else:
-        seconds = sorted(facts["second moment of the ratio"] for facts in judged)
-        assert {f"{share:.0%}" for share in kept} == {"16%"}
-        assert "A clip then keeps 16% in place of 9%" in said
-        assert f"The second moment of R is {seconds[0]:.0f} and {seconds[1]:.3g} in place of {np.exp(2.0):.1f}" in said

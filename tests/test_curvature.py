@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit
-from study_tables import quick_claims
 
 import grpo_theory as gt
-from grpo_theory.evidence import judge
 from grpo_theory.theory import (
     GREATEST_CURVATURE,
     GREATEST_LOCAL_CURVATURE,
@@ -20,7 +18,7 @@ from grpo_theory.theory import (
     success_gradient,
     success_hessian,
 )
-from simulations.normalisation import curvature, orthogonal_prompts, softmax_bandit
+from simulations.normalisation import softmax_bandit
 from simulations.normalisation.families import Family
 from simulations.normalisation.policies import Policy
 
@@ -71,23 +69,6 @@ def test_the_library_finds_the_same_hessian(shape):
     pi = softmax(features @ theta)
     np.testing.assert_allclose(gt.hessian(problem, theta), success_hessian(pi, correct, features), atol=1e-13)
     np.testing.assert_allclose(gt.moments(problem, theta).gradient, success_gradient(pi, correct, features), atol=1e-13)
-
-
-def test_one_correct_response_has_the_form_with_its_own_score():
-    """p (e - pi)(e - pi)' - p (diag pi - pi pi'), as a product rule gives it."""
-    pi = softmax(np.array([0.3, -1.0, 0.4, 2.0]))
-    own = np.eye(4)[1]
-    written = pi[1] * (np.outer(own - pi, own - pi) - np.diag(pi) + np.outer(pi, pi))
-    np.testing.assert_allclose(success_hessian(pi, own > 0, np.eye(4)), written, atol=1e-15)
-
-
-def test_two_responses_have_their_curvature_in_closed_form():
-    correct, features, theta = policy((2, 1, 3), 2)
-    p = softmax(features @ theta)[correct].sum()
-    apart = features[0] - features[1]
-    pi = softmax(features @ theta)
-    assert norm(success_hessian(pi, correct, features)) == pytest.approx(p * (1 - p) * abs(1 - 2 * p) * apart @ apart, rel=1e-12)
-    assert norm(success_hessian([0.5, 0.5], correct, features)) == pytest.approx(0.0, abs=1e-15)
 
 
 def test_the_inequality_behind_the_bound():
@@ -158,27 +139,6 @@ def test_the_most_within_a_radius_is_the_most_on_a_grid(n_responses, p, radius):
     assert local_curvature_bound(p, radius, n_responses) == pytest.approx(most, rel=1e-8)
 
 
-def test_two_responses_attain_the_most_within_a_radius():
-    p = 0.10251383
-    radius = np.sqrt(p * (1 - p))
-    moved = np.array([logit(p), 0.0]) + radius * np.array([1.0, -1.0]) / np.sqrt(2.0)
-    found = norm(success_hessian(softmax(moved), [True, False], np.eye(2)))
-    assert found == pytest.approx(local_curvature_bound(p, radius, 2), rel=1e-12)
-    assert found == pytest.approx(GREATEST_LOCAL_CURVATURE * radius, rel=1e-9)
-
-
-@pytest.mark.parametrize("n_responses", [2, 3, 6])
-def test_a_bandits_curvature_is_a_covariance_of_rewards(n_responses):
-    """v' Hess J v = Cov(r, (v - E v)^2): linear in the rewards, so the most is at rewards 0 and 1."""
-    rng = np.random.default_rng(4)
-    rewards, theta, v = rng.uniform(size=n_responses), rng.normal(size=n_responses), rng.normal(size=n_responses)
-    problem = gt.Problem(gt.Bandit(rewards[None]), gt.TabularSoftmax(1, n_responses))
-    pi, hessian = softmax(theta), gt.hessian(problem, theta)
-    squares = (v - pi @ v) ** 2
-    assert v @ hessian @ v == pytest.approx(pi @ (rewards * squares) - (pi @ rewards) * (pi @ squares), rel=1e-11)
-    assert norm(hessian) <= GREATEST_CURVATURE
-
-
 def ascend(rewards, step, updates, divided=False):
     """Return the gaps of exact gradient ascent from equal logits, as the definition has it."""
     logits, gaps = np.zeros(len(rewards)), []
@@ -227,14 +187,6 @@ def test_arguments_are_checked():
         divided_gap_limit([0.0], 0.4)
 
 
-def judged(module):
-    """Run the cells of a quick run, and judge their claims, which are about all that it states; by id and problem."""
-    study, claims = quick_claims(module)
-    found = judge(claims).set_index(["id", "problem"])
-    assert {name for name, _ in found.index} == set(study.decides)
-    return found
-
-
 @pytest.mark.parametrize("family", [(2, 1), (4, 1), (5, 3)])
 def test_policies_written_out_are_those_of_the_library(family):
     here, near = Family(*family).draw(np.random.default_rng(5), Policy)
@@ -248,39 +200,11 @@ def test_policies_written_out_are_those_of_the_library(family):
         np.testing.assert_allclose(one.hessian, gt.hessian(problem, theta), atol=1e-12)
 
 
-def test_the_bounds_are_confirmed_and_broken_derivatives_refuted():
-    found = judged(curvature)
-    assert set(found["verdict"]) == {"confirmed"}
-    assert found["power"].all()
-    worst = found.xs("K = 2, 1 correct", level="problem")["estimate"]
-    assert worst["N1"] == pytest.approx(0.5, abs=0.01)
-    assert worst["N2"] == pytest.approx(np.sqrt(0.5), abs=0.01)
-    assert worst[["N1/sharp", "N2/sharp"]].min() > 0.99
-
-
-def test_orthogonal_prompts_do_not_interact_and_correlated_ones_do():
-    found = judged(orthogonal_prompts)
-    assert set(found["verdict"]) == {"confirmed"}
-    assert found["power"].all()
-    problem = orthogonal_prompts.prompts_apart(np.random.default_rng(0), 0.1)
-    features = problem.policy.logits(np.eye(problem.policy.dimension)).transpose(1, 2, 0)
-    same = np.linalg.norm(features[0], 2) * np.linalg.norm(features[1], 2)
-    assert 0.02 < np.linalg.norm(features[0] @ features[1].T, 2) / same <= 0.1
-
-
 def test_paths_of_the_softmax_bandit_are_those_of_the_definition():
     rewards = np.array([0.9, 0.1, 0.4, 0.6])
     for power, divided in ((0.0, False), (1.0, True)):
         found = softmax_bandit.gaps_along(rewards, 50, power=power)
         np.testing.assert_allclose(found, ascend(rewards, softmax_bandit.STEP, 50, divided), rtol=1e-10)
-
-
-def test_the_statements_about_the_softmax_bandit():
-    found = judged(softmax_bandit)
-    assert set(found["verdict"]) == {"confirmed"}
-    assert found["power"].all()
-    assert found.loc["R6/slope, sharp", "estimate"].min() > 0.99
-    assert found.loc["R6/smoothness, sharp", "estimate"].min() > 0.99
 
 
 def test_a_bandits_parts_are_those_of_the_library():

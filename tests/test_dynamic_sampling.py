@@ -37,16 +37,6 @@ def test_predictions_by_enumeration(name, group_size):
     assert predicted["same prompt"] == pytest.approx(weights @ (means / mixed), rel=1e-12)
 
 
-def test_error_saved_at_equal_rollouts():
-    """Of N groups plain, and N m mixed ones times m: variances of the two means along the update."""
-    weights, means, squares, mixed = enumerated("two-arms", 2)
-    share, second = weights @ mixed, weights @ squares
-    plain, dynamic = second - 1.0, second / share * share**2 / share - 1.0 / share
-    _, gain = dynamic_sampling.predict("two-arms", 2, batch_size=4)
-    assert gain == pytest.approx((plain - dynamic) / plain, rel=1e-12), "one direction only: there g lies"
-    assert weights @ means == pytest.approx(1.0, rel=1e-12)
-
-
 def test_outcomes_are_drawn_from_their_law():
     """Exact binomial errors at one prompt of unequal outcomes; the last outcome is reached too."""
     (point, _, _), n = dynamic_sampling.tables("mixed", 2), 1 << 16
@@ -55,10 +45,3 @@ def test_outcomes_are_drawn_from_their_law():
     share = 2.0 * p * (1.0 - p)
     assert abs((np.ptp(rewards, axis=1) > 0.0).mean() - share) < 4.9 * np.sqrt(share * (1.0 - share) / n)
     assert abs((rewards.min(axis=1) < 1.0).mean() - (1.0 - p**2)) < 4.9 * np.sqrt(p**2 * (1.0 - p**2) / n)
-
-
-def test_redrawing_at_the_prompt_leaves_no_uniform_group():
-    """What is added is that of a mixed group: with two arms and G = 2 it is never 0."""
-    along = dynamic_sampling.until_mixed("two-arms", np.zeros(512, dtype=np.int64), 2, np.random.default_rng(0))
-    added, rewards = dynamic_sampling.draw("two-arms", np.zeros(512, dtype=np.int64), 2, np.random.default_rng(1))
-    assert set(np.round(along, 12)) <= set(np.round(added[np.ptp(rewards, axis=1) > 0.0], 12))

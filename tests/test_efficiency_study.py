@@ -47,18 +47,3 @@ def test_divided_advantages_want_larger_groups_and_controls_are_refuted(heads):
     lost = wide.max() / wide.loc[32]
     assert lost["lm-few-shot"][["rloo", "grpo"]].round(1).tolist() == [2.7, 1.5]
     assert lost["lm-instruct"][["rloo", "grpo"]].round(1).tolist() == [3.5, 1.3]
-
-
-def test_a_factor_would_decide_by_squared_error_and_not_by_efficiency(heads):
-    """GRPO's update is longer than the gradient: by its error groups of 2 would be best, which are RLOO's up to a factor."""
-    own = heads.query("problem == 'lm-few-shot' and group_size == 2").set_index(["quantity", "estimator"])["estimate"]
-    assert own["efficiency", "grpo"] == pytest.approx(own["efficiency", "rloo"], rel=1e-12)
-    errors = heads.query("problem == 'lm-few-shot' and quantity == 'error' and estimator == 'grpo'").set_index("group_size")
-    assert errors["estimate"].idxmin() == 2
-
-
-def test_equal_estimators_refute_an_order(monkeypatch):
-    monkeypatch.setitem(efficiency.ESTIMATORS, "grpo", efficiency.ESTIMATORS["rloo"])
-    verdicts = judge(STUDY.claims(table(efficiency, quick=False, problem=HEADS)))
-    assert len(verdicts) == 6
-    assert set(verdicts.loc[verdicts["id"] != "efficiency/larger groups", "verdict"]) == {"refuted"}

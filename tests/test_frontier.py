@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from simulations.runs.arms import MEASURES, Arm, dropped_uniform, estimator_of, measured, train, world_problems
-from simulations.runs.frontier import Runs, _may_be_best, between_sizes, ceiling, start_of
+from simulations.runs.arms import Arm, dropped_uniform, estimator_of, measured, train, world_problems
+from simulations.runs.frontier import Runs, between_sizes, start_of
 from simulations.runs.growth import SIZES, best_size, best_sizes, fit, saturating
-from simulations.runs.worlds import LEARNED, LONG, WORLDS
+from simulations.runs.worlds import LEARNED, LONG
 
 SEED, START = np.random.SeedSequence(3), start_of("few prompts")
 
@@ -30,34 +30,6 @@ def test_runs_are_those_of_the_public_simulator(optimiser):
         runs = public(problem, gt.Constant(rate), 8, checkpoints=updates, **how)
         np.testing.assert_allclose(own[..., 0], runs.objectives, rtol=1e-9)
         np.testing.assert_allclose(own[:, 1], measured("few prompts", runs.theta, 1), rtol=1e-9)
-
-
-def test_a_learning_rate_that_decays_ends_with_each_budget():
-    found = train(Arm("few prompts", decaying=True, responses=64), 0, 8, [2.0], [2, 4], 8, SEED)
-    for c, steps in enumerate((2, 4)):
-        rates = 2.0 * (1.0 - np.arange(steps) / steps)
-        runs = public(world_problems("few prompts")[0], rates, steps, replications=8)
-        np.testing.assert_allclose(found[0, :, c, 0], runs.objectives[:, 0], rtol=1e-12)
-
-
-def test_measures_of_the_start_of_success_everywhere_and_of_a_run_that_diverged():
-    problem = world_problems("tabular")[0]
-    solved = np.where(problem.bandit.mean_reward > 0.0, 50.0, 0.0).reshape(-1)
-    start, end, lost = measured("tabular", np.stack([problem.theta, solved, np.full(solved.size, np.nan)]))
-    rates = np.geomspace(0.5, 1e-3, 128)
-    by_hand = [rates.mean(), (rates**8).mean(), (1 - (1 - rates) ** 8).mean(), (rates > 0.5).mean(), rates.mean()]
-    np.testing.assert_allclose(start[:5], by_hand, atol=0.01)
-    np.testing.assert_allclose(end, [1.0, 1.0, 1.0, 1.0, 1.0, 0.0], atol=1e-12)
-    np.testing.assert_array_equal(lost, [0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
-    assert MEASURES[-1] == "harmed"
-
-
-def test_runs_see_wrong_rewards_and_are_measured_by_right_ones():
-    found = train(Arm("wrong rewards", responses=64), 1, 8, [3.0], [8], 12, SEED)
-    runs = public(WORLDS["wrong rewards"].graded(1), gt.Constant(3.0), 8, replications=12)
-    # A share of 0.05 of right rewards is wrong, and of wrong ones right: J = 0.05 + 0.9 times success.
-    np.testing.assert_allclose(0.05 + 0.9 * found[0, :, 0, 0], runs.objectives[:, 0], rtol=1e-12)
-    assert world_problems("wrong rewards")[0].bandit.mean_reward.max() == 1.0
 
 
 @pytest.mark.parametrize("world", [LONG, LEARNED])
@@ -89,12 +61,6 @@ def test_the_best_size_is_the_vertex_of_a_parabola_and_its_resamples_spread_as_i
     assert np.mean([one[0] for one in draws]) == pytest.approx(3.3, abs=0.05)
     truth = np.std([one[0] for one in draws])
     assert np.mean([one[1:].std() for one in draws]) == pytest.approx(truth, rel=0.4)
-
-
-def test_a_size_may_be_best_unless_another_leads_it_for_certain():
-    rng = np.random.default_rng(4)
-    success = np.array([0.81, 0.5, 0.8])[:, None] + 0.05 * rng.normal(size=(4, 3, 24))
-    np.testing.assert_array_equal(_may_be_best(success), [True, False, True])
 
 
 def made_runs(noise):
@@ -142,46 +108,9 @@ def test_the_law_of_success_is_judged_by_its_distance_and_draws_are_left_out_for
     assert linear.estimate > 10.0 * own.estimate
 
 
-def test_arms_of_one_world_are_compared_on_the_same_draws():
-    plain, runs = made_runs(0.05), made_runs(0.05)
-    runs.values[:, :, :, 2] -= 0.05
-    found = [
-        {"arm": Arm("few prompts", name)[1:], "size": size, "budgets": own.budgets, "values": values}
-        for name, own in (("rloo", plain), ("grpo", runs))
-        for size, values in zip(own.sizes, own.values.transpose(3, 4, 2, 0, 1), strict=True)
-    ]
-    own, facts = ceiling(found, **Arm("few prompts", "rloo")._asdict())
-    top = plain.values[-1, 0, 1, 2].mean()
-    assert own.estimate == pytest.approx(0.05 / top)
-    assert own.standard_error == pytest.approx(0.0, abs=1e-9)
-    assert facts["ceiling of rloo"] == pytest.approx(top)
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters"), [("constant", [3.0]), ("power law", [1.0, 0.6]), ("sigmoid", [2.0, 4.0, 0.7, 13.0])]
-)
-def test_akaikes_criterion_prefers_the_curve_that_the_points_are_on(name, parameters):
-    x = np.arange(10.0, 19.0)
-    truth = SIZES[name].at(x, np.array(parameters))
-    rng = np.random.default_rng(5)
-    chosen = []
-    for _ in range(20):
-        y = truth + 0.1 * rng.normal(size=x.size)
-        criteria = {curve: fit(one, x, y, np.full(x.size, 0.1))[1] for curve, one in SIZES.items()}
-        chosen.append(min(criteria, key=criteria.get))
-    assert chosen.count(name) >= 15
-
-
 def test_the_criterion_of_points_on_a_curve_is_what_its_parameters_cost():
     x, error = np.arange(9.0), np.ones(9)
     line, off = 2.0 + 0.5 * x, np.array([1.0] + [0.0] * 8)
     assert fit(SIZES["power law"], x, line, error)[1] == pytest.approx(4.0 + 12.0 / 6.0, abs=1e-6)
     mean = off - off.mean()
     assert fit(SIZES["constant"], x, off, error)[1] == pytest.approx(mean @ mean + 2.0 + 4.0 / 7.0)
-
-
-def test_the_law_of_success_is_found_again_and_predicts():
-    x = np.arange(10.0, 17.0)
-    y = 0.1 + (0.8 - 0.1) / (1.0 + 2.0 ** (0.9 * (12.5 - x)))
-    law = saturating(x, y, 0.1)
-    assert law(np.array(20.0)) == pytest.approx(0.1 + 0.7 / (1.0 + 2.0 ** (0.9 * -7.5)), rel=1e-4)

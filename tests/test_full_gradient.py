@@ -4,15 +4,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.special import stdtrit
 from study_tables import table as table_of
 
 import grpo_theory as gt
-from grpo_theory.data import sampled_answers
-from grpo_theory.evidence import judge
-from grpo_theory.harness.forms import study_of
 from simulations.gradient import full_gradient
-from simulations.gradient.sampled_statistics import ALL, HEAD, of_responses, scores_of
+from simulations.gradient.sampled_statistics import HEAD, of_responses, scores_of
 from simulations.gradient.sampled_terms import (
     ANOTHERS,
     OTHERS,
@@ -24,7 +20,6 @@ from simulations.gradient.sampled_terms import (
     noise,
     prompt_terms,
     proxy_correlation,
-    within_correlation,
 )
 from simulations.jackknife import jackknife_error
 
@@ -114,30 +109,6 @@ def test_products_of_two_halves_of_a_sketch_are_unbiased():
     assert all(abs(distance(name, whole)) > LIMIT for name in quadratic)
 
 
-def test_the_proxys_correlation_is_freed_of_noise():
-    """1,000 prompts whose norms grow with their variances: the plain correlation of the estimates is less."""
-    rng = np.random.default_rng(6)
-    size, group = 1000, 8
-    success = rng.uniform(0.05, 0.95, size)
-    scale = 1.0 + 4.0 * success * (1.0 - success) + rng.uniform(0.0, 0.6, size)
-    rewards = (rng.random((size, group)) < success[:, None]).astype(float)
-    scores = rng.standard_normal((size, group, 30)) * np.sqrt(scale / 30.0)[:, None, None]
-    truth = np.corrcoef(success * (1.0 - success), scale)[0, 1]
-    terms = prompt_terms(rewards, scores, exact=True)
-    without = {name: (term.sum() - term) / (size - 1.0) for name, term in terms.items()}
-    found = proxy_correlation({name: term.mean() for name, term in terms.items()})
-    error = jackknife_error(proxy_correlation(without))
-    assert abs(found - truth) < LIMIT * error
-    plain = np.corrcoef(terms["variance"], terms["P"])[0, 1]
-    assert truth - plain > LIMIT * error, "the check could not tell a correlation that noise attenuates"
-
-
-def test_the_correlation_within_prompts_is_that_of_the_outcomes():
-    deviation = POWER - CHANCES @ POWER
-    variances = (CHANCES @ deviation**2) * (CHANCES @ (REWARDS - CHANCES @ REWARDS) ** 2)
-    assert within_correlation(exact()) == pytest.approx(CHANCES @ (deviation * REWARDS) / np.sqrt(variances), abs=1e-12)
-
-
 def test_the_proxys_correlation_is_that_of_means():
     v, p = np.random.default_rng(3).uniform(0.1, 1.0, (2, 9))
     means = {"variance": v, "P": p, "variance variance": v * v, "P P": p * p, "variance P": v * p, ANOTHERS: v * np.roll(p, -4)}
@@ -219,38 +190,6 @@ def test_jackknives_are_the_textbooks_on_means():
     assert found["freedom"] < 21.0 + 1e-9, "one prompt of four does not vary"
 
 
-def test_the_errors_of_responses_cover():
-    """Eight prompts with four outcomes, groups of 32: 95% limits given the prompts, 200 times; half the error is refused."""
-    rng, n_prompts, runs = np.random.default_rng(10), 8, 200
-    logits, features = rng.standard_normal((n_prompts, 4)), rng.standard_normal((n_prompts, 4, 3))
-    chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    scores = features - np.einsum("bk,bkj->bj", chances, features)[:, None]
-    rewards = np.tile([1.0, 0.0, 0.0, 1.0], (n_prompts, 1))
-    terms = [exact(*of_prompt) for of_prompt in zip(chances, rewards, scores, strict=True)]
-    means = {name: np.mean([term[name] for term in terms]) for name in terms[0]}
-    gradients = np.einsum("bk,bk,bkj->bj", chances, rewards, scores)
-    means[OTHERS] = mean_of_pairs(gradients @ gradients.T)
-
-    def read(means):
-        c1, _, c3 = components(means)
-        by = noise(means, 8)
-        return np.array([c3 / c1, by["value"] / by["none"], by["leave-one-out"] / by["value"], within_correlation(means)])
-
-    hits = []
-    for _ in range(runs):
-        drawn = np.stack([4 * b + rng.choice(4, 32, p=chances[b]) for b in range(n_prompts)])
-        sampled = Scores(rewards.ravel(), scores.reshape(-1, 3), drawn, True)
-        sample = Sample.of(sampled)
-        without = [of_responses(one) for one in read(sample.without_response(sampled))]
-        half = np.array([stdtrit(one["freedom"], 0.975) * one["response_error"] for one in without])
-        gap = np.abs(read(sample.means()) - read(means))
-        hits.append([gap < half, gap < half / 2.0])
-    covered, by_half = np.mean(hits, axis=0)
-    allowed = LIMIT * np.sqrt(0.95 * 0.05 / runs)
-    assert (np.abs(covered - 0.95) < allowed).all(), covered
-    assert (by_half < 0.95 - allowed).all(), by_half
-
-
 def test_components_are_those_of_the_package():
     scores = scores_of(HEAD)
     law = gt.intervals.estimate_group_size_law(gt.Rollouts(*scores.of(scores.answers)))
@@ -260,37 +199,3 @@ def test_components_are_those_of_the_package():
 @pytest.fixture(scope="module")
 def table():
     return table_of(full_gradient, quick=False)
-
-
-def test_what_the_study_claims_follows_from_its_table(table):
-    found = study_of(full_gradient).claims(table)
-    assert {claim.statement.id for claim in found} == set(study_of(full_gradient).decides)
-    assert len(found) == 2 * (8 + 4) + 1
-    judged = judge(found)
-    proxies = (
-        judged["id"] == "N9/within"
-    )  # of 43 prompts a kind: whether they tell 0.34 from another prompt's is said in the report
-    assert (judged.loc[~proxies, "control"] == "refuted").all()
-
-
-def test_the_sketch_adds_little_to_the_error(table):
-    """Less than a third of the error that the choice of prompts leaves, and less than all of it for shares of pairs."""
-    part = table[(table["gradient"] == ALL) & (table["standard_error"] > 0.0)].dropna(subset="sketch_error")
-    assert len(part) > 25
-    of_pairs = part["quantity"].str.startswith("share below")  # blocks by themselves blur small cosines
-    assert (part["sketch_error"] < np.where(of_pairs, 1.0, 1.0 / 3.0) * part["standard_error"]).all()
-
-
-def test_scores_of_the_sampled_answers_have_mean_zero():
-    """As E W = 0: products of different responses to a prompt. Those of right answers alone have a mean, and are refused."""
-    data = sampled_answers()
-    for scores in (data.sketches, data.head):
-        for right, agree in ((False, True), (True, False)):
-            found = []
-            for answers in data.index:
-                some = answers[data.rewards[answers] == 1.0] if right else answers
-                if len(some) > 1:
-                    products = scores[some] @ scores[some].T
-                    found.append(mean_of_pairs(products) / np.trace(products) * len(some))
-            z = np.mean(found) / (np.std(found, ddof=1) / np.sqrt(len(found)))
-            assert (abs(z) < LIMIT) == agree, z

@@ -1,14 +1,11 @@
 """How the expected step is shared among prompts: against every subgroup written out, and against p (1 - p)."""
 
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import grpo_theory as gt
-
-LOG = Path(__file__).parent / "data" / "logs" / "A31_easy_prompts.jsonl.gz"
 
 
 def graded(seed=4, prompts=12, responses=6):
@@ -63,24 +60,3 @@ def test_of_success_and_failure_the_two_weights_agree():
     assert (exact.low <= truth).all()
     assert (truth <= exact.high).all()
     assert np.abs(exact.estimate - truth).max() < 0.05
-
-
-def test_easy_prompts_get_little_of_the_step_where_gradients_have_the_length_p_times_1_less_p():
-    """70 prompts never fail and 16 do once in 64: 86% of the prompts, and 8% of the step."""
-    counts, _ = gt.read_reward_counts(LOG)
-    weights = gt.plan.weigh_prompts(counts, "rloo", 8)
-    p = counts.means
-    easy = (p * (1.0 - p))[p > 0.8].sum() / (p * (1.0 - p)).sum()
-    assert easy == pytest.approx(0.08, abs=0.005)
-    assert float(weights.step_shares.estimate[2]) == pytest.approx(easy, abs=0.01)
-    assert float(weights.prompts.estimate[2]) == pytest.approx(0.86, abs=0.005)
-    assert float(weights.shares.estimate[2]) == pytest.approx(0.86, abs=0.005), "rloo weighs all prompts alike"
-
-
-def test_what_cannot_be_weighed_is_refused():
-    rewards = graded()
-    with pytest.raises(ValueError, match="counts must have at least 2 prompts with 7 responses for groups of 7, got 0"):
-        gt.plan.weigh_graded_prompts(counts_of(rewards), "rloo", 7)
-    many = counts_of(np.arange(40.0).reshape(5, 8))
-    with pytest.raises(ValueError, match=r"at most 8 different rewards .* got 40\. A tolerance \(--reward-tolerance\)"):
-        gt.plan.weigh_graded_prompts(many, "rloo", 4)

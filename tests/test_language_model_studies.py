@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.evidence import judge
-from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.sides import joined
-from grpo_theory.harness.study import table_of
-from simulations.sequence import language_model, language_model_lengths
-from simulations.sequence.language_model import FIRST, UPDATE, checkpoints, divergence, leave_one_out, policies
+from simulations.sequence.language_model import FIRST, UPDATE, checkpoints, divergence, policies
 from simulations.sequence.language_model_lengths import update_by
-from simulations.sequence.parts import turned
 
 
 def small():
@@ -56,13 +50,6 @@ def test_what_is_measured_of_two_policies_is_a_plain_sum():
     assert abs(found["cross terms"]) < 1e-12 < 1e-4 < abs(found["cross terms, old responses"])
 
 
-def test_a_turned_vector_has_the_angle():
-    one, other = np.random.default_rng(1).normal(size=(2, 9))
-    found = turned(one, other)
-    assert np.linalg.norm(found) == pytest.approx(np.linalg.norm(one))
-    assert found @ one / (one @ one) == pytest.approx(np.sqrt(0.5))
-
-
 @pytest.mark.parametrize(("aggregation", "share"), [("own length", 1.0), ("own length", 0.9), ("sum", 1.0)])
 def test_mean_updates_are_those_of_the_exact_law(aggregation, share):
     """By enumeration of the groups; with a share of the penalty's strength."""
@@ -71,27 +58,3 @@ def test_mean_updates_are_those_of_the_exact_law(aggregation, share):
     estimator = gt.compose(f"leave-one-out, {aggregation}", advantage="rloo", aggregation=aggregation)
     found = gt.gradient_mean(other, problem.theta, estimator, batch_size=1, group_size=2)
     np.testing.assert_allclose(update_by(problem, problem.theta, aggregation, share), found, atol=1e-13)
-
-
-def test_the_study_of_ratios_finds_what_is_broken(monkeypatch):
-    def gaps():
-        found = joined([language_model.updated("lm-few-shot", [4])])
-        return [language_model.compared(found, "lm-few-shot", 4, wrong) for wrong in (False, True)]
-
-    right, wrong = gaps()
-    assert right["T7/language model"][0] < 1e-12 < 1e-3 < wrong["T7/language model"][0]
-    assert right["T7/language model, TIC"][0] > 0.1
-    assert right["T8/language model"][0] < right["T8/language model"][1] < wrong["T8/language model"][0]
-    sound = language_model.estimators(1)
-    monkeypatch.setattr(language_model, "estimators", lambda horizon: sound | {"trajectory": leave_one_out("none")})
-    assert gaps()[0]["T7/language model"][0] > 1e-3
-
-
-def test_the_study_of_lengths_needs_the_penalty():
-    study = study_of(language_model_lengths)
-    (cell,) = study.cells(True)
-    rows = study.table([(cell.settings, [study.compute(cell.settings, np.random.default_rng(0), 0)])], True)
-    judged = judge(study.claims(table_of(rows)))
-    assert judged["id"].tolist() == ["T15/language model", "T15/language model, direction"]
-    assert set(judged["verdict"]) == {"confirmed"}
-    assert set(judged["control"]) == {"refuted"}

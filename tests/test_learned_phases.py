@@ -5,10 +5,10 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.exact import gradient, hessian
-from simulations.normalisation import learned_curvature, learned_phases, network_width
+from simulations.normalisation import learned_curvature, learned_phases
 from simulations.normalisation.heads import near_orthogonal
 from simulations.normalisation.learned_curvature import hessian_norms, hessians
-from simulations.normalisation.networks import BOTH, PROMPTS, RIGHT, ascent, linearised, network_problem, pair_cosines
+from simulations.normalisation.networks import PROMPTS, ascent, linearised, network_problem, pair_cosines
 
 SHARES = [0.9, 0.9, 0.8, 0.6, 0.5]
 UPDATES = [0, 1, 2, 3, 4]
@@ -46,26 +46,6 @@ def test_first_updates_have_one_length_and_go_along_divided_gradients(power):
     assert moved @ push == pytest.approx(np.linalg.norm(moved) * np.linalg.norm(push), rel=1e-12)
     slopes = problem.policy.logit_slopes(problem.theta, moved)
     assert np.sqrt((slopes**2).sum(axis=1).mean()) == pytest.approx(1.0, rel=1e-12)
-
-
-@pytest.mark.parametrize("mixture", [BOTH, *RIGHT])
-def test_prompts_are_as_easy_as_their_mixture_says(mixture):
-    problem = network_problem(4, 3, mixture=mixture)
-    rates = {"easy": RIGHT["easy"] / 8.0, "hard": RIGHT["hard"] / 8.0}
-    expected = (
-        np.full(PROMPTS, rates.get(mixture, 0.0)) if mixture in rates else np.tile([rates["hard"], rates["easy"]], PROMPTS // 2)
-    )
-    np.testing.assert_allclose(gt.moments(problem, problem.theta).value, expected)
-    linear = linearised(problem)
-    np.testing.assert_allclose(gt.moments(linear, linear.theta).gradient, gt.moments(problem, problem.theta).gradient, atol=1e-15)
-
-
-def test_inputs_have_the_printed_cosines_and_draws_differ():
-    problem, other = network_problem(16, 3), network_problem(16, 4)
-    assert np.abs(pair_cosines(problem.policy.network.inputs)).mean() == pytest.approx(0.088, abs=0.005)
-    assert np.abs(pair_cosines(other.policy.network.inputs) - pair_cosines(problem.policy.network.inputs)).max() > 0.1
-    assert np.abs(other.theta - problem.theta).max() > 0.1
-    assert (other.bandit.mean_reward != problem.bandit.mean_reward).any()
 
 
 def test_courses_are_those_of_exact_gradients():
@@ -117,9 +97,3 @@ def test_correlations_within_and_across_iterations_are_told_apart():
         assert wrong["N9/across, learned features"][0][0] > 0.99
         across = learned_curvature.within(*(np.swapaxes(found[name], 1, 2) for name in ("variance", what)), how)
         assert across.max() < -0.99
-
-
-def test_cosines_of_a_wider_network_are_nearer_to_those_of_its_linear_policy():
-    narrow, wide, other = (network_width.difference(3, width, 4, draw) for width, draw in ((16, 0), (256, 0), (256, 1)))
-    assert wide < narrow / 8.0
-    assert other > 4.0 * wide

@@ -4,23 +4,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import grpo_theory as gt
-from grpo_theory.plan.run_advice import SIZES, RunAdvice, WorldRuns
-from grpo_theory.plan.run_worlds import WORLDS
+from grpo_theory.plan.run_advice import SIZES
 from simulations.best_rate import lead
 from simulations.plan.planned_run import (
     AGAINST,
-    NETWORKS,
     REGRET,
     SAME,
-    cells,
     claims,
-    drawn_log,
-    problems,
     rows,
-    simulate,
 )
-from simulations.plan.run_regret import LOGGED, PROMPTS, Part, lost, mean_over_kinds, spread_of_logs, summary_of, without
+from simulations.plan.run_regret import Part, lost, mean_over_kinds, spread_of_logs, summary_of
 
 BEST = 1
 """The place of size 4, which is best in the worlds that are made up here: an octave from it costs two points."""
@@ -38,9 +31,6 @@ def table_of_logs(*told, start="easy"):
     settings = {"start": start, "estimator": "rloo", "each": 16, "logs": len(told)}
     logs = [dict(zip("ab", sizes, strict=True)) for sizes in told]
     return pd.DataFrame(rows(settings, [{"a": world(1).tolist(), "b": world(2).tolist()}, *logs]))
-
-
-# ---- parts of an error
 
 
 def test_parts_add_up_and_degrees_of_freedom_are_satterthwaites():
@@ -61,9 +51,6 @@ def test_the_mean_over_kinds_has_the_error_of_independent_draws_and_of_logs_in_c
     assert with_logs.replications == int(4.0 / (1.0 / 5.0 + 1.0 / (0.0025**2 / ((0.0009**2 + 0.0016**2) / 63.0)))) + 1
 
 
-# ---- what is lost
-
-
 def test_what_is_lost_is_told_from_the_best_size_in_hindsight():
     found = [lost(world(1), [place]) for place in range(len(SIZES))]
     assert [row["estimate"] for row in found] == pytest.approx([0.02, 0.0, 0.02, 0.04, 0.06, 0.08], abs=1e-3)
@@ -79,13 +66,6 @@ def test_a_choice_is_one_arm_with_one_rate_whatever_its_size_by_draw():
     own = values[:, places, np.arange(48)]
     assert found == lead([values[:, BEST], own], (1.0, -1.0))
     assert found["estimate"] == pytest.approx(0.02 * np.abs(places - BEST).mean(), abs=1e-3)
-
-
-def test_choices_are_averaged_and_a_size_loses_nothing_to_itself():
-    values = world(1)
-    apart, alike = lost(values, [BEST, BEST + 2], BEST), lost(values, [BEST, BEST], BEST)
-    assert apart["estimate"] == pytest.approx(0.02, abs=1e-3)
-    assert (alike["estimate"], alike["standard_error"]) == pytest.approx((0.0, 0.0), abs=1e-12)
 
 
 @pytest.mark.parametrize(("told", "verdict"), [((4, 4), "confirmed"), ((32, 16), "refuted")])
@@ -110,59 +90,3 @@ def test_no_comparison_is_certain_where_all_logs_agree():
     # Of the second cell, logs end 0.02 / 2 apart; half of that squared is the variance, and a quarter that of their mean.
     assert logs.variance == pytest.approx(0.01**2 / 4.0 / 2.0, rel=0.1)
     assert all(one.evidence.standard_error > 0.0 for one in claims(both))
-
-
-def test_the_first_chunk_trains_draws_of_each_kind_and_the_others_ask():
-    cell = cells(quick=True)[0]
-    settings = dict(cell.settings) | {"start": "network of width 16", "each": 2, "draws": 2}
-    ((name, runs),) = simulate(settings, np.random.default_rng(1), 0).items()
-    assert (name, np.shape(runs)) == ("network of width 16", (8, len(SIZES), 2))
-    assert len({tuple(column) for column in np.reshape(np.moveaxis(runs, 0, -1), (-1, 8))}) == 2 * len(SIZES)
-    assert cell.chunks == 1 + settings["logs"]
-
-
-# ---- worlds and logs
-
-
-def test_a_kind_of_world_is_left_out_with_both_its_readings():
-    success, errors = np.array([0.4, 0.5]), np.zeros(2)
-    worlds = tuple(
-        WorldRuns(title, floor, weight, 0.1, success, errors)
-        for title, floor, weight in (("a", 0.1, 0.2), ("a", 0.01, 0.3), ("b", 0.1, 0.1), ("b", 0.01, 0.4))
-    )
-    advice = RunAdvice("rloo", 100.0, 10, 10.0, np.array([2, 4]), worlds, None)
-    left = without(advice, "a")
-    assert [world.title for world in left.worlds] == ["b", "b"]
-    np.testing.assert_allclose(left.weights, [0.2, 0.8])
-    assert len(without(advice, "a network").worlds) == 4
-
-
-def test_a_log_is_drawn_from_the_rates_of_the_start():
-    log = drawn_log(problems("easy", 1)[WORLDS[0].title], np.random.default_rng(1))
-    assert (log.prompts, set(log.sizes.tolist())) == (LOGGED[0], {LOGGED[1]})
-    rates = np.geomspace(0.5, 0.1, PROMPTS)
-    error = np.sqrt(rates.var() / LOGGED[0] + 0.25 / LOGGED[0] / LOGGED[1])
-    assert log.means.mean() == pytest.approx(rates.mean(), abs=4.0 * error)
-
-
-@pytest.mark.parametrize("start", ["easy", *NETWORKS])
-def test_what_is_judged_starts_where_it_says(start):
-    for problem in problems(start, 3).values():
-        rates = (problem.policy.probabilities(problem.theta) * problem.bandit.mean_reward).sum(axis=-1)
-        assert rates.shape == (PROMPTS,)
-        if start == "easy":
-            np.testing.assert_allclose(rates, np.geomspace(0.5, 0.1, PROMPTS), rtol=1e-9)
-        else:
-            assert rates.min() < 1e-3 < 0.3 < rates.max()
-
-
-def test_draws_of_a_kind_differ_and_the_first_is_the_planners():
-    rates = np.geomspace(0.5, 0.1, 4)
-    worlds = [WORLDS[1].problem(rates, *draw) for draw in ((), (0,), (1,), (2,))]
-    features = [world.policy.scores(world.theta) for world in worlds]
-    np.testing.assert_array_equal(features[0], features[1])
-    assert len({each.tobytes() for each in features}) == 3
-    name = "network of width 16"
-    first, second = (problems(name, draw)[name] for draw in (1, 2))
-    assert isinstance(first.policy, type(gt.TwoLayerSoftmax(np.ones((2, 3)), 2, 3)))
-    assert (first.theta != second.theta).mean() > 0.9

@@ -2,20 +2,11 @@
 
 import numpy as np
 import pytest
-from study_tables import quick_claims
 
 import grpo_theory as gt
-from grpo_theory.evidence import judge
-from simulations.normalisation import one_step, path_sums, success_flow
+from simulations.normalisation import one_step, path_sums
 from simulations.normalisation.ascent import Prompts, Step
 from simulations.normalisation.prompts import mixture, prompts
-
-
-def judged(module):
-    """Run the cells of a quick run, and judge their claims; by id and problem."""
-    study, claims = quick_claims(module)
-    assert {one.statement.id for one in claims} <= set(study.decides)
-    return judge(claims, level=1e-3).set_index(["id", "problem"])
 
 
 def test_ascent_has_the_gradients_of_the_library():
@@ -72,23 +63,3 @@ def test_gains_of_one_step_are_those_of_the_library(answers):
             moved = at + step.size * before.gradient / (p * (1.0 - p)) ** step.power
             np.testing.assert_allclose(exact[i], gt.moments(problem, moved).value[0] - p, atol=1e-14)
             np.testing.assert_allclose(first_order[i], before.gradient @ (moved - at), rtol=1e-9)
-
-
-def test_every_guarantee_of_one_step_holds_and_too_long_a_step_breaks_it():
-    found = judged(one_step)
-    assert (found["verdict"] == "confirmed").all()
-    assert (found["control"] == "refuted").all()
-
-
-def test_the_printed_sum_of_the_divided_update_fails_and_its_corrections_hold():
-    found = judged(path_sums)
-    verdicts = found.groupby("id")["verdict"].agg(set)
-    assert verdicts["N6/printed"] == {"refuted"}
-    for name in ("N5/sum", "N5/sum, sharp", "N6/corrected", "N6/weighted", "N6/weighted, sharp", "N7/always", "N7/printed"):
-        assert verdicts[name] == {"confirmed"}, name
-    assert verdicts["N7/converse"] == {"refuted"}
-
-
-def test_flows_and_escapes():
-    found = judged(success_flow)
-    assert (found["verdict"] == "confirmed").all()

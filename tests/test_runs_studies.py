@@ -3,14 +3,11 @@
 from itertools import product
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.harness.forms import study_of
 from grpo_theory.theory.finite_group import mixed_share, standardised_slope
-from simulations.runs import best_size_law, commitment, group_size_growth
-from simulations.runs.arms import success_rates
+from simulations.runs import best_size_law, group_size_growth
 from simulations.runs.sized import WORLDS, arm_estimator, division_weight, over_draws
 from simulations.runs.worlds import World
 from simulations.seeds import child_seed
@@ -55,26 +52,6 @@ def test_the_closed_form_without_interference_is_the_sum_over_all_sequences_of_g
     assert group_size_growth.coverage(success, size, size * groups) == pytest.approx(expected, rel=1e-12)
 
 
-def test_without_interference_groups_of_two_or_three_are_best_at_any_budget():
-    success = np.geomspace(0.9, 1e-4, 60)
-    for budget in (720, 7200, 72000):
-        at = [group_size_growth.coverage(success, size, budget) for size in (2, 3, 4, 8, 24)]
-        assert at[1] == pytest.approx(at[0], abs=2e-3)
-        assert sorted(at[1:], reverse=True) == at[1:]
-
-
-@pytest.mark.parametrize("estimator", ["rloo", "grpo"])
-def test_no_update_lowers_a_prompt_without_interference_and_some_do_with_it(estimator, monkeypatch):
-    for dimension in (0, 6):
-        monkeypatch.setitem(WORLDS, "tiny", TINY._replace(dimension=dimension))
-
-        def lowered(problem, theta):
-            return (success_rates(problem, theta) < success_rates(problem, problem.theta) - 1e-12).any(axis=-1)
-
-        found = over_draws("tiny", estimator, 4, [64], (2, 25), np.random.SeedSequence(3), [30.0], look=lowered)
-        assert (found > 0.0).all() == (dimension > 0)
-
-
 def test_draws_are_the_means_of_their_runs_on_the_words_of_their_own_seeds(monkeypatch):
     """Each draw of the world is trained as `simulate_training` does, with a seed that other arms share."""
     monkeypatch.setitem(WORLDS, "tiny", TINY)
@@ -87,16 +64,6 @@ def test_draws_are_the_means_of_their_runs_on_the_words_of_their_own_seeds(monke
     assert found[1, 2] == pytest.approx(runs.objectives.mean(axis=0), rel=1e-12)
 
 
-def test_the_law_says_one_size_without_division_and_larger_ones_with_it():
-    problem = WORLDS["roomy"].problem()
-    sizes, budgets = best_size_law.SIZES, (512, 2048, 8192, 32768)
-    chosen = {name: best_size_law.law_sizes(problem, name, sizes, budgets) for name in ("rloo", "grpo")}
-    least = int(np.argmin([best_size_law.noise_at_start(problem, "rloo", size) for size in sizes]))
-    assert chosen["rloo"] == len(budgets) * [sizes[least]]
-    assert chosen["grpo"] == sorted(chosen["grpo"])
-    assert chosen["grpo"][0] < chosen["grpo"][-1]
-
-
 def test_the_frontier_is_where_eight_successes_are_expected_of_a_prompts_share():
     problem = WORLDS["roomy"].problem()
     weights = best_size_law.frontier_weights(problem, "grpo", 64)
@@ -104,13 +71,6 @@ def test_the_frontier_is_where_eight_successes_are_expected_of_a_prompts_share()
     assert weights == pytest.approx(standardised_slope(frontier, 64, 1.0, 1e-4), rel=1e-8)
     kept = best_size_law.frontier_weights(WORLDS["visible"].problem(), "grpo", 64)
     assert kept[-1] == pytest.approx(standardised_slope(0.1, 64, 1.0, 1e-4), rel=1e-8)
-
-
-def test_the_noise_at_the_start_is_that_of_one_response_in_pairs():
-    """With groups of 2 and known moments: N times the trace of rloo's covariance does not depend on N."""
-    problem = WORLDS["roomy"].problem()
-    law = gt.gradient_law(problem, problem.theta, "rloo", batch_size=5, group_size=2)
-    assert best_size_law.noise_at_start(problem, "rloo", 2) == pytest.approx(10 * law.trace, rel=1e-12)
 
 
 def test_the_law_is_judged_at_the_size_that_it_chooses_for_each_draw():
@@ -125,17 +85,6 @@ def test_the_law_is_judged_at_the_size_that_it_chooses_for_each_draw():
     assert sides[True]["growth/law"][0].estimate == pytest.approx(0.05)
     assert sides[False]["growth/law"][0].estimate == pytest.approx(0.0, abs=1e-12)
     assert sides[True]["growth/law, against one size"][0].estimate == pytest.approx(-0.05)
-
-
-@pytest.mark.parametrize("study", [group_size_growth, best_size_law, commitment])
-def test_a_quick_run_yields_claims_about_what_it_states(study):
-    own = study_of(study)
-    results = []
-    for cell in own.cells(True):
-        chunks = [own.compute(cell.settings, np.random.default_rng(1), chunk) for chunk in range(cell.chunks)]
-        results.append((cell.settings, chunks))
-    claims = own.claims(pd.DataFrame(own.table(results, quick=True)))
-    assert {claim.statement.id for claim in claims} == set(own.decides)
 
 
 def test_the_sides_of_the_growth_are_leads_over_the_draws_that_both_arms_have():

@@ -10,7 +10,6 @@ import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.exact.multisets import multisets
 from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.sides import joined
 from grpo_theory.harness.study import chunk_generator
 from simulations.sequence import (
     drift,
@@ -18,10 +17,9 @@ from simulations.sequence import (
     own_length,
     ratio_moments,
     score_bounds,
-    stationarity,
     update_terms,
 )
-from simulations.sequence.parts import composed, features_of, mean_update, random_problem
+from simulations.sequence.parts import composed, mean_update, random_problem
 from simulations.sequence.stopping import fields, mean_path, stopping
 from simulations.sequence.tokens import Family, Tokens
 
@@ -57,46 +55,6 @@ def test_tokens_written_out_are_those_of_the_library(tree):
         np.testing.assert_allclose(gradient, point.moments.prompt_gradients[m], atol=1e-13)
         own = np.abs(np.linalg.eigvalsh(gt.hessian(problem.at_prompt(m), problem.theta))).max()
         assert score_bounds.curvature(one, rewards) == pytest.approx(own, rel=1e-10)
-
-
-@pytest.mark.parametrize("tree", TREES)
-def test_scores_are_lipschitz_with_the_constant_and_with_no_smaller_one(tree):
-    """``v' Cov(phi) v`` over all laws of a prefix's tokens and all unit vectors is at most L, with half the mass on each end."""
-    _, (tokens, _) = problem_and_tokens(tree)
-    assert tokens.lipschitz == pytest.approx(1.0)
-    at = tokens.features.reshape(-1, tree[0], 3)
-
-    def sides(x):
-        shares = np.exp(x[: tree[0]])
-        shares /= shares.sum()
-        direction = x[tree[0] :] / (np.linalg.norm(x[tree[0] :]) + 1e-12)
-        along = at @ direction
-        return float((along**2 @ shares - (along @ shares) ** 2).max()), tokens.lipschitz
-
-    found = gt.worst_case(sides, [(-6.0, 6.0)] * tree[0] + [(-1.0, 1.0)] * 3, rng=0, starts=64, climbs=4)
-    assert found.attained
-    assert not found.violated
-
-
-def test_features_are_scaled_at_every_prefix():
-    paths = gt.TokenTree(1, 3, 3, 0).paths
-    features = features_of(np.random.default_rng(1), 2, paths, 4).reshape(2, -1, 3, 4)
-    farthest = ((features[:, :, :, None] - features[:, :, None]) ** 2).sum(axis=-1).max(axis=(2, 3))
-    np.testing.assert_allclose(farthest, 4.0)
-
-
-def test_a_familys_parameters_have_their_places():
-    family = Family(3, 2, 0)
-    assert family.name == "T = 2, V = 3, end token"
-    assert family.sizes == (6, 12, 7, 6)
-    x = np.arange(31.0)
-    old, now, rewards = family.at(x)
-    assert old.logits.reshape(3, 3).tolist() == [[0, 0, 1], [0, 2, 3], [0, 4, 5]]
-    assert (now.logits - old.logits).reshape(3, 3).tolist() == [[0, 25, 26], [0, 27, 28], [0, 29, 30]]
-    assert old.features.shape == (9, 2)
-    assert rewards.tolist() == list(range(18, 25))
-    assert family.bounds(8.0, 2.0, 1.0)[0] == (-8.0, 8.0)
-    assert family.bounds(8.0, 2.0, 1.0)[-1] == (-2.0, 2.0)
 
 
 @pytest.mark.parametrize(("n_responses", "group_size"), [(1, 3), (2, 64), (3, 4), (4, 5)])
@@ -176,15 +134,6 @@ def test_the_update_is_the_slope_of_the_surrogate(kind, reading):
     np.testing.assert_allclose(found, surrogate_slope(problem, theta, rollout, kind), atol=1e-12)
 
 
-def test_the_decompositions_hold_as_corrected_and_not_as_printed():
-    found = judged(update_terms)
-    assert found["power"].all()
-    for reading in update_terms.READINGS:
-        verdicts = found.xs(reading, level="problem")["verdict"]
-        assert verdicts[["T1/corrected", "T2/corrected"]].tolist() == ["confirmed"] * 2
-        assert verdicts[["T1/printed", "T2/printed", "T2/sign"]].tolist() == ["refuted"] * 3
-
-
 def test_the_surrogates_gradient_is_its_slope():
     """J with old prefixes, the current token and old continuations, written as it is defined, by finite differences."""
     problem = random_problem(np.random.default_rng(0), 2, 3, 1, n_prompts=1, dimension=3)
@@ -206,35 +155,6 @@ def test_the_surrogates_gradient_is_its_slope():
     np.testing.assert_allclose(drift.surrogate_gradient(old, now, rewards), slopes, atol=1e-9)
 
 
-def test_what_updates_off_policy_estimate():
-    found = judged(drift)
-    assert found["power"].all()
-    for name in ("T6/corrected", "T7/leave-one-out", "T7/own mean", "T7/corrected"):
-        assert (found.loc[name, "verdict"] == "confirmed").all(), name
-    for name in ("T6/printed", "T7/printed"):
-        assert (found.loc[name, "verdict"] == "refuted").all(), name
-    of_one_token = found.xs("T = 1, learning, drift 1", level="problem")["verdict"]
-    assert of_one_token[["T6/most", "T6/no ratio"]].tolist() == ["refuted", "confirmed"]
-    assert (found.loc["T6/no ratio", "verdict"] == "confirmed").all()
-    costs = found.loc["T8/token", "estimate"]
-    assert (costs[["drift 0.1" in name for name in costs.index]] < 0.01).all()
-
-
-def test_a_tree_is_the_same_whatever_else_is_asked():
-    quick, full = ({cell.settings["horizon"]: cell.settings for cell in study_of(drift).cells(quick)} for quick in (True, False))
-    assert {horizon: full[horizon] for horizon in quick} == quick
-
-
-def test_what_is_not_a_number_is_no_evidence_about_trees():
-    found = joined([drift.moved(2, 2, np.random.default_rng(0), 0)])
-    for direction, by in (("random", 0.1), ("learning", 1.0)):
-        at = found[f"{direction} {by:g}"]
-        assert set(drift.on_most_trees(found, 2, direction, by)) == {one.id for one in drift.on_most_trees.statements}
-        at["tic"]["cosine"][0] = np.nan
-        with pytest.raises(ValueError, match="must be a number"):
-            drift.on_most_trees(found, 2, direction, by)
-
-
 def test_of_one_token_no_ratio_estimates_the_old_gradient_exactly():
     problem = random_problem(np.random.default_rng(4), 3, 1, None, n_prompts=1, dimension=3)
     theta = problem.theta + 0.4
@@ -243,25 +163,12 @@ def test_of_one_token_no_ratio_estimates_the_old_gradient_exactly():
     np.testing.assert_allclose(mean, gt.moments(problem, problem.theta).gradient, atol=1e-14)
 
 
-def test_bounds_on_norms_hold_and_smaller_ones_do_not():
-    found = judged(score_bounds)
-    assert set(found["verdict"]) == {"confirmed"}
-    assert found["power"].all()
-    assert {name for name, _ in found.index} == set(study_of(score_bounds).decides)
-
-
 def test_the_sharp_bound_of_the_gradient_is_attained_by_an_even_policy_of_two_tokens():
     family = Family(2, 1)
     x = np.array([0.0, 1.0, -1.0, 1.0, 0.0])  # logit, feature, rewards, drift
     left, right = score_bounds.gradient(*family.at(x))
     assert left / right * score_bounds.SHARPER["T5/gradient"](2) == pytest.approx(1.0, rel=1e-12)
     assert left / right == pytest.approx(1.0 / np.sqrt(2.0 * np.log(2.0)), rel=1e-12)
-
-
-def test_what_the_groups_mean_adds_is_bounded_as_corrected():
-    verdicts = judged(group_mean_bounds).droplevel("problem")["verdict"]
-    assert verdicts[["T12/X2, R=1", "T12/X2/corrected", "T12/Y1/corrected"]].tolist() == ["confirmed"] * 3
-    assert verdicts[["T12/X2", "T12/Y1", "T12/Y1, R=1"]].tolist() == ["refuted"] * 3
 
 
 def test_the_second_moment_grows_no_faster_than_its_bound():
@@ -292,14 +199,6 @@ def test_the_mean_update_is_that_of_all_groups(kind, aggregation):
             continue
         exact = gt.gradient_mean(problem, theta, rule, batch_size=1, group_size=group_size)
         np.testing.assert_allclose(mean_update(problem, theta, rule, advantage == "rloo"), exact, atol=1e-12)
-
-
-def test_own_length_moves_a_shared_optimum_and_no_tabular_one():
-    found = judged(own_length)
-    assert found["power"].all()
-    verdicts = found.loc["T15/optimum", "verdict"]
-    assert verdicts["tabular, KL, 1"] == "confirmed"
-    assert verdicts["shared features, KL, 1"] == verdicts["stop or go on"] == "refuted"
 
 
 def test_training_ends_where_the_mean_update_is_zero():
@@ -335,12 +234,3 @@ def test_interpolated_fields_and_mean_paths_are_right():
     for _ in range(20):
         path.append(path[-1] + 0.5 * mean_update(problem, np.array(path[-1:]), rule)[0])
     np.testing.assert_allclose(mean_path(update, 0.5, 20), path, atol=1e-5)
-
-
-def test_rates_of_convergence():
-    found = judged(stationarity)
-    assert found["power"].all()
-    for name in ("T9/limit", "T9/G", "T11/floor"):
-        assert (found.loc[name, "verdict"] == "refuted").all(), name
-    for name in ("T9/corrected", "T10/limit", "T10/N", "T11/T"):
-        assert (found.loc[name, "verdict"] == "confirmed").all(), name

@@ -73,16 +73,6 @@ def test_draws_are_those_of_the_world_and_runs_those_of_the_public_simulator(qui
     assert results[3][0]["success"][-1][3] == pytest.approx(runs.objectives.mean(), rel=1e-10)
 
 
-def test_all_layouts_make_as_many_updates_of_as_many_responses(table):
-    """The race in time has others: in turn there is time for three quarters of the updates."""
-    courses = table[table["quantity"] == "course"]
-    assert set(courses["steps"]) == {staleness.UPDATES, 32, 24}
-    last = courses.groupby(["arm", "lag", "inner_steps", "steps"])["update"].max()
-    assert (last.to_numpy() == last.index.get_level_values("steps")).all()
-    starts = courses[courses["update"] == 0]["estimate"]
-    np.testing.assert_allclose(starts, starts.iloc[0], rtol=1e-12)
-
-
 def test_what_is_held_against_what(quick):
     """With one rate leads are differences of means, and limits are those of the draws' differences."""
     found = [one | {"success": one["success"][3:4]} for chunk in quick[1] for one in chunk]
@@ -105,15 +95,6 @@ def test_what_is_held_against_what(quick):
         assert facts["share of draws of the other sign"] == (values * values.mean() < 0.0).mean()
 
 
-def test_claims_are_those_that_are_stated(table):
-    claims = STALE.claims(table)
-    assert len(claims) == 3 + 2 * 3 + 2
-    assert {claim.statement.id for claim in claims} == set(STALE.decides) - {"P7"}
-    assert all(claim.control.estimate > 0.3 for claim in claims), "an arm that descends is far below"
-    lost = {claim.setting: claim.facts["share of the gain lost"] for claim in claims if "quarter" in claim.statement.id}
-    assert lost["strong transfer, no ratio"] > lost["strong transfer, response's ratio, truncated"] + 0.1
-
-
 def test_stalled_runs_go_on_from_where_they_are_side_by_side_as_alone():
     problem, rng = stalled.WORLDS["few prompts"].problem(3), np.random.default_rng(0)
     starts = problem.theta + 0.1 * rng.normal(size=(3, problem.theta.size))
@@ -121,12 +102,3 @@ def test_stalled_runs_go_on_from_where_they_are_side_by_side_as_alone():
     how = {"batch_size": 16, "group_size": 16, "steps": 8, "replications": 3, "rng": np.random.SeedSequence(4), "workers": 1}
     for rate, own in zip((1.0, 9.0), together, strict=True):
         np.testing.assert_allclose(own, gt.simulate_training(problem, starts, "grpo", gt.Constant(rate), **how).theta, rtol=1e-9)
-
-
-def test_the_stalled_study_holds_ways_against_groups_of_16_draw_by_draw():
-    (cell,) = STALLED.cells(True)
-    results = [STALLED.compute(cell.settings, np.random.default_rng(0), chunk) for chunk in range(cell.chunks)]
-    claims = STALLED.claims(pd.DataFrame(STALLED.table([(cell.settings, results)], quick=True)))
-    assert {claim.statement.id for claim in claims} == {"P5", "P5/as many responses per update"}
-    assert all(claim.control.estimate > 0.2 for claim in claims)
-    assert all(claim.evidence.replications == cell.settings["draws"] for claim in claims)

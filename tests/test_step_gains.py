@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from simulations.gradient import efficiency, step_gain
+from simulations.gradient import step_gain
 from simulations.gradient.step_gain import Head
 
 PROBLEM = gt.gallery.problem("lm-few-shot")
@@ -36,11 +36,3 @@ def test_estimates_have_the_exact_mean_gain_to_first_order_and_mixed_up_groups_n
         gains = np.concatenate([(pull * some).sum(axis=(1, 2)) for some in head.estimates(name, 8, rng, 600, shift)])
         z = (gains.mean() - gradient @ mean) / (gains.std(ddof=1) / np.sqrt(600))
         assert (abs(z) < 4.9) != bool(shift)
-
-
-def test_the_group_sizes_are_the_best_ones_by_efficiency():
-    for problem, best in step_gain.SIZES.items():
-        for name, size in zip(step_gain.ESTIMATORS, best, strict=True):
-            near = [size - 1, size, size + 1]
-            found = efficiency.measures(gt.gallery.problem(problem), name, near)["efficiency"]
-            assert near[int(np.argmax(found))] == size

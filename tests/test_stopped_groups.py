@@ -108,21 +108,6 @@ def test_halving_by_all_sequences(problem):
     assert np.abs(law.slopes - 1.0).max() > 0.02
 
 
-def test_many_responses_are_no_matter():
-    """From 1,030 responses on, almost every group is mixed at once, and is one of fixed size."""
-    law = gt.exact.first_mixed_groups(PROBLEM, PROBLEM.theta, low=1030, high=1031)
-    np.testing.assert_allclose(law.slopes, 1.0, rtol=1e-10)
-    np.testing.assert_allclose(law.responses, 1030.0, rtol=1e-12)
-
-
-def test_the_slope_of_a_rare_prompt_nears_its_limit():
-    """1 + 1/3 + ... + 1/U: at n = 2 both orders of a right and a wrong response count."""
-    problem = gt.Problem(gt.Bandit([[1.0, 0.0]]), gt.TabularSoftmax(1, 2), theta=np.array([-18.0, 0.0]))
-    for high in (2, 3, 16):
-        slope = gt.exact.first_mixed_groups(problem, problem.theta, low=2, high=high).slopes[0]
-        assert slope == pytest.approx(1.0 + sum(1.0 / n for n in range(3, high + 1)), rel=1e-6)
-
-
 def test_bad_input_is_told():
     many = gt.Problem(gt.Bandit([[1.0, 0.0]] * 10), gt.TabularSoftmax(10, 2))
     with pytest.raises(ValueError, match="must make at most 4,194,304 states in a round, got 3,486,784,401: take fewer prompts"):

@@ -1,11 +1,9 @@
 """Whole runs of groups that stop by their own rewards: the plain trainer against exact laws, and against the compiled one."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.harness.forms import study_of
 from simulations.runs import stopped_runs
 from simulations.runs.allocation import BATCH, GROUP
 from simulations.runs.stopped_runs import RULES, SPENT, Rule, covectors, first_mixed_sizes, halved_sizes, successes
@@ -78,14 +76,6 @@ def test_runs_at_a_step_do_not_depend_on_the_others(rule):
     both = successes(problem, rule, [4.0, 8.0], [2, 4], np.random.default_rng(3), 5)
     alone = successes(problem, rule, [8.0], [2, 4], np.random.default_rng(3), 5)
     np.testing.assert_allclose(both[1:], alone, rtol=1e-12)
-
-
-def test_a_quick_run_yields_claims_about_what_it_states():
-    study = study_of(stopped_runs)
-    (cell,) = study.cells(True)
-    results = [study.compute(cell.settings, np.random.default_rng(1), chunk) for chunk in range(cell.chunks)]
-    claims = study.claims(pd.DataFrame(study.table([(cell.settings, results)], quick=True)))
-    assert [claim.statement.id for claim in claims] == 2 * list(stopped_runs.STATED.values())
 
 
 def test_sides_are_leads_of_equal_sizes_and_controls_are_stopped_early():

@@ -27,10 +27,3 @@ def test_advantages_are_as_described(name):
     batch = gt.Batch(REWARDS, unread, unread.astype(np.int64), VALUE * one, one, BEST * one, parameters)
     KERNELS[name](batch, advantages)
     np.testing.assert_allclose(advantages, ADVANTAGES[name], rtol=1e-14)
-
-
-def test_names_say_what_differs():
-    names = {kernel_at(name, t).name for name in KERNELS for t in (0.5, 2.0)}
-    assert len(names) == 2 * len(KERNELS)
-    assert kernel_at("scaled_mean", -1.0, "mean added").name == "mean added"
-    assert not names & set(gt.estimators())

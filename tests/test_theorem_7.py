@@ -6,7 +6,6 @@ import grpo_theory as gt
 from grpo_theory.exact import largest_error, region
 from simulations.maximum import curvatures, maximum
 from simulations.training import theorem_7
-from tests.made_up import judged
 
 SETTINGS = theorem_7.cases(True)[0]
 
@@ -27,20 +26,6 @@ def test_suprema_are_those_of_enumerated_errors_and_above_all_points_of_the_ball
         assert (np.array([law.c1, law.c2, law.c3]) <= constants + 1e-12).all()
         assert (law.mse(1, sizes) <= errors + 1e-12).all()
     assert (errors < 0.99 * gt.GroupSizeLaw(*constants).mse(1, sizes)).all()
-
-
-def test_verdicts_follow_the_least_bound(monkeypatch):
-    """The printed law's group size is 5, and the corrected one's 6."""
-    monkeypatch.setattr(theorem_7, "suprema", lambda name, radius: (np.array([1.0, 0.0, 26.0]), np.ones(11)))
-
-    def verdicts(least, single):
-        monkeypatch.setattr(theorem_7, "minimisers", lambda ball, errors: (least, single))
-        found = judged([theorem_7.least], None)
-        return dict(zip(found.index.str.split("/").str[-1], found["verdict"], strict=True))
-
-    assert verdicts([6, 6], [2, 12]) == {"printed": "refuted", "corrected": "confirmed", "universal": "confirmed"}
-    assert verdicts([6, 5], [2, 12]) == {"printed": "refuted", "corrected": "refuted", "universal": "refuted"}
-    assert verdicts([6, 6], [2, 2])["universal"] == "no power"
 
 
 def test_the_bound_of_every_setting_is_least_where_its_noise_is():

@@ -5,15 +5,12 @@ from itertools import product
 import numpy as np
 import pytest
 
-import grpo_theory as gt
 from grpo_theory.estimation.kernel import Batch
-from grpo_theory.exact import gradient
 from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.step_search import best_step
 from grpo_theory.harness.study import Cell, cell_seed
 from simulations.training import time_to_level
 from simulations.training.contests import ARMS, behind, updates_to_level
-from simulations.training.time_to_level import LEVELS, race_problem
 from tests.made_up import judged
 
 
@@ -52,47 +49,6 @@ def test_the_best_step_is_the_vertex_of_a_parabola_in_the_log_of_the_step():
     assert 8.0 <= best_step(2.0 ** np.arange(7.0), cliff) <= 32.0
 
 
-@pytest.mark.parametrize("name", LEVELS)
-def test_the_level_is_two_thirds_of_the_way(name):
-    problem = race_problem(name)
-    theta = np.array(problem.theta)
-    start = gt.objective(problem, theta)
-    for _ in range(1024):
-        theta = theta + 16.0 * gradient(problem, theta)
-    share = (LEVELS[name] - start) / (gt.objective(problem, theta) - start)
-    assert share == pytest.approx(2.0 / 3.0, abs=0.01)
-
-
-def differs_in(one, other):
-    parts = ("ratio", "clip", "aggregation", "kl")
-    found = {part for part in parts if not getattr(ARMS[one], part).is_same(getattr(ARMS[other], part))}
-    return found | ({"advantage"} if ARMS[one].advantage.function is not ARMS[other].advantage.function else set())
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "part"),
-    [
-        ("neither", "ratio alone", "ratio"),
-        ("neither", "clip alone", "clip"),
-        ("TIC", "ratio alone", "clip"),
-        ("TIC", "clip alone", "ratio"),
-        ("TIC", "no clip", "clip"),
-        ("no clip", "no ratio", "ratio"),
-        ("GSPO", "GSPO, wide clip", "clip"),
-        ("TIC", "broken", "advantage"),
-    ],
-)
-def test_arms_that_are_compared_differ_in_one_part(one, other, part):
-    assert differs_in(one, other) == {part}
-
-
-def test_the_published_ones_are_as_registered():
-    assert ARMS["TIC"] is gt.estimators()["tic_grpo"]
-    assert ARMS["GSPO"] is gt.estimators()["gspo"]
-    assert differs_in("GRPO", "neither") == {"advantage", "aggregation"}
-    assert (ARMS["GRPO"].clip.name, ARMS["GRPO"].ratio.name) == ("by sign", "token")
-
-
 def test_the_broken_arm_has_a_mean_update_of_zero_and_the_right_one_has_not():
     """By all groups of four rewards that are right with probability 0.3: the mean of A (Z - 0.3)."""
     means = []
@@ -128,11 +84,3 @@ def test_verdicts_follow_the_evidence_and_controls_without_a_fault_survive():
     same = judged([time_to_level.sooner], {"arms": list((arms | instead).values())})
     assert same.loc["T14/against GRPO", "verdict"] == "inconclusive"
     assert same.loc["T8/training", "control"] != "refuted"
-
-
-def test_arms_see_the_same_draws():
-    """The place of an arm among the arms, which is the number of its chunk, says nothing of its draws."""
-    few = {"pilot_steps": [16.0, 32.0, 64.0], "arms": ["TIC", "no ratio", "TIC"], "runs": 8}
-    first, last = results(SMALL | few, 0, 2)
-    np.testing.assert_array_equal(first["times"], last["times"])
-    assert first["rows"] == last["rows"]

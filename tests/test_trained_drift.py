@@ -1,23 +1,15 @@
 """Updates along training: the exact means are the library's, looks are at real iterates, and verdicts follow the evidence."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence.reading import BoundedMean
-from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.sides import joined
-from grpo_theory.harness.study import Cell, cell_seed
 from grpo_theory.simulate.records import simulate_iterates
-from simulations.runs.worlds import DRAWS
 from simulations.sequence.off_policy import Pairs, cosines
-from simulations.sequence.parts import composed, random_problem
+from simulations.sequence.parts import random_problem
 from simulations.training import looks, trained_drift
 from simulations.training.looks import ARMS, LOOKED
-from simulations.training.worlds import WORLDS, drawn, race_problem
-from tests.made_up import judged
 
 RUNS = {"batch_size": 8, "group_size": 4, "steps": 16, "inner_steps": 4, "replications": 5}
 
@@ -115,12 +107,6 @@ def test_iterates_within_a_rollout_are_one_update_apart():
     assert np.abs(z["none"]).max() > 10.0
 
 
-def test_rollouts_whose_updates_do_not_divide_the_steps_are_refused():
-    problem = drifted(None)[0]
-    with pytest.raises(ValueError, match="steps must be divisible by inner_steps = 4, got 6"):
-        simulate_iterates(problem, problem.theta, "rloo", gt.Constant(0.1), **RUNS | {"steps": 6})
-
-
 def test_looks_are_at_updates_after_the_first_of_their_rollouts():
     settings = {"rollouts": 3, "inner_steps": 4}
     places = np.stack([looks.places_of_looks(settings, np.random.default_rng(seed)) for seed in range(200)])
@@ -206,48 +192,7 @@ def test_limits_of_a_bounded_mean_cover_a_skewed_law():
     assert np.mean(missed) <= 0.05
 
 
-def test_grids_are_centred_where_the_pilots_found_the_best_steps():
-    steps = WORLDS["two"].steps("SGD", 4, 2)
-    assert (len(steps), steps[3]) == (9, 6.0)
-    np.testing.assert_allclose(np.diff(np.log2(steps)), 1.0)
-    assert WORLDS["two"].steps("Adam", 16, 2)[3] == pytest.approx(0.15)
-
-
-def test_problems_are_drawn_anew_and_one_that_is_alone_is_not():
-    rewards = [problem.bandit.mean_reward for problem, _ in drawn(WORLDS["four"].make, np.random.SeedSequence(1), 6)]
-    assert len(np.unique(np.reshape(rewards, (6, -1)), axis=0)) == 6
-    again = next(drawn(WORLDS["four"].make, np.random.SeedSequence(1), 1))
-    np.testing.assert_array_equal(again[0].bandit.mean_reward, rewards[0])
-    (first, one), (second, other) = drawn(WORLDS["stopping"].make, np.random.SeedSequence(1), 2)
-    np.testing.assert_array_equal(first.bandit.mean_reward, race_problem("stopping").bandit.mean_reward)
-    np.testing.assert_array_equal(first.bandit.mean_reward, second.bandit.mean_reward)
-    assert one.spawn_key != other.spawn_key
-
-
 CASE = trained_drift.cases(True)[0]
-
-
-def run(case, arms=None):
-    """Return what the run finds, with other arms in the place of some."""
-    cell = trained_drift.trained.cell(case)
-    seed, order = cell_seed("trained_drift", Cell(cell.settings), 0), cell.settings["arms"]
-    places = [order.index((arms or {}).get(arm, arm)) for arm in order]
-    return joined([trained_drift.trained(np.random.default_rng(seed), place, **cell.settings) for place in places])
-
-
-def test_every_claim_of_the_study_is_made_and_its_control_has_power():
-    found = judged([trained_drift.pointing, trained_drift.ending], run(CASE), CASE)
-    assert set(found.index) == set(study_of(trained_drift).decides)
-    assert (found["control"] == "refuted").all()
-    assert set(found["problem"]) == {"64 problems of 2 tokens, 6 parameters, 16 rollouts, Adam, m = 16"}
-
-
-def test_an_arm_is_ahead_of_itself_by_nothing():
-    """With no ratio in the clip's place all differences are 0: the arms see the same draws, whatever their place."""
-    found = run(CASE | {"units": 4}, {"clip": "none"})
-    sides = trained_drift.ending(found, **{name: CASE[name] for name in ("world", "optimiser", "inner_steps")})
-    np.testing.assert_allclose([own.estimate for own, _ in sides.values()], 0.0, atol=1e-15)
-    assert len(sides) == 6
 
 
 def test_twice_the_step_is_the_next_of_the_grid():
@@ -260,22 +205,3 @@ def test_twice_the_step_is_the_next_of_the_grid():
     assert twice["step, clip"] == 2.0 * best["step, clip"]
     stays = trained_drift.ending(found, **where, rival="start")
     assert stays["T8/clip, twice the step"][0].estimate == pytest.approx(0.15)
-
-
-def test_the_arms_differ_in_ratio_and_clip_alone():
-    kernels = {estimator.advantage.function for estimator in ARMS.values()}
-    assert len(kernels) == 1
-    assert [(one.ratio.name, one.clip.name) for one in ARMS.values()] == [
-        ("token", "by sign"),
-        ("none", "none"),
-        ("trajectory", "upper only"),
-    ]
-    assert {(one.clip.low, one.clip.high) for one in ARMS.values()} == {(0.2, 0.2)}
-    assert replace(ARMS["clip"], name="same").aggregation.name == composed("rloo", "none").aggregation.name == "sum"
-
-
-def test_a_cell_for_every_length_optimiser_and_number_of_updates():
-    full = [trained_drift.trained.cell(case) for case in trained_drift.cases(False)]
-    assert all(cell.settings["units"] >= DRAWS for cell in full)
-    assert {cell.settings["inner_steps"] for cell in full} == {2, 4, 16}
-    assert all(cell.settings["batch_size"] % cell.settings["inner_steps"] == 0 for cell in full)

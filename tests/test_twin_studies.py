@@ -13,14 +13,11 @@ from simulations.plan.run_worlds import (
     CHAIN_OF_TWELVE,
     LINEAR,
     WALK,
-    WIDTHS,
     courses,
     draw_log,
-    permuted,
     plan,
     problem,
     sampler,
-    sketches,
 )
 
 TOP = Path(__file__).resolve().parents[1]
@@ -45,15 +42,6 @@ def test_logs_have_the_problems_success_and_gradients(name):
     assert np.abs(exact.prompt_gradients[seen] / spread[seen]).max() > 10.0
 
 
-def test_a_long_score_is_sketched():
-    case = problem("network of 8")
-    scores, short = case.policy.scores(case.theta), sketches(case, case.theta)
-    squares, sketched = (scores**2).sum(axis=2), (short**2).sum(axis=2)
-    assert short.shape[2] == 128
-    assert sketched.mean() == pytest.approx(squares.mean(), rel=0.1)
-    assert (sketched / squares).std() == pytest.approx(np.sqrt(2.0 / 128.0), rel=0.5)
-
-
 @pytest.mark.parametrize("name", ["network of 3", LINEAR, CHAIN_OF_TWELVE])
 def test_courses_are_the_packages_training_runs(name):
     case, seed = problem(name), np.random.SeedSequence(7)
@@ -74,17 +62,6 @@ def test_courses_are_the_packages_training_runs(name):
     np.testing.assert_array_equal(ends, runs.theta)
 
 
-def test_a_longer_sketch_is_a_larger_learning_rate():
-    """What the control breaks: sketches of twice the length move as four times the learning rate does."""
-    case = problem(LINEAR)
-    log = draw_log(sampler(case, case.theta), np.arange(8), 16, np.random.default_rng(2))
-    longer = log.with_scores(2.0 * log.known_scores)
-    own, twice = gt.twin(log), gt.twin(longer)
-    assert gt.moments(twice, twice.theta).gradient_power == pytest.approx(
-        4.0 * gt.moments(own, own.theta).gradient_power, rel=1e-9
-    )
-
-
 def test_misses_are_counted_log_by_log():
     real = np.repeat([[0.5], [0.7]], 6, axis=1)
     found = {"real": real, "twin": np.full((2, 6), 0.6), "control": np.full((2, 6), 0.9)}
@@ -93,25 +70,6 @@ def test_misses_are_counted_log_by_log():
     assert missed.loc[("twin", 32), "standard_error"] == pytest.approx(0.0, abs=1e-12)
     (sides,) = twin_reach.reach(found, 8, arm="control").values()
     assert sides == ((pytest.approx(0.3), pytest.approx(0.1), 2), 0.03)
-
-
-def test_the_study_of_twins_runs_on_a_small_cell():
-    found = twin_reach.twins(LINEAR, 0, 64, 2, np.random.default_rng(1))
-    assert {name: np.shape(values) for name, values in found.items()} == {
-        "real": (2, 6),
-        "twin": (2, 6),
-        "control": (2, 6),
-        "halves, own": (2, 1),
-        "halves, other": (2, 1),
-    }
-
-
-def test_each_policy_has_a_verdict_of_its_own_near_and_far():
-    labels = [twin_reach.reach.label(case) for case in twin_reach.reach.listed(quick=True)]
-    assert labels == [name for name in twin_reach.RATES for _ in range(2)]
-    found = {arm: np.array([[0.0, 0.0, 0.0, miss, 0.0, 2.0 * miss]] * 2) for arm, miss in (("real", 0.0), ("twin", 0.01))}
-    near, far = (twin_reach.reach(found, ahead) for ahead in (8, 32))
-    assert (near["twin/near"][0][0], far["twin/far"][0][0]) == (0.01, 0.02)
 
 
 def trained(means, seed=1):
@@ -144,29 +102,6 @@ def test_losses_are_those_of_the_sizes_that_are_recommended():
     assert not table["at_end"].dropna().any()
 
 
-def test_the_controls_rewards_are_the_logs_in_another_order():
-    case = problem("network of 3")
-    log = draw_log(sampler(case, case.theta), np.arange(40), 8, np.random.default_rng(1))
-    other = permuted(log, np.random.default_rng(2))
-    assert sorted(other.rewards) == sorted(log.rewards)
-    assert (other.rewards != log.rewards).mean() > 0.2
-    np.testing.assert_array_equal(other.known_scores, log.known_scores)
-
-
-def test_what_is_gained_is_what_is_not_lost():
-    row = {"problem": LINEAR, "quantity": "lost", "prediction": 0.02, "replications": 64, "standard_error": 0.01}
-    arms = {"planned": -0.05, "control": 0.1, "always 16": 0.1, "always 64": 0.1}
-    table = [
-        row | {"estimator": estimator, "updates": updates, "arm": arm, "against": against, "estimate": estimate}
-        for estimator in advice_regret.ESTIMATORS
-        for updates in advice_regret.UPDATES
-        for arm, estimate in arms.items()
-        for against in ("best", *(f"always {size}" for size in advice_regret.HABITS))
-    ]
-    gains = [one for one in advice_regret.claims(pd.DataFrame(table)) if one.statement == advice_regret.NO_GAIN]
-    assert {(one.evidence.estimate, one.evidence.prediction, one.control.estimate) for one in gains} == {(0.05, 0.02, 0.05)}
-
-
 @pytest.mark.parametrize("estimator", ["rloo", "grpo"])
 def test_the_study_asks_the_planner_that_users_ask(estimator):
     case = problem("network of 3")
@@ -174,14 +109,6 @@ def test_the_study_asks_the_planner_that_users_ask(estimator):
     limits = gt.plan.Limits(budget=256, max_group_size=64)
     advice = gt.plan.advise(log, limits, estimator=estimator)
     assert advice.scores.choice.group_size == plan(log, estimator, limits)
-
-
-def test_draws_of_networks_start_with_the_rates_of_their_prompts():
-    for draw, name in enumerate(WIDTHS):
-        case = problem(name, draw)
-        assert (case.theta != problem(name, draw + 1).theta).mean() > 0.4
-        value = gt.moments(case, case.theta).value
-        assert (value.min(), value.max()) == pytest.approx((1 / 16, 1 / 2))
 
 
 def load_tool():

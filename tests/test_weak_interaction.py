@@ -4,22 +4,12 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from study_tables import quick_claims
 
 import grpo_theory as gt
-from docs.making.places import DOCS
-from grpo_theory.evidence import judge
 from simulations.normalisation import weak_interaction, weak_sums
 from simulations.normalisation.ascent import Prompts
-from simulations.normalisation.interaction import constants, course, gains, interaction, opposed, shortfall, step_of, worst_prompt
+from simulations.normalisation.interaction import course, gains, interaction, opposed, shortfall, step_of
 from simulations.normalisation.prompts import mixture, prompts
-
-
-def judged(module):
-    """Run the cells of a quick run, and judge their claims; by id and problem."""
-    study, claims = quick_claims(module)
-    assert {one.statement.id for one in claims} == set(study.decides)
-    return judge(claims).set_index(["id", "problem"])
 
 
 def library(problem):
@@ -39,32 +29,11 @@ def test_the_least_constants_satisfy_the_assumptions_and_no_smaller_ones_do():
     assert np.isnan(interaction(conflict, conflict.at(conflict.theta[None])).strength)
 
 
-def test_constants_of_many_states_are_the_largest_of_each():
-    problem, rng = Prompts.of(prompts(0.3, [0.3, 0.6])), np.random.default_rng(3)
-    thetas = problem.theta + 0.1 * rng.normal(size=(5, problem.theta.size))
-    each = np.array([interaction(problem, problem.at(theta[None])) for theta in thetas])
-    np.testing.assert_allclose(interaction(problem, problem.at(thetas)), each.max(axis=0), rtol=1e-12)
-
-
-def test_where_the_assumption_fails_no_constant_will_do():
-    assert np.isnan(list(constants([np.nan] * 3).values())).all()
-
-
 def test_gains_of_moves_are_differences_of_success():
     problem = Prompts.of(prompts(0.3, [0.5, 0.02, 0.9]))
     moves = 0.3 * np.random.default_rng(4).normal(size=(6, problem.theta.size))
     expected = problem.at(problem.theta + moves).success - problem.at(problem.theta[None]).success
     np.testing.assert_allclose(gains(problem, problem.theta, moves), expected, atol=1e-14)
-
-
-def test_weak_interaction_is_enough_and_conflict_is_a_matter_of_the_sign():
-    found = judged(weak_interaction)
-    for name in (*(weak_interaction.GAINS[update] for update in weak_interaction.UPDATES), "N8/conflict"):
-        assert (found.loc[name, "verdict"] == "confirmed").all(), name
-    for update in weak_interaction.TOO_SMALL:
-        assert (found.loc[weak_interaction.GAINS[update], "verdict"] == "refuted").all(), update
-    assert (found["control"] == "refuted").all()
-    np.testing.assert_allclose(found.loc["N8/conflict", "estimate"], -0.3 / 3.0, rtol=1e-3)
 
 
 @pytest.mark.parametrize("neighbour", weak_interaction.OPPOSED.values())
@@ -157,39 +126,3 @@ def test_standard_errors_of_quotients_are_those_of_the_jackknife():
         values = np.array([one[name][0] for one in left_out])
         jackknife = np.sqrt(63.0 / 64.0 * ((values - values.mean(axis=0)) ** 2).sum(axis=0))
         np.testing.assert_allclose(added.std(axis=0, ddof=1) / 8.0, jackknife, rtol=0.05)
-
-
-def test_the_printed_sum_fails_with_the_constants_of_its_own_iterates():
-    problem = Prompts.of(prompts(0.3, [0.3, 0.3]))
-    drawn = np.random.default_rng(6).integers(2, size=(64, 16))
-    _, worst, constant = weak_sums.settled(problem, drawn, "divided")
-    asked = constants(worst)["divided"]
-    assert asked <= constant <= weak_sums.GROWTH * asked * 1.2
-    found = judged(weak_sums)
-    assert (found.loc["N8/divided sum", "verdict"] == "refuted").all()
-    for name in ("N8/divided sum, weighted", "N8/divided sum, corrected"):
-        assert (found.loc[name, "verdict"] == "confirmed").all(), name
-    assert "refuted" not in set(found.loc["N8/plain sum", "verdict"])
-    assert (found["control"] == "refuted").all()
-
-
-def test_the_derivations_have_the_exact_quotients():
-    """Section 31.3 says by how much the printed sum is passed where there is one path only, after 1,024 and 4,096 updates."""
-    text = " ".join((DOCS / "derivations" / "interaction.md").read_text(encoding="utf-8").split())
-    said = {}
-    for case in (one for one in weak_sums.cases(False) if one["runs"] == 1):
-        found = weak_sums.along_paths(**case, rng=np.random.default_rng(0))
-        worst, _ = weak_sums.bounded(found, case["horizon"])["N8/divided sum"]
-        said.setdefault(case["kind"], []).append(worst.estimate)
-    (two_short, two_long), (four_short, four_long), (same_short, same_long) = said.values()
-    assert f"{two_short:.1f} and {two_long:.0f} times its right side" in text
-    assert f"{four_short:.1f} and {four_long:.0f} times with four" in text
-    assert f"{same_short:.1f} and {same_long:.0f} times; for two prompts with one right answer" in text
-
-
-def test_of_prompts_the_worst_is_the_extreme_of_so_many():
-    added = np.array([[0.1, 0.7, 0.3], [0.1, 0.9, 0.3]])
-    found = worst_prompt(added.mean(axis=0), added)
-    assert (found.estimate, found.standard_error, found.replications, found.comparisons) == pytest.approx((0.8, 0.1, 2, 3))
-    exact = worst_prompt(added[0], added[:1])
-    assert (exact.estimate, exact.standard_error, exact.comparisons) == (0.7, 0.0, 1)

@@ -23,30 +23,6 @@ def test_success_rates_are_spread_evenly_in_their_logarithm(name, held_out):
     np.testing.assert_allclose(rates(problem), np.geomspace(world.easiest, world.rarest, count), rtol=1e-9)
 
 
-def test_frozen_logits_do_not_learn():
-    problem = World().problem()
-    scores = problem.policy.scores(problem.theta)
-    assert (scores[..., -1] ** 2).max() < 1e-3 * (scores[..., :-1] ** 2).sum(axis=-1).max()
-
-
-def test_features_have_the_transfer_the_coherence_and_the_misled_prompts_that_are_asked_for():
-    world = World(prompts=40, answers=6, right=3, coherence=0.8, dimension=2000, transfer=0.25, misled=0.1, held_out=40)
-    features = world.problem().policy.jacobian()[..., :-1]
-    np.testing.assert_allclose((features**2).sum(axis=-1), 1.0)
-    marked = np.isclose(features[..., 0], 0.5)
-    np.testing.assert_array_equal(marked, [[True] * 3 + [False] * 3] * 36 + [[False] * 3 + [True] + [False] * 2] * 4)
-    between_rights = (features[:36, 0] * features[:36, 1]).sum(axis=-1)
-    assert between_rights.mean() == pytest.approx(0.25 + 0.75 * 0.8, abs=0.02)
-    between_wrongs = (features[:, 4] * features[:, 5]).sum(axis=-1)
-    assert between_wrongs.mean() == pytest.approx(0.0, abs=0.02)
-
-
-def test_held_out_prompts_have_features_of_their_own_and_the_start_in_common():
-    trained, held_out = World().problem(), World().problem(held_out=True)
-    np.testing.assert_array_equal(trained.theta, held_out.theta)
-    assert np.isclose(trained.policy.jacobian(), held_out.policy.jacobian())[..., 1:-1].mean() < 0.01
-
-
 def test_wrong_rewards_turn_the_share_that_is_asked_for_and_leave_the_truth_as_it_is():
     world = World(prompts=3, answers=5, wrong=0.1)
     wrong, true = world.graded(), world.problem()
@@ -67,16 +43,6 @@ def test_an_answer_of_many_tokens_is_right_if_all_are_and_ends_with_the_first_wr
     weights = np.exp(problem.policy.logits(problem.theta)).reshape(4, 5, 2)
     right = weights[..., 1] / weights.sum(axis=-1)
     np.testing.assert_allclose(right**5, np.broadcast_to(np.geomspace(0.5, 1e-3, 4)[:, None], (4, 5)))
-
-
-def test_right_tokens_of_a_prompt_have_the_coherence_that_is_asked_for():
-    world = StepsWorld(prompts=20, tokens=6, coherence=0.5, dimension=2000)
-    features = world.problem().policy.jacobian()[..., :-1].reshape(20, 6, 2, -1)
-    np.testing.assert_allclose((features**2).sum(axis=-1), 1.0)
-    between = np.einsum("mtvd,musd->mtuvs", features, features)
-    apart = ~np.eye(6, dtype=bool)
-    assert between[:, apart][..., 1, 1].mean() == pytest.approx(0.5, abs=0.02)
-    assert between[:, apart][..., 0, 1].mean() == pytest.approx(0.0, abs=0.02)
 
 
 def test_a_network_starts_with_the_rates_that_are_asked_for_and_learns_its_features():
