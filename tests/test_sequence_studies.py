@@ -11,17 +11,15 @@ from grpo_theory.evidence import judge
 from grpo_theory.exact.multisets import multisets
 from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import chunk_generator
-from simulations.sequence import (
-    drift,
-    group_mean_bounds,
-    own_length,
-    ratio_moments,
-    score_bounds,
-    update_terms,
-)
+from simulations.sequence import drift, group_mean_bounds, own_length, ratio_moments, score_bounds, update_terms
+from simulations.sequence.divergences import at_held_prefixes, between, expected, gradient, token_logs
+from simulations.sequence.language_model import FIRST, UPDATE, checkpoints, divergence, policies
+from simulations.sequence.language_model_lengths import update_by
 from simulations.sequence.parts import composed, mean_update, random_problem
+from simulations.sequence.standardised import STANDARDISED, ascended
 from simulations.sequence.stopping import fields, mean_path, stopping
 from simulations.sequence.tokens import Family, Tokens
+from simulations.training import standardised_optimum
 
 TREES = [(2, 1, None), (2, 3, 1), (3, 2, 0), (2, 4, None)]
 
@@ -234,3 +232,142 @@ def test_interpolated_fields_and_mean_paths_are_right():
     for _ in range(20):
         path.append(path[-1] + 0.5 * mean_update(problem, np.array(path[-1:]), rule)[0])
     np.testing.assert_allclose(mean_path(update, 0.5, 20), path, atol=1e-5)
+
+
+def small():
+    """Return a tree with hidden states of its prefixes, a penalty, and rewards of one response in seven."""
+    rng = np.random.default_rng(0)
+    tree = gt.TokenTree(3, 3, 2, 2, hidden=rng.normal(size=(3, 3, 4)))
+    theta = rng.normal(size=tree.dimension)
+    success = np.eye(tree.n_responses)[rng.integers(0, tree.n_responses, 3)]
+    return gt.Problem(gt.Bandit(success), tree, gt.KL(0.2, tree.probabilities(rng.normal(size=tree.dimension))), theta)
+
+
+def test_checkpoints_are_updates_by_a_constant_step_the_first_of_the_stated_length():
+    problem = small()
+    found = checkpoints(problem, UPDATE, (1, 2, 3), 4)
+    assert divergence(problem, problem.theta, found[1]) == pytest.approx(FIRST, rel=0.01)
+    steps = [found[1] - problem.theta, found[2] - found[1], found[3] - found[2]]
+    sizes = {"batch_size": 1, "group_size": 4, "behaviour": problem.theta}
+    means = [gt.gradient_mean(problem, theta, UPDATE, **sizes) for theta in (problem.theta, found[1], found[2])]
+    ratio = np.linalg.norm(steps[0]) / np.linalg.norm(means[0])
+    for step, mean in zip(steps, means, strict=True):
+        np.testing.assert_allclose(step, ratio * mean, rtol=1e-9, atol=1e-12)
+
+
+def test_what_is_measured_of_two_policies_is_a_plain_sum():
+    whole = small()
+    problem = gt.Problem(whole.bandit, whole.policy, None, whole.theta)
+    old, now = problem.at(problem.theta), problem.at(1.3 * problem.theta)
+    found = policies(problem, old, now)
+    nats = second = tokens = clipped = 0.0
+    for m in range(3):
+        for k, response in enumerate(problem.policy.responses):
+            p, q = old.probabilities[m, k] / 3.0, now.probabilities[m, k] / 3.0
+            nats += p * np.log(p / q)
+            second += p * (q / p) ** 2
+            for edge in problem.policy.paths.edges[k, : len(response)]:
+                ratio = now.token_probabilities[m, edge] / old.token_probabilities[m, edge]
+                tokens += p
+                clipped += p * (ratio > 1.2 if problem.bandit.mean_reward[m, k] else ratio < 0.8)
+    assert found["nats"] == pytest.approx(nats, rel=1e-10)
+    assert found["effective sample share"] == pytest.approx(1.0 / second, rel=1e-10)
+    assert found["tokens clipped"] == pytest.approx(clipped / tokens, rel=1e-10)
+    assert abs(found["cross terms"]) < 1e-12 < 1e-4 < abs(found["cross terms, old responses"])
+
+
+@pytest.mark.parametrize(("aggregation", "share"), [("own length", 1.0), ("own length", 0.9), ("sum", 1.0)])
+def test_mean_updates_are_those_of_the_exact_law(aggregation, share):
+    """By enumeration of the groups; with a share of the penalty's strength."""
+    problem = small()
+    other = gt.Problem(problem.bandit, problem.policy, gt.KL(share * 0.2, problem.kl.reference), problem.theta)
+    estimator = gt.compose(f"leave-one-out, {aggregation}", advantage="rloo", aggregation=aggregation)
+    found = gt.gradient_mean(other, problem.theta, estimator, batch_size=1, group_size=2)
+    np.testing.assert_allclose(update_by(problem, problem.theta, aggregation, share), found, atol=1e-13)
+
+
+@pytest.fixture
+def problem():
+    """Sequences of one or two tokens, with a penalty."""
+    return gt.gallery.problem("kl-sequence")
+
+
+def by_sums(policy, reference, prompt_weights):
+    """Return KL(policy || reference) from the probabilities of whole responses."""
+    return prompt_weights @ (policy * np.log(policy / reference)).sum(axis=1)
+
+
+def test_token_logs_are_those_of_the_policy(problem):
+    """At real parameters the complex logs are the point's."""
+    theta = np.array([0.4, -0.9])
+    np.testing.assert_allclose(token_logs(problem, theta), problem.at(theta).token_log_probabilities, atol=1e-15)
+
+
+def test_divergence_of_whole_responses(problem):
+    """Summed along tokens it is that of the responses' probabilities, and its gradient that of a central difference."""
+    theta, weights, reference = np.array([0.4, -0.9]), problem.bandit.prompt_weights, np.asarray(problem.kl.reference)
+
+    def value(at):
+        return by_sums(problem.at(at).probabilities, reference, weights)
+
+    divergence = between(problem, problem.log_reference)
+    assert divergence(token_logs(problem, theta)) == pytest.approx(value(theta), rel=1e-13)
+    steps = 1e-5 * np.eye(2)
+    differences = [(value(theta + step) - value(theta - step)) / 2e-5 for step in steps]
+    np.testing.assert_allclose(gradient(problem, divergence, theta), differences, rtol=1e-8)
+
+
+def test_held_prefixes_and_held_responses_agree(problem):
+    """The mean over responses of sum_t term is the mean over prefixes of the tokens' mean term, of one policy."""
+    here = problem.at([0.4, -0.9])
+    own = here.token_log_probabilities
+    over_responses = expected(problem, here, lambda logs: logs**2)(own)
+    over_prefixes = at_held_prefixes(problem, here, lambda logs: np.exp(own) * logs**2)(own)
+    assert over_responses == pytest.approx(over_prefixes, rel=1e-13)
+
+
+def slope(p, group_size):
+    """Return h' by a step along the imaginary axis."""
+    return float(ascended(np.array([p + 1e-30j]), group_size).imag[0] / 1e-30)
+
+
+@pytest.mark.parametrize("group_size", [2, 3, 6])
+@pytest.mark.parametrize("p", [0.03, 0.4, 0.9])
+def test_slope_is_the_mean_update_over_all_groups(group_size, p):
+    """Two responses, one always right and one always wrong: the score of the right one's logit is 1{right} - p."""
+    total = 0.0
+    for rewards in product([0.0, 1.0], repeat=group_size):
+        z = np.array(rewards)
+        if z.std() > 0.0:
+            others = (z.sum() - z) / (group_size - 1)
+            total += np.prod(np.where(z == 1.0, p, 1.0 - p)) * np.mean((z - others) / z.std(ddof=1) * (z - p))
+    assert slope(p, group_size) * p * (1.0 - p) == pytest.approx(total, rel=1e-12)
+
+
+@pytest.mark.parametrize("group_size", [2, 3, 8, 64])
+def test_what_the_study_ascends_is_what_the_library_derives_from_the_kernel(group_size):
+    """Two ways to h: a sum of binomial tails with closed weights, and the kernel's own advantages, multiset by multiset."""
+    p = np.linspace(0.0, 1.0, 11)
+    found = gt.theory.finite_group_objective(STANDARDISED, group_size)
+    np.testing.assert_allclose(found.value(p), ascended(p, group_size), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(found.slope(p[1:-1]), [slope(one, group_size) for one in p[1:-1]], rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", standardised_optimum.PROBLEMS)
+def test_each_slip_of_the_printed_objective_is_told_apart_by_the_librarys_updates(name):
+    """Where one part is corrected alone the library's mean update for it, and its gradient of the other part, cancel."""
+    problem, sizes = gt.gallery.problem(name), {"batch_size": 1, "group_size": 4}
+    plain = gt.Problem(problem.bandit, problem.policy, theta=problem.theta)
+    without, with_k3 = composed(STANDARDISED, "none"), composed(STANDARDISED, "none", kl="k3 in loss")
+
+    at = standardised_optimum.maximise(problem, standardised_optimum.objective(problem, 4, printed_penalty=True))
+    printed_penalty = gt.moments(problem, at).gradient - gt.moments(plain, at).gradient
+    groups = gt.gradient_mean(plain, at, without, **sizes)
+    assert np.abs(groups).max() > 0.01
+    np.testing.assert_allclose(groups, -printed_penalty, atol=1e-8)
+
+    at = standardised_optimum.maximise(problem, standardised_optimum.objective(problem, None, printed_penalty=False))
+    penalty = gt.gradient_mean(problem, at, with_k3, **sizes) - gt.gradient_mean(plain, at, without, **sizes)
+    found = gt.moments(plain, at)
+    slopes = found.prompt_gradients / np.sqrt(found.value * (1.0 - found.value))[:, None]
+    np.testing.assert_allclose(problem.bandit.prompt_weights @ slopes, -penalty, atol=1e-8)

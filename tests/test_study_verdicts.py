@@ -18,7 +18,7 @@ LONG = {
     *("drift", "curvature_proxy", "curvature"),
     *("trained_drift", "network_width", "planned_run", "planned_graded_run"),
 }
-"""More than a second and a half each in a quick run, or, in the last line, with settings that the full run has not: left to `make reproduce`."""
+"""More than a second and a half each, or (the last line) settings that the full run has not: left to `make reproduce`."""
 OPPOSITE = {"confirmed": {"refuted", "not reproduced here"}, "refuted": {"confirmed"}, "reproduced here": {"not reproduced here"}}
 OPPOSITE["not reproduced here"] = {"confirmed", "reproduced here"}
 OTHER_BOUND = {("T15/cost", "shared features, KL")}

@@ -5,11 +5,14 @@ import pytest
 from scipy.stats import chi2, kstest, norm
 
 import grpo_theory as gt
+from grpo_theory.exact import largest_error, region
 from grpo_theory.theory import Linearisation, gap_recursion, limit_covariance, linearise
 from simulations.limit import gap_asymptotics
 from simulations.limit.gap_weights import PromptBaselines
 from simulations.limit.limit_law import _tabulated, distance
-from simulations.maximum import maximum
+from simulations.maximum import curvatures, maximum
+from simulations.training import theorem_7, tight_bound
+from simulations.training.tight_bound import RADIUS, SIZES, one_direction, surroundings
 
 
 @pytest.mark.parametrize("name", ["kl-linear", "conflict", "kl-tabular", "kl-sequence"])
@@ -103,3 +106,76 @@ def test_the_distance_to_a_law_is_that_of_the_whole_sample(degrees, shift, seed)
     assert found == pytest.approx(kstest(sample, law).statistic, abs=1e-4)
     ordered = np.sort(sample)
     assert np.abs(np.interp(ordered, *_tabulated(law, ordered)) - law(ordered)).max() < 1e-4
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Return the runs of each schedule."""
+    return {
+        case["offset"]: tight_bound.trained(**case | {"runs": 4096}, rng=np.random.default_rng(4), chunk=0)
+        for case in tight_bound.cases(True)
+    }
+
+
+@pytest.mark.parametrize("offset", tight_bound.OFFSETS)
+def test_constants_hold_on_a_dense_grid_of_the_one_direction(offset):
+    problem, best, highest = one_direction()
+    found, beta = surroundings(tight_bound.FACTOR, tight_bound.EPSILON, offset)
+    _, directions = gt.exact.check_optimum(problem, best)
+    assert directions.shape[1] == 1
+    inside = best + np.linspace(-RADIUS, RADIUS, 200)[:, None] * directions[:, 0]
+    reached = best + np.linspace(-1.0, 1.0, 200)[:, None] * (RADIUS + found.reach) * directions[:, 0]
+    curvatures = [np.abs(np.linalg.eigvalsh(gt.hessian(problem, point))).max() for point in reached]
+    assert found.smoothness * 0.999 < max(curvatures) <= found.smoothness * (1 + 1e-9)
+    gaps = highest - gt.objective(problem, inside)
+    powers = np.array([gt.moments(problem, point).gradient_power for point in inside])
+    assert found.pl * (1 - 1e-6) <= (powers / (2.0 * gaps)).min() < found.pl * 1.001
+    errors = [gt.gradient_mse(problem, point, "rloo", **SIZES) for point in inside]
+    noise = tight_bound.noise_of(problem, best, **SIZES)
+    assert noise * 0.999 < max(errors) <= noise * (1 + 1e-9)
+    assert noise == pytest.approx(2.0 * tight_bound.noise_of(problem, best, **tight_bound.WRONG_SIZES), rel=1e-6)
+    assert found.steepest_ray < 0.0
+    assert beta * found.pl == pytest.approx(tight_bound.FACTOR)
+
+
+def test_the_mean_gap_is_that_of_the_recursion_once_the_ball_is_wide_enough(runs):
+    """After 1,024 steps the gaps are a tenth of the highest of the ball: to 16%, where half the noise would halve them."""
+    problem, best, _ = one_direction()
+    _, beta = surroundings(tight_bound.FACTOR, tight_bound.EPSILON, 16)
+    linear = linearise(problem, best, "rloo", **SIZES)
+    start = np.array([[(tight_bound.START * RADIUS) ** 2]])
+    expected = gap_recursion(linear, gt.Harmonic(beta, 16).steps(1024), start)[-1]
+    gaps = runs[16]["gap"][:, -1]
+    assert abs(gaps.mean() - expected) < 0.05 * expected + 4.9 * gaps.std() / 64.0
+
+
+SETTINGS = theorem_7.cases(True)[0]
+
+
+def test_suprema_are_those_of_enumerated_errors_and_above_all_points_of_the_ball():
+    """The supremum of the sum is less than the sum of the suprema, which are attained at different points."""
+    name, radius = SETTINGS["problem"], SETTINGS["radius"]
+    constants, errors = theorem_7.suprema(name, radius)
+    problem, best, _ = maximum(name)
+    for size in (2, 6):
+        enumerated = largest_error(problem, best, "rloo", radius=radius, batch_size=1, group_size=size)
+        np.testing.assert_allclose(errors[theorem_7.GROUP_SIZES.index(size)], enumerated, rtol=1e-6)
+    rng, directions = np.random.default_rng(1), curvatures(name)[1]
+    sizes = np.array(theorem_7.GROUP_SIZES)
+    for _ in range(200):
+        u = rng.normal(size=directions.shape[1])
+        law = gt.group_size_law(problem, best + directions @ (radius * rng.random() * u / np.linalg.norm(u)))
+        assert (np.array([law.c1, law.c2, law.c3]) <= constants + 1e-12).all()
+        assert (law.mse(1, sizes) <= errors + 1e-12).all()
+    assert (errors < 0.99 * gt.GroupSizeLaw(*constants).mse(1, sizes)).all()
+
+
+def test_the_bound_of_every_setting_is_least_where_its_noise_is():
+    """Errors that are least by far at one group size decide all settings but those with one prompt a step alike."""
+    problem, best, _ = maximum(SETTINGS["problem"])
+    found = region(problem, best, radius=SETTINGS["radius"], reach=1e-6)
+    errors = np.full(len(theorem_7.GROUP_SIZES), 1e3)
+    errors[theorem_7.GROUP_SIZES.index(7)] = 1e-3
+    least, single = theorem_7.minimisers(found, errors)
+    assert set(least) == set(single) == {7}
+    assert (len(least), len(single)) == (6, 2)

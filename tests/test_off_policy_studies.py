@@ -1,14 +1,22 @@
 """Updates along training: the exact means are the library's, looks are at real iterates, and verdicts follow the evidence."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
 
 import grpo_theory as gt
 from grpo_theory.evidence.reading import BoundedMean
+from grpo_theory.harness.sides import joined
+from grpo_theory.problem.chains import KINDS
 from grpo_theory.simulate.records import simulate_iterates
+from simulations.length import clipped_responses, drifts, log_ratios, ratios_by_length, score_power
 from simulations.sequence.off_policy import Pairs, cosines
 from simulations.sequence.parts import random_problem
 from simulations.training import looks, trained_drift
+from simulations.training.learned_drift import NETWORKS, LearnedPairs
 from simulations.training.looks import ARMS, LOOKED
 
 RUNS = {"batch_size": 8, "group_size": 4, "steps": 16, "inner_steps": 4, "replications": 5}
@@ -205,3 +213,168 @@ def test_twice_the_step_is_the_next_of_the_grid():
     assert twice["step, clip"] == 2.0 * best["step, clip"]
     stays = trained_drift.ending(found, **where, rival="start")
     assert stays["T8/clip, twice the step"][0].estimate == pytest.approx(0.15)
+
+
+@pytest.fixture(scope="module")
+def network_drifted():
+    """A network on a tree, with two current policies and the two that sampled."""
+    rng = np.random.default_rng(5)
+    problem = NETWORKS["2 tokens, width 4"].problem(rng)
+    theta, behaviour = problem.theta + 0.3 * rng.normal(size=(2, 2, problem.policy.dimension))
+    return problem, theta, behaviour
+
+
+def test_gradients_are_those_of_the_current_policies(network_drifted):
+    problem, theta, behaviour = network_drifted
+    expected = [gt.moments(problem, one).gradient for one in theta]
+    np.testing.assert_allclose(LearnedPairs(problem, theta, behaviour).gradients(), expected, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", LOOKED)
+def test_mean_updates_are_those_of_the_exact_law(network_drifted, name):
+    """Responses of a group of two, drawn by the behaviour; the mean is the same at every group size."""
+    problem, theta, behaviour = network_drifted
+    bandit = gt.Bandit((problem.bandit.mean_reward > 0.5).astype(float))
+    sure = gt.Problem(bandit, problem.policy, theta=problem.theta)
+    found = LearnedPairs(sure, theta, behaviour).mean_updates(LOOKED[name])
+    for one, now, old in zip(found, theta, behaviour, strict=True):
+        law = gt.gradient_mean(sure, now, LOOKED[name], batch_size=1, group_size=2, behaviour=old)
+        np.testing.assert_allclose(one, law, atol=1e-12)
+
+
+CHAIN = gt.TokenChain([[0, 1], [0, 2], [1, 0]], 6, end_token=0, starts=[0, 1])
+THETA = np.array([0.0, 0.3, 0.2, 0.0, -0.1, 0.4])
+MOVED = THETA + np.array([0.3, -0.1, 0.2, 0.5, -0.4, 0.1])
+
+
+@pytest.fixture(scope="module")
+def point():
+    return gt.Problem(gt.StateRewards([0.0, 1.0, 0.5]), CHAIN).at(THETA)
+
+
+@pytest.fixture(scope="module")
+def listed(point):
+    """Probabilities (M, K) of the listed twin's responses, and the logs of their ratios."""
+    policy = gt.Problem(point.bandit, CHAIN).listed().policy
+    before, after = (policy.probabilities(theta) for theta in (THETA, MOVED))
+    return before, np.log(after / before)
+
+
+def test_the_characteristic_function_is_that_of_listed_responses(point, listed):
+    chances, logs = listed
+    u = np.array([0.1, 1.0, 7.0])
+    expected = np.array([(chances * np.exp(1j * one * logs)).sum(axis=1).mean() for one in u])
+    assert log_ratios.characteristic(point, MOVED, u) == pytest.approx(expected, abs=1e-12)
+    assert log_ratios.drifts(point, MOVED) == pytest.approx(-(chances * logs).sum(axis=1), rel=1e-12)
+
+
+def test_the_share_within_the_clip_is_that_of_listed_responses(point, listed):
+    chances, logs = listed
+    low, high = (norm.cdf((np.log(end) - logs) / log_ratios.BLUR) for end in log_ratios.WINDOW)
+    expected = (chances * (high - low)).sum(axis=1).mean()
+    assert 0.1 < expected < 0.9
+    assert log_ratios.share_within(point, MOVED) == pytest.approx(expected, abs=1e-5)
+
+
+def test_limit_laws_are_normal_and_mixed_over_an_exponential_length(point, monkeypatch):
+    nats = np.array([0.5, 3.0])
+    monkeypatch.setattr(log_ratios, "drifts", lambda point, theta: nats)
+
+    def normal(t):
+        low, high = norm.cdf(np.log(log_ratios.WINDOW), loc=-t, scale=np.sqrt(2.0 * t))
+        return high - low
+
+    mixed = [quad(lambda t, d=d: normal(t) * np.exp(-t / d) / d, 1e-9, 60.0 * d, limit=400, points=[0.01, 0.1])[0] for d in nats]
+    assert log_ratios.normal_share(point, MOVED) == pytest.approx(np.mean([normal(d) for d in nats]), rel=1e-12)
+    assert log_ratios.stopped_share(point, MOVED) == pytest.approx(np.mean(mixed), rel=1e-5)
+
+
+def test_a_cosine_is_freed_of_what_noise_adds_to_the_length():
+    """By 2,000 means: the plain cosine is too small, and the standard error is the spread."""
+    rng, mean, gradient = np.random.default_rng(1), np.array([1.0, 0.5, 0.0, 0.0]), np.array([2.0, 0.0, 0.0, 0.0])
+    covariance = np.diag([0.02, 0.01, 0.03, 0.02])
+    means = rng.multivariate_normal(mean, covariance, 2_000)
+    found = np.array([clipped_responses.cosine(one, covariance, gradient) for one in means])
+    exact = mean[0] / np.linalg.norm(mean)
+    assert found[:, 0].mean() == pytest.approx(exact, abs=0.01)
+    assert np.median(found[:, 1]) == pytest.approx(found[:, 0].std(), rel=0.15)
+    assert (means[:, 0] / np.linalg.norm(means, axis=1)).mean() < exact - 0.02
+    assert np.isnan(clipped_responses.cosine(0.01 * mean, covariance, gradient)[0])
+
+
+def test_what_is_lost_to_another_estimator_has_the_error_of_a_quotient():
+    rng = np.random.default_rng(2)
+    gain = rng.normal(1.0, 0.3, size=(2, 400)) + rng.normal(0.0, 0.3, 400)
+    power = gain**2 + rng.normal(1.0, 0.05, size=(2, 400))
+    observations = np.zeros((2, 400, 4))
+    observations[..., 2], observations[..., 3] = power, gain
+    simulation = gt.GradientSimulation.of(("one", "other"), observations, 1.0)
+    value, error = clipped_responses.lost(simulation, "one", "other")
+    efficiency = gain.mean(axis=1) ** 2 / power.mean(axis=1)
+    assert value == pytest.approx(1.0 - efficiency[0] / efficiency[1])
+    index = rng.integers(0, 400, size=(2_000, 400))
+    again = gain[:, index].mean(axis=2) ** 2 / power[:, index].mean(axis=2)
+    assert error == pytest.approx((again[0] / again[1]).std(), rel=0.1)
+
+
+def test_short_responses_have_the_efficiencies_of_their_listed_twin(point):
+    """Simulated token by token, and enumerated: what is cut, dropped, and raised to one over the length."""
+    problem = gt.Problem(point.bandit, CHAIN, theta=THETA)
+    found = clipped_responses.measured(problem, point, MOVED, np.random.SeedSequence(3), 400)
+    listed, sizes = problem.listed(), {"batch_size": clipped_responses.BATCH, "group_size": clipped_responses.GROUP}
+    for name in ("cut", "dropped above", "dropped outside", "geometric"):
+        law = gt.gradient_law(listed, MOVED, clipped_responses.SIMULATED[name], behaviour=THETA, **sizes)
+        for quantity, exact in (("efficiency", np.copysign(law.efficiency, law.cosine)), ("cosine", law.cosine)):
+            estimate, error = found[name][quantity]
+            assert abs(estimate - exact) < 4.5 * error + 1e-3, (name, quantity)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_of_task_has_the_success_rate_that_is_asked_for(kind):
+    for rate in (0.55, 0.7):
+        problem = KINDS[kind](32, rate)
+        assert problem.bandit.prompt_weights @ gt.moments(problem, problem.theta).value == pytest.approx(rate, abs=1e-9)
+
+
+def test_a_short_walk_has_the_best_sizes_of_its_listed_twin():
+    """At 8 tokens all walks can be listed, and efficiencies enumerated."""
+    problem = gt.Problem(
+        gt.StateRewards([0.0, 0.0, 1.0]), gt.TokenChain([[0, 1], [0, 2], [-1, -1]], 8), theta=[0.0, 0.3, 0.2, 0.0, 0, 0]
+    )
+    listed = problem.listed()
+    for size in (2, 16):
+        sizes = {"batch_size": 1024 // size, "group_size": size}
+        both = [gt.efficiency(one, problem.theta, "trl_grpo_loss", **sizes) for one in (problem, listed)]
+        assert both[0] == pytest.approx(both[1], rel=1e-11)
+
+
+def test_the_growth_of_a_ratios_second_moment_is_that_of_a_matrix_power():
+    """By the powers of the matrix of sums of p^2/p_0, three tokens from one another."""
+    growth, eigenvalue, _ = score_power.growth("bigram text", 0.55, length=64)
+    assert growth == pytest.approx(eigenvalue, rel=1e-12)
+    average, same, _ = score_power.growth("bigram text", 0.55, over_states=True, length=64)
+    assert same == eigenvalue
+    assert abs(average - eigenvalue) > 1e-9
+    short, eigenvalue, _ = score_power.growth("bigram text", 0.55, length=3)
+    assert abs(short / eigenvalue - 1.0) > 1e-9  # the first state is not forgotten yet
+
+
+def test_a_drift_is_as_long_as_it_is_said_to_be():
+    """The divergence of a response, over the listed twin's responses."""
+    chain = gt.TokenChain([[0, 1], [0, 2], [1, 0]], 6, end_token=0, starts=[0, 1])
+    problem = gt.Problem(gt.StateRewards([0.0, 1.0, 0.5]), chain, theta=[0.0, 0.3, 0.2, 0.0, -0.1, 0.4])
+    point = problem.at(problem.theta)
+    theta = drifts.drifted(point, 0.3, 1)
+    listed = gt.Problem(point.bandit, chain).listed()
+    before, after = (listed.policy.probabilities(one) for one in (point.theta, theta))
+    assert (before * np.log(before / after)).sum(axis=1).mean() == pytest.approx(0.3, rel=1e-9)
+
+
+def test_an_update_that_points_back_counts_below_nothing():
+    assert drifts.ahead(SimpleNamespace(efficiency=0.4, cosine=-0.6)) == -0.4
+    found = joined([ratios_by_length.laws("think until sure", 64, 3)])
+    own = {(row["direction"], row["ratio"]): row["estimate"] for row in ratios_by_length.efficiencies(found)}
+    lost = [1.0 - own[d, "token, clipped"] / own[d, "token"] for d in range(3)]
+    assert ratios_by_length.clip(found)[0] == pytest.approx(lost)
+    behind = [np.log(own[d, "token"] / own[d, "trajectory"]) for d in range(3)]
+    assert ratios_by_length.whole(found)[0] == pytest.approx(behind)
