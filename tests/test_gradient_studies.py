@@ -25,7 +25,7 @@ def small():
     few = dataclasses.replace(whole, answers=whole.answers[:40], hidden=whole.hidden[:, :40])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gallery, "arithmetic", lambda: few)
-        yield gallery.problem("lm-few-shot")
+        return gallery.problem("lm-few-shot")
 
 
 def test_heads_have_the_mean_success_that_was_asked_for(small):
