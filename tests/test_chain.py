@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.estimation.aggregation import AGGREGATIONS
-from grpo_theory.estimation.ratio import CLIPS, RATIOS
+from grpo_theory.estimation.parts import AGGREGATIONS, CLIPS, RATIOS
 from grpo_theory.problem import NotListedError
 
 N_STATES, N_TOKENS, HORIZON = 4, 3, 5

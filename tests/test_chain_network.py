@@ -5,8 +5,7 @@ import pytest
 from networks import ACTIVATIONS, derivatives_of, logits_of
 
 import grpo_theory as gt
-from grpo_theory.estimation.aggregation import AGGREGATIONS
-from grpo_theory.estimation.ratio import CLIPS, RATIOS
+from grpo_theory.estimation.parts import AGGREGATIONS, CLIPS, RATIOS
 from grpo_theory.exact import gradient
 from grpo_theory.simulate.chain import walks
 from grpo_theory.simulate.draw.streams import as_seed_sequence, stream_words

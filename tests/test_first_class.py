@@ -13,8 +13,8 @@ from numba.core import codegen
 
 from grpo_theory.compiler import F1, OPTIONS, FirstClassType, function_value, stage, value_or_null
 from grpo_theory.compiler.economy import LEVEL, compiling_cheaply, pass_builder
-from grpo_theory.estimation.centring import centre
-from grpo_theory.estimation.ratio import RATIOS
+from grpo_theory.estimation.kernel import centre
+from grpo_theory.estimation.parts import RATIOS
 
 SCALE = numba.void(F1, numba.float64)
 

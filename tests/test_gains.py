@@ -6,8 +6,7 @@ from dense import token_case
 
 import grpo_theory as gt
 from grpo_theory.estimation import Clip
-from grpo_theory.estimation.aggregation import AGGREGATIONS
-from grpo_theory.estimation.ratio import CLIPS, RATIOS
+from grpo_theory.estimation.parts import AGGREGATIONS, CLIPS, RATIOS
 from grpo_theory.exact.weights import gains_of, gains_on_policy
 
 

@@ -11,8 +11,8 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.compiler import plain_python
-from grpo_theory.estimation.centring import centre
-from grpo_theory.estimation.composition import make_estimator
+from grpo_theory.estimation.kernel import centre
+from grpo_theory.estimation.registry import make_estimator
 
 PROBLEM = gt.gallery.problem("linear")
 SIZES = {"batch_size": 4, "group_size": 4}

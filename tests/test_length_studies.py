@@ -7,7 +7,7 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.harness.sides import joined
-from grpo_theory.problem.chains import KINDS
+from grpo_theory.problem.gallery import KINDS
 from simulations.length import drifts, efficiency_by_length, ratios_by_length, score_power
 from simulations.length.grid import point_of
 

@@ -9,7 +9,7 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.exact import carried
 from grpo_theory.problem.chain_point import ChainPoint
-from grpo_theory.problem.pair_counts import pair_counts
+from grpo_theory.problem.recursion import pair_counts
 
 
 def chain_problem():

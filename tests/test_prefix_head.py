@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.problem.logit_map import LogitMap
-from grpo_theory.problem.prefix_head import PrefixHeadMap
+from grpo_theory.problem.logit_map import LogitMap, PrefixHeadMap
 
 
 def both(rng):

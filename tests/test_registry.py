@@ -14,9 +14,8 @@ from enumeration import NAMED
 
 import grpo_theory as gt
 from grpo_theory.estimation import AGGREGATIONS, CLIPS, KL_TERMS, RATIOS, find
-from grpo_theory.estimation.aggregation import constant_length
 from grpo_theory.estimation.kernel import RESPONSE_FIELDS, Batch, fields_read
-from grpo_theory.estimation.ratio import two_sided_clip
+from grpo_theory.estimation.parts import constant_length, two_sided_clip
 
 
 def test_the_registry_lists_what_the_papers_know_and_cannot_be_written():
@@ -417,7 +416,7 @@ def test_what_an_estimator_reads_and_couples_is_its_kernels_and_its_aggregations
         gt.gradient_mse(tree, tree.theta, "dapo", batch_size=2, group_size=2)
     # Where all responses have one token, the batch's tokens are its responses, whatever these are.
     arms, sizes = gt.gallery.problem("two-arms"), {"batch_size": 2, "group_size": 2}
-    own = replace(found["dapo"], aggregation=gt.estimation.aggregation.AGGREGATIONS["own length"])
+    own = replace(found["dapo"], aggregation=gt.estimation.AGGREGATIONS["own length"])
     assert gt.gradient_mse(arms, arms.theta, "dapo", **sizes) == gt.gradient_mse(arms, arms.theta, own, **sizes)
 
 

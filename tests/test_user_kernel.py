@@ -8,7 +8,7 @@ import pytest
 from enumeration import batch_law, case
 
 import grpo_theory as gt
-from grpo_theory.estimation.composition import make_estimator
+from grpo_theory.estimation.registry import make_estimator
 
 SIZES = {"batch_size": 2, "group_size": 3}
 

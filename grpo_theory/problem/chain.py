@@ -4,13 +4,54 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Flags, Integers, cached_array
+from grpo_theory.problem.bandit import not_listed
+from grpo_theory.problem.logit_map import SharedMap, SmoothMap, for_all_prompts
 from grpo_theory.problem.paths import Paths, log_softmax
 from grpo_theory.problem.policy import Policy
-from grpo_theory.problem.shared_map import SharedMap
-from grpo_theory.problem.state_network import StateNetworkMap
-from grpo_theory.problem.state_rewards import not_listed
-from grpo_theory.problem.two_layer import TwoLayerSoftmax
-from grpo_theory.validation import as_array, as_count, as_real_array, check_shape
+from grpo_theory.problem.two_layer import TwoLayerMap, TwoLayerSoftmax
+from grpo_theory.validation import as_array, as_count, as_real_array, check_room, check_shape
+
+
+class StateNetworkMap(SmoothMap):
+    """The logits of every token in every state, from a network whose inputs are the embeddings of the states.
+
+    All prompts share them: they differ in the state in which their responses begin.
+
+    Parameters
+    ----------
+    n_prompts : int
+        M.
+    network : TwoLayerMap
+        With S inputs, one for each state, and V logits, one for each token; D = S V.
+    """
+
+    def __init__(self, n_prompts: int, network: TwoLayerMap) -> None:
+        self.n_prompts, self.network = n_prompts, network
+        self.n_logits, self.dimension = network.n_prompts * network.n_logits, network.dimension
+
+    def of_states(self, theta: Array) -> Array:
+        """Return the logits, which all prompts share, shape (..., D)."""
+        by_state = self.network.logits(theta)
+        return by_state.reshape(*by_state.shape[:-2], self.n_logits)
+
+    def logits(self, theta: Array) -> Array:
+        """Return the logits, the same for each prompt, shape (..., M, D)."""
+        return for_all_prompts(self.of_states(theta), self.n_prompts)
+
+    def features(self, theta: Array) -> Array:
+        """Return the derivatives of the logits of all states at theta (d,), shape (D, d)."""
+        shape = self.n_logits, self.dimension
+        check_room("the derivatives of the logits of all states", shape, "take a narrower network, or fewer states")
+        return self.network.at(theta).features().reshape(shape)
+
+    def at(self, theta: Array) -> SharedMap:
+        """Return the derivatives of the logits at theta (d,): the map of a chain with these features."""
+        return SharedMap(self.n_prompts, self.n_logits, self.features(theta))
+
+    def bend(self, theta: Array, slopes: Array) -> Array:
+        """Return sum_md slope_md times the second derivative of logit d, shape (d, d), for slopes (M, D)."""
+        return self.network.bend(theta, slopes.sum(axis=0).reshape(self.network.n_prompts, self.network.n_logits))
+
 
 END = -1
 """Marks a final state: written in place of the next state for every token of a state in which responses end."""
@@ -191,7 +232,7 @@ class TokenChain(Policy):
         >>> gt.TokenChain([[0, 1], [1, 0]], horizon=1024).log_probabilities([0.0, 0.0, 0.0, 0.0])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        grpo_theory.problem.state_rewards.NotListedError: the probability of every response is not known of a ...
+        grpo_theory.problem.bandit.NotListedError: the probability of every response is not known of a ...
         """
         return not_listed("the probability of every response")
 
@@ -217,7 +258,7 @@ class TokenChain(Policy):
         >>> gt.TokenChain([[0, 1], [1, 0]], horizon=1024).scores([0.0, 0.0, 0.0, 0.0])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        grpo_theory.problem.state_rewards.NotListedError: the score of every response is not known of a ...
+        grpo_theory.problem.bandit.NotListedError: the score of every response is not known of a ...
         """
         return not_listed("the score of every response")
 

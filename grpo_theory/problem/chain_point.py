@@ -6,14 +6,22 @@ from functools import cached_property
 import numpy as np
 
 from grpo_theory.arrays import Array, Flags, Integers, cached_array, read_only
+from grpo_theory.problem.bandit import StateRewards, not_listed
 from grpo_theory.problem.chain import TokenChain
-from grpo_theory.problem.moments import Moments
-from grpo_theory.problem.pair_counts import PairCounts, pair_counts
+from grpo_theory.problem.logit_map import SharedMap
 from grpo_theory.problem.paths import closed, complements, less_mean
-from grpo_theory.problem.point import Point
-from grpo_theory.problem.recursion import Carried, Walk, carry, chances_to_come, edge_mass, visits, walk_of
-from grpo_theory.problem.shared_map import SharedMap
-from grpo_theory.problem.state_rewards import StateRewards, not_listed
+from grpo_theory.problem.point import Moments, Point
+from grpo_theory.problem.recursion import (
+    Carried,
+    PairCounts,
+    Walk,
+    carry,
+    chances_to_come,
+    edge_mass,
+    pair_counts,
+    visits,
+    walk_of,
+)
 from grpo_theory.validation import check_room
 
 
@@ -231,7 +239,7 @@ class ChainPoint(Point):
         >>> problem.at(problem.theta).moments_of([[0.0]])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        grpo_theory.problem.state_rewards.NotListedError: moments with other rewards is not known of a ...
+        grpo_theory.problem.bandit.NotListedError: moments with other rewards is not known of a ...
         """
         return not_listed("moments with other rewards")
 

@@ -7,15 +7,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, cached_array, read_only
-from grpo_theory.problem.bandit import Bandit
+from grpo_theory.problem.bandit import KL, Bandit, StateRewards
 from grpo_theory.problem.chain import TokenChain
 from grpo_theory.problem.chain_point import ChainPoint
-from grpo_theory.problem.kl import KL
-from grpo_theory.problem.listing import listed
-from grpo_theory.problem.moments import Moments
-from grpo_theory.problem.point import Point
+from grpo_theory.problem.point import Moments, Point
 from grpo_theory.problem.policy import Policy
-from grpo_theory.problem.state_rewards import StateRewards
+from grpo_theory.problem.tree import listed
 from grpo_theory.validation import typed
 
 

@@ -1,15 +1,22 @@
-"""Policies over sequences: a softmax over the vocabulary at every prefix."""
+"""Trees of responses: a softmax at every prefix, a chain's responses listed, and tables that name edges and responses."""
 
 from math import log10
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.problem.logit_map import FeatureMap, LogitMap, TabularMap
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.problem.bandit import Bandit, StateRewards
+from grpo_theory.problem.chain import END, StateNetworkMap, TokenChain
+from grpo_theory.problem.logit_map import FeatureMap, LogitMap, PrefixHeadMap, SmoothMap, TabularMap
 from grpo_theory.problem.paths import Paths
 from grpo_theory.problem.policy import Policy
-from grpo_theory.problem.prefix_head import PrefixHeadMap
-from grpo_theory.validation import as_count, as_real_array, check_shape
+from grpo_theory.validation import as_count, as_real_array, check_shape, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 MAXIMUM_RESPONSES = 4096
 """Trees with more responses are refused, because every exact sum runs over all of them."""
@@ -145,3 +152,194 @@ def _grow(vocabulary_size: int, horizon: int, end_token: int | None) -> tuple[tu
     for k, response in enumerate(sorted(finished)):
         table[k, : len(response)] = finished[response]
     return tuple(prefixes), Paths(table, vocabulary_size)
+
+
+def edge_table(policy: Policy) -> "pd.DataFrame":
+    """Name the edges of a policy in a table: the logits at each prompt, in their order.
+
+    Edge d is the logit of a token after a prefix, or in a state of a `TokenChain`. The arrays of shape (M, D) or (S, V) of the
+    library have their entries in this order. Every edge has a parameter of its own if there are no features and no network. The
+    parameters are then ``theta.reshape(M, D)``, one row per prompt; those of a chain are ``theta.reshape(S, V)``.
+
+    Parameters
+    ----------
+    policy : Policy
+
+    Returns
+    -------
+    DataFrame
+        One row per edge. The columns are ``prefix`` (the tokens before it) and ``token``. For a chain they are ``state``,
+        ``token``, ``next_state`` and ``ends`` (whether a response ends with the token, whatever its length).
+
+    Raises
+    ------
+    TypeError
+        If it is no policy.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> tree = gt.TokenTree(1, vocabulary_size=2, horizon=2, end_token=0)
+    >>> gt.edge_table(tree)  # doctest: +NORMALIZE_WHITESPACE
+         prefix  token
+    edge
+    0        ()      0
+    1        ()      1
+    2      (1,)      0
+    3      (1,)      1
+    """
+    import pandas as pd  # slow to import, and not always wanted
+
+    _check_policy(policy)
+    if isinstance(policy, TokenChain):
+        states, tokens = (place.ravel() for place in np.indices(policy.transitions.shape))
+        rows = {"state": states, "token": tokens, "next_state": policy.transitions.ravel(), "ends": policy.ends.ravel()}
+    else:
+        prefixes, size = _prefixes(policy), policy.paths.vocabulary_size
+        edges = np.arange(policy.n_logits)
+        rows = {"prefix": [prefixes[prefix] for prefix in (edges // size).tolist()], "token": edges % size}
+    return pd.DataFrame(rows).rename_axis("edge")
+
+
+def response_table(policy: Policy) -> "pd.DataFrame":
+    """Name the responses of a policy in a table: their tokens and lengths, in the order of all arrays of shape (M, K).
+
+    Parameters
+    ----------
+    policy : Policy
+        Its responses must be listed: those of a `TokenChain` are not, see `Problem.listed`.
+
+    Returns
+    -------
+    DataFrame
+        One row per response: ``tokens``, ``length``, and ``edges``, the rows of `edge_table` that its tokens take.
+
+    Raises
+    ------
+    TypeError
+        If it is no policy.
+    NotListedError
+        If its responses are not listed.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> tree = gt.TokenTree(1, vocabulary_size=2, horizon=2, end_token=0)
+    >>> gt.response_table(tree)  # doctest: +NORMALIZE_WHITESPACE
+              tokens  length   edges
+    response
+    0           (0,)       1    (0,)
+    1         (1, 0)       2  (1, 2)
+    2         (1, 1)       2  (1, 3)
+    """
+    import pandas as pd  # slow to import, and not always wanted
+
+    _check_policy(policy)
+    paths = policy.paths
+    edges = [tuple(row[row >= 0].tolist()) for row in paths.edges]
+    return pd.DataFrame({"tokens": paths.tokens, "length": paths.lengths, "edges": edges}).rename_axis("response")
+
+
+def _check_policy(policy: Policy) -> None:
+    if not isinstance(policy, Policy):
+        raise TypeError(f"policy must be a Policy, such as gt.TokenTree(...) or problem.policy, got {shown(policy)}")
+
+
+def _prefixes(policy: Policy) -> dict[int, tuple[int, ...]]:
+    """Return the tokens of each inner prefix by its number, read off the responses that pass through it."""
+    size, found = policy.paths.vocabulary_size, {}
+    for edges, tokens in zip(policy.paths.edges, policy.paths.tokens, strict=True):
+        for length, edge in enumerate(edges[: len(tokens)].tolist()):
+            found[edge // size] = tokens[:length]
+    return found
+
+
+def listed_paths(chain: TokenChain, start: int) -> tuple[Integers, Integers, Integers]:
+    """List the responses that begin in a state.
+
+    Returns
+    -------
+    edges : ndarray of int64, shape (K, T)
+        The edge of their tree that each token takes, see `Paths`.
+    states : ndarray of int64, shape (P,)
+        The state after each of the tree's P inner prefixes.
+    last : ndarray of int64, shape (K,)
+        The state in which each response ends.
+
+    Raises
+    ------
+    ValueError
+        If there are more than 4,096 responses.
+    """
+    states, paths = [start], [list[int]()]
+    finished: list[tuple[list[int], int]] = []
+    for number, state in enumerate(states):  # the list grows while it is read
+        for token in range(chain.vocabulary_size):
+            edges, after = [*paths[number], number * chain.vocabulary_size + token], int(chain.transitions[state, token])
+            if chain.ends[state, token] or len(edges) == chain.horizon:
+                finished.append((edges, after))
+            else:
+                states.append(after)
+                paths.append(edges)
+        if len(finished) + len(states) - number - 1 > MAXIMUM_RESPONSES:
+            raise ValueError(f"{chain!r} has more than {MAXIMUM_RESPONSES} responses, and no more are listed")
+    table = np.full((len(finished), max(len(edges) for edges, _ in finished)), END, dtype=np.int64)
+    for k, (edges, _) in enumerate(finished):
+        table[k, : len(edges)] = edges
+    return table, np.array(states), np.array([last for _, last in finished])
+
+
+def listed(chain: TokenChain, rewards: StateRewards) -> tuple[Bandit, Policy]:
+    """Return the bandit and the policy over listed responses that a chain and its rewards are; both have the chain's theta.
+
+    Raises
+    ------
+    ValueError
+        If there are more than 4,096 responses, or other ones for another prompt.
+    """
+    tables, states, last = zip(*(listed_paths(chain, int(start)) for start in chain.starts), strict=True)
+    if any(not np.array_equal(table, tables[0]) for table in tables):
+        raise ValueError("starts must lead to the same responses for all prompts, if these are to be listed")
+    places = np.arange(chain.n_logits).reshape(chain.transitions.shape)
+    edges = np.stack([places[each].ravel() for each in states])
+    law = np.stack([rewards.state_probabilities[each] for each in last])
+    policy = Policy(_listed_map(chain, edges), Paths(tables[0], chain.vocabulary_size))
+    return Bandit.from_law(rewards.values, law, rewards.prompt_weights), policy
+
+
+def _listed_map(chain: TokenChain, edges: Integers) -> SmoothMap:
+    """Return the map from the chain's parameters to the logits of trees, whose edges are those of the chain at (M, D) places."""
+    if isinstance(chain.logit_map, StateNetworkMap):
+        return ListedNetworkMap(chain.logit_map, edges)
+    features = chain.logit_map.features
+    return FeatureMap((np.eye(chain.n_logits) if features is None else features)[edges])
+
+
+class ListedNetworkMap(SmoothMap):
+    """The logits of the edges of listed responses: those that a chain's network gives the edge's token in the edge's state.
+
+    Parameters
+    ----------
+    states : StateNetworkMap
+    edges : ndarray of int64, shape (M, D)
+        Which of the chain's logits each edge of a prompt's tree has.
+    """
+
+    def __init__(self, states: StateNetworkMap, edges: Integers) -> None:
+        self.states, self.edges = states, edges
+        self.n_prompts, self.n_logits = edges.shape
+        self.dimension = states.dimension
+
+    def logits(self, theta: Array) -> Array:
+        """Return the logits, shape (..., M, D)."""
+        return self.states.of_states(theta)[..., self.edges]
+
+    def at(self, theta: Array) -> FeatureMap:
+        """Return the derivatives of the logits at theta (d,)."""
+        return FeatureMap(self.states.features(theta)[self.edges])
+
+    def bend(self, theta: Array, slopes: Array) -> Array:
+        """Return sum_md slope_md times the second derivative of logit (m, d), shape (d, d)."""
+        by_state = np.zeros((1, self.states.n_logits))
+        np.add.at(by_state[0], self.edges, slopes)
+        return self.states.bend(theta, by_state)

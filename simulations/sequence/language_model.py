@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 
 import grpo_theory as gt
 from grpo_theory.estimation import find
-from grpo_theory.estimation.ratio import find_clip
+from grpo_theory.estimation.parts import find_clip
 from grpo_theory.harness import check, rows, run
 from simulations.sequence.parts import NOTICEABLE, composed, cosine, turned
 from simulations.statements import stated

@@ -5,9 +5,7 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
-from grpo_theory.estimation.aggregation import find_aggregation
-from grpo_theory.estimation.kl_term import find_kl_term
-from grpo_theory.estimation.ratio import find_clip, find_ratio
+from grpo_theory.estimation.parts import find_aggregation, find_clip, find_kl_term, find_ratio
 from grpo_theory.exact import token_weights
 
 TURN = np.pi / 4.0

@@ -8,7 +8,7 @@ from scipy.interpolate import CubicSpline
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.estimation.aggregation import find_aggregation
+from grpo_theory.estimation.parts import find_aggregation
 from simulations.sequence.parts import composed, mean_update
 
 LOW, HIGH, POINTS = -1.0, 3.0, 49
