@@ -300,11 +300,6 @@ class StateRewards(Bandit):
         """Responses are not listed; raises `NotListedError`."""
         return not_listed("the reward law of every response")
 
-    @property
-    def mean_state_reward(self) -> Array:
-        """E[Z | the state in which the response ends], shape (S,)."""
-        return self.state_probabilities @ self.values
-
     def for_starts(self, n_starts: int) -> "StateRewards":
         """Return the same rewards with weights for so many prompts; raise if there are weights for another number."""
         if self.prompt_weights.size == 0:

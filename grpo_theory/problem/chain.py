@@ -150,27 +150,26 @@ class TokenChain(Policy):
                 f"starts must be states in which a token is drawn, got {int(self.starts[self.final[self.starts]][0])}, in which "
                 "responses end"
             )
-        if end_token is None:
-            self._check_left()
+        # Where no token ends a response, those of a state that cannot be left are drawn to no effect.
+        stuck = np.flatnonzero((self.transitions == np.arange(n_states)[:, None]).all(axis=1))
+        if end_token is None and stuck.size:
+            raise ValueError(
+                f"transitions must lead out of every state in which responses do not end, and state {int(stuck[0])} cannot be "
+                "left. If responses end there, write -1 for each of its tokens; else give an end_token"
+            )
         for array in (self.transitions, self.final, self.ends, self.starts):
             array.setflags(write=False)
         if network is None:
-            rows = _feature_rows(features, self.transitions.shape)
+            rows = None
+            if features is not None:
+                array = as_real_array("features", features, 3)
+                check_shape("features", array[..., 0], self.transitions.shape, "(S, V), states and tokens, before (d,)")
+                rows = array.reshape(-1, array.shape[-1])
             self.logit_map = SharedMap(self.starts.size, n_states * vocabulary_size, rows)
         else:
             _check_network(network, features, self.transitions.shape)
             self.logit_map = StateNetworkMap(self.starts.size, network.network)
             self.largest_parameter = network.largest_parameter
-
-    def _check_left(self) -> None:
-        """Raise if tokens are drawn to no effect: those of a state that cannot be left, where no token ends a response."""
-        stuck = (self.transitions == np.arange(self.n_states)[:, None]).all(axis=1)
-        if stuck.any():
-            state = int(np.flatnonzero(stuck)[0])
-            raise ValueError(
-                f"transitions must lead out of every state in which responses do not end, and state {state} cannot be left. "
-                f"If responses end there, write -1 for each of its tokens; else give an end_token"
-            )
 
     def starting_point(self) -> Array:
         """Return zeros, shape (d,); raise if features are learned, because a network must be given a start.
@@ -287,14 +286,6 @@ def _final_states(transitions: Integers) -> Flags:
             f"{token} in state {state}. In a state in which responses end they must be -1 for all tokens"
         )
     return final
-
-
-def _feature_rows(features: ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
-    if features is None:
-        return None
-    array = as_real_array("features", features, 3)
-    check_shape("features", array[..., 0], shape, "(S, V), states and tokens, before (d,)")
-    return array.reshape(-1, array.shape[-1])
 
 
 def _check_network(network: TwoLayerSoftmax, features: ArrayLike | None, shape: tuple[int, ...]) -> None:

@@ -71,17 +71,13 @@ class ChainPoint(Point):
     [-0.762, 0.762, -0.762, 0.762]
     """
 
-    @property
-    def chain(self) -> TokenChain:
-        """The policy, as what it is."""
-        assert isinstance(self.policy, TokenChain)
-        return self.policy
+    bandit: StateRewards
+    policy: TokenChain
 
     @property
-    def state_rewards(self) -> StateRewards:
-        """The rewards, as what they are."""
-        assert isinstance(self.bandit, StateRewards)
-        return self.bandit
+    def chain(self) -> TokenChain:
+        """The policy."""
+        return self.policy
 
     @cached_array
     def tangent(self) -> SharedMap:
@@ -111,7 +107,7 @@ class ChainPoint(Point):
 
     def walk(self, weights: Array, shares: Array) -> Walk:
         """Return the walk with these weights of tokens (S, V) and shares of responses by length (T + 1,)."""
-        return walk_of(self.chain.transitions, self.chain.ends, weights, shares, self.state_rewards.state_probabilities)
+        return walk_of(self.chain.transitions, self.chain.ends, weights, shares, self.bandit.state_probabilities)
 
     def carried(self, walk: Walk, gains: Array) -> Carried:
         """Return what is carried back of scores times gains of tokens, (F, S, V)."""

@@ -503,25 +503,21 @@ def describe() -> "pd.DataFrame":
     """
     import pandas as pd  # slow to import, and not always wanted
 
-    rows = [_described(name) for name in _ENTRIES]
+    rows = []
+    for name, entry in _ENTRIES.items():
+        made = problem(name)
+        moments = made.at(made.theta).moments
+        maker = entry.make.func if isinstance(entry.make, partial) else entry.make
+        rows.append(
+            {
+                "name": name,
+                "tags": ", ".join(entry.tags),
+                "prompts": made.policy.n_prompts,
+                "responses": None if isinstance(made.policy, TokenChain) else made.policy.n_responses,
+                "parameters": made.policy.dimension,
+                "reward": float(moments.prompt_weights @ moments.value),
+                # The sentence that the maker's docstring begins with.
+                "about": " ".join((maker.__doc__ or entry.title).partition("\n\n")[0].split()),
+            }
+        )
     return pd.DataFrame(rows).set_index("name").astype({"responses": "Int64"})
-
-
-def _described(name: str) -> dict[str, object]:
-    made, entry = problem(name), _ENTRIES[name]
-    point = made.at(made.theta).moments
-    return {
-        "name": name,
-        "tags": ", ".join(entry.tags),
-        "prompts": made.policy.n_prompts,
-        "responses": None if isinstance(made.policy, TokenChain) else made.policy.n_responses,
-        "parameters": made.policy.dimension,
-        "reward": float(point.prompt_weights @ point.value),
-        "about": _about(entry),
-    }
-
-
-def _about(entry: _Entry) -> str:
-    """Return the sentence that the maker's docstring begins with."""
-    maker = entry.make.func if isinstance(entry.make, partial) else entry.make
-    return " ".join((maker.__doc__ or entry.title).partition("\n\n")[0].split())

@@ -16,6 +16,15 @@ ALONE = "ask gradient_law(...) for .trace, .mse or .variance_along(directions), 
 """What to do without such a matrix where each prompt has parameters of its own."""
 
 
+def check_square(dimension: int) -> None:
+    """Raise where a matrix of all pairs of parameters is too large to be wanted."""
+    if dimension > LARGEST_DIMENSION:
+        raise ValueError(
+            f"a matrix of shape {(dimension, dimension)} is not formed for this policy; "
+            "ask gradient_law(...) for .trace, .mse or .variance_along(directions) instead"
+        )
+
+
 class SmoothMap(ABC):
     """A map from parameters theta (d,) to logits (M, D), one for each prompt and edge, that need not be linear.
 
@@ -245,6 +254,7 @@ class HeadMap(LogitMap):
     def __init__(self, hidden: Array, n_logits: int) -> None:
         self.hidden = hidden
         self.hidden.setflags(write=False)
+        self.squared_lengths = np.einsum("mh,mh->m", hidden, hidden)
         self.n_prompts, self.width = hidden.shape
         self.n_logits = n_logits
         self.dimension = n_logits * self.width
@@ -265,28 +275,21 @@ class HeadMap(LogitMap):
 
     def gram(self) -> Array:
         """Return ||h_m||^2 I_D, shape (M, D, D)."""
-        return self._squared_lengths()[:, None, None] * np.eye(self.n_logits)
+        return self.squared_lengths[:, None, None] * np.eye(self.n_logits)
 
     def congruence(self, forms: Array) -> Array:
         """Return sum_m A_m x h_m h_m', shape (d, d); refused where that matrix is too large to be wanted."""
-        if self.dimension > LARGEST_DIMENSION:
-            raise ValueError(
-                f"a matrix of shape {(self.dimension, self.dimension)} is not formed for this policy; "
-                "ask gradient_law(...) for .trace, .mse or .variance_along(directions) instead"
-            )
+        check_square(self.dimension)
         product = np.einsum("mkl,mh,mi->khli", forms, self.hidden, self.hidden, optimize=True)
         return product.reshape(self.dimension, self.dimension)
 
     def squared_norms(self, covectors: Array) -> Array:
         """Return ||h_m||^2 |c|^2, shape (M, K)."""
-        return self._squared_lengths()[:, None] * (covectors**2).sum(axis=-1)
+        return self.squared_lengths[:, None] * (covectors**2).sum(axis=-1)
 
     def token_products(self, paths: Paths, probabilities: Array) -> Array:
         """Return the inner products of the scores of the tokens of each response, shape (M, K, T, T)."""
-        return self._squared_lengths()[:, None, None, None] * orthogonal_products(paths, probabilities)
-
-    def _squared_lengths(self) -> Array:
-        return np.einsum("mh,mh->m", self.hidden, self.hidden)
+        return self.squared_lengths[:, None, None, None] * orthogonal_products(paths, probabilities)
 
 
 def for_all_prompts(logits: Array, n_prompts: int) -> Array:
@@ -394,11 +397,7 @@ class PrefixHeadMap(LogitMap):
 
     def congruence(self, forms: Array) -> Array:
         """Return sum_m Phi_m' A_m Phi_m, shape (d, d); refused where that matrix is too large to be wanted."""
-        if self.dimension > LARGEST_DIMENSION:
-            raise ValueError(
-                f"a matrix of shape {(self.dimension, self.dimension)} is not formed for this policy; "
-                "ask gradient_law(...) for .trace, .mse or .variance_along(directions) instead"
-            )
+        check_square(self.dimension)
         sizes = (self.n_prefixes, self.vocabulary_size)
         blocks = forms.reshape(self.n_prompts, *sizes, *sizes)
         product = np.einsum("mpvqw,mph,mqi->vhwi", blocks, self.hidden, self.hidden, optimize=True)

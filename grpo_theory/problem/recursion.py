@@ -199,36 +199,13 @@ def edge_mass(walk: Walk, mass: Array, starts: Integers) -> Array:
 
     A response that takes a token in a state twice is counted twice.
     """
+    horizon, here = len(mass), visits(walk, starts)
     counts = np.zeros((starts.size, walk.law.shape[1], *walk.weights.shape))
-    add_edge_mass(walk, mass, starts, counts)
+    for t in range(horizon):
+        ended = (walk.ends != 0) | (t == horizon - 1)
+        to_come = np.where(ended[..., None], walk.shares[t + 1] * walk.law[walk.nexts], mass[min(t + 1, horizon - 1), walk.nexts])
+        counts += (here[:, t, :, None] * walk.weights)[:, None] * np.moveaxis(to_come, -1, 0)
     return counts
-
-
-@function_value(numba.void(WALK, F3, READONLY_I1, F4))
-def add_edge_mass(walk, mass, starts, counts):
-    """Add to each edge what has come to its state, from each start, times what is still to come after it."""
-    nexts, ends, weights, shares, law = walk
-    horizon, n_states, n_rewards = mass.shape
-    n_tokens = weights.shape[1]
-    here, there = np.zeros(n_states), np.zeros(n_states)
-    for m in range(starts.size):
-        here[:] = 0.0
-        here[starts[m]] = 1.0
-        for t in range(horizon):
-            there[:] = 0.0
-            for s in range(n_states):
-                if here[s] == 0.0:
-                    continue
-                for v in range(n_tokens):
-                    taken, after = here[s] * weights[s, v], nexts[s, v]
-                    ended = t == horizon - 1 or ends[s, v] != 0
-                    for r in range(n_rewards):
-                        to_come = shares[t + 1] * law[after, r] if ended else mass[t + 1, after, r]
-                        counts[m, r, s, v] += taken * to_come
-                    if not ended:
-                        there[after] += taken
-            for s in range(n_states):
-                here[s] = there[s]
 
 
 def visits(walk: Walk, starts: Integers) -> Array:

@@ -1,6 +1,6 @@
 """Trees of responses: a softmax at every prefix, a chain's responses listed, and tables that name edges and responses."""
 
-from math import log10
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.problem.bandit import Bandit, StateRewards
-from grpo_theory.problem.chain import END, StateNetworkMap, TokenChain
+from grpo_theory.problem.chain import StateNetworkMap, TokenChain
 from grpo_theory.problem.logit_map import FeatureMap, LogitMap, PrefixHeadMap, SmoothMap, TabularMap
 from grpo_theory.problem.paths import Paths
 from grpo_theory.problem.policy import Policy
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 MAXIMUM_RESPONSES = 4096
 """Trees with more responses are refused, because every exact sum runs over all of them."""
 
-ALL_TERMS = 60
-"""Later terms of a geometric series with a ratio of a half or less are below rounding."""
+
+Tokens = tuple[int, ...]
+Finished = dict[Tokens, tuple[list[int], int]]
+"""The edges and the last state of responses, by their tokens."""
 
 
 class TokenTree(Policy):
@@ -88,17 +90,12 @@ class TokenTree(Policy):
         vocabulary_size, horizon = as_count("vocabulary_size", vocabulary_size), as_count("horizon", horizon)
         if end_token is not None and as_count("end_token", end_token, 0) >= vocabulary_size:
             raise ValueError(f"end_token must be a token from 0 to V - 1 = {vocabulary_size - 1}, got {end_token}")
-        logarithm = log_responses(vocabulary_size, horizon, end_token is not None)
-        if logarithm > log10(MAXIMUM_RESPONSES + 0.5):
-            shown = f"{10.0**logarithm:.0f}" if logarithm < 9.0 else f"about 1e{int(logarithm)}"
-            raise ValueError(
-                f"vocabulary_size {vocabulary_size} and horizon {horizon} make {shown} responses, and at most "
-                f"{MAXIMUM_RESPONSES} can be enumerated"
-            )
         if horizon > MAXIMUM_RESPONSES:
-            raise ValueError(f"horizon must be at most {MAXIMUM_RESPONSES}, the tokens of the one response, got {horizon}")
-        self.prefixes, paths = _grow(vocabulary_size, horizon, end_token)
-        self.end_token = end_token
+            raise ValueError(f"horizon must be at most {MAXIMUM_RESPONSES} tokens, got {horizon}")
+        shape = f"vocabulary_size {vocabulary_size} and horizon {horizon}"
+        prefixes, _, finished = grow(vocabulary_size, horizon, lambda _, token: (0, token == end_token), 0, shape)
+        self.prefixes, self.end_token = tuple(prefixes), end_token
+        paths = Paths(_edge_table(finished, sorted(finished)), vocabulary_size)
         super().__init__(_logit_map(n_prompts, paths, features, hidden), paths)
 
     @property
@@ -121,37 +118,59 @@ def _logit_map(n_prompts: int, paths: Paths, features: ArrayLike | None, hidden:
     return TabularMap(n_prompts, paths.n_logits)
 
 
-def log_responses(vocabulary_size: int, horizon: int, ends: bool) -> float:
-    """Return the decimal logarithm of the number of responses, V^T, or sum_{t<=T} (V-1)^t with an end token.
+def grow(
+    vocabulary_size: int, horizon: int, follow: Callable[[int, int], tuple[int, bool]], start: int, what: str
+) -> tuple[list[Tokens], list[int], Finished]:
+    """Grow a tree of responses, whose states move with the tokens.
 
-    The number itself may have more digits than there is memory.
+    Parameters
+    ----------
+    vocabulary_size, horizon : int
+    follow : callable
+        ``follow(state, token)`` returns the state after a token, and whether a response ends with it.
+    start : int
+        The first state.
+    what : str
+        What makes the tree, for the message.
+
+    Returns
+    -------
+    prefixes : list of tuple of int
+        The inner prefixes, shortest first.
+    states : list of int
+        The state after each of them.
+    finished : dict
+        The edges and the last state of each response, by its tokens.
+
+    Raises
+    ------
+    ValueError
+        If there are more than 4,096 responses.
     """
-    going_on = vocabulary_size - 1 if ends else vocabulary_size
-    if going_on <= 1:
-        return log10(horizon + 1) if ends and going_on == 1 else 0.0
-    if not ends:
-        return horizon * log10(going_on)
-    few = min(horizon, ALL_TERMS)
-    return log10(sum(going_on**-t for t in range(few + 1))) + horizon * log10(going_on)
-
-
-def _grow(vocabulary_size: int, horizon: int, end_token: int | None) -> tuple[tuple[tuple[int, ...], ...], Paths]:
-    """List the inner prefixes, shortest first, and the paths of the responses."""
-    prefixes: list[tuple[int, ...]] = [()]
-    paths: dict[tuple[int, ...], list[int]] = {(): []}
-    finished: dict[tuple[int, ...], list[int]] = {}
+    prefixes, states, paths = [()], [start], [list[int]()]
+    finished: Finished = {}
     for number, prefix in enumerate(prefixes):  # the list grows while it is read
         for token in range(vocabulary_size):
-            longer, edges = (*prefix, token), [*paths[prefix], number * vocabulary_size + token]
-            if token == end_token or len(longer) == horizon:
-                finished[longer] = edges
+            longer, edges = (*prefix, token), [*paths[number], number * vocabulary_size + token]
+            state, ends = follow(states[number], token)
+            if ends or len(longer) == horizon:
+                finished[longer] = edges, state
             else:
                 prefixes.append(longer)
-                paths[longer] = edges
+                states.append(state)
+                paths.append(edges)
+        # Every prefix that is left makes one response at least.
+        if len(finished) + len(prefixes) - number - 1 > MAXIMUM_RESPONSES:
+            raise ValueError(f"{what} make more than {MAXIMUM_RESPONSES} responses, and no more are listed")
+    return prefixes, states, finished
+
+
+def _edge_table(finished: Finished, order: Iterable[Tokens]) -> Integers:
+    """Return the edge that each token of the responses takes, in an order of these, shape (K, T): see `Paths`."""
     table = np.full((len(finished), max(map(len, finished))), -1, dtype=np.int64)
-    for k, response in enumerate(sorted(finished)):
-        table[k, : len(response)] = finished[response]
-    return tuple(prefixes), Paths(table, vocabulary_size)
+    for k, response in enumerate(order):
+        table[k, : len(response)] = finished[response][0]
+    return table
 
 
 def edge_table(policy: Policy) -> "pd.DataFrame":
@@ -254,41 +273,6 @@ def _prefixes(policy: Policy) -> dict[int, tuple[int, ...]]:
     return found
 
 
-def listed_paths(chain: TokenChain, start: int) -> tuple[Integers, Integers, Integers]:
-    """List the responses that begin in a state.
-
-    Returns
-    -------
-    edges : ndarray of int64, shape (K, T)
-        The edge of their tree that each token takes, see `Paths`.
-    states : ndarray of int64, shape (P,)
-        The state after each of the tree's P inner prefixes.
-    last : ndarray of int64, shape (K,)
-        The state in which each response ends.
-
-    Raises
-    ------
-    ValueError
-        If there are more than 4,096 responses.
-    """
-    states, paths = [start], [list[int]()]
-    finished: list[tuple[list[int], int]] = []
-    for number, state in enumerate(states):  # the list grows while it is read
-        for token in range(chain.vocabulary_size):
-            edges, after = [*paths[number], number * chain.vocabulary_size + token], int(chain.transitions[state, token])
-            if chain.ends[state, token] or len(edges) == chain.horizon:
-                finished.append((edges, after))
-            else:
-                states.append(after)
-                paths.append(edges)
-        if len(finished) + len(states) - number - 1 > MAXIMUM_RESPONSES:
-            raise ValueError(f"{chain!r} has more than {MAXIMUM_RESPONSES} responses, and no more are listed")
-    table = np.full((len(finished), max(len(edges) for edges, _ in finished)), END, dtype=np.int64)
-    for k, (edges, _) in enumerate(finished):
-        table[k, : len(edges)] = edges
-    return table, np.array(states), np.array([last for _, last in finished])
-
-
 def listed(chain: TokenChain, rewards: StateRewards) -> tuple[Bandit, Policy]:
     """Return the bandit and the policy over listed responses that a chain and its rewards are; both have the chain's theta.
 
@@ -297,22 +281,25 @@ def listed(chain: TokenChain, rewards: StateRewards) -> tuple[Bandit, Policy]:
     ValueError
         If there are more than 4,096 responses, or other ones for another prompt.
     """
-    tables, states, last = zip(*(listed_paths(chain, int(start)) for start in chain.starts), strict=True)
-    if any(not np.array_equal(table, tables[0]) for table in tables):
+
+    def follow(state: int, token: int) -> tuple[int, bool]:
+        return int(chain.transitions[state, token]), bool(chain.ends[state, token])
+
+    trees = [grow(chain.vocabulary_size, chain.horizon, follow, int(start), f"the tokens of {chain!r}") for start in chain.starts]
+    if any(list(finished) != list(trees[0][2]) for _, _, finished in trees):
         raise ValueError("starts must lead to the same responses for all prompts, if these are to be listed")
+    # The edges of a prompt's tree are those of the chain at (M, D) places.
     places = np.arange(chain.n_logits).reshape(chain.transitions.shape)
-    edges = np.stack([places[each].ravel() for each in states])
-    law = np.stack([rewards.state_probabilities[each] for each in last])
-    policy = Policy(_listed_map(chain, edges), Paths(tables[0], chain.vocabulary_size))
-    return Bandit.from_law(rewards.values, law, rewards.prompt_weights), policy
-
-
-def _listed_map(chain: TokenChain, edges: Integers) -> SmoothMap:
-    """Return the map from the chain's parameters to the logits of trees, whose edges are those of the chain at (M, D) places."""
+    edges = np.stack([places[states].ravel() for _, states, _ in trees])
+    law = np.stack([rewards.state_probabilities[[last for _, last in finished.values()]] for _, _, finished in trees])
+    logit_map: SmoothMap
     if isinstance(chain.logit_map, StateNetworkMap):
-        return ListedNetworkMap(chain.logit_map, edges)
-    features = chain.logit_map.features
-    return FeatureMap((np.eye(chain.n_logits) if features is None else features)[edges])
+        logit_map = ListedNetworkMap(chain.logit_map, edges)
+    else:
+        features = chain.logit_map.features
+        logit_map = FeatureMap((np.eye(chain.n_logits) if features is None else features)[edges])
+    paths = Paths(_edge_table(trees[0][2], trees[0][2]), chain.vocabulary_size)
+    return Bandit.from_law(rewards.values, law, rewards.prompt_weights), Policy(logit_map, paths)
 
 
 class ListedNetworkMap(SmoothMap):
