@@ -15,6 +15,8 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import plain_python
 from grpo_theory.estimation.kernel import CONTRACT, PROMPT_FIELDS, Batch, compile_kernel
 from grpo_theory.estimation.parts import Part
+from grpo_theory.user_text import printable
+from grpo_theory.validation import as_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,18 +89,12 @@ def as_parameters(parameters: Mapping[str, float]) -> dict[str, float]:
     for name in parameters:
         if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
             raise ValueError(f"parameters must have names that can be Python's, as 'epsilon', got {name!r}")
-    return {name: _as_parameter(name, value) for name, value in parameters.items()}
-
-
-def _as_parameter(name: str, value: float) -> float:
-    try:
-        number = float("nan") if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
-    except OverflowError:
-        number = float("inf")
-    if not np.isfinite(number):
-        shown = repr(value) if not isinstance(value, numbers.Rational) or abs(value) < 10**30 else "a number beyond 1e30"
-        raise ValueError(f"parameter {name} must be a finite number that a float can hold, got {shown}")
-    return number
+    found = {}
+    for name, value in parameters.items():
+        found[name] = as_number(name, value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else np.nan
+        if not np.isfinite(found[name]):
+            raise ValueError(f"parameter {name} must be a finite number that a float can hold, got {printable(repr(value))}")
+    return found
 
 
 _RESPONSES = 2048
@@ -189,11 +185,13 @@ def _first_few(numbers: np.ndarray) -> str:
 def _own_batches(advantage: Advantage, group_size: int, values: Array, lengths: Integers) -> list[Batch]:
     """Return groups of equal responses, those of the ends among them, and groups that go through all rewards and lengths."""
     n_groups = max(2, min(_RESPONSES // group_size, max(values.size, lengths.size)))
-    places = np.linspace(0.0, 1.0, n_groups)[:, None]
-    shown = []
-    for others in (places, 1.0 - places):
-        equal = [np.repeat(field, group_size, axis=1) for field in (_spread(values, places), _spread(lengths, others))]
-        shown.append((equal[0], equal[1]))
+    # Places between the first reward or length, 0, and the last, 1.
+    places, every = np.linspace(0.0, 1.0, n_groups)[:, None], np.ones(group_size, dtype=np.int64)
+
+    def spread(numbers: np.ndarray, at: Array) -> np.ndarray:
+        return numbers[np.rint(at * (numbers.size - 1)).astype(np.int64) * every]
+
+    shown = [(spread(values, places), spread(lengths, others)) for others in (places, 1.0 - places)]
     rows = min(n_groups, -(-max(values.size, lengths.size) // group_size))
     shown.append((np.resize(values, (rows, group_size)), np.resize(lengths, (rows, group_size))))
     rng, made = np.random.default_rng(0), []
@@ -202,11 +200,6 @@ def _own_batches(advantage: Advantage, group_size: int, values: Array, lengths: 
         fields = [np.ascontiguousarray(rewards), 1.0 + rng.random(rewards.shape), np.ascontiguousarray(tokens)]
         made.append(_read_only(advantage, [*fields, means, deviations, means.copy()]))
     return made
-
-
-def _spread(numbers: np.ndarray, places: Array) -> np.ndarray:
-    """Return the numbers at these places between the first, 0, and the last, 1."""
-    return numbers[np.rint(places * (numbers.size - 1)).astype(np.int64)]
 
 
 def _read_only(advantage: Advantage, fields: list[np.ndarray]) -> Batch:
@@ -317,11 +310,7 @@ def affine_coefficients(advantage: Advantage, group_size: int) -> Array | None:
         return None
     forms = [form if isinstance(form, AffineForm) else AffineForm(np.zeros(n_symbols), float(form)) for form in advantages[0]]
     table = np.array([[*form.coefficients, form.constant] for form in forms])
-    return _common(table, group_size)
-
-
-def _common(table: Array, group_size: int) -> Array | None:
-    """Return what the rows of a table (G, G + 4) have in common, if they are those of one rule for all responses."""
+    # What the rows of this table (G, G + 4) have in common, if they are those of one rule for all responses.
     if not np.isfinite(table).all():
         return None
     others = table[0, 1] if group_size > 1 else 0.0

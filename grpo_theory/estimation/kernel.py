@@ -92,9 +92,8 @@ def _signature(*, readonly: bool) -> Any:
     def array(element: types.Type, ndim: int) -> types.Array:
         return types.Array(element, ndim, "C", readonly=readonly)
 
-    tables = (array(types.float64, 2), array(types.float64, 2), array(types.int64, 2))
-    vectors = tuple(array(types.float64, 1) for _ in range(4))
-    return types.void(types.NamedTuple((*tables, *vectors), Batch), F2)
+    table, vector = array(types.float64, 2), array(types.float64, 1)
+    return types.void(types.NamedTuple((table, table, array(types.int64, 2), *[vector] * 4), Batch), F2)
 
 
 SIGNATURE = _signature(readonly=False)
@@ -128,25 +127,15 @@ def compile_kernel(function: Callable) -> Any:
     if draws:
         raise TypeError(f"the kernel {function.__qualname__!r} draws random numbers, by {draws[0]}; {CONTRACT}")
     try:
-        raises = (_may_raise(function) or CHECKS_BOUNDS) and not WITHOUT_COMPILER
+        raises_itself = any(one.opname == "RAISE_VARARGS" for one in dis.get_instructions(function))
+        raises = (raises_itself or CHECKS_BOUNDS) and not WITHOUT_COMPILER
         whole = _guarded(allocating_stage(function)) if raises else function
         return compile_function(whole, SIGNATURE, pipeline_class=_KERNEL_COMPILER)
     except Exception as error:  # numba raises more than its own errors for what it cannot compile
-        raise TypeError(
-            f"the kernel {function.__qualname__!r} does not compile: {_reason(error, function)}; {CONTRACT}"
-        ) from None
-
-
-def _reason(error: Exception, function: Callable) -> str:
-    """Return why a kernel does not compile, without the types of its arguments, and the line that the compiler points at."""
-    reason, code = compilation_failure(error, function)
-    reason = _WHOLE_BATCH.sub("", reason).rstrip(". ")
-    return f"{reason}, in `{code}`" if code else reason
-
-
-def _may_raise(function: Callable) -> bool:
-    """Whether a kernel's code raises anything itself."""
-    return any(one.opname == "RAISE_VARARGS" for one in dis.get_instructions(function))
+        # Why, without the types of its arguments, and the line that the compiler points at.
+        reason, code = compilation_failure(error, function)
+        reason = _WHOLE_BATCH.sub("", reason).rstrip(". ") + (f", in `{code}`" if code else "")
+        raise TypeError(f"the kernel {function.__qualname__!r} does not compile: {reason}; {CONTRACT}") from None
 
 
 def _guarded(kernel: Any) -> Callable:
@@ -165,15 +154,11 @@ def check_arguments(function: Callable) -> None:
     """Raise unless the function takes two positional arguments."""
     if not callable(function):
         raise TypeError(f"the kernel must be a Python function, got {function!r}; {CONTRACT}")
-    positional = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
-    kinds = (
-        [p.kind for p in inspect.signature(function, follow_wrapped=False).parameters.values()]
-        if inspect.isfunction(function)
-        else []
-    )
     if inspect.isfunction(function) and function.__code__.co_flags & _DEFERRED:
         raise TypeError(f"the kernel {function.__qualname__!r} must run when it is called, not be async or yield; {CONTRACT}")
-    if len(kinds) != 2 or not positional.issuperset(kinds):
+    taken = inspect.signature(function, follow_wrapped=False).parameters.values() if inspect.isfunction(function) else ()
+    positional = [p for p in taken if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(taken) != 2 or len(positional) != 2:
         raise TypeError(f"the kernel {function!r} must be a plain function of two arguments; {CONTRACT}")
 
 
@@ -190,15 +175,13 @@ def fields_read(function: Callable) -> frozenset[str]:
         return everything
     definition = tree.body[0]
     if not isinstance(definition, ast.FunctionDef):
-        return everything
+        return everything  # a lambda, say
     batch = (definition.args.posonlyargs + definition.args.args)[0].arg
     attributes = [node for node in ast.walk(definition) if isinstance(node, ast.Attribute)]
     named = [node for node in attributes if isinstance(node.value, ast.Name) and node.value.id == batch]
     mentions = [node for node in ast.walk(definition) if isinstance(node, ast.Name) and node.id == batch]
     fields = frozenset(node.attr for node in named)
-    if len(mentions) != len(named) or not fields <= everything:
-        return everything
-    return fields
+    return fields if len(mentions) == len(named) and fields <= everything else everything
 
 
 _TEXTS: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()

@@ -32,7 +32,7 @@ from numba import types
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F1, F2, READONLY_F2, FunctionValue, code_checksum
 from grpo_theory.estimation.kernel import SourceFile
-from grpo_theory.validation import as_number, as_positive, check_name, check_shape, shown
+from grpo_theory.validation import as_number, as_positive, check_name, check_shape
 
 
 class Part:
@@ -42,7 +42,13 @@ class Part:
     """
 
     __dataclass_fields__: ClassVar[dict]
+    signature: ClassVar[Any]
     function: Callable
+
+    @property
+    def fill(self) -> FunctionValue:
+        """The function, ready to be compiled; there is one value for each function."""
+        return _value_of(self.function, self.signature)
 
     def is_same(self, other: "Part") -> bool:
         """Whether both are one part, though perhaps of a file that has been run again: see `is_same_function`."""
@@ -58,30 +64,7 @@ class Part:
 
 
 Kind = TypeVar("Kind", bound=Part)
-
-
-@cache
-def value_of(function: Callable, signature: Any) -> FunctionValue:
-    """Return a part's function as a value for drivers; there is one for each function."""
-    return FunctionValue(function, signature)
-
-
-def find_part(argument: str, value: Any, named: Mapping[str, Kind], kind: type[Kind]) -> Kind:
-    """Look up a part of a composition by its name; a part is returned as it is.
-
-    Raises
-    ------
-    ValueError
-        If there is none of that name; the message suggests the nearest.
-    TypeError
-        If it is neither a name nor a part.
-    """
-    if isinstance(value, kind):
-        return value
-    if not isinstance(value, str):
-        raise TypeError(f"{argument} must be a name or an instance of {kind.__name__}, got {value!r}")
-    check_name(argument, value, named)
-    return named[value]
+_value_of = cache(FunctionValue)
 
 
 def is_same_function(one: Callable, other: Callable) -> bool:
@@ -168,14 +151,10 @@ class Ratio(Part):
     'trajectory'
     """
 
+    signature = RATIO_SIGNATURE
     name: str
     function: Callable
     constant: bool = False
-
-    @property
-    def fill(self) -> FunctionValue:
-        """The function, ready to be compiled."""
-        return value_of(self.function, RATIO_SIGNATURE)
 
 
 def no_ratio(log_ratios, length, ratios):
@@ -222,11 +201,6 @@ RATIOS = {
 }
 
 
-def find_ratio(value: str | Ratio) -> Ratio:
-    """Return the ratio of that name; a `Ratio` is returned as it is."""
-    return find_part("ratio", value, RATIOS, Ratio)
-
-
 @dataclass(frozen=True)
 class Clip(Part):
     """A clip of the importance ratio r to between 1 - low and 1 + high.
@@ -252,6 +226,7 @@ class Clip(Part):
     0.28
     """
 
+    signature = CLIP_SIGNATURE
     name: str
     function: Callable
     low: float = 0.2
@@ -262,11 +237,6 @@ class Clip(Part):
             width = getattr(self, side)
             if isinstance(width, bool) or not isinstance(width, numbers.Real) or not 0.0 <= float(width) < np.inf:
                 raise ValueError(f"{side} must be a finite width of the clip, at least 0, got {width!r}")
-
-    @property
-    def fill(self) -> FunctionValue:
-        """The function, ready to be compiled."""
-        return value_of(self.function, CLIP_SIGNATURE)
 
     @property
     def widths(self) -> np.ndarray:
@@ -355,11 +325,6 @@ CLIPS = {
 }
 
 
-def find_clip(value: str | Clip) -> Clip:
-    """Return the clip of that name, with widths of 0.2; a `Clip` is returned as it is."""
-    return find_part("clip", value, CLIPS, Clip)
-
-
 @dataclass(frozen=True)
 class Aggregation(Part):
     """How the tokens of a group's responses are added up.
@@ -425,11 +390,6 @@ AGGREGATIONS = {
 }
 
 
-def find_aggregation(value: str | Aggregation) -> Aggregation:
-    """Return the aggregation of that name; an `Aggregation` is returned as it is."""
-    return find_part("aggregation", value, AGGREGATIONS, Aggregation)
-
-
 KL_SIGNATURE = types.void(READONLY_F2, F2)
 
 
@@ -455,14 +415,10 @@ class KLTerm(Part):
     'k3 in loss'
     """
 
+    signature = KL_SIGNATURE
     name: str
     place: Literal["reward", "loss"]
     function: Callable
-
-    @property
-    def fill(self) -> FunctionValue:
-        """The function, ready to be compiled."""
-        return value_of(self.function, KL_SIGNATURE)
 
 
 def k1(log_ratios, terms):
@@ -516,11 +472,6 @@ KL_TERMS = {
     "k2 in loss": KLTerm("k2 in loss", "loss", k2_slope),
     "k3 in loss": KLTerm("k3 in loss", "loss", k3_slope),
 }
-
-
-def find_kl_term(value: str | KLTerm) -> KLTerm:
-    """Return the KL term of that name; a `KLTerm` is returned as it is."""
-    return find_part("kl", value, KL_TERMS, KLTerm)
 
 
 @dataclass(frozen=True)
@@ -587,12 +538,30 @@ MISMATCHES = {
 """The mismatches by name, with the bounds that trainers use by default.  The bound is 2 where the ratio is truncated (verl), 5
 where tokens are masked (AReaL), and 3 where responses are masked (TRL with vLLM).  The sources are in docs/trainers.md."""
 
+_PARTS: dict[str, tuple[type, Mapping[str, Any]]] = {
+    "ratio": (Ratio, RATIOS),
+    "clip": (Clip, CLIPS),
+    "aggregation": (Aggregation, AGGREGATIONS),
+    "kl": (KLTerm, KL_TERMS),
+    "mismatch": (Mismatch, MISMATCHES),
+}
+"""By the argument of `gt.compose`."""
 
-def find_mismatch(value: str | Mismatch) -> Mismatch:
-    """Return the mismatch of that name; a `Mismatch` is returned as it is."""
-    if isinstance(value, Mismatch):
+
+def find_part(argument: str, value: Any) -> Any:
+    """Look up a part of a composition by its name, for an argument of `gt.compose`; a part is returned as it is.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name; the message suggests the nearest.
+    TypeError
+        If it is neither a name nor a part.
+    """
+    kind, named = _PARTS[argument]
+    if isinstance(value, kind):
         return value
     if not isinstance(value, str):
-        raise TypeError(f"mismatch must be a name or an instance of Mismatch, got {shown(value)}")
-    check_name("mismatch", value, MISMATCHES)
-    return MISMATCHES[value]
+        raise TypeError(f"{argument} must be a name or an instance of {kind.__name__}, got {value!r}")
+    check_name(argument, value, named)
+    return named[value]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -19,11 +20,7 @@ from grpo_theory.estimation.parts import (
     KLTerm,
     Mismatch,
     Ratio,
-    find_aggregation,
-    find_clip,
-    find_kl_term,
-    find_mismatch,
-    find_ratio,
+    find_part,
     is_same_function,
 )
 from grpo_theory.validation import as_count, check_name
@@ -233,8 +230,7 @@ def make_estimator(
     >>> gt.advantages([[1.0, 0.0]], mine)[0].tolist(), "halfway_of_mine" in gt.estimators()
     ([0.5, -0.5], False)
     """
-    if not isinstance(name, str) or not name:
-        raise TypeError(f"name must be a non-empty string, got {name!r}")
+    _check_named(name)
     check_arguments(function)
     advantage = Advantage(
         name=name,
@@ -292,20 +288,10 @@ def estimator(
     ...         for g in range(batch.rewards.shape[1]):
     ...             advantages[b, g] = batch.rewards[b, g] - 0.5
     """
-    facts = {
-        "parameters": parameters,
-        "minimum_group_size": minimum_group_size,
-        "couples_groups": couples_groups,
-        "source": source,
-    }
-    if not isinstance(name, str) or not name:
-        raise TypeError(f"name must be a non-empty string, got {name!r}")
-    as_count("minimum_group_size", minimum_group_size)
-
-    def made(function: Callable) -> Estimator:
-        return register(make_estimator(name, function, **facts), overwrite=overwrite)  # type: ignore[arg-type]
-
-    return made
+    _check_named(name)
+    facts: dict[str, Any] = {"parameters": parameters, "couples_groups": couples_groups, "source": source}
+    facts["minimum_group_size"] = as_count("minimum_group_size", minimum_group_size)
+    return lambda function: register(make_estimator(name, function, **facts), overwrite=overwrite)
 
 
 def compose(
@@ -363,8 +349,13 @@ def compose(
     >>> tis.mismatch.bound.high  # a ratio is cut at 1 + high
     1.0
     """
+    _check_named(name)
+    given = {"ratio": ratio, "clip": clip, "aggregation": aggregation, "kl": kl, "mismatch": mismatch}
+    parts = {argument: find_part(argument, value) for argument, value in given.items()}
+    kernel = find(advantage, "advantage").advantage
+    return register(Estimator(name, kernel, **parts, source=source), overwrite=overwrite)
+
+
+def _check_named(name: str) -> None:
     if not isinstance(name, str) or not name:
         raise TypeError(f"name must be a non-empty string, got {name!r}")
-    parts = (find_ratio(ratio), find_clip(clip), find_aggregation(aggregation), find_kl_term(kl))
-    second = find_mismatch(mismatch)
-    return register(Estimator(name, find(advantage, "advantage").advantage, *parts, source, second), overwrite=overwrite)
