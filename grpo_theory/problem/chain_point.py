@@ -71,13 +71,15 @@ class ChainPoint(Point):
     [-0.762, 0.762, -0.762, 0.762]
     """
 
-    bandit: StateRewards
-    policy: TokenChain
-
     @property
     def chain(self) -> TokenChain:
         """The policy."""
-        return self.policy
+        return self.policy  # type: ignore[return-value]
+
+    @property
+    def state_rewards(self) -> StateRewards:
+        """The rewards."""
+        return self.bandit  # type: ignore[return-value]
 
     @cached_array
     def tangent(self) -> SharedMap:
@@ -107,7 +109,7 @@ class ChainPoint(Point):
 
     def walk(self, weights: Array, shares: Array) -> Walk:
         """Return the walk with these weights of tokens (S, V) and shares of responses by length (T + 1,)."""
-        return walk_of(self.chain.transitions, self.chain.ends, weights, shares, self.bandit.state_probabilities)
+        return walk_of(self.chain.transitions, self.chain.ends, weights, shares, self.state_rewards.state_probabilities)
 
     def carried(self, walk: Walk, gains: Array) -> Carried:
         """Return what is carried back of scores times gains of tokens, (F, S, V)."""

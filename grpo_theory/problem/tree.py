@@ -147,8 +147,8 @@ def grow(
     ValueError
         If there are more than 4,096 responses.
     """
-    prefixes, states, paths = [()], [start], [list[int]()]
-    finished: Finished = {}
+    prefixes: list[Tokens] = [()]
+    states, paths, finished = [start], [list[int]()], Finished()
     for number, prefix in enumerate(prefixes):  # the list grows while it is read
         for token in range(vocabulary_size):
             longer, edges = (*prefix, token), [*paths[number], number * vocabulary_size + token]

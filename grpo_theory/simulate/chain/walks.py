@@ -102,7 +102,7 @@ def sums_of(law: Array) -> Array:
 
 def chances_of(point: ChainPoint) -> Chances:
     """Return what the responses to a problem are drawn from at a point."""
-    chain, rewards = point.chain, point.bandit
+    chain, rewards = point.chain, point.state_rewards
     n_tokens, nexts = chain.vocabulary_size, np.where(chain.transitions < 0, 0, chain.transitions)
     thresholds, choices = np.empty(chain.n_logits), np.empty((chain.n_logits, 2), dtype=np.int64)
     fill_aliases(point.state_probabilities, thresholds, choices)
