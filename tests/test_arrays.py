@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.arrays import cached_array, kept, read_only
+from grpo_theory.arrays import cached_array, kept
 from grpo_theory.exact.classes import Looks
 from grpo_theory.exact.multisets import class_tables, multisets
 from grpo_theory.intervals import best_set
@@ -205,12 +205,6 @@ def test_cached_arrays_are_closed_to_writing():
     ]
     assert wrong == []
     assert len(found) > 30
-
-
-def test_a_tuple_of_arrays_is_closed_to_writing_whole():
-    one, two = read_only((np.zeros(2), (np.ones(3),)))
-    assert not one.flags.writeable
-    assert not two[0].flags.writeable
 
 
 def test_what_a_function_keeps_for_the_next_call_is_closed_to_writing():

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.compiler import plain_python
 from grpo_theory.estimation.kernel import centre
 from grpo_theory.estimation.registry import make_estimator
 
@@ -81,14 +80,6 @@ def leaves_the_first(batch, advantages):
             advantages[b, g] = batch.squared_score_norms[b, g]
 
 
-def couples(batch, advantages):
-    """Take the mean of the whole batch away, and say nothing of it."""
-    mean = batch.squared_score_norms.mean()
-    for b in range(batch.rewards.shape[0]):
-        for g in range(batch.rewards.shape[1]):
-            advantages[b, g] = batch.rewards[b, g] - mean
-
-
 @EVERYWHERE
 @pytest.mark.parametrize("kernel", [reads_the_next, writes_on_the_next])
 def test_an_index_out_of_bounds_is_found_before_compiled_code_runs(kernel, use):
@@ -115,35 +106,6 @@ def test_what_a_kernel_raises_in_compiled_code_ends_the_call(use, capfd):
 def test_an_advantage_that_is_not_finite_is_an_error_and_no_divergence(kernel, use):
     with pytest.raises(ValueError, match=r"'bad' must fill finite advantages"):
         use(make_estimator("bad", kernel))
-
-
-def test_the_error_in_training_shows_the_group():
-    with pytest.raises(ValueError, match=r"for a group with rewards \[(0.0, 0.0, 0.0, 0.0|1.0, 1.0, 1.0, 1.0)\]"):
-        train(make_estimator("bad", divides_by_zero), steps=200)
-
-
-def test_a_kernel_that_would_fail_elsewhere_trains_where_it_does_not():
-    """All groups have both rewards here, so that no division by 0 is met."""
-    bandit = gt.Bandit([[1.0, 0.0]])
-    problem = gt.Problem(bandit, gt.TabularSoftmax(1, 2))
-    found = gt.simulate_training(
-        problem,
-        np.zeros(2),
-        make_estimator("bad", divides_by_zero),
-        gt.Constant(1e-6),
-        batch_size=1,
-        group_size=64,
-        steps=8,
-        replications=4,
-        rng=1,
-    )
-    assert not found.diverged.any()
-
-
-@EVERYWHERE
-def test_coupling_that_is_not_declared_is_found_on_every_path(use):
-    with pytest.raises(ValueError, match="couples_groups=True"):
-        use(make_estimator("bad", couples))
 
 
 WEIGHTS = np.arange(6.0)
@@ -229,15 +191,6 @@ def test_an_index_that_depends_on_the_problems_lengths_is_found(use):
     more = {} if use is gt.gradient_mse else {"replications": 8, "rng": 0}
     with pytest.raises(ValueError, match=r"with rewards .* and lengths \[9, .*\]: IndexError: index 9 is out of bounds"):
         use(problem, np.zeros(problem.policy.dimension), make_estimator("bad", looks_the_length_up), **SIZES, **more)
-
-
-def test_a_kernel_is_plain_python_throughout():
-    found, rewards = plain_python(divides_by_zero), np.array([[0.0, 1.0]])
-    assert not hasattr(found.__globals__["centre"], "py_func")
-    assert hasattr(divides_by_zero.__globals__["centre"], "py_func")
-    advantages = np.empty((1, 2))
-    found(type("Seen", (), {"rewards": rewards}), advantages)
-    np.testing.assert_allclose(advantages, [[-np.sqrt(0.5), np.sqrt(0.5)]])
 
 
 SCRIPT = """

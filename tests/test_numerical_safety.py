@@ -5,26 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sequences import assert_law, batch_law, case
-from test_trainers import ADVANTAGES, GROUPWISE, fill
+from test_trainers import ADVANTAGES, fill
 
 import grpo_theory as gt
 from grpo_theory.estimation import CLIPS, KL_TERMS
 from grpo_theory.estimation import RATIOS as NAMED_RATIOS
 from grpo_theory.estimation.trainers import CONVENTIONS
-
-BOUNDED = {
-    "trl_grpo": lambda g: (g - 1) / np.sqrt(g),
-    "verl_grpo": lambda g: (g - 1) / np.sqrt(g),
-    "openrlhf_group_norm": lambda g: (g - 1) / np.sqrt(g),
-    "rllm": lambda g: np.sqrt(g - 1.0),
-    "verl_grpo_passk": np.sqrt,
-    "max_rl": lambda g: g - 1.0,
-    "trl_grpo_none": lambda g: 1.0,
-    "trl_rloo": lambda g: 1.0,
-    "verl_opo": lambda g: 1.0,
-    "nemo_rl": lambda g: 1e6,
-}
-"""The largest size of an advantage for rewards from 0 to 1 in groups of g."""
 
 
 def estimator_of(advantage, ratio="none", clip="none", aggregation="sum", kl="k1 in reward"):
@@ -63,72 +49,6 @@ def fill_batch(e, rewards):
     return gt.Batch(rewards, np.full(rewards.shape, np.nan), lengths, nothing, nothing, nothing, e.advantage.parameter_array)
 
 
-@pytest.mark.parametrize("gap", [1e-9, 1e-12, 2.0**-52])
-@pytest.mark.parametrize("size", [2, 3, 8])
-@pytest.mark.parametrize("name", BOUNDED)
-def test_nearly_uniform_groups(name, size, gap):
-    rewards = np.full((4, size), 1.0 - gap)
-    rewards[1, 0] = 1.0
-    rewards[2, -1] = 0.0
-    rewards[3, :2] = 0.0, 1.0
-    found = fill(name, rewards)
-    assert np.isfinite(found).all()
-    assert np.abs(found).max() <= BOUNDED[name](size) * (1.0 + 1e-9)
-    assert not found[0].any() or np.abs(found[0]).max() < 1e-15
-
-
-def test_how_much_of_a_difference_of_1e_9_is_made():
-    """The table of docs/trainers.md: one response of eight is better by 1e-9."""
-    rewards = np.full((1, 8), 0.5)
-    rewards[0, 0] += 1e-9
-    made = {name: float(np.abs(fill(name, rewards)).max()) for name in GROUPWISE}
-    deviation = 1e-9 / np.sqrt(8.0)
-    for name, epsilon in (("trl_grpo", 1e-4), ("verl_grpo", 1e-6), ("openrlhf_group_norm", 1e-9)):
-        assert made[name] == pytest.approx(0.875e-9 / (deviation + epsilon), rel=1e-6)
-    assert made["openrlhf_group_norm"] > 0.6
-    assert made["trl_grpo_none"] == pytest.approx(0.875e-9, rel=1e-6)
-    assert made["max_rl"] < 2e-9
-
-
-def test_the_leave_one_out_score_explodes():
-    """One response fails, the others differ by 1e-9: it is divided by what these differ by, up to 1/epsilon."""
-    rewards = np.ones((1, 8))
-    rewards[0, 0], rewards[0, 1] = 0.0, 1.0 - 1e-9
-    assert fill("nemo_rl", rewards)[0, 0] == pytest.approx(-1.0 / (1e-9 / np.sqrt(7.0) + 1e-6), rel=1e-6)
-    assert abs(fill("verl_grpo", rewards)[0, 0]) < 8.0 / np.sqrt(8.0)  # the control: the own sample in the deviation bounds it
-    bare = CONVENTIONS["nemo_rl"].with_parameters(epsilon=0.0)
-    found = np.full((1, 8), np.nan)
-    bare.advantage.kernel(fill_batch(bare, rewards), found)
-    assert found[0, 0] == pytest.approx(-np.sqrt(7.0) * 1e9, rel=1e-6)
-    assert np.isfinite(found).all()
-
-
-def test_a_kernel_that_divides_by_zero_is_named():
-    def bare(batch, advantages):
-        for b in range(batch.rewards.shape[0]):
-            mean, deviation = batch.rewards[b].mean(), batch.rewards[b].std()
-            for g in range(batch.rewards.shape[1]):
-                advantages[b, g] = (batch.rewards[b, g] - mean) / deviation
-
-    problem = gt.Problem(gt.Bandit([[0.2, 0.9]]), gt.TabularSoftmax(1, 2))
-    e = gt.estimation.make_estimator("bare", bare)
-    with pytest.raises(ValueError, match=r"kernel of estimator 'bare' must fill finite advantages, got \[nan, nan\]"):
-        gt.gradient_law(problem, problem.theta, e, batch_size=1, group_size=2)
-
-
-@pytest.mark.parametrize("name", ["trl_grpo", "openrlhf_group_norm", "nemo_rl"])
-def test_laws_with_nearly_equal_reward_values(name):
-    """Reward values 1e-9 apart are told apart, and the law is that of all groups."""
-    problem = gt.Problem(
-        gt.Bandit.from_law([0.0, 1.0 - 1e-9, 1.0], [[[0.1, 0.4, 0.5], [0.3, 0.3, 0.4]]]), gt.TabularSoftmax(1, 2)
-    )
-    law = gt.gradient_law(problem, problem.theta, name, batch_size=1, group_size=4)
-    assert np.isfinite(law.mse)
-    coarse = gt.Problem(gt.Bandit([[0.9, 0.7]]), gt.TabularSoftmax(1, 2))
-    plain = gt.gradient_law(coarse, coarse.theta, name, batch_size=1, group_size=4).mse
-    assert (law.mse > 1e4 * plain) == (name == "nemo_rl")
-
-
 # Ratios and tokens without probability.
 
 
@@ -140,19 +60,6 @@ def vanishing(behaviour_too=False):
     if behaviour_too:
         behaviour[1, 2, 1] = -1000.0
     return replace(c, theta=theta.reshape(-1), behaviour=behaviour.reshape(-1))
-
-
-@pytest.mark.parametrize("kl", KL_TERMS)
-@pytest.mark.parametrize("ratio", ["none", "token"])
-def test_a_token_that_underflows_is_never_drawn_on_policy(kl, ratio):
-    c, e = vanishing(), estimator_of("rloo", ratio, kl=kl)
-    law = gt.gradient_law(c.problem, c.theta, e, batch_size=2, group_size=2)
-    assert_law(law, batch_law(c, e, 2, 2))
-    drawn = gt.simulate_gradients(c.problem, c.theta, e, batch_size=2, group_size=2, replications=100, rng=0)
-    assert np.isfinite(drawn.mse).all()
-    for inner in (1, 2):
-        sizes = {"batch_size": inner, "group_size": 2, "steps": 4, "replications": 64, "inner_steps": inner}
-        assert not gt.simulate_training(c.problem, c.theta, e, gt.Constant(0.1), **sizes, rng=0).diverged.any()
 
 
 def test_a_sampled_token_with_an_infinite_slope_is_refused():

@@ -7,46 +7,6 @@ from enumeration import PENALTIES, POLICIES, REWARDS, case, prompts
 import grpo_theory as gt
 
 
-def test_success_probabilities_become_a_law_on_zero_and_one():
-    bandit = gt.Bandit([[0.3, 0.8], [0.0, 1.0], [0.5, 0.25]])
-    assert (bandit.n_prompts, bandit.n_responses) == (3, 2)
-    assert bandit.values.tolist() == [0.0, 1.0]
-    assert bandit.probabilities[:, :, 1].tolist() == [[0.3, 0.8], [0.0, 1.0], [0.5, 0.25]]
-    assert bandit.probabilities.sum(axis=-1).tolist() == [[1.0, 1.0]] * 3
-    assert bandit.mean_reward.tolist() == [[0.3, 0.8], [0.0, 1.0], [0.5, 0.25]]
-
-
-def test_prompts_are_uniform_unless_weighted():
-    assert gt.Bandit(np.full((4, 2), 0.5)).prompt_weights.tolist() == [0.25] * 4
-    assert gt.Bandit(np.full((2, 2), 0.5), [0.9, 0.1]).prompt_weights.tolist() == [0.9, 0.1]
-
-
-def test_mean_reward_of_a_general_law():
-    law = [[[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]]]
-    bandit = gt.Bandit.from_law([0, 1, 2], law)
-    np.testing.assert_allclose(bandit.mean_reward, [[1.3, 0.0]], rtol=1e-15)
-    assert repr(bandit) == "Bandit(M=1, K=2, values=[0.0, 1.0, 2.0])"
-
-
-def test_the_arrays_are_the_bandits_own_and_cannot_be_written():
-    success = np.array([[0.3, 0.8]])
-    bandit = gt.Bandit(success)
-    success[:] = 0.0
-    assert bandit.mean_reward.tolist() == [[0.3, 0.8]]
-    for array in (bandit.values, bandit.probabilities, bandit.prompt_weights):
-        with pytest.raises(ValueError, match="read-only"):
-            array[...] = 0.0
-
-
-def test_at_prompt_puts_all_weight_on_one_prompt():
-    bandit = gt.Bandit.from_law([0, 1, 2], np.full((3, 2, 3), 1 / 3), [0.2, 0.3, 0.5])
-    one = bandit.at_prompt(1)
-    assert one.prompt_weights.tolist() == [0.0, 1.0, 0.0]
-    assert one.values.tolist() == bandit.values.tolist()
-    assert np.array_equal(one.probabilities, bandit.probabilities)
-    assert bandit.prompt_weights.tolist() == [0.2, 0.3, 0.5]
-
-
 @pytest.mark.parametrize(
     ("prompt", "error", "message"),
     [
@@ -115,32 +75,7 @@ def test_a_law_must_be_a_distribution_on_distinct_values(values, law, message):
         gt.Bandit.from_law(values, law)
 
 
-def test_complex_success_is_refused_and_not_stripped_of_its_imaginary_part():
-    with pytest.raises(ValueError, match="success must be an array of real numbers"):
-        gt.Bandit(np.array([[0.5 + 1.0j]]))
-
-
 TWO = gt.Bandit([[0.5, 0.5], [0.1, 0.2]]), gt.TabularSoftmax(2, 2)
-
-
-def test_a_problem_starts_at_zero_unless_it_is_told_where():
-    assert gt.Problem(*TWO).theta.tolist() == [0.0] * 4
-    assert (gt.Problem(*TWO).kl, gt.Problem(*TWO).name, gt.Problem(*TWO).title) == (None, "", "")
-    named = gt.Problem(*TWO, gt.KL(0.5, np.full((2, 2), 0.5)), [1, 2, 3, 4], name="mine", title="my own")
-    assert named.theta.tolist() == [1.0, 2.0, 3.0, 4.0]
-    assert repr(named) == f"Problem('mine', {TWO[0]!r}, {TWO[1]!r}, kl strength 0.5)"
-    assert repr(gt.Problem(*TWO)) == f"Problem({TWO[0]!r}, {TWO[1]!r})"
-
-
-def test_the_parameters_are_the_problems_own_and_cannot_be_written():
-    theta = np.ones(4)
-    problem = gt.Problem(*TWO, theta=theta)
-    theta[:] = 0.0
-    assert problem.theta.tolist() == [1.0] * 4
-    with pytest.raises(ValueError, match="read-only"):
-        problem.theta[0] = 2.0
-    with pytest.raises(AttributeError, match="cannot assign to field 'theta'"):
-        problem.theta = theta
 
 
 @pytest.mark.parametrize(
@@ -201,10 +136,3 @@ def test_the_tables_of_a_point_are_the_outcomes_written_out(policy, rewards, pen
         np.testing.assert_allclose(point.squared_score_norms[m, point.outcome_responses], norms, rtol=1e-12, atol=1e-14)
         scores = np.einsum("kd,de->ke", point.covectors[m], c.features[m])
         np.testing.assert_allclose(scores[point.outcome_responses], table.scores, rtol=1e-12, atol=1e-14)
-
-
-def test_a_point_computes_each_table_once():
-    c = case("head", "graded", "kl")
-    point = c.problem.at(c.theta)
-    for name in ("token_probabilities", "probabilities", "outcome_probabilities", "rewards", "penalties", "covectors", "moments"):
-        assert getattr(point, name) is getattr(point, name)

@@ -36,12 +36,6 @@ def test_no_table_of_counts(values, counts, message):
         gt.RewardCounts(values, sparse.csr_array(np.array(counts)))
 
 
-@pytest.mark.parametrize(("prompts", "rewards"), [([0, 1], [1.0]), ([-1, 0], [1.0, 0.0]), ([0.5, 1.0], [1.0, 0.0])])
-def test_rows_without_a_prompt(prompts, rewards):
-    with pytest.raises(ValueError, match="prompts must be"):
-        gt.RewardCounts.from_rewards(prompts, rewards)
-
-
 def test_stored_zeros_are_no_rewards():
     stored = sparse.csr_array((np.array([2, 0, 1, 1]), np.array([0, 1, 0, 1]), np.array([0, 2, 4])), shape=(2, 2))
     np.testing.assert_array_equal(gt.RewardCounts(np.array([0.0, 1.0]), stored).uniform, [True, False])

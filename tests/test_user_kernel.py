@@ -60,71 +60,6 @@ def test_ten_lines_outside_the_package_get_everything(shrunken, seed):
         exact("shrunken", group_size=1)
 
 
-def test_a_training_step_is_the_gradient_of_ones_own_kernel(shrunken, seed):
-    c, step, runs = case("linear", "graded", "kl"), 0.3, 30_000
-    law = exact(shrunken, c)
-    training = gt.simulate_training(
-        c.problem, c.theta, shrunken, gt.Constant(step), **SIZES, steps=1, replications=runs, rng=seed(8)
-    )
-    moved = (training.theta - c.theta) / step
-    deviation = np.sqrt(np.diag(law.covariance()))
-    np.testing.assert_array_less(np.abs(moved.mean(axis=0) - law.mean), 4.9 * deviation / np.sqrt(runs))
-    assert 9.8 * deviation.max() / np.sqrt(runs) < np.abs(law.bias).max(), "the test could not see the kernel's bias"
-    squares = ((moved - law.true_gradient) ** 2).sum(axis=1)
-    error = squares.std(ddof=1) / np.sqrt(runs)
-    assert abs(squares.mean() - law.mse) < 4.9 * error
-    assert 9.8 * error < 0.1 * law.mse
-
-
-def test_ones_own_kernel_in_a_composition_on_sequences(shrunken, seed):
-    """Off policy, with a token ratio clipped by sign: the exact law is that of the draws, and not that of the kernel alone."""
-    made = gt.compose("own", advantage=shrunken, ratio="token", clip="by sign", aggregation="own length")
-    problem = gt.gallery.problem("sequence-shared")
-    where = {**SIZES, "behaviour": 0.5 * problem.theta}
-    run = gt.simulate_gradients(problem, problem.theta, [made, shrunken], **where, replications=50_000, rng=seed(9))
-    laws = [gt.gradient_law(problem, problem.theta, kernel, **where) for kernel in (made, shrunken)]
-    for law, mse, error in zip(laws, run.mse, run.mse_standard_error, strict=True):
-        assert abs(mse - law.mse) < 4.9 * error
-    assert abs(laws[0].mse - laws[1].mse) > 9.8 * run.mse_standard_error.max()
-
-
-def test_a_kernel_made_by_exec_is_exact_without_its_source(registry):
-    namespace = {"gt": gt}
-    exec(SOURCE.replace("import grpo_theory as gt", "").replace("shrunken", "typed"), namespace)
-    typed = namespace["typed"]
-    assert typed.reads == set(gt.Batch._fields)
-    c = case("linear", "graded")
-    _, _, mse = batch_law(c, typed, 2, 3)
-    assert exact("typed").mse == pytest.approx(mse, rel=1e-12)
-
-
-def test_lengths_are_one_in_a_bandit_and_numbers_of_tokens_in_a_tree(registry):
-    @gt.estimator("by_length")
-    def by_length(batch, advantages):
-        for b in range(batch.rewards.shape[0]):
-            for g in range(batch.rewards.shape[1]):
-                advantages[b, g] = batch.rewards[b, g] / batch.lengths[b, g]
-
-    assert exact("by_length").mse == pytest.approx(exact("reinforce").mse, rel=1e-13)
-    # Of sequences they are the numbers of tokens: the kernel is then an aggregation by the response's own length.
-    problem = gt.gallery.problem("sequence-shared")
-    same = gt.compose("same", advantage="reinforce", aggregation="own length")
-    errors = [gt.gradient_mse(problem, problem.theta, name, **SIZES) for name in ("by_length", same, "reinforce")]
-    assert errors[0] == pytest.approx(errors[1], rel=1e-12)
-    assert errors[0] < 0.9 * errors[2]
-
-
-def test_a_kernel_that_reads_no_rewards_estimates_nothing(registry):
-    @gt.estimator("blind")
-    def blind(batch, advantages):
-        advantages[:, :] = 1.0
-
-    found = exact("blind")
-    assert np.abs(found.mean).max() < 1e-15
-    c = case("linear", "graded")
-    assert found.mse == pytest.approx(batch_law(c, gt.estimators()["blind"], 2, 3)[2], rel=1e-12)
-
-
 def no_such_field(batch, advantages):
     advantages[:, :] = batch.reward
 
@@ -280,25 +215,6 @@ def test_kernels_that_couple_groups_unannounced_are_refused(registry, function, 
     gt.estimator("coupled")(function)
     with pytest.raises(ValueError, match=r"estimator 'coupled' must .* nor on other groups\. .* couples_groups=True"):
         exact("coupled", case("linear", rewards), group_size=group_size)
-
-
-@pytest.mark.parametrize("function", [batch_mean, mean_of_values])
-@pytest.mark.parametrize("group_size", [2, 3])
-def test_no_reward_values_hide_the_coupling(registry, function, group_size):
-    """Rewards of mean 1/3 over the values, and a prompt of value 1/3: no round numbers may be a blind spot of the check."""
-    gt.estimator("coupled")(function)
-    bandit = gt.Bandit.from_law([-1.0, 0.0, 2.0], np.full((1, 2, 3), 1 / 3))
-    c = case()._replace(problem=gt.Problem(bandit, gt.TabularSoftmax(1, 2), theta=[0.3, 0.0]))
-    with pytest.raises(ValueError, match="estimator 'coupled' must"):
-        exact("coupled", c, group_size=group_size)
-
-
-def test_coupling_is_seen_where_every_reward_is_certain(registry):
-    """One class of outcomes a prompt leaves one multiset, and the batch that shows it has one group."""
-    gt.estimator("coupled")(batch_mean)
-    c = case("tabular", "binary").replace(bandit=gt.Bandit([[1.0] * 3, [0.0] * 3]))
-    with pytest.raises(ValueError, match="estimator 'coupled' must"):
-        exact("coupled", c)
 
 
 def half_of_the_largest(batch, advantages):
