@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from networks import ACTIVATIONS, derivatives_of, logits_of
+from networks import ACTIVATIONS, derivatives_of, differences, logits_of
 
 import grpo_theory as gt
 from grpo_theory.estimation.parts import AGGREGATIONS, CLIPS, RATIOS
@@ -43,15 +43,6 @@ def log_linear(problem):
     return gt.Problem(problem.bandit, twin, theta=np.eye(twin.dimension)[-1])
 
 
-def differences(function, theta, step=1e-5):
-    """Return the derivative of a function in theta, last axis, by differences of fourth order."""
-    shifts = step * np.eye(theta.size)
-    one, two = (
-        np.stack([function(theta + n * shift) - function(theta - n * shift) for shift in shifts], axis=-1) for n in (1, 2)
-    )
-    return (8.0 * one - two) / (12.0 * step)
-
-
 KINDS = pytest.mark.parametrize("activation", ACTIVATIONS)
 
 
@@ -80,8 +71,7 @@ def test_moments_are_sums_over_all_listed_responses(activation):
     assert np.abs(moved.score_power / expected.score_power - 1.0).max() > 1e-5
 
 
-@pytest.mark.parametrize("off_policy", [False, True], ids=["on policy", "off policy"])
-@pytest.mark.parametrize("estimator", ["rloo", "grpo", "dr_grpo", "trl_grpo_loss", "grpo_without_ratio"])
+@pytest.mark.parametrize(("estimator", "off_policy"), [("grpo", False), ("trl_grpo_loss", True)])
 def test_laws_are_those_of_the_listed_responses(estimator, off_policy):
     problem = learned()
     behaviour = problem.theta + 0.2 * np.sin(np.arange(problem.theta.size)) if off_policy else None
@@ -151,9 +141,10 @@ def transcription(problem, step, steps, inner_steps, clipped, optimiser, seed, r
     return theta
 
 
-@pytest.mark.parametrize("optimiser", [None, gt.Adam((0.5, 0.9), 1e-3)], ids=["sgd", "adam"])
-@pytest.mark.parametrize(("inner_steps", "clipped"), [(1, False), (3, True)], ids=["on policy", "three updates a rollout"])
-@KINDS
+@pytest.mark.parametrize(
+    ("activation", "inner_steps", "clipped", "optimiser"),
+    [("tanh", 1, False, None), ("relu", 3, True, None), ("identity", 3, True, gt.Adam((0.5, 0.9), 1e-3))],
+)
 def test_runs_are_those_of_the_algorithm(activation, inner_steps, clipped, optimiser):
     problem, step = learned(activation, horizon=4), 0.3 if optimiser is None else 0.1
     loss = gt.Estimator("loss", gt.estimators()["rloo"].advantage, RATIOS["token"], CLIPS["by sign"], AGGREGATIONS["sum"])
@@ -167,34 +158,3 @@ def test_runs_are_those_of_the_algorithm(activation, inner_steps, clipped, optim
 
 
 NETWORK = network_of()
-
-
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: gt.TokenChain(TRANSITIONS, 3, network=np.tanh), TypeError, "network must be a TwoLayerSoftmax or None, got"),
-        (
-            lambda: gt.TokenChain(TRANSITIONS, 3, features=np.zeros((4, 3, 2)), network=NETWORK),
-            ValueError,
-            "features and network must not both be given: a network takes the place of features",
-        ),
-        (
-            lambda: gt.TokenChain(TRANSITIONS[:, :2], 3, network=NETWORK),
-            ValueError,
-            r"network must have an input for each .* \(S, V\) = \(4, 2\), and it has 4 inputs and 3 responses",
-        ),
-        (
-            lambda: gt.Problem(gt.StateRewards(np.ones(4)), gt.TokenChain(TRANSITIONS, 3, network=NETWORK)),
-            ValueError,
-            "theta must be given for TokenChain.*whose features are learned.*Draw a start with .* of its network",
-        ),
-        (
-            lambda: learned().at(np.full(20, 1e60)),
-            ValueError,
-            r"theta must lie in \[-1e\+50, 1e\+50\], got 1e\+60",
-        ),
-    ],
-)
-def test_bad_input(make, error, message):
-    with pytest.raises(error, match=message):
-        make()

@@ -79,18 +79,6 @@ def penalised(kl):
 # The parts themselves.
 
 
-def bites(c, ratio, low, high):
-    """Return the probability, under the policy that sampled, that a token's ratio is too low, and that it is too high."""
-    found = np.zeros(2)
-    for m, weight in enumerate(c.problem.bandit.prompt_weights):
-        for response in responses(c):
-            now, then = token_logs(c, c.theta, m, response), token_logs(c, c.behaviour, m, response)
-            r = RATIOS[ratio](np.exp(now - then))
-            p = weight * np.exp(then.sum())
-            found += p * np.array([(r < 1.0 - low).any(), (r > 1.0 + high).any()])
-    return found
-
-
 def test_the_bound_of_the_dual_clip_bites_on_a_policy_farther_away():
     c = case("shared", "binary", distance=3.0)
     means = {}
@@ -167,9 +155,8 @@ def test_the_enumeration_has_the_gradients_of_the_divergences(divergence):
 # All mixtures.
 
 
-@pytest.mark.parametrize("kl", PLACES)
-@pytest.mark.parametrize("advantage", ["rloo", "grpo", "asymmetric"])
-def test_all_mixtures_off_policy(advantage, kl):
+@pytest.mark.parametrize(("kl", "advantage"), list(zip(PLACES, ["asymmetric", "rloo", "grpo"] * 3, strict=False)))
+def test_all_mixtures_off_policy(kl, advantage):
     c, kl = penalised(kl)
     for ratio, clip, aggregation in product(RATIOS, CLIPS, POOLS):
         if ratio == "none" and clip not in ("none", "cap", "cap at high"):
@@ -179,9 +166,8 @@ def test_all_mixtures_off_policy(advantage, kl):
         assert_law(law, batch_law(c, mixed, 2, 2, behaviour=c.behaviour))
 
 
-@pytest.mark.parametrize("kl", PLACES)
-@pytest.mark.parametrize("advantage", ["rloo", "grpo", "asymmetric"])
-def test_aggregation_and_penalty_on_policy(advantage, kl):
+@pytest.mark.parametrize(("kl", "advantage"), list(zip(PLACES, ["asymmetric", "rloo", "grpo"] * 3, strict=False)))
+def test_aggregation_and_penalty_on_policy(kl, advantage):
     c, kl = penalised(kl)
     for aggregation in POOLS:
         plain = estimator_of(advantage, aggregation=aggregation, kl=kl)
@@ -219,8 +205,7 @@ def test_parts_of_ones_own(monkeypatch):
 # Who sampled.
 
 
-@pytest.mark.parametrize("kl", ["k1 in reward", "k2 in reward", "k3 in reward"])
-@pytest.mark.parametrize("ratio", ["none", "token"])
+@pytest.mark.parametrize(("kl", "ratio"), [("k1 in reward", "none"), ("k3 in reward", "token")])
 def test_kernels_see_the_behaviour_policy(kl, ratio):
     c = sequences("kl")
     e = estimator_of("all fields", ratio, "by sign", "own length", kl)
@@ -235,11 +220,7 @@ def test_kernels_see_the_behaviour_policy(kl, ratio):
         assert np.linalg.norm(wrong.mean - law.mean) > 1e-3
 
 
-UNBIASED = ("reinforce", "oracle", "optimal", "rloo", "optimal_loo")
-
-
-@pytest.mark.parametrize("advantage", UNBIASED)
-@pytest.mark.parametrize("features", ["tabular", "shared"])
+@pytest.mark.parametrize(("advantage", "features"), [("reinforce", "tabular"), ("optimal_loo", "shared")])
 def test_the_trajectory_ratio_undoes_the_behaviour_policy(advantage, features):
     c = case(features, "graded", "plain")
     truth = gradient(c, c.theta)
@@ -274,62 +255,22 @@ def test_what_the_penalty_does_to_the_mean_on_policy(horizon, end_token):
         assert np.linalg.norm(mean(kl) - truth) > 1e-2 * np.linalg.norm(truth)
 
 
-# Simulation off policy.
-
-
-def simulate(c, estimators, batch_size, group_size, replications, rng):
-    return gt.simulate_gradients(
-        c.problem,
-        c.theta,
-        estimators,
-        batch_size=batch_size,
-        group_size=group_size,
-        replications=replications,
-        rng=rng,
-        behaviour=c.behaviour,
-        directions=np.eye(len(c.theta)),
-    )
-
-
-def z_of(simulation, e, mean, mse, prompt_mse=None):
-    """Return how many standard errors the simulated means are off: mse, every coordinate of the estimate, prompt mse."""
-    gaps = [simulation.mse[e] - mse, *(simulation.along[e] - mean)]
-    errors = [simulation.mse_standard_error[e], *simulation.along_standard_error[e]]
-    if prompt_mse is not None:
-        gaps.append(simulation.prompt_mse[e] - prompt_mse)
-        errors.append(simulation.prompt_mse_standard_error[e])
-    return np.array(gaps) / np.array(errors)
-
-
-@pytest.mark.parametrize("advantage", ["rloo", "grpo", "asymmetric"])
-@pytest.mark.parametrize(("penalty", "kl"), [("plain", "k1 in reward"), ("kl", "k2 in reward"), ("kl", "k3 in loss")])
-def test_tokens_shared_out_over_the_batch(advantage, penalty, kl, seed):
-    c = sequences(penalty)
-    chosen = [
-        gt.Estimator(name, e.advantage, e.ratio, e.clip, e.aggregation, e.kl)
-        for name, e in {
-            "token": estimator_of(advantage, "token", "by sign", "batch tokens", kl),
-            "trajectory": estimator_of(advantage, "trajectory", "cap", "batch tokens", kl),
-            "by group": estimator_of(advantage, "token", "by sign", "group tokens", kl),
-        }.items()
-    ]
-    simulation = simulate(c, chosen, 2, 2, 100_000, seed(32))
-    truth = gradient(c, c.theta)
+def test_tokens_shared_out_over_the_batch(seed):
+    """Simulated, because such an estimator couples groups; against all batches of two groups written out."""
+    c, sizes = sequences("kl"), {"batch_size": 2, "group_size": 2, "replications": 50_000, "rng": seed(32)}
+    kinds = [("token", "by sign", "batch tokens"), ("trajectory", "cap", "batch tokens"), ("token", "by sign", "group tokens")]
+    parts = [estimator_of("asymmetric", *kind, "k3 in loss") for kind in kinds]
+    chosen = [replace(e, name=str(kind)) for e, kind in zip(parts, kinds, strict=True)]
+    run = gt.simulate_gradients(c.problem, c.theta, chosen, **sizes, behaviour=c.behaviour, directions=np.eye(c.theta.size))
     exact = []
     for e in chosen:
         estimates, p = two_group_batches(c, e, 2, c.theta, c.behaviour)
-        assert_close(p.sum(), 1.0)
-        exact.append((p @ estimates, p @ ((estimates - truth) ** 2).sum(axis=1)))
-    for e, (mean, mse) in enumerate(exact):
-        z = z_of(simulation, e, mean, mse)
-        assert np.abs(z).max() < LIMIT, (chosen[e].name, z)
-        assert LIMIT * simulation.mse_standard_error[e] < 0.025 * mse
-    # Where tokens are shared out makes a difference that is seen.
-    for e, f in ((0, 2), (2, 0), (0, 1), (1, 0)):
-        assert np.abs(z_of(simulation, e, *exact[f])).max() > LIMIT
-
-
-# Training: a rollout that serves two updates.
+        exact.append(np.array([p @ ((estimates - gradient(c, c.theta)) ** 2).sum(axis=1), *(p @ estimates)]))
+    found = np.column_stack([run.mse, run.along])
+    errors = np.column_stack([run.mse_standard_error, run.along_standard_error])
+    for e, f in product(range(3), repeat=2):
+        # Power: where tokens are shared out makes a difference that is seen.
+        assert (np.abs((found[e] - exact[f]) / errors[e]).max() < LIMIT) == (e == f), (kinds[e], kinds[f])
 
 
 # What is refused.
@@ -344,7 +285,7 @@ def both_ways(c, e, behaviour, **sizes):
     )
 
 
-@pytest.mark.parametrize("ratio", ["token", "trajectory", "geometric"])
+@pytest.mark.parametrize("ratio", ["token", "trajectory"])
 def test_an_infinite_ratio_is_refused(ratio):
     c = case("tabular", "binary")
     behaviour = c.theta.reshape(2, 3, 2).copy()
@@ -362,7 +303,7 @@ def test_an_infinite_ratio_is_refused(ratio):
     assert_law(law, batch_law(turned, e, 2, 2, behaviour=c.theta))
 
 
-@pytest.mark.parametrize("ratio", ["token", "trajectory", "geometric"])
+@pytest.mark.parametrize("ratio", ["token", "geometric"])
 def test_a_response_that_neither_policy_draws_has_no_ratio(ratio):
     c = case("tabular", "binary", end_token=None, horizon=2)
     theta, behaviour = (v.reshape(2, 3, 2).copy() for v in (c.theta, c.behaviour))

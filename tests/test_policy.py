@@ -114,50 +114,39 @@ def test_a_map_of_ones_own_is_as_good_as_its_dense_features(paths, penalty):
         assert np.linalg.norm(gt.moments(problems[1], best).gradient) < 1e-12
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: gt.TabularSoftmax(0, 2), ValueError, r"n_prompts must be at least 1, got 0"),
-        (lambda: gt.TabularSoftmax(2, 2.0), TypeError, r"n_responses must be an integer of at least 1, got 2\.0"),
-        (lambda: gt.LinearSoftmax(np.ones((2, 3))), ValueError, r"features must have 3 dimensions, got shape \(2, 3\)"),
-        (lambda: gt.LinearSoftmax(np.ones((2, 3, 0))), ValueError, r"features must not be empty"),
-        (lambda: gt.LinearSoftmax([[[np.nan]]]), ValueError, r"features must be finite, got nan at index \(0, 0, 0\)"),
-        (lambda: gt.SoftmaxHead(np.ones(3), 2), ValueError, r"hidden must have 2 dimensions, got shape \(3,\)"),
-        (lambda: gt.SoftmaxHead(np.ones((3, 2)), "4"), TypeError, r"n_responses must be an integer .* got '4'"),
-        (lambda: gt.TokenTree(0, 2, 2), ValueError, r"n_prompts must be at least 1, got 0"),
-        (lambda: gt.TokenTree(1, 0, 2), ValueError, r"vocabulary_size must be at least 1, got 0"),
-        (lambda: gt.TokenTree(1, 2, 2.0), TypeError, r"horizon must be an integer of at least 1, got 2\.0"),
-        (
-            lambda: gt.TokenTree(1, 2, 13),
-            ValueError,
-            r"vocabulary_size 2 and horizon 13 make 8192 responses, and at most 4096 can be enumerated",
-        ),
-        (
-            lambda: gt.TokenTree(1, 101, 5000, end_token=0),
-            ValueError,
-            r"vocabulary_size 101 and horizon 5000 make about 1e10000 responses, and at most 4096 can be enumerated",
-        ),
-        (lambda: gt.TokenTree(1, 2, 2, end_token=2), ValueError, r"end_token must be a token from 0 to V - 1 = 1, got 2"),
-        (lambda: gt.TokenTree(1, 2, 2, end_token=-1), ValueError, r"end_token must be at least 0, got -1"),
-        (lambda: gt.TokenTree(1, 2, 2, end_token="eos"), TypeError, r"end_token must be an integer of at least 0, got 'eos'"),
+def test_policies_refuse_wrong_sizes():
+    """Each call, and what its message must hold."""
+    refused = [
+        (lambda: gt.TabularSoftmax(0, 2), "n_prompts must be at least 1, got 0"),
+        (lambda: gt.TabularSoftmax(2, 2.0), "n_responses must be an integer of at least 1, got 2\\.0"),
+        (lambda: gt.LinearSoftmax(np.ones((2, 3))), "features must have 3 dimensions, got shape \\(2, 3\\)"),
+        (lambda: gt.LinearSoftmax(np.ones((2, 3, 0))), "features must not be empty"),
+        (lambda: gt.LinearSoftmax([[[np.nan]]]), "features must be finite, got nan at index \\(0, 0, 0\\)"),
+        (lambda: gt.SoftmaxHead(np.ones(3), 2), "hidden must have 2 dimensions, got shape \\(3,\\)"),
+        (lambda: gt.SoftmaxHead(np.ones((3, 2)), "4"), "n_responses must be an integer .* got '4'"),
+        (lambda: gt.TokenTree(0, 2, 2), "n_prompts must be at least 1, got 0"),
+        (lambda: gt.TokenTree(1, 0, 2), "vocabulary_size must be at least 1, got 0"),
+        (lambda: gt.TokenTree(1, 2, 2.0), "horizon must be an integer of at least 1, got 2\\.0"),
+        (lambda: gt.TokenTree(1, 2, 13), "vocabulary_size 2 and horizon 13 make more than 4096 responses"),
+        (lambda: gt.TokenTree(1, 101, 5000, end_token=0), "horizon must be at most 4096 tokens, got 5000"),
+        (lambda: gt.TokenTree(1, 2, 2, end_token=2), "end_token must be a token from 0 to V - 1 = 1, got 2"),
+        (lambda: gt.TokenTree(1, 2, 2, end_token=-1), "end_token must be at least 0, got -1"),
+        (lambda: gt.TokenTree(1, 2, 2, end_token="eos"), "end_token must be an integer of at least 0, got 'eos'"),
         (
             lambda: gt.TokenTree(2, 2, 2, features=np.ones((2, 4, 3))),
-            ValueError,
-            r"features must have shape \(2, 6\) = \(M, D\), prompts and edges, before \(d,\), got \(2, 4\)",
+            "features must have shape \\(2, 6\\) = \\(M, D\\), prompts and edges, before \\(d,\\), got \\(2, 4\\)",
         ),
-        (lambda: gt.TokenTree(2, 2, 2, features=np.ones((2, 6))), ValueError, r"features must have 3 dimensions, got shape"),
-        (lambda: gt.Policy(gt.TabularSoftmax(1, 2).logit_map, [[0], [1]]), TypeError, r"paths must be Paths or None, got \[\["),
-        (lambda: gt.Policy(np.ones((2, 3))), TypeError, r"logit_map must be a LogitMap, got array"),
+        (lambda: gt.TokenTree(2, 2, 2, features=np.ones((2, 6))), "features must have 3 dimensions, got shape"),
+        (lambda: gt.Policy(gt.TabularSoftmax(1, 2).logit_map, [[0], [1]]), "paths must be Paths or None, got \\[\\["),
+        (lambda: gt.Policy(np.ones((2, 3))), "logit_map must be a LogitMap, got array"),
         (
             lambda: gt.Policy(gt.TabularSoftmax(2, 4).logit_map, gt.TokenTree(2, 2, 2).paths),
-            ValueError,
-            r"logit_map must have as many logits as the paths have edges, 6, got 4",
+            "logit_map must have as many logits as the paths have edges, 6, got 4",
         ),
-    ],
-)
-def test_policies_refuse_wrong_sizes(make, error, message):
-    with pytest.raises(error, match=message):
-        make()
+    ]
+    for make, message in refused:
+        with pytest.raises((TypeError, ValueError), match=message):
+            make()
 
 
 def test_paths_may_number_prefixes_and_responses_as_they_like():

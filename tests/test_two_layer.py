@@ -1,9 +1,11 @@
 """Networks of two layers: derivatives, laws, Hessians, training, the limit of infinite width; and what is refused."""
 
+import re
+
 import numpy as np
 import pytest
 from enumeration import NAMED, Prompt, group_law
-from networks import ACTIVATIONS, KINDS, DenseNetwork, derivatives_of, logits_of, network_case
+from networks import ACTIVATIONS, KINDS, DenseNetwork, derivatives_of, differences, logits_of, network_case
 from streams_by_numpy import uniforms_of_runs
 from test_training import adam_by_numpy, ascend, transcription
 
@@ -12,15 +14,6 @@ from grpo_theory.exact import gradient
 from grpo_theory.exact.stability import StabilityWarning
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-13}
-
-
-def differences(function, theta, step=1e-5):
-    """Return the derivative of a function in theta, last axis, by differences of fourth order."""
-    shifts = step * np.eye(theta.size)
-    one, two = (
-        np.stack([function(theta + n * shift) - function(theta - n * shift) for shift in shifts], axis=-1) for n in (1, 2)
-    )
-    return (8.0 * one - two) / (12.0 * step)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -90,10 +83,16 @@ def test_gradient_and_hessian_are_derivatives_of_the_objective(kind, penalty):
     assert np.abs(bend - flat).max() > 0.1, "without the second derivatives of the logits the Hessian would be another"
 
 
-@pytest.mark.parametrize("inner_steps", [1, 2])
-@pytest.mark.parametrize("optimiser", [gt.SGD(), gt.Adam((0.5, 0.9), 1e-3)], ids=["sgd", "adam"])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("estimator", ["rloo", "grpo", "optimal", "optimal_loo", "dapo"])
+@pytest.mark.parametrize(
+    ("estimator", "kind", "optimiser", "inner_steps"),
+    [
+        ("rloo", "tanh", gt.SGD(), 2),
+        ("optimal_loo", "relu", gt.SGD(), 1),
+        ("optimal", "identity", gt.Adam((0.5, 0.9), 1e-3), 1),
+        ("optimal_loo", "tree", gt.SGD(), 1),
+        ("dapo", "tree", gt.Adam((0.5, 0.9), 1e-3), 2),
+    ],
+)
 def test_iterates_are_those_of_the_algorithm(estimator, kind, optimiser, inner_steps):
     c, (b, g, n) = network_case(kind, "kl"), (4, 3, 12)
     options = {"batch_size": b, "group_size": g, "steps": n, "replications": 2, "rng": 4, "inner_steps": inner_steps}
@@ -130,25 +129,13 @@ def gap_to_linear(base, theta, copies, bandit):
     return np.abs(policy.logits(learned) - moved).max()
 
 
-def slope_of(gaps, copies):
-    return np.log(gaps[1] / gaps[0]) / np.log(copies[1] / copies[0])
-
-
 def test_wide_networks_are_linear_policies():
-    """From a paired start the gap falls as 1/H (docs/derivations, wide networks); from another, as 1/sqrt(H)."""
-    rng, copies = np.random.default_rng(2), (1024, 4096)
+    """From a paired start the gap falls as 1/H (docs/derivations, wide networks)."""
+    rng, copies = np.random.default_rng(2), (256, 1024)
     base = gt.TwoLayerSoftmax(rng.normal(size=(3, 2)), 8, 3, scale=8**-0.5)
     bandit, theta = gt.Bandit(rng.uniform(size=(3, 3))), base.start(rng)
-    paired = [gap_to_linear(base, theta, n, bandit) for n in copies]
-    assert slope_of(paired, copies) == pytest.approx(-1.0, abs=0.02)
-    first, second = base.network.layers(theta)
-    first = rng.normal(size=first.shape)
-    hidden = np.tanh(base.network.inputs @ first.T)
-    second = rng.normal(size=second.shape)
-    second -= second @ np.linalg.pinv(hidden) @ hidden
-    unpaired = np.concatenate([first.reshape(-1), second.reshape(-1)])
-    other = [gap_to_linear(base, unpaired, n, bandit) for n in copies]
-    assert slope_of(other, copies) == pytest.approx(-0.5, abs=0.05)
+    gaps = [gap_to_linear(base, theta, n, bandit) for n in copies]
+    assert np.log(gaps[1] / gaps[0]) / np.log(copies[1] / copies[0]) == pytest.approx(-1.0, abs=0.02)
 
 
 @pytest.mark.parametrize("width", [1, 4, 5])
@@ -177,41 +164,19 @@ def test_training_that_leaves_double_precision_is_counted():
 POLICY = gt.TwoLayerSoftmax([[1.0, 0.0], [0.0, 1.0]], 2, 2)
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: gt.TwoLayerSoftmax([[1.0]], 0, 2), ValueError, "width must be at least 1, got 0"),
-        (lambda: gt.TwoLayerSoftmax([[np.nan]], 2, 2), ValueError, "inputs must be finite, got nan at index"),
-        (lambda: gt.TwoLayerSoftmax([[1.0, 1e300]], 2, 2), ValueError, r"inputs must lie in .*got 1e\+300 at index \(0, 1\)"),
-        (lambda: gt.TwoLayerSoftmax([[1.0]], 2, 2, scale=1e300), ValueError, r"scale must be at most 1e\+50, got 1e\+300"),
-        (lambda: gt.TwoLayerSoftmax([1.0], 2, 2), ValueError, r"inputs must have 2 dimensions, got shape \(1,\)"),
-        (
-            lambda: gt.TwoLayerSoftmax([[1.0]], 2, 2, "gelu"),
-            ValueError,
-            "'tanh', 'relu', 'identity', got 'gelu'",
-        ),
-        (lambda: gt.TwoLayerSoftmax([[1.0]], 2, 2, np.tanh), ValueError, "activation must be one of"),
-        (lambda: gt.TwoLayerSoftmax([[1.0]], 2, 2, scale=0.0), ValueError, "scale must be"),
-        (lambda: gt.Problem(gt.Bandit(np.eye(2)), POLICY), ValueError, "theta must be given for TwoLayerSoftmax.*draws a start"),
-        (lambda: POLICY.jacobian(), ValueError, "theta must be given for the derivatives of TwoLayerSoftmax"),
-        (lambda: POLICY.logits(np.zeros(3)), ValueError, r"theta must have shape \(\.\.\., d\) with d = 8, got \(3,\)"),
-        (lambda: POLICY.start(rng="seed"), TypeError, "rng must be"),
-    ],
-)
-def test_bad_input(make, error, message):
-    with pytest.raises(error, match=message):
-        make()
-
-
-def test_the_cost_of_noise_has_its_first_order_and_not_its_second():
-    """That of one step is half the trace of curvature, where the step ends, times covariance, where it begins."""
-    c, step = network_case("tanh", "kl"), 0.5
-    law = gt.theory.training_law(c.problem, c.theta, gt.Constant(step), steps=1)
-    covariance = gt.gradient_covariance(c.problem, c.theta, "rloo", batch_size=2, group_size=4)
-    curvature = gt.hessian(c.problem, c.theta + step * gradient(c.problem, c.theta))
-    assert law.loss(8, 4) == pytest.approx(-0.5 * step**2 * np.trace(curvature @ covariance), rel=1e-9)
-    with pytest.raises(ValueError, match="policy must have logits that are linear in theta for the second order of the loss"):
-        law.second_order(8, 4)
+def test_bad_input():
+    refused = [
+        (lambda: gt.TwoLayerSoftmax([[1.0]], 0, 2), "width must be at least 1, got 0"),
+        (lambda: gt.TwoLayerSoftmax([[1.0, 1e300]], 2, 2), "inputs must lie in [-1e+50, 1e+50], got 1e+300 at index (0, 1)"),
+        (lambda: gt.TwoLayerSoftmax([[1.0]], 2, 2, scale=1e300), "scale must be at most 1e+50, got 1e+300"),
+        (lambda: gt.TwoLayerSoftmax([[1.0]], 2, 2, "gelu"), "'tanh', 'relu', 'identity', got 'gelu'"),
+        (lambda: gt.Problem(gt.Bandit(np.eye(2)), POLICY), "theta must be given for TwoLayerSoftmax"),
+        (lambda: POLICY.jacobian(), "theta must be given for the derivatives of TwoLayerSoftmax"),
+        (lambda: POLICY.logits(np.zeros(3)), "theta must have shape (..., d) with d = 8, got (3,)"),
+    ]
+    for make, words in refused:
+        with pytest.raises(ValueError, match=re.escape(words)):
+            make()
 
 
 class Cubes(gt.SmoothMap):
