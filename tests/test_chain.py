@@ -155,42 +155,6 @@ def test_the_hessian_is_that_of_the_listed_responses(make):
 
 
 CYCLE = [[0, 1], [1, 0]]
-NETWORK = gt.TwoLayerSoftmax(np.eye(2), 2, 2)
-
-
-def test_what_makes_no_chain_is_refused_in_words():
-    """Each call, and what its message must hold."""
-    refused = [
-        (lambda: gt.TokenChain(CYCLE, 4, end_token=2), "end_token must be a token from 0 to V - 1 = 1, got 2"),
-        (lambda: gt.TokenChain([[0, 1], [1, 1]], 4), "state 1 cannot be left. If responses end there, write -1"),
-        (lambda: gt.TokenChain(CYCLE, 0), "horizon must be at least 1, got 0"),
-        (lambda: gt.TokenChain([[0, 1], [1, 2]], 4), "transitions must lead to states from 0 to S - 1 = 1, got 2 after token 1"),
-        (lambda: gt.TokenChain([[0, -1], [1, 0]], 4), "got -1 after token 1 in state 0"),
-        (lambda: gt.TokenChain([[0.5, 1], [1, 0]], 4), "transitions must be an array of integers with 2 dimensions"),
-        (lambda: gt.TokenChain(CYCLE, 4, starts=[2]), "starts must be states from 0 to S - 1 = 1"),
-        (lambda: gt.TokenChain([[0, 1], [-1, -1]], 4, starts=[1]), "starts must be states in which a token is drawn, got 1"),
-        (lambda: gt.TokenChain(CYCLE, 4, features=np.ones((2, 3, 1))), "features must have shape"),
-        (lambda: gt.StateRewards([0.2, 1.2]), "success must lie in"),
-        (
-            lambda: gt.Problem(gt.StateRewards([0.2]), gt.TokenChain(CYCLE, 4)),
-            "success must have one entry for each of the chain's 2",
-        ),
-        (lambda: gt.Problem(gt.StateRewards([0.2, 1.0], [0.5, 0.5]), gt.TokenChain(CYCLE, 4)), "prompt_weights must have shape"),
-        (lambda: gt.TokenChain(CYCLE, 10**9), "horizon must be at most 65,536 tokens"),
-        (lambda: gt.TokenChain(CYCLE, 3, network=np.tanh), "network must be a TwoLayerSoftmax or None, got"),
-        (lambda: gt.TokenChain(CYCLE, 3, features=np.zeros((2, 2, 2)), network=NETWORK), "features and network must not both be"),
-        (lambda: gt.TokenChain([[0], [0]], 3, 0, network=NETWORK), "network must have an input for each"),
-        (
-            lambda: gt.Problem(gt.StateRewards(np.ones(2)), gt.TokenChain(CYCLE, 3, network=NETWORK)),
-            "theta must be given for Tok",
-        ),
-        (lambda: gt.Problem(gt.Bandit([[0.1, 0.9]]), gt.TokenChain(CYCLE, 4)), "bandit must be StateRewards"),
-        (lambda: gt.Problem(gt.StateRewards([0.1, 0.9]), gt.TabularSoftmax(1, 2)), "policy must be a TokenChain"),
-        (lambda: gt.Problem(gt.StateRewards([0.1]), gt.TokenChain(CYCLE, 4), gt.KL(0.1, [[1.0]])), "kl must be None for a Tok"),
-    ]
-    for make, message in refused:
-        with pytest.raises((TypeError, ValueError), match=message):
-            make()
 
 
 def test_what_is_known_of_listed_responses_only_is_refused_with_the_way_round():

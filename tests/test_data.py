@@ -1,4 +1,4 @@
-"""The arithmetic set: what ships, and that it is what it says."""
+"""The data sets: what ships, and that it is what it says."""
 
 import importlib
 from pathlib import Path
@@ -11,7 +11,7 @@ import grpo_theory as gt
 from grpo_theory.data import questions
 from grpo_theory.data.questions import PROMPTS, arithmetic
 
-DATA = gt.data.arithmetic()
+DATA, SAMPLED = gt.data.arithmetic(), gt.data.sampled_answers()
 
 
 def test_answers_are_right():
@@ -54,3 +54,27 @@ def test_a_damaged_file_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(questions, "files", lambda package: tmp_path)
     with pytest.raises(ValueError, match=r"arithmetic\.npz must have sha256 \w{64}, got \w{64}: reinstall the package"):
         arithmetic.__wrapped__()
+
+
+def test_sampled_answers_have_rewards_for_what_is_right():
+    for kind, prompt, answer in zip(SAMPLED.kinds, SAMPLED.prompts, SAMPLED.answers, strict=True):
+        question = prompt.rsplit("\n", 1)[-1]
+        numbers = [int(word) for word in question.replace("+", " ").replace("=", " ").replace(":", " ").split() if word.isdigit()]
+        assert len(numbers) == 2
+        assert int(answer) == (max(numbers) if SAMPLED.kind_names[kind] == "larger" else sum(numbers))
+        assert question not in prompt.rsplit("\n", 1)[0].split("\n"), "the question is not among its examples"
+    for answer, row in zip(SAMPLED.answers, SAMPLED.index, strict=True):
+        for i in row:
+            assert SAMPLED.rewards[i] == (SAMPLED.texts[i] == answer + "\n")
+
+
+def test_answers_come_as_often_as_their_probabilities_say():
+    """Of answers that came first, how often do they come again?  Half as likely would be refused."""
+    again, chances = [], []
+    for row in SAMPLED.index:
+        again.append(np.mean(row[1:] == row[0]))
+        chances.append(np.exp(SAMPLED.likelihoods[row[0]]))
+    for chance, agree in ((np.array(chances), True), (np.array(chances) / 2.0, False)):
+        gap = np.array(again) - chance
+        z = gap.mean() / (gap.std(ddof=1) / np.sqrt(len(gap)))
+        assert (abs(z) < 4.9) == agree, z

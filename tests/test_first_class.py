@@ -1,18 +1,14 @@
 """Functions as values that compiled code takes, and what compiling costs others: neither their options nor their garbage."""
 
-import gc
 import pickle
 import subprocess
 import sys
-import threading
 
 import numba
 import numpy as np
 import pytest
-from numba.core import codegen
 
 from grpo_theory.compiler import F1, OPTIONS, FirstClassType, function_value, value_or_null
-from grpo_theory.compiler.economy import LEVEL, compiling_cheaply, pass_builder
 from grpo_theory.estimation.kernel import centre
 from grpo_theory.estimation.parts import RATIOS
 
@@ -70,34 +66,6 @@ def test_a_function_that_is_not_wanted_is_not_compiled_and_not_called(driver):
     with pytest.raises(RuntimeError, match="said not to be needed"):
         driver(absent, np.ones(2), 1)
     assert value_or_null(unwanted, True) is unwanted.value
-
-
-def test_options_and_garbage_of_others_are_left_as_they_were():
-    level, builder = vars(numba.config)["OPT"], getattr(codegen, "create_pass_builder", None)  # numba has one from 0.62 on
-    inside = threading.Event()
-    seen = []
-
-    def wait():
-        with compiling_cheaply():
-            seen.append((int(vars(numba.config)["OPT"]), gc.isenabled()))
-            inside.set()
-
-    with compiling_cheaply():
-        other = threading.Thread(target=wait)
-        other.start()
-        assert not inside.wait(0.05), "two threads at once would each restore what the other has set"
-        assert vars(numba.config)["OPT"] == min(level, LEVEL)
-        assert getattr(codegen, "create_pass_builder", None) is (pass_builder if builder else None)
-    other.join()
-    assert getattr(codegen, "create_pass_builder", None) is builder
-    assert seen == [(min(level, LEVEL), False)]
-    assert vars(numba.config)["OPT"] is level
-    assert gc.isenabled()
-    with pytest.raises(KeyError), compiling_cheaply():
-        raise KeyError
-    assert vars(numba.config)["OPT"] is level
-    assert getattr(codegen, "create_pass_builder", None) is builder
-    assert gc.isenabled()
 
 
 def test_what_is_pickled_of_a_function_is_compiled_anew():

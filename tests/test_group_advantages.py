@@ -46,14 +46,6 @@ def test_rows_of_a_group_need_not_be_neighbours():
     assert np.abs(wrong - found).max() > 0.1, "the control: ids in another order than the rewards"
 
 
-def test_several_rewards_are_added_up_with_their_weights():
-    correct, length = [[1.0, 0.0, 1.0], [0.0, 1.0]], [[0.5, 0.25, 0.0], [1.0, 0.0]]
-    total = [np.array(a) - 0.2 * np.array(b) for a, b in zip(correct, length, strict=True)]
-    found = gt.advantages({"correct": correct, "length": length}, "rloo", weights={"length": -0.2})
-    for one, other in zip(found, gt.advantages(total, "rloo"), strict=True):
-        np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-15)
-
-
 @pytest.mark.parametrize(
     ("rewards", "name", "given", "why"),
     [

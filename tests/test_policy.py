@@ -114,70 +114,11 @@ def test_a_map_of_ones_own_is_as_good_as_its_dense_features(paths, penalty):
         assert np.linalg.norm(gt.moments(problems[1], best).gradient) < 1e-12
 
 
-def test_policies_refuse_wrong_sizes():
-    """Each call, and what its message must hold."""
-    refused = [
-        (lambda: gt.TabularSoftmax(0, 2), "n_prompts must be at least 1, got 0"),
-        (lambda: gt.TabularSoftmax(2, 2.0), "n_responses must be an integer of at least 1, got 2\\.0"),
-        (lambda: gt.LinearSoftmax(np.ones((2, 3))), "features must have 3 dimensions, got shape \\(2, 3\\)"),
-        (lambda: gt.LinearSoftmax(np.ones((2, 3, 0))), "features must not be empty"),
-        (lambda: gt.LinearSoftmax([[[np.nan]]]), "features must be finite, got nan at index \\(0, 0, 0\\)"),
-        (lambda: gt.SoftmaxHead(np.ones(3), 2), "hidden must have 2 dimensions, got shape \\(3,\\)"),
-        (lambda: gt.SoftmaxHead(np.ones((3, 2)), "4"), "n_responses must be an integer .* got '4'"),
-        (lambda: gt.TokenTree(0, 2, 2), "n_prompts must be at least 1, got 0"),
-        (lambda: gt.TokenTree(1, 0, 2), "vocabulary_size must be at least 1, got 0"),
-        (lambda: gt.TokenTree(1, 2, 2.0), "horizon must be an integer of at least 1, got 2\\.0"),
-        (lambda: gt.TokenTree(1, 2, 13), "vocabulary_size 2 and horizon 13 make more than 4096 responses"),
-        (lambda: gt.TokenTree(1, 101, 5000, end_token=0), "horizon must be at most 4096 tokens, got 5000"),
-        (lambda: gt.TokenTree(1, 2, 2, end_token=2), "end_token must be a token from 0 to V - 1 = 1, got 2"),
-        (lambda: gt.TokenTree(1, 2, 2, end_token=-1), "end_token must be at least 0, got -1"),
-        (lambda: gt.TokenTree(1, 2, 2, end_token="eos"), "end_token must be an integer of at least 0, got 'eos'"),
-        (
-            lambda: gt.TokenTree(2, 2, 2, features=np.ones((2, 4, 3))),
-            "features must have shape \\(2, 6\\) = \\(M, D\\), prompts and edges, before \\(d,\\), got \\(2, 4\\)",
-        ),
-        (lambda: gt.TokenTree(2, 2, 2, features=np.ones((2, 6))), "features must have 3 dimensions, got shape"),
-        (lambda: gt.Policy(gt.TabularSoftmax(1, 2).logit_map, [[0], [1]]), "paths must be Paths or None, got \\[\\["),
-        (lambda: gt.Policy(np.ones((2, 3))), "logit_map must be a LogitMap, got array"),
-        (
-            lambda: gt.Policy(gt.TabularSoftmax(2, 4).logit_map, gt.TokenTree(2, 2, 2).paths),
-            "logit_map must have as many logits as the paths have edges, 6, got 4",
-        ),
-    ]
-    for make, message in refused:
-        with pytest.raises((TypeError, ValueError), match=message):
-            make()
-
-
 def test_paths_may_number_prefixes_and_responses_as_they_like():
     """A tree that no `TokenTree` has: after token 0 comes a second, after token 1 the end; the probabilities sum to one."""
     paths = gt.Paths([[1, -1], [0, 3], [0, 2]], 2)
     assert paths.tokens == ((1,), (0, 1), (0, 0))
     assert gt.Policy(gt.TabularSoftmax(1, 4).logit_map, paths).probabilities([1.0, 0.0, 2.0, -1.0]).sum() == pytest.approx(1.0)
-
-
-TREE = "edges must make a tree in which every edge leads on to one prefix or ends one response"
-
-
-@pytest.mark.parametrize(
-    ("edges", "vocabulary_size", "message"),
-    [
-        ([0, 1], 2, r"edges must be an array of integers of shape \(K, T\), got shape \(2,\) and int64"),
-        ([[0.0], [1.0]], 2, r"edges must be an array of integers of shape \(K, T\), got shape \(2, 1\) and float64"),
-        ([[0], [1]], 0, "vocabulary_size must be at least 1, got 0"),
-        ([[0, -1], [-1, 1]], 2, "edges must be -1 beyond a response's end and nowhere else"),
-        ([[0, -1, 2], [1, -1, -1]], 2, "edges must be -1 beyond a response's end and nowhere else"),
-        ([[0]], 2, TREE),  # a token that ends no response
-        ([[0], [0], [1]], 2, TREE),  # one response twice
-        ([[0, 2], [0, 3], [0, -1], [1, -1]], 2, TREE),  # one response is the beginning of another
-        ([[0, 2], [0, 3], [1, 2], [1, 3]], 2, TREE),  # two ways to one prefix
-        ([[0, 2], [0, 5], [1, -1]], 2, TREE),  # one way to two prefixes
-        ([[1], [0]], 2, r"edges must be 0 to V - 1 = 1 in this order for responses of one token"),
-    ],
-)
-def test_paths_must_be_those_of_a_tree(edges, vocabulary_size, message):
-    with pytest.raises(ValueError, match=message):
-        gt.Paths(edges, vocabulary_size)
 
 
 @pytest.mark.parametrize("shape", [(5,), (1, 5), (3, 5), (2, 3, 1), (2, 0, 4)])
