@@ -150,9 +150,9 @@ def test_kernels_are_what_their_sources_say(kind, size):
 
 def test_optimal_loo_is_accurate_where_one_norm_dwarfs_the_others():
     """The rare response of a policy that is nearly certain: the others' mean must not be what rounding leaves of a difference."""
-    rewards, lengths = np.array([[1.0, 0.3, 0.7, 0.1]]), np.ones((1, 4), dtype=np.int64)
+    rewards, lengths = np.tile([1.0, 0.3, 0.7, 0.1], (2, 1)), np.ones((2, 4), dtype=np.int64)
     for small in (1e-3, 1e-7, 1e-14):
-        norms = np.array([[1.9, small, 2 * small, 3 * small]])
+        norms = np.tile([1.9, small, 2 * small, 3 * small], (2, 1))
         expected = transcriptions(rewards, lengths, norms)["optimal_loo"]
         np.testing.assert_allclose(fill("optimal_loo", rewards, norms=norms), expected, rtol=1e-12)
     assert fill("optimal_loo", [[1.0, 2.0, 3.0]], norms=[[4.0, 0.0, 0.0]]).tolist() == [[1.0, 1.0, 2.0]]
