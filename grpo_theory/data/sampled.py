@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -81,21 +82,8 @@ def sampled_answers() -> SampledAnswers:
     >>> data.kind_names, data.index.shape
     (('small sum', 'sum', 'larger'), (129, 32))
     """
-    provenance, data = read_arrays("rollouts")
-    return SampledAnswers(
-        prompts=tuple(data["prompts"].tolist()),
-        answers=tuple(data["answers"].tolist()),
-        kinds=data["kinds"].astype(np.int64),
-        kind_names=tuple(provenance["kinds"]),
-        index=data["index"].astype(np.int64),
-        texts=tuple(data["texts"].tolist()),
-        rewards=data["rewards"].astype(np.float64),
-        lengths=data["lengths"].astype(np.int64),
-        likelihoods=data["likelihoods"].astype(np.float64),
-        sketches=data["sketches"].astype(np.float64),
-        head=data["head"].astype(np.float64),
-        provenance=provenance,
-    )
+    provenance, read = _read("rollouts", "likelihoods", "head")
+    return SampledAnswers(**read, kind_names=tuple(provenance["kinds"]), provenance=provenance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,16 +152,14 @@ def long_rollouts() -> LongRollouts:
     >>> bool(data.lengths[data.index].mean() > 64)
     True
     """
-    provenance, data = read_arrays("long_rollouts")
-    return LongRollouts(
-        prompts=tuple(data["prompts"].tolist()),
-        answers=tuple(data["answers"].tolist()),
-        kinds=data["kinds"].astype(np.int64),
-        index=data["index"].astype(np.int64),
-        texts=tuple(data["texts"].tolist()),
-        rewards=data["rewards"].astype(np.float64),
-        lengths=data["lengths"].astype(np.int64),
-        squared_norms=data["squared_norms"].astype(np.float64),
-        sketches=data["sketches"].astype(np.float64),
-        provenance=provenance,
-    )
+    provenance, read = _read("long_rollouts", "squared_norms")
+    return LongRollouts(**read, provenance=provenance)
+
+
+def _read(name: str, *further: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the provenance of a set, and what every set of answers has besides, with further arrays of floats."""
+    provenance, data = read_arrays(name)
+    read: dict[str, Any] = {key: tuple(data[key].tolist()) for key in ("prompts", "answers", "texts")}
+    read |= {key: data[key].astype(np.int64) for key in ("kinds", "index", "lengths")}
+    read |= {key: data[key].astype(np.float64) for key in ("rewards", "sketches", *further)}
+    return provenance, read

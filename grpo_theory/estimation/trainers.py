@@ -1,4 +1,4 @@
-"""What the trainers compute, by library and version, as named estimators: docs/trainers.md has the table.
+"""What papers compose of the named kernels, and what trainers compute, by library and version: docs/trainers.md has a table.
 
 A name of a trainer's function (trl_grpo, verl_opo) stands for its advantages, one that ends in _loss for its loss off policy.
 """
@@ -11,7 +11,19 @@ from grpo_theory.estimation import trainer_kernels
 from grpo_theory.estimation.parts import CLIPS
 from grpo_theory.estimation.registry import Estimator, compose, estimator
 
-_TABLE = """
+_PAPERS = """
+dapo | grpo | token | by sign 0.2 0.28 | batch tokens
+    A r_t/(tokens of the batch), clipped by sign at 0.8 and 1.28, A as in grpo: DAPO (arXiv 2503.14476) in trainers
+gspo | grpo | geometric | by sign 0.0003 0.0004 | own length
+    A (prod r_t)^(1/|y|)/|y|, clipped by sign at 1 - 3e-4 and 1 + 4e-4, A as in grpo: GSPO (arXiv 2507.18071)
+tic_grpo | dr_grpo | trajectory | upper only | constant
+    A (prod r_t)/T, dropped above 1.2, A as in dr_grpo: TIC-GRPO (arXiv 2508.02833)
+cispo | grpo | token | cap | group tokens
+    A min(r_t, 1.2)/(tokens of the group), A as in grpo: CISPO (arXiv 2506.13585)
+grpo_without_ratio | grpo | none | none | own length
+    A/|y|, A as in grpo: GRPO's update with importance sampling left out (arXiv 2508.02833)
+"""
+_TRAINERS = """
 james_stein | shrunk | epsilon=1e-06 strength=1 | 2 | couples groups
     A = Z - (1 - l) mean of the group's others - l mean of the other groups, l = v/(v + s + 1e-6): arXiv 2511.03710,
     compute_jspo_outcome_advantage of its authors' code
@@ -100,15 +112,21 @@ verl_gpg_loss | verl_gpg | none | none | batch tokens
     A/(tokens of the batch), no ratio, A as in verl_gpg: verl 0.9.1, core_algos.compute_policy_loss_gpg, token-mean
 """
 """A row has a name, a kernel, its parameters, the smallest group, and whether the kernel couples groups; below it is the source.
-The row of a loss has a name, whose advantages, the ratio, the clip (with its widths, if they are not 0.2) and the aggregation."""
+A composition's row has a name, whose advantages, the ratio, the clip (with its widths, if not 0.2) and the aggregation."""
+
+
+def _register(table: str) -> Mapping[str, Estimator]:
+    """Register the estimators of a table, and return them by name."""
+    made = map(_take, re.split(r"\n(?=\S)", table.strip()))
+    return MappingProxyType({one.name: one for one in made})
 
 
 def _take(row: str) -> Estimator:
-    """Register the estimator of a row of the table."""
+    """Register the estimator of a row of a table."""
     facts, source = row.split("\n", 1)
     name, base, *rest = (fact.strip() for fact in facts.split("|"))
     source = " ".join(source.split())
-    if name.endswith("_loss"):
+    if not hasattr(trainer_kernels, base):
         ratio, clip, aggregation = rest
         kind, *widths = re.split(r" (?=\d)", clip)
         bound = CLIPS[kind].with_widths(*map(float, widths)) if widths else CLIPS[kind]
@@ -119,7 +137,7 @@ def _take(row: str) -> Estimator:
     return decorate(getattr(trainer_kernels, base))
 
 
-CONVENTIONS: Mapping[str, Estimator] = MappingProxyType(
-    {made.name: made for made in map(_take, re.split(r"\n(?=\S)", _TABLE.strip()))}
-)
+COMPOSITIONS = _register(_PAPERS)
+"""The compositions of papers, name -> `Estimator`."""
+CONVENTIONS = _register(_TRAINERS)
 """Every trainer's estimators, name -> `Estimator`, library by library."""
