@@ -68,9 +68,9 @@ def test_responses_that_are_never_given_add_nothing():
         assert np.isfinite(gt.gradient_mse(problem, theta, name, batch_size=1, group_size=2))
 
 
-def test_the_divergence_of_sequences_is_a_sum_over_their_tokens(strength=0.4):
+def test_the_divergence_of_sequences_is_a_sum_over_their_tokens():
     """Of whole responses: log(pi/reference) is the sum of the tokens' logs, with the reference's own conditionals."""
-    rng = np.random.default_rng(2)
+    rng, strength = np.random.default_rng(2), 0.4
     tree = gt.TokenTree(2, 2, 2, end_token=0)
     reference = rng.dirichlet(np.ones(tree.n_responses), size=2)
     problem = gt.Problem(gt.Bandit(rng.uniform(size=(2, 3))), tree, gt.KL(strength, reference), rng.normal(size=8))
