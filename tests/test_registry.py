@@ -101,6 +101,13 @@ def less(share, name="a"):
     return names["kernel"]
 
 
+def enclosing(share):
+    def kernel(batch, advantages):
+        advantages[:, :] = batch.rewards - share
+
+    return kernel
+
+
 def test_a_name_stands_for_one_kernel_until_it_is_replaced_on_request(registry):
     """Equal code that names another number is another kernel, unless it is the same place that was run again."""
     first = gt.estimator("mine")(less(0.4))
@@ -110,6 +117,11 @@ def test_a_name_stands_for_one_kernel_until_it_is_replaced_on_request(registry):
     for same in (less(0.6), less(0.6, "c")):
         assert gt.estimator("mine")(same) is registry["mine"]
     assert gt.estimator("mine", overwrite=True)(less(0.7, "d")) is registry["mine"]
+    first = gt.estimator("own")(enclosing(0.4))
+    with pytest.raises(ValueError, match=r"there is an estimator 'own' already"):
+        gt.estimator("own")(enclosing(0.6))
+    assert registry["own"] is first
+    assert gt.estimator("own")(enclosing(0.4)) is registry["own"]
     with pytest.raises(ValueError, match=r"'rloo' already: .*; choose another name"):
         gt.estimator("rloo", overwrite=True)(less(0.4))
     with pytest.raises(ValueError, match=r"'grpo' already: .*; choose another name"):

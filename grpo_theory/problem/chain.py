@@ -167,7 +167,16 @@ class TokenChain(Policy):
                 rows = array.reshape(-1, array.shape[-1])
             self.logit_map = SharedMap(self.starts.size, n_states * vocabulary_size, rows)
         else:
-            _check_network(network, features, self.transitions.shape)
+            if not isinstance(network, TwoLayerSoftmax):
+                raise TypeError(f"network must be a TwoLayerSoftmax or None, got {network!r}")
+            if features is not None:
+                raise ValueError("features and network must not both be given: a network takes the place of features")
+            if (network.n_prompts, network.n_responses) != self.transitions.shape:
+                raise ValueError(
+                    "network must have an input for each of the chain's states and a response for each of its tokens. "
+                    f"These are (S, V) = {self.transitions.shape}, and it has {network.n_prompts} inputs and "
+                    f"{network.n_responses} responses"
+                )
             self.logit_map = StateNetworkMap(self.starts.size, network.network)
             self.largest_parameter = network.largest_parameter
 
@@ -286,17 +295,3 @@ def _final_states(transitions: Integers) -> Flags:
             f"{token} in state {state}. In a state in which responses end they must be -1 for all tokens"
         )
     return final
-
-
-def _check_network(network: TwoLayerSoftmax, features: ArrayLike | None, shape: tuple[int, ...]) -> None:
-    """Raise unless a network reads every state, knows every token, and alone gives the logits."""
-    if not isinstance(network, TwoLayerSoftmax):
-        raise TypeError(f"network must be a TwoLayerSoftmax or None, got {network!r}")
-    if features is not None:
-        raise ValueError("features and network must not both be given: a network takes the place of features")
-    found = network.n_prompts, network.n_responses
-    if found != shape:
-        raise ValueError(
-            f"network must have an input for each of the chain's states and a response for each of its tokens. These are "
-            f"(S, V) = {shape}, and it has {found[0]} inputs and {found[1]} responses"
-        )

@@ -20,7 +20,6 @@ from grpo_theory.problem.recursion import (
     edge_mass,
     pair_counts,
     visits,
-    walk_of,
 )
 from grpo_theory.validation import check_room
 
@@ -109,7 +108,12 @@ class ChainPoint(Point):
 
     def walk(self, weights: Array, shares: Array) -> Walk:
         """Return the walk with these weights of tokens (S, V) and shares of responses by length (T + 1,)."""
-        return walk_of(self.chain.transitions, self.chain.ends, weights, shares, self.state_rewards.state_probabilities)
+        # No token is drawn in states in which responses end; arrays are as compiled code wants them.
+        final = self.chain.final[:, None]
+        nexts = np.where(final, 0, self.chain.transitions)
+        law = np.ascontiguousarray(self.state_rewards.state_probabilities)
+        weights, ends = np.where(final, 0.0, weights), self.chain.ends.astype(np.int64)
+        return Walk(nexts, ends, weights, np.ascontiguousarray(shares), law)
 
     def carried(self, walk: Walk, gains: Array) -> Carried:
         """Return what is carried back of scores times gains of tokens, (F, S, V)."""

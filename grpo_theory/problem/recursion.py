@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from grpo_theory.arrays import Array, Flags, Integers
+from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import (
     F3,
     F4,
@@ -217,14 +217,6 @@ def visits(walk: Walk, starts: Integers) -> Array:
     for t in range(1, horizon):
         np.add.at(here[:, t].T, walk.nexts, np.moveaxis(here[:, t - 1, :, None] * goes_on, 0, -1))
     return here
-
-
-def walk_of(transitions: Integers, ends: Flags, weights: Array, shares: Array, law: Array) -> Walk:
-    """Return a walk whose arrays are as compiled code wants them; no token is drawn in states in which responses end."""
-    final = np.all(transitions < 0, axis=1, keepdims=True)
-    nexts = np.where(final, 0, transitions).astype(np.int64)
-    weights = np.where(final, 0.0, weights)
-    return Walk(nexts, ends.astype(np.int64), weights, np.ascontiguousarray(shares), np.ascontiguousarray(law))
 
 
 class PairCounts(NamedTuple):

@@ -96,26 +96,23 @@ class TokenTree(Policy):
         prefixes, _, finished = grow(vocabulary_size, horizon, lambda _, token: (0, token == end_token), 0, shape)
         self.prefixes, self.end_token = tuple(prefixes), end_token
         paths = Paths(_edge_table(finished, sorted(finished)), vocabulary_size)
-        super().__init__(_logit_map(n_prompts, paths, features, hidden), paths)
+        logit_map: LogitMap = TabularMap(n_prompts, paths.n_logits)
+        if features is not None and hidden is not None:
+            raise ValueError("features and hidden must not both be given: hidden states take the place of features")
+        if features is not None:
+            array = as_real_array("features", features, 3)
+            check_shape("features", array[..., 0], (n_prompts, paths.n_logits), "(M, D), prompts and edges, before (d,)")
+            logit_map = FeatureMap(array)
+        elif hidden is not None:
+            array = as_real_array("hidden", hidden, 3)
+            check_shape("hidden", array[..., 0], (n_prompts, len(prefixes)), "(M, P), prompts and prefixes, before (H,)")
+            logit_map = PrefixHeadMap(array, vocabulary_size)
+        super().__init__(logit_map, paths)
 
     @property
     def responses(self) -> tuple[tuple[int, ...], ...]:
         """The tokens of the K responses."""
         return self.paths.tokens
-
-
-def _logit_map(n_prompts: int, paths: Paths, features: ArrayLike | None, hidden: ArrayLike | None) -> LogitMap:
-    if features is not None and hidden is not None:
-        raise ValueError("features and hidden must not both be given: hidden states take the place of features")
-    if features is not None:
-        array = as_real_array("features", features, 3)
-        check_shape("features", array[..., 0], (n_prompts, paths.n_logits), "(M, D), prompts and edges, before (d,)")
-        return FeatureMap(array)
-    if hidden is not None:
-        array, n_prefixes = as_real_array("hidden", hidden, 3), paths.n_logits // paths.vocabulary_size
-        check_shape("hidden", array[..., 0], (n_prompts, n_prefixes), "(M, P), prompts and prefixes, before (H,)")
-        return PrefixHeadMap(array, paths.vocabulary_size)
-    return TabularMap(n_prompts, paths.n_logits)
 
 
 def grow(
@@ -214,7 +211,11 @@ def edge_table(policy: Policy) -> "pd.DataFrame":
         states, tokens = (place.ravel() for place in np.indices(policy.transitions.shape))
         rows = {"state": states, "token": tokens, "next_state": policy.transitions.ravel(), "ends": policy.ends.ravel()}
     else:
-        prefixes, size = _prefixes(policy), policy.paths.vocabulary_size
+        size, prefixes = policy.paths.vocabulary_size, {}
+        # The tokens of each inner prefix by its number, read off the responses that pass through it.
+        for taken, tokens in zip(policy.paths.edges, policy.paths.tokens, strict=True):
+            for length, edge in enumerate(taken[: len(tokens)].tolist()):
+                prefixes[edge // size] = tokens[:length]
         edges = np.arange(policy.n_logits)
         rows = {"prefix": [prefixes[prefix] for prefix in (edges // size).tolist()], "token": edges % size}
     return pd.DataFrame(rows).rename_axis("edge")
@@ -262,15 +263,6 @@ def response_table(policy: Policy) -> "pd.DataFrame":
 def _check_policy(policy: Policy) -> None:
     if not isinstance(policy, Policy):
         raise TypeError(f"policy must be a Policy, such as gt.TokenTree(...) or problem.policy, got {shown(policy)}")
-
-
-def _prefixes(policy: Policy) -> dict[int, tuple[int, ...]]:
-    """Return the tokens of each inner prefix by its number, read off the responses that pass through it."""
-    size, found = policy.paths.vocabulary_size, {}
-    for edges, tokens in zip(policy.paths.edges, policy.paths.tokens, strict=True):
-        for length, edge in enumerate(edges[: len(tokens)].tolist()):
-            found[edge // size] = tokens[:length]
-    return found
 
 
 def listed(chain: TokenChain, rewards: StateRewards) -> tuple[Bandit, Policy]:
