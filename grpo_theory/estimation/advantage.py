@@ -310,6 +310,7 @@ def affine_coefficients(advantage: Advantage, group_size: int) -> Array | None:
         return None
     forms = [form if isinstance(form, AffineForm) else AffineForm(np.zeros(n_symbols), float(form)) for form in advantages[0]]
     table = np.array([[*form.coefficients, form.constant] for form in forms])
+    # The rule A_g = a Z_g + b sum_h Z_h + c (V, sd, b*) + constant has row g: a + b at place g, b at the others, then c.
     # What the rows of this table (G, G + 4) have in common, if they are those of one rule for all responses.
     if not np.isfinite(table).all():
         return None

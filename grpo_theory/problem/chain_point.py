@@ -271,6 +271,9 @@ class ChainPoint(Point):
             q, e = (goes_on * one[walk.nexts] for one in (power, fourth))
             a, c = goes_on[..., None, None] * form[walk.nexts], goes_on[..., None] * third[walk.nexts]
             turned = np.einsum("svij,svj->svi", a, x)
+            # With w the score of a token and R the sum of those after it, of mean 0, A = E[R R'], q = E||R||^2, c = E[||R||^2 R] and
+            # e = E||R||^4: E||w + R||^4 = |w|^4 + 4 w'A w + 2 |w|^2 q + 4 w'c + e, and
+            # E[||w + R||^2 (w + R)] = w (|w|^2 + q) + 2 A w + c.
             ahead = squares**2 + 4.0 * (turned * x).sum(axis=-1) + 2.0 * squares * q + 4.0 * (x * c).sum(axis=-1) + e
             lean = x * (squares + q)[..., None] + 2.0 * turned + c
             p = walk.weights
@@ -310,6 +313,7 @@ class ChainPoint(Point):
             edges, after = to_come.reshape(size, n_rewards), later.reshape(size, n_rewards, n_features, size)
             for m, r, f, g in np.ndindex(coefficients.shape):
                 weight = coefficients[m, r, f, g] * taken[m][:, None]
+                # (x_f + X_f)(x_g + X_g)' - X_f X_g' = x_f x_g' + x_f X_g' + X_f x_g': later tokens count X_f X_g'.
                 first = x[f].T @ (weight * (edges[:, r, None] * x[g] + after[:, r, g]))
                 forms[m] += first + (weight * after[:, r, f]).T @ x[g]
             own = to_come[..., None, None] * np.moveaxis(x.reshape(n_features, n_states, n_tokens, 1, size), 0, 3)
@@ -340,6 +344,7 @@ def state_forms(weights: Array, probabilities: Array) -> Array:
     forms = np.zeros((len(weights), n_states, n_tokens, n_states, n_tokens))
     diagonal = np.arange(n_tokens)
     for s, p in enumerate(probabilities):
+        # E[(e_v - p)(e_v - p)'] = diag(p) - p p': the Fisher information of a softmax (Amari 1998); 1 - p as a sum of the others.
         own = -np.outer(p, p)
         own[diagonal, diagonal] = p * complements(p)
         forms[:, s, :, s, :] = weights[:, s, None, None] * own

@@ -273,6 +273,7 @@ def _uncorrelated(policy: Policy, theta: Array, draws: Array) -> Array:
     """Make success probabilities of draws (M, K) less their regression on ||W||^2, prompt by prompt, stretched to 5% to 95%."""
     pi, norms = policy.probabilities(theta), (policy.scores(theta) ** 2).sum(axis=-1)
     centred = norms - (pi * norms).sum(axis=1, keepdims=True)
+    # The least squares residual of the draws on ||W||^2 under pi, which is uncorrelated with it.
     left = draws - centred * (pi * centred * draws).sum(axis=1, keepdims=True) / (pi * centred**2).sum(axis=1, keepdims=True)
     return 0.05 + 0.9 * (left - left.min()) / np.ptp(left)
 

@@ -145,6 +145,7 @@ class LogitMap(SmoothMap):
 def orthogonal_products(paths: Paths, probabilities: Array) -> Array:
     """Return the inner products of tokens' covectors along each response, (M, K, T, T): those at different prefixes have none."""
     of_others = complements(probabilities.reshape(len(probabilities), -1, paths.vocabulary_size)).reshape(probabilities.shape)
+    # ||e_v - p||^2 = (1 - p_v)^2 + sum_{u != v} p_u^2, and 1 - p_v as the sum of the others.
     squares = of_others**2 + paths.beside(probabilities**2)
     products = np.zeros((len(probabilities), paths.n_responses, paths.horizon, paths.horizon))
     positions = np.arange(paths.horizon)

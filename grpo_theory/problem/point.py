@@ -256,11 +256,14 @@ class Point:
         value = np.einsum("mo,mo->m", p, rewards)
         centred = less_mean(rewards, p)
         reward_variance = np.einsum("mo,mo->m", p, centred**2)
+        # g(x) = sum_k pi_k (q_k - V) w_k with q_k = E[Z | k]: the policy gradient theorem (Sutton et al. 2000, theorem 1), less a
+        # baseline V (Williams 1992), which changes nothing, because sum_k pi_k w_k = 0.
         means = (self.bandit.probabilities * rewards.reshape(self.bandit.probabilities.shape)).sum(axis=-1)
         lead = self.probabilities * less_mean(means, self.probabilities)
         covectors = paths.centre(paths.collect(lead), self.token_probabilities)
         score_power = np.einsum("mo,mo->m", p, norms)
         norm_variance = read_only(np.einsum("mo,mo->m", p, (norms - score_power[:, None]) ** 2))
+        # E[||W||^2 Z] = Cov(||W||^2, Z) + E[||W||^2] V, and nothing cancels in the covariance.
         covariance = np.einsum("mo,mo,mo->m", p, norms, centred)
         return Moments(
             prompt_weights=weights,

@@ -159,6 +159,7 @@ def carry_back(walk, vectors, offsets, spans, mass, mean, product):
                             for i in range(first, first + width):
                                 mean[s, r, f, i] += weight * later[after, r, f, i]
                         for g in range(n_features):
+                            # <x_f + X_f, x_g + X_g> = <x_f, x_g> + <x_f, X_g> + <x_g, X_f> + <X_f, X_g>.
                             inner, crossed = 0.0, 0.0
                             for i in range(width):
                                 inner += vectors[f, s, v, i] * vectors[g, s, v, i]
@@ -202,6 +203,7 @@ def edge_mass(walk: Walk, mass: Array, starts: Integers) -> Array:
     horizon, here = len(mass), visits(walk, starts)
     counts = np.zeros((starts.size, walk.law.shape[1], *walk.weights.shape))
     for t in range(horizon):
+        # E[1(token t is v in s) share 1(Z = z)] = P(s_t = s) k(s, v) times what is still to come after it.
         ended = (walk.ends != 0) | (t == horizon - 1)
         to_come = np.where(ended[..., None], walk.shares[t + 1] * walk.law[walk.nexts], mass[min(t + 1, horizon - 1), walk.nexts])
         counts += (here[:, t, :, None] * walk.weights)[:, None] * np.moveaxis(to_come, -1, 0)
@@ -241,6 +243,7 @@ class PairCounts(NamedTuple):
 
         gains are (F, S, V), and grams (S, V, V) the inner products of the scores of a state's tokens.
         """
+        # sum_t <w_t, w_t> + sum_{t<u} (<w_t, w_u> + <w_u, w_t>): scores in different states are orthogonal where logits are free.
         alone = np.einsum("mrsv,fsv,gsv,svv->mrfg", self.edges, gains, gains, grams, optimize=True)
         crossed = np.einsum("mrsvw,svw,fsv,gsw->mrfg", self.pairs, grams, gains, gains, optimize=True)
         return alone + crossed + crossed.swapaxes(2, 3)

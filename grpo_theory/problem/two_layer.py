@@ -123,6 +123,7 @@ class TwoLayerMap(SmoothMap):
         """
         hidden, (first, second) = self.hidden(theta), self.layers(theta)
         activation, (width, n_inputs), units = ACTIVATIONS[self.activation], first.shape, np.arange(self.width)
+        # d^2 logit_k / dW1_ji dW1_jn = scale W2_kj act''(a_j) x_i x_n, and d^2 logit_k / dW1_ji dW2_kj = scale act'(a_j) x_i.
         within = np.einsum("mj,mi,mn->jin", (slopes @ second) * activation.bend(hidden), self.inputs, self.inputs, optimize=True)
         across = np.einsum("mk,mj,mi->jik", slopes, activation.slope(hidden), self.inputs, optimize=True)
         whole, split = np.zeros((self.dimension, self.dimension)), width * n_inputs
