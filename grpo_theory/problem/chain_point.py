@@ -271,7 +271,7 @@ class ChainPoint(Point):
             q, e = (goes_on * one[walk.nexts] for one in (power, fourth))
             a, c = goes_on[..., None, None] * form[walk.nexts], goes_on[..., None] * third[walk.nexts]
             turned = np.einsum("svij,svj->svi", a, x)
-            # With w the score of a token and R the sum of those after it, of mean 0, A = E[R R'], q = E||R||^2, c = E[||R||^2 R] and
+            # With w the score of a token and R the sum of later ones, of mean 0, A = E[R R'], q = E||R||^2, c = E[||R||^2 R] and
             # e = E||R||^4: E||w + R||^4 = |w|^4 + 4 w'A w + 2 |w|^2 q + 4 w'c + e, and
             # E[||w + R||^2 (w + R)] = w (|w|^2 + q) + 2 A w + c.
             ahead = squares**2 + 4.0 * (turned * x).sum(axis=-1) + 2.0 * squares * q + 4.0 * (x * c).sum(axis=-1) + e

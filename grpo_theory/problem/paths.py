@@ -199,8 +199,8 @@ class Paths:
 
         The latter need not be normalised.
         """
-        # pi(v | prefix) = P(responses through prefix and v) / P(responses through prefix), with sums of exponentials shifted by the
-        # largest.
+        # pi(v | prefix) = P(responses through prefix and v) / P(responses through prefix), with sums of exponentials shifted
+        # by the largest.
         if self.horizon == 1:
             return log_probabilities - logsumexp(log_probabilities, axis=-1, keepdims=True)
         k, t = np.nonzero(self.taken)
