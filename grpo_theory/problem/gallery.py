@@ -65,6 +65,13 @@ def copy(horizon: int, success: float = 0.6) -> Problem:
     Problem
         At the parameter with this success rate. There is a prompt for each digit. Logits are free for each pair of the digit
         given and the digit now.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.copy(horizon=8)
+    >>> problem.policy.horizon, round(float(gt.objective(problem, problem.theta)), 6)
+    (8, 0.6)
     """
     horizon = as_count("horizon", horizon)
     digits, given = np.arange(DIGITS), np.repeat(np.arange(DIGITS), DIGITS)
@@ -86,6 +93,13 @@ def goal_walk(horizon: int, success: float = 0.5) -> Problem:
         T, the largest number of tokens: at least as many as the furthest start is away, 8.
     success : float, default 0.5
         The mean success rate over the starts, which are 2, 4, 6 and 8 steps away.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.goal_walk(horizon=16)
+    >>> problem.policy.horizon, round(float(gt.objective(problem, problem.theta)), 6)
+    (16, 0.5)
     """
     ahead = np.zeros((STEPS + 1, 3))
     ahead[:, 2] = 1.0
@@ -104,6 +118,13 @@ def learned_walk(horizon: int) -> Problem:
     -------
     Problem
         At a start at which back, waiting and ahead are equally likely wherever the walk is.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.learned_walk(horizon=16)
+    >>> problem.policy.horizon, problem.policy.dimension, problem.policy.is_linear
+    (16, 40, False)
     """
     place = np.linspace(-1.0, 1.0, STEPS + 1)
     network = TwoLayerSoftmax(np.stack([place, np.ones(STEPS + 1)], axis=1), WIDTH, 3)
@@ -128,6 +149,13 @@ def think_until_sure(horizon: int, success: float = 0.5) -> Problem:
         T, the largest number of tokens; the policy stops after about a third as many.
     success : float, default 0.5
         The mean success rate over the starts, which have a little evidence for, none, or a little against.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.think_until_sure(horizon=12)
+    >>> problem.policy.horizon, round(float(gt.objective(problem, problem.theta)), 6)
+    (12, 0.5)
     """
     horizon = as_count("horizon", horizon)
     levels = np.arange(2 * EVIDENCE + 1)
@@ -150,6 +178,13 @@ def bigram_text(horizon: int, success: float = 0.3) -> Problem:
         T, the number of tokens of every response.
     success : float, default 0.3
         The mean success rate of the two prompts, which have logits of their own for each pair of letters.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.bigram_text(horizon=8)
+    >>> problem.policy.horizon, round(float(gt.objective(problem, problem.theta)), 6)
+    (8, 0.3)
     """
     horizon = as_count("horizon", horizon)
     text, size = np.array([LETTERS.index(letter) for letter in TEXT]), len(LETTERS)
