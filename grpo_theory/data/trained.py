@@ -231,8 +231,8 @@ def _runs(data: Mapping[str, np.ndarray]) -> tuple[TrainedRun, ...]:
     for arm, seed, looks, ends in zip(data["arms"].tolist(), data["seeds"], data["looks"], data["ends"], strict=True):
         estimator, optimiser, size, rate, ratio, reuse = arm
         trained = TrainedArm(estimator, optimiser, int(size), float(rate), ratio, int(reuse))
-        # The columns are success, success on questions held out, groups without a signal, and responses dropped.
-        found.append(TrainedRun(trained, int(seed), *looks.astype(np.float64).T, ends.astype(np.float64)))
+        success, held_out, no_signal, dropped = looks.astype(np.float64).T
+        found.append(TrainedRun(trained, int(seed), success, held_out, no_signal, dropped, ends.astype(np.float64)))
     return tuple(found)
 
 

@@ -213,9 +213,9 @@ def edge_table(policy: Policy) -> "pd.DataFrame":
     else:
         size, prefixes = policy.paths.vocabulary_size, {}
         # The tokens of each inner prefix by its number, read off the responses that pass through it.
-        for taken, tokens in zip(policy.paths.edges, policy.paths.tokens, strict=True):
-            for length, edge in enumerate(taken[: len(tokens)].tolist()):
-                prefixes[edge // size] = tokens[:length]
+        for taken, response in zip(policy.paths.edges, policy.paths.tokens, strict=True):
+            for length, edge in enumerate(taken[: len(response)].tolist()):
+                prefixes[edge // size] = response[:length]
         edges = np.arange(policy.n_logits)
         rows = {"prefix": [prefixes[prefix] for prefix in (edges // size).tolist()], "token": edges % size}
     return pd.DataFrame(rows).rename_axis("edge")
