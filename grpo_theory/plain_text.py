@@ -35,7 +35,10 @@ class _Formula:
     """A formula that is read from left to right; what was last decides where spaces stand."""
 
     def __init__(self, text: str) -> None:
-        self.tokens = _TOKEN.findall(_spelled(text))
+        # The Hessian by its name, and words as \mathrm and \text have them in braces, with their spaces.
+        text = re.sub(r"\\nabla\^2", r"\\Hess ", text)
+        text = re.sub(r"(\\text\{)([^{}]*)\}", lambda found: found[1] + found[2].replace(" ", r"\ ") + "}", text)
+        self.tokens = _TOKEN.findall(text)
         self.out, self.last = "", "operator"
 
     def read(self) -> str:
@@ -99,7 +102,8 @@ class _Formula:
         while (less := _BRACKETS.sub("()", bare).replace("()", "")) != bare:
             bare = less
         above = f"({above})" if re.search(" [-+=<>]", bare) else above
-        whole = f"{above}/{below if _is_atom(below) else f'({below})'}"
+        outer = re.sub(r"(?<=^sqrt)\(.*\)$|(?<=^E)\[.*\]$", "", below)
+        whole = f"{above}/{below if _ATOM.fullmatch(outer) else f'({below})'}"
         follows = next((one for one in self.tokens if one not in _SPACES + _NOTHING or one == r"\cdot"), "")
         ends = not follows or follows in (*_OPERATORS, *_CLOSE, r"\right", r"\text", *",;:.}")
         return whole if ends else f"({whole})"
@@ -125,19 +129,7 @@ class _Formula:
         return part.read()
 
 
-def _spelled(text: str) -> str:
-    r"""Return a formula with \nabla^2 by its name, and words as \mathrm and \text have them in braces, with their spaces."""
-    text = re.sub(r"\\nabla\^2", r"\\Hess ", text)
-    return re.sub(r"(\\text\{)([^{}]*)\}", lambda found: found[1] + found[2].replace(" ", r"\ ") + "}", text)
-
-
 def _script(text: str) -> str:
     """Return a sub- or superscript without spaces at its operators, in braces where its end would not be seen."""
     text = re.sub(r" ?(->|[-+=<>,:]) ?", r"\1", text)
     return text if re.fullmatch(r"\w+|[-+*]|-\d+", text) else f"{{{text}}}"
-
-
-def _is_atom(text: str) -> bool:
-    """Whether a denominator needs no parentheses."""
-    outer = re.sub(r"(?<=^sqrt)\(.*\)$|(?<=^E)\[.*\]$", "", text)
-    return _ATOM.fullmatch(outer) is not None

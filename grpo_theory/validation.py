@@ -223,17 +223,6 @@ def check_interior(name: str, array: Array) -> None:
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {array.min():g} to {array.max():g}")
 
 
-def check_distribution(name: str, array: Array) -> None:
-    """Raise unless the entries along the last axis are probabilities that sum to one."""
-    check_within(name, array, 0.0, 1.0)
-    total = array.sum(axis=-1)
-    bad = np.abs(total - 1.0) > SUM_TOLERANCE
-    if bad.any():
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
-        place = f" at index {where}" if where else ""
-        raise ValueError(f"{name} must sum to 1 along the last axis, got a sum of {total[where]:.12g}{place}")
-
-
 def as_distribution(name: str, value: ArrayLike, ndim: int) -> Array:
     """Return probabilities along the last axis as float64; those of a shorter type are divided by a sum that is 1 within it."""
     array = as_real_array(name, value, ndim)
@@ -242,7 +231,13 @@ def as_distribution(name: str, value: ArrayLike, ndim: int) -> Array:
         total = array.sum(axis=-1, keepdims=True)
         close = np.abs(total - 1.0) <= array.shape[-1] * float(np.finfo(given).eps)
         array = np.where(close & (array.min(axis=-1, keepdims=True) >= 0.0), array / np.where(close, total, 1.0), array)
-    check_distribution(name, array)
+    check_within(name, array, 0.0, 1.0)
+    total = array.sum(axis=-1)
+    bad = np.abs(total - 1.0) > SUM_TOLERANCE
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        place = f" at index {where}" if where else ""
+        raise ValueError(f"{name} must sum to 1 along the last axis, got a sum of {total[where]:.12g}{place}")
     return array
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.estimation.aggregation import AGGREGATIONS
-from grpo_theory.estimation.ratio import CLIPS, RATIOS
+from grpo_theory.estimation.parts import AGGREGATIONS, CLIPS, RATIOS
 from grpo_theory.problem import NotListedError
 
 N_STATES, N_TOKENS, HORIZON = 4, 3, 5
@@ -71,16 +70,10 @@ def test_moments_are_those_of_the_listed_responses(make):
     found, expected = gt.moments(problem, problem.theta), gt.moments(problem.listed(), problem.theta)
     for name in MOMENTS:
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-12, atol=1e-14, err_msg=name)
+    assert graded().bandit.prompt_weights.tolist() == [1.0 / 3.0] * 3  # where none are given
     # Power: half a token's worth of another theta shows.
     other = gt.moments(problem, problem.theta + 1e-3 * np.cos(np.arange(problem.theta.size)))
     assert np.abs(other.gradient - expected.gradient).max() > 1e-6
-
-
-@CHAINS
-def test_group_size_laws_are_those_of_the_listed_responses(make):
-    problem = make()
-    found, expected = gt.group_size_law(problem, problem.theta), gt.group_size_law(problem.listed(), problem.theta)
-    np.testing.assert_allclose([found.c1, found.c2, found.c3], [expected.c1, expected.c2, expected.c3], rtol=1e-12, atol=1e-15)
 
 
 def assert_one_law(found, expected):
@@ -122,18 +115,6 @@ def test_laws_of_all_estimators_are_those_of_the_listed_responses(make, off_poli
     assert carried >= 20
 
 
-@pytest.mark.parametrize("clip", ["none", "by sign", "two-sided", "cap", "dual"])
-def test_clips_of_token_ratios_are_carried(clip):
-    problem = free()
-    behaviour = problem.theta + np.sin(np.arange(problem.theta.size))
-    estimator = composed("grpo", "token", clip, "own length")
-    sizes = {"batch_size": 2, "group_size": 3, "behaviour": behaviour}
-    assert_one_law(
-        gt.gradient_law(problem, problem.theta, estimator, **sizes),
-        gt.gradient_law(problem.listed(), problem.theta, estimator, **sizes),
-    )
-
-
 def test_the_unclipped_ratio_of_the_whole_response_is_carried_and_its_clip_is_not():
     problem = graded()
     behaviour = problem.theta + 0.3 * np.sin(np.arange(problem.theta.size))
@@ -173,54 +154,7 @@ def test_the_hessian_is_that_of_the_listed_responses(make):
     np.testing.assert_allclose(found, gt.hessian(problem.listed(), problem.theta), rtol=1e-11, atol=1e-15)
 
 
-def test_responses_of_one_length_divide_a_batch_as_each_by_its_own():
-    """TRL's default loss has an exact law where lengths are equal, and none where they are not."""
-    problem, sizes = free(), {"batch_size": 4, "group_size": 8}
-    own = composed("trl_grpo", aggregation="own length")
-    expected = gt.gradient_law(problem, problem.theta, own, **sizes)
-    assert_one_law(gt.gradient_law(problem, problem.theta, "trl_dapo_loss", **sizes), expected)
-    with pytest.raises(gt.NotEnumerableError, match="couples groups"):
-        gt.gradient_law(graded(), graded().theta, "trl_dapo_loss", **sizes)
-
-
 CYCLE = [[0, 1], [1, 0]]
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: gt.TokenChain(CYCLE, 4, end_token=2), "end_token must be a token from 0 to V - 1 = 1, got 2"),
-        (lambda: gt.TokenChain([[0, 1], [1, 1]], 4), "state 1 cannot be left. If responses end there, write -1"),
-        (lambda: gt.TokenChain(CYCLE, 0), "horizon must be at least 1, got 0"),
-        (
-            lambda: gt.TokenChain([[0, 1], [1, 2]], 4),
-            "transitions must lead to states from 0 to S - 1 = 1, got 2 after token 1",
-        ),
-        (lambda: gt.TokenChain([[0, -1], [1, 0]], 4), "got -1 after token 1 in state 0"),
-        (lambda: gt.TokenChain([[0.5, 1], [1, 0]], 4), "transitions must be an array of integers with 2 dimensions"),
-        (lambda: gt.TokenChain(CYCLE, 4, starts=[2]), "starts must be states from 0 to S - 1 = 1"),
-        (lambda: gt.TokenChain([[0, 1], [-1, -1]], 4, starts=[1]), "starts must be states in which a token is drawn, got 1"),
-        (lambda: gt.TokenChain(CYCLE, 4, features=np.ones((2, 3, 1))), "features must have shape"),
-        (lambda: gt.StateRewards([0.2, 1.2]), "success must lie in"),
-        (
-            lambda: gt.Problem(gt.StateRewards([0.2]), gt.TokenChain(CYCLE, 4)),
-            "success must have one entry for each of the chain's 2",
-        ),
-        (lambda: gt.Problem(gt.StateRewards([0.2, 1.0], [0.5, 0.5]), gt.TokenChain(CYCLE, 4)), "prompt_weights must have shape"),
-    ],
-)
-def test_what_makes_no_chain_is_refused_in_words(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-def test_parts_of_two_kinds_do_not_make_a_problem():
-    with pytest.raises(TypeError, match="bandit must be StateRewards"):
-        gt.Problem(gt.Bandit([[0.1, 0.9]]), gt.TokenChain(CYCLE, 4))
-    with pytest.raises(TypeError, match="policy must be a TokenChain"):
-        gt.Problem(gt.StateRewards([0.1, 0.9]), gt.TabularSoftmax(1, 2))
-    with pytest.raises(ValueError, match="kl must be None for a TokenChain"):
-        gt.Problem(gt.StateRewards([0.1, 0.9]), gt.TokenChain(CYCLE, 4), kl=gt.KL(0.1, [[0.5, 0.5]]))
 
 
 def test_what_is_known_of_listed_responses_only_is_refused_with_the_way_round():
@@ -247,16 +181,6 @@ def test_ratios_whose_second_moment_leaves_the_numbers_are_refused():
         gt.gradient_law(problem, problem.theta, whole, batch_size=1, group_size=4, behaviour=[0.0, 3.0, 0.0, 3.0])
 
 
-@CHAINS
-def test_the_closed_covariance_of_the_leave_one_out_mean_is_its_law(make):
-    """Made from score moments, as the law is, in another way; with another group size it is not."""
-    problem, sizes = make(), {"batch_size": 3, "group_size": 4}
-    law = gt.gradient_covariance(problem, problem.theta, "rloo", **sizes)
-    np.testing.assert_allclose(gt.theory.leave_one_out_covariance(problem, problem.theta, **sizes), law, rtol=1e-10, atol=1e-14)
-    other = gt.theory.leave_one_out_covariance(problem, problem.theta, batch_size=3, group_size=5)
-    assert np.abs(other - law).max() > 1e-6
-
-
 def test_a_chains_fisher_information_and_maximiser_are_those_of_its_listed_twin():
     rng = np.random.default_rng(0)
     chain = gt.TokenChain([[0, 1, 2], [1, 2, 0], [2, 0, 1]], 4, starts=[0, 0], features=rng.standard_normal((3, 3, 1)))
@@ -278,19 +202,3 @@ def test_a_gradient_that_is_rounding_alone_is_none():
     problem = gt.Problem(gt.StateRewards([0.3, 0.3]), gt.TokenChain(CYCLE, 1024), theta=[0.1, 0.2, -0.3, 0.4])
     with pytest.raises(ValueError, match="the gradient is 0 at theta"):
         gt.efficiency(problem, problem.theta, "rloo", batch_size=1, group_size=4)
-
-
-def test_a_policys_own_draws_are_on_policy_even_if_it_is_named():
-    problem, sizes = graded(), {"batch_size": 2, "group_size": 3}
-    named = gt.gradient_law(problem, problem.theta, "tic_grpo", **sizes, behaviour=problem.theta.copy())
-    assert_one_law(named, gt.gradient_law(problem, problem.theta, "tic_grpo", **sizes))
-
-
-def test_a_chain_too_large_for_memory_is_refused():
-    with pytest.raises(ValueError, match="horizon must be at most 65,536 tokens"):
-        gt.TokenChain(CYCLE, 10**9)
-    n_states = 1000
-    chain = gt.TokenChain(np.tile(np.arange(n_states), (n_states, 1)), 2)
-    problem = gt.Problem(gt.StateRewards(np.full(n_states, 0.5)), chain)
-    with pytest.raises(ValueError, match=r"the mean scores from each state on, .* would take"):
-        gt.moments(problem, problem.theta)

@@ -1,7 +1,6 @@
 """Importance ratios, clips, aggregation and KL terms, by themselves and mixed, against all groups written out."""
 
 from dataclasses import replace
-from functools import reduce
 from itertools import product
 
 import numpy as np
@@ -15,7 +14,6 @@ from sequences import (
     batch_law,
     case,
     gradient,
-    group_estimates,
     look,
     probabilities,
     reference_logs,
@@ -79,38 +77,6 @@ def penalised(kl):
 
 
 # The parts themselves.
-
-
-def test_the_lists_are_complete():
-    assert set(RATIOS) == set(NAMED_RATIOS)
-    assert set(SHARES) == set(AGGREGATIONS)
-    assert set(PLACES[1:]) == set(KL_TERMS)
-    assert set(CLIPS) == {"none", "two-sided", "upper only", "by sign", "cap", "cap at high", "clamp", "dual"}
-    assert {len(response) for response in responses(sequences())} == {1, 2, 3}
-
-
-def bites(c, ratio, low, high):
-    """Return the probability, under the policy that sampled, that a token's ratio is too low, and that it is too high."""
-    found = np.zeros(2)
-    for m, weight in enumerate(c.problem.bandit.prompt_weights):
-        for response in responses(c):
-            now, then = token_logs(c, c.theta, m, response), token_logs(c, c.behaviour, m, response)
-            r = RATIOS[ratio](np.exp(now - then))
-            p = weight * np.exp(then.sum())
-            found += p * np.array([(r < 1.0 - low).any(), (r > 1.0 + high).any()])
-    return found
-
-
-@pytest.mark.parametrize("penalty", ["plain", "kl"])
-@pytest.mark.parametrize("ratio", ["token", "trajectory", "geometric"])
-def test_the_clips_bite_on_both_sides(penalty, ratio):
-    c = sequences(penalty)
-    assert (bites(c, ratio, 0.15, 0.3) > 0.05).all()
-    # And on both signs of the advantage: all that a clip can do makes a difference to the law.
-    laws = {clip: batch_law(c, estimator_of("rloo", ratio, clip), 1, 2, behaviour=c.behaviour) for clip in CLIPS}
-    for one, other in product(laws, laws):
-        if one < other and {one, other} != {"by sign", "dual"}:  # the bound of the second is far beyond these ratios
-            assert np.linalg.norm(laws[one].mean - laws[other].mean) > 1e-3
 
 
 def test_the_bound_of_the_dual_clip_bites_on_a_policy_farther_away():
@@ -189,9 +155,8 @@ def test_the_enumeration_has_the_gradients_of_the_divergences(divergence):
 # All mixtures.
 
 
-@pytest.mark.parametrize("kl", PLACES)
-@pytest.mark.parametrize("advantage", ["rloo", "grpo", "asymmetric"])
-def test_all_mixtures_off_policy(advantage, kl):
+@pytest.mark.parametrize(("kl", "advantage"), list(zip(PLACES, ["asymmetric", "rloo", "grpo"] * 3, strict=False)))
+def test_all_mixtures_off_policy(kl, advantage):
     c, kl = penalised(kl)
     for ratio, clip, aggregation in product(RATIOS, CLIPS, POOLS):
         if ratio == "none" and clip not in ("none", "cap", "cap at high"):
@@ -201,76 +166,13 @@ def test_all_mixtures_off_policy(advantage, kl):
         assert_law(law, batch_law(c, mixed, 2, 2, behaviour=c.behaviour))
 
 
-@pytest.mark.parametrize("kl", PLACES)
-@pytest.mark.parametrize("advantage", ["rloo", "grpo", "asymmetric"])
-def test_aggregation_and_penalty_on_policy(advantage, kl):
+@pytest.mark.parametrize(("kl", "advantage"), list(zip(PLACES, ["asymmetric", "rloo", "grpo"] * 3, strict=False)))
+def test_aggregation_and_penalty_on_policy(kl, advantage):
     c, kl = penalised(kl)
     for aggregation in POOLS:
         plain = estimator_of(advantage, aggregation=aggregation, kl=kl)
         law = gt.gradient_law(c.problem, c.theta, plain, batch_size=2, group_size=3)
         assert_law(law, batch_law(c, plain, 2, 3))
-
-
-@pytest.mark.parametrize("kl", PLACES)
-def test_ratios_and_clips_change_nothing_on_policy(kl):
-    c, kl = penalised(kl)
-    for aggregation in POOLS:
-        sizes = {"batch_size": 2, "group_size": 2}
-        plain = gt.gradient_law(c.problem, c.theta, estimator_of("asymmetric", aggregation=aggregation, kl=kl), **sizes)
-        for ratio, clip in product(RATIOS, set(CLIPS) - {"cap at high"}):  # which scales by a cap below 1
-            mixed = estimator_of("asymmetric", ratio, clip, aggregation, kl)
-            law = gt.gradient_law(c.problem, c.theta, mixed, **sizes, behaviour=c.theta)
-            assert_close(law.mean, plain.mean)
-            assert_close(law.covariance(), plain.covariance())
-            assert_close(law.mse, plain.mse)
-
-
-@pytest.mark.parametrize("kl", ["k1 in reward", "k3 in reward", "k3 in loss"])
-@pytest.mark.parametrize("advantage", ["rloo", "grpo", "asymmetric", "optimal_loo"])
-def test_groups_of_three_and_graded_rewards_off_policy(advantage, kl):
-    c = case("tabular", "graded", "kl")
-    for ratio, clip, aggregation in (
-        ("token", "by sign", "group tokens"),
-        ("geometric", "two-sided", "own length"),
-        ("trajectory", "cap", "constant"),
-        ("none", "cap", "group tokens"),
-    ):
-        mixed = estimator_of(advantage, ratio, clip, aggregation, kl)
-        law = gt.gradient_law(c.problem, c.theta, mixed, batch_size=3, group_size=3, behaviour=c.behaviour)
-        assert_law(law, batch_law(c, mixed, 3, 3, behaviour=c.behaviour))
-
-
-@pytest.mark.parametrize("name", ["gspo", "tic_grpo", "cispo"])
-@pytest.mark.parametrize("penalty", ["plain", "kl"])
-def test_the_named_compositions(name, penalty):
-    named = gt.estimators()[name]
-    for vocabulary_size, group_size in ((3, 2), (2, 3)):
-        c = sequences(penalty, vocabulary_size=vocabulary_size)
-        for behaviour in (c.theta, c.behaviour):
-            law = gt.gradient_law(c.problem, c.theta, name, batch_size=2, group_size=group_size, behaviour=behaviour)
-            assert_law(law, batch_law(c, named, 2, group_size, behaviour=behaviour))
-
-
-def test_the_named_compositions_are_what_their_sources_say():
-    expected = {
-        "dapo": ("grpo", "token", "by sign", 0.2, 0.28, "batch tokens"),
-        "gspo": ("grpo", "geometric", "by sign", 3e-4, 4e-4, "own length"),
-        "tic_grpo": ("dr_grpo", "trajectory", "upper only", 0.2, 0.2, "constant"),
-        "cispo": ("grpo", "token", "cap", 0.2, 0.2, "group tokens"),
-    }
-    for name, parts in expected.items():
-        e = gt.estimators()[name]
-        assert parts == (e.advantage.name, e.ratio.name, e.clip.name, e.clip.low, e.clip.high, e.aggregation.name)
-
-
-def test_composed_by_name_is_composed_of_objects(registry):
-    c = sequences("kl")
-    named = gt.compose("mixed", advantage="rloo", ratio="token", clip="by sign", aggregation="own length", kl="k3 in loss")
-    law = gt.gradient_law(c.problem, c.theta, "mixed", batch_size=1, group_size=2, behaviour=c.behaviour)
-    assert_law(law, batch_law(c, named, 1, 2, behaviour=c.behaviour))
-    by_hand = gt.Estimator("by hand", named.advantage, named.ratio, CLIPS["by sign"], named.aggregation, named.kl)
-    again = gt.gradient_law(c.problem, c.theta, by_hand, batch_size=1, group_size=2, behaviour=c.behaviour)
-    assert_close(again.covariance(), law.covariance())
 
 
 def prefix_ratio(log_ratios, length, ratios):
@@ -303,8 +205,7 @@ def test_parts_of_ones_own(monkeypatch):
 # Who sampled.
 
 
-@pytest.mark.parametrize("kl", ["k1 in reward", "k2 in reward", "k3 in reward"])
-@pytest.mark.parametrize("ratio", ["none", "token"])
+@pytest.mark.parametrize(("kl", "ratio"), [("k1 in reward", "none"), ("k3 in reward", "token")])
 def test_kernels_see_the_behaviour_policy(kl, ratio):
     c = sequences("kl")
     e = estimator_of("all fields", ratio, "by sign", "own length", kl)
@@ -319,20 +220,7 @@ def test_kernels_see_the_behaviour_policy(kl, ratio):
         assert np.linalg.norm(wrong.mean - law.mean) > 1e-3
 
 
-@pytest.mark.parametrize("name", ["oracle", "optimal", "optimal_loo"])
-@pytest.mark.parametrize("penalty", ["plain", "kl"])
-def test_named_baselines_are_of_the_behaviour_policy(name, penalty):
-    c = sequences(penalty)
-    law = gt.gradient_law(c.problem, c.theta, name, batch_size=2, group_size=3, behaviour=c.behaviour)
-    assert_law(law, batch_law(c, gt.estimators()[name], 2, 3, behaviour=c.behaviour))
-    assert_close(law.true_gradient, gradient(c, c.theta))
-
-
-UNBIASED = ("reinforce", "oracle", "optimal", "rloo", "optimal_loo")
-
-
-@pytest.mark.parametrize("advantage", UNBIASED)
-@pytest.mark.parametrize("features", ["tabular", "shared"])
+@pytest.mark.parametrize(("advantage", "features"), [("reinforce", "tabular"), ("optimal_loo", "shared")])
 def test_the_trajectory_ratio_undoes_the_behaviour_policy(advantage, features):
     c = case(features, "graded", "plain")
     truth = gradient(c, c.theta)
@@ -345,33 +233,6 @@ def test_the_trajectory_ratio_undoes_the_behaviour_policy(advantage, features):
     assert_close(mean("trajectory"), truth)
     for wrong in (mean("token"), mean("geometric"), mean("none"), mean("trajectory", "cap"), mean("trajectory", "by sign")):
         assert np.linalg.norm(wrong - truth) > 1e-2 * np.linalg.norm(truth)
-
-
-@pytest.mark.parametrize("advantage", ["dr_grpo", "grpo"])
-def test_the_trajectory_ratio_does_not_mend_a_bias(advantage):
-    c = case("shared", "graded", "plain")
-    e = estimator_of(advantage, "trajectory")
-    found = gt.gradient_mean(c.problem, c.theta, e, batch_size=1, group_size=3, behaviour=c.behaviour)
-    truth = gradient(c, c.theta)
-    assert np.linalg.norm(found - truth) > 1e-2 * np.linalg.norm(truth)
-    if advantage == "dr_grpo":
-        assert_close(found, 2.0 / 3.0 * truth)
-
-
-def test_a_bandits_ratios_are_all_the_same():
-    rng = np.random.default_rng(21)
-    problem = gt.Problem(gt.Bandit(rng.uniform(0.1, 0.9, (2, 3))), gt.TabularSoftmax(2, 3))
-    theta, behaviour = rng.normal(size=(2, 6))
-    for clip, aggregation in product(CLIPS, POOLS):
-        laws = [
-            gt.gradient_law(
-                problem, theta, estimator_of("grpo", r, clip, aggregation), batch_size=1, group_size=3, behaviour=behaviour
-            )
-            for r in ("token", "trajectory", "geometric")
-        ]
-        for law in laws[1:]:
-            assert_close(law.mean, laws[0].mean)
-            assert_close(law.covariance(), laws[0].covariance())
 
 
 @pytest.mark.parametrize(("horizon", "end_token"), [(1, None), (3, 1)])
@@ -394,195 +255,22 @@ def test_what_the_penalty_does_to_the_mean_on_policy(horizon, end_token):
         assert np.linalg.norm(mean(kl) - truth) > 1e-2 * np.linalg.norm(truth)
 
 
-# Simulation off policy.
-
-
-def simulate(c, estimators, batch_size, group_size, replications, rng):
-    return gt.simulate_gradients(
-        c.problem,
-        c.theta,
-        estimators,
-        batch_size=batch_size,
-        group_size=group_size,
-        replications=replications,
-        rng=rng,
-        behaviour=c.behaviour,
-        directions=np.eye(len(c.theta)),
-    )
-
-
-def z_of(simulation, e, mean, mse, prompt_mse=None):
-    """Return how many standard errors the simulated means are off: mse, every coordinate of the estimate, prompt mse."""
-    gaps = [simulation.mse[e] - mse, *(simulation.along[e] - mean)]
-    errors = [simulation.mse_standard_error[e], *simulation.along_standard_error[e]]
-    if prompt_mse is not None:
-        gaps.append(simulation.prompt_mse[e] - prompt_mse)
-        errors.append(simulation.prompt_mse_standard_error[e])
-    return np.array(gaps) / np.array(errors)
-
-
-SIMULATED = {
-    "gspo": None,
-    "tic_grpo": None,
-    "cispo": None,
-    "reinforce": None,
-    "grpo": None,
-    "optimal_loo": None,
-    "all at once": ("asymmetric", "token", "by sign", "group tokens", "k3 in loss"),
-    "two-sided": ("rloo", "geometric", "two-sided", "constant", "k2 in reward"),
-    "capped": ("all fields", "trajectory", "cap", "own length", "k1 in loss"),
-    "by sign": ("dr_grpo", "trajectory", "by sign", "sum", "k3 in reward"),
-    "pooled": ("grpo", "none", "none", "group tokens", "k2 in loss"),
-}
-
-
-def simulated_estimators():
-    found = []
-    for name, parts in SIMULATED.items():
-        e = gt.estimators()[name] if parts is None else estimator_of(*parts)
-        found.append(gt.Estimator(name, e.advantage, e.ratio, e.clip, e.aggregation, e.kl))
-    return found
-
-
-@pytest.mark.parametrize("features", ["tabular", "shared"])
-def test_simulation_off_policy_has_the_exact_laws(features, seed):
-    c, chosen = case(features, "binary", "kl"), simulated_estimators()
-    parts = [simulate(c, chosen, 3, 4, 1_000, s) for s in np.random.SeedSequence(seed(31)).spawn(100)]
-    simulation = reduce(gt.GradientSimulation.merge, parts)
-    covariances = np.array([part.along_covariance for part in parts])
-    laws = [gt.gradient_law(c.problem, c.theta, e, batch_size=3, group_size=4, behaviour=c.behaviour) for e in chosen]
-    for e, law in enumerate(laws):
-        z = z_of(simulation, e, law.mean, law.mse, law.prompt_mse)
-        assert np.abs(z).max() < LIMIT, (chosen[e].name, z)
-        # Power: errors of the mse beyond 4.9 standard errors, at most 2.5%, would be seen, and of the mean along any coordinate
-        # beyond a fiftieth of the estimate's own standard deviation.
-        assert LIMIT * simulation.mse_standard_error[e] < 0.025 * law.mse
-        deviation = np.sqrt(np.diag(law.covariance()))
-        assert (LIMIT * simulation.along_standard_error[e] < 0.02 * deviation).all()
-        # The covariance, entry by entry, with standard errors from the parts.
-        errors = covariances[:, e].std(axis=0, ddof=1) / 10.0
-        assert (np.abs(covariances[:, e].mean(axis=0) - law.covariance()) < LIMIT * errors).all(), chosen[e].name
-    # Negative control: the exact law of any other composition is refuted.
-    for e, f in product(range(len(laws)), repeat=2):
-        if e != f:
-            other = laws[f]
-            z = z_of(simulation, e, other.mean, other.mse, other.prompt_mse)
-            assert np.abs(z).max() > LIMIT, (chosen[e].name, chosen[f].name)
-
-
-@pytest.mark.parametrize("advantage", ["rloo", "grpo", "asymmetric"])
-@pytest.mark.parametrize(("penalty", "kl"), [("plain", "k1 in reward"), ("kl", "k2 in reward"), ("kl", "k3 in loss")])
-def test_tokens_shared_out_over_the_batch(advantage, penalty, kl, seed):
-    c = sequences(penalty)
-    chosen = [
-        gt.Estimator(name, e.advantage, e.ratio, e.clip, e.aggregation, e.kl)
-        for name, e in {
-            "token": estimator_of(advantage, "token", "by sign", "batch tokens", kl),
-            "trajectory": estimator_of(advantage, "trajectory", "cap", "batch tokens", kl),
-            "by group": estimator_of(advantage, "token", "by sign", "group tokens", kl),
-        }.items()
-    ]
-    simulation = simulate(c, chosen, 2, 2, 100_000, seed(32))
-    truth = gradient(c, c.theta)
+def test_tokens_shared_out_over_the_batch(seed):
+    """Simulated, because such an estimator couples groups; against all batches of two groups written out."""
+    c, sizes = sequences("kl"), {"batch_size": 2, "group_size": 2, "replications": 50_000, "rng": seed(32)}
+    kinds = [("token", "by sign", "batch tokens"), ("trajectory", "cap", "batch tokens"), ("token", "by sign", "group tokens")]
+    parts = [estimator_of("asymmetric", *kind, "k3 in loss") for kind in kinds]
+    chosen = [replace(e, name=str(kind)) for e, kind in zip(parts, kinds, strict=True)]
+    run = gt.simulate_gradients(c.problem, c.theta, chosen, **sizes, behaviour=c.behaviour, directions=np.eye(c.theta.size))
     exact = []
     for e in chosen:
         estimates, p = two_group_batches(c, e, 2, c.theta, c.behaviour)
-        assert_close(p.sum(), 1.0)
-        exact.append((p @ estimates, p @ ((estimates - truth) ** 2).sum(axis=1)))
-    for e, (mean, mse) in enumerate(exact):
-        z = z_of(simulation, e, mean, mse)
-        assert np.abs(z).max() < LIMIT, (chosen[e].name, z)
-        assert LIMIT * simulation.mse_standard_error[e] < 0.025 * mse
-    # Where tokens are shared out makes a difference that is seen.
-    for e, f in ((0, 2), (2, 0), (0, 1), (1, 0)):
-        assert np.abs(z_of(simulation, e, *exact[f])).max() > LIMIT
-
-
-def test_dapo_off_policy(seed):
-    c = sequences("kl")
-    simulation = simulate(c, ["dapo"], 2, 2, 400_000, seed(33))
-    estimates, p = two_group_batches(c, gt.estimators()["dapo"], 2, c.theta, c.behaviour)
-    mean, mse = p @ estimates, p @ ((estimates - gradient(c, c.theta)) ** 2).sum(axis=1)
-    assert np.abs(z_of(simulation, 0, mean, mse)).max() < LIMIT
-    symmetric = gt.Estimator("x", *(getattr(gt.estimators()["dapo"], part) for part in ("advantage", "ratio")), CLIPS["by sign"])
-    wrong, p = two_group_batches(c, symmetric, 2, c.theta, c.behaviour)
-    assert np.abs(z_of(simulation, 0, p @ wrong, mse)).max() > LIMIT
-
-
-# Training: a rollout that serves two updates.
-
-
-def two_updates(c, e, step, inner):
-    """Return all ways that two updates of one group of two each go, shape (n, d), and their probabilities, shape (n,)."""
-    ways, probabilities = [], []
-    for m, weight in enumerate(c.problem.bandit.prompt_weights):
-        for estimate, p in zip(*group_estimates(c, m, e, 2, c.theta, c.theta), strict=True):
-            theta = c.theta + step * estimate
-            for then, its_weight in enumerate(c.problem.bandit.prompt_weights):
-                estimates, q = group_estimates(c, then, e, 2, theta, c.theta if inner == 2 else theta)
-                ways.append(step * (estimate + estimates))
-                probabilities.append(weight * p * its_weight * q)
-    return np.concatenate(ways), np.concatenate(probabilities)
-
-
-def z_of_ways(way, ways, p):
-    """Return how many standard errors the means and the products of the runs' ways (R, d) are off what all ways say."""
-    drawn, known = (np.concatenate([w, np.einsum("ri,rj->rij", w, w).reshape(len(w), -1)], axis=1) for w in (way, ways))
-    mean = p @ known
-    return (drawn.mean(axis=0) - mean) / np.sqrt(p @ (known - mean) ** 2 / len(way))
-
-
-@pytest.mark.parametrize("aggregation", ["batch tokens", "group tokens", "own length"])
-def test_one_update_of_two_groups(aggregation, seed):
-    c, step, replications = sequences("kl"), 0.5, 20_000
-
-    def law(pooled):
-        estimates, p = two_group_batches(c, estimator_of("asymmetric", aggregation=pooled, kl="k3 in loss"), 2, c.theta, c.theta)
-        return step * estimates, p
-
-    e = estimator_of("asymmetric", aggregation=aggregation, kl="k3 in loss")
-    sizes = {"batch_size": 2, "group_size": 2, "steps": 1, "replications": replications}
-    runs = gt.simulate_training(c.problem, c.theta, e, gt.Constant(step), **sizes, rng=seed(35))
-    for pooled in ("batch tokens", "group tokens", "own length"):
-        z = np.abs(z_of_ways(runs.theta - c.theta, *law(pooled))).max()
-        # Power: the law of any other aggregation is refuted.
-        assert z < LIMIT if pooled == aggregation else z > LIMIT
-
-
-TRAINED = {
-    "pooled": ("asymmetric", "token", "by sign", "group tokens", "k3 in loss"),
-    "own length": ("all fields", "trajectory", "cap", "own length", "k2 in reward"),
-    "two-sided": ("rloo", "geometric", "two-sided", "sum", "k1 in reward"),
-}
-
-
-@pytest.mark.parametrize("name", TRAINED)
-def test_a_rollout_that_serves_two_updates(name, seed):
-    c, e = sequences("kl"), estimator_of(*TRAINED[name])
-    step, replications = 2.5, 40_000
-    laws = {inner: two_updates(c, e, step, inner) for inner in (1, 2)}
-
-    def ways(inner):
-        runs = gt.simulate_training(
-            c.problem,
-            c.theta,
-            e,
-            gt.Constant(step),
-            batch_size=inner,
-            group_size=2,
-            steps=2,
-            replications=replications,
-            rng=seed(34),
-            inner_steps=inner,
-        )
-        return runs.theta - c.theta
-
-    for inner in (1, 2):
-        way = ways(inner)
-        # Power: a shift of the mean by a fortieth of a run's own standard deviation would be seen.
-        assert np.abs(z_of_ways(way, *laws[inner])).max() < LIMIT
-        # Negative control: the same two updates, the second from a rollout of its own or not.
-        assert np.abs(z_of_ways(way, *laws[3 - inner])).max() > LIMIT
+        exact.append(np.array([p @ ((estimates - gradient(c, c.theta)) ** 2).sum(axis=1), *(p @ estimates)]))
+    found = np.column_stack([run.mse, run.along])
+    errors = np.column_stack([run.mse_standard_error, run.along_standard_error])
+    for e, f in product(range(3), repeat=2):
+        # Power: where tokens are shared out makes a difference that is seen.
+        assert (np.abs((found[e] - exact[f]) / errors[e]).max() < LIMIT) == (e == f), (kinds[e], kinds[f])
 
 
 # What is refused.
@@ -597,7 +285,7 @@ def both_ways(c, e, behaviour, **sizes):
     )
 
 
-@pytest.mark.parametrize("ratio", ["token", "trajectory", "geometric"])
+@pytest.mark.parametrize("ratio", ["token", "trajectory"])
 def test_an_infinite_ratio_is_refused(ratio):
     c = case("tabular", "binary")
     behaviour = c.theta.reshape(2, 3, 2).copy()
@@ -615,7 +303,7 @@ def test_an_infinite_ratio_is_refused(ratio):
     assert_law(law, batch_law(turned, e, 2, 2, behaviour=c.theta))
 
 
-@pytest.mark.parametrize("ratio", ["token", "trajectory", "geometric"])
+@pytest.mark.parametrize("ratio", ["token", "geometric"])
 def test_a_response_that_neither_policy_draws_has_no_ratio(ratio):
     c = case("tabular", "binary", end_token=None, horizon=2)
     theta, behaviour = (v.reshape(2, 3, 2).copy() for v in (c.theta, c.behaviour))
@@ -625,20 +313,6 @@ def test_a_response_that_neither_policy_draws_has_no_ratio(ratio):
     exact, drawn = (call() for call in both_ways(c, e, c.behaviour))
     assert_law(exact, batch_law(c, e, 2, 2, behaviour=c.behaviour))
     assert np.isfinite(drawn.mse).all()
-
-
-def test_the_ratio_of_a_response_is_infinite_where_no_tokens_is():
-    c = case("tabular", "binary", end_token=None, horizon=2)
-    behaviour = c.theta.reshape(2, 3, 2).copy()
-    behaviour[1, 0, 1] = behaviour[1, 2, 0] = -600.0  # of prompt 1, the two tokens of response 2
-    assert c.problem.policy.responses[2] == (1, 0)
-    for call in both_ways(c, estimator_of("rloo", "trajectory"), behaviour.reshape(-1)):
-        with pytest.raises(ValueError, match=r"gives 0 to response 2 of prompt 1\. The importance ratio is then infinite"):
-            call()
-    for clip in ("two-sided", "cap"):  # then the response has a finite weight
-        e = estimator_of("rloo", "trajectory", clip)
-        law = gt.gradient_law(c.problem, c.theta, e, batch_size=2, group_size=2, behaviour=behaviour.reshape(-1))
-        assert_law(law, batch_law(c, e, 2, 2, behaviour=behaviour.reshape(-1)))
 
 
 def test_a_penalty_in_the_loss_needs_a_penalty():
@@ -660,11 +334,3 @@ def test_what_couples_groups_is_not_enumerated(exact):
         for behaviour in (None, c.behaviour):
             with pytest.raises(gt.NotEnumerableError, match=r"couples groups: use simulate_gradients"):
                 exact(c.problem, c.theta, e, batch_size=2, group_size=2, behaviour=behaviour)
-
-
-def test_behaviour_is_parameters_of_the_policy():
-    c = sequences()
-    for behaviour in (c.behaviour[:2], np.full(3, np.nan), np.zeros((1, 3))):
-        for call in both_ways(c, "rloo", behaviour):
-            with pytest.raises(ValueError, match="behaviour must"):
-                call()

@@ -3,7 +3,7 @@
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.estimation.ratio import CLIPS, RATIOS
+from grpo_theory.estimation.parts import CLIPS, RATIOS
 from grpo_theory.exact.weights import gains_of
 from grpo_theory.simulate.covector.drawn_gains import fill_drawn_gains
 from grpo_theory.simulate.covector.ratios import RatioFunctions

@@ -13,8 +13,7 @@ import grpo_theory as gt
 from grpo_theory.compiler import FunctionValue, first_class_value
 from grpo_theory.compiler.lanes import PICKED, WIDTH, load, store
 from grpo_theory.estimation.kernel import SIGNATURE
-from grpo_theory.estimation.kl_term import KL_TERMS
-from grpo_theory.estimation.ratio import CLIPS, RATIOS
+from grpo_theory.estimation.parts import CLIPS, KL_TERMS, RATIOS
 from grpo_theory.exact import weights
 from grpo_theory.problem.logit_map import FeatureMap, HeadMap, TabularMap
 from grpo_theory.simulate.advantage import kernel_call

@@ -1,20 +1,16 @@
 """Functions as values that compiled code takes, and what compiling costs others: neither their options nor their garbage."""
 
-import gc
 import pickle
 import subprocess
 import sys
-import threading
 
 import numba
 import numpy as np
 import pytest
-from numba.core import codegen
 
-from grpo_theory.compiler import F1, OPTIONS, FirstClassType, function_value, stage, value_or_null
-from grpo_theory.compiler.economy import LEVEL, compiling_cheaply, pass_builder
-from grpo_theory.estimation.centring import centre
-from grpo_theory.estimation.ratio import RATIOS
+from grpo_theory.compiler import F1, OPTIONS, FirstClassType, function_value, value_or_null
+from grpo_theory.estimation.kernel import centre
+from grpo_theory.estimation.parts import RATIOS
 
 SCALE = numba.void(F1, numba.float64)
 
@@ -70,63 +66,6 @@ def test_a_function_that_is_not_wanted_is_not_compiled_and_not_called(driver):
     with pytest.raises(RuntimeError, match="said not to be needed"):
         driver(absent, np.ones(2), 1)
     assert value_or_null(unwanted, True) is unwanted.value
-
-
-def test_a_function_of_another_signature_is_refused(driver):
-    other = function_value(numba.void(F1, F1))(double.function)
-    assert other.type != double.type
-    with pytest.raises(TypeError, match="No matching definition"):
-        driver(value_or_null(other, False), np.ones(2), 1)
-
-    def wrongly(function, array):
-        function(array)
-
-    with pytest.raises(numba.TypingError):
-        numba.njit(numba.void(FirstClassType(SCALE), F1), **OPTIONS)(wrongly)
-
-
-def test_a_stage_that_python_calls_is_plain_python():
-    @stage
-    def whose(array):
-        return type(array)
-
-    assert whose(np.ma.ones(2)) is np.ma.MaskedArray  # of which compiled code knows nothing
-    assert not whose.overloads
-
-
-def test_options_and_garbage_of_others_are_left_as_they_were():
-    level, builder = vars(numba.config)["OPT"], getattr(codegen, "create_pass_builder", None)  # numba has one from 0.62 on
-    inside = threading.Event()
-    seen = []
-
-    def wait():
-        with compiling_cheaply():
-            seen.append((int(vars(numba.config)["OPT"]), gc.isenabled()))
-            inside.set()
-
-    with compiling_cheaply():
-        other = threading.Thread(target=wait)
-        other.start()
-        assert not inside.wait(0.05), "two threads at once would each restore what the other has set"
-        assert vars(numba.config)["OPT"] == min(level, LEVEL)
-        assert getattr(codegen, "create_pass_builder", None) is (pass_builder if builder else None)
-    other.join()
-    assert getattr(codegen, "create_pass_builder", None) is builder
-    assert seen == [(min(level, LEVEL), False)]
-    assert vars(numba.config)["OPT"] is level
-    assert gc.isenabled()
-    with pytest.raises(KeyError), compiling_cheaply():
-        raise KeyError
-    assert vars(numba.config)["OPT"] is level
-    assert getattr(codegen, "create_pass_builder", None) is builder
-    assert gc.isenabled()
-
-
-def test_a_numba_that_makes_its_passes_otherwise_is_left_alone(monkeypatch):
-    monkeypatch.delattr(codegen, "create_pass_builder", raising=False)
-    with compiling_cheaply():
-        assert not hasattr(codegen, "create_pass_builder")
-    assert not hasattr(codegen, "create_pass_builder")
 
 
 def test_what_is_pickled_of_a_function_is_compiled_anew():

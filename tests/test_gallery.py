@@ -2,13 +2,9 @@
 
 import numpy as np
 import pytest
-from scipy.special import expit
 
 import grpo_theory as gt
-from grpo_theory.problem.gallery import TAGS, crowd, names, problem
-
-LISTED = [name for name in names() if name not in names("chain")]
-SMALL = [name for name in names() if not name.startswith("lm-")]
+from grpo_theory.problem.gallery import names, problem
 
 
 def values(name):
@@ -31,49 +27,6 @@ def test_every_problem_is_whole(name):
     assert float(law.mse(2, 4)) == pytest.approx(gt.gradient_mse(p, p.theta, "rloo", batch_size=2, group_size=4), rel=1e-11)
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_problems_are_the_same_each_time(name):
-    one, other = problem(name), problem(name)
-    assert np.array_equal(one.theta, other.theta)
-    law = "state_probabilities" if name in names("chain") else "probabilities"
-    assert np.array_equal(getattr(one.bandit, law), getattr(other.bandit, law))
-    assert np.array_equal(one.bandit.prompt_weights, other.bandit.prompt_weights)
-    assert (one.kl is None) == (other.kl is None)
-    assert one.kl is None or np.array_equal(one.kl.reference, other.kl.reference)
-
-
-def test_names():
-    assert gt.gallery.names is names
-    assert len(set(names())) == len(names())
-    assert names("language model") == ("lm-zero-shot", "lm-few-shot", "lm-instruct", "lm-answers")
-    assert names("language model") == tuple(name for name in names() if name.startswith("lm-"))
-    titles = [problem(name).title for name in names()]
-    assert len(set(titles)) == len(titles)
-
-
-def test_every_problem_has_a_purpose_and_tags_narrow_the_names():
-    purposes = ("gradient", "training", "assumption", "off policy", "learned features")
-    assert {name for tag in purposes for name in names(tag)} - set(names("chain")) == set(LISTED)
-    assert all(names("chain", tag) == () for tag in TAGS if tag not in ("chain", "learned features"))
-    assert names("learned features") == ("network", "chain-network")
-    assert all((name in names("learned features")) != problem(name).policy.is_linear for name in names())
-    assert names("assumption") == ("uncorrelated-tabular", "uncorrelated-linear", "balanced")
-    assert names("assumption", "training") == ("balanced",)
-    assert names("sequence") == ("sequence-tabular", "sequence-shared", "lm-answers", "kl-sequence")
-    assert names("training", "sequence") == ("kl-sequence",)
-    assert names("training", "gradient") == ()
-    with pytest.raises(ValueError, match=f"tags must be one of {', '.join(TAGS)}, got 'sequences'"):
-        names("training", "sequences")
-
-
-def test_sequences_have_several_tokens_and_nothing_else_has():
-    for name in names():
-        lengths = problem(name).policy.lengths
-        assert (lengths.max() > 1) == (name in names("sequence") + names("chain"))
-        if name in LISTED:
-            assert lengths.min() == (3 if name == "sequence-tabular" else 1)
-
-
 def test_chains_have_64_tokens_and_succeed_as_often_as_is_said():
     kinds = {"chain-copy": 0.6, "chain-goal-walk": 0.5, "chain-think-until-sure": 0.5, "chain-bigram-text": 0.3}
     assert names("chain") == (*kinds, "chain-network")
@@ -84,11 +37,6 @@ def test_chains_have_64_tokens_and_succeed_as_often_as_is_said():
     before = problem("chain-network")
     assert before.policy.horizon == 64
     np.testing.assert_allclose(before.at(before.theta).state_probabilities, 1.0 / 3.0, rtol=1e-12)
-
-
-def test_a_crowd_of_any_size_can_be_made():
-    assert crowd(3).bandit.n_prompts == 3
-    assert problem("crowd").bandit.n_prompts == 16
 
 
 def test_two_arms():
@@ -125,21 +73,3 @@ def test_balanced_meets_the_assumption_of_corollary_10_at_its_maximiser_with_pro
     assert np.linalg.norm(point.moments.prompt_gradients, axis=1).min() > 1e-3
     strength, reference = p.kl.strength, np.einsum("mo,moi,moj->ij", point.outcome_probabilities, scores, scores) / 3.0
     np.testing.assert_allclose(gt.exact.check_optimum(p, best)[0], strength * np.linalg.eigvalsh(reference), rtol=1e-9)
-
-
-def test_graded_has_three_values():
-    assert problem("graded").bandit.values.tolist() == [0.0, 1.0, 2.0]
-
-
-def test_mixed_difficulty_runs_from_hardly_ever_to_nearly_always():
-    np.testing.assert_allclose(values("mixed").value, expit(np.linspace(-4, 4, 8)), rtol=1e-12)
-
-
-def test_linear_shares_its_features():
-    p = problem("linear")
-    assert p.policy.dimension < p.bandit.n_prompts * p.bandit.n_responses
-
-
-def test_an_unknown_problem_is_refused():
-    with pytest.raises(ValueError, match=r"name must be one of \d+ names, got 'three-arms'; did you mean 'two-arms'\?"):
-        problem("three-arms")

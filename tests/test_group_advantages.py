@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_trainers import ADVANTAGES, COUPLED, GROUPWISE, transcriptions
+from test_trainers import COUPLED, GROUPWISE, transcriptions
 
 import grpo_theory as gt
 
@@ -46,24 +46,6 @@ def test_rows_of_a_group_need_not_be_neighbours():
     assert np.abs(wrong - found).max() > 0.1, "the control: ids in another order than the rewards"
 
 
-def test_several_rewards_are_added_up_with_their_weights():
-    correct, length = [[1.0, 0.0, 1.0], [0.0, 1.0]], [[0.5, 0.25, 0.0], [1.0, 0.0]]
-    total = [np.array(a) - 0.2 * np.array(b) for a, b in zip(correct, length, strict=True)]
-    found = gt.advantages({"correct": correct, "length": length}, "rloo", weights={"length": -0.2})
-    for one, other in zip(found, gt.advantages(total, "rloo"), strict=True):
-        np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-15)
-
-
-def test_a_reward_that_is_missing_counts_for_nothing():
-    found = gt.advantages({"a": [1.0, None, 0.0], "b": [np.nan, 2.0, 1.0]}, "trl_grpo_none", groups=[0, 0, 0])
-    np.testing.assert_allclose(found, np.array([1.0, 2.0, 1.0]) - 4.0 / 3.0)
-
-
-def test_an_estimator_with_other_parameters_is_taken():
-    own = gt.estimators()["trl_grpo"].with_parameters(ddof=0.0, epsilon=0.0)
-    np.testing.assert_allclose(gt.advantages([[1.0, 0.0, 0.0, 0.0]], own)[0], np.array([3.0, -1.0, -1.0, -1.0]) / np.sqrt(3.0))
-
-
 @pytest.mark.parametrize(
     ("rewards", "name", "given", "why"),
     [
@@ -89,13 +71,3 @@ def test_an_estimator_with_other_parameters_is_taken():
 def test_what_cannot_be_computed_is_refused_in_words(rewards, name, given, why):
     with pytest.raises(ValueError, match=why):
         gt.advantages(rewards, name, **given)
-
-
-def test_text_is_no_reward():
-    with pytest.raises(TypeError, match="rewards must be numbers"):
-        gt.advantages("1 0 1", "rloo")
-
-
-def test_every_convention_was_tried():
-    assert set(ADVANTAGES) == set(GROUPWISE) | set(COUPLED)
-    assert len(COUPLED) >= 4

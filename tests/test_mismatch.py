@@ -83,23 +83,6 @@ def test_without_a_bound_the_two_ratios_are_one():
     np.testing.assert_allclose(both.mean, sequences.gradient(c, theta), rtol=1e-10)
 
 
-def test_a_mismatch_counts_only_where_the_sampler_differs():
-    c = sequences.case()
-    theta, old, _ = policies(c)
-    for where in ({}, {"behaviour": old}, {"behaviour": old, "old": old}):
-        two = gt.gradient_law(c.problem, theta, estimator("token truncated"), **SIZES, **where)
-        one = gt.gradient_law(c.problem, theta, estimator("none"), **SIZES, **where)
-        np.testing.assert_array_equal(two.mean, one.mean)
-
-
-def test_at_the_start_of_an_update_only_the_mismatch_is_left():
-    c = sequences.case()
-    _, old, sampler = policies(c)
-    law = gt.gradient_law(c.problem, old, estimator("token"), **SIZES, behaviour=sampler, old=old)
-    one = Estimator("one", gt.estimators()["rloo"].advantage, RATIOS["token"])
-    np.testing.assert_allclose(law.mean, gt.gradient_law(c.problem, old, one, **SIZES, behaviour=sampler).mean, rtol=1e-12)
-
-
 def test_parts_are_named_checked_and_sent(registry):
     composed = gt.compose("tis", advantage="grpo", ratio="token", clip="by sign", mismatch="token truncated")
     assert composed.mismatch is MISMATCHES["token truncated"]
@@ -122,15 +105,3 @@ def test_parts_are_named_checked_and_sent(registry):
 def test_a_bound_that_knows_signs_or_changes_1_is_refused(clip):
     with pytest.raises(ValueError, match="bound must leave a ratio of 1 as it is"):
         gt.Mismatch("mine", RATIOS["token"], clip)
-
-
-@pytest.mark.parametrize("largest", [0.5, np.inf, np.nan])
-def test_a_bound_below_1_is_refused(largest):
-    with pytest.raises(ValueError, match="largest must be finite and at least 1"):
-        MISMATCHES["token truncated"].with_bound(largest)
-
-
-def test_a_chain_of_three_policies_is_refused():
-    problem = next(gt.gallery.problem(name) for name in gt.gallery.names() if name.startswith("chain"))
-    with pytest.raises(ValueError, match="old must be left out for a TokenChain"):
-        gt.gradient_law(problem, problem.theta, "rloo", **SIZES, old=problem.theta + 0.01)

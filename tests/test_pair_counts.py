@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.exact import carried
-from grpo_theory.problem.chain_point import ChainPoint
-from grpo_theory.problem.pair_counts import pair_counts
+from grpo_theory.problem.recursion import pair_counts
 
 
 def chain_problem():
@@ -53,35 +51,3 @@ def test_sums_are_those_that_are_carried(n_features):
     carried = current.score_sums(tokens, tokens, gains, current.unit_shares)
     for name in ("mass", "means", "products"):
         np.testing.assert_allclose(getattr(found, name), getattr(carried, name), rtol=1e-12, atol=1e-15)
-
-
-def test_shares_that_are_alike_scale_the_sums():
-    """Of responses of one length, as where tokens are averaged; the recursion with the shares in it says the same."""
-    chain = gt.TokenChain([[0, 1], [1, 0]], horizon=6)
-    problem = gt.Problem(gt.StateRewards([0.1, 0.8]), chain, theta=[0.0, -1.0, 0.3, 0.2])
-    point = problem.at(problem.theta)
-    tokens, gains, shares = point.state_probabilities, np.ones((1, 2, 2)), np.full(7, 1.0 / 6.0)
-    found, carried = point.score_sums(tokens, tokens, gains, shares), point.carried(point.walk(tokens, shares**2), gains)
-    np.testing.assert_allclose(found.products, carried.product[chain.starts], rtol=1e-12)
-    np.testing.assert_allclose(found.mass.sum(axis=1), 1.0 / 6.0, rtol=1e-12)
-
-
-def test_where_pairs_are_too_many_the_law_is_carried_and_the_same(monkeypatch):
-    problem, asked = chain_problem(), []
-    drifted = problem.theta + 0.2 * np.random.default_rng(2).standard_normal(9)
-    counting = ChainPoint.sums_of_drawn
-    monkeypatch.setattr(ChainPoint, "sums_of_drawn", lambda *arguments: asked.append(1) or counting(*arguments))
-
-    def error():
-        return gt.gradient_law(problem, drifted, "grpo", batch_size=4, group_size=4, behaviour=problem.theta).mse
-
-    counted, times = error(), len(asked)
-    monkeypatch.setattr(carried, "MOST_PAIRS", 0)
-    assert error() == pytest.approx(counted, rel=1e-12)
-    assert len(asked) == times > 0
-
-
-def test_counts_know_how_many_they_are():
-    problem = chain_problem()
-    point = problem.at(problem.theta)
-    assert point.pair_counts.pairs.size == point.n_pairs

@@ -50,35 +50,6 @@ def test_scores_are_the_gradient_of_the_log_probability(name):
     np.testing.assert_allclose(policy.scores(theta), np.moveaxis(difference, 0, -1) / (2 * step), atol=1e-9)
 
 
-def test_one_hot_features_give_the_tabular_policy_in_three_forms():
-    """Tabular, linear with one-hot features, head with one-hot hidden states: the same law of the gradient."""
-    rng = np.random.default_rng(7)
-    n_prompts, n_responses = 3, 4
-    bandit = gt.Bandit(rng.uniform(size=(n_prompts, n_responses)), rng.dirichlet(np.ones(n_prompts)))
-    table = rng.normal(size=(n_prompts, n_responses))
-    one_hot = np.eye(n_prompts * n_responses).reshape(n_prompts, n_responses, -1)
-    forms = [
-        (gt.TabularSoftmax(n_prompts, n_responses), table.reshape(-1)),
-        (gt.LinearSoftmax(one_hot), table.reshape(-1)),
-        (gt.SoftmaxHead(np.eye(n_prompts), n_responses), table.T.reshape(-1)),
-    ]
-    order = np.arange(n_prompts * n_responses).reshape(n_prompts, n_responses).T.reshape(-1)
-    sizes = {"batch_size": 2, "group_size": 3}
-    problems = [gt.Problem(bandit, policy, theta=theta) for policy, theta in forms]
-    tabular, linear, head = (gt.gradient_law(problem, problem.theta, "optimal_loo", **sizes) for problem in problems)
-    for other, place in ((linear, slice(None)), (head, order)):
-        assert other.mse == pytest.approx(tabular.mse, rel=1e-13)
-        np.testing.assert_allclose(other.mean, tabular.mean[place], atol=1e-15)
-        np.testing.assert_allclose(other.covariance(), tabular.covariance()[place][:, place], atol=1e-15)
-        np.testing.assert_allclose(other.prompt_mses, tabular.prompt_mses, rtol=1e-13)
-    draws = [
-        gt.simulate_gradients(problem, problem.theta, "optimal_loo", **sizes, replications=500, rng=3, workers=1)
-        for problem in problems
-    ]
-    for simulation in draws[1:]:
-        np.testing.assert_allclose(simulation.means, draws[0].means, rtol=1e-12)
-
-
 class Scaled(gt.LogitMap):
     """One vector of logits for all prompts, each prompt with a scale of its own."""
 
@@ -143,137 +114,11 @@ def test_a_map_of_ones_own_is_as_good_as_its_dense_features(paths, penalty):
         assert np.linalg.norm(gt.moments(problems[1], best).gradient) < 1e-12
 
 
-def test_a_map_without_all_its_methods_is_no_map():
-    class Half(gt.LogitMap):
-        def logits(self, theta):
-            return theta[..., None, :]
-
-    with pytest.raises(TypeError, match="abstract"):
-        Half()
-
-
-def test_large_logits_do_not_overflow():
-    pi = gt.TabularSoftmax(1, 3).probabilities([1e5, 0.0, -1e5])
-    assert pi.tolist() == [[1.0, 0.0, 0.0]]
-
-
-def test_representations_name_the_sizes():
-    assert repr(gt.TabularSoftmax(3, 4)) == "TabularSoftmax(M=3, K=4, d=12)"
-    assert repr(gt.SoftmaxHead(np.ones((2, 5)), 3)) == "SoftmaxHead(M=2, K=3, d=15)"
-    assert repr(gt.TokenTree(2, 2, 2, end_token=0)) == "TokenTree(M=2, K=3, D=4, d=8)"
-
-
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: gt.TabularSoftmax(0, 2), ValueError, r"n_prompts must be at least 1, got 0"),
-        (lambda: gt.TabularSoftmax(2, 2.0), TypeError, r"n_responses must be an integer of at least 1, got 2\.0"),
-        (lambda: gt.LinearSoftmax(np.ones((2, 3))), ValueError, r"features must have 3 dimensions, got shape \(2, 3\)"),
-        (lambda: gt.LinearSoftmax(np.ones((2, 3, 0))), ValueError, r"features must not be empty"),
-        (lambda: gt.LinearSoftmax([[[np.nan]]]), ValueError, r"features must be finite, got nan at index \(0, 0, 0\)"),
-        (lambda: gt.SoftmaxHead(np.ones(3), 2), ValueError, r"hidden must have 2 dimensions, got shape \(3,\)"),
-        (lambda: gt.SoftmaxHead(np.ones((3, 2)), "4"), TypeError, r"n_responses must be an integer .* got '4'"),
-        (lambda: gt.TokenTree(0, 2, 2), ValueError, r"n_prompts must be at least 1, got 0"),
-        (lambda: gt.TokenTree(1, 0, 2), ValueError, r"vocabulary_size must be at least 1, got 0"),
-        (lambda: gt.TokenTree(1, 2, 2.0), TypeError, r"horizon must be an integer of at least 1, got 2\.0"),
-        (
-            lambda: gt.TokenTree(1, 2, 13),
-            ValueError,
-            r"vocabulary_size 2 and horizon 13 make 8192 responses, and at most 4096 can be enumerated",
-        ),
-        (
-            lambda: gt.TokenTree(1, 101, 5000, end_token=0),
-            ValueError,
-            r"vocabulary_size 101 and horizon 5000 make about 1e10000 responses, and at most 4096 can be enumerated",
-        ),
-        (lambda: gt.TokenTree(1, 2, 2, end_token=2), ValueError, r"end_token must be a token from 0 to V - 1 = 1, got 2"),
-        (lambda: gt.TokenTree(1, 2, 2, end_token=-1), ValueError, r"end_token must be at least 0, got -1"),
-        (lambda: gt.TokenTree(1, 2, 2, end_token="eos"), TypeError, r"end_token must be an integer of at least 0, got 'eos'"),
-        (
-            lambda: gt.TokenTree(2, 2, 2, features=np.ones((2, 4, 3))),
-            ValueError,
-            r"features must have shape \(2, 6\) = \(M, D\), prompts and edges, before \(d,\), got \(2, 4\)",
-        ),
-        (lambda: gt.TokenTree(2, 2, 2, features=np.ones((2, 6))), ValueError, r"features must have 3 dimensions, got shape"),
-        (lambda: gt.Policy(gt.TabularSoftmax(1, 2).logit_map, [[0], [1]]), TypeError, r"paths must be Paths or None, got \[\["),
-        (lambda: gt.Policy(np.ones((2, 3))), TypeError, r"logit_map must be a LogitMap, got array"),
-        (
-            lambda: gt.Policy(gt.TabularSoftmax(2, 4).logit_map, gt.TokenTree(2, 2, 2).paths),
-            ValueError,
-            r"logit_map must have as many logits as the paths have edges, 6, got 4",
-        ),
-    ],
-)
-def test_policies_refuse_wrong_sizes(make, error, message):
-    with pytest.raises(error, match=message):
-        make()
-
-
-@pytest.mark.parametrize("tree", [gt.TokenTree(1, 3, 3, end_token=1), gt.TokenTree(1, 2, 4), gt.TokenTree(1, 4, 1)])
-def test_paths_of_a_tree_are_paths(tree):
-    found = gt.Paths(tree.paths.edges.astype(np.int32).tolist(), tree.paths.vocabulary_size)
-    assert found.edges.dtype == np.int64
-    assert (found.tokens, found.n_logits) == (tree.responses, tree.n_logits)
-
-
 def test_paths_may_number_prefixes_and_responses_as_they_like():
     """A tree that no `TokenTree` has: after token 0 comes a second, after token 1 the end; the probabilities sum to one."""
     paths = gt.Paths([[1, -1], [0, 3], [0, 2]], 2)
     assert paths.tokens == ((1,), (0, 1), (0, 0))
     assert gt.Policy(gt.TabularSoftmax(1, 4).logit_map, paths).probabilities([1.0, 0.0, 2.0, -1.0]).sum() == pytest.approx(1.0)
-
-
-TREE = "edges must make a tree in which every edge leads on to one prefix or ends one response"
-
-
-@pytest.mark.parametrize(
-    ("edges", "vocabulary_size", "message"),
-    [
-        ([0, 1], 2, r"edges must be an array of integers of shape \(K, T\), got shape \(2,\) and int64"),
-        ([[0.0], [1.0]], 2, r"edges must be an array of integers of shape \(K, T\), got shape \(2, 1\) and float64"),
-        ([[0], [1]], 0, "vocabulary_size must be at least 1, got 0"),
-        ([[0, -1], [-1, 1]], 2, "edges must be -1 beyond a response's end and nowhere else"),
-        ([[0, -1, 2], [1, -1, -1]], 2, "edges must be -1 beyond a response's end and nowhere else"),
-        ([[0]], 2, TREE),  # a token that ends no response
-        ([[0], [0], [1]], 2, TREE),  # one response twice
-        ([[0, 2], [0, 3], [0, -1], [1, -1]], 2, TREE),  # one response is the beginning of another
-        ([[0, 2], [0, 3], [1, 2], [1, 3]], 2, TREE),  # two ways to one prefix
-        ([[0, 2], [0, 5], [1, -1]], 2, TREE),  # one way to two prefixes
-        ([[1], [0]], 2, r"edges must be 0 to V - 1 = 1 in this order for responses of one token"),
-    ],
-)
-def test_paths_must_be_those_of_a_tree(edges, vocabulary_size, message):
-    with pytest.raises(ValueError, match=message):
-        gt.Paths(edges, vocabulary_size)
-
-
-@pytest.mark.parametrize(
-    ("theta", "message"),
-    [
-        (np.zeros(5), r"theta must have shape \(6,\) = \(d,\), the policy's parameters, got \(5,\)"),
-        (np.zeros((2, 3)), r"theta must have 1 dimensions, got shape \(2, 3\)"),
-        ([0, 0, np.inf, 0, 0, 0], r"theta must be finite, got inf at index \(2,\)"),
-    ],
-)
-def test_theta_must_fit(theta, message):
-    with pytest.raises(ValueError, match=message):
-        gt.TabularSoftmax(2, 3).probabilities(theta)
-
-
-def test_the_callers_features_stay_his_own():
-    features = np.ones((1, 2, 3))
-    policy = gt.LinearSoftmax(features)
-    features[:] = 0.0
-    assert policy.logit_map.features.min() == 1.0
-    with pytest.raises(ValueError, match="read-only"):
-        policy.logit_map.features[0, 0, 0] = 2.0
-
-
-def test_a_large_head_forms_no_square_matrix():
-    head = gt.SoftmaxHead(np.ones((2, 2049)), 2)
-    with pytest.raises(ValueError, match=r"a matrix of shape \(4098, 4098\) is not formed .* \.variance_along"):
-        head.logit_map.congruence(np.zeros((2, 2, 2)))
-    assert gt.SoftmaxHead(np.ones((1, 8)), 2).logit_map.congruence(np.ones((1, 2, 2))).shape == (16, 16)
 
 
 @pytest.mark.parametrize("shape", [(5,), (1, 5), (3, 5), (2, 3, 1), (2, 0, 4)])

@@ -1,177 +1,22 @@
-"""The bandit, and the problem that bundles it with a policy: what they hold, and what they refuse."""
+"""The bandit, the penalty, and the problem that bundles them with a policy: what they hold."""
 
 import numpy as np
 import pytest
 from enumeration import PENALTIES, POLICIES, REWARDS, case, prompts
+from scipy.special import rel_entr
 
 import grpo_theory as gt
 
+REFERENCE = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]])
+BANDIT = gt.Bandit([[0.2, 0.9, 0.5], [0.7, 0.1, 0.4]], [0.4, 0.6])
 
-def test_success_probabilities_become_a_law_on_zero_and_one():
+
+def test_a_bandit_has_the_law_of_its_success_rates():
     bandit = gt.Bandit([[0.3, 0.8], [0.0, 1.0], [0.5, 0.25]])
-    assert (bandit.n_prompts, bandit.n_responses) == (3, 2)
-    assert bandit.values.tolist() == [0.0, 1.0]
-    assert bandit.probabilities[:, :, 1].tolist() == [[0.3, 0.8], [0.0, 1.0], [0.5, 0.25]]
-    assert bandit.probabilities.sum(axis=-1).tolist() == [[1.0, 1.0]] * 3
+    assert (bandit.n_prompts, bandit.n_responses, bandit.values.tolist()) == (3, 2, [0.0, 1.0])
     assert bandit.mean_reward.tolist() == [[0.3, 0.8], [0.0, 1.0], [0.5, 0.25]]
-
-
-def test_prompts_are_uniform_unless_weighted():
-    assert gt.Bandit(np.full((4, 2), 0.5)).prompt_weights.tolist() == [0.25] * 4
-    assert gt.Bandit(np.full((2, 2), 0.5), [0.9, 0.1]).prompt_weights.tolist() == [0.9, 0.1]
-
-
-def test_mean_reward_of_a_general_law():
-    law = [[[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]]]
-    bandit = gt.Bandit.from_law([0, 1, 2], law)
-    np.testing.assert_allclose(bandit.mean_reward, [[1.3, 0.0]], rtol=1e-15)
-    assert repr(bandit) == "Bandit(M=1, K=2, values=[0.0, 1.0, 2.0])"
-
-
-def test_the_arrays_are_the_bandits_own_and_cannot_be_written():
-    success = np.array([[0.3, 0.8]])
-    bandit = gt.Bandit(success)
-    success[:] = 0.0
-    assert bandit.mean_reward.tolist() == [[0.3, 0.8]]
-    for array in (bandit.values, bandit.probabilities, bandit.prompt_weights):
-        with pytest.raises(ValueError, match="read-only"):
-            array[...] = 0.0
-
-
-def test_at_prompt_puts_all_weight_on_one_prompt():
-    bandit = gt.Bandit.from_law([0, 1, 2], np.full((3, 2, 3), 1 / 3), [0.2, 0.3, 0.5])
-    one = bandit.at_prompt(1)
-    assert one.prompt_weights.tolist() == [0.0, 1.0, 0.0]
-    assert one.values.tolist() == bandit.values.tolist()
-    assert np.array_equal(one.probabilities, bandit.probabilities)
-    assert bandit.prompt_weights.tolist() == [0.2, 0.3, 0.5]
-
-
-@pytest.mark.parametrize(
-    ("prompt", "error", "message"),
-    [
-        (3, ValueError, r"prompt must be below the number of prompts 3, got 3"),
-        (-1, ValueError, r"prompt must be at least 0, got -1"),
-        (1.0, TypeError, r"prompt must be an integer of at least 0, got 1\.0"),
-        (True, TypeError, r"prompt must be an integer of at least 0, got True"),
-    ],
-)
-def test_at_prompt_refuses_what_is_no_prompt(prompt, error, message):
-    with pytest.raises(error, match=message):
-        gt.Bandit(np.full((3, 2), 0.5)).at_prompt(prompt)
-
-
-@pytest.mark.parametrize(
-    ("success", "message"),
-    [
-        ([[0.5, 1.5]], r"success must lie in \[0, 1\], got 1\.5 at index \(0, 1\)"),
-        (
-            [[-0.25, 0.5]],
-            r"success must lie in \[0, 1\], got -0\.25 at index \(0, 0\): these are .* gt\.Bandit\.from_law\(values",
-        ),
-        ([[0.5, np.nan]], r"success must be finite, got nan at index \(0, 1\)"),
-        ([[0.5], [np.inf]], r"success must be finite, got inf at index \(1, 0\)"),
-        ([0.5, 0.5], r"success must have 2 dimensions, got shape \(2,\)"),
-        ([[]], r"success must not be empty, got shape \(1, 0\)"),
-        ([[0.5, 0.5], [0.5]], r"success must be an array of real numbers with 2 dimensions"),
-        ([["half"]], r"success must be an array of real numbers with 2 dimensions"),
-        (None, r"success must have 2 dimensions, got shape \(\)"),
-    ],
-)
-def test_success_must_be_probabilities(success, message):
-    with pytest.raises(ValueError, match=message):
-        gt.Bandit(success)
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ([0.5, 0.25, 0.25], r"prompt_weights must have shape \(2,\) = \(M,\), one for each prompt, got \(3,\)"),
-        ([1.5, -0.5], r"prompt_weights must lie in \[0, 1\], got 1\.5 at index \(0,\)"),
-        ([0.5, 0.25], r"prompt_weights must sum to 1 along the last axis, got a sum of 0\.75"),
-        ([np.nan, 1.0], r"prompt_weights must be finite, got nan at index \(0,\)"),
-        ([[0.5, 0.5]], r"prompt_weights must have 1 dimensions, got shape \(1, 2\)"),
-    ],
-)
-def test_prompt_weights_must_be_a_distribution(weights, message):
-    with pytest.raises(ValueError, match=message):
-        gt.Bandit([[0.5], [0.5]], weights)
-
-
-@pytest.mark.parametrize(
-    ("values", "law", "message"),
-    [
-        ([0, 1, 1], np.full((1, 1, 3), 1 / 3), r"values must be distinct, got \[0\.0, 1\.0, 1\.0\]"),
-        ([0, 1], np.full((1, 1, 3), 1 / 3), r"probabilities must have shape \(1, 1, 2\) = \(M, K, L\), got \(1, 1, 3\)"),
-        ([0, 1], [[[0.5, 0.4]]], r"probabilities must sum to 1 .* got a sum of 0\.9 at index \(0, 0\)"),
-        ([0, 1], [[[1.25, -0.25]]], r"probabilities must lie in \[0, 1\], got 1\.25 at index \(0, 0, 0\)"),
-        ([0, 1], [[0.5, 0.5]], r"probabilities must have 3 dimensions, got shape \(1, 2\)"),
-        ([0, np.inf], [[[0.5, 0.5]]], r"values must be finite, got inf at index \(1,\)"),
-        ([], [[[]]], r"values must not be empty"),
-    ],
-)
-def test_a_law_must_be_a_distribution_on_distinct_values(values, law, message):
-    with pytest.raises(ValueError, match=message):
-        gt.Bandit.from_law(values, law)
-
-
-def test_complex_success_is_refused_and_not_stripped_of_its_imaginary_part():
-    with pytest.raises(ValueError, match="success must be an array of real numbers"):
-        gt.Bandit(np.array([[0.5 + 1.0j]]))
-
-
-TWO = gt.Bandit([[0.5, 0.5], [0.1, 0.2]]), gt.TabularSoftmax(2, 2)
-
-
-def test_a_problem_starts_at_zero_unless_it_is_told_where():
-    assert gt.Problem(*TWO).theta.tolist() == [0.0] * 4
-    assert (gt.Problem(*TWO).kl, gt.Problem(*TWO).name, gt.Problem(*TWO).title) == (None, "", "")
-    named = gt.Problem(*TWO, gt.KL(0.5, np.full((2, 2), 0.5)), [1, 2, 3, 4], name="mine", title="my own")
-    assert named.theta.tolist() == [1.0, 2.0, 3.0, 4.0]
-    assert repr(named) == f"Problem('mine', {TWO[0]!r}, {TWO[1]!r}, kl strength 0.5)"
-    assert repr(gt.Problem(*TWO)) == f"Problem({TWO[0]!r}, {TWO[1]!r})"
-
-
-def test_the_parameters_are_the_problems_own_and_cannot_be_written():
-    theta = np.ones(4)
-    problem = gt.Problem(*TWO, theta=theta)
-    theta[:] = 0.0
-    assert problem.theta.tolist() == [1.0] * 4
-    with pytest.raises(ValueError, match="read-only"):
-        problem.theta[0] = 2.0
-    with pytest.raises(AttributeError, match="cannot assign to field 'theta'"):
-        problem.theta = theta
-
-
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: gt.Problem([[0.5, 0.5]], TWO[1]), TypeError, r"bandit must be a Bandit, got \[\[0\.5, 0\.5\]\]"),
-        (lambda: gt.Problem(TWO[0], "tabular"), TypeError, r"policy must be a Policy, got 'tabular'"),
-        (lambda: gt.Problem(*TWO, 0.1), TypeError, r"kl must be a KL\(strength, reference\) or None, got 0\.1"),
-        (
-            lambda: gt.Problem(TWO[0], gt.TokenTree(2, 2, 2)),
-            ValueError,
-            r"policy must have the bandit's \(M, K\) = \(2, 2\), got \(2, 4\)",
-        ),
-        (
-            lambda: gt.Problem(*TWO, gt.KL(1.0, [[0.5, 0.5]])),
-            ValueError,
-            r"reference must have shape \(2, 2\) = \(M, K\), the policy's prompts and responses, got \(1, 2\)",
-        ),
-        (
-            lambda: gt.Problem(*TWO, theta=np.zeros(3)),
-            ValueError,
-            r"theta must have shape \(4,\) = \(d,\), the policy's parameters",
-        ),
-        (lambda: gt.Problem(*TWO, theta=[0, 0, np.nan, 0]), ValueError, r"theta must be finite, got nan at index \(2,\)"),
-        (lambda: gt.Problem(*TWO).at(np.zeros((2, 2))), ValueError, r"theta must have 1 dimensions, got shape \(2, 2\)"),
-        (lambda: gt.Problem(*TWO).at_prompt(2), ValueError, r"prompt must be below the number of prompts 2, got 2"),
-    ],
-)
-def test_parts_that_do_not_fit_are_refused_by_name(make, error, message):
-    with pytest.raises(error, match=message):
-        make()
+    graded = gt.Bandit.from_law([0, 1, 2], [[[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]]])
+    np.testing.assert_allclose(graded.mean_reward, [[1.3, 0.0]], rtol=1e-15)
 
 
 @pytest.mark.parametrize("name", ["kl-tabular", "sequence-shared"])
@@ -203,8 +48,50 @@ def test_the_tables_of_a_point_are_the_outcomes_written_out(policy, rewards, pen
         np.testing.assert_allclose(scores[point.outcome_responses], table.scores, rtol=1e-12, atol=1e-14)
 
 
-def test_a_point_computes_each_table_once():
-    c = case("head", "graded", "kl")
-    point = c.problem.at(c.theta)
-    for name in ("token_probabilities", "probabilities", "outcome_probabilities", "rewards", "penalties", "covectors", "moments"):
-        assert getattr(point, name) is getattr(point, name)
+def tabular(strength, theta=None):
+    return gt.Problem(BANDIT, gt.TabularSoftmax(2, 3), gt.KL(strength, REFERENCE), theta)
+
+
+def test_responses_that_are_never_given_add_nothing():
+    """Their probabilities are 0 to the last digit; what their penalty would be weighs nothing anywhere."""
+    theta = np.array([1e4, 0.0, 0.0, 0.0, 1e4, 1e4])
+    problem = tabular(1.0)
+    point = problem.at(theta)
+    assert point.probabilities.tolist() == [[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]]
+    drawn = point.probabilities > 0.0
+    expected = [np.log(2), np.log(2.5), np.log(5 / 7)]
+    np.testing.assert_allclose(point.penalties[drawn], expected, rtol=1e-12)
+    value = [0.2 - np.log(2), 0.25 - (np.log(2.5) + np.log(5 / 7)) / 2]
+    np.testing.assert_allclose(point.moments.value, value, rtol=1e-12)
+    assert gt.objective(problem, theta) == pytest.approx(BANDIT.prompt_weights @ value, rel=1e-12)
+    for name in ("reinforce", "optimal", "grpo"):
+        assert np.isfinite(gt.gradient_mse(problem, theta, name, batch_size=1, group_size=2))
+
+
+def test_the_divergence_of_sequences_is_a_sum_over_their_tokens():
+    """Of whole responses: log(pi/reference) is the sum of the tokens' logs, with the reference's own conditionals."""
+    rng, strength = np.random.default_rng(2), 0.4
+    tree = gt.TokenTree(2, 2, 2, end_token=0)
+    reference = rng.dirichlet(np.ones(tree.n_responses), size=2)
+    problem = gt.Problem(gt.Bandit(rng.uniform(size=(2, 3))), tree, gt.KL(strength, reference), rng.normal(size=8))
+    point = problem.at(problem.theta)
+    assert tree.responses == ((0,), (1, 0), (1, 1))
+    assert tree.prefixes == ((), (1,))
+    # Edges: 0 and 1 at the empty prefix, 0 and 1 after token 1.
+    after = reference[:, 1] + reference[:, 2]
+    conditionals = np.stack([reference[:, 0], after, reference[:, 1] / after, reference[:, 2] / after], axis=-1)
+    np.testing.assert_allclose(np.exp(problem.log_reference), conditionals, rtol=1e-13)
+    np.testing.assert_allclose(point.penalties, strength * np.log(point.probabilities / reference), rtol=1e-12, atol=1e-14)
+    expected = strength * rel_entr(point.probabilities, reference).sum(axis=1)
+    np.testing.assert_allclose((point.probabilities * point.penalties).sum(axis=1), expected, rtol=1e-12)
+
+
+def test_the_tilted_reference_is_the_optimum_of_a_tabular_policy():
+    """The maximiser of E Z - strength KL is reference * exp(mean reward / strength), normalised: its gradient is 0."""
+    theta = np.log(REFERENCE) + BANDIT.mean_reward / 0.5
+    found = gt.moments(tabular(0.5), theta.reshape(-1))
+    np.testing.assert_allclose(found.gradient, 0.0, atol=1e-15)
+    log_normaliser = 0.5 * np.log((REFERENCE * np.exp(BANDIT.mean_reward / 0.5)).sum(axis=1))
+    np.testing.assert_allclose(found.value, log_normaliser, rtol=1e-14)
+    elsewhere = gt.moments(tabular(0.6), theta.reshape(-1))
+    assert np.abs(elsewhere.gradient).max() > 1e-3

@@ -4,10 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from test_trainer_checks import checked, names, standard, table
-from test_trainers import transcriptions
 
 import grpo_theory as gt
-from grpo_theory.estimation import KL_TERMS, Estimator
 
 
 def left_out_in_float32(rewards):
@@ -40,55 +38,6 @@ def test_a_loss_of_0_at_the_start_is_right_and_its_gradient_is_not_0(tmp_path):
     change = (-(moved * advantages).mean() + advantages.mean()) / slope
     assert change == pytest.approx(-(advantages @ scores).sum() / 128, rel=1e-3)
     assert abs(change) > 0.01, "the loss is 0 and its derivative is not"
-
-
-def test_the_control_a_loss_that_is_not_0_is_not_called_right(tmp_path):
-    rewards = np.random.default_rng(0).integers(0, 2, (16, 8)).astype(float)
-    words = gt.page.check_to_text(checked(table(rewards, rewards), tmp_path))
-    assert "A loss of 0 is correct" not in words
-    assert "Advantages do not add up to 0" in words
-
-
-def test_a_mean_over_tokens_is_not_0_where_lengths_differ(tmp_path):
-    rewards = np.random.default_rng(0).integers(0, 2, (16, 8)).astype(float)
-    lengths = 10 + 100 * rewards.astype(int)
-    check = checked(table(rewards, standard(rewards), lengths), tmp_path)
-    assert check.loss.by_token < -0.1
-    assert "As a mean over tokens the loss is not 0" in " ".join(gt.page.check_to_text(check).split())
-
-
-def test_an_all_equal_batch_teaches_nothing_and_is_said_to(tmp_path):
-    """TRL issue 3857: loss and gradient are 0 because the total rewards of every group are equal."""
-    rewards = np.full((6, 4), 3.0)
-    words = " ".join(gt.page.check_to_text(checked(table(rewards, 0.0 * rewards), tmp_path)).split())
-    assert "In every group all rewards are equal" in words
-    assert "All advantages are 0" in words
-    assert "A loss of 0 is correct" not in words
-
-
-def test_equal_rewards_with_unequal_advantages_are_counted(tmp_path):
-    rewards = np.array([[1.0, 1.0, 0.0, 0.0]] * 6)
-    advantages = standard(rewards)
-    advantages[2, 1] = 0.0
-    check = checked(table(rewards, advantages), tmp_path)
-    assert check.contradictions.unequal == 1
-    assert checked(table(rewards, standard(rewards)), tmp_path).contradictions.unequal == 0
-
-
-@pytest.mark.parametrize("reward", [0.1, 0.95])
-def test_equal_rewards_whose_advantages_are_rounding_are_no_contradiction(reward, tmp_path):
-    """A mean in float32 leaves deviations of its rounding, and a small epsilon makes advantages of them, all alike."""
-    graded = np.random.default_rng(2).random((8, 8)).astype(np.float32)
-    graded[0] = reward
-    mean = graded.mean(axis=1, keepdims=True) + np.float32(6e-8)  # one rounding beside the mean
-    sd = np.sqrt(np.square(graded - mean).sum(axis=1, keepdims=True) / np.float32(7.0))
-    advantages = (graded - mean) / (sd + np.float32(1e-6))
-    assert np.abs(advantages[0]).max() > 0.01, "rounding is seen"
-    check = checked(table(graded.astype(float), advantages), tmp_path)
-    assert "verl_grpo" in names(check)
-    assert check.contradictions.total == 0
-    advantages[0, 0] += 0.5
-    assert checked(table(graded.astype(float), advantages), tmp_path).contradictions.total == 1
 
 
 @pytest.mark.parametrize("name", ["verl_grpo", "trl_grpo"])
@@ -124,39 +73,3 @@ def test_float32_gives_the_one_failure_of_a_nearly_uniform_group_a_thousandfold_
     check = checked(table(rewards, logged), tmp_path)
     assert names(check) == {"nemo_rl"}
     assert check.contradictions.counts == {"rounded deviation": 1}
-
-
-def test_the_fix_does_not_divide_where_the_others_are_equal(tmp_path):
-    """Since September 2026 (pull request 4158) NeMo-RL leaves such a response undivided, which is what `nemo_rl` computes."""
-    rng = np.random.default_rng(4)
-    rewards = np.vstack([NEARLY_UNIFORM, rng.integers(0, 2, (15, 8))])
-    fixed = transcriptions(rewards, np.ones(rewards.shape, dtype=int))["nemo_rl"]
-    assert fixed[0, -1] < -1e5, "numpy's deviation of seven equal rewards is not 0 either"
-    fixed[0, -1] = -0.95
-    check = checked(table(rewards, fixed), tmp_path)
-    assert names(check) == {"nemo_rl"}
-    assert check.contradictions.total == 0
-
-
-@pytest.mark.parametrize("rewards", [[1.0] * 7 + [0.0], [0.5] * 7 + [0.25]])
-def test_rewards_that_float32_holds_exactly_never_explode(rewards):
-    assert np.abs(left_out_in_float32(rewards)).max() <= 1.0
-    np.testing.assert_allclose(gt.advantages([rewards], "nemo_rl")[0], left_out_in_float32(rewards), rtol=1e-5)
-
-
-def penalised_mean(problem, theta, kl):
-    one = Estimator("penalised", gt.estimators()["rloo"].advantage, kl=KL_TERMS[kl])
-    return gt.gradient_law(problem, theta, one, batch_size=1, group_size=2).mean
-
-
-def test_k2_in_the_loss_descends_the_divergence_of_one_token():
-    """TRL's default penalty; the sum over tokens misses what a token does to the divergence of those after it."""
-    one_token, several = gt.gallery.problem("kl-tabular"), gt.gallery.problem("kl-sequence")
-    rng = np.random.default_rng(0)
-    away, far = (one.theta + 0.5 * rng.normal(size=one.theta.shape) for one in (one_token, several))  # from the reference
-    whole = gt.moments(one_token, away).gradient
-    np.testing.assert_allclose(penalised_mean(one_token, away, "k2 in loss"), whole, atol=1e-12)
-    assert np.abs(penalised_mean(one_token, away, "k3 in loss") - whole).max() > 1e-3, "the control"
-    truth = gt.moments(several, far).gradient
-    np.testing.assert_allclose(penalised_mean(several, far, "k1 in reward"), truth, atol=1e-12)
-    assert np.abs(penalised_mean(several, far, "k2 in loss") - truth).max() > 1e-3

@@ -12,7 +12,7 @@ from pages import DOCS, SAID, blocks, check_what_is_said, run_blocks
 import grpo_theory as gt
 from grpo_theory.harness.verdicts import Verdicts
 from grpo_theory.page.digest import COLUMNS
-from grpo_theory.problem.chains import KINDS
+from grpo_theory.problem.gallery import KINDS
 from simulations.collection import catalogue
 from simulations.length import ratios_by_length
 

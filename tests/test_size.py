@@ -71,14 +71,6 @@ def test_what_must_be_dense_is_refused_with_its_size_and_what_to_do(what):
     assert peak < 100e6
 
 
-def test_prompts_gradients_are_those_of_the_map():
-    problem = gt.gallery.problem("linear")
-    found = gt.moments(problem, problem.theta)
-    np.testing.assert_array_equal(found.prompt_gradients, problem.policy.logit_map.adjoint_by_prompt(found.gradient_covectors))
-    assert found.prompt_gradients is found.prompt_gradients
-    np.testing.assert_allclose(found.prompt_weights @ found.prompt_gradients, found.gradient, atol=1e-14)
-
-
 TREE = gt.TokenTree(3, 3, 3, end_token=0).paths
 
 
@@ -96,9 +88,3 @@ def test_norms_of_scores_without_their_table(paths, width, sharpness):
         np.testing.assert_allclose(found, expected, rtol=1e-13)
     np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-13 * expected.max())
     assert found.shape == expected.shape
-
-
-def test_sums_over_the_other_edges_of_a_prefix():
-    weights = np.random.default_rng(1).uniform(size=(2, TREE.n_logits))
-    np.testing.assert_allclose(TREE.beside(weights), TREE.by_prefix(weights) - weights, rtol=1e-13)
-    assert TREE.beside(np.eye(TREE.n_logits)).diagonal().max() == 0.0

@@ -14,7 +14,7 @@ from grpo_theory.simulate.allocation.group_sizes import PromptFacts, fill_known
 from grpo_theory.simulate.draw.policy_draw import TokenPaths
 
 DIGITS = 400
-GAPS = (5.0, 20.0, 36.0, 40.0, 100.0, 300.0)
+GAPS = (5.0, 36.0, 40.0, 300.0)
 GROUP = 2
 REWARDS = {"all differ": (0.3, 0.2, 0.6), "two are right": (0.0, 1.0, 1.0)}
 
@@ -182,12 +182,12 @@ def close(found, wanted, rtol=1e-9):
     np.testing.assert_allclose(found, wanted, rtol=rtol, atol=rtol * np.abs(wanted).max())
 
 
-CASES = [(kind, rewards) for kind in KINDS for rewards in REWARDS if kind in LISTED or rewards == "all differ"]
+CASES = [(kind, "all differ") for kind in KINDS] + [(kind, "two are right") for kind in ("tabular", "tree", "head")]
 
 
 @pytest.mark.parametrize("gap", GAPS)
 @pytest.mark.parametrize(("kind", "rewards"), CASES)
-def test_moments_are_those_of_all_groups(kind, gap, rewards):
+def test_moments_and_hessians_are_those_of_all_groups(kind, gap, rewards):
     problem, wanted = problem_of(kind, gap, REWARDS[rewards]), expected(kind, gap, rewards)
     sizes = {"batch_size": 1, "group_size": GROUP}
     close(gt.exact.gradient(problem, problem.theta), wanted["gradient"])
@@ -198,13 +198,7 @@ def test_moments_are_those_of_all_groups(kind, gap, rewards):
         close(law.mse, wanted[name, "mse"])
         if gap < 300.0:  # squares of the gradient are below 1e-300 from there on
             close(law.efficiency, wanted[name, "efficiency"])
-
-
-@pytest.mark.parametrize("gap", GAPS)
-@pytest.mark.parametrize(("kind", "rewards"), CASES)
-def test_hessians_are_those_of_the_definition(kind, gap, rewards):
-    problem = problem_of(kind, gap, REWARDS[rewards])
-    close(gt.hessian(problem, problem.theta), expected(kind, gap, rewards)["hessian"])
+    close(gt.hessian(problem, problem.theta), wanted["hessian"])
 
 
 @pytest.mark.parametrize("gap", GAPS[:-1])
@@ -235,69 +229,6 @@ def test_training_knows_score_norms_and_what_allocation_reads(kind, gap):
 
 
 SIZES = {"batch_size": 3, "group_size": 4}
-ALWAYS_DRAWN = (60.0, 100.0, 300.0)
-"""Gaps at which the sure response is drawn: another one has a chance of 2e-16 at 60."""
-
-
-def right_when_sure(kind, gap, values=(0.0, 1.0)):
-    """A problem whose sure response has the last reward value, its number, and its score to all digits."""
-    made = problem_of(kind, gap, (0.5, 0.5, 0.5)).listed()
-    sure = int(made.at(made.theta).probabilities[0].argmax())
-    law = np.full((1, made.policy.n_responses, len(values)), 1.0 / len(values))
-    law[0, sure] = np.eye(len(values))[-1]
-    with localcontext() as context:
-        context.prec = DIGITS
-        oracle = Oracle(made)
-        score = oracle.covector(0, sure) @ oracle.phi[0]
-    return gt.Problem(gt.Bandit.from_law(values, law), made.policy, theta=made.theta), score.astype(np.float64)
-
-
-@pytest.mark.parametrize("values", [(0.0, 1.0), (0.0, 0.5, 1.0)])
-@pytest.mark.parametrize("gap", ALWAYS_DRAWN)
-@pytest.mark.parametrize("kind", LISTED)
-def test_simulated_estimates_are_the_score_of_the_response_that_is_always_drawn(kind, gap, values):
-    problem, score = right_when_sure(kind, gap, values)
-    names = ["reinforce", "rloo", gt.compose("sums", advantage="reinforce", aggregation="group tokens")]
-    found = gt.simulate_gradients(
-        problem, problem.theta, names, **SIZES, replications=256, rng=0, directions=[score / abs(score).max()]
-    )
-    gradient, power = problem.at(problem.theta).moments.gradient, score @ score
-    tokens = problem.policy.lengths[problem.at(problem.theta).probabilities[0].argmax()]
-    for row, factor in ((0, 1.0), (1, 0.0), (2, 1.0 / tokens)):
-        close(found.means[row, 2:], [factor**2 * power, factor * gradient @ score, factor * power / abs(score).max()])
-
-
-def shifted(problem):
-    """The problem with logits of 0 for what is sure, so that a step of any size shows."""
-    policy, theta = problem.policy, problem.theta
-    if isinstance(policy, gt.TokenTree):
-        rows = theta.reshape(-1, 2)
-        return gt.Problem(problem.bandit, policy, theta=(rows - rows.max(axis=1, keepdims=True)).ravel())
-    hidden, rest = (4, theta[4:]) if isinstance(policy, gt.TwoLayerSoftmax) else (0, theta)
-    rows = rest.reshape(3, -1)
-    sure = policy.probabilities(theta)[0].argmax()
-    return gt.Problem(problem.bandit, policy, theta=np.concatenate([theta[:hidden], (rows - rows[sure]).ravel()]))
-
-
-@pytest.mark.parametrize("gap", ALWAYS_DRAWN)
-@pytest.mark.parametrize("kind", ["tabular", "head", "network", "tree"])
-def test_steps_are_the_score_of_the_response_that_is_always_drawn(kind, gap, registry):
-    @gt.estimator("norms")
-    def norms(batch, advantages):
-        advantages[:, :] = batch.squared_score_norms
-
-    problem, score = right_when_sure(kind, gap)
-    problem = shifted(problem)
-    unmoved = problem.theta == 0.0
-    assert unmoved.any()
-    run = {**SIZES, "steps": 1, "replications": 9, "rng": 0}
-    factors = {"reinforce": 1.0} | ({"norms": score @ score} if gap < 300.0 else {})
-    for name, factor in factors.items():
-        moved = gt.simulate_training(problem, problem.theta, name, gt.Constant(1.0), **run).theta[:, unmoved]
-        close(moved, np.broadcast_to(factor * score[unmoved], moved.shape))
-    if kind == "tabular":
-        moved = gt.simulate_training(problem, problem.theta, "reinforce", gt.Constant(1.0), **run, allocation="neyman").theta
-        close(moved[:, unmoved], np.broadcast_to(score[unmoved], (9, unmoved.sum())))
 
 
 @pytest.mark.parametrize("kind", ["tabular", "tree", "chain"])

@@ -8,7 +8,7 @@ import pytest
 from pages import DOCS
 
 import grpo_theory as gt
-from grpo_theory.problem.chains import KINDS
+from grpo_theory.problem.gallery import KINDS
 from paper_figures.content import front
 from simulations.length.grid import RATES
 from simulations.training.passes import PROBLEMS

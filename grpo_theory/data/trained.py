@@ -226,17 +226,14 @@ def check_version(provenance: Mapping[str, Any]) -> None:
 
 
 def _runs(data: Mapping[str, np.ndarray]) -> tuple[TrainedRun, ...]:
-    """Return the runs of the arrays."""
-    return tuple(_run(data, row) for row in range(len(data["seeds"])))
-
-
-def _run(data: Mapping[str, np.ndarray], row: int) -> TrainedRun:
-    """Return the run of a row of the arrays."""
-    settings = data["arms"][row].tolist()
-    arm = TrainedArm(settings[0], settings[1], int(settings[2]), float(settings[3]), settings[4], int(settings[5]))
-    looks = data["looks"][row].astype(np.float64)
-    success, held_out, no_signal, dropped = looks.T
-    return TrainedRun(arm, int(data["seeds"][row]), success, held_out, no_signal, dropped, data["ends"][row].astype(np.float64))
+    """Return the runs of the arrays, one a row."""
+    found = []
+    for arm, seed, looks, ends in zip(data["arms"].tolist(), data["seeds"], data["looks"], data["ends"], strict=True):
+        estimator, optimiser, size, rate, ratio, reuse = arm
+        trained = TrainedArm(estimator, optimiser, int(size), float(rate), ratio, int(reuse))
+        success, held_out, no_signal, dropped = looks.astype(np.float64).T
+        found.append(TrainedRun(trained, int(seed), success, held_out, no_signal, dropped, ends.astype(np.float64)))
+    return tuple(found)
 
 
 def _courses(data: Mapping[str, np.ndarray]) -> list[tuple[str, TrainedCourse]]:

@@ -1,18 +1,22 @@
-"""Advantage kernels with their names, parameters and requirements."""
+"""Advantage kernels with their names, parameters and requirements: their trial, and whether they are affine in rewards."""
 
 import keyword
 import numbers
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from grpo_theory.arrays import Array
-from grpo_theory.estimation.kernel import compile_kernel
-from grpo_theory.estimation.part import Part
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.compiler import plain_python
+from grpo_theory.estimation.kernel import CONTRACT, PROMPT_FIELDS, Batch, compile_kernel
+from grpo_theory.estimation.parts import Part
+from grpo_theory.user_text import printable
+from grpo_theory.validation import as_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,15 +89,234 @@ def as_parameters(parameters: Mapping[str, float]) -> dict[str, float]:
     for name in parameters:
         if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
             raise ValueError(f"parameters must have names that can be Python's, as 'epsilon', got {name!r}")
-    return {name: _as_parameter(name, value) for name, value in parameters.items()}
+    found = {}
+    for name, value in parameters.items():
+        found[name] = as_number(name, value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else np.nan
+        if not np.isfinite(found[name]):
+            raise ValueError(f"parameter {name} must be a finite number that a float can hold, got {printable(repr(value))}")
+    return found
 
 
-def _as_parameter(name: str, value: float) -> float:
+_RESPONSES = 2048
+"""The most responses of a batch of several groups: plain Python takes some milliseconds for them."""
+_LARGEST_GROUP = 8192
+"""Larger groups are not tried: an index that is right for so many is right for more."""
+
+
+@lru_cache(maxsize=256)
+def try_kernel(advantage: Advantage, group_size: int) -> None:
+    """Run a kernel once as plain Python on made-up groups of this size, before compiled code, which checks no index, runs it.
+
+    Raises
+    ------
+    ValueError
+        If it raises anything; the message has the exception's own words, and the line.
+    """
+    batches = _batches(advantage, group_size) if group_size <= _LARGEST_GROUP else []
     try:
-        number = float("nan") if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
-    except OverflowError:
-        number = float("inf")
-    if not np.isfinite(number):
-        shown = repr(value) if not isinstance(value, numbers.Rational) or abs(value) < 10**30 else "a number beyond 1e30"
-        raise ValueError(f"parameter {name} must be a finite number that a float can hold, got {shown}")
-    return number
+        compile_kernel(advantage.function)  # what does not compile is said in the contract's words
+    except TypeError as error:
+        raise _clearer(error, advantage) from None
+    for batch in batches:
+        why = failure(advantage, batch)
+        if why:
+            shape = f"{batch.rewards.shape[0]} x {group_size}"
+            raise ValueError(f"the kernel of estimator {advantage.name!r} fails for a batch of {shape} responses: {why}")
+    if batches and _fills_nothing(advantage, batches[0]):
+        raise ValueError(
+            f"the kernel of estimator {advantage.name!r} must fill advantages, and leaves all of them as they are. Write into "
+            "the array, as in `advantages[b, g] = ...`, because `advantages = ...` makes another"
+        )
+
+
+def _clearer(error: TypeError, advantage: Advantage) -> TypeError:
+    """Return why a kernel does not compile; that of one that writes on the batch in place, numba does not say."""
+    why = "" if "readonly" in str(error) else failure(advantage, _batches(advantage, max(2, advantage.minimum_group_size))[0])
+    if "read-only" not in why:
+        return error
+    return TypeError(f"the kernel {advantage.function.__qualname__!r} writes on the batch, which is read-only: {why}; {CONTRACT}")
+
+
+def _fills_nothing(advantage: Advantage, batch: Batch) -> bool:
+    """Whether a kernel leaves every advantage what it was, whatever that was."""
+    for before in (2.0**-9, -3.0):
+        advantages = np.full(batch.rewards.shape, before)
+        try:
+            with np.errstate(all="ignore"):
+                plain_python(advantage.function)(batch, advantages)
+        except (ArithmeticError, ValueError):  # of a value that is not finite: other failures have been told before
+            return False
+        if (advantages != before).any():
+            return False
+    return True
+
+
+@lru_cache(maxsize=1024)
+def try_on_rewards(advantage: Advantage, group_size: int, rewards: bytes, lengths: bytes) -> None:
+    """Run a kernel once as plain Python on groups of a problem's own rewards (L,) and lengths (N,), the bytes of these arrays.
+
+    A kernel may look something up by what it reads, and made-up rewards do not tell whether it finds it there.
+
+    Raises
+    ------
+    ValueError
+        If it raises anything; the message has a group's rewards, the exception's own words, and the line.
+    """
+    values, tokens = np.unique(np.frombuffer(rewards)), np.unique(np.frombuffer(lengths, dtype=np.int64))
+    for batch in _own_batches(advantage, group_size, values, tokens) if group_size <= _LARGEST_GROUP else []:
+        if failure(advantage, batch):
+            for b in range(len(batch.rewards)):  # which of the groups it is
+                group = Batch._make([*(field[b : b + 1] for field in batch[:-1]), batch.parameters])
+                why = failure(advantage, group)
+                if why:
+                    seen = f"rewards {_first_few(group.rewards[0])} and lengths {_first_few(group.lengths[0])}"
+                    raise ValueError(
+                        f"the kernel of estimator {advantage.name!r} fails for a group of this problem, with {seen}: {why}. "
+                        "It must be defined for all rewards and lengths that the problem has"
+                    )
+
+
+def _first_few(numbers: np.ndarray) -> str:
+    """Return numbers as text, cut short."""
+    text = str(numbers[:8].tolist())
+    return text if numbers.size <= 8 else f"{text[:-1]}, ...]"
+
+
+def _own_batches(advantage: Advantage, group_size: int, values: Array, lengths: Integers) -> list[Batch]:
+    """Return groups of equal responses, those of the ends among them, and groups that go through all rewards and lengths."""
+    n_groups = max(2, min(_RESPONSES // group_size, max(values.size, lengths.size)))
+    # Places between the first reward or length, 0, and the last, 1.
+    places, every = np.linspace(0.0, 1.0, n_groups)[:, None], np.ones(group_size, dtype=np.int64)
+
+    def spread(numbers: np.ndarray, at: Array) -> np.ndarray:
+        return numbers[np.rint(at * (numbers.size - 1)).astype(np.int64) * every]
+
+    shown = [(spread(values, places), spread(lengths, others)) for others in (places, 1.0 - places)]
+    rows = min(n_groups, -(-max(values.size, lengths.size) // group_size))
+    shown.append((np.resize(values, (rows, group_size)), np.resize(lengths, (rows, group_size))))
+    rng, made = np.random.default_rng(0), []
+    for rewards, tokens in shown:
+        means, deviations = rewards.mean(axis=1), rewards.std(axis=1)
+        fields = [np.ascontiguousarray(rewards), 1.0 + rng.random(rewards.shape), np.ascontiguousarray(tokens)]
+        made.append(_read_only(advantage, [*fields, means, deviations, means.copy()]))
+    return made
+
+
+def _read_only(advantage: Advantage, fields: list[np.ndarray]) -> Batch:
+    for field in fields:
+        field.setflags(write=False)
+    return Batch._make([*fields, advantage.parameter_array])
+
+
+def failure(advantage: Advantage, batch: Batch) -> str:
+    """Return what a kernel raises as plain Python on a batch, and at which line; nothing if it raises nothing.
+
+    Exceptions that only plain Python raises, for a division by zero or the root of a negative number, do not count. The compiled
+    kernel gives a value that is not finite there, which is a separate error.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            plain_python(advantage.function)(batch, np.full(batch.rewards.shape, np.nan))
+    except Exception as error:
+        if isinstance(error, ArithmeticError) or str(error) == "math domain error":
+            return ""
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{type(error).__name__}: {error} (line {frame.lineno} of {frame.filename}: {frame.line})"
+    return ""
+
+
+def _batches(advantage: Advantage, group_size: int) -> list[Batch]:
+    """Make up a group with both rewards and, if they are small, groups that are all wrong, all right and of many values."""
+    rng = np.random.default_rng(0)
+    rewards = [(np.arange(group_size) % 2.0)[None]]
+    if 3 * group_size <= _RESPONSES:
+        rewards.append(np.stack([np.zeros(group_size), np.ones(group_size), rng.random(group_size)]))
+    made = []
+    for own in rewards:
+        fields = [own, 1.0 + rng.random(own.shape), rng.integers(1, 9, own.shape), *rng.random((len(PROMPT_FIELDS), len(own)))]
+        made.append(_read_only(advantage, fields))
+    return made
+
+
+LARGEST_GROUP = 2048
+"""The largest group that is run on symbols, because their forms take 8 G^2 bytes."""
+
+
+class AffineForm:
+    """A constant plus a linear combination of symbols; anything else that is asked of it is refused."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, coefficients: Array, constant: float = 0.0) -> None:
+        self.coefficients = coefficients
+        self.constant = constant
+
+    def __add__(self, other: Any) -> Self:
+        if isinstance(other, AffineForm):
+            return type(self)(self.coefficients + other.coefficients, self.constant + other.constant)
+        return type(self)(self.coefficients, self.constant + float(other))
+
+    def __mul__(self, other: Any) -> Self:
+        if isinstance(other, AffineForm):
+            return NotImplemented
+        return type(self)(self.coefficients * float(other), self.constant * float(other))
+
+    def __truediv__(self, other: Any) -> Self:
+        if isinstance(other, AffineForm):
+            return NotImplemented
+        return type(self)(self.coefficients / float(other), self.constant / float(other))
+
+    def __neg__(self) -> Self:
+        return self * -1.0
+
+    def __sub__(self, other: Any) -> Self:
+        return self + -other
+
+    def __rsub__(self, other: Any) -> Self:
+        return -self + other
+
+    def _refuse(self, *others: Any) -> Any:
+        raise TypeError("an affine form has no such operation")
+
+    # Comparisons must be refused, too. Python would compare identities without these lines, and a kernel that asks whether
+    # rewards are equal would take one branch for all of them.
+    __radd__, __rmul__, __pos__ = __add__, __mul__, lambda self: self
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __abs__ = __float__ = __int__ = __pow__ = _refuse
+
+
+@lru_cache(maxsize=64)
+def affine_coefficients(advantage: Advantage, group_size: int) -> Array | None:
+    """Return the coefficients of a kernel's advantages, or None if they are not shown to be affine and alike for all responses.
+
+    Returns
+    -------
+    ndarray, shape (6,), or None
+        Five coefficients and the constant.  The coefficients multiply the response's own reward, the sum of the group's rewards,
+        and the prompt's value, standard deviation and optimal baseline.
+    """
+    if advantage.couples_groups or advantage.reads & {"squared_score_norms", "lengths"} or group_size > LARGEST_GROUP:
+        return None
+    n_symbols = group_size + len(PROMPT_FIELDS)
+    symbols = np.empty(n_symbols, dtype=object)
+    for i, row in enumerate(np.eye(n_symbols)):
+        symbols[i] = AffineForm(row)
+    advantages = np.full((1, group_size), np.nan, dtype=object)
+    fields = (symbols[group_size + f : group_size + f + 1] for f in range(len(PROMPT_FIELDS)))
+    lengths, norms = np.ones((1, group_size), dtype=np.int64), np.full((1, group_size), np.nan)
+    batch = Batch._make([symbols[None, :group_size], norms, lengths, *fields, advantage.parameter_array])
+    try:
+        advantage.function(batch, advantages)
+    except Exception:
+        return None
+    forms = [form if isinstance(form, AffineForm) else AffineForm(np.zeros(n_symbols), float(form)) for form in advantages[0]]
+    table = np.array([[*form.coefficients, form.constant] for form in forms])
+    # The rule A_g = a Z_g + b sum_h Z_h + c (V, sd, b*) + constant has row g: a + b at place g, b at the others, then c.
+    # What the rows of this table (G, G + 4) have in common, if they are those of one rule for all responses.
+    if not np.isfinite(table).all():
+        return None
+    others = table[0, 1] if group_size > 1 else 0.0
+    coefficients = np.array([table[0, 0] - others, others, *table[0, group_size:]])
+    expected = np.hstack([np.full((group_size, group_size), others), np.tile(coefficients[2:], (group_size, 1))])
+    expected[:, :group_size] += coefficients[0] * np.eye(group_size)
+    scale = max(1.0, np.abs(table).max())
+    return coefficients if (np.abs(table - expected) <= 1e-14 * group_size * scale).all() else None

@@ -247,6 +247,7 @@ def spread_budget(costs, budget, low, high, gains, sizes):
     for b in range(sizes.size):
         sizes[b] = low
         n = float(low)
+        # With f(n) = a/n + c/(n (n - 1)), f(n) - f(n + 1) = a/(n (n + 1)) + 2 c/((n - 1) n (n + 1)), which falls with n.
         gains[b] = costs[b, 0] / (n * (n + 1.0)) + 2.0 * costs[b, 1] / ((n - 1.0) * n * (n + 1.0))
     for _ in range(budget - low * sizes.size):
         best = -1

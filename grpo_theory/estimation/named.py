@@ -5,8 +5,8 @@ W is the score, Z the reward, G the group size; each kernel fills A in (1/BG) su
 
 import numpy as np
 
-from grpo_theory.estimation.centring import centre
-from grpo_theory.estimation.composition import estimator
+from grpo_theory.estimation.kernel import centre
+from grpo_theory.estimation.registry import estimator
 
 
 @estimator("reinforce")

@@ -12,7 +12,7 @@ import numpy as np
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator
-from grpo_theory.estimation.ratio import no_clip, trajectory_ratio
+from grpo_theory.estimation.parts import no_clip, trajectory_ratio
 from grpo_theory.exact.classes import Classes
 from grpo_theory.exact.law import NotEnumerableError
 from grpo_theory.exact.score_moments import ScoreMoments

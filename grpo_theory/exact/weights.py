@@ -10,8 +10,8 @@ from numba import types
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F1, F2, F4, READONLY_I1, READONLY_I2, FirstClassType, allocating_stage, compile_function
 from grpo_theory.estimation import AGGREGATIONS, Estimator
-from grpo_theory.estimation.ratio import CLIP_SIGNATURE as CLIP
-from grpo_theory.estimation.ratio import RATIO_SIGNATURE as RATIO
+from grpo_theory.estimation.parts import CLIP_SIGNATURE as CLIP
+from grpo_theory.estimation.parts import RATIO_SIGNATURE as RATIO
 from grpo_theory.problem import KL, Paths, Point
 from grpo_theory.validation import typed
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from grpo_theory.estimation import Estimator
-from grpo_theory.estimation.affine import affine_coefficients
-from grpo_theory.estimation.aggregation import constant_length, whole
+from grpo_theory.estimation.advantage import affine_coefficients
+from grpo_theory.estimation.parts import constant_length, whole
 
 
 def baseline_of(estimator: Estimator, group_size: int) -> str | None:

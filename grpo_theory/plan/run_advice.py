@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.estimation import Estimator, find
-from grpo_theory.estimation.affine import affine_coefficients
+from grpo_theory.estimation.advantage import affine_coefficients
 from grpo_theory.plan.advice import UNNAMED, check_independent, check_informative, parts
 from grpo_theory.plan.reward_laws import fit_reward_laws
 from grpo_theory.plan.reward_levels import reward_ladder

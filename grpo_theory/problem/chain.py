@@ -4,13 +4,54 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Flags, Integers, cached_array
+from grpo_theory.problem.bandit import not_listed
+from grpo_theory.problem.logit_map import SharedMap, SmoothMap, for_all_prompts
 from grpo_theory.problem.paths import Paths, log_softmax
 from grpo_theory.problem.policy import Policy
-from grpo_theory.problem.shared_map import SharedMap
-from grpo_theory.problem.state_network import StateNetworkMap
-from grpo_theory.problem.state_rewards import not_listed
-from grpo_theory.problem.two_layer import TwoLayerSoftmax
-from grpo_theory.validation import as_array, as_count, as_real_array, check_shape
+from grpo_theory.problem.two_layer import TwoLayerMap, TwoLayerSoftmax
+from grpo_theory.validation import as_array, as_count, as_real_array, check_room, check_shape
+
+
+class StateNetworkMap(SmoothMap):
+    """The logits of every token in every state, from a network whose inputs are the embeddings of the states.
+
+    All prompts share them: they differ in the state in which their responses begin.
+
+    Parameters
+    ----------
+    n_prompts : int
+        M.
+    network : TwoLayerMap
+        With S inputs, one for each state, and V logits, one for each token; D = S V.
+    """
+
+    def __init__(self, n_prompts: int, network: TwoLayerMap) -> None:
+        self.n_prompts, self.network = n_prompts, network
+        self.n_logits, self.dimension = network.n_prompts * network.n_logits, network.dimension
+
+    def of_states(self, theta: Array) -> Array:
+        """Return the logits, which all prompts share, shape (..., D)."""
+        by_state = self.network.logits(theta)
+        return by_state.reshape(*by_state.shape[:-2], self.n_logits)
+
+    def logits(self, theta: Array) -> Array:
+        """Return the logits, the same for each prompt, shape (..., M, D)."""
+        return for_all_prompts(self.of_states(theta), self.n_prompts)
+
+    def features(self, theta: Array) -> Array:
+        """Return the derivatives of the logits of all states at theta (d,), shape (D, d)."""
+        shape = self.n_logits, self.dimension
+        check_room("the derivatives of the logits of all states", shape, "take a narrower network, or fewer states")
+        return self.network.at(theta).features().reshape(shape)
+
+    def at(self, theta: Array) -> SharedMap:
+        """Return the derivatives of the logits at theta (d,): the map of a chain with these features."""
+        return SharedMap(self.n_prompts, self.n_logits, self.features(theta))
+
+    def bend(self, theta: Array, slopes: Array) -> Array:
+        """Return sum_md slope_md times the second derivative of logit d, shape (d, d), for slopes (M, D)."""
+        return self.network.bend(theta, slopes.sum(axis=0).reshape(self.network.n_prompts, self.network.n_logits))
+
 
 END = -1
 """Marks a final state: written in place of the next state for every token of a state in which responses end."""
@@ -109,27 +150,35 @@ class TokenChain(Policy):
                 f"starts must be states in which a token is drawn, got {int(self.starts[self.final[self.starts]][0])}, in which "
                 "responses end"
             )
-        if end_token is None:
-            self._check_left()
+        # Where no token ends a response, those of a state that cannot be left are drawn to no effect.
+        stuck = np.flatnonzero((self.transitions == np.arange(n_states)[:, None]).all(axis=1))
+        if end_token is None and stuck.size:
+            raise ValueError(
+                f"transitions must lead out of every state in which responses do not end, and state {int(stuck[0])} cannot be "
+                "left. If responses end there, write -1 for each of its tokens; else give an end_token"
+            )
         for array in (self.transitions, self.final, self.ends, self.starts):
             array.setflags(write=False)
         if network is None:
-            rows = _feature_rows(features, self.transitions.shape)
+            rows = None
+            if features is not None:
+                array = as_real_array("features", features, 3)
+                check_shape("features", array[..., 0], self.transitions.shape, "(S, V), states and tokens, before (d,)")
+                rows = array.reshape(-1, array.shape[-1])
             self.logit_map = SharedMap(self.starts.size, n_states * vocabulary_size, rows)
         else:
-            _check_network(network, features, self.transitions.shape)
+            if not isinstance(network, TwoLayerSoftmax):
+                raise TypeError(f"network must be a TwoLayerSoftmax or None, got {network!r}")
+            if features is not None:
+                raise ValueError("features and network must not both be given: a network takes the place of features")
+            if (network.n_prompts, network.n_responses) != self.transitions.shape:
+                raise ValueError(
+                    "network must have an input for each of the chain's states and a response for each of its tokens. "
+                    f"These are (S, V) = {self.transitions.shape}, and it has {network.n_prompts} inputs and "
+                    f"{network.n_responses} responses"
+                )
             self.logit_map = StateNetworkMap(self.starts.size, network.network)
             self.largest_parameter = network.largest_parameter
-
-    def _check_left(self) -> None:
-        """Raise if tokens are drawn to no effect: those of a state that cannot be left, where no token ends a response."""
-        stuck = (self.transitions == np.arange(self.n_states)[:, None]).all(axis=1)
-        if stuck.any():
-            state = int(np.flatnonzero(stuck)[0])
-            raise ValueError(
-                f"transitions must lead out of every state in which responses do not end, and state {state} cannot be left. "
-                f"If responses end there, write -1 for each of its tokens; else give an end_token"
-            )
 
     def starting_point(self) -> Array:
         """Return zeros, shape (d,); raise if features are learned, because a network must be given a start.
@@ -191,7 +240,7 @@ class TokenChain(Policy):
         >>> gt.TokenChain([[0, 1], [1, 0]], horizon=1024).log_probabilities([0.0, 0.0, 0.0, 0.0])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        grpo_theory.problem.state_rewards.NotListedError: the probability of every response is not known of a ...
+        grpo_theory.problem.bandit.NotListedError: the probability of every response is not known of a ...
         """
         return not_listed("the probability of every response")
 
@@ -217,7 +266,7 @@ class TokenChain(Policy):
         >>> gt.TokenChain([[0, 1], [1, 0]], horizon=1024).scores([0.0, 0.0, 0.0, 0.0])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        grpo_theory.problem.state_rewards.NotListedError: the score of every response is not known of a ...
+        grpo_theory.problem.bandit.NotListedError: the score of every response is not known of a ...
         """
         return not_listed("the score of every response")
 
@@ -246,25 +295,3 @@ def _final_states(transitions: Integers) -> Flags:
             f"{token} in state {state}. In a state in which responses end they must be -1 for all tokens"
         )
     return final
-
-
-def _feature_rows(features: ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
-    if features is None:
-        return None
-    array = as_real_array("features", features, 3)
-    check_shape("features", array[..., 0], shape, "(S, V), states and tokens, before (d,)")
-    return array.reshape(-1, array.shape[-1])
-
-
-def _check_network(network: TwoLayerSoftmax, features: ArrayLike | None, shape: tuple[int, ...]) -> None:
-    """Raise unless a network reads every state, knows every token, and alone gives the logits."""
-    if not isinstance(network, TwoLayerSoftmax):
-        raise TypeError(f"network must be a TwoLayerSoftmax or None, got {network!r}")
-    if features is not None:
-        raise ValueError("features and network must not both be given: a network takes the place of features")
-    found = network.n_prompts, network.n_responses
-    if found != shape:
-        raise ValueError(
-            f"network must have an input for each of the chain's states and a response for each of its tokens. These are "
-            f"(S, V) = {shape}, and it has {found[0]} inputs and {found[1]} responses"
-        )

@@ -6,14 +6,21 @@ from functools import cached_property
 import numpy as np
 
 from grpo_theory.arrays import Array, Flags, Integers, cached_array, read_only
+from grpo_theory.problem.bandit import StateRewards, not_listed
 from grpo_theory.problem.chain import TokenChain
-from grpo_theory.problem.moments import Moments
-from grpo_theory.problem.pair_counts import PairCounts, pair_counts
+from grpo_theory.problem.logit_map import SharedMap
 from grpo_theory.problem.paths import closed, complements, less_mean
-from grpo_theory.problem.point import Point
-from grpo_theory.problem.recursion import Carried, Walk, carry, chances_to_come, edge_mass, visits, walk_of
-from grpo_theory.problem.shared_map import SharedMap
-from grpo_theory.problem.state_rewards import StateRewards, not_listed
+from grpo_theory.problem.point import Moments, Point
+from grpo_theory.problem.recursion import (
+    Carried,
+    PairCounts,
+    Walk,
+    carry,
+    chances_to_come,
+    edge_mass,
+    pair_counts,
+    visits,
+)
 from grpo_theory.validation import check_room
 
 
@@ -65,15 +72,13 @@ class ChainPoint(Point):
 
     @property
     def chain(self) -> TokenChain:
-        """The policy, as what it is."""
-        assert isinstance(self.policy, TokenChain)
-        return self.policy
+        """The policy."""
+        return self.policy  # type: ignore[return-value]
 
     @property
     def state_rewards(self) -> StateRewards:
-        """The rewards, as what they are."""
-        assert isinstance(self.bandit, StateRewards)
-        return self.bandit
+        """The rewards."""
+        return self.bandit  # type: ignore[return-value]
 
     @cached_array
     def tangent(self) -> SharedMap:
@@ -103,7 +108,12 @@ class ChainPoint(Point):
 
     def walk(self, weights: Array, shares: Array) -> Walk:
         """Return the walk with these weights of tokens (S, V) and shares of responses by length (T + 1,)."""
-        return walk_of(self.chain.transitions, self.chain.ends, weights, shares, self.state_rewards.state_probabilities)
+        # No token is drawn in states in which responses end; arrays are as compiled code wants them.
+        final = self.chain.final[:, None]
+        nexts = np.where(final, 0, self.chain.transitions)
+        law = np.ascontiguousarray(self.state_rewards.state_probabilities)
+        weights, ends = np.where(final, 0.0, weights), self.chain.ends.astype(np.int64)
+        return Walk(nexts, ends, weights, np.ascontiguousarray(shares), law)
 
     def carried(self, walk: Walk, gains: Array) -> Carried:
         """Return what is carried back of scores times gains of tokens, (F, S, V)."""
@@ -231,7 +241,7 @@ class ChainPoint(Point):
         >>> problem.at(problem.theta).moments_of([[0.0]])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        grpo_theory.problem.state_rewards.NotListedError: moments with other rewards is not known of a ...
+        grpo_theory.problem.bandit.NotListedError: moments with other rewards is not known of a ...
         """
         return not_listed("moments with other rewards")
 
@@ -261,6 +271,9 @@ class ChainPoint(Point):
             q, e = (goes_on * one[walk.nexts] for one in (power, fourth))
             a, c = goes_on[..., None, None] * form[walk.nexts], goes_on[..., None] * third[walk.nexts]
             turned = np.einsum("svij,svj->svi", a, x)
+            # With w the score of a token and R the sum of later ones, of mean 0, A = E[R R'], q = E||R||^2, c = E[||R||^2 R] and
+            # e = E||R||^4: E||w + R||^4 = |w|^4 + 4 w'A w + 2 |w|^2 q + 4 w'c + e, and
+            # E[||w + R||^2 (w + R)] = w (|w|^2 + q) + 2 A w + c.
             ahead = squares**2 + 4.0 * (turned * x).sum(axis=-1) + 2.0 * squares * q + 4.0 * (x * c).sum(axis=-1) + e
             lean = x * (squares + q)[..., None] + 2.0 * turned + c
             p = walk.weights
@@ -300,6 +313,7 @@ class ChainPoint(Point):
             edges, after = to_come.reshape(size, n_rewards), later.reshape(size, n_rewards, n_features, size)
             for m, r, f, g in np.ndindex(coefficients.shape):
                 weight = coefficients[m, r, f, g] * taken[m][:, None]
+                # (x_f + X_f)(x_g + X_g)' - X_f X_g' = x_f x_g' + x_f X_g' + X_f x_g': later tokens count X_f X_g'.
                 first = x[f].T @ (weight * (edges[:, r, None] * x[g] + after[:, r, g]))
                 forms[m] += first + (weight * after[:, r, f]).T @ x[g]
             own = to_come[..., None, None] * np.moveaxis(x.reshape(n_features, n_states, n_tokens, 1, size), 0, 3)
@@ -330,6 +344,7 @@ def state_forms(weights: Array, probabilities: Array) -> Array:
     forms = np.zeros((len(weights), n_states, n_tokens, n_states, n_tokens))
     diagonal = np.arange(n_tokens)
     for s, p in enumerate(probabilities):
+        # E[(e_v - p)(e_v - p)'] = diag(p) - p p': the Fisher information of a softmax (Amari 1998); 1 - p as a sum of the others.
         own = -np.outer(p, p)
         own[diagonal, diagonal] = p * complements(p)
         forms[:, s, :, s, :] = weights[:, s, None, None] * own

@@ -5,7 +5,7 @@ from typing import Self
 
 import numpy as np
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, cached_array
 from grpo_theory.problem.paths import Paths, complements, less_mean
 from grpo_theory.validation import check_room
 
@@ -14,6 +14,15 @@ LARGEST_DIMENSION = 4096
 
 ALONE = "ask gradient_law(...) for .trace, .mse or .variance_along(directions), or take each prompt as a problem of its own"
 """What to do without such a matrix where each prompt has parameters of its own."""
+
+
+def check_square(dimension: int) -> None:
+    """Raise where a matrix of all pairs of parameters is too large to be wanted."""
+    if dimension > LARGEST_DIMENSION:
+        raise ValueError(
+            f"a matrix of shape {(dimension, dimension)} is not formed for this policy; "
+            "ask gradient_law(...) for .trace, .mse or .variance_along(directions) instead"
+        )
 
 
 class SmoothMap(ABC):
@@ -136,6 +145,7 @@ class LogitMap(SmoothMap):
 def orthogonal_products(paths: Paths, probabilities: Array) -> Array:
     """Return the inner products of tokens' covectors along each response, (M, K, T, T): those at different prefixes have none."""
     of_others = complements(probabilities.reshape(len(probabilities), -1, paths.vocabulary_size)).reshape(probabilities.shape)
+    # ||e_v - p||^2 = (1 - p_v)^2 + sum_{u != v} p_u^2, and 1 - p_v as the sum of the others.
     squares = of_others**2 + paths.beside(probabilities**2)
     products = np.zeros((len(probabilities), paths.n_responses, paths.horizon, paths.horizon))
     positions = np.arange(paths.horizon)
@@ -245,6 +255,7 @@ class HeadMap(LogitMap):
     def __init__(self, hidden: Array, n_logits: int) -> None:
         self.hidden = hidden
         self.hidden.setflags(write=False)
+        self.squared_lengths = np.einsum("mh,mh->m", hidden, hidden)
         self.n_prompts, self.width = hidden.shape
         self.n_logits = n_logits
         self.dimension = n_logits * self.width
@@ -265,25 +276,146 @@ class HeadMap(LogitMap):
 
     def gram(self) -> Array:
         """Return ||h_m||^2 I_D, shape (M, D, D)."""
-        return self._squared_lengths()[:, None, None] * np.eye(self.n_logits)
+        return self.squared_lengths[:, None, None] * np.eye(self.n_logits)
 
     def congruence(self, forms: Array) -> Array:
         """Return sum_m A_m x h_m h_m', shape (d, d); refused where that matrix is too large to be wanted."""
-        if self.dimension > LARGEST_DIMENSION:
-            raise ValueError(
-                f"a matrix of shape {(self.dimension, self.dimension)} is not formed for this policy; "
-                "ask gradient_law(...) for .trace, .mse or .variance_along(directions) instead"
-            )
+        check_square(self.dimension)
         product = np.einsum("mkl,mh,mi->khli", forms, self.hidden, self.hidden, optimize=True)
         return product.reshape(self.dimension, self.dimension)
 
     def squared_norms(self, covectors: Array) -> Array:
         """Return ||h_m||^2 |c|^2, shape (M, K)."""
-        return self._squared_lengths()[:, None] * (covectors**2).sum(axis=-1)
+        return self.squared_lengths[:, None] * (covectors**2).sum(axis=-1)
 
     def token_products(self, paths: Paths, probabilities: Array) -> Array:
         """Return the inner products of the scores of the tokens of each response, shape (M, K, T, T)."""
-        return self._squared_lengths()[:, None, None, None] * orthogonal_products(paths, probabilities)
+        return self.squared_lengths[:, None, None, None] * orthogonal_products(paths, probabilities)
 
-    def _squared_lengths(self) -> Array:
-        return np.einsum("mh,mh->m", self.hidden, self.hidden)
+
+def for_all_prompts(logits: Array, n_prompts: int) -> Array:
+    """Return logits (..., D) as those of each of M prompts, shape (..., M, D), without a copy."""
+    return np.broadcast_to(logits[..., None, :], (*logits.shape[:-1], n_prompts, logits.shape[-1]))
+
+
+class SharedMap(LogitMap):
+    """One map for all prompts: they differ in where they begin, and not in what their logits are.
+
+    Parameters
+    ----------
+    n_prompts, n_logits : int
+        M and D.
+    features : ndarray, shape (D, d), or None
+        A free logit for every edge, d = D, if None.
+    """
+
+    def __init__(self, n_prompts: int, n_logits: int, features: Array | None) -> None:
+        self.n_prompts, self.n_logits, self.features = n_prompts, n_logits, features
+        self.dimension = n_logits if features is None else features.shape[1]
+        if features is not None:
+            features.setflags(write=False)
+
+    def of_states(self, theta: Array) -> Array:
+        """Return the logits, which all prompts share, shape (..., D)."""
+        return theta if self.features is None else theta @ self.features.T
+
+    def vectors(self, covectors: Array) -> Array:
+        """Return Phi' c for covectors c of shape (..., D), shape (..., d)."""
+        return covectors if self.features is None else covectors @ self.features
+
+    def logits(self, theta: Array) -> Array:
+        """Return the logits, the same for each prompt, shape (..., M, D)."""
+        return for_all_prompts(self.of_states(theta), self.n_prompts)
+
+    def adjoint_by_prompt(self, covectors: Array) -> Array:
+        """Return Phi' c_m, shape (M, d)."""
+        return self.vectors(covectors)
+
+    def adjoint(self, covectors: Array) -> Array:
+        """Return Phi' sum_m c_m, shape (d,)."""
+        return self.vectors(covectors.sum(axis=0))
+
+    def gram(self) -> Array:
+        """Return Phi Phi' for each prompt, shape (M, D, D)."""
+        check_room("the inner products of all logits", (self.n_logits, self.n_logits), "moments and gradient_mse do without")
+        own = np.eye(self.n_logits) if self.features is None else self.features @ self.features.T
+        return np.broadcast_to(own, (self.n_prompts, *own.shape))
+
+    def congruence(self, forms: Array) -> Array:
+        """Return Phi' (sum_m A_m) Phi, shape (d, d)."""
+        total = forms.sum(axis=0)
+        return total if self.features is None else self.features.T @ total @ self.features
+
+    def squared_norms(self, covectors: Array) -> Array:
+        """Return ||Phi' c||^2, shape (M, K)."""
+        return (self.vectors(covectors) ** 2).sum(axis=-1)
+
+
+class PrefixHeadMap(LogitMap):
+    """Logits W h_mp of a head W (V, H) over frozen hidden states h (M, P, H) of prefixes.
+
+    The parameter theta is W, flattened row by row.  The features of the edge with token v at prefix p are e_v x h_mp.  The inner
+    product of two edges' features is that of the hidden states if they have the same token, and otherwise 0.  Nothing of shape
+    (M, D, d) is formed.
+    """
+
+    def __init__(self, hidden: Array, vocabulary_size: int) -> None:
+        self.hidden = hidden
+        self.hidden.setflags(write=False)
+        self.n_prompts, self.n_prefixes, self.width = hidden.shape
+        self.vocabulary_size = vocabulary_size
+        self.n_logits = self.n_prefixes * vocabulary_size
+        self.dimension = vocabulary_size * self.width
+
+    @cached_array
+    def prefix_gram(self) -> Array:
+        """Inner products of the hidden states of each prompt, shape (M, P, P)."""
+        return self.hidden @ np.swapaxes(self.hidden, 1, 2)
+
+    def _by_prefix(self, covectors: Array) -> Array:
+        return covectors.reshape(*covectors.shape[:-1], self.n_prefixes, self.vocabulary_size)
+
+    def logits(self, theta: Array) -> Array:
+        """Return W h_mp, shape (..., M, D)."""
+        heads = theta.reshape(*theta.shape[:-1], 1, self.vocabulary_size, self.width)
+        by_prefix = self.hidden @ np.swapaxes(heads, -1, -2)
+        return by_prefix.reshape(*theta.shape[:-1], self.n_prompts, self.n_logits)
+
+    def adjoint_by_prompt(self, covectors: Array) -> Array:
+        """Return sum_p c_mp x h_mp, shape (M, d)."""
+        heads = np.swapaxes(self._by_prefix(covectors), 1, 2) @ self.hidden
+        return heads.reshape(self.n_prompts, self.dimension)
+
+    def adjoint(self, covectors: Array) -> Array:
+        """Return sum_mp c_mp x h_mp, shape (d,)."""
+        columns = covectors.reshape(-1, self.vocabulary_size)
+        return (columns.T @ self.hidden.reshape(-1, self.width)).reshape(self.dimension)
+
+    def gram(self) -> Array:
+        """Return the inner products of the prefixes' hidden states times the identity of the tokens, shape (M, D, D)."""
+        blocks = self.prefix_gram[:, :, None, :, None] * np.eye(self.vocabulary_size)[:, None, :]
+        return blocks.reshape(self.n_prompts, self.n_logits, self.n_logits)
+
+    def congruence(self, forms: Array) -> Array:
+        """Return sum_m Phi_m' A_m Phi_m, shape (d, d); refused where that matrix is too large to be wanted."""
+        check_square(self.dimension)
+        sizes = (self.n_prefixes, self.vocabulary_size)
+        blocks = forms.reshape(self.n_prompts, *sizes, *sizes)
+        product = np.einsum("mpvqw,mph,mqi->vhwi", blocks, self.hidden, self.hidden, optimize=True)
+        return product.reshape(self.dimension, self.dimension)
+
+    def squared_norms(self, covectors: Array) -> Array:
+        """Return ||sum_p c_p x h_mp||^2, shape (M, K)."""
+        columns = np.swapaxes(self._by_prefix(covectors), -1, -2)
+        return np.maximum(((columns @ self.prefix_gram[:, None]) * columns).sum(axis=(-2, -1)), 0.0)
+
+    def token_products(self, paths: Paths, probabilities: Array) -> Array:
+        """Return the inner products of the scores of the tokens of each response, shape (M, K, T, T)."""
+        prefixes, tokens = np.divmod(np.where(paths.taken, paths.edges, 0), self.vocabulary_size)
+        of_tokens = less_mean(np.eye(self.vocabulary_size), self._by_prefix(probabilities)[..., None], axis=-2)
+        covectors = of_tokens[:, prefixes, tokens] * paths.taken[:, :, None]
+        products = self.prefix_gram[:, prefixes[:, :, None], prefixes[:, None, :]]
+        for s in range(paths.horizon):
+            for t in range(paths.horizon):
+                products[..., s, t] *= np.einsum("mkv,mkv->mk", covectors[:, :, s], covectors[:, :, t])
+        return products

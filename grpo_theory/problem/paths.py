@@ -169,6 +169,7 @@ class Paths:
         -------
         ndarray, shape (..., D)
         """
+        # sum_e w_e (e_edge - p) = w - p sum_e w_e at each prefix: the gradient of a log softmax, e - p, times the weights.
         covectors = weights - self.by_prefix(weights) * probabilities
         rows, p = (array.reshape(*array.shape[:-1], -1, self.vocabulary_size) for array in (covectors, probabilities))
         return closed(rows, p).reshape(covectors.shape)
@@ -198,6 +199,8 @@ class Paths:
 
         The latter need not be normalised.
         """
+        # pi(v | prefix) = P(responses through prefix and v) / P(responses through prefix), with sums of exponentials shifted
+        # by the largest.
         if self.horizon == 1:
             return log_probabilities - logsumexp(log_probabilities, axis=-1, keepdims=True)
         k, t = np.nonzero(self.taken)

@@ -7,15 +7,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, cached_array, read_only
-from grpo_theory.problem.bandit import Bandit
+from grpo_theory.problem.bandit import KL, Bandit, StateRewards
 from grpo_theory.problem.chain import TokenChain
 from grpo_theory.problem.chain_point import ChainPoint
-from grpo_theory.problem.kl import KL
-from grpo_theory.problem.listing import listed
-from grpo_theory.problem.moments import Moments
-from grpo_theory.problem.point import Point
+from grpo_theory.problem.point import Moments, Point
 from grpo_theory.problem.policy import Policy
-from grpo_theory.problem.state_rewards import StateRewards
+from grpo_theory.problem.tree import listed
 from grpo_theory.validation import typed
 
 
@@ -80,7 +77,11 @@ class Problem:
         if isinstance(bandit, StateRewards) or isinstance(policy, TokenChain):
             bandit = _rewards_of_chain(bandit, policy, kl)
         else:
-            _check_shapes(bandit, policy, kl)
+            shape = bandit.n_prompts, bandit.n_responses
+            if (policy.n_prompts, policy.n_responses) != shape:
+                raise ValueError(f"policy must have the bandit's (M, K) = {shape}, got {(policy.n_prompts, policy.n_responses)}")
+            if kl is not None:
+                kl.check_reference(shape)
         start = policy.check_theta(policy.starting_point() if theta is None else theta)
         read_only(start)
         parts = {"bandit": bandit, "policy": policy, "kl": kl, "theta": start, "name": name, "title": title}
@@ -132,14 +133,6 @@ def moments(problem: Problem, theta: ArrayLike) -> Moments:
     [0.633]
     """
     return problem.at(theta).moments
-
-
-def _check_shapes(bandit: Bandit, policy: Policy, kl: KL | None) -> None:
-    shape = bandit.n_prompts, bandit.n_responses
-    if (policy.n_prompts, policy.n_responses) != shape:
-        raise ValueError(f"policy must have the bandit's (M, K) = {shape}, got {(policy.n_prompts, policy.n_responses)}")
-    if kl is not None:
-        kl.check_reference(shape)
 
 
 def _rewards_of_chain(bandit: Bandit, policy: Policy, kl: KL | None) -> StateRewards:

@@ -13,8 +13,19 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.compiler import F3, F4, READONLY_F1, READONLY_F2, READONLY_I1, READONLY_I2, function_value, record_type
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.compiler import (
+    F3,
+    F4,
+    F5,
+    READONLY_F1,
+    READONLY_F2,
+    READONLY_F3,
+    READONLY_I1,
+    READONLY_I2,
+    function_value,
+    record_type,
+)
 from grpo_theory.validation import check_room
 
 
@@ -148,6 +159,7 @@ def carry_back(walk, vectors, offsets, spans, mass, mean, product):
                             for i in range(first, first + width):
                                 mean[s, r, f, i] += weight * later[after, r, f, i]
                         for g in range(n_features):
+                            # <x_f + X_f, x_g + X_g> = <x_f, x_g> + <x_f, X_g> + <x_g, X_f> + <X_f, X_g>.
                             inner, crossed = 0.0, 0.0
                             for i in range(width):
                                 inner += vectors[f, s, v, i] * vectors[g, s, v, i]
@@ -188,36 +200,14 @@ def edge_mass(walk: Walk, mass: Array, starts: Integers) -> Array:
 
     A response that takes a token in a state twice is counted twice.
     """
+    horizon, here = len(mass), visits(walk, starts)
     counts = np.zeros((starts.size, walk.law.shape[1], *walk.weights.shape))
-    add_edge_mass(walk, mass, starts, counts)
+    for t in range(horizon):
+        # E[1(token t is v in s) share 1(Z = z)] = P(s_t = s) k(s, v) times what is still to come after it.
+        ended = (walk.ends != 0) | (t == horizon - 1)
+        to_come = np.where(ended[..., None], walk.shares[t + 1] * walk.law[walk.nexts], mass[min(t + 1, horizon - 1), walk.nexts])
+        counts += (here[:, t, :, None] * walk.weights)[:, None] * np.moveaxis(to_come, -1, 0)
     return counts
-
-
-@function_value(numba.void(WALK, F3, READONLY_I1, F4))
-def add_edge_mass(walk, mass, starts, counts):
-    """Add to each edge what has come to its state, from each start, times what is still to come after it."""
-    nexts, ends, weights, shares, law = walk
-    horizon, n_states, n_rewards = mass.shape
-    n_tokens = weights.shape[1]
-    here, there = np.zeros(n_states), np.zeros(n_states)
-    for m in range(starts.size):
-        here[:] = 0.0
-        here[starts[m]] = 1.0
-        for t in range(horizon):
-            there[:] = 0.0
-            for s in range(n_states):
-                if here[s] == 0.0:
-                    continue
-                for v in range(n_tokens):
-                    taken, after = here[s] * weights[s, v], nexts[s, v]
-                    ended = t == horizon - 1 or ends[s, v] != 0
-                    for r in range(n_rewards):
-                        to_come = shares[t + 1] * law[after, r] if ended else mass[t + 1, after, r]
-                        counts[m, r, s, v] += taken * to_come
-                    if not ended:
-                        there[after] += taken
-            for s in range(n_states):
-                here[s] = there[s]
 
 
 def visits(walk: Walk, starts: Integers) -> Array:
@@ -231,9 +221,75 @@ def visits(walk: Walk, starts: Integers) -> Array:
     return here
 
 
-def walk_of(transitions: Integers, ends: Flags, weights: Array, shares: Array, law: Array) -> Walk:
-    """Return a walk whose arrays are as compiled code wants them; no token is drawn in states in which responses end."""
-    final = np.all(transitions < 0, axis=1, keepdims=True)
-    nexts = np.where(final, 0, transitions).astype(np.int64)
-    weights = np.where(final, 0.0, weights)
-    return Walk(nexts, ends.astype(np.int64), weights, np.ascontiguousarray(shares), np.ascontiguousarray(law))
+class PairCounts(NamedTuple):
+    """Sums over responses, weighted by their probabilities, by start and reward.
+
+    Attributes
+    ----------
+    mass : ndarray, shape (M, R)
+        P(Z = z).
+    edges : ndarray, shape (M, R, S, V)
+        How often a token is taken in a state.
+    pairs : ndarray, shape (M, R, S, V, V)
+        How often a token is taken in a state and, later, another one in the same state.
+    """
+
+    mass: Array
+    edges: Array
+    pairs: Array
+
+    def products(self, gains: Array, grams: Array) -> Array:
+        """Return E[<sum_t gain_f w_t, sum_t gain_g w_t> 1(Z = z)], shape (M, R, F, F).
+
+        gains are (F, S, V), and grams (S, V, V) the inner products of the scores of a state's tokens.
+        """
+        # sum_t <w_t, w_t> + sum_{t<u} (<w_t, w_u> + <w_u, w_t>): scores in different states are orthogonal where logits are free.
+        alone = np.einsum("mrsv,fsv,gsv,svv->mrfg", self.edges, gains, gains, grams, optimize=True)
+        crossed = np.einsum("mrsvw,svw,fsv,gsw->mrfg", self.pairs, grams, gains, gains, optimize=True)
+        return alone + crossed + crossed.swapaxes(2, 3)
+
+
+def pair_counts(walk: Walk, starts: Integers) -> PairCounts:
+    """Count tokens and pairs of tokens in one state, of the responses from each start."""
+    mass, here = chances_to_come(walk), visits(walk, starts)
+    n_states, n_tokens = walk.weights.shape
+    pairs = np.zeros((starts.size, walk.law.shape[1], n_states, n_tokens, n_tokens))
+    count_pairs(walk, spans_of(walk, np.arange(n_states) * n_tokens, n_tokens), mass, here, pairs)
+    return PairCounts(mass[0, starts], edge_mass(walk, mass, starts), pairs)
+
+
+@function_value(numba.void(WALK, READONLY_I2, READONLY_F3, READONLY_F3, F5))
+def count_pairs(walk, spans, mass, here, pairs):
+    """Add up the pairs, see `PairCounts`, token by token from the last one: carried are the tokens still to come, by edge."""
+    nexts, ends, weights, shares, law = walk
+    horizon, n_states, n_rewards = mass.shape
+    n_tokens = weights.shape[1]
+    to_come, later = np.zeros((n_states, n_rewards, weights.size)), np.zeros((n_states, n_rewards, weights.size))
+    for back in range(horizon):
+        t = horizon - 1 - back
+        if back > 0:
+            for m in range(here.shape[0]):
+                for s in range(n_states):
+                    for v in range(n_tokens):
+                        taken = here[m, t, s] * weights[s, v]
+                        if taken == 0.0 or ends[s, v] != 0:
+                            continue
+                        for r in range(n_rewards):
+                            for w in range(n_tokens):
+                                pairs[m, r, s, v, w] += taken * to_come[nexts[s, v], r, s * n_tokens + w]
+        later, to_come = to_come, later
+        for s in range(n_states):
+            to_come[s] = 0.0
+            for v in range(n_tokens):
+                weight, after = weights[s, v], nexts[s, v]
+                if weight == 0.0:
+                    continue
+                ended = back == 0 or ends[s, v] != 0
+                for r in range(n_rewards):
+                    if ended:
+                        to_come[s, r, s * n_tokens + v] += weight * shares[t + 1] * law[after, r]
+                        continue
+                    to_come[s, r, s * n_tokens + v] += weight * mass[t + 1, after, r]
+                    sums, others = to_come[s, r], later[after, r]
+                    for i in range(spans[s, 0], spans[s, 1]):
+                        sums[i] += weight * others[i]

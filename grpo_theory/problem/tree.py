@@ -1,21 +1,30 @@
-"""Policies over sequences: a softmax over the vocabulary at every prefix."""
+"""Trees of responses: a softmax at every prefix, a chain's responses listed, and tables that name edges and responses."""
 
-from math import log10
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.problem.logit_map import FeatureMap, LogitMap, TabularMap
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.problem.bandit import Bandit, StateRewards
+from grpo_theory.problem.chain import StateNetworkMap, TokenChain
+from grpo_theory.problem.logit_map import FeatureMap, LogitMap, PrefixHeadMap, SmoothMap, TabularMap
 from grpo_theory.problem.paths import Paths
 from grpo_theory.problem.policy import Policy
-from grpo_theory.problem.prefix_head import PrefixHeadMap
-from grpo_theory.validation import as_count, as_real_array, check_shape
+from grpo_theory.validation import as_count, as_real_array, check_shape, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 MAXIMUM_RESPONSES = 4096
 """Trees with more responses are refused, because every exact sum runs over all of them."""
 
-ALL_TERMS = 60
-"""Later terms of a geometric series with a ratio of a half or less are below rounding."""
+
+Tokens = tuple[int, ...]
+Finished = dict[Tokens, tuple[list[int], int]]
+"""The edges and the last state of responses, by their tokens."""
 
 
 class TokenTree(Policy):
@@ -81,18 +90,24 @@ class TokenTree(Policy):
         vocabulary_size, horizon = as_count("vocabulary_size", vocabulary_size), as_count("horizon", horizon)
         if end_token is not None and as_count("end_token", end_token, 0) >= vocabulary_size:
             raise ValueError(f"end_token must be a token from 0 to V - 1 = {vocabulary_size - 1}, got {end_token}")
-        logarithm = log_responses(vocabulary_size, horizon, end_token is not None)
-        if logarithm > log10(MAXIMUM_RESPONSES + 0.5):
-            shown = f"{10.0**logarithm:.0f}" if logarithm < 9.0 else f"about 1e{int(logarithm)}"
-            raise ValueError(
-                f"vocabulary_size {vocabulary_size} and horizon {horizon} make {shown} responses, and at most "
-                f"{MAXIMUM_RESPONSES} can be enumerated"
-            )
         if horizon > MAXIMUM_RESPONSES:
-            raise ValueError(f"horizon must be at most {MAXIMUM_RESPONSES}, the tokens of the one response, got {horizon}")
-        self.prefixes, paths = _grow(vocabulary_size, horizon, end_token)
-        self.end_token = end_token
-        super().__init__(_logit_map(n_prompts, paths, features, hidden), paths)
+            raise ValueError(f"horizon must be at most {MAXIMUM_RESPONSES} tokens, got {horizon}")
+        shape = f"vocabulary_size {vocabulary_size} and horizon {horizon}"
+        prefixes, _, finished = grow(vocabulary_size, horizon, lambda _, token: (0, token == end_token), 0, shape)
+        self.prefixes, self.end_token = tuple(prefixes), end_token
+        paths = Paths(_edge_table(finished, sorted(finished)), vocabulary_size)
+        logit_map: LogitMap = TabularMap(n_prompts, paths.n_logits)
+        if features is not None and hidden is not None:
+            raise ValueError("features and hidden must not both be given: hidden states take the place of features")
+        if features is not None:
+            array = as_real_array("features", features, 3)
+            check_shape("features", array[..., 0], (n_prompts, paths.n_logits), "(M, D), prompts and edges, before (d,)")
+            logit_map = FeatureMap(array)
+        elif hidden is not None:
+            array = as_real_array("hidden", hidden, 3)
+            check_shape("hidden", array[..., 0], (n_prompts, len(prefixes)), "(M, P), prompts and prefixes, before (H,)")
+            logit_map = PrefixHeadMap(array, vocabulary_size)
+        super().__init__(logit_map, paths)
 
     @property
     def responses(self) -> tuple[tuple[int, ...], ...]:
@@ -100,48 +115,210 @@ class TokenTree(Policy):
         return self.paths.tokens
 
 
-def _logit_map(n_prompts: int, paths: Paths, features: ArrayLike | None, hidden: ArrayLike | None) -> LogitMap:
-    if features is not None and hidden is not None:
-        raise ValueError("features and hidden must not both be given: hidden states take the place of features")
-    if features is not None:
-        array = as_real_array("features", features, 3)
-        check_shape("features", array[..., 0], (n_prompts, paths.n_logits), "(M, D), prompts and edges, before (d,)")
-        return FeatureMap(array)
-    if hidden is not None:
-        array, n_prefixes = as_real_array("hidden", hidden, 3), paths.n_logits // paths.vocabulary_size
-        check_shape("hidden", array[..., 0], (n_prompts, n_prefixes), "(M, P), prompts and prefixes, before (H,)")
-        return PrefixHeadMap(array, paths.vocabulary_size)
-    return TabularMap(n_prompts, paths.n_logits)
+def grow(
+    vocabulary_size: int, horizon: int, follow: Callable[[int, int], tuple[int, bool]], start: int, what: str
+) -> tuple[list[Tokens], list[int], Finished]:
+    """Grow a tree of responses, whose states move with the tokens.
 
+    Parameters
+    ----------
+    vocabulary_size, horizon : int
+    follow : callable
+        ``follow(state, token)`` returns the state after a token, and whether a response ends with it.
+    start : int
+        The first state.
+    what : str
+        What makes the tree, for the message.
 
-def log_responses(vocabulary_size: int, horizon: int, ends: bool) -> float:
-    """Return the decimal logarithm of the number of responses, V^T, or sum_{t<=T} (V-1)^t with an end token.
+    Returns
+    -------
+    prefixes : list of tuple of int
+        The inner prefixes, shortest first.
+    states : list of int
+        The state after each of them.
+    finished : dict
+        The edges and the last state of each response, by its tokens.
 
-    The number itself may have more digits than there is memory.
+    Raises
+    ------
+    ValueError
+        If there are more than 4,096 responses.
     """
-    going_on = vocabulary_size - 1 if ends else vocabulary_size
-    if going_on <= 1:
-        return log10(horizon + 1) if ends and going_on == 1 else 0.0
-    if not ends:
-        return horizon * log10(going_on)
-    few = min(horizon, ALL_TERMS)
-    return log10(sum(going_on**-t for t in range(few + 1))) + horizon * log10(going_on)
-
-
-def _grow(vocabulary_size: int, horizon: int, end_token: int | None) -> tuple[tuple[tuple[int, ...], ...], Paths]:
-    """List the inner prefixes, shortest first, and the paths of the responses."""
-    prefixes: list[tuple[int, ...]] = [()]
-    paths: dict[tuple[int, ...], list[int]] = {(): []}
-    finished: dict[tuple[int, ...], list[int]] = {}
+    prefixes: list[Tokens] = [()]
+    states, paths, finished = [start], [list[int]()], Finished()
     for number, prefix in enumerate(prefixes):  # the list grows while it is read
         for token in range(vocabulary_size):
-            longer, edges = (*prefix, token), [*paths[prefix], number * vocabulary_size + token]
-            if token == end_token or len(longer) == horizon:
-                finished[longer] = edges
+            longer, edges = (*prefix, token), [*paths[number], number * vocabulary_size + token]
+            state, ends = follow(states[number], token)
+            if ends or len(longer) == horizon:
+                finished[longer] = edges, state
             else:
                 prefixes.append(longer)
-                paths[longer] = edges
+                states.append(state)
+                paths.append(edges)
+        # Every prefix that is left makes one response at least.
+        if len(finished) + len(prefixes) - number - 1 > MAXIMUM_RESPONSES:
+            raise ValueError(f"{what} make more than {MAXIMUM_RESPONSES} responses, and no more are listed")
+    return prefixes, states, finished
+
+
+def _edge_table(finished: Finished, order: Iterable[Tokens]) -> Integers:
+    """Return the edge that each token of the responses takes, in an order of these, shape (K, T): see `Paths`."""
     table = np.full((len(finished), max(map(len, finished))), -1, dtype=np.int64)
-    for k, response in enumerate(sorted(finished)):
-        table[k, : len(response)] = finished[response]
-    return tuple(prefixes), Paths(table, vocabulary_size)
+    for k, response in enumerate(order):
+        table[k, : len(response)] = finished[response][0]
+    return table
+
+
+def edge_table(policy: Policy) -> "pd.DataFrame":
+    """Name the edges of a policy in a table: the logits at each prompt, in their order.
+
+    Edge d is the logit of a token after a prefix, or in a state of a `TokenChain`. The arrays of shape (M, D) or (S, V) of the
+    library have their entries in this order. Every edge has a parameter of its own if there are no features and no network. The
+    parameters are then ``theta.reshape(M, D)``, one row per prompt; those of a chain are ``theta.reshape(S, V)``.
+
+    Parameters
+    ----------
+    policy : Policy
+
+    Returns
+    -------
+    DataFrame
+        One row per edge. The columns are ``prefix`` (the tokens before it) and ``token``. For a chain they are ``state``,
+        ``token``, ``next_state`` and ``ends`` (whether a response ends with the token, whatever its length).
+
+    Raises
+    ------
+    TypeError
+        If it is no policy.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> tree = gt.TokenTree(1, vocabulary_size=2, horizon=2, end_token=0)
+    >>> gt.edge_table(tree)  # doctest: +NORMALIZE_WHITESPACE
+         prefix  token
+    edge
+    0        ()      0
+    1        ()      1
+    2      (1,)      0
+    3      (1,)      1
+    """
+    import pandas as pd  # slow to import, and not always wanted
+
+    _check_policy(policy)
+    if isinstance(policy, TokenChain):
+        states, tokens = (place.ravel() for place in np.indices(policy.transitions.shape))
+        rows = {"state": states, "token": tokens, "next_state": policy.transitions.ravel(), "ends": policy.ends.ravel()}
+    else:
+        size, prefixes = policy.paths.vocabulary_size, {}
+        # The tokens of each inner prefix by its number, read off the responses that pass through it.
+        for taken, response in zip(policy.paths.edges, policy.paths.tokens, strict=True):
+            for length, edge in enumerate(taken[: len(response)].tolist()):
+                prefixes[edge // size] = response[:length]
+        edges = np.arange(policy.n_logits)
+        rows = {"prefix": [prefixes[prefix] for prefix in (edges // size).tolist()], "token": edges % size}
+    return pd.DataFrame(rows).rename_axis("edge")
+
+
+def response_table(policy: Policy) -> "pd.DataFrame":
+    """Name the responses of a policy in a table: their tokens and lengths, in the order of all arrays of shape (M, K).
+
+    Parameters
+    ----------
+    policy : Policy
+        Its responses must be listed: those of a `TokenChain` are not, see `Problem.listed`.
+
+    Returns
+    -------
+    DataFrame
+        One row per response: ``tokens``, ``length``, and ``edges``, the rows of `edge_table` that its tokens take.
+
+    Raises
+    ------
+    TypeError
+        If it is no policy.
+    NotListedError
+        If its responses are not listed.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> tree = gt.TokenTree(1, vocabulary_size=2, horizon=2, end_token=0)
+    >>> gt.response_table(tree)  # doctest: +NORMALIZE_WHITESPACE
+              tokens  length   edges
+    response
+    0           (0,)       1    (0,)
+    1         (1, 0)       2  (1, 2)
+    2         (1, 1)       2  (1, 3)
+    """
+    import pandas as pd  # slow to import, and not always wanted
+
+    _check_policy(policy)
+    paths = policy.paths
+    edges = [tuple(row[row >= 0].tolist()) for row in paths.edges]
+    return pd.DataFrame({"tokens": paths.tokens, "length": paths.lengths, "edges": edges}).rename_axis("response")
+
+
+def _check_policy(policy: Policy) -> None:
+    if not isinstance(policy, Policy):
+        raise TypeError(f"policy must be a Policy, such as gt.TokenTree(...) or problem.policy, got {shown(policy)}")
+
+
+def listed(chain: TokenChain, rewards: StateRewards) -> tuple[Bandit, Policy]:
+    """Return the bandit and the policy over listed responses that a chain and its rewards are; both have the chain's theta.
+
+    Raises
+    ------
+    ValueError
+        If there are more than 4,096 responses, or other ones for another prompt.
+    """
+
+    def follow(state: int, token: int) -> tuple[int, bool]:
+        return int(chain.transitions[state, token]), bool(chain.ends[state, token])
+
+    trees = [grow(chain.vocabulary_size, chain.horizon, follow, int(start), f"the tokens of {chain!r}") for start in chain.starts]
+    if any(list(finished) != list(trees[0][2]) for _, _, finished in trees):
+        raise ValueError("starts must lead to the same responses for all prompts, if these are to be listed")
+    # The edges of a prompt's tree are those of the chain at (M, D) places.
+    places = np.arange(chain.n_logits).reshape(chain.transitions.shape)
+    edges = np.stack([places[states].ravel() for _, states, _ in trees])
+    law = np.stack([rewards.state_probabilities[[last for _, last in finished.values()]] for _, _, finished in trees])
+    logit_map: SmoothMap
+    if isinstance(chain.logit_map, StateNetworkMap):
+        logit_map = ListedNetworkMap(chain.logit_map, edges)
+    else:
+        features = chain.logit_map.features
+        logit_map = FeatureMap((np.eye(chain.n_logits) if features is None else features)[edges])
+    paths = Paths(_edge_table(trees[0][2], trees[0][2]), chain.vocabulary_size)
+    return Bandit.from_law(rewards.values, law, rewards.prompt_weights), Policy(logit_map, paths)
+
+
+class ListedNetworkMap(SmoothMap):
+    """The logits of the edges of listed responses: those that a chain's network gives the edge's token in the edge's state.
+
+    Parameters
+    ----------
+    states : StateNetworkMap
+    edges : ndarray of int64, shape (M, D)
+        Which of the chain's logits each edge of a prompt's tree has.
+    """
+
+    def __init__(self, states: StateNetworkMap, edges: Integers) -> None:
+        self.states, self.edges = states, edges
+        self.n_prompts, self.n_logits = edges.shape
+        self.dimension = states.dimension
+
+    def logits(self, theta: Array) -> Array:
+        """Return the logits, shape (..., M, D)."""
+        return self.states.of_states(theta)[..., self.edges]
+
+    def at(self, theta: Array) -> FeatureMap:
+        """Return the derivatives of the logits at theta (d,)."""
+        return FeatureMap(self.states.features(theta)[self.edges])
+
+    def bend(self, theta: Array, slopes: Array) -> Array:
+        """Return sum_md slope_md times the second derivative of logit (m, d), shape (d, d)."""
+        by_state = np.zeros((1, self.states.n_logits))
+        np.add.at(by_state[0], self.edges, slopes)
+        return self.states.bend(theta, by_state)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
-from grpo_theory.problem.logit_map import LARGEST_DIMENSION, LogitMap, SmoothMap
+from grpo_theory.problem.logit_map import LogitMap, SmoothMap, check_square
 from grpo_theory.problem.policy import LARGEST_PARAMETER, Policy
 from grpo_theory.validation import Rng, as_count, as_generator, as_positive, as_real_array, check_size, shown
 
@@ -48,12 +48,9 @@ class TwoLayerTangent(LogitMap):
         self.n_prompts, self.n_logits, self.width = slopes.shape
         self.dimension = self.width * (inputs.shape[1] + self.n_logits)
 
-    def _layers(self, vectors: Array) -> tuple[Array, Array]:
-        return split_layers(vectors, self.width, self.inputs.shape[1], self.n_logits)
-
     def logits(self, theta: Array) -> Array:
         """Return the change of the logits along directions (..., d), to first order, shape (..., M, D)."""
-        first, second = self._layers(theta)
+        first, second = split_layers(theta, self.width, self.inputs.shape[1], self.n_logits)
         moved = (self.inputs @ np.swapaxes(first, -1, -2))[..., None]
         return (self.slopes @ moved)[..., 0] + self.hidden @ np.swapaxes(second, -1, -2)
 
@@ -85,11 +82,7 @@ class TwoLayerTangent(LogitMap):
 
     def congruence(self, forms: Array) -> Array:
         """Return sum_m Phi_m' A_m Phi_m, shape (d, d); refused where that matrix is too large to be wanted."""
-        if self.dimension > LARGEST_DIMENSION:
-            raise ValueError(
-                f"a matrix of shape {(self.dimension, self.dimension)} is not formed for this policy; "
-                "ask gradient_law(...) for .trace, .mse or .variance_along(directions) instead"
-            )
+        check_square(self.dimension)
         rows = np.moveaxis(self.logits(np.eye(self.dimension)), 0, -1)
         return rows.reshape(-1, self.dimension).T @ (forms @ rows).reshape(-1, self.dimension)
 
@@ -130,6 +123,7 @@ class TwoLayerMap(SmoothMap):
         """
         hidden, (first, second) = self.hidden(theta), self.layers(theta)
         activation, (width, n_inputs), units = ACTIVATIONS[self.activation], first.shape, np.arange(self.width)
+        # d^2 logit_k / dW1_ji dW1_jn = scale W2_kj act''(a_j) x_i x_n, and d^2 logit_k / dW1_ji dW2_kj = scale act'(a_j) x_i.
         within = np.einsum("mj,mi,mn->jin", (slopes @ second) * activation.bend(hidden), self.inputs, self.inputs, optimize=True)
         across = np.einsum("mk,mj,mi->jik", slopes, activation.slope(hidden), self.inputs, optimize=True)
         whole, split = np.zeros((self.dimension, self.dimension)), width * n_inputs

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.problem.chains import KINDS
+from grpo_theory.problem.gallery import KINDS
 from simulations.length.grid import RATES
 
 TABLES = ("efficiency", "efficiency_by_length", "frontier", "trained_sizes", "race", "trained_drift")

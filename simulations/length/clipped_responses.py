@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.estimation.aggregation import AGGREGATIONS
-from grpo_theory.estimation.ratio import CLIPS, RATIOS
+from grpo_theory.estimation.parts import AGGREGATIONS, CLIPS, RATIOS
 from grpo_theory.harness import check, rows, run
-from grpo_theory.problem.chains import KINDS
+from grpo_theory.problem.gallery import KINDS
 from simulations.length.drifts import NEAR, SUCCESS, ahead, drifted
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated

@@ -1,6 +1,6 @@
 """The kinds of task, lengths and success rates that are examined."""
 
-from grpo_theory.problem.chains import KINDS
+from grpo_theory.problem.gallery import KINDS
 
 LENGTHS, QUICK_LENGTHS = (16, 64, 256, 1024, 4096), (16, 64, 1024)
 RATES = (0.55, 0.7)

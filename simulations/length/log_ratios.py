@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from grpo_theory.harness import check
-from grpo_theory.problem.chains import KINDS
+from grpo_theory.problem.gallery import KINDS
 from simulations.length.drifts import NEAR, SUCCESS, drifted
 from simulations.length.grid import point_of, reached
 from simulations.statements import stated

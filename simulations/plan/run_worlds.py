@@ -11,7 +11,7 @@ from grpo_theory.estimation import find
 from grpo_theory.plan import Limits, choose_group_size
 from grpo_theory.plan.efficiency import choose_by_efficiency
 from grpo_theory.plan.estimator_advice import EstimatorLaws
-from grpo_theory.problem.chains import KINDS
+from grpo_theory.problem.gallery import KINDS
 from grpo_theory.schedule import step_sizes
 from grpo_theory.simulate.draw.streams import block_streams
 from grpo_theory.simulate.training_blocks import TrainingBlocks

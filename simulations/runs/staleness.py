@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.estimation.ratio import CLIPS, Clip, Ratio
+from grpo_theory.estimation.parts import CLIPS, Clip, Ratio
 from grpo_theory.harness import check, rows, run
 from grpo_theory.simulate.step_grid import StepGrid
 from grpo_theory.simulate.update.optimiser import ascend

@@ -7,7 +7,7 @@ drawn from another policy than the one that is meant, 1% of a step away. In the 
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.estimation.kl_term import KL_TERMS, KLTerm
+from grpo_theory.estimation.parts import KL_TERMS, KLTerm
 from grpo_theory.harness import check
 from simulations.sequence.divergences import STEP, at_held_prefixes, between, expected, gradient
 from simulations.sequence.parts import composed, cosine, of_length

@@ -8,8 +8,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 import grpo_theory as gt
-from grpo_theory.estimation import find
-from grpo_theory.estimation.ratio import find_clip
+from grpo_theory.estimation import CLIPS, find
 from grpo_theory.harness import check, rows, run
 from simulations.sequence.parts import NOTICEABLE, composed, cosine, turned
 from simulations.statements import stated
@@ -28,7 +27,7 @@ FIRST = 1e-3
 
 def leave_one_out(ratio, clip="none"):
     """Return leave-one-out advantages with a ratio and a clip."""
-    return composed("rloo", ratio, find_clip(clip).with_widths(WIDTH, WIDTH))
+    return composed("rloo", ratio, CLIPS[clip].with_widths(WIDTH, WIDTH))
 
 
 UPDATE = leave_one_out("token", "by sign")

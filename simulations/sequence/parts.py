@@ -5,9 +5,7 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
-from grpo_theory.estimation.aggregation import find_aggregation
-from grpo_theory.estimation.kl_term import find_kl_term
-from grpo_theory.estimation.ratio import find_clip, find_ratio
+from grpo_theory.estimation.parts import find_part
 from grpo_theory.exact import token_weights
 
 TURN = np.pi / 4.0
@@ -21,7 +19,8 @@ def composed(advantage, ratio, clip="none", aggregation="sum", kl="k1 in reward"
 
     Each is given by name or as it is; of an estimator that is given for its kernel nothing else is taken.
     """
-    kernel, parts = find(advantage), (find_ratio(ratio), find_clip(clip), find_aggregation(aggregation), find_kl_term(kl))
+    given = {"ratio": ratio, "clip": clip, "aggregation": aggregation, "kl": kl}
+    kernel, parts = find(advantage), [find_part(argument, value) for argument, value in given.items()]
     return gt.Estimator(f"{kernel.name}, {parts[0].name} ratio, {parts[-1].name}", kernel.advantage, *parts)
 
 

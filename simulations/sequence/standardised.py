@@ -4,8 +4,8 @@ import numpy as np
 from scipy.special import comb
 
 from grpo_theory.compiler import stage
-from grpo_theory.estimation.centring import centre
-from grpo_theory.estimation.composition import make_estimator
+from grpo_theory.estimation.kernel import centre
+from grpo_theory.estimation.registry import make_estimator
 from simulations.sequence.divergences import Numbers
 
 

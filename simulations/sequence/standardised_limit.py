@@ -8,7 +8,7 @@ policy is another.
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.estimation.composition import make_estimator
+from grpo_theory.estimation.registry import make_estimator
 from grpo_theory.evidence import log_log_slope
 from grpo_theory.harness import check
 from simulations.sequence.divergences import STEP

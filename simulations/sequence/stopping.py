@@ -8,7 +8,7 @@ from scipy.interpolate import CubicSpline
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.estimation.aggregation import find_aggregation
+from grpo_theory.estimation import AGGREGATIONS
 from simulations.sequence.parts import composed, mean_update
 
 LOW, HIGH, POINTS = -1.0, 3.0, 49
@@ -41,7 +41,7 @@ def stopping(horizon: int, equal: bool) -> gt.Problem:
 def update_rule(rule: str, horizon: int, own_mean: bool = False) -> gt.Estimator:
     """Return the update on policy by a rule, with the own sample in the mean of the group or not."""
     aggregation, advantage, power = RULES[rule]
-    constant = replace(find_aggregation(aggregation), constant=float(horizon**power))
+    constant = replace(AGGREGATIONS[aggregation], constant=float(horizon**power))
     advantage = "dr_grpo" if own_mean and advantage == "rloo" else advantage
     return composed(advantage, "none", "none", aggregation if aggregation == "own length" else constant)
 

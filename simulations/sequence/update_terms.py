@@ -6,7 +6,7 @@ control the update has another clip.
 
 import numpy as np
 
-from grpo_theory.estimation.ratio import CLIPS
+from grpo_theory.estimation.parts import CLIPS
 from grpo_theory.evidence.reading import largest
 from grpo_theory.exact import token_weights
 from grpo_theory.harness import check

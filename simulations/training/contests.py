@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from grpo_theory.estimation import Estimator, find
-from grpo_theory.estimation.aggregation import AGGREGATIONS
-from grpo_theory.estimation.composition import make_estimator
-from grpo_theory.estimation.ratio import CLIPS, RATIOS
+from grpo_theory.estimation.parts import AGGREGATIONS, CLIPS, RATIOS
+from grpo_theory.estimation.registry import make_estimator
 from grpo_theory.evidence.reading import evidence
 from simulations.best_rate import LEAD_FACTS, lead
 

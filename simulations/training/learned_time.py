@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.estimation.composition import make_estimator
+from grpo_theory.estimation.registry import make_estimator
 from grpo_theory.harness import check, run
 from simulations.seeds import seed_of
 from simulations.statements import stated

@@ -8,7 +8,7 @@ import numpy as np
 from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, F3, I2, FirstClassType, allocating_stage, function_value, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, load, reals, root, store, where
-from grpo_theory.estimation import kl_term
+from grpo_theory.estimation.parts import KL_SIGNATURE
 from grpo_theory.problem.paths import SURE
 from grpo_theory.simulate.advantage.call_room import KERNEL_VIEW, KernelView
 from grpo_theory.simulate.draw.policy_draw import POLICY_ROOM, TOKEN_PATHS, TokenPaths
@@ -67,7 +67,7 @@ class RewardRoom(NamedTuple):
 
 REWARD_TABLES = record_type(RewardTables, F1, LOOKUP, LOOKUP, numba.float64, F3, TOKEN_PATHS)
 REWARD_ROOM = record_type(RewardRoom, KERNEL_VIEW, F3, F2, F2, F2, F2)
-TERMS = FirstClassType(kl_term.SIGNATURE)
+TERMS = FirstClassType(KL_SIGNATURE)
 PENALISE = numba.void(TERMS, REWARD_TABLES, F3, I2, numba.int64, REWARD_ROOM)
 FILL_REWARDS = numba.void(F1, F3, numba.int64, F3)
 FILL_SEEN = numba.void(REWARD_TABLES, POLICY_ROOM, I2, numba.int64, REWARD_ROOM)

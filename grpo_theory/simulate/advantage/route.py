@@ -13,8 +13,7 @@ import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator
-from grpo_theory.estimation.advantage import Advantage
-from grpo_theory.estimation.affine import affine_coefficients
+from grpo_theory.estimation.advantage import Advantage, affine_coefficients
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 from grpo_theory.exact.classes import Seen
 from grpo_theory.exact.exchangeability import check_alone, treats_alike

@@ -17,8 +17,8 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F1, F2, READONLY_F1, READONLY_F2, FirstClassType, compile_function, function_value
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
-from grpo_theory.estimation.ratio import CLIP_SIGNATURE as CLIP
-from grpo_theory.estimation.ratio import RATIO_SIGNATURE as RATIO
+from grpo_theory.estimation.parts import CLIP_SIGNATURE as CLIP
+from grpo_theory.estimation.parts import RATIO_SIGNATURE as RATIO
 from grpo_theory.exact.carried import by_token, shares_by_length
 from grpo_theory.exact.multisets import advantages_of
 from grpo_theory.exact.weights import check_penalty

@@ -11,9 +11,9 @@ import numba
 from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, F3, F4, I1, FirstClassType, function_value, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, shorts, some, store, where
-from grpo_theory.estimation.kl_term import SIGNATURE as KL
-from grpo_theory.estimation.ratio import CLIP_SIGNATURE as CLIP
-from grpo_theory.estimation.ratio import RATIO_SIGNATURE as RATIO
+from grpo_theory.estimation.parts import CLIP_SIGNATURE as CLIP
+from grpo_theory.estimation.parts import KL_SIGNATURE as KL
+from grpo_theory.estimation.parts import RATIO_SIGNATURE as RATIO
 from grpo_theory.problem.paths import SURE
 from grpo_theory.simulate.advantage.rewards import fill_log_ratios
 from grpo_theory.simulate.covector.drawn_gains import fill_drawn_gains

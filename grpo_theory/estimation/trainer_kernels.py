@@ -7,7 +7,7 @@ reward.
 
 import numpy as np
 
-from grpo_theory.estimation.centring import centre
+from grpo_theory.estimation.kernel import centre
 
 
 def centred(batch, advantages):
@@ -112,3 +112,100 @@ def relative_to_mean(batch, advantages):
         mean = batch.rewards[b, 0] - advantages[b, 0]
         for g in range(group_size):
             advantages[b, g] = advantages[b, g] / mean if mean > 0.0 else 0.0
+
+
+def scaled_by_batch(batch, advantages):
+    """A = (Z - group mean)/(sd of all rewards of the batch + epsilon)."""
+    ddof, epsilon = batch.parameters[0], batch.parameters[1]
+    rewards = batch.rewards.reshape(-1)
+    scratch = np.empty(rewards.size)
+    squares = centre(rewards, scratch)
+    deviation = np.sqrt(squares / (rewards.size - ddof)) if rewards.size > ddof else 0.0
+    for b in range(batch.rewards.shape[0]):
+        centre(batch.rewards[b], advantages[b])
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = advantages[b, g] / (deviation + epsilon) if deviation > 0.0 else 0.0
+
+
+def leave_one_out_whitened(batch, advantages):
+    """A = (a - mean of a)/(sd of a + epsilon) over the batch, a = Z - mean of the group's other rewards."""
+    ddof, epsilon = batch.parameters[0], batch.parameters[1]
+    n_groups, group_size = batch.rewards.shape
+    for b in range(n_groups):
+        centre(batch.rewards[b], advantages[b])
+        for g in range(group_size):
+            advantages[b, g] *= group_size / (group_size - 1.0)
+    flat = advantages.reshape(-1)
+    scratch = np.empty(flat.size)
+    deviation = np.sqrt(centre(flat, scratch) / (flat.size - ddof))
+    for i in range(flat.size):
+        flat[i] = scratch[i] / (deviation + epsilon) if deviation > 0.0 else 0.0
+
+
+def whitened_by_token(batch, advantages):
+    """A = (a - m)/sqrt(v + epsilon), a = Z - group mean, m and v (ddof 1) its mean and variance over the tokens of the batch."""
+    epsilon, alone = batch.parameters[0], batch.parameters[1]
+    n_groups, group_size = batch.rewards.shape
+    mean, tokens = 0.0, 0.0
+    for b in range(n_groups):
+        centre(batch.rewards[b], advantages[b])
+        for g in range(group_size):
+            if group_size == 1:
+                advantages[b, g] = alone * batch.rewards[b, g]
+            mean += batch.lengths[b, g] * advantages[b, g]
+            tokens += batch.lengths[b, g]
+    mean /= tokens
+    variance = 0.0
+    for b in range(n_groups):
+        for g in range(group_size):
+            advantages[b, g] -= mean
+            variance += batch.lengths[b, g] * advantages[b, g] ** 2
+    variance = variance / (tokens - 1.0) if tokens > 1.0 else 0.0
+    for b in range(n_groups):
+        for g in range(group_size):
+            advantages[b, g] = advantages[b, g] / np.sqrt(variance + epsilon) if variance > 0.0 else 0.0
+
+
+def scaled_by_successes(batch, advantages):
+    """A = (Z - group mean) times responses of the batch over those whose reward is not 0."""
+    alone = batch.parameters[0]
+    n_groups, group_size = batch.rewards.shape
+    successes = 0
+    for b in range(n_groups):
+        centre(batch.rewards[b], advantages[b])
+        for g in range(group_size):
+            if group_size == 1:
+                advantages[b, g] = alone * batch.rewards[b, g]
+            successes += batch.rewards[b, g] != 0.0
+    for b in range(n_groups):
+        for g in range(group_size):
+            advantages[b, g] *= n_groups * group_size / max(successes, 1)
+
+
+def shrunk(batch, advantages):
+    """A = Z - (1 - l) mean of the group's others - l mean of the other groups, l = strength v/(v + s + epsilon).
+
+    v is the mean over the other groups of the variance (ddof 1) of their means, s the variance (ddof 0) of these means.  So the
+    baseline is independent of the response; without another group it is the leave-one-out mean.
+    """
+    epsilon, strength = batch.parameters[0], batch.parameters[1]
+    n_groups, group_size = batch.rewards.shape
+    means, noises = np.empty(n_groups), np.empty(n_groups)
+    others, scratch = np.empty(max(n_groups - 1, 0)), np.empty(max(n_groups - 1, 0))
+    for b in range(n_groups):
+        noises[b] = centre(batch.rewards[b], advantages[b]) / ((group_size - 1.0) * group_size)
+        means[b] = batch.rewards[b, 0] - advantages[b, 0]
+    for b in range(n_groups):
+        share, elsewhere = 0.0, 0.0
+        if n_groups > 1:
+            others[:b] = means[:b]
+            others[b:] = means[b + 1 :]
+            spread = centre(others, scratch) / (n_groups - 1.0)
+            elsewhere = others[0] - scratch[0]
+            noise = 0.0
+            for c in range(n_groups):
+                noise += noises[c] / (n_groups - 1.0) if c != b else 0.0
+            share = strength * noise / (noise + spread + epsilon) if noise > 0.0 else 0.0
+        for g in range(group_size):
+            left_out = advantages[b, g] * group_size / (group_size - 1.0)
+            advantages[b, g] = (1.0 - share) * left_out + share * (batch.rewards[b, g] - elsewhere)

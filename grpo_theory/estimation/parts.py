@@ -1,0 +1,567 @@
+"""The parts of a composition: importance ratios, clips, mismatches, aggregation over tokens, and KL terms.
+
+The current policy is pi; the behaviour policy, which sampled, is pi_0.  A function of a ratio fills the weights of one response's
+tokens from the logs of pi/pi_0 of its tokens.  It does so for N pairs of policies side by side.  A clip says what becomes of a
+ratio that has gone too far from 1.  Clipping the surrogate makes its gradient vanish beyond the clip, so a clip turns a ratio
+into a weight of the token's covector.
+
+Two programs compute the same network with different kernels and different precision.  The sampler's probabilities mu therefore
+differ from pi_old, those of the trainer at the start of the update.  A trainer that corrects for both weights a token by
+clip(pi/pi_old) times bound(pi_old/mu).  The bound, which truncates or masks, applies to the second ratio alone.  Where pi_old
+sampled, the second factor is 1.
+
+For a token with l = log(pi/reference), the three estimators of the divergence are k1 = l, k2 = l^2/2 and k3 = exp(-l) - 1 + l
+(Schulman 2020).  In the reward, their sum over the response's tokens, times the strength, is subtracted from what the kernel
+sees.  In the loss, their derivatives in log pi weight the token's covector.
+"""
+
+import inspect
+import numbers
+import operator
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
+
+import numba
+import numpy as np
+from numba import types
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.compiler import F1, F2, READONLY_F2, FunctionValue, code_checksum
+from grpo_theory.estimation.kernel import SourceFile
+from grpo_theory.validation import as_number, as_positive, check_name, check_shape
+
+
+class Part:
+    """A dataclass with a function among its fields.
+
+    A part is pickled with the file in which the function is defined, so that it reaches processes that have not imported it.
+    """
+
+    __dataclass_fields__: ClassVar[dict]
+    signature: ClassVar[Any]
+    function: Callable
+
+    @property
+    def fill(self) -> FunctionValue:
+        """The function, ready to be compiled; there is one value for each function."""
+        return _value_of(self.function, self.signature)
+
+    def is_same(self, other: "Part") -> bool:
+        """Whether both are one part, though perhaps of a file that has been run again: see `is_same_function`."""
+        facts = [{field.name: getattr(one, field.name) for field in fields(one)} for one in (self, other)]
+        functions = [one.pop("function") for one in facts]
+        return type(self) is type(other) and facts[0] == facts[1] and is_same_function(*functions)
+
+    def __reduce__(self) -> tuple[Callable, tuple]:
+        """Return how the part is made again of its function's file, the function's name in it, and the other fields."""
+        facts = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "function"}
+        facts = {name: dict(fact) if isinstance(fact, Mapping) else fact for name, fact in facts.items()}
+        return _restore, (type(self), source_of(self.function), self.function.__qualname__, facts, _seal(self.function))
+
+
+Kind = TypeVar("Kind", bound=Part)
+_value_of = cache(FunctionValue)
+
+
+def is_same_function(one: Callable, other: Callable) -> bool:
+    """Whether two functions are the same: equal code, with all that it reaches, or the same place in a file that was run again.
+
+    Two functions made by one run of a file share their code. They are the same only if the values that they enclose and name are
+    the same, too.
+    """
+    origins = [(function.__module__, function.__qualname__) for function in (one, other)]
+    again = origins[0] == origins[1] and one.__code__ is not other.__code__
+    return one is other or again or code_checksum(one) == code_checksum(other)
+
+
+def source_of(function: Callable) -> SourceFile:
+    """Return the file in which a function is defined.
+
+    Raises
+    ------
+    TypeError
+        If there is none, as for a function typed at a prompt, or the function has no name at the top level of it.
+    """
+    path = inspect.getsourcefile(function)
+    if path is None or not Path(path).is_file() or "<" in function.__qualname__:
+        raise TypeError(
+            f"the function {function.__qualname__!r} must be defined at the top level of a file to be sent to another process"
+        )
+    return SourceFile.of_module(Path(path), function.__module__)
+
+
+def _seal(function: Callable) -> tuple[str | None, str]:
+    """Return what tells a function of another process from this one: its checksum, and the Python whose byte code that is of."""
+    return sys.implementation.cache_tag, code_checksum(function)
+
+
+def _restore(
+    kind: Callable[..., Kind], source: SourceFile, qualname: str, facts: dict[str, Any], seal: tuple[str | None, str]
+) -> Kind:
+    """Return the part of a pickle: its file is run if need be, and the function found in it by name.
+
+    Raises
+    ------
+    ValueError
+        If the function is not the one that was sent, because its file, or one that this imports, was edited in between.
+    """
+    module = source.load() if source.module != "__main__" else sys.modules["__main__"]
+    named = operator.attrgetter(qualname)(module)
+    function = named if inspect.isfunction(named) else named.advantage.function
+    own = _seal(function)
+    if own[0] == seal[0] and own != seal:
+        raise ValueError(
+            f"the function {qualname!r} of {source.path} must be the same in the process that sends it and the one that gets it. "
+            "But its code, or a number that it uses, differs. Its file, or one that it imports, was edited after one of the two "
+            "had imported it: start both anew"
+        )
+    return kind(function=function, **facts)
+
+
+RATIO_SIGNATURE = types.void(F2, numba.int64, F2)
+CLIP_SIGNATURE = types.void(F2, numba.int64, numba.boolean, F1, F2)
+DUAL_BOUND = 3.0
+"""The largest ratio of a token with a negative advantage that a dual clip lets through: verl's clip_ratio_c."""
+
+
+@dataclass(frozen=True)
+class Ratio(Part):
+    """An importance ratio.
+
+    Attributes
+    ----------
+    name : str
+    function : callable
+        ``function(log_ratios, length, ratios)`` fills the first `length` rows of ratios (T, N) from those of log_ratios (T, N),
+        row t for token t.
+    constant : bool, default False
+        Whether the weights do not depend on the policies.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> from grpo_theory.estimation import RATIOS
+    >>> list(RATIOS), RATIOS["none"].constant
+    (['none', 'token', 'trajectory', 'geometric'], True)
+    >>> gt.compose("sequence_ratio_example", advantage="rloo", ratio="trajectory").ratio.name
+    'trajectory'
+    """
+
+    signature = RATIO_SIGNATURE
+    name: str
+    function: Callable
+    constant: bool = False
+
+
+def no_ratio(log_ratios, length, ratios):
+    """Weight 1: no importance sampling."""
+    for t in range(length):
+        for i in range(ratios.shape[1]):
+            ratios[t, i] = 1.0
+
+
+def token_ratio(log_ratios, length, ratios):
+    """Each token has its own ratio pi/pi_0 (PPO, GRPO: arXiv 2402.03300)."""
+    for t in range(length):
+        for i in range(ratios.shape[1]):
+            ratios[t, i] = np.exp(log_ratios[t, i])
+
+
+def trajectory_ratio(log_ratios, length, ratios):
+    """Every token has the ratio of the whole response, the product of the tokens' (TIC-GRPO: arXiv 2508.02833)."""
+    for i in range(ratios.shape[1]):
+        total = 0.0
+        for t in range(length):
+            total += log_ratios[t, i]
+        whole = np.exp(total)
+        for t in range(length):
+            ratios[t, i] = whole
+
+
+def geometric_ratio(log_ratios, length, ratios):
+    """Every token has the geometric mean of the tokens' ratios (GSPO: arXiv 2507.18071)."""
+    for i in range(ratios.shape[1]):
+        total = 0.0
+        for t in range(length):
+            total += log_ratios[t, i]
+        mean = np.exp(total / length)
+        for t in range(length):
+            ratios[t, i] = mean
+
+
+RATIOS = {
+    "none": Ratio("none", no_ratio, constant=True),
+    "token": Ratio("token", token_ratio),
+    "trajectory": Ratio("trajectory", trajectory_ratio),
+    "geometric": Ratio("geometric", geometric_ratio),
+}
+
+
+@dataclass(frozen=True)
+class Clip(Part):
+    """A clip of the importance ratio r to between 1 - low and 1 + high.
+
+    Attributes
+    ----------
+    name : str
+    function : callable
+        ``function(ratios, length, positive, widths, weights)`` fills the first `length` rows of weights (T, N) from those of
+        ratios (T, N).  `positive` says whether the advantages of these responses are positive.  The array widths (2,) contains
+        low and high.
+    low, high : float, default 0.2
+        Not negative.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> from grpo_theory.estimation import CLIPS
+    >>> higher = CLIPS["by sign"].with_widths(0.2, 0.28)
+    >>> higher.low, higher.high
+    (0.2, 0.28)
+    >>> gt.compose("clip_higher_example", advantage="rloo", ratio="token", clip=higher).clip.high
+    0.28
+    """
+
+    signature = CLIP_SIGNATURE
+    name: str
+    function: Callable
+    low: float = 0.2
+    high: float = 0.2
+
+    def __post_init__(self) -> None:
+        for side in ("low", "high"):
+            width = getattr(self, side)
+            if isinstance(width, bool) or not isinstance(width, numbers.Real) or not 0.0 <= float(width) < np.inf:
+                raise ValueError(f"{side} must be a finite width of the clip, at least 0, got {width!r}")
+
+    @property
+    def widths(self) -> np.ndarray:
+        """Low and high, shape (2,)."""
+        return np.array([self.low, self.high], dtype=np.float64)
+
+    def with_widths(self, low: float, high: float) -> "Clip":
+        """Return the same clip with other widths."""
+        return replace(self, low=low, high=high)
+
+
+def no_clip(ratios, length, positive, widths, weights):
+    """Weight r."""
+    for t in range(length):
+        for i in range(ratios.shape[1]):
+            weights[t, i] = ratios[t, i]
+
+
+def two_sided_clip(ratios, length, positive, widths, weights):
+    """Weight r within [1 - low, 1 + high], else 0: the gradient of clip(r, 1 - low, 1 + high) A."""
+    for t in range(length):
+        for i in range(ratios.shape[1]):
+            inside = 1.0 - widths[0] <= ratios[t, i] <= 1.0 + widths[1]
+            weights[t, i] = ratios[t, i] if inside else 0.0
+
+
+def upper_clip(ratios, length, positive, widths, weights):
+    """Weight r up to 1 + high, else 0: the gradient of min(r, 1 + high) A (TIC-GRPO: arXiv 2508.02833)."""
+    for t in range(length):
+        for i in range(ratios.shape[1]):
+            weights[t, i] = ratios[t, i] if ratios[t, i] <= 1.0 + widths[1] else 0.0
+
+
+def clip_by_sign(ratios, length, positive, widths, weights):
+    """Weight r unless r > 1 + high with A > 0, or r < 1 - low with A < 0.
+
+    It is the gradient of min(r A, clip(r, 1 - low, 1 + high) A) (PPO: arXiv 1707.06347).
+    """
+    for t in range(length):
+        for i in range(ratios.shape[1]):
+            kept = ratios[t, i] <= 1.0 + widths[1] if positive else ratios[t, i] >= 1.0 - widths[0]
+            weights[t, i] = ratios[t, i] if kept else 0.0
+
+
+def cap(ratios, length, positive, widths, weights):
+    """Weight min(r, 1 + high): a ratio that is too large is cut, and the token keeps its gradient (CISPO: arXiv 2506.13585)."""
+    for t in range(length):
+        for i in range(ratios.shape[1]):
+            weights[t, i] = min(ratios[t, i], 1.0 + widths[1])
+
+
+def cap_at_high(ratios, length, positive, widths, weights):
+    """Weight min(r, high): the width itself is the cap, so below 1 it scales the gradient on policy too (CISPO in TRL)."""
+    for t in range(length):
+        for i in range(ratios.shape[1]):
+            weights[t, i] = min(ratios[t, i], widths[1])
+
+
+def clamp(ratios, length, positive, widths, weights):
+    """Weight max(1 - low, min(r, 1 + high)): a ratio is cut on both sides, and the token keeps its gradient (CISPO in verl)."""
+    for t in range(length):
+        for i in range(ratios.shape[1]):
+            weights[t, i] = max(1.0 - widths[0], min(ratios[t, i], 1.0 + widths[1]))
+
+
+def dual_clip(ratios, length, positive, widths, weights):
+    """As by sign, and 0 above `DUAL_BOUND` where A < 0, as in verl.
+
+    It is the gradient of max(min(r A, clip(r, 1 - low, 1 + high) A), 3 A) there (dual-clip PPO: arXiv 1912.09729).
+    """
+    for t in range(length):
+        for i in range(ratios.shape[1]):
+            kept = ratios[t, i] <= 1.0 + widths[1] if positive else 1.0 - widths[0] <= ratios[t, i] <= DUAL_BOUND
+            weights[t, i] = ratios[t, i] if kept else 0.0
+
+
+CLIPS = {
+    "none": Clip("none", no_clip),
+    "two-sided": Clip("two-sided", two_sided_clip),
+    "upper only": Clip("upper only", upper_clip),
+    "by sign": Clip("by sign", clip_by_sign),
+    "cap": Clip("cap", cap),
+    "cap at high": Clip("cap at high", cap_at_high),
+    "clamp": Clip("clamp", clamp),
+    "dual": Clip("dual", dual_clip),
+}
+
+
+@dataclass(frozen=True)
+class Aggregation(Part):
+    """How the tokens of a group's responses are added up.
+
+    Attributes
+    ----------
+    name : str
+    function : callable
+        ``function(lengths, constant)`` returns the weight of each token of responses of these lengths (K,), shape (K,).
+    pool : {"", "group", "batch"}, default ""
+        Whose tokens, besides, share the weight 1: G times the tokens' mean over the group, or B G times that over the batch.
+    constant : float, optional
+        A number of tokens to divide by; the horizon, which is the length of the longest response, if omitted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from grpo_theory.estimation import AGGREGATIONS
+    >>> print(AGGREGATIONS["own length"].shares(np.array([1, 2, 4])))
+    [1.   0.5  0.25]
+    >>> print(AGGREGATIONS["constant"].shares(np.array([1, 2, 4])))
+    [0.25 0.25 0.25]
+    """
+
+    name: str
+    function: Callable[[Integers, float], Array]
+    pool: Literal["", "group", "batch"] = ""
+    constant: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.constant is not None:
+            as_positive("constant", self.constant)
+
+    def shares(self, lengths: Integers) -> Array:
+        """Return the weight of each token of the responses, shape (K,), for their lengths (K,)."""
+        constant = float(lengths.max()) if self.constant is None else self.constant
+        shares = np.ascontiguousarray(self.function(lengths, constant), dtype=np.float64)
+        check_shape("function", shares, lengths.shape, "(K,), the weights that it returns")
+        return shares
+
+
+def whole(lengths: Integers, constant: float) -> Array:
+    """Weight 1: the sum over tokens."""
+    return np.ones(lengths.shape)
+
+
+def own_length(lengths: Integers, constant: float) -> Array:
+    """Weight 1/length: the mean over the response's own tokens (GRPO: arXiv 2402.03300)."""
+    return 1.0 / lengths
+
+
+def constant_length(lengths: Integers, constant: float) -> Array:
+    """Weight 1/constant (Dr. GRPO: arXiv 2503.20783)."""
+    return np.full(lengths.shape, 1.0 / constant)
+
+
+AGGREGATIONS = {
+    "sum": Aggregation("sum", whole),
+    "own length": Aggregation("own length", own_length),
+    "constant": Aggregation("constant", constant_length),
+    "group tokens": Aggregation("group tokens", whole, pool="group"),
+    "batch tokens": Aggregation("batch tokens", whole, pool="batch"),
+}
+
+
+KL_SIGNATURE = types.void(READONLY_F2, F2)
+
+
+@dataclass(frozen=True)
+class KLTerm(Part):
+    """An estimator of the divergence and its place.
+
+    Attributes
+    ----------
+    name : str
+    place : {"reward", "loss"}
+    function : callable
+        ``function(log_ratios, terms)`` fills terms (rows, N) entry by entry from logs of pi/reference of tokens.  For the reward
+        the entries are the estimator itself, and for the loss its derivative in log pi.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> from grpo_theory.estimation import KL_TERMS
+    >>> KL_TERMS["k3 in loss"].place
+    'loss'
+    >>> gt.compose("rloo_k3_example", advantage="rloo", kl="k3 in loss").kl.name
+    'k3 in loss'
+    """
+
+    signature = KL_SIGNATURE
+    name: str
+    place: Literal["reward", "loss"]
+    function: Callable
+
+
+def k1(log_ratios, terms):
+    """Fill in l."""
+    for t in range(terms.shape[0]):
+        for i in range(terms.shape[1]):
+            terms[t, i] = log_ratios[t, i]
+
+
+def k2(log_ratios, terms):
+    """Fill in l^2/2."""
+    for t in range(terms.shape[0]):
+        for i in range(terms.shape[1]):
+            terms[t, i] = 0.5 * log_ratios[t, i] ** 2
+
+
+def k3(log_ratios, terms):
+    """Fill in exp(-l) - 1 + l."""
+    for t in range(terms.shape[0]):
+        for i in range(terms.shape[1]):
+            # expm1, because exp(-l) - 1 loses all digits where the policy has hardly left the reference.
+            terms[t, i] = np.expm1(-log_ratios[t, i]) + log_ratios[t, i]
+
+
+def k1_slope(log_ratios, terms):
+    """Fill in 1, the derivative of k1: its mean gradient under pi is 0."""
+    for t in range(terms.shape[0]):
+        for i in range(terms.shape[1]):
+            terms[t, i] = 1.0
+
+
+def k2_slope(log_ratios, terms):
+    """Fill in l, the derivative of k2."""
+    for t in range(terms.shape[0]):
+        for i in range(terms.shape[1]):
+            terms[t, i] = log_ratios[t, i]
+
+
+def k3_slope(log_ratios, terms):
+    """Fill in 1 - exp(-l), the derivative of k3."""
+    for t in range(terms.shape[0]):
+        for i in range(terms.shape[1]):
+            terms[t, i] = -np.expm1(-log_ratios[t, i])
+
+
+KL_TERMS = {
+    "k1 in reward": KLTerm("k1 in reward", "reward", k1),
+    "k2 in reward": KLTerm("k2 in reward", "reward", k2),
+    "k3 in reward": KLTerm("k3 in reward", "reward", k3),
+    "k1 in loss": KLTerm("k1 in loss", "loss", k1_slope),
+    "k2 in loss": KLTerm("k2 in loss", "loss", k2_slope),
+    "k3 in loss": KLTerm("k3 in loss", "loss", k3_slope),
+}
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """The second importance ratio of an estimator, and its bound.
+
+    Attributes
+    ----------
+    name : str
+    ratio : Ratio
+        Of pi_old over the sampler: per token, of the whole response, or geometric.
+    bound : Clip
+        What becomes of it, whatever the sign of the advantage; it must leave a ratio of 1 as it is.
+
+    Raises
+    ------
+    ValueError
+        If the bound depends on the advantage's sign, or changes a ratio of 1.
+
+    Examples
+    --------
+    >>> from grpo_theory.estimation import MISMATCHES
+    >>> truncated = MISMATCHES["token truncated"]
+    >>> truncated.with_bound(3.0).bound.high  # a ratio is cut at 1 + high
+    2.0
+    >>> truncated.is_same(truncated.with_bound(3.0))
+    False
+    """
+
+    name: str
+    ratio: Ratio
+    bound: Clip
+
+    def __post_init__(self) -> None:
+        ratios = np.array([[0.01], [0.5], [1.0], [1.1], [2.0], [100.0]])
+        weights = np.zeros((2, *ratios.shape))
+        for sign in range(2):
+            self.bound.function(ratios, len(ratios), sign == 0, self.bound.widths, weights[sign])
+        if weights[0, 2, 0] != 1.0 or not np.array_equal(weights[0], weights[1]):
+            raise ValueError(
+                f"bound must leave a ratio of 1 as it is and not depend on the advantage's sign. But {self.bound.name!r} with "
+                f"widths {self.bound.low:g} and {self.bound.high:g} does not. Take 'none', 'cap', 'clamp' or 'upper only'"
+            )
+
+    def with_bound(self, largest: float) -> "Mismatch":
+        """Return the same mismatch with another upper bound on the ratio, at least 1."""
+        if not 1.0 <= as_number("largest", largest) < np.inf:
+            raise ValueError(f"largest must be finite and at least 1, got {largest}")
+        return Mismatch(self.name, self.ratio, self.bound.with_widths(self.bound.low, largest - 1.0))
+
+    def is_same(self, other: "Mismatch") -> bool:
+        """Whether both are one mismatch, though perhaps of a file that has been run again."""
+        return self.name == other.name and self.ratio.is_same(other.ratio) and self.bound.is_same(other.bound)
+
+
+MISMATCHES = {
+    "none": Mismatch("none", RATIOS["none"], CLIPS["none"]),
+    "token": Mismatch("token", RATIOS["token"], CLIPS["none"]),
+    "token truncated": Mismatch("token truncated", RATIOS["token"], CLIPS["cap"].with_widths(0.0, 1.0)),
+    "token masked": Mismatch("token masked", RATIOS["token"], CLIPS["upper only"].with_widths(0.0, 4.0)),
+    "response truncated": Mismatch("response truncated", RATIOS["trajectory"], CLIPS["cap"].with_widths(0.0, 1.0)),
+    "response masked": Mismatch("response masked", RATIOS["trajectory"], CLIPS["upper only"].with_widths(0.0, 2.0)),
+}
+"""The mismatches by name, with the bounds that trainers use by default.  The bound is 2 where the ratio is truncated (verl), 5
+where tokens are masked (AReaL), and 3 where responses are masked (TRL with vLLM).  The sources are in docs/trainers.md."""
+
+_PARTS: dict[str, tuple[type, Mapping[str, Any]]] = {
+    "ratio": (Ratio, RATIOS),
+    "clip": (Clip, CLIPS),
+    "aggregation": (Aggregation, AGGREGATIONS),
+    "kl": (KLTerm, KL_TERMS),
+    "mismatch": (Mismatch, MISMATCHES),
+}
+"""By the argument of `gt.compose`."""
+
+
+def find_part(argument: str, value: Any) -> Any:
+    """Look up a part of a composition by its name, for an argument of `gt.compose`; a part is returned as it is.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name; the message suggests the nearest.
+    TypeError
+        If it is neither a name nor a part.
+    """
+    kind, named = _PARTS[argument]
+    if isinstance(value, kind):
+        return value
+    if not isinstance(value, str):
+        raise TypeError(f"{argument} must be a name or an instance of {kind.__name__}, got {value!r}")
+    check_name(argument, value, named)
+    return named[value]
