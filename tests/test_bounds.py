@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import grpo_theory as gt
 from grpo_theory.exact import Region, check_optimum, largest_error, longest_estimate, region
-from grpo_theory.exact.ball import NUMBERS, in_parts, largest, net
+from grpo_theory.exact.maximiser import NUMBERS, in_parts, largest, net
 from grpo_theory.theory import constant_step_bound, gap_recursion, harmonic_step_bound, linearise, recursion_bound
-from grpo_theory.theory.bounds import first_index, largest_sequence, printed_first_index, sequence_bound
+from grpo_theory.theory.suboptimality import first_index, largest_sequence, printed_first_index, sequence_bound
 from simulations.statements import STATEMENTS
 from simulations.training import training_gap
 

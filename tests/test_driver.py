@@ -15,7 +15,7 @@ from grpo_theory.compiler.lanes import PICKED, WIDTH, load, store
 from grpo_theory.estimation.kernel import SIGNATURE
 from grpo_theory.estimation.kl_term import KL_TERMS
 from grpo_theory.estimation.ratio import CLIPS, RATIOS
-from grpo_theory.exact import weights
+from grpo_theory.exact import score_moments
 from grpo_theory.problem.logit_map import FeatureMap, HeadMap, TabularMap
 from grpo_theory.simulate.advantage import kernel_call
 from grpo_theory.simulate.covector import features
@@ -24,7 +24,7 @@ from grpo_theory.simulate.draw.prompt_tables import FEW, lookup
 from grpo_theory.simulate.draw.responses import draw_responses, invert, tabulate
 from grpo_theory.simulate.update import ascent
 
-MODULES = (prompt_tables, kernel_call, weights)
+MODULES = (prompt_tables, kernel_call, score_moments)
 CASES = (*POLICIES, *TREES)
 MAPS = {"tabular": TabularMap, "dense": FeatureMap, "head": HeadMap}
 

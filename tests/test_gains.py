@@ -8,7 +8,7 @@ import grpo_theory as gt
 from grpo_theory.estimation import Clip
 from grpo_theory.estimation.aggregation import AGGREGATIONS
 from grpo_theory.estimation.ratio import CLIPS, RATIOS
-from grpo_theory.exact.weights import gains_of, gains_on_policy
+from grpo_theory.exact.score_moments import gains_of, gains_on_policy
 
 
 def upper_half(ratios, length, positive, widths, weights):

@@ -74,7 +74,7 @@ def test_a_step_too_large_for_the_stability_check_is_called_unstable():
     problem = gt.gallery.problem("kl-linear")
     largest = -2.0 / np.linalg.eigvalsh(gt.hessian(problem, problem.theta))[0]
     for step in (1e3, 1.7e308):
-        message = gt.exact.stability.stability_message(problem, problem.theta, np.full(3, step))
+        message = gt.exact.derivatives.stability_message(problem, problem.theta, np.full(3, step))
         assert message.endswith(f"The largest stable step there is {largest:.4g}")
     assert np.isfinite(gt.exact.spectral_radius(problem, problem.theta, 1.7e300))
 

@@ -14,16 +14,20 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 
 import grpo_theory as gt
-from grpo_theory.exact.classes import Looks, classes, looked_at, looks_of, seen_at
 from grpo_theory.exact.multisets import (
     GroupMoments,
+    Looks,
     add_moments,
     advantages_of,
     class_advantages,
     class_tables,
+    classes,
     count_multisets,
+    looked_at,
+    looks_of,
     members,
     multisets,
+    seen_at,
 )
 
 
@@ -195,7 +199,7 @@ def test_a_kernel_is_asked_once_for_the_same_looks(registry, monkeypatch):
         asked.append(batch.rewards.shape)
         return advantages_of(advantage, batch)
 
-    for module in ("exchangeability", "multisets"):
+    for module in ("multisets",):
         monkeypatch.setattr(f"grpo_theory.exact.{module}.advantages_of", noted)
     problem = gt.gallery.problem("tabular")
     sizes = {"batch_size": 1, "group_size": 4}

@@ -7,7 +7,7 @@ from enumeration import PENALTIES, POLICIES, REWARDS, case
 
 import grpo_theory as gt
 from grpo_theory.exact import check_optimum, directional_derivatives, gradient
-from grpo_theory.exact.trust_region import best_step, minimise
+from grpo_theory.exact.maximiser import best_step, minimise
 from grpo_theory.problem.logit_map import TabularMap
 
 

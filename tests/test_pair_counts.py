@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.exact import carried
+from grpo_theory.exact import score_moments
 from grpo_theory.problem.chain_point import ChainPoint
 from grpo_theory.problem.pair_counts import pair_counts
 
@@ -76,7 +76,7 @@ def test_where_pairs_are_too_many_the_law_is_carried_and_the_same(monkeypatch):
         return gt.gradient_law(problem, drifted, "grpo", batch_size=4, group_size=4, behaviour=problem.theta).mse
 
     counted, times = error(), len(asked)
-    monkeypatch.setattr(carried, "MOST_PAIRS", 0)
+    monkeypatch.setattr(score_moments, "MOST_PAIRS", 0)
     assert error() == pytest.approx(counted, rel=1e-12)
     assert len(asked) == times > 0
 

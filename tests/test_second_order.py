@@ -8,9 +8,9 @@ from enumeration import case, groups, prompts
 
 import grpo_theory as gt
 from grpo_theory.exact import gradient, hessian
-from grpo_theory.exact.logit_forms import hessian_forms, logit_derivative, noise_forms
-from grpo_theory.theory import leave_one_out_parts, next_order, training_law
-from grpo_theory.theory.third_cumulant import ThirdCumulant, leave_one_out_third_cumulant
+from grpo_theory.exact.derivatives import hessian_forms, logit_derivative, noise_forms
+from grpo_theory.theory import leave_one_out_parts, noise_cost, training_law
+from grpo_theory.theory.noise_cost import ThirdCumulant, leave_one_out_third_cumulant
 
 STEPS = np.array([1.5, 0.9, 1.2])
 SIZES = np.array([3.0, 2.0, 5.0])
@@ -116,7 +116,7 @@ def test_forms_in_the_logits_are_those_of_theta(name):
         np.testing.assert_allclose(policy.logit_map.congruence(form) - own, part, atol=1e-14)
     many = np.stack([logits, logits + 0.1])
     np.testing.assert_allclose(hessian_forms(problem, many)[1], hessian_forms(problem, logits + 0.1), atol=1e-15)
-    surroundings, h = next_order.Surroundings(problem, theta), 1e-4
+    surroundings, h = noise_cost.Surroundings(problem, theta), 1e-4
     direction = np.random.default_rng(1).normal(size=len(theta))
     difference = (hessian(problem, theta + h * direction) - hessian(problem, theta - h * direction)) / (2.0 * h)
     np.testing.assert_allclose(surroundings.third @ direction, difference, atol=1e-5 * np.abs(difference).max())

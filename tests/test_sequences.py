@@ -31,7 +31,7 @@ from grpo_theory.estimation import make_estimator
 from grpo_theory.estimation.trainers import CONVENTIONS
 from grpo_theory.exact import check_optimum
 from grpo_theory.exact import gradient as exact_gradient
-from grpo_theory.exact.surface import fill_objectives, hessian_along
+from grpo_theory.exact.derivatives import fill_objectives, hessian_along
 from grpo_theory.theory import leave_one_out_covariance, training_law
 
 LIBRARY = tuple(

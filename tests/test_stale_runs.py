@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.exact.weights import gains_of_response
+from grpo_theory.exact.score_moments import gains_of_response
 from grpo_theory.harness.forms import study_of
 from simulations.runs import staleness, stalled
 from simulations.runs.staleness import ARMS, CAP, FARTHEST, PLACES

@@ -10,8 +10,7 @@ from test_training import COMPOSITIONS, IDS, adam_by_numpy, ascend, composed, tr
 
 import grpo_theory as gt
 from grpo_theory.exact import directional_derivatives, gradient
-from grpo_theory.exact.stability import StabilityWarning
-from grpo_theory.exact.surface import hessian_along
+from grpo_theory.exact.derivatives import StabilityWarning, hessian_along
 from grpo_theory.simulate.records import simulate_iterates
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-13}

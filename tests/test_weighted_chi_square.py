@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.special import erfc, gamma
 
 import grpo_theory as gt
-from grpo_theory.theory.contour import integrate
+from grpo_theory.theory.weighted_chi_square import integrate
 
 LEVELS = np.array([1e-12, 1e-9, 1e-4, 0.01, 0.3, 0.5, 0.7, 0.99])
 

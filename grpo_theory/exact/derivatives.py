@@ -1,6 +1,8 @@
 """The objective over theta: its value, gradient and second derivative, exactly."""
 
+import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from math import exp, log, nan
 
@@ -12,7 +14,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F3, READONLY_F1, READONLY_I1, READONLY_I2, function_value
 from grpo_theory.problem import ChainPoint, LogitMap, Paths, Problem, TokenChain
 from grpo_theory.problem.paths import complements, less_mean
-from grpo_theory.validation import as_numbers, as_real_array, check_shape, typed
+from grpo_theory.validation import as_numbers, as_positive, as_real_array, check_shape, typed
 
 
 @typed
@@ -249,3 +251,191 @@ def _slopes(problem: Problem, theta: ArrayLike) -> Array:
     pi = np.exp(log_pi)
     lead = pi * less_mean(reward, pi) * bandit.prompt_weights[:, None]
     return paths.centre(paths.collect(lead), np.exp(log_tokens))
+
+
+DIFFERENCE = 5e-3
+"""The step, in a logit, of central differences of up to third order: 1e-5 of truncation, 1e-9 of rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class LogitTables:
+    """What a problem is at logits of any leading shape.
+
+    Attributes
+    ----------
+    token_probabilities : ndarray, shape (..., M, D)
+    probabilities : ndarray, shape (..., M, K)
+        pi.
+    centred : ndarray, shape (..., M, K)
+        The mean reward of each response, less its penalty and less V.
+    covectors : ndarray, shape (..., M, K, D)
+        The scores.
+    """
+
+    token_probabilities: Array
+    probabilities: Array
+    centred: Array
+    covectors: Array
+
+
+def logit_tables(problem: Problem, logits: Array) -> LogitTables:
+    """Return the tables at logits (..., M, D)."""
+    paths, kl = problem.policy.paths, problem.kl
+    log_tokens = paths.log_probabilities(logits)
+    log_pi = paths.along(log_tokens)
+    tokens, pi = np.exp(log_tokens), np.exp(log_pi)
+    rewards = problem.bandit.mean_reward + np.zeros_like(pi)
+    if kl is not None:
+        rewards -= kl.strength * (log_pi - np.log(kl.reference))
+    return LogitTables(tokens, pi, less_mean(rewards, pi), paths.centre(paths.incidence, tokens[..., None, :]))
+
+
+def reward_moments(problem: Problem) -> tuple[Array, Array]:
+    """Return the second and the third central moment of the reward given prompt and response, each (M, K)."""
+    bandit = problem.bandit
+    deviations = bandit.values - bandit.mean_reward[:, :, None]
+    second, third = ((bandit.probabilities * deviations**power).sum(axis=-1) for power in (2, 3))
+    return second, third
+
+
+def hessian_forms(problem: Problem, logits: Array) -> Array:
+    """Return the Hessian of each prompt's share of the objective in its logits, shape (..., M, D, D); see `hessian`."""
+    tables, paths = logit_tables(problem, logits), problem.policy.paths
+    strength = 0.0 if problem.kl is None else problem.kl.strength
+    lead = tables.probabilities * tables.centred
+    forms = _powers(tables.covectors, lead - strength * tables.probabilities)
+    forms -= prefix_forms(paths, paths.by_prefix(paths.collect(lead)), tables.token_probabilities)
+    return problem.bandit.prompt_weights[:, None, None] * forms
+
+
+def noise_forms(problem: Problem, logits: Array) -> Array:
+    """Return the three parts of the leave-one-out estimator's covariance in the logits, shape (3, ..., M, D, D).
+
+    They are those of `leave_one_out_parts`, weighted by the prompts' probabilities.  The first lacks its - g g'.
+    """
+    tables = logit_tables(problem, logits)
+    squares = tables.probabilities * (tables.centred**2 + reward_moments(problem)[0])
+    slopes = ((tables.probabilities * tables.centred)[..., None] * tables.covectors).sum(axis=-2)
+    outer = slopes[..., :, None] * slopes[..., None, :]
+    information = _powers(tables.covectors, tables.probabilities)
+    parts = outer, _powers(tables.covectors, squares) - outer, squares.sum(axis=-1)[..., None, None] * information + outer
+    return problem.bandit.prompt_weights[:, None, None] * np.stack(parts)
+
+
+def logit_derivative(function: Callable[[Array], Array], logits: Array, axes: int) -> Array:
+    """Return the derivative in each prompt's own logits as one more, last axis, by central differences.
+
+    Parameters
+    ----------
+    function : callable
+        A function of logits (..., M, D). Its values have shape (..., M) followed by `axes` axes, or axes of its own before these.
+    logits : ndarray, shape (..., M, D)
+    axes : int
+        How many axes of the value come after that of the prompts.
+
+    Returns
+    -------
+    ndarray, shape of the value, and (D,)
+    """
+    shifts = DIFFERENCE * np.eye(logits.shape[-1])[:, None, :]
+    ahead, behind = (function(logits[..., None, :, :] + sign * shifts) for sign in (1.0, -1.0))
+    return np.moveaxis(ahead - behind, -2 - axes, -1) / (2.0 * DIFFERENCE)
+
+
+def _powers(covectors: Array, weights: Array) -> Array:
+    """Return sum_k weight_k c_k c_k', shape (..., D, D)."""
+    return np.swapaxes(covectors, -1, -2) @ (weights[..., None] * covectors)
+
+
+LARGEST_DIMENSION = 512
+LARGEST_RECURSION = 1e10
+"""The most products that the Hessian of a chain may take for the sake of a warning: about a second."""
+
+
+class StabilityWarning(RuntimeWarning):
+    """Warns that a step size is too large for the curvature where training starts.
+
+    Examples
+    --------
+    >>> import warnings, grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("single"), {"batch_size": 4, "group_size": 4, "steps": 4, "replications": 2}
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     runs = gt.simulate_training(problem, optimum, "rloo", gt.Constant(100.0), **sizes, rng=0)
+    >>> caught[0].category is gt.exact.StabilityWarning
+    True
+    """
+
+
+@typed
+def spectral_radius(problem: Problem, theta: ArrayLike, step: float) -> float:
+    """Return the spectral radius of I + eta H in the directions in which the objective bends down.
+
+    Gradient ascent with a step eta contracts towards a maximiser in those directions if it is below 1.  If it is above 1, that is
+    if eta |h| > 2 for the most negative eigenvalue h of the Hessian H, ascent oscillates away.  Directions in which
+    the objective is flat or bends up are left out: there ascent is to move away.
+
+    Parameters
+    ----------
+    problem : Problem
+    theta : array_like, shape (d,)
+    step : float
+        eta.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("single")
+    >>> optimum = gt.find_optimum(problem, problem.theta)
+    >>> gt.exact.spectral_radius(problem, optimum, 1.0) < 1.0 < gt.exact.spectral_radius(problem, optimum, 100.0)
+    True
+    """
+    step = as_positive("step", step)
+    return _radius(step, _bent(problem, theta))
+
+
+def _recursion(problem: Problem) -> float:
+    """Return about how many products the Hessian of a chain takes; 0 if responses are listed."""
+    chain = problem.policy
+    if not isinstance(chain, TokenChain):
+        return 0.0
+    return 3.0 * chain.horizon * chain.n_prompts * problem.bandit.values.size * float(chain.n_logits) ** 3
+
+
+def _bent(problem: Problem, theta: ArrayLike) -> Array:
+    """Return the negative eigenvalues of the Hessian, rising."""
+    curvatures = np.linalg.eigvalsh(hessian(problem, theta))
+    return np.asarray(curvatures[curvatures < 0.0])
+
+
+def _radius(step: float, bent: Array) -> float:
+    """Return the largest |1 + eta h|, infinite where that is too large for a number."""
+    # A step so large that its product with a curvature overflows is unstable, and infinity says so.
+    with np.errstate(over="ignore"):
+        return float(np.abs(1.0 + step * bent).max()) if bent.size else 1.0
+
+
+def warn_if_unstable(problem: Problem, theta: ArrayLike, steps: Array) -> None:
+    """Warn the caller's caller if the steps are too large at a point; see `stability_message`."""
+    message = stability_message(problem, theta, steps)
+    if message is not None:
+        warnings.warn(message, StabilityWarning, stacklevel=3)
+
+
+def stability_message(problem: Problem, theta: ArrayLike, steps: Array) -> str | None:
+    """Say why the steps are too large at a point, or return None: judged by the last, which a run is left with.
+
+    Policies with more than 512 parameters are not judged, because their Hessian is not formed.  Neither are chains whose Hessian
+    a recursion would take long to form.
+    """
+    if problem.policy.dimension > LARGEST_DIMENSION or _recursion(problem) > LARGEST_RECURSION:
+        return None
+    bent = _bent(problem, theta)
+    radius = _radius(float(steps[-1]), bent)
+    if radius <= 1.0:
+        return None
+    return (
+        f"schedule ends with a step of {steps[-1]:g}, too large for stability: I + eta H has spectral radius {radius:.3g} > 1 at "
+        f"theta0. The largest stable step there is {-2.0 / bent[0]:.4g}"
+    )
