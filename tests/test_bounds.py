@@ -2,7 +2,6 @@
 
 import re
 from functools import cache
-from itertools import pairwise
 from math import ceil
 
 import numpy as np
@@ -65,16 +64,6 @@ def test_the_smoothness_is_that_of_where_a_step_may_end():
     )
     assert reached == pytest.approx(outer, rel=1e-6)
     assert reached > 1.2 * inner
-
-
-def test_an_ill_chosen_region_has_no_constant():
-    """Far out the gradient vanishes while the gap does not: mu falls with the radius, towards nothing."""
-    problem, best = at_optimum("conflict")
-    constants = [region(problem, best, radius=radius, reach=1.0).pl for radius in (0.5, 1.0, 2.0, 4.0)]
-    assert all(near > 2.0 * far for near, far in pairwise(constants[1:]))
-    assert constants[0] > constants[1] > 0.0
-    curvatures, _ = check_optimum(problem, best)
-    assert constants[0] < curvatures.min()
 
 
 def test_a_ball_with_a_higher_point_than_its_centre_has_no_constant():
@@ -194,22 +183,6 @@ def test_lemma_14_as_corrected_holds_for_every_sequence(a, share, c, highest, ep
     assert (largest <= sequence_bound(a, c, highest, first_index(a, b, epsilon), n, epsilon) * (1 + 1e-9)).all()
 
 
-@pytest.mark.parametrize(("a", "b", "c"), [(100.0, 25.0, 1000.0), (4.0, 0.04, 4.0), (10.0, 6.25, 4.0), (2.0, 4.0, 1.0)])
-def test_every_largest_value_is_that_of_an_admissible_sequence(a, b, c):
-    """From the last index before it with a negative bracket on, where it takes 0, the sequence takes the most; then zeros."""
-    largest = largest_sequence(a, b, c, 1.0, 150)
-    n = np.arange(1, 151)
-    negative = 1.0 - a / n + b / n**2 < 0.0
-    for i in range(149):
-        earlier = np.flatnonzero(negative[:i])
-        sequence = np.zeros(150)
-        first = earlier[-1] + 1 if earlier.size else 0
-        sequence[first : i + 1] = largest[first : i + 1]
-        assert keeps_the_hypotheses(sequence, a, b, c, 1.0)
-        sequence[i] += 1e-6
-        assert not keeps_the_hypotheses(sequence, a, b, c, 1.0)
-
-
 def test_lemma_14_as_printed_fails_by_hand():
     """a_51 = 0.4, all else 0: admissible at every n, and 1.62 times the bound. After a_30 = 1 no a_31 >= 0 can follow."""
     a, b, c, epsilon = 100.0, 25.0, 1000.0, 0.25
@@ -228,24 +201,6 @@ def test_lemma_14_as_printed_fails_by_hand():
     assert not keeps_the_hypotheses(inadmissible, a, b, c, 1.0)
 
 
-def test_the_induction_uses_only_steps_that_the_one_step_inequality_allows():
-    """beta/n <= 2/L from n_0 on, whatever mu <= L, beta > 1/(2 mu) and epsilon; on a quadratic 3/L breaks the inequality."""
-    rng = np.random.default_rng(3)
-    for _ in range(200):
-        smoothness = 10.0 ** rng.uniform(-2, 2)
-        mu = smoothness * rng.uniform(0.001, 1.0)
-        beta = (1.0 + 10.0 ** rng.uniform(-2, 2)) / (2.0 * mu)
-        epsilon = 10.0 ** rng.uniform(-1, 1)
-        start = printed_first_index(2.0 * mu * beta, smoothness * mu * beta**2, epsilon)
-        assert start > (1.0 + 1.0 / epsilon) * smoothness * beta / 2.0
-        assert beta / start < 2.0 / smoothness
-        for share, holds in ((1.0, True), (2.0, True), (3.0, mu == smoothness)):
-            step = share / smoothness
-            factors = np.array([(1.0 - step * mu) ** 2, (1.0 - step * smoothness) ** 2])
-            allowed = 1.0 - 2.0 * mu * step + smoothness * mu * step**2
-            assert (factors <= allowed * (1 + 1e-12)).all() == holds
-
-
 def test_the_explicit_bounds_are_above_the_iterated_one():
     noise, start = 0.7, 2.0
     step = 0.2
@@ -261,12 +216,6 @@ def test_the_explicit_bounds_are_above_the_iterated_one():
         assert (bound >= recursion_bound(BALL, noise, steps, BALL.highest_gap)).all()
 
 
-def test_projection_is_harmless_where_the_study_can_step_and_not_further_out():
-    """J falls along every ray within the first step of the ball; over the ball that the constants are taken from it need not."""
-    assert training_gap.first_ray("kl-linear", "harmonic") < 0.0
-    assert training_gap.surroundings("kl-linear").steepest_ray > 0.0
-
-
 @pytest.mark.parametrize("kind", training_gap.SCHEDULES)
 def test_the_sharp_prediction_tells_steps_that_are_half_too_long(kind):
     """The control's gap by the same recursion: off by four times the margin or more, and by a half or hardly more."""
@@ -276,17 +225,6 @@ def test_the_sharp_prediction_tells_steps_that_are_half_too_long(kind):
     plans = (training_gap.plan("kl-linear", kind, factor) for factor in (1.0, training_gap.LONGER))
     gap, longer = (gap_recursion(linear, plan.steps(training_gap.STEPS), start)[-1] for plan in plans)
     assert 1.0 + 4.0 * STATEMENTS["U7/sharp"].margin.value < longer / gap < 1.51
-
-
-def test_stationary_gap_is_a_quarter_step_trace_to_first_order():
-    problem, best = at_optimum("kl-linear")
-    linear = linearise(problem, best, "rloo", **SIZES)
-    ratios = []
-    for step in (0.02, 0.01):
-        gap = gap_recursion(linear, np.full(int(200 / step), step), np.zeros((3, 3)))[-1]
-        ratios.append(gap / (step * np.trace(linear.noise) / 4.0) - 1.0)
-    assert ratios[0] == pytest.approx(2.0 * ratios[1], rel=0.05)
-    assert abs(ratios[0]) < 0.01
 
 
 @pytest.mark.parametrize(

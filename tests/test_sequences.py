@@ -29,10 +29,9 @@ from sequences import (
 import grpo_theory as gt
 from grpo_theory.estimation import make_estimator
 from grpo_theory.estimation.trainers import CONVENTIONS
-from grpo_theory.exact import check_optimum
 from grpo_theory.exact import gradient as exact_gradient
 from grpo_theory.exact.derivatives import fill_objectives, hessian_along
-from grpo_theory.theory import leave_one_out_covariance, training_law
+from grpo_theory.theory import leave_one_out_covariance
 
 LIBRARY = tuple(
     name
@@ -42,12 +41,6 @@ LIBRARY = tuple(
 """Without the trainers' conventions, which have tests of their own."""
 NAMED = tuple(name for name in LIBRARY if gt.estimators()[name].advantage.name == name)
 COUPLED = tuple(name for name in LIBRARY if gt.estimators()[name].couples_groups)
-
-
-def test_the_lists_are_complete():
-    assert set(NAMED) == {"reinforce", "oracle", "optimal", "rloo", "dr_grpo", "grpo", "optimal_loo"}
-    assert {"gspo", "cispo", "tic_grpo", "grpo_without_ratio"} <= set(LIBRARY)
-    assert COUPLED == ("dapo",)
 
 
 # One token: a bandit and its twin.
@@ -79,7 +72,6 @@ TWINS = pytest.mark.parametrize(
         ("shared", "kl", "binary", None),
     ],
 )
-PENALISED_TWINS = pytest.mark.parametrize("features", ["tabular", "shared"])
 
 
 @TWINS
@@ -137,78 +129,6 @@ def test_a_tree_of_one_token_has_the_gradient_laws_of_its_bandit(features, penal
         assert_close(found.covariance(), expected.covariance())
 
 
-@PENALISED_TWINS
-def test_a_tree_of_one_token_is_trained_to_where_its_bandit_is(features):
-    flat, tree = twins(features, "kl")
-    best, expected = gt.find_optimum(tree, tree.theta), gt.find_optimum(flat, flat.theta)
-    assert_close(best, expected)
-    curvatures, _ = check_optimum(flat, expected)
-    sizes = {"batch_size": 2, "group_size": 3}
-    for name in ("rloo", "dr_grpo", "reinforce"):
-        weights = [
-            gt.limit_law(p, o, name, **sizes, step_scale=3.0 / curvatures[0]).weights for p, o in ((tree, best), (flat, expected))
-        ]
-        assert_close(np.sort(weights[0]), np.sort(weights[1]))
-
-
-@PENALISED_TWINS
-@pytest.mark.parametrize("penalty", ["plain", "kl"])
-def test_a_tree_of_one_token_has_the_training_law_of_its_bandit(features, penalty):
-    flat, tree = twins(features, penalty)
-    found, expected = (training_law(problem, problem.theta, gt.Constant(0.3), steps=4) for problem in (tree, flat))
-    for name in ("path", "objective", "slopes", "constants"):
-        assert_close(getattr(found, name), getattr(expected, name))
-
-
-@TWINS
-def test_a_tree_of_one_token_is_drawn_as_its_bandit(features, penalty, rewards, end_token, seed):
-    flat, tree = twins(features, penalty, rewards, end_token)
-    behaviour = flat.theta[::-1].copy()
-    for sampler in (None, behaviour):
-        found, expected = (
-            gt.simulate_gradients(
-                problem,
-                problem.theta,
-                LIBRARY,
-                batch_size=2,
-                group_size=3,
-                replications=500,
-                rng=seed(1),
-                behaviour=sampler,
-                directions=np.eye(problem.policy.dimension),
-            )
-            for problem in (tree, flat)
-        )
-        assert_close(found.means, expected.means)
-        assert_close(found.mse_scatter, expected.mse_scatter)
-        assert_close(found.along_scatter, expected.along_scatter)
-
-
-@TWINS
-@pytest.mark.parametrize("inner_steps", [1, 2])
-def test_a_tree_of_one_token_is_trained_as_its_bandit(features, penalty, rewards, end_token, inner_steps, seed):
-    flat, tree = twins(features, penalty, rewards, end_token)
-    for name in ("rloo", "optimal_loo", "dapo", "tic_grpo"):
-        found, expected = (
-            gt.simulate_training(
-                problem,
-                problem.theta,
-                name,
-                gt.Constant(0.2),
-                batch_size=2,
-                group_size=3,
-                steps=6,
-                replications=20,
-                rng=seed(2),
-                inner_steps=inner_steps,
-            )
-            for problem in (tree, flat)
-        )
-        assert_close(found.theta, expected.theta)
-        assert_close(found.average, expected.average)
-        assert_close(found.objectives, expected.objectives)
-
-
 # Several tokens: the enumeration.
 
 TREES = [
@@ -225,15 +145,6 @@ def test_responses_and_prefixes_are_those_of_the_enumeration():
         assert list(tree.responses) == list_responses(*sizes)
         assert list(tree.prefixes) == list_prefixes(*sizes)
     assert {len(response) for response in list_responses(3, 3, 1)} == {1, 2, 3}
-
-
-@ALL_TREES
-@pytest.mark.parametrize("vocabulary_size", [2, 3])
-def test_there_is_something_to_see(features, rewards, penalty, vocabulary_size):
-    c = case(features, rewards, penalty, vocabulary_size)
-    for theta in (c.theta, c.behaviour):
-        assert 1e-4 < probabilities(c, theta).min() < probabilities(c, theta).max() < 0.97
-        assert np.linalg.norm(gradient(c, theta)) > 0.02
 
 
 @pytest.mark.parametrize("features", ["tabular", "shared"])
@@ -324,28 +235,6 @@ def test_laws_of_named_estimators_on_sequences(features, rewards, penalty, vocab
     assert_close(law.true_gradient, gradient(c, c.theta))
 
 
-@pytest.mark.parametrize(("name", "end_token"), [("sequence-tabular", None), ("sequence-shared", 0)])
-def test_laws_on_the_gallerys_sequences(name, end_token):
-    problem = gt.gallery.problem(name)
-    logit_map, theta = problem.policy.logit_map, problem.theta
-    table = getattr(logit_map, "features", None)
-    if table is None:
-        table = np.eye(problem.policy.dimension).reshape(problem.policy.n_prompts, problem.policy.n_logits, -1)
-    c = Case(problem, 3, 3, end_token, table, theta, theta)
-    for estimator in ("rloo", "grpo"):
-        law = gt.gradient_law(problem, theta, estimator, batch_size=1, group_size=2)
-        assert_law(law, batch_law(c, gt.estimators()[estimator], 1, 2))
-
-
-@pytest.mark.parametrize("group_size", [2, 3])
-def test_closed_forms_of_the_leave_one_out_estimator_hold_for_sequences(group_size):
-    c = case("shared", "graded", "kl")
-    expected = batch_law(c, gt.estimators()["rloo"], 4, group_size)
-    sizes = {"batch_size": 4, "group_size": group_size}
-    assert_close(leave_one_out_covariance(c.problem, c.theta, **sizes), expected.covariance)
-    assert_close(gt.group_size_law(c.problem, c.theta).mse(4, group_size), expected.mse)
-
-
 def shaped_by_length(batch, advantages):
     """Less for a longer response than for a shorter one, compared with the group's mean length."""
     for b in range(batch.rewards.shape[0]):
@@ -412,14 +301,6 @@ def kl_sequence() -> Case:
     problem = gt.gallery.problem("kl-sequence")
     best = gt.find_optimum(problem, problem.theta)
     return Case(problem, 2, 2, 0, problem.policy.logit_map.features, best, best)
-
-
-def test_the_maximiser_of_the_gallerys_sequences():
-    c = kl_sequence()
-    assert_close(differentiate(lambda t: objective(c, t), c.theta), np.zeros(2))
-    assert np.linalg.eigvalsh(hessian(c, c.theta)).max() < -0.01
-    others = c.theta + np.random.default_rng(0).normal(size=(300, 2)) * np.geomspace(1e-3, 10.0, 300)[:, None]
-    assert all(objective(c, other) < objective(c, c.theta) for other in others)
 
 
 def lyapunov_weights(c, estimator, batch_size, group_size, step_scale):

@@ -349,8 +349,7 @@ def first_mixed_groups(problem: Problem, theta: ArrayLike, *, low: int, high: in
     successes += [high, 0]
     chances += [p**high, (1.0 - p) ** high]
     law = np.array(sizes), np.array(successes), np.stack(chances)
-    spreads = _spreads(law[0], law[1])[:, None] / _variance(point)
-    slopes = (law[2] * spreads).sum(axis=0)
+    slopes = (law[2] * _slopes(law[0][:, None], law[1][:, None], point)).sum(axis=0)
     powers = np.array([law[2][:, q] @ _powers(law[0], law[1], point, q) for q in range(len(p))])
     return StoppedGroups(law[0] @ law[2], slopes, np.outer(slopes, slopes), powers, point)
 
@@ -388,12 +387,13 @@ def halved_groups(problem: Problem, theta: ArrayLike, *, low: int, rounds: int) 
     p = point.moments.value
     n_prompts = len(p)
     _check_states(1, low, n_prompts)
-    states = {(low,) * n_prompts + counts: chance for counts, chance in _together(_laws(p, low))}
+    first = _together(_binomial(np.arange(low + 1), low, p).T.tolist(), [True] * n_prompts)
+    states = {(low,) * n_prompts + counts: chance for counts, chance in first}
     kept = n_prompts
     for played in range(rounds):
         kept = -(-kept // 2)
         _check_states(len(states), low << played, kept)
-        laws = _laws(p, low << played)
+        laws = _binomial(np.arange((low << played) + 1), low << played, p).T.tolist()
         grown: dict[tuple[int, ...], float] = {}
         for state, chance in states.items():
             sizes, successes = np.array(state[:n_prompts]), np.array(state[n_prompts:])
@@ -402,13 +402,13 @@ def halved_groups(problem: Problem, theta: ArrayLike, *, low: int, rounds: int) 
             chosen = np.argsort(score, kind="stable")[:kept]
             more = np.zeros(n_prompts, dtype=np.int64)
             more[chosen] = sizes[chosen]
-            for counts, also in _together([law if n else [(0, 1.0)] for law, n in zip(laws, more, strict=True)]):
+            for counts, also in _together(laws, (more > 0).tolist()):
                 then = (*(sizes + more).tolist(), *(successes + np.array(counts)).tolist())
                 grown[then] = grown.get(then, 0.0) + chance * also
         states = grown
     table, chances = np.array(list(states)), np.array(list(states.values()))
     sizes, successes = table[:, :n_prompts], table[:, n_prompts:]
-    spreads = _spreads(sizes, successes) / _variance(point)
+    spreads = _slopes(sizes, successes, point)
     powers = [chances @ _powers(sizes[:, q], successes[:, q], point, q) for q in range(n_prompts)]
     products = np.einsum("s,sq,sr->qr", chances, spreads, spreads)
     return StoppedGroups(chances @ sizes, chances @ spreads, products, np.array(powers), point)
@@ -431,14 +431,9 @@ def _binomial(k: Integers, n: int, p: Array) -> Array:
     return np.asarray(binom.pmf(k[:, None], n, p))
 
 
-def _laws(p: Array, n: int) -> list[list[tuple[int, float]]]:
-    """List the numbers of right responses among n of each prompt, with their chances."""
-    chances = _binomial(np.arange(n + 1), n, p)
-    return [list(enumerate(column)) for column in chances.T.tolist()]
-
-
-def _together(laws: list[list[tuple[int, float]]]) -> list[tuple[tuple[int, ...], float]]:
-    """List the numbers of right responses of all prompts, with their chances."""
+def _together(chances: list[list[float]], going: list[bool]) -> list[tuple[tuple[int, ...], float]]:
+    """List the numbers of right responses of all prompts, 0 of those that do not go on, with their chances."""
+    laws = [list(enumerate(column)) if on else [(0, 1.0)] for column, on in zip(chances, going, strict=True)]
     return [(tuple(k for k, _ in one), prod([chance for _, chance in one])) for one in product(*laws)]
 
 
@@ -449,15 +444,11 @@ def _binary_point(problem: Problem, theta: ArrayLike) -> Point:
     return point
 
 
-def _variance(point: Point) -> Array:
-    """Return p (1 - p), and 1 where that is 0, because a group is then never mixed."""
+def _slopes(sizes: Integers, successes: Integers, point: Point) -> Array:
+    """Return the sample variance k (n - k)/(n (n - 1)) over p (1 - p), for prompts along the last axis."""
     variance = point.moments.reward_variance
-    return np.where(variance > 0.0, variance, 1.0)
-
-
-def _spreads(sizes: Integers, successes: Integers) -> Array:
-    """Return the sample variance k (n - k)/(n (n - 1))."""
-    return successes * (sizes - successes) / (sizes * (sizes - 1.0))
+    # Where p (1 - p) is 0 a group is never mixed.
+    return successes * (sizes - successes) / (sizes * (sizes - 1.0)) / np.where(variance > 0.0, variance, 1.0)
 
 
 def _powers(sizes: Integers, successes: Integers, point: Point, q: int) -> Array:

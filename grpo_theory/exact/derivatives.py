@@ -1,10 +1,9 @@
-"""The objective over theta: its value, gradient and second derivative, exactly."""
+"""The objective over theta: its value, gradient and Hessian, exactly; the same in the logits; and the stability of ascent."""
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from math import exp, log, nan
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -29,7 +28,11 @@ def objective(problem: Problem, theta: ArrayLike) -> Array:
     [0.633, 0.467]
     """
     if isinstance(problem.policy, TokenChain):
-        return _at_points(theta, problem.policy.dimension, partial(_objective_on_chain, problem))[()]
+
+        def value(point: Array) -> float:
+            return float(problem.bandit.prompt_weights @ on_chain(problem, point).value) if np.isfinite(point).all() else nan
+
+        return _at_points(problem, theta, value)[()]
     bandit, kl, paths = problem.bandit, problem.kl, problem.policy.paths
     logits = problem.policy.logits(theta)
     points = np.require(logits.reshape(-1, *logits.shape[-2:]), np.float64, ["C", "W"])
@@ -41,9 +44,9 @@ def objective(problem: Problem, theta: ArrayLike) -> Array:
     return objectives.reshape(logits.shape[:-2])[()]
 
 
-def _at_points(theta: ArrayLike, dimension: int, function: Callable[[Array], ArrayLike]) -> Array:
+def _at_points(problem: Problem, theta: ArrayLike, function: Callable[[Array], ArrayLike]) -> Array:
     """Return what a function of one parameter (d,) has at each of theta (..., d), along the first axes."""
-    points = as_numbers("theta", theta)
+    points, dimension = as_numbers("theta", theta), problem.policy.dimension
     if points.ndim == 0 or points.shape[-1] != dimension:
         raise ValueError(f"theta must have shape (..., d) with d = {dimension}, got {points.shape}")
     found = np.array([function(np.array(point)) for point in points.reshape(-1, dimension)])
@@ -53,22 +56,6 @@ def _at_points(theta: ArrayLike, dimension: int, function: Callable[[Array], Arr
 def on_chain(problem: Problem, theta: Array) -> ChainPoint:
     """Return a chain at theta (d,), which need not be finite."""
     return ChainPoint(problem.bandit, problem.policy, problem.kl, problem.log_reference, theta)
-
-
-def _objective_on_chain(problem: Problem, theta: Array) -> float:
-    """Return the objective of a chain at theta (d,), of any size; NaN where theta is."""
-    point = on_chain(problem, theta)
-    return float(problem.bandit.prompt_weights @ point.value) if np.isfinite(theta).all() else nan
-
-
-def _slopes_on_chain(problem: Problem, theta: Array) -> Array:
-    """Return the gradient of a chain's objective in the logits at theta (d,), shape (M, D)."""
-    return problem.bandit.prompt_weights[:, None] * on_chain(problem, theta).moments.gradient_covectors
-
-
-def _forms_on_chain(problem: Problem, theta: Array) -> Array:
-    """Return the Hessian of a chain's objective in the logits at theta (d,), shape (M, D, D)."""
-    return problem.bandit.prompt_weights[:, None, None] * on_chain(problem, theta).hessian_forms()
 
 
 @function_value(numba.void(F3, F3, READONLY_F1, numba.float64, READONLY_I2, READONLY_I1, numba.int64, F1))
@@ -119,7 +106,7 @@ def gradient(problem: Problem, theta: ArrayLike) -> Array:
     [-0.111, 0.111]
     """
     theta = problem.policy.check_theta(theta)
-    return problem.policy.tangent(theta).adjoint(_slopes(problem, theta))
+    return problem.policy.tangent(theta).adjoint(_gradients_in_logits(problem, theta))
 
 
 @typed
@@ -136,9 +123,9 @@ def directional_derivatives(problem: Problem, theta: ArrayLike, directions: Arra
     directions, logit_map = as_real_array("directions", directions, 2), problem.policy.logit_map
     if not isinstance(logit_map, LogitMap):
         check_shape("directions", directions, (len(directions), problem.policy.dimension), "(J, d)")
-        return _at_points(theta, problem.policy.dimension, lambda point: directions @ gradient(problem, point))
+        return _at_points(problem, theta, lambda point: directions @ gradient(problem, point))
     logits = problem.policy.logits(directions, "directions")
-    return np.einsum("...mk,jmk->...j", _slopes(problem, theta), logits)
+    return np.einsum("...mk,jmk->...j", _gradients_in_logits(problem, theta), logits)
 
 
 @typed
@@ -163,39 +150,29 @@ def hessian(problem: Problem, theta: ArrayLike) -> Array:
     True
     """
     policy, theta = problem.policy, problem.policy.check_theta(theta)
-    along = policy.tangent(theta).congruence(_forms(problem, theta))
-    bent = None if policy.is_linear else policy.logit_map.bend(theta, _slopes(problem, theta))
+    along = policy.tangent(theta).congruence(_hessians_at(problem, theta))
+    bent = None if policy.is_linear else policy.logit_map.bend(theta, _gradients_in_logits(problem, theta))
     return along if bent is None else along + bent
 
 
 def hessian_along(problem: Problem, theta: Array, directions: Array) -> Array:
     """Return v' H w for all pairs of directions (J, d), shape (..., J, J), for theta of shape (..., d); see `hessian`."""
     if not problem.policy.is_linear:
-        return _at_points(theta, problem.policy.dimension, lambda point: directions @ hessian(problem, point) @ directions.T)
+        return _at_points(problem, theta, lambda point: directions @ hessian(problem, point) @ directions.T)
     logits = problem.policy.logits(directions, "directions")
-    turned = _forms(problem, theta) @ np.moveaxis(logits, 0, -1)
+    turned = _hessians_at(problem, theta) @ np.moveaxis(logits, 0, -1)
     return np.einsum("jmd,...mdk->...jk", logits, turned)
 
 
-def _forms(problem: Problem, theta: ArrayLike) -> Array:
+def _hessians_at(problem: Problem, theta: ArrayLike) -> Array:
     """Return the objective's Hessian in the logits of each prompt, with the prompt's weight, shape (..., M, D, D)."""
-    if isinstance(problem.policy, TokenChain):
-        return _at_points(theta, problem.policy.dimension, partial(_forms_on_chain, problem))
-    bandit, kl, paths = problem.bandit, problem.kl, problem.policy.paths
-    log_tokens = paths.log_probabilities(problem.policy.logits(theta))
-    tokens, pi = np.exp(log_tokens), np.exp(paths.along(log_tokens))
-    strength, reward = 0.0, bandit.mean_reward
-    if kl is not None and problem.log_reference is not None:
-        strength = kl.strength
-        reward = reward - strength * paths.along(log_tokens - problem.log_reference)
-    lead = pi * less_mean(reward, pi)
-    covectors = paths.centre(paths.incidence, tokens[..., None, :])
-    forms = np.swapaxes(covectors, -1, -2) @ ((lead - strength * pi)[..., None] * covectors)
-    forms -= prefix_forms(paths, paths.by_prefix(paths.collect(lead)), tokens)
-    return bandit.prompt_weights[:, None, None] * forms
+    if not isinstance(problem.policy, TokenChain):
+        return hessians_in_logits(problem, problem.policy.logits(theta))
+    weights = problem.bandit.prompt_weights[:, None, None]
+    return _at_points(problem, theta, lambda point: weights * on_chain(problem, point).hessian_forms())
 
 
-def prefix_forms(paths: Paths, weights: Array, token_probabilities: Array) -> Array:
+def token_covariances(paths: Paths, weights: Array, token_probabilities: Array) -> Array:
     """Return the sum over prefixes of weight (diag(p) - p p'), shape (..., M, D, D).
 
     Parameters
@@ -230,35 +207,29 @@ def fisher_information(problem: Problem, token_probabilities: Array, theta: Arra
     tangent = problem.policy.tangent(problem.theta if theta is None else theta)
     if isinstance(problem.policy, TokenChain):
         forms = on_chain(problem, problem.theta).fisher_forms(token_probabilities)
-        return tangent.congruence(problem.bandit.prompt_weights[:, None, None] * forms)
-    paths = problem.policy.paths
-    with np.errstate(divide="ignore"):
-        pi = np.exp(paths.along(np.log(token_probabilities)))
-    forms = prefix_forms(paths, paths.by_prefix(paths.collect(pi)), token_probabilities)
+    else:
+        paths = problem.policy.paths
+        with np.errstate(divide="ignore"):
+            pi = np.exp(paths.along(np.log(token_probabilities)))
+        forms = token_covariances(paths, paths.by_prefix(paths.collect(pi)), token_probabilities)
     return tangent.congruence(problem.bandit.prompt_weights[:, None, None] * forms)
 
 
-def _slopes(problem: Problem, theta: ArrayLike) -> Array:
-    """Return the objective's gradient in the logits, shape (..., M, D)."""
+def _gradients_in_logits(problem: Problem, theta: ArrayLike) -> Array:
+    """Return the objective's gradient in the logits, with the prompts' weights, shape (..., M, D)."""
+    weights = problem.bandit.prompt_weights[:, None]
     if isinstance(problem.policy, TokenChain):
-        return _at_points(theta, problem.policy.dimension, partial(_slopes_on_chain, problem))
-    bandit, kl, paths = problem.bandit, problem.kl, problem.policy.paths
-    log_tokens = paths.log_probabilities(problem.policy.logits(theta))
-    log_pi = paths.along(log_tokens)
-    reward = bandit.mean_reward
-    if kl is not None:
-        reward = reward - kl.strength * (log_pi - np.log(kl.reference))
-    pi = np.exp(log_pi)
-    lead = pi * less_mean(reward, pi) * bandit.prompt_weights[:, None]
-    return paths.centre(paths.collect(lead), np.exp(log_tokens))
+        return _at_points(problem, theta, lambda point: weights * on_chain(problem, point).moments.gradient_covectors)
+    tables, paths = logit_tables(problem, problem.policy.logits(theta)), problem.policy.paths
+    # dJ/dlogits = sum_k pi_k (Z_k - V) c_k, by adding up on the edges first.
+    return paths.centre(paths.collect(tables.probabilities * tables.centred * weights), tables.token_probabilities)
 
 
 DIFFERENCE = 5e-3
 """The step, in a logit, of central differences of up to third order: 1e-5 of truncation, 1e-9 of rounding."""
 
 
-@dataclass(frozen=True, eq=False)
-class LogitTables:
+class LogitTables(NamedTuple):
     """What a problem is at logits of any leading shape.
 
     Attributes
@@ -268,26 +239,27 @@ class LogitTables:
         pi.
     centred : ndarray, shape (..., M, K)
         The mean reward of each response, less its penalty and less V.
-    covectors : ndarray, shape (..., M, K, D)
-        The scores.
     """
 
     token_probabilities: Array
     probabilities: Array
     centred: Array
-    covectors: Array
 
 
 def logit_tables(problem: Problem, logits: Array) -> LogitTables:
     """Return the tables at logits (..., M, D)."""
-    paths, kl = problem.policy.paths, problem.kl
+    paths, kl, rewards = problem.policy.paths, problem.kl, problem.bandit.mean_reward
     log_tokens = paths.log_probabilities(logits)
     log_pi = paths.along(log_tokens)
-    tokens, pi = np.exp(log_tokens), np.exp(log_pi)
-    rewards = problem.bandit.mean_reward + np.zeros_like(pi)
     if kl is not None:
-        rewards -= kl.strength * (log_pi - np.log(kl.reference))
-    return LogitTables(tokens, pi, less_mean(rewards, pi), paths.centre(paths.incidence, tokens[..., None, :]))
+        rewards = rewards - kl.strength * (log_pi - np.log(kl.reference))
+    pi = np.exp(log_pi)
+    return LogitTables(np.exp(log_tokens), pi, less_mean(rewards, pi))
+
+
+def score_covectors(paths: Paths, token_probabilities: Array) -> Array:
+    """Return the covectors of the responses' scores, shape (..., M, K, D), for probabilities of tokens (..., M, D)."""
+    return paths.centre(paths.incidence, token_probabilities[..., None, :])
 
 
 def reward_moments(problem: Problem) -> tuple[Array, Array]:
@@ -298,28 +270,31 @@ def reward_moments(problem: Problem) -> tuple[Array, Array]:
     return second, third
 
 
-def hessian_forms(problem: Problem, logits: Array) -> Array:
+def hessians_in_logits(problem: Problem, logits: Array) -> Array:
     """Return the Hessian of each prompt's share of the objective in its logits, shape (..., M, D, D); see `hessian`."""
     tables, paths = logit_tables(problem, logits), problem.policy.paths
     strength = 0.0 if problem.kl is None else problem.kl.strength
     lead = tables.probabilities * tables.centred
-    forms = _powers(tables.covectors, lead - strength * tables.probabilities)
-    forms -= prefix_forms(paths, paths.by_prefix(paths.collect(lead)), tables.token_probabilities)
+    covectors = score_covectors(paths, tables.token_probabilities)
+    forms = _second_moment(covectors, lead - strength * tables.probabilities)
+    forms -= token_covariances(paths, paths.by_prefix(paths.collect(lead)), tables.token_probabilities)
     return problem.bandit.prompt_weights[:, None, None] * forms
 
 
-def noise_forms(problem: Problem, logits: Array) -> Array:
+def noise_in_logits(problem: Problem, logits: Array) -> Array:
     """Return the three parts of the leave-one-out estimator's covariance in the logits, shape (3, ..., M, D, D).
 
     They are those of `leave_one_out_parts`, weighted by the prompts' probabilities.  The first lacks its - g g'.
     """
-    tables = logit_tables(problem, logits)
-    squares = tables.probabilities * (tables.centred**2 + reward_moments(problem)[0])
-    slopes = ((tables.probabilities * tables.centred)[..., None] * tables.covectors).sum(axis=-2)
+    tokens, pi, centred = logit_tables(problem, logits)
+    covectors = score_covectors(problem.policy.paths, tokens)
+    squares = pi * (centred**2 + reward_moments(problem)[0])
+    slopes = ((pi * centred)[..., None] * covectors).sum(axis=-2)
     outer = slopes[..., :, None] * slopes[..., None, :]
-    information = _powers(tables.covectors, tables.probabilities)
-    parts = outer, _powers(tables.covectors, squares) - outer, squares.sum(axis=-1)[..., None, None] * information + outer
-    return problem.bandit.prompt_weights[:, None, None] * np.stack(parts)
+    # g g', Sigma_oracle = E[(Z - V)^2 W W'] - g g', and Var(Z) F + g g'.
+    second_order = squares.sum(axis=-1)[..., None, None] * _second_moment(covectors, pi) + outer
+    parts = np.stack((outer, _second_moment(covectors, squares) - outer, second_order))
+    return problem.bandit.prompt_weights[:, None, None] * parts
 
 
 def logit_derivative(function: Callable[[Array], Array], logits: Array, axes: int) -> Array:
@@ -342,7 +317,7 @@ def logit_derivative(function: Callable[[Array], Array], logits: Array, axes: in
     return np.moveaxis(ahead - behind, -2 - axes, -1) / (2.0 * DIFFERENCE)
 
 
-def _powers(covectors: Array, weights: Array) -> Array:
+def _second_moment(covectors: Array, weights: Array) -> Array:
     """Return sum_k weight_k c_k c_k', shape (..., D, D)."""
     return np.swapaxes(covectors, -1, -2) @ (weights[..., None] * covectors)
 
@@ -391,29 +366,16 @@ def spectral_radius(problem: Problem, theta: ArrayLike, step: float) -> float:
     >>> gt.exact.spectral_radius(problem, optimum, 1.0) < 1.0 < gt.exact.spectral_radius(problem, optimum, 100.0)
     True
     """
-    step = as_positive("step", step)
-    return _radius(step, _bent(problem, theta))
+    return _radius(problem, theta, as_positive("step", step))[0]
 
 
-def _recursion(problem: Problem) -> float:
-    """Return about how many products the Hessian of a chain takes; 0 if responses are listed."""
-    chain = problem.policy
-    if not isinstance(chain, TokenChain):
-        return 0.0
-    return 3.0 * chain.horizon * chain.n_prompts * problem.bandit.values.size * float(chain.n_logits) ** 3
-
-
-def _bent(problem: Problem, theta: ArrayLike) -> Array:
-    """Return the negative eigenvalues of the Hessian, rising."""
+def _radius(problem: Problem, theta: ArrayLike, step: float) -> tuple[float, Array]:
+    """Return the largest |1 + eta h| over negative eigenvalues h of the Hessian, 1 if there are none, and those, rising."""
     curvatures = np.linalg.eigvalsh(hessian(problem, theta))
-    return np.asarray(curvatures[curvatures < 0.0])
-
-
-def _radius(step: float, bent: Array) -> float:
-    """Return the largest |1 + eta h|, infinite where that is too large for a number."""
+    bent = np.asarray(curvatures[curvatures < 0.0])
     # A step so large that its product with a curvature overflows is unstable, and infinity says so.
     with np.errstate(over="ignore"):
-        return float(np.abs(1.0 + step * bent).max()) if bent.size else 1.0
+        return (float(np.abs(1.0 + step * bent).max()) if bent.size else 1.0), bent
 
 
 def warn_if_unstable(problem: Problem, theta: ArrayLike, steps: Array) -> None:
@@ -429,10 +391,13 @@ def stability_message(problem: Problem, theta: ArrayLike, steps: Array) -> str |
     Policies with more than 512 parameters are not judged, because their Hessian is not formed.  Neither are chains whose Hessian
     a recursion would take long to form.
     """
-    if problem.policy.dimension > LARGEST_DIMENSION or _recursion(problem) > LARGEST_RECURSION:
+    policy, recursion = problem.policy, 0.0
+    if isinstance(policy, TokenChain):
+        # About how many products the recursion for the Hessian of a chain takes.
+        recursion = 3.0 * policy.horizon * policy.n_prompts * problem.bandit.values.size * float(policy.n_logits) ** 3
+    if policy.dimension > LARGEST_DIMENSION or recursion > LARGEST_RECURSION:
         return None
-    bent = _bent(problem, theta)
-    radius = _radius(float(steps[-1]), bent)
+    radius, bent = _radius(problem, theta, float(steps[-1]))
     if radius <= 1.0:
         return None
     return (

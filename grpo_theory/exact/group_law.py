@@ -2,11 +2,11 @@
 
 import math
 from dataclasses import dataclass, field
-from math import log10
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import gammaln
 
 from grpo_theory.arrays import Array, Integers, cached_array
 from grpo_theory.estimation import Estimator, find
@@ -14,11 +14,11 @@ from grpo_theory.estimation.kernel import RESPONSE_FIELDS
 from grpo_theory.exact.multisets import (
     MAXIMUM_COUNTS,
     MAXIMUM_RESPONSES,
-    Features,
     Looks,
+    add_moments,
     check_exchangeable,
+    class_tables,
     count_multisets,
-    group_moments,
     looked_at,
     looks_of,
 )
@@ -26,9 +26,9 @@ from grpo_theory.exact.score_moments import (
     NotEnumerableError,
     ScoreMoments,
     Share,
-    carried_moments,
     listed_moments,
     means_and_powers,
+    prefix_sum_moments,
     second_moments,
     token_weights,
 )
@@ -151,7 +151,7 @@ class GradientLaw:
     @property
     def prompt_traces(self) -> Array:
         """Trace of the covariance of one group's estimate given the prompt, shape (M,)."""
-        return self.powers - self._squared_norms(self.mean_covectors)
+        return self.powers - self.logit_map.squared_norms(self.mean_covectors[:, None])[:, 0]
 
     @property
     def trace(self) -> float:
@@ -184,7 +184,8 @@ class GradientLaw:
     @property
     def prompt_mses(self) -> Array:
         """E||one group's estimate - g(x)||^2 given the prompt, shape (M,)."""
-        return self.prompt_traces + self._squared_norms(self.mean_covectors - self.true_covectors)
+        bias = self.mean_covectors - self.true_covectors
+        return self.prompt_traces + self.logit_map.squared_norms(bias[:, None])[:, 0]
 
     @property
     def prompt_mse(self) -> float:
@@ -215,9 +216,6 @@ class GradientLaw:
         along = self.logit_map.logits(directions)
         second = np.einsum("m,jmk,mkl,jml->j", self.prompt_weights, along, self.second_moments, along, optimize=True)
         return (second - (directions @ self.mean) ** 2) / self.batch_size
-
-    def _squared_norms(self, covectors: Array) -> Array:
-        return self.logit_map.squared_norms(covectors[:, None])[:, 0]
 
 
 _LENGTHS = RESPONSE_FIELDS.index("lengths")
@@ -277,16 +275,11 @@ def gradient_law(
     sampled = current.theta if behaviour is None else problem.policy.check_theta(behaviour, "behaviour")
     # A policy's own draws are on policy, whether it is named or not: ratios are 1 whatever they are made of.
     sampler = current if np.array_equal(sampled, current.theta) else problem.at(sampled)
-    start = _start(problem, current, sampler, old)
+    began = sampler.theta if old is None else problem.policy.check_theta(old, "old")
+    start = None
+    if not np.array_equal(began, sampler.theta):
+        start = current if np.array_equal(began, current.theta) else problem.at(began)
     return law_between(current, sampler, estimator, batch_size=batch_size, group_size=group_size, old=start)
-
-
-def _start(problem: Problem, current: Point, sampler: Point, old: ArrayLike | None) -> Point | None:
-    """Return the point at which an update started, `current` itself if it has its parameters; None if it is the sampler's."""
-    theta = sampler.theta if old is None else problem.policy.check_theta(old, "old")
-    if np.array_equal(theta, sampler.theta):
-        return None
-    return current if np.array_equal(theta, current.theta) else problem.at(theta)
 
 
 @typed
@@ -326,13 +319,18 @@ def law_between(
         )
     scores = scores_of(current, sampler, estimator, old)
     shown = tuple(looks for _, looks, _ in scores.by_look)
-    _check_enumerable(estimator, shown, group_size)
+    sizes = [(*looks.fields.shape[1:], count_multisets(looks.fields.shape[2], group_size)) for looks in shown]
+    responses = sum(n_looks * group_size * n_multisets for n_looks, _, n_multisets in sizes)
+    if responses > MAXIMUM_RESPONSES or max(n_classes * n_multisets for _, n_classes, n_multisets in sizes) > MAXIMUM_COUNTS:
+        raise NotEnumerableError(
+            f"estimator {estimator.name!r} at group_size {group_size} needs about 1e{int(math.log10(responses))} responses "
+            f"enumerated, and at most {MAXIMUM_RESPONSES:.0e} are: use simulate_gradients"
+        )
     check_exchangeable(estimator.advantage, shown, group_size)
     shares = []
     for moments, looks, look in scores.by_look:
-        features, log_p = _features(estimator, looks, scores), np.log(moments.classes.probabilities)
-        n_features = moments.means.shape[2]
-        shares.append(Share(moments, group_moments(estimator.advantage, looks, look, log_p, group_size, features, n_features)))
+        split = scores.depends_on_sign, scores.drifting
+        shares.append(_group_moments(estimator, moments, looks, look, group_size, *split))
     means, powers = means_and_powers(shares, current.tangent)
     return GradientLaw(
         logit_map=current.tangent,
@@ -364,38 +362,41 @@ def scores_of(current: Point, sampler: Point, estimator: Estimator, old: Point |
     if isinstance(current, ChainPoint) and isinstance(sampler, ChainPoint):
         if old is not None:
             raise ValueError("old must be left out for a TokenChain: laws of three policies are computed of trees and bandits")
-        carried, split = carried_moments(current, sampler, estimator)
+        by_reward, split = prefix_sum_moments(current, sampler, estimator)
         known = sampler.moments.known_to_oracles
-        return Scores([(one, *looks_of(one.classes, known, estimator.reads)) for one in carried], split, False)
+        return Scores([(one, *looks_of(one.classes, known, estimator.reads)) for one in by_reward], split, False)
     weights, products = token_weights(current, sampler, estimator, old), current.token_products
     partition = looked_at(sampler, estimator.kl, estimator.reads)
     listed = [(listed_moments(kinds, weights, products), looks, look) for kinds, looks, look in partition]
     return Scores(listed, weights.depends_on_sign, weights.drifting)
 
 
-def _check_enumerable(estimator: Estimator, shown: tuple[Looks, ...], group_size: int) -> None:
-    sizes = [(*looks.fields.shape[1:], count_multisets(looks.fields.shape[2], group_size)) for looks in shown]
-    responses = sum(n_looks * group_size * multisets for n_looks, _, multisets in sizes)
-    most = max(n_classes * multisets for _, n_classes, multisets in sizes)
-    if responses > MAXIMUM_RESPONSES or most > MAXIMUM_COUNTS:
-        raise NotEnumerableError(
-            f"estimator {estimator.name!r} at group_size {group_size} needs about 1e{int(log10(responses))} responses "
-            f"enumerated, and at most {MAXIMUM_RESPONSES:.0e} are: use simulate_gradients"
-        )
+def _group_moments(
+    estimator: Estimator,
+    scores: ScoreMoments,
+    looks: Looks,
+    look: Integers,
+    group_size: int,
+    depends_on_sign: bool,
+    drifting: bool,
+) -> Share:
+    """Sum the moments of a group's features over all multisets, for prompts that have equally many classes and these looks.
 
-
-def _features(estimator: Estimator, looks: Looks, scores: Scores) -> Features:
-    """Return what multiplies the covectors of a class: its advantage, split by sign if clips do, and 1 for a KL term."""
-
-    def features(counts: Integers, advantages: Array) -> Array:
-        split = [np.maximum(advantages, 0.0), np.minimum(advantages, 0.0)] if scores.depends_on_sign else [advantages]
-        multipliers = np.stack([*split, np.ones_like(advantages)] if scores.drifting else split, axis=-1)
+    What multiplies the covectors of a class is its advantage, split by sign if clips do, and 1 for a KL term.
+    """
+    (n_prompts, n_classes), n_features = scores.classes.probabilities.shape, scores.means.shape[2]
+    shape, log_p = (n_classes, n_features), np.log(scores.classes.probabilities)
+    share = Share(scores, *(np.zeros((n_prompts, *rest)) for rest in (shape, shape + shape, (*shape, n_features))))
+    for counts, advantages in class_tables(estimator.advantage, looks, group_size):
+        split = [np.maximum(advantages, 0.0), np.minimum(advantages, 0.0)] if depends_on_sign else [advantages]
+        multipliers = np.stack([*split, np.ones_like(advantages)] if drifting else split, axis=-1)
         if estimator.aggregation.pool:
             tokens = looks.fields[_LENGTHS] @ counts.T
-            multipliers *= (counts.sum(axis=1) / tokens)[..., None, None]
-        return multipliers
-
-    return features
+            multipliers *= (group_size / tokens)[..., None, None]
+        # Logs of the multinomial coefficients, because those of some hundred responses overflow a double.
+        log_weights = gammaln(group_size + 1.0) - gammaln(counts + 1.0).sum(axis=1)
+        add_moments(counts, log_weights, log_p, look, multipliers, share.mean, share.product, share.squares)
+    return share
 
 
 @typed
@@ -418,8 +419,7 @@ def gradient_mean(
     >>> [bool(np.allclose(gt.gradient_mean(problem, problem.theta, name, **sizes), gradient)) for name in ("rloo", "dr_grpo")]
     [True, False]
     """
-    sizes = {"batch_size": batch_size, "group_size": group_size}
-    return gradient_law(problem, theta, estimator, **sizes, behaviour=behaviour).mean
+    return gradient_law(problem, theta, estimator, batch_size=batch_size, group_size=group_size, behaviour=behaviour).mean
 
 
 @typed
@@ -441,8 +441,7 @@ def gradient_covariance(
     >>> gt.gradient_covariance(problem, problem.theta, "rloo", batch_size=8, group_size=4).shape
     (5, 5)
     """
-    sizes = {"batch_size": batch_size, "group_size": group_size}
-    return gradient_law(problem, theta, estimator, **sizes, behaviour=behaviour).covariance()
+    return gradient_law(problem, theta, estimator, batch_size=batch_size, group_size=group_size, behaviour=behaviour).covariance()
 
 
 @typed
@@ -464,8 +463,7 @@ def gradient_mse(
     >>> [round(gt.gradient_mse(problem, theta, name, batch_size=8, group_size=4), 4) for name in ("reinforce", "rloo", "oracle")]
     [0.0076, 0.006, 0.0047]
     """
-    sizes = {"batch_size": batch_size, "group_size": group_size}
-    return gradient_law(problem, theta, estimator, **sizes, behaviour=behaviour).mse
+    return gradient_law(problem, theta, estimator, batch_size=batch_size, group_size=group_size, behaviour=behaviour).mse
 
 
 @typed
@@ -510,5 +508,4 @@ def efficiency(
     >>> [round(gt.efficiency(problem, problem.theta, name, **sizes), 3) for name in ("rloo", "dr_grpo", "grpo")]
     [0.126, 0.126, 0.17]
     """
-    sizes = {"batch_size": batch_size, "group_size": group_size}
-    return gradient_law(problem, theta, estimator, **sizes, behaviour=behaviour).efficiency
+    return gradient_law(problem, theta, estimator, batch_size=batch_size, group_size=group_size, behaviour=behaviour).efficiency

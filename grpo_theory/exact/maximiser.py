@@ -318,13 +318,7 @@ def _ascend(problem: Problem, start: Array) -> Array:
     def loss(theta: Array) -> float:
         return -float(objective(problem, theta))
 
-    def slope(theta: Array) -> Array:
-        return -gradient(problem, theta)
-
-    def curvature(theta: Array) -> Array:
-        return -hessian(problem, theta)
-
-    theta = minimise(loss, slope, curvature, start, TRUSTED)
+    theta = minimise(loss, lambda at: -gradient(problem, at), lambda at: -hessian(problem, at), start, TRUSTED)
     for _ in range(20):
         # The pseudoinverse leaves flat directions alone: tabular logits have one at each prompt, where the Hessian is singular.
         step = np.linalg.pinv(hessian(problem, theta), rcond=1e-12, hermitian=True) @ gradient(problem, theta)
@@ -373,17 +367,12 @@ def check_optimum(problem: Problem, optimum: ArrayLike) -> tuple[Array, Array]:
     if eigenvalues[0] < -RANK_TOLERANCE * scale:
         raise ValueError(f"optimum must be a maximiser, got a direction of positive curvature {-eigenvalues[0]:.3g}")
     identifiable = eigenvalues > RANK_TOLERANCE * scale
-    _check_interior(problem, theta, eigenvectors[:, ~identifiable])
-    return eigenvalues[identifiable], eigenvectors[:, identifiable]
-
-
-def _check_interior(problem: Problem, theta: Array, flat: Array) -> None:
-    """Raise if a flat direction, one of the columns of (d, s), moves the uniform policy and no longer moves this one."""
-    point = problem.at(theta)
+    flat, point = eigenvectors[:, ~identifiable], problem.at(theta)
     if isinstance(point, ChainPoint):
         tokens, size = point.state_probabilities, point.chain.vocabulary_size
     else:
         tokens, size = point.token_probabilities, problem.policy.paths.vocabulary_size
+    # A flat direction that moves the uniform policy and no longer moves this one is flat because the policy is deterministic.
     everywhere = fisher_information(problem, np.full_like(tokens, 1.0 / size), theta)
     here, there = (flat.T @ form @ flat for form in (fisher_information(problem, tokens, theta), everywhere))
     least = RANK_TOLERANCE * float(np.linalg.norm(everywhere, 2))
@@ -393,6 +382,7 @@ def _check_interior(problem: Problem, theta: Array, flat: Array) -> None:
             f"optimum must be interior, and the policy is deterministic along {ranks[1] - ranks[0]} of its directions: "
             f"the smallest probability of a token is {tokens.min():.3g}"
         )
+    return eigenvalues[identifiable], eigenvectors[:, identifiable]
 
 
 POINTS, ERROR_POINTS, POLISHED = 1024, 64, 4
@@ -478,9 +468,7 @@ def region(problem: Problem, optimum: ArrayLike, *, radius: float, reach: float)
     >>> bool(0.0 < found.pl <= found.smoothness)
     True
     """
-    radius, reach = _as_radius("radius", radius), _as_radius("reach", reach)
-    _, directions = check_optimum(problem, optimum)
-    best = problem.policy.check_theta(optimum)
+    best, directions = _centre(problem, optimum, radius=radius, reach=reach)
     highest = float(objective(problem, best))
 
     def gap(points: Array) -> Array:
@@ -503,8 +491,8 @@ def region(problem: Problem, optimum: ArrayLike, *, radius: float, reach: float)
             f"radius must leave out points as high as the optimum, to rounding, got {radius:g}: mu is not above 0 over that ball"
         )
     return Region(
-        radius=radius,
-        reach=reach,
+        radius=float(radius),
+        reach=float(reach),
         smoothness=largest(in_parts(curvature, logits * problem.policy.n_logits), outer, radius + reach),
         pl=pl,
         highest_gap=largest(in_parts(gap, logits), inner, radius),
@@ -526,9 +514,7 @@ def steepest_ray(problem: Problem, optimum: ArrayLike, *, radius: float) -> floa
     >>> gt.exact.steepest_ray(problem, optimum, radius=0.3) < 0.0
     True
     """
-    radius = _as_radius("radius", radius)
-    _, directions = check_optimum(problem, optimum)
-    best = problem.policy.check_theta(optimum)
+    best, directions = _centre(problem, optimum, radius=radius)
 
     def slope(points: Array) -> Array:
         ascents = directional_derivatives(problem, best + points @ directions.T, directions.T)
@@ -570,9 +556,7 @@ def largest_error(
     >>> bool(most >= gt.gradient_mse(problem, optimum, "rloo", batch_size=4, group_size=4))
     True
     """
-    radius = _as_radius("radius", radius)
-    _, directions = check_optimum(problem, optimum)
-    best = problem.policy.check_theta(optimum)
+    best, directions = _centre(problem, optimum, radius=radius)
     sizes = {"batch_size": batch_size, "group_size": group_size}
 
     def error(point: Array) -> float:
@@ -596,9 +580,7 @@ def longest_estimate(problem: Problem, optimum: ArrayLike, *, radius: float) -> 
     >>> gt.exact.longest_estimate(problem, optimum, radius=0.3) > 0.0
     True
     """
-    radius = _as_radius("radius", radius)
-    _, directions = check_optimum(problem, optimum)
-    best = problem.policy.check_theta(optimum)
+    best, directions = _centre(problem, optimum, radius=radius)
 
     def bound(point: Array) -> float:
         here = problem.at(best + directions @ point)
@@ -608,12 +590,12 @@ def longest_estimate(problem: Problem, optimum: ArrayLike, *, radius: float) -> 
     return largest(one_by_one(bound), net(directions.shape[1], radius, ERROR_POINTS), radius)
 
 
-def _as_radius(name: str, value: float) -> float:
-    """Return a radius as a float whose square, and that of a point a little inside, is a number."""
-    radius = as_positive(name, value)
-    if not SMALLEST_RADIUS <= radius <= LARGEST_RADIUS:
-        raise ValueError(f"{name} must lie in [{SMALLEST_RADIUS:g}, {LARGEST_RADIUS:g}], got {value}")
-    return radius
+def _centre(problem: Problem, optimum: ArrayLike, **radii: float) -> tuple[Array, Array]:
+    """Return a maximiser (d,) and its identifiable directions (d, r); raise unless the squares of the radii are numbers."""
+    for name, value in radii.items():
+        if not SMALLEST_RADIUS <= as_positive(name, value) <= LARGEST_RADIUS:
+            raise ValueError(f"{name} must lie in [{SMALLEST_RADIUS:g}, {LARGEST_RADIUS:g}], got {value}")
+    return problem.policy.check_theta(optimum), check_optimum(problem, optimum)[1]
 
 
 def net(rank: int, radius: float, points: int) -> Array:

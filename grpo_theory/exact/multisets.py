@@ -10,7 +10,7 @@ its features].
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import comb, nan
@@ -19,19 +19,17 @@ from weakref import WeakKeyDictionary
 
 import numba
 import numpy as np
-from scipy.special import gammaln
 
 from grpo_theory.arrays import Array, Integers, read_only
 from grpo_theory.compiler import F1, F2, F3, F4, F5, I1, READONLY_I2, function_value
 from grpo_theory.estimation import KLTerm
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, RESPONSE_FIELDS, Batch
-from grpo_theory.problem import Moments, Point
+from grpo_theory.problem import Point
 from grpo_theory.problem.paths import SURE, less_mean
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
+class Seen(NamedTuple):
     """The fields of a batch, for every prompt and outcome.
 
     Attributes
@@ -40,40 +38,29 @@ class Seen:
         The rewards, less the penalty if the estimator has it in the reward.
     squared_score_norms : ndarray, shape (M, K)
     lengths : ndarray of int64, shape (K,)
-    moments : Moments
+    prompt_fields : tuple of ndarrays, shape (M,)
         Moments with these rewards: the values, standard deviations and optimal baselines are those of the rewards above.
     """
 
     rewards: Array
     squared_score_norms: Array
     lengths: Integers
-    moments: Moments
-
-    @property
-    def prompt_fields(self) -> tuple[Array, Array, Array]:
-        """Values, standard deviations and optimal baselines, shape (M,) each."""
-        return self.moments.known_to_oracles
+    prompt_fields: tuple[Array, Array, Array]
 
 
 def seen_at(point: Point, kl: KLTerm) -> Seen:
     """Return what the kernel of an estimator with this KL term sees of responses drawn at a point."""
     rewards, moments = point.rewards, point.moments
     if point.kl is not None and kl.name != "k1 in reward":
-        rewards = point.rewards_less(reward_penalties(point, kl))
+        penalties = np.zeros(point.probabilities.shape)
+        if kl.place == "reward":
+            terms = np.empty_like(point.log_ratios_to_reference)
+            kl.fill(np.ascontiguousarray(point.log_ratios_to_reference), terms)
+            # A response that is never drawn has no finite term.
+            penalties = np.where(point.probabilities > 0.0, point.kl.strength * point.policy.paths.along(terms), 0.0)
+        rewards = point.rewards_less(penalties)
         moments = point.moments_of(rewards)
-    return Seen(rewards, point.squared_score_norms, point.policy.paths.lengths, moments)
-
-
-def reward_penalties(point: Point, kl: KLTerm) -> Array:
-    """Return what an estimator with this KL term subtracts from the responses' rewards, (M, K): 0 if the term is in the loss.
-
-    It is 0, too, for a response of probability 0, whose estimate of the divergence may be infinite.
-    """
-    if point.kl is None or kl.place != "reward":
-        return np.zeros(point.probabilities.shape)
-    terms = np.empty_like(point.log_ratios_to_reference)
-    kl.fill(np.ascontiguousarray(point.log_ratios_to_reference), terms)
-    return np.where(point.probabilities > 0.0, point.kl.strength * point.policy.paths.along(terms), 0.0)
+    return Seen(rewards, point.squared_score_norms, point.policy.paths.lengths, moments.known_to_oracles)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,34 +212,6 @@ LAWS_KEPT = 256
 TOLERANCE = 1e-9
 """The difference of advantages that counts as rounding, relative to the larger of 1 and their size."""
 
-Features = Callable[[Integers, Array], Array]
-"""``features(counts, advantages)`` turns counts (n, R) and advantages by look, (L, n, R), into features (L, n, R, F)."""
-
-
-@dataclass(frozen=True, eq=False)
-class GroupMoments:
-    """Moments of a group's features at S prompts, summed within classes.
-
-    Attributes
-    ----------
-    mean : ndarray, shape (S, R, F)
-        E[S_rf].
-    product : ndarray, shape (S, R, F, R, F)
-        E[S_rf S_sg].
-    squares : ndarray, shape (S, R, F, F)
-        E[sum over the members of class r of feature f times feature g].
-    """
-
-    mean: Array
-    product: Array
-    squares: Array
-
-    @classmethod
-    def zeros(cls, n_prompts: int, n_classes: int, n_features: int) -> "GroupMoments":
-        """Return moments to which multisets are to be added."""
-        shape = n_classes, n_features
-        return cls(*(np.zeros((n_prompts, *rest)) for rest in (shape, shape + shape, (*shape, n_features))))
-
 
 def count_multisets(n_classes: int, group_size: int) -> int:
     """Return the number of multisets of `group_size` members from `n_classes` classes."""
@@ -264,7 +223,8 @@ def multisets(n_classes: int, group_size: int) -> Integers:
     """List the counts of all multisets, shape (n, R), rows summing to `group_size`."""
     if n_classes == 1:
         return read_only(np.full((1, 1), group_size))
-    tables = [_of_two(size) for size in (range(group_size + 1) if n_classes > 2 else (group_size,))]
+    sizes = range(group_size + 1) if n_classes > 2 else (group_size,)
+    tables = [np.stack([np.arange(size + 1), size - np.arange(size + 1)], axis=1) for size in sizes]
     for level in range(3, n_classes + 1):
         sizes = range(group_size + 1) if level < n_classes else (group_size,)
         # The multisets of one class more: the new class has `first` members, and the others are a multiset of the rest.
@@ -272,11 +232,6 @@ def multisets(n_classes: int, group_size: int) -> Integers:
             np.concatenate([np.insert(tables[size - first], 0, first, axis=1) for first in range(size + 1)]) for size in sizes
         ]
     return read_only(tables[-1])
-
-
-def _of_two(group_size: int) -> Integers:
-    first = np.arange(group_size + 1)
-    return np.stack([first, group_size - first], axis=1)
 
 
 def members(counts: Integers) -> Integers:
@@ -357,52 +312,6 @@ def advantages_of(advantage: Advantage, batch: Batch) -> Array:
     return advantages
 
 
-def group_moments(
-    advantage: Advantage,
-    looks: Looks,
-    look: Integers,
-    log_probabilities: Array,
-    group_size: int,
-    features: Features,
-    n_features: int,
-) -> GroupMoments:
-    """Sum the features' moments over all multisets, for prompts that have equally many classes.
-
-    Parameters
-    ----------
-    advantage : Advantage
-        One that does not couple groups.
-    looks : Looks
-    look : ndarray of int64, shape (S,)
-        The number of each prompt's look.
-    log_probabilities : ndarray, shape (S, R)
-        The logs of the classes' probabilities.
-    group_size : int
-        The number G of responses.
-    features : callable
-        See `Features`.
-    n_features : int
-        F.
-
-    Returns
-    -------
-    GroupMoments
-
-    Raises
-    ------
-    ValueError
-        If the kernel tells members of a class apart, or leaves a value that is not finite.
-    """
-    n_prompts, n_classes = log_probabilities.shape
-    moments = GroupMoments.zeros(n_prompts, n_classes, n_features)
-    for counts, advantages in class_tables(advantage, looks, group_size):
-        multipliers = np.ascontiguousarray(features(counts, advantages))
-        # Logs of the multinomial coefficients, because those of some hundred responses overflow a double.
-        log_weights = gammaln(group_size + 1.0) - gammaln(counts + 1.0).sum(axis=1)
-        add_moments(counts, log_weights, log_probabilities, look, multipliers, moments.mean, moments.product, moments.squares)
-    return moments
-
-
 def class_tables(advantage: Advantage, looks: Looks, group_size: int) -> Iterator[tuple[Integers, Array]]:
     """Yield counts of multisets (n, R) and what the kernel gives each class in them by look, (L, n, R), part by part."""
     n_looks, n_classes = looks.fields.shape[1:]
@@ -447,12 +356,11 @@ def check_exchangeable(advantage: Advantage, shown: tuple[Looks, ...], group_siz
     The kernel is tried on some thousands of groups, or fewer if the groups are large.  Their multisets are spread evenly over
     all, and cover every look of a prompt.  If there are few looks, the same looks are not checked again at another theta.
     """
-    if group_size * sum(looks.fields.size for looks in shown) <= KEPT:
-        _kept_check(advantage, shown, group_size)
-    else:
-        _check(advantage, shown, group_size)
+    kept = group_size * sum(looks.fields.size for looks in shown) <= KEPT
+    (_check if kept else _check.__wrapped__)(advantage, shown, group_size)
 
 
+@lru_cache(maxsize=LAWS_KEPT)
 def _check(advantage: Advantage, shown: tuple[Looks, ...], group_size: int) -> None:
     wanted = min(_CHECKED, _CHECKED_RESPONSES // group_size)
     share = max(_FEWEST, wanted // sum(looks.fields.shape[1] for looks in shown))
@@ -469,9 +377,6 @@ def _check(advantage: Advantage, shown: tuple[Looks, ...], group_size: int) -> N
             "group, nor on other groups. Only then are exact moments enumerated. If it couples groups, register it with "
             "couples_groups=True and simulate it"
         )
-
-
-_kept_check = lru_cache(maxsize=LAWS_KEPT)(_check)
 
 
 def treats_alike(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
@@ -503,7 +408,18 @@ def sees_alone(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
         between = advantages_of(advantage, Batch._make([*fields, batch.parameters]))[len(expected) : 2 * len(expected)]
         if not _agree(between, expected):
             return False
-    return _agree_alone(advantage, _telling_groups(batch, advantage.reads))
+    told = _telling_groups(batch, advantage.reads)
+    alone = np.full(told.rewards.shape, np.nan)
+    # Each group is a batch of its own: what a kernel took from other groups is missing there.
+    for b in range(len(alone)):
+        group = [field[b : b + 1] for field in told[:-1]]
+        advantage.kernel(Batch._make([*group, batch.parameters]), alone[b : b + 1])
+    # A group of one response again and again may have no finite advantage (0/0, if there is no epsilon); it tells nothing.
+    finite = np.isfinite(alone).all(axis=1)
+    together = np.full(alone[finite].shape, np.nan)
+    if finite.any():
+        advantage.kernel(Batch._make([*(field[finite] for field in told[:-1]), batch.parameters]), together)
+    return _agree(together, alone[finite])
 
 
 def _decoy(field: np.ndarray, shift: float, scale: float) -> np.ndarray:
@@ -512,22 +428,6 @@ def _decoy(field: np.ndarray, shift: float, scale: float) -> np.ndarray:
         return field
     low, width = field.min(), np.ptp(field)
     return low + width * shift + scale * (field - low) if width > 0.0 else shift + scale * field
-
-
-def _agree_alone(advantage: Advantage, batch: Batch) -> bool:
-    """Whether a kernel gives each group alone what it gives it among the others, where that is finite."""
-    alone = np.full(batch.rewards.shape, np.nan)
-    # Each group is a batch of its own: what a kernel took from other groups is missing there.
-    for b in range(len(alone)):
-        group = [field[b : b + 1] for field in batch[:-1]]
-        advantage.kernel(Batch._make([*group, batch.parameters]), alone[b : b + 1])
-    # A group of one response again and again may have no finite advantage (0/0, if there is no epsilon); it tells nothing.
-    finite = np.isfinite(alone).all(axis=1)
-    if not finite.any():
-        return True
-    together = np.full(alone[finite].shape, np.nan)
-    advantage.kernel(Batch._make([*(field[finite] for field in batch[:-1]), batch.parameters]), together)
-    return _agree(together, alone[finite])
 
 
 def _telling_groups(batch: Batch, read: Set[str]) -> Batch:
@@ -558,7 +458,7 @@ def check_alone(advantage: Advantage, batch: Batch, advantages: Array) -> None:
 
 
 def _agree(given: Array, expected: Array) -> bool:
-    return bool((np.abs(given - expected) <= TOLERANCE * np.maximum(1.0, np.abs(expected).max())).all())
+    return bool((np.abs(given - expected) <= TOLERANCE * max(1.0, np.abs(expected).max(initial=0.0))).all())
 
 
 def _some(array: np.ndarray) -> np.ndarray:

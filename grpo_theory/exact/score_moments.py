@@ -21,7 +21,7 @@ from grpo_theory.estimation import AGGREGATIONS, Estimator
 from grpo_theory.estimation.ratio import CLIP_SIGNATURE as CLIP
 from grpo_theory.estimation.ratio import RATIO_SIGNATURE as RATIO
 from grpo_theory.estimation.ratio import no_clip, trajectory_ratio
-from grpo_theory.exact.multisets import Classes, GroupMoments, ListedClasses
+from grpo_theory.exact.multisets import Classes, ListedClasses
 from grpo_theory.problem import KL, ChainPoint, LogitMap, Paths, Point, TokenChain
 from grpo_theory.validation import check_room, typed
 
@@ -139,10 +139,34 @@ def token_weights(current: Point, behaviour: Point, estimator: Estimator, old: P
         gains = gains_of(estimator, paths, log_ratios.T)
     if start is not behaviour and not estimator.mismatch.ratio.constant:
         check_support(start, behaviour)
-        gains *= mismatch_of(estimator, paths, (start.token_log_probabilities - behaviour.token_log_probabilities).T)
-    _forget_undrawn(gains, current, behaviour)
-    drifts = _drifts(current, estimator)
-    _forget_unsampled(drifts, behaviour, estimator)
+        # The mismatch multiplies gains by a weight of its own ratio, pi_old over the sampler, which its bound clips.
+        second = estimator.mismatch
+        alone = replace(estimator, ratio=second.ratio, clip=second.bound, aggregation=AGGREGATIONS["sum"])
+        log_ratios = start.token_log_probabilities - behaviour.token_log_probabilities
+        gains *= gains_of(alone, paths, log_ratios.T)[:, :1]
+    drawn = (current.probabilities > 0.0) | (behaviour.probabilities > 0.0)
+    if (found := _forget_large(gains, drawn)) is not None:
+        prompt, response = found
+        largest = float(np.abs(gains[response, ..., prompt]).max())
+        size = "infinite" if not np.isfinite(largest) else f"{largest:.3g}, whose square is beyond double precision"
+        raise ValueError(
+            f"behaviour must give every response of the current policy a probability above 0, and gives "
+            f"{behaviour.probabilities[prompt, response]:.3g} to response {response} of prompt {prompt}. "
+            f"The importance ratio is then {size}"
+        )
+    drifts = np.zeros((paths.n_responses, paths.horizon, len(current.token_probabilities)))
+    if estimator.kl.place == "loss" and current.kl is not None:
+        slopes = np.empty_like(current.log_ratios_to_reference)
+        estimator.kl.fill(np.ascontiguousarray(current.log_ratios_to_reference), slopes)
+        by_token = paths.gather(-current.kl.strength * slopes) * estimator.aggregation.shares(paths.lengths)[:, None]
+        drifts[:] = np.moveaxis(by_token, 0, -1)
+    if (found := _forget_large(drifts, behaviour.probabilities > 0.0)) is not None:
+        prompt, response = found
+        raise ValueError(
+            f"the KL term {estimator.kl.name!r} has a slope beyond double precision at response {response} of prompt {prompt}. "
+            f"The response is sampled with probability {behaviour.probabilities[prompt, response]:.3g}, and has a token that the "
+            "current policy all but excludes and the reference does not"
+        )
     return TokenWeights(paths, current.token_probabilities, gains, drifts, current is behaviour)
 
 
@@ -155,13 +179,6 @@ def gains_of(estimator: Estimator, paths: Paths, log_ratios: Array) -> Array:
         *parts, np.ascontiguousarray(log_ratios), paths.edges, paths.lengths, shares, estimator.clip.widths, gains
     )
     return gains
-
-
-def mismatch_of(estimator: Estimator, paths: Paths, log_ratios: Array) -> Array:
-    """Return what the mismatch multiplies gains by (K, 1, T, N), given the logs of pi_old over the sampler on edges (D, N)."""
-    second = estimator.mismatch
-    alone = replace(estimator, ratio=second.ratio, clip=second.bound, aggregation=AGGREGATIONS["sum"])
-    return gains_of(alone, paths, log_ratios)[:, :1]
 
 
 def gains_on_policy(estimator: Estimator, paths: Paths, n_pairs: int) -> Array:
@@ -210,47 +227,15 @@ def check_support(current: Point, behaviour: Point) -> None:
         )
 
 
-def _forget_undrawn(gains: Array, current: Point, behaviour: Point) -> None:
-    """Set gains (K, 2, T, M) that are too large to 0 for responses that neither policy draws; raise if there are others."""
+def _forget_large(table: Array, drawn: np.ndarray) -> tuple[int, int] | None:
+    """Set what is too large in a table (K, ..., T, M) to 0 where `drawn` (M, K) is false; return a place where it is true."""
     # "not <=" finds NaN as well as what is too large.
-    large = ~(np.abs(gains) <= LARGEST_WEIGHT).all(axis=(1, 2))
-    drawn = large & ((current.probabilities > 0.0) | (behaviour.probabilities > 0.0)).T
-    if drawn.any():
-        response, prompt = (int(i) for i in np.argwhere(drawn)[0])
-        largest = float(np.abs(gains[response, ..., prompt]).max())
-        size = "infinite" if not np.isfinite(largest) else f"{largest:.3g}, whose square is beyond double precision"
-        raise ValueError(
-            f"behaviour must give every response of the current policy a probability above 0, and gives "
-            f"{behaviour.probabilities[prompt, response]:.3g} to response {response} of prompt {prompt}. "
-            f"The importance ratio is then {size}"
-        )
-    np.moveaxis(gains, -1, 1)[large] = 0.0
-
-
-def _forget_unsampled(drifts: Array, behaviour: Point, estimator: Estimator) -> None:
-    """Set drifts (K, T, M) that are too large to 0 for responses that are never sampled; raise if there are others."""
-    large = ~(np.abs(drifts) <= LARGEST_WEIGHT).all(axis=1)
-    sampled = large & (behaviour.probabilities > 0.0).T
-    if sampled.any():
-        response, prompt = (int(i) for i in np.argwhere(sampled)[0])
-        raise ValueError(
-            f"the KL term {estimator.kl.name!r} has a slope beyond double precision at response {response} of prompt {prompt}. "
-            f"The response is sampled with probability {behaviour.probabilities[prompt, response]:.3g}, and has a token that the "
-            "current policy all but excludes and the reference does not"
-        )
-    np.moveaxis(drifts, -1, 1)[large] = 0.0
-
-
-def _drifts(current: Point, estimator: Estimator) -> Array:
-    paths = current.policy.paths
-    drifts = np.zeros((paths.n_responses, paths.horizon, len(current.token_probabilities)))
-    if estimator.kl.place == "loss" and current.kl is not None:
-        slopes = np.empty_like(current.log_ratios_to_reference)
-        estimator.kl.fill(np.ascontiguousarray(current.log_ratios_to_reference), slopes)
-        shares = estimator.aggregation.shares(paths.lengths)
-        by_token = paths.gather(-current.kl.strength * slopes) * shares[:, None]
-        drifts[:] = np.moveaxis(by_token, 0, -1)
-    return drifts
+    large = ~(np.abs(table) <= LARGEST_WEIGHT).all(axis=tuple(range(1, table.ndim - 1)))
+    if (large & drawn.T).any():
+        response, prompt = np.argwhere(large & drawn.T)[0].tolist()
+        return prompt, response
+    np.moveaxis(table, -1, 1)[large] = 0.0
+    return None
 
 
 @allocating_stage
@@ -323,16 +308,29 @@ class ScoreMoments:
 
 
 class Share(NamedTuple):
-    """Prompts that have equally many classes: the score moments, and the moments of their groups' features."""
+    """Prompts that have equally many classes: their score moments, and the moments of their groups' sums within classes.
+
+    Attributes
+    ----------
+    scores : ScoreMoments
+    mean : ndarray, shape (S, R, F)
+        E[S_rf].
+    product : ndarray, shape (S, R, F, R, F)
+        E[S_rf S_sg].
+    squares : ndarray, shape (S, R, F, F)
+        E[sum over the members of class r of feature f times feature g].
+    """
 
     scores: ScoreMoments
-    sums: GroupMoments
+    mean: Array
+    product: Array
+    squares: Array
 
     def between(self) -> Array:
         """Return E[S_rf S_sg] less what is due to products of one response's own features, shape (S, R F, R F)."""
-        product = self.sums.product.copy()
+        product = self.product.copy()
         for r in range(product.shape[1]):
-            product[:, r, :, r] -= self.sums.squares[:, r]
+            product[:, r, :, r] -= self.squares[:, r]
         n_features = product.shape[1] * product.shape[2]
         return product.reshape(-1, n_features, n_features)
 
@@ -347,12 +345,12 @@ def means_and_powers(shares: list[Share], logit_map: LogitMap) -> tuple[Array, A
     means, powers = np.zeros((logit_map.n_prompts, logit_map.n_logits)), np.zeros(logit_map.n_prompts)
     for share in shares:
         prompts, within = share.scores.classes.prompts, share.within()
-        means[prompts] = np.einsum("sr,srd->sd", share.sums.mean.reshape(len(prompts), -1), within)
+        means[prompts] = np.einsum("sr,srd->sd", share.mean.reshape(len(prompts), -1), within)
         # The form sum_ab P_ab <w_a, w_b> is a sum of eigenvalues times squared lengths.
         values, vectors = np.linalg.eigh(share.between())
         turned = np.zeros((logit_map.n_prompts, *within.shape[1:]))
         turned[prompts] = np.swapaxes(vectors, 1, 2) @ within
-        own = np.einsum("srfg,srfg->s", share.sums.squares, share.scores.products)
+        own = np.einsum("srfg,srfg->s", share.squares, share.scores.products)
         powers[prompts] = own + (values * logit_map.squared_norms(turned)[prompts]).sum(axis=1)
     return means, powers
 
@@ -365,7 +363,7 @@ def second_moments(shares: list[Share], logit_map: LogitMap) -> Array:
     for share in shares:
         within = share.within()
         between = np.swapaxes(within, 1, 2) @ share.between() @ within
-        forms[share.scores.classes.prompts] = share.scores.forms(share.sums.squares) + between
+        forms[share.scores.classes.prompts] = share.scores.forms(share.squares) + between
     return forms
 
 
@@ -408,7 +406,7 @@ def _listed_forms(classes: ListedClasses, weights: TokenWeights, coefficients: A
     return forms
 
 
-UNREADABLE = {"squared_score_norms": "score norms", "lengths": "lengths"}
+_UNREADABLE = {"squared_score_norms": "score norms", "lengths": "lengths"}
 """What a kernel may read of a response besides its reward."""
 
 
@@ -416,7 +414,7 @@ MOST_PAIRS = 1 << 20
 """Numbers that counts of pairs may take: with many prompts or tokens they are large, and slower than one estimator's sums."""
 
 
-class Tokens(NamedTuple):
+class TokenTables(NamedTuple):
     """What tokens weigh in first and in second moments, (S, V), and what multiplies their scores, (F, S, V)."""
 
     weights: Array
@@ -424,9 +422,9 @@ class Tokens(NamedTuple):
     gains: Array
 
 
-def check_carried(estimator: Estimator, one_length: bool) -> None:
+def _check_summable(estimator: Estimator, one_length: bool) -> None:
     """Raise unless the law of an estimator can be carried from token to token: the message says which route is left."""
-    read = [name for field, name in UNREADABLE.items() if field in estimator.advantage.reads]
+    read = [name for field, name in _UNREADABLE.items() if field in estimator.advantage.reads]
     if one_length and "lengths" in read:
         read.remove("lengths")
     if read:
@@ -443,15 +441,15 @@ def check_carried(estimator: Estimator, one_length: bool) -> None:
     )
 
 
-def carried_moments(current: ChainPoint, sampler: ChainPoint, estimator: Estimator) -> tuple[list[ScoreMoments], bool]:
+def prefix_sum_moments(current: ChainPoint, sampler: ChainPoint, estimator: Estimator) -> tuple[list[ScoreMoments], bool]:
     """Return the score moments by reward, and whether gains differ by the sign of the advantage."""
-    one_length = current.chain.lengths.size == 1
-    check_carried(estimator, one_length)
-    tokens = _tokens(current, sampler, estimator)
     chain = current.chain
-    shares = shares_by_length(estimator, chain)
-    chances = sampler.own_sums.mass
-    if _counts_pairs(current, sampler, tokens, shares):
+    _check_summable(estimator, chain.lengths.size == 1)
+    tokens = _token_tables(current, sampler, estimator)
+    chances, shares = sampler.own_sums.mass, shares_by_length(estimator, chain)
+    plain = tokens.squares is tokens.weights is sampler.state_probabilities and current.tangent.features is None
+    # Where how often pairs of tokens are drawn says all, many estimators and policies share one recursion.
+    if current is not sampler and plain and current.n_pairs <= MOST_PAIRS and (shares[chain.lengths] == 1.0).all():
         sums = current.sums_of_drawn(sampler, tokens.gains)
     else:
         sums = current.score_sums(tokens.weights, tokens.squares, tokens.gains, shares)
@@ -471,21 +469,9 @@ def carried_moments(current: ChainPoint, sampler: ChainPoint, estimator: Estimat
         lengths = np.full(values.shape, float(chain.lengths[0])) if "lengths" in estimator.reads else unread
         classes = Classes(prompts, chance, np.stack([values, unread, lengths]))
         means, products = sums.means[rows] / chance[..., None, None], sums.products[rows] / chance[..., None, None]
-        forms = partial(_forms, current, tokens, shares**2, rows, chance)
+        forms = partial(_forms_on_chain, current, tokens, shares**2, rows, chance)
         moments.append(ScoreMoments(classes, means, products, forms))
     return moments, len(tokens.gains) > 1
-
-
-def _counts_pairs(current: ChainPoint, sampler: ChainPoint, tokens: Tokens, shares: Array) -> bool:
-    """Whether how often pairs of tokens are drawn says all: many estimators and policies then share one recursion."""
-    plain = tokens.weights is sampler.state_probabilities and tokens.squares is tokens.weights
-    return (
-        current is not sampler
-        and plain
-        and current.n_pairs <= MOST_PAIRS
-        and current.tangent.features is None
-        and bool((shares[current.chain.lengths] == 1.0).all())
-    )
 
 
 def shares_by_length(estimator: Estimator, chain: TokenChain) -> Array:
@@ -495,8 +481,8 @@ def shares_by_length(estimator: Estimator, chain: TokenChain) -> Array:
     return shares
 
 
-def _forms(
-    current: ChainPoint, tokens: Tokens, shares: Array, rows: tuple[Integers, Integers], chance: Array, coefficients: Array
+def _forms_on_chain(
+    current: ChainPoint, tokens: TokenTables, shares: Array, rows: tuple[Integers, Integers], chance: Array, coefficients: Array
 ) -> Array:
     """Return what `ScoreMoments.forms` does, of the prompts and rewards of some rows, which have chances."""
     every = np.zeros((current.chain.n_prompts, current.bandit.values.size, *coefficients.shape[2:]))
@@ -504,16 +490,16 @@ def _forms(
     return current.score_forms(tokens.squares, tokens.gains, shares, every)[rows[0][:, 0]]
 
 
-def _tokens(current: ChainPoint, sampler: ChainPoint, estimator: Estimator) -> Tokens:
+def _token_tables(current: ChainPoint, sampler: ChainPoint, estimator: Estimator) -> TokenTables:
     """Return what tokens weigh for an estimator whose responses another point draws."""
     drawn = sampler.state_probabilities
     if current is sampler or estimator.ratio.constant:
-        return Tokens(drawn, drawn, _gains(estimator, np.zeros(drawn.shape)))
+        return TokenTables(drawn, drawn, _gains(estimator, np.zeros(drawn.shape)))
     log_ratios = token_log_ratios(current, sampler)
     if by_token(estimator):
-        return Tokens(drawn, drawn, _gains(estimator, log_ratios))
+        return TokenTables(drawn, drawn, _gains(estimator, log_ratios))
     if estimator.ratio.function is trajectory_ratio and estimator.clip.function is no_clip:
-        return Tokens(current.state_probabilities, drawn * np.exp(2.0 * log_ratios), np.ones((1, *drawn.shape)))
+        return TokenTables(current.state_probabilities, drawn * np.exp(2.0 * log_ratios), np.ones((1, *drawn.shape)))
     raise NotEnumerableError(
         f"the law of estimator {estimator.name!r} off policy cannot be carried from token to token. Its weights are "
         "neither a function of each token's own ratio nor the unclipped ratio of the whole response. Use simulate_gradients, or "

@@ -6,7 +6,6 @@ update is h'(p) grad p, with h' a polynomial. The update climbs E[h(p(X))].
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -126,7 +125,7 @@ def standardised_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: floa
     [10.05, 2.0]
     """
     group_size, ddof, epsilon = _settings(group_size, ddof, epsilon)
-    p = _interior(p)
+    p = _interior("p", p)
     successes = np.arange(1, group_size)
     share = successes / group_size
     deviation = np.sqrt(group_size / (group_size - ddof) * share * (1.0 - share))
@@ -146,7 +145,7 @@ def left_out_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -
     [1.765, 2.001]
     """
     group_size, ddof, epsilon = _settings(group_size, ddof, epsilon)
-    p, others = _interior(p), group_size - 1
+    p, others = _interior("p", p), group_size - 1
     successes = np.arange(group_size)
     share = successes / others
     correction = others / (others - ddof) if others > ddof else 0.0
@@ -168,7 +167,7 @@ def relative_slope(p: ArrayLike, group_size: int) -> Array:
     [6.793, 1.984]
     """
     group_size = as_count("group_size", group_size, 1)
-    p = _interior(p)
+    p = _interior("p", p)
     return np.asarray(-np.expm1((group_size - 1) * np.log1p(-p)) / p)
 
 
@@ -182,7 +181,7 @@ def best_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -> Ar
     [1.353, 0.022]
     """
     group_size, ddof, epsilon = _settings(group_size, ddof, epsilon)
-    p = _interior(p)
+    p = _interior("p", p)
     deviation = np.sqrt((group_size - 1.0) / (group_size * (group_size - ddof)))
     return np.asarray(np.exp((group_size - 1) * np.log1p(-p)) / (deviation + epsilon))
 
@@ -212,20 +211,16 @@ def mixed_bias(p: ArrayLike, group_size: int) -> Array:
     [0.076, 0.0, -0.076]
     """
     group_size = as_count("group_size", group_size, 2)
-    p = _interior(p)
+    p = _interior("p", p)
     return np.asarray((p * (1.0 - p) ** group_size + p ** (group_size + 1) - p**group_size) / mixed_share(p, group_size))
 
 
 def _settings(group_size: int, ddof: float, epsilon: float) -> tuple[int, float, float]:
     """Return the group size, at least 2, what a variance's divisor lacks to it, in [0, 1], and what is added to its root."""
-    group_size, ddof, epsilon = (
-        as_count("group_size", group_size, 2),
-        as_number("ddof", ddof),
-        as_not_negative("epsilon", epsilon),
-    )
+    ddof = as_number("ddof", ddof)
     if not 0.0 <= ddof <= 1.0:
         raise ValueError(f"ddof must lie in [0, 1], got {ddof}")
-    return group_size, ddof, epsilon
+    return as_count("group_size", group_size, 2), ddof, as_not_negative("epsilon", epsilon)
 
 
 def _binomial(counts: Integers, n: int, p: Array) -> Array:
@@ -240,13 +235,6 @@ def _probabilities(p: ArrayLike) -> Array:
     check_finite("p", p)
     if ((p < 0.0) | (p > 1.0)).any():
         raise ValueError(f"p must be probabilities, got {p.min():g} to {p.max():g}")
-    return p
-
-
-def _interior(p: ArrayLike) -> Array:
-    p = _probabilities(p)
-    if ((p == 0.0) | (p == 1.0)).any():
-        raise ValueError("p must lie strictly between 0 and 1: the closed form divides by it")
     return p
 
 
@@ -293,7 +281,7 @@ class SuccessFlow(ABC):
         start, level : array_like
             In (0, 1); their shapes broadcast.
         """
-        start, level = _strictly_inside("start", start), _strictly_inside("level", level)
+        start, level = _interior("start", start), _interior("level", level)
         return np.asarray((self.clock(logit(level)) - self.clock(logit(start))) / self.speed)
 
     def success(self, start: ArrayLike, time: ArrayLike) -> Array:
@@ -306,7 +294,7 @@ class SuccessFlow(ABC):
         time : array_like
             In units of 1/eta updates; its shape and that of `start` broadcast.
         """
-        start, time = _strictly_inside("start", start), as_real_array("time", time, np.ndim(time))
+        start, time = _interior("start", start), as_real_array("time", time, np.ndim(time))
         return np.asarray(expit(self.log_odds(self.clock(logit(start)) + self.speed * time)))
 
     @abstractmethod
@@ -427,13 +415,10 @@ class FiniteGroupFlow(SuccessFlow):
     def _inverse(self, value: float, low: float, high: float) -> float:
         from scipy.optimize import brentq  # slow to import, and seldom wanted
 
-        def gap(u: float) -> Any:
-            return self._integral(u) - value
-
-        return float(brentq(gap, low, high, xtol=1e-14, rtol=1e-14)) if low < high else low
+        return float(brentq(lambda u: self._integral(u) - value, low, high, xtol=1e-14, rtol=1e-14)) if low < high else low
 
 
-def _strictly_inside(name: str, value: ArrayLike) -> Array:
+def _interior(name: str, value: ArrayLike) -> Array:
     p = as_real_array(name, value, np.ndim(value))
     check_interior(name, p)
     return p

@@ -1,14 +1,24 @@
 """How much the gradient's noise lowers the objective of the learned policy, and the group size with the least loss."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, cached_array
+from grpo_theory.arrays import Array
 from grpo_theory.exact import gradient, hessian, objective
-from grpo_theory.exact.derivatives import DIFFERENCE, hessian_forms, logit_derivative, logit_tables, noise_forms, reward_moments
+from grpo_theory.exact.derivatives import (
+    DIFFERENCE,
+    hessians_in_logits,
+    logit_derivative,
+    logit_tables,
+    noise_in_logits,
+    reward_moments,
+    score_covectors,
+)
 from grpo_theory.problem import Problem
 from grpo_theory.problem.policy import LARGEST_PARAMETER
 from grpo_theory.schedule import Schedule, step_sizes
@@ -16,8 +26,7 @@ from grpo_theory.theory.leave_one_out import GroupSizeLaw, leave_one_out_parts
 from grpo_theory.validation import as_count, as_numbers, as_real_array, check_finite, check_shape, typed
 
 
-@dataclass(frozen=True, eq=False)
-class ThirdCumulant:
+class ThirdCumulant(NamedTuple):
     """The third cumulant of one group's leave-one-out estimate, its prompt drawn too, at every group size.
 
     Theorem (docs/derivations.md, section 14).  Given the prompt, the estimate is the sample covariance of score and reward.  Its
@@ -57,7 +66,7 @@ def leave_one_out_third_cumulant(problem: Problem, theta: ArrayLike) -> ThirdCum
     features = problem.policy.jacobian(theta)
     exact = problem.at(theta).moments
     deviations = exact.prompt_gradients - exact.gradient
-    spread = np.swapaxes(features, 1, 2) @ noise_forms(problem, logits)[1:] @ features
+    spread = np.swapaxes(features, 1, 2) @ noise_in_logits(problem, logits)[1:] @ features
     mixed = symmetric(np.einsum("mi,pmjk->pijk", deviations, spread, optimize=True))
     between = np.einsum("m,mi,mj,mk->ijk", weights, deviations, deviations, deviations, optimize=True)
     return ThirdCumulant(features, weights[:, None, None, None] * _within_prompts(problem, logits), mixed, between)
@@ -79,7 +88,8 @@ def symmetric(tensor: Array) -> Array:
 def _within_prompts(problem: Problem, logits: Array) -> Array:
     """Return the four parts of the third cumulant given each prompt, in the logits, shape (4, M, D, D, D)."""
     tables, (spread, skew) = logit_tables(problem, logits), reward_moments(problem)
-    pi, c, z = tables.probabilities, tables.covectors, tables.centred
+    pi, z = tables.probabilities, tables.centred
+    c = score_covectors(problem.policy.paths, tables.token_probabilities)
     powers = (z, z**2 + spread, z**3 + 3.0 * z * spread + skew)
     one, two, three = (pi * power for power in powers)
     variance, third = (weight.sum(axis=-1)[:, None, None, None] for weight in (two, three))
@@ -110,8 +120,7 @@ def _within_prompts(problem: Problem, logits: Array) -> Array:
     return np.stack((six, four_and_two, pairs_of_threes, twos))
 
 
-@dataclass(frozen=True, eq=False)
-class _Spread:
+class _Spread(NamedTuple):
     """The cumulants of theta about the noise-free run to lowest order: mean (S, d), covariance (S, d, d), third (S, d, d, d)."""
 
     mean: Array
@@ -119,82 +128,33 @@ class _Spread:
     third: Array
 
 
-@dataclass(frozen=True, eq=False)
-class Surroundings:
-    """The objective and the noise around a point of the noise-free run, by their derivatives there.
+class LocalDerivatives:
+    """The derivatives of the objective and of the noise's covariance at a point of the noise-free run.
 
     Attributes
     ----------
-    problem : Problem
-    theta : ndarray, shape (d,)
+    third, fourth_in_logits : ndarrays, shapes (d, d, d) and (M, D, D, D, D)
+        The objective's third derivative, and the fourth in each prompt's logits.
+    noise_parts : ndarray, shape (3, d, d)
+        The three parts of the noise's covariance, see `leave_one_out_parts`.
+    noise_slopes, noise_bends : ndarrays, shapes (3, M, D, D, D) and (3, M, D, D, D, D)
+        Their first and second derivatives in each prompt's logits, last axes, without those of - g g'.
     """
 
-    problem: Problem
-    theta: Array
-
-    @cached_array
-    def logits(self) -> Array:
-        """The logits, shape (M, D)."""
-        return self.problem.policy.logits(self.theta)
-
-    @cached_array
-    def features(self) -> Array:
-        """The derivatives of the logits in theta, shape (M, D, d)."""
-        return self.problem.policy.jacobian()
-
-    @cached_array
-    def gradient(self) -> Array:
-        """The objective's gradient, shape (d,)."""
-        return gradient(self.problem, self.theta)
-
-    @cached_array
-    def hessian(self) -> Array:
-        """The objective's second derivative, shape (d, d)."""
-        return hessian(self.problem, self.theta)
-
-    @cached_array
-    def third_forms(self) -> Array:
-        """The third derivative of the objective in each prompt's logits, shape (M, D, D, D)."""
-        return logit_derivative(partial(hessian_forms, self.problem), self.logits, 2)
-
-    @cached_array
-    def third(self) -> Array:
-        """The objective's third derivative, shape (d, d, d)."""
-        return lift(self.features, self.third_forms)
-
-    @cached_array
-    def fourth_forms(self) -> Array:
-        """The fourth derivative of the objective in each prompt's logits, shape (M, D, D, D, D)."""
-        thirds = partial(logit_derivative, partial(hessian_forms, self.problem), axes=2)
-        return logit_derivative(thirds, self.logits, 3)
-
-    @cached_array
-    def noise_parts(self) -> Array:
-        """The three parts of the noise's covariance, shape (3, d, d)."""
-        return np.array(leave_one_out_parts(self.problem, self.theta))
-
-    @cached_array
-    def noise_slopes(self) -> Array:
-        """Their derivatives in each prompt's logits, last axis, without that of - g g', shape (3, M, D, D, D)."""
-        return logit_derivative(partial(noise_forms, self.problem), self.logits, 2)
-
-    @cached_array
-    def noise_bends(self) -> Array:
-        """Their second derivatives, last axes, without that of - g g', shape (3, M, D, D, D, D)."""
-        return logit_derivative(partial(logit_derivative, partial(noise_forms, self.problem), axes=2), self.logits, 3)
-
-    @cached_array
-    def third_cumulant(self) -> ThirdCumulant:
-        """The third cumulant of the noise."""
-        return leave_one_out_third_cumulant(self.problem, self.theta)
+    def __init__(self, problem: Problem, theta: Array) -> None:
+        hessians, noise = partial(hessians_in_logits, problem), partial(noise_in_logits, problem)
+        self.problem, self.logits, self.features = problem, problem.policy.logits(theta), problem.policy.jacobian()
+        self.gradient, self.hessian = gradient(problem, theta), hessian(problem, theta)
+        self.third = lift(self.features, logit_derivative(hessians, self.logits, 2))
+        self.fourth_in_logits = logit_derivative(partial(logit_derivative, hessians, axes=2), self.logits, 3)
+        self.noise_parts = np.array(leave_one_out_parts(problem, theta))
+        self.noise_slopes = logit_derivative(noise, self.logits, 2)
+        self.noise_bends = logit_derivative(partial(logit_derivative, noise, axes=2), self.logits, 3)
+        self.third_cumulant = leave_one_out_third_cumulant(problem, theta)
 
     def at_prompts(self, matrices: Array) -> Array:
         """Return matrices (..., d, d) in the logits of each prompt, shape (..., M, D, D)."""
         return self.features @ matrices[..., None, :, :] @ np.swapaxes(self.features, 1, 2)
-
-    def from_prompts(self, forms: Array) -> Array:
-        """Return sum_m of forms (..., M, D, D), taken to theta, shape (..., d, d)."""
-        return (np.swapaxes(self.features, 1, 2) @ forms @ self.features).sum(axis=-3)
 
     def noise_slope(self, weights: Array) -> Array:
         """Return the derivative of the noise's covariance with weights (S, 3), last axis, shape (S, d, d, d)."""
@@ -206,7 +166,7 @@ class Surroundings:
         """Return the second derivative of trace(curvature noise) along covariances (S, d, d), shape (S,)."""
         along = np.einsum("pmcdef,mcd->pmef", self.noise_bends, self.at_prompts(curvature))
         total = np.einsum("sp,pmef,smef->s", weights, along, self.at_prompts(covariance), optimize=True)
-        turned = covariance.reshape(len(covariance), -1) @ self.third.reshape(-1, len(self.theta))
+        turned = covariance.reshape(len(covariance), -1) @ self.third.reshape(-1, len(self.gradient))
         squares = np.einsum("ij,sij->s", self.hessian @ curvature @ self.hessian, covariance)
         return total - 2.0 * weights[:, 0] * (turned @ (curvature @ self.gradient) + squares)
 
@@ -218,14 +178,14 @@ class Surroundings:
         axes = DIFFERENCE * np.moveaxis(vectors, -1, 0)
         shifts = np.concatenate([axes, -axes, np.zeros_like(axes[:1])])
         along = DIFFERENCE * slopes / sizes
-        ahead, behind = (hessian_forms(self.problem, self.logits + shifts + sign * along) for sign in (1.0, -1.0))
+        ahead, behind = (hessians_in_logits(self.problem, self.logits + shifts + sign * along) for sign in (1.0, -1.0))
         by_shift = np.einsum("rsmcd,smcd->rsm", ahead - behind, local) / (2.0 * DIFFERENCE)
         n = len(axes)
         bends = (by_shift[:n] + by_shift[n : 2 * n] - 2.0 * by_shift[2 * n]) / DIFFERENCE**2
         return np.einsum("rsm,smr,m->s", bends, values, sizes[:, 0])
 
 
-def second_order(surroundings: list[Surroundings], steps: Array, slopes: Array, curvatures: Array, group_sizes: Array) -> Array:
+def second_order(points: list[LocalDerivatives], steps: Array, slopes: Array, curvatures: Array, group_sizes: Array) -> Array:
     """Return N^2 times the second order of E J(theta_n) in the noise, for the leave-one-out estimator with N = B_i G_i.
 
     Theorem (docs/derivations.md, section 14).  The cumulants of theta_i about the noise-free run are of order 1/B (mean and
@@ -234,8 +194,8 @@ def second_order(surroundings: list[Surroundings], steps: Array, slopes: Array, 
 
     Parameters
     ----------
-    surroundings : list of Surroundings, n + 1 of them
-        The surroundings of the noise-free theta_0..theta_n.
+    points : list of LocalDerivatives, n + 1 of them
+        Those at the noise-free theta_0..theta_n.
     steps : ndarray, shape (n,)
     slopes, curvatures : ndarray, shapes (n, d) and (n, d, d)
         The first and second derivatives of the final objective in theta_1..theta_n along the path.
@@ -249,22 +209,29 @@ def second_order(surroundings: list[Surroundings], steps: Array, slopes: Array, 
     plans, d = len(group_sizes), slopes.shape[1]
     spread = _Spread(np.zeros((plans, d)), np.zeros((plans, d, d)), np.zeros((plans, d, d, d)))
     total = np.zeros(plans)
-    for here, step, slope, curvature, sizes in zip(surroundings, steps, slopes, curvatures, group_sizes.T, strict=False):
+    for here, step, slope, curvature, sizes in zip(points, steps, slopes, curvatures, group_sizes.T, strict=False):
         weights = np.stack((sizes, np.ones(plans), 1.0 / (sizes - 1.0)), axis=-1)
         slope_of_noise = here.noise_slope(weights)
         total += _added(here, spread, step, slope, curvature, weights, slope_of_noise)
         spread = _moved(here, spread, step, weights, slope_of_noise, sizes)
-    return total + _at_the_end(surroundings[-1], spread)
+    # E J(theta_n) over the spread: m'Hm/2 + J3:(k3/6 + m C/2) + J4:(C C)/8, by Taylor's series and the cumulants m, C and k3.
+    here, mean, covariance = points[-1], spread.mean, spread.covariance
+    local = here.at_prompts(covariance)
+    fourth = np.einsum("mcdef,smcd,smef->s", here.fourth_in_logits, local, local, optimize=True)
+    turned = covariance.reshape(plans, -1) @ here.third.reshape(d, -1).T
+    skewed = spread.third.reshape(plans, -1) @ here.third.reshape(-1) / 6.0 + 0.5 * (turned * mean).sum(axis=1)
+    return total + (0.5 * np.einsum("si,ij,sj->s", mean, here.hessian, mean) + skewed + fourth / 8.0)
 
 
 def _added(
-    here: Surroundings, spread: _Spread, step: float, slope: Array, curvature: Array, weights: Array, slope_of_noise: Array
+    here: LocalDerivatives, spread: _Spread, step: float, slope: Array, curvature: Array, weights: Array, slope_of_noise: Array
 ) -> Array:
     """Return what one step adds to the mean and to the covariance of theta, to second order, weighted by the objective."""
     mean, covariance, cubic = spread.mean, spread.covariance, spread.third
     plans, d = mean.shape
-    bend = here.from_prompts(np.einsum("mcdef,smef->smcd", here.fourth_forms, here.at_prompts(covariance)))
-    fourth = lift(here.features, np.einsum("mcdef,mc->mdef", here.fourth_forms, here.features @ slope))
+    bend = np.einsum("mcdef,smef->smcd", here.fourth_in_logits, here.at_prompts(covariance))
+    bend = (np.swapaxes(here.features, 1, 2) @ bend @ here.features).sum(axis=-3)
+    fourth = lift(here.features, np.einsum("mcdef,mc->mdef", here.fourth_in_logits, here.features @ slope))
     along = (here.third @ mean.T).transpose(2, 0, 1)
     of_mean = 0.5 * np.einsum("sij,si,j->s", along + bend, mean, slope) + cubic.reshape(plans, -1) @ fourth.reshape(-1) / 6.0
     of_mean += here.fifth(slope, covariance) / 8.0
@@ -279,7 +246,7 @@ def _added(
     return step * (of_mean + of_covariance)
 
 
-def _moved(here: Surroundings, spread: _Spread, step: float, weights: Array, slope_of_noise: Array, sizes: Array) -> _Spread:
+def _moved(here: LocalDerivatives, spread: _Spread, step: float, weights: Array, slope_of_noise: Array, sizes: Array) -> _Spread:
     """Return the cumulants after one step."""
     plans, d = spread.mean.shape
     transition = np.eye(d) + step * here.hessian
@@ -291,17 +258,6 @@ def _moved(here: Surroundings, spread: _Spread, step: float, weights: Array, slo
     third += step**3 * sizes[:, None, None, None] ** 2 * here.third_cumulant.at(sizes)
     mean = spread.mean @ transition + 0.5 * step * spread.covariance.reshape(plans, -1) @ here.third.reshape(d, -1).T
     return _Spread(mean, carried @ transition + step**2 * np.tensordot(weights, here.noise_parts, axes=1), third)
-
-
-def _at_the_end(here: Surroundings, spread: _Spread) -> Array:
-    """Return the second order of the objective's own mean over the spread of theta_n."""
-    mean, covariance = spread.mean, spread.covariance
-    plans, d = mean.shape
-    local = here.at_prompts(covariance)
-    fourth = np.einsum("mcdef,smcd,smef->s", here.fourth_forms, local, local, optimize=True)
-    turned = covariance.reshape(plans, -1) @ here.third.reshape(d, -1).T
-    skewed = spread.third.reshape(plans, -1) @ here.third.reshape(-1) / 6.0 + 0.5 * (turned * mean).sum(axis=1)
-    return 0.5 * np.einsum("si,ij,sj->s", mean, here.hessian, mean) + skewed + fourth / 8.0
 
 
 def _both(third: Array, matrices: Array) -> Array:
@@ -410,18 +366,18 @@ class TrainingLaw:
         if sizes.ndim:
             check_shape("group_sizes", sizes[-1] if sizes.ndim == 2 else sizes, (len(self.steps),), "(n,), the steps")
         plans = np.broadcast_to(sizes, (sizes.shape[0] if sizes.ndim == 2 else 1, len(self.steps)))
-        effect = second_order(self._surroundings, self.steps, self.slopes, self.curvatures, plans)
+        effect = second_order(self._derivatives, self.steps, self.slopes, self.curvatures, plans)
         losses = -effect / as_count("budget", budget, 2) ** 2
         return losses if sizes.ndim == 2 else losses[0]
 
     @cached_property
-    def _surroundings(self) -> list[Surroundings]:
+    def _derivatives(self) -> list[LocalDerivatives]:
         if not self.problem.policy.is_linear:
             raise ValueError(
                 "policy must have logits that are linear in theta for the second order of the loss, "
                 f"got {self.problem.policy!r}: the first order is had without"
             )
-        return [Surroundings(self.problem, theta) for theta in self.path]
+        return [LocalDerivatives(self.problem, theta) for theta in self.path]
 
 
 def _as_group_sizes(sizes: Array) -> Array:
@@ -472,7 +428,7 @@ def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | Array
         slopes[i], curvatures[i] = slope, curvature
         parts = leave_one_out_parts(problem, path[i])
         constants[i] = [-0.5 * sizes[i] ** 2 * np.vdot(curvature, part) for part in parts]
-        third = _third_derivative(problem, path[i], slope)
+        third = _derivative_along(partial(hessian, problem), path[i], slope)
         transition = np.eye(d) + sizes[i] * hessian(problem, path[i])
         curvature = transition @ curvature @ transition + sizes[i] * third
         slope = transition @ slope
@@ -521,17 +477,12 @@ def noise_free_slopes(problem: Problem, path: Array, steps: Array) -> Array:
     slope = gradient(problem, path[-1])
     for i in range(len(steps) - 1, -1, -1):
         slopes[i] = slope
-        scale = _DIFFERENCE / max(float(np.linalg.norm(slope)), _DIFFERENCE)
-        forward, backward = (gradient(problem, path[i] + sign * scale * slope) for sign in (1.0, -1.0))
-        slope = slope + steps[i] * (forward - backward) / (2.0 * scale)
+        slope = slope + steps[i] * _derivative_along(partial(gradient, problem), path[i], slope)
     return slopes
 
 
-def _third_derivative(problem: Problem, theta: Array, direction: Array) -> Array:
-    """Return the derivative of the Hessian along a direction, shape (d, d), by central differences."""
+def _derivative_along(function: Callable[[Array], Array], theta: Array, direction: Array) -> Array:
+    """Return the derivative of a function of theta along a direction, shape of its value, by central differences."""
     length = float(np.linalg.norm(direction))
-    if length == 0.0:
-        return np.zeros((problem.policy.dimension, problem.policy.dimension))
-    step = _DIFFERENCE / length * direction
-    difference = hessian(problem, theta + step) - hessian(problem, theta - step)
-    return difference * (length / (2.0 * _DIFFERENCE))
+    step = direction * (_DIFFERENCE / length if length > 0.0 else 1.0)
+    return (function(theta + step) - function(theta - step)) * (length / (2.0 * _DIFFERENCE))

@@ -51,8 +51,15 @@ def tails(weights: Array, counts: Array, q: Array) -> Tails:
     q : ndarray, shape (P,)
         Finite and above 0.
     """
-    laws = _near_zero(weights, counts, q)
-    beyond = _log_upper(counts, q) < LOST
+    half = counts.sum(axis=1) / 2.0
+    with np.errstate(over="ignore", under="ignore"):
+        # The leading term v q^(n/2) of the tail at 0, and its derivative.
+        lower = np.exp(log_volume(weights, counts) + half * np.log(q))
+        density = half * np.exp(log_volume(weights, counts) + (half - 1.0) * np.log(q))
+    laws = Tails(lower, 1.0 - lower, density)
+    # Chernoff's bound of log P(Q > q), for as many chi-squares of weight 1: n/2 (1 + log r - r) at r = q/n.
+    ratio = np.maximum(q / (2.0 * half), 1.0)
+    beyond = half * (1.0 + np.log(ratio) - ratio) < LOST
     between = np.flatnonzero((q > NEGLIGIBLE * smallest(weights)) & ~beyond)
     if len(between):
         arrays = [np.ascontiguousarray(array[between], dtype=np.float64) for array in (weights, counts, q)]
@@ -60,16 +67,9 @@ def tails(weights: Array, counts: Array, q: Array) -> Tails:
         integrate(*arrays, *values)
         for out, part in zip(laws, values, strict=True):
             out[between] = part
-    for out, limit in zip(laws, Tails(1.0, 0.0, 0.0), strict=True):  # type: ignore[arg-type]
+    for out, limit in zip(laws, (1.0, 0.0, 0.0), strict=True):
         out[beyond] = limit
     return laws
-
-
-def _log_upper(counts: Array, q: Array) -> Array:
-    """Return a bound of log P(Q > q), Chernoff's for as many chi-squares of weight 1, shape (P,)."""
-    degrees = counts.sum(axis=1)
-    ratio = np.maximum(q / degrees, 1.0)
-    return degrees / 2.0 * (1.0 + np.log(ratio) - ratio)
 
 
 def smallest(weights: Array) -> Array:
@@ -82,14 +82,6 @@ def log_volume(weights: Array, counts: Array) -> Array:
     half = counts.sum(axis=1) / 2.0
     logs = np.log(np.where(weights > 0.0, weights, 1.0))
     return -half * np.log(2.0) - gammaln(half + 1.0) - 0.5 * (counts * logs).sum(axis=1)
-
-
-def _near_zero(weights: Array, counts: Array, q: Array) -> Tails:
-    half = counts.sum(axis=1) / 2.0
-    with np.errstate(over="ignore", under="ignore"):
-        lower = np.exp(log_volume(weights, counts) + half * np.log(q))
-        density = half * np.exp(log_volume(weights, counts) + (half - 1.0) * np.log(q))
-    return Tails(lower, 1.0 - lower, density)
 
 
 @stage
