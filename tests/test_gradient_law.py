@@ -140,3 +140,17 @@ def test_too_many_groups_are_refused_before_they_are_listed(n_responses, group_s
     message = rf"estimator 'optimal_loo' at group_size {group_size} needs .* at most 1e\+08 are: use simulate_gradients"
     with pytest.raises(gt.NotEnumerableError, match=message):
         gt.gradient_mse(problem, rng.normal(size=n_responses), "optimal_loo", batch_size=1, group_size=group_size)
+
+
+def test_what_a_chain_never_samples_matters_only_in_a_state_that_it_reaches():
+    """The third state is never reached: what the sampler does there changes nothing.  In the second it is refused."""
+    chain = gt.TokenChain([[0, 1], [1, 0], [2, 0]], 3)
+    problem = gt.Problem(gt.StateRewards([0.2, 0.9, 0.5]), chain, theta=np.random.default_rng(4).normal(size=chain.dimension))
+    name, sizes = "trl_grpo_loss", {"batch_size": 2, "group_size": 3}
+    near = 0.8 * problem.theta
+    elsewhere, in_the_way = near.copy(), near.copy()
+    elsewhere[4:], in_the_way[2:4] = [-2000.0, 0.0], [-2000.0, 0.0]
+    found, expected = (gt.gradient_mse(problem, problem.theta, name, **sizes, behaviour=at) for at in (elsewhere, near))
+    assert found == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(ValueError, match="gives 0 to token 0 in state 1"):
+        gt.gradient_mse(problem, problem.theta, name, **sizes, behaviour=in_the_way)
