@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 import grpo_theory as gt
 from grpo_theory.exact import Region, check_optimum, largest_error, longest_estimate, region
 from grpo_theory.exact.maximiser import NUMBERS, in_parts, largest, net
-from grpo_theory.theory import constant_step_bound, gap_recursion, harmonic_step_bound, linearise, recursion_bound
+from grpo_theory.theory import constant_step_bound, harmonic_step_bound, recursion_bound
 from grpo_theory.theory.suboptimality import first_index, largest_sequence, printed_first_index, sequence_bound
-from simulations.statements import STATEMENTS
-from simulations.training import training_gap
 
 SIZES = {"batch_size": 1, "group_size": 2}
 BALL = Region(radius=1.0, reach=1.0, smoothness=2.0, pl=0.5, highest_gap=3.0, steepest_ray=-0.1)
@@ -77,13 +75,6 @@ def test_a_ball_with_a_higher_point_than_its_centre_has_no_constant():
     assert region(problem, lower, radius=0.5, reach=0.1).pl > 0.0
     with pytest.raises(ValueError, match=r"radius must leave out points as high as the optimum, to rounding, got 1\.9"):
         region(problem, lower, radius=1.9, reach=0.1)
-
-
-def test_a_ball_below_rounding_has_no_constant():
-    problem, best = at_optimum("kl-linear")
-    for radius in (1e-9, 1e-30):
-        with pytest.raises(ValueError, match="radius must leave out points as high as the optimum, to rounding, got 1e-"):
-            region(problem, best, radius=radius, reach=radius)
 
 
 def test_the_parts_of_a_net_and_a_step_that_would_be_lost_change_no_largest_value():
@@ -216,17 +207,6 @@ def test_the_explicit_bounds_are_above_the_iterated_one():
         assert (bound >= recursion_bound(BALL, noise, steps, BALL.highest_gap)).all()
 
 
-@pytest.mark.parametrize("kind", training_gap.SCHEDULES)
-def test_the_sharp_prediction_tells_steps_that_are_half_too_long(kind):
-    """The control's gap by the same recursion: off by four times the margin or more, and by a half or hardly more."""
-    problem, best = at_optimum("kl-linear")
-    linear = linearise(problem, best, "rloo", **SIZES)
-    start = np.zeros((3, 3))
-    plans = (training_gap.plan("kl-linear", kind, factor) for factor in (1.0, training_gap.LONGER))
-    gap, longer = (gap_recursion(linear, plan.steps(training_gap.STEPS), start)[-1] for plan in plans)
-    assert 1.0 + 4.0 * STATEMENTS["U7/sharp"].margin.value < longer / gap < 1.51
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -234,14 +214,9 @@ def test_the_sharp_prediction_tells_steps_that_are_half_too_long(kind):
         (lambda: harmonic_step_bound(BALL, 1.0, 1.0, [1]), "step_scale must be above 1/(2 mu) = 1, got 1"),
         (lambda: recursion_bound(BALL, 1.0, [0.1, 0.6], 1.0), "steps must be at most 1/L = 0.5, got 0.6 at step 2"),
         (lambda: first_index(1.0, 1.0), "a must be above 1, got 1"),
-        (lambda: first_index(2.0, 1.0, 0.0), "epsilon must be finite and above 0, got 0.0"),
-        (lambda: first_index(2.0, np.nan), "b must be finite and at least 0, got nan"),
         (lambda: first_index(2.0, -5.0), "b must be finite and at least 0, got -5.0"),
         (lambda: constant_step_bound(BALL, -1.0, 0.1, 1.0, [1]), "noise must be finite and at least 0, got -1.0"),
-        (lambda: constant_step_bound(BALL, 1.0, 0.1, np.nan, [1]), "start_gap must be finite and at least 0, got nan"),
         (lambda: constant_step_bound(BALL, 1.0, 0.1, 1.0, [4, -3]), "n must be at least 0, got -3"),
-        (lambda: harmonic_step_bound(BALL, 1.0, 2.0, [-1]), "n must be at least 0, got -1"),
-        (lambda: harmonic_step_bound(BALL, np.nan, 2.0, [1]), "noise must be finite and at least 0, got nan"),
         (lambda: sequence_bound(2.0, 1.0, 1.0, 3, [0]), "n must be at least 1, got 0"),
         (lambda: recursion_bound(BALL, 1.0, [0.1, -0.1], 1.0), "steps must be above 0, got -0.1 at step 2"),
     ],

@@ -60,12 +60,6 @@ def test_a_baseline_that_does_not_fit_is_refused_by_name(baseline):
         baseline_trace(exact(case("linear")), baseline)
 
 
-@pytest.mark.parametrize("reward_range", [-1.0, np.nan])
-def test_a_range_is_not_negative(reward_range):
-    with pytest.raises(ValueError, match="reward_range must"):
-        remainder_bound(exact(case("linear")), 2, reward_range)
-
-
 def norms_and_rewards(table):
     """Return the mean of ||W||^2, its covariance with Z, and the product of their deviations, by enumeration of the outcomes."""
     p, z, norms = table.probabilities, table.rewards, (table.scores**2).sum(axis=1)
@@ -100,20 +94,6 @@ def test_with_two_responses_norm_and_reward_are_correlated_perfectly(p):
     assert found.optimal_baseline == pytest.approx([1.0 - p], rel=1e-12)
     for success, theta in (([0.9, 0.0], [np.log(p / (1.0 - p)), 0.0]), ([1.0, 0.0, 0.0], [np.log(p / (1.0 - p)), -1.0, -0.5])):
         assert abs(correlation_of(one_prompt(success, theta)[1])) < 1.0 - 1e-7
-
-
-def test_near_the_optimum_the_best_baseline_falls_whatever_the_correlation_does():
-    """Four responses, the right one at p -> 1: the correlation tends to -1 if success is certain, to 0 if it is not."""
-    correlations = {}
-    for success in (1.0, 0.9):
-        for p in (0.99, 0.9999):
-            problem, table = one_prompt([success, 0.0, 0.0, 0.0], [np.log(p / (1.0 - p)), *np.log([0.6, 0.3, 0.1])])
-            correlations[success, p] = correlation_of(table)
-            assert gt.moments(problem, problem.theta).optimal_baseline < 0.01
-            assert table.value > 0.85
-    assert correlations[1.0, 0.9999] < correlations[1.0, 0.99] < -0.99999
-    assert -0.05 < correlations[0.9, 0.9999] < -0.02
-    assert -0.3 < correlations[0.9, 0.99] < -0.2
 
 
 @every_case
@@ -156,9 +136,7 @@ def test_break_even_is_infinite_where_no_baseline_is_best():
     ("call", "error", "message"),
     [
         (lambda c, m: leave_one_out_traces(m, 1), ValueError, r"group_size must be at least 2, got 1"),
-        (lambda c, m: leave_one_out_traces(m, 2.5), TypeError, r"group_size must be an integer of at least 2, got 2\.5"),
-        (lambda c, m: own_mean_mse(m, batch_size=0, group_size=2), ValueError, r"batch_size must be at least 1, got 0"),
-        (lambda c, m: remainder_bound(m, 1, 1.0), ValueError, r"group_size must be at least 2, got 1"),
+        (lambda c, m: remainder_bound(m, 2, -1.0), ValueError, r"reward_range must"),
         (
             lambda c, m: leave_one_out_covariance(c.problem, c.theta, batch_size=1, group_size=1),
             ValueError,

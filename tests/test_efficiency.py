@@ -91,7 +91,7 @@ def test_one_less_the_efficiency_is_the_error_of_the_best_multiple():
     assert 1.0 - best / (g @ g) == pytest.approx(law.efficiency, rel=1e-9)
 
 
-@pytest.mark.parametrize("factor", [-1.0, 1e-9, 1e-4, 3.0, 1e60])
+@pytest.mark.parametrize("factor", [-1.0, 1e-9, 1e60])
 def test_a_factor_changes_nothing(factor, registry):
     """Exact and simulated, where the error keeps no digit of the estimate's own length."""
 
@@ -110,18 +110,6 @@ def test_a_factor_changes_nothing(factor, registry):
         run = gt.simulate_gradients(c.problem, c.theta, ["scaled", "dr_grpo"], **SIZES, replications=2000, rng=4)
         assert run.efficiency[0] == pytest.approx(run.efficiency[1], rel=1e-10)
         assert run.efficiency_standard_error[0] == pytest.approx(run.efficiency_standard_error[1], rel=1e-9)
-
-
-def test_an_estimate_that_points_away_has_a_negative_cosine(registry):
-    def backwards(batch, advantages):
-        for b in range(batch.rewards.shape[0]):
-            advantages[b] = batch.rewards[b].mean() - batch.rewards[b]
-
-    gt.estimator("backwards")(backwards)
-    c = case("linear", "binary")
-    law = gt.gradient_law(c.problem, c.theta, "backwards", **SIZES)
-    assert law.cosine == pytest.approx(-1.0, abs=1e-12)
-    assert law.efficiency == pytest.approx(gt.efficiency(c.problem, c.theta, "rloo", **SIZES), rel=1e-12)
 
 
 def test_an_estimate_of_zero_has_no_efficiency_and_a_gradient_of_zero_none_to_compare_with():
@@ -188,7 +176,7 @@ def observed(gain, seed, replications=400):
     return gt.GradientSimulation.of(("one", "other"), observations, gradient_power=1.0)
 
 
-@pytest.mark.parametrize("gain", [0.0, 0.5, 1.0, 2.0, 4.0])
+@pytest.mark.parametrize("gain", [0.0, 1.0, 4.0])
 def test_limits_of_an_efficiency_hold_wherever_its_mean_gain_is(gain):
     """Of 4,000 simulations, an error of 0.34%: with the mean gain 0 to 4 of its errors from 0.
 
@@ -205,15 +193,6 @@ def test_limits_of_an_efficiency_hold_wherever_its_mean_gain_is(gain):
         to_first_order = [2.0 * np.sqrt(run.efficiency[0] / 1e6) for run in runs]
         wrong = np.array([(run.efficiency[0] - truth) / error for run, error in zip(runs, to_first_order, strict=True)])
         assert gain > 2.0 or np.abs(wrong).max() > 300.0
-
-
-def test_limits_of_a_difference_of_efficiencies_hold_near_0():
-    """The error of a difference is its spread far from 0, and at 0 root 3 times it, because the roots' squares are too large."""
-    for gain in (0.0, 1.0, 4.0):
-        runs = np.array([observed((gain, -gain), seed).efficiency_difference("one", "other") for seed in range(4000)])
-        said = np.sqrt((runs[:, 1] ** 2).mean())
-        spread = runs[:, 0].std()
-        assert 0.95 * spread < said < (1.1 if gain > 2.0 else 2.0) * spread
 
 
 def test_a_kernel_that_couples_groups_has_its_efficiency_simulated():

@@ -16,7 +16,6 @@ import grpo_theory as gt
 from grpo_theory.exact.multisets import (
     Looks,
     add_moments,
-    advantages_of,
     class_tables,
     classes,
     count_multisets,
@@ -137,33 +136,6 @@ def test_classes_are_kept_while_their_point_is_and_not_longer():
     del point
     gc.collect()
     assert gone() is None
-
-
-def test_a_kernel_is_asked_once_for_the_same_looks(registry, monkeypatch):
-    @gt.estimator("asked_for_a_test")
-    def own(batch, advantages):
-        """A = Z."""
-        for b in range(batch.rewards.shape[0]):
-            for g in range(batch.rewards.shape[1]):
-                advantages[b, g] = batch.rewards[b, g]
-
-    asked = []
-
-    def noted(advantage, batch):
-        asked.append(batch.rewards.shape)
-        return advantages_of(advantage, batch)
-
-    monkeypatch.setattr("grpo_theory.exact.multisets.advantages_of", noted)
-    problem = gt.gallery.problem("tabular")
-    sizes = {"batch_size": 1, "group_size": 4}
-    before = gt.gradient_mse(problem, problem.theta, own, **sizes)
-    once = len(asked)
-    assert once > 0
-    assert gt.gradient_mse(problem, problem.theta, own, **sizes) == before
-    assert gt.gradient_mse(problem, 0.5 * problem.theta, own, **sizes) != pytest.approx(before, rel=1e-3)
-    assert len(asked) == once
-    gt.gradient_mse(problem, problem.theta, own, batch_size=1, group_size=5)
-    assert len(asked) == 2 * once
 
 
 def test_large_groups_are_written_out_part_by_part():

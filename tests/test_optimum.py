@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from doubled_maps import Doubled
 from enumeration import PENALTIES, POLICIES, REWARDS, case
 
 import grpo_theory as gt
 from grpo_theory.exact import check_optimum, directional_derivatives, gradient
 from grpo_theory.exact.maximiser import best_step, minimise
-from grpo_theory.problem.logit_map import TabularMap
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -101,19 +99,6 @@ def test_a_maximum_at_infinity_beside_an_interior_one_is_refused():
         curvatures, directions = check_optimum(problem, gt.find_optimum(problem, np.zeros(2)))
         np.testing.assert_allclose(np.abs(directions), [[1.0], [0.0]], atol=1e-9)
         assert len(curvatures) == 1
-
-
-class SteepTabular(Doubled, TabularMap):
-    """A table whose logits are twice its parameters."""
-
-
-def test_the_closed_form_is_not_used_for_a_map_that_is_not_tabular():
-    problem = gt.gallery.problem("kl-tabular")
-    steep = gt.Problem(problem.bandit, gt.Policy(SteepTabular(2, 3)), problem.kl)
-    best = gt.find_optimum(steep, np.zeros(6))
-    np.testing.assert_allclose(gt.moments(steep, best).gradient, 0.0, atol=1e-12)
-    tabular = gt.find_optimum(problem, problem.theta)
-    np.testing.assert_allclose(steep.policy.probabilities(best), problem.policy.probabilities(tabular), rtol=1e-10)
 
 
 def test_the_closed_form_for_sequences_is_what_the_search_finds():

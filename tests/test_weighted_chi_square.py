@@ -140,11 +140,8 @@ def test_tiny_arguments(weights):
     [
         ([-1.0, 2.0], "weights must not be negative, got -1"),
         ([0.0, 0.0], "weights must have at least one above 0"),
-        ([np.nan], "weights must be finite"),
-        ([], "weights must not be empty"),
         (1.0, r"weights must have dimensions, at least one, got shape \(\)"),
         ([[1.0], [2.0, 3.0]], "weights must be an array of real numbers with dimensions, at least one"),
-        ([[1.0, 2.0], [0.0, 0.0]], "weights must have at least one above 0"),
     ],
 )
 def test_bad_weights(weights, message):

@@ -158,6 +158,7 @@ def least_sizes(costs: Array, spare: int) -> Integers:
         # Row s of the windows is least[s - n_rows + 1 .. s], so that its last column has this prompt at row 0.
         totals = np.lib.stride_tricks.sliding_window_view(padded, n_rows) + costs[::-1, q]
         taken[q] = n_rows - 1 - totals.argmin(axis=1)
+        # Bellman: the least cost of s spare responses over prompts 1..q is least over r of cost_q(r) plus that of s - r before.
         least = totals.min(axis=1)
     rows, left = np.empty(n_prompts, dtype=np.int64), spare
     for q in reversed(range(n_prompts)):
@@ -344,6 +345,7 @@ def first_mixed_groups(problem: Problem, theta: ArrayLike, *, low: int, high: in
     for n in range(low + 1, high + 1):
         sizes += [n, n]
         successes += [n - 1, 1]
+        # The n-th response is the first of its kind: n - 1 right ones and a wrong one, or the other way round.
         chances += [p ** (n - 1) * (1.0 - p), (1.0 - p) ** (n - 1) * p]
     sizes += [high, high]
     successes += [high, 0]

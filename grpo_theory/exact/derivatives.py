@@ -276,6 +276,7 @@ def hessians_in_logits(problem: Problem, logits: Array) -> Array:
     strength = 0.0 if problem.kl is None else problem.kl.strength
     lead = tables.probabilities * tables.centred
     covectors = score_covectors(paths, tables.token_probabilities)
+    # Section 5 of docs/derivations.md: sum_k pi_k (A_k - strength) c_k c_k' less the covariances at prefixes times E[A | prefix].
     forms = _second_moment(covectors, lead - strength * tables.probabilities)
     forms -= token_covariances(paths, paths.by_prefix(paths.collect(lead)), tables.token_probabilities)
     return problem.bandit.prompt_weights[:, None, None] * forms

@@ -157,6 +157,7 @@ class GradientLaw:
     def trace(self) -> float:
         """Trace of the covariance of the batch's estimate."""
         mean = self.mean
+        # Groups are independent and their prompts drawn: trace Cov = (E||ghat_1||^2 - ||E ghat_1||^2)/B.
         return float(self.prompt_weights @ self.powers - mean @ mean) / self.batch_size
 
     @property
@@ -394,6 +395,7 @@ def _group_moments(
             tokens = looks.fields[_LENGTHS] @ counts.T
             multipliers *= (group_size / tokens)[..., None, None]
         # Logs of the multinomial coefficients, because those of some hundred responses overflow a double.
+        # P(n_1..n_R) = G!/(n_1!..n_R!) prod_r p_r^n_r.
         log_weights = gammaln(group_size + 1.0) - gammaln(counts + 1.0).sum(axis=1)
         add_moments(counts, log_weights, log_p, look, multipliers, share.mean, share.product, share.squares)
     return share

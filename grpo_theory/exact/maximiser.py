@@ -479,6 +479,7 @@ def region(problem: Problem, optimum: ArrayLike, *, radius: float, reach: float)
         return np.abs(np.linalg.eigvalsh(forms)).max(axis=-1)
 
     def flatness(points: Array) -> Array:
+        # mu is the least ||grad J||^2/(2 gap): Polyak and Lojasiewicz's inequality is ||grad J||^2 >= 2 mu (J* - J).
         slopes, gaps = directional_derivatives(problem, best + points @ directions.T, np.eye(len(best))), gap(points)
         lower = gaps > 0.0
         return np.where(lower, -(slopes**2).sum(axis=-1) / (2.0 * np.where(lower, gaps, 1.0)), np.inf)

@@ -109,6 +109,7 @@ def finite_group_objective(
     # A line of the table is a multiset of rewards: line n has n responses with the first value, the failures.
     by_failures = table.advantages[0]
     others = np.arange(group_size)
+    # With j successes among the others: A of a success less A of a failure; E of it over j is h'(p).
     return FiniteGroupObjective(by_failures[group_size - 1 - others, 1] - by_failures[group_size - others, 0])
 
 

@@ -251,6 +251,7 @@ def _moved(here: LocalDerivatives, spread: _Spread, step: float, weights: Array,
     plans, d = spread.mean.shape
     transition = np.eye(d) + step * here.hessian
     carried = transition @ spread.covariance
+    # k3 <- T k3 T T + eta sym(J''' C T C) + eta^2 sym(dSigma T C) + eta^3 k3(noise), T = I + eta H.
     third = (_both(spread.third, transition).reshape(plans, d, -1).swapaxes(1, 2) @ transition).swapaxes(1, 2)
     third = third.reshape(plans, d, d, d) + step * symmetric(_both(here.third, spread.covariance @ transition))
     slopes = slope_of_noise.reshape(plans, -1, d) @ carried.swapaxes(1, 2)
@@ -427,9 +428,11 @@ def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | Array
     for i in range(steps - 1, -1, -1):
         slopes[i], curvatures[i] = slope, curvature
         parts = leave_one_out_parts(problem, path[i])
+        # k_j = -eta^2/2 trace(D^2 Sigma_j), D^2 the second derivative of the final objective in theta_{i+1}.
         constants[i] = [-0.5 * sizes[i] ** 2 * np.vdot(curvature, part) for part in parts]
         third = _derivative_along(partial(hessian, problem), path[i], slope)
         transition = np.eye(d) + sizes[i] * hessian(problem, path[i])
+        # The chain rule through theta + eta grad J: D^2 <- (I + eta H) D^2 (I + eta H) + eta J'''[D], and D <- (I + eta H) D.
         curvature = transition @ curvature @ transition + sizes[i] * third
         slope = transition @ slope
     return TrainingLaw(problem, sizes, path, float(objective(problem, path[-1])), slopes, constants, curvatures)

@@ -71,6 +71,7 @@ def constant_step_bound(region: Region, noise: float, step: float, start_gap: fl
     most = 1.0 / (2.0 * region.smoothness)
     if step >= most:
         raise ValueError(f"step must be below 1/(2L) = {most:.4g}, got {step:g}")
+    # Lemma 6(a) of arXiv 2603.01162: a step contracts the gap by 1 - 2 mu beta + L mu beta^2, and adds L beta^2 M/2 to it.
     rate = 2.0 * region.pl * step - region.smoothness * region.pl * step**2
     floor = region.smoothness * step**2 * noise / (2.0 * rate)
     return (1.0 - rate) ** _as_numbers_of_steps(n, 0) * start_gap + floor
@@ -111,6 +112,7 @@ def harmonic_step_bound(
     least = 1.0 / (2.0 * region.pl)
     if step_scale <= least:
         raise ValueError(f"step_scale must be above 1/(2 mu) = {least:.4g}, got {step_scale:g}")
+    # Lemma 6(b): the one-step inequality at beta/i is 1 - A/i + B/i^2 and C/i^2 of Lemma 14.
     a = 2.0 * region.pl * step_scale
     b = region.smoothness * region.pl * step_scale**2
     c = region.smoothness * step_scale**2 * noise / 2.0
@@ -164,6 +166,7 @@ def largest_sequence(a: float, b: float, c: float, highest: float, steps: int) -
     largest = np.empty(steps)
     most = highest
     for n in range(1, steps + 1):
+        # a_{n+1} <= (1 - A/n + B/n^2) a_n + C/n^2, and where the bracket is negative a_n <= (C/n^2)/|bracket|.
         bracket, added = 1.0 - a / n + b / n**2, c / n**2
         largest[n - 1] = min(highest, most, added / -bracket if bracket < 0.0 else np.inf)
         most = max(bracket, 0.0) * largest[n - 1] + added
@@ -393,6 +396,7 @@ def limit_covariance(linear: Linearisation, step_scale: float) -> Array:
         raise ValueError(
             f"step_scale must be above 1/(2 lambda_min) = {least:.4g} for the limit law to exist, got {step_scale:g}"
         )
+    # S solves (beta A - I/2) S + S (beta A - I/2)' = beta^2 Gamma (docs/derivations.md, section 6).
     stable = step_scale * linear.drift - np.eye(len(linear.curvatures)) / 2.0
     solution = np.asarray(solve_continuous_lyapunov(stable, step_scale**2 * linear.noise), dtype=np.float64)
     return (solution + solution.T) / 2.0
@@ -486,6 +490,7 @@ def fill_gaps(curvatures, drift, noise, steps, covariance, gaps):
     contraction, half = np.empty((rank, rank)), np.empty((rank, rank))
     for n in range(steps.size):
         step = steps[n]
+        # C <- (I - eta A) C (I - eta A)' + eta^2 Gamma; the gap is trace(diag(lambda) C)/2.
         half[:, :] = 0.0
         for i in range(rank):
             for j in range(rank):

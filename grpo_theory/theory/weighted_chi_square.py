@@ -130,6 +130,7 @@ def integrate(weights, counts, q, lower, upper, density):
         left = q[law] < mean
         sign = -1.0 if left else 1.0
         distance = left_root(weights[law], counts[law], q[law]) if left else right_root(weights[law], counts[law], q[law])
+        # K(t) = -sum n_k/2 log(1 - 2 w_k t) - t q at the saddlepoint, and its derivatives, in units of its distance from 0.
         second, third, peak = 1.0, -2.0 * sign, -sign * distance * q[law]
         for k in range(weights.shape[1]):
             factor = 1.0 - 2.0 * weights[law, k] * sign * distance
