@@ -15,8 +15,7 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.arrays import cached_array, kept
-from grpo_theory.exact.classes import Looks
-from grpo_theory.exact.multisets import class_tables, multisets
+from grpo_theory.exact.multisets import Looks, class_tables, multisets
 from grpo_theory.intervals import best_set
 from grpo_theory.intervals.heavy_tails import tail_table
 from grpo_theory.intervals.interval import quotient_limits

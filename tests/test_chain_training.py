@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.exact.stability import LARGEST_RECURSION, StabilityWarning, stability_message
+from grpo_theory.exact.derivatives import LARGEST_RECURSION, StabilityWarning, stability_message
 from grpo_theory.schedule import Constant, Harmonic
 
 LIMIT = 4.9
@@ -49,7 +49,7 @@ HOW = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::grpo_theory.exact.stability.StabilityWarning")
+@pytest.mark.filterwarnings("ignore::grpo_theory.exact.derivatives.StabilityWarning")
 @pytest.mark.parametrize("name", HOW)
 def test_runs_have_the_means_of_the_listed_twins(name):
     problem, checkpoints = short(horizon=3), [0, 4, 8]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from enumeration import PENALTIES, POLICIES, REWARDS, Case, batch_law, case, group_law, prompts
+from enumeration import PENALTIES, POLICIES, REWARDS, Case, batch_law, case, prompts
 
 import grpo_theory as gt
 from grpo_theory.theory import (
@@ -34,24 +34,6 @@ def test_leave_one_out_covariance(policy, rewards, penalty, batch_size, group_si
     assert np.abs(wrong - covariance).max() > 1e-4
 
 
-@pytest.mark.parametrize("group_size", [2, 4])
-@every_case
-def test_leave_one_out_traces(policy, rewards, penalty, group_size):
-    c = case(policy, rewards, penalty)
-    errors = [group_law(table, NAMED["rloo"], group_size).squared_error for table in prompts(c)]
-    np.testing.assert_allclose(leave_one_out_traces(exact(c), group_size), errors, rtol=1e-12)
-    # The printed expansion without its remainder is the oracle's error, and not this one.
-    assert (np.abs(exact(c).oracle_trace / group_size / errors - 1.0) > 1e-3).all()
-
-
-@pytest.mark.parametrize("group_size", [8, 64, 256])
-def test_large_groups_against_the_exact_law(group_size):
-    c = case("head", "graded")
-    sizes = {"batch_size": 4, "group_size": group_size}
-    found = leave_one_out_covariance(c.problem, c.theta, **sizes)
-    np.testing.assert_allclose(found, gt.gradient_covariance(c.problem, c.theta, "rloo", **sizes), rtol=1e-10)
-
-
 @every_case
 def test_own_mean_mse(policy, rewards, penalty):
     c = case(policy, rewards, penalty)
@@ -72,34 +54,10 @@ def test_baseline_trace(policy, rewards, penalty):
         np.testing.assert_allclose(baseline_trace(exact(c), constant), traces, rtol=1e-12, atol=1e-14)
 
 
-@every_case
-def test_baselines_of_the_named_estimators(policy, rewards, penalty):
-    c = case(policy, rewards, penalty)
-    m = exact(c)
-    baselines = {"reinforce": 0.0, "oracle": m.value, "optimal": m.optimal_baseline}
-    for name, baseline in baselines.items():
-        errors = [group_law(table, NAMED[name], 1).squared_error for table in prompts(c)]
-        np.testing.assert_allclose(baseline_trace(m, baseline), errors, rtol=1e-12)
-    for other in (m.value, m.optimal_baseline + 0.01, m.optimal_baseline - 0.01):
-        assert (baseline_trace(m, m.optimal_baseline) <= baseline_trace(m, other)).all()
-
-
-def test_baselines_broadcast():
-    m = exact(case("linear"))
-    rows = baseline_trace(m, [[0.0], [0.5]])
-    assert np.array_equal(rows, [baseline_trace(m, 0.0), baseline_trace(m, [0.5, 0.5])])
-
-
 @pytest.mark.parametrize("baseline", [np.zeros(5), np.nan, "none"])
 def test_a_baseline_that_does_not_fit_is_refused_by_name(baseline):
     with pytest.raises(ValueError, match="baseline must"):
         baseline_trace(exact(case("linear")), baseline)
-
-
-@pytest.mark.parametrize("reward_range", [-1.0, np.nan])
-def test_a_range_is_not_negative(reward_range):
-    with pytest.raises(ValueError, match="reward_range must"):
-        remainder_bound(exact(case("linear")), 2, reward_range)
 
 
 def norms_and_rewards(table):
@@ -136,41 +94,6 @@ def test_with_two_responses_norm_and_reward_are_correlated_perfectly(p):
     assert found.optimal_baseline == pytest.approx([1.0 - p], rel=1e-12)
     for success, theta in (([0.9, 0.0], [np.log(p / (1.0 - p)), 0.0]), ([1.0, 0.0, 0.0], [np.log(p / (1.0 - p)), -1.0, -0.5])):
         assert abs(correlation_of(one_prompt(success, theta)[1])) < 1.0 - 1e-7
-
-
-def test_two_responses_of_equal_probability_have_no_correlation():
-    problem, table = one_prompt([1.0, 0.0], [0.3, 0.3])
-    _, covariance, scale = norms_and_rewards(table)
-    assert covariance == scale == 0.0
-    found = gt.moments(problem, problem.theta)
-    assert found.score_reward_correlation.tolist() == [0.0]
-    assert found.optimal_baseline == pytest.approx(found.value, rel=1e-15)
-
-
-def test_near_the_optimum_the_best_baseline_falls_whatever_the_correlation_does():
-    """Four responses, the right one at p -> 1: the correlation tends to -1 if success is certain, to 0 if it is not."""
-    correlations = {}
-    for success in (1.0, 0.9):
-        for p in (0.99, 0.9999):
-            problem, table = one_prompt([success, 0.0, 0.0, 0.0], [np.log(p / (1.0 - p)), *np.log([0.6, 0.3, 0.1])])
-            correlations[success, p] = correlation_of(table)
-            assert gt.moments(problem, problem.theta).optimal_baseline < 0.01
-            assert table.value > 0.85
-    assert correlations[1.0, 0.9999] < correlations[1.0, 0.99] < -0.99999
-    assert -0.05 < correlations[0.9, 0.9999] < -0.02
-    assert -0.3 < correlations[0.9, 0.99] < -0.2
-
-
-def test_with_linear_features_failures_differ_and_the_correlation_tends_to_neither_end():
-    """The same policies by random features: -0.79, and the best baseline falls all the same."""
-    features = np.random.default_rng(0).normal(size=(1, 4, 4))
-    correlations = []
-    for p in (0.99, 0.9999):
-        theta = np.linalg.solve(features[0], [np.log(p / (1.0 - p)), *np.log([0.6, 0.3, 0.1])])
-        problem = gt.Problem(gt.Bandit([[1.0, 0.0, 0.0, 0.0]]), gt.LinearSoftmax(features), None, theta)
-        correlations.append(correlation_of(prompts(Case(problem, features))[0]))
-        assert gt.moments(problem, theta).optimal_baseline < 0.01
-    assert correlations == pytest.approx([-0.79, -0.79], abs=0.005)
 
 
 @every_case
@@ -213,9 +136,7 @@ def test_break_even_is_infinite_where_no_baseline_is_best():
     ("call", "error", "message"),
     [
         (lambda c, m: leave_one_out_traces(m, 1), ValueError, r"group_size must be at least 2, got 1"),
-        (lambda c, m: leave_one_out_traces(m, 2.5), TypeError, r"group_size must be an integer of at least 2, got 2\.5"),
-        (lambda c, m: own_mean_mse(m, batch_size=0, group_size=2), ValueError, r"batch_size must be at least 1, got 0"),
-        (lambda c, m: remainder_bound(m, 1, 1.0), ValueError, r"group_size must be at least 2, got 1"),
+        (lambda c, m: remainder_bound(m, 2, -1.0), ValueError, r"reward_range must"),
         (
             lambda c, m: leave_one_out_covariance(c.problem, c.theta, batch_size=1, group_size=1),
             ValueError,

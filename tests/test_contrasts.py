@@ -7,7 +7,7 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.compiler.lanes import WIDTH
-from grpo_theory.exact.table import UNREAD, advantage_table
+from grpo_theory.exact.multisets import UNREAD, advantage_table
 from grpo_theory.simulate.covector.combinations import combine
 from grpo_theory.simulate.covector.contrasts import binary_weights, make_contrasts
 

@@ -4,7 +4,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.estimation.parts import CLIPS, RATIOS
-from grpo_theory.exact.weights import gains_of
+from grpo_theory.exact.score_moments import gains_of
 from grpo_theory.simulate.covector.drawn_gains import fill_drawn_gains
 from grpo_theory.simulate.covector.ratios import RatioFunctions
 from grpo_theory.simulate.training_blocks import TrainingBlocks

@@ -14,7 +14,7 @@ from grpo_theory.compiler import FunctionValue, first_class_value
 from grpo_theory.compiler.lanes import PICKED, WIDTH, load, store
 from grpo_theory.estimation.kernel import SIGNATURE
 from grpo_theory.estimation.parts import CLIPS, KL_TERMS, RATIOS
-from grpo_theory.exact import weights
+from grpo_theory.exact import score_moments
 from grpo_theory.problem.logit_map import FeatureMap, HeadMap, TabularMap
 from grpo_theory.simulate.advantage import kernel_call
 from grpo_theory.simulate.covector import features
@@ -23,7 +23,7 @@ from grpo_theory.simulate.draw.prompt_tables import FEW, lookup
 from grpo_theory.simulate.draw.responses import draw_responses, invert, tabulate
 from grpo_theory.simulate.update import ascent
 
-MODULES = (prompt_tables, kernel_call, weights)
+MODULES = (prompt_tables, kernel_call, score_moments)
 CASES = (*POLICIES, *TREES)
 MAPS = {"tabular": TabularMap, "dense": FeatureMap, "head": HeadMap}
 

@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 import pytest
 import sequences
-from enumeration import NAMED, PENALTIES, POLICIES, REWARDS, advantages, batch_law, case, groups, prompts
+from enumeration import NAMED, POLICIES, advantages, case, groups, prompts
 from scipy.optimize import minimize_scalar
 
 import grpo_theory as gt
@@ -18,12 +18,6 @@ Z = 4.9
 def gradient_of(c):
     """Return the true gradient from the written-out outcomes, shape (d,)."""
     return sum(weight * table.gradient for weight, table in zip(c.bandit.prompt_weights, prompts(c), strict=True))
-
-
-def efficiency_by_enumeration(c, estimator, batch_size, group_size):
-    mean, covariance, _ = batch_law(c, estimator, batch_size, group_size)
-    g = gradient_of(c)
-    return (g @ mean) ** 2 / ((g @ g) * (np.trace(covariance) + mean @ mean))
 
 
 def batches(c, estimator, batch_size, group_size):
@@ -46,17 +40,6 @@ def batches(c, estimator, batch_size, group_size):
 
 def near(estimate, standard_error, truth):
     return abs(estimate - truth) < Z * standard_error
-
-
-@pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("rewards", REWARDS)
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("name", NAMED)
-def test_efficiency_is_that_of_all_groups(name, policy, rewards, penalty):
-    c = case(policy, rewards, penalty)
-    expected = efficiency_by_enumeration(c, gt.estimators()[name], **SIZES)
-    assert gt.efficiency(c.problem, c.theta, name, **SIZES) == pytest.approx(expected, rel=1e-12)
-    assert 0.0 <= expected <= 1.0
 
 
 @pytest.mark.parametrize("name", ["grpo", "tic_grpo", "gspo"])
@@ -108,16 +91,7 @@ def test_one_less_the_efficiency_is_the_error_of_the_best_multiple():
     assert 1.0 - best / (g @ g) == pytest.approx(law.efficiency, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", ["rloo", "reinforce", "oracle", "optimal"])
-def test_without_bias_the_efficiency_is_a_function_of_the_error(name):
-    c = case("linear", "graded")
-    law = gt.gradient_law(c.problem, c.theta, name, **SIZES)
-    power = law.true_gradient @ law.true_gradient
-    assert law.efficiency == pytest.approx(power / (power + law.mse), rel=1e-12)
-    assert law.cosine == pytest.approx(1.0, abs=1e-12)
-
-
-@pytest.mark.parametrize("factor", [-1.0, 1e-9, 1e-4, 3.0, 1e60])
+@pytest.mark.parametrize("factor", [-1.0, 1e-9, 1e60])
 def test_a_factor_changes_nothing(factor, registry):
     """Exact and simulated, where the error keeps no digit of the estimate's own length."""
 
@@ -136,18 +110,6 @@ def test_a_factor_changes_nothing(factor, registry):
         run = gt.simulate_gradients(c.problem, c.theta, ["scaled", "dr_grpo"], **SIZES, replications=2000, rng=4)
         assert run.efficiency[0] == pytest.approx(run.efficiency[1], rel=1e-10)
         assert run.efficiency_standard_error[0] == pytest.approx(run.efficiency_standard_error[1], rel=1e-9)
-
-
-def test_an_estimate_that_points_away_has_a_negative_cosine(registry):
-    def backwards(batch, advantages):
-        for b in range(batch.rewards.shape[0]):
-            advantages[b] = batch.rewards[b].mean() - batch.rewards[b]
-
-    gt.estimator("backwards")(backwards)
-    c = case("linear", "binary")
-    law = gt.gradient_law(c.problem, c.theta, "backwards", **SIZES)
-    assert law.cosine == pytest.approx(-1.0, abs=1e-12)
-    assert law.efficiency == pytest.approx(gt.efficiency(c.problem, c.theta, "rloo", **SIZES), rel=1e-12)
 
 
 def test_an_estimate_of_zero_has_no_efficiency_and_a_gradient_of_zero_none_to_compare_with():
@@ -214,7 +176,7 @@ def observed(gain, seed, replications=400):
     return gt.GradientSimulation.of(("one", "other"), observations, gradient_power=1.0)
 
 
-@pytest.mark.parametrize("gain", [0.0, 0.5, 1.0, 2.0, 4.0])
+@pytest.mark.parametrize("gain", [0.0, 1.0, 4.0])
 def test_limits_of_an_efficiency_hold_wherever_its_mean_gain_is(gain):
     """Of 4,000 simulations, an error of 0.34%: with the mean gain 0 to 4 of its errors from 0.
 
@@ -233,26 +195,6 @@ def test_limits_of_an_efficiency_hold_wherever_its_mean_gain_is(gain):
         assert gain > 2.0 or np.abs(wrong).max() > 300.0
 
 
-def test_limits_of_a_difference_of_efficiencies_hold_near_0():
-    """The error of a difference is its spread far from 0, and at 0 root 3 times it, because the roots' squares are too large."""
-    for gain in (0.0, 1.0, 4.0):
-        runs = np.array([observed((gain, -gain), seed).efficiency_difference("one", "other") for seed in range(4000)])
-        said = np.sqrt((runs[:, 1] ** 2).mean())
-        spread = runs[:, 0].std()
-        assert 0.95 * spread < said < (1.1 if gain > 2.0 else 2.0) * spread
-
-
-def test_limits_of_a_small_efficiency_hold_the_exact_one():
-    """Of 2,000 simulations of 64 replications each, whose mean gains are a few of their errors."""
-    problem, sizes = gt.gallery.problem("linear"), {"batch_size": 1, "group_size": 2}
-    exact, hits = gt.efficiency(problem, problem.theta, "rloo", **sizes), []
-    for seed in range(2000):
-        run = gt.simulate_gradients(problem, problem.theta, ["rloo"], **sizes, replications=64, rng=seed, workers=1)
-        (low,), (high,) = run.efficiency_interval(0.95)
-        hits.append(low <= exact <= high)
-    assert abs(np.mean(hits) - 0.95) < 0.025
-
-
 def test_a_kernel_that_couples_groups_has_its_efficiency_simulated():
     c = case("linear", "graded").replace(bandit=gt.Bandit([[0.1, 0.8], [0.9, 0.4]], [0.6, 0.4]))
     name, g = "james_stein", gradient_of(c)
@@ -262,12 +204,3 @@ def test_a_kernel_that_couples_groups_has_its_efficiency_simulated():
     run = gt.simulate_gradients(c.problem, c.theta, [name, "rloo"], **sizes, replications=200_000, rng=5)
     assert near(run.efficiency[0], run.efficiency_standard_error[0], expected)
     assert not near(run.efficiency[1], run.efficiency_standard_error[1], expected)
-
-
-def test_only_simulations_about_one_gradient_merge():
-    c = case("linear", "binary")
-    one, other = (
-        gt.simulate_gradients(c.problem, theta, "rloo", **SIZES, replications=10, rng=0) for theta in (c.theta, 0.5 * c.theta)
-    )
-    with pytest.raises(ValueError, match="only runs of one problem at one theta merge"):
-        one.merge(other)

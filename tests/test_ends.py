@@ -17,7 +17,7 @@ from grpo_theory.samples import RewardCounts
 from grpo_theory.samples.rollouts import LARGEST
 from grpo_theory.simulate.draw.sizes import MOST_RESPONSES
 from grpo_theory.theory import GroupSizeLaw, WeightedChiSquare
-from grpo_theory.theory.group_size import divisors
+from grpo_theory.theory.leave_one_out import divisors
 
 PROBLEM = gt.gallery.problem("tabular")
 NEXT_TO_ONE = 1.0 - 2.0**-53

@@ -22,31 +22,27 @@ def law(c, estimator, batch_size=1, group_size=3):
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("name", NAMED)
 def test_moments_are_sums_over_all_groups(name, policy, rewards, penalty):
-    c = case(policy, rewards, penalty)
-    found = law(c, name, batch_size=2, group_size=3)
-    mean, covariance, mse = batch_law(c, gt.estimators()[name], 2, 3)
+    c, estimator = case(policy, rewards, penalty), gt.estimators()[name]
+    if policy == "tabular":  # at the second prompt the third response has all but 2e-4 of the probability
+        c = c.replace(theta=np.append(c.theta[:-3], [-8.0, -9.0, 1.0]))
+    sizes = {"batch_size": 3, "group_size": 2 if policy == "head" else 3}
+    found, where = law(c, name, **sizes), (c.problem, c.theta, name)
+    mean, covariance, mse = batch_law(c, estimator, **sizes)
     np.testing.assert_allclose(found.mean, mean, **CLOSE)
     np.testing.assert_allclose(found.covariance(), covariance, **CLOSE)
-    assert found.trace == pytest.approx(np.trace(covariance), rel=1e-12)
-    assert found.mse == pytest.approx(mse, rel=1e-12)
-    by_prompt = [group_law(table, gt.estimators()[name], 3) for table in prompts(c)]
-    np.testing.assert_allclose(found.prompt_mses, [one.squared_error for one in by_prompt], **CLOSE)
+    assert (found.trace, found.mse) == pytest.approx((np.trace(covariance), mse), rel=1e-10)
+    by_prompt = [group_law(table, estimator, sizes["group_size"]) for table in prompts(c)]
+    np.testing.assert_allclose(found.prompt_mses, [one.squared_error for one in by_prompt], rtol=1e-10, atol=1e-14)
     traces = [np.trace(one.second) - one.mean @ one.mean for one in by_prompt]
     np.testing.assert_allclose(found.prompt_traces, traces, **CLOSE)
     assert found.prompt_mse == pytest.approx(c.bandit.prompt_weights @ found.prompt_mses, rel=1e-14)
-
-
-@pytest.mark.parametrize(
-    ("name", "group_size"),
-    [(name, size) for name in NAMED for size in (1, 2, 4) if size >= gt.estimators()[name].advantage.minimum_group_size],
-)
-def test_other_group_sizes(name, group_size):
-    c = case("linear", "graded", "kl")
-    mean, covariance, mse = batch_law(c, gt.estimators()[name], 3, group_size)
-    found = law(c, name, 3, group_size)
-    np.testing.assert_allclose(found.mean, mean, **CLOSE)
-    np.testing.assert_allclose(found.covariance(), covariance, **CLOSE)
-    assert found.mse == pytest.approx(mse, rel=1e-12)
+    truth = sum(weight * table.gradient for weight, table in zip(c.bandit.prompt_weights, prompts(c), strict=True))
+    efficiency = (truth @ mean) ** 2 / ((truth @ truth) * (np.trace(covariance) + mean @ mean))
+    assert gt.efficiency(*where, **sizes) == pytest.approx(efficiency, rel=1e-10)
+    assert found.cosine == pytest.approx(truth @ mean / np.sqrt((truth @ truth) * (mean @ mean)), rel=1e-10)
+    assert gt.gradient_mse(*where, **sizes) == found.mse
+    assert np.array_equal(gt.gradient_mean(*where, **sizes), found.mean)
+    assert np.array_equal(gt.gradient_covariance(*where, **sizes), found.covariance())
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -56,18 +52,6 @@ def test_batches_of_two_groups_summed_one_by_one(name):
     assert law(c, name, 2, 2).mse == pytest.approx(coupled_mse(c, gt.estimators()[name], 2, 2), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", NAMED)
-def test_the_four_functions_agree(name):
-    c = case("head", "graded", "kl")
-    sizes = {"batch_size": 3, "group_size": 4, "behaviour": c.theta[::-1]}
-    where = c.problem, c.theta, gt.estimators()[name]
-    found = gt.gradient_law(*where, **sizes)
-    assert gt.gradient_mse(*where, **sizes) == found.mse
-    assert np.array_equal(gt.gradient_mean(*where, **sizes), found.mean)
-    assert np.array_equal(gt.gradient_covariance(*where, **sizes), found.covariance())
-    assert found.mse != gt.gradient_mse(*where, batch_size=3, group_size=4)
-
-
 @pytest.mark.parametrize("policy", POLICIES)
 def test_variance_along_directions(policy):
     c = case(policy, "graded", "kl")
@@ -75,34 +59,6 @@ def test_variance_along_directions(policy):
     directions = np.random.default_rng(1).normal(size=(4, c.policy.dimension))
     expected = np.einsum("jd,de,je->j", directions, found.covariance(), directions)
     np.testing.assert_allclose(found.variance_along(directions), expected, rtol=1e-11)
-
-
-@pytest.mark.parametrize("name", ["reinforce", "oracle", "optimal", "rloo", "optimal_loo"])
-def test_baselines_that_leave_the_own_sample_out_leave_no_bias(name):
-    found = law(case("linear", "graded", "kl"), name, 2, 3)
-    assert np.abs(found.bias).max() < 1e-14
-
-
-@pytest.mark.parametrize("group_size", [1, 2, 5])
-def test_the_own_mean_shrinks_the_gradient(group_size):
-    found = law(case("linear", "graded", "kl"), "dr_grpo", 2, group_size)
-    np.testing.assert_allclose(found.mean, (1 - 1 / group_size) * found.true_gradient, **CLOSE)
-    assert group_size > 1 or found.mse == pytest.approx(found.true_gradient @ found.true_gradient, rel=1e-12)
-
-
-def test_division_by_the_standard_deviation_biases_the_direction():
-    found = law(case("head", "graded"), "grpo", 2, 3)
-    cosine = found.mean @ found.true_gradient / np.linalg.norm(found.mean) / np.linalg.norm(found.true_gradient)
-    assert cosine < 0.999
-
-
-@pytest.mark.parametrize("group_size", [2, 3])
-def test_small_groups_of_binary_rewards_have_one_standard_deviation(group_size):
-    """One success in a group of two or three: grpo is then a multiple of dr_grpo, sd = 1/sqrt(G) with ddof 1."""
-    c = case("linear", "binary")
-    divided, centred = law(c, "grpo", 2, group_size), law(c, "dr_grpo", 2, group_size)
-    np.testing.assert_allclose(divided.mean, centred.mean / (group_size**-0.5 + 1e-4), rtol=1e-12)
-    np.testing.assert_allclose(divided.covariance(), centred.covariance() / (group_size**-0.5 + 1e-4) ** 2, rtol=1e-12)
 
 
 def test_groups_of_64_are_exact_on_a_language_models_head():
@@ -155,38 +111,17 @@ def test_second_moments_are_never_negative(success, logits, group_size, name):
     assert np.linalg.eigvalsh(found.covariance()).min() >= -tiny
 
 
-@pytest.mark.parametrize("name", NAMED)
-def test_a_policy_that_is_nearly_certain(name):
-    """At the second prompt the third response has all but 2e-4 of the probability."""
-    c = case("tabular", "binary").replace(theta=np.array([0.0, 0.0, 0.0, -8.0, -9.0, 1.0]))
-    _, _, mse = batch_law(c, gt.estimators()[name], 3, 3)
-    assert law(c, name, 3, 3).mse == pytest.approx(mse, rel=1e-10)
-
-
-@given(batch_size=st.integers(1, 1000), name=st.sampled_from(NAMED))
-def test_the_covariance_falls_as_the_batch_grows(batch_size, name):
-    c = case("linear", "graded")
-    one, many = law(c, name), law(c, name, batch_size)
-    np.testing.assert_allclose(many.covariance() * batch_size, one.covariance(), **CLOSE)
-    assert np.array_equal(many.mean, one.mean)
-
-
 @pytest.mark.parametrize(
     ("sizes", "error", "message"),
     [
         ({"batch_size": 0, "group_size": 4}, ValueError, r"batch_size must be at least 1, got 0"),
-        ({"batch_size": 2, "group_size": 0}, ValueError, r"group_size must be at least 1, got 0"),
         ({"batch_size": 2.0, "group_size": 4}, TypeError, r"batch_size must be an integer of at least 1, got 2\.0"),
-        ({"batch_size": True, "group_size": 4}, TypeError, r"batch_size must be an integer of at least 1, got True"),
-        ({"batch_size": 2, "group_size": "4"}, TypeError, r"group_size must be an integer of at least 1, got '4'"),
         ({"batch_size": 2, "group_size": 1}, ValueError, r"group_size must be at least 2 for estimator 'rloo', got 1"),
     ],
 )
-@pytest.mark.parametrize("function", [gt.gradient_law, gt.gradient_mse, gt.gradient_mean, gt.gradient_covariance])
-def test_sizes_are_checked(function, sizes, error, message):
-    c = case()
+def test_sizes_are_checked(sizes, error, message):
     with pytest.raises(error, match=message):
-        function(c.problem, c.theta, "rloo", **sizes)
+        law(case(), "rloo", **sizes)
 
 
 def test_directions_are_checked():
@@ -207,24 +142,15 @@ def test_too_many_groups_are_refused_before_they_are_listed(n_responses, group_s
         gt.gradient_mse(problem, rng.normal(size=n_responses), "optimal_loo", batch_size=1, group_size=group_size)
 
 
-def test_prompts_that_look_alike_are_summed_together_and_rightly():
-    """Prompts of one success matrix, different logits: the same classes for rloo, different probabilities."""
-    success = np.tile([[0.3, 0.8, 0.5]], (3, 1))
-    theta = np.random.default_rng(4).normal(size=9)
-    every, one = (
-        gt.Problem(gt.Bandit(success), gt.TabularSoftmax(3, 3)),
-        gt.Problem(gt.Bandit(success[:1]), gt.TabularSoftmax(1, 3)),
-    )
-    together = gt.gradient_law(every, theta, "rloo", batch_size=1, group_size=4)
-    for m, logits in enumerate(theta.reshape(3, 3)):
-        alone = gt.gradient_law(one, logits, "rloo", batch_size=1, group_size=4)
-        assert together.prompt_mses[m] == pytest.approx(alone.mse, rel=1e-13)
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("rewards", REWARDS)
-def test_one_prompt_has_equal_batch_and_prompt_errors(policy, rewards):
-    c = case(policy, rewards)
-    one = law(c._replace(problem=c.problem.at_prompt(0)), "grpo", 1, 3)
-    assert one.mse == pytest.approx(one.prompt_mse, rel=1e-12)
-    assert one.prompt_mse == pytest.approx(law(c, "grpo", 1, 3).prompt_mses[0], rel=1e-14)
+def test_what_a_chain_never_samples_matters_only_in_a_state_that_it_reaches():
+    """The third state is never reached: what the sampler does there changes nothing.  In the second it is refused."""
+    chain = gt.TokenChain([[0, 1], [1, 0], [2, 0]], 3)
+    problem = gt.Problem(gt.StateRewards([0.2, 0.9, 0.5]), chain, theta=np.random.default_rng(4).normal(size=chain.dimension))
+    name, sizes = "trl_grpo_loss", {"batch_size": 2, "group_size": 3}
+    near = 0.8 * problem.theta
+    elsewhere, in_the_way = near.copy(), near.copy()
+    elsewhere[4:], in_the_way[2:4] = [-2000.0, 0.0], [-2000.0, 0.0]
+    found, expected = (gt.gradient_mse(problem, problem.theta, name, **sizes, behaviour=at) for at in (elsewhere, near))
+    assert found == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(ValueError, match="gives 0 to token 0 in state 1"):
+        gt.gradient_mse(problem, problem.theta, name, **sizes, behaviour=in_the_way)

@@ -36,28 +36,6 @@ def test_the_constants_are_what_the_theorem_says(policy, rewards, penalty):
     np.testing.assert_allclose((law.c1, law.c2, law.c3), (f @ c1, f @ c2, f @ c3), rtol=1e-12)
 
 
-def test_the_law_broadcasts_and_agrees_with_enumeration_at_any_size():
-    problem = gt.gallery.problem("graded")
-    law = gt.group_size_law(problem, problem.theta)
-    b, g = np.array([[1], [5]]), np.array([2, 3, 17])
-    exact = [
-        [gt.gradient_mse(problem, problem.theta, "rloo", batch_size=i, group_size=j) for j in g.tolist()]
-        for i in b[:, 0].tolist()
-    ]
-    np.testing.assert_allclose(law.mse(b, g), exact, rtol=1e-12)
-
-
-@given(c1=positive, c2=positive, c3=positive)
-def test_the_optimum_minimises_at_every_budget(c1, c2, c3):
-    law = gt.GroupSizeLaw(c1, c2, c3)
-    sizes = law.optimum + np.array([0.0, -1e-3, 1e-3]) * (law.optimum - 1.0)
-    # At budget N the error is N times less than at budget 1, so one budget serves for all.
-    error = [(c1 * g + c2 + c3 / (g - 1.0)) for g in sizes]
-    assert error[0] <= min(error[1:])
-    assert law.optimum == pytest.approx(1.0 + law.paper_optimum, rel=1e-15)
-    assert law.paper_optimum == pytest.approx((c3 / c1) ** 0.5, rel=1e-15)
-
-
 @given(c1=positive, c2=positive, c3=positive, budget=st.integers(2, 300))
 def test_the_best_divisor_is_found(c1, c2, c3, budget):
     law = gt.GroupSizeLaw(c1, c2, c3)
@@ -77,11 +55,6 @@ def test_laws_of_many_datasets_are_each_their_own():
     assert together.mse([[1], [2]], 4).shape == (2, 4)
 
 
-def test_a_prime_budget_has_one_divisor():
-    assert gt.GroupSizeLaw(1.0, 1.0, 1.0).best(7) == 7
-    assert gt.GroupSizeLaw(1e9, 1.0, 1.0).best(7) == 7
-
-
 @pytest.mark.parametrize("name", ["two-arms", "tabular", "linear", "graded", "sequence-shared"])
 def test_one_prompt_wants_the_largest_group(name):
     problem = gt.gallery.problem(name)
@@ -89,11 +62,6 @@ def test_one_prompt_wants_the_largest_group(name):
     assert law.c1 == 0.0
     assert law.optimum == law.paper_optimum == np.inf
     assert law.best(64) == 64
-
-
-def test_equal_prompts_differ_in_nothing():
-    bandit, policy = gt.Bandit(np.tile([[0.3, 0.8]], (3, 1))), gt.LinearSoftmax(np.tile([[[1.0, 0.3], [0.2, -1.0]]], (3, 1, 1)))
-    assert gt.group_size_law(gt.Problem(bandit, policy), [0.1, 0.7]).c1 == 0.0
 
 
 @pytest.mark.parametrize(

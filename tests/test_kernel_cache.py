@@ -24,8 +24,8 @@ USE = """
 import json, time
 import grpo_theory as gt
 from grpo_theory.exact.multisets import add_moments, class_advantages
-from grpo_theory.exact.weights import compiled_fill_gains
-from grpo_theory.exact.surface import fill_objectives
+from grpo_theory.exact.score_moments import compiled_fill_gains
+from grpo_theory.exact.derivatives import fill_objectives
 from grpo_theory.simulate.covector.contrasts import fill_contrasts
 from grpo_theory.simulate.draw.counting import fill_counts
 from grpo_theory.simulate.observe.errors import fill_errors_by_pairs

@@ -2,9 +2,8 @@
 
 import gc
 import weakref
-from collections import Counter
 from itertools import combinations_with_replacement, product
-from math import comb, factorial, prod
+from math import comb, prod
 
 import numpy as np
 import pytest
@@ -14,16 +13,16 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 
 import grpo_theory as gt
-from grpo_theory.exact.classes import Looks, classes, looked_at, looks_of, seen_at
 from grpo_theory.exact.multisets import (
-    GroupMoments,
+    Looks,
     add_moments,
-    advantages_of,
-    class_advantages,
     class_tables,
+    classes,
     count_multisets,
-    members,
+    looked_at,
+    looks_of,
     multisets,
+    seen_at,
 )
 
 
@@ -35,14 +34,6 @@ def test_every_multiset_is_listed_once(n_classes, group_size):
         tuple(group.count(r) for r in range(n_classes)) for group in combinations_with_replacement(range(n_classes), group_size)
     }
     assert {tuple(row) for row in counts.tolist()} == expected
-
-
-@given(n_classes=st.integers(1, 4), group_size=st.integers(1, 6))
-def test_members_write_the_counts_out(n_classes, group_size):
-    counts = multisets(n_classes, group_size)
-    for row, group in zip(counts.tolist(), members(counts).tolist(), strict=True):
-        assert group == sorted(group)
-        assert Counter(group) == Counter({r: n for r, n in enumerate(row) if n})
 
 
 LOOK = np.array([1, 0, 1])
@@ -59,65 +50,31 @@ def random_sums(n_classes, group_size, n_features=1):
 
 
 def run(function, counts, log_weights, log_p, features):
-    sums = GroupMoments.zeros(3, *features.shape[2:])
-    function(counts, log_weights, log_p, LOOK, features, sums.mean, sums.product, sums.squares)
-    return sums.mean, sums.product, sums.squares
+    shape = features.shape[2:]
+    sums = np.zeros((3, *shape)), np.zeros((3, *shape, *shape)), np.zeros((3, *shape, shape[1]))
+    function(counts, log_weights, log_p, LOOK, features, *sums)
+    return sums
 
 
 @pytest.mark.parametrize("n_features", [1, 3])
 def test_sums_over_multisets_are_sums_over_ordered_groups(n_features):
-    counts, log_weights, log_p, features = random_sums(3, 4, n_features)
+    arguments = random_sums(3, 4, n_features)
+    counts, _, log_p, features = arguments
     place = {tuple(row): i for i, row in enumerate(counts.tolist())}
-    sums, total = GroupMoments.zeros(3, 3, n_features), np.zeros(3)
+    total, (mean, products, squares) = np.zeros(3), (np.zeros_like(found) for found in run(add_moments, *arguments))
     for (m, look), group in product(enumerate(LOOK), product(range(3), repeat=4)):
         n = np.bincount(group, minlength=3)
         x = features[look, place[tuple(n.tolist())]]
         weight = prod(np.exp(log_p[m, list(group)]))
         total[m] += weight
         within = n[:, None] * x
-        sums.mean[m] += weight * within
-        sums.product[m] += weight * np.multiply.outer(within, within)
-        sums.squares[m] += weight * n[:, None, None] * x[:, :, None] * x[:, None, :]
+        mean[m] += weight * within
+        products[m] += weight * np.multiply.outer(within, within)
+        squares[m] += weight * n[:, None, None] * x[:, :, None] * x[:, None, :]
     np.testing.assert_allclose(total, 1.0, atol=1e-14)
-    found = run(add_moments, counts, log_weights, log_p, features)
-    for value, expected in zip(found, (sums.mean, sums.product, sums.squares), strict=True):
-        np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.compiled
-@pytest.mark.parametrize(("n_classes", "group_size", "n_features"), [(1, 5, 1), (2, 6, 2), (4, 3, 3)])
-def test_compiled_sums_agree_with_plain_python(n_classes, group_size, n_features):
-    arguments = random_sums(n_classes, group_size, n_features)
-    plain, compiled = run(add_moments.function, *arguments), run(add_moments, *arguments)
-    assert add_moments.dispatcher.py_func is add_moments.function
-    for one, other in zip(plain, compiled, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-16)
-
-
-BOTH = pytest.mark.parametrize("function", [class_advantages.function, class_advantages], ids=["plain", "compiled"])
-
-
-@BOTH
-def test_the_advantages_of_classes_are_read_off_their_members(function):
-    counts = multisets(3, 4)
-    by_class = np.random.default_rng(3).normal(size=counts.shape)
-    found = np.full(counts.shape, np.nan)
-    spread = function(counts, np.take_along_axis(by_class, members(counts), axis=1), found)
-    assert spread == 0.0
-    assert np.array_equal(found, np.where(counts > 0, by_class, 0.0))
-
-
-@BOTH
-def test_unequal_advantages_within_a_class_are_measured(function):
-    counts = np.array([[2, 1]])
-    assert function(counts, np.array([[10.0, 15.0, 1.0]]), np.empty((1, 2))) == 0.5
-
-
-def test_multinomial_weights():
-    counts = multisets(3, 5)
-    log_weights = random_sums(3, 5)[1]
-    exact = [factorial(5) / prod(map(factorial, row)) for row in counts.tolist()]
-    np.testing.assert_allclose(np.exp(log_weights), exact, rtol=1e-12)
+    for function in (add_moments, add_moments.function):
+        for value, expected in zip(run(function, *arguments), (mean, products, squares), strict=True):
+            np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-14)
 
 
 def test_classes_join_what_a_kernel_cannot_tell_apart():
@@ -179,34 +136,6 @@ def test_classes_are_kept_while_their_point_is_and_not_longer():
     del point
     gc.collect()
     assert gone() is None
-
-
-def test_a_kernel_is_asked_once_for_the_same_looks(registry, monkeypatch):
-    @gt.estimator("asked_for_a_test")
-    def own(batch, advantages):
-        """A = Z."""
-        for b in range(batch.rewards.shape[0]):
-            for g in range(batch.rewards.shape[1]):
-                advantages[b, g] = batch.rewards[b, g]
-
-    asked = []
-
-    def noted(advantage, batch):
-        asked.append(batch.rewards.shape)
-        return advantages_of(advantage, batch)
-
-    for module in ("exchangeability", "multisets"):
-        monkeypatch.setattr(f"grpo_theory.exact.{module}.advantages_of", noted)
-    problem = gt.gallery.problem("tabular")
-    sizes = {"batch_size": 1, "group_size": 4}
-    before = gt.gradient_mse(problem, problem.theta, own, **sizes)
-    once = len(asked)
-    assert once > 0
-    assert gt.gradient_mse(problem, problem.theta, own, **sizes) == before
-    assert gt.gradient_mse(problem, 0.5 * problem.theta, own, **sizes) != pytest.approx(before, rel=1e-3)
-    assert len(asked) == once
-    gt.gradient_mse(problem, problem.theta, own, batch_size=1, group_size=5)
-    assert len(asked) == 2 * once
 
 
 def test_large_groups_are_written_out_part_by_part():

@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from doubled_maps import Doubled
 from enumeration import PENALTIES, POLICIES, REWARDS, case
 
 import grpo_theory as gt
 from grpo_theory.exact import check_optimum, directional_derivatives, gradient
-from grpo_theory.exact.trust_region import best_step, minimise
-from grpo_theory.problem.logit_map import TabularMap
+from grpo_theory.exact.maximiser import best_step, minimise
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -26,16 +24,6 @@ def test_hessian_is_the_derivative_of_the_exact_gradient(policy, rewards, penalt
     assert np.abs(exact).max() > 1e-3
 
 
-@pytest.mark.parametrize("penalty", PENALTIES)
-def test_gradient_is_the_derivative_of_the_objective(penalty):
-    problem = case("linear", "graded", penalty).problem
-    identity = np.eye(problem.policy.dimension)
-    up, down = gt.objective(problem, problem.theta + 1e-6 * np.stack([identity, -identity]))
-    exact = gt.moments(problem, problem.theta).gradient
-    np.testing.assert_allclose((up - down) / 2e-6, exact, atol=1e-8)
-    np.testing.assert_allclose(gradient(problem, problem.theta), exact, rtol=1e-12, atol=1e-15)
-
-
 @pytest.mark.parametrize("name", gt.gallery.names("training"))
 def test_training_problems_have_an_interior_maximiser_above_everything_sampled(name):
     problem = gt.gallery.problem(name)
@@ -48,16 +36,6 @@ def test_training_problems_have_an_interior_maximiser_above_everything_sampled(n
     radii = np.repeat([0.1, 1.0, 5.0, 50.0], 500)
     elsewhere = best + radii[:, None] * rng.normal(size=(2000, problem.policy.dimension))
     assert gt.objective(problem, best) >= gt.objective(problem, elsewhere).max()
-
-
-def test_tabular_optimum_is_the_tilted_reference_with_one_flat_direction_a_prompt():
-    problem = gt.gallery.problem("kl-tabular")
-    best = gt.find_optimum(problem, problem.theta)
-    tilted = np.asarray(problem.kl.reference) * np.exp(problem.bandit.mean_reward / problem.kl.strength)
-    tilted /= tilted.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(problem.policy.probabilities(best), tilted, rtol=1e-13)
-    curvatures, _ = check_optimum(problem, best)
-    assert len(curvatures) == problem.policy.dimension - problem.bandit.n_prompts
 
 
 def test_what_is_not_a_maximiser_is_refused():
@@ -108,19 +86,6 @@ def test_a_search_says_that_it_saw_more_than_its_maximiser_has():
     assert found.failed > 0
 
 
-def test_only_the_closed_form_is_called_global():
-    assert gt.exact.search_optimum(gt.gallery.problem("kl-tabular"), restarts=3).is_global
-    found = gt.exact.search_optimum(gt.gallery.problem("kl-linear"), restarts=2, rng=0)
-    assert (found.agreeing, found.failed, found.is_global) == (2, 0, False)
-    with pytest.raises(ValueError, match="problem must have an interior maximiser, and none of 2 searches found one"):
-        gt.exact.search_optimum(gt.Problem(gt.Bandit([[0.9, 0.1]]), gt.LinearSoftmax([[[1.0], [0.0]]])), restarts=2, rng=0)
-
-
-def test_no_interior_maximiser_is_said():
-    with pytest.raises(ValueError, match="theta0 must be a start from which an interior maximiser is found"):
-        gt.find_optimum(gt.Problem(gt.Bandit([[0.9, 0.1]]), gt.LinearSoftmax([[[1.0], [0.0]]])), [0.0])
-
-
 def test_a_maximum_at_infinity_beside_an_interior_one_is_refused():
     """Two prompts in conflict share theta_1; a third wants theta_2 at infinity, where the objective looks flat in it."""
     features = np.zeros((3, 3, 2))
@@ -134,19 +99,6 @@ def test_a_maximum_at_infinity_beside_an_interior_one_is_refused():
         curvatures, directions = check_optimum(problem, gt.find_optimum(problem, np.zeros(2)))
         np.testing.assert_allclose(np.abs(directions), [[1.0], [0.0]], atol=1e-9)
         assert len(curvatures) == 1
-
-
-class SteepTabular(Doubled, TabularMap):
-    """A table whose logits are twice its parameters."""
-
-
-def test_the_closed_form_is_not_used_for_a_map_that_is_not_tabular():
-    problem = gt.gallery.problem("kl-tabular")
-    steep = gt.Problem(problem.bandit, gt.Policy(SteepTabular(2, 3)), problem.kl)
-    best = gt.find_optimum(steep, np.zeros(6))
-    np.testing.assert_allclose(gt.moments(steep, best).gradient, 0.0, atol=1e-12)
-    tabular = gt.find_optimum(problem, problem.theta)
-    np.testing.assert_allclose(steep.policy.probabilities(best), problem.policy.probabilities(tabular), rtol=1e-10)
 
 
 def test_the_closed_form_for_sequences_is_what_the_search_finds():
@@ -189,21 +141,6 @@ TWO = gt.Problem(gt.Bandit([[0.5, 0.5], [0.1, 0.2]]), gt.TabularSoftmax(2, 2))
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
-
-
-@pytest.mark.parametrize(("prompts", "vocabulary", "horizon"), [(1, 2, 2), (2, 2, 2), (1, 3, 2), (2, 3, 3)])
-@pytest.mark.parametrize("strength", [0.1, 0.3, 1.0])
-def test_one_hot_features_of_a_tree_end_where_the_closed_form_of_its_table_is(prompts, vocabulary, horizon, strength):
-    """The Hessian is singular, which `trust-exact` of SciPy 1.14 to 1.16 turns and turns about."""
-    table = gt.TokenTree(prompts, vocabulary_size=vocabulary, horizon=horizon, end_token=0)
-    width, shape = table.dimension // prompts, (prompts, table.paths.n_responses)
-    one_hot = gt.TokenTree(prompts, vocabulary, horizon, end_token=0, features=np.tile(np.eye(width), (prompts, 1, 1)))
-    rewards = np.random.default_rng(0).random(shape)
-    rewards[:] = rewards.mean(axis=0)  # prompts that share parameters and want the same
-    penalty = gt.KL(strength, np.full(shape, 1.0 / shape[1]))
-    known, found = (gt.Problem(gt.Bandit(rewards), policy, penalty) for policy in (table, one_hot))
-    best, other = gt.find_optimum(known, known.theta), gt.find_optimum(found, found.theta)
-    np.testing.assert_allclose(one_hot.probabilities(other), table.probabilities(best), rtol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ from rates import drawn, expected, table
 
 import grpo_theory as gt
 from grpo_theory.plan.average import average_terms
-from grpo_theory.plan.brackets import RateFunction
-from grpo_theory.plan.expected_step import raised, slope_function, times_variance
+from grpo_theory.plan.expected_step import slope_function, times_variance
 
 NAMES = ("rloo", "dr_grpo", "grpo", "trl_grpo", "verl_grpo", "nemo_rl", "rllm", "max_rl", "verl_grpo_passk")
 RATES = np.random.default_rng(20261122).beta(0.3, 0.5, 4000)
@@ -36,18 +35,6 @@ def test_terms_beyond_are_on_their_sides(group_size):
         assert expected(terms.below, 8, rate) <= slope(rate) + 1e-6 <= expected(terms.above, 8, rate) + 2e-6
 
 
-def test_products_with_the_rate_and_the_variance_are_polynomials():
-    every, rates = table(np.arange(9), 8), np.linspace(0.0, 1.0, 21)
-    slope = slope_function(every, "grpo", 6)
-    moved = times_variance(slope)
-    for rate in rates:
-        by_rate = average_terms(every, RateFunction(slope.function, "by rate", raised(slope.coefficients)))
-        assert expected(by_rate.below, 8, rate) == pytest.approx(float(slope.function(rate)) * rate, abs=1e-12)
-        own = average_terms(every, moved)
-        assert own.measured
-        assert expected(own.below, 8, rate) == pytest.approx(float(moved.function(rate)), abs=1e-12)
-
-
 def test_weights_hold_the_truth_and_show_what_an_estimator_favours():
     law = gt.plan.fit_success_rates(COUNTS)
     found = {name: gt.plan.weigh_prompts(COUNTS, name, 8, law=law) for name in ("dr_grpo", "grpo", "max_rl", "verl_grpo_passk")}
@@ -73,30 +60,6 @@ def test_the_rewards_own_scale_counts():
     for name, factor in (("rloo", 2.0), ("grpo", 1.0)):
         pushes = [float(gt.plan.weigh_prompts(one, name, 8).scale.estimate) for one in (signed, COUNTS)]
         assert pushes[0] / pushes[1] == pytest.approx(factor, rel=1e-3)
-
-
-@pytest.mark.parametrize("size", [2, 8, 100])
-def test_own_sample_in_the_mean_needs_exactly_the_known_factor(size):
-    found = gt.plan.learning_rate_factor(COUNTS, ("rloo", size), ("dr_grpo", size))
-    for number in (found.least, found.most, found.factor.estimate, found.factor.low, found.factor.high):
-        assert number == pytest.approx(size / (size - 1), rel=1e-12)
-    assert found.factor.standard_error == 0.0
-
-
-def test_where_the_factor_is_predicted_it_is_the_old_step_over_the_new_one():
-    """Of groups of 3 a factor for groups of 8 and 16 is not measured; GRPO's step is longer the larger the group."""
-    rng = np.random.default_rng(0)
-    rewards = rng.random((400, 3)) < rng.random((400, 1))
-    counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(400), 3), rewards.ravel().astype(np.float64))
-    found = gt.plan.learning_rate_factor(counts, ("grpo", 8), ("grpo", 16)).factor
-    assert np.isnan(found.standard_error)
-    law = gt.plan.fit_success_rates(counts)
-    means = [
-        law.average(lambda p, size=size: gt.theory.finite_group_objective("grpo", size).slope(p) * p * (1.0 - p))
-        for size in (8, 16)
-    ]
-    assert found.estimate == pytest.approx(means[0] / means[1], rel=1e-9)
-    assert found.estimate < 1.0
 
 
 def test_the_factor_is_the_mean_step_and_lies_between_its_extremes():

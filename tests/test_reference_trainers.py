@@ -18,7 +18,7 @@ from test_trainers import fill
 import grpo_theory as gt
 from grpo_theory.estimation import KL_TERMS
 from grpo_theory.estimation.trainers import CONVENTIONS
-from grpo_theory.exact.weights import token_weights
+from grpo_theory.exact.score_moments import token_weights
 
 pytestmark = pytest.mark.reference
 

@@ -8,9 +8,9 @@ from enumeration import case, groups, prompts
 
 import grpo_theory as gt
 from grpo_theory.exact import gradient, hessian
-from grpo_theory.exact.logit_forms import hessian_forms, logit_derivative, noise_forms
-from grpo_theory.theory import leave_one_out_parts, next_order, training_law
-from grpo_theory.theory.third_cumulant import ThirdCumulant, leave_one_out_third_cumulant
+from grpo_theory.exact.derivatives import hessians_in_logits, logit_derivative, noise_in_logits
+from grpo_theory.theory import leave_one_out_parts, noise_cost, training_law
+from grpo_theory.theory.noise_cost import ThirdCumulant, leave_one_out_third_cumulant
 
 STEPS = np.array([1.5, 0.9, 1.2])
 SIZES = np.array([3.0, 2.0, 5.0])
@@ -109,19 +109,21 @@ def test_forms_in_the_logits_are_those_of_theta(name):
     problem = gt.gallery.problem(name)
     theta = problem.theta + 0.3
     policy, logits = problem.policy, problem.policy.logits(theta)
-    np.testing.assert_allclose(policy.logit_map.congruence(hessian_forms(problem, logits)), hessian(problem, theta), atol=1e-14)
+    np.testing.assert_allclose(
+        policy.logit_map.congruence(hessians_in_logits(problem, logits)), hessian(problem, theta), atol=1e-14
+    )
     parts, slope = leave_one_out_parts(problem, theta), gradient(problem, theta)
-    for number, (form, part) in enumerate(zip(noise_forms(problem, logits), parts, strict=True)):
+    for number, (form, part) in enumerate(zip(noise_in_logits(problem, logits), parts, strict=True)):
         own = np.outer(slope, slope) if number == 0 else 0.0
         np.testing.assert_allclose(policy.logit_map.congruence(form) - own, part, atol=1e-14)
     many = np.stack([logits, logits + 0.1])
-    np.testing.assert_allclose(hessian_forms(problem, many)[1], hessian_forms(problem, logits + 0.1), atol=1e-15)
-    surroundings, h = next_order.Surroundings(problem, theta), 1e-4
+    np.testing.assert_allclose(hessians_in_logits(problem, many)[1], hessians_in_logits(problem, logits + 0.1), atol=1e-15)
+    here, h = noise_cost.LocalDerivatives(problem, theta), 1e-4
     direction = np.random.default_rng(1).normal(size=len(theta))
     difference = (hessian(problem, theta + h * direction) - hessian(problem, theta - h * direction)) / (2.0 * h)
-    np.testing.assert_allclose(surroundings.third @ direction, difference, atol=1e-5 * np.abs(difference).max())
-    slopes = logit_derivative(lambda points: noise_forms(problem, points), logits, 2)
-    np.testing.assert_allclose(slopes, surroundings.noise_slopes)
+    np.testing.assert_allclose(here.third @ direction, difference, atol=1e-5 * np.abs(difference).max())
+    slopes = logit_derivative(lambda points: noise_in_logits(problem, points), logits, 2)
+    np.testing.assert_allclose(slopes, here.noise_slopes)
 
 
 def test_plans_are_computed_together_or_one_by_one():
@@ -136,17 +138,3 @@ def test_plans_are_computed_together_or_one_by_one():
         law.second_order(8, 1)
     with pytest.raises(ValueError, match=r"group_sizes must have shape \(3,\) = \(n,\), the steps, got \(2,\)"):
         law.second_order(8, [[2.0, 2.0]])
-
-
-def test_with_one_group_size_the_second_order_has_five_constants():
-    """N^2 times it is a combination of G^2, G, 1, 1/(G-1) and 1/(G-1)^2: five group sizes give all others."""
-    problem = shared(penalty=False)
-    law = training_law(problem, problem.theta, STEPS, steps=3)
-
-    def terms(sizes):
-        return np.stack([sizes**2, sizes, np.ones_like(sizes), 1.0 / (sizes - 1.0), 1.0 / (sizes - 1.0) ** 2], axis=-1)
-
-    sizes = np.array([2.0, 3.0, 5.0, 9.0, 30.0, 64.0, 4.0])
-    found = law.second_order(2, np.repeat(sizes[:, None], 3, axis=1))
-    constants = np.linalg.solve(terms(sizes[:5]), found[:5])
-    np.testing.assert_allclose(terms(sizes[5:]) @ constants, found[5:], rtol=1e-6)

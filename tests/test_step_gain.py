@@ -28,15 +28,6 @@ def test_no_hessian_is_below_the_bound_of_the_downward_curvature():
         assert np.abs(eigenvalues).max() <= GREATEST_CURVATURE
 
 
-def test_two_answers_attain_the_greatest_curvature():
-    problem = gt.Problem(gt.Bandit([[1.0, 0.0]]), gt.TabularSoftmax(1, 2))
-    p = 0.5 + 0.5 / np.sqrt(3.0)
-    eigenvalues = np.linalg.eigvalsh(gt.hessian(problem, [np.log(p / (1.0 - p)), 0.0]))
-    assert -eigenvalues[0] == pytest.approx(GREATEST_CURVATURE, rel=1e-12)
-    assert downward_curvature(p) == pytest.approx(GREATEST_CURVATURE, rel=1e-12)
-    assert downward_curvature(np.linspace(0.0, 1.0, 100001)).max() <= GREATEST_CURVATURE + 1e-15
-
-
 @pytest.mark.parametrize("step", [0.3, 1.0, 1.7, 3.0])
 def test_gains_are_at_least_the_guarantee(step):
     plain, divided = plain_gain_constant(step), divided_gain_constant(step)

@@ -15,7 +15,7 @@ from streams_by_numpy import uniforms_of_runs
 import grpo_theory as gt
 from grpo_theory.compiler import FunctionValue
 from grpo_theory.compiler.lanes import PICKED, WIDTH
-from grpo_theory.exact import weights
+from grpo_theory.exact import score_moments
 from grpo_theory.schedule import step_sizes
 from grpo_theory.simulate import training as training_module
 from grpo_theory.simulate import training_blocks
@@ -383,7 +383,7 @@ MODULES = (
         rollout,
         two_layer,
     ),
-    *(tables, traces, weights),
+    *(tables, traces, score_moments),
 )
 
 

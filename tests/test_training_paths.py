@@ -15,7 +15,7 @@ import grpo_theory as gt
 from grpo_theory.compiler import compile_function
 from grpo_theory.compiler.lanes import WIDTH, load, store
 from grpo_theory.estimation.advantage import affine_coefficients
-from grpo_theory.exact.table import UNREAD, advantage_table, can_be_tabulated, multiset_ranks
+from grpo_theory.exact.multisets import UNREAD, advantage_table, can_be_tabulated, multiset_ranks
 from grpo_theory.simulate import training_blocks
 from grpo_theory.simulate.advantage.route import CALLED, IN_ORDER, TABLE, Route, route_in_training
 from grpo_theory.simulate.draw.elementary import exponential, logarithm

@@ -12,9 +12,8 @@ from numba.core.dispatcher import Dispatcher
 import grpo_theory as gt
 from grpo_theory.compiler import FunctionValue, plain_python
 from grpo_theory.compiler.lanes import RUN, WIDTH, load, store
-from grpo_theory.exact import weights
-from grpo_theory.exact.multisets import count_multisets
-from grpo_theory.exact.table import AdvantageTable, multiset_ranks
+from grpo_theory.exact import score_moments
+from grpo_theory.exact.multisets import AdvantageTable, count_multisets, multiset_ranks
 from grpo_theory.simulate.advantage import affine, call_room, kernel_call, rewards, rollout, tables
 from grpo_theory.simulate.advantage.call_room import KernelView, make_batch, spare_rows
 from grpo_theory.simulate.advantage.tables import make_tables
@@ -602,4 +601,4 @@ def test_records_have_the_types_that_the_driver_declares(policy, penalty_kind, r
             ]
             for value, declared in given:
                 check_types(value, declared)
-    assert weights.fill_gains.py_func.__module__ == weights.__name__
+    assert score_moments.fill_gains.py_func.__module__ == score_moments.__name__

@@ -9,7 +9,7 @@ from test_training import adam_by_numpy, ascend, transcription
 
 import grpo_theory as gt
 from grpo_theory.exact import gradient
-from grpo_theory.exact.stability import StabilityWarning
+from grpo_theory.exact.derivatives import StabilityWarning
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-13}
 

@@ -1,6 +1,8 @@
 """The exact error of a batch in which prompts get different numbers of responses, and the sizes that make it least."""
 
 from dataclasses import dataclass, field
+from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,8 +11,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.allocation import SECOND_ORDER, VARIANCE, AllocationRule, checked_budget, find_rule, spread_sizes
-from grpo_theory.exact.alignment import efficiency_of
-from grpo_theory.exact.group_law import law_between
+from grpo_theory.exact.group_law import efficiency_of, law_between
 from grpo_theory.problem import Point, Problem
 from grpo_theory.validation import as_array, as_count, check_shape, typed
 
@@ -157,6 +158,7 @@ def least_sizes(costs: Array, spare: int) -> Integers:
         # Row s of the windows is least[s - n_rows + 1 .. s], so that its last column has this prompt at row 0.
         totals = np.lib.stride_tricks.sliding_window_view(padded, n_rows) + costs[::-1, q]
         taken[q] = n_rows - 1 - totals.argmin(axis=1)
+        # Bellman: the least cost of s spare responses over prompts 1..q is least over r of cost_q(r) plus that of s - r before.
         least = totals.min(axis=1)
     rows, left = np.empty(n_prompts, dtype=np.int64), spare
     for q in reversed(range(n_prompts)):
@@ -238,3 +240,230 @@ def allocation_law(
         known=known_of(point, began),
         point=point,
     )
+
+
+MOST_STATES = 1 << 22
+"""The most states of all prompts together that a round is enumerated from or to: half a minute."""
+
+
+@dataclass(frozen=True, eq=False)
+class StoppedGroups:
+    """Mean and error of the estimate sum_q f_q ghat_q over all M prompts, of groups that stop by their rewards.
+
+    Attributes
+    ----------
+    responses : ndarray, shape (M,)
+        E n_q.
+    slopes : ndarray, shape (M,)
+        E ghat_q = slopes_q g_q: the mean of the sample variance k (n - k)/(n (n - 1)), divided by p (1 - p).  It is 1 for sizes
+        that do not depend on the rewards.
+    products : ndarray, shape (M, M)
+        The mean products of what the slopes are means of, for two different prompts.
+    powers : ndarray, shape (M,)
+        E||ghat_q||^2.
+    point : Point
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem = gt.gallery.problem("mixed")
+    >>> law = gt.exact.first_mixed_groups(problem, problem.theta, low=4, high=4)  # groups that never grow
+    >>> bool(np.allclose(law.responses, 4.0)), bool(np.allclose(law.slopes, 1.0))
+    (True, True)
+    """
+
+    responses: Array
+    slopes: Array
+    products: Array = field(repr=False)
+    powers: Array = field(repr=False)
+    point: Point = field(repr=False)
+
+    @property
+    def mean(self) -> Array:
+        """The expected estimate, shape (d,)."""
+        f, exact = self.point.bandit.prompt_weights, self.point.moments
+        return self.point.tangent.adjoint((f * self.slopes)[:, None] * exact.gradient_covectors)
+
+    @property
+    def power(self) -> float:
+        """E||estimate||^2."""
+        f, gradients = self.point.bandit.prompt_weights, self.point.moments.prompt_gradients
+        between = self.products * (gradients @ gradients.T)
+        np.fill_diagonal(between, self.powers)
+        return float(f @ between @ f)
+
+    @property
+    def mse(self) -> float:
+        """E||estimate - grad J||^2."""
+        gradient = self.point.moments.gradient
+        return self.power - 2.0 * float(gradient @ self.mean) + float(gradient @ gradient)
+
+    @property
+    def efficiency(self) -> float:
+        """(g . E ghat)^2/(||g||^2 E||ghat||^2), see `gt.efficiency`."""
+        exact = self.point.moments
+        return float(efficiency_of(exact.gradient @ self.mean, exact.known_gradient_power, self.power))
+
+    @property
+    def cosine(self) -> float:
+        """Cosine of the angle between the expected estimate and the gradient."""
+        gradient, mean = self.point.moments.gradient, self.mean
+        return float(gradient @ mean / (np.linalg.norm(gradient) * np.linalg.norm(mean)))
+
+
+@typed
+def first_mixed_groups(problem: Problem, theta: ArrayLike, *, low: int, high: int) -> StoppedGroups:
+    """Return the law of groups that begin with `low` responses and grow one by one until both rewards are there, or to `high`.
+
+    Parameters
+    ----------
+    problem : Problem
+        Rewards are 0 or 1.
+    theta : array_like, shape (d,)
+    low, high : int
+        2 <= low <= high.
+
+    Raises
+    ------
+    ValueError
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("mixed")
+    >>> law = gt.exact.first_mixed_groups(problem, problem.theta, low=2, high=16)
+    >>> law.responses.round(1).tolist()  # hard and easy prompts take more responses
+    [14.0, 10.9, 6.3, 3.3, 3.3, 6.3, 10.9, 14.0]
+    """
+    low = as_count("low", low, 2)
+    if as_count("high", high, 2) < low:
+        raise ValueError(f"high must be at least low = {low}, got {high}: bounds are the fewest and the most responses")
+    point = _binary_point(problem, theta)
+    p = point.moments.value
+    sizes, successes = [low] * (low - 1), list(range(1, low))
+    chances = list(_binomial(np.arange(1, low), low, p))
+    for n in range(low + 1, high + 1):
+        sizes += [n, n]
+        successes += [n - 1, 1]
+        # The n-th response is the first of its kind: n - 1 right ones and a wrong one, or the other way round.
+        chances += [p ** (n - 1) * (1.0 - p), (1.0 - p) ** (n - 1) * p]
+    sizes += [high, high]
+    successes += [high, 0]
+    chances += [p**high, (1.0 - p) ** high]
+    law = np.array(sizes), np.array(successes), np.stack(chances)
+    slopes = (law[2] * _slopes(law[0][:, None], law[1][:, None], point)).sum(axis=0)
+    powers = np.array([law[2][:, q] @ _powers(law[0], law[1], point, q) for q in range(len(p))])
+    return StoppedGroups(law[0] @ law[2], slopes, np.outer(slopes, slopes), powers, point)
+
+
+@typed
+def halved_groups(problem: Problem, theta: ArrayLike, *, low: int, rounds: int) -> StoppedGroups:
+    """Return the law of groups by successive halving: all begin with `low` responses; in each round half of the prompts go on.
+
+    Those go on, and double their responses, whose share of right responses is nearest to a half; of equals the first.  With M
+    prompts, M/2 go on in the first round, rounded up, M/4 in the second, and so on.  All states of all prompts are enumerated:
+    for few prompts.
+
+    Parameters
+    ----------
+    problem : Problem
+        Rewards are 0 or 1.
+    theta : array_like, shape (d,)
+    low, rounds : int
+        The responses to begin with, at least 2, and how often half of the prompts go on.
+
+    Raises
+    ------
+    ValueError
+        If a round would have too many states, which is counted before they are made.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.Problem(gt.Bandit([[0.05, 0.05], [0.6, 0.4]]), gt.TabularSoftmax(2, 2))
+    >>> gt.exact.halved_groups(problem, problem.theta, low=2, rounds=1).responses.round(2).tolist()
+    [3.1, 2.91]
+    """
+    low, rounds = as_count("low", low, 2), as_count("rounds", rounds, 0)
+    point = _binary_point(problem, theta)
+    p = point.moments.value
+    n_prompts = len(p)
+    _check_states(1, low, n_prompts)
+    first = _together(_binomial(np.arange(low + 1), low, p).T.tolist(), [True] * n_prompts)
+    states = {(low,) * n_prompts + counts: chance for counts, chance in first}
+    kept = n_prompts
+    for played in range(rounds):
+        kept = -(-kept // 2)
+        _check_states(len(states), low << played, kept)
+        laws = _binomial(np.arange((low << played) + 1), low << played, p).T.tolist()
+        grown: dict[tuple[int, ...], float] = {}
+        for state, chance in states.items():
+            sizes, successes = np.array(state[:n_prompts]), np.array(state[n_prompts:])
+            # Only those that have gone on so far are candidates: they have the most responses.
+            score = np.where(sizes == sizes.max(), np.abs(successes / sizes - 0.5), np.inf)
+            chosen = np.argsort(score, kind="stable")[:kept]
+            more = np.zeros(n_prompts, dtype=np.int64)
+            more[chosen] = sizes[chosen]
+            for counts, also in _together(laws, (more > 0).tolist()):
+                then = (*(sizes + more).tolist(), *(successes + np.array(counts)).tolist())
+                grown[then] = grown.get(then, 0.0) + chance * also
+        states = grown
+    table, chances = np.array(list(states)), np.array(list(states.values()))
+    sizes, successes = table[:, :n_prompts], table[:, n_prompts:]
+    spreads = _slopes(sizes, successes, point)
+    powers = [chances @ _powers(sizes[:, q], successes[:, q], point, q) for q in range(n_prompts)]
+    products = np.einsum("s,sq,sr->qr", chances, spreads, spreads)
+    return StoppedGroups(chances @ sizes, chances @ spreads, products, np.array(powers), point)
+
+
+def _check_states(states: int, more: int, n_prompts: int) -> None:
+    """Raise if these states, with so many more responses of each of so many prompts, become too many."""
+    if (wanted := states * (more + 1) ** n_prompts) > MOST_STATES:
+        shown = f"{wanted:,}" if wanted < 1 << 60 else f"2^{wanted.bit_length() - 1} or more"
+        raise ValueError(
+            f"problem, low and rounds must make at most {MOST_STATES:,} states in a round, got {shown}: "
+            "take fewer prompts, responses or rounds"
+        )
+
+
+def _binomial(k: Integers, n: int, p: Array) -> Array:
+    """Return the chances of k right responses (S,) of n, for success rates (M,), shape (S, M)."""
+    from scipy.stats import binom  # slow to import, and not always wanted
+
+    return np.asarray(binom.pmf(k[:, None], n, p))
+
+
+def _together(chances: list[list[float]], going: list[bool]) -> list[tuple[tuple[int, ...], float]]:
+    """List the numbers of right responses of all prompts, 0 of those that do not go on, with their chances."""
+    laws = [list(enumerate(column)) if on else [(0, 1.0)] for column, on in zip(chances, going, strict=True)]
+    return [(tuple(k for k, _ in one), prod([chance for _, chance in one])) for one in product(*laws)]
+
+
+def _binary_point(problem: Problem, theta: ArrayLike) -> Point:
+    point = problem.at(theta)
+    if not np.isin(point.bandit.values, (0.0, 1.0)).all() or problem.kl is not None:
+        raise ValueError(f"problem must have rewards of 0 and 1 without a penalty, got values {point.bandit.values.tolist()}")
+    return point
+
+
+def _slopes(sizes: Integers, successes: Integers, point: Point) -> Array:
+    """Return the sample variance k (n - k)/(n (n - 1)) over p (1 - p), for prompts along the last axis."""
+    variance = point.moments.reward_variance
+    # Where p (1 - p) is 0 a group is never mixed.
+    return successes * (sizes - successes) / (sizes * (sizes - 1.0)) / np.where(variance > 0.0, variance, 1.0)
+
+
+def _powers(sizes: Integers, successes: Integers, point: Point, q: int) -> Array:
+    """Return E||ghat_q||^2 given sizes and numbers of right responses (S,)."""
+    exact, n, k = point.moments, sizes.astype(np.float64), successes.astype(np.float64)
+    p, square = float(exact.value[q]), float(exact.prompt_gradient_power[q])
+    if not 0.0 < p < 1.0:
+        return np.zeros(len(n))
+    right = float(exact.score_reward_power[q]) / p
+    wrong = (float(exact.score_power[q]) - float(exact.score_reward_power[q])) / (1.0 - p)
+    of_right, of_wrong = (n - k) / (n - 1.0), -k / (n - 1.0)
+    own = k * of_right**2 * right + (n - k) * of_wrong**2 * wrong
+    # The mean score of a right response is g/p, that of a wrong one -g/(1 - p).
+    pairs = k * (k - 1.0) * of_right**2 / p**2 + (n - k) * (n - k - 1.0) * of_wrong**2 / (1.0 - p) ** 2
+    pairs -= 2.0 * k * (n - k) * of_right * of_wrong / (p * (1.0 - p))
+    return (own + pairs * square) / n**2

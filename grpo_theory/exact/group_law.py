@@ -1,29 +1,223 @@
 """Exact mean, covariance and mean squared error of any group estimator of the policy gradient, on and off policy."""
 
-from math import log10
-from typing import NamedTuple
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import gammaln
 
-from grpo_theory.arrays import Array, Integers
+from grpo_theory.arrays import Array, Integers, cached_array
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.kernel import RESPONSE_FIELDS
-from grpo_theory.exact.carried import carried_moments
-from grpo_theory.exact.classes import Looks, looked_at, looks_of
-from grpo_theory.exact.exchangeability import check_exchangeable
-from grpo_theory.exact.law import GradientLaw, NotEnumerableError
 from grpo_theory.exact.multisets import (
     MAXIMUM_COUNTS,
     MAXIMUM_RESPONSES,
-    Features,
+    Looks,
+    add_moments,
+    check_exchangeable,
+    class_tables,
     count_multisets,
-    group_moments,
+    looked_at,
+    looks_of,
 )
-from grpo_theory.exact.score_moments import ScoreMoments, Share, listed_moments, means_and_powers
-from grpo_theory.exact.weights import token_weights
-from grpo_theory.problem import ChainPoint, Point, Problem
-from grpo_theory.validation import as_count, typed
+from grpo_theory.exact.score_moments import (
+    NotEnumerableError,
+    ScoreMoments,
+    Share,
+    listed_moments,
+    means_and_powers,
+    prefix_sum_moments,
+    second_moments,
+    token_weights,
+)
+from grpo_theory.problem import ChainPoint, LogitMap, Point, Problem
+from grpo_theory.user_text import summary_table
+from grpo_theory.validation import as_count, as_numbers, as_real_array, check_shape, typed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def efficiency_of(gain: ArrayLike, gradient_power: float, power: ArrayLike) -> Array:
+    """Return (g . E ghat)^2/(||g||^2 E||ghat||^2) from g . E ghat, ||g||^2 and E||ghat||^2, shape (...); see `gt.efficiency`.
+
+    Raises ValueError where ||g||^2 is 0.
+    """
+    if not gradient_power > 0.0:
+        raise ValueError(
+            "efficiency compares an estimate with the gradient, and the gradient is 0 at theta: "
+            "no step gains anything to first order there. Choose a theta that is not stationary"
+        )
+    gain, power = as_numbers("gain", gain), as_numbers("power", power)
+    lengths = np.sqrt(power) * np.sqrt(gradient_power)
+    cosine = np.divide(gain, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
+    return np.asarray(np.minimum(cosine**2, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class GradientLaw:
+    """First two moments of an estimator's gradient at one theta, prompts drawn from f.
+
+    Attributes
+    ----------
+    logit_map : LogitMap
+        Phi, the derivatives of the logits at theta.
+    batch_size, group_size : int
+        B prompts, G responses each.
+    true_gradient : ndarray, shape (d,)
+    gradient_power : float
+        Its squared length, and 0 where that is no more than rounding.
+    true_covectors : ndarray, shape (M, D)
+        c(x) with g(x) = Phi' c(x).
+    prompt_weights : ndarray, shape (M,)
+    mean_covectors : ndarray, shape (M, D)
+        c(x) with E[one group's estimate | x] = Phi' c(x).
+    powers : ndarray, shape (M,)
+        E[||one group's estimate||^2 | x].
+    shares
+        What second moments are made from.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("linear")
+    >>> law = gt.gradient_law(problem, problem.theta, "rloo", batch_size=8, group_size=4)
+    >>> round(law.mse, 4), round(law.efficiency, 3), law.covariance().shape
+    (0.006, 0.106, (5, 5))
+    >>> law.variance_along([[1.0, 0.0, 0.0, 0.0, 0.0]]).round(4).tolist()
+    [0.0008]
+    >>> law.to_frame().shape
+    (12, 4)
+    """
+
+    logit_map: LogitMap
+    batch_size: int
+    group_size: int
+    true_gradient: Array
+    gradient_power: float
+    true_covectors: Array
+    prompt_weights: Array
+    mean_covectors: Array
+    powers: Array
+    shares: list[Share] = field(repr=False)
+
+    def __repr__(self) -> str:
+        sizes = f"batch_size={self.batch_size}, group_size={self.group_size}"
+        return f"GradientLaw({sizes}, parameters={len(self.true_gradient)}, mse={self.mse:.4g})"
+
+    def summary(self) -> str:
+        """Return a table to be printed: sizes, the gradient's length, the estimate's error and its parts, efficiency and cosine.
+
+        The efficiency is left out where the gradient is 0.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> problem = gt.gallery.problem("tabular")
+        >>> print(gt.gradient_law(problem, problem.theta, "rloo", batch_size=32, group_size=8).summary().splitlines()[6])
+        mean squared error          0.0007772
+        """
+        rows: list[tuple[str, object]] = [
+            ("batch size B", self.batch_size),
+            ("group size G", self.group_size),
+            ("parameters", len(self.true_gradient)),
+            ("length of the true gradient", math.sqrt(self.gradient_power)),
+            ("mean squared error", self.mse),
+            ("of it variance (trace)", self.trace),
+            ("of it squared bias", float(self.bias @ self.bias)),
+            ("cosine of mean and gradient", self.cosine),
+        ]
+        if self.gradient_power:
+            rows.append(("efficiency", self.efficiency))
+        return summary_table("Exact law of a gradient estimate", rows)
+
+    @cached_array
+    def second_moments(self) -> Array:
+        """A(x) with E[one group's estimate times its transpose | x] = Phi' A(x) Phi, shape (M, D, D)."""
+        return second_moments(self.shares, self.logit_map) / self.group_size**2
+
+    @property
+    def mean(self) -> Array:
+        """The expected estimate, shape (d,)."""
+        return self.logit_map.adjoint(self.prompt_weights[:, None] * self.mean_covectors)
+
+    @property
+    def bias(self) -> Array:
+        """The expected estimate less the true gradient, shape (d,)."""
+        return self.mean - self.true_gradient
+
+    @property
+    def prompt_traces(self) -> Array:
+        """Trace of the covariance of one group's estimate given the prompt, shape (M,)."""
+        return self.powers - self.logit_map.squared_norms(self.mean_covectors[:, None])[:, 0]
+
+    @property
+    def trace(self) -> float:
+        """Trace of the covariance of the batch's estimate."""
+        mean = self.mean
+        # Groups are independent and their prompts drawn: trace Cov = (E||ghat_1||^2 - ||E ghat_1||^2)/B.
+        return float(self.prompt_weights @ self.powers - mean @ mean) / self.batch_size
+
+    @property
+    def power(self) -> float:
+        """E||estimate||^2 of the batch's estimate."""
+        mean = self.mean
+        return self.trace + float(mean @ mean)
+
+    @property
+    def cosine(self) -> float:
+        """Cosine of the angle between the expected estimate and the true gradient; NaN if one of them is 0."""
+        lengths = np.linalg.norm(self.mean) * np.linalg.norm(self.true_gradient)
+        return float(self.mean @ self.true_gradient / lengths) if lengths > 0.0 else float("nan")
+
+    @property
+    def efficiency(self) -> float:
+        """(g . E ghat)^2/(||g||^2 E||ghat||^2), between 0 and 1, see `gt.efficiency`; a ValueError where the gradient is 0."""
+        return float(efficiency_of(self.true_gradient @ self.mean, self.gradient_power, self.power))
+
+    @property
+    def mse(self) -> float:
+        """E||estimate - true gradient||^2: trace of the covariance plus squared bias."""
+        return self.trace + float(self.bias @ self.bias)
+
+    @property
+    def prompt_mses(self) -> Array:
+        """E||one group's estimate - g(x)||^2 given the prompt, shape (M,)."""
+        bias = self.mean_covectors - self.true_covectors
+        return self.prompt_traces + self.logit_map.squared_norms(bias[:, None])[:, 0]
+
+    @property
+    def prompt_mse(self) -> float:
+        """Mean over prompts of one group's squared error about its prompt's gradient g(x)."""
+        return float(self.prompt_weights @ self.prompt_mses)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a DataFrame with one row per prompt: its weight, and one group's trace of the covariance and squared error."""
+        import pandas as pd  # slow to import, and not always wanted
+
+        columns = {
+            "prompt": np.arange(len(self.prompt_weights)),
+            "weight": self.prompt_weights,
+            "trace": self.prompt_traces,
+            "mse": self.prompt_mses,
+        }
+        return pd.DataFrame(columns)
+
+    def covariance(self) -> Array:
+        """Return the covariance of the batch's estimate, shape (d, d)."""
+        second = self.logit_map.congruence(self.prompt_weights[:, None, None] * self.second_moments)
+        return (second - np.outer(self.mean, self.mean)) / self.batch_size
+
+    def variance_along(self, directions: ArrayLike) -> Array:
+        """Return the variance of <v, estimate> for each direction v, shape (J,), for directions of shape (J, d)."""
+        directions = as_real_array("directions", directions, 2)
+        check_shape("directions", directions, (len(directions), self.logit_map.dimension), "(J, d)")
+        along = self.logit_map.logits(directions)
+        second = np.einsum("m,jmk,mkl,jml->j", self.prompt_weights, along, self.second_moments, along, optimize=True)
+        return (second - (directions @ self.mean) ** 2) / self.batch_size
+
 
 _LENGTHS = RESPONSE_FIELDS.index("lengths")
 
@@ -82,16 +276,11 @@ def gradient_law(
     sampled = current.theta if behaviour is None else problem.policy.check_theta(behaviour, "behaviour")
     # A policy's own draws are on policy, whether it is named or not: ratios are 1 whatever they are made of.
     sampler = current if np.array_equal(sampled, current.theta) else problem.at(sampled)
-    start = _start(problem, current, sampler, old)
+    began = sampler.theta if old is None else problem.policy.check_theta(old, "old")
+    start = None
+    if not np.array_equal(began, sampler.theta):
+        start = current if np.array_equal(began, current.theta) else problem.at(began)
     return law_between(current, sampler, estimator, batch_size=batch_size, group_size=group_size, old=start)
-
-
-def _start(problem: Problem, current: Point, sampler: Point, old: ArrayLike | None) -> Point | None:
-    """Return the point at which an update started, `current` itself if it has its parameters; None if it is the sampler's."""
-    theta = sampler.theta if old is None else problem.policy.check_theta(old, "old")
-    if np.array_equal(theta, sampler.theta):
-        return None
-    return current if np.array_equal(theta, current.theta) else problem.at(theta)
 
 
 @typed
@@ -131,13 +320,18 @@ def law_between(
         )
     scores = scores_of(current, sampler, estimator, old)
     shown = tuple(looks for _, looks, _ in scores.by_look)
-    _check_enumerable(estimator, shown, group_size)
+    sizes = [(*looks.fields.shape[1:], count_multisets(looks.fields.shape[2], group_size)) for looks in shown]
+    responses = sum(n_looks * group_size * n_multisets for n_looks, _, n_multisets in sizes)
+    if responses > MAXIMUM_RESPONSES or max(n_classes * n_multisets for _, n_classes, n_multisets in sizes) > MAXIMUM_COUNTS:
+        raise NotEnumerableError(
+            f"estimator {estimator.name!r} at group_size {group_size} needs about 1e{int(math.log10(responses))} responses "
+            f"enumerated, and at most {MAXIMUM_RESPONSES:.0e} are: use simulate_gradients"
+        )
     check_exchangeable(estimator.advantage, shown, group_size)
     shares = []
     for moments, looks, look in scores.by_look:
-        features, log_p = _features(estimator, looks, scores), np.log(moments.classes.probabilities)
-        n_features = moments.means.shape[2]
-        shares.append(Share(moments, group_moments(estimator.advantage, looks, look, log_p, group_size, features, n_features)))
+        split = scores.depends_on_sign, scores.drifting
+        shares.append(_group_moments(estimator, moments, looks, look, group_size, *split))
     means, powers = means_and_powers(shares, current.tangent)
     return GradientLaw(
         logit_map=current.tangent,
@@ -169,38 +363,42 @@ def scores_of(current: Point, sampler: Point, estimator: Estimator, old: Point |
     if isinstance(current, ChainPoint) and isinstance(sampler, ChainPoint):
         if old is not None:
             raise ValueError("old must be left out for a TokenChain: laws of three policies are computed of trees and bandits")
-        carried, split = carried_moments(current, sampler, estimator)
+        by_reward, split = prefix_sum_moments(current, sampler, estimator)
         known = sampler.moments.known_to_oracles
-        return Scores([(one, *looks_of(one.classes, known, estimator.reads)) for one in carried], split, False)
+        return Scores([(one, *looks_of(one.classes, known, estimator.reads)) for one in by_reward], split, False)
     weights, products = token_weights(current, sampler, estimator, old), current.token_products
     partition = looked_at(sampler, estimator.kl, estimator.reads)
     listed = [(listed_moments(kinds, weights, products), looks, look) for kinds, looks, look in partition]
     return Scores(listed, weights.depends_on_sign, weights.drifting)
 
 
-def _check_enumerable(estimator: Estimator, shown: tuple[Looks, ...], group_size: int) -> None:
-    sizes = [(*looks.fields.shape[1:], count_multisets(looks.fields.shape[2], group_size)) for looks in shown]
-    responses = sum(n_looks * group_size * multisets for n_looks, _, multisets in sizes)
-    most = max(n_classes * multisets for _, n_classes, multisets in sizes)
-    if responses > MAXIMUM_RESPONSES or most > MAXIMUM_COUNTS:
-        raise NotEnumerableError(
-            f"estimator {estimator.name!r} at group_size {group_size} needs about 1e{int(log10(responses))} responses "
-            f"enumerated, and at most {MAXIMUM_RESPONSES:.0e} are: use simulate_gradients"
-        )
+def _group_moments(
+    estimator: Estimator,
+    scores: ScoreMoments,
+    looks: Looks,
+    look: Integers,
+    group_size: int,
+    depends_on_sign: bool,
+    drifting: bool,
+) -> Share:
+    """Sum the moments of a group's features over all multisets, for prompts that have equally many classes and these looks.
 
-
-def _features(estimator: Estimator, looks: Looks, scores: Scores) -> Features:
-    """Return what multiplies the covectors of a class: its advantage, split by sign if clips do, and 1 for a KL term."""
-
-    def features(counts: Integers, advantages: Array) -> Array:
-        split = [np.maximum(advantages, 0.0), np.minimum(advantages, 0.0)] if scores.depends_on_sign else [advantages]
-        multipliers = np.stack([*split, np.ones_like(advantages)] if scores.drifting else split, axis=-1)
+    What multiplies the covectors of a class is its advantage, split by sign if clips do, and 1 for a KL term.
+    """
+    (n_prompts, n_classes), n_features = scores.classes.probabilities.shape, scores.means.shape[2]
+    shape, log_p = (n_classes, n_features), np.log(scores.classes.probabilities)
+    share = Share(scores, *(np.zeros((n_prompts, *rest)) for rest in (shape, shape + shape, (*shape, n_features))))
+    for counts, advantages in class_tables(estimator.advantage, looks, group_size):
+        split = [np.maximum(advantages, 0.0), np.minimum(advantages, 0.0)] if depends_on_sign else [advantages]
+        multipliers = np.stack([*split, np.ones_like(advantages)] if drifting else split, axis=-1)
         if estimator.aggregation.pool:
             tokens = looks.fields[_LENGTHS] @ counts.T
-            multipliers *= (counts.sum(axis=1) / tokens)[..., None, None]
-        return multipliers
-
-    return features
+            multipliers *= (group_size / tokens)[..., None, None]
+        # Logs of the multinomial coefficients, because those of some hundred responses overflow a double.
+        # P(n_1..n_R) = G!/(n_1!..n_R!) prod_r p_r^n_r.
+        log_weights = gammaln(group_size + 1.0) - gammaln(counts + 1.0).sum(axis=1)
+        add_moments(counts, log_weights, log_p, look, multipliers, share.mean, share.product, share.squares)
+    return share
 
 
 @typed
@@ -223,8 +421,7 @@ def gradient_mean(
     >>> [bool(np.allclose(gt.gradient_mean(problem, problem.theta, name, **sizes), gradient)) for name in ("rloo", "dr_grpo")]
     [True, False]
     """
-    sizes = {"batch_size": batch_size, "group_size": group_size}
-    return gradient_law(problem, theta, estimator, **sizes, behaviour=behaviour).mean
+    return gradient_law(problem, theta, estimator, batch_size=batch_size, group_size=group_size, behaviour=behaviour).mean
 
 
 @typed
@@ -246,5 +443,71 @@ def gradient_covariance(
     >>> gt.gradient_covariance(problem, problem.theta, "rloo", batch_size=8, group_size=4).shape
     (5, 5)
     """
-    sizes = {"batch_size": batch_size, "group_size": group_size}
-    return gradient_law(problem, theta, estimator, **sizes, behaviour=behaviour).covariance()
+    return gradient_law(problem, theta, estimator, batch_size=batch_size, group_size=group_size, behaviour=behaviour).covariance()
+
+
+@typed
+def gradient_mse(
+    problem: Problem,
+    theta: ArrayLike,
+    estimator: str | Estimator,
+    *,
+    batch_size: int,
+    group_size: int,
+    behaviour: ArrayLike | None = None,
+) -> float:
+    """Return the exact E||estimate - true gradient||^2; arguments as for `gradient_law`.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, theta = gt.gallery.problem("linear"), gt.gallery.problem("linear").theta
+    >>> [round(gt.gradient_mse(problem, theta, name, batch_size=8, group_size=4), 4) for name in ("reinforce", "rloo", "oracle")]
+    [0.0076, 0.006, 0.0047]
+    """
+    return gradient_law(problem, theta, estimator, batch_size=batch_size, group_size=group_size, behaviour=behaviour).mse
+
+
+@typed
+def efficiency(
+    problem: Problem,
+    theta: ArrayLike,
+    estimator: str | Estimator,
+    *,
+    batch_size: int,
+    group_size: int,
+    behaviour: ArrayLike | None = None,
+) -> float:
+    """Return the exact efficiency of an estimator, (g . E ghat)^2/(||g||^2 E||ghat||^2), between 0 and 1.
+
+    Efficiency is the share of the exact gradient's gain that one step with the estimate keeps.  Each takes its own best step
+    length, on a quadratic objective with the same curvature in all directions.  One minus the efficiency is the squared error of
+    the best multiple of the estimate, relative to ||g||^2.  A factor on the estimator, which a learning rate undoes, does not
+    change the efficiency.  So it compares estimators of different multiples or directions.  docs/derivations.md, section 37, has
+    the form for any curvature.  It is a square: where `cosine` of the `gradient_law` is negative, the best step is a step back.
+
+    Parameters
+    ----------
+    problem, theta, estimator, batch_size, group_size, behaviour
+        As for `gradient_law`.
+
+    Returns
+    -------
+    float
+        0 for an estimator that is 0 with probability 1, 1 for a multiple of the gradient without noise.
+
+    Raises
+    ------
+    NotEnumerableError
+        As for `gradient_law`; `simulate_gradients` has the efficiency of estimators that couple groups.
+    ValueError
+        If the gradient is 0 at theta, which no estimate is compared with; and as for `gradient_law`.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("lm-few-shot"), {"batch_size": 32, "group_size": 8}
+    >>> [round(gt.efficiency(problem, problem.theta, name, **sizes), 3) for name in ("rloo", "dr_grpo", "grpo")]
+    [0.126, 0.126, 0.17]
+    """
+    return gradient_law(problem, theta, estimator, batch_size=batch_size, group_size=group_size, behaviour=behaviour).efficiency

@@ -9,20 +9,198 @@ conditional law. An exact mean or covariance therefore needs only E[S_rf], E[S_r
 its features].
 """
 
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
-from functools import lru_cache
-from math import comb
+from functools import cached_property, lru_cache
+from math import comb, nan
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numba
 import numpy as np
-from scipy.special import gammaln
 
 from grpo_theory.arrays import Array, Integers, read_only
 from grpo_theory.compiler import F1, F2, F3, F4, F5, I1, READONLY_I2, function_value
+from grpo_theory.estimation import KLTerm
 from grpo_theory.estimation.advantage import Advantage
-from grpo_theory.estimation.kernel import Batch
-from grpo_theory.exact.classes import Looks
+from grpo_theory.estimation.kernel import PROMPT_FIELDS, RESPONSE_FIELDS, Batch
+from grpo_theory.problem import Point
+from grpo_theory.problem.paths import SURE, less_mean
+
+
+class Seen(NamedTuple):
+    """The fields of a batch, for every prompt and outcome.
+
+    Attributes
+    ----------
+    rewards : ndarray, shape (M, O)
+        The rewards, less the penalty if the estimator has it in the reward.
+    squared_score_norms : ndarray, shape (M, K)
+    lengths : ndarray of int64, shape (K,)
+    prompt_fields : tuple of ndarrays, shape (M,)
+        Moments with these rewards: the values, standard deviations and optimal baselines are those of the rewards above.
+    """
+
+    rewards: Array
+    squared_score_norms: Array
+    lengths: Integers
+    prompt_fields: tuple[Array, Array, Array]
+
+
+def seen_at(point: Point, kl: KLTerm) -> Seen:
+    """Return what the kernel of an estimator with this KL term sees of responses drawn at a point."""
+    rewards, moments = point.rewards, point.moments
+    if point.kl is not None and kl.name != "k1 in reward":
+        penalties = np.zeros(point.probabilities.shape)
+        if kl.place == "reward":
+            terms = np.empty_like(point.log_ratios_to_reference)
+            kl.fill(np.ascontiguousarray(point.log_ratios_to_reference), terms)
+            # A response that is never drawn has no finite term.
+            penalties = np.where(point.probabilities > 0.0, point.kl.strength * point.policy.paths.along(terms), 0.0)
+        rewards = point.rewards_less(penalties)
+        moments = point.moments_of(rewards)
+    return Seen(rewards, point.squared_score_norms, point.policy.paths.lengths, moments.known_to_oracles)
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """The classes of the outcomes of S prompts that have R classes each, all of positive probability.
+
+    Attributes
+    ----------
+    prompts : ndarray of int64, shape (S,)
+    probabilities : ndarray, shape (S, R)
+    fields : ndarray, shape (3, S, R)
+        What a kernel sees of a member: reward, squared score norm and length; NaN for a field that it does not read.
+    """
+
+    prompts: Integers
+    probabilities: Array
+    fields: Array
+
+
+@dataclass(frozen=True, eq=False)
+class ListedClasses(Classes):
+    """Classes of responses that are listed.
+
+    Attributes
+    ----------
+    responses : ndarray, shape (S, R, K)
+        P(response | prompt, class).
+    leads : ndarray, shape (S, R, K)
+        The same less P(response | prompt).
+    """
+
+    responses: Array
+    leads: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Looks:
+    """The L ways in which prompts look to a kernel; equal to others that show the same numbers.
+
+    Attributes
+    ----------
+    fields : ndarray, shape (3, L, R)
+        As for `Classes`.
+    prompt_fields : ndarray, shape (3, L)
+        Value, standard deviation and optimal baseline; NaN for a field that the kernel does not read.
+    """
+
+    fields: Array
+    prompt_fields: Array
+
+    @cached_property
+    def _shown(self) -> tuple[tuple[int, ...], bytes, bytes]:
+        return self.fields.shape, self.fields.tobytes(), self.prompt_fields.tobytes()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Looks) and self._shown == other._shown
+
+    def __hash__(self) -> int:
+        return hash(self._shown)
+
+
+def classes(point: Point, seen: Seen, reads: Set[str]) -> list[ListedClasses]:
+    """Partition the outcomes of every prompt, drawn at a point, by the response fields in `reads`.
+
+    Prompts that have equally many classes stand together.
+    """
+    prompts, outcomes = np.nonzero(point.outcome_probabilities > 0.0)
+    p, responses = point.outcome_probabilities[prompts, outcomes], point.outcome_responses[outcomes]
+    fields = seen.rewards[prompts, outcomes], seen.squared_score_norms[prompts, responses], seen.lengths[responses]
+    unread = [name not in reads for name in RESPONSE_FIELDS]
+    # A field that is not read is 0 while classes are told apart, because NaN differs from itself. It is NaN afterwards, so
+    # that a kernel that reads more than it says gives advantages that are not finite, and is found out.
+    shown = np.stack([np.zeros(p.size) if hidden else field for field, hidden in zip(fields, unread, strict=True)], axis=1)
+    kinds, kind = _distinct(shown)
+    codes, member = np.unique(prompts * len(kinds) + kind, return_inverse=True)
+    own, shown = codes // len(kinds), kinds[codes % len(kinds)].T
+    shown[unread] = np.nan
+    probabilities = np.bincount(member, p)
+    conditional, pi = np.zeros((codes.size, point.policy.n_responses)), point.probabilities[own]
+    np.add.at(conditional, (member, responses), p)
+    conditional /= probabilities[:, None]
+    leads = conditional - pi
+    if (pi > SURE).any():
+        given = np.zeros(pi.shape)
+        np.add.at(given, (member, responses), point.bandit.probabilities.reshape(len(point.probabilities), -1)[prompts, outcomes])
+        leads = less_mean(given, pi) * pi / probabilities[:, None]
+    counts = np.bincount(own)
+    firsts = np.cumsum(counts) - counts
+    partition = []
+    for n_classes in np.unique(counts):
+        same = np.flatnonzero(counts == n_classes)
+        rows = firsts[same, None] + np.arange(n_classes)
+        partition.append(ListedClasses(same, probabilities[rows], shown[:, rows], conditional[rows], leads[rows]))
+    return partition
+
+
+def _distinct(rows: Array) -> tuple[Array, Integers]:
+    """Return the distinct rows in lexicographic order, and the number of each row's; columns are sorted one by one."""
+    code = np.zeros(len(rows), dtype=np.int64)
+    for column in rows.T:
+        values, rank = np.unique(column, return_inverse=True)
+        _, code = np.unique(code * values.size + rank, return_inverse=True)
+    _, first = np.unique(code, return_index=True)
+    return rows[first], code
+
+
+def looks_of(kinds: Classes, known: tuple[Array, Array, Array], reads: Set[str]) -> tuple[Looks, Integers]:
+    """Return the ways in which prompts look to a kernel, and the number of each prompt's look, shape (S,).
+
+    Values, standard deviations and optimal baselines are `known`, (M,) each.
+    """
+    told = zip(PROMPT_FIELDS, known, strict=True)
+    prompt_fields = np.stack(
+        [field[kinds.prompts] if name in reads else np.full(kinds.prompts.size, np.nan) for name, field in told]
+    )
+    rows = np.concatenate([*kinds.fields.transpose(0, 2, 1), prompt_fields]).T
+    numbers: dict[bytes, int] = {}
+    # Rows are compared as bytes, because they hold NaN for what is not read, and NaN differs from itself.
+    look = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows])
+    _, first = np.unique(look, return_index=True)
+    return Looks(kinds.fields[:, first], prompt_fields[:, first]), look
+
+
+Looked = list[tuple[ListedClasses, Looks, Integers]]
+_LOOKED: WeakKeyDictionary[Point, dict[tuple[KLTerm, frozenset[str]], Looked]] = WeakKeyDictionary()
+
+
+def looked_at(point: Point, kl: KLTerm, reads: frozenset[str]) -> Looked:
+    """Return the classes of a point, and how they look to a kernel that reads these fields, of an estimator with this KL term.
+
+    They are kept as long as the point is, because estimators are compared at one point; the tuples are classes, and what
+    `looks_of` returns.
+    """
+    kept = _LOOKED.setdefault(point, {})
+    key = kl, reads.intersection(RESPONSE_FIELDS + PROMPT_FIELDS)
+    if key not in kept:
+        seen = seen_at(point, kl)
+        kept[key] = [(kinds, *looks_of(kinds, seen.prompt_fields, reads)) for kinds in classes(point, seen, reads)]
+    return kept[key]
+
 
 MAXIMUM_RESPONSES = 10**8
 MAXIMUM_COUNTS = 10**8
@@ -33,34 +211,6 @@ LAWS_KEPT = 256
 """Of so many kernels, looks and group sizes: a curve over ten sizes of a dozen estimators, asked for again at each length."""
 TOLERANCE = 1e-9
 """The difference of advantages that counts as rounding, relative to the larger of 1 and their size."""
-
-Features = Callable[[Integers, Array], Array]
-"""``features(counts, advantages)`` turns counts (n, R) and advantages by look, (L, n, R), into features (L, n, R, F)."""
-
-
-@dataclass(frozen=True, eq=False)
-class GroupMoments:
-    """Moments of a group's features at S prompts, summed within classes.
-
-    Attributes
-    ----------
-    mean : ndarray, shape (S, R, F)
-        E[S_rf].
-    product : ndarray, shape (S, R, F, R, F)
-        E[S_rf S_sg].
-    squares : ndarray, shape (S, R, F, F)
-        E[sum over the members of class r of feature f times feature g].
-    """
-
-    mean: Array
-    product: Array
-    squares: Array
-
-    @classmethod
-    def zeros(cls, n_prompts: int, n_classes: int, n_features: int) -> "GroupMoments":
-        """Return moments to which multisets are to be added."""
-        shape = n_classes, n_features
-        return cls(*(np.zeros((n_prompts, *rest)) for rest in (shape, shape + shape, (*shape, n_features))))
 
 
 def count_multisets(n_classes: int, group_size: int) -> int:
@@ -73,7 +223,8 @@ def multisets(n_classes: int, group_size: int) -> Integers:
     """List the counts of all multisets, shape (n, R), rows summing to `group_size`."""
     if n_classes == 1:
         return read_only(np.full((1, 1), group_size))
-    tables = [_of_two(size) for size in (range(group_size + 1) if n_classes > 2 else (group_size,))]
+    sizes = range(group_size + 1) if n_classes > 2 else (group_size,)
+    tables = [np.stack([np.arange(size + 1), size - np.arange(size + 1)], axis=1) for size in sizes]
     for level in range(3, n_classes + 1):
         sizes = range(group_size + 1) if level < n_classes else (group_size,)
         # The multisets of one class more: the new class has `first` members, and the others are a multiset of the rest.
@@ -81,11 +232,6 @@ def multisets(n_classes: int, group_size: int) -> Integers:
             np.concatenate([np.insert(tables[size - first], 0, first, axis=1) for first in range(size + 1)]) for size in sizes
         ]
     return read_only(tables[-1])
-
-
-def _of_two(group_size: int) -> Integers:
-    first = np.arange(group_size + 1)
-    return np.stack([first, group_size - first], axis=1)
 
 
 def members(counts: Integers) -> Integers:
@@ -166,52 +312,6 @@ def advantages_of(advantage: Advantage, batch: Batch) -> Array:
     return advantages
 
 
-def group_moments(
-    advantage: Advantage,
-    looks: Looks,
-    look: Integers,
-    log_probabilities: Array,
-    group_size: int,
-    features: Features,
-    n_features: int,
-) -> GroupMoments:
-    """Sum the features' moments over all multisets, for prompts that have equally many classes.
-
-    Parameters
-    ----------
-    advantage : Advantage
-        One that does not couple groups.
-    looks : Looks
-    look : ndarray of int64, shape (S,)
-        The number of each prompt's look.
-    log_probabilities : ndarray, shape (S, R)
-        The logs of the classes' probabilities.
-    group_size : int
-        The number G of responses.
-    features : callable
-        See `Features`.
-    n_features : int
-        F.
-
-    Returns
-    -------
-    GroupMoments
-
-    Raises
-    ------
-    ValueError
-        If the kernel tells members of a class apart, or leaves a value that is not finite.
-    """
-    n_prompts, n_classes = log_probabilities.shape
-    moments = GroupMoments.zeros(n_prompts, n_classes, n_features)
-    for counts, advantages in class_tables(advantage, looks, group_size):
-        multipliers = np.ascontiguousarray(features(counts, advantages))
-        # Logs of the multinomial coefficients, because those of some hundred responses overflow a double.
-        log_weights = gammaln(group_size + 1.0) - gammaln(counts + 1.0).sum(axis=1)
-        add_moments(counts, log_weights, log_probabilities, look, multipliers, moments.mean, moments.product, moments.squares)
-    return moments
-
-
 def class_tables(advantage: Advantage, looks: Looks, group_size: int) -> Iterator[tuple[Integers, Array]]:
     """Yield counts of multisets (n, R) and what the kernel gives each class in them by look, (L, n, R), part by part."""
     n_looks, n_classes = looks.fields.shape[1:]
@@ -240,3 +340,254 @@ def class_table(advantage: Advantage, looks: Looks, counts: Integers) -> Array:
     if class_advantages(np.tile(counts, (n_looks, 1)), advantages, by_class) > TOLERANCE:
         raise ValueError(f"estimator {advantage.name!r} must give equal advantages to responses that it cannot tell apart")
     return by_class.reshape(n_looks, *counts.shape)
+
+
+_CHECKED = 4096
+_CHECKED_RESPONSES = 1 << 18
+_FEWEST = 16
+_ALONE = 8
+"""Of so many groups, about, each is given alone, besides those at the ends."""
+_DECOYS = ((0.1, 0.7), (0.3, 0.45))
+
+
+def check_exchangeable(advantage: Advantage, shown: tuple[Looks, ...], group_size: int) -> None:
+    """Raise unless a kernel treats responses alike, whatever their order, and each group by itself.
+
+    The kernel is tried on some thousands of groups, or fewer if the groups are large.  Their multisets are spread evenly over
+    all, and cover every look of a prompt.  If there are few looks, the same looks are not checked again at another theta.
+    """
+    kept = group_size * sum(looks.fields.size for looks in shown) <= KEPT
+    (_check if kept else _check.__wrapped__)(advantage, shown, group_size)
+
+
+@lru_cache(maxsize=LAWS_KEPT)
+def _check(advantage: Advantage, shown: tuple[Looks, ...], group_size: int) -> None:
+    wanted = min(_CHECKED, _CHECKED_RESPONSES // group_size)
+    share = max(_FEWEST, wanted // sum(looks.fields.shape[1] for looks in shown))
+    batches = []
+    for looks in shown:
+        counts = multisets(looks.fields.shape[2], group_size)
+        batches.append(batch_of(advantage, looks, members(counts[:: max(1, len(counts) // share)])))
+    fields = zip(*(batch[:-1] for batch in batches), strict=True)
+    batch = Batch._make([*map(np.concatenate, fields), advantage.parameter_array])
+    advantages = advantages_of(advantage, batch)
+    if not (treats_alike(advantage, batch, advantages) and sees_alone(advantage, batch, advantages)):
+        raise ValueError(
+            f"estimator {advantage.name!r} must give each response an advantage that does not depend on its position in the "
+            "group, nor on other groups. Only then are exact moments enumerated. If it couples groups, register it with "
+            "couples_groups=True and simulate it"
+        )
+
+
+def treats_alike(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
+    """Whether advantages stay with the responses when the responses of each group change their order.
+
+    They are rotated by one position, and the first two are exchanged, because these two generate all permutations.  The check
+    takes the groups of the batch, all or some thousands.
+    """
+    order = np.arange(batch.rewards.shape[1])
+    exchanged = np.concatenate([order[:2][::-1], order[2:]])
+    for permutation in (np.roll(order, 1), exchanged):
+        fields = (field[:, permutation] if field.ndim == 2 else field for field in map(_some, batch[:-1]))
+        permuted = advantages_of(advantage, Batch._make([*map(np.ascontiguousarray, fields), batch.parameters]))
+        if not _agree(permuted, _some(advantages)[:, permutation]):
+            return False
+    return True
+
+
+def sees_alone(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
+    """Whether advantages stay what they are when the groups are given last first, between groups of another prompt, and alone.
+
+    The other groups have different rewards, score norms and fields of the prompt, because a kernel may look things up by them.
+    These lie inside the range of the batch's own.  What shows only at the ends of that range is found by giving groups alone.
+    """
+    picked, expected = [_some(field) for field in batch[:-1]], _some(advantages)
+    for shift, scale in _DECOYS:  # two, because any one of them leaves some value as it is
+        decoys = [_decoy(field, shift, scale) for field in picked]
+        fields = (np.concatenate([d, p, d]) for d, p in zip(decoys, picked, strict=True))
+        between = advantages_of(advantage, Batch._make([*fields, batch.parameters]))[len(expected) : 2 * len(expected)]
+        if not _agree(between, expected):
+            return False
+    told = _telling_groups(batch, advantage.reads)
+    alone = np.full(told.rewards.shape, np.nan)
+    # Each group is a batch of its own: what a kernel took from other groups is missing there.
+    for b in range(len(alone)):
+        group = [field[b : b + 1] for field in told[:-1]]
+        advantage.kernel(Batch._make([*group, batch.parameters]), alone[b : b + 1])
+    # A group of one response again and again may have no finite advantage (0/0, if there is no epsilon); it tells nothing.
+    finite = np.isfinite(alone).all(axis=1)
+    together = np.full(alone[finite].shape, np.nan)
+    if finite.any():
+        advantage.kernel(Batch._make([*(field[finite] for field in told[:-1]), batch.parameters]), together)
+    return _agree(together, alone[finite])
+
+
+def _decoy(field: np.ndarray, shift: float, scale: float) -> np.ndarray:
+    """Return other values, not outside the range of a field if it has one."""
+    if field.dtype.kind == "i":
+        return field
+    low, width = field.min(), np.ptp(field)
+    return low + width * shift + scale * (field - low) if width > 0.0 else shift + scale * field
+
+
+def _telling_groups(batch: Batch, read: Set[str]) -> Batch:
+    """Return some groups, and groups of one response again and again, which is at the ends of two of the fields that are read.
+
+    Such a group lacks what is greatest, or least, in the batch, and it is a group that the problem can have.
+    """
+    n, group_size = batch.rewards.shape
+    wide = [np.broadcast_to(field.reshape(n, -1), (n, group_size)).ravel() for field in batch[:-1]]
+    known = [field for name, field in zip(Batch._fields, wide, strict=False) if name in read and not np.isnan(field).any()]
+    ends = [field == end for field in known for end in (field.min(), field.max())]
+    ones = sorted({int(np.flatnonzero(at)[end(field[at])]) for at in ends for field in known for end in (np.argmin, np.argmax)})
+    some, rows = slice(None, None, max(1, n // _ALONE)), [one // group_size for one in ones]
+    made = []
+    for field, values in zip(batch[:-1], wide, strict=True):
+        pure = field[rows] if field.ndim == 1 else np.repeat(values[ones][:, None], group_size, axis=1)
+        made.append(np.concatenate([field[some], pure]))
+    return Batch._make([*made, batch.parameters])
+
+
+def check_alone(advantage: Advantage, batch: Batch, advantages: Array) -> None:
+    """Raise unless the kernel sees each group by itself."""
+    if not sees_alone(advantage, batch, advantages):
+        raise ValueError(
+            f"estimator {advantage.name!r} must give a group the same advantages whatever the other groups of the batch are; "
+            "if it couples groups, register it with couples_groups=True"
+        )
+
+
+def _agree(given: Array, expected: Array) -> bool:
+    return bool((np.abs(given - expected) <= TOLERANCE * max(1.0, np.abs(expected).max(initial=0.0))).all())
+
+
+def _some(array: np.ndarray) -> np.ndarray:
+    """Some thousands of the groups, the last first."""
+    # In reverse order, so that a kernel which looks at a group's position in the batch is found out.
+    return np.ascontiguousarray(array[:: -max(1, len(array) // _CHECKED)])
+
+
+LARGEST_TABLE = 1 << 22
+"""The most responses that a kernel is shown for the sake of a table: a tenth of a second."""
+
+
+PromptFields = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]
+"""Values, standard deviations and optimal baselines of M prompts."""
+UNREAD: PromptFields = ((nan,), (nan,), (nan,))
+"""For a kernel that reads none of them."""
+
+
+class AdvantageTable(NamedTuple):
+    """Advantages by the counts n_1..n_L of the group's responses with each reward value.
+
+    Attributes
+    ----------
+    advantages : ndarray, shape (P, n, L)
+        The axes are the prompt (P = M, or 1 if the kernel reads nothing of the prompt), the multiset of reward values, and the
+        value. The entry is 0 for a value that no response of the multiset has.
+    ranks : ndarray of int64, shape (L - 1, G + 1)
+        The number of a multiset is sum_l ranks[l, n_1 + ... + n_l] over l < L, its rank among all in colexicographic order.
+    """
+
+    advantages: Array
+    ranks: Integers
+
+
+def multiset_ranks(n_values: int, group_size: int) -> Integers:
+    """Return C(s + l - 1, l) for l = 1..L-1 and s = 0..G, shape (L - 1, G + 1)."""
+    ranks = np.tile(np.arange(group_size + 1), (n_values - 1, 1))
+    for level in range(1, n_values - 1):
+        np.cumsum(ranks[level - 1], out=ranks[level])
+    return ranks
+
+
+def multiset_lines(counts: Integers, ranks: Integers) -> Integers:
+    """Return the line of a table that each multiset (n, L) has, shape (n,).
+
+    `multisets` lists in lexicographic order, and drivers find a line by its rank in colexicographic order.
+    """
+    lines = np.zeros(len(counts), dtype=np.int64)
+    for level, reached in enumerate(np.cumsum(counts[:, :-1], axis=1).T):
+        lines += ranks[level, reached]
+    return lines
+
+
+class TableSizeWarning(RuntimeWarning):
+    """Warns that a kernel's table would be too large, so the kernel is called for every group, which is slower.
+
+    Examples
+    --------
+    >>> import warnings, grpo_theory as gt
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", gt.exact.TableSizeWarning)  # slower is all right here
+    ...     problem = gt.gallery.problem("graded")
+    ...     found = gt.simulate_gradients(problem, problem.theta, "rloo", batch_size=2, group_size=4, replications=64, rng=0)
+    """
+
+
+def can_be_tabulated(advantage: Advantage, n_values: int, group_size: int, n_prompts: int) -> bool:
+    """Whether a kernel may have a table, as far as it says what it reads, and whether that table is small enough."""
+    size = _table_size(advantage, n_values, group_size, n_prompts)
+    return size is not None and size <= LARGEST_TABLE
+
+
+def _table_size(advantage: Advantage, n_values: int, group_size: int, n_prompts: int) -> int | None:
+    """Return how many responses a kernel is shown for its table, or None if it reads more than a table knows."""
+    if advantage.couples_groups or advantage.reads & {"squared_score_norms", "lengths"}:
+        return None
+    tables = n_prompts if advantage.reads & set(PROMPT_FIELDS) else 1
+    return tables * count_multisets(n_values, group_size) * group_size
+
+
+def warn_of_table(advantage: Advantage, n_values: int, group_size: int, n_prompts: int, *, stacklevel: int) -> None:
+    """Warn that a kernel has no table, if that is because it would be too large."""
+    size = _table_size(advantage, n_values, group_size, n_prompts)
+    if size is not None and size > LARGEST_TABLE:
+        warnings.warn(
+            f"the kernel of estimator {advantage.name!r} is called for every group, which takes several times as long as to look "
+            f"its advantages up. For {n_values} reward values and groups of {group_size} their table has {size:,} numbers, and "
+            f"{LARGEST_TABLE:,} are allowed. With fewer values or smaller groups there is one",
+            TableSizeWarning,
+            stacklevel=stacklevel,
+        )
+
+
+@lru_cache(maxsize=64)
+def advantage_table(
+    advantage: Advantage, values: tuple[float, ...], group_size: int, prompt_fields: PromptFields
+) -> AdvantageTable | None:
+    """Return a kernel's table; made once, because many calls ask for the same.
+
+    None if the kernel reads more than a table knows, if the table would be too large, or if responses are not treated alike.
+
+    Parameters
+    ----------
+    advantage : Advantage
+    values : tuple of float
+        The L reward values, in rising order.
+    group_size : int
+    prompt_fields : tuple of three tuples of float
+        Values, standard deviations and optimal baselines of M prompts, or `UNREAD` if the kernel reads none of them.
+
+    Raises
+    ------
+    ValueError
+        If the kernel does not see each group by itself, or leaves a value that is not finite.
+    """
+    n_values, fields = len(values), np.array(prompt_fields)
+    if not can_be_tabulated(advantage, n_values, group_size, fields.shape[1]):
+        return None
+    counts = multisets(n_values, group_size)
+    ranks = multiset_ranks(n_values, group_size)
+    rows = fields.shape[1]
+    unread = np.full((rows, n_values), nan)
+    batch = batch_of(advantage, Looks(np.stack([np.tile(values, (rows, 1)), unread, unread]), fields), members(counts))
+    advantages = advantages_of(advantage, batch)
+    check_alone(advantage, batch, advantages)
+    by_value = np.empty((rows * len(counts), n_values))
+    spread = class_advantages(np.tile(counts, (rows, 1)), advantages, by_value)
+    if spread > 0.0 or not treats_alike(advantage, batch, advantages):
+        return None
+    table = np.empty((rows, *counts.shape))
+    table[:, multiset_lines(counts, ranks)] = by_value.reshape(table.shape)
+    return AdvantageTable(table, ranks)

@@ -8,20 +8,281 @@ chain are carried (`carried.py`).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
 
-from grpo_theory.arrays import Array
-from grpo_theory.exact.classes import Classes, ListedClasses
-from grpo_theory.exact.multisets import GroupMoments
-from grpo_theory.exact.weights import TokenWeights
-from grpo_theory.problem import LogitMap
-from grpo_theory.validation import check_room
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.compiler import F1, F2, F4, READONLY_I1, READONLY_I2, FirstClassType, allocating_stage, compile_function
+from grpo_theory.estimation import AGGREGATIONS, Estimator
+from grpo_theory.estimation.parts import CLIP_SIGNATURE as CLIP
+from grpo_theory.estimation.parts import RATIO_SIGNATURE as RATIO
+from grpo_theory.estimation.parts import no_clip, trajectory_ratio
+from grpo_theory.exact.multisets import Classes, ListedClasses
+from grpo_theory.problem import KL, ChainPoint, LogitMap, Paths, Point, TokenChain
+from grpo_theory.validation import check_room, typed
+
+POSITIVE, NEGATIVE = 0, 1
+"""Indices of the signs of an advantage in a table of gains."""
+LARGEST_WEIGHT = 1e150
+"""Weights of tokens are refused above this, because double precision does not hold their squares."""
+
+
+@dataclass(frozen=True, eq=False)
+class TokenWeights:
+    """What the tokens of every response weigh, at M prompts.
+
+    The group's estimate is (1/G) sum_i [A_i u_i + v_i], with u = sum_t gain_t c_t and v = sum_t drift_t c_t over the tokens'
+    covectors c_t.
+
+    Attributes
+    ----------
+    paths : Paths
+    token_probabilities : ndarray, shape (M, D)
+        The token probabilities of the current policy.
+    gains : ndarray, shape (K, 2, T, M)
+        Ratio, clip and aggregation, for positive advantages and for others; 0 beyond a response's end.
+    drifts : ndarray, shape (K, T, M)
+        The slope of a KL term in the loss, with its strength and aggregation; 0 if there is none.
+    on_policy : bool
+        Whether the current policy has drawn the responses.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> tree = gt.gallery.problem("sequence-shared")
+    >>> point = tree.at(tree.theta)
+    >>> weights = gt.exact.token_weights(point, point, gt.estimators()["rloo"])
+    >>> weights.gains.shape, weights.by_token(np.array([0])).shape, weights.covectors(np.array([0])).shape
+    ((15, 2, 3, 6), (1, 1, 15, 3), (1, 1, 15, 21))
+    """
+
+    paths: Paths
+    token_probabilities: Array
+    gains: Array
+    drifts: Array
+    on_policy: bool
+
+    @cached_property
+    def are_level(self) -> bool:
+        """Whether the current policy draws, and all tokens weigh the same: the mean of what they add up to is then 0."""
+        if not self.on_policy or self.drifting:
+            return False
+        taken = self.gains[..., 0].transpose(0, 2, 1)[self.paths.taken]
+        return bool((taken == taken[0, 0]).all())
+
+    @cached_property
+    def depends_on_sign(self) -> bool:
+        """Whether positive and negative advantages have different gains."""
+        return not np.array_equal(self.gains[:, POSITIVE], self.gains[:, NEGATIVE])
+
+    @cached_property
+    def drifting(self) -> bool:
+        """Whether there is anything that advantages do not multiply."""
+        return bool(self.drifts.any())
+
+    @property
+    def n_features(self) -> int:
+        """The number F of tables that `covectors` returns."""
+        return 1 + self.depends_on_sign + self.drifting
+
+    def by_token(self, prompts: Integers) -> Array:
+        """Return what the tokens weigh that advantages multiply, and those of what is added to them, shape (S, F, K, T).
+
+        These are u for positive advantages, u for others if that differs, and v if there is any, at S prompts.
+        """
+        signs = (POSITIVE, NEGATIVE) if self.depends_on_sign else (POSITIVE,)
+        tables = [self.gains[:, sign][..., prompts] for sign in signs]
+        weights = np.stack([*tables, self.drifts[..., prompts]] if self.drifting else tables)
+        return np.moveaxis(weights, -1, 0)
+
+    def covectors(self, prompts: Integers) -> Array:
+        """Return the sums of the tokens' covectors with the weights `by_token`, shape (S, F, K, D)."""
+        on_edges = self.paths.spread(self.by_token(prompts))
+        return self.paths.centre(on_edges, self.token_probabilities[prompts, None, None])
+
+
+@typed
+def token_weights(current: Point, behaviour: Point, estimator: Estimator, old: Point | None = None) -> TokenWeights:
+    """Return the weights of an estimator's tokens at theta = current, of responses drawn at another point.
+
+    The importance ratio is of the current policy over the one at `old`, the start of the update.  If `old` is None, it is over
+    the policy that sampled, and there is no mismatch.
+
+    Raises
+    ------
+    ValueError
+        If the estimator has a weight above 1e150 for a response that can be drawn, an infinite importance ratio say.  Also if it
+        has a KL term in the loss and the problem has no penalty.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("sequence-shared")
+    >>> point = problem.at(problem.theta)
+    >>> weights = gt.exact.token_weights(point, point, gt.estimators()["rloo"])
+    >>> sorted(set(weights.gains.ravel().tolist()))  # every token weighs 1 on policy, and 0 beyond a response's end
+    [0.0, 1.0]
+    """
+    check_penalty(current.kl, estimator)
+    start = behaviour if old is None else old
+    if not estimator.ratio.constant:
+        check_support(current, start)
+    paths = current.policy.paths
+    if current is start:
+        gains = gains_on_policy(estimator, paths, len(current.token_probabilities))
+    else:
+        log_ratios = current.token_log_probabilities - start.token_log_probabilities
+        gains = gains_of(estimator, paths, log_ratios.T)
+    if start is not behaviour and not estimator.mismatch.ratio.constant:
+        check_support(start, behaviour)
+        # The mismatch multiplies gains by a weight of its own ratio, pi_old over the sampler, which its bound clips.
+        second = estimator.mismatch
+        alone = replace(estimator, ratio=second.ratio, clip=second.bound, aggregation=AGGREGATIONS["sum"])
+        log_ratios = start.token_log_probabilities - behaviour.token_log_probabilities
+        gains *= gains_of(alone, paths, log_ratios.T)[:, :1]
+    drawn = (current.probabilities > 0.0) | (behaviour.probabilities > 0.0)
+    if (found := _forget_large(gains, drawn)) is not None:
+        prompt, response = found
+        largest = float(np.abs(gains[response, ..., prompt]).max())
+        size = "infinite" if not np.isfinite(largest) else f"{largest:.3g}, whose square is beyond double precision"
+        raise ValueError(
+            f"behaviour must give every response of the current policy a probability above 0, and gives "
+            f"{behaviour.probabilities[prompt, response]:.3g} to response {response} of prompt {prompt}. "
+            f"The importance ratio is then {size}"
+        )
+    drifts = np.zeros((paths.n_responses, paths.horizon, len(current.token_probabilities)))
+    if estimator.kl.place == "loss" and current.kl is not None:
+        slopes = np.empty_like(current.log_ratios_to_reference)
+        estimator.kl.fill(np.ascontiguousarray(current.log_ratios_to_reference), slopes)
+        by_token = paths.gather(-current.kl.strength * slopes) * estimator.aggregation.shares(paths.lengths)[:, None]
+        drifts[:] = np.moveaxis(by_token, 0, -1)
+    if (found := _forget_large(drifts, behaviour.probabilities > 0.0)) is not None:
+        prompt, response = found
+        raise ValueError(
+            f"the KL term {estimator.kl.name!r} has a slope beyond double precision at response {response} of prompt {prompt}. "
+            f"The response is sampled with probability {behaviour.probabilities[prompt, response]:.3g}, and has a token that the "
+            "current policy all but excludes and the reference does not"
+        )
+    return TokenWeights(paths, current.token_probabilities, gains, drifts, current is behaviour)
+
+
+def gains_of(estimator: Estimator, paths: Paths, log_ratios: Array) -> Array:
+    """Return the gains (K, 2, T, N) for N pairs of policies, given the logs of pi/pi_0 on the edges (D, N)."""
+    gains = np.zeros((paths.n_responses, 2, paths.horizon, log_ratios.shape[1]))
+    shares = estimator.aggregation.shares(paths.lengths)
+    parts = (estimator.ratio.fill.value, estimator.clip.fill.value)
+    compiled_fill_gains()(
+        *parts, np.ascontiguousarray(log_ratios), paths.edges, paths.lengths, shares, estimator.clip.widths, gains
+    )
+    return gains
+
+
+def gains_on_policy(estimator: Estimator, paths: Paths, n_pairs: int) -> Array:
+    """Return the gains (K, 2, T, N) for N pairs of a policy and itself.
+
+    Responses of one length have the same gains up to their shares, so that nothing need be compiled.
+    """
+    shares = estimator.aggregation.shares(paths.lengths)
+    gains = np.zeros((paths.n_responses, 2, paths.horizon, n_pairs))
+    for length in np.unique(paths.lengths).tolist():
+        alike = paths.lengths == length
+        for sign, weights in enumerate(gains_of_response(estimator, np.zeros((length, 1)))):
+            gains[alike, sign, :length] = shares[alike, None, None] * weights
+    return gains
+
+
+def gains_of_response(estimator: Estimator, log_ratios: Array) -> Array:
+    """Return what ratio and clip make of one response's tokens, of either sign of the advantage, shape (2, T, N).
+
+    The logs of the ratios, (T, N), are those of N pairs of policies.  Nothing is compiled.
+    """
+    ratios, weights = np.zeros(log_ratios.shape), np.zeros((2, *log_ratios.shape))
+    with np.errstate(all="ignore"):
+        estimator.ratio.fill.function(log_ratios, len(log_ratios), ratios)
+        for sign in range(2):
+            estimator.clip.fill.function(ratios, len(ratios), sign == POSITIVE, estimator.clip.widths, weights[sign])
+    return weights
+
+
+def check_penalty(kl: KL | None, estimator: Estimator) -> None:
+    """Raise if the estimator has a KL term in the loss and the problem has no penalty."""
+    if kl is None and estimator.kl.place == "loss":
+        raise ValueError(f"problem must have a kl for the KL term {estimator.kl.name!r} of estimator {estimator.name!r}")
+
+
+def check_support(current: Point, behaviour: Point) -> None:
+    """Raise if a token that the current policy draws, at a prefix that it reaches, has probability 0 under the sampling one."""
+    drawn = current.policy.paths.collect(current.probabilities) > 0.0
+    missing = (behaviour.token_probabilities == 0.0) & drawn
+    if missing.any():
+        prompt, edge = (int(i) for i in np.argwhere(missing)[0])
+        prefix, token = divmod(edge, current.policy.paths.vocabulary_size)
+        raise ValueError(
+            f"behaviour must give every token of the current policy a probability above 0, and gives 0 to token {token} after "
+            f"prefix {prefix} of prompt {prompt}. The importance ratio is then infinite"
+        )
+
+
+def _forget_large(table: Array, drawn: np.ndarray) -> tuple[int, int] | None:
+    """Set what is too large in a table (K, ..., T, M) to 0 where `drawn` (M, K) is false; return a place where it is true."""
+    # "not <=" finds NaN as well as what is too large.
+    large = ~(np.abs(table) <= LARGEST_WEIGHT).all(axis=tuple(range(1, table.ndim - 1)))
+    if (large & drawn.T).any():
+        response, prompt = np.argwhere(large & drawn.T)[0].tolist()
+        return prompt, response
+    np.moveaxis(table, -1, 1)[large] = 0.0
+    return None
+
+
+@allocating_stage
+def fill_gains(fill_ratios, fill_weights, log_ratios, edges, lengths, shares, widths, gains):
+    """Fill gains (K, 2, T, N) from the logs of pi/pi_0 on the edges (D, N), for N pairs of policies side by side."""
+    n_responses, horizon = edges.shape
+    n_pairs = log_ratios.shape[1]
+    along = np.empty((horizon, n_pairs))
+    ratios = np.empty((horizon, n_pairs))
+    for k in range(n_responses):
+        length = lengths[k]
+        for t in range(length):
+            for i in range(n_pairs):
+                along[t, i] = log_ratios[edges[k, t], i]
+        fill_ratios(along, length, ratios)
+        for sign in range(2):
+            fill_weights(ratios, length, sign == 0, widths, gains[k, sign])
+            for t in range(length):
+                for i in range(n_pairs):
+                    gains[k, sign, t, i] *= shares[k]
+
+
+@cache
+def compiled_fill_gains() -> Any:
+    """Compile `fill_gains` for use by itself, or read it from the cache."""
+    parts = FirstClassType(RATIO), FirstClassType(CLIP)
+    return compile_function(fill_gains, types.void(*parts, F2, READONLY_I2, READONLY_I1, F1, F1, F4))
+
 
 _LARGEST_TABLES = 1 << 22
 """The most numbers in the tables of covectors, or of tokens, that are held at a time."""
+
+
+class NotEnumerableError(ValueError):
+    """Raised when an estimator's exact moments cannot be enumerated; `gt.simulate_gradients` still works.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("sequence-shared"), {"batch_size": 8, "group_size": 4}
+    >>> try:
+    ...     gt.gradient_mse(problem, problem.theta, "dapo", **sizes)
+    ... except gt.NotEnumerableError:
+    ...     found = gt.simulate_gradients(problem, problem.theta, "dapo", **sizes, replications=256, rng=0)
+    >>> found.mse.shape
+    (1,)
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,16 +308,29 @@ class ScoreMoments:
 
 
 class Share(NamedTuple):
-    """Prompts that have equally many classes: the score moments, and the moments of their groups' features."""
+    """Prompts that have equally many classes: their score moments, and the moments of their groups' sums within classes.
+
+    Attributes
+    ----------
+    scores : ScoreMoments
+    mean : ndarray, shape (S, R, F)
+        E[S_rf].
+    product : ndarray, shape (S, R, F, R, F)
+        E[S_rf S_sg].
+    squares : ndarray, shape (S, R, F, F)
+        E[sum over the members of class r of feature f times feature g].
+    """
 
     scores: ScoreMoments
-    sums: GroupMoments
+    mean: Array
+    product: Array
+    squares: Array
 
     def between(self) -> Array:
         """Return E[S_rf S_sg] less what is due to products of one response's own features, shape (S, R F, R F)."""
-        product = self.sums.product.copy()
+        product = self.product.copy()
         for r in range(product.shape[1]):
-            product[:, r, :, r] -= self.sums.squares[:, r]
+            product[:, r, :, r] -= self.squares[:, r]
         n_features = product.shape[1] * product.shape[2]
         return product.reshape(-1, n_features, n_features)
 
@@ -71,12 +345,12 @@ def means_and_powers(shares: list[Share], logit_map: LogitMap) -> tuple[Array, A
     means, powers = np.zeros((logit_map.n_prompts, logit_map.n_logits)), np.zeros(logit_map.n_prompts)
     for share in shares:
         prompts, within = share.scores.classes.prompts, share.within()
-        means[prompts] = np.einsum("sr,srd->sd", share.sums.mean.reshape(len(prompts), -1), within)
+        means[prompts] = np.einsum("sr,srd->sd", share.mean.reshape(len(prompts), -1), within)
         # The form sum_ab P_ab <w_a, w_b> is a sum of eigenvalues times squared lengths.
         values, vectors = np.linalg.eigh(share.between())
         turned = np.zeros((logit_map.n_prompts, *within.shape[1:]))
         turned[prompts] = np.swapaxes(vectors, 1, 2) @ within
-        own = np.einsum("srfg,srfg->s", share.sums.squares, share.scores.products)
+        own = np.einsum("srfg,srfg->s", share.squares, share.scores.products)
         powers[prompts] = own + (values * logit_map.squared_norms(turned)[prompts]).sum(axis=1)
     return means, powers
 
@@ -89,7 +363,7 @@ def second_moments(shares: list[Share], logit_map: LogitMap) -> Array:
     for share in shares:
         within = share.within()
         between = np.swapaxes(within, 1, 2) @ share.between() @ within
-        forms[share.scores.classes.prompts] = share.scores.forms(share.sums.squares) + between
+        forms[share.scores.classes.prompts] = share.scores.forms(share.squares) + between
     return forms
 
 
@@ -130,3 +404,141 @@ def _listed_forms(classes: ListedClasses, weights: TokenWeights, coefficients: A
             for g in range(weights.n_features):
                 forms[part] += np.swapaxes(tables[:, f] * by_response[:, f, g, :, None], 1, 2) @ tables[:, g]
     return forms
+
+
+_UNREADABLE = {"squared_score_norms": "score norms", "lengths": "lengths"}
+"""What a kernel may read of a response besides its reward."""
+
+
+MOST_PAIRS = 1 << 20
+"""Numbers that counts of pairs may take: with many prompts or tokens they are large, and slower than one estimator's sums."""
+
+
+class TokenTables(NamedTuple):
+    """What tokens weigh in first and in second moments, (S, V), and what multiplies their scores, (F, S, V)."""
+
+    weights: Array
+    squares: Array
+    gains: Array
+
+
+def _check_summable(estimator: Estimator, one_length: bool) -> None:
+    """Raise unless the law of an estimator can be carried from token to token: the message says which route is left."""
+    read = [name for field, name in _UNREADABLE.items() if field in estimator.advantage.reads]
+    if one_length and "lengths" in read:
+        read.remove("lengths")
+    if read:
+        why = f"its advantages read {' and '.join(read)}, which a recursion over states does not know"
+    elif estimator.aggregation.pool:
+        why = "it divides by the tokens of the whole group, and a recursion sees one response"
+    elif estimator.kl.place == "loss":
+        why = "it has a KL term in the loss, and a problem with a chain has no penalty"
+    else:
+        return
+    raise NotEnumerableError(
+        f"the law of estimator {estimator.name!r} cannot be carried from token to token, because {why}: use "
+        "simulate_gradients, or problem.listed() if there are at most 4,096 responses"
+    )
+
+
+def prefix_sum_moments(current: ChainPoint, sampler: ChainPoint, estimator: Estimator) -> tuple[list[ScoreMoments], bool]:
+    """Return the score moments by reward, and whether gains differ by the sign of the advantage."""
+    chain = current.chain
+    _check_summable(estimator, chain.lengths.size == 1)
+    tokens = _token_tables(current, sampler, estimator)
+    chances, shares = sampler.own_sums.mass, shares_by_length(estimator, chain)
+    plain = tokens.squares is tokens.weights is sampler.state_probabilities and current.tangent.features is None
+    # Where how often pairs of tokens are drawn says all, many estimators and policies share one recursion.
+    if current is not sampler and plain and current.n_pairs <= MOST_PAIRS and (shares[chain.lengths] == 1.0).all():
+        sums = current.sums_of_drawn(sampler, tokens.gains)
+    else:
+        sums = current.score_sums(tokens.weights, tokens.squares, tokens.gains, shares)
+    if not (np.isfinite(sums.means).all() and np.isfinite(sums.products).all() and np.abs(sums.products).max() <= LARGEST_WEIGHT):
+        raise ValueError(
+            f"behaviour must be so near to theta that the importance ratios of estimator {estimator.name!r} have second moments "
+            f"below {LARGEST_WEIGHT:g}. Over responses of up to {int(chain.lengths[-1])} tokens they have not"
+        )
+    moments = []
+    number = (chances > 0.0).sum(axis=1)
+    for n_classes in np.unique(number):
+        prompts = np.flatnonzero(number == n_classes)
+        rows = prompts[:, None], np.nonzero(chances[prompts] > 0.0)[1].reshape(-1, n_classes)
+        chance, values = chances[rows], current.bandit.values[rows[1]]
+        unread = np.full(values.shape, np.nan)
+        # Only where they are read: kernels that do not read them are then tried once, and not at each length anew.
+        lengths = np.full(values.shape, float(chain.lengths[0])) if "lengths" in estimator.reads else unread
+        classes = Classes(prompts, chance, np.stack([values, unread, lengths]))
+        means, products = sums.means[rows] / chance[..., None, None], sums.products[rows] / chance[..., None, None]
+        forms = partial(_forms_on_chain, current, tokens, shares**2, rows, chance)
+        moments.append(ScoreMoments(classes, means, products, forms))
+    return moments, len(tokens.gains) > 1
+
+
+def shares_by_length(estimator: Estimator, chain: TokenChain) -> Array:
+    """Return what an estimator's aggregation makes of a response's tokens, by its length, shape (T + 1,); 1 of other lengths."""
+    shares = np.ones(chain.horizon + 1)
+    shares[chain.lengths] = estimator.aggregation.shares(chain.lengths)
+    return shares
+
+
+def _forms_on_chain(
+    current: ChainPoint, tokens: TokenTables, shares: Array, rows: tuple[Integers, Integers], chance: Array, coefficients: Array
+) -> Array:
+    """Return what `ScoreMoments.forms` does, of the prompts and rewards of some rows, which have chances."""
+    every = np.zeros((current.chain.n_prompts, current.bandit.values.size, *coefficients.shape[2:]))
+    every[rows] = coefficients / chance[..., None, None]
+    return current.score_forms(tokens.squares, tokens.gains, shares, every)[rows[0][:, 0]]
+
+
+def _token_tables(current: ChainPoint, sampler: ChainPoint, estimator: Estimator) -> TokenTables:
+    """Return what tokens weigh for an estimator whose responses another point draws."""
+    drawn = sampler.state_probabilities
+    if current is sampler or estimator.ratio.constant:
+        return TokenTables(drawn, drawn, _gains(estimator, np.zeros(drawn.shape)))
+    log_ratios = token_log_ratios(current, sampler)
+    if by_token(estimator):
+        return TokenTables(drawn, drawn, _gains(estimator, log_ratios))
+    if estimator.ratio.function is trajectory_ratio and estimator.clip.function is no_clip:
+        return TokenTables(current.state_probabilities, drawn * np.exp(2.0 * log_ratios), np.ones((1, *drawn.shape)))
+    raise NotEnumerableError(
+        f"the law of estimator {estimator.name!r} off policy cannot be carried from token to token. Its weights are "
+        "neither a function of each token's own ratio nor the unclipped ratio of the whole response. Use simulate_gradients, or "
+        "problem.listed() if there are at most 4,096 responses"
+    )
+
+
+def token_log_ratios(current: ChainPoint, sampler: ChainPoint) -> Array:
+    """Return the logs of the ratios of each token's probabilities at two points, shape (S, V): 0 where it is never sampled.
+
+    Raises
+    ------
+    ValueError
+        If a token that the current policy may draw, in a state that it reaches, is never sampled.
+    """
+    drawn = sampler.state_probabilities
+    missing = (drawn == 0.0) & (current.state_probabilities > 0.0) & current.reached[:, None]
+    if missing.any():
+        state, token = (int(one) for one in np.argwhere(missing)[0])
+        raise ValueError(
+            f"behaviour must give every token of the current policy a probability above 0, and gives 0 to token {token} in state "
+            f"{state}. The importance ratio is then infinite"
+        )
+    return np.where(drawn > 0.0, current.state_log_probabilities - sampler.state_log_probabilities, 0.0)
+
+
+_TRIED = np.linspace(-0.9, 0.7, 5)[:, None]
+"""Logs of ratios, inside and outside of clips, of one response's tokens."""
+
+
+def by_token(estimator: Estimator) -> bool:
+    """Whether ratio and clip weigh each token by its own ratio: tried on a response of five tokens, and on each token alone."""
+    together = gains_of_response(estimator, _TRIED)
+    alone = np.concatenate([gains_of_response(estimator, one[None]) for one in _TRIED], axis=1)
+    return bool(np.allclose(together, alone, rtol=1e-12, atol=0.0))
+
+
+def _gains(estimator: Estimator, log_ratios: Array) -> Array:
+    """Return what multiplies the scores of tokens with these ratios (S, V): twice, if the sign of the advantage matters."""
+    row = np.ascontiguousarray(log_ratios.reshape(1, -1))
+    both = gains_of_response(estimator, row).reshape(2, *log_ratios.shape)
+    return both[:1] if np.array_equal(both[0], both[1]) else both

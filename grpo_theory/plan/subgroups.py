@@ -12,8 +12,7 @@ from scipy.special import gammaln
 
 from grpo_theory.arrays import Array, Integers, read_only
 from grpo_theory.estimation import Estimator
-from grpo_theory.exact.multisets import count_multisets, multisets
-from grpo_theory.exact.table import UNREAD, advantage_table, multiset_lines
+from grpo_theory.exact.multisets import UNREAD, advantage_table, count_multisets, multiset_lines, multisets
 from grpo_theory.samples import Groups
 from grpo_theory.validation import Argument, ArgumentError, shown
 

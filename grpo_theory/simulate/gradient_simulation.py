@@ -9,7 +9,7 @@ from scipy.special import stdtrit
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler.lanes import WIDTH, zeros
-from grpo_theory.exact.alignment import efficiency_of
+from grpo_theory.exact.group_law import efficiency_of
 from grpo_theory.simulate.observe.moments import Moments, fill_moments, make_moments, merge_moments
 from grpo_theory.validation import as_fraction
 

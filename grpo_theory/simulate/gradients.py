@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator, find
-from grpo_theory.exact.table import warn_of_table
+from grpo_theory.exact.multisets import warn_of_table
 from grpo_theory.problem import ChainPoint, Point, Problem
 from grpo_theory.simulate.chain.gradients import ChainGradients
 from grpo_theory.simulate.covector.estimator_covectors import OwnCovectors, covectors_of, is_called_for_size

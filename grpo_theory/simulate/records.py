@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, read_only
 from grpo_theory.estimation import Estimator, find
-from grpo_theory.exact.stability import warn_if_unstable
+from grpo_theory.exact.derivatives import warn_if_unstable
 from grpo_theory.problem import Problem
 from grpo_theory.samples import TrainingRecord
 from grpo_theory.samples.record import MINIMUM_STEPS, check_tail, tail_start

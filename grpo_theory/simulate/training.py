@@ -12,8 +12,8 @@ from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.allocation import AllocationRule, find_rule
 from grpo_theory.exact import objective
-from grpo_theory.exact.stability import warn_if_unstable
-from grpo_theory.exact.table import warn_of_table
+from grpo_theory.exact.derivatives import warn_if_unstable
+from grpo_theory.exact.multisets import warn_of_table
 from grpo_theory.problem import Problem, TokenChain
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.advantage.route import CALLED, moves

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array
 from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.estimation import Estimator
-from grpo_theory.exact.weights import check_penalty
+from grpo_theory.exact.score_moments import check_penalty
 from grpo_theory.problem import Policy, Problem
 from grpo_theory.simulate.advantage.call_room import fault_message
 from grpo_theory.simulate.advantage.rollout import faulty_rewards

@@ -7,8 +7,8 @@ from grpo_theory.compiler import first_class_value, value_or_null
 from grpo_theory.compiler.lanes import zeros
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, SIGNATURE
-from grpo_theory.exact.logit_forms import reward_moments
-from grpo_theory.exact.weights import gains_on_policy
+from grpo_theory.exact.derivatives import reward_moments
+from grpo_theory.exact.score_moments import gains_on_policy
 from grpo_theory.problem import Paths, Problem
 from grpo_theory.simulate.advantage.affine import sum_affine
 from grpo_theory.simulate.advantage.call_room import NO_CALL, KernelView, make_call_room

@@ -1,52 +1,8 @@
-"""Predictions in closed form."""
+"""Predictions in closed form.
 
-from grpo_theory.theory.baseline import baseline_trace as baseline_trace
-from grpo_theory.theory.bounds import constant_step_bound as constant_step_bound
-from grpo_theory.theory.bounds import harmonic_step_bound as harmonic_step_bound
-from grpo_theory.theory.bounds import recursion_bound as recursion_bound
-from grpo_theory.theory.curvature import GREATEST_CURVATURE as GREATEST_CURVATURE
-from grpo_theory.theory.curvature import GREATEST_LOCAL_CURVATURE as GREATEST_LOCAL_CURVATURE
-from grpo_theory.theory.curvature import GREATEST_SLOPE as GREATEST_SLOPE
-from grpo_theory.theory.curvature import curvature_bound as curvature_bound
-from grpo_theory.theory.curvature import local_curvature_bound as local_curvature_bound
-from grpo_theory.theory.curvature import success_gradient as success_gradient
-from grpo_theory.theory.curvature import success_hessian as success_hessian
-from grpo_theory.theory.distance import LawDistance as LawDistance
-from grpo_theory.theory.finite_group import FiniteGroupObjective as FiniteGroupObjective
-from grpo_theory.theory.finite_group import best_slope as best_slope
-from grpo_theory.theory.finite_group import finite_group_objective as finite_group_objective
-from grpo_theory.theory.finite_group import left_out_slope as left_out_slope
-from grpo_theory.theory.finite_group import mixed_bias as mixed_bias
-from grpo_theory.theory.finite_group import mixed_share as mixed_share
-from grpo_theory.theory.finite_group import relative_slope as relative_slope
-from grpo_theory.theory.finite_group import standardised_slope as standardised_slope
-from grpo_theory.theory.group_size import GroupSizeLaw as GroupSizeLaw
-from grpo_theory.theory.group_size import group_size_law as group_size_law
-from grpo_theory.theory.group_size import mse_weights as mse_weights
-from grpo_theory.theory.leave_one_out import break_even_group_size as break_even_group_size
-from grpo_theory.theory.leave_one_out import leave_one_out_covariance as leave_one_out_covariance
-from grpo_theory.theory.leave_one_out import leave_one_out_parts as leave_one_out_parts
-from grpo_theory.theory.leave_one_out import leave_one_out_traces as leave_one_out_traces
-from grpo_theory.theory.leave_one_out import own_mean_mse as own_mean_mse
-from grpo_theory.theory.leave_one_out import remainder_bound as remainder_bound
-from grpo_theory.theory.limit import LimitLaw as LimitLaw
-from grpo_theory.theory.limit import Linearisation as Linearisation
-from grpo_theory.theory.limit import gap_recursion as gap_recursion
-from grpo_theory.theory.limit import limit_covariance as limit_covariance
-from grpo_theory.theory.limit import limit_law as limit_law
-from grpo_theory.theory.limit import linearise as linearise
-from grpo_theory.theory.noise_cost import TrainingLaw as TrainingLaw
-from grpo_theory.theory.noise_cost import noise_free_path as noise_free_path
-from grpo_theory.theory.noise_cost import noise_free_slopes as noise_free_slopes
-from grpo_theory.theory.noise_cost import training_law as training_law
-from grpo_theory.theory.softmax_bandit import divided_gap_limit as divided_gap_limit
-from grpo_theory.theory.softmax_bandit import softmax_gap_bound as softmax_gap_bound
-from grpo_theory.theory.softmax_bandit import softmax_gap_limit as softmax_gap_limit
-from grpo_theory.theory.step_gain import divided_gain_constant as divided_gain_constant
-from grpo_theory.theory.step_gain import downward_curvature as downward_curvature
-from grpo_theory.theory.step_gain import plain_gain_constant as plain_gain_constant
-from grpo_theory.theory.success_flow import DividedFlow as DividedFlow
-from grpo_theory.theory.success_flow import FiniteGroupFlow as FiniteGroupFlow
-from grpo_theory.theory.success_flow import PlainFlow as PlainFlow
-from grpo_theory.theory.success_flow import SuccessFlow as SuccessFlow
-from grpo_theory.theory.weighted_chi_square import WeightedChiSquare as WeightedChiSquare
+``__init__.pyi`` lists what the subpackage offers. A file is imported when one of its names is first asked for.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

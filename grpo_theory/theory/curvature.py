@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
 from grpo_theory.arrays import Array
-from grpo_theory.validation import as_array, as_count, as_real_array, check_interior, check_shape
+from grpo_theory.validation import as_array, as_count, as_positive, as_real_array, check_interior, check_shape, check_within
 
 GREATEST_SLOPE = float(np.sqrt(2.0) / 4.0)
 """||grad p|| <= sqrt(2) V X <= this times X: attained by two responses that are equally likely."""
@@ -149,3 +149,155 @@ def _interior(p: ArrayLike) -> Array:
     p = as_real_array("p", p, np.ndim(p))
     check_interior("p", p)
     return p
+
+
+_PEAKS = 2.0 * np.arctanh([(np.sqrt(13.0) - 1.0) / 6.0, 1.0 / np.sqrt(3.0)])
+"""The log odds at which the bound of the downward curvature has its two local maxima."""
+_LOG_ODDS = np.linspace(-16.0, 16.0, 3201)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
+
+
+def downward_curvature(success: ArrayLike) -> Array:
+    """Return an upper bound of -v' Hess J v/X^2 over unit vectors v, features and probabilities of the wrong answers.
+
+    It is V max(1/2, x + 1/2, 2x) with x = 2p - 1: the half of `curvature_bound` that costs an ascent something.
+
+    Parameters
+    ----------
+    success : array_like
+        p, in [0, 1].
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.theory.downward_curvature([0.1, 0.5, 0.9]).round(3).tolist()
+    [0.045, 0.125, 0.144]
+    """
+    p = as_real_array("success", success, np.ndim(success))
+    check_within("success", p, 0.0, 1.0)
+    return _downward(p, 1.0 - p)
+
+
+def _downward(p: Array, q: Array) -> Array:
+    x = p - q
+    return np.asarray(p * q * np.maximum(2.0 * x, np.maximum(x, 0.0) + 0.5))
+
+
+def plain_gain_constant(step: float) -> float:
+    """Return c such that J(theta + (s/X^2) grad J) - J(theta) >= c ||grad J||^2/X^2, at every policy.
+
+    The printed constant is 1/2 at s = 1 (Theorem 3.1). The constant c is positive for s below 6 sqrt 3. Its greatest value is 3
+    sqrt 3/2, at s = 3 sqrt 3.
+
+    Parameters
+    ----------
+    step : float
+        s, positive.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.theory.plain_gain_constant(1.0) >= 0.5
+    True
+    """
+    return _least_gain(as_positive("step", step), 0.0)
+
+
+def divided_gain_constant(step: float) -> float:
+    """Return c such that J(theta + (s/X^2) grad J/sqrt V) - J(theta) >= c ||grad J||^2/(X^2 sqrt V), at every policy.
+
+    The printed constant is 3/16 at s = 1/2 (Theorem 3.2).
+
+    Parameters
+    ----------
+    step : float
+        s, positive.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.theory.divided_gain_constant(0.5) >= 3 / 16
+    True
+    """
+    return _least_gain(as_positive("step", step), 0.5)
+
+
+def _least_gain(step: float, power: float) -> float:
+    """Integrate the curvature bound along the step, whose log odds move by at most 2 s V^(1 - power), and take the worst p."""
+    variance = expit(_LOG_ODDS) * expit(-_LOG_ODDS)
+    reach = 2.0 * step * variance ** (1.0 - power)
+    share = (1.0 + _NODES) / 2.0
+    loss = np.zeros_like(variance)
+    for t, weight in zip(share, _WEIGHTS / 2.0, strict=True):
+        loss += weight * (1.0 - t) * _greatest_downward(_LOG_ODDS - t * reach, _LOG_ODDS + t * reach)
+    return float((step * (1.0 - step * loss / variance**power)).min())
+
+
+def _greatest_downward(low: Array, high: Array) -> Array:
+    """Return the greatest downward curvature between two log odds: at an end or at a peak between them."""
+    log_odds = [low, high, *(np.clip(peak, low, high) for peak in _PEAKS)]
+    return np.asarray(np.max([_downward(expit(u), expit(-u)) for u in log_odds], axis=0))
+
+
+def softmax_gap_bound(n_responses: int, step: float) -> float:
+    """Return b such that the gap is at most b/t after t updates, for every t and all rewards in [0, 1].
+
+    Theorem. b = K (K - 1)/[eta (1 - eta beta/2)] for a step eta < 2/beta, with beta = 1/(3 sqrt 3) the smoothness of J. The proof
+    has three parts. An update gains at least eta (1 - eta beta/2) ||grad||^2. The slope has ||grad||^2 >= K/(K-1) pi(a*)^2 gap^2.
+    The probability pi(a*) never falls below 1/K.
+
+    Raises
+    ------
+    ValueError
+        If the step is 2/beta or longer, where an update need not gain.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> round(gt.theory.softmax_gap_bound(3, step=0.1), 1), round(gt.theory.softmax_gap_limit(3, step=0.1), 1)
+    (60.6, 6.7)
+    """
+    count, step = as_count("n_responses", n_responses, 2), as_positive("step", step)
+    share = 1.0 - 0.5 * step * GREATEST_CURVATURE
+    if share <= 0.0:
+        raise ValueError(f"step must be below 2/beta = {2.0 / GREATEST_CURVATURE:.4g}, got {step:g}")
+    return count * (count - 1.0) / (step * share)
+
+
+def softmax_gap_limit(n_responses: int, step: float, n_best: int = 1) -> float:
+    """Return c such that the gap falls as c/t, for all rewards: c = m (K - m)/(K eta) if m responses share the best reward.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> round(gt.theory.softmax_gap_limit(3, step=0.1), 1), round(gt.theory.softmax_gap_limit(3, step=0.1, n_best=2), 1)
+    (6.7, 6.7)
+    """
+    count, best = as_count("n_responses", n_responses, 2), as_count("n_best", n_best)
+    if best >= count:
+        raise ValueError(f"n_best must be below n_responses, got {best} of {count}")
+    return best * (count - best) / (count * as_positive("step", step))
+
+
+def divided_gap_limit(shortfalls: ArrayLike, step: float) -> float:
+    """Return c such that the gap falls as c/t^2 if the gradient is divided by the reward's standard deviation.
+
+    c = 4 (1 - 1/K)^2 mean(delta)/eta^2.
+
+    Parameters
+    ----------
+    shortfalls : array_like, shape (K - 1,)
+        By how much the other responses' rewards fall short of the best, positive.
+    step : float
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> round(gt.theory.divided_gap_limit([0.5, 0.5], step=0.1), 2)
+    88.89
+    """
+    short: Array = as_real_array("shortfalls", shortfalls, 1)
+    if short.size == 0 or (short <= 0.0).any():
+        raise ValueError(f"shortfalls must be positive, one for each response but the best, got {short.tolist()}")
+    share = short.size / (short.size + 1.0)
+    return float(4.0 * share**2 * np.mean(short) / as_positive("step", step) ** 2)

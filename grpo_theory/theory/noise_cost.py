@@ -1,20 +1,270 @@
 """How much the gradient's noise lowers the objective of the learned policy, and the group size with the least loss."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
 from grpo_theory.exact import gradient, hessian, objective
+from grpo_theory.exact.derivatives import (
+    DIFFERENCE,
+    hessians_in_logits,
+    logit_derivative,
+    logit_tables,
+    noise_in_logits,
+    reward_moments,
+    score_covectors,
+)
 from grpo_theory.problem import Problem
 from grpo_theory.problem.policy import LARGEST_PARAMETER
 from grpo_theory.schedule import Schedule, step_sizes
-from grpo_theory.theory.group_size import GroupSizeLaw
-from grpo_theory.theory.leave_one_out import leave_one_out_parts
-from grpo_theory.theory.next_order import Surroundings, second_order
+from grpo_theory.theory.leave_one_out import GroupSizeLaw, leave_one_out_parts
 from grpo_theory.validation import as_count, as_numbers, as_real_array, check_finite, check_shape, typed
+
+
+class ThirdCumulant(NamedTuple):
+    """The third cumulant of one group's leave-one-out estimate, its prompt drawn too, at every group size.
+
+    Theorem (docs/derivations.md, section 14).  Given the prompt, the estimate is the sample covariance of score and reward.  Its
+    third cumulant is Fisher's for a sample variance, with joint cumulants of scores and rewards in place of those of one
+    variable.  The law of total cumulance combines the prompts.  The third cumulant of a batch is 1/B^2 times that of a group.
+
+    Attributes
+    ----------
+    features : ndarray, shape (M, D, d)
+        The derivatives of the logits in theta.
+    within : ndarray, shape (4, M, D, D, D)
+        The parts given the prompt, in its logits, weighted by the prompts' probabilities.
+    mixed : ndarray, shape (2, d, d, d)
+        Prompts' gradients about their mean times the two parts of the covariance given the prompt.
+    between : ndarray, shape (d, d, d)
+        The third cumulant of the prompts' gradients.
+    """
+
+    features: Array
+    within: Array
+    mixed: Array
+    between: Array
+
+    def at(self, group_sizes: ArrayLike) -> Array:
+        """Return the cumulant at group sizes of any shape, shape (..., d, d, d)."""
+        g = as_numbers("group_sizes", group_sizes)
+        parts = (1.0 / g**2, 1.0 / (g * (g - 1.0)), (g - 2.0) / (g * (g - 1.0) ** 2), 1.0 / (g - 1.0) ** 2)
+        within = np.tensordot(np.stack(parts, axis=-1), self.within, axes=1)
+        mixed = np.tensordot(np.stack((1.0 / g, 1.0 / (g * (g - 1.0))), axis=-1), self.mixed, axes=1)
+        return lift(self.features, within) + mixed + self.between
+
+
+def leave_one_out_third_cumulant(problem: Problem, theta: ArrayLike) -> ThirdCumulant:
+    """Compute the parts of the third cumulant exactly, for the problem at theta (d,)."""
+    theta = problem.policy.check_theta(theta)
+    logits, weights = problem.policy.logits(theta), problem.bandit.prompt_weights
+    features = problem.policy.jacobian(theta)
+    exact = problem.at(theta).moments
+    deviations = exact.prompt_gradients - exact.gradient
+    spread = np.swapaxes(features, 1, 2) @ noise_in_logits(problem, logits)[1:] @ features
+    mixed = symmetric(np.einsum("mi,pmjk->pijk", deviations, spread, optimize=True))
+    between = np.einsum("m,mi,mj,mk->ijk", weights, deviations, deviations, deviations, optimize=True)
+    return ThirdCumulant(features, weights[:, None, None, None] * _within_prompts(problem, logits), mixed, between)
+
+
+def lift(features: Array, tensors: Array) -> Array:
+    """Return sum_m of tensors (..., M, D, D, D) in the logits, taken to theta by features (M, D, d), shape (..., d, d, d)."""
+    twice = np.swapaxes(features, 1, 2)[:, None] @ tensors @ features[:, None]
+    shape = (*tensors.shape[:-4], -1, *twice.shape[-2:])
+    flat = twice.reshape(*tensors.shape[:-4], features.shape[0] * features.shape[1], -1)
+    return (features.reshape(-1, features.shape[-1]).T @ flat).reshape(shape)
+
+
+def symmetric(tensor: Array) -> Array:
+    """Return t_ijk + t_jik + t_kij of a tensor that is symmetric in its last two indices, shape (..., d, d, d)."""
+    return tensor + np.swapaxes(tensor, -3, -2) + np.moveaxis(tensor, -3, -1)
+
+
+def _within_prompts(problem: Problem, logits: Array) -> Array:
+    """Return the four parts of the third cumulant given each prompt, in the logits, shape (4, M, D, D, D)."""
+    tables, (spread, skew) = logit_tables(problem, logits), reward_moments(problem)
+    pi, z = tables.probabilities, tables.centred
+    c = score_covectors(problem.policy.paths, tables.token_probabilities)
+    powers = (z, z**2 + spread, z**3 + 3.0 * z * spread + skew)
+    one, two, three = (pi * power for power in powers)
+    variance, third = (weight.sum(axis=-1)[:, None, None, None] for weight in (two, three))
+
+    def moment(weight: Array, order: int) -> Array:
+        """Return the mean of a weight times so many copies of the covector."""
+        copies = ",".join(("mka", "mkb", "mkc")[:order])
+        return np.einsum(f"mk,{copies}->m{'abc'[:order]}", weight, *[c] * order, optimize=True)
+
+    def three_ways(vector: Array, matrix: Array) -> Array:
+        return symmetric(vector[:, :, None, None] * matrix[:, None, :, :])
+
+    slope, information = moment(one, 1), moment(pi, 2)
+    w_z, ww_z, www_z = slope, moment(one, 2), moment(one, 3)
+    w_zz, ww_zz = moment(two, 1), moment(two, 2)
+    w_zzz, www_zzz = moment(three, 1), moment(three, 3)
+    cubed = slope[:, :, None, None] * slope[:, None, :, None] * slope[:, None, None, :]
+    slope_information = three_ways(slope, information)
+    four_www_z = www_z - slope_information
+    four_ww_zz = ww_zz - information * variance[..., 0] - 2.0 * slope[:, :, None] * slope[:, None, :]
+    four_w_zzz = w_zzz - 3.0 * slope * variance[..., 0, 0]
+    www = moment(pi, 3)
+    pairs_of_threes = www * third + three_ways(w_zz, ww_z)
+    six = www_zzz - three_ways(w_zzz, information) - 3.0 * three_ways(w_z, ww_zz) - 3.0 * variance * www_z
+    six += -www * third - 3.0 * three_ways(w_zz, ww_z) + 6.0 * variance * slope_information + 12.0 * cubed
+    four_and_two = 3.0 * variance * four_www_z + 2.0 * three_ways(slope, four_ww_zz) + three_ways(four_w_zzz, information)
+    twos = 2.0 * variance * slope_information + 2.0 * cubed
+    return np.stack((six, four_and_two, pairs_of_threes, twos))
+
+
+class _Spread(NamedTuple):
+    """The cumulants of theta about the noise-free run to lowest order: mean (S, d), covariance (S, d, d), third (S, d, d, d)."""
+
+    mean: Array
+    covariance: Array
+    third: Array
+
+
+class LocalDerivatives:
+    """The derivatives of the objective and of the noise's covariance at a point of the noise-free run.
+
+    Attributes
+    ----------
+    third, fourth_in_logits : ndarrays, shapes (d, d, d) and (M, D, D, D, D)
+        The objective's third derivative, and the fourth in each prompt's logits.
+    noise_parts : ndarray, shape (3, d, d)
+        The three parts of the noise's covariance, see `leave_one_out_parts`.
+    noise_slopes, noise_bends : ndarrays, shapes (3, M, D, D, D) and (3, M, D, D, D, D)
+        Their first and second derivatives in each prompt's logits, last axes, without those of - g g'.
+    """
+
+    def __init__(self, problem: Problem, theta: Array) -> None:
+        hessians, noise = partial(hessians_in_logits, problem), partial(noise_in_logits, problem)
+        self.problem, self.logits, self.features = problem, problem.policy.logits(theta), problem.policy.jacobian()
+        self.gradient, self.hessian = gradient(problem, theta), hessian(problem, theta)
+        self.third = lift(self.features, logit_derivative(hessians, self.logits, 2))
+        self.fourth_in_logits = logit_derivative(partial(logit_derivative, hessians, axes=2), self.logits, 3)
+        self.noise_parts = np.array(leave_one_out_parts(problem, theta))
+        self.noise_slopes = logit_derivative(noise, self.logits, 2)
+        self.noise_bends = logit_derivative(partial(logit_derivative, noise, axes=2), self.logits, 3)
+        self.third_cumulant = leave_one_out_third_cumulant(problem, theta)
+
+    def at_prompts(self, matrices: Array) -> Array:
+        """Return matrices (..., d, d) in the logits of each prompt, shape (..., M, D, D)."""
+        return self.features @ matrices[..., None, :, :] @ np.swapaxes(self.features, 1, 2)
+
+    def noise_slope(self, weights: Array) -> Array:
+        """Return the derivative of the noise's covariance with weights (S, 3), last axis, shape (S, d, d, d)."""
+        product = self.hessian[:, None, :] * self.gradient[:, None]
+        own = weights[:, :1, None, None] * (product + np.swapaxes(product, 0, 1))
+        return lift(self.features, np.tensordot(weights, self.noise_slopes, axes=1)) - own
+
+    def noise_bend(self, weights: Array, curvature: Array, covariance: Array) -> Array:
+        """Return the second derivative of trace(curvature noise) along covariances (S, d, d), shape (S,)."""
+        along = np.einsum("pmcdef,mcd->pmef", self.noise_bends, self.at_prompts(curvature))
+        total = np.einsum("sp,pmef,smef->s", weights, along, self.at_prompts(covariance), optimize=True)
+        turned = covariance.reshape(len(covariance), -1) @ self.third.reshape(-1, len(self.gradient))
+        squares = np.einsum("ij,sij->s", self.hessian @ curvature @ self.hessian, covariance)
+        return total - 2.0 * weights[:, 0] * (turned @ (curvature @ self.gradient) + squares)
+
+    def fifth(self, vector: Array, covariance: Array) -> Array:
+        """Return the objective's fifth derivative along a vector (d,) and twice along covariances (S, d, d), shape (S,)."""
+        local, slopes = self.at_prompts(covariance), self.features @ vector
+        sizes = np.maximum(np.linalg.norm(slopes, axis=-1, keepdims=True), np.finfo(float).tiny)
+        values, vectors = np.linalg.eigh(local)
+        axes = DIFFERENCE * np.moveaxis(vectors, -1, 0)
+        shifts = np.concatenate([axes, -axes, np.zeros_like(axes[:1])])
+        along = DIFFERENCE * slopes / sizes
+        ahead, behind = (hessians_in_logits(self.problem, self.logits + shifts + sign * along) for sign in (1.0, -1.0))
+        by_shift = np.einsum("rsmcd,smcd->rsm", ahead - behind, local) / (2.0 * DIFFERENCE)
+        n = len(axes)
+        bends = (by_shift[:n] + by_shift[n : 2 * n] - 2.0 * by_shift[2 * n]) / DIFFERENCE**2
+        return np.einsum("rsm,smr,m->s", bends, values, sizes[:, 0])
+
+
+def second_order(points: list[LocalDerivatives], steps: Array, slopes: Array, curvatures: Array, group_sizes: Array) -> Array:
+    """Return N^2 times the second order of E J(theta_n) in the noise, for the leave-one-out estimator with N = B_i G_i.
+
+    Theorem (docs/derivations.md, section 14).  The cumulants of theta_i about the noise-free run are of order 1/B (mean and
+    covariance) and 1/B^2 (the third), and follow a recursion.  The terms of order 1/B^2 of E J(theta_n) are sums over the steps.
+    They combine the cumulants with the derivatives of the final objective in theta_1..theta_n.
+
+    Parameters
+    ----------
+    points : list of LocalDerivatives, n + 1 of them
+        Those at the noise-free theta_0..theta_n.
+    steps : ndarray, shape (n,)
+    slopes, curvatures : ndarray, shapes (n, d) and (n, d, d)
+        The first and second derivatives of the final objective in theta_1..theta_n along the path.
+    group_sizes : ndarray, shape (S, n)
+        G of each step, for S plans.
+
+    Returns
+    -------
+    ndarray, shape (S,)
+    """
+    plans, d = len(group_sizes), slopes.shape[1]
+    spread = _Spread(np.zeros((plans, d)), np.zeros((plans, d, d)), np.zeros((plans, d, d, d)))
+    total = np.zeros(plans)
+    for here, step, slope, curvature, sizes in zip(points, steps, slopes, curvatures, group_sizes.T, strict=False):
+        weights = np.stack((sizes, np.ones(plans), 1.0 / (sizes - 1.0)), axis=-1)
+        slope_of_noise = here.noise_slope(weights)
+        total += _added(here, spread, step, slope, curvature, weights, slope_of_noise)
+        spread = _moved(here, spread, step, weights, slope_of_noise, sizes)
+    # E J(theta_n) over the spread: m'Hm/2 + J3:(k3/6 + m C/2) + J4:(C C)/8, by Taylor's series and the cumulants m, C and k3.
+    here, mean, covariance = points[-1], spread.mean, spread.covariance
+    local = here.at_prompts(covariance)
+    fourth = np.einsum("mcdef,smcd,smef->s", here.fourth_in_logits, local, local, optimize=True)
+    turned = covariance.reshape(plans, -1) @ here.third.reshape(d, -1).T
+    skewed = spread.third.reshape(plans, -1) @ here.third.reshape(-1) / 6.0 + 0.5 * (turned * mean).sum(axis=1)
+    return total + (0.5 * np.einsum("si,ij,sj->s", mean, here.hessian, mean) + skewed + fourth / 8.0)
+
+
+def _added(
+    here: LocalDerivatives, spread: _Spread, step: float, slope: Array, curvature: Array, weights: Array, slope_of_noise: Array
+) -> Array:
+    """Return what one step adds to the mean and to the covariance of theta, to second order, weighted by the objective."""
+    mean, covariance, cubic = spread.mean, spread.covariance, spread.third
+    plans, d = mean.shape
+    bend = np.einsum("mcdef,smef->smcd", here.fourth_in_logits, here.at_prompts(covariance))
+    bend = (np.swapaxes(here.features, 1, 2) @ bend @ here.features).sum(axis=-3)
+    fourth = lift(here.features, np.einsum("mcdef,mc->mdef", here.fourth_in_logits, here.features @ slope))
+    along = (here.third @ mean.T).transpose(2, 0, 1)
+    of_mean = 0.5 * np.einsum("sij,si,j->s", along + bend, mean, slope) + cubic.reshape(plans, -1) @ fourth.reshape(-1) / 6.0
+    of_mean += here.fifth(slope, covariance) / 8.0
+    carrier = curvature @ (np.eye(d) + step * here.hessian)
+    skewed = cubic.reshape(plans, d, -1) @ here.third.reshape(d, -1).T
+    products = 0.5 * skewed + covariance @ (along + 0.5 * bend)
+    squares = _both(here.third, covariance).reshape(plans, d, -1) @ here.third.reshape(d, -1).T
+    noise = np.einsum("sijk,ij,sk->s", slope_of_noise, curvature, mean) + 0.5 * here.noise_bend(weights, curvature, covariance)
+    of_covariance = np.einsum("sil,li->s", products, carrier) + step * (
+        0.25 * np.einsum("sij,ij->s", squares, curvature) + 0.5 * noise
+    )
+    return step * (of_mean + of_covariance)
+
+
+def _moved(here: LocalDerivatives, spread: _Spread, step: float, weights: Array, slope_of_noise: Array, sizes: Array) -> _Spread:
+    """Return the cumulants after one step."""
+    plans, d = spread.mean.shape
+    transition = np.eye(d) + step * here.hessian
+    carried = transition @ spread.covariance
+    # k3 <- T k3 T T + eta sym(J''' C T C) + eta^2 sym(dSigma T C) + eta^3 k3(noise), T = I + eta H.
+    third = (_both(spread.third, transition).reshape(plans, d, -1).swapaxes(1, 2) @ transition).swapaxes(1, 2)
+    third = third.reshape(plans, d, d, d) + step * symmetric(_both(here.third, spread.covariance @ transition))
+    slopes = slope_of_noise.reshape(plans, -1, d) @ carried.swapaxes(1, 2)
+    third += step**2 * symmetric(np.moveaxis(slopes.reshape(plans, d, d, d), -1, 1))
+    third += step**3 * sizes[:, None, None, None] ** 2 * here.third_cumulant.at(sizes)
+    mean = spread.mean @ transition + 0.5 * step * spread.covariance.reshape(plans, -1) @ here.third.reshape(d, -1).T
+    return _Spread(mean, carried @ transition + step**2 * np.tensordot(weights, here.noise_parts, axes=1), third)
+
+
+def _both(third: Array, matrices: Array) -> Array:
+    """Return t_iab m_aj m_bk for matrices (..., d, d), shape (..., d, d, d)."""
+    return np.swapaxes(matrices, -1, -2)[..., None, :, :] @ third @ matrices[..., None, :, :]
+
 
 _DIFFERENCE = 1e-4
 
@@ -117,18 +367,18 @@ class TrainingLaw:
         if sizes.ndim:
             check_shape("group_sizes", sizes[-1] if sizes.ndim == 2 else sizes, (len(self.steps),), "(n,), the steps")
         plans = np.broadcast_to(sizes, (sizes.shape[0] if sizes.ndim == 2 else 1, len(self.steps)))
-        effect = second_order(self._surroundings, self.steps, self.slopes, self.curvatures, plans)
+        effect = second_order(self._derivatives, self.steps, self.slopes, self.curvatures, plans)
         losses = -effect / as_count("budget", budget, 2) ** 2
         return losses if sizes.ndim == 2 else losses[0]
 
     @cached_property
-    def _surroundings(self) -> list[Surroundings]:
+    def _derivatives(self) -> list[LocalDerivatives]:
         if not self.problem.policy.is_linear:
             raise ValueError(
                 "policy must have logits that are linear in theta for the second order of the loss, "
                 f"got {self.problem.policy!r}: the first order is had without"
             )
-        return [Surroundings(self.problem, theta) for theta in self.path]
+        return [LocalDerivatives(self.problem, theta) for theta in self.path]
 
 
 def _as_group_sizes(sizes: Array) -> Array:
@@ -178,9 +428,11 @@ def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | Array
     for i in range(steps - 1, -1, -1):
         slopes[i], curvatures[i] = slope, curvature
         parts = leave_one_out_parts(problem, path[i])
+        # k_j = -eta^2/2 trace(D^2 Sigma_j), D^2 the second derivative of the final objective in theta_{i+1}.
         constants[i] = [-0.5 * sizes[i] ** 2 * np.vdot(curvature, part) for part in parts]
-        third = _third_derivative(problem, path[i], slope)
+        third = _derivative_along(partial(hessian, problem), path[i], slope)
         transition = np.eye(d) + sizes[i] * hessian(problem, path[i])
+        # The chain rule through theta + eta grad J: D^2 <- (I + eta H) D^2 (I + eta H) + eta J'''[D], and D <- (I + eta H) D.
         curvature = transition @ curvature @ transition + sizes[i] * third
         slope = transition @ slope
     return TrainingLaw(problem, sizes, path, float(objective(problem, path[-1])), slopes, constants, curvatures)
@@ -228,17 +480,12 @@ def noise_free_slopes(problem: Problem, path: Array, steps: Array) -> Array:
     slope = gradient(problem, path[-1])
     for i in range(len(steps) - 1, -1, -1):
         slopes[i] = slope
-        scale = _DIFFERENCE / max(float(np.linalg.norm(slope)), _DIFFERENCE)
-        forward, backward = (gradient(problem, path[i] + sign * scale * slope) for sign in (1.0, -1.0))
-        slope = slope + steps[i] * (forward - backward) / (2.0 * scale)
+        slope = slope + steps[i] * _derivative_along(partial(gradient, problem), path[i], slope)
     return slopes
 
 
-def _third_derivative(problem: Problem, theta: Array, direction: Array) -> Array:
-    """Return the derivative of the Hessian along a direction, shape (d, d), by central differences."""
+def _derivative_along(function: Callable[[Array], Array], theta: Array, direction: Array) -> Array:
+    """Return the derivative of a function of theta along a direction, shape of its value, by central differences."""
     length = float(np.linalg.norm(direction))
-    if length == 0.0:
-        return np.zeros((problem.policy.dimension, problem.policy.dimension))
-    step = _DIFFERENCE / length * direction
-    difference = hessian(problem, theta + step) - hessian(problem, theta - step)
-    return difference * (length / (2.0 * _DIFFERENCE))
+    step = direction * (_DIFFERENCE / length if length > 0.0 else 1.0)
+    return (function(theta + step) - function(theta - step)) * (length / (2.0 * _DIFFERENCE))

@@ -1,18 +1,212 @@
 """The law of a weighted sum of independent chi-squares with one degree of freedom."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import atan2, cos, exp, expm1, log, pi, sin, sqrt
+from typing import TYPE_CHECKING, NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import chdtr, chdtrc, chdtri, gammaincinv, gammaln, logit
 
 from grpo_theory.arrays import Array, Number
-from grpo_theory.theory.contour import Tails, log_volume, smallest, tails
-from grpo_theory.theory.distance import LawDistance, law_distance
-from grpo_theory.validation import as_count, as_generator, as_numbers, as_real_array
+from grpo_theory.compiler import F1, F2, function_value, stage
+from grpo_theory.validation import as_count, as_fraction, as_generator, as_numbers, as_real_array
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+NODES = 384
+REACH = 8.5
+BISECTIONS = 60
+FAINT = -100.0
+"""The logarithm of an integrand that is left out, relative to the saddlepoint's."""
+SINH, COSH = np.sinh(np.linspace(0.0, REACH, NODES)), np.cosh(np.linspace(0.0, REACH, NODES))
+NEGLIGIBLE = 1e-17
+"""Points below this share of the smallest weight have the leading term of their tail to the last digit."""
+
+LOST = -1000.0
+"""Logarithms below it are those of no number: there the saddlepoint comes too near to the end of the line to be told from it."""
+
+
+class Tails(NamedTuple):
+    """P(Q <= q), P(Q > q) and the density at q, shape (P,) each; the smaller of the tails is the accurate one."""
+
+    lower: Array
+    upper: Array
+    density: Array
+
+
+def tails(weights: Array, counts: Array, q: Array) -> Tails:
+    """Return tails and density of P laws, each at one point.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (P, n)
+        Not negative, the largest of each law 1.
+    counts : ndarray, shape (P, n)
+        How often each weight occurs; 0 for a weight of 0.
+    q : ndarray, shape (P,)
+        Finite and above 0.
+    """
+    half = counts.sum(axis=1) / 2.0
+    with np.errstate(over="ignore", under="ignore"):
+        # The leading term v q^(n/2) of the tail at 0, and its derivative.
+        lower = np.exp(log_volume(weights, counts) + half * np.log(q))
+        density = half * np.exp(log_volume(weights, counts) + (half - 1.0) * np.log(q))
+    laws = Tails(lower, 1.0 - lower, density)
+    # Chernoff's bound of log P(Q > q), for as many chi-squares of weight 1: n/2 (1 + log r - r) at r = q/n.
+    ratio = np.maximum(q / (2.0 * half), 1.0)
+    beyond = half * (1.0 + np.log(ratio) - ratio) < LOST
+    between = np.flatnonzero((q > NEGLIGIBLE * smallest(weights)) & ~beyond)
+    if len(between):
+        arrays = [np.ascontiguousarray(array[between], dtype=np.float64) for array in (weights, counts, q)]
+        values = Tails(*(np.empty(len(between)) for _ in Tails._fields))
+        integrate(*arrays, *values)
+        for out, part in zip(laws, values, strict=True):
+            out[between] = part
+    for out, limit in zip(laws, (1.0, 0.0, 0.0), strict=True):
+        out[beyond] = limit
+    return laws
+
+
+def smallest(weights: Array) -> Array:
+    """Return the smallest weight above 0 of each law, shape (P,)."""
+    return np.where(weights > 0.0, weights, np.inf).min(axis=1)
+
+
+def log_volume(weights: Array, counts: Array) -> Array:
+    """Return log v with P(Q <= q) = v q^(n/2) {1 + O(q / smallest weight)}, shape (P,)."""
+    half = counts.sum(axis=1) / 2.0
+    logs = np.log(np.where(weights > 0.0, weights, 1.0))
+    return -half * np.log(2.0) - gammaln(half + 1.0) - 0.5 * (counts * logs).sum(axis=1)
+
+
+@stage
+def left_root(weights, counts, q):
+    """Return T with sum w/(1 + 2 w T) + 1/T = q, for q below the mean; it lies between 1/q and (n/2 + 1)/q."""
+    # The logarithm is halved, because roots lie many powers of ten apart.
+    low, high = -log(q), log(counts.sum() / 2.0 + 1.0) - log(q)
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2.0
+        t = exp(middle)
+        slope = 1.0 / t
+        for k in range(weights.shape[0]):
+            slope += counts[k] * weights[k] / (1.0 + 2.0 * weights[k] * t)
+        if slope > q:
+            low = middle
+        else:
+            high = middle
+    return exp((low + high) / 2.0)
+
+
+@stage
+def right_root(weights, counts, q):
+    """Return t = (1 - s)/2 with sum w/(1 - 2 w t) - 1/t = q, in (0, 1/2); s lies between 1/(q + 4) and 1."""
+    low, high = -log(q + 4.0), 0.0
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2.0
+        s = exp(middle)
+        slope = 2.0 / expm1(middle)
+        for k in range(weights.shape[0]):
+            slope += counts[k] * weights[k] / (1.0 - weights[k] + weights[k] * s)
+        if slope > q:
+            low = middle
+        else:
+            high = middle
+    return -expm1((low + high) / 2.0) / 2.0
+
+
+@function_value(numba.void(F2, F2, F1, F1, F1, F1))
+def integrate(weights, counts, q, lower, upper, density):
+    """Fill tails and density of each law, everything in units of the distance of the saddlepoint from the pole at 0."""
+    ratios = np.empty(weights.shape[1])
+    for law in range(weights.shape[0]):
+        mean = 0.0
+        for k in range(weights.shape[1]):
+            mean += counts[law, k] * weights[law, k]
+        left = q[law] < mean
+        sign = -1.0 if left else 1.0
+        distance = left_root(weights[law], counts[law], q[law]) if left else right_root(weights[law], counts[law], q[law])
+        # K(t) = -sum n_k/2 log(1 - 2 w_k t) - t q at the saddlepoint, and its derivatives, in units of its distance from 0.
+        second, third, peak = 1.0, -2.0 * sign, -sign * distance * q[law]
+        for k in range(weights.shape[1]):
+            factor = 1.0 - 2.0 * weights[law, k] * sign * distance
+            ratios[k] = weights[law, k] * distance / factor
+            second += 2.0 * counts[law, k] * ratios[k] ** 2
+            third += 8.0 * counts[law, k] * ratios[k] ** 3
+            peak -= 0.5 * counts[law, k] * log(factor)
+        scale = 1.0 / sqrt(second)
+        # Straighter than steepest descent, which is that of the large weights: the branch points of the small ones lie beyond.
+        bend = max(third / (20.0 * second), 0.03 / scale)
+        height, tail = 0.0, 0.0
+        for node in range(NODES):
+            y = scale * SINH[node]
+            x = bend * y * y
+            size, angle = -x * distance * q[law], -y * distance * q[law]
+            for k in range(weights.shape[1]):
+                if counts[law, k] > 0.0:
+                    real, imaginary = 1.0 - 2.0 * ratios[k] * x, -2.0 * ratios[k] * y
+                    size -= 0.25 * counts[law, k] * log(real * real + imaginary * imaginary)
+                    angle -= 0.5 * counts[law, k] * atan2(imaginary, real)
+            if size < FAINT:
+                break
+            size = exp(size) * scale * COSH[node] * (0.5 if node == 0 else 1.0)
+            # The integrand is multiplied by the derivative of the contour, 1 - 2 i bend y.
+            real = size * (cos(angle) + 2.0 * bend * y * sin(angle))
+            imaginary = size * (sin(angle) - 2.0 * bend * y * cos(angle))
+            height += real
+            tail += (real * (sign + x) + imaginary * y) / ((sign + x) ** 2 + y * y)
+        unit = exp(peak) * REACH / ((NODES - 1.0) * pi)
+        tail *= unit
+        density[law] = unit * distance * height
+        lower[law] = -tail if left else 1.0 - tail
+        upper[law] = 1.0 + tail if left else tail
+
+
+@dataclass(frozen=True)
+class LawDistance:
+    """The Kolmogorov distance of the law that a sample is drawn from to a given law, from the sample.
+
+    Attributes
+    ----------
+    estimate : float
+        The largest difference between the empirical distribution function and the law's.
+    low, high : float
+        Limits of the true distance, by the inequality of Dvoretzky, Kiefer and Wolfowitz with Massart's constant (1990). They are
+        valid for every sample size. If low is above 0, the law is refuted.
+    level : float
+        The confidence level of the limits.
+    replications : int
+        The size of the sample.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> law = gt.WeightedChiSquare([1.0, 0.5])
+    >>> found = law.compare(1.2 * law.rvs(4000, rng=0))  # draws from another law
+    >>> found.low > 0.0
+    True
+    """
+
+    estimate: float
+    low: float
+    high: float
+    level: float
+    replications: int
+
+
+def law_distance(cdf: Callable[[Array], Array], values: ArrayLike, level: float = 0.95) -> LawDistance:
+    """Measure the distance of a sample (R,) from the law with a continuous distribution function."""
+    sample, level = np.sort(as_real_array("values", values, 1)), as_fraction("level", level)
+    below = np.asarray(cdf(sample))
+    steps = np.arange(sample.size + 1) / sample.size
+    estimate = float(max((steps[1:] - below).max(), (below - steps[:-1]).max()))
+    half = float(np.sqrt(np.log(2.0 / (1.0 - level)) / (2.0 * sample.size)))
+    return LawDistance(estimate, max(0.0, estimate - half), min(1.0, estimate + half), level, sample.size)
+
 
 _NEWTON_STEPS = 100
 _LEAST = np.finfo(float).tiny
@@ -31,7 +225,7 @@ class WeightedChiSquare:
 
     Notes
     -----
-    Tails and densities are integrals along contours through saddlepoints (`grpo_theory.theory.contour`), accurate to about twelve
+    Tails and densities are integrals along contours through saddlepoints, accurate to about twelve
     digits, far out too.  Where all weights are equal the law is scipy's chi-square.
 
     Examples

@@ -13,7 +13,7 @@ import grpo_theory as gt
 from grpo_theory.estimation import find
 from grpo_theory.estimation.kernel import centre
 from grpo_theory.estimation.registry import make_estimator
-from grpo_theory.exact.alignment import efficiency_of
+from grpo_theory.exact.group_law import efficiency_of
 from grpo_theory.harness import check, rows, run
 from simulations.gradient.groups import RESPONSES
 from simulations.statements import stated

@@ -6,7 +6,7 @@ second batch.
 
 import grpo_theory as gt
 from grpo_theory.estimation.trainers import CONVENTIONS
-from grpo_theory.exact.alignment import efficiency_of
+from grpo_theory.exact.group_law import efficiency_of
 from grpo_theory.harness import check, rows
 from simulations.gradient.cells import error_of, gradient_cases, merge, row_of, simulated
 from simulations.statements import stated

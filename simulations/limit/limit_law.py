@@ -15,7 +15,7 @@ import grpo_theory as gt
 from grpo_theory.evidence.reading import mean_of
 from grpo_theory.harness import check, rows, run
 from grpo_theory.theory import gap_recursion, limit_covariance, linearise
-from grpo_theory.theory.distance import law_distance
+from grpo_theory.theory.weighted_chi_square import law_distance
 from simulations.maximum import maximum
 from simulations.seeds import seed_of
 from simulations.statements import stated

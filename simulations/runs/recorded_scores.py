@@ -11,7 +11,7 @@ import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
-from grpo_theory.exact.table import UNREAD, advantage_table, multiset_lines
+from grpo_theory.exact.multisets import UNREAD, advantage_table, multiset_lines
 
 FOLLOWED = 4
 """The group size of the runs along which efficiencies are worked out."""

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 import grpo_theory as gt
-from grpo_theory.exact.surface import gradient
+from grpo_theory.exact.derivatives import gradient
 from grpo_theory.harness import check
 from grpo_theory.problem.logit_map import PrefixHeadMap
 from simulations.sequence.language_model import SEVERAL

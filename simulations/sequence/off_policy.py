@@ -7,7 +7,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.exact.weights import NEGATIVE, POSITIVE, gains_of
+from grpo_theory.exact.score_moments import NEGATIVE, POSITIVE, gains_of
 
 
 class Pairs:

@@ -17,7 +17,7 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.exact import directional_derivatives
-from grpo_theory.exact.logit_forms import noise_forms
+from grpo_theory.exact.derivatives import noise_in_logits
 from grpo_theory.harness.summary import summary
 from grpo_theory.intervals import best_set
 from simulations.seeds import child_seed
@@ -69,7 +69,7 @@ def controlled_objectives(problem, guides, steps, group_sizes, *, budget, runs, 
         bends = {c: guides[c].bend for c in ahead}
         bent = any(bend is not None for bend in bends.values())
         ascent = directional_derivatives(problem, theta, np.eye(theta.shape[1])) if bent else np.zeros_like(theta)
-        covariance = noise_forms(problem, problem.policy.logits(theta)) if bent else np.zeros(0)
+        covariance = noise_in_logits(problem, problem.policy.logits(theta)) if bent else np.zeros(0)
         sizes = {"batch_size": budget // size, "group_size": size, "steps": 1, "replications": runs, "workers": 1}
         moved = gt.simulate_training(problem, theta, "rloo", [step], **sizes, rng=child_seed(seed, i)).theta
         control[0][:, ahead] += (moved - theta) @ directions.T - step * drift
@@ -89,7 +89,7 @@ def controlled_objectives(problem, guides, steps, group_sizes, *, budget, runs, 
 
 
 def _trace(problem, curvature, covariance, ascent, size):
-    """Return N times the trace of curvature (d, d) Cov(estimate) of every run, from `noise_forms` and gradients (runs, d)."""
+    """Return N times the trace of curvature (d, d) Cov(estimate) of every run, from `noise_in_logits` and gradients (runs, d)."""
     features = problem.policy.jacobian()
     local = features @ curvature @ np.swapaxes(features, 1, 2)
     traces = np.einsum("prmcd,mcd->pr", covariance, local, optimize=True)

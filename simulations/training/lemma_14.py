@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from grpo_theory.harness import check
-from grpo_theory.theory.bounds import first_index, largest_sequence, printed_first_index, sequence_bound
+from grpo_theory.theory.suboptimality import first_index, largest_sequence, printed_first_index, sequence_bound
 from simulations.statements import stated
 
 A = (1.25, 2.0, 4.0, 10.0, 100.0)

@@ -14,7 +14,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.exact import region
-from grpo_theory.exact.ball import ERROR_POINTS, largest, net, one_by_one
+from grpo_theory.exact.maximiser import ERROR_POINTS, largest, net, one_by_one
 from grpo_theory.harness import check
 from grpo_theory.theory import constant_step_bound, harmonic_step_bound
 from simulations.maximum import curvatures, maximum

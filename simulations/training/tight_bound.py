@@ -15,7 +15,7 @@ from grpo_theory.exact import largest_error, longest_estimate, region
 from grpo_theory.harness import check, run
 from grpo_theory.harness.summary import summary
 from grpo_theory.theory import harmonic_step_bound
-from grpo_theory.theory.bounds import first_index
+from grpo_theory.theory.suboptimality import first_index
 from simulations.seeds import seed_of
 from simulations.statements import stated
 from simulations.training.grid import doubling

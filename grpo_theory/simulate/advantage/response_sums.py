@@ -14,7 +14,7 @@ from grpo_theory.compiler import F2, F3, F5, Driver, allocating_driver, driver, 
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, where, zeros
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import KERNEL
-from grpo_theory.exact.table import AdvantageTable
+from grpo_theory.exact.multisets import AdvantageTable
 from grpo_theory.simulate.advantage.affine import COEFFICIENTS, Coefficients, find_affine
 from grpo_theory.simulate.advantage.call_room import CALL_ROOM, KERNEL_VIEW, CallRoom, KernelView, make_call_room
 from grpo_theory.simulate.advantage.kernel_call import call_in_order, call_on_counts

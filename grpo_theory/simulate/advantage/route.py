@@ -15,10 +15,16 @@ from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import Advantage, affine_coefficients
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
-from grpo_theory.exact.classes import Seen
-from grpo_theory.exact.exchangeability import check_alone, treats_alike
-from grpo_theory.exact.multisets import NotFiniteError, advantages_of
-from grpo_theory.exact.table import UNREAD, AdvantageTable, advantage_table
+from grpo_theory.exact.multisets import (
+    UNREAD,
+    AdvantageTable,
+    NotFiniteError,
+    Seen,
+    advantage_table,
+    advantages_of,
+    check_alone,
+    treats_alike,
+)
 from grpo_theory.problem import Point, Problem
 from grpo_theory.simulate.advantage.call_room import KernelView
 

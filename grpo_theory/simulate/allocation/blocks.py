@@ -10,8 +10,8 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler.lanes import WIDTH, whole_rows, zeros
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.allocation import AllocationRule, checked_budget, cost_message, spread_budget
-from grpo_theory.exact.logit_forms import reward_moments
-from grpo_theory.exact.table import UNREAD, advantage_table
+from grpo_theory.exact.derivatives import reward_moments
+from grpo_theory.exact.multisets import UNREAD, advantage_table
 from grpo_theory.problem import LogitMap, Problem, TokenChain
 from grpo_theory.simulate.advantage.route import TABLE
 from grpo_theory.simulate.advantage.tables import Tables

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from grpo_theory.arrays import Array
 from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.estimation import Estimator
-from grpo_theory.exact.carried import token_log_ratios
+from grpo_theory.exact.score_moments import token_log_ratios
 from grpo_theory.problem import ChainPoint
 from grpo_theory.simulate.chain.walks import Chances, chances_of, compile_walks, draw_walks, make_walks
 from grpo_theory.simulate.chain.weighing import Weighing, advantages_in, compile_weighing, seen, weighing

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator
-from grpo_theory.exact.surface import objective, on_chain
+from grpo_theory.exact.derivatives import objective, on_chain
 from grpo_theory.problem import ChainPoint, Problem
 from grpo_theory.simulate.chain.walks import Walks, chances_of, compile_walks, draw_walks, make_walks
 from grpo_theory.simulate.chain.weighing import advantages_in, compile_weighing, seen, weighing

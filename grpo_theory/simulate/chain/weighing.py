@@ -19,9 +19,8 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 from grpo_theory.estimation.parts import CLIP_SIGNATURE as CLIP
 from grpo_theory.estimation.parts import RATIO_SIGNATURE as RATIO
-from grpo_theory.exact.carried import by_token, shares_by_length
 from grpo_theory.exact.multisets import advantages_of
-from grpo_theory.exact.weights import check_penalty
+from grpo_theory.exact.score_moments import by_token, check_penalty, shares_by_length
 from grpo_theory.problem import ChainPoint
 from grpo_theory.simulate.chain.walks import WALKS, Walks
 

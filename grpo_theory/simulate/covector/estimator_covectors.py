@@ -11,8 +11,8 @@ from grpo_theory.compiler import first_class_value
 from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import SIGNATURE
-from grpo_theory.exact.classes import seen_at
-from grpo_theory.exact.weights import token_weights
+from grpo_theory.exact.multisets import seen_at
+from grpo_theory.exact.score_moments import token_weights
 from grpo_theory.problem import Point
 from grpo_theory.simulate.advantage.affine import make_coefficients
 from grpo_theory.simulate.advantage.response_sums import Affine, Called, Source, Tabulated

@@ -9,7 +9,7 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F2, F3, F4, F5, I1, I2, driver, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, take
 from grpo_theory.estimation import Estimator
-from grpo_theory.exact.weights import TokenWeights
+from grpo_theory.exact.score_moments import TokenWeights
 from grpo_theory.simulate.covector.tabulated import add_up, centre_edges, least_sure
 from grpo_theory.simulate.draw.counting import COUNTS
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, lookup, read_rows
