@@ -5,8 +5,8 @@ import pytest
 from dense import Dense
 from enumeration import NAMED, Prompt, group_law
 from networks import ACTIVATIONS, KINDS, DenseNetwork, derivatives_of, logits_of, network_case
+from runs_by_hand import COMPOSITIONS, IDS, adam_by_numpy, ascend, composed, transcription
 from streams_by_numpy import uniforms_of_runs
-from test_training import COMPOSITIONS, IDS, adam_by_numpy, ascend, composed, transcription
 
 import grpo_theory as gt
 from grpo_theory.exact import directional_derivatives, gradient
