@@ -11,7 +11,7 @@ import grpo_theory as gt
 from grpo_theory.estimation.affine import affine_coefficients
 from grpo_theory.exact.table import UNREAD, advantage_table, can_be_tabulated, multiset_ranks
 from grpo_theory.simulate.advantage.route import CALLED, IN_ORDER, TABLE, route_in_training
-from grpo_theory.simulate.covector.contrasts import binary_weights, make_contrasts
+from grpo_theory.simulate.covector.contrasts import binary_weights
 
 
 def advantages_of(advantage, rewards, fields=UNREAD):
@@ -103,32 +103,3 @@ def test_with_binary_rewards_every_kernel_is_a_contrast_and_a_mean():
         np.testing.assert_allclose(difference[low] * contrast + mean[low] * (counts - size * pi), expected, rtol=0, atol=1e-15)
         apart = max(apart, np.abs(difference[low] * contrast - expected).max())
     assert apart > 0.1
-
-
-@pytest.mark.parametrize("values", [(0.0, 1.0), (-1.0, 1.0), (0.1, 0.7), (1.0, 1.1)])
-@pytest.mark.parametrize("name", ["rloo", "grpo", "dr_grpo"])
-def test_a_kernel_whose_advantages_have_mean_0_is_its_difference_alone(name, values):
-    """What rounding leaves of the mean is taken for 0, and a mean of 10^-9 is not."""
-    for group_size in [*range(2, 20), 64, 129]:
-        table = advantage_table(gt.estimators()[name].advantage, values, group_size, UNREAD).advantages
-        weights = binary_weights(table, np.array(values))
-        assert not weights[..., 1].any(), group_size
-        assert weights[0, 1:-1, 0].all()
-        assert (weights[0, [0, -1]] == 0.0).all()
-        assert binary_weights(table + 1e-9 * np.abs(table).max(), np.array(values))[0, :, 1].all()
-
-
-def test_columns_that_estimators_share_are_one():
-    """The baselines' kernels differ by their means, which depend on the prompt for an oracle's and not for REINFORCE."""
-    fields = ((0.3, 0.6), (0.4, 0.5), (0.2, 0.1))
-    known = {"rloo": UNREAD, "reinforce": UNREAD, "oracle": fields, "optimal": fields}
-    tables = [advantage_table(gt.estimators()[name].advantage, (0.0, 1.0), 4, own).advantages for name, own in known.items()]
-    weights = [binary_weights(table, np.array([0.0, 1.0])) for table in tables]
-    contrasts, columns = make_contrasts(weights)
-    assert columns[0, 1] == -1
-    assert len(np.unique(columns)) == 6, "two differences, three means, and none"
-    everything = np.concatenate([np.tile(contrasts.shared.rows, (2, 1)), contrasts.by_prompt], axis=1).reshape(2, 5, -1)
-    for one, places in zip(weights, columns, strict=True):
-        for part, place in enumerate(places):
-            expected = np.broadcast_to(one[..., part], (2, 5))
-            np.testing.assert_array_equal(everything[..., place] if place >= 0 else 0.0 * expected, expected)

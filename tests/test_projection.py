@@ -67,15 +67,6 @@ def test_mean_and_variance_over_seeds(blocks):
     assert elsewhere < -LIMIT, "the check could not tell a variance that is a third greater"
 
 
-def test_without_signs_it_is_biased():
-    def unsigned(vector, seed):
-        offsets = np.random.default_rng(seed).integers(0, 32, len(vector))
-        return sum(np.roll(np.abs(chunk), offset) for chunk, offset in zip(vector, offsets, strict=True))
-
-    mean, _, _ = moments(unsigned)
-    assert mean > LIMIT
-
-
 def test_compiled_and_plain_agree():
     vector, keys = np.random.default_rng(3).standard_normal(100).astype(np.float32), np.arange(2, dtype=np.uint64)
     found = np.zeros((2, 2, 128))

@@ -309,9 +309,6 @@ def test_features_that_are_learned_have_the_law_and_train_by_rules_that_need_no_
 BAD = [
     (lambda law: law.best(5), "3 prompts with 2 to 7 responses each take 6 to 21 responses, and the budget is 5"),
     (lambda law: law.sizes("vip", 22), r"the budget is 22\. Change the budget, or the bounds"),
-    (lambda law: law.sizes(RULES["vip"].between(8, 9), 24), "allows no size for which this law was made, 2 to 7"),
-    (lambda law: law.sizes("vips", BUDGET), "rule"),
-    (lambda law: law.mse([2, 3]), r"sizes must have shape \(3,\)"),
     (lambda law: law.mse([2, 3, 8]), "sizes must be 2 to 7, for which this law was made, got 8"),
     (lambda law: law.mse([2.0, 3.0, 4.0]), "sizes must be integers"),
     (
@@ -319,7 +316,6 @@ BAD = [
         r"'broken' must fill finite costs of at least 0, got",
     ),
     (lambda law: RULES["vip"].between(9, 8), "high must be at least low = 9, got 8"),
-    (lambda law: RULES["vip"].between(1, 8), "low must be at least 2"),
     (lambda law: gt.AllocationRule("long", RULES["vip"].fill, memory=1.5), r"memory must lie in \[0, 1\], got 1.5"),
     (lambda law: gt.AllocationRule("plain", lambda known, costs: None), "must be compiled"),
     (lambda law: gt.AllocationRule("another", spread_budget), r"got FunctionValue.spread_budget. of another"),
@@ -339,11 +335,8 @@ def test_mistakes_in_rules_and_sizes_are_told(problem, make, message):
     [
         (RULES["vip"].between(8, 9), {}, "4 prompts with 8 to 9 responses each take 32 to 36 responses, and the budget is 24"),
         ("vip", {"inner_steps": 2}, "policy that is updated: inner_steps must be 1, got 2"),
-        ("vip", {"lag": 1}, "policy that is updated: lag must be 0, got 1"),
         ("vip", {"batch_size": "a"}, "batch_size must be an integer of at least 1, got 'a'"),
-        ("vip", {"group_size": None}, "group_size must be an integer of at least 1, got None"),
         ("best", {}, "allocation"),
-        (3, {}, "allocation"),
         (gt.AllocationRule("negative", fill_negative), {}, "allocation rule 'negative' must fill finite costs of at least 0"),
         ("vip", {"estimator": "optimal"}, "On this problem 'optimal' is not one"),
         ("vip", {"problem": gt.gallery.problem("chain-copy")}, "a TokenChain's groups have one size"),

@@ -7,7 +7,7 @@ from enumeration import Case
 from runs_by_hand import Algorithm, adam_by_numpy, all_observations, ascend, match, z_of_moments
 
 import grpo_theory as gt
-from grpo_theory.exact.stability import LARGEST_RECURSION, StabilityWarning, stability_message
+from grpo_theory.exact.stability import StabilityWarning
 from grpo_theory.simulate.covector.features import features
 
 LIMIT, RARE = 4.9, 1e-6
@@ -133,16 +133,6 @@ def test_runs_are_those_that_there_can_be_and_come_as_often_as_they_should(name)
     assert match(runs, problem, (wrong / wrong.sum(), paths))[1] < RARE
 
 
-def test_averages_are_those_of_the_iterates_and_each_run_has_its_start():
-    problem, starts = short(), np.random.default_rng(3).normal(size=(5, 9))
-    how = {"replications": 5, "rng": 1, "batch_size": 4, "group_size": 4}
-    runs = [gt.simulate_training(problem, starts, "rloo", [0.5] * n, steps=n, **how) for n in (1, 2, 3)]
-    iterates = np.stack([run.theta for run in runs])
-    np.testing.assert_allclose(runs[2].average, iterates.mean(axis=0), atol=1e-14)
-    np.testing.assert_allclose(runs[2].farthest, np.linalg.norm(iterates - starts, axis=2).max(axis=0), rtol=1e-12)
-    np.testing.assert_array_equal(runs[2].objectives[:, 0], gt.objective(problem, runs[2].theta))
-
-
 def test_training_at_a_thousand_tokens_learns():
     chain = gt.TokenChain([[0, 1], [1, 0]], 1024)
     problem = gt.Problem(gt.StateRewards([0.0, 1.0]), chain, theta=[0.0, -7.0, 0.0, -5.0])
@@ -224,22 +214,13 @@ def spoilt(batch, advantages):
         ("wild", {}, r"have squares within double precision\. Over responses of up to 4 tokens"),
         ("rloo", {"directions": np.ones((1, 3))}, r"directions must have shape \(1, 9\) = \(J, d\), got \(1, 3\)"),
         ("spoilt", {}, "must fill finite advantages"),
-        ("rloo", {"inner_steps": 3, "steps": 9}, "inner_steps must divide batch_size = 4, got 3"),
         ("rloo", {"ball": 3.0}, r"ball must be a Ball\(centre, radius\) or None"),
-        ("rloo", {"optimiser": gt.Adam}, r"optimiser must be an object, got the class Adam. Write Adam\(\)"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(estimator, changes, message, registry):
     problem = short()
     gt.compose("wild", advantage="reinforce", ratio=gt.estimation.Ratio("wild", wild_ratio))
     gt.estimator("spoilt")(spoilt)
-    trains, how = set(changes) & {"inner_steps", "ball", "optimiser"}, SIZES | {"replications": 2, "rng": 1} | changes
+    trains, how = "ball" in changes, SIZES | {"replications": 2, "rng": 1} | changes
     with pytest.raises((TypeError, ValueError), match=message):
         _ = train(problem, estimator, **changes) if trains else gt.simulate_gradients(problem, problem.theta, estimator, **how)
-
-
-def test_a_step_that_is_too_large_is_warned_of_where_the_hessian_is_quickly_had():
-    problem, long, large = short(), gt.gallery.problem("chain-copy"), gt.gallery.problem("chain-bigram-text")
-    assert "too large for stability" in stability_message(problem, problem.theta, np.array([1e4]))
-    assert 3.0 * 64 * 4 * 2 * long.policy.n_logits**3 < LARGEST_RECURSION
-    assert stability_message(large, large.theta, np.array([1e4])) is None
