@@ -292,24 +292,6 @@ def test_several_rates_side_by_side_give_the_runs_that_each_gives_alone(problem,
     assert (still.iterates(2, rng=7) == problem.theta).all()
 
 
-# ---- what a lag does to the mean
-
-
-def test_whole_ratios_leave_the_mean_where_it_is_and_no_ratio_delays_it(registry):
-    """Rloo with the ratio of the whole response is unbiased however old the rollout."""
-    rng = np.random.default_rng(0)
-    ratio = gt.compose("stale_for_one_test", advantage="rloo", ratio="trajectory")
-    for policy in (gt.LinearSoftmax(rng.normal(size=(2, 4, 3))), gt.TokenTree(2, vocabulary_size=2, horizon=2)):
-        problem = gt.Problem(gt.Bandit(rng.uniform(size=(2, 4))), policy)
-        now, then = rng.normal(size=(2, policy.dimension))
-        at = {"batch_size": 1, "group_size": 3}
-        whole = gt.gradient_mean(problem, now, ratio, behaviour=then, **at)
-        np.testing.assert_allclose(whole, gt.moments(problem, now).gradient, atol=1e-12)
-        stale = gt.gradient_mean(problem, now, "rloo", behaviour=then, **at)
-        apart = np.abs(stale - gt.moments(problem, then).gradient).max()
-        assert apart < 1e-12 if policy.paths.horizon == 1 else apart > 1e-3
-
-
 # ---- ends, and bad input
 
 
