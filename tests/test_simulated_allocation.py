@@ -179,12 +179,10 @@ def test_steps_are_those_that_there_can_be_and_come_as_often_as_they_should(kind
         assert match(runs, c.problem, all_steps(c, RULES["uniform"].between(2, 6), estimator, 2, 8))[0] > 1e-3
 
 
-@pytest.mark.parametrize("name", ["tabular", "linear", "graded", "sequence-shared", "lm-few-shot"])
-@pytest.mark.parametrize("optimiser", [gt.SGD(), gt.Adam()])
-def test_with_one_size_allowed_runs_are_those_of_groups_of_one_size(name, optimiser):
-    """Only the order of multiplications may differ."""
+@pytest.mark.parametrize("name", ["sequence-shared", "lm-few-shot"])
+def test_with_one_size_allowed_runs_are_those_of_groups_of_one_size(name):
     problem = gt.gallery.problem(name)
-    how = {"group_size": 3, "replications": 5, "step": 0.3, "optimiser": optimiser, "ball": gt.Ball(problem.theta, 0.4)}
+    how = {"group_size": 3, "step": 0.3, "optimiser": gt.Adam(), "ball": gt.Ball(problem.theta, 0.4)}
     plain, ruled = (train(problem, rule, **how) for rule in (None, RULES["uniform"].between(3, 3)))
     for field in ("theta", "average", "farthest"):
         np.testing.assert_allclose(getattr(ruled, field), getattr(plain, field), rtol=1e-9, atol=1e-9)
