@@ -278,8 +278,10 @@ def forgetful(batch, advantages):
 def test_a_kernel_that_leaves_gaps_is_told_where_they_are_drawn(registry):
     """Problems without and with a penalty, and of sequences; no group of 40 here has equal rewards."""
     found = of_a_user(forgetful)
-    for name in ("mixed", "kl-tabular", "sequence-shared"):
-        problem, sizes = gt.gallery.problem(name), {"batch_size": 2, "group_size": 3, "replications": 500, "rng": 1}
+    # One whose responses are all the same: advantages are read off the first of them.
+    sure = gt.Problem(gt.Bandit([[1.0, 0.5]]), gt.TabularSoftmax(1, 2), theta=[50.0, 0.0])
+    for problem in (sure, *map(gt.gallery.problem, ("mixed", "kl-tabular", "sequence-shared"))):
+        sizes = {"batch_size": 2, "group_size": 3, "replications": 500, "rng": 1}
         for workers in (1, 2):
             with pytest.raises(ValueError, match="estimator 'forgetful_for_one_test' must fill finite advantages"):
                 gt.simulate_gradients(problem, problem.theta, ["rloo", found], **sizes, workers=workers)
