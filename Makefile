@@ -20,7 +20,7 @@ plain: $(VENV)/.test
 
 # Drivers with every index checked, which numba's cache does not tell from drivers without.
 bounds: $(VENV)/.test
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/checked $(BIN)/python -m pytest -q tests/test_driver.py tests/test_drawn_law.py -k 'not billion and not 4096'
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/checked $(BIN)/python -m pytest -q tests/test_simulated_gradients.py tests/test_streams.py -k 'not billion and not 4096'
 
 # Faults put into the code on purpose: each must be seen by the tests that are named beside it.
 mutants: $(VENV)/.test
@@ -43,7 +43,7 @@ newest:
 	NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)-newest/numba $(VENV)-newest/bin/python -m pytest $(OLD_OR_NEW)
 
 # Kernels, simulators and laws compiled for the plainest processor of this kind, whose lanes are short: numbers are the same.
-GENERIC_TESTS := $(addprefix tests/test_,driver.py drawn_law.py estimator.py training_stages.py multisets.py)
+GENERIC_TESTS := $(addprefix tests/test_,estimator.py multisets.py simulated_gradients.py simulated_training.py streams.py)
 generic: $(VENV)/.test
 	NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES= NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/generic $(BIN)/python -m pytest -q $(GENERIC_TESTS)
 

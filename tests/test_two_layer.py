@@ -5,7 +5,7 @@ import pytest
 from enumeration import NAMED, Prompt, group_law
 from networks import ACTIVATIONS, KINDS, DenseNetwork, derivatives_of, differences, logits_of, network_case
 from streams_by_numpy import uniforms_of_runs
-from test_training import adam_by_numpy, ascend, transcription
+from runs_by_hand import adam_by_numpy, ascend, transcription
 
 import grpo_theory as gt
 from grpo_theory.exact import gradient

@@ -1,0 +1,319 @@
+"""Responses divided between prompts: exact laws and best sizes, by enumeration; and runs with an allocation rule."""
+
+import warnings
+from itertools import product
+
+import numpy as np
+import pytest
+from dense import Dense
+from runs_by_hand import groups_of, match, small_case
+
+import grpo_theory as gt
+from grpo_theory.compiler import function_value
+from grpo_theory.estimation import COSTS
+from grpo_theory.estimation.allocation import spread_budget, spread_sizes
+from grpo_theory.exact.allocation import least_sizes
+from grpo_theory.simulate.allocation.blocks import AllottedBlocks
+from grpo_theory.simulate.step_grid import StepGrid
+from grpo_theory.simulate.training_blocks import TrainingBlocks
+
+LOW, HIGH, BUDGET = 2, 7, 13
+RULES = gt.allocation_rules()
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """Three prompts of unequal weights and success rates, four answers."""
+    success = np.array([[0.9, 0.1, 0.0, 0.2], [0.0, 0.0, 0.05, 0.3], [1.0, 0.6, 0.5, 0.9]])
+    theta = np.array([0.3, 0.1, -0.2, 0.5, 1.0, -0.4, 0.2, 0.0, 0.1, 0.6, -1.0, 0.4])
+    return gt.Problem(gt.Bandit(success, [0.2, 0.5, 0.3]), gt.TabularSoftmax(3, 4), theta=theta)
+
+
+# ---- the law of a batch with given sizes, and the best sizes
+
+
+def test_the_law_is_that_of_enumerated_groups_and_of_the_closed_form(problem):
+    """Two prompts with groups of 2 and 3, both in the batch: all samples, by their chances."""
+    c, sizes = small_case("linear", "graded"), np.array([2, 3])
+    dense, rloo = Dense(c), gt.estimators()["rloo"]
+    at, found = dense.at(c.theta), []
+    for m, n in enumerate(sizes):
+        found.append([])
+        for chance, row in groups_of(dense, at, m, n):
+            advantages = dense.advantages(at, rloo, np.array([m]), np.array([row]))
+            found[m].append((chance, dense.estimates(at, at, rloo, np.array([m]), np.array([row]), advantages)[0]))
+    # The estimate of a batch that has every prompt once weighs each group's by its prompt's weight.
+    one, other = c.bandit.prompt_weights
+    chances, estimates = zip(*((p * q, one * x + other * y) for (p, x), (q, y) in product(*found)), strict=True)
+    mean, power = np.dot(chances, estimates), np.dot(chances, (np.array(estimates) ** 2).sum(axis=1))
+    law = gt.allocation_law(c.problem, c.theta, low=2, high=3)
+    np.testing.assert_allclose(law.mean(sizes), mean, atol=1e-14)
+    assert law.trace(sizes) == pytest.approx(power - mean @ mean, rel=1e-11)
+    gradient = gt.moments(c.problem, c.theta).gradient
+    assert law.efficiency(sizes) == pytest.approx((gradient @ mean) ** 2 / (gradient @ gradient) / power, rel=1e-11)
+    exact, n = gt.moments(problem, problem.theta), np.arange(LOW, HIGH + 1)[:, None]
+    traces = gt.allocation_law(problem, problem.theta, low=LOW, high=HIGH).traces
+    np.testing.assert_allclose(traces, exact.oracle_trace / n + exact.second_order / (n * (n - 1)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["rloo", "dr_grpo", "grpo", "reinforce"])
+def test_equal_sizes_have_the_law_of_groups_and_best_sizes_are_the_best_of_all(problem, name):
+    """With all prompts once, the variance between prompts is gone; all sizes of three prompts that spend the budget are tried."""
+    law = gt.allocation_law(problem, problem.theta, name, low=LOW, high=HIGH)
+    one = gt.gradient_law(problem, problem.theta, name, batch_size=1, group_size=4)
+    np.testing.assert_allclose(law.mean(4), one.mean, atol=1e-14)
+    assert law.trace(4) == pytest.approx(problem.bandit.prompt_weights**2 @ one.prompt_traces, rel=1e-12)
+    assert law.mse(4) == pytest.approx(law.trace(4) + np.sum((one.mean - one.true_gradient) ** 2), rel=1e-12)
+    traces = [law.trace(np.array(n)) for n in product(range(LOW, HIGH + 1), repeat=3) if sum(n) == BUDGET]
+    assert law.best(BUDGET).sum() == BUDGET
+    assert law.trace(law.best(BUDGET)) == pytest.approx(min(traces), rel=1e-12)
+    assert max(traces) > 1.05 * min(traces)
+    single = gt.allocation_law(problem, problem.theta, "reinforce", low=1, high=4)
+    traces = [single.trace(np.array(n)) for n in product(range(1, 5), repeat=3) if sum(n) == 5]
+    assert single.trace(single.best(5)) == pytest.approx(min(traces), rel=1e-12)
+
+
+def test_greedy_spreading_is_optimal_for_costs_that_fall_ever_less():
+    """Against dynamic programming, which does not use that, on random costs; and not for the printed variance (n - 1)/n^2."""
+    rng, n = np.random.default_rng(3), np.arange(LOW, HIGH + 1)[:, None]
+    for budget in (10, 11, 19, 34, 35) * 8:
+        costs = rng.exponential(size=(5, 2)) * rng.integers(0, 2, (5, 2))
+        table = costs[:, 0] / n + costs[:, 1] / (n * (n - 1))
+        sizes, rows, columns = spread_sizes(costs, budget, LOW, HIGH), least_sizes(table, budget - 5 * LOW), np.arange(5)
+        assert sizes.sum() == budget == rows.sum() + 5 * LOW
+        assert table[sizes - LOW, columns].sum() == pytest.approx(table[rows, columns].sum(), rel=1e-12, abs=1e-15)
+    printed = np.tile((n - 1) / n**2, (1, 2))
+    assert sorted(least_sizes(printed, 2)) == [0, 2]
+
+
+# ---- rules
+
+
+def test_rules_give_what_they_say(problem):
+    """Sizes in proportion to roots of a cost, or the least of a weighted error; only the true traces give the least error."""
+    known = np.array([[0.5, 0.25, 3.0, 2.0, 0.5, 0.0, 0.0], [0.1, 0.09, 1.0, 4.0, 0.02, 2.0, 8.0]])
+    expected = {
+        "neyman": [[3.0, 2.0], [1.0, 4.0]],
+        "vip": [[0.25, 0.25], [0.09, 0.09]],
+        "dynamo": [[0.25, 0.0], [0.09, 0.0]],
+        "vip_seen": [[0.25, 0.25], [0.21, 0.21]],
+        "sgpo": [[4.0, 0.0], [2500.0, 0.0]],
+    }
+    for name, costs in expected.items():
+        np.testing.assert_allclose(RULES[name].costs(known), costs)
+    np.testing.assert_array_equal(spread_sizes(RULES["sgpo"].costs(known), 104, 2, 200), [4, 100])
+    np.testing.assert_array_equal(spread_sizes(RULES["dynamo"].costs(known), 160, 2, 200), [100, 60])
+    law = gt.allocation_law(problem, problem.theta, low=LOW, high=HIGH)
+    least = law.mse(law.best(BUDGET))
+    assert law.mse(law.sizes("neyman", BUDGET)) == pytest.approx(least, rel=1e-12)
+    for name in RULES:
+        sizes = law.sizes(name, BUDGET)
+        assert sizes.sum() == BUDGET
+        assert LOW <= sizes.min() <= sizes.max() <= HIGH
+        assert law.mse(sizes) >= least * (1.0 - 1e-12)
+    blind = gt.AllocationRule("blind", RULES["neyman"].fill)
+    np.testing.assert_array_equal(blind.costs(law.known), 0.0)
+    assert np.ptp(law.sizes(blind, 15)) == 0 < np.ptp(law.sizes("neyman", 15))
+    assert law.to_frame([2, 3, 7])["size"].tolist() == [2, 3, 7]
+
+
+def test_rules_that_say_sizes_do_not_weigh_prompts():
+    """Three prompts of one law and weights of 0.6, 0.3 and 0.1: a sum of f^2/n is least for sizes as 6, 3 and 1."""
+    problem = gt.Problem(gt.Bandit([[1.0, 0.0]] * 3, [0.6, 0.3, 0.1]), gt.TabularSoftmax(3, 2))
+    law = gt.allocation_law(problem, problem.theta, low=2, high=40)
+    for name in ("uniform", "dynamo", "sgpo"):
+        np.testing.assert_array_equal(law.sizes(name, 24), [8, 8, 8])
+    np.testing.assert_array_equal(law.sizes(gt.AllocationRule("error", RULES["uniform"].fill), 40), [24, 12, 4])
+    assert law.trace(law.sizes("vip", 24)) < 0.8 * law.trace(8)
+
+
+# ---- runs
+
+
+def train(problem, rule, estimator="rloo", theta0=None, **changes):
+    how = {"batch_size": 4, "group_size": 6, "steps": 3, "replications": 9, "rng": 3} | changes
+    schedule = gt.Constant(how.pop("step", 0.5))
+    return gt.simulate_training(problem, problem.theta if theta0 is None else theta0, estimator, schedule, **how, allocation=rule)
+
+
+def all_steps(c, rule, estimator, batch_size, budget):
+    """Return the chances and paths of all first steps of length 1: every batch of prompts, each with its sizes."""
+    dense, f = Dense(c), c.bandit.prompt_weights
+    at, found, chances, paths = dense.at(c.theta), {}, [], []
+    costs = rule.costs(gt.allocation_law(c.problem, c.theta, estimator, low=rule.low, high=rule.high).known)
+    for m, n in product(range(len(f)), range(rule.low, rule.high + 1)):
+        found[m, n] = []
+        for chance, row in groups_of(dense, at, m, n):
+            sample = estimator, np.array([m]), np.array([row])
+            estimate = dense.estimates(at, at, *sample, dense.advantages(at, *sample))[0]
+            found[m, n].append((f[m] * chance, estimate / batch_size))
+    for prompts in product(range(len(f)), repeat=batch_size):
+        sizes = spread_sizes(costs[list(prompts)], budget, rule.low, rule.high)
+        for batch in product(*(found[key] for key in zip(prompts, sizes, strict=True))):
+            shares, parts = zip(*batch, strict=True)
+            chances.append(np.prod(shares))
+            paths.append([c.theta, c.theta + sum(parts)])
+    return np.array(chances), np.array(paths)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "estimator"),
+    [
+        ("linear graded", "neyman", "rloo"),
+        ("linear-tree binary", "vip", "grpo"),
+        ("tabular binary", "sgpo", "rloo"),
+        ("tabular binary", "vip_seen", "dr_grpo"),
+        ("head graded", "dynamo", "reinforce"),
+        ("head graded", "neyman", "rloo"),
+    ],
+)
+def test_steps_are_those_that_there_can_be_and_come_as_often_as_they_should(kind, name, estimator):
+    """To 1e-9, and by Pearson's statistic at 1e-6; with another rule's sizes there are other steps."""
+    kind, rewards = kind.split()
+    c, rule, estimator = small_case(kind.replace("-", " "), rewards), RULES[name].between(2, 6), gt.estimators()[estimator]
+    runs = train(c.problem, rule, estimator, batch_size=2, group_size=4, steps=1, replications=50_000, step=1.0)
+    distance, p_value = match(runs, c.problem, all_steps(c, rule, estimator, 2, 8))
+    assert distance < 1e-9
+    assert p_value > 1e-6
+    if name != "vip_seen":  # which has seen nothing yet
+        assert match(runs, c.problem, all_steps(c, RULES["uniform"].between(2, 6), estimator, 2, 8))[0] > 1e-3
+
+
+@pytest.mark.parametrize("name", ["sequence-shared", "lm-few-shot"])
+def test_with_one_size_allowed_runs_are_those_of_groups_of_one_size(name):
+    problem = gt.gallery.problem(name)
+    how = {"group_size": 3, "step": 0.3, "optimiser": gt.Adam(), "ball": gt.Ball(problem.theta, 0.4)}
+    plain, ruled = (train(problem, rule, **how) for rule in (None, RULES["uniform"].between(3, 3)))
+    for field in ("theta", "average", "farthest"):
+        np.testing.assert_allclose(getattr(ruled, field), getattr(plain, field), rtol=1e-9, atol=1e-9)
+
+
+def test_runs_depend_on_no_workers_and_checkpoints_and_each_has_its_own_start(problem):
+    ways = {"workers": 1}, {"workers": 2, "checkpoints": [5, 12]}
+    one, other = (train(problem, "neyman", steps=12, replications=300, **how) for how in ways)
+    np.testing.assert_array_equal(one.theta, other.theta)
+    np.testing.assert_array_equal(one.objectives[:, -1], other.objectives[:, -1])
+    starts, turns = np.stack([problem.theta, -2.0 * problem.theta]), np.arange(9) % 2
+    mixed = train(problem, "sgpo", theta0=starts[turns]).theta
+    alone = np.stack([train(problem, "sgpo", theta0=start).theta for start in starts])
+    np.testing.assert_array_equal(mixed, alone[turns, np.arange(9)])
+
+
+@pytest.mark.parametrize("name", ["vip_seen", "neyman"])
+@pytest.mark.parametrize("optimiser", [gt.SGD(), gt.Adam()])
+def test_runs_at_each_step_size_side_by_side_are_those_that_have_it_alone(problem, name, optimiser):
+    """With what they have seen of the prompts, for numbers of runs that fill a vector and that do not."""
+    rates, rule = np.array([0.05, 0.9, 0.3]), RULES[name].between(2, 8)
+    sizes, how = (3, rule.high, 1), {"batch_size": 3, "group_size": 4, "steps": 12, "checkpoints": [4, 12], "rng": 7}
+    blocks = TrainingBlocks.of(problem, gt.estimators()["rloo"], np.ones(12), sizes, optimiser=optimiser, side_by_side=True)
+    grid = StepGrid(AllottedBlocks.by_rule(blocks, rule, 12), rates, keeps=False)
+    for runs in (2, 11):
+        found = grid.objectives(runs, rng=7, checkpoints=[4, 12])
+        for rate, own in zip(rates, found, strict=True):
+            alone = train(problem, rule, **how, step=rate, optimiser=optimiser, replications=runs)
+            np.testing.assert_allclose(own, alone.objectives, rtol=1e-10)
+        assert np.abs(found[0] - found[1]).max() > 1e-3
+
+
+@function_value(COSTS)
+def fill_if_remembered(known, costs):
+    """Faulty unless what was seen is what groups of 4 leave, one half forgotten: 0, 4, 6, 7 ... responses, all right or none."""
+    for b in range(known.shape[0]):
+        count, left = known[b, 6], 4.0
+        is_one = count == 0.0
+        for _ in range(12):
+            is_one = is_one or abs(count - (8.0 - 2.0 * left)) < 1e-12
+            left = left / 2.0
+        costs[b, 0] = 1.0 if is_one and known[b, 5] == known[b, 0] * count else -1.0
+        costs[b, 1] = 0.0
+
+
+@function_value(COSTS)
+def fill_negative(known, costs):
+    """Broken: the costs of prompts that are seldom solved are negative."""
+    costs[:, 0], costs[:, 1] = known[:, 0] - 0.3, 0.0
+
+
+def test_a_run_remembers_what_it_has_seen():
+    """One prompt that is always solved and one that never is."""
+    sure = gt.Problem(gt.Bandit([[1.0, 1.0], [0.0, 0.0]]), gt.TabularSoftmax(2, 2), theta=np.zeros(4))
+    how = {"batch_size": 1, "group_size": 4, "steps": 12, "replications": 200, "rng": 4, "checkpoints": [5, 12]}
+    assert np.isfinite(train(sure, gt.AllocationRule("told", fill_if_remembered, memory=0.5), **how).theta).all()
+    with pytest.raises(ValueError, match="allocation rule 'told' must fill finite costs"):
+        train(sure, gt.AllocationRule("told", fill_if_remembered, memory=0.6), **how)
+
+
+@pytest.mark.parametrize("values", [[-1.0, 1.0], [0.0, 2.5]])
+def test_rewards_need_not_be_0_and_1_for_rules_of_moments(values):
+    chances = np.random.default_rng(2).dirichlet(np.ones(2), size=(3, 3))
+    problem = gt.Problem(gt.Bandit.from_law(values, chances), gt.TabularSoftmax(3, 3))
+    law = gt.allocation_law(problem, problem.theta, high=8)
+    np.testing.assert_allclose(law.known[:, 0], gt.moments(problem, problem.theta).value)
+    assert np.isfinite(train(problem, "neyman").objectives).all()
+    with pytest.raises(ValueError, match=f"rule 'sgpo' needs rewards of 0 and 1, .*, got rewards {values[0]:g}"):
+        train(problem, "sgpo")
+    with pytest.raises(ValueError, match="rule 'vip_seen' needs rewards of 0 and 1"):
+        law.sizes("vip_seen", 12)
+
+
+def test_runs_that_diverge_are_no_fault_of_the_rule():
+    """Every second run begins so far out that its logits are infinite."""
+    problem = gt.gallery.problem("linear")
+    starts = np.tile(problem.theta, (6, 1))
+    starts[1::2] = 1.7e308 * np.sign(problem.theta)
+    with warnings.catch_warnings(action="ignore"):
+        runs = train(problem, "neyman", theta0=starts, replications=6, step=1e-3)
+    np.testing.assert_array_equal(runs.diverged, np.arange(6) % 2 == 1)
+
+
+def learning(rule="vip"):
+    """Train a network, whose tangent stands where the features of a linear policy stand."""
+    rng = np.random.default_rng(3)
+    policy = gt.TwoLayerSoftmax(rng.normal(size=(3, 2)), 4, 4)
+    problem = gt.Problem(gt.Bandit(rng.uniform(size=(3, 4))), policy, theta=policy.start(rng))
+    return problem, train(problem, rule, batch_size=3, group_size=4, step=0.1)
+
+
+def test_features_that_are_learned_have_the_law_and_train_by_rules_that_need_no_traces():
+    problem, runs = learning()
+    law = gt.allocation_law(problem, problem.theta, high=HIGH)
+    np.testing.assert_allclose(law.mean([2, 5, 3]), gt.moments(problem, problem.theta).gradient, atol=1e-14)
+    assert np.isfinite(runs.objectives).all()
+
+
+BAD = [
+    (lambda law: law.best(5), "3 prompts with 2 to 7 responses each take 6 to 21 responses, and the budget is 5"),
+    (lambda law: law.sizes("vip", 22), r"the budget is 22\. Change the budget, or the bounds"),
+    (lambda law: law.mse([2, 3, 8]), "sizes must be 2 to 7, for which this law was made, got 8"),
+    (lambda law: law.mse([2.0, 3.0, 4.0]), "sizes must be integers"),
+    (lambda law: law.sizes(gt.AllocationRule("broken", fill_negative), BUDGET), "must fill finite costs of at least 0, got"),
+    (lambda law: RULES["vip"].between(9, 8), "high must be at least low = 9, got 8"),
+    (lambda law: gt.AllocationRule("long", RULES["vip"].fill, memory=1.5), r"memory must lie in \[0, 1\], got 1.5"),
+    (lambda law: gt.AllocationRule("plain", lambda known, costs: None), "must be compiled"),
+    (lambda law: gt.AllocationRule("another", spread_budget), r"got FunctionValue.spread_budget. of another"),
+    (lambda law: learning("neyman"), "logits are linear"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), BAD)
+def test_mistakes_in_rules_and_sizes_are_told(problem, make, message):
+    law = gt.allocation_law(problem, problem.theta, low=LOW, high=HIGH)
+    with pytest.raises((TypeError, ValueError), match=message):
+        make(law)
+
+
+@pytest.mark.parametrize(
+    ("rule", "changes", "message"),
+    [
+        (RULES["vip"].between(8, 9), {}, "4 prompts with 8 to 9 responses each take 32 to 36 responses, and the budget is 24"),
+        ("vip", {"inner_steps": 2}, "policy that is updated: inner_steps must be 1, got 2"),
+        ("vip", {"batch_size": "a"}, "batch_size must be an integer of at least 1, got 'a'"),
+        ("best", {}, "allocation"),
+        (gt.AllocationRule("negative", fill_negative), {}, "allocation rule 'negative' must fill finite costs of at least 0"),
+        ("vip", {"estimator": "optimal"}, "On this problem 'optimal' is not one"),
+        ("vip", {"problem": gt.gallery.problem("chain-copy")}, "a TokenChain's groups have one size"),
+    ],
+)
+def test_mistakes_in_runs_are_told(problem, rule, changes, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        train(**{"problem": problem, "rule": rule, "steps": 2} | changes)

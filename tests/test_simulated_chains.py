@@ -1,0 +1,226 @@
+"""Chains of tokens: laws by recursion at a thousand tokens, all batches and runs of a short chain, and the same bits."""
+
+import numpy as np
+import pytest
+from dense import Dense
+from enumeration import Case
+from runs_by_hand import Algorithm, adam_by_numpy, all_observations, ascend, match, z_of_moments
+
+import grpo_theory as gt
+from grpo_theory.exact.stability import StabilityWarning
+from grpo_theory.simulate.covector.features import features
+
+LIMIT, RARE = 4.9, 1e-6
+SIZES = {"batch_size": 2, "group_size": 4}
+STOPPING = np.array([[[0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.3, 0.1]], [[0.2, 0.0, -0.1, 1.0], [1.0, 0.0, 0.0, -0.5]]])
+
+
+def long_parity():
+    chain = gt.TokenChain([[0, 1], [1, 0]], 1024, starts=[0, 1])
+    return gt.Problem(gt.StateRewards([0.1, 0.9], [0.3, 0.7]), chain, theta=[0.0, -7.0, 0.0, -5.0])
+
+
+def long_stopping():
+    """Responses of some 300 tokens that end by themselves, most of them before the horizon."""
+    chain = gt.TokenChain([[0, 1], [1, 0]], 1024, end_token=1, starts=[0, 1], features=STOPPING)
+    return gt.Problem(gt.StateRewards([0.2, 0.7]), chain, theta=[-6.5, 1.0, 0.4, 0.0])
+
+
+def short(horizon=4, seed=0, rewards=None, **parts):
+    """A chain of three states with an end token, few enough responses to be listed."""
+    rng = np.random.default_rng(seed)
+    chain = gt.TokenChain([[0, 1, 2], [1, 2, 0], [2, 0, 1]], horizon, end_token=2, starts=[0, 1], **parts)
+    return gt.Problem(rewards or gt.StateRewards([0.1, 0.8, 0.4], [0.3, 0.7]), chain, theta=rng.normal(size=chain.dimension))
+
+
+def shortest():
+    """A chain whose responses have at most two tokens, so that batches and runs can be enumerated; and its listed twin."""
+    chain = gt.TokenChain([[0, 1], [1, 0]], 2, end_token=1, starts=[0, 1])
+    problem = gt.Problem(gt.StateRewards([0.0, 0.7], [0.3, 0.7]), chain, theta=[0.3, -0.2, 0.1, 0.4])
+    twin = problem.listed()
+    return problem, Case(twin, features(twin.policy.logit_map))
+
+
+# ---- estimates
+
+
+def z_scores(run, law, directions):
+    """Return how far means are from a law, in standard errors: predicted ones where the law has them."""
+    along = (run.along[0] - directions @ law.mean) / np.sqrt(law.variance_along(directions) / run.replications)
+    errors = (run.mse[0] - law.mse) / run.mse_standard_error[0]
+    return np.array([*along, errors, (run.prompt_mse[0] - law.prompt_mse) / run.prompt_mse_standard_error[0]])
+
+
+@pytest.mark.parametrize("make", [long_parity, long_stopping])
+@pytest.mark.parametrize("name", ["rloo", "grpo", "trl_dr_grpo_loss"])
+def test_estimates_at_a_thousand_tokens_have_the_law_that_recursion_gives(make, name, seed):
+    """On policy and off it; the one is told from the other by twice the limit."""
+    problem, directions = make(), np.eye(4)[:3]
+    away = problem.theta + np.array([0.1, 0.8, 0.05, -0.6])
+    how = {"directions": directions, "replications": 3000, "rng": seed(5)}
+    behaviours = (None, away) if name != "grpo" else (None,)
+    laws = [gt.gradient_law(problem, problem.theta, name, **SIZES, behaviour=behaviour) for behaviour in behaviours]
+    for behaviour, law in zip(behaviours, laws, strict=True):
+        run = gt.simulate_gradients(problem, problem.theta, name, **SIZES, **how, behaviour=behaviour)
+        assert np.abs(z_scores(run, law, directions)).max() < LIMIT
+        assert run.mse_standard_error[0] < 0.1 * law.mse, "an error of a half would show"
+    if len(laws) > 1:
+        assert np.abs(z_scores(run, laws[0], directions)).max() > 2 * LIMIT
+
+
+NAMES = ["gspo", "trl_rloo_loss", "tic_grpo", "cispo", "optimal_loo", "optimal", "oracle", "verl_opo", "trl_dr_grpo_loss"]
+COUPLED = ["james_stein", "dapo", "trl_grpo_batch", "verl_reinforce_plus_plus_baseline"]
+
+
+@pytest.mark.parametrize("away", [0.0, 0.4])
+def test_estimates_have_the_moments_of_all_batches(away, seed):
+    """Ratios of sequences, clips, pools of tokens, kernels that read norms, lengths and values, and that couple groups."""
+    problem, twin = shortest()
+    behaviour, directions = problem.theta + away * np.cos(np.arange(4)), np.eye(4)[:2]
+    estimators, sizes = [gt.estimators()[name] for name in (*NAMES, *COUPLED)], {"batch_size": 2, "group_size": 2}
+    chances, rows = all_observations(twin, estimators, behaviour, directions, sizes)
+    how = {"behaviour": behaviour, "directions": directions, "replications": 10_000, "rng": seed(5)}
+    run = gt.simulate_gradients(problem, problem.theta, estimators, **sizes, **how)
+    z, relative = z_of_moments(run, chances, rows)
+    assert z < LIMIT
+    assert relative < 0.03
+    for wrong in (np.roll(rows, 1, axis=0), np.sqrt(1.3) * rows):
+        assert z_of_moments(run, chances, wrong)[0] > LIMIT
+
+
+# ---- runs
+
+SPEEDY = gt.Adam((0.5, 0.9), 1e-3)
+COURSES = {
+    "rloo": {"steps": 3, "only": 0},
+    "grpo": {"optimiser": SPEEDY},
+    "dapo": {"inner_steps": 2, "batch_size": 2},
+    "gspo": {"inner_steps": 2, "batch_size": 2},
+    "trl_rloo_loss": {"lag": 1},
+    "tic_grpo": {"lag": 2, "steps": 3, "only": 1},
+    "cispo": {"lag": 1, "optimiser": SPEEDY},
+    "optimal_loo": {"ball": 0.3},
+    "james_stein": {"batch_size": 2, "steps": 1},
+}
+
+
+def train(problem, estimator, schedule=gt.Constant(0.5), **more):  # noqa: B008
+    how = {"batch_size": 4, "group_size": 4, "steps": 8, "replications": 9, "rng": 3} | more
+    return gt.simulate_training(problem, problem.theta, estimator, schedule, **how)
+
+
+@pytest.mark.parametrize("name", COURSES)
+def test_runs_are_those_that_there_can_be_and_come_as_often_as_they_should(name):
+    """To 1e-9, and by Pearson's statistic; with three times the chances of half of them they do not pass."""
+    how, (problem, twin) = dict(COURSES[name]), shortest()
+    steps, batch_size, only = gt.Power(0.9, 0.6).steps(how.pop("steps", 2)), how.pop("batch_size", 1), how.pop("only", None)
+    if only is not None:  # one prompt and certain rewards, so that runs of three steps are few
+        weights = np.eye(2)[only]
+        problem = gt.Problem(gt.StateRewards([0.0, 1.0], weights), problem.policy, theta=problem.theta)
+        twin = Case(problem.listed(), twin.features)
+    if "ball" in how:
+        how["ball"] = gt.Ball(problem.theta, how["ball"])
+    optimiser = how.pop("optimiser", gt.SGD())
+    move = ascend if optimiser == gt.SGD() else adam_by_numpy(optimiser.betas, optimiser.eps)
+    chances, paths = Algorithm(Dense(twin), gt.estimators()[name], steps, move=move, **how).runs(problem.theta, batch_size, 2)
+    how |= {"batch_size": batch_size, "group_size": 2, "steps": len(steps), "replications": 800}
+    runs = train(problem, name, steps, **how, optimiser=optimiser)
+    distance, p_value = match(runs, problem, (chances, paths))
+    assert distance < 1e-9
+    assert p_value > RARE
+    ends = paths[:, -1] @ np.arange(4)
+    wrong = chances * np.where(ends > chances @ ends, 3.0, 1.0)
+    assert match(runs, problem, (wrong / wrong.sum(), paths))[1] < RARE
+
+
+def test_training_at_a_thousand_tokens_learns():
+    chain = gt.TokenChain([[0, 1], [1, 0]], 1024)
+    problem = gt.Problem(gt.StateRewards([0.0, 1.0]), chain, theta=[0.0, -7.0, 0.0, -5.0])
+    run = train(problem, "rloo", gt.Constant(2.0), steps=20, replications=10, checkpoints=[0, 20], group_size=16)
+    assert run.objectives[:, 1].mean() > run.objectives[0, 0] + 0.1
+
+
+def test_runs_that_leave_the_finite_numbers_are_nan_from_there_on():
+    problem = short(rewards=gt.StateRewards.from_law([0.0, 1e10], [[0.5, 0.5], [0.1, 0.9], [0.7, 0.3]]))
+    with pytest.warns(StabilityWarning):
+        run = train(problem, "reinforce", gt.Constant(1e300), steps=4, checkpoints=[0, 4])
+    assert run.diverged.any()
+    assert np.isfinite(run.objectives[:, 0]).all()
+    assert np.array_equal(np.isnan(run.objectives[:, 1]), run.diverged)
+
+
+# ---- the same bits
+
+
+def test_bits_are_the_same_for_any_workers_number_company_and_checkpoints():
+    problem, names = short(), ["rloo", "gspo", "optimal_loo"]
+
+    def simulate(estimators, **how):
+        return gt.simulate_gradients(problem, problem.theta, estimators, **SIZES, **{"replications": 2500, "rng": 5} | how)
+
+    whole = simulate(names)
+    assert all(simulate(names, workers=workers).to_dict() == whole.to_dict() for workers in (1, 3))
+    assert simulate(names, rng=6).to_dict() != whole.to_dict()
+    np.testing.assert_array_equal(simulate("gspo").means[0], whole.means[1])
+    run = train(problem, "gspo", inner_steps=2, workers=1)
+    for workers, replications, checkpoints in ((2, 9, None), (5, 9, [2, 8]), (2, 4, [0, 8])):
+        other = train(problem, "gspo", replications=replications, inner_steps=2, workers=workers, checkpoints=checkpoints)
+        for field in ("theta", "average", "farthest"):
+            np.testing.assert_array_equal(getattr(other, field), getattr(run, field)[:replications])
+        np.testing.assert_array_equal(other.objectives[:, -1], run.objectives[:replications, -1])
+    assert len(np.unique(run.theta, axis=0)) == 9
+    assert not np.array_equal(train(problem, "gspo", inner_steps=2, rng=4).theta, run.theta)
+
+
+def test_runs_over_blocks_merge_to_the_whole():
+    problem, sizes = short(horizon=2), {"batch_size": 512, "group_size": 32}
+    size = gt.block_replications(512, 32)
+
+    def simulate(replications, **how):
+        return gt.simulate_gradients(problem, problem.theta, "rloo", **sizes, rng=5, replications=replications, **how)
+
+    assert simulate(size).merge(simulate(3, first_block=1)).to_dict() == simulate(size + 3).to_dict()
+
+
+# ---- the objective, and what is refused
+
+
+@pytest.mark.parametrize("features", [None, np.random.default_rng(5).normal(size=(3, 3, 4))])
+def test_the_objective_and_its_derivatives_are_those_of_the_listed_twin(features):
+    problem, rng = short(features=features), np.random.default_rng(1)
+    twin, theta = problem.listed(), problem.theta
+    thetas = rng.normal(size=(2, 3, theta.size))
+    np.testing.assert_allclose(gt.objective(problem, thetas), gt.objective(twin, thetas), rtol=1e-13)
+    np.testing.assert_allclose(gt.exact.gradient(problem, theta), gt.exact.gradient(twin, theta), atol=1e-14)
+    np.testing.assert_allclose(gt.hessian(problem, theta), gt.hessian(twin, theta), atol=1e-14)
+    found, expected = (gt.exact.directional_derivatives(p, [theta, 2.0 * theta], thetas[0]) for p in (problem, twin))
+    np.testing.assert_allclose(found, expected, atol=1e-13)
+    thetas[0, 1, 2] = np.nan
+    assert np.array_equal(np.isnan(gt.objective(problem, thetas)), np.isnan(thetas).any(axis=-1))
+
+
+def wild_ratio(log_ratios, length, ratios):
+    ratios[:length] = 1e200
+
+
+def spoilt(batch, advantages):
+    advantages[:, :] = np.nan
+
+
+@pytest.mark.parametrize(
+    ("estimator", "changes", "message"),
+    [
+        ("gspo", {"behaviour": [0.0, 0.0, -900.0, *np.zeros(6)]}, "behaviour must give every token of the current policy a prob"),
+        ("wild", {}, r"have squares within double precision\. Over responses of up to 4 tokens"),
+        ("rloo", {"directions": np.ones((1, 3))}, r"directions must have shape \(1, 9\) = \(J, d\), got \(1, 3\)"),
+        ("spoilt", {}, "must fill finite advantages"),
+        ("rloo", {"ball": 3.0}, r"ball must be a Ball\(centre, radius\) or None"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused(estimator, changes, message, registry):
+    problem = short()
+    gt.compose("wild", advantage="reinforce", ratio=gt.estimation.Ratio("wild", wild_ratio))
+    gt.estimator("spoilt")(spoilt)
+    trains, how = "ball" in changes, SIZES | {"replications": 2, "rng": 1} | changes
+    with pytest.raises((TypeError, ValueError), match=message):
+        _ = train(problem, estimator, **changes) if trains else gt.simulate_gradients(problem, problem.theta, estimator, **how)
