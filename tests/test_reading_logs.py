@@ -86,10 +86,9 @@ def test_scores_are_read(tmp_path, kind):
 
 
 def late(k):
-    """Return a row whose messages have a field from row 300 on, which is null until row 600."""
-    new = {} if k < 300 else {"name": None if k < 600 else "n"}
-    texts = {"other": k if k < 500 else "text", "gts": "4" if k < 20 else [4, "four"]}
-    return {"prompt": [{"role": "user"} | new | {"content": "q"}], "reward": k % 2} | texts
+    """Return a row whose messages have another order and field from row 300 on; the field is null until row 600."""
+    message = {"role": "user", "content": "q"} if k < 300 else {"content": "q", "name": None if k < 600 else "n", "role": "user"}
+    return {"prompt": [message], "reward": k % 2, "other": k if k < 500 else "text", "gts": "4" if k < 20 else [4, "four"]}
 
 
 def of(*prompts, name="prompt"):
