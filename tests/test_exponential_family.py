@@ -6,8 +6,7 @@ from scipy.integrate import quad
 from scipy.stats import beta
 
 import grpo_theory as gt
-from grpo_theory.plan import exponential_family, fit_beta_rates, half_twins
-from grpo_theory.validation import MOST_BYTES
+from grpo_theory.plan import fit_beta_rates, half_twins
 
 COUNTS = np.array([[1, 2, 5], [4, 3, 1], [2, 2, 4]])
 """How often each of three responses to each of three prompts was sampled, of eight."""
@@ -158,11 +157,3 @@ def test_a_log_of_too_many_prompts_is_refused_before_room_is_taken(monkeypatch):
     with pytest.raises(ValueError, match=message):
         gt.twin(log)
     assert not made
-
-
-def test_the_number_of_prompts_that_is_named_has_room():
-    for squared in (True, False):
-        most = exponential_family._prompts_with_room(9, 64, squared=squared)
-        own = [most + k if squared else 0 for k in (0, 1)]
-        sizes = [8.0 * (most + k) * 9 * (64 + extra + 1) for k, extra in zip((0, 1), own, strict=True)]
-        assert sizes[0] <= MOST_BYTES < sizes[1]

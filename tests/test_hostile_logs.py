@@ -186,11 +186,6 @@ def test_paths_that_do_not_fit(tmp_path):
         gt.read_rollouts(tmp_path)
 
 
-def test_json_that_is_nested_as_deep_as_is_read(tmp_path):
-    (tmp_path / "deep.jsonl").write_text(deep(DEEPEST))
-    assert gt.read_reward_counts(tmp_path / "deep.jsonl")[1].rows == 3
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.jsonl")

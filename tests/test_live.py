@@ -266,20 +266,6 @@ def test_sketches_that_cannot_be_judged_leave_the_signal(caplog):
     assert "Round the rewards" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("prompts", "message"),
-    [
-        ([None] * 4, "got None at index (0,)"),
-        (["a", "a", None, None], "got None at index (2,)"),
-        (["a", "b", "c", "d"], "each of the 4 ids has one response"),
-    ],
-)
-def test_ids_that_make_no_groups_are_not_read(prompts, message, caplog):
-    with caplog.at_level(logging.WARNING, LOG):
-        assert gt.live.Monitor(every=1, overhead=None).step(1, [0, 1, 1, 0], prompts).numbers == {}
-    assert message in caplog.text
-
-
 def test_an_interrupt_is_no_error_and_a_start_counts_no_time():
     def sketch(rows):
         raise KeyboardInterrupt

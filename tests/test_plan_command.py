@@ -18,8 +18,6 @@ import grpo_theory as gt
 from grpo_theory.page.advice import text
 from grpo_theory.page.advice.comparisons import with_baseline
 from grpo_theory.page.command import SUBCOMMANDS, main, parser
-from grpo_theory.page.section import number
-from grpo_theory.plan import Limits
 from grpo_theory.plan.expected_step import learning_rate_factor
 from grpo_theory.theory import finite_group_objective
 
@@ -148,27 +146,6 @@ def test_costs_and_limits_reach_the_answer(capsys, table):
     assert best("--min-prompts", 1365)["batch_size"] >= 1365
 
 
-def test_where_limits_bind_the_answer_names_them_and_says_nothing_that_holds_only_without_them(table):
-    log = gt.read_rollouts(table)
-    for limits, named, silent in (
-        (
-            {"budget": 64, "min_prompts": 32},
-            "Only this group size is allowed (--min-prompts 32): there is no choice.",
-            "so similar",
-        ),
-        (
-            {"budget": 10**6, "max_responses": 512, "multiple_of": 16},
-            "--max-responses 512 allows no more prompts",
-            "Spend a larger",
-        ),
-        ({"budget": 1024, "max_group_size": 2}, "not allowed (--max-group-size 2)", "so similar"),
-        ({"budget": 1024}, "Spend a larger budget on more prompts", "not allowed"),
-    ):
-        words = said(gt.page.to_text(gt.plan.advise(log, Limits(**limits))))
-        assert named in words
-        assert silent not in words
-
-
 @pytest.mark.parametrize(
     ("kept", "change", "reason"),
     [
@@ -241,15 +218,6 @@ def test_the_planner_counts_prompts_and_not_groups(capsys, tmp_path):
     for given, findings in ((log, None), (log.rollouts.counts, log.findings)):
         with pytest.raises(ValueError, match="rollouts must have one group per prompt, and these 72 groups are of 24 prompts"):
             gt.plan.advise(given, 256, findings=findings)
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(999.6, "1,000"), (-999.6, "-1,000"), (999.4, "999"), (1e-5, "0.00001"), (1.234e-4, "0.000123"), (-0.0, "0"), (0.5, "0.5"),
-     (2.0, "2"), (12.34, "12.3"), (1234567.8, "1,234,568"), (3.21e-12, "3.21e-12"), (1e16, "1e+16")],
-)  # fmt: skip
-def test_numbers_are_written_as_people_write_them(value, shown):
-    assert number(value) == shown
 
 
 # ---- what it refuses

@@ -138,14 +138,6 @@ def test_dictionaries_and_lists_of_lists_in_parquet(tmp_path):
         assert read(tmp_path / "a.parquet").rollouts.index.tolist() == index
 
 
-def test_many_rewards_and_many_batches_are_counted(tmp_path):
-    """The tally puts its parts together many times over."""
-    rng = np.random.default_rng(6)
-    frame = pd.DataFrame({"prompt": rng.integers(0, 40, 3000), "reward": rng.normal(size=3000).round(2)})
-    counts, _ = gt.read_reward_counts(put(frame, tmp_path / "a.parquet"), batch_rows=11)
-    assert same_counts(counts, gt.RaggedRollouts(frame.prompt, frame.reward).counts)
-
-
 # ---- steps
 
 

@@ -265,6 +265,8 @@ def test_the_variance_is_split_without_bias_and_a_design_effect_is_what_it_is():
     assert found.design_effect == pytest.approx(1.0 + 7.0 * found.variance.correlation, rel=1e-12)
     assert found.effective_responses == pytest.approx(1600 / found.design_effect)
     mixed = gt.plan.effective_sample_size(GRADED)
+    share = np.clip(mixed.variance.correlation, 0.0, 1.0)  # of ragged groups: Var of the mean of means over that of 22 responses
+    assert mixed.design_effect == pytest.approx((share + (1.0 - share) / GRADED.sizes).mean() / 4 * 22, rel=1e-12)
     assert (mixed.prompts, mixed.responses, mixed.mixed_prompts, mixed.mixed_responses) == (4, 22, 3, 18)
 
 

@@ -53,11 +53,6 @@ def test_bad_pairs(prompts, responses, message):
         pairs_of(prompts, responses)
 
 
-def test_a_tokenizer_that_is_none():
-    with pytest.raises(TypeError, match="tokenizer must be one of transformers' tokenizers, got 3"):
-        token_pairs([[1]], [[2]], 3, 32)
-
-
 def test_what_is_put_on_the_shelf_is_there_for_the_same_settings(tmp_path):
     shelf, array = Shelf(tmp_path / "new", (1, "a")), np.arange(4.0)
     assert shelf.take("key", 4) is None

@@ -141,15 +141,6 @@ def test_advantages_of_other_groups_are_named(name, tmp_path):
         assert groups != "strided" or "wrong axis" in text
 
 
-def test_a_prompt_that_was_sampled_twice_in_every_step_is_read_as_two_groups_where_no_column_is_named(tmp_path):
-    rows, *_ = WRONG["a prompt that was sampled twice"]
-    check = checked(rows, tmp_path)
-    assert check.regrouping is None
-    assert "trl_grpo" in names(check)
-    assert set(check.log.rollouts.sizes.tolist()) == {SIZE}
-    assert check.log.findings.remarks[0][:40] in gt.page.check_to_text(check)
-
-
 def test_reversed_signs_of_all_advantages_are_named_and_those_of_few_are_not(tmp_path):
     rewards, _ = rollouts()
     check = checked(table(rewards, -standard(rewards)), tmp_path)
@@ -232,19 +223,6 @@ def test_groups_with_gaps_are_left_out_and_the_others_are_judged(tmp_path, capsy
     rows.loc[::SIZE, "advantage"] = np.nan
     with pytest.raises(ValueError, match="in every row of a group at least; advantage='' reads none"):
         checked(rows, tmp_path)
-
-
-@pytest.mark.parametrize("missing", [0, 1])
-def test_advantages_of_another_reward_are_told_though_one_is_missing(missing, tmp_path, capsys):
-    rewards, other = rollouts("binary")[0], rollouts(seed=2)[0]
-    for advantages, told in ((standard(other), True), (standard(rewards), False)):
-        rows = table(rewards, advantages)
-        rows.loc[: missing - 1, "advantage"] = np.nan
-        rows.to_parquet(tmp_path / "log.parquet")
-        assert main(["plan", str(tmp_path / "log.parquet"), "--budget", "64"]) == 0
-        words = said(capsys.readouterr().out)
-        assert ("The trainer's reward may be another column or a sum of several" in words) is told
-        assert ("1 row without an advantage does not count here." in words) is (told and missing == 1)
 
 
 def test_rows_are_left_out_of_every_column(tmp_path):
@@ -354,15 +332,6 @@ def test_log_probabilities_above_0_are_remarked_on_with_their_column_and_row(tmp
     assert f"LOG-PROBABILITIES ABOVE 0 {remark}" in said(gt.page.check_to_text(check))
 
 
-def test_what_is_missing_is_named_with_its_columns(tmp_path):
-    rewards, _ = rollouts()
-    bare = checked(table(rewards, rewards).drop(columns="advantage"), tmp_path)
-    assert set(bare.missing) == {"advantages", "staleness", "mismatch", "direction"}
-    words = gt.page.check_to_text(bare)
-    assert all(column in words for column in ("advantage", "old_logprobs", "rollout_logprobs", "sketch"))
-    assert set(checked(with_logprobs()[0], tmp_path).missing) == {"direction"}
-
-
 # ---- the command, and mistakes
 
 
@@ -383,23 +352,6 @@ def test_the_command_prints_and_writes_and_a_log_is_never_written_over(tmp_path,
     assert main(["check", str(log), "--json", str(log)]) == 2
     assert "must not be the table itself" in capsys.readouterr().err
     assert log.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        (["--advantage", "adv"], "advantage must be a column of the log, got 'adv'; found"),
-        (["--clip-low", "-1"], "--clip-low must be finite and at least 0"),
-        (["--cap", "0"], "--cap must be finite and above 0"),
-        (["--reward", "r"], "reward must name columns of the log"),
-    ],
-)
-def test_mistakes_are_one_line_and_status_2(options, why, tmp_path, capsys):
-    rewards, _ = rollouts()
-    table(rewards, rewards).to_csv(tmp_path / "log.csv", index=False)
-    assert main(["check", str(tmp_path / "log.csv"), *options]) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n"), err.startswith("grpo-theory check: "), why in err) == ("", 1, True, True)
 
 
 def test_columns_that_do_not_fit_are_refused(tmp_path):

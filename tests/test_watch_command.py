@@ -112,14 +112,14 @@ def test_half_written_and_bad_files_are_named_and_the_others_read(tmp_path, caps
 
 
 def test_columns_and_rows_are_named_as_for_plan(tmp_path, capsys):
-    entries = [{"question": "a", "points": None if n == 5 else n % 2} for n in range(8)]
+    entries = [{"question": f"q{n // 4}", "points": None if n == 5 else float(n % 4 in (1, 2))} for n in range(12)]
     dumped(tmp_path / "1.jsonl", entries)
     named = ("--reward", "points", "--prompt", "question")
     status, out, _ = watched(capsys, tmp_path, *named)
     assert (status, "row 6 (empty). Choose unscored='leave' (--unscored leave)" in out) == (2, True)
-    for how, line in (("leave", "step 1: 1 group of 7, mean reward 0.429"), ("zero", "step 1: 1 group of 8, mean reward 0.375")):
+    for how, line in (("leave", "3 groups of 3 to 4, mean reward 0.455"), ("zero", "3 groups of 4, mean reward 0.417")):
         status, out, _ = watched(capsys, tmp_path, *named, "--unscored", how)
-        assert (status, out.startswith(line)) == (0, True)
+        assert (status, out.startswith(f"step 1: {line}")) == (0, True)
 
 
 @pytest.mark.parametrize(
