@@ -82,16 +82,6 @@ def arrow_on_disk(folder, found):
     return folder
 
 
-def two_groups_of_a_text(folder, found):
-    """Write two groups under one prompt, which only their advantages tell apart."""
-    left = found - found.mean(axis=2, keepdims=True)
-    rows = [
-        {"step": s, "prompt": f"q{s}{q // 2}", "completion": f"{q}{g}", "accuracy": r, "advantage": float(left[s, q, g])}
-        for s, q, g, r in each(found)
-    ]
-    return write(folder / "images.jsonl", rows)
-
-
 def with_evaluation(folder, found):
     """Write rows of training with some of greedy evaluation between them."""
     rows = [{"phase": "train", "step": s, "prompt": f"q{s}{q}", "reward": r} for s, q, _, r in each(found)]
@@ -108,12 +98,10 @@ def chat(s, q, g):
 LOGS = {
     "hive parquet": hive_parquet,
     "arrow on disk": arrow_on_disk,
-    "two groups of a text": two_groups_of_a_text,
     "evaluation between": with_evaluation,
     "index and step in file names": responses(
         "dump_iter{:04d}.jsonl.zst", lambda s, q, g, r: {"problem_index": q, "grade": r, "n_tokens": 9}
     ),
-    "index in files without a word": responses("samples-{}.jsonl.gz", lambda s, q, g, r: {"idx": q, "is_correct": r > 0.0}),
     "nested objects": responses(
         "episodes.ndjson",
         lambda s, q, g, r: {
@@ -122,12 +110,6 @@ LOGS = {
         },
     ),
     "conversations": responses("chat.jsonl", lambda s, q, g, r: {"step": s, "messages": chat(s, q, g), "reward": r}),
-    "a field that begins late": responses(
-        "late.jsonl",
-        lambda s, q, g, r: (
-            {"step": s, "prompt": f"q{s}{q}", "reward": r} | ({"note": {"text": g}} if s * PROMPTS + q > 7 else {})
-        ),
-    ),
     "turns of episodes": responses(
         "turns.jsonl",
         lambda s, q, g, r: [
@@ -159,25 +141,6 @@ LOGS = {
     ),
     "a line of scores a group": groups(
         "groups.jsonl", lambda s, q, values: {"train_iter": s, "tokens": [[1, 2, 3]] * SIZE, "scores": values, "overrides": None}
-    ),
-    "samples in a document": text(
-        "rollouts.json",
-        lambda found: json.dumps(
-            {
-                "model": "m",
-                "groups": [
-                    {"step": s, "question": f"q{s}{q}", "samples": [{"answer": f"{g}", "score": r} for g, r in enumerate(values)]}
-                    for s, q, values in found
-                ],
-            },
-            indent=1,
-        ),
-    ),
-    "a pretty array": text(
-        "array.json",
-        lambda found: json.dumps(
-            [{"query": f"q{s}{q}", "train_step": s, "acc": r} for s, q, own in found for r in own], indent=2
-        ),
     ),
     "rows by key": text("by_prompt.json", lambda found: json.dumps({f"q{s}{q}": values for s, q, values in found})),
     "a table of lists": text(

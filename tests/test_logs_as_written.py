@@ -59,7 +59,7 @@ def as_expected(path, expected):
     assert words in str(found)
     checked = gt.checks.check_log(path).log
     assert checked.rollouts.rewards.size == log.rollouts.rewards.size
-    has = path.name.startswith(WITH_ADVANTAGES) or path.name == "images.jsonl"
+    has = path.name.startswith(WITH_ADVANTAGES)
     assert (checked.advantages is not None) == has
     assert not has or checked.advantages.size == log.rollouts.rewards.size
     return log

@@ -10,11 +10,10 @@ from tables import answer, write
 
 import grpo_theory as gt
 from grpo_theory.estimation import find
-from grpo_theory.laboratory.prompt_features import Sharing, graded_features, shared_features
 from grpo_theory.page.advice.whole_run import run_record, whole_run
 from grpo_theory.page.command import main
 from grpo_theory.plan import run_advice
-from grpo_theory.plan.reward_laws import Rows, fit_reward_laws, tilted_laws
+from grpo_theory.plan.reward_laws import fit_reward_laws, tilted_laws
 from grpo_theory.plan.reward_levels import LEVELS, Ladder, best_cuts, reward_ladder
 from grpo_theory.plan.run_advice import JUDGED, JUDGED_GRADED, RunAdvice, WorldRuns, advise_run
 from grpo_theory.plan.run_agreement import agreement, alignment, log_alignment
@@ -122,13 +121,6 @@ def test_the_laws_of_a_log_have_its_mean_and_its_spreads_without_the_noise_of_sm
     assert steady.weights @ spread < 0.3 * (found.weights @ within), "groups without spread have laws with little"
 
 
-def test_very_many_different_rows_are_thinned_out_and_stand_for_all_prompts():
-    ladder = reward_ladder(counts_of(np.random.default_rng(5).random((9000, 40))))
-    rows = Rows.of(ladder)
-    assert len(rows.counts) <= 4096 < len(np.unique(ladder.counts, axis=0))
-    assert rows.prompts.sum() == pytest.approx(9000)
-
-
 # ---- readings of a log
 
 
@@ -176,16 +168,6 @@ def test_worlds_start_at_the_laws_that_are_asked_for():
         np.testing.assert_allclose(graded, shares, rtol=1e-9)
         assert ((problem.bandit.mean_reward == 1.0).sum(axis=1) == world.right).all()
     assert len({world.title for world in WORLDS}) == len(WORLDS) == len({world[1:] for world in WORLDS})
-
-
-def test_answers_share_what_is_right_as_far_as_they_are():
-    grades = np.tile([1.0, 0.5, 0.0, 0.0], (4, 1))
-    features = graded_features(grades, Sharing(50, transfer=0.4, misled=0.25), np.random.default_rng(1))
-    np.testing.assert_allclose(np.linalg.norm(features, axis=-1), 1.0, rtol=1e-12)
-    np.testing.assert_allclose(features[:3, :, 0] ** 2, 0.4 * grades[:3])
-    np.testing.assert_allclose(features[3, :, 0] ** 2, [0.0, 0.0, 0.4, 0.0])
-    plain = shared_features(grades == 1.0, Sharing(50, transfer=0.4), np.random.default_rng(1))
-    np.testing.assert_allclose(plain[..., 0] ** 2, 0.4 * (grades == 1.0))
 
 
 def test_alignment_is_the_mean_product_of_two_prompts_gradients_over_their_mean_square_in_worlds_and_logs():
@@ -315,21 +297,6 @@ def test_the_scale_of_rewards_does_not_matter_and_two_values_are_success_and_fai
     for world in WORLDS:
         graded, binary = world.graded(np.array([0.0, 1.0]), np.stack([1.0 - rates, rates], axis=-1)), world.problem(rates)
         np.testing.assert_array_equal(graded.theta, binary.theta)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"total": 1}, "total must be finite and at least one group"),
-        ({"total": np.inf}, "total must be finite"),
-        ({"training_prompts": 0}, "training_prompts must be at least 1"),
-        ({"largest": 1}, "largest must be at least 2"),
-        ({"estimator": "nobody"}, "nobody"),
-    ],
-)
-def test_bad_input_is_one_clear_message(change, message):
-    with pytest.raises(ValueError, match=message):
-        advise_run(**{"rollouts": successes(3, 4, 5, 4), "total": 100} | change)
 
 
 @pytest.mark.usefixtures("few")
