@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from rates import drawn, table
 from scipy.optimize import minimize
-from scipy.stats import betabinom, binom
+from scipy.stats import beta, betabinom, binom, norm
+from scipy.stats import t as student
 from statsmodels.stats.power import TTestIndPower
 
 import grpo_theory as gt
@@ -149,6 +150,9 @@ def test_limits_of_a_mean_cover_by_all_counts():
         covered = (chances * inside).sum(axis=1).min()
         assert covered >= least
     assert covered < 0.9
+    # Eight equal terms in the middle: four unseen ones leave a variance of 1/11, which is worth 22 draws (Korn and Graubard).
+    worth = 22.0 * (norm.ppf(0.025) / student.ppf(0.025, 7)) ** 2
+    assert mean_limits(np.full(8, 0.5), 0.0, 1.0, 10**6, 0.95)[0] == pytest.approx(beta.ppf(0.025, worth / 2, worth / 2 + 1))
 
 
 def test_limits_of_a_ratio_are_where_the_test_turns():
