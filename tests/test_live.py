@@ -189,7 +189,7 @@ def run(seconds, steps, clock=None, every=20, **options):
     return overheads, asked
 
 
-@pytest.mark.parametrize(("seconds", "reading"), [(0.001, 0.0), (0.01, 0.0), (0.05, 0.0), (0.2, 0.0), (0.05, 0.3), (0.01, 0.3)])
+@pytest.mark.parametrize(("seconds", "reading"), [(0.001, 0.0), (0.01, 0.0), (0.05, 0.0), (0.2, 0.0), (0.05, 0.6), (0.05, 0.7)])
 def test_the_overhead_is_at_most_what_is_allowed_at_every_step(seconds, reading, monkeypatch):
     """With a first group that fits into what 20 steps allow. A reading may take time as sketches do."""
     clock = Clock()
@@ -201,7 +201,7 @@ def test_the_overhead_is_at_most_what_is_allowed_at_every_step(seconds, reading,
         monkeypatch.setattr("grpo_theory.live.monitor.advise_step", read)
     overheads, asked = run(seconds, 400, clock)
     assert max(overheads) <= 0.05
-    assert len(asked) > 10
+    assert len(asked) > (2 if reading else 10)
 
 
 def test_a_sketch_that_is_too_slow_is_waited_for_and_without_a_limit_nothing_is():
