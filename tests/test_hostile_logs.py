@@ -1,34 +1,183 @@
-"""Logs that are not what they seem: of another kind than named, nested too deep, with names that a terminal would obey."""
+"""Logs that are not what they seem: broken, of another kind, nested too deep, with names that a terminal would obey."""
 
+import argparse
 import gzip
 import io
 import json
 import os
+import re
+from pathlib import Path
 
-import pandas as pd
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tables import rows, write
 
 import grpo_theory as gt
+from grpo_theory.page import check_command, plan_command, watch_command
 from grpo_theory.page.command import main
 from grpo_theory.page.section import Section
+from grpo_theory.samples import log_file
 from grpo_theory.samples.nested_rows import DEEPEST
 from grpo_theory.user_text import LONGEST, LONGEST_MESSAGE, listed, printable
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\nx"
 """It names the window, clears the screen, turns the text round and begins a line."""
-
-
-def parquet():
-    """Return the bytes of a small Parquet file."""
-    held = io.BytesIO()
-    pd.DataFrame({"prompt": ["a", "a"], "reward": [0.0, 1.0]}).to_parquet(held)
-    return held.getvalue()
+GOOD = '{"prompt": "a", "reward": 1}\n{"prompt": "a", "reward": 0}\n'
+TABLE = "prompt,reward\nx,1\nx,0\n"
 
 
 def obeyed(text):
     """Return the characters in a text that a terminal obeys or that turn it round, but for the ends of lines."""
     return {one for one in text if not one.isprintable()} - {"\n"}
+
+
+def parquet(table=None):
+    """Return the bytes of a Parquet file."""
+    held = io.BytesIO()
+    pq.write_table(pa.table({"prompt": ["a", "a"], "reward": [0.0, 1.0]}) if table is None else table, held)
+    return held.getvalue()
+
+
+def of(**more):
+    """Return 16 rows of 4 prompts, changed."""
+    made = ({"prompt": f"p{k // 4}", "reward": k % 2} | {name: make(k) for name, make in more.items()} for k in range(16))
+    return "".join(json.dumps({name: one for name, one in row.items() if one != "left out"}) + "\n" for row in made)
+
+
+def counted(right, of_all):
+    """Return rows with numbers of right answers in place of rewards."""
+    return "".join(json.dumps({"problem": one, "n_correct": right, "k": of_all}) + "\n" for one in "ab")
+
+
+def deep(depth, before=""):
+    return f'{before}{{"prompt": "a", "reward": 1, "other": {"[" * (depth - 1)}1{"]" * (depth - 1)}}}\n{GOOD}'
+
+
+BAD = [
+    ("a.csv", "question,points\nx,1\n", r"^reward must name .*--reward NAME\); found the columns question, points$"),
+    ("a.csv", "prompt;reward\nx;1\n", r"found the column prompt;reward \(the columns of a CSV table must be separated by"),
+    ("a.csv", "prompt,reward,reward\nx,1,0\n", r"a\.csv has more than one column reward: rename all but one$"),
+    ("a.csv", "", r"a\.csv is empty$"),
+    ("a.csv", "prompt,reward\n", r"a\.csv has columns, and no rows$"),
+    ("a.csv", "prompt,reward\nx,1\nx,one\nx,\n", r"finite numbers; .*a\.csv has others in row 2 \('one'\), row 3 \(empty\)"),
+    ("a.csv", "prompt,reward\nx,1\nx\n", r"a\.csv is no whole CSV table: line 3 has 1 columns and not 2: 'x'"),
+    ("a.csv", f"prompt,reward,completion\na,1,{'x' * 2000}\na,0,y\n", "is no whole CSV table: a row is longer than 500 bytes"),
+    ("a.csv", "prompt,reward\nx,1\n,0\n", r"prompt \(prompt\) must be given for every row; row 2 of .*a\.csv has none"),
+    ("a.csv", "prompt,reward,step\nx,1,1\nx,0,\n", r"whole numbers in every row \(step='' reads none\); .*row 2 \(empty\)"),
+    ("a.csv", "prompt,reward\nx,1\ny,0\n", r"prompt \(prompt\) must be shared .* each of the 2 groups has one response"),
+    ("a.csv", "prompt,reward\na,0\na,1e308\n", r"(rewards|values) must lie in \[-1e\+60, 1e\+60\], got 1e\+308"),
+    ("a.csv", b"prompt,reward\nx\xff,1\nx\xff,0\n", r"a\.csv is no whole CSV table: .*UTF8"),
+    ("a.csv", gzip.compress(TABLE.encode(), mtime=0), r"is named \.csv and is compressed by gzip: name it \.csv\.gz$"),
+    ("a.csv.gz", TABLE, r"a\.csv\.gz is named \.csv\.gz and is not compressed by gzip: name it \.csv$"),
+    ("a.csv", parquet(), r"a\.csv is named \.csv and is a Parquet file: name it \.parquet$"),
+    ("a.csv", b"PK\x03\x04 and more", "and is a ZIP archive or a spreadsheet, which is not read: write it as "),
+    ("a.csv", TABLE.encode("utf-16"), "and is text in UTF-16, which is not read: write it as "),
+    ("a.csv.gz", gzip.compress(TABLE.encode() * 50, mtime=0)[:-12], r"a\.csv\.gz is no whole CSV table"),
+    ("a.txt", GOOD, r"path must end in \.csv, .*\.parquet, got '.*a\.txt'"),
+    ("a.jsonl", "\n{}\n \n", r"a\.jsonl has no columns"),
+    ("a.jsonl", GOOD + '{"prompt": "a", "rew', r"a\.jsonl is no whole file of JSON lines: line 3 is broken, Unterm"),
+    ("a.jsonl", GOOD * 300 + '{"prompt": "a", "rew', "line 601 is broken"),
+    ("a.jsonl.gz", gzip.compress(GOOD.encode() * 50, mtime=0)[:-12], r"a\.jsonl\.gz is no whole file of JSON lines"),
+    ("a.json", json.dumps([{"prompt": "a"}], indent=1), r"^reward must name .*--reward NAME\); found the column p"),
+    ("a.jsonl", GOOD + '{"prompt": "a"}\n', r"row 3 \(empty\)\. Choose unscored='leave' \(--unscored leave\)"),
+    ("a.jsonl", GOOD.replace("1}", "[1]}"), r"reward must be finite numbers; .*row 1 \('\[1\]'\)"),
+    ("a.jsonl", of(reward=lambda k: "right" if k % 3 else "wrong"), r"row 1 \('wrong'\), .*Name another column with --reward"),
+    ("a.jsonl", of(prompt=lambda k: "left out"), r"prompt must name .* group_of=N \(--group-of N\) reads them without"),
+    ("a.jsonl", of(response=lambda k: "r", reward=lambda k: [0.0, 1.0]), r"has 2 and one response\. Name reward='reward\.sum'"),
+    ("a.jsonl", counted(5, 4), r"n_correct must be a number of the responses \(k\); .* row 1"),
+    ("a.jsonl", counted(0, 0), "k must be a whole number of responses, of at least 1"),
+    ("a.jsonl", deep(DEEPEST + 1), f"line 1 is nested {DEEPEST + 1} deep, and {DEEPEST} is the most that is read"),
+    ("a.jsonl", deep(2000, GOOD * 300), "line 601 is nested 2,000 deep"),
+    ("a.parquet", b"PAR1 and no more", r"a\.parquet is no whole Parquet file: "),
+    ("a.parquet", parquet(pa.table({"prompt": pa.array([b"\xff"] * 2), "reward": [1.0, 0.0]})), "and the column holds binary"),
+    ("a.parquet", parquet(pa.table({"prompt": ["x"] * 999, "reward": np.arange(999.0)}))[:-100], "is no whole Parquet file"),
+]  # fmt: skip
+"""Files that are refused: name, content, and what the message must hold."""
+
+
+@pytest.mark.parametrize("block", [500, 10**6])
+def test_each_fault_of_a_file_has_one_message(block, tmp_path, monkeypatch):
+    monkeypatch.setattr(log_file, "BLOCK", block)
+    wrong = {}
+    for name, content, message in BAD:
+        if block > 500 and "longer than 500" in message:
+            continue
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        for reader in (gt.read_rollouts, gt.read_reward_counts):
+            said = "nothing"
+            try:
+                reader(tmp_path / name)
+            except ValueError as error:
+                said = str(error)
+            if not re.search(message, said) or not said.isprintable():
+                wrong[message] = said
+    assert wrong == {}
+
+
+SKETCH = [1.0, 2.0]
+ROWS = of(sketch=lambda k: SKETCH)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (of(length=lambda k: k - 1), {}, r"numbers of at least 0 \(length='' reads none\); .*row 1 \(-1\)"),
+        (of(sketch=lambda k: SKETCH[: 2 - (k == 3)]), {}, r"scores must be lists of equal length; row 4 of .* has one of 1"),
+        (of(sketch=lambda k: SKETCH if k else [1, None]), {}, r"scores must be finite numbers; .*row 1 \(\[1\.0, None\]\)"),
+        (of(reward=lambda k: float("inf") if k == 3 else 0), {"unscored": "leave"}, r"row 4 \(inf\). No option reads these"),
+        (of(reward=lambda k: None), {"unscored": "leave", "reward": "reward"}, "the log has no row left"),
+        (
+            of(answers=lambda k: ["a"] * 2, reward=lambda k: [0, 1]) * 20 + '{"prompt": "p", "answers": ["a"], "reward": [0, 1]}',
+            {"response": "answers"}, "row 321 has 1 of answers beside 2 of reward: lists that belong together",
+        ),
+        (of(rm=lambda k: {"accuracy": 1}), {"reward": "accuracy"}, r"got 'accuracy'; found .*; did you mean rm\.accuracy\?"),
+        (of(a=lambda k: 0, b=lambda k: 1e308), {"reward": {"b": 10.0}}, r"reward must be finite numbers; .*row 1"),
+        (of(solve_rate=lambda k: 0.25), {"reward": "solve_rate@3"}, "solve_rate must be a share of the 3 responses"),
+        (ROWS, {"where": {"splt": "b"}}, r"where must name columns of the log, got 'splt'; found the columns prompt, reward"),
+        (ROWS, {"prompt": "id"}, r"^prompt must be a column of the log, got 'id'; found the columns prompt, reward, "),
+        (ROWS, {"reward": "points"}, r"reward must name columns of the log, got 'points'; found"),
+        (ROWS, {"reward": {"reward": np.nan}}, "reward must give each column a finite weight, got nan"),
+        (ROWS, {"scores": "s_"}, "scores must be a column of lists, or what stands before the numbers of columns; got 's_'"),
+        (ROWS, {"steps": "first"}, "steps must be 'newest', 'last', 'all', a step or the first and last of"),
+        (of(step=lambda k: 2 + k % 2), {"steps": 7}, "it has no step 7, and contains steps 2 to 3"),
+        (ROWS, {"unscored": "count"}, "unscored must be 'error', 'leave' or 'zero', got 'count'"),
+        (ROWS, {"reward_tolerance": -1.0}, "reward_tolerance must be at least 0, got -1"),
+    ],
+)  # fmt: skip
+def test_options_that_do_not_fit(content, options, message, tmp_path):
+    (tmp_path / "log.jsonl").write_text(content)
+    with pytest.raises((ValueError, TypeError), match=message):
+        gt.read_rollouts(tmp_path / "log.jsonl", **options)
+
+
+def test_paths_that_do_not_fit(tmp_path):
+    for path, message in (
+        (tmp_path / "absent", r"path must be a file or a folder of files, and '.*absent' does not exist"),
+        (tmp_path, r"path must be a file or a folder of files that end in .*; '.*' has none"),
+        ("", "path must be a file's or a folder's name, and is empty"),
+        (3, "path must be a file's or a folder's name, got 3"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            gt.read_rollouts(path)
+    (tmp_path / "1.csv").write_text(TABLE)
+    (tmp_path / "2.csv").write_text("prompt,other\nx,1\n")
+    (tmp_path / ".3.csv").write_text("hidden")
+    with pytest.raises(ValueError, match=r"2\.csv has no column reward, as the files before it do; found prompt, other"):
+        gt.read_rollouts(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(ValueError, match="is a pipe or device: write it to a file first"):
+        gt.read_rollouts(tmp_path / "pipe.jsonl")
+    with pytest.raises(ValueError, match="has none"):
+        gt.read_rollouts(tmp_path)
+
+
+# ---- what is shown
 
 
 @pytest.mark.parametrize(
@@ -44,153 +193,59 @@ def test_names_of_columns_are_shown_and_not_obeyed(options, capsys, tmp_path):
         status = error.code
     out, err = capsys.readouterr()
     assert status == (2 if options else 0)
-    assert not obeyed(out + err)
+    assert not obeyed(out + err + (page.read_text() if not options else ""))
     assert "\\x1b]0;owned\\x07" in out + err
-    if not options:
-        assert not obeyed(page.read_text())
-        assert "owned" in page.read_text()
-    else:
-        assert err.splitlines()[-1].startswith("grpo-theory")
+    assert options == () or err.splitlines()[-1].startswith("grpo-theory")
 
 
 def test_values_and_paths_are_shown_and_not_obeyed(capsys, tmp_path):
-    folder = tmp_path / EVIL.replace("/", "")
-    folder.mkdir()
     found = rows(6, 4)
     found[3]["reward"] = EVIL
-    path = write(folder / "log.jsonl", found)
+    path = write(tmp_path / EVIL.replace("/", "") / "log.jsonl", found)
     assert main(["plan", str(path), "--budget", "64"]) == 2
     err = capsys.readouterr().err
     assert err.count("\\x1b]0;owned\\x07") >= 2
     assert not obeyed(err)
-
-
-def test_what_can_be_printed_is_shown_as_it_is():
-    assert printable("größe → 名前") == "größe → 名前"
-    assert printable("a\tb\x1b") == "a\\tb\\x1b"
-    assert printable("x" * LONGEST) == "x" * LONGEST
-    shown = printable("a" * LONGEST + "b" * LONGEST)
-    assert shown == f"{'a' * (LONGEST // 2)} ... {'b' * (LONGEST // 2)}"
-    assert listed(["b", "a"], ["a"]) == "b, a"
-    many = [f"column_{k}" for k in range(1000)] + ["Rewards"]
-    assert listed(many, ["reward"]).startswith("Rewards, column_0, ")
-    assert listed(many, ["reward"]).endswith(" and 989 more")
-
-
-def test_no_part_of_a_section_is_obeyed():
     section = Section(EVIL, paragraphs=(EVIL,), table=((EVIL, "größe"), ("a", EVIL)), code=(EVIL,))
     texts = [section.title, *section.paragraphs, *section.code, *(cell for row in section.table for cell in row)]
     assert all(text.isprintable() for text in texts)
-    assert sum("owned" in text for text in texts) == 5
-    assert section.table[0][1] == "größe"
+    assert [sum("owned" in text for text in texts), section.table[0][1]] == [5, "größe"]
+
+
+def test_what_can_be_printed_is_shown_as_it_is_and_what_is_long_is_cut():
+    assert printable("größe → 名前") == "größe → 名前"
+    assert printable("a\tb\x1b") == "a\\tb\\x1b"
+    assert printable("x" * LONGEST) == "x" * LONGEST
+    assert printable("a" * LONGEST + "b" * LONGEST) == f"{'a' * (LONGEST // 2)} ... {'b' * (LONGEST // 2)}"
+    many = listed([f"column_{k}" for k in range(1000)] + ["Rewards"], ["reward"])
+    assert many.startswith("Rewards, column_0, ")
+    assert many.endswith(" and 989 more")
 
 
 def test_of_many_columns_a_message_names_a_few(capsys, tmp_path):
     """An unknown column of 100,000 gave 789 kB; the columns that were not read are listed in the text, too."""
-    names = [f"feature_{k}" for k in range(100_000)]
     path = tmp_path / "wide.csv"
-    path.write_text(",".join(["prompt", "reward", *names]) + "\n")
-    with path.open("a") as file:
-        for reward in (0, 1):
-            file.write(f"x,{reward}" + ",1" * len(names) + "\n")
+    names = [f"feature_{k}" for k in range(5_000)]
+    path.write_text(
+        "".join(",".join(line) + "\n" for line in (["prompt", "reward", *names], *(["x", r, *"1" * 5_000] for r in "01")))
+    )
     assert main(["plan", str(path), "--budget", "64", "--rewards-only", "--reward", "feature_x"]) == 2
     err = capsys.readouterr().err
     assert len(err) < LONGEST_MESSAGE
-    assert "feature_" in err
-    assert "99,990 more" in err
-    assert main(["plan", str(path), "--budget", "64", "--rewards-only", "--min-prompts", "1"]) in (0, 2)
-    out, err = capsys.readouterr()
-    assert len(out + err) < 20_000
-
-
-GOOD = b'{"prompt": "a", "reward": 1}\n{"prompt": "a", "reward": 0}\n'
-TABLE = b"prompt,reward\nx,1\nx,0\n"
+    assert "4,990 more" in err
+    main(["plan", str(path), "--budget", "64", "--rewards-only", "--min-prompts", "1"])
+    assert sum(map(len, capsys.readouterr())) < 20_000
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.csv", gzip.compress(TABLE, mtime=0), r"a\.csv is named \.csv and is compressed by gzip: name it \.csv\.gz$"),
-        ("a.jsonl", gzip.compress(GOOD, mtime=0), r"a\.jsonl is named \.jsonl and is compressed by gzip: name it \.jsonl\.gz$"),
-        ("a.csv.gz", TABLE, r"a\.csv\.gz is named \.csv\.gz and is not compressed by gzip: name it \.csv$"),
-        ("a.csv", parquet(), r"a\.csv is named \.csv and is a Parquet file: name it \.parquet$"),
-        ("a.jsonl", parquet(), r"a\.jsonl is named \.jsonl and is a Parquet file: name it \.parquet$"),
-        ("a.csv", b"PK\x03\x04 and more", "and is a ZIP archive or a spreadsheet, which is not read: write it as "),
-        ("a.csv", TABLE.decode().encode("utf-16"), "and is text in UTF-16, which is not read: write it as "),
-        ("a.csv", b"prompt,reward\nx\xff,1\nx\xff,0\n", r"a\.csv is no whole CSV table: .*UTF8"),
-        ("a.csv", b"x\n", r"^reward must name the column of the rewards \(--reward NAME\); found the column x$"),
-        ("a.parquet", TABLE, r"a\.parquet is no whole Parquet file: "),
-    ],
-    ids=range(10),
+    ("command", "never_recommended"),
+    [(plan_command, ()), (check_command, ("--reward-tolerance",)), (watch_command, ("--reward-tolerance", "--step"))],
 )
-def test_a_file_of_another_kind_than_its_name_says_is_told_so(name, content, message, tmp_path):
-    path = tmp_path / name
-    path.write_bytes(content)
-    for read in (gt.read_rollouts, gt.read_reward_counts):
-        with pytest.raises(ValueError, match=message) as error:
-            read(path)
-        assert str(error.value).isprintable()
-
-
-@pytest.mark.parametrize("place", ["first", "later"])
-@pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"a":', "}")])
-def test_json_that_is_nested_too_deep_is_refused(place, opened, closed, tmp_path):
-    def line(depth):
-        inner = opened * (depth - 1) + "1" + closed * (depth - 1)
-        return f'{{"prompt": "a", "reward": 1, "other": {inner}}}\n'.encode()
-
-    path = tmp_path / "deep.jsonl"
-    for depth in (DEEPEST + 1, 2_000, 200_000):
-        path.write_bytes(line(depth) + GOOD if place == "first" else GOOD * 300 + line(depth))
-        which = 1 if place == "first" else 601
-        with pytest.raises(ValueError, match=f"line {which} is nested {depth:,} deep, and {DEEPEST} is the most that is read"):
-            gt.read_reward_counts(path)
-    path.write_bytes(line(DEEPEST) + GOOD)
-    assert gt.read_reward_counts(path)[1].rows == 3
-
-
-def test_brackets_within_strings_do_not_nest(tmp_path):
-    found = [{"prompt": "[{" * 300 + '"\\', "reward": k} for k in range(2)]
-    assert gt.read_reward_counts(write(tmp_path / "a.jsonl", found))[1].rows == 2
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
-def test_a_pipe_is_refused_and_not_waited_for(capsys, tmp_path):
-    path = tmp_path / "pipe.jsonl"
-    os.mkfifo(path)
-    assert main(["plan", str(path), "--budget", "64"]) == 2
-    assert "is a pipe or device: write it to a file first" in capsys.readouterr().err
-    (tmp_path / "folder").mkdir()
-    os.mkfifo(tmp_path / "folder" / "pipe.jsonl")
-    with pytest.raises(ValueError, match="has none"):
-        gt.read_rollouts(tmp_path / "folder")
-
-
-@pytest.mark.parametrize("missing", [None, ""])
-@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
-def test_rows_without_a_response_are_not_taken_for_repeats(missing, kind, tmp_path):
-    """Groups of equal rewards were "repeated", rows and steps alike, and steps were left out."""
-    frame = pd.DataFrame(
-        [
-            {"prompt": f"p{b}", "response": missing, "reward": float(g % 2), "step": step}
-            for step in (1, 2)
-            for b in range(3)
-            for g in range(4)
-        ]
-    )
-    path = tmp_path / f"log.{kind}"
-    if kind == "jsonl":
-        path.write_text("".join(f"{json.dumps(row)}\n" for row in frame.to_dict("records")))
-    else:
-        frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
-    findings = gt.read_rollouts(path, steps="all").findings
-    assert findings.duplicates == 0
-    assert findings.repeated_steps == ()
-    assert findings.kept == 24
-    # One row without a response makes its step one that is not known to be repeated; with all of them it is.
-    frame["response"] = [f"answer {k % 12}" for k in range(24)]
-    frame.to_parquet(tmp_path / "known.parquet")
-    assert gt.read_rollouts(tmp_path / "known.parquet", steps="all").findings.repeated_steps == (2,)
-    frame.loc[[0, 12], "response"] = missing
-    frame.to_parquet(tmp_path / "known.parquet")
-    assert gt.read_rollouts(tmp_path / "known.parquet", steps="all").findings.repeated_steps == ()
+def test_an_option_that_a_message_of_the_reader_recommends_is_one_of_the_command(command, never_recommended):
+    """A check compares rewards as they are, and a watched file is one step."""
+    parser = argparse.ArgumentParser()
+    command.describe(parser)
+    sources = [path.read_text(encoding="utf-8") for path in Path(gt.samples.__file__).parent.glob("*.py")]
+    recommended = {found for text in sources for found in re.findall(r"(--[a-z][a-z-]+)", text)}
+    assert {"--unscored", "--where", "--group-of"} <= recommended
+    assert recommended - set(never_recommended) <= parser._option_string_actions.keys()

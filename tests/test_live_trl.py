@@ -107,26 +107,17 @@ def test_numbers_are_logged_beside_the_trainers_own(monkeypatch):
     assert logged[3]["live/clipped_high"] == [0.5]
 
 
-def test_it_is_one_of_transformers_callbacks():
+def test_it_is_one_of_transformers_callbacks_and_another_trainer_is_refused(monkeypatch):
     callback = gt.live.TRLCallback(Trainer([RIGHT, BRIEF]))
     assert isinstance(callback, Base)
     assert isinstance(callback, gt.live.TRLCallback)
-    assert type(callback).__name__ == "TRLCallback"
-    assert callback.on_epoch_begin(None, None, None) is None
-
-
-def test_without_transformers_it_says_what_to_do(monkeypatch):
+    assert (type(callback).__name__, callback.on_epoch_begin(None, None, None)) == ("TRLCallback", None)
+    with pytest.raises(TypeError, match="trainer must be TRL's GRPOTrainer or RLOOTrainer, got an object of type Simple"):
+        gt.live.TRLCallback(SimpleNamespace())
     monkeypatch.setitem(sys.modules, "transformers", None)
     trainer_callback._with_events.cache_clear()
     with pytest.raises(ImportError, match="needs transformers, which comes with TRL: pip install trl"):
         gt.live.TRLCallback(Trainer([RIGHT, BRIEF]))
-
-
-def test_another_trainer_is_refused():
-    with pytest.raises(
-        TypeError, match="trainer must be TRL's GRPOTrainer or RLOOTrainer, got an object of type SimpleNamespace"
-    ):
-        gt.live.TRLCallback(SimpleNamespace())
 
 
 def test_rewards_are_weighted_and_groups_are_known_by_prompt_and_number():
@@ -143,51 +134,44 @@ def test_rewards_are_weighted_and_groups_are_known_by_prompt_and_number():
     assert np.isnan(trainer_callback.batch_of(trainer, LOCAL)[0]).all()
 
 
-def test_tokens_that_count_are_sketched(monkeypatch):
-    """Of the groups with signal; a response that is all masked has none, as in the trainer's loss."""
+@pytest.fixture
+def asked(monkeypatch):
+    """What is asked of a stub of `gt.sketch`: prompts, responses and options."""
     free(monkeypatch)
-    asked = []
+    calls = []
 
     def sketch(model, prompts, responses, **options):
-        asked.append((prompts, responses, options))
+        calls.append((prompts, responses, options))
         return np.ones((len(prompts), options["width"]))
 
     monkeypatch.setattr("grpo_theory.language_model.sketch", sketch)
+    return calls
+
+
+def test_tokens_that_count_are_sketched(asked):
+    """Of the groups with signal; a response that is all masked has none, as in the trainer's loss."""
     trainer = Trainer([RIGHT, BRIEF])
     callback = gt.live.TRLCallback(trainer, every=1, sketches=True, width=128)
     logged = trainer.steps(callback, 1)
     assert callback.monitor.guard.errors == 0
     ((prompts, responses, options),) = asked
-    rows = [1, 2, 3, 9, 10, 11]
     assert prompts == [[5]] * 6
-    assert responses == [list(range(3 * row, 3 * row + row % 4)) for row in rows]
+    assert responses == [list(range(3 * row, 3 * row + row % 4)) for row in (1, 2, 3, 9, 10, 11)]
     assert options == {"width": 128, "blocks": 4, "temperature": 0.7, "progress": False}
     assert logged[0]["live/sketched_prompts"] == [3.0]
     assert 2.0 <= logged[0]["live/best_group_size"][0] <= 4.0
 
 
-def test_a_batch_with_tools_or_pictures_has_no_sketches():
-    callback = gt.live.TRLCallback(Trainer([RIGHT, BRIEF]), sketches=True)
-    assert callback._can_sketch({})
-    assert not callback._can_sketch({"tool_mask": 1})
-    assert not callback._can_sketch({"pixel_values": 1})
-
-
-def test_rewards_of_other_processes_count_and_are_not_sketched(monkeypatch):
-    free(monkeypatch)
-    asked = []
-
-    def sketch(model, prompts, responses, **options):
-        asked.extend(responses)
-        return np.ones((len(prompts), options["width"]))
-
-    monkeypatch.setattr("grpo_theory.language_model.sketch", sketch)
+def test_rewards_of_other_processes_count_and_are_not_sketched(asked):
     trainer = Trainer([RIGHT + [0.0, 1.0] * 6, BRIEF + [0.0] * 12], processes=2, generation_batch_size=2 * LOCAL)
     callback = gt.live.TRLCallback(trainer, every=1, sketches=True)
     logged = trainer.steps(callback, 1)
     assert logged[0]["live/groups_with_signal"] == [5 / 6]
-    assert len(asked) == 6
-    assert callback.monitor.responses == 2 * LOCAL
+    assert (len(asked[0][1]), callback.monitor.responses) == (6, 2 * LOCAL)
+    split = arguments(
+        per_device_train_batch_size=2, gradient_accumulation_steps=3, steps_per_generation=6, generation_batch_size=24
+    )
+    assert trainer_callback.responses_of(split) == 2 * 3 * 2, "an update has the responses of its passes"
     other = Trainer([RIGHT, BRIEF], main=False)
     before = other._generate_and_score_completions
     gt.live.TRLCallback(other)
@@ -229,14 +213,6 @@ def test_another_trainers_inside_is_said_once_and_training_ends(broken, caplog, 
     assert callback.monitor.guard.errors == 5
 
 
-def test_an_error_of_the_trainer_is_the_trainers():
-    trainer = Trainer([RIGHT, BRIEF])
-    gt.live.TRLCallback(trainer)
-    trainer.rewards = []
-    with pytest.raises(ValueError, match="zip"):
-        trainer._generate_and_score_completions([{}] * LOCAL)
-
-
 @pytest.mark.parametrize(
     ("changed", "name"),
     [
@@ -255,24 +231,21 @@ def test_the_estimator_is_that_of_the_configuration(changed, name):
     assert trainer_callback.estimator_of(arguments(**changed)) == name
 
 
-def test_an_update_has_the_responses_of_its_passes():
-    assert trainer_callback.responses_of(arguments()) == LOCAL
-    split = arguments(
-        per_device_train_batch_size=2, gradient_accumulation_steps=3, steps_per_generation=6, generation_batch_size=24
-    )
-    assert trainer_callback.responses_of(split) == 2 * 3 * 2
-
-
-def test_what_couples_groups_is_read_without_sketches(caplog):
+def test_what_couples_groups_or_has_tools_or_pictures_is_read_without_sketches(caplog):
     callback = gt.live.TRLCallback(Trainer([RIGHT, BRIEF], scale_rewards="batch"), sketches=True)
     assert not callback.sketches
     assert "no sketches are taken" in caplog.text
     named = gt.live.TRLCallback(Trainer([RIGHT, BRIEF], scale_rewards="batch"), sketches=True, estimator="trl_grpo")
     assert named.sketches
+    callback = gt.live.TRLCallback(Trainer([RIGHT, BRIEF]), sketches=True)
+    assert [callback._can_sketch(batch) for batch in ({}, {"tool_mask": 1}, {"pixel_values": 1})] == [True, False, False]
 
 
-def test_remarks_are_logged_as_warnings(monkeypatch, caplog):
+def test_remarks_are_logged_as_warnings_and_an_error_of_the_trainer_is_the_trainers(monkeypatch, caplog):
     free(monkeypatch)
     trainer = Trainer([[1.0] * LOCAL, [0.0] * LOCAL])
     trainer.steps(gt.live.TRLCallback(trainer, every=4), 4)
     assert [record.getMessage().partition(" (")[0] for record in caplog.records] == ["step 4: 0% of the groups have signal"]
+    trainer.rewards = []
+    with pytest.raises(ValueError, match="zip"):
+        trainer._generate_and_score_completions([{}] * LOCAL)

@@ -10,97 +10,136 @@ from pathlib import Path
 import pytest
 from tables import answer, rows, write
 
+import grpo_theory as gt
 from grpo_theory.page.command import main
+from grpo_theory.page.outputs import open_number
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes and devices are no files there")
 
 
-@pytest.fixture(scope="module")
-def table(tmp_path_factory):
-    """A log with sketches."""
-    return write(tmp_path_factory.mktemp("plan") / "rollouts.jsonl", rows(6, 4))
+@pytest.fixture
+def table(tmp_path):
+    """A log with sketches, in a folder of its own."""
+    return write(tmp_path / "in" / "rollouts.jsonl", rows(6, 4))
 
 
 def told(capsys, *arguments):
     """Run the command; return its status and what it printed."""
-    status = main(["plan", *map(str, arguments)])
+    status = main(["plan", *map(str, arguments), "--budget", "64"])
     return status, *capsys.readouterr()
 
 
 def in_shell(line, table, **environment):
     """Run the command in a shell, with its streams as the line puts them; TABLE and PLAN in it stand for themselves."""
     plan = f"{sys.executable} -W error -c 'import sys; from grpo_theory.page.command import main; sys.exit(main())' plan"
-    text = line.replace("PLAN", plan).replace("TABLE", str(table))
+    text = line.replace("PLAN", f"{plan} {table} --budget 64").replace("TABLE", str(table))
     known = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     return subprocess.run(["bash", "-c", text], cwd=table.parent, env=known, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("output", ["--json", "--html"])
-@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
-def test_a_file_that_a_folder_links_to_is_not_written_over(output, link, capsys, tmp_path):
-    path = write(tmp_path / "t.jsonl", rows(6, 4))
-    (tmp_path / "lf").mkdir()
-    getattr(tmp_path / "lf" / "a.jsonl", link)(path)
-    before = path.read_bytes()
-    status, out, err = told(capsys, tmp_path / "lf", "--budget", 64, output, path)
-    assert (status, out) == (2, "")
-    assert f"{output} must not be {tmp_path / 'lf' / 'a.jsonl'}, which is read as part of the table, got {path}" in err
-    assert path.read_bytes() == before
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["lf", "t.jsonl"]
+def contents(folder):
+    """Return the bytes of all files under a folder, by their paths."""
+    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
 
 
-def test_a_table_under_another_name_is_not_appended_to(tmp_path):
-    path = write(tmp_path / "t.jsonl", rows(6, 4))
-    before = path.read_bytes()
-    for line in ("PLAN TABLE --budget 64 >> TABLE", "PLAN TABLE --budget 64 --json /dev/fd/3 3>> TABLE"):
-        done = in_shell(line, path)
+@pytest.mark.parametrize("option", ["--json", "--html"])
+def test_the_table_is_never_written_over(option, capsys, tmp_path, table):
+    """By its name, by another way to it, by a link, by a file in the folder that is the table, or by what that links to."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "hard.jsonl").hardlink_to(table)
+    (other / "soft.jsonl").symlink_to(table)
+    before = contents(tmp_path)
+    for read, target, message in (
+        (table, table, "must not be the table itself"),
+        (table, other / ".." / "in" / "rollouts.jsonl", "must not be the table itself"),
+        (table, other / "hard.jsonl", "must not be the table itself"),
+        (table, other / "soft.jsonl", "must not be the table itself"),
+        (table.parent, table.parent / "plan.json", "must be outside the table's folder"),
+        (other, table, f"must not be {other / 'hard.jsonl'}, which is read as part of the table"),
+    ):
+        status, out, err = told(capsys, read, option, target)
+        assert (status, out) == (2, "")
+        assert f"{option} {message}" in err
+        assert str(target) in err
+    assert contents(tmp_path) == before
+    assert told(capsys, table, option, tmp_path / "plan.out")[0] == 0
+
+
+def test_a_table_under_another_name_is_not_appended_to(table):
+    before = table.read_bytes()
+    for line in ("PLAN >> TABLE", "PLAN --json /dev/fd/3 3>> TABLE"):
+        done = in_shell(line, table)
         assert done.returncode == 2
         assert "must not be the table itself" in done.stderr
-        assert path.read_bytes() == before
+        assert table.read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "-"])
-@pytest.mark.parametrize("redirection", [">", ">>"])
+def test_outputs_that_cannot_be_written_are_refused_before_anything_is_read(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    long = tmp_path / ("a" * 300)  # which no check of rights sees
+    (tmp_path / "disk").touch()
+    monkeypatch.setattr(Path, "is_file", lambda path: False)  # a disk is a file to be written over
+    for given, message in (
+        (("--json", tmp_path / "none" / "a.json"), "--json must be a file in a folder that exists"),
+        (("--html", tmp_path), "--html must be a file in a folder that exists"),
+        (("--json", tmp_path / "a", "--html", tmp_path / "a"), "--json and --html must be different files"),
+        (("--html", "-"), "--html must be a file, got -"),
+        (("--json", long), f"--json must be a file in a folder that exists and can be written, got {long}: File name too long"),
+        (("--json", tmp_path / "disk"), "--json must be a file in a folder that exists"),
+        (("--json", "/dev/fd/99"), "--json must be a file in a folder that exists and can be written, got /dev/fd/99"),
+    ):
+        status, out, err = told(capsys, "nowhere.jsonl", *given)
+        assert (status, out) == (2, "")
+        assert message in err
+    assert [one.name for one in tmp_path.iterdir()] == ["disk"]
+
+
+def failing(*_):
+    raise OSError(28, "No space left on device", "a.html")
+
+
+@pytest.mark.parametrize("part", [(Path, "replace"), (gt.page, "to_html")])
+def test_a_disk_that_fails_after_all_the_work_leaves_no_part_behind(part, capsys, tmp_path, table, monkeypatch):
+    (tmp_path / "a.json").write_text("old")
+    before = contents(tmp_path)
+    monkeypatch.setattr(*part, failing, raising=False)
+    status, out, err = told(capsys, table, "--json", tmp_path / "a.json", "--html", tmp_path / "a.html")
+    assert (status, out) == (2, "")
+    assert "No space left on device" in err
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(("name", "redirection"), [("/dev/stdout", ">>"), ("-", ">")])
 def test_json_to_the_standard_output_is_printed_in_place_of_the_text_and_keeps_what_stands_there(
     name, redirection, table, tmp_path
 ):
     log = tmp_path / "log.txt"
     log.write_text("kept\n")
-    done = in_shell(f"(echo first; PLAN TABLE --budget 64 --json {name}; echo last) {redirection} {log}", table)
+    done = in_shell(f"(echo first; PLAN --json {name}; echo last) {redirection} {log}", table)
     assert (done.returncode, done.stderr) == (0, "")
-    before = "kept\n" if redirection == ">>" else ""
+    first = "kept\nfirst\n" if redirection == ">>" else "first\n"
     text = log.read_text()
-    assert text.startswith(f"{before}first\n")
+    assert text.startswith(first)
     assert text.endswith("\nlast\n")
-    assert json.loads(text.removeprefix(f"{before}first\n").removesuffix("last\n"))["format"] == 3
-    assert [one.name for one in tmp_path.iterdir()] == ["log.txt"]
+    assert json.loads(text.removeprefix(first).removesuffix("last\n"))["format"] == 3
+    assert [one.name for one in tmp_path.iterdir() if one.is_file()] == ["log.txt"]
 
 
 def test_other_open_files_are_added_to(table, tmp_path):
     log = tmp_path / "log.txt"
-    log.write_text("kept\n")
-    done = in_shell(f"PLAN TABLE --budget 64 --json /dev/fd/3 --html /dev/stderr 3>> {log}", table)
+    done = in_shell(f"(echo first >&3; PLAN --json /dev/fd/3 --html /dev/stderr; echo last >&3) 3> {log}", table)
     assert done.returncode == 0
     assert answer(done.stdout).startswith("RECOMMENDATION")
     assert done.stderr.startswith("<!doctype html>")
-    assert log.read_text().startswith("kept\n{")
-    done = in_shell(f"(echo first >&3; PLAN TABLE --budget 64 --json /dev/fd/3; echo last >&3) 3> {log}", table)
-    assert done.returncode == 0
     assert log.read_text().startswith("first\n{")
     assert log.read_text().endswith("}\nlast\n")
-
-
-def test_a_link_to_the_standard_output_is_the_standard_output(tmp_path):
-    from grpo_theory.page.outputs import open_number
-
     (tmp_path / "out").symlink_to("/dev/stdout")
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
-    assert open_number(tmp_path / "out") == open_number(Path("/dev/../dev/stdout")) == 1
-    assert open_number(Path("/proc/self/fd/7")) == 7
-    assert [open_number(path) for path in (tmp_path / "circle", tmp_path / "none", Path("/dev/null"), Path("/proc/1/fd/1"))] == [
-        None
-    ] * 4
+    numbers = {tmp_path / "out": 1, "/dev/../dev/stdout": 1, "/proc/self/fd/7": 7}
+    numbers |= dict.fromkeys((tmp_path / "circle", tmp_path / "none", "/dev/null", "/proc/1/fd/1"))
+    assert {path: open_number(Path(path)) for path in numbers} == numbers
 
 
 def test_a_pipe_gets_the_text_and_stays_a_pipe(capsys, table, tmp_path):
@@ -108,49 +147,28 @@ def test_a_pipe_gets_the_text_and_stays_a_pipe(capsys, table, tmp_path):
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: found.append(pipe.read_text()), daemon=True)
     reader.start()
-    status, _, err = told(capsys, table, "--budget", 64, "--json", pipe, "--html", os.devnull)
+    status, _, err = told(capsys, table, "--json", pipe, "--html", os.devnull)
     reader.join(timeout=60)
     assert (status, err) == (0, "")
     assert json.loads(found[0])["format"] == 3
     assert pipe.is_fifo()
-    assert [one.name for one in tmp_path.iterdir()] == ["pipe.json"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
 def test_a_full_device_is_named_and_nothing_else_is_written(table, tmp_path):
     """Neither the table nor another output is to blame."""
-    for line, what in (
-        ("PLAN TABLE --budget 64 > /dev/full", "standard output"),
-        ("PLAN TABLE --budget 64 --json - > /dev/full", "standard output"),
-        (f"PLAN TABLE --budget 64 --html {tmp_path / 'a.html'} --json /dev/full", "/dev/full"),
-    ):
+    before = contents(tmp_path)
+    page = tmp_path / "a.html"
+    for line, what in (("PLAN > /dev/full", "standard output"), (f"PLAN --html {page} --json /dev/full", "/dev/full")):
         done = in_shell(line, table)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == f"grpo-theory plan: {what}: No space left on device\n"
-    assert list(tmp_path.iterdir()) == []
+    assert contents(tmp_path) == before
 
 
-def test_devices_that_hold_data_are_refused(capsys, table, tmp_path, monkeypatch):
-    """A disk is a file to be written over; and what is not open, or open to be read, cannot be added to."""
-    for line in ("PLAN TABLE --budget 64 --json /dev/fd/9", "PLAN TABLE --budget 64 --json /dev/fd/3 3< /dev/null"):
-        done = in_shell(line, table)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "--json must be a file in a folder that exists and can be written, got /dev/fd/" in done.stderr
-        assert done.stderr.endswith("Bad file descriptor\n")
-    monkeypatch.setattr(Path, "is_file", lambda path: path == table)
-    (tmp_path / "disk").touch()
-    status, out, err = told(capsys, table, "--budget", 64, "--json", tmp_path / "disk")
-    assert (status, out) == (2, "")
-    assert "--json must be a file in a folder that exists" in err
-
-
-@pytest.mark.parametrize(
-    "environment", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}]
-)
-def test_a_terminal_of_ascii_gets_escapes(environment, tmp_path):
-    found = [{**row, "größe": 1} for row in rows(6, 4)]
-    path = write(tmp_path / "é.jsonl", found)
-    done = in_shell("PLAN é.jsonl --budget 64; PLAN é.jsonl --budget 64 --reward ü", path, **environment)
+def test_a_terminal_of_ascii_gets_escapes(tmp_path):
+    path = write(tmp_path / "é.jsonl", [{**row, "größe": 1} for row in rows(6, 4)])
+    done = in_shell("PLAN; PLAN --reward ü", path, LC_ALL="C", PYTHONCOERCECLOCALE="0", PYTHONUTF8="0")
     assert "gr\\xf6\\xdfe" in done.stdout
     assert "RECOMMENDATION" in done.stdout
     assert done.stderr.startswith("grpo-theory plan: reward must name columns of the log, got '")
