@@ -3,8 +3,6 @@
 from pathlib import Path
 
 import matplotlib as mpl
-import numpy as np
-import pandas as pd
 import pytest
 from overlaps import faults
 from print_faults import grey, print_faults
@@ -14,9 +12,7 @@ mpl.use("Agg")
 from grpo_theory.harness.store import read_table
 from grpo_theory.page import style
 from grpo_theory.page.captions import caption_of
-from paper_figures import gap_quantiles, group_size_horizon, time_to_level
 from paper_figures.discovery import figures
-from simulations.training.group_size_horizon import LARGE, SMALL, WRONG
 from tests.sentences import long_sentences
 
 QUICK = Path(__file__).resolve().parents[1] / "results-quick"
@@ -97,39 +93,6 @@ def test_a_legend_on_data_is_found(drawn, place):
     axes.set(xlim=(0.0, 1.0), ylim=(0.0, 1.0))
     axes.legend(loc=place)
     assert faults(axes.figure) == (["the legend of '' lies on data"] if place == "upper left" else [])
-
-
-def test_a_problem_without_quantiles_has_no_panel():
-    levels = np.linspace(0.1, 0.9, 5)
-    rows = pd.DataFrame({"prediction": levels, "estimate": levels, "quantity": "quantile", "estimator": "rloo"})
-    table = rows.assign(problem="single", batch_size=1, group_size=4, factor=gap_quantiles.FACTOR)
-    figure = gap_quantiles.draw({"limit_law": table})
-    assert [axes.get_title() for axes in figure.axes] == ["one prompt"]
-    assert not faults(figure)
-
-
-def test_the_gap_is_that_of_the_group_sizes_on_the_label():
-    """The table has a third group size, for the control: its gap was once drawn under the label of the second."""
-    gaps = {SMALL: 2.0, LARGE: 3.0, WRONG: 50.0}
-    rows = [
-        {"quantity": "simulated", "steps": n, "group_size": size, "estimate": gap, "prediction": gap}
-        for n in (1, 100)
-        for size, gap in gaps.items()
-    ]
-    rows += [{"quantity": "exact", "steps": n, "group_size": np.nan, "estimate": 5.0, "prediction": np.nan} for n in (1, 100)]
-    table = pd.DataFrame(rows).assign(standard_error=0.01, gradient_optimum=4.0)
-    right = group_size_horizon.draw({"group_size_horizon": table}).axes[1]
-    marks = [line.get_ydata()[0] for line in right.lines if line.get_marker() == "D"]
-    assert marks == [1.5, 1.5]
-    assert [line.get_ydata()[0] for line in right.lines if line.get_marker() == "_"] == [1.5, 1.5]
-
-
-def test_marks_of_a_single_number_of_updates_stand_on_their_rows():
-    arms = {"inner_steps": 4, "quantity": "ablation", "estimate": 1.0, "standard_error": 0.1}
-    axes = mpl.pyplot.figure().add_subplot()
-    time_to_level._differences(axes, pd.DataFrame([arms | {"arm": arm} for arm in time_to_level.DOTS]))
-    marks = [line.get_ydata()[0] for line in axes.lines if line.get_marker() not in ("None", "|", "_")]
-    assert marks == list(range(len(time_to_level.DOTS)))
 
 
 @pytest.mark.parametrize("name", figures())
