@@ -23,7 +23,7 @@ from grpo_theory.page.mathematics import FormulaError, typeset
 from grpo_theory.page.picture import picture
 from grpo_theory.page.printed import printed
 from grpo_theory.page.style import LANGUAGE_MODEL
-from grpo_theory.page.theorem import add_statement, emphasised
+from grpo_theory.page.theorem import add_statement
 from grpo_theory.page.wording import in_words, standing, tally
 from grpo_theory.theory import GroupSizeLaw
 from paper_figures.content import sections as sections_module
@@ -169,9 +169,9 @@ def test_nothing_that_a_study_says_is_html(attack, tmp_path):
     for name, words in (("attacked", attack), ("plain", "words")):
         page = Page(words)
         page.section(words, "one", words)
-        page.heading(words)
+        page.add("heading", text=words)
         page.paragraph(words)
-        page.fold(words, words)
+        page.add("fold", summary=words, text=words)
         page.table(pd.DataFrame({words: [words]}), summary=words)
         (tmp_path / "figure.svg").write_text("<svg></svg>")
         page.figure(tmp_path, "figure", words)
@@ -469,8 +469,6 @@ class Entries(HTMLParser):
 def test_verdicts_lead_to_the_checks_without_power_and_their_first_clause_is_bold(page):
     assert 'had no power: <a href="#powerless">see the table of those</a>.' in page
     assert '<span class="verdict holds">Confirmed in the one setting tried (p0).</span>' in page
-    made = emphasised("Refuted in both settings (a; b). More.", "fails")
-    assert made == '<span class="verdict fails">Refuted in both settings (a; b).</span> More.'
 
 
 def test_rows_without_power_stand_in_a_table_of_their_own(page):

@@ -1,6 +1,5 @@
 """The report: what papers print and its verdict, what was found, the evidence of each theorem, and checks without power."""
 
-import html
 from pathlib import Path
 from types import ModuleType
 
@@ -11,7 +10,6 @@ from grpo_theory.harness.store import read_table
 from grpo_theory.harness.verdicts import Verdicts
 from grpo_theory.page.captions import caption_of
 from grpo_theory.page.document import Page, anchor_of
-from grpo_theory.page.mathematics import typeset
 from grpo_theory.page.printed import printed
 from grpo_theory.page.report import HOW_TO_READ, add_made, add_numbers, add_powerless, add_rows, origin, versions_of
 from grpo_theory.page.theorem import add_list, add_printed, add_proofs, add_statement, proofs_named
@@ -105,19 +103,18 @@ def _add_opening(page: Page, verdicts: Verdicts, results: Path) -> None:
             lines.append((finding.says(found), section_of(finding.about).group, anchor_of(finding.about)))
         except NotSaidError as reason:
             unsaid.append(f"{section_of(finding.about).title}: {reason}")
-    items = [f'<li>{typeset(text)} <a href="#{anchor}">Evidence: {html.escape(paper)}</a></li>' for text, paper, anchor in lines]
-    page.block(f'<ol class="findings">{"".join(items)}</ol>', "\n".join(f"1. {text} ({paper})" for text, paper, _ in lines))
+    page.add("findings", lines=lines)
     if unsaid:
         page.paragraph(f"Left out, because this run does not say it: {'; '.join(unsaid)}.", "quiet")
 
 
 def _add_reading(page: Page, claims: pd.DataFrame) -> None:
     """Add how many statements hold and fail, and how to read the rest."""
-    page.heading("In numbers")
+    page.add("heading", text="In numbers")
     add_numbers(page, claims, catalogue().values())
-    page.heading("How to read it")
+    page.add("heading", text="How to read it")
     page.paragraph(HOW_TO_READ)
-    page.fold("Symbols", SYMBOLS)
+    page.add("fold", summary="Symbols", text=SYMBOLS)
 
 
 def _add_section(
@@ -162,13 +159,13 @@ def _add_tables(page: Page, anchor: str, results: Path, names: tuple[str, ...], 
         page.table(coverage_at_points(claims), summary="Coverage at single points, with many replications")
     if "coverage" in names:
         found = advice(read_table(results, "coverage")[0])
-        page.heading("What to use on one batch")
+        page.add("heading", text="What to use on one batch")
         page.paragraph(RULE)
         page.table(choices(found))
         page.table(
             found.astype(object).where(found.notna(), "none bounded"), summary="All intervals, and what the rule says of them"
         )
     if "coverage_runs" in names:
-        page.heading("On one training run")
+        page.add("heading", text="On one training run")
         page.paragraph(about_runs(results))
         page.table(coverage_of_runs(results))
