@@ -15,13 +15,12 @@ SLACK = 1.0
 
 
 def faults(figure):
-    """Return what is wrong: legends beyond the edge, panels without data, labels that repeat, text on text, legends on data."""
+    """Return what is wrong: legends beyond the edge, panels without data, text on text, legends on data."""
     figure.draw_without_rendering()
     found = _cut_off(figure)
     for axes in _seen(figure):
         if not any(_is_data(axes, one) for one in _drawn(axes)):
             found.append(f"the panel {axes.get_title()!r} is empty")
-        found += _repeated(axes)
         found += _covered(axes)
     return found + _text_on_text(figure)
 
@@ -60,17 +59,6 @@ def _is_data(axes: Axes, one):
         across = (axes.get_xaxis_transform(which="grid"), axes.get_yaxis_transform(which="grid"))
         return not any(one.get_data_transform() is transform for transform in across)
     return True
-
-
-def _repeated(axes: Axes):
-    """Find labels that stand at two ticks of one axis."""
-    found = []
-    for axis in (axes.xaxis, axes.yaxis):
-        texts = [label.get_text() for label in _tick_labels(axis)]
-        twice = sorted({text for text in texts if texts.count(text) > 1})
-        if twice:
-            found.append(f"the {axis.axis_name} axis of {axes.get_title()!r} repeats {', '.join(twice)}")
-    return found
 
 
 def _tick_labels(axis):

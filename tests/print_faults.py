@@ -4,13 +4,12 @@ from itertools import combinations
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import Collection, LineCollection, PathCollection, PolyCollection, QuadMesh
+from matplotlib.collections import Collection, PathCollection, QuadMesh
 from matplotlib.colors import to_hex, to_rgba
-from matplotlib.container import BarContainer, ErrorbarContainer
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.markers import MarkerStyle
-from matplotlib.patches import FancyArrowPatch
 from overlaps import _is_data, _seen, _texts
 
 PAGE, COLUMN = 7.0, 3.3
@@ -48,11 +47,11 @@ def _alike(axes: Axes):
     left out: its colours are values, and neighbours on the map are meant to be alike.
     """
     found = []
-    for kind in (_lines(axes) + _marks(axes) + _strokes(axes), _bars(axes), _areas(axes)):
-        series = {colour: {look for other, look in kind if other == colour} for colour, _ in kind}
-        for one, other in combinations(series, 2):
-            if _same(series[one], series[other]) and abs(grey(one) - grey(other)) < APART:
-                found.append(f"{one[:7]} and {other[:7]} of {axes.get_title()!r} are alike in grey")
+    kind = _lines(axes) + _marks(axes)
+    series = {colour: {look for other, look in kind if other == colour} for colour, _ in kind}
+    for one, other in combinations(series, 2):
+        if _same(series[one], series[other]) and abs(grey(one) - grey(other)) < APART:
+            found.append(f"{one[:7]} and {other[:7]} of {axes.get_title()!r} are alike in grey")
     return found
 
 
@@ -125,54 +124,3 @@ def _marks(axes: Axes):
             colours = {_hex(colour, None) for colour in (faces or one.get_edgecolor())}
             found += [(colour, (0.0, "no line", _shape(paths[0]), bool(faces))) for colour in sorted(colours)]
     return found
-
-
-def _strokes(axes: Axes):
-    """Return the colour and the look of each kind of stroke.
-
-    Error bars on marks are left out, because the marks tell them apart.
-    """
-    marked = [one for one in axes.containers if isinstance(one, ErrorbarContainer) and one.lines[0] is not None]
-    bars = {id(line) for one in marked for line in one.lines[2]}
-    found = []
-    for one in _painted(axes, LineCollection):
-        if id(one) in bars or one.get_transform() is not axes.transData or not one.get_segments():
-            continue
-        colours, widths, dashes = one.get_color(), one.get_linewidth(), one._us_linestyles
-        for place in range(max(len(colours), len(widths), len(dashes))):
-            colour, width, dash = (of[place % len(of)] for of in (colours, widths, dashes))
-            found.append((_hex(colour, None), (float(width), str(dash), b"", False)))
-    return found
-
-
-def _bars(axes: Axes):
-    found = [bar for one in axes.containers if isinstance(one, BarContainer) for bar in one]
-    return [(_hex(bar.get_facecolor(), None), (0.0, "bars", bar.get_hatch() or "")) for bar in found]
-
-
-def _areas(axes: Axes):
-    """Return the colour and the look of each area: bands across the panel or around a line, and shapes that are no bars.
-
-    The look of an area is the width and the dashes of its edge, and its hatch.
-    """
-    bars = {id(bar) for one in axes.containers if isinstance(one, BarContainer) for bar in one}
-    patches = [one for one in axes.patches if id(one) not in bars and not isinstance(one, FancyArrowPatch)]
-    found = [
-        (one.get_facecolor(), one.get_edgecolor(), one.get_linewidth(), one._unscaled_dash_pattern, one.get_hatch())
-        for one in patches
-    ]
-    for one in _painted(axes, PolyCollection):
-        if any(len(path.vertices) for path in one.get_paths()):
-            edges = one.get_edgecolor() if len(one.get_edgecolor()) else [(0.0, 0.0, 0.0, 0.0)]
-            width, dash = one.get_linewidth()[0], one._us_linestyles[0]
-            found += [(face, edges[0], width, dash, one.get_hatch()) for face in np.unique(one.get_facecolor(), axis=0)]
-    return [
-        (_hex(face, None), (*_edge(face, edge, float(width), str(dash)), hatch or ""))
-        for face, edge, width, dash, hatch in found
-        if to_rgba(face)[3] > 0.0
-    ]
-
-
-def _edge(face, edge, width: float, dash: str):
-    """Return the width and the dashes of an edge, where it is seen against what it surrounds."""
-    return (width, dash) if width and abs(grey(edge) - grey(face)) >= APART else (0.0, "")

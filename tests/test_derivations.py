@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.making.derivations import Derivation, derivations, proofs_of
+from docs.making.derivations import derivations, proofs_of
 from docs.making.places import DOCS, TOP
 from simulations.collection import catalogue, studies
 
@@ -106,7 +106,3 @@ def test_a_statement_is_derived_where_a_page_lists_it_or_its_source_says():
     assert [one.number for one in proofs_of("T7", "docs/derivations.md, 25 docs/derivations.md, 16")] == ["16", "25.1", "29"]
     assert [one.number for one in proofs_of("plan/loss", "docs/derivations.md, 35")] == ["35"]
     assert proofs_of("U99", "arXiv 2603.01162") == []
-
-
-def test_ids_of_a_range_are_all_of_it():
-    assert Derivation("1", "", "", "U7, U10 to U12", "").statements == {"U7", "U10", "U11", "U12"}

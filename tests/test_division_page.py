@@ -1,14 +1,10 @@
 """What docs/division.md says of the race is what the verdicts that are kept say."""
 
 import re
-from itertools import pairwise
 
-import numpy as np
 import pandas as pd
 import pytest
 from pages import DOCS
-
-import grpo_theory as gt
 
 PAGE = (DOCS / "division.md").read_text(encoding="utf-8")
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
@@ -63,23 +59,6 @@ def test_every_setting_is_in_one_answer():
     assert sorted(found["problem"]) == sorted(gains()["problem"])
 
 
-def test_what_dividing_costs_and_gains_is_counted():
-    """By verdict, of the settings in which a gain of a point was possible."""
-    rows, said = gains(), between("harm")
-    full = rows["problem"].str.contains(FULL)
-    harm = gains("division/harmless")
-    pays, harmless = (one.loc[~one["problem"].str.contains(FULL), "verdict"].value_counts() for one in (rows, harm))
-    assert f"In {full.sum()} of the {len(rows)} settings" in said
-    assert f"Of the {(~full).sum()} others" in said
-    assert f"certain in {pays['confirmed']}, excluded in {pays['refuted']} and undecided in {pays['inconclusive']}" in said
-    assert f"excluded in {harmless['confirmed']} and undecided in {harmless['inconclusive']}" in said
-    assert f"from {rows['gain'].min():.1f} points up" in said
-    rates = np.linspace(0.0, 1.0, 1001)
-    weights = [gt.theory.finite_group_objective(name, 4).slope(rates) for name in ("grpo", "dr_grpo")]
-    ratio = weights[0] / weights[1]
-    assert f"at most {ratio.max() / ratio.min() - 1.0:.0%}, beside" in PAGE
-
-
 def test_the_last_table_has_all_settings():
     rows = gains().set_index("problem")
     header, _, *lines = PAGE.partition("<!-- all -->\n")[2].partition("<!-- end of all -->")[0].splitlines()
@@ -92,28 +71,3 @@ def test_the_last_table_has_all_settings():
         gain = f"{rows.loc[problem, 'gain']:.1f}".replace("-0.0", "0.0")
         certain = rows.loc[problem, "verdict"] == "confirmed"
         assert cell.split()[0] == (f"**{gain}**" if certain else gain), problem
-
-
-def test_the_steps_of_the_paper_are_counted_apart():
-    rows = gains("division/printed steps")
-    lost, large = -rows.loc[rows["size"] == 2, "gain"], rows[rows["size"] == 64]
-    assert f"costs {lost.min():.0f} to {lost.max():.0f} points at G = 2" in between("printed")
-    assert f"gains up to {large['gain'].max():.0f} at G = 64" in between("printed")
-    assert f"in {(large['verdict'] == 'confirmed').sum()} of {len(large)} settings" in between("printed")
-
-
-def test_prompts_that_are_all_easy_gain_less_than_a_point():
-    rows = gains()
-    easy = rows[rows["problem"].str.contains(", easy, ")]
-    assert len(easy) == 16
-    assert np.abs(easy["gain"]).max() < 1.0
-
-
-def test_the_gain_grows_with_the_group_in_most_problems():
-    rows = gains()
-    steps = [
-        after > before
-        for _, part in rows.groupby(rows["problem"].str.replace(r", G = \d+$", "", regex=True))
-        for before, after in pairwise(part.sort_values("size")["gain"])
-    ]
-    assert np.mean(steps) > 0.6

@@ -8,7 +8,9 @@ import pytest
 from scipy.special import ndtri
 
 from grpo_theory.page.style import ESTIMATORS
+from grpo_theory.theory import GroupSizeLaw
 from paper_figures import (
+    decomposition,
     efficiency,
     gap_bounds,
     gap_quantiles,
@@ -17,7 +19,8 @@ from paper_figures import (
     three_questions,
     time_to_level,
 )
-from paper_figures.content.panels import heat_map, points
+from paper_figures.content import summaries
+from paper_figures.content.panels import coverage_axis, heat_map, lengths, points
 from paper_figures.content.phase_windows import shade, shade_of, tell
 from simulations.training.group_size_horizon import LARGE, SMALL, WRONG
 
@@ -188,3 +191,38 @@ def test_marks_of_a_single_number_of_updates_stand_on_their_rows():
     time_to_level._differences(axes, pd.DataFrame([arms | {"arm": arm} for arm in time_to_level.DOTS]))
     marks = [line.get_ydata()[0] for line in axes.lines if line.get_marker() not in ("None", "|", "_")]
     assert marks == list(range(len(time_to_level.DOTS)))
+
+
+def test_bars_reach_from_the_estimate_to_either_limit():
+    rows = pd.DataFrame({"estimate": [1.0, 2.0], "low": [0.5, 1.9], "high": [3.0, 2.3]})
+    np.testing.assert_allclose(lengths(rows), [[0.5, 0.1], [2.0, 0.3]])
+
+
+def test_an_axis_of_coverage_is_cut_and_spaced_by_the_logit():
+    _, axes = plt.subplots()
+    coverage_axis(axes.yaxis)
+    places = axes.transData.transform([(0.0, share) for share in (0.0, 0.02, 0.5, 0.98, 0.999, 1.0)])[:, 1]
+    assert (places[0], places[4]) == (places[1], places[5])
+    assert places[2] - places[1] == pytest.approx(places[3] - places[2])
+
+
+def test_the_terms_of_the_error_law_add_up_and_points_are_of_its_budget():
+    heads = pd.DataFrame({"problem": decomposition.LANGUAGE_MODEL, "c1": 2.0, "c2": 3.0, "c3": 5.0})
+    law = GroupSizeLaw(2.0, 3.0, 5.0)
+    runs = heads.assign(quantity="mse", estimator="rloo", batch_size=4, group_size=8, estimate=law.mse(4, 8), standard_error=0.1)
+    axes = decomposition.draw({"error_law": heads, "gradient_error": runs}).axes[0]
+    total, terms = axes.lines[0], [line for line in axes.lines if line.get_label() in decomposition.TERMS]
+    np.testing.assert_allclose(sum(line.get_ydata() for line in terms), total.get_ydata(), rtol=1e-12)
+    (mark,) = axes.containers[0].lines[0].get_ydata()
+    assert mark == pytest.approx(np.interp(8.0, total.get_xdata(), total.get_ydata()), rel=1e-4)
+
+
+def test_errors_are_relative_to_the_oracles_and_coverages_are_one_less_what_misses(monkeypatch):
+    table = pd.DataFrame({"problem": "p", "group_size": 8, "estimator": ["oracle", "rloo"], "estimate": [2.0, 3.0]})
+    facts = {"value": 0.5, "correlation_mean": 0.1, "vanilla_wins": 0.0, "break_even": 4.0}
+    monkeypatch.setattr(summaries, "read_table", lambda results, name: (table.assign(**facts), {}))
+    assert summaries.who_wins(None)[["oracle", "rloo", "lowest"]].to_numpy().tolist() == [[1.0, 1.5, "oracle"]]
+    claim = {"id": "a", "statement": "", "problem": "", "control": "", "verdict": "", "estimate": 0.1, "low": 0.05, "high": 0.2}
+    claims = pd.DataFrame([claim | {"kind": kind} for kind in ("equality", "upper bound")])
+    shown = summaries.coverage_at_points(claims)[["covers", "low", "high"]].to_numpy()
+    np.testing.assert_allclose(shown, [[0.1, 0.05, 0.2], [0.9, 0.8, 0.95]])

@@ -59,20 +59,6 @@ def test_what_is_meant_is_suggested(asked, meant):
     assert nearest(asked, gt.estimators()) == meant
 
 
-def test_an_unknown_estimator_names_the_one_that_is_meant():
-    with pytest.raises(ValueError, match="'gpro'; did you mean 'grpo'"):
-        gt.gradient_mse(PROBLEM, PROBLEM.theta, "gpro", batch_size=4, group_size=4)
-
-
-def test_what_is_shown_at_a_prompt_is_short():
-    sizes = {"batch_size": 4, "group_size": 4}
-    law = gt.gradient_law(PROBLEM, PROBLEM.theta, "rloo", **sizes)
-    for one in (law, gt.moments(PROBLEM, PROBLEM.theta), gt.estimators()["rloo"], PROBLEM):
-        assert len(repr(one)) < 200
-        assert " at 0x" not in repr(one)
-    assert len(repr(gt.estimators()).splitlines()) == len(gt.estimators())
-
-
 def test_summaries_have_the_numbers():
     sizes = {"batch_size": 4, "group_size": 4}
     law = gt.gradient_law(PROBLEM, PROBLEM.theta, "dr_grpo", **sizes)

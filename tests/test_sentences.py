@@ -70,20 +70,3 @@ def test_a_long_sentence_of_a_docstring_is_found(tmp_path):
 def test_a_long_sentence_is_found(text):
     for words, found in ((LONGEST + 1, 1), (LONGEST // 2, 0)):
         assert len(long_sentences(text.format(long=" ".join(["word"] * words)))) == found
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "`{long}`",
-        "$ {long} $",
-        "```python\n{long}\n```",
-        "    {long}",
-        "| {long} |",
-        "# {long}",
-        "![{long}](a.png)",
-        "$$\n{long}\n$$",
-    ],
-)
-def test_code_and_formulas_count_as_a_word(text):
-    assert long_sentences(f"Before.\n\n{text.format(long=' '.join(['word'] * (2 * LONGEST)))}\n\nAfter.") == []
