@@ -10,8 +10,7 @@ from typed import caption_in, results_in
 
 from grpo_theory.page.captions import caption_of, listed, sides, signed, spanned
 from paper_figures import time_to_level
-from paper_figures.content.report import LEAD
-from paper_figures.content.sections import SECTIONS
+from paper_figures.content.sections import LEAD, SECTIONS
 from paper_figures.discovery import figures
 
 TYPED_BEFORE = (

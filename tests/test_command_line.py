@@ -13,7 +13,6 @@ import pytest
 from grpo_theory.data import arithmetic
 from grpo_theory.estimation import registry as registry_module
 from grpo_theory.harness.store import read_table
-from grpo_theory.harness.study import COLUMNS
 from paper_figures import __main__ as figures_command
 from paper_figures.discovery import figures
 from simulations import __main__ as command
@@ -92,16 +91,6 @@ def results(tmp_path_factory):
     assert status == 0
     del sys.modules["my_kernels"]
     return folder
-
-
-def test_every_table_has_the_same_columns_at_its_end(results):
-    for name in studies():
-        table = read_table(results, name)[0]
-        assert tuple(table.columns[-len(COLUMNS) :]) == COLUMNS, name
-        assert all(dtype.kind in "fi" for dtype in table[list(COLUMNS)].dtypes), name
-        counts = table["replications"]
-        assert ((counts >= 0) & (counts == counts.round())).all(), name
-        assert (table["standard_error"].fillna(0.0)[counts == 0] == 0.0).all(), name
 
 
 def test_studies_claim_what_they_declare(results):

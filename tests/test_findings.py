@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 from pages import DOCS, SAID, blocks, run_blocks
 
-import grpo_theory as gt
 from grpo_theory.page.digest import evidence
 from simulations.collection import catalogue
 
@@ -60,16 +59,3 @@ def test_another_verdict_makes_another_table():
     columns = ["id", "problem", "verdict", "control", "estimate", "low", "high", "prediction"]
     table = pd.DataFrame([*rows, ("N6/printed", "weak", "confirmed", "inconclusive", 0.1, 0.1, 0.1, 1.0)], columns=columns)
     assert evidence(table, ["N6/printed"], catalogue()).splitlines()[-1].endswith("| **refuted** (2) | 1.25 to 4 | 1 |")
-
-
-def test_the_note_on_the_group_size_has_both_readings_of_the_formula_in_print():
-    best = VERDICTS[VERDICTS["id"] == "U9/best/printed"]
-    assert (best["estimate"].astype(float) - best["prediction"].astype(float) == 1).all()
-    assert set(best["verdict"]) == {"refuted"}
-    readings = []
-    for problem in map(gt.gallery.problem, ("lm-zero-shot", "lm-few-shot", "lm-instruct")):
-        exact = gt.moments(problem, problem.theta)
-        power = exact.prompt_weights @ exact.score_power
-        readings.append((power / gt.group_size_law(problem, problem.theta).c1) ** 0.5)
-    said = " ".join((DOCS / "findings" / "group_size.md").read_text(encoding="utf-8").split())
-    assert "the printed formula gives {:.1f}, {:.1f} and {:.1f} on SmolLM2's three heads".format(*readings) in said

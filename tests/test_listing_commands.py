@@ -5,7 +5,6 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.page.command import main
-from grpo_theory.user_text import distance, nearest
 
 PROBLEM = gt.gallery.problem("two-arms")
 
@@ -36,27 +35,6 @@ def test_every_problem_is_described(capsys):
     assert row["reward"] == pytest.approx(gt.objective(made, made.theta), rel=1e-12)
     assert main(["problems", "two-arms"]) == 0
     assert "1 prompt, 2 responses each, 2 parameters, reward 0.633" in " ".join(capsys.readouterr().out.split())
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [("gpro", "grpo", 1), ("gpro", "gspo", 2), ("", "abc", 3), ("abc", "abc", 0), ("ca", "abc", 3), ("kitten", "sitting", 3)],
-)
-def test_the_distance_is_that_of_optimal_string_alignment(first, second, expected):
-    assert distance(first, second) == distance(second, first) == expected
-
-
-@pytest.mark.parametrize(
-    ("asked", "meant"),
-    [
-        ("gpro", ["grpo"]),
-        ("Dr. GRPO", ["dr_grpo"]),
-        ("trl", ["trl_grpo", "trl_grpo_batch", "trl_grpo_none"]),
-        ("something else", []),
-    ],
-)
-def test_what_is_meant_is_suggested(asked, meant):
-    assert nearest(asked, gt.estimators()) == meant
 
 
 def test_summaries_have_the_numbers():

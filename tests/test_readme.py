@@ -74,27 +74,6 @@ def check_estimators(names):
     assert abs(run.mse[0] - exact) < 4.9 * run.mse_standard_error[0]
 
 
-def means_of_all_groups(batch, advantages):
-    advantages[:, :] = batch.rewards - batch.rewards.mean(axis=1, keepdims=True)
-
-
-def means_of_one_group_each(batch, advantages):
-    for b in range(batch.rewards.shape[0]):
-        advantages[b] = batch.rewards[b] - batch.rewards[b].mean()
-
-
-def test_a_kernel_may_use_what_the_page_says_and_no_more(registry):
-    gt.estimator("all")(means_of_all_groups)
-    gt.estimator("each")(means_of_one_group_each)
-    problem, sizes = gt.gallery.problem("tabular"), {"batch_size": 2, "group_size": 4}
-    (said,) = re.findall(r'The message says that it "(.+?)"\.', " ".join(read("estimators").split()))
-    line = re.escape("`advantages[:, :] = batch.rewards - batch.rewards.mean(axis=1, keepdims=True)`")
-    with pytest.raises(TypeError, match=f"does not compile: {said}, in {line}; a kernel is"):
-        gt.gradient_mse(problem, problem.theta, "all", **sizes)
-    own_mean = gt.gradient_mse(problem, problem.theta, "dr_grpo", **sizes)
-    assert gt.gradient_mse(problem, problem.theta, "each", **sizes) == pytest.approx(own_mean, rel=1e-12)
-
-
 def check_contributing(names):
     assert len(blocks(CONTRIBUTING)) == 3
     assert {"halfway_group", "halfway_clipped"} <= set(gt.estimators())
@@ -160,19 +139,6 @@ def test_the_table_of_trainers_has_their_efficiencies(names, unbiased, what, eff
             assert abs(run.efficiency[0] - float(efficiency)) < 0.005 + 4.9 * run.efficiency_standard_error[0], name
         else:
             assert f"{gt.efficiency(problem, problem.theta, name, **sizes):.2f}" == efficiency, name
-
-
-def test_the_table_of_aggregations_is_true(registry):
-    lines = between(read("trainers"), "aggregations").splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    kinds = {"a constant": "constant", "the response's own length": "own length", "the tokens of the group": "group tokens"}
-    assert [row[0] for row in rows[2:]] == list(kinds)
-    for row in rows[2:]:
-        own = gt.compose(f"aggregated by {kinds[row[0]]}", advantage="rloo", aggregation=kinds[row[0]])
-        for name, cell in zip(("sequence-shared", "lm-answers"), row[2:], strict=True):
-            problem = gt.gallery.problem(name)
-            law = gt.gradient_law(problem, problem.theta, own, batch_size=4, group_size=8)
-            assert cell == f"{law.cosine:.4f}, {law.efficiency:.3f}"
 
 
 def test_links_of_the_readme_lead_somewhere():

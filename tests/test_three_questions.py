@@ -8,9 +8,7 @@ import pytest
 from pages import DOCS
 
 import grpo_theory as gt
-from grpo_theory.problem.chains import KINDS
 from paper_figures.content import front
-from simulations.length.grid import RATES
 from simulations.training.passes import PROBLEMS
 
 README, PAGE = ((DOCS.parent / name).read_text(encoding="utf-8") for name in ("README.md", "docs/three_questions.md"))
@@ -75,21 +73,6 @@ def test_the_most_efficient_sizes_are_what_the_exact_laws_say():
     for name, shown in (("rloo", "RLOO"), ("grpo", "GRPO")):
         best = 2 + efficiencies(HEADS, name, range(2, 17)).argmax(axis=1)
         assert set(numbers(only("SmolLM2's head", f"most efficient size, {shown}")["estimate"])) == {best.min(), best.max()}
-
-
-def test_long_responses_have_the_sizes_of_their_law_and_lose_what_the_verdicts_have():
-    makes = [make for kind, make in KINDS.items() if kind != "copy"]
-    long = [gt.group_size_law(one, one.theta).optimum for one in (make(1024, rate) for make in makes for rate in RATES)]
-    row = only("1,024 uncertain tokens", "groups of 16 keep")
-    assert f"({min(long):.0f} to {max(long):.0f})" in row["compared"]
-    sixteen = claims("length/sixteen")
-    most = sixteen.groupby(sixteen["problem"].str.extract(r"\((\w+)\)$")[0])["estimate"].max()
-    assert row["estimate"] == f"at least {1.0 - most['rloo']:.0%}"
-    said = told(PAGE, 1)
-    assert f"groups of 16 lose at most {most['rloo']:.0%} of the best efficiency" in said
-    divided = most[["trl_grpo", "verl_grpo"]].max()
-    assert f"{divided:.0%} as TRL and verl divide, and {most['nemo_rl']:.0%} as NeMo-RL does" in said
-    assert most.max() == most["nemo_rl"]
 
 
 def test_what_division_gains_is_what_the_verdicts_have():

@@ -16,7 +16,7 @@ from grpo_theory.page.theorem import add_list, add_printed, add_proofs, add_stat
 from paper_figures.content.coverage_advice import RULE, advice, choices
 from paper_figures.content.derivations import derivations
 from paper_figures.content.findings import FINDINGS, Found, NotSaidError
-from paper_figures.content.sections import Section, section_of, sections
+from paper_figures.content.sections import LEAD, SYMBOLS, TABLE, Section, section_of, sections
 from paper_figures.content.summaries import (
     about_runs,
     coverage_at_points,
@@ -28,28 +28,6 @@ from paper_figures.content.summaries import (
 from paper_figures.discovery import figures, figures_of, subject
 from simulations.collection import catalogue, collection, studies
 from simulations.sources import PAPERS
-
-LEAD = (
-    "Group relative policy optimisation (GRPO) trains language models by comparing each response with others to the same prompt. "
-    "What papers state about it is decided here with evidence, on small problems and on a real language model or its output "
-    "head. Exact sums are used where they are within reach, and simulation elsewhere."
-)
-TABLE = (
-    "A row is a statement that a paper prints, with its parts; the search above finds it by number, paper, method or word. It is "
-    "refuted as soon as one setting refutes one part. The gap is what was found beside what is stated, in the worst setting. Of "
-    "an identity the sides' relative difference is found. What holds instead is confirmed itself; it is sharper where the "
-    "statement holds. Mixed: reproduced in part, or decided in part."
-)
-SYMBOLS = (
-    r"A policy $\pi_\theta$ with parameters $\theta$ answers a prompt $x$ with a response $y$, whose reward is $Z$. $B$ prompts "
-    r"a batch, $G$ responses to each of them: a group. $V(x)=E[Z\mid x]$ is the prompt's value, $p$ where rewards are 0 and 1, "
-    r"and $W=\nabla\log\pi_\theta(y\mid x)$ the score. $g(x)=E[WZ\mid x]$ is the prompt's gradient, $J$ the objective, "
-    r"$g=\nabla J$ its gradient, $H$ its Hessian, and $\Delta=\max J-J(\theta)$ the gap. MSE is the mean squared error of an "
-    r"estimated gradient; the oracle's baseline is $V(x)$, and $\Sigma_{\mathrm{oracle}}$ the covariance of its term. "
-    r"Off policy, $\theta_0$ sampled the responses and $\theta_k$ is updated. $\rho$ is the ratio of their probabilities, and "
-    r"$T$ the horizon. $\varepsilon$ is the clip's width or, in bounds, any positive number. $\kappa$ weighs the divergence KL "
-    r"from the reference policy $\pi_{\mathrm{ref}}$; $\eta$ and $\beta/n$ are steps."
-)
 
 
 def write_report(verdicts: Verdicts, results: Path, out: Path) -> None:

@@ -56,9 +56,10 @@ def _read(asks: str = "", **facts: str) -> Section:
     return Section(facts["anchor"], facts["title"], facts["group"], tuple(facts["about"]), " ".join(asks.split()))
 
 
-SECTIONS = tuple(
-    _read(**one) for one in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["section"]
-)
+_WRITTEN = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+LEAD, TABLE, SYMBOLS = (" ".join(_WRITTEN[name].split()) for name in ("lead", "table", "symbols"))
+"""What the report says at its beginning, above the table of what papers print, and of its symbols."""
+SECTIONS = tuple(_read(**one) for one in _WRITTEN["section"])
 """In the order of the report; statements that none of them names have sections of their own."""
 
 
