@@ -1,6 +1,10 @@
-"""The best group size at a budget, measured, and predicted from the start of the run."""
+"""The best group size at a budget, measured, and predicted from the start of the run.
 
-from collections.abc import Mapping
+The group size is shown against the responses that a whole run spends. Black marks show the size with the highest success. Bars
+cover all sizes that may be the best, given the spread over draws. Orange lines show the size that the law predicts, from success
+rates and noise at the start alone, as a geometric mean over draws. The law counts a prompt as met once {MET} successes are
+expected of its share of the responses.
+"""
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -9,17 +13,12 @@ from matplotlib.figure import Figure
 
 from grpo_theory.page.style import BLACK, GREY, ORANGE
 from paper_figures.content.arms import KEYS, Arm, arm_title
-from simulations.runs.best_size_law import MET
+from paper_figures.content.panels import Tables
+from simulations.runs.best_size_law import MET  # noqa: F401, for the caption
 
 PLACE = 11
 TABLES = ("frontier", "best_size_law")
 ABOUT = "growth/law"
-CAPTION = (
-    "The group size is shown against the responses that a whole run spends. Black marks show the size with the highest "
-    "success. Bars cover all sizes that may be the best, given the spread over draws. Orange lines show the size that "
-    "the law predicts, from success rates and noise at the start alone, as a geometric mean over draws. The law counts a "
-    f"prompt as met once {MET} successes are expected of its share of the responses."
-)
 FEW = "few prompts"
 ARMS = (
     Arm(FEW, "rloo"),
@@ -37,7 +36,7 @@ LEAST = 3
 """The group sizes that an arm must have been tried with, to be drawn."""
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw a panel for each arm of the table."""
     table = tables["frontier"].query("quantity == 'success'")
     told = tables["best_size_law"].query("quantity == 'size that the law says'").set_index(["world", "estimator"]).sort_index()

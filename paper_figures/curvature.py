@@ -1,6 +1,11 @@
-"""Curvature of a success probability against the reward's variance, here and within the paper's radius."""
+"""Curvature of a success probability against the reward's variance, here and within the paper's radius.
 
-from collections.abc import Mapping
+Points show the curvature of a prompt's success probability p against the standard deviation of its reward. The policies are
+random and log-linear, with one correct response of K. Left: at the policy itself. Right: at a policy within the radius sqrt(V)/X.
+Grey dash-dotted lines are the printed bounds and dotted lines the sharp ones, whose constants the legend gives. Solid lines are
+the greatest possible curvature at a given V. The coloured dashed line is the greatest curvature for a pair of responses with
+opposite features. A larger K allows curvature above the dashed line; the solid line bends where it leaves the dashed one.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -10,17 +15,10 @@ from matplotlib.figure import Figure
 
 from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, VERMILION, Look
 from grpo_theory.theory import GREATEST_LOCAL_CURVATURE, curvature_bound, local_curvature_bound
+from paper_figures.content.panels import Tables
 
 PLACE = 320
 TABLES = ("curvature",)
-CAPTION = (
-    "Points show the curvature of a prompt's success probability p against the standard deviation of its reward. The "
-    "policies are random and log-linear, with one correct response of K. Left: at the policy itself. Right: at a policy "
-    "within the radius sqrt(V)/X. Grey dash-dotted lines are the printed bounds and dotted lines the sharp ones, whose "
-    "constants the legend gives. Solid lines are the greatest possible curvature at a given V. The coloured dashed line "
-    "is the greatest curvature for a pair of responses with opposite features. A larger K allows curvature above the "
-    "dashed line; the solid line bends where it leaves the dashed one."
-)
 LOOKS = {
     2: Look("$K=2$", VERMILION, "o", ""),
     3: Look("$K=3$", BLUE, "^", ""),
@@ -30,7 +28,7 @@ MOST = 3
 """With three responses or more everything is possible that is possible at all."""
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw one panel for the policy itself, and one for those within the radius."""
     points = tables["curvature"].query("how == 'point' and n_correct == 1")
     p = np.concatenate([np.geomspace(1e-7, 0.01, 100), np.linspace(0.01, 0.5, 400)[1:]])
@@ -50,9 +48,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     here.plot(deviation, curvature_bound(p, 2), "--", color=VERMILION, label="$K=2$, opposite features")
     here.set_title("at the policy")
     near.set_title(r"within the radius $\sqrt{V}/X$")
-    here.set_ylabel(r"curvature $\|\nabla^2 p\|\,/\,X^2$")
-    here.set_xlim(0.0, 0.505)
-    here.set_ylim(0.0, 0.32)
+    here.set(ylabel="curvature $\\|\\nabla^2 p\\|\\,/\\,X^2$", xlim=(0.0, 0.505), ylim=(0.0, 0.32))
     figure.legend(*here.get_legend_handles_labels(), loc="outside lower center", ncols=4, markerscale=1.8)
     return figure
 

@@ -1,40 +1,27 @@
-"""The three terms of the scaling law at a fixed budget, and the group size that balances them."""
+"""The three terms of the scaling law at a fixed budget, and the group size that balances them.
 
-from collections.abc import Mapping
+The mean squared error of the leave-one-out gradient is shown at a fixed budget of N = BG = {BUDGET:,} responses. It is the sum of
+the variance between prompts (c1/B), the oracle's variance (c2/BG), and what the estimated baseline adds (c3/BG(G-1)). Lines are
+exact. Points are simulated at a smaller budget and scaled to this one, with 95% intervals. Vertical lines mark the exact
+minimiser, 1 + sqrt(c3/c1), and the printed one, sqrt(c3/c1).
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import (
-    BLACK,
-    CONSTANTS,
-    LANGUAGE_MODEL,
-    PROBLEMS,
-    VERMILION,
-    Look,
-    exact_line,
-    group_size_axis,
-    log_axis,
-    points,
-)
+from grpo_theory.page.style import BLACK, CONSTANTS, LANGUAGE_MODEL, PROBLEMS, VERMILION, Look
 from grpo_theory.theory import GroupSizeLaw
+from paper_figures.content.panels import Tables, exact_line, group_size_axis, log_axis, points
 
 PLACE = 20
 TABLES = ("error_law", "gradient_error")
 BUDGET = 1024
-CAPTION = (
-    f"The mean squared error of the leave-one-out gradient is shown at a fixed budget of N = BG = {BUDGET:,} responses. "
-    "It is the sum of the variance between prompts (c1/B), the oracle's variance (c2/BG), and what the estimated "
-    "baseline adds (c3/BG(G-1)). Lines are exact. Points are simulated at a smaller budget and scaled to this one, with "
-    "95% intervals. Vertical lines mark the exact minimiser, 1 + sqrt(c3/c1), and the printed one, sqrt(c3/c1)."
-)
 TOTAL = Look("total", BLACK, "o", "-")
 TERMS = ("between prompts, $c_1/B$", "oracle, $c_2/BG$", "baseline estimated, $c_3/BG(G-1)$")
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw three panels, one for each policy of the language model."""
     constants = tables["error_law"].groupby("problem")[["c1", "c2", "c3"]].first()
     simulated = tables["gradient_error"].query("quantity == 'mse' and estimator == 'rloo'")

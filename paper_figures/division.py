@@ -1,6 +1,16 @@
-"""What dividing by the standard deviation is worth over a run, each arm at its own best step."""
+"""What dividing by the standard deviation is worth over a run, each arm at its own best step.
 
-from collections.abc import Mapping, Sequence
+The vertical axis shows the gain from dividing advantages by their group's standard deviation. The gain is success with division
+(grpo) minus success without (dr_grpo), averaged over a run, in percentage points. Each side is at the best of the constant steps
+that were tried. Bars are 95% limits that count the choice of the step. The shaded band is one point either way. Answers have one
+token and are right or wrong, prompts share features, and groups have at least {GROUP_SIZES[0]} responses. Rows are optimisers.
+Columns are families of problems. Heads of SmolLM2 have frozen hidden states, as they are (raw) or whitened. They and the made-up
+prompts are fixed problems, and limits count runs. The random features of prompts have d dimensions: gains are means over draws of
+them, and limits count draws. Made-up prompts are all easy at the start, all hard, or mixed, and the legend gives the correlation
+of their features.
+"""
+
+from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -8,34 +18,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import (
-    BLACK,
-    BROWN,
-    GREY,
-    LANGUAGE_MODEL,
-    ORANGE,
-    PROBLEMS,
-    PURPLE,
-    SKY,
-    VERMILION,
-    Look,
-    group_size_axis,
-)
-from simulations.normalisation.race import GROUP_SIZES
+from grpo_theory.page.style import BLACK, BROWN, GREY, LANGUAGE_MODEL, ORANGE, PROBLEMS, PURPLE, SKY, VERMILION, Look
+from paper_figures.content.panels import Tables, curve, group_size_axis, marks
+from simulations.normalisation.race import GROUP_SIZES  # noqa: F401, for the caption
 
 PLACE = 390
 TABLES = ("race",)
-CAPTION = (
-    "The vertical axis shows the gain from dividing advantages by their group's standard deviation. The gain is success "
-    "with division (grpo) minus success without (dr_grpo), averaged over a run, in percentage points. Each side is at the best "
-    "of the constant steps that were tried. Bars are 95% limits that count the choice of the step. The shaded band is one point "
-    "either way. Answers have one token and are right or wrong, prompts share features, and groups have at least "
-    f"{GROUP_SIZES[0]} responses. Rows are optimisers. Columns are families of "
-    "problems. Heads of SmolLM2 have frozen hidden states, as they are (raw) or whitened. They and the made-up prompts are fixed "
-    f"problems, and limits count runs. The random features of prompts have d dimensions: gains are means over draws of "
-    "them, and limits count draws. Made-up prompts are all easy at the start, all hard, or mixed, and the legend gives the "
-    "correlation of their features."
-)
 COLUMNS = {
     "raw": "SmolLM2's head, raw",
     "whitened": "SmolLM2's head, whitened",
@@ -64,17 +52,15 @@ WIDTH = 0.07
 """How far apart marks at one group size are, as a power of the size."""
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw a row for each optimiser and a column for each family of problems."""
     table = tables["race"].query("quantity == 'plain less' and arm == 'divided'")
     table = table[table["contest"].isin(ROWS)]
     table = table.assign(column=table["family"].where(table["family"] != "head", table["problem"].str.split(", ").str[1]))
     columns = [name for name in COLUMNS if (table["column"] == name).any()]
     rows = [name for name in ROWS if (table["contest"] == name).any()]
-    shape = len(rows), len(columns)
-    figure, panels = plt.subplots(
-        *shape, figsize=(1.0 + 2.5 * shape[1], 1.2 + 2.3 * shape[0]), sharex=True, sharey=True, squeeze=False
-    )
+    size = (1.0 + 2.5 * len(columns), 1.2 + 2.3 * len(rows))
+    figure, panels = plt.subplots(len(rows), len(columns), figsize=size, sharex=True, sharey=True, squeeze=False)
     for contest, line in zip(rows, panels, strict=True):
         for name, axes in zip(columns, line, strict=True):
             part = table[(table["contest"] == contest) & (table["column"] == name)]
@@ -87,7 +73,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         _first_seen(column).set_title(COLUMNS[name])
     for name, axes in zip(columns, panels[-1], strict=True):
         group_size_axis(axes, sorted(table["group_size"].unique()))
-        _legend(axes, table.loc[table["column"] == name, "problem"].unique())
+        looks = {LOOKS[problem].label: LOOKS[problem] for problem in table.loc[table["column"] == name, "problem"].unique()}
+        handles = [curve(axes, [], [], look) for look in looks.values()]
+        axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.24), fontsize="small")
     return figure
 
 
@@ -100,27 +88,9 @@ def _panel(axes: Axes, table: pd.DataFrame) -> None:
     problems = table["problem"].unique()
     for shift, problem in zip(WIDTH * (np.arange(len(problems)) - (len(problems) - 1) / 2.0), problems, strict=True):
         own, look = table[table["problem"] == problem].sort_values("group_size"), LOOKS[problem]
-        axes.errorbar(
-            own["group_size"] * 2.0**shift,
-            -100.0 * own["estimate"],
-            yerr=100.0 * (own["high"] - own["estimate"]),
-            fmt=look.marker,
-            linestyle=look.line,
-            color=look.colour,
-            markerfacecolor="white",
-            linewidth=0.9,
-            elinewidth=1.1,
-        )
+        places, half = own["group_size"] * 2.0**shift, 100.0 * (own["high"] - own["estimate"])
+        style = {"linestyle": look.line, "linewidth": 0.9, "elinewidth": 1.1}
+        marks(axes, places, -100.0 * own["estimate"], look, yerr=half, **style)
     axes.axhspan(-1.0, 1.0, color=GREY, alpha=0.18, linewidth=0)
     axes.axhline(0.0, color=GREY, linewidth=0.7)
     axes.grid(axis="x", visible=False)
-
-
-def _legend(axes: Axes, problems: np.ndarray) -> None:
-    """Name the problems of a column below its last panel."""
-    looks = {LOOKS[problem].label: LOOKS[problem] for problem in problems}
-    handles = [
-        axes.plot([], [], look.line, color=look.colour, marker=look.marker, markerfacecolor="white", label=label)[0]
-        for label, look in looks.items()
-    ]
-    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.24), fontsize="small")

@@ -1,23 +1,22 @@
-"""Which group size, for estimators whose means differ: efficiency at a fixed number of responses."""
+"""Which group size, for estimators whose means differ: efficiency at a fixed number of responses.
 
-from collections.abc import Mapping
+The exact efficiency of one step, (g . E ghat)^2 / (|g|^2 E|ghat|^2), is shown against the number of responses per prompt. The
+total number of responses is fixed. Where curvature is the same in all directions, efficiency compares one step with a step along
+the exact gradient. It is the share of the exact gradient's gain that one step of the estimate's own best length achieves.
+Multiplying an estimator by a factor leaves its efficiency unchanged, so estimators with different means can be compared. Large
+marks are at the best group size of each estimator.
+"""
 
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import ESTIMATORS, PROBLEMS, SKY, Look, group_size_axis
+from grpo_theory.page.style import ESTIMATORS, PROBLEMS, SKY, Look
+from paper_figures.content.panels import Tables, group_size_axis
 
 PLACE = 7
 TABLES = ("efficiency",)
-CAPTION = (
-    "The exact efficiency of one step, (g . E ghat)^2 / (|g|^2 E|ghat|^2), is shown against the number of responses per "
-    "prompt. The total number of responses is fixed. Where curvature is the same in all directions, efficiency compares "
-    "one step with a step along the exact gradient. It is the share of the exact gradient's gain that one step of the "
-    "estimate's own best length achieves. Multiplying an estimator by a factor leaves its efficiency unchanged, so "
-    "estimators with different means can be compared. Large marks are at the best group size of each estimator."
-)
 LOOKS = {name: ESTIMATORS[name] for name in ("reinforce", "rloo", "grpo")} | {"max_rl": Look("MaxRL", SKY, "o", "-")}
 TITLES = {name: look.label for name, look in PROBLEMS.items()} | {"lm-answers": "SmolLM2, several digits"}
 TICKS = (2, 4, 8, 16, 32, 64)
@@ -28,7 +27,7 @@ def shown(table: pd.DataFrame) -> list[str]:
     return [str(name) for name in table["problem"].unique() if str(name).startswith("lm-")]
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw a panel for each head of the language model."""
     table = tables["efficiency"].query("quantity == 'efficiency'")
     problems = shown(table)

@@ -1,6 +1,12 @@
-"""Which group size, by the length of responses and the kind of task."""
+"""Which group size, by the length of responses and the kind of task.
 
-from collections.abc import Mapping
+Top: the efficiency of the leave-one-out mean (RLOO) against the group size, as a share of its efficiency at the best group size.
+Each curve is for one number of tokens per response. Bottom: the most efficient group size against the number of tokens. The
+largest size that was tried is {LARGEST:,}. All values are exact, for one step of {RESPONSES:,} responses at a success
+rate of {SUCCESS:g}. When copying or walking to a goal, credit lies with all tokens. When thinking until sure, it lies with the
+tokens before the response stops. For letters of a text, it lies with the last few tokens. Success at copying requires a policy
+that is sure of each token. In the top row, curves that lie on one another are drawn as one.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -8,24 +14,16 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import BROWN, ESTIMATORS, Look, group_size_axis
+from grpo_theory.page.style import BROWN, ESTIMATORS, Look
 from paper_figures.content.kinds import TITLES
-from simulations.gradient.groups import RESPONSES
+from paper_figures.content.panels import Tables, group_size_axis
+from simulations.gradient.groups import RESPONSES  # noqa: F401, for the caption
 from simulations.length.efficiency_by_length import GROUP_SIZES
 from simulations.length.grid import RATES
 
 PLACE = 8
-SUCCESS = RATES[0]
+SUCCESS, LARGEST = RATES[0], GROUP_SIZES[-1]
 TABLES = ("efficiency_by_length",)
-CAPTION = (
-    "Top: the efficiency of the leave-one-out mean (RLOO) against the group size, as a share of its efficiency at the "
-    "best group size. Each curve is for one number of tokens per response. Bottom: the most efficient group size "
-    f"against the number of tokens. The largest size that was tried is {GROUP_SIZES[-1]:,}. All values are exact, for "
-    f"one step of {RESPONSES:,} responses at a success rate of {SUCCESS:g}. When copying or walking to a goal, credit "
-    "lies with all tokens. When thinking until sure, it lies with the tokens before the response stops. For letters of "
-    "a text, it lies with the last few tokens. Success at copying requires a policy that is sure of each token. In the "
-    "top row, curves that lie on one another are drawn as one."
-)
 LOOKS = {
     "rloo": ESTIMATORS["rloo"],
     "trl_grpo": ESTIMATORS["grpo"]._replace(label="GRPO as in TRL, tokens added up"),
@@ -36,7 +34,7 @@ MARKERS = "osD^vP"
 """Of lengths, whose colours are near in grey."""
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw two panels for each kind of task."""
     table = tables["efficiency_by_length"].query("success == @SUCCESS")
     kinds = [kind for kind in TITLES if kind in set(table["kind"])]

@@ -1,6 +1,12 @@
-"""Every registered estimator side by side, a user's own included."""
+"""Every registered estimator side by side, a user's own included.
 
-from collections.abc import Mapping
+The efficiency of every registered estimator is shown for a batch of B = {batches} prompts. Efficiency is the share of the exact
+gradient's gain that one step of the estimate's own best length achieves. Upright strokes are exact values, where enumeration is
+within reach. Points are simulated, with 95% intervals. Multiplying an estimator by a factor, which a learning rate undoes, leaves
+its efficiency unchanged.
+"""
+
+from itertools import cycle
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -9,7 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from grpo_theory.page.captions import listed
-from grpo_theory.page.style import BLACK, ESTIMATORS, NORMAL_95, PROBLEMS, Look, size_colours
+from grpo_theory.page.style import BLACK, ESTIMATORS, NORMAL_95, PROBLEMS, Look
+from paper_figures.content.panels import Tables, line_between_rows, marks, size_colours
 
 PLACE = 60
 TABLES = ("estimators",)
@@ -26,33 +33,23 @@ APART = 0.16
 """How far apart the marks of one estimator are, in rows."""
 
 
-def caption(tables: Mapping[str, pd.DataFrame]) -> str:
-    """Say how to read the figure, with the settings of these tables."""
-    batches = sorted(tables["estimators"]["batch_size"].unique())
-    return (
-        f"The efficiency of every registered estimator is shown for a batch of B = {listed(batches)} prompts. Efficiency "
-        "is the share of the exact gradient's gain that one step of the estimate's own best length achieves. Upright "
-        "strokes are exact values, where enumeration is within reach. Points are simulated, with 95% intervals. "
-        "Multiplying an estimator by a factor, which a learning rate undoes, leaves its efficiency unchanged."
-    )
+def settings(tables: Tables) -> dict[str, object]:
+    """Return what the caption says of these tables."""
+    return {"batches": listed(sorted(tables["estimators"]["batch_size"].unique()))}
 
 
 def looks(sizes: list[int]) -> dict[int, Look]:
     """Return the look of each group size."""
-    markers = (MARKERS[i % len(MARKERS)] for i in range(len(sizes)))
-    return {
-        size: Look(f"$G$ = {size}", colour, marker, "")
-        for (size, colour), marker in zip(size_colours(sizes).items(), markers, strict=True)
-    }
+    colours = size_colours(sizes)
+    return {size: Look(f"$G$ = {size}", colours[size], marker, "") for size, marker in zip(sizes, cycle(MARKERS), strict=False)}
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw a row for each estimator and a panel for each problem."""
     table = tables["estimators"].query("quantity == 'efficiency'")
     problems, names = list(table["problem"].unique()), list(table["estimator"].unique())
-    figure, panels = plt.subplots(
-        1, len(problems), figsize=(2.4 + 2.4 * len(problems), 1.2 + 0.32 * len(names)), sharey=True, squeeze=False
-    )
+    size = (2.4 + 2.4 * len(problems), 1.2 + 0.32 * len(names))
+    figure, panels = plt.subplots(1, len(problems), figsize=size, sharey=True, squeeze=False)
     for axes, problem in zip(panels[0], problems, strict=True):
         _panel(axes, table[table["problem"] == problem], names)
         axes.set_title(PROBLEMS[problem].label.replace(", ", ",\n"), fontsize="small")
@@ -72,19 +69,8 @@ def _panel(axes: Axes, table: pd.DataFrame, names: list[str]) -> None:
         own = table[table["group_size"] == size].set_index("estimator").reindex(names)
         heights = np.arange(len(names)) + shift
         axes.plot(own["prediction"], heights, "|", color=look.colour, markersize=9.0, markeredgewidth=1.6)
-        axes.errorbar(
-            own["estimate"],
-            heights,
-            xerr=NORMAL_95 * own["standard_error"],
-            fmt=look.marker,
-            color=look.colour,
-            markerfacecolor="white",
-            markersize=4.0,
-            elinewidth=1.0,
-            label=look.label,
-        )
+        half, style = NORMAL_95 * own["standard_error"], {"markersize": 4.0, "elinewidth": 1.0, "label": look.label}
+        marks(axes, own["estimate"], heights, look, xerr=half, **style)
     axes.plot([], [], "|", color=BLACK, markersize=9.0, markeredgewidth=1.6, label="exact")
     axes.set_xlim(left=0.0)
-    axes.grid(axis="y", visible=False)
-    for border in np.arange(len(names) - 1) + 0.5:
-        axes.axhline(border, color="#E3E3E3", linewidth=0.6)
+    line_between_rows(axes, len(names))

@@ -1,14 +1,19 @@
-"""Which objective groups of finite size climb, with binary rewards."""
+"""Which objective groups of finite size climb, with binary rewards.
 
-from collections.abc import Mapping
+The mean update of a prompt with success probability p is h'(p) grad p. Left: h' of TRL's GRPO at several group sizes, and its
+limit as groups grow (dotted). Middle: h' of trainers' conventions at G = {GROUP_SIZE}. Right: the objective h at G =
+{GROUP_SIZE}, divided by its greatest value. Dashed lines are conventions that do not divide. All lines are exact and come from
+the kernels' tables.
+"""
+
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import BLACK, BLUE, BROWN, GREEN, GREY, PURPLE, SKY, VERMILION, Look, size_colours
+from grpo_theory.page.style import BLACK, BLUE, BROWN, GREEN, GREY, PURPLE, SKY, VERMILION, Look
+from paper_figures.content.panels import Tables, size_colours
 
 PLACE = 65
 TABLES = ("finite_group",)
@@ -29,15 +34,9 @@ LOOKS = {
 DASHES = {"trl_rloo": LONG, "trl_grpo_none": SHORT}
 WIDE = {"rllm": 4.5}
 """Lines on which another lies are wide, so that both are seen."""
-CAPTION = (
-    "The mean update of a prompt with success probability p is h'(p) grad p. Left: h' of TRL's GRPO at several group "
-    f"sizes, and its limit as groups grow (dotted). Middle: h' of trainers' conventions at G = {GROUP_SIZE}. Right: the "
-    f"objective h at G = {GROUP_SIZE}, divided by its greatest value. Dashed lines are conventions that do not divide. "
-    "All lines are exact and come from the kernels' tables."
-)
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw three panels."""
     table = tables["finite_group"]
     curves = table[table["kind"] == "curve"]
@@ -59,9 +58,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     titles = ("GRPO by group size", f"conventions at $G$ = {GROUP_SIZE}", f"their objectives at $G$ = {GROUP_SIZE}")
     labels = ("weight of a prompt, $h'(p)$", "weight of a prompt, $h'(p)$", "objective $h(p)$ / its greatest value")
     for axes, title, label in zip(panels, titles, labels, strict=True):
-        axes.set_xlabel("success probability $p$")
-        axes.set_ylabel(label)
-        axes.set_title(title)
+        axes.set(xlabel="success probability $p$", ylabel=label, title=title)
     panels[0].set_ylim(0.0, 8.5)
     panels[1].set_ylim(0.0, None)
     figure.legend(*panels[1].get_legend_handles_labels(), loc="outside lower center", ncols=2)

@@ -1,6 +1,16 @@
-"""A real model's full gradient beside that of its head: noise by baseline, group size, curvature's proxy, cosines."""
+"""A real model's full gradient beside that of its head: noise by baseline, group size, curvature's proxy, cosines.
 
-from collections.abc import Mapping
+Gradients of SmolLM2-135M-Instruct are estimated from sampled answers to {questions} questions: small sums, other sums, and the
+larger of a pair of numbers. Solid lines and filled marks are for gradients with respect to all parameters. Dashed lines and open
+marks are for gradients with respect to the output head alone. Top left: the noise of a group's estimate about its prompt's
+gradient, divided by the noise with the value baseline. Bars are 95% intervals over prompts. Intervals at the right edge are for
+ratios that are the same at all group sizes. Top right: the error at a fixed number of responses, divided by its least value.
+Shades are 95% intervals of the best group size, hatched for the head. Bottom left: curvature (trace of the Fisher matrix, over
+its mean) against the reward's variance, for all parameters. The legend gives the correlation over all questions and over the
+questions of each kind. Bottom right: the density of cosines of different prompts' gradients. Dotted lines are at |cos| =
+{NEAR_ORTHOGONAL:g}. The paper reports that {PRINTED_NEAR:.0%} of pairs lie between them at the start of training.
+"""
+
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -8,9 +18,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
-from grpo_theory.page.style import BLACK, BROWN, ESTIMATORS, GREY, PURPLE, group_size_axis
-from simulations.gradient.full_gradient import PRINTED, PRINTED_NEAR
+from grpo_theory.page.style import BLACK, BROWN, ESTIMATORS, GREY, PURPLE, Look
+from paper_figures.content.panels import Tables, group_size_axis, lengths, marks
+from simulations.gradient.full_gradient import PRINTED, PRINTED_NEAR  # noqa: F401, for the caption
 from simulations.gradient.sampled_statistics import NEAR_ORTHOGONAL
 
 PLACE = 57
@@ -31,26 +43,12 @@ MARGIN = 84.0
 """The group size at which the intervals of what does not depend on it are drawn, beyond the others."""
 
 
-def caption(tables: Mapping[str, pd.DataFrame]) -> str:
-    """Say how to read the figure, with the settings of these tables."""
-    prompts = tables["full_gradient"].query("quantity == 'prompt' and gradient == @ALL")
-    questions = len(prompts)
-    return (
-        f"Gradients of SmolLM2-135M-Instruct are estimated from sampled answers to {questions} questions: small sums, "
-        "other sums, and the larger of a pair of numbers. Solid lines and filled marks are for gradients with respect "
-        "to all parameters. Dashed lines and open marks are for gradients with respect to the output head alone. Top "
-        "left: the noise of a group's estimate about its prompt's gradient, divided by the noise with the value "
-        "baseline. Bars are 95% intervals over prompts. Intervals at the right edge are for ratios that are the same at "
-        "all group sizes. Top right: the error at a fixed number of responses, divided by its least value. Shades are "
-        "95% intervals of the best group size, hatched for the head. Bottom left: curvature (trace of the Fisher "
-        "matrix, over its mean) against the reward's variance, for all parameters. The legend gives the correlation "
-        "over all questions and over the questions of each kind. Bottom right: the density of cosines of different "
-        f"prompts' gradients. Dotted lines are at |cos| = {NEAR_ORTHOGONAL:g}. The paper reports that {PRINTED_NEAR:.0%} "
-        "of pairs lie between them at the start of training."
-    )
+def settings(tables: Tables) -> dict[str, object]:
+    """Return what the caption says of these tables."""
+    return {"questions": len(tables["full_gradient"].query("quantity == 'prompt' and gradient == @ALL"))}
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw four panels."""
     table = tables["full_gradient"].dropna(subset="quantity")  # without the rows of statements
     whole = table[(table["questions"] == "all kinds") & ~table["quantity"].isin(["prompt", "density"])]
@@ -70,13 +68,10 @@ def _noise(axes: Axes, at: pd.DataFrame) -> None:
             row, look = at.loc[(gradient, quantity, 0)], ESTIMATORS[name]
             low, middle, high = (1.0 / (1.0 + row[which]) for which in ("high", "estimate", "low"))
             axes.plot(sizes, np.full(len(sizes), middle), line, color=look.colour)
-            _bar(axes, MARGIN * shift**2, middle, (low, high), look.colour, look.marker, filled)
-        look = ESTIMATORS["rloo"]
-        rows = [at.loc[(gradient, "leave-one-out against value", int(size))] for size in sizes]
-        axes.plot(sizes, [1.0 + row["estimate"] for row in rows], line, color=look.colour)
-        for size, row in zip(sizes, rows, strict=True):
-            limits = (1.0 + row["low"], 1.0 + row["high"])
-            _bar(axes, size * shift, 1.0 + row["estimate"], limits, look.colour, look.marker, filled)
+            _bar(axes, MARGIN * shift**2, middle, [[middle - low], [high - middle]], look, filled)
+        rows, look = at.loc[[(gradient, "leave-one-out against value", int(size)) for size in sizes]], ESTIMATORS["rloo"]
+        axes.plot(sizes, 1.0 + rows["estimate"], line, color=look.colour)
+        _bar(axes, sizes * shift, 1.0 + rows["estimate"], lengths(rows), look, filled)
     axes.axhline(1.0, color=ESTIMATORS["oracle"].colour, linewidth=1.0)
     for name, where, text in (
         ("rloo", (4.6, 1.43), "leave-one-out mean"),
@@ -92,18 +87,9 @@ def _noise(axes: Axes, at: pd.DataFrame) -> None:
     axes.set(ylabel="noise over that of the value baseline", ylim=(0.3, 1.5), title="baselines")
 
 
-def _bar(axes: Axes, x: float, y: float, limits: tuple[float, float], colour: str, marker: str, filled: bool) -> None:
-    axes.errorbar(
-        [x],
-        [y],
-        yerr=[[y - limits[0]], [limits[1] - y]],
-        fmt=marker,
-        color=colour,
-        markerfacecolor=colour if filled else "white",
-        elinewidth=1.0,
-        capsize=2.0,
-        zorder=3,
-    )
+def _bar(axes: Axes, x: ArrayLike, y: ArrayLike, bars: ArrayLike, look: Look, filled: bool) -> None:
+    face = look.colour if filled else "white"
+    marks(axes, x, y, look, yerr=bars, markerfacecolor=face, elinewidth=1.0, capsize=2.0, zorder=3)
 
 
 def _size(axes: Axes, at: pd.DataFrame) -> None:
@@ -142,9 +128,7 @@ def _cosines(axes: Axes, table: pd.DataFrame, at: pd.DataFrame) -> None:
         axes.plot(density["cosine"], density["estimate"], line, color=BLACK, label=label)
     for limit in (-NEAR_ORTHOGONAL, NEAR_ORTHOGONAL):
         axes.axvline(limit, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
-    axes.set(
-        xlabel="cosine of two prompts' gradients", ylabel="density", xlim=(-1.0, 1.0), ylim=(0.0, 4.6), title="orthogonality"
-    )
-    axes.set_xticks((-1.0, -0.5, 0.0, 0.5, 1.0))
+    axes.set(xlabel="cosine of two prompts' gradients", xlim=(-1.0, 1.0), xticks=(-1.0, -0.5, 0.0, 0.5, 1.0))
+    axes.set(ylabel="density", ylim=(0.0, 4.6), title="orthogonality")
     title = f"pairs with |cos| < {NEAR_ORTHOGONAL:g}"
     axes.legend(fontsize="small", loc="upper right", title=title, title_fontsize="small")

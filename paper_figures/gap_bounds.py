@@ -1,30 +1,28 @@
-"""The mean suboptimality gap during training, its bounds, and its exact recursion."""
+"""The mean suboptimality gap during training, its bounds, and its exact recursion.
 
-from collections.abc import Mapping
+Each panel shows the mean suboptimality gap against the number of steps. Training starts at the edge of the region. Steps are
+constant in the upper row, and beta/(i + i_0) in the lower one. Marks are simulated; the intervals of a panel hold together with
+probability 99.9%. Thick grey lines are the bounds of Lemma 6 for the leave-one-out estimator, with every constant over the
+region. Thin grey lines iterate the one-step inequality behind these bounds. Coloured lines are the exact linear recursion of the
+covariance at the maximiser.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 from scipy.special import ndtri
 
 from grpo_theory.page.style import ESTIMATORS, GREY, TRAINING
+from paper_figures.content.panels import Tables, marks
 
 PLACE = 70
 TABLES = ("training_gap",)
-CAPTION = (
-    "Each panel shows the mean suboptimality gap against the number of steps. Training starts at the edge of the "
-    "region. Steps are constant in the upper row, and beta/(i + i_0) in the lower one. Marks are simulated; the "
-    "intervals of a panel hold together with probability 99.9%. Thick grey lines are the bounds of Lemma 6 for the "
-    "leave-one-out estimator, with every constant over the region. Thin grey lines iterate the one-step inequality "
-    "behind these bounds. Coloured lines are the exact linear recursion of the covariance at the maximiser."
-)
 ROWS = {"constant": "constant step", "harmonic": r"$\beta/(i+i_0)$"}
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw one panel for each problem and schedule."""
     table = tables["training_gap"].query("quantity == 'gap'")
     laws = tables["training_gap"].query("quantity == 'law'")
@@ -39,13 +37,12 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
                 look = ESTIMATORS[str(name)]
                 half = wide * curve["standard_error"]
                 low = np.maximum(curve["estimate"] - half, 1e-3 * curve["estimate"])
-                axes.errorbar(
+                marks(
+                    axes,
                     curve["n"],
                     curve["estimate"],
+                    look,
                     yerr=[curve["estimate"] - low, half],
-                    fmt=look.marker,
-                    color=look.colour,
-                    markerfacecolor="white",
                     markersize=3.5,
                     elinewidth=0.8,
                     capsize=2.5,

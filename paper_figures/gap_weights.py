@@ -1,34 +1,20 @@
-"""The weights of the limit law: how fast they come up to the oracle's, and when they make the gap normal."""
+"""The weights of the limit law: how fast they come up to the oracle's, and when they make the gap normal.
 
-from collections.abc import Mapping
+Panel (a) shows the largest difference between the limit law's weights with the leave-one-out estimator and with the oracle, at a
+fixed number of prompts. Its coloured lines are in closed form, and its points enumerate all groups. The grey line in (a) has the
+slope of G^-2. Panel (b) shows the largest distance between the distribution functions of the standardised gap and of the normal
+law. Its points are exact, and its line is what the gap's skewness predicts.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    PURPLE,
-    TRAINING,
-    VERMILION,
-    Look,
-    exact_line,
-    group_size_axis,
-    log_axis,
-)
+from grpo_theory.page.style import BLUE, GREEN, GREY, PURPLE, TRAINING, VERMILION, Look
+from paper_figures.content.panels import Tables, exact_line, group_size_axis, log_axis
 
 PLACE = 90
 TABLES = ("gap_weights", "gap_asymptotics")
-CAPTION = (
-    "Panel (a) shows the largest difference between the limit law's weights with the leave-one-out estimator and with "
-    "the oracle, at a fixed number of prompts. Its coloured lines are in closed form, and its points enumerate all "
-    "groups. The grey line in (a) has the slope of G^-2. Panel (b) shows the largest distance between the distribution "
-    "functions of the standardised gap and of the normal law. Its points are exact, and its line is what the gap's "
-    "skewness predicts."
-)
 LOOKS = {
     name: Look(TRAINING[name], colour, marker, "-")
     for name, colour, marker in (
@@ -40,7 +26,7 @@ LOOKS = {
 }
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw two panels on log axes."""
     table = tables["gap_weights"]
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.9))

@@ -1,33 +1,30 @@
-"""How orthogonal prompts' gradients are at the start, half-way and at the end of training."""
+"""How orthogonal prompts' gradients are at the start, half-way and at the end of training.
 
-from collections.abc import Mapping
+Each panel shows, on a logarithmic scale, densities of the cosines between the gradients of all pairs of SmolLM2's questions,
+few-shot. The densities are taken while its head is trained to a mean success of {END:g} by exact gradients. Left: in the head's
+own coordinates. Other panels: in features that are whitened with a ridge. Dotted lines are at |cos| = {NEAR:g}, and the legend
+gives the share of pairs between them. The paper prints shares of {PRINTED} for a model whose hidden states learn too.
+"""
 
 import matplotlib.pyplot as plt
-import pandas as pd
 from matplotlib.figure import Figure
 
 from grpo_theory.page.captions import listed
-from grpo_theory.page.style import BLACK, checkpoint_colours
+from grpo_theory.page.style import BLACK
+from paper_figures.content.panels import Tables, checkpoint_colours
 from simulations.normalisation.heads import NEAR
-from simulations.normalisation.prompt_cosines import END, PRINTED_NEAR
+from simulations.normalisation.prompt_cosines import END, PRINTED_NEAR  # noqa: F401, for the caption
 
 PLACE = 254
 TABLES = ("prompt_cosines",)
 PRINTED = listed(f"{share:.0%}" for share in PRINTED_NEAR.values())
-CAPTION = (
-    "Each panel shows, on a logarithmic scale, densities of the cosines between the gradients of all pairs of SmolLM2's "
-    f"questions, few-shot. The densities are taken while its head is trained to a mean success of {END:g} by exact "
-    "gradients. Left: in the head's own coordinates. Other panels: in features that are whitened with a ridge. Dotted "
-    f"lines are at |cos| = {NEAR:g}, and the legend gives the share of pairs between them. The paper prints shares of "
-    f"{PRINTED} for a model whose hidden states learn too."
-)
 TITLES = {"own": "own coordinates", "ridge 1": "ridge 1", "ridge 0.01": "ridge 0.01"}
 LINES = {"start": ":", "middle": "--", "end": "-"}
 LEAST, LINES_END, MOST = 3e-4, 30.0, 9000.0
 """Where the axis of densities begins, the dotted lines end below the legend, and the axis ends."""
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw a panel for each system of coordinates and a line for each time."""
     table = tables["prompt_cosines"].query("problem == 'lm-few-shot'")
     figure, panels = plt.subplots(1, len(TITLES), figsize=(9.6, 3.1), sharex=True, sharey=True)

@@ -1,18 +1,21 @@
-"""The best group size at three budgets: one law, divided by N."""
+"""The best group size at three budgets: one law, divided by N.
 
-from collections.abc import Mapping
+The vertical axis is N times the loss of the learned policy after {steps} steps, with N = {budgets} responses per step. Points are
+simulated, with 95% intervals. The line is the law to first order in the noise, by which N times the loss does not depend on N.
+"""
 
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
 from grpo_theory.page.captions import listed
-from grpo_theory.page.style import BLUE, GREEN, GREY, VERMILION, Look, group_size_axis, log_axis, points
+from grpo_theory.page.style import BLUE, GREEN, GREY, VERMILION, Look
+from paper_figures.content.panels import Tables, group_size_axis, log_axis, points, title_of
 from paper_figures.group_law import fine, group_law
 
 PLACE = 120
 TABLES = ("group_size",)
-TITLES = {"linear": "linear features", "kl-linear": "linear features, KL penalty"}
+SHOWN = ("linear", "kl-linear")
 LOOKS = {
     1024: Look("$N$ = 1024", BLUE, "o", "-"),
     2048: Look("$N$ = 2048", GREEN, "s", "-"),
@@ -21,22 +24,17 @@ LOOKS = {
 LAW = "law to first order"
 
 
-def caption(tables: Mapping[str, pd.DataFrame]) -> str:
-    """Say how to read the figure, with the settings of these tables."""
+def settings(tables: Tables) -> dict[str, object]:
+    """Return what the caption says of these tables."""
     last = _last(tables)
-    steps, budgets = int(last["checkpoint"].iloc[0]), sorted(last["budget"].unique())
-    return (
-        f"The vertical axis is N times the loss of the learned policy after {steps} steps, with N = {listed(budgets)} "
-        "responses per step. Points are simulated, with 95% intervals. The line is the law to first order in the noise, by "
-        "which N times the loss does not depend on N."
-    )
+    return {"steps": int(last["checkpoint"].iloc[0]), "budgets": listed(sorted(last["budget"].unique()))}
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw one panel for each problem."""
     last = _last(tables)
-    figure, panels = plt.subplots(1, len(TITLES), figsize=(7.0, 3.4))
-    for axes, (problem, title) in zip(panels, TITLES.items(), strict=True):
+    figure, panels = plt.subplots(1, len(SHOWN), figsize=(7.0, 3.4))
+    for axes, problem in zip(panels, SHOWN, strict=True):
         part = last[last["problem"] == problem]
         budgets = sorted(part["budget"].unique())
         for budget, rows in part.groupby("budget"):
@@ -51,7 +49,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         axes.plot(sizes, sizes * law(sizes), color=GREY, linewidth=1.2, label=LAW)
         group_size_axis(axes, [int(size) for size in one["group_size"]])
         log_axis(axes)
-        axes.set_title(title, fontsize="small")
+        axes.set_title(title_of(problem), fontsize="small")
     panels[0].set_ylabel(r"$N \times$ loss")
     named = {label: one for axes in panels for one, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     order = [look.label for look in LOOKS.values() if look.label in named] + [LAW]
@@ -59,8 +57,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     return figure
 
 
-def _last(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def _last(tables: Tables) -> pd.DataFrame:
     """Return the rows that are drawn: of the problems shown, at the last checkpoint of training with constant steps."""
     table = tables["group_size"]
-    shown = table["problem"].isin(list(TITLES)) & table["schedule"].str.startswith("Constant") & (table["statement"] == "")
+    shown = table["problem"].isin(SHOWN) & table["schedule"].str.startswith("Constant") & (table["statement"] == "")
     return table[shown & (table["checkpoint"] == table["checkpoint"].max())]

@@ -1,13 +1,17 @@
-"""The scaling law's constants and the best group size while the policy learns."""
+"""The scaling law's constants and the best group size while the policy learns.
 
-from collections.abc import Mapping
+The upper row shows the constants of MSE = c1/B + c2/(BG) + c3/(BG(G-1)), relative to the start. They are taken along the
+noise-free path of training with constant steps. The lower row shows the group size of the gradient's least error, exact and as
+printed. It also shows the group size that trains the best policy when training ends there. The line of the best policy's size has
+a gap where noise improves the policy. Group sizes above {LIMIT:g} are cut. All lines are exact.
+"""
 
 import matplotlib.pyplot as plt
-import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter
 
-from grpo_theory.page.style import BLACK, CONSTANTS, GREY, PURPLE, log_axis
+from grpo_theory.page.style import BLACK, CONSTANTS, GREY, PURPLE
+from paper_figures.content.panels import Tables, log_axis, ticks
 
 PLACE = 100
 TABLES = ("group_size_path",)
@@ -24,16 +28,9 @@ OPTIMA = {
     "policy_optimum": ("best policy", PURPLE, "--"),
 }
 LIMIT = 256.0
-CAPTION = (
-    "The upper row shows the constants of MSE = c1/B + c2/(BG) + c3/(BG(G-1)), relative to the start. They are taken "
-    "along the noise-free path of training with constant steps. The lower row shows the group size of the gradient's "
-    "least error, exact and as printed. It also shows the group size that trains the best policy when training ends "
-    f"there. The line of the best policy's size has a gap where noise improves the policy. Group sizes above {LIMIT:g} "
-    "are cut. All lines are exact."
-)
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw two rows of panels, one column for each problem."""
     table = tables["group_size_path"].query("statement == ''")
     table = table[table["schedule"] == table.groupby("problem")["schedule"].transform("first")]
@@ -47,9 +44,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             bottom.plot(x, part[name].where(part[name] <= 2.0 * LIMIT), line, color=colour, label=label)
         for axes in (top, bottom):
             axes.set_xscale("log")
-            axes.xaxis.set_major_locator(FixedLocator([1.0, 2.0, 5.0, 9.0, 17.0, 33.0]))
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value - 1:g}"))
-            axes.xaxis.set_minor_locator(NullLocator())
+            ticks(axes.xaxis, [1.0, 2.0, 5.0, 9.0, 17.0, 33.0], FuncFormatter(lambda value, _: f"{value - 1:g}"))
             log_axis(axes)
         top.set_ylim(0.03, 2.0)
         bottom.set_ylim(1.7, LIMIT)

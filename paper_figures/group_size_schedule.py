@@ -1,6 +1,10 @@
-"""A group size that follows the policy against fixed ones."""
+"""A group size that follows the policy against fixed ones.
 
-from collections.abc import Mapping
+Left: plans of the group size at the budget N = BG = {BUDGET:,}. Right: the loss of each plan when training ends, relative to the
+loss of the best fixed group size. Marks are ratios of simulated losses, with 95% intervals. Thick grey ticks are ratios of losses
+predicted by the law to first order in the noise. The best fixed group size is known only after training.
+"""
+
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -9,17 +13,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, VERMILION, Look, log_axis
-from simulations.training.group_size_schedule import BUDGET
+from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, VERMILION, Look
+from paper_figures.content.panels import Tables, curve, log_axis, marks
+from simulations.training.group_size_schedule import BUDGET  # noqa: F401, for the caption
 
 PLACE = 140
 TABLES = ("group_size_schedule",)
-CAPTION = (
-    f"Left: plans of the group size at the budget N = BG = {BUDGET:,}. Right: the loss of each plan when training ends, "
-    "relative to the loss of the best fixed group size. Marks are ratios of simulated losses, with 95% intervals. Thick "
-    "grey ticks are ratios of losses predicted by the law to first order in the noise. The best fixed group size is "
-    "known only after training."
-)
 TITLES = {"kl-linear": "linear features, KL penalty", "kl-tabular": "tabular, KL penalty"}
 LOOKS = {
     "start": Look("best for the start's gradient, kept", VERMILION, "s", ":"),
@@ -32,7 +31,7 @@ WIDE: dict[str, dict[str, Any]] = {"current": {"linewidth": 4.0, "alpha": 0.45}}
 """Lines on which another lies are wide, so that both are seen."""
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw two panels a problem."""
     table = tables["group_size_schedule"]
     figure, panels = plt.subplots(2, 2, figsize=(8.6, 5.2))
@@ -46,16 +45,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             predicted = losses.loc[plan, "prediction"] / fixed["prediction"]
             right.plot(predicted, y, "|", color=GREY, markersize=22.0, markeredgewidth=2.5, alpha=0.6)
             ratio, half = _relative(losses.loc[plan], fixed)
-            right.errorbar(
-                ratio,
-                y,
-                xerr=half,
-                fmt=look.marker,
-                color=look.colour,
-                markerfacecolor="white",
-                elinewidth=1.1,
-                capsize=2.5,
-            )
+            marks(right, ratio, y, look, xerr=half, elinewidth=1.1, capsize=2.5)
         log_axis(left)
         left.set_ylabel("group size $G$")
         left.set_title(title, fontsize="small")
@@ -66,19 +56,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         right.set_title(title, fontsize="small")
     panels[1, 0].set_xlabel("step")
     panels[1, 1].set_xlabel("loss / loss of the best fixed $G$")
-    handles = [
-        panels[0, 0].plot(
-            [],
-            [],
-            look.line,
-            color=look.colour,
-            marker=look.marker,
-            markerfacecolor="white",
-            label=look.label,
-            **WIDE.get(plan, {}),
-        )[0]
-        for plan, look in LOOKS.items()
-    ]
+    handles = [curve(panels[0, 0], [], [], look, **WIDE.get(plan, {})) for plan, look in LOOKS.items()]
     tick: dict[str, Any] = {"color": GREY, "markersize": 12.0, "markeredgewidth": 2.5, "alpha": 0.6, "linestyle": "none"}
     handles += panels[0, 1].plot([], [], marker="|", label="predicted loss (right)", **tick)
     figure.legend(handles=handles, loc="outside lower center", ncols=2)

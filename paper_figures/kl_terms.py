@@ -1,26 +1,24 @@
-"""Which gradient each KL term estimates, as a table."""
+"""Which gradient each KL term estimates, as a table.
+
+Each cell compares a KL term's exact contribution to the expected update with the gradient of KL(pi || pi_ref). The first number
+is the distance between them, relative to that gradient's length. The number in brackets is the cosine of the angle between them.
+Beside the term's name stands the divergence whose gradient it is by docs/derivations.md. There l_t = log(pi/pi_ref) of token t,
+and pi_0 is the policy that sampled. A bar and s say that the prefixes are held fixed. In the reward the term is weighted by the
+trajectory ratio, in the loss by none.
+"""
 
 import json
-from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 
 from grpo_theory.page.captions import signed
 from grpo_theory.page.style import TRAINING
-from paper_figures.content.cells import make_readable
+from paper_figures.content.panels import Tables, heat_map
 
 PLACE = 300
 TABLES = ("kl_terms",)
-CAPTION = (
-    "Each cell compares a KL term's exact contribution to the expected update with the gradient of KL(pi || pi_ref). "
-    "The first number is the distance between them, relative to that gradient's length. The number in brackets is the "
-    "cosine of the angle between them. Beside the term's name stands the divergence whose gradient it is by "
-    "docs/derivations.md. There l_t = log(pi/pi_ref) of token t, and pi_0 is the policy that sampled. A bar and s say "
-    "that the prefixes are held fixed. In the reward the term is weighted by the trajectory ratio, in the loss by none."
-)
 DIVERGENCES = {
     "R5/k1 in reward": r"KL$(\pi\|\pi_{ref})$",
     "R5/k2 in reward": r"E$_\pi[\frac{1}{2}\sum\ell_t^2]$, $\ell_t$ held fixed",
@@ -47,7 +45,7 @@ def _term(statement: str) -> str:
     return f"{term}, {off or 'on policy'}"
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw a heat map: a row for each term on and off policy, a column for each problem."""
     table = tables["kl_terms"]
     shown = table[table["statement"].isin(DIVERGENCES)]
@@ -57,22 +55,11 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     brackets = cosines.map(lambda cosine: f" ({signed(cosine)})")
     text = distances.map("{:.2f}".format) + brackets.where(distances.lt(1.0) | cosines.ne(0.0), "")
     figure, axes = plt.subplots(figsize=(9.6, 4.6))
-    sns.heatmap(
-        distances,
-        annot=text,
-        fmt="",
-        vmin=0.0,
-        vmax=WORST,
-        cmap="cividis_r",
-        linewidths=1.5,
-        cbar_kws={"label": "distance from the gradient of KL$(\\pi\\|\\pi_{ref})$"},
-        ax=axes,
-    )
-    make_readable(axes)
+    bar = {"label": "distance from the gradient of KL$(\\pi\\|\\pi_{ref})$"}
+    heat_map(axes, distances, text, "cividis_r", (0.0, WORST), cbar_kws=bar)
     axes.set_yticklabels(labels, rotation=0)
     axes.set_xticklabels(
         [TRAINING.get(name, "tabular, 16 prompts").replace(", ", ",\n") for name in distances.columns], rotation=0
     )
-    axes.set(xlabel="", ylabel="")
-    axes.tick_params(length=0)
+
     return figure

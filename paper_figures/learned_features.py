@@ -1,27 +1,23 @@
-"""How orthogonal prompts' gradients stay while a network of two layers learns its features."""
+"""How orthogonal prompts' gradients stay while a network of two layers learns its features.
 
-from collections.abc import Mapping
+The share of pairs of {PROMPTS} prompts whose gradients have |cos| < {NEAR:g} is shown against mean success. Means are over draws
+of inputs, right answers and starts. The policies climb exact gradients. Columns are widths of a network with a hidden layer,
+{INPUTS} random inputs and {ANSWERS} answers. Rows are prompts that are easy or hard at the start. The features are learned,
+without division (solid) or with gradients divided by the prompts' standard deviations (dashed). On dotted lines the features stay
+those of the start, and the policy is linear. Markers are at the same numbers of updates in all lines of a panel.
+"""
 
 import matplotlib.pyplot as plt
-import pandas as pd
 from matplotlib.figure import Figure
 
 from grpo_theory.page.style import BLACK, BLUE, VERMILION, Look
+from paper_figures.content.panels import Tables
 from simulations.normalisation.heads import NEAR
-from simulations.normalisation.networks import ANSWERS, INPUTS, PROMPTS
+from simulations.normalisation.networks import ANSWERS, INPUTS, PROMPTS  # noqa: F401, for the caption
 
 PLACE = 258
 TABLES = ("learned_phases",)
 ABOUT = "N11/learned features"
-CAPTION = (
-    f"The share of pairs of {PROMPTS} prompts whose gradients have |cos| < {NEAR:g} is shown against mean success. "
-    "Means are over draws of inputs, right answers and starts. The policies climb exact gradients. Columns are widths of a "
-    f"network with a hidden layer, {INPUTS} random inputs and {ANSWERS} answers. Rows are prompts that are easy or hard at the "
-    "start. "
-    "The features are learned, without division (solid) or with gradients divided by the prompts' standard deviations (dashed). "
-    "On dotted lines the features stay those of the start, and the policy is linear. Markers are at the same numbers of updates "
-    "in all lines of a panel."
-)
 LOOKS = {
     ("learned", "plain"): Look("features learned", BLUE, "o", "-"),
     ("learned", "divided"): Look("features learned, divided", VERMILION, "s", "--"),
@@ -29,7 +25,7 @@ LOOKS = {
 }
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw a panel for each width and mixture of prompts, and a line for each policy."""
     table = tables["learned_phases"].set_index(["mixture", "width", "features", "arm", "quantity"]).sort_index()["estimate"]
     mixtures, widths = (table.index.unique(level) for level in ("mixture", "width"))

@@ -1,39 +1,37 @@
-"""Phases of training with division where features are learned, and what division gains where they stay those of the start."""
+"""Phases of training with division where features are learned, and what division gains where they stay those of the start.
 
-from collections.abc import Mapping
+Networks with a hidden layer climb exact gradients on {PROMPTS} prompts; lines are means over draws of inputs, right answers and
+starts. Each prompt has {ANSWERS} answers. Of these, {RIGHT[easy]} are right if the prompt is easy, and {RIGHT[hard]} if it is
+hard. Columns are widths and kinds of prompts. The upper row shows by how many points of a hundred success is ahead of plain
+training with division. Gradients are divided by the prompts' standard deviations. Lines are for features that are learned and for
+those of the start. Without division, the lower row shows the mean deviation relative to its highest. It also shows the share of
+pairs of prompts whose gradients have |cos| < {NEAR:g}. Shaded windows are phases that the criterion of docs/derivations.md, 32,
+finds where features are learned; it finds none in windows left white.
+"""
 
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FuncFormatter
 
 from grpo_theory.page.style import BLACK, BLUE, GREEN, ORANGE, PHASES, PURPLE
+from paper_figures.content.panels import Tables, ticks
 from paper_figures.content.phase_windows import shade, shade_of, tell
 from simulations.normalisation.heads import NEAR
-from simulations.normalisation.networks import ANSWERS, PROMPTS, RIGHT
+from simulations.normalisation.networks import ANSWERS, PROMPTS, RIGHT  # noqa: F401, for the caption
 from simulations.normalisation.phases import ORTHOGONAL
 
 PLACE = 259
 TABLES = ("learned_phases",)
-CAPTION = (
-    f"Networks with a hidden layer climb exact gradients on {PROMPTS} prompts; lines are means over draws of inputs, "
-    f"right answers and starts. Each prompt has {ANSWERS} answers. Of "
-    f"these, {RIGHT['easy']} are right if the prompt is easy, and {RIGHT['hard']} if it is hard. Columns are widths and "
-    "kinds of prompts. The upper row shows by how many points of a hundred success is ahead of plain training with "
-    "division. Gradients are divided by the prompts' standard deviations. Lines are for features that are learned and for "
-    "those of the start. Without division, the lower row shows the mean deviation relative to its highest. It also shows "
-    f"the share of pairs of prompts whose gradients have |cos| < {NEAR:g}. Shaded windows are phases that the criterion of "
-    "docs/derivations.md, 32, finds where features are learned; it finds none in windows left white."
-)
 COLUMNS = ((4, "easy"), (4, "hard"), (64, "easy"), (64, "hard"))
 KINDS = {"learned": ("features learned", "-", BLUE), "of the start": ("features of the start", "--", BLACK)}
 FIRST = 2.5
 """Where the start is drawn on an axis of logarithms."""
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw a column for each network, with what division gains above what phases are read from."""
     table = tables["learned_phases"].set_index(["width", "mixture"]).sort_index(kind="stable")
     columns = [key for key in COLUMNS if key in table.index]
@@ -70,11 +68,7 @@ def _draw_column(above: Axes, below: Axes, part: pd.DataFrame) -> None:
     tell(below, windows, FIRST)
     for axes in (above, below):
         shade(axes, windows, FIRST)
-        axes.set_xscale("log")
-        axes.set_xlim(FIRST, updates[-1])
-        axes.xaxis.set_major_locator(FixedLocator([FIRST, *updates[1::2]]))
-        axes.set_xticklabels(["0", *(f"{update:g}" for update in updates[1::2])])
-        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set(xscale="log", xlim=(FIRST, updates[-1]))
+        ticks(axes.xaxis, [FIRST, *updates[1::2]], FuncFormatter(lambda update, _: f"{update if update > FIRST else 0:g}"))
         axes.grid(False)
-    below.set_ylim(0.0, 1.05)
-    below.set_xlabel("updates")
+    below.set(ylim=(0.0, 1.05), xlabel="updates")

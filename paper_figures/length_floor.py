@@ -1,30 +1,27 @@
-"""What dividing by the response's own length leaves over: a squared gradient that does not vanish, and value."""
+"""What dividing by the response's own length leaves over: a squared gradient that does not vanish, and value.
 
-from collections.abc import Mapping
+Updates divide by the response's own length, or by the horizon. The left panel shows the average squared gradient of a run of N
+updates with the step 1/(sqrt N log|V|). There, a policy's only parameter decides whether a response stops or goes on to the
+horizon of {HORIZON} tokens. Lines are exact, for large groups. Marks are means of simulated runs, with 95% intervals. The grey
+line is the limit that is predicted for the own length. The right panel shows what is lost where training with own lengths ends,
+as a share of what training could gain (grey: all of it). Each mark is a random problem with shared features, computed exactly. A
+run with too few problems for the right panel has the left one alone.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter
 
-from grpo_theory.page.style import BLACK, BLUE, GREY, VERMILION, Look, points
+from grpo_theory.page.style import BLACK, BLUE, GREY, VERMILION, Look
+from paper_figures.content.panels import Tables, points, ticks
 
 PLACE = 220
 TABLES = ("stationarity", "own_length")
 HORIZON = 2
 FEWEST = 3
 """The number of problems from which their losses are drawn."""
-CAPTION = (
-    "Updates divide by the response's own length, or by the horizon. The left panel shows the average squared gradient of "
-    "a run of N updates with the step 1/(sqrt N log|V|). There, a policy's only parameter decides whether a response "
-    f"stops or goes on to the horizon of {HORIZON} tokens. Lines are exact, for large groups. Marks are means of simulated "
-    "runs, with 95% intervals. The grey line is the limit that is predicted for the own length. The right panel shows "
-    "what is lost where training with own lengths ends, as a share of what training could gain (grey: all of it). Each "
-    "mark is a random problem with shared features, computed exactly. A run with too few problems for the right panel has "
-    "the left one alone."
-)
 LOOKS = {
     ("own length", 0): Look("own length, large groups", VERMILION, "", "--"),
     ("constant", 0): Look("horizon, large groups", BLACK, "", "-"),
@@ -32,7 +29,7 @@ LOOKS = {
 }
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw the average squared gradient against N, and the losses in order."""
     table = tables["stationarity"].query("not equal and horizon == @HORIZON")
     loss = tables["own_length"].query("quantity == 'loss'")
@@ -52,12 +49,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             limit = part["prediction"].iloc[0]
             rates.axhline(limit, color=GREY, linestyle=":", linewidth=1.1, label="own length, predicted limit")
     rates.set_xscale("log")
-    rates.xaxis.set_major_locator(FixedLocator((64, 256, 1024, 4096, 16384, 65536)))
-    rates.xaxis.set_major_formatter("{x:g}")
-    rates.xaxis.set_minor_locator(NullLocator())
-    rates.set_yscale("log")
-    rates.set_xlabel("updates $N$")
-    rates.set_ylabel(r"average $\|\nabla J\|^2$")
+    ticks(rates.xaxis, (64, 256, 1024, 4096, 16384, 65536))
+    rates.set(yscale="log", xlabel="updates $N$", ylabel="average $\\|\\nabla J\\|^2$")
     rates.legend(fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 0.06))
     return figure
 
@@ -70,6 +63,5 @@ def _losses(losses: Axes, found: np.ndarray) -> None:
     losses.xaxis.set_major_locator(FixedLocator(range(1, found.size + 1)))
     losses.set_yscale("log")
     losses.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100.0 * share:g}%"))
-    losses.set_xlabel("problem, in order of its loss")
-    losses.set_ylabel("loss, of what there is to gain")
+    losses.set(xlabel="problem, in order of its loss", ylabel="loss, of what there is to gain")
     losses.text(0.98, 1.0, "all of it", transform=losses.get_yaxis_transform(), ha="right", va="bottom", fontsize="small")

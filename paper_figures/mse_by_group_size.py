@@ -1,28 +1,26 @@
-"""Figure 4 of arXiv 2603.01162, on the head of a real language model."""
+"""Figure 4 of arXiv 2603.01162, on the head of a real language model.
 
-from collections.abc import Mapping
+The upper row shows the mean squared error of one group's gradient about its prompt's true gradient, averaged over the questions.
+Columns are policies of SmolLM2-135M in the order of their mean value. This is Figure 4 of arXiv 2603.01162 on the head of a
+language model. The lower row divides each error by the oracle's. Lines are exact, by enumeration. Points are simulated, with 95%
+intervals. The dotted vertical line is the break-even group size, at which the leave-one-out mean and no baseline have the same
+error.
+"""
 
 import matplotlib.pyplot as plt
-import pandas as pd
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import ESTIMATORS, LANGUAGE_MODEL, PROBLEMS, exact_line, group_size_axis, log_axis, points
+from grpo_theory.page.style import ESTIMATORS, LANGUAGE_MODEL, PROBLEMS
+from paper_figures.content.panels import Tables, exact_line, group_size_axis, log_axis, points
 from paper_figures.group_law import fine, group_law
 
 PLACE = 10
 ABOUT = "U6"
 TABLES = ("gradient_error", "baselines")
-CAPTION = (
-    "The upper row shows the mean squared error of one group's gradient about its prompt's true gradient, averaged over "
-    "the questions. Columns are policies of SmolLM2-135M in the order of their mean value. This is Figure 4 of arXiv "
-    "2603.01162 on the head of a language model. The lower row divides each error by the oracle's. Lines are exact, by "
-    "enumeration. Points are simulated, with 95% intervals. The dotted vertical line is the break-even group size, at "
-    "which the leave-one-out mean and no baseline have the same error."
-)
 SHOWN = ("reinforce", "oracle", "rloo")
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw two rows of three panels, one column for each policy."""
     table = tables["gradient_error"].query("quantity == 'prompt_mse'")
     facts = tables["baselines"].groupby("problem")[["value", "break_even"]].first()

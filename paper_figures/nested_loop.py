@@ -1,6 +1,9 @@
-"""A nested-loop plot: coverage over all settings in one line, the settings as steps below."""
+"""A nested-loop plot: coverage over all settings in one line, the settings as steps below.
 
-from collections.abc import Mapping
+A nested-loop plot (Ruecker and Schwarzer 2014) shows the coverage of nominal {LEVEL:.0%} intervals over the whole design. Each
+target has a panel. Group sizes are nested within batch sizes, and batch sizes within problems, as the steps at the foot show. Of
+several components, the one that is worst covered is shown. A dataset that gives no answer is not covered.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -8,36 +11,25 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import GREY, PROBLEMS, coverage_axis, intervals
-from paper_figures.content.targets import symbol
+from grpo_theory.page.style import GREY
+from paper_figures.content.panels import Tables, coverage_axis, intervals, symbol, title_of
 
 PLACE = 180
 TABLES = ("coverage",)
 LEVEL = 0.95
 SHOWN = ("value", "gradient", "c1", "error", "group size")
 SIZES = {"batch_size": "$B$", "group_size": "$G$"}
-CAPTION = (
-    f"A nested-loop plot (Ruecker and Schwarzer 2014) shows the coverage of nominal {LEVEL:.0%} intervals over the whole "
-    "design. Each target has a panel. Group sizes are nested within batch sizes, and batch sizes within problems, as the "
-    "steps at the foot show. Of several components, the one that is worst covered is shown. A dataset that gives no "
-    "answer is not covered."
-)
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw one panel for each target, and the settings beneath them."""
     table = tables["coverage"].query("part == 'design' and measure == 'coverage' and level == @LEVEL and target in @SHOWN")
     targets, problems = table["target"].unique(), list(table["problem"].unique())
     settings = table[["problem", *SIZES]].drop_duplicates()
     order = [problems.index(name) for name in settings["problem"]]
     settings = settings.iloc[np.lexsort((settings["group_size"], settings["batch_size"], order))]
-    figure, panels = plt.subplots(
-        len(targets) + 1,
-        1,
-        figsize=(9.5, 1.3 + 1.75 * len(targets)),
-        sharex=True,
-        gridspec_kw={"height_ratios": [1.75] * len(targets) + [0.9]},
-    )
+    size, heights = (9.5, 1.3 + 1.75 * len(targets)), [1.75] * len(targets) + [0.9]
+    figure, panels = plt.subplots(len(targets) + 1, 1, figsize=size, sharex=True, height_ratios=heights)
     ends = np.flatnonzero(settings["problem"].to_numpy()[1:] != settings["problem"].to_numpy()[:-1]) + 1
     for axes in panels:
         axes.grid(visible=False, axis="x")
@@ -49,17 +41,14 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         axes.set_ylabel(f"{symbol(target)}\ncoverage", fontsize="small")
     bounds = np.concatenate([[0], ends, [len(settings)]])
     top = panels[0].secondary_xaxis("top")
-    top.set_xticks((bounds[1:] + bounds[:-1]) / 2.0, [_words(name).replace(", ", ",\n") for name in problems], fontsize="x-small")
+    top.set_xticks(
+        (bounds[1:] + bounds[:-1]) / 2.0, [title_of(name).replace(", ", ",\n") for name in problems], fontsize="x-small"
+    )
     top.tick_params(length=0)
     top.spines["top"].set_visible(False)
     _factors(panels[-1], settings)
     panels[-1].set_xlim(0.0, len(settings))
     return figure
-
-
-def _words(problem: str) -> str:
-    """Return a problem's name in words."""
-    return PROBLEMS[problem].label if problem in PROBLEMS else problem
 
 
 def _lines(axes: Axes, worst: pd.DataFrame, settings: pd.DataFrame) -> None:

@@ -1,6 +1,10 @@
-"""What one exact step gains, against its guarantee."""
+"""What one exact step gains, against its guarantee.
 
-from collections.abc import Mapping
+The upper row shows what one exact gradient step on a prompt gains in success, against the printed guarantee. The problems are
+random and log-linear, with {answers} answers. The steps are those printed in Theorems 3.1 and 3.2. Solid lines are the printed
+guarantee. Dashed lines are the guarantee at the same step, with a curvature bound that is attained. The lower row divides the
+gain by the printed guarantee.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -10,6 +14,7 @@ from matplotlib.figure import Figure
 from grpo_theory.page.captions import listed
 from grpo_theory.page.style import BLACK, BLUE, VERMILION, Look
 from grpo_theory.theory import divided_gain_constant
+from paper_figures.content.panels import Tables
 
 PLACE = 240
 TABLES = ("one_step",)
@@ -21,18 +26,12 @@ PRINTED = {"N5/gain": 0.5, "N6/gain": 3.0 / 16.0}
 LEAST = 1e-9
 
 
-def caption(tables: Mapping[str, pd.DataFrame]) -> str:
-    """Say how to read the figure, with the settings of these tables."""
-    answers = sorted(_points(tables)["answers"].unique())
-    return (
-        "The upper row shows what one exact gradient step on a prompt gains in success, against the printed guarantee. "
-        f"The problems are random and log-linear, with {listed(answers)} answers. The steps are those printed in Theorems "
-        "3.1 and 3.2. Solid lines are the printed guarantee. Dashed lines are the guarantee at the same step, with a "
-        "curvature bound that is attained. The lower row divides the gain by the printed guarantee."
-    )
+def settings(tables: Tables) -> dict[str, object]:
+    """Return what the caption says of these tables."""
+    return {"answers": listed(sorted(_points(tables)["answers"].unique()))}
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw the gains of both updates, and below them the same over the guarantee."""
     table = _points(tables)
     figure, panels = plt.subplots(2, 2, figsize=(7.2, 5.6), sharex=True, sharey="row", height_ratios=(2.0, 1.0))
@@ -50,8 +49,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         column[1].axhline(sharp, color=BLACK, linestyle="--")
         column[0].set_title(look.label)
         column[0].legend(loc="lower right")
-        column[0].set_xlim(LEAST, 1.0)
-        column[0].set_ylim(LEAST, 1.0)
+        column[0].set(xlim=(LEAST, 1.0), ylim=(LEAST, 1.0))
         column[1].set_xlabel("printed guarantee")
     panels[1, 0].set_ylim(0.8, 3.2)
     panels[0, 0].set_ylabel("gain of success")
@@ -59,7 +57,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     return figure
 
 
-def _points(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def _points(tables: Tables) -> pd.DataFrame:
     """Return the rows that are drawn, one for each update and random problem."""
     return tables["one_step"].query("how == 'point' and guarantee in @PANELS.keys()")
 

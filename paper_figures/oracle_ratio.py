@@ -1,29 +1,26 @@
-"""How fast the leave-one-out estimator comes up to the oracle."""
+"""How fast the leave-one-out estimator comes up to the oracle.
 
-from collections.abc import Mapping
+The vertical axis shows the error of the leave-one-out estimator divided by the oracle's, less 1. On the left, the error is that
+of one prompt's gradient, averaged over prompts. On the right, it is that of a batch of prompts, and includes the variance between
+prompts. Lines are exact. Points are simulated paired differences, with 95% intervals. Dotted grey lines are the made-up problems
+of the gallery. The axis ends below the lines, and points and intervals beyond its end are cut.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import GREY, LANGUAGE_MODEL, PROBLEMS, Look, exact_line, group_size_axis, log_axis, points
+from grpo_theory.page.style import GREY, LANGUAGE_MODEL, PROBLEMS, Look
+from paper_figures.content.panels import Tables, exact_line, group_size_axis, log_axis, points
 from paper_figures.group_law import fine, group_law
 
 PLACE = 30
 TABLES = ("gradient_error",)
 LOWEST = 0.3
 """Where the axis ends, as a share of the lowest line."""
-CAPTION = (
-    "The vertical axis shows the error of the leave-one-out estimator divided by the oracle's, less 1. On the left, the "
-    "error is that of one prompt's gradient, averaged over prompts. On the right, it is that of a batch of prompts, and "
-    "includes the variance between prompts. Lines are exact. Points are simulated paired differences, with 95% intervals. "
-    "Dotted grey lines are the made-up problems of the gallery. The axis ends below the lines, and points and intervals "
-    "beyond its end are cut."
-)
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw two panels on log axes."""
     table = tables["gradient_error"]
     figure, panels = plt.subplots(1, 2, figsize=(9.0, 4.0))

@@ -1,15 +1,23 @@
-"""Training with and without division by the standard deviation, and the phases that a program finds."""
+"""Training with and without division by the standard deviation, and the phases that a program finds.
 
-from collections.abc import Mapping
+SmolLM2's head is trained on few-shot questions. The upper row shows mean success with (solid) and without (dashed) division by
+the standard deviation. Lines are for all questions, and for the halves that were easier and harder at the start. The middle row
+shows by how many points of a hundred success is ahead of plain training. Lines are for division, and for multiplication instead
+(the control). Bars are 95% intervals where runs are sampled. Without division, the lower row shows the mean deviation relative to
+its highest. It also shows the share of pairs of questions whose gradients have |cos| < {NEAR:g}. Shaded windows are phases that
+the criterion of docs/derivations.md, 32, finds; it finds none in windows left white. With exact gradients, the first updates of
+all arms have the same length.{sampled}
+"""
 
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FuncFormatter
 
 from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, ORANGE, PHASES, PURPLE, SKY, VERMILION
+from paper_figures.content.panels import Tables, ticks
 from paper_figures.content.phase_windows import shade, shade_of, tell
 from simulations.normalisation.heads import NEAR
 from simulations.normalisation.phase_course import BATCH_SIZE, GROUP_SIZE
@@ -44,9 +52,8 @@ def _column(panels: list[Axes], part: pd.DataFrame) -> None:
     for arm, (_, colour, line) in GAINS.items():
         curve = at.loc[("advantage", arm)]
         error = 100.0 * NORMAL_95 * curve["standard_error"]
-        middle.errorbar(
-            curve["update"].clip(lower=first), 100.0 * curve["estimate"], error, color=colour, linestyle=line, capsize=2
-        )
+        places = curve["update"].clip(lower=first)
+        middle.errorbar(places, 100.0 * curve["estimate"], error, color=colour, linestyle=line, capsize=2)
     middle.axhline(0.0, color=BLACK, linewidth=0.7)
     deviation, share = at.loc[("deviation", "plain")], at.loc[("orthogonality", "plain")]
     bottom.plot(deviation["update"].clip(lower=first), deviation["estimate"] / deviation["estimate"].max(), color=GREEN)
@@ -54,38 +61,21 @@ def _column(panels: list[Axes], part: pd.DataFrame) -> None:
     tell(bottom, windows, first)
     for axes in panels:
         shade(axes, windows, first)
-        axes.set_xscale("log")
-        axes.set_xlim(first, updates[-1])
-        axes.xaxis.set_major_locator(FixedLocator([first, *updates[1::2]]))
-        axes.set_xticklabels(["0", *(f"{update:g}" for update in updates[1::2])])
-        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set(xscale="log", xlim=(first, updates[-1]))
+        ticks(axes.xaxis, [first, *updates[1::2]], FuncFormatter(lambda update, _: f"{update if update > first else 0:g}"))
         axes.grid(False)
     for axes in (top, middle):
         axes.tick_params(labelbottom=False)
-    bottom.set_ylim(0.0, 1.05)
-    bottom.set_xlabel("updates")
+    bottom.set(ylim=(0.0, 1.05), xlabel="updates")
 
 
-def caption(tables: Mapping[str, pd.DataFrame]) -> str:
-    """Say how to read the figure, with the settings of these tables."""
-    how = set(tables["phase_course"]["how"])
-    of_sampled = (
-        f" With sampled groups (G = {GROUP_SIZE}, B = {BATCH_SIZE}), the means of the first updates have the same length."
-    )
-    sampled = of_sampled if "sampled" in how else ""
-    return (
-        "SmolLM2's head is trained on few-shot questions. The upper row shows mean success with (solid) and without "
-        "(dashed) division by the standard deviation. Lines are for all questions, and for the halves that were easier "
-        "and harder at the start. The middle row shows by how many points of a hundred success is ahead of plain "
-        "training. Lines are for division, and for multiplication instead (the control). Bars are 95% intervals where "
-        "runs are sampled. Without division, the lower row shows the mean deviation relative to its highest. It also "
-        f"shows the share of pairs of questions whose gradients have |cos| < {NEAR:g}. Shaded windows are phases that the "
-        "criterion of docs/derivations.md, 32, finds; it finds none in windows left white. With exact gradients, the "
-        f"first updates of all arms have the same length.{sampled}"
-    )
+def settings(tables: Tables) -> dict[str, object]:
+    """Return what the caption says of these tables."""
+    words = f" With sampled groups (G = {GROUP_SIZE}, B = {BATCH_SIZE}), the means of the first updates have the same length."
+    return {"sampled": words if "sampled" in set(tables["phase_course"]["how"]) else ""}
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw a column for each way of training and a row for success, the advantage, and the phases' measures."""
     table = tables["phase_course"].set_index(["how", "coordinates"]).sort_index()
     columns = [key for key in COLUMNS if key in table.index]

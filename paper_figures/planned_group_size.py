@@ -1,18 +1,25 @@
-"""The regret of the planned group size, and the coverage of the planner's limits, against the size of the pilot."""
+"""The regret of the planned group size, and the coverage of the planner's limits, against the size of the pilot.
 
-from collections.abc import Mapping
+The planner is tried on problems of known truth. There are pilots of {prompts} prompts with {sizes} responses each, {pilots}
+answered pilots per point. Above each column stands the best group size, of those up to {LIMITS.max_group_size} that a budget of
+{LIMITS.budget:,.0f} responses allows. The first row shows by how much the error at the recommended group size is above the least,
+on average. An excess below {LEAST:.1%} is drawn at that value. The orange line shows the excess at group size {DEFAULT}. The
+second row shows the share of pilots after which the planner says that its recommendation loses no more than {TOLERANCE:.0%}. The
+third row shows the coverage of the {LEVEL:.0%} set of sizes that may be best. The fourth row shows the mean coverage of the
+{LEVEL:.0%} intervals of c1, c2 and c3. If their coverage is {LEVEL:.0%}, 95% of points lie in the grey band.
+"""
 
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from scipy.stats import binom
 
 from grpo_theory.page.captions import listed, spanned
 from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, Look
 from grpo_theory.plan.advice import TOLERANCE
-from simulations.plan.pilot_problems import LIMITS
+from paper_figures.content.panels import PERCENT, Tables, curve, legend_below, ticks
+from simulations.plan.pilot_problems import LIMITS  # noqa: F401, for the caption
 from simulations.plan.planned_group_size import DEFAULT
 
 PLACE = 395
@@ -31,27 +38,16 @@ TITLES = {
     "single": "one prompt",
     "language model's head": "SmolLM2's head",
 }
-REGRETS = (0.001, 0.01, 0.1)
 
 
-def caption(tables: Mapping[str, pd.DataFrame]) -> str:
-    """Say how to read the figure, with the settings of these tables."""
+def settings(tables: Tables) -> dict[str, object]:
+    """Return what the caption says of these tables."""
     table = _design(tables)
-    prompts, sizes = (sorted(table[name].unique()) for name in ("prompts", "size"))
-    return (
-        f"The planner is tried on problems of known truth. There are pilots of {listed(prompts)} prompts with "
-        f"{listed(sizes)} responses each, {spanned(table['replications'])} answered pilots per point. Above each column "
-        f"stands the best group size, of those up to {LIMITS.max_group_size} that a budget of {LIMITS.budget:,.0f} "
-        "responses allows. The first row shows by how much the error at the recommended group size is above the least, on "
-        f"average. An excess below {LEAST:.1%} is drawn at that value. The orange line shows the excess at group size "
-        f"{DEFAULT}. The second row shows the share of pilots after which the planner says that its recommendation loses "
-        f"no more than {TOLERANCE:.0%}. The third row shows the coverage of the {LEVEL:.0%} set of sizes that may be best. "
-        f"The fourth row shows the mean coverage of the {LEVEL:.0%} intervals of c1, c2 and c3. If their coverage is "
-        f"{LEVEL:.0%}, 95% of points lie in the grey band."
-    )
+    prompts, sizes = (listed(sorted(table[name].unique())) for name in ("prompts", "size"))
+    return {"prompts": prompts, "sizes": sizes, "pilots": spanned(table["replications"])}
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw one column for each problem."""
     table = _design(tables)
     problems = table["problem"].unique()
@@ -68,22 +64,17 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         for axes, part in ((column[2], rows[rows["quantity"] == "best size"]), (column[3], means)):
             least = min(least, _coverage(axes, part))
         column[3].set_xlabel("prompts in the pilot")
-    labels = (
-        "error above the least",
-        f"sure to lose\nat most {TOLERANCE:.0%}",
-        "coverage:\nbest group size",
-        "coverage:\n$c_1$, $c_2$, $c_3$",
-    )
+    sure = f"sure to lose\nat most {TOLERANCE:.0%}"
+    labels = ("error above the least", sure, "coverage:\nbest group size", "coverage:\n$c_1$, $c_2$, $c_3$")
     for axes in panels[2:, 0]:
         axes.set_ylim(least - 0.2 * (1.0 - least), 1.0 + 0.1 * (1.0 - least))
     for axes, label in zip(panels[:, 0], labels, strict=True):
         axes.set_ylabel(label)
-    named = {label: handle for axes in panels[[0, 2], 0] for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=3, fontsize="small")
+    legend_below(figure, panels[[0, 2], 0], ncols=3, fontsize="small")
     return figure
 
 
-def _design(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def _design(tables: Tables) -> pd.DataFrame:
     """Return the rows that are drawn."""
     return tables["planned_group_size"].query("part == 'design' and arm == 'planned' and size in @LOOKS.keys()")
 
@@ -91,21 +82,17 @@ def _design(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 def _regret(axes: Axes, rows: pd.DataFrame) -> None:
     regret = rows[rows["quantity"] == "regret"]
     _lines(axes, regret.assign(estimate=regret["estimate"].clip(lower=LEAST)))
-    axes.axhline(
-        max(float(rows["default"].iloc[0]), LEAST), color=VERMILION, linewidth=1.0, label=f"group size {DEFAULT}, always"
-    )
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(FixedLocator(REGRETS))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100.0 * share:g}%"))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_ylim(0.8 * LEAST, 0.6)
+    always = max(float(rows["default"].iloc[0]), LEAST)
+    axes.axhline(always, color=VERMILION, linewidth=1.0, label=f"group size {DEFAULT}, always")
+    axes.set(yscale="log", ylim=(0.8 * LEAST, 0.6))
+    ticks(axes.yaxis, (0.001, 0.01, 0.1), PERCENT)
 
 
 def _coverage(axes: Axes, rows: pd.DataFrame) -> float:
     """Draw coverages with the band in which they would lie, and return the least of both."""
     axes.axhline(LEVEL, color=GREY, linewidth=0.9, zorder=1)
-    limits = binom.interval(0.95, rows["replications"].min(), LEVEL)
-    low, high = (limit / rows["replications"].min() for limit in limits)
+    runs = rows["replications"].min()
+    low, high = (limit / runs for limit in binom.interval(0.95, runs, LEVEL))
     axes.axhspan(low, high, color=GREY, alpha=0.15, linewidth=0, label=f"95% of points, if coverage is {LEVEL:.0%}")
     _lines(axes, rows)
     return float(min(low, rows["estimate"].min()))
@@ -113,19 +100,8 @@ def _coverage(axes: Axes, rows: pd.DataFrame) -> float:
 
 def _lines(axes: Axes, rows: pd.DataFrame) -> None:
     axes.set_xscale("log", base=2)
-    prompts = sorted(rows["prompts"].unique())
-    axes.xaxis.set_major_locator(FixedLocator(prompts))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_locator(NullLocator())
+    ticks(axes.xaxis, sorted(rows["prompts"].unique()))
     for size, look in LOOKS.items():
         some = rows[rows["size"] == size].sort_values("prompts")
         if len(some):
-            axes.plot(
-                some["prompts"],
-                some["estimate"],
-                look.line,
-                color=look.colour,
-                marker=look.marker,
-                markerfacecolor="white",
-                label=look.label,
-            )
+            curve(axes, some["prompts"], some["estimate"], look)

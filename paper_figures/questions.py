@@ -1,15 +1,19 @@
-"""Which estimator for which question."""
+"""Which estimator for which question.
 
-from collections.abc import Mapping
+Rows are estimators and columns are questions, on sequences with shared features (B = {batches}, G = {groups}). Values are exact,
+or simulated where groups depend on each other. Direction is the cosine of the angle between mean update and gradient. The next
+columns show the direction for responses that were drawn a few small or large steps along the gradient earlier. Efficiency is what
+one step of the best length gains, relative to the oracle with the value baseline. A factor on the estimator leaves the efficiency
+as it is. In a uniform group all rewards are equal. The largest advantage in such a group is shown, and a push there is without
+information. Colours go from good (light) to bad (dark). The directions and the efficiency have one scale.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 
 from grpo_theory.page.captions import listed, signed
-from paper_figures.content.cells import make_readable
+from paper_figures.content.panels import Tables, heat_map
 
 PLACE = 5
 ABOUT = "estimator"
@@ -31,22 +35,13 @@ BAD = {
 """Where each column's colours begin and end."""
 
 
-def caption(tables: Mapping[str, pd.DataFrame]) -> str:
-    """Say how to read the figure, with the settings of these tables."""
-    table = tables["questions"]
-    batches, groups = (sorted(table[name].unique()) for name in ("batch_size", "group_size"))
-    return (
-        f"Rows are estimators and columns are questions, on sequences with shared features (B = {listed(batches)}, G = "
-        f"{listed(groups)}). Values are exact, or simulated where groups depend on each other. Direction is the cosine of "
-        "the angle between mean update and gradient. The next columns show the direction for responses that were drawn a "
-        "few small or large steps along the gradient earlier. Efficiency is what one step of the best length gains, "
-        "relative to the oracle with the value baseline. A factor on the estimator leaves the efficiency as it is. In a "
-        "uniform group all rewards are equal. The largest advantage in such a group is shown, and a push there is without "
-        "information. Colours go from good (light) to bad (dark). The directions and the efficiency have one scale."
-    )
+def settings(tables: Tables) -> dict[str, object]:
+    """Return what the caption says of these tables."""
+    batches, groups = (listed(sorted(tables["questions"][name].unique())) for name in ("batch_size", "group_size"))
+    return {"batches": batches, "groups": groups}
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw a heat map: a row for each estimator, a column for each question."""
     table = tables["questions"].pivot_table(index="estimator", columns="quantity", values="estimate", sort=False, dropna=False)
     table = table[list(HEADS)]
@@ -54,21 +49,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     badness = ((table - ends[0]) / (ends[1] - ends[0])).clip(0.0, 1.0)
     text = table.map(lambda value: "knows $V(x)$" if np.isnan(value) else signed(value))
     figure, axes = plt.subplots(figsize=(8.6, 7.0))
-    sns.heatmap(
-        badness.fillna(0.0),
-        annot=text,
-        fmt="",
-        vmin=0.0,
-        vmax=1.0,
-        cmap=sns.color_palette("blend:#F4F7FA,#D55E00", as_cmap=True),
-        linewidths=1.5,
-        cbar=False,
-        ax=axes,
-    )
-    make_readable(axes)
+    heat_map(axes, badness.fillna(0.0), text, "#F4F7FA,#D55E00", (0.0, 1.0))
     axes.set_xticks(np.arange(len(HEADS)) + 0.5, list(HEADS.values()), rotation=0)
     axes.set_yticks(np.arange(len(table)) + 0.5, list(table.index), rotation=0, family="monospace")
     axes.xaxis.tick_top()
-    axes.set(xlabel="", ylabel="")
     axes.tick_params(length=0)
     return figure

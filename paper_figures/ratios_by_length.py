@@ -1,33 +1,31 @@
-"""Importance ratios over long responses: how efficient a step off policy is."""
+"""Importance ratios over long responses: how efficient a step off policy is.
 
-from collections.abc import Mapping
+The efficiency of one step off policy is shown against the number of tokens of a response. The estimator is the leave-one-out
+mean, with several weights of a token. The policy has drifted by {DRIFT:g} nat per response from the one that sampled, in
+directions that are drawn as a step's noise. Curves are medians over these directions, and bars span them all. Below zero the mean
+update points away from the gradient. Groups have {GROUP} responses, and a batch has {BATCH} prompts. The success rate is
+{SUCCESS:g}. All values are exact.
+"""
 
 import matplotlib.pyplot as plt
-import pandas as pd
 from matplotlib.figure import Figure
 
 from grpo_theory.page.style import RATIOS
 from paper_figures.content.kinds import TITLES
-from simulations.length.drifts import NEAR as DRIFT
-from simulations.length.drifts import SUCCESS
-from simulations.length.ratios_by_length import BATCH, GROUP
+from paper_figures.content.panels import Tables
+from simulations.length.drifts import NEAR as DRIFT  # noqa: F401, for the caption
+from simulations.length.drifts import SUCCESS  # noqa: F401, for the caption
+from simulations.length.ratios_by_length import BATCH, GROUP  # noqa: F401, for the caption
 
 PLACE = 215
 TABLES = ("ratios_by_length",)
-CAPTION = (
-    "The efficiency of one step off policy is shown against the number of tokens of a response. The estimator is the "
-    f"leave-one-out mean, with several weights of a token. The policy has drifted by {DRIFT:g} nat per response from the "
-    "one that sampled, in directions that are drawn as a step's noise. Curves are medians over these directions, and bars "
-    f"span them all. Below zero the mean update points away from the gradient. Groups have {GROUP} responses, and a batch "
-    f"has {BATCH} prompts. The success rate is {SUCCESS:g}. All values are exact."
-)
 SHOWN = ("none", "token", "token, clipped", "trajectory")
 BESIDE = (0.85, 0.95, 1.05, 1.18)
 """By what lengths are multiplied, so that bars stand beside each other."""
 TICKS = (16, 64, 256, 1024)
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw a panel for each kind of task."""
     table = tables["ratios_by_length"].query("quantity == 'efficiency'")
     kinds = [kind for kind in TITLES if kind in set(table["kind"])]

@@ -1,17 +1,23 @@
-"""Coverage and width of what rewards alone tell, against the number of prompts."""
+"""Coverage and width of what rewards alone tell, against the number of prompts.
 
-from collections.abc import Mapping
+Pilots have {prompts} prompts with {sizes} responses each. The upper panel of each quantity shows the coverage of nominal
+{LEVEL:.0%} intervals, with exact 95% limits (Clopper and Pearson). It is for the law of success rates where coverage is lowest,
+of the {laws} that were tried. Crosses show the same if the success rates seen in {SEEN} responses are taken for the true rates.
+The lower panel shows the median width on the law "{WIDTHS_OF}". By this law, some prompts never succeed, some always, and the
+others now and then. A size whose intervals have no width has no line.
+"""
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
-from scipy.stats import binomtest
+from statsmodels.stats.proportion import proportion_confint
 
 from grpo_theory.page.captions import listed
-from grpo_theory.page.style import BLUE, GREEN, GREY, ORANGE, VERMILION, Look, coverage_axis, log_axis
+from grpo_theory.page.style import BLUE, GREEN, GREY, ORANGE, VERMILION, Look
+from paper_figures.content.panels import Tables, coverage_axis, curve, log_axis, marks, ticks
 
 PLACE = 185
 TABLES = ("plan_coverage",)
@@ -39,22 +45,14 @@ BESIDE = {2: 0.87, 8: 1.0, 64: 1.15}
 """Factors by which points at one number of prompts stand beside one another."""
 
 
-def caption(tables: Mapping[str, pd.DataFrame]) -> str:
-    """Say how to read the figure, with the settings of these tables."""
+def settings(tables: Tables) -> dict[str, object]:
+    """Return what the caption says of these tables."""
     table = _design(tables)
-    prompts, sizes = (sorted(table[name].unique()) for name in ("prompts", "size"))
-    laws = table["law"].nunique()
-    return (
-        f"Pilots have {listed(prompts)} prompts with {listed(sizes)} responses each. The upper panel of each quantity "
-        f"shows the coverage of nominal {LEVEL:.0%} intervals, with exact 95% limits (Clopper and Pearson). It is for the "
-        f"law of success rates where coverage is lowest, of the {laws} that were tried. Crosses show the same if the "
-        f"success rates seen in {SEEN} responses are taken for the true rates. The lower panel shows the median width on "
-        f'the law "{WIDTHS_OF}". By this law, some prompts never succeed, some always, and the others now and then. A size '
-        "whose intervals have no width has no line."
-    )
+    prompts, sizes = (listed(sorted(table[name].unique())) for name in ("prompts", "size"))
+    return {"prompts": prompts, "sizes": sizes, "laws": table["law"].nunique()}
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw coverage above and width below, one column for each quantity."""
     table = _design(tables)
     lines = -(-len(TITLES) // COLUMNS)
@@ -76,18 +74,14 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         axes.set_ylabel(label)
     for axes in panels[:, 1:].flat:
         axes.tick_params(labelleft=False)
-    handles = [
-        above[0].plot([], [], look.line, color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label)[0]
-        for size, look in LOOKS.items()
-        if size in set(table["size"])
-    ]
+    handles = [curve(above[0], [], [], look) for size, look in LOOKS.items() if size in set(table["size"])]
     label = f"{SEEN} responses per prompt,\nobserved rates taken as true"
     handles += [Line2D([], [], marker="x", color=VERMILION, linestyle="none", label=label)]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize="small")
     return figure
 
 
-def _design(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def _design(tables: Tables) -> pd.DataFrame:
     """Return the rows that are drawn."""
     return tables["plan_coverage"].query("part == 'design' and quantity in @TITLES.keys()")
 
@@ -95,26 +89,12 @@ def _design(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 def _coverage(axes: Axes, rows: pd.DataFrame) -> None:
     axes.axhline(LEVEL, color=GREY, linewidth=0.9, zorder=1)
     for size, part in rows.groupby("size"):
-        size = int(str(size))
-        look = LOOKS[size]
+        look, beside = LOOKS[int(str(size))], BESIDE[int(str(size))]
         worst = part.loc[part.groupby("prompts")["estimate"].idxmin()]
-        limits = [
-            binomtest(round(share * tries), int(tries)).proportion_ci(LEVEL)
-            for share, tries in zip(worst["estimate"], worst["replications"], strict=True)
-        ]
-        error = [worst["estimate"] - [one.low for one in limits], [one.high for one in limits] - worst["estimate"]]
-        axes.errorbar(
-            worst["prompts"] * BESIDE[size],
-            worst["estimate"],
-            yerr=error,
-            fmt=look.marker,
-            linestyle=look.line,
-            color=look.colour,
-            markerfacecolor="white",
-            capsize=2.0,
-            elinewidth=1.0,
-            clip_on=False,
-        )
+        share, runs = worst["estimate"], worst["replications"]
+        limits = proportion_confint(np.round(share * runs), runs, 1.0 - LEVEL, "beta")
+        style = {"linestyle": look.line, "capsize": 2.0, "elinewidth": 1.0, "clip_on": False}
+        marks(axes, worst["prompts"] * beside, share, look, yerr=[share - limits[0], limits[1] - share], **style)
     seen = rows[rows["size"] == SEEN].groupby("prompts")["plugged_in"].min()
     axes.plot(seen.index, seen, "x", color=VERMILION, clip_on=False)
     axes.set_xscale("log", base=2)
@@ -123,12 +103,8 @@ def _coverage(axes: Axes, rows: pd.DataFrame) -> None:
 
 def _width(axes: Axes, rows: pd.DataFrame) -> None:
     for size, part in rows.groupby("size"):
-        look = LOOKS[int(str(size))]
         if (part["width"] > 1e-9).all():
-            axes.plot(part["prompts"], part["width"], look.line, color=look.colour, marker=look.marker, markerfacecolor="white")
+            curve(axes, part["prompts"], part["width"], LOOKS[int(str(size))])
     log_axis(axes)
     axes.margins(x=0.12)
-    prompts = sorted(rows["prompts"].unique())
-    axes.xaxis.set_major_locator(FixedLocator(prompts))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(ScalarFormatter())
+    ticks(axes.xaxis, sorted(rows["prompts"].unique()))

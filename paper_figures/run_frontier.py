@@ -1,15 +1,20 @@
-"""The lead of each group size over groups of 8 in a whole run, against the responses spent, in all settings."""
+"""The lead of each group size over groups of 8 in a whole run, against the responses spent, in all settings.
 
-from collections.abc import Mapping
+The lead over groups of {USUAL} in mean success is shown against the responses spent in a whole run, for all settings of the
+study. A point is a hundredth of success. Each curve is a group size at its own best learning rate, one rate for all draws of the
+world. The lead is a mean over draws. Bars are 95% intervals, which count draws, runs and the choice of the rates. The planned
+comparison is groups of {LARGE} at the largest budget. Each interval is for one comparison, and the panels have many. Open marks
+have a best rate at an end of the grid. Panels are cut at the bottom.
+"""
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 
 from grpo_theory.page.style import BLACK
 from paper_figures.content.arms import KEYS, Arm, arm_title
+from paper_figures.content.panels import Tables, legend_below, lengths
 from simulations.runs.frontier import LARGE
 from simulations.runs.frontier_statements import USUAL
 
@@ -18,16 +23,9 @@ TABLES = ("frontier",)
 MARKERS = "osD^vPX*"
 LEAST, MOST = -20.0, 10.0
 COLUMNS = 3
-CAPTION = (
-    f"The lead over groups of {USUAL} in mean success is shown against the responses spent in a whole run, for all settings "
-    "of the study. A point is a hundredth of success. Each curve is a group size at its own best learning rate, one rate for "
-    "all draws of the world. The lead is a mean over draws. Bars are 95% intervals, which count draws, runs and the choice of "
-    f"the rates. The planned comparison is groups of {LARGE} at the largest budget. Each interval is for one comparison, and "
-    "the panels have many. Open marks have a best rate at an end of the grid. Panels are cut at the bottom."
-)
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw a panel for each setting."""
     table = tables["frontier"]
     leads = table[table["quantity"] == f"lead over {USUAL}"]
@@ -45,7 +43,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             if curve.empty:
                 continue
             x, y = curve["budget"] * 1.04 ** (place - len(sizes) / 2.0), 100.0 * curve["estimate"]
-            bars = 100.0 * np.stack([curve["estimate"] - curve["low"], curve["high"] - curve["estimate"]])
+            bars = 100.0 * lengths(curve)
             look = {"color": colours[size], "linewidth": 1.0, "elinewidth": 0.8, "zorder": 3.0 if size == LARGE else 2.0}
             axes.errorbar(x, y, bars, marker=marker, markersize=3.5, label=f"$G={size:.0f}$", **look)
             ends = curve["at_end"].astype(bool)
@@ -59,6 +57,5 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         axes.set_xlabel("responses spent, $C$")
         axes.tick_params(labelbottom=True)
     figure.supylabel(f"lead over $G={USUAL}$, points", fontsize="medium")
-    named = dict(zip(*reversed(panels[0, 0].get_legend_handles_labels()), strict=True))
-    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=len(named), fontsize="small")
+    legend_below(figure, panels[0, :1], ncols=len(sizes), fontsize="small")
     return figure

@@ -1,15 +1,19 @@
-"""The best group size of a whole run against the responses spent, with what IsoCompute and Theorem 7 say of it."""
+"""The best group size of a whole run against the responses spent, with what IsoCompute and Theorem 7 say of it.
 
-from collections.abc import Mapping
+The group size that trains the best policy, on average over draws of a world, is shown against the responses spent in a whole run.
+Grey bars are 95% confidence sets for the best of the group sizes on the grid. A size leaves the set if another one leads it.
+Points are the vertices of parabolas through the best size and its neighbours, with 95% intervals from resampled draws. The curves
+are fitted to the points. They are a sigmoid, which IsoCompute states, and a constant, which Theorem 7 states. Each group size has
+its own best learning rate, one for all draws.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
 
 from grpo_theory.page.style import BLACK, BLUE, GREY, VERMILION
 from paper_figures.content.arms import KEYS, Arm, arm_title
+from paper_figures.content.panels import Tables, legend_below, ticks
 
 PLACE = 112
 TABLES = ("frontier",)
@@ -32,16 +36,9 @@ CURVES = {
     "sigmoid": (r"sigmoid in $\log C$ (IsoCompute)", VERMILION, "-"),
     "constant": ("one size for all budgets (Theorem 7)", BLUE, "--"),
 }
-CAPTION = (
-    "The group size that trains the best policy, on average over draws of a world, is shown against the responses spent in "
-    "a whole run. Grey bars are 95% confidence sets for the best of the group sizes on the grid. A size leaves the set if "
-    "another one leads it. Points are the vertices of parabolas through the best size and its neighbours, with 95% intervals "
-    "from resampled draws. The curves are fitted to the points. They are a sigmoid, which IsoCompute states, and a constant, "
-    "which Theorem 7 states. Each group size has its own best learning rate, one for all draws."
-)
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw a panel for each world, estimator and optimiser."""
     arms = dict(iter(tables["frontier"].groupby(KEYS)))
     drawn = [arm for arm in PANELS if arm in arms]
@@ -52,35 +49,25 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         success = part[(part["quantity"] == "success") & part["in_set"].eq(True)]
         for budget, kept in success.groupby("budget"):
             low, high = kept["group_size"].min() / np.sqrt(2.0), kept["group_size"].max() * np.sqrt(2.0)
-            axes.plot(
-                [budget, budget], [low, high], color=GREY, alpha=0.4, linewidth=9.0, solid_capstyle="butt", label="may be best"
-            )
+            wide = {"color": GREY, "alpha": 0.4, "linewidth": 9.0, "solid_capstyle": "butt", "label": "may be best"}
+            axes.plot([budget, budget], [low, high], **wide)
         best = part[part["quantity"] == "best size"].sort_values("budget")
         middle, half = best["estimate"], 1.96 * best["standard_error"]
         limits = np.stack([2.0**middle - 2.0 ** (middle - half), 2.0 ** (middle + half) - 2.0**middle])
-        axes.errorbar(
-            best["budget"], 2.0**middle, limits, fmt="o", color=BLACK, markersize=4.0, elinewidth=1.0, label="best size"
-        )
-        for name, (label, colour, line) in CURVES.items():
-            curve = (
-                part[(part["quantity"] == "curve") & part["curve"].eq(name)].sort_values("budget")
-                if "curve" in part
-                else best[:0]
-            )
-            if curve.empty:  # a quick run has too few budgets for a curve
-                continue
-            axes.plot(curve["budget"], 2.0 ** curve["estimate"], line, color=colour, label=label)
+        style = {"fmt": "o", "color": BLACK, "markersize": 4.0, "elinewidth": 1.0, "label": "best size"}
+        axes.errorbar(best["budget"], 2.0**middle, limits, **style)
+        fitted = part[part["quantity"] == "curve"].sort_values("budget")
+        for name, own in fitted.groupby("curve", sort=False) if len(fitted) else ():  # a quick run has too few budgets
+            label, colour, line = CURVES[str(name)]
+            axes.plot(own["budget"], 2.0 ** own["estimate"], line, color=colour, label=label)
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)
         axes.set_ylim(1.2, 400.0)
         axes.set_title(arm_title(arm), fontsize="small")
-        axes.yaxis.set_major_locator(FixedLocator([2.0**power for power in range(1, 9)]))
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_locator(NullLocator())
+        ticks(axes.yaxis, [2.0**power for power in range(1, 9)])
     for axes in panels[-1]:
         axes.set_xlabel("responses spent, $C$")
     for axes in panels[:, 0]:
         axes.set_ylabel("best group size")
-    found = dict(zip(*reversed(panels[0, 0].get_legend_handles_labels()), strict=True))
-    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=4, fontsize="small")
+    legend_below(figure, panels[0, :1], ncols=4, fontsize="small")
     return figure

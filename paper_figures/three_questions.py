@@ -1,33 +1,31 @@
-"""Three questions of those who train, and what was found."""
+"""Three questions of those who train, and what was found.
 
-from collections.abc import Mapping
-from typing import Any
+The left panel shows the efficiency of one step at a fixed number of responses, against how many of them each prompt gets. The
+policies are those of SmolLM2 on arithmetic questions with a digit as the answer. The efficiency is exact, and relative to the
+best of the leave-one-out mean (RLOO). Solid lines are RLOO, and dashed ones are GRPO, which divides by the standard deviation.
+Full marks are the best group sizes. The middle panel shows by how many points of a hundred success, averaged over a run with
+Adam, is higher with division than without. Advantages are divided by their group's standard deviation (grpo) or left undivided
+(dr_grpo), each at its own best step. A mark is a setting, and answers have one token. The shaded band is one point either way.
+The right panel shows by how many points success at the end is higher with clipped token ratios than without any ratio. Several
+updates are made from the responses of one policy, and a row is a setting. It names the length of the answers, the number of
+rollouts and the updates made with each. A policy of a range of lengths is of one problem; the others are of random ones. Each
+side is at its own best step. Bars are 95% intervals.
+"""
 
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grpo_theory.page.style import (
-    BLACK,
-    BLUE,
-    BROWN,
-    GREY,
-    LANGUAGE_MODEL,
-    PROBLEMS,
-    PURPLE,
-    SKY,
-    VERMILION,
-    Look,
-    group_size_axis,
-)
+from grpo_theory.page.style import BLACK, BLUE, BROWN, GREY, LANGUAGE_MODEL, PROBLEMS, PURPLE, SKY, VERMILION, Look
+from paper_figures.content.panels import Tables, curve, group_size_axis, lengths, marks
 
 PLACE = 1
 ABOUT = ""
 TABLES = ("efficiency", "race", "trained_drift", "trained_sizes")
 SIZES = (2, 4, 8, 16, 32, 64)
 LINES = {"rloo": "-", "grpo": "--"}
-ESTIMATOR_NAMES = {"rloo": "RLOO", "grpo": "GRPO"}
+
 FAMILIES = {
     "raw": Look("SmolLM2's head, raw", BLACK, "s", ""),
     "whitened": Look("SmolLM2's head, whitened", SKY, "D", ""),
@@ -48,22 +46,9 @@ KINDS = {
 OPTIMISERS = {"SGD": Look("plain ascent", BLUE, "o", ""), "Adam": Look("Adam", VERMILION, "s", "")}
 LOOKS = (12, 96)
 """The first and the last number of updates at which SmolLM2's runs were looked at."""
-CAPTION = (
-    "The left panel shows the efficiency of one step at a fixed number of responses, against how many of them each prompt "
-    "gets. The policies are those of SmolLM2 on arithmetic questions with a digit as the answer. The efficiency is exact, "
-    "and relative to the best of the leave-one-out mean (RLOO). Solid lines are RLOO, and dashed ones are GRPO, which "
-    "divides by the standard deviation. Full marks are the best group sizes. The middle panel shows by how many points of "
-    "a hundred success, averaged over a run with Adam, is higher with division than without. Advantages are divided by "
-    "their group's standard deviation (grpo) or left undivided (dr_grpo), each at its own best step. A mark is a setting, "
-    "and answers have one token. The shaded band is one point either way. The right panel shows by how many points "
-    "success at the end is higher with clipped token ratios than without any ratio. Several updates are made from the "
-    "responses of one policy, and a row is a setting. It names the length of the answers, the number of rollouts and the "
-    "updates made with each. A policy of a range of lengths is of one problem; the others are of random ones. "
-    "Each side is at its own best step. Bars are 95% intervals."
-)
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw a panel for each question."""
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10.8, 4.4))
     group_sizes(left, tables["efficiency"])
@@ -81,21 +66,13 @@ def group_sizes(axes: Axes, table: pd.DataFrame) -> None:
         relative = curves / curves["rloo"].max()
         marked = [place for place, size in enumerate(relative.index) if size in SIZES]
         for estimator, line in LINES.items():
-            style: dict[str, Any] = {
-                "markevery": marked,
-                "color": look.colour,
-                "marker": look.marker,
-                "markersize": 3.5,
-                "markerfacecolor": "white",
-            }
-            axes.plot(relative.index, relative[estimator], line, label=look.label if estimator == "rloo" else None, **style)
-            axes.plot(relative[estimator].idxmax(), relative[estimator].max(), look.marker, color=look.colour, markersize=6.5)
+            drawn, label = relative[estimator], look.label if estimator == "rloo" else None
+            curve(axes, drawn.index, drawn, look._replace(line=line), markevery=marked, markersize=3.5, label=label)
+            axes.plot(drawn.idxmax(), drawn.max(), look.marker, color=look.colour, markersize=6.5)
     group_size_axis(axes, SIZES)
-    axes.set_ylim(bottom=0.0)
-    axes.set_title("How many responses per prompt?")
-    axes.set_ylabel("efficiency (RLOO's best = 1)")
+    axes.set(ylim=(0.0, None), title="How many responses per prompt?", ylabel="efficiency (RLOO's best = 1)")
     for estimator, line in LINES.items():
-        axes.plot([], [], line, color=GREY, label=ESTIMATOR_NAMES[estimator])
+        axes.plot([], [], line, color=GREY, label=estimator.upper())
     axes.legend(loc="lower left", fontsize="small")
 
 
@@ -109,18 +86,13 @@ def division(axes: Axes, table: pd.DataFrame) -> None:
         if own.empty:  # a quick run has fewer
             continue
         places = own["group_size"] * 2.0 ** (APART * (place / (len(FAMILIES) - 1.0) - 0.5) * 2.0)
-        style: dict[str, Any] = {"color": look.colour, "markerfacecolor": "white", "elinewidth": 0.8, "label": look.label}
-        middle, low, high = (-100.0 * own[name] for name in ("estimate", "high", "low"))
-        axes.errorbar(places, middle, [middle - low, high - middle], fmt=look.marker, **style)
+        marks(axes, places, -100.0 * own["estimate"], look, yerr=100.0 * lengths(own)[::-1], elinewidth=0.8, label=look.label)
     axes.axhspan(-1.0, 1.0, color=GREY, alpha=0.18, linewidth=0)
     axes.axhline(0.0, color=GREY, linewidth=0.7)
     group_size_axis(axes, sizes)
-    axes.set_xlim(sizes[0] / 1.5, sizes[-1] * 1.5)
-    highest = -100.0 * float(gains["low"].min())
-    axes.set_ylim(top=HEADROOM * max(1.0, highest))
+    axes.set(xlim=(sizes[0] / 1.5, sizes[-1] * 1.5), ylim=(None, HEADROOM * max(1.0, -100.0 * float(gains["low"].min()))))
     axes.grid(axis="x", visible=False)
-    axes.set_title("Divide by the standard deviation?")
-    axes.set_ylabel("gain in success (points)")
+    axes.set(title="Divide by the standard deviation?", ylabel="gain in success (points)")
     axes.legend(loc="upper left", fontsize="small")
 
 
@@ -128,25 +100,20 @@ def ratios(axes: Axes, small: pd.DataFrame, trained: pd.DataFrame) -> None:
     """Draw what the clip gains over no ratio at the end of training in each setting, a named row each, at the best steps."""
     leads = small.query("quantity == 'ahead' and arm == 'clip' and rival == 'none' and at == 'best'")
     names = [f"{KINDS[row.world]}, {row.rollouts} by {row.inner_steps}" for row in leads.itertuples()]
-    leads = pd.concat([leads.assign(row=names), _trained(trained)])
+    real = trained.query("quantity == 'lead' and trained == 'adapters' and first == \"PPO's clip\" and second == 'no ratio'")
+    real = real[real["update"].isin(LOOKS)]  # early and late
+    of_real = [f"SmolLM2, LoRA, {update:.0f} updates" for update in real["update"]]
+    leads = pd.concat([leads.assign(row=names), real.assign(row=of_real, optimiser="Adam")])
     rows = list(leads["row"].unique())
     for shift, (optimiser, look) in zip((-0.17, 0.17), OPTIMISERS.items(), strict=True):
         own = leads[leads["optimiser"] == optimiser]
-        middle, low, high = (100.0 * own[name].to_numpy() for name in ("estimate", "low", "high"))
-        style: dict[str, Any] = {"color": look.colour, "markerfacecolor": "white", "elinewidth": 0.8, "markersize": 3.5}
-        places = own["row"].map(rows.index).to_numpy() + shift
-        axes.errorbar(middle, places, xerr=[middle - low, high - middle], fmt=look.marker, label=look.label, **style)
+        style = {"elinewidth": 0.8, "markersize": 3.5, "label": look.label}
+        marks(
+            axes, 100.0 * own["estimate"], own["row"].map(rows.index).to_numpy() + shift, look, xerr=100.0 * lengths(own), **style
+        )
     axes.axvline(0.0, color=GREY, linewidth=0.7)
     axes.set_yticks(range(len(rows)), rows, fontsize="small")
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
-    axes.set_title("Clip the importance ratio?")
-    axes.set_xlabel("gain of the clip in success (points)")
+    axes.set(title="Clip the importance ratio?", xlabel="gain of the clip in success (points)")
     axes.legend(loc="center right", fontsize="small")
-
-
-def _trained(table: pd.DataFrame) -> pd.DataFrame:
-    """Return SmolLM2's leads of the clip over no ratio, early and late, as rows of the panel."""
-    leads = table.query("quantity == 'lead' and trained == 'adapters' and first == \"PPO's clip\" and second == 'no ratio'")
-    leads = leads[leads["update"].isin(LOOKS)]
-    return leads.assign(row=[f"SmolLM2, LoRA, {update:.0f} updates" for update in leads["update"]], optimiser="Adam")

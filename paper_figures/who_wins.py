@@ -1,27 +1,25 @@
-"""Which baseline has the lower variance, problem by problem."""
+"""Which baseline has the lower variance, problem by problem.
 
-from collections.abc import Mapping
+Each mark is the simulated error of one group's gradient about its prompt's gradient, with a 95% interval. It is relative to the
+error of the oracle with the value baseline. Left of 1 the error is below the oracle's. Brackets give the mean over prompts of
+|corr(||W||^2, Z)|, which Assumption 2 of arXiv 2603.01162 sets to 0.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 
 from grpo_theory.page.style import ESTIMATORS, NORMAL_95, PROBLEMS
+from paper_figures.content.panels import Tables, line_between_rows, marks
 
 PLACE = 50
 TABLES = ("baselines",)
-CAPTION = (
-    "Each mark is the simulated error of one group's gradient about its prompt's gradient, with a 95% interval. It is "
-    "relative to the error of the oracle with the value baseline. Left of 1 the error is below the oracle's. Brackets "
-    "give the mean over prompts of |corr(||W||^2, Z)|, which Assumption 2 of arXiv 2603.01162 sets to 0."
-)
 
 
 SHOWN = ("reinforce", "oracle", "rloo", "optimal", "optimal_loo")
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw a dot plot with a panel for a small and one for a large group."""
     table = tables["baselines"]
     sizes = sorted(table["group_size"].unique())
@@ -34,29 +32,20 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             look = ESTIMATORS[name]
             rows = part.loc[[(problem, name) for problem in names]]
             oracle = part.loc[[(problem, "oracle") for problem in names], "estimate"].to_numpy()
-            axes.errorbar(
-                rows["estimate"] / oracle,
-                np.arange(len(names)) + offset,
-                xerr=NORMAL_95 * rows["standard_error"] / oracle,
-                fmt=look.marker,
-                color=look.colour,
-                label=look.label,
-                elinewidth=1.0,
-                linestyle="none",
-            )
+            half = NORMAL_95 * rows["standard_error"] / oracle
+            style = {"markerfacecolor": look.colour, "label": look.label, "elinewidth": 1.0}
+            marks(axes, rows["estimate"] / oracle, np.arange(len(names)) + offset, look, xerr=half, **style)
         axes.axvline(1.0, color="#7F7F7F", linewidth=0.8)
         axes.set_xscale("log")
         ticks = [0.3, 0.5, 0.7, 1.0, 1.5, 2.0]
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.set_xticks([], minor=True)
-        axes.grid(axis="y", visible=False)
-        axes.set_title(f"$G$ = {size}")
-        axes.set_xlabel("MSE / MSE(value baseline)")
+
+        axes.set(title=f"$G$ = {size}", xlabel="MSE / MSE(value baseline)")
     panels[0].set_yticks(np.arange(len(names)), [f"{PROBLEMS[name].label} [{correlations[name]:.2f}]" for name in names])
     panels[0].set_ylabel(r"problem [mean $|\mathrm{corr}(\|W\|^2, Z)|$]")
     panels[0].invert_yaxis()
     for axes in panels:
-        for border in np.arange(len(names) - 1) + 0.5:
-            axes.axhline(border, color="#E3E3E3", linewidth=0.6)
+        line_between_rows(axes, len(names))
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure

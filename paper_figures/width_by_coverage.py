@@ -1,15 +1,18 @@
-"""What coverage costs: median width against coverage."""
+"""What coverage costs: median width against coverage.
 
-from collections.abc import Mapping
+The median width of nominal {LEVEL:.0%} intervals is shown against their coverage, in a panel for each target. There is a point
+for each component in each cell of the design. Widths are relative to the narrowest interval of the same cell. On the grey line
+coverage is nominal. Left of it the interval is too short, and right of it longer than it need be. Full points are cells where
+success is rare. Relative widths above {WIDEST:g} are drawn at the upper edge. Unbounded widths are left out.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from grpo_theory.page.style import GREY, coverage_axis, intervals, log_axis
-from paper_figures.content.targets import symbol
+from grpo_theory.page.style import GREY
+from paper_figures.content.panels import Tables, coverage_axis, intervals, log_axis, symbol
 
 PLACE = 170
 TABLES = ("coverage",)
@@ -18,16 +21,9 @@ SHOWN = ("value", "gradient", "c1", "c2", "error", "group size")
 COLUMNS, WIDEST = 3, 5.0
 TICKS = (0.02, 0.1, 0.3, 0.6, 0.8, 0.95, 0.99, 0.999)
 KEYS = ["interval", "target", "problem", "batch_size", "group_size", "component"]
-CAPTION = (
-    f"The median width of nominal {LEVEL:.0%} intervals is shown against their coverage, in a panel for each target. There "
-    "is a point for each component in each cell of the design. Widths are relative to the narrowest interval of the same "
-    "cell. On the grey line coverage is nominal. Left of it the interval is too short, and right of it longer than it "
-    f"need be. Full points are cells where success is rare. Relative widths above {WIDEST:g} are drawn at the upper edge. "
-    "Unbounded widths are left out."
-)
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw one panel for each target."""
     table = tables["coverage"].query(
         "part == 'design' and level == @LEVEL and target in @SHOWN and measure in ('coverage', 'median width')"

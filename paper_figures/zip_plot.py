@@ -1,6 +1,13 @@
-"""Zip plots: every interval of a cell, ranked by where the truth lies in it or beyond it."""
+"""Zip plots: every interval of a cell, ranked by where the truth lies in it or beyond it.
 
-from collections.abc import Mapping
+Zip plots (Morris, White and Crowther 2019) show nominal {LEVEL:.0%} intervals less the truth. Intervals are ranked by where the
+truth lies, in widths of the interval. At the foot the truth is far inside, and on top it is far outside. For an interval of a
+fixed number of standard errors on either side, this ranks |estimate - truth| in its own standard errors. Blue intervals cover and
+orange ones do not. The colours therefore meet at the coverage, which is on the dashed line if it is nominal. Orange intervals all
+on one side mean bias or a skew estimate. A dot is an interval of no width. Of the gradient, one component is shown. An arrowhead
+marks an interval that is cut at the frame.
+"""
+
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -13,6 +20,7 @@ from matplotlib.lines import Line2D
 from grpo_theory.page.style import GREY, METHODS, SKY, VERMILION
 from grpo_theory.plot.zip_lines import draw_intervals
 from grpo_theory.plot.zip_ranking import ranked
+from paper_figures.content.panels import Tables
 
 PLACE = 150
 TABLES = ("coverage",)
@@ -24,26 +32,16 @@ SHOWN = (
     ("gradient", "half-trained, balanced"),
     ("group size", "half-trained, balanced"),
 )
-CAPTION = (
-    f"Zip plots (Morris, White and Crowther 2019) show nominal {LEVEL:.0%} intervals less the truth. Intervals are ranked "
-    "by where the truth lies, in widths of the interval. At the foot the truth is far inside, and on top it is far "
-    "outside. For an interval of a fixed number of standard errors on either side, this ranks |estimate - truth| in its "
-    "own standard errors. Blue intervals cover and orange ones do not. The colours therefore meet at the coverage, which "
-    "is on the dashed line if it is nominal. Orange intervals all on one side mean bias or a skew estimate. A dot is an "
-    "interval of no width. Of the gradient, one component is shown. An arrowhead marks an interval that is cut at the "
-    "frame."
-)
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Tables) -> Figure:
     """Draw one row for each cell, and one panel for each interval function."""
     table = tables["coverage"].query("measure == 'zip' and level == @LEVEL")
     cells = [(cell, part) for cell, part in table.groupby(CELL, sort=False) if cell[:2] in SHOWN]
     cells.sort(key=lambda one: SHOWN.index(one[0][:2]))
     width = max(part["interval"].nunique() for _, part in cells)
-    figure, panels = plt.subplots(
-        len(cells), width, figsize=(1.0 + 2.6 * width, 0.6 + 2.3 * len(cells)), sharex="row", sharey=True, squeeze=False
-    )
+    size = (1.0 + 2.6 * width, 0.6 + 2.3 * len(cells))
+    figure, panels = plt.subplots(len(cells), width, figsize=size, sharex="row", sharey=True, squeeze=False)
     for row, (cell, part) in zip(panels, cells, strict=True):
         groups = list(part.groupby("interval", sort=False))
         frame = _frame(part)
@@ -56,15 +54,10 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         row[0].set_ylabel(f"{target}: {problem},\n$B$ = {batch_size}, $G$ = {group_size}\npercentile", fontsize="small")
     for axes in panels[-1]:
         axes.set_xlabel("limits less the truth", fontsize="small")
-    _name(figure)
-    return figure
-
-
-def _name(figure: Figure) -> None:
-    """Say below what the colours and the dashed line are."""
     looks: dict[str, Any] = {"covers": (SKY, "-", 4.0), "does not": (VERMILION, "-", 4.0), "nominal coverage": (GREY, "--", 0.9)}
     handles = [Line2D([], [], color=c, linestyle=line, linewidth=w, label=name) for name, (c, line, w) in looks.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(looks), fontsize="small")
+    return figure
 
 
 def _frame(part: pd.DataFrame) -> tuple[float, float]:

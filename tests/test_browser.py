@@ -109,20 +109,6 @@ def test_the_search_finds_a_theorem_and_leads_to_it_through_closed_folds(report)
     )
 
 
-def test_the_search_says_when_there_is_nothing(report):
-    typed(report, "no theorem has this name")
-    assert report.find_element("id", "hits").text == "nothing found"
-
-
-def test_a_fold_opens_and_closes_by_its_summary(report):
-    fold = report.find_element("css selector", "details:not(#contents)")
-    before = fold.get_property("open")
-    for wanted in (not before, before):
-        report.execute_script("arguments[0].scrollIntoView({block: 'center'})", fold)
-        fold.find_element("tag name", "summary").click()
-        assert fold.get_property("open") is wanted
-
-
 @pytest.mark.parametrize("size", [WIDE, NARROW])
 def test_the_report_is_no_wider_than_its_window(report, size):
     opened(report, report.current_url, size)
@@ -136,24 +122,3 @@ def test_the_report_has_no_error_and_all_its_pictures(report):
     assert waited(report, "return [...document.images].every(image => image.complete)")
     assert report.execute_script("return [...document.images].filter(image => !image.naturalWidth).map(image => image.src)") == []
     assert complaints(report) == []
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_no_block_of_code_is_cut_in_a_window_of_usual_width(site, browser, page):
-    opened(browser, f"{site}/{page}.html")
-    wide = browser.execute_script(
-        "return [...document.querySelectorAll('pre')].filter(code => code.scrollWidth > code.clientWidth + 1)"
-        ".map(code => code.textContent.split('\\n').reduce((a, b) => a.length >= b.length ? a : b))"
-    )
-    assert wide == []
-    assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
-    assert complaints(browser) == []
-
-
-@pytest.mark.parametrize(("words", "page"), [("rloo", "estimators"), ("efficiency", "start"), ("gt.twin", "twin")])
-def test_the_search_of_the_site_finds_its_pages(site, browser, words, page):
-    opened(browser, f"{site}/search.html?q={words}")
-    waited(browser, "return document.querySelectorAll('#search-results li').length > 0")
-    waited(browser, "return !/Searching/.test(document.querySelector('#search-results h2').textContent)")
-    links = browser.execute_script("return [...document.querySelectorAll('#search-results li a')].map(link => link.pathname)")
-    assert any(link.endswith(f"/{page}.html") for link in links)

@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,17 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import grpo_theory as gt
 from grpo_theory.data import arithmetic
 from grpo_theory.estimation import registry as registry_module
 from grpo_theory.harness.store import read_table
-from grpo_theory.harness.study import COLUMNS
-from grpo_theory.page.document import Page
 from paper_figures import __main__ as figures_command
 from paper_figures.discovery import figures
-from paper_figures.estimators import looks
 from simulations import __main__ as command
-from simulations.collection import catalogue, collection, studies
+from simulations.collection import studies
 from simulations.gradient import estimators
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -98,33 +93,6 @@ def results(tmp_path_factory):
     return folder
 
 
-def test_list_names_every_study(capsys):
-    assert command.main(["list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(studies())
-
-
-def test_list_has_a_line_for_each_statement_and_says_who_decides_it(capsys):
-    assert command.main(["list", "--claims"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    deciders = collection().deciders()
-    for line, statement in zip(lines, catalogue().values(), strict=True):
-        where = ", ".join(deciders[statement.id]) if statement.decided else f"open: {statement.open}"
-        assert where
-        assert line.split("  ")[0].strip().startswith(statement.id)
-        assert line.endswith(f" {statement.text}  [{statement.source}; {where}]")
-
-
-def test_every_table_has_the_same_columns_at_its_end(results):
-    for name in studies():
-        table = read_table(results, name)[0]
-        assert tuple(table.columns[-len(COLUMNS) :]) == COLUMNS, name
-        assert all(dtype.kind in "fi" for dtype in table[list(COLUMNS)].dtypes), name
-        counts = table["replications"]
-        assert ((counts >= 0) & (counts == counts.round())).all(), name
-        assert (table["standard_error"].fillna(0.0)[counts == 0] == 0.0).all(), name
-
-
 def test_studies_claim_what_they_declare(results):
     """Nothing undeclared, and nothing declared in vain; some worlds and budgets are those of a full run only."""
     in_full = {"U9/budgets", "U9/one curve", "P1/batch", "P1/sharpening", "P1/coverage", "P2", "P8/law"}
@@ -140,18 +108,6 @@ def test_what_is_not_a_number_is_no_evidence(results):
         if study.tabulate is None:
             with pytest.raises(ValueError, match=r"finite|numbers"):
                 study.claims(read_table(results, name)[0].assign(estimate=np.nan))
-
-
-def test_verify_writes_a_row_for_each_claim_with_power(results):
-    verdicts = pd.read_csv(results / "claims.csv")
-    required = ["id", "whose", "source", "kind", "verdict", "control", "estimate", "low", "high", "prediction", "problem"]
-    assert set(required) <= set(verdicts.columns)
-    for key in ("U1", "U2", "U3", "U4", "U5", "U6", "R2"):
-        rows = verdicts[verdicts["id"].str.match(rf"{key}(/|$)")]
-        assert set(rows["problem"]) >= set(gt.gallery.names("gradient")), key
-    assert (verdicts["low"] <= verdicts["high"]).all()
-    identities = verdicts[verdicts["kind"] == "identity"]
-    assert (identities["control"] == "refuted").all()
 
 
 def test_a_users_kernel_gets_theory_simulation_and_a_verdict(results):
@@ -182,13 +138,6 @@ def test_figures_and_report_are_drawn_from_the_tables(results, tmp_path, capsys,
         assert claim in twin
 
 
-def test_only_one_figure(results, tmp_path, capsys):
-    assert figures_command.main(["--results", str(results), "--out", str(tmp_path), "--only", "decomposition"]) == 0
-    assert [path.name for path in sorted((tmp_path / "figures").iterdir())] == ["decomposition.png", "decomposition.svg"]
-    told = re.search(r"^figure: (.+), and \.svg$", capsys.readouterr().out, flags=re.MULTILINE)
-    assert Path(told[1]).samefile(tmp_path / "figures" / "decomposition.png")
-
-
 def test_figures_are_the_same_bytes_twice(results, tmp_path):
     for out in ("a", "b"):
         figures_command.main(["--results", str(results), "--out", str(tmp_path / out), "--only", "oracle_ratio"])
@@ -212,90 +161,8 @@ def test_a_users_mistake_is_one_line_and_status_2(arguments, message, capsys):
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [["run", "--workers", "0"], ["run", "--seed", "-1"], ["run", "--workers", "x"], ["fly"]])
-def test_argparse_refuses_with_status_2(arguments, capsys):
-    with pytest.raises(SystemExit) as refused:
-        command.main(arguments)
-    assert refused.value.code == 2
-    assert "Traceback" not in capsys.readouterr().err
-
-
 def test_figures_without_tables_say_what_to_run(tmp_path, capsys):
     assert figures_command.main(["--results", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert f"python -m simulations verify --results {tmp_path}`" in capsys.readouterr().err
     assert figures_command.main(["--only", "nothing"]) == 2
     assert "--only must be one of" in capsys.readouterr().err
-
-
-def test_a_damaged_kernel_file_is_reported(tmp_path, capsys):
-    (tmp_path / "broken.py").write_text("def (")
-    assert command.main(["run", "--kernels", str(tmp_path / "broken.py"), "--results", str(tmp_path)]) == 2
-    assert "--kernels must be" in capsys.readouterr().err
-
-
-def test_interrupting_says_so_and_keeps_the_rest(tmp_path, capsys, monkeypatch):
-    def interrupt(*arguments, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("grpo_theory.harness.progress.run", interrupt)
-    assert command.main(["run", "u_statistic", "--results", str(tmp_path)]) == 130
-    assert "run the same command to go on" in capsys.readouterr().err
-
-
-def test_module_runs_quietly_when_output_is_not_a_terminal(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "simulations", "run", "u_statistic", "--results", str(tmp_path)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == ""
-    assert f"u_statistic: {len(gt.gallery.names('gradient'))} chunks computed" in done.stdout
-
-
-def test_a_reader_that_leaves_is_no_error():
-    asked = f"{sys.executable} -m simulations list | head -1"
-    done = subprocess.run(
-        asked, shell=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
-    assert done.stderr == ""
-    assert done.stdout.count("\n") == 1
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
-@pytest.mark.parametrize("asked", ["simulations list", "simulations list --claims", "paper_figures --only none"])
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_an_output_that_takes_no_more_is_one_line(asked, unbuffered):
-    where = {"cwd": ROOT, "env": {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered}}
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run([sys.executable, "-m", *asked.split()], stdout=full, stderr=subprocess.PIPE, text=True, **where)
-    assert (done.returncode, done.stderr) == (1, "standard output: No space left on device\n")
-
-
-@pytest.mark.parametrize("asked", [["run", "\x1b[2J"], ["run", "--executor", "\x1b[2J"], ["list", "\x1b[2J"]])
-def test_what_was_given_is_shown_and_not_obeyed(asked, capsys):
-    try:
-        status = command.main(asked)
-    except SystemExit as ended:
-        status = ended.code
-    error = capsys.readouterr().err
-    assert status == 2
-    assert "\\x1b[2J" in error
-    assert "\x1b" not in error
-
-
-def test_each_group_size_gets_a_look_of_its_own():
-    found = looks([2, 4, 8, 16, 32, 64, 128])
-    assert len({(look.colour, look.marker) for look in found.values()}) == 7
-    assert found[128].label == "$G$ = 128"
-
-
-def test_page_escapes_and_writes_both_twins(tmp_path):
-    page = Page("a < b")
-    page.table(pd.DataFrame({"a|b": ["x|y", "<i>"], "n": [1.5, 2.25]}))
-    page.write(tmp_path)
-    assert "<h1>a &lt; b</h1>" in (tmp_path / "report.html").read_text()
-    assert "&lt;i&gt;" in (tmp_path / "report.html").read_text()
-    assert "x\\|y" in (tmp_path / "report.md").read_text()

@@ -1,7 +1,6 @@
 """What the documentation makes of docstrings and figures, before Sphinx reads it."""
 
 import ast
-import re
 
 import pytest
 
@@ -58,12 +57,3 @@ def test_names_of_functions_keep_a_distance_from_their_arguments(formula, name, 
     assert f'<mo lspace="0.17em" rspace="{after}">{name}</mo>' in mathml(formula)
     assert "ApplyFunction" not in mathml(formula)
     assert f">{name}</mo>" not in mathml(name)
-
-
-def test_the_converter_takes_both_digits_of_a_half_without_braces_as_its_numerator(mathml):
-    assert "<mn>12</mn>" in mathml(r"\frac12 x")
-
-
-def test_no_fraction_of_a_page_is_read_as_a_number_over_what_follows():
-    pages = [path for path in places.DOCS.rglob("*.md") if not {"generated", "_build"} & set(path.parts)]
-    assert [path.name for path in pages if re.search(r"frac\d\d", path.read_text(encoding="utf-8"))] == []

@@ -1,14 +1,28 @@
 """What figures draw is what the columns of their tables have: read back off the axes, from tables that are made up."""
 
+import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import ndtri
 
-from grpo_theory.page.style import ESTIMATORS, points
-from paper_figures import efficiency, gap_bounds, gap_quantiles, group_size_schedule, three_questions
-from paper_figures.content.phase_windows import shade, tell
+from grpo_theory.page.style import ESTIMATORS
+from grpo_theory.theory import GroupSizeLaw
+from paper_figures import (
+    decomposition,
+    efficiency,
+    gap_bounds,
+    gap_quantiles,
+    group_size_horizon,
+    group_size_schedule,
+    three_questions,
+    time_to_level,
+)
+from paper_figures.content import summaries
+from paper_figures.content.panels import coverage_axis, heat_map, lengths, points
+from paper_figures.content.phase_windows import shade, shade_of, tell
+from simulations.training.group_size_horizon import LARGE, SMALL, WRONG
 
 
 @pytest.fixture(autouse=True)
@@ -110,3 +124,105 @@ def test_a_phase_is_named_in_the_middle_of_each_stretch_of_it():
     np.testing.assert_allclose(spans, [(10.0, 90.0), (90.0, 160.0), (160.0, 640.0)], rtol=1e-9)
     assert [text.get_text() for text in axes.texts] == ["I", "III", "I"]
     np.testing.assert_allclose([text.get_position()[0] for text in axes.texts], [30.0, 120.0, 320.0], rtol=1e-9)
+
+
+def luminance(colour):
+    """Of the web's guidelines (WCAG 2), from 0 to 1."""
+    parts = np.array(mpl.colors.to_rgb(colour))
+    return float(np.where(parts <= 0.03928, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722])
+
+
+def contrast(one, other):
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("colours", ["Greys", "cividis_r", "#F4F7FA,#D55E00"])
+def test_numbers_in_cells_have_the_contrast_that_guidelines_ask(colours):
+    """Four and a half to one: of black and white, one always has it, and seaborn's choice did not."""
+    values = pd.DataFrame(np.linspace(0.0, 1.0, 21)[None, :])
+    _, axes = plt.subplots()
+    heat_map(axes, values, values.map("{:.1f}".format), colours, (0.0, 1.0))
+    cells = axes.collections[0].get_facecolors()
+    assert min(contrast(text.get_color(), cell) for text, cell in zip(axes.texts, cells, strict=True)) >= 4.5
+
+
+def test_quantiles_that_are_drawn_are_spread_out_and_differ_between_estimators():
+    levels = np.geomspace(1e-3, 10.0, 400)
+    first, second, third = (gap_quantiles._spread(levels, shift) for shift in range(3))
+    assert len(first) == gap_quantiles.COUNT
+    assert (first[0], first[-1]) == (0, 399)
+    np.testing.assert_allclose(np.diff(np.log(levels[first])), np.log(1e4) / (gap_quantiles.COUNT - 1), rtol=0.06)
+    drawn = np.sort(np.concatenate([first[1:], second[1:], third[1:]]))
+    assert np.diff(drawn).min() > 10, "marks of different estimators do not meet"
+
+
+def test_each_phase_has_a_hatch_of_its_own():
+    assert len({shade_of(phase)["hatch"] for phase in ("I", "II", "III")}) == 3
+
+
+def test_a_problem_without_quantiles_has_no_panel():
+    levels = np.linspace(0.1, 0.9, 5)
+    rows = pd.DataFrame({"prediction": levels, "estimate": levels, "quantity": "quantile", "estimator": "rloo"})
+    table = rows.assign(problem="single", batch_size=1, group_size=4, factor=gap_quantiles.FACTOR)
+    figure = gap_quantiles.draw({"limit_law": table})
+    assert [axes.get_title() for axes in figure.axes] == ["one prompt"]
+
+
+def test_the_gap_is_that_of_the_group_sizes_on_the_label():
+    """The table has a third group size, for the control: its gap was once drawn under the label of the second."""
+    gaps = {SMALL: 2.0, LARGE: 3.0, WRONG: 50.0}
+    rows = [
+        {"quantity": "simulated", "steps": n, "group_size": size, "estimate": gap, "prediction": gap}
+        for n in (1, 100)
+        for size, gap in gaps.items()
+    ]
+    rows += [{"quantity": "exact", "steps": n, "group_size": np.nan, "estimate": 5.0, "prediction": np.nan} for n in (1, 100)]
+    table = pd.DataFrame(rows).assign(standard_error=0.01, gradient_optimum=4.0)
+    right = group_size_horizon.draw({"group_size_horizon": table}).axes[1]
+    marks = [line.get_ydata()[0] for line in right.lines if line.get_marker() == "D"]
+    assert marks == [1.5, 1.5]
+    assert [line.get_ydata()[0] for line in right.lines if line.get_marker() == "_"] == [1.5, 1.5]
+
+
+def test_marks_of_a_single_number_of_updates_stand_on_their_rows():
+    arms = {"inner_steps": 4, "quantity": "ablation", "estimate": 1.0, "standard_error": 0.1}
+    axes = plt.figure().add_subplot()
+    time_to_level._differences(axes, pd.DataFrame([arms | {"arm": arm} for arm in time_to_level.DOTS]))
+    marks = [line.get_ydata()[0] for line in axes.lines if line.get_marker() not in ("None", "|", "_")]
+    assert marks == list(range(len(time_to_level.DOTS)))
+
+
+def test_bars_reach_from_the_estimate_to_either_limit():
+    rows = pd.DataFrame({"estimate": [1.0, 2.0], "low": [0.5, 1.9], "high": [3.0, 2.3]})
+    np.testing.assert_allclose(lengths(rows), [[0.5, 0.1], [2.0, 0.3]])
+
+
+def test_an_axis_of_coverage_is_cut_and_spaced_by_the_logit():
+    _, axes = plt.subplots()
+    coverage_axis(axes.yaxis)
+    places = axes.transData.transform([(0.0, share) for share in (0.0, 0.02, 0.5, 0.98, 0.999, 1.0)])[:, 1]
+    assert (places[0], places[4]) == (places[1], places[5])
+    assert places[2] - places[1] == pytest.approx(places[3] - places[2])
+
+
+def test_the_terms_of_the_error_law_add_up_and_points_are_of_its_budget():
+    heads = pd.DataFrame({"problem": decomposition.LANGUAGE_MODEL, "c1": 2.0, "c2": 3.0, "c3": 5.0})
+    law = GroupSizeLaw(2.0, 3.0, 5.0)
+    runs = heads.assign(quantity="mse", estimator="rloo", batch_size=4, group_size=8, estimate=law.mse(4, 8), standard_error=0.1)
+    axes = decomposition.draw({"error_law": heads, "gradient_error": runs}).axes[0]
+    total, terms = axes.lines[0], [line for line in axes.lines if line.get_label() in decomposition.TERMS]
+    np.testing.assert_allclose(sum(line.get_ydata() for line in terms), total.get_ydata(), rtol=1e-12)
+    (mark,) = axes.containers[0].lines[0].get_ydata()
+    assert mark == pytest.approx(np.interp(8.0, total.get_xdata(), total.get_ydata()), rel=1e-4)
+
+
+def test_errors_are_relative_to_the_oracles_and_coverages_are_one_less_what_misses(monkeypatch):
+    table = pd.DataFrame({"problem": "p", "group_size": 8, "estimator": ["oracle", "rloo"], "estimate": [2.0, 3.0]})
+    facts = {"value": 0.5, "correlation_mean": 0.1, "vanilla_wins": 0.0, "break_even": 4.0}
+    monkeypatch.setattr(summaries, "read_table", lambda results, name: (table.assign(**facts), {}))
+    assert summaries.who_wins(None)[["oracle", "rloo", "lowest"]].to_numpy().tolist() == [[1.0, 1.5, "oracle"]]
+    claim = {"id": "a", "statement": "", "problem": "", "control": "", "verdict": "", "estimate": 0.1, "low": 0.05, "high": 0.2}
+    claims = pd.DataFrame([claim | {"kind": kind} for kind in ("equality", "upper bound")])
+    shown = summaries.coverage_at_points(claims)[["covers", "low", "high"]].to_numpy()
+    np.testing.assert_allclose(shown, [[0.1, 0.05, 0.2], [0.9, 0.8, 0.95]])

@@ -5,7 +5,6 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.page.command import main
-from grpo_theory.user_text import distance, nearest
 
 PROBLEM = gt.gallery.problem("two-arms")
 
@@ -36,41 +35,6 @@ def test_every_problem_is_described(capsys):
     assert row["reward"] == pytest.approx(gt.objective(made, made.theta), rel=1e-12)
     assert main(["problems", "two-arms"]) == 0
     assert "1 prompt, 2 responses each, 2 parameters, reward 0.633" in " ".join(capsys.readouterr().out.split())
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [("gpro", "grpo", 1), ("gpro", "gspo", 2), ("", "abc", 3), ("abc", "abc", 0), ("ca", "abc", 3), ("kitten", "sitting", 3)],
-)
-def test_the_distance_is_that_of_optimal_string_alignment(first, second, expected):
-    assert distance(first, second) == distance(second, first) == expected
-
-
-@pytest.mark.parametrize(
-    ("asked", "meant"),
-    [
-        ("gpro", ["grpo"]),
-        ("Dr. GRPO", ["dr_grpo"]),
-        ("trl", ["trl_grpo", "trl_grpo_batch", "trl_grpo_none"]),
-        ("something else", []),
-    ],
-)
-def test_what_is_meant_is_suggested(asked, meant):
-    assert nearest(asked, gt.estimators()) == meant
-
-
-def test_an_unknown_estimator_names_the_one_that_is_meant():
-    with pytest.raises(ValueError, match="'gpro'; did you mean 'grpo'"):
-        gt.gradient_mse(PROBLEM, PROBLEM.theta, "gpro", batch_size=4, group_size=4)
-
-
-def test_what_is_shown_at_a_prompt_is_short():
-    sizes = {"batch_size": 4, "group_size": 4}
-    law = gt.gradient_law(PROBLEM, PROBLEM.theta, "rloo", **sizes)
-    for one in (law, gt.moments(PROBLEM, PROBLEM.theta), gt.estimators()["rloo"], PROBLEM):
-        assert len(repr(one)) < 200
-        assert " at 0x" not in repr(one)
-    assert len(repr(gt.estimators()).splitlines()) == len(gt.estimators())
 
 
 def test_summaries_have_the_numbers():

@@ -47,23 +47,6 @@ def test_a_curve_has_the_exact_efficiencies():
     np.testing.assert_allclose(rloo.get_ydata(), expected, rtol=1e-14)
 
 
-def test_axes_that_are_given_are_drawn_on_and_returned(record, runs):
-    for draw in (
-        lambda axes: gt.plot.efficiency(PROBLEM, PROBLEM.theta, ["rloo"], budget=4, axes=axes),
-        lambda axes: gt.plot.training(runs, axes=axes),
-        lambda axes: gt.plot.zip_plot(record, axes=axes),
-        lambda axes: gt.plot.width_by_coverage({"clustered": record}, axes),
-    ):
-        axes = plt.figure().add_subplot()
-        assert draw(axes) is axes
-
-
-def test_runs_are_drawn_by_their_mean(runs):
-    axes = gt.plot.training({"mine": runs})
-    np.testing.assert_allclose(axes.lines[0].get_ydata(), runs.objectives.mean(axis=0), rtol=1e-14)
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["mine"]
-
-
 def test_new_axes_have_the_report_s_colours_and_given_ones_their_own(runs):
     before = mpl.rcParams["axes.prop_cycle"]  # other tests of the session may have set a style
     assert gt.plot.training(runs).lines[0].get_color() == style.BLUE.lower() != before.by_key()["color"][0]
@@ -134,14 +117,6 @@ def test_width_stands_against_coverage(record):
     mark = axes.containers[0].lines[0]
     assert mark.get_xdata().tolist() == [record.coverage]
     assert mark.get_ydata().tolist() == [np.median(record.width)]
-
-
-def test_a_plan_shows_its_recommendation():
-    advice = gt.plan.advise(gt.read_rollouts("examples/rollouts.jsonl"), 1024, group_size=8)
-    axes = gt.plot.plan(advice)
-    assert {f"recommended: {advice.scores.choice.group_size}", "yours: 8"} <= {
-        t.get_text() for t in axes.get_legend().get_texts()
-    }
 
 
 def wrong(call, message, error=ValueError):

@@ -8,9 +8,7 @@ import pytest
 from pages import DOCS
 
 import grpo_theory as gt
-from grpo_theory.problem.gallery import KINDS
 from paper_figures.content import front
-from simulations.length.grid import RATES
 from simulations.training.passes import PROBLEMS
 
 README, PAGE = ((DOCS.parent / name).read_text(encoding="utf-8") for name in ("README.md", "docs/three_questions.md"))
@@ -53,40 +51,11 @@ def only(setting, compared, table=ROWS):
     return row
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_question_is_answered_in_forty_words(number):
-    question, _, answer = told(README, number).partition("** ")
-    assert question.endswith("?")
-    assert len(answer.split()) <= 40
-    assert answer.count(".") == 1
-
-
 def test_the_readmes_rows_are_those_of_the_page():
     assert 3 <= len(FRONT) <= 9
     page = {(row["setting"], row["compared"], row["estimate"], row["95% limits"]) for row in ROWS}
     for row in FRONT:
         assert (row["setting"], row["compared"], row["estimate"], row["95% limits"]) in page
-
-
-def test_the_sentences_are_what_the_tables_say():
-    behind = numbers(only("all worlds", "any other size less 8")["estimate"])[0]
-    assert 4.0 < behind < 5.0
-    assert "No size led groups of 8 by over 5 points (estimated) in whole runs" in told(README, 1)
-    level = numbers(only("SmolLM2, LoRA, one-digit answers, divided and not, 96 updates", "groups of 4 less 8")["95% limits"])
-    assert level[0] < 0.0 < level[1], "groups of 8 are level with 4, which lead 64"
-    far = numbers(only("all worlds", "groups of 64 less 8, lowest")["estimate"])[0]
-    assert f"groups of 64 trailed by up to {-far:.0f}:" in told(README, 1)
-    gains = [(row["compared"], numbers(row["estimate"])) for row in rows(PAGE, "division") if "averaged" in row["compared"]]
-    small = [ends for compared, ends in gains if "groups of 8," in compared]
-    least, most = min(ends[0] for ends in small), max(ends[1] for ends in small)
-    assert f"gained {abs(round(least))} to {most:.0f} points in groups of 8" in told(README, 2)
-    assert f"up to {max(ends[1] for _, ends in gains):.0f} in larger ones" in told(README, 2)
-    assert min(numbers(row["95% limits"])[0] for row in rows(PAGE, "division")) > -1.0, "no limits allow losing a point"
-    small = numbers(only("small policies", "at the best rates")["estimate"])
-    assert 2.0 < max(map(abs, small)) < 3.0
-    assert "within 3 points" in told(README, 3)
-    late = numbers(only("per rollout, 96 updates", "less no ratio")["estimate"])[0]
-    assert f"ended {late:.0f} points better with the clip" in told(README, 3)
 
 
 def efficiencies(names, estimator, sizes):
@@ -104,21 +73,6 @@ def test_the_most_efficient_sizes_are_what_the_exact_laws_say():
     for name, shown in (("rloo", "RLOO"), ("grpo", "GRPO")):
         best = 2 + efficiencies(HEADS, name, range(2, 17)).argmax(axis=1)
         assert set(numbers(only("SmolLM2's head", f"most efficient size, {shown}")["estimate"])) == {best.min(), best.max()}
-
-
-def test_long_responses_have_the_sizes_of_their_law_and_lose_what_the_verdicts_have():
-    makes = [make for kind, make in KINDS.items() if kind != "copy"]
-    long = [gt.group_size_law(one, one.theta).optimum for one in (make(1024, rate) for make in makes for rate in RATES)]
-    row = only("1,024 uncertain tokens", "groups of 16 keep")
-    assert f"({min(long):.0f} to {max(long):.0f})" in row["compared"]
-    sixteen = claims("length/sixteen")
-    most = sixteen.groupby(sixteen["problem"].str.extract(r"\((\w+)\)$")[0])["estimate"].max()
-    assert row["estimate"] == f"at least {1.0 - most['rloo']:.0%}"
-    said = told(PAGE, 1)
-    assert f"groups of 16 lose at most {most['rloo']:.0%} of the best efficiency" in said
-    divided = most[["trl_grpo", "verl_grpo"]].max()
-    assert f"{divided:.0%} as TRL and verl divide, and {most['nemo_rl']:.0%} as NeMo-RL does" in said
-    assert most.max() == most["nemo_rl"]
 
 
 def test_what_division_gains_is_what_the_verdicts_have():

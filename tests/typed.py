@@ -1,6 +1,6 @@
 """What counts as a typed result: a number, or a word that says how something came out, outside definitions."""
 
-import ast
+import inspect
 import re
 
 DEFINITIONS = (
@@ -40,38 +40,12 @@ RESULTS = re.compile(
 
 
 def results_in(text):
-    """Return the typed numbers and words of results of a text, without its definitions; fields of f-strings stand as braces."""
+    """Return the typed numbers and words of results of a text, without its definitions; fields stand as braces."""
     for definition in DEFINITIONS:
         text = re.sub(definition, " ", text)
     return [found.group() for pattern in (NUMBERS, RESULTS) for found in pattern.finditer(text)]
 
 
-def captions_in(source):
-    """Return the texts that are typed into a figure's caption: the constant, or those of `caption` and what it calls."""
-    tree = ast.parse(source)
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    constants = [node.value for node in tree.body if isinstance(node, ast.Assign) and "CAPTION" in names_in(node.targets)]
-    nodes, waiting = list(constants), ["caption"]
-    while waiting:
-        node = functions.pop(waiting.pop(), None)
-        if node is not None:
-            body = node.body[1:] if ast.get_docstring(node) else node.body
-            nodes += body
-            waiting += names_in(body)
-    return [text for node in nodes for text in _typed(node)]
-
-
-def names_in(nodes):
-    """Return the names that stand in a piece of a program."""
-    return [one.id for node in nodes for one in ast.walk(node) if isinstance(one, ast.Name)]
-
-
-def _typed(node):
-    """Return the strings of a piece of a program, an f-string as one, with {} for its fields and for what stands in them."""
-    if isinstance(node, ast.JoinedStr):
-        whole = "".join(str(one.value) if isinstance(one, ast.Constant) else "{}" for one in node.values)
-        fields = [one.value for one in node.values if isinstance(one, ast.FormattedValue)]
-        return [whole, *(text for field in fields for text in _typed(field))]
-    if isinstance(node, ast.Constant):
-        return [node.value] if isinstance(node.value, str) else []
-    return [text for child in ast.iter_child_nodes(node) for text in _typed(child)]
+def caption_in(figure):
+    """Return what is typed into a figure's caption, its docstring after the first line, with {} for its fields."""
+    return re.sub(r"\{[^}]*\}", "{}", " ".join(inspect.cleandoc(figure.__doc__).partition("\n\n")[2].split()))

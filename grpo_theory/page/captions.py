@@ -1,5 +1,6 @@
 """What stands below a figure: how to read it, with the settings and the sides of intervals that its tables have."""
 
+import inspect
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 
@@ -14,8 +15,13 @@ SIDES = {"below": "lies below 0", "above": "lies above 0", "astride": "holds 0"}
 
 
 def caption_of(figure: ModuleType, tables: Mapping[str, pd.DataFrame]) -> str:
-    """Return a figure's caption: its constant `CAPTION`, or what its `caption(tables)` says of these tables."""
-    return figure.CAPTION if hasattr(figure, "CAPTION") else figure.caption(tables)
+    """Return a figure's caption: what its docstring says after the first line.
+
+    Braces there hold names of the module, or of what its function ``settings(tables)`` returns, if it has one.
+    """
+    known = vars(figure) | (figure.settings(tables) if hasattr(figure, "settings") else {})
+    text = inspect.cleandoc(str(figure.__doc__)).partition("\n\n")[2]
+    return " ".join(text.format_map(known).split())
 
 
 def listed(values: Iterable[object]) -> str:

@@ -14,18 +14,13 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from grpo_theory.page import (
-    check_command,
-    estimators_command,
-    plan_command,
-    problems_command,
-    verify_command,
-    watch_command,
-)
+from grpo_theory.page import check_command, plan_command, verify_command, watch_command
+from grpo_theory.page.listing_commands import estimators_command, problems_command
 from grpo_theory.user_text import LONGEST_MESSAGE, Parser, printable
 
-SUBCOMMANDS = {
+SUBCOMMANDS: dict[str, Any] = {
     "plan": plan_command,
     "check": check_command,
     "watch": watch_command,
@@ -60,7 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the subcommand's exit status, or 2 for a mistake, which one line describes."""
     arguments = sys.argv[1:] if arguments is None else arguments
     options = parser(arguments).parse_args(arguments)
-    _escape_what_has_no_code()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal of few characters, as of ASCII alone, gets others as escapes
+            stream.reconfigure(errors="backslashreplace")
     try:
         return int(options.run(options))
     except BrokenPipeError:
@@ -69,25 +66,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         _say_no_more()
         reason = error.strerror or str(error)
-        return _refuse(options.command, f"{error.filename}: {reason}" if error.filename else reason)
+        message = f"{error.filename}: {reason}" if error.filename else reason
     except (TypeError, ValueError) as error:
-        return _refuse(options.command, str(error))
-
-
-def _escape_what_has_no_code() -> None:
-    """Let a terminal of few characters, as of ASCII alone, get others as escapes."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+        message = str(error)
+    with suppress(OSError):
+        print(f"{called()} {options.command}: {printable(message, LONGEST_MESSAGE)}", file=sys.stderr)
+    return REFUSED
 
 
 def _say_no_more() -> None:
     """Drop what the standard output has not taken, which Python would try to write once more at its end."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _refuse(command: str, message: str) -> int:
-    with suppress(OSError):
-        print(f"{called()} {command}: {printable(message, LONGEST_MESSAGE)}", file=sys.stderr)
-    return REFUSED

@@ -60,10 +60,7 @@ def draw_all(modules: Mapping[str, str], results: Path, out: Path) -> Iterator[s
     results, out : Path
         Where the tables are, and where the figures go.
     """
-    if not modules:
-        return
-    workers = min(len(modules), os.cpu_count() or 1)
-    with process_pool(workers, prepare) as pool:
+    with process_pool(max(1, min(len(modules), os.cpu_count() or 1)), prepare) as pool:
         futures = {pool.submit(draw, module, results, out): name for name, module in modules.items()}
         try:
             for future in as_completed(futures):

@@ -10,9 +10,9 @@ import pandas as pd
 from grpo_theory.evidence import PARTS, REFUTATIONS, Statement
 from grpo_theory.harness.collection import Collection
 from grpo_theory.page.digest import number as rounded
+from grpo_theory.page.document import ARXIV
 from grpo_theory.page.wording import setting_name, verdict
 
-ARXIV = re.compile(r"arXiv (\d{4}\.\d{5})")
 NUMBER = re.compile(r"\b(Theorem|Lemma|Proposition|Corollary|Assumption|Property|Fig\.) \d+(\.\d+)*(\([a-z]\))?")
 LIMITS = ("upper bound", "ordering")
 """The kinds of statements of which the prediction is a limit from above."""

@@ -1,16 +1,18 @@
-"""What any report of verdicts has: how to read it, the rows of evidence, the checks without power, and how it was made."""
+"""What any report of verdicts has, and the page of a user's own studies: verdicts, controls, figure, how to run it again."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from grpo_theory.evidence import LEVEL, PARTS, REFUTATIONS, Statement, decided
+from grpo_theory.harness.collection import Collection as Studies
 from grpo_theory.harness.store import read_run, read_table
 from grpo_theory.harness.study import Study
 from grpo_theory.harness.verdicts import Verdicts
 from grpo_theory.page.document import Page
+from grpo_theory.page.theorem import add_statement
 from grpo_theory.page.wording import setting_name, standing, tally
 from grpo_theory.validation import counted
 
@@ -48,11 +50,8 @@ def add_rows(page: Page, claims: pd.DataFrame) -> None:
     """Add the rows of evidence with power, behind a fold."""
     rows = decided(claims)
     if len(rows):
-        shown = rows[SHOWN].assign(problem=rows["problem"].map(setting_name), facts=rows["facts"].fillna(""))
-        page.table(
-            shown.rename(columns={"problem": "setting", "replications": "runs"}),
-            summary=f"The {counted(len(rows), 'row')} of evidence",
-        )
+        shown = _named(rows[SHOWN].assign(facts=rows["facts"].fillna("")), {"problem": "setting", "replications": "runs"})
+        page.table(shown, summary=f"The {counted(len(rows), 'row')} of evidence")
 
 
 def add_powerless(page: Page, claims: pd.DataFrame, group: str = "The rest") -> None:
@@ -68,14 +67,22 @@ def add_powerless(page: Page, claims: pd.DataFrame, group: str = "The rest") -> 
         "check makes no runs."
     )
     runs = ["exact" if row.replications == 0 else int(row.needed) or "" for row in weak.itertuples()]
-    shown = weak[WEAK].assign(problem=weak["problem"].map(setting_name), needed=runs)
     names = {"problem": "setting", "control": "control's verdict", "needed": "runs needed"}
-    page.table(shown.rename(columns=lambda name: names.get(name, name.replace("_", "'s "))))
+    page.table(_named(weak[WEAK].assign(needed=runs), names))
 
 
 def add_made(page: Page, results: Path, verdicts: Verdicts, studies: Mapping[str, Study]) -> None:
     """Add the settings, replications, seeds and times of the studies."""
-    page.table(how_made(results, verdicts.studies, studies), summary="Settings, replications, seeds and times")
+    rows = []
+    for name in verdicts.studies:
+        table, facts = read_table(results, name)
+        sizes = {column: table[column].dropna() for column in ("batch_size", "group_size") if column in table}
+        settings = json.dumps({column: sorted({int(size) for size in values}) for column, values in sizes.items()})
+        counts = sorted(set(table["replications"])) if "replications" in table else ["exact"]
+        seconds = read_run(results, name).get("processor seconds", "not known")
+        rows.append((name, studies[name].title, settings, ", ".join(map(str, counts)), facts["seed"], seconds))
+    columns = ["study", "title", "settings", "replications a cell", "seed", "processor seconds"]
+    page.table(pd.DataFrame(rows, columns=columns), summary="Settings, replications, seeds and times")
 
 
 def versions_of(verdicts: Verdicts) -> str:
@@ -96,21 +103,6 @@ def origin(verdicts: Verdicts, studies: Collection[str]) -> str:
     )
 
 
-def how_made(results: Path, names: Iterable[str], studies: Mapping[str, Study]) -> pd.DataFrame:
-    """Return settings, replications, seed and time of each study."""
-    rows = []
-    for name in names:
-        table, facts = read_table(results, name)
-        seconds = read_run(results, name).get("processor seconds", "not known")
-        sizes = {column: table[column].dropna() for column in ("batch_size", "group_size") if column in table}
-        settings = {column: sorted({int(size) for size in values}) for column, values in sizes.items()}
-        counts = sorted(set(table["replications"])) if "replications" in table else ["exact"]
-        text = ", ".join(map(str, counts))
-        rows.append((name, studies[name].title, json.dumps(settings), text, facts["seed"], seconds))
-    columns = ["study", "title", "settings", "replications a cell", "seed", "processor seconds"]
-    return pd.DataFrame(rows, columns=columns)
-
-
 def _controls(claims: pd.DataFrame) -> str:
     """Say how many checks have no power, and how many refutations no positive control guards."""
     weak = len(claims) - len(decided(claims))
@@ -128,3 +120,63 @@ def _controls(claims: pd.DataFrame) -> str:
         f"{text}Of {counted(len(refutations), 'refutation')} {guarded} {'is' if guarded == 1 else 'are'} guarded: the same "
         "computation does not refute something that holds, or confirms a correction there."
     )
+
+
+NAMES = {"paper": "statement", "correction": "correction", "ours": "question"}
+CONTROLS = ["id", "problem", "kind", "estimate", "prediction", "control_estimate", "control_prediction", "control", "power"]
+
+
+def write_study_report(studies: Studies, verdicts: Verdicts, results: Path, drawn: Sequence[str], again: str) -> None:
+    """Write the page into the folder of the results.
+
+    Parameters
+    ----------
+    studies : Studies
+    verdicts : Verdicts
+    results : Path
+    drawn : sequence of str
+        The studies whose figures are in the folder ``figures`` there.
+    again : str
+        The command that does the same once more.
+    """
+    only = next(iter(studies.studies.values()))
+    page = Page(only.title if len(studies.studies) == 1 else "Statements and their verdicts")
+    page.paragraph(origin(verdicts, studies.studies), "quiet")
+    for study in studies.studies.values():
+        _add_study(page, study, studies, verdicts.claims, results, study.name in drawn)
+    add_powerless(page, verdicts.claims, "The rest")
+    page.section("How to read it", "reading", "The rest")
+    add_numbers(page, verdicts.claims, studies.statements.values(), NAMES)
+    page.paragraph(HOW_TO_READ)
+    page.section("How to run it again", "again", "The rest")
+    page.add("code", text=again)
+    add_made(page, results, verdicts, studies.studies)
+    page.paragraph(versions_of(verdicts))
+    page.write(results)
+
+
+def _add_study(page: Page, study: Study, studies: Studies, claims: pd.DataFrame, results: Path, has_figure: bool) -> None:
+    page.section(study.title, f"study-{study.name}", "Studies")
+    own = claims[claims["study"] == study.name]
+    stated = {one.id: one for one in study.statements}
+    for whole in stated.values():
+        if any(whole.id.startswith(f"{name}/") for name in stated):
+            continue  # it is a part of another one
+        parts = tuple(one for one in studies.parts_of(whole) if one.id in stated)
+        add_statement(page, whole, parts, own)
+        for one in (whole, *parts):
+            near = f" Near enough is {one.margin.value:g}: {one.margin.because.rstrip('.')}." if one.margin else ""
+            judged = f"judged as: {one.kind}.{near}" if one.kind != PARTS else "decided by its parts."
+            page.paragraph(f"{one.id} is {judged}", "quiet")
+    if has_figure:
+        page.figure(results / "figures", study.name, study.title)
+    shown = own[CONTROLS].assign(power=own["power"].map({True: "yes", False: "no"}))
+    names = {"problem": "setting", "control": "control's verdict", "power": "has the check power?"}
+    page.table(_named(shown, names), summary="The claims and their controls")
+    add_rows(page, own)
+
+
+def _named(rows: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
+    """Return rows of claims.csv with settings and heads of columns in words."""
+    shown = rows.assign(problem=rows["problem"].map(setting_name))
+    return shown.rename(columns=lambda name: names.get(name, name.replace("control_", "control's ")))

@@ -1,26 +1,30 @@
-"""Options that say which rows and rewards of a log are read, the same for every command that reads one."""
+"""The options of commands that read a log, and what those that say which rows and rewards are read stand for."""
 
 import argparse
+import tomllib
+from pathlib import Path
 from typing import Any
 
 from grpo_theory.user_text import printable
 
+TYPES = {"int": int, "float": float, "Path": Path}
 
-def add_rows(group: argparse._ArgumentGroup) -> None:
-    """Describe the options that the messages of `gt.read_rollouts` recommend: --where, --group-of and --unscored."""
-    group.add_argument(
-        "--where",
-        metavar="KEY=VALUE",
-        action="append",
-        help="only rows with this value in a column, or files whose path says so (step=3, path=*train*); several all hold",
-    )
-    group.add_argument("--group-of", type=int, metavar="N", help="N rows of a prompt one after another are a group")
-    group.add_argument(
-        "--unscored",
-        choices=("error", "leave", "zero"),
-        default="error",
-        help="rows without a reward: an error, leave them out and count them, or a reward of 0 (default: error)",
-    )
+
+def add_options(parser: argparse.ArgumentParser, command: str) -> None:
+    """Describe a command by what ``options.toml`` says of it: its purpose, its options, and those of rows.
+
+    The messages of `gt.read_rollouts` recommend the options of rows: --where, --group-of and --unscored.
+    """
+    read = tomllib.loads(Path(__file__).with_name("options.toml").read_text(encoding="utf-8"))
+    own = read[command]
+    parser.description = own["description"]
+    groups: dict[str, argparse._ActionsContainer] = {"": parser}
+    groups |= {title: parser.add_argument_group(title, words or None) for title, words in own["groups"].items()}
+    for listed in own["option"]:
+        group = groups[listed.pop("group", "")]
+        for option in [listed] if listed["names"] else read["rows"]:
+            kind: dict[str, Any] = {"type": TYPES[option.pop("type")]} if "type" in option else {}
+            group.add_argument(*option.pop("names"), **kind, **option)
 
 
 def chosen_rows(options: argparse.Namespace) -> dict[str, Any]:

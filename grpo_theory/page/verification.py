@@ -20,7 +20,7 @@ from grpo_theory.harness.study_file import StudyFileError, collect_files, draw_o
 from grpo_theory.harness.verdicts import CLAIMS, Verdicts, judge_tables, write_verdicts
 from grpo_theory.page.drawing import prepare, save
 from grpo_theory.page.mathematics import FormulaError, typeset
-from grpo_theory.page.study_report import write_study_report
+from grpo_theory.page.report import write_study_report
 from grpo_theory.page.wording import in_words
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
 from grpo_theory.validation import counted

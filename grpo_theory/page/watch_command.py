@@ -6,10 +6,9 @@ What is slow to import is imported after the command line is understood.
 import argparse
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_theory.page.row_options import add_rows, chosen_rows
+from grpo_theory.page.row_options import add_options, chosen_rows
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
 
 if TYPE_CHECKING:
@@ -17,39 +16,12 @@ if TYPE_CHECKING:
     from grpo_theory.live.step_files import StepFiles
 
 HELP = "read a trainer's rollouts while it runs: a line for each step, a remark where the advice changes"
-DESCRIPTION = (
-    "Watch a folder into which a trainer writes one file of rollouts per step, STEP.jsonl, as verl does with "
-    "trainer.rollout_data_dir. The command prints a line for each step, and a remark when the advice changes. It waits for "
-    "half-written files and writes nothing. Ctrl-C ends it."
-)
 COLUMNS = ("prompt", "reward", "response", "trajectory", "scores")
-INTERVAL = 5.0
 
 
 def describe(watch: argparse.ArgumentParser) -> None:
     """Describe the subcommand and its options."""
-    watch.description = DESCRIPTION
-    watch.add_argument("folder", type=Path, metavar="DIR", help="the folder of STEP.jsonl files, as trainer.rollout_data_dir")
-    watch.add_argument("--once", action="store_true", help="read the files that are there, and end")
-    watch.add_argument(
-        "--interval", type=float, default=INTERVAL, metavar="SECONDS", help="seconds between two looks for new files (default: 5)"
-    )
-    watch.add_argument(
-        "--estimator",
-        metavar="NAME",
-        default="rloo",
-        help="the estimator in use, such as verl_grpo: of sketches, efficiency and best group size are shown (default: rloo)",
-    )
-    columns = watch.add_argument_group("columns, where their names are not recognised")
-    for name, meaning in (
-        ("prompt", "the prompt's id or text"),
-        ("reward", "the reward"),
-        ("response", "the response's id or text"),
-        ("trajectory", "the id of a response whose turns are rows of their own; '' reads each row as a response"),
-        ("scores", "sketches: a column of lists, or what the names of several columns begin with"),
-    ):
-        columns.add_argument(f"--{name}", metavar="COLUMN", help=meaning)
-    add_rows(watch.add_argument_group("rows"))
+    add_options(watch, "watch")
 
 
 def run(options: argparse.Namespace) -> int:

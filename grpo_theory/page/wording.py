@@ -7,6 +7,7 @@ import pandas as pd
 from grpo_theory.evidence import ESTIMATE, INCONCLUSIVE, decided
 from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
 from grpo_theory.page.style import PROBLEMS
+from grpo_theory.validation import counted
 
 VERDICTS = {
     "confirmed": "Confirmed",
@@ -40,20 +41,30 @@ def in_words(rows: pd.DataFrame) -> str:
         Its rows of claims.csv.
     """
     judged = decided(rows)
-    weak = len(rows) - len(judged)
-    without = f" In {_count(weak, 'setting')} the check had no power: {SEE}." if weak else ""
-    if judged.empty:
-        return "Not judged in this run." if rows.empty else _undecided(rows)
+    weak = counted(len(rows) - len(judged), "setting")
+    if rows.empty:
+        return "Not judged in this run."
+    if judged.empty:  # what the rows of claims.csv say all the same
+        found = [
+            f"{VERDICTS.get(verdict, 'Confirmed').lower()} in {counted(count, 'setting')}"
+            for verdict, count in rows["verdict"].value_counts().items()
+        ]
+        return (
+            f"Not judged: the negative control was not refuted in {weak}, so the check has no power there. "
+            f"Without its control the statement would be {', '.join(found)}."
+        )
+    without = f" In {weak} the check had no power: {SEE}." if len(judged) < len(rows) else ""
+    those = f"{len(judged)} settings" + (f" that could tell (of {len(rows)})" if len(judged) < len(rows) else "")
     counts = judged["verdict"].value_counts()
     if len(counts) == 1:
-        text = f"{VERDICTS[counts.index[0]]} in {_everywhere(judged, len(rows))}."
+        text = f"{VERDICTS[counts.index[0]]} in {_everywhere(judged, len(rows), those)}."
     else:
         usual = counts.index[0]
         others = [
-            f"{VERDICTS[verdict].lower()} in {_count(count, 'setting')}: {_named(judged[judged['verdict'] == verdict])}"
+            f"{VERDICTS[verdict].lower()} in {counted(count, 'setting')}: {_named(judged[judged['verdict'] == verdict])}"
             for verdict, count in counts.iloc[1:].items()
         ]
-        text = f"{VERDICTS[usual]} in {counts[usual]} of {_those(len(judged), len(rows))}; {'; '.join(others)}."
+        text = f"{VERDICTS[usual]} in {counts[usual]} of {those}; {'; '.join(others)}."
     more = ""
     for word, what in ((INCONCLUSIVE, "would decide it"), (ESTIMATE, "are needed before limits can decide anything")):
         needed = int(judged["needed"].where(judged["verdict"] == word, 0).max())
@@ -69,18 +80,6 @@ def _attained(judged: pd.DataFrame) -> str:
     # What is 0 but for rounding is judged with the slack of an exact number, and no share of it is attained.
     share = (judged["estimate"] / judged["prediction"])[judged["prediction"] > IDENTITY_TOLERANCE]
     return "" if share.empty else f" At most {max(0.0, float(share.max())):.0%} of the bound is attained."
-
-
-def _undecided(rows: pd.DataFrame) -> str:
-    """Say that no setting has a check with power, and what the rows of claims.csv say all the same."""
-    found = [
-        f"{VERDICTS.get(verdict, 'Confirmed').lower()} in {_count(count, 'setting')}"
-        for verdict, count in rows["verdict"].value_counts().items()
-    ]
-    return (
-        f"Not judged: the negative control was not refuted in {_count(len(rows), 'setting')}, so the check has no power there. "
-        f"Without its control the statement would be {', '.join(found)}."
-    )
 
 
 def standing(rows: pd.DataFrame) -> str:
@@ -126,11 +125,11 @@ def verdict(rows: pd.DataFrame) -> str:
 def tally(standings: Sequence[str], noun: str) -> str:
     """Say of several statements, questions, ... how many hold, hold in part, fail and are inconclusive."""
     counts = [(word, list(standings).count(word)) for word in STANDINGS]
-    parts = [f"{count} {word if count == 1 else _plural(word)}" for word, count in counts if count]
+    parts = [f"{count} {word if count == 1 else STANDINGS[word]}" for word, count in counts if count]
     if len(standings) == 1:
         return f"one {noun}, which {standings[0]}"
     if len(parts) == 1:
-        return f"{len(standings)} {noun}s, which all {_plural(standings[0])}"
+        return f"{len(standings)} {noun}s, which all {STANDINGS[standings[0]]}"
     return f"{len(standings)} {noun}s, of which {', '.join(parts[:-1])} and {parts[-1]}"
 
 
@@ -139,16 +138,12 @@ def setting_name(setting: str) -> str:
     return PROBLEMS[setting].label if setting in PROBLEMS else setting
 
 
-def _everywhere(judged: pd.DataFrame, tried: int) -> str:
+def _everywhere(judged: pd.DataFrame, tried: int, those: str) -> str:
     """Say that it is so in all settings that were judged, and if others were tried, in which that could tell."""
     could_tell = f" of {tried} that could tell" if len(judged) < tried else ""
     if len(judged) == 1:
         return f"the one setting{could_tell or ' tried'} ({_named(judged)})"
-    return f"both settings{could_tell} ({_named(judged)})" if len(judged) == 2 else f"all {_those(len(judged), tried)}"
-
-
-def _those(judged: int, tried: int) -> str:
-    return f"{judged} settings" if judged == tried else f"{judged} settings that could tell (of {tried})"
+    return f"both settings{could_tell} ({_named(judged)})" if len(judged) == 2 else f"all {those}"
 
 
 def _named(rows: pd.DataFrame) -> str:
@@ -156,11 +151,3 @@ def _named(rows: pd.DataFrame) -> str:
     if len(names) <= NAMED:
         return "; ".join(names)
     return f"{'; '.join(names[: NAMED - 1])} and {len(names) - NAMED + 1} others"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _plural(standing: str) -> str:
-    return STANDINGS[standing]

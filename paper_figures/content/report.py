@@ -1,6 +1,5 @@
 """The report: what papers print and its verdict, what was found, the evidence of each theorem, and checks without power."""
 
-import html
 from pathlib import Path
 from types import ModuleType
 
@@ -11,14 +10,13 @@ from grpo_theory.harness.store import read_table
 from grpo_theory.harness.verdicts import Verdicts
 from grpo_theory.page.captions import caption_of
 from grpo_theory.page.document import Page, anchor_of
-from grpo_theory.page.mathematics import typeset
 from grpo_theory.page.printed import printed
 from grpo_theory.page.report import HOW_TO_READ, add_made, add_numbers, add_powerless, add_rows, origin, versions_of
 from grpo_theory.page.theorem import add_list, add_printed, add_proofs, add_statement, proofs_named
 from paper_figures.content.coverage_advice import RULE, advice, choices
 from paper_figures.content.derivations import derivations
 from paper_figures.content.findings import FINDINGS, Found, NotSaidError
-from paper_figures.content.sections import Section, section_of, sections
+from paper_figures.content.sections import LEAD, SYMBOLS, TABLE, Section, section_of, sections
 from paper_figures.content.summaries import (
     about_runs,
     coverage_at_points,
@@ -30,28 +28,6 @@ from paper_figures.content.summaries import (
 from paper_figures.discovery import figures, figures_of, subject
 from simulations.collection import catalogue, collection, studies
 from simulations.sources import PAPERS
-
-LEAD = (
-    "Group relative policy optimisation (GRPO) trains language models by comparing each response with others to the same prompt. "
-    "What papers state about it is decided here with evidence, on small problems and on a real language model or its output "
-    "head. Exact sums are used where they are within reach, and simulation elsewhere."
-)
-TABLE = (
-    "A row is a statement that a paper prints, with its parts; the search above finds it by number, paper, method or word. It is "
-    "refuted as soon as one setting refutes one part. The gap is what was found beside what is stated, in the worst setting. Of "
-    "an identity the sides' relative difference is found. What holds instead is confirmed itself; it is sharper where the "
-    "statement holds. Mixed: reproduced in part, or decided in part."
-)
-SYMBOLS = (
-    r"A policy $\pi_\theta$ with parameters $\theta$ answers a prompt $x$ with a response $y$, whose reward is $Z$. $B$ prompts "
-    r"a batch, $G$ responses to each of them: a group. $V(x)=E[Z\mid x]$ is the prompt's value, $p$ where rewards are 0 and 1, "
-    r"and $W=\nabla\log\pi_\theta(y\mid x)$ the score. $g(x)=E[WZ\mid x]$ is the prompt's gradient, $J$ the objective, "
-    r"$g=\nabla J$ its gradient, $H$ its Hessian, and $\Delta=\max J-J(\theta)$ the gap. MSE is the mean squared error of an "
-    r"estimated gradient; the oracle's baseline is $V(x)$, and $\Sigma_{\mathrm{oracle}}$ the covariance of its term. "
-    r"Off policy, $\theta_0$ sampled the responses and $\theta_k$ is updated. $\rho$ is the ratio of their probabilities, and "
-    r"$T$ the horizon. $\varepsilon$ is the clip's width or, in bounds, any positive number. $\kappa$ weighs the divergence KL "
-    r"from the reference policy $\pi_{\mathrm{ref}}$; $\eta$ and $\beta/n$ are steps."
-)
 
 
 def write_report(verdicts: Verdicts, results: Path, out: Path) -> None:
@@ -105,19 +81,18 @@ def _add_opening(page: Page, verdicts: Verdicts, results: Path) -> None:
             lines.append((finding.says(found), section_of(finding.about).group, anchor_of(finding.about)))
         except NotSaidError as reason:
             unsaid.append(f"{section_of(finding.about).title}: {reason}")
-    items = [f'<li>{typeset(text)} <a href="#{anchor}">Evidence: {html.escape(paper)}</a></li>' for text, paper, anchor in lines]
-    page.block(f'<ol class="findings">{"".join(items)}</ol>', "\n".join(f"1. {text} ({paper})" for text, paper, _ in lines))
+    page.add("findings", lines=lines)
     if unsaid:
         page.paragraph(f"Left out, because this run does not say it: {'; '.join(unsaid)}.", "quiet")
 
 
 def _add_reading(page: Page, claims: pd.DataFrame) -> None:
     """Add how many statements hold and fail, and how to read the rest."""
-    page.heading("In numbers")
+    page.add("heading", text="In numbers")
     add_numbers(page, claims, catalogue().values())
-    page.heading("How to read it")
+    page.add("heading", text="How to read it")
     page.paragraph(HOW_TO_READ)
-    page.fold("Symbols", SYMBOLS)
+    page.add("fold", summary="Symbols", text=SYMBOLS)
 
 
 def _add_section(
@@ -162,13 +137,13 @@ def _add_tables(page: Page, anchor: str, results: Path, names: tuple[str, ...], 
         page.table(coverage_at_points(claims), summary="Coverage at single points, with many replications")
     if "coverage" in names:
         found = advice(read_table(results, "coverage")[0])
-        page.heading("What to use on one batch")
+        page.add("heading", text="What to use on one batch")
         page.paragraph(RULE)
         page.table(choices(found))
         page.table(
             found.astype(object).where(found.notna(), "none bounded"), summary="All intervals, and what the rule says of them"
         )
     if "coverage_runs" in names:
-        page.heading("On one training run")
+        page.add("heading", text="On one training run")
         page.paragraph(about_runs(results))
         page.table(coverage_of_runs(results))
