@@ -28,7 +28,7 @@ from grpo_theory.intervals import (
     group_size_fieller,
     group_size_jackknife,
 )
-from grpo_theory.intervals.group_size_interval import ratio_limits
+from grpo_theory.intervals.rollout_intervals import ratio_limits
 from grpo_theory.theory import GroupSizeLaw
 
 bootstrap = partial(group_size_bootstrap, resamples=199, rng=5)

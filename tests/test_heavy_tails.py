@@ -9,8 +9,7 @@ from scipy.special import stdtrit
 
 import grpo_theory as gt
 from grpo_theory.harness.sides import joined
-from grpo_theory.intervals.components import prompt_terms
-from grpo_theory.intervals.heavy_tails import (
+from grpo_theory.intervals.interval import (
     ALLOWANCE,
     LARGEST,
     SPREADS,
@@ -19,6 +18,7 @@ from grpo_theory.intervals.heavy_tails import (
     tail_quantiles,
     tail_table,
 )
+from grpo_theory.intervals.u_statistics import prompt_terms
 from grpo_theory.plan import Limits, choose_group_size
 from grpo_theory.plan.baseline_gain import Pair, choose_baseline
 from grpo_theory.plan.group_size import choose

@@ -8,7 +8,7 @@ from scipy.stats import binom, nct, t, ttest_rel
 from statsmodels.stats.power import TTestPower
 
 from grpo_theory.intervals import paired_difference, paired_sequence, seeds_needed
-from grpo_theory.intervals.paired import _prior_variance
+from grpo_theory.intervals.comparisons import _prior_variance
 
 RNG = np.random.default_rng(5)
 A, B = RNG.normal(size=(3, 12)) + 1.0, RNG.normal(size=(3, 12))

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chisquare
 
 import grpo_theory as gt
-from grpo_theory.laboratory.pilot import look_up, semidefinite_factor, spread
+from grpo_theory.laboratory.experiment import look_up, semidefinite_factor, spread
 
 
 def rloo(rollouts):

@@ -28,7 +28,6 @@ from scipy.stats import t as student
 
 import grpo_theory as gt
 from grpo_theory import Rollouts
-from grpo_theory.intervals import components as components_module
 from grpo_theory.intervals import (
     components_bootstrap,
     components_jackknife,
@@ -39,9 +38,8 @@ from grpo_theory.intervals import (
     mse_bootstrap,
     mse_jackknife,
 )
-from grpo_theory.intervals.bootstrap import FAR, studentised
-from grpo_theory.intervals.components import prompt_terms
-from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_powers
+from grpo_theory.intervals import u_statistics as components_module
+from grpo_theory.intervals.u_statistics import FAR, prompt_gradients, prompt_powers, prompt_terms, studentised
 
 bootstrap = partial(group_size_bootstrap, resamples=199, rng=5)
 mse = partial(mse_jackknife, batch_size=3, group_size=7)

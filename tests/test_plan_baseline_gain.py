@@ -8,7 +8,7 @@ from tables import answer, rows, write
 from test_plan_baselines import exact_statistics, mixed_noise
 
 import grpo_theory as gt
-from grpo_theory.intervals.components import PromptTerms
+from grpo_theory.intervals.u_statistics import PromptTerms
 from grpo_theory.page.advice.comparisons import with_baseline
 from grpo_theory.plan import Limits, choose_group_size
 from grpo_theory.plan.baseline_gain import LEAVE_ONE_OUT, RUNNABLE, Pairs, choose_baseline, pair_terms

@@ -8,7 +8,7 @@ from scipy.special import stdtrit
 
 import grpo_theory as gt
 from grpo_theory.intervals import group_size_fieller
-from grpo_theory.intervals.components import prompt_terms
+from grpo_theory.intervals.u_statistics import prompt_terms
 from grpo_theory.plan import Limits, choose_group_size, cost_optimum, signal_to_noise
 from grpo_theory.plan.group_size import choose, likely_constants
 

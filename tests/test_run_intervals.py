@@ -23,8 +23,7 @@ from grpo_theory.intervals import (
     random_scaling_quantile,
     tail_value,
 )
-from grpo_theory.intervals.local_model import LocalModel, add_influences, fit_local_model
-from grpo_theory.intervals.path_interval import batch_boundaries, random_scaling_tail
+from grpo_theory.intervals.run_intervals import LocalModel, add_influences, batch_boundaries, fit_local_model, random_scaling_tail
 from grpo_theory.theory import Linearisation, limit_covariance
 
 PLUG_IN = (last_iterate, averaged_iterate)

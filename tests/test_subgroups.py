@@ -11,8 +11,7 @@ import grpo_theory as gt
 from grpo_theory.compiler import plain_python
 from grpo_theory.estimation import find
 from grpo_theory.estimation.kernel import Batch
-from grpo_theory.intervals.components import prompt_terms
-from grpo_theory.intervals.u_statistics import prompt_gradients
+from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_terms
 from grpo_theory.plan import subgroups
 from grpo_theory.plan.subgroups import (
     MOST_VALUES,

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
+from math import floor, prod
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numba
@@ -10,8 +11,11 @@ import numpy as np
 from numba import types
 
 from grpo_theory.arrays import Array, read_only
-from grpo_theory.compiler import F2, F3, FunctionValue, function_value, stage
+from grpo_theory.compiler import F1, F2, F3, FunctionValue, function_value, stage
 from grpo_theory.samples import Groups, Rollouts
+from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence
+from grpo_theory.theory import GroupSizeLaw
+from grpo_theory.validation import ROUNDING, as_count, typed
 
 GROUPS = types.Array(numba.float64, 3, "C", readonly=True)
 """The type of values (N, G, J) of N groups, which may be read-only."""
@@ -240,3 +244,227 @@ def gradients_and_powers(rollouts: Groups) -> tuple[Array, PromptPowers]:
 def _fields(filled: Array) -> Iterator[Array]:
     """Return what is filled in beside each other, (..., L), one by one."""
     return (filled[..., k] for k in range(filled.shape[-1]))
+
+
+class PromptTerms(NamedTuple):
+    """What each prompt says: gradient estimates (..., B, J); estimates of ||g||^2 and of the terms of c2 and c3 (..., B)."""
+
+    gradients: Array
+    power: Array
+    c2: Array
+    c3: Array
+
+    def components(self) -> GroupSizeLaw:
+        """Return the unbiased estimates of c1, c2 and c3; needs B >= 2.
+
+        An estimate of c1 that is 0 but for rounding is 0: its sign decides whether there is an optimal group size.
+        """
+        size, width = self.gradients.shape[-2:]
+        product = np.empty(self.power.shape[:-1])
+        products_of_pairs(self.gradients.reshape(-1, size, width), product.reshape(-1))
+        c1, c2, c3 = self.power.mean(axis=-1) - product, self.c2.mean(axis=-1), self.c3.mean(axis=-1)
+        return GroupSizeLaw(np.where(np.abs(c1) <= ROUNDING * (np.abs(c2) + np.abs(c3)), 0.0, c1), c2, c3)
+
+    def covariance(self) -> Array:
+        """Return the delete-one-prompt jackknife covariance of the estimates, shape (..., 3, 3); needs B >= 3."""
+        size, width = self.gradients.shape[-2:]
+        covariances = np.empty((*self.power.shape[:-1], 3, 3))
+        terms = np.stack([self.power, self.c2, self.c3], axis=-2)
+        jackknife_covariances(self.gradients.reshape(-1, size, width), terms.reshape(-1, 3, size), covariances.reshape(-1, 3, 3))
+        return covariances
+
+    def influences(self) -> Array:
+        """Return what each prompt adds to the error of the three estimates, shape (..., 3, B); needs B >= 3.
+
+        The sums of their products over B (B - 1) are the covariance.
+        """
+        size = self.gradients.shape[-2]
+        total = self.gradients.sum(axis=-2, keepdims=True)
+        others = (self.gradients * (total - self.gradients)).sum(axis=-1)
+        influences = np.stack([self.power - 2.0 / (size - 2.0) * others, self.c2, self.c3], axis=-2)
+        return influences - influences.mean(axis=-1, keepdims=True)
+
+
+@function_value(numba.void(GROUPS, F1))
+def products_of_pairs(gradients, products):
+    """Fill in the mean products (N,) of different prompts' estimates (N, B, J)."""
+    n, size, width = gradients.shape
+    for i in range(n):
+        u, product = gradients[i], 0.0
+        for j in range(width):
+            total = square = 0.0
+            for b in range(size):
+                total += u[b, j]
+                square += u[b, j] * u[b, j]
+            product += total * total - square
+        products[i] = product / (size * (size - 1.0))
+
+
+@function_value(numba.void(GROUPS, F3, F3))
+def jackknife_covariances(gradients, terms, covariances):
+    """Fill in the covariances (N, 3, 3), from gradient estimates (N, B, J) and terms (N, 3, B); exactly 0 of what is constant."""
+    n, size, width = gradients.shape
+    total, influence, others = np.empty(width), np.empty((3, size)), np.empty(size)
+    for i in range(n):
+        u, term, out = gradients[i], terms[i], covariances[i]
+        for j in range(width):
+            total[j] = 0.0
+            for b in range(size):
+                total[j] += u[b, j]
+        product = 0.0
+        for b in range(size):
+            others[b] = 0.0
+            for j in range(width):
+                others[b] += u[b, j] * (total[j] - u[b, j])
+            # Sums are of differences from the first prompt's: what all prompts have in common is 0 exactly, and not rounding.
+            product += others[b] - others[0]
+        for k in range(3):
+            mean = 0.0
+            for b in range(size):
+                mean += term[k, b] - term[k, 0]
+            for b in range(size):
+                influence[k, b] = term[k, b] - term[k, 0] - mean / size
+        for b in range(size):
+            influence[0, b] -= 2.0 / (size - 2.0) * (others[b] - others[0] - product / size)
+        for k in range(3):
+            for m in range(3):
+                moment = 0.0
+                for b in range(size):
+                    moment += influence[k, b] * influence[m, b]
+                out[k, m] = moment / (size * (size - 1.0))
+
+
+def prompt_terms(rollouts: Groups, prompts: int) -> PromptTerms:
+    """Return what each prompt says, of at least so many prompts with four responses."""
+    rollouts.require(prompts=prompts, responses=4)
+    gradients, powers = gradients_and_powers(rollouts)
+    return PromptTerms(gradients, powers.gradient, powers.advantage - powers.gradient, powers.independent + powers.gradient)
+
+
+@typed
+def estimate_group_size_law(rollouts: Groups) -> GroupSizeLaw:
+    """Estimate c1, c2 and c3 without bias from a pilot batch.
+
+    c1 = E||g(X)||^2 - ||g||^2, c2 = E[E(||W||^2 (Z - V)^2 | X) - ||g(X)||^2] and c3 = E[Var(Z|X) E(||W||^2|X) + ||g(X)||^2].
+    What stands under E is estimated by each prompt's U-statistics (`prompt_powers`), ||g||^2 by the products of different
+    prompts' gradient estimates. The mean of W must be 0, as that of a score is.
+
+    Parameters
+    ----------
+    rollouts : Rollouts or RaggedRollouts
+        B >= 2 prompts drawn from f, G >= 4; scores in full, or in orthonormal coordinates.
+
+    Returns
+    -------
+    GroupSizeLaw
+        Shape (...).
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> data = gt.data.sampled_answers()  # of a language model
+    >>> rollouts = gt.Rollouts(data.rewards[data.index], data.sketches[data.index])
+    >>> round(float(gt.intervals.estimate_group_size_law(rollouts).optimum), 1)
+    3.1
+    """
+    return prompt_terms(rollouts, 2).components()
+
+
+FAR = 1e8
+"""The size of a studentised statistic whose standard error is 0, as of resamples of one prompt alone."""
+
+
+class Resamples(NamedTuple):
+    """How often each prompt is drawn, and which order statistics bound the middle.
+
+    Attributes
+    ----------
+    counts : ndarray, shape (R, B)
+    rank : int
+        The number of statistics in each tail, the quantile included.
+    """
+
+    counts: Array
+    rank: int
+
+
+def draw_resamples(size: int, resamples: int, level: float, rng: Rng | None) -> Resamples:
+    """Draw `size` prompts with replacement, so many times; raise ValueError if these are too few for the level."""
+    resamples = as_count("resamples", resamples)
+    rank = floor((resamples + 1) * (1.0 - level) / 2.0 + 1e-9)
+    if rank < 1:
+        raise ValueError(f"resamples must be at least 2/(1 - level) - 1 = {2.0 / (1.0 - level) - 1.0:.0f}, got {resamples}")
+    counts = np.random.default_rng(as_seed_sequence(rng)).multinomial(size, np.full(size, 1.0 / size), size=resamples)
+    return Resamples(counts.astype(np.float64), rank)
+
+
+def bootstrap_quantiles(terms: PromptTerms, weights: Array, resamples: Resamples) -> tuple[Array, Array]:
+    """Return the two quantiles of (estimate* - mean*)/se* for L combinations of c1, c2 and c3, both of shape (..., L).
+
+    The weights (..., L, 3) may differ from dataset to dataset. The quantiles are kept on their own sides of 0, so that limits
+    made of them have the estimate between them. All datasets along the leading axes share the resamples; statistics of different
+    datasets are uncorrelated given these.
+    """
+    last = len(resamples.counts) - resamples.rank
+    ranks = [resamples.rank - 1, last]
+    counts = np.ascontiguousarray(resamples.counts.T)
+    leading = terms.power.shape[:-1]
+    quantiles = np.empty((*leading, weights.shape[-2], 2))
+    for i in np.ndindex(leading):
+        statistics = _statistics(PromptTerms(*(term[i] for term in terms)), weights[i], counts)
+        quantiles[i] = np.partition(statistics, ranks, axis=-1)[:, ranks]
+    return np.minimum(quantiles[..., 0], 0.0), np.maximum(quantiles[..., 1], 0.0)
+
+
+def _statistics(terms: PromptTerms, weights: Array, counts: Array) -> Array:
+    """Return the studentised statistics (L, R) of one dataset, from the numbers of times (B, R) that each prompt is drawn.
+
+    A resample can hold a prompt twice. So the resampled mean of products of different prompts is centred at the mean of all
+    products of the data. That mean includes the products of a prompt with itself.
+    """
+    u, size = terms.gradients, len(counts)
+    with_others = np.linalg.multi_dot([u, u.T, counts]) - (u**2).sum(axis=1, keepdims=True)
+    total = u.sum(axis=0)
+    linear = weights @ np.stack([terms.power, terms.c2, terms.c3])
+    means = linear.mean(axis=1) - weights[:, 0] * (total @ total) / size**2
+    statistics = np.empty((len(weights), counts.shape[1]))
+    studentised(counts, with_others, linear, weights[:, 0].copy(), means, statistics)
+    return statistics
+
+
+@function_value(numba.void(F2, F2, F2, F1, F1, F2))
+def studentised(counts, with_others, linear, of_product, means, statistics):
+    """Fill in the statistics (L, R) of resamples.
+
+    Parameters
+    ----------
+    counts, with_others : ndarray, shape (B, R)
+        How often each prompt is drawn, and the product of its gradient estimate with those of all others drawn.
+    linear : ndarray, shape (L, B)
+        The prompts' terms of each combination.
+    of_product, means : ndarray, shape (L,)
+        By how much of the products' mean a combination falls, and what its own mean over resamples is.
+    """
+    size, n = counts.shape
+    # Resamples are the innermost loop everywhere: they lie side by side in memory, and the compiler makes vectors of them.
+    mean, product, power = np.empty(n), np.empty(n), np.empty(n)
+    for k in range(len(means)):
+        slope = 2.0 * of_product[k] / (size - 2.0)
+        mean[:], product[:], power[:] = 0.0, 0.0, 0.0
+        for b in range(size):
+            count, others, term = counts[b], with_others[b], linear[k, b]
+            for r in range(n):
+                mean[r] += count[r] * term
+                product[r] += count[r] * others[r]
+        for r in range(n):
+            mean[r] /= size
+            product[r] /= size
+        for b in range(size):
+            count, others, term = counts[b], with_others[b], linear[k, b]
+            for r in range(n):
+                influence = term - slope * others[r] - (mean[r] - slope * product[r])
+                power[r] += count[r] * influence * influence
+        for r in range(n):
+            excess = mean[r] - of_product[k] * product[r] / (size - 1.0) - means[k]
+            error = np.sqrt(power[r] / (size * (size - 1.0)))
+            statistics[k, r] = excess / error if error > 0.0 else np.copysign(FAR, excess)

@@ -2,20 +2,190 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil
-from typing import Any, Self
+from math import ceil, nan, sqrt
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv, ndtri
 
 from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.laboratory import performance
-from grpo_theory.laboratory.answers import ARRAYS, Answers
-from grpo_theory.laboratory.binomial import exact_p_value
-from grpo_theory.laboratory.performance import Component
-from grpo_theory.laboratory.trial import Replay, Trial
+from grpo_theory.laboratory.trial import ARRAYS, Answers, Replay, Trial
 from grpo_theory.validation import as_fraction, as_numbers, as_positive
+
+
+def exact_limits(hits: Flags, confidence: float) -> tuple[float, float]:
+    """Return Clopper and Pearson's limits of the probability of a hit, which are quantiles of beta laws."""
+    count = int(hits.sum())
+    missed, tail = len(hits) - count, (1.0 - confidence) / 2.0
+    low = float(betaincinv(count, missed + 1.0, tail)) if count else 0.0
+    high = float(betaincinv(count + 1.0, missed, 1.0 - tail)) if missed else 1.0
+    return low, high
+
+
+def exact_p_value(hits: Flags, probability: float) -> float:
+    """Return the p-value of the two-sided test that a hit has the given probability."""
+    from scipy.stats import binomtest  # slow to import, and seldom wanted
+
+    return float(binomtest(int(hits.sum()), len(hits), probability).pvalue)
+
+
+LEAST_ERROR = 1e-100
+"""Smaller errors are refused: their quantiles may be no numbers."""
+
+
+def replications_to_tell(level: float, coverage: float, *, error: float = 1e-3, power: float = 0.99) -> int:
+    """Return how many replications tell a true coverage from the nominal level.
+
+    Parameters
+    ----------
+    level, coverage : float
+        The nominal level, and the true coverage that is to be told from it.
+    error : float, default 1e-3
+        Of the exact test of the level, half of it in each tail.
+    power : float, default 0.99
+
+    Returns
+    -------
+    int
+        A number at which the test's exact power is enough: what the normal approximation says, or at most 2% more than needed.
+
+    Raises
+    ------
+    ValueError
+        If an argument does not lie strictly between 0 and 1, or coverage is the level.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.laboratory.replications_to_tell(0.95, 0.94)
+    16772
+    """
+    for name, value in (("level", level), ("coverage", coverage), ("error", error), ("power", power)):
+        as_fraction(name, value)
+    if error < LEAST_ERROR:
+        raise ValueError(f"error must be at least {LEAST_ERROR:g}, got {error:g}")
+    if coverage == level:
+        raise ValueError(f"coverage must differ from the level {level:g}, got the same")
+    null, other = sqrt(level * (1.0 - level)), sqrt(coverage * (1.0 - coverage))
+    # The normal approximation starts the search, and the exact power ends it.
+    n = ceil(((-ndtri(error / 2.0) * null + ndtri(power) * other) / (coverage - level)) ** 2)
+    while _power(n, level, coverage, error) < power:
+        n = ceil(1.02 * n)
+    return n
+
+
+def _power(n: int, level: float, coverage: float, error: float) -> float:
+    from scipy.stats import binom  # slow to import, and seldom wanted
+
+    below, above = binom.ppf(error / 2.0, n, level) - 1, binom.isf(error / 2.0, n, level)
+    return float(binom.cdf(below, n, coverage) + binom.sf(above, n, coverage))
+
+
+Measured = tuple[float, float]
+"""An estimate and its Monte Carlo standard error; NaN where there are too few replications."""
+Row = tuple[str, float, float, float, float]
+"""Measure, estimate, Monte Carlo standard error, and limits."""
+
+
+class Component(NamedTuple):
+    """R replications of the statements on one number; one shape (R,) for all but the truth."""
+
+    truth: float
+    estimate: Array
+    standard_error: Array
+    low: Array
+    high: Array
+    width: Array
+    covered: Flags
+    failed: Flags
+
+    @property
+    def known(self) -> Flags:
+        """Where there is an estimate with limits."""
+        return np.isfinite(self.estimate) & ~self.failed
+
+
+def mean(values: Array) -> Measured:
+    """Return the mean of n values; its error is NaN if one of them is infinite."""
+    n = len(values)
+    if n == 0:
+        return nan, nan
+    if np.isinf(values).any():
+        return float(values.mean()), nan
+    return float(values.mean()), float(values.std(ddof=1)) / sqrt(n) if n > 1 else nan
+
+
+def share(hits: Flags) -> Measured:
+    """Return the share of hits."""
+    part = float(hits.mean())
+    return part, sqrt(part * (1.0 - part) / len(hits))
+
+
+def empirical_error(estimate: Array) -> Measured:
+    """Return the standard deviation of the estimates."""
+    if len(estimate) < 2:
+        return nan, nan
+    deviation = float(estimate.std(ddof=1))
+    return deviation, deviation / sqrt(2.0 * (len(estimate) - 1))
+
+
+def model_error(standard_error: Array) -> Measured:
+    """Return the root of the mean of the squared standard errors that the intervals were built on."""
+    variance, mcse = mean(standard_error**2)
+    error = sqrt(variance) if variance >= 0.0 else nan
+    return error, mcse / (2.0 * error) if error > 0.0 else nan
+
+
+def relative_error(estimate: Array, standard_error: Array) -> Measured:
+    """Return by how many percent the model's standard error exceeds the empirical one."""
+    empirical, _ = empirical_error(estimate)
+    model, mcse = model_error(standard_error)
+    if not empirical > 0.0 or not model > 0.0:
+        return nan, nan
+    ratio = model / empirical
+    return 100.0 * (ratio - 1.0), 100.0 * ratio * sqrt((mcse / model) ** 2 + 0.5 / (len(estimate) - 1))
+
+
+def of_estimates(part: Component, confidence: float) -> Iterator[Row]:
+    """Yield the measures of the estimates, if there are any, and of their standard errors, with normal limits."""
+    if not part.known.any():
+        return
+    estimate, standard_error = part.estimate[part.known], part.standard_error[part.known]
+    deviation = estimate - part.truth
+    yield _normal("bias", mean(deviation), confidence)
+    yield _normal("empirical SE", empirical_error(estimate), confidence)
+    yield _normal("MSE", mean(deviation**2), confidence)
+    yield _normal("average model SE", model_error(standard_error), confidence)
+    yield _normal("relative % error in model SE", relative_error(estimate, standard_error), confidence)
+
+
+def of_limits(part: Component, null: float | None, confidence: float) -> Iterator[Row]:
+    """Yield the measures that only the two limits of an interval have, with exact limits of their own."""
+    if part.known.any():
+        centre = part.estimate[part.known].mean()
+        yield _exact("bias-eliminated coverage", (part.low <= centre) & (centre <= part.high), confidence)
+    if null is not None:
+        name, *row = _exact("rejection %", (null < part.low) | (part.high < null), confidence)
+        yield name, *(100.0 * number for number in row)  # type: ignore[misc]
+
+
+def of_sets(part: Component, confidence: float) -> Iterator[Row]:
+    """Yield the measures that every confidence set has; a failure is in the denominator of the coverage."""
+    yield _exact("coverage", part.covered, confidence)
+    yield _normal("mean width", mean(part.width[~part.failed]), confidence)
+    yield _exact("failures", part.failed, confidence)
+
+
+def _normal(name: str, measured: Measured, confidence: float) -> Row:
+    estimate, mcse = measured
+    half = float(ndtri(0.5 + confidence / 2.0)) * mcse
+    return name, estimate, mcse, estimate - half, estimate + half
+
+
+def _exact(name: str, hits: Flags, confidence: float) -> Row:
+    return name, *share(hits), *exact_limits(hits, confidence)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -187,13 +357,13 @@ class Coverage:
         nulls = None if null is None else np.broadcast_to(as_numbers("null", null), self.truth.shape)
         rows = []
         for label, level, component, index in self._intervals():
-            measured = [*performance.of_estimates(component, confidence)]
+            measured = [*of_estimates(component, confidence)]
             if not self.answers.joint:
-                measured += performance.of_sets(component, confidence)
-                measured += performance.of_limits(component, None if nulls is None else float(nulls[index]), confidence)
+                measured += of_sets(component, confidence)
+                measured += of_limits(component, None if nulls is None else float(nulls[index]), confidence)
             rows += [(level, label, *row, self.replications, int(component.failed.sum())) for row in measured]
         for label, level, component in self._joint():
-            measured = [*performance.of_sets(component, confidence)]
+            measured = [*of_sets(component, confidence)]
             rows += [(level, label, *row, self.replications, int(component.failed.sum())) for row in measured]
         names = ["level", "component", "measure", "estimate", "mcse", "low", "high", "replications", "failures"]
         return pd.DataFrame(rows, columns=names)

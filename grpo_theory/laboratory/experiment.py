@@ -1,10 +1,26 @@
 """Experiments: how the data are drawn from which intervals are computed."""
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
+import numba
 import numpy as np
+from numba import types
+from numpy.typing import ArrayLike
 
+from grpo_theory.arrays import Array, Integers, read_only
+from grpo_theory.compiler import F2, F3, I1, I2, function_value
+from grpo_theory.estimation import Estimator
+from grpo_theory.problem import Problem
+from grpo_theory.problem.logit_map import HeadMap
+from grpo_theory.samples import Rollouts, TrainingRecord
+from grpo_theory.schedule import Schedule, step_sizes
+from grpo_theory.simulate import BLOCK_RUNS, simulate_records
+from grpo_theory.simulate.draw.responses import OutcomeTables, draw_responses, tabulate
+from grpo_theory.simulate.draw.sizes import as_sizes
 from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence
+from grpo_theory.validation import as_array, as_count, as_real_array, check_shape
 
 
 class Experiment(Protocol):
@@ -57,3 +73,305 @@ def check_experiment(experiment: Experiment) -> None:
 def as_generator(rng: Rng) -> np.random.Generator:
     """Return `rng` if it is a Generator, or one seeded by it."""
     return rng if isinstance(rng, np.random.Generator) else np.random.Generator(np.random.SFC64(as_seed_sequence(rng)))
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedTraining:
+    """The experiment of training one run and keeping its record.
+
+    A KL penalty of the problem is part of the reward.
+
+    Parameters
+    ----------
+    estimator : str or Estimator
+    schedule : Schedule or array_like, shape (steps,)
+    batch_size, group_size : int
+        B prompts, G responses each, a step.
+    steps : int
+        The length n of the run.
+    theta0 : array_like, shape (d,), optional
+        Where it starts; the problem's theta if omitted.
+    tail : float, default 0.5
+        The share of the run that is its last part.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("single")
+    >>> training = gt.RecordedTraining("rloo", gt.Constant(0.1), batch_size=4, group_size=4, steps=40)
+    >>> block = training.sample(problem, 0, replications=2)
+    >>> block.path.shape, training.take(block, 1).path.shape
+    ((2, 41, 2), (41, 2))
+    """
+
+    estimator: str | Estimator
+    schedule: Schedule | ArrayLike
+    batch_size: int
+    group_size: int
+    steps: int
+    theta0: ArrayLike | None = None
+    tail: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not callable(getattr(self.schedule, "steps", None)):
+            object.__setattr__(self, "schedule", read_only(step_sizes(self.schedule, as_count("steps", self.steps))))
+        if self.theta0 is not None:
+            object.__setattr__(self, "theta0", read_only(as_real_array("theta0", self.theta0, None)))
+
+    @property
+    def block_replications(self) -> int:
+        """The number of runs in a block of the simulator."""
+        return BLOCK_RUNS
+
+    def sample(self, problem: Problem, rng: Rng, replications: int) -> TrainingRecord:
+        """Train independently, at most a block of runs at a time.
+
+        Parameters
+        ----------
+        problem : Problem
+        rng : int, SeedSequence or Generator
+        replications : int
+            The number R of runs, at most `block_replications`.
+
+        Returns
+        -------
+        TrainingRecord
+            Path (R, n + 1, d).
+        """
+        replications = as_count("replications", replications)
+        if replications > self.block_replications:
+            raise ValueError(f"replications must be at most a block of {self.block_replications}, got {replications}")
+        records = simulate_records(
+            problem,
+            problem.theta if self.theta0 is None else self.theta0,
+            self.estimator,
+            self.schedule,
+            batch_size=self.batch_size,
+            group_size=self.group_size,
+            steps=self.steps,
+            replications=replications,
+            rng=rng,
+            workers=1,
+            tail=self.tail,
+        )
+        return next(records)
+
+    def take(self, block: TrainingRecord, i: int) -> TrainingRecord:
+        """Return run i of a block."""
+        hessian = None if block.hessian is None else block.hessian[i]
+        return TrainingRecord(block.step_sizes, block.path[i], block.mean_rewards[i], hessian, tail=block.tail)
+
+
+Scores = Callable[[Integers, Integers], Array]
+"""``scores(prompts, outcomes)`` of prompts (R, B) and outcomes (R, B, G), shape (R, B, G, J)."""
+
+BLOCK_RESPONSES = 1 << 15
+PIVOT_TOLERANCE = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Pilot:
+    """The experiment of drawing B prompts from f and, for each, G responses from the policy with their rewards.
+
+    A KL penalty of the problem is part of the reward.
+
+    Parameters
+    ----------
+    batch_size, group_size : int
+        B prompts, G responses each.
+    directions : array_like, shape (J, d), optional
+        The scores' components along these are kept; if omitted, the d components of the score vectors.
+
+    Notes
+    -----
+    The score vectors of a `SoftmaxHead` are too large to keep.  Without directions each batch gets J = K B coordinates of its
+    own, which keep all norms and inner products within the batch.  They are ``(e_a - pi_m) x l_m`` instead of
+    ``(e_a - pi_m) x h_m``, with the l_m from a factor of the inner products of the batch's hidden states.  So intervals for
+    squared norms (of the gradient, of errors) are what they would be with the full scores; single coordinates mean nothing.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("tabular"), gt.Pilot(batch_size=16, group_size=4)
+    >>> block = pilot.sample(problem, 0, replications=3)
+    >>> one = pilot.take(block, 0)
+    >>> block.rewards.shape, one.rewards.shape, one.scores.shape
+    ((3, 16, 4), (16, 4), (16, 4, 24))
+    """
+
+    batch_size: int
+    group_size: int
+    directions: ArrayLike | None = None
+    _memory: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        as_sizes(self.batch_size, self.group_size)
+        if self.directions is not None:
+            object.__setattr__(self, "directions", read_only(as_real_array("directions", self.directions, 2)))
+
+    @property
+    def block_replications(self) -> int:
+        """The number of batches in a block: fixed by the shape of a batch alone."""
+        return max(1, BLOCK_RESPONSES // (self.batch_size * self.group_size))
+
+    def sample(self, problem: Problem, rng: Rng, replications: int) -> Rollouts:
+        """Draw independent batches of a problem at its theta.
+
+        Parameters
+        ----------
+        problem : Problem
+        rng : int, SeedSequence or Generator
+        replications : int
+            The number R of batches.
+
+        Returns
+        -------
+        Rollouts
+            Rewards (R, B, G) and scores (R, B, G, J).
+
+        Raises
+        ------
+        ValueError
+            If directions do not have the policy's dimension.
+        """
+        plan = self._plan(problem)
+        replications = as_count("replications", replications)
+        prompts, outcomes = draw_responses(as_generator(rng), plan.tables, replications, self.batch_size, self.group_size)
+        return Rollouts(read_only(plan.rewards(prompts, outcomes)[..., 0]), read_only(plan.scores(prompts, outcomes)))
+
+    def take(self, block: Rollouts, i: int) -> Rollouts:
+        """Return batch i of a block."""
+        return Rollouts(block.rewards[i], block.known_scores[i])
+
+    def _plan(self, problem: Problem) -> "_Plan":
+        """Tabulate the problem, or return the tables if it is the one last seen."""
+        kept = self._memory.get("plan")
+        if kept is None or kept.problem is not problem:
+            kept = _plan(problem, self.directions)
+            self._memory["plan"] = kept
+        return kept
+
+
+class _Plan(NamedTuple):
+    """A tabulated problem."""
+
+    problem: Problem
+    tables: OutcomeTables
+    rewards: Scores
+    scores: Scores
+
+
+def _plan(problem: Problem, directions: ArrayLike | None) -> _Plan:
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a Problem, got {problem!r}")
+    policy, point = problem.policy, problem.at(problem.theta)
+    scores: Scores
+    if directions is not None:
+        along = as_array("directions", directions)
+        check_shape("directions", along, (len(along), policy.dimension), "(J, d), d the policy's dimension")
+        components = np.einsum("mkd,jmd->mkj", point.covectors, point.tangent.logits(along), optimize=True)
+        scores = _Tabulated(np.ascontiguousarray(components), point.outcome_responses)
+    elif type(policy.logit_map) is HeadMap:
+        gram = policy.logit_map.hidden @ policy.logit_map.hidden.T
+        scores = _Isometric(np.ascontiguousarray(point.covectors), point.outcome_responses, gram)
+    else:
+        scores = _Tabulated(np.ascontiguousarray(policy.scores(problem.theta)), point.outcome_responses)
+    rewards = _Tabulated(point.rewards[:, :, None].copy(), np.arange(point.rewards.shape[1]))
+    return _Plan(problem, tabulate(point), rewards, scores)
+
+
+TABLE = types.Array(numba.float64, 3, "C", readonly=True)
+COLUMNS = types.Array(numba.int64, 1, "C", readonly=True)
+
+
+@function_value(numba.void(TABLE, COLUMNS, I1, I2, F3))
+def look_up(table, columns, prompts, outcomes, rows):
+    """Fill in the rows (N, G, J) of a table (M, K, J) for prompts (N,) and the columns (O,) of their outcomes (N, G)."""
+    n, size, width = rows.shape
+    for i in range(n):
+        own, out, drawn = table[prompts[i]], rows[i], outcomes[i]
+        for g in range(size):
+            column = columns[drawn[g]]
+            for j in range(width):
+                out[g, j] = own[column, j]
+
+
+@function_value(numba.void(TABLE, COLUMNS, F2, I1, I2, F3))
+def spread(covectors, columns, factor, prompts, outcomes, products):
+    """Fill in the products (N, G, D B) of covectors (M, K, D) of prompts and outcomes with the rows of factors (N, B)."""
+    n, size, _ = products.shape
+    width, length = covectors.shape[2], factor.shape[1]
+    for i in range(n):
+        rows, out, drawn, row = covectors[prompts[i]], products[i], outcomes[i], factor[i]
+        for g in range(size):
+            column = columns[drawn[g]]
+            for d in range(width):
+                weight = rows[column, d]
+                for b in range(length):
+                    out[g, d * length + b] = weight * row[b]
+
+
+def _groups(prompts: Integers, outcomes: Integers) -> tuple[Integers, Integers]:
+    """Return prompts (N,) and outcomes (N, G) of all groups, one after another, whatever their order in memory."""
+    return np.ascontiguousarray(prompts).reshape(-1), np.ascontiguousarray(outcomes).reshape(-1, outcomes.shape[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class _Tabulated:
+    """Rows of a table (M, K, J), those of the columns (O,) of the outcomes."""
+
+    table: Array
+    columns: Integers
+
+    def __call__(self, prompts: Integers, outcomes: Integers) -> Array:
+        rows = np.empty((prompts.size, outcomes.shape[-1], self.table.shape[-1]))
+        look_up(self.table, self.columns, *_groups(prompts, outcomes), rows)
+        return rows.reshape(*outcomes.shape, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Isometric:
+    """Scores of a softmax head in the coordinates of their own batch.
+
+    Attributes
+    ----------
+    covectors : ndarray, shape (M, K, D)
+        One row for each response.
+    responses : ndarray of int64, shape (O,)
+        Of the outcomes.
+    gram : ndarray, shape (M, M)
+        The inner products of the hidden states.
+    """
+
+    covectors: Array
+    responses: Integers
+    gram: Array
+
+    def __call__(self, prompts: Integers, outcomes: Integers) -> Array:
+        factor = semidefinite_factor(self.gram[prompts[:, :, None], prompts[:, None, :]])
+        length = factor.shape[-1]
+        products = np.empty((prompts.size, outcomes.shape[-1], self.covectors.shape[-1] * length))
+        spread(self.covectors, self.responses, factor.reshape(-1, length), *_groups(prompts, outcomes), products)
+        return products.reshape(*outcomes.shape, -1)
+
+
+def semidefinite_factor(gram: Array) -> Array:
+    """Return factors L with L L' = A, shape (R, B, B), of matrices that may be singular.
+
+    These are Cholesky's steps, with the largest remaining diagonal entry first.  No entry of what remains is larger than that
+    one, so that the remainder may be dropped once it is rounding.
+    """
+    factor = np.zeros_like(gram)
+    matrices = np.arange(len(gram))
+    remaining = np.einsum("rii->ri", gram).copy()
+    negligible = PIVOT_TOLERANCE * remaining.max(axis=1)
+    for j in range(gram.shape[-1]):
+        p = remaining.argmax(axis=1)
+        pivot = remaining[matrices, p]
+        usable = pivot > negligible
+        column = gram[matrices, :, p] - np.einsum("rij,rj->ri", factor[:, :, :j], factor[matrices, p, :j])
+        # A batch in which a prompt was drawn twice runs out of pivots early: its remaining columns are 0.
+        scale = np.where(usable, 1.0 / np.sqrt(np.where(usable, pivot, 1.0)), 0.0)
+        factor[:, :, j] = column * scale[:, None]
+        remaining -= factor[:, :, j] ** 2
+    return factor

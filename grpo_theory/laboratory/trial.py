@@ -1,20 +1,166 @@
 """A trial of an interval function: everything that a block of replications needs but its number."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Flags
-from grpo_theory.intervals.interval import Interval
-from grpo_theory.laboratory.answers import Answers, IntervalFunction, refusal
+from grpo_theory.arrays import Array, Flags, Integers
+from grpo_theory.intervals.interval import Ellipsoid, Interval
 from grpo_theory.laboratory.experiment import Experiment
 from grpo_theory.simulate.draw.streams import block_generator
 from grpo_theory.validation import as_count
+
+IntervalFunction = Callable[[Any, float], Any]
+
+
+@dataclass(eq=False)
+class Answers:
+    """The answers of n datasets at L levels, about a truth of shape C.
+
+    Attributes
+    ----------
+    estimate, standard_error, low, high : ndarray, shape (n, L, *C)
+        NaN where there is no answer; of an ellipsoid, the limits are those of its shadow on each axis.
+    width : ndarray, shape (n, L, *C)
+    covered, failed : ndarray of bool, shape (n, L, *C)
+        A refusal (ValueError) or a NaN limit is a failure, and covers nothing.
+    joint : bool or None
+        Whether the sets are ellipsoids: then width, covered and failed repeat one value along the last axis.  None where no
+        dataset had an answer.
+    refusals : dict of int to str
+        The messages of the datasets that were refused, by their index.
+    """
+
+    estimate: Array
+    standard_error: Array
+    low: Array
+    high: Array
+    width: Array
+    covered: Flags
+    failed: Flags
+    joint: bool | None = None
+    refusals: dict[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls, n: int, n_levels: int, shape: tuple[int, ...]) -> "Answers":
+        """Return answers of which none is given yet: until one is put there, a dataset counts as failed."""
+        estimate, error, low, high, width = (np.full((n, n_levels, *shape), np.nan) for _ in range(5))
+        none = np.zeros(width.shape, dtype=bool)
+        return cls(estimate, error, low, high, width, none, ~none)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["Answers"]) -> "Answers":
+        """Join the answers of successive datasets."""
+        kinds = {part.joint for part in parts} - {None}
+        if len(kinds) > 1:
+            raise TypeError(MIXED)
+        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ARRAYS}
+        starts = np.cumsum([0] + [len(part.low) for part in parts])
+        refusals = {int(s) + i: why for s, part in zip(starts, parts, strict=False) for i, why in part.refusals.items()}
+        return cls(**arrays, joint=kinds.pop() if kinds else None, refusals=refusals)
+
+    def rows(self, start: int, stop: int) -> "Answers":
+        """Return the answers of datasets start to stop - 1, which are all that were asked about."""
+        arrays = {name: getattr(self, name)[start:stop] for name in ARRAYS}
+        refusals = {i - start: why for i, why in self.refusals.items()}
+        return Answers(**arrays, joint=self.joint, refusals=refusals)
+
+    def put(self, dataset: int | slice, level: int, answer: Any, truth: Array) -> None:
+        """Write an answer: of the dataset with this index, or of all datasets if it is a slice.
+
+        Raises
+        ------
+        TypeError
+            If the answer is no Interval, Ellipsoid or pair of limits, or now an Ellipsoid and now not.
+        ValueError
+            If its shape is not the truth's.
+        """
+        row = dataset, level
+        joint = isinstance(answer, Ellipsoid)
+        if self.joint not in (None, joint):
+            raise TypeError(MIXED)
+        if isinstance(answer, Ellipsoid):
+            self._check_shape(row, np.shape(answer.estimate), truth)
+            variance = np.diagonal(answer.covariance, axis1=-2, axis2=-1)
+            error = np.sqrt(variance)
+            half = np.sqrt(answer.squared_radius)[..., None] * error
+            estimate, low, high = answer.estimate, answer.estimate - half, answer.estimate + half
+            self.width[row] = np.asarray(answer.width)[..., None]
+            self.covered[row] = np.asarray(answer.covers(truth))[..., None]
+        else:
+            estimate, error, low, high = _numbers(answer)
+            shape = low.shape if low.shape == high.shape else np.broadcast_shapes(low.shape, high.shape)
+            self._check_shape(row, shape, truth)
+            for name, part in (("estimate", estimate), ("standard_error", error)):
+                if part.ndim and part.shape != shape:
+                    raise ValueError(f"interval must return {name} of the limits' shape {shape} or a number, got {part.shape}")
+        self.estimate[row], self.standard_error[row], self.low[row], self.high[row] = estimate, error, low, high
+        self.joint = joint
+
+    def settle(self, truth: Array) -> None:
+        """Read off the limits what failed, what covers and how wide it is."""
+        failed = np.isnan(self.low) | np.isnan(self.high)
+        if self.joint:
+            self.failed[...] = np.any(failed | np.isnan(self.width), axis=-1, keepdims=True)
+            self.covered &= ~self.failed
+        else:
+            self.failed = failed
+            self.width, self.covered = self.high - self.low, (self.low <= truth) & (truth <= self.high)
+
+    def inverted(self) -> Integers:
+        """Return the indices of the datasets with a lower limit above its upper one."""
+        return np.flatnonzero((self.low > self.high).reshape(len(self.low), -1).any(axis=1))
+
+    def worst(self, i: int) -> str:
+        """Return the limits of dataset i of which the lower one is furthest above the upper one, in words."""
+        at = int((self.low[i] - self.high[i]).argmax())
+        return f"low = {self.low[i].flat[at]:g}, high = {self.high[i].flat[at]:g}"
+
+    def _check_shape(self, row: tuple, shape: tuple[int, ...], truth: Array) -> None:
+        if shape != self.low[row].shape:
+            block = f" for a block of {len(self.low)} datasets" if isinstance(row[0], slice) else ""
+            raise ValueError(f"truth must have the shape of the interval's limits, got {truth.shape}, and limits {shape}{block}")
+
+    def nonnested(self) -> Flags:
+        """Return which datasets have a set that does not contain that of the level below, shape (n,)."""
+        torn = (self.low[:, 1:] > self.low[:, :-1]) | (self.high[:, 1:] < self.high[:, :-1])
+        return np.asarray(torn.reshape(len(torn), -1).any(axis=1))
+
+
+ARRAYS = ("estimate", "standard_error", "low", "high", "width", "covered", "failed")
+MIXED = "interval must return ellipsoids always or never, and returned both"
+
+
+def _numbers(answer: Any) -> tuple[Array, ...]:
+    """Return estimate and standard error, NaN if not given, and the limits."""
+    try:
+        parts: tuple
+        if isinstance(answer, Interval):
+            parts = answer.estimate, answer.standard_error, answer.low, answer.high
+        else:
+            low, high = answer
+            parts = np.nan, np.nan, low, high
+        return tuple(np.asarray(part, dtype=np.float64) for part in parts)
+    except (TypeError, ValueError):
+        raise TypeError(f"interval must return an Interval, an Ellipsoid or a (low, high) pair, got {answer!r}") from None
+
+
+def refusal(ask: Callable[[], Any], keep: Callable[[Any], None]) -> str | None:
+    """Ask, and keep the answer; or return why there is none: a ValueError, or a singular ellipsoid."""
+    try:
+        answer = ask()
+    except ValueError as error:
+        return str(error)
+    try:
+        keep(answer)
+    except np.linalg.LinAlgError as error:
+        return str(error)
+    return None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.laboratory.binomial import exact_limits
+from grpo_theory.laboratory.coverage_record import exact_limits
 from grpo_theory.samples import RaggedRollouts
 from grpo_theory.validation import as_real_array, shown
 
