@@ -2,16 +2,16 @@
 
 import numbers
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri, stdtrit
+from scipy.special import betaincinv, ndtri, stdtrit
 
 from grpo_theory.arrays import Array, Flags, Number, read_only
-from grpo_theory.validation import Argument, ArgumentError, as_numbers, shown
+from grpo_theory.validation import Argument, ArgumentError, as_numbers, shown, typed
 
 IntervalFunction = TypeVar("IntervalFunction", bound=Callable[..., Any])
 
@@ -36,6 +36,11 @@ def vectorized(function: IntervalFunction) -> IntervalFunction:
     """
     function.vectorized = True  # type: ignore[attr-defined]
     return function
+
+
+def interval_function(function: IntervalFunction) -> IntervalFunction:
+    """Mark an interval function of the library: it takes many datasets at once, and checks what kind of data it gets."""
+    return vectorized(typed(function))
 
 
 def check_level(level: float) -> float:
@@ -153,6 +158,22 @@ def normal_quantile(level: float) -> float:
     return -float(ndtri((1.0 - level) / 2.0))
 
 
+def around(estimate: Number, standard_error: Number, quantile: Number, level: float, note: str = "") -> Interval:
+    """Return the interval estimate -+ quantile standard errors."""
+    estimate, standard_error, half = np.asarray(estimate), np.asarray(standard_error), np.asarray(quantile * standard_error)
+    return Interval(estimate, standard_error, estimate - half, estimate + half, level, note)
+
+
+def binomial_limits(hits: ArrayLike, misses: ArrayLike, level: float) -> tuple[Array, Array]:
+    """Return Clopper and Pearson's (1934) limits of the probability of a hit, also of numbers of trials that are not whole."""
+    hits, misses, tail = np.asarray(hits), np.asarray(misses), (1.0 - level) / 2.0
+    # P(at least k of n | p) = I_p(k, n - k + 1): limits are quantiles of beta laws.  The quantile is 0 at no hits and 1 at no
+    # misses; the inner maximum only keeps the law proper.
+    low = np.where(hits > 0.0, betaincinv(np.maximum(hits, 1e-300), misses + 1.0, tail), 0.0)
+    high = np.where(misses > 0.0, betaincinv(hits + 1.0, np.maximum(misses, 1e-300), 1.0 - tail), 1.0)
+    return low, high
+
+
 def student_interval(
     estimate: Array, standard_error: Array, degrees_of_freedom: ArrayLike, level: float, *, single: bool, of: str
 ) -> Interval:
@@ -176,9 +197,8 @@ def student_interval(
     level = check_level(level)
     degenerate = ~(standard_error > 0.0)
     check_variation(degenerate, single=single, of=of)
-    degrees = as_numbers("degrees_of_freedom", degrees_of_freedom)
-    half = student_quantile(degrees, level) * np.where(degenerate, np.nan, standard_error)
-    return Interval(estimate, standard_error, estimate - half, estimate + half, level)
+    found = around(estimate, np.where(degenerate, np.nan, standard_error), student_quantile(degrees_of_freedom, level), level)
+    return replace(found, standard_error=standard_error)
 
 
 def quotient_limits(
@@ -259,32 +279,16 @@ class TailTable(NamedTuple):
 
 def l_skewness(values: Array) -> Array:
     """Return the sample L-skewness along the last axis, between -1 and 1; 0 where values do not vary (Hosking 1990)."""
-    ordered = np.sort(values, axis=-1)
-    scale, third = np.moveaxis(ordered @ _moment_weights(values.shape[-1]), -1, 0)
-    known = scale > 1e-12 * np.maximum(np.abs(ordered[..., 0]), np.abs(ordered[..., -1]))
-    return np.clip(np.divide(third, scale, out=np.zeros_like(scale), where=known), -1.0, 1.0)
-
-
-@lru_cache(maxsize=64)
-def _moment_weights(size: int) -> Array:
-    """Return the weights of ordered values in the second and the third L-moment, shape (size, 2)."""
+    size, ordered = values.shape[-1], np.sort(values, axis=-1)
     rank = np.arange(size, dtype=np.float64)
+    # The second and the third L-moment are weighted means of the ordered values: with p = r/(n - 1) and q = p (r - 1)/(n - 2) at
+    # rank r, the weights are 2 p - 1 and 6 q - 6 p + 1 (Hosking 1990, section 3).
     first = rank / (size - 1.0)
     second = first * (rank - 1.0) / (size - 2.0)
-    return read_only(np.stack([2.0 * first - 1.0, 6.0 * second - 6.0 * first + 1.0], axis=-1) / size)
-
-
-@lru_cache(maxsize=1)
-def _lognormal_skewness() -> Array:
-    """Return the L-skewness of lognormal laws, by the quantile function."""
-    share = (np.arange(QUANTILE_POINTS) + 0.5) / QUANTILE_POINTS
-    normal = ndtri(share)
-    skewness = [0.0]
-    for spread in SPREADS[1:]:
-        law = np.exp(spread * normal)
-        mean, one, two = law.mean(), (share * law).mean(), (share**2 * law).mean()
-        skewness.append((6.0 * two - 6.0 * one + mean) / (2.0 * one - mean))
-    return read_only(np.array(skewness))
+    weights = np.stack([2.0 * first - 1.0, 6.0 * second - 6.0 * first + 1.0], axis=-1) / size
+    scale, third = np.moveaxis(ordered @ weights, -1, 0)
+    known = scale > 1e-12 * np.maximum(np.abs(ordered[..., 0]), np.abs(ordered[..., -1]))
+    return np.clip(np.divide(third, scale, out=np.zeros_like(scale), where=known), -1.0, 1.0)
 
 
 @lru_cache(maxsize=64)
@@ -296,20 +300,21 @@ def tail_table(prompts: int, level: float) -> TailTable:
     shrink = (size / prompts) ** RATE
     samples = int(np.clip(DRAWS // size, FEWEST_SAMPLES, MOST_SAMPLES))
     normal = np.random.default_rng(SEED).standard_normal((samples, size))
-    lower, upper, coverage = [-own], [own], [level]
+    share = (np.arange(QUANTILE_POINTS) + 0.5) / QUANTILE_POINTS
+    rows = [(0.0, -own, own, level)]
     for spread in SPREADS[1:]:
-        statistic = _students(np.exp(spread * normal), float(np.exp(spread**2 / 2.0)))
+        # The law's L-skewness is that of its quantile function Q: (6 b2 - 6 b1 + b0)/(2 b1 - b0), b_k the mean of p^k Q(p).
+        law = np.exp(spread * ndtri(share))
+        mean, one, two = law.mean(), (share * law).mean(), (share**2 * law).mean()
+        skewness = (6.0 * two - 6.0 * one + mean) / (2.0 * one - mean)
+        # Student's statistic of each sample about the law's mean exp(spread^2/2).
+        drawn = np.exp(spread * normal)
+        statistic = (drawn.mean(axis=1) - np.exp(spread**2 / 2.0)) / (drawn.std(axis=1, ddof=1) / np.sqrt(size))
         low, high = np.quantile(statistic, tails)
-        lower.append(-own - max(-student - float(low), 0.0) * shrink)
-        upper.append(own + max(float(high) - student, 0.0) * shrink)
-        held = float((np.abs(statistic) <= student).mean())
-        coverage.append(level - max(level - held, 0.0) * shrink)
-    return read_only(TailTable(_lognormal_skewness(), np.array(lower), np.array(upper), np.array(coverage)))
-
-
-def _students(samples: Array, mean: float) -> Array:
-    """Return Student's statistic of each row about the law's mean."""
-    return (samples.mean(axis=1) - mean) / (samples.std(axis=1, ddof=1) / np.sqrt(samples.shape[1]))
+        held = (np.abs(statistic) <= student).mean()
+        lower, upper = -own - max(-student - low, 0.0) * shrink, own + max(high - student, 0.0) * shrink
+        rows.append((skewness, lower, upper, level - max(level - held, 0.0) * shrink))
+    return read_only(TailTable(*np.array(rows).T.copy()))
 
 
 def tail_quantiles(influence: Array, level: float) -> tuple[Array, Array]:

@@ -1,18 +1,28 @@
-"""Confidence sets of the policy gradient from one batch of rollouts."""
+"""Confidence sets from one batch of rollouts: of the gradient, the value, the error and its components, the group size."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv, fdtri, stdtrit
+from scipy.special import fdtri
 
-from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.intervals.interval import Ellipsoid, Interval, check_level, quotient_limits, student_interval, vectorized
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.intervals.interval import (
+    Ellipsoid,
+    Interval,
+    binomial_limits,
+    check_level,
+    interval_function,
+    quotient_limits,
+    student_interval,
+    student_quantile,
+)
 from grpo_theory.intervals.u_statistics import (
     PromptTerms,
     bootstrap_quantiles,
     centred,
-    draw_resamples,
+    error_of_mean,
     prompt_gradients,
     prompt_jackknife_variances,
     prompt_terms,
@@ -21,14 +31,13 @@ from grpo_theory.intervals.u_statistics import (
 from grpo_theory.samples import Groups
 from grpo_theory.simulate.draw.streams import Rng
 from grpo_theory.theory import GroupSizeLaw, mse_weights
-from grpo_theory.validation import as_numbers, shown, typed
+from grpo_theory.validation import as_numbers, shown
 
 SINGULAR = 1e-12
 """The least eigenvalue of a correlation matrix, and the least ratio of standard deviations, that count as more than rounding."""
 
 
-@vectorized
-@typed
+@interval_function
 def gradient_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of each component of (1/B) sum_b g(X_b), the gradient averaged over the prompts at hand.
 
@@ -69,21 +78,17 @@ def gradient_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
     """
     variances = prompt_jackknife_variances(rollouts)
     total = variances.sum(axis=-2)
+    # Satterthwaite's degrees of freedom of a sum: (sum v_b)^2 / sum v_b^2/(G_b - 1).
     first = rollouts.sizes[0] - 1.0
     squares = (variances**2 * (first / (rollouts.sizes - 1.0))[:, None]).sum(axis=-2)
     degrees = first * np.divide(total**2, squares, out=np.ones_like(total), where=squares > 0.0)
+    estimate, error = prompt_gradients(rollouts).mean(axis=-2), np.sqrt(total) / rollouts.batch_size
     return student_interval(
-        prompt_gradients(rollouts).mean(axis=-2),
-        np.sqrt(total) / rollouts.batch_size,
-        degrees,
-        level,
-        single=rollouts.single,
-        of="the products of centred score and reward",
+        estimate, error, degrees, level, single=rollouts.single, of="the products of centred score and reward"
     )
 
 
-@vectorized
-@typed
+@interval_function
 def gradient_between(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of each component of the population's gradient E[W Z], from the variance between prompts.
 
@@ -121,35 +126,12 @@ def gradient_between(rollouts: Groups, level: float = 0.95) -> Interval:
     [True, True, False, True, True]
     """
     rollouts.require(prompts=2)
-    gradients = prompt_gradients(rollouts)
-    size = rollouts.batch_size
-    power = (centred(gradients, -2) ** 2).sum(axis=-2)
-    return student_interval(
-        gradients.mean(axis=-2),
-        np.sqrt(power / (size * (size - 1.0))),
-        size - 1,
-        level,
-        single=rollouts.single,
-        of="the prompts' gradient estimates",
-    )
+    found, of = prompt_gradients(rollouts), "the prompts' gradient estimates"
+    degrees = rollouts.batch_size - 1
+    return student_interval(found.mean(axis=-2), error_of_mean(found, -2), degrees, level, single=rollouts.single, of=of)
 
 
-def _flat_direction(covariance: Array) -> tuple[Flags, Array]:
-    """Return whether covariance matrices (..., J, J) are singular, and a unit vector (..., J) along which they then vanish."""
-    deviations = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
-    largest = deviations.max(axis=-1, keepdims=True)
-    constant = ~(deviations > SINGULAR * largest)
-    scales = np.where(constant, 1.0, deviations)
-    correlation = covariance / (scales[..., :, None] * scales[..., None, :])
-    correlation = np.where(constant[..., :, None] | constant[..., None, :], 0.0, correlation)
-    eigenvalues, vectors = np.linalg.eigh(correlation)
-    direction = vectors[..., :, 0] / scales
-    direction = direction / np.linalg.norm(direction, axis=-1, keepdims=True)
-    return eigenvalues[..., 0] <= SINGULAR, direction
-
-
-@vectorized
-@typed
+@interval_function
 def gradient_ellipsoid(rollouts: Groups, level: float = 0.95) -> Ellipsoid:
     """Joint confidence set of the population's gradient E[W Z]: Hotelling's T^2 on the prompts' leave-one-out estimates.
 
@@ -194,13 +176,23 @@ def gradient_ellipsoid(rollouts: Groups, level: float = 0.95) -> Ellipsoid:
     gradients = prompt_gradients(rollouts)
     deviations = centred(gradients, -2)
     covariance = np.swapaxes(deviations, -1, -2) @ deviations / (size * (size - 1.0))
-    singular, direction = _flat_direction(covariance)
+    # Singular is what a correlation matrix of least eigenvalue 0 is, whatever the components' units.
+    errors = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
+    constant = ~(errors > SINGULAR * errors.max(axis=-1, keepdims=True))
+    scales = np.where(constant, 1.0, errors)
+    correlation = covariance / (scales[..., :, None] * scales[..., None, :])
+    correlation = np.where(constant[..., :, None] | constant[..., None, :], 0.0, correlation)
+    eigenvalues, vectors = np.linalg.eigh(correlation)
+    singular = eigenvalues[..., 0] <= SINGULAR
     if rollouts.single and singular:
+        direction = vectors[:, 0] / scales
+        direction = direction / np.linalg.norm(direction)
         vector = np.array2string(direction, precision=4, suppress_small=True, threshold=64, separator=", ")
         raise ValueError(
             f"the prompts' gradient estimates do not vary along the unit vector {vector}: their covariance is singular; "
             "take components along fewer directions (Rollouts.along)"
         )
+    # Hotelling's T^2 is J (B - 1)/(B - J) times F of J and B - J degrees of freedom.
     radius = dimension * (size - 1.0) / (size - dimension) * fdtri(dimension, size - dimension, level)
     covariance = np.where(singular[..., None, None], np.nan, covariance)
     return Ellipsoid(gradients.mean(axis=-2), covariance, np.where(singular, np.nan, radius), level)
@@ -210,8 +202,7 @@ BEYOND = "a limit is beyond the rewards, which are 0 and 1; value_effective has 
 """The note on limits of Student's t that no success rate can have."""
 
 
-@vectorized
-@typed
+@interval_function
 def value_naive(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of the value E[Z] that treats all B G rewards as independent; for comparison, not for use.
 
@@ -250,13 +241,11 @@ def value_naive(rollouts: Groups, level: float = 0.95) -> Interval:
     if size < 2:
         raise ValueError("rollouts must have at least 2 rewards, got 1")
     rewards = rollouts.rewards.reshape(*rollouts.rewards.shape[:-2], size)
-    power = (centred(rewards, -1) ** 2).sum(axis=-1)
-    error = np.sqrt(power / (size * (size - 1.0)))
-    return student_interval(shifted_mean(rewards, -1), error, size - 1, level, single=rollouts.single, of="the rewards")
+    estimate, error = shifted_mean(rewards, -1), error_of_mean(rewards, -1)
+    return student_interval(estimate, error, size - 1, level, single=rollouts.single, of="the rewards")
 
 
-@vectorized
-@typed
+@interval_function
 def value_clustered(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of the value E[Z] from the B mean rewards of the prompts, Student's t with B - 1 degrees of freedom.
 
@@ -293,20 +282,16 @@ def value_clustered(rollouts: Groups, level: float = 0.95) -> Interval:
     (0.308, 0.413)
     """
     rollouts.require(prompts=2)
-    size = rollouts.batch_size
     # Rewards are taken from the first before they are averaged, so that prompts with equal rewards differ by exactly 0.
     first = rollouts.rewards.reshape(*rollouts.rewards.shape[:-2], -1)[..., :1]
     above = rollouts.by_prompt(lambda same: (same.rewards - first[..., None]).mean(axis=-1))
-    error = np.sqrt((centred(above, -1) ** 2).sum(axis=-1) / (size * (size - 1.0)))
-    found = student_interval(
-        first[..., 0] + above.mean(axis=-1), error, size - 1, level, single=rollouts.single, of="the prompts' mean rewards"
-    )
+    estimate, error, of = first[..., 0] + above.mean(axis=-1), error_of_mean(above, -1), "the prompts' mean rewards"
+    found = student_interval(estimate, error, rollouts.batch_size - 1, level, single=rollouts.single, of=of)
     binary = rollouts.single and bool(np.isin(rollouts.rewards, (0.0, 1.0)).all())
     return replace(found, note=BEYOND) if binary and not 0.0 <= found.low <= found.high <= 1.0 else found
 
 
-@vectorized
-@typed
+@interval_function
 def value_effective(rollouts: Groups, level: float = 0.95, bounds: ArrayLike = (0.0, 1.0)) -> Interval:
     """Interval of the value E[Z] of bounded rewards, success rates say: Clopper-Pearson at an effective sample size.
 
@@ -369,74 +354,49 @@ def effective_interval(means: Array, sizes: Integers, bounds: tuple[float, float
     (least, most), size = bounds, means.shape[-1]
     total = size**2 * sizes[0] / (sizes[0] / sizes).sum()
     scaled = (means - least) / (most - least)
-    rate = scaled.mean(axis=-1)
-    error = np.sqrt((centred(scaled, -1) ** 2).sum(axis=-1) / (size * (size - 1.0)))
+    rate, error = scaled.mean(axis=-1), error_of_mean(scaled, -1)
+    # Korn and Graubard (1998): n = m (1 - m)/s^2, kept within [B, BG], times (t_{BG-1}/t_{B-1})^2.
     spread = rate * (1.0 - rate)
     effective = np.divide(spread, error**2, out=np.full_like(spread, np.inf), where=error > 0.0)
     effective = np.where(spread > 0.0, np.clip(effective, size, total), size)
-    tail = (1.0 - level) / 2.0
-    effective = effective * (stdtrit(total - 1, tail) / stdtrit(size - 1, tail)) ** 2
-    successes, failures = rate * effective, (1.0 - rate) * effective
-    # The quantile at 0 successes is 0 and at 0 failures 1; the inner maximum only keeps the beta law proper.
-    low = np.where(rate > 0.0, betaincinv(np.maximum(successes, 1e-300), failures + 1.0, tail), 0.0)
-    high = np.where(rate < 1.0, betaincinv(successes + 1.0, np.maximum(failures, 1e-300), 1.0 - tail), 1.0)
+    effective = effective * (student_quantile(total - 1, level) / student_quantile(size - 1, level)) ** 2
+    low, high = binomial_limits(rate * effective, (1.0 - rate) * effective, level)
     estimate, low, high = (least + (most - least) * one for one in (rate, low, high))
     return Interval(estimate, (most - least) * error, low, high, level)
 
 
-OF = "the prompts' terms of the error"
+def _combination(
+    rollouts: Groups, weights: Array, level: float, resamples: int | None = None, rng: Rng | None = None
+) -> Interval:
+    """Return the interval of combinations of c1, c2 and c3 with weights (3,) or (L, 3), of which none can be below 0.
 
-
-def _not_negative(interval: Interval) -> Interval:
-    """Cut the limits at 0, below which the truth cannot lie."""
-    low, high = np.maximum(interval.low, 0.0), np.maximum(interval.high, 0.0)
-    return Interval(interval.estimate, interval.standard_error, low, high, interval.level)
-
-
-def _combinations(terms: PromptTerms, weights: Array) -> tuple[Array, Array]:
-    """Return estimates and jackknife standard errors of combinations of c1, c2 and c3 with weights (L, 3), shapes (..., L)."""
-    law = terms.components()
-    estimate = np.stack([law.c1, law.c2, law.c3], axis=-1) @ weights.T
-    return estimate, np.sqrt(np.einsum("li,...ij,lj->...l", weights, terms.covariance(), weights))
-
-
-def _student(terms: PromptTerms, weights: Array, level: float, single: bool) -> Interval:
-    estimate, error = _combinations(terms, weights)
-    return student_interval(estimate, error, terms.power.shape[-1] - 1, level, single=single, of=OF)
-
-
-def _jackknife(rollouts: Groups, weights: Array, level: float) -> Interval:
-    return _not_negative(_student(prompt_terms(rollouts, 3), weights, level, rollouts.single))
-
-
-def _bootstrap(rollouts: Groups, weights: Array, level: float, resamples: int, rng: Rng | None) -> Interval:
-    """As `_jackknife`, with the quantiles of resamples in place of Student's."""
-    terms = prompt_terms(rollouts, 3)
-    base = _student(terms, weights, level, rollouts.single)
-    drawn = draw_resamples(rollouts.batch_size, resamples, level, rng)
-    every = np.broadcast_to(weights, (*base.estimate.shape[:-1], *weights.shape))
-    lower, upper = bootstrap_quantiles(terms, every, drawn)
-    error = np.where(np.isnan(base.low), np.nan, base.standard_error)
-    low, high = base.estimate - upper * error, base.estimate - lower * error
-    return _not_negative(Interval(base.estimate, base.standard_error, low, high, base.level))
-
-
-def _only(interval: Interval) -> Interval:
-    """Drop the last axis, of length 1."""
-    return Interval(
-        interval.estimate[..., 0], interval.standard_error[..., 0], interval.low[..., 0], interval.high[..., 0], interval.level
-    )
+    Quantiles are Student's, or those of so many resamples.
+    """
+    level, terms, rows = check_level(level), prompt_terms(rollouts, 3), np.atleast_2d(weights)
+    law, degrees, of = terms.components(), rollouts.batch_size - 1, "the prompts' terms of the error"
+    estimate = np.stack([law.c1, law.c2, law.c3], axis=-1) @ rows.T
+    error = np.sqrt(np.einsum("li,...ij,lj->...l", rows, terms.covariance(), rows))
+    found = student_interval(estimate, error, degrees, level, single=rollouts.single, of=of)
+    low, high = found.low, found.high
+    if resamples is not None:
+        every = np.broadcast_to(rows, (*estimate.shape[:-1], *rows.shape))
+        lower, upper = bootstrap_quantiles(terms, every, resamples, level, rng)
+        known = np.where(np.isnan(low), np.nan, error)
+        low, high = estimate - upper * known, estimate - lower * known
+    low, high = np.maximum(low, 0.0), np.maximum(high, 0.0)
+    if weights.ndim == 1:
+        estimate, error, low, high = (part[..., 0] for part in (estimate, error, low, high))
+    return Interval(estimate, error, low, high, level)
 
 
 def _error_weights(batch_size: int, group_size: int) -> Array:
     weights = mse_weights(batch_size, group_size)
     if weights.ndim != 1:
         raise ValueError(f"batch_size and group_size must be single numbers, got {batch_size!r} and {group_size!r}")
-    return weights[None]
+    return weights
 
 
-@vectorized
-@typed
+@interval_function
 def components_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of each of c1, c2 and c3 in MSE = c1/B + c2/(BG) + c3/(BG(G-1)).
 
@@ -473,11 +433,10 @@ def components_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
     >>> gt.intervals.components_jackknife(rollouts).covers([law.c1, law.c2, law.c3]).tolist()
     [True, True, True]
     """
-    return _jackknife(rollouts, np.eye(3), check_level(level))
+    return _combination(rollouts, np.eye(3), level)
 
 
-@vectorized
-@typed
+@interval_function
 def components_bootstrap(rollouts: Groups, level: float = 0.95, *, resamples: int = 999, rng: Rng | None = None) -> Interval:
     """Interval of each of c1, c2 and c3, with quantiles from a bootstrap-t over prompts in place of Student's.
 
@@ -515,11 +474,10 @@ def components_bootstrap(rollouts: Groups, level: float = 0.95, *, resamples: in
     >>> gt.intervals.components_bootstrap(rollouts, resamples=99, rng=0).low.shape
     (3,)
     """
-    return _bootstrap(rollouts, np.eye(3), check_level(level), resamples, rng)
+    return _combination(rollouts, np.eye(3), level, resamples, rng)
 
 
-@vectorized
-@typed
+@interval_function
 def mse_jackknife(rollouts: Groups, batch_size: int, group_size: int, level: float = 0.95) -> Interval:
     """Interval of the leave-one-out estimator's mean squared error at any batch and group size.
 
@@ -557,11 +515,10 @@ def mse_jackknife(rollouts: Groups, batch_size: int, group_size: int, level: flo
     >>> bool(gt.intervals.mse_jackknife(rollouts, batch_size=64, group_size=16).covers(truth))
     True
     """
-    return _only(_jackknife(rollouts, _error_weights(batch_size, group_size), check_level(level)))
+    return _combination(rollouts, _error_weights(batch_size, group_size), level)
 
 
-@vectorized
-@typed
+@interval_function
 def mse_bootstrap(
     rollouts: Groups, batch_size: int, group_size: int, level: float = 0.95, *, resamples: int = 999, rng: Rng | None = None
 ) -> Interval:
@@ -602,7 +559,7 @@ def mse_bootstrap(
     >>> bool(interval.low < interval.high)
     True
     """
-    return _only(_bootstrap(rollouts, _error_weights(batch_size, group_size), check_level(level), resamples, rng))
+    return _combination(rollouts, _error_weights(batch_size, group_size), level, resamples, rng)
 
 
 UNBOUNDED = (
@@ -611,30 +568,36 @@ UNBOUNDED = (
 )
 
 
-def _log_ratio_error(law: GroupSizeLaw, covariance: Array) -> Array:
-    """Return the standard error of log(c3/c1) by the delta method; infinite where an estimate is not above 0."""
+def _optimum_interval(rollouts: Groups, level: float, ratios: Callable[..., tuple[Array, Array]]) -> Interval:
+    """Return the interval of G* from limits of c3/c1.
+
+    These come from ``ratios(law, covariance, terms, level)``. The standard error is the delta method's.
+    """
+    level, terms = check_level(level), prompt_terms(rollouts, 3)
+    law, covariance = terms.components(), terms.covariance()
+    degenerate = ~(covariance[..., 0, 0] + covariance[..., 2, 2] > 0.0)
+    limits = ratios(law, covariance, terms, level)
+    if rollouts.single and degenerate:
+        raise ValueError("the prompts' terms of the error do not vary: they say nothing about the optimal group size")
+    low, high = (np.where(degenerate, np.nan, 1.0 + np.sqrt(ratio)) for ratio in limits)
+    _, log_error = _log_ratio(law, covariance)
+    optimum, proper = np.asarray(law.optimum), np.isfinite(log_error)
+    # dG*/d log r = sqrt(r)/2 = (G* - 1)/2.
+    error = np.where(proper, (np.where(proper, optimum, 1.0) - 1.0) / 2.0 * np.where(proper, log_error, 0.0), np.inf)
+    return Interval(optimum, error, low, high, level, UNBOUNDED if np.isinf(high).any() else "")
+
+
+def _log_ratio(law: GroupSizeLaw, covariance: Array) -> tuple[Array, Array]:
+    """Return c3/c1 and the delta method's standard error of its logarithm: 1 and infinite where an estimate is not above 0."""
     proper = (law.c1 > 0.0) & (law.c3 > 0.0)
     # "where" computes both branches; the 1 keeps the one that is not used free of divisions by 0.
     c1, c3 = np.where(proper, law.c1, 1.0), np.where(proper, law.c3, 1.0)
     slopes = np.stack([-1.0 / c1, np.zeros_like(c1), 1.0 / c3], axis=-1)
     variance = np.einsum("...i,...ij,...j->...", slopes, covariance, slopes)
-    return np.where(proper, np.sqrt(np.maximum(variance, 0.0)), np.inf)
+    return c3 / c1, np.where(proper, np.sqrt(np.maximum(variance, 0.0)), np.inf)
 
 
-def _interval(law: GroupSizeLaw, covariance: Array, ratios: tuple[Array, Array], level: float, single: bool) -> Interval:
-    """Turn limits of c3/c1 into limits of G*; the standard error is the delta method's."""
-    degenerate = ~(covariance[..., 0, 0] + covariance[..., 2, 2] > 0.0)
-    if single and degenerate:
-        raise ValueError("the prompts' terms of the error do not vary: they say nothing about the optimal group size")
-    optimum, log_error = np.asarray(law.optimum), _log_ratio_error(law, covariance)
-    proper = np.isfinite(log_error)
-    error = np.where(proper, (np.where(proper, optimum, 1.0) - 1.0) / 2.0 * np.where(proper, log_error, 0.0), np.inf)
-    low, high = (np.where(degenerate, np.nan, 1.0 + np.sqrt(ratio)) for ratio in ratios)
-    return Interval(optimum, error, low, high, level, UNBOUNDED if np.isinf(high).any() else "")
-
-
-@vectorized
-@typed
+@interval_function
 def group_size_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of G* = 1 + sqrt(c3/c1) by the delta method on log(c3/c1), variances from deleting one prompt at a time.
 
@@ -671,16 +634,14 @@ def group_size_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
     >>> bool(gt.intervals.group_size_jackknife(rollouts).covers(gt.group_size_law(problem, problem.theta).optimum))
     True
     """
-    level = check_level(level)
-    terms = prompt_terms(rollouts, 3)
-    law, covariance = terms.components(), terms.covariance()
-    log_error = _log_ratio_error(law, covariance)
-    proper = np.isfinite(log_error)
-    half = stdtrit(rollouts.batch_size - 1, (1.0 + level) / 2.0) * np.where(proper, log_error, 0.0)
-    ratio = np.where(proper, law.c3 / np.where(proper, law.c1, 1.0), 0.0)
-    with np.errstate(over="ignore"):
-        low, high = np.where(proper, ratio * np.exp(-half), 0.0), np.where(proper, ratio * np.exp(half), np.inf)
-    return _interval(law, covariance, (low, high), level, rollouts.single)
+
+    def ratios(law: GroupSizeLaw, covariance: Array, _: PromptTerms, level: float) -> tuple[Array, Array]:
+        ratio, error = _log_ratio(law, covariance)
+        half = student_quantile(rollouts.batch_size - 1, level) * error
+        with np.errstate(over="ignore"):
+            return ratio * np.exp(-half), ratio * np.exp(half)
+
+    return _optimum_interval(rollouts, level, ratios)
 
 
 def ratio_limits(
@@ -708,8 +669,7 @@ def ratio_limits(
     return quotient_limits(c3, c1, (v33, v13, v11), lower_quantile, upper_quantile)
 
 
-@vectorized
-@typed
+@interval_function
 def group_size_fieller(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of G* = 1 + sqrt(c3/c1) by inverting the t tests of c3 - r c1 = 0 (Fieller 1954), variances from the jackknife.
 
@@ -747,15 +707,15 @@ def group_size_fieller(rollouts: Groups, level: float = 0.95) -> Interval:
     >>> bool(gt.intervals.group_size_fieller(rollouts).covers(gt.group_size_law(problem, problem.theta).optimum))
     True
     """
-    level = check_level(level)
-    terms = prompt_terms(rollouts, 3)
-    law, covariance = terms.components(), terms.covariance()
-    t = stdtrit(rollouts.batch_size - 1, (1.0 + level) / 2.0)
-    return _interval(law, covariance, ratio_limits(law, covariance, -t, t), level, rollouts.single)
+
+    def ratios(law: GroupSizeLaw, covariance: Array, _: PromptTerms, level: float) -> tuple[Array, Array]:
+        t = student_quantile(rollouts.batch_size - 1, level)
+        return ratio_limits(law, covariance, -t, t)
+
+    return _optimum_interval(rollouts, level, ratios)
 
 
-@vectorized
-@typed
+@interval_function
 def group_size_bootstrap(rollouts: Groups, level: float = 0.95, *, resamples: int = 999, rng: Rng | None = None) -> Interval:
     """Interval of G* = 1 + sqrt(c3/c1) as `group_size_fieller`, with quantiles from a bootstrap-t over prompts.
 
@@ -797,12 +757,11 @@ def group_size_bootstrap(rollouts: Groups, level: float = 0.95, *, resamples: in
     >>> bool(1.0 <= interval.low < interval.high)
     True
     """
-    level = check_level(level)
-    terms = prompt_terms(rollouts, 3)
-    drawn = draw_resamples(rollouts.batch_size, resamples, level, rng)
-    law, covariance = terms.components(), terms.covariance()
-    angle = np.arctan2(np.maximum(law.c3, 0.0), np.maximum(law.c1, 0.0))
-    weights = np.stack([-np.sin(angle), np.zeros_like(angle), np.cos(angle)], axis=-1)
-    quantiles = (side[..., 0] for side in bootstrap_quantiles(terms, weights[..., None, :], drawn))
-    limits = ratio_limits(law, covariance, *quantiles)
-    return _interval(law, covariance, limits, level, rollouts.single)
+
+    def ratios(law: GroupSizeLaw, covariance: Array, terms: PromptTerms, level: float) -> tuple[Array, Array]:
+        angle = np.arctan2(np.maximum(law.c3, 0.0), np.maximum(law.c1, 0.0))
+        weights = np.stack([-np.sin(angle), np.zeros_like(angle), np.cos(angle)], axis=-1)[..., None, :]
+        lower, upper = bootstrap_quantiles(terms, weights, resamples, level, rng)
+        return ratio_limits(law, covariance, lower[..., 0], upper[..., 0])
+
+    return _optimum_interval(rollouts, level, ratios)

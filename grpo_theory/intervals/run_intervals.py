@@ -1,26 +1,24 @@
-"""A training run near its maximiser, as estimated from the run alone."""
+"""Intervals from one training run: for the maximiser, for values, and for the gap that is left."""
 
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import chdtri
 
-from grpo_theory.arrays import Array, Flags, Integers, Number
-from grpo_theory.compiler import F1, F2, F3, READONLY_F1, function_value
+from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.intervals.interval import (
     Ellipsoid,
     Interval,
+    around,
     check_level,
     check_variation,
+    interval_function,
     normal_quantile,
     student_interval,
-    vectorized,
 )
 from grpo_theory.intervals.u_statistics import shifted, shifted_mean
 from grpo_theory.samples import TrainingRecord
@@ -32,45 +30,6 @@ RANK_TOLERANCE = 1e-9
 CONTRAST_TOLERANCE = 1e-6
 
 
-class Influence(NamedTuple):
-    """A point of the run is theta* + start (theta_0 - theta*) + sum_i noise_i xi_i, xi_i the error of the i-th gradient.
-
-    In the basis of the curvatures, where start and noise act entry by entry.
-
-    Attributes
-    ----------
-    products : ndarray, shape (..., d, d)
-        The sum over the steps of noise_i noise_i', of which the covariance of the point is made.
-    start : ndarray, shape (..., d)
-    """
-
-    products: Array
-    start: Array
-
-
-@function_value(numba.void(F1, READONLY_F1, F2, F3, F2))
-def add_influences(weights, step_sizes, curvatures, products, reach):
-    """Add the products (R, d, d) of the influences on sum_i weight_i theta_i, and fill in that of the start (R, d).
-
-    The gradient's error at step i has the influence ``eta_i sum_{j >= i} weight_j prod_{i < l <= j} (1 - eta_l a)``.  It is found
-    from the last step back, for the curvatures a (R, d) of each run.
-    """
-    n, dimension = step_sizes.shape[0], curvatures.shape[1]
-    for run in range(curvatures.shape[0]):
-        own, product = reach[run], products[run]
-        own[:] = 0.0
-        for i in range(n - 1, -1, -1):
-            for j in range(dimension):
-                own[j] += weights[i]
-                for k in range(j + 1):
-                    product[j, k] += step_sizes[i] ** 2 * own[j] * own[k]
-            for j in range(dimension):
-                own[j] *= 1.0 - step_sizes[i] * curvatures[run, j]
-        for j in range(dimension):
-            for k in range(j):
-                product[k, j] = product[j, k]
-
-
 @dataclass(frozen=True, eq=False)
 class LocalModel:
     """Linear drift and constant noise, theta_i - theta* = (I - eta_i A)(theta_{i-1} - theta*) + eta_i noise, in the basis of A.
@@ -78,8 +37,6 @@ class LocalModel:
     Attributes
     ----------
     step_sizes : ndarray, shape (n,)
-    tail_start : int
-        The number of steps before the last part of the run.
     curvatures : ndarray, shape (..., d)
         Eigenvalues of A, minus the estimated Hessian; 0 in flat directions, and in all of a run that is not usable.
     directions : ndarray, shape (..., d, d)
@@ -91,56 +48,37 @@ class LocalModel:
     """
 
     step_sizes: Array
-    tail_start: int
     curvatures: Array
     directions: Array
     noise: Array
     usable: Flags
 
-    def last(self) -> Influence:
-        """Return the influence on the last iterate: eta_i prod_{l > i} (1 - eta_l a), and prod_l (1 - eta_l a) of the start."""
-        weights = np.zeros(len(self.step_sizes))
-        weights[-1] = 1.0
-        return self._influence(weights)
+    def in_basis(self, point: Array) -> Array:
+        """Return the components of a point (..., d) along the eigenvectors."""
+        return (point[..., None, :] @ self.directions)[..., 0, :]
 
-    def average(self) -> Influence:
-        """Return the influence on the mean of the m iterates after step s.
+    def law_of_mean(self, last: int) -> tuple[Array, Array]:
+        """Return the covariance (..., d, d) of the mean of the last iterates, and how much of the start is left in it (..., d).
 
-        It is ``(eta_i / m) sum_{j >= i, j > s} prod_{i < l <= j} (1 - eta_l a)``.  For steps i^-b with b in (1/2, 1) it tends to
-        1/(m a).
+        In the basis, the mean is theta* + start (theta_0 - theta*) plus noise.  For the last iterate and steps beta/i the
+        covariance tends to the solution of the Lyapunov equation over n.  With constant steps it tends to the stationary
+        covariance.  For many iterates and steps i^-b it tends to ``H^-1 Gamma H^-1 / m``.  Nothing is said of flat directions,
+        where the start stays.
         """
         weights = np.zeros(len(self.step_sizes))
-        weights[self.tail_start :] = 1.0 / (len(weights) - self.tail_start)
-        return self._influence(weights)
-
-    def covariance(self, influence: Influence) -> Array:
-        """Return the covariance of a point about theta* plus what is left of the start, in the basis, shape (..., d, d).
-
-        For the last iterate and steps beta/i it tends to the solution of the Lyapunov equation over n.  With constant steps it
-        tends to the stationary covariance.  For the average and steps i^-b it tends to ``H^-1 Gamma H^-1 / m``.
-        """
-        return np.where(np.expand_dims(self.usable, (-2, -1)), self.noise * influence.products, np.nan)
-
-    def _influence(self, weights: Array) -> Influence:
-        """Return the influence on a weighted sum of the iterates; nothing is said of flat directions, where the start stays."""
-        shape, dimension = self.curvatures.shape, self.curvatures.shape[-1]
-        curvatures = np.ascontiguousarray(self.curvatures.reshape(-1, dimension))
-        products, start = np.zeros((len(curvatures), dimension, dimension)), np.empty(curvatures.shape)
-        add_influences(weights, self.step_sizes, curvatures, products, start)
-        start = np.where(self.curvatures == 0.0, 0.0, start.reshape(shape))
-        return Influence(products.reshape(*shape, dimension), start)
-
-    def variance(self, covariance: Array, contrasts: Array) -> Array:
-        """Return the variance of functionals (J, d) under a covariance in the basis, shape (..., J); NaN if not identifiable."""
-        components = contrasts @ self.directions
-        variance = np.einsum("...ji,...ik,...jk->...j", components, covariance, components)
-        return np.where(self.identifies(contrasts), variance, np.nan)
-
-    def identifies(self, contrasts: Array) -> Flags:
-        """Return which functionals (J, d) have no part along a flat direction, shape (..., J)."""
-        flat = np.expand_dims(self.curvatures == 0.0, -2)
-        along = np.sqrt((np.where(flat, contrasts @ self.directions, 0.0) ** 2).sum(axis=-1))
-        return along <= CONTRAST_TOLERANCE * np.linalg.norm(contrasts, axis=-1)
+        weights[-last:] = 1.0 / last
+        reach, products = np.zeros_like(self.curvatures), np.zeros_like(self.noise)
+        # From the last step back, reach_i = sum_{j >= i} weight_j prod_{i < l <= j} (1 - eta_l a).  The error of the gradient at
+        # step i has the influence eta_i reach_i, and the covariance is noise times the sum of eta_i^2 reach_i reach_i'.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for weight, step in zip(weights[::-1], self.step_sizes[::-1], strict=True):
+                reach = reach + weight
+                products += (step**2 * reach)[..., :, None] * reach[..., None, :]
+                reach = reach * (1.0 - step * self.curvatures)
+            below = np.tril(products, -1)
+            covariance = self.noise * (np.tril(products) + np.swapaxes(below, -1, -2))
+        start = np.where(self.curvatures == 0.0, 0.0, reach)
+        return np.where(np.expand_dims(self.usable, (-2, -1)), covariance, np.nan), start
 
 
 def fit_local_model(record: TrainingRecord) -> LocalModel:
@@ -169,7 +107,7 @@ def fit_local_model(record: TrainingRecord) -> LocalModel:
     noise = np.where(flat[..., :, None] | flat[..., None, :], 0.0, noise)
     # Along a positive curvature the recursion grows without bound.
     curvatures = np.where(np.expand_dims(usable, -1), curvatures, 0.0)
-    return LocalModel(record.step_sizes, record.tail_start, curvatures, directions, noise, usable)
+    return LocalModel(record.step_sizes, curvatures, directions, noise, usable)
 
 
 def _complaint(curvatures: Array, directions: Array, slowest: float, step: float, fall: float) -> str:
@@ -204,23 +142,7 @@ def as_contrasts(contrasts: ArrayLike | None, dimension: int) -> Array:
     return array
 
 
-def check_identifiable(model: LocalModel, contrasts: Array) -> None:
-    """Raise, for a single run, if a functional has a part along a flat direction; say which.
-
-    Raises
-    ------
-    ValueError
-    """
-    identified = model.identifies(contrasts)
-    if model.usable.ndim == 0 and not identified.all():
-        row = int(np.argmin(identified))
-        flat = np.where(model.curvatures == 0.0, contrasts[row] @ model.directions, 0.0)
-        direction = np.round(model.directions @ flat / np.linalg.norm(flat), 3).tolist()
-        raise ValueError(f"contrasts must be identifiable: row {row} has a part along {direction}, where the objective is flat")
-
-
-@vectorized
-@typed
+@interval_function
 def last_iterate(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None) -> Interval:
     """Return intervals for linear functionals of the maximiser from the last iterate.
 
@@ -266,12 +188,10 @@ def last_iterate(record: TrainingRecord, level: float = 0.95, *, contrasts: Arra
     >>> gt.intervals.last_iterate(record).covers(optimum).tolist()
     [[True, True, True]]
     """
-    model = fit_local_model(record)
-    return _interval(model, model.last(), record.path[..., -1, :], record, level, contrasts)
+    return _normal(record, level, contrasts, record.path[..., -1, :], 1)
 
 
-@vectorized
-@typed
+@interval_function
 def averaged_iterate(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None) -> Interval:
     """Return intervals for linear functionals of the maximiser from the average of the iterates of the last part.
 
@@ -306,12 +226,10 @@ def averaged_iterate(record: TrainingRecord, level: float = 0.95, *, contrasts: 
     >>> gt.intervals.averaged_iterate(record).covers(optimum).shape
     (1, 3)
     """
-    model = fit_local_model(record)
-    return _interval(model, model.average(), record.average, record, level, contrasts)
+    return _normal(record, level, contrasts, record.average, record.steps - record.tail_start)
 
 
-@vectorized
-@typed
+@interval_function
 def last_iterate_ellipsoid(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike) -> Ellipsoid:
     """Return a joint confidence set for linear functionals of the maximiser from the last iterate.
 
@@ -344,45 +262,48 @@ def last_iterate_ellipsoid(record: TrainingRecord, level: float = 0.95, *, contr
     >>> gt.intervals.last_iterate_ellipsoid(record, contrasts=np.eye(3)).covers(optimum).tolist()
     [True]
     """
-    level = check_level(level)
-    model = fit_local_model(record)
-    functionals = as_contrasts(contrasts, record.dimension)
+    level, functionals = check_level(level), as_contrasts(contrasts, record.dimension)
     rank = int(np.linalg.matrix_rank(functionals))
     if rank < len(functionals):
         raise ValueError(f"contrasts must be linearly independent, got {len(functionals)} rows of rank {rank}")
-    centre, covariance = _centred(model, model.last(), record.path[..., -1, :], record)
-    check_identifiable(model, functionals)
-    along = functionals @ model.directions
-    estimate = (along @ centre[..., None])[..., 0]
+    estimate, along, covariance, identified = _centred(record, functionals, record.path[..., -1, :], 1)
     spread = along @ covariance @ np.swapaxes(along, -1, -2)
-    spread = np.where(np.expand_dims(model.identifies(functionals).all(axis=-1), (-2, -1)), spread, np.nan)
+    spread = np.where(np.expand_dims(identified.all(axis=-1), (-2, -1)), spread, np.nan)
     return Ellipsoid(estimate, spread, np.full(estimate.shape[:-1], chdtri(len(functionals), 1.0 - level)), level)
 
 
-def _interval(
-    model: LocalModel, influence: Influence, point: Array, record: TrainingRecord, level: float, contrasts: ArrayLike | None
-) -> Interval:
-    """Put normal limits around functionals of the centred point."""
+def _normal(record: TrainingRecord, level: float, contrasts: ArrayLike | None, point: Array, last: int) -> Interval:
+    """Put normal limits around functionals of a point, the mean of the last iterates."""
     level = check_level(level)
-    functionals = as_contrasts(contrasts, record.dimension)
-    check_identifiable(model, functionals)
-    centre, covariance = _centred(model, influence, point, record)
-    estimate = (functionals @ model.directions @ centre[..., None])[..., 0]
-    error = np.sqrt(model.variance(covariance, functionals))
-    half = normal_quantile(level) * error
-    return Interval(estimate, error, estimate - half, estimate + half, level)
+    estimate, along, covariance, identified = _centred(record, as_contrasts(contrasts, record.dimension), point, last)
+    variance = np.einsum("...ji,...ik,...jk->...j", along, covariance, along)
+    return around(estimate, np.sqrt(np.where(identified, variance, np.nan)), normal_quantile(level), level)
 
 
-def _centred(model: LocalModel, influence: Influence, point: Array, record: TrainingRecord) -> tuple[Array, Array]:
-    """Take what is left of the start out of a point (..., d); return it and its covariance, in the basis."""
-    kept = 1.0 - influence.start
-    centre = (_in_basis(model, point) - influence.start * _in_basis(model, record.path[..., 0, :])) / kept
-    return centre, model.covariance(influence) / kept[..., :, None] / kept[..., None, :]
+def _centred(record: TrainingRecord, functionals: Array, point: Array, last: int) -> tuple[Array, Array, Array, Flags]:
+    """Take what is left of the start out of a point (..., d), the mean of the last iterates.
 
+    Return functionals of it (..., J) and their components in the basis (..., J, d), the point's covariance in the basis
+    (..., d, d), and which functionals have no part along a flat direction (..., J).
 
-def _in_basis(model: LocalModel, point: Array) -> Array:
-    """Return the components of a point (..., d) along the eigenvectors."""
-    return (point[..., None, :] @ model.directions)[..., 0, :]
+    Raises
+    ------
+    ValueError
+        As `fit_local_model`; and for a single run if a functional has such a part.
+    """
+    model = fit_local_model(record)
+    along = functionals @ model.directions
+    flat = np.where(np.expand_dims(model.curvatures == 0.0, -2), along, 0.0)
+    identified = np.sqrt((flat**2).sum(axis=-1)) <= CONTRAST_TOLERANCE * np.linalg.norm(functionals, axis=-1)
+    if model.usable.ndim == 0 and not identified.all():
+        row = int(np.argmin(identified))
+        direction = np.round(model.directions @ flat[row] / np.linalg.norm(flat[row]), 3).tolist()
+        raise ValueError(f"contrasts must be identifiable: row {row} has a part along {direction}, where the objective is flat")
+    covariance, start = model.law_of_mean(last)
+    # With P = start, (I - P)^-1 (point - P theta_0) is centred at theta* wherever the run started.
+    kept = 1.0 - start
+    centre = (model.in_basis(point) - start * model.in_basis(record.path[..., 0, :])) / kept
+    return (along @ centre[..., None])[..., 0], along, covariance / kept[..., :, None] / kept[..., None, :], identified
 
 
 @typed
@@ -403,19 +324,17 @@ def gap_weights(record: TrainingRecord) -> Array:
     (1, 3)
     """
     model = fit_local_model(record)
-    influence = model.last()
+    covariance, start = model.law_of_mean(1)
     # theta_0 - theta* is (theta_0 - theta_n) / (1 - start), up to noise.
-    moved = _in_basis(model, record.path[..., 0, :] - record.path[..., -1, :])
-    rest = influence.start / (1.0 - influence.start) * moved
-    moments = model.covariance(influence) + rest[..., :, None] * rest[..., None, :]
+    rest = start / (1.0 - start) * model.in_basis(record.path[..., 0, :] - record.path[..., -1, :])
+    moments = covariance + rest[..., :, None] * rest[..., None, :]
     root = np.sqrt(np.maximum(model.curvatures, 0.0))
     forms = root[..., :, None] * moments * root[..., None, :] / 2.0
     weights = np.linalg.eigvalsh(np.where(model.usable[..., None, None], forms, 0.0))
     return np.where(model.usable[..., None], np.maximum(weights, 0.0), np.nan)
 
 
-@vectorized
-@typed
+@interval_function
 def gap_limit(record: TrainingRecord, level: float = 0.95) -> Interval:
     """Return an upper confidence limit for the suboptimality gap J(theta*) - J(theta_n) of the last iterate.
 
@@ -481,8 +400,7 @@ def batch_boundaries(step_sizes: Array, batches: int) -> Integers:
     return ends.astype(np.int64)
 
 
-@vectorized
-@typed
+@interval_function
 def batch_means(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None, batches: int = 6) -> Interval:
     """Return intervals for linear functionals of the maximiser from means of growing batches of iterates.
 
@@ -530,18 +448,17 @@ def batch_means(record: TrainingRecord, level: float = 0.95, *, contrasts: Array
     (1, 3)
     """
     level = check_level(level)
-    path = _functionals(record, contrasts)
+    path, still = _functionals(record, contrasts)
     ends = batch_boundaries(record.step_sizes, batches)
     sizes = np.diff(ends)
     means = np.add.reduceat(path, ends[:-1], axis=-1) / sizes
     estimate = (means @ sizes) / sizes.sum()
     squares = ((means - estimate[..., None]) ** 2 @ sizes) / (batches - 1)
-    error = np.where(_still(path, record, contrasts), 0.0, np.sqrt(squares / sizes.sum()))
+    error = np.where(still, 0.0, np.sqrt(squares / sizes.sum()))
     return student_interval(estimate, error, batches - 1, level, single=path.ndim == 2, of="the iterates")
 
 
-@vectorized
-@typed
+@interval_function
 def random_scaling(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None) -> Interval:
     """Return intervals for linear functionals of the maximiser by random scaling.
 
@@ -584,15 +501,12 @@ def random_scaling(record: TrainingRecord, level: float = 0.95, *, contrasts: Ar
     (1, 3)
     """
     level = check_level(level)
-    path = _functionals(record, contrasts)
-    n = path.shape[-1]
+    path, still = _functionals(record, contrasts)
+    check_variation(still, single=path.ndim == 2, of="the iterates")
     estimate = path.mean(axis=-1)
     sums = np.cumsum(path - estimate[..., None], axis=-1)
-    still = _still(path, record, contrasts)
-    check_variation(still, single=path.ndim == 2, of="the iterates")
-    error = np.where(still, np.nan, np.sqrt((sums**2).sum(axis=-1)) / n**1.5)
-    half = random_scaling_quantile(level) * error
-    return Interval(estimate, error, estimate - half, estimate + half, level)
+    error = np.where(still, np.nan, np.sqrt((sums**2).sum(axis=-1)) / path.shape[-1] ** 1.5)
+    return around(estimate, error, random_scaling_quantile(level), level)
 
 
 def random_scaling_tail(x: float) -> float:
@@ -637,23 +551,17 @@ def _quantile(level: float) -> float:
     return float(brentq(lambda x: random_scaling_tail(x) - miss, 0.0, high, xtol=1e-12, rtol=1e-13))
 
 
-def _functionals(record: TrainingRecord, contrasts: ArrayLike | None) -> Array:
-    """Return the functionals of the iterates theta_1..theta_n, shape (..., J, n)."""
+def _functionals(record: TrainingRecord, contrasts: ArrayLike | None) -> tuple[Array, Flags]:
+    """Return the functionals of the iterates theta_1..theta_n (..., J, n), and which do not move but for rounding (..., J)."""
     path = by_component(record.path[..., 1:, :])
-    return path if contrasts is None else as_contrasts(contrasts, record.dimension) @ path
-
-
-def _still(functionals: Array, record: TrainingRecord, contrasts: ArrayLike | None) -> Flags:
-    """Return which functionals of the iterates (..., J, n) do not move but for rounding, shape (..., J)."""
-    path = by_component(record.path[..., 1:, :])
-    size = np.maximum(path.max(axis=-1), -path.min(axis=-1))
+    size, found = np.maximum(path.max(axis=-1), -path.min(axis=-1)), path
     if contrasts is not None:
-        size = size @ np.abs(as_contrasts(contrasts, record.dimension)).T
-    return np.asarray(np.ptp(functionals, axis=-1) <= ROUNDING * size)
+        functionals = as_contrasts(contrasts, record.dimension)
+        size, found = size @ np.abs(functionals).T, functionals @ path
+    return found, np.asarray(np.ptp(found, axis=-1) <= ROUNDING * size)
 
 
-@vectorized
-@typed
+@interval_function
 def tail_value(record: TrainingRecord, level: float = 0.95) -> Interval:
     """Return an interval for the mean objective of the policies of the last part of a run.
 
@@ -694,12 +602,10 @@ def tail_value(record: TrainingRecord, level: float = 0.95) -> Interval:
     >>> bool(0.0 < interval.low[0] < interval.high[0] < 1.0)
     True
     """
-    mean, error = _tail_mean(record)
-    return _normal_interval(mean, error, level)
+    return _tail_interval(record, level)
 
 
-@vectorized
-@typed
+@interval_function
 def learned_value(record: TrainingRecord, level: float = 0.95) -> Interval:
     """Return an interval for the objective J(theta_n) of the learned policy.
 
@@ -734,14 +640,10 @@ def learned_value(record: TrainingRecord, level: float = 0.95) -> Interval:
     >>> gt.intervals.learned_value(record).covers(gt.objective(problem, record.path[0, -1])).tolist()
     [True]
     """
-    mean, error = _tail_mean(record)
-    weights = gap_weights(record)
-    shift = weights.sum(axis=-1) * (_relative_steps(record) - 1.0)
-    return _normal_interval(mean + shift, np.sqrt(error**2 + 2.0 * (weights**2).sum(axis=-1)), level)
+    return _tail_interval(record, level, less=1.0)
 
 
-@vectorized
-@typed
+@interval_function
 def best_value(record: TrainingRecord, level: float = 0.95) -> Interval:
     """Return an interval for the maximum J(theta*) of the objective.
 
@@ -773,26 +675,19 @@ def best_value(record: TrainingRecord, level: float = 0.95) -> Interval:
     >>> gt.intervals.best_value(record).covers(gt.objective(problem, optimum)).tolist()
     [True]
     """
-    mean, error = _tail_mean(record)
-    shift = gap_weights(record).sum(axis=-1) * _relative_steps(record)
-    return _normal_interval(mean + shift, error, level)
+    return _tail_interval(record, level, less=0.0)
 
 
-def _tail_mean(record: TrainingRecord) -> tuple[Array, Array]:
-    """Mean of the last part's mean rewards and its standard error, shape (...) each; NaN where these are all equal."""
-    rewards = record.mean_rewards[..., record.tail_start :]
+def _tail_interval(record: TrainingRecord, level: float, less: float | None = None) -> Interval:
+    """Return the interval of the last part's mean reward; or of this plus its mean gap, less so many gaps of the last iterate."""
+    rewards, steps = record.mean_rewards[..., record.tail_start :], record.step_sizes[record.tail_start :]
     constant = np.asarray(np.ptp(rewards, axis=-1) == 0.0)
     check_variation(constant, single=constant.ndim == 0, of="the mean rewards of the last part")
-    error = np.where(constant, np.nan, shifted(rewards, -1).std(axis=-1, ddof=1))
-    return shifted_mean(rewards, -1), error / np.sqrt(rewards.shape[-1])
-
-
-def _relative_steps(record: TrainingRecord) -> float:
-    """The mean step of the last part over the last step: what the mean gap there is in units of the last one."""
-    return float(record.step_sizes[record.tail_start :].mean() / record.step_sizes[-1])
-
-
-def _normal_interval(estimate: Number, error: Number, level: float) -> Interval:
-    estimate, error = np.asarray(estimate), np.asarray(error)
-    half = normal_quantile(check_level(level)) * error
-    return Interval(estimate, error, estimate - half, estimate + half, level)
+    error = np.where(constant, np.nan, shifted(rewards, -1).std(axis=-1, ddof=1)) / np.sqrt(rewards.shape[-1])
+    mean = shifted_mean(rewards, -1)
+    if less is not None:
+        # A gap sum_k w_k chi^2_1 has mean sum_k w_k and variance 2 sum_k w_k^2; its mean falls with the step.
+        weights = gap_weights(record)
+        mean = mean + weights.sum(axis=-1) * (steps.mean() / steps[-1] - less)
+        error = np.sqrt(error**2 + 2.0 * (weights**2).sum(axis=-1)) if less else error
+    return around(mean, error, normal_quantile(check_level(level)), level)

@@ -2,15 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from functools import partial
+from typing import Any, Protocol
 
-import numba
 import numpy as np
-from numba import types
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Integers, read_only
-from grpo_theory.compiler import F2, F3, I1, I2, function_value
 from grpo_theory.estimation import Estimator
 from grpo_theory.problem import Problem
 from grpo_theory.problem.logit_map import HeadMap
@@ -58,21 +56,6 @@ class Experiment(Protocol):
 
     def take(self, block: Any, i: int) -> Any:
         """Return dataset i of a block, without the leading axis."""
-
-
-def check_experiment(experiment: Experiment) -> None:
-    """Raise unless `experiment` has what a laboratory needs."""
-    missing = [name for name in ("block_replications", "sample", "take") if not hasattr(experiment, name)]
-    if missing:
-        raise TypeError(
-            f"experiment must have block_replications, sample(problem, rng, replications) and take(block, i), "
-            f"as gt.Pilot(batch_size, group_size) has; {experiment!r} lacks {', '.join(missing)}"
-        )
-
-
-def as_generator(rng: Rng) -> np.random.Generator:
-    """Return `rng` if it is a Generator, or one seeded by it."""
-    return rng if isinstance(rng, np.random.Generator) else np.random.Generator(np.random.SFC64(as_seed_sequence(rng)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,125 +217,51 @@ class Pilot:
         ValueError
             If directions do not have the policy's dimension.
         """
-        plan = self._plan(problem)
+        kept = self._memory.get("tables")
+        if kept is None or kept[0] is not problem:
+            self._memory["tables"] = kept = (problem, *_tables(problem, self.directions))
+        _, tables, rewards, scores = kept
         replications = as_count("replications", replications)
-        prompts, outcomes = draw_responses(as_generator(rng), plan.tables, replications, self.batch_size, self.group_size)
-        return Rollouts(read_only(plan.rewards(prompts, outcomes)[..., 0]), read_only(plan.scores(prompts, outcomes)))
+        generator = rng if isinstance(rng, np.random.Generator) else np.random.Generator(np.random.SFC64(as_seed_sequence(rng)))
+        prompts, outcomes = draw_responses(generator, tables, replications, self.batch_size, self.group_size)
+        found = rewards[prompts[..., None], outcomes], scores(prompts, outcomes)
+        return Rollouts(*(read_only(np.ascontiguousarray(array)) for array in found))
 
     def take(self, block: Rollouts, i: int) -> Rollouts:
         """Return batch i of a block."""
         return Rollouts(block.rewards[i], block.known_scores[i])
 
-    def _plan(self, problem: Problem) -> "_Plan":
-        """Tabulate the problem, or return the tables if it is the one last seen."""
-        kept = self._memory.get("plan")
-        if kept is None or kept.problem is not problem:
-            kept = _plan(problem, self.directions)
-            self._memory["plan"] = kept
-        return kept
 
-
-class _Plan(NamedTuple):
-    """A tabulated problem."""
-
-    problem: Problem
-    tables: OutcomeTables
-    rewards: Scores
-    scores: Scores
-
-
-def _plan(problem: Problem, directions: ArrayLike | None) -> _Plan:
+def _tables(problem: Problem, directions: ArrayLike | None) -> tuple[OutcomeTables, Array, Scores]:
+    """Return what outcomes are drawn from, their rewards (M, O), and the function that looks scores up."""
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")
     policy, point = problem.policy, problem.at(problem.theta)
-    scores: Scores
-    if directions is not None:
+    if directions is None and type(policy.logit_map) is HeadMap:
+        gram = policy.logit_map.hidden @ policy.logit_map.hidden.T
+        return tabulate(point), point.rewards, partial(isometric_scores, point.covectors, point.outcome_responses, gram)
+    if directions is None:
+        table = policy.scores(problem.theta)
+    else:
         along = as_array("directions", directions)
         check_shape("directions", along, (len(along), policy.dimension), "(J, d), d the policy's dimension")
-        components = np.einsum("mkd,jmd->mkj", point.covectors, point.tangent.logits(along), optimize=True)
-        scores = _Tabulated(np.ascontiguousarray(components), point.outcome_responses)
-    elif type(policy.logit_map) is HeadMap:
-        gram = policy.logit_map.hidden @ policy.logit_map.hidden.T
-        scores = _Isometric(np.ascontiguousarray(point.covectors), point.outcome_responses, gram)
-    else:
-        scores = _Tabulated(np.ascontiguousarray(policy.scores(problem.theta)), point.outcome_responses)
-    rewards = _Tabulated(point.rewards[:, :, None].copy(), np.arange(point.rewards.shape[1]))
-    return _Plan(problem, tabulate(point), rewards, scores)
+        table = np.einsum("mkd,jmd->mkj", point.covectors, point.tangent.logits(along), optimize=True)
+    return tabulate(point), point.rewards, partial(tabulated_scores, table, point.outcome_responses)
 
 
-TABLE = types.Array(numba.float64, 3, "C", readonly=True)
-COLUMNS = types.Array(numba.int64, 1, "C", readonly=True)
+def tabulated_scores(table: Array, responses: Integers, prompts: Integers, outcomes: Integers) -> Array:
+    """Return the rows of a table (M, K, J) for the responses (O,) of outcomes."""
+    return table[prompts[..., None], responses[outcomes]]
 
 
-@function_value(numba.void(TABLE, COLUMNS, I1, I2, F3))
-def look_up(table, columns, prompts, outcomes, rows):
-    """Fill in the rows (N, G, J) of a table (M, K, J) for prompts (N,) and the columns (O,) of their outcomes (N, G)."""
-    n, size, width = rows.shape
-    for i in range(n):
-        own, out, drawn = table[prompts[i]], rows[i], outcomes[i]
-        for g in range(size):
-            column = columns[drawn[g]]
-            for j in range(width):
-                out[g, j] = own[column, j]
+def isometric_scores(covectors: Array, responses: Integers, gram: Array, prompts: Integers, outcomes: Integers) -> Array:
+    """Return the scores of a softmax head in the coordinates of their own batch.
 
-
-@function_value(numba.void(TABLE, COLUMNS, F2, I1, I2, F3))
-def spread(covectors, columns, factor, prompts, outcomes, products):
-    """Fill in the products (N, G, D B) of covectors (M, K, D) of prompts and outcomes with the rows of factors (N, B)."""
-    n, size, _ = products.shape
-    width, length = covectors.shape[2], factor.shape[1]
-    for i in range(n):
-        rows, out, drawn, row = covectors[prompts[i]], products[i], outcomes[i], factor[i]
-        for g in range(size):
-            column = columns[drawn[g]]
-            for d in range(width):
-                weight = rows[column, d]
-                for b in range(length):
-                    out[g, d * length + b] = weight * row[b]
-
-
-def _groups(prompts: Integers, outcomes: Integers) -> tuple[Integers, Integers]:
-    """Return prompts (N,) and outcomes (N, G) of all groups, one after another, whatever their order in memory."""
-    return np.ascontiguousarray(prompts).reshape(-1), np.ascontiguousarray(outcomes).reshape(-1, outcomes.shape[-1])
-
-
-@dataclass(frozen=True, eq=False)
-class _Tabulated:
-    """Rows of a table (M, K, J), those of the columns (O,) of the outcomes."""
-
-    table: Array
-    columns: Integers
-
-    def __call__(self, prompts: Integers, outcomes: Integers) -> Array:
-        rows = np.empty((prompts.size, outcomes.shape[-1], self.table.shape[-1]))
-        look_up(self.table, self.columns, *_groups(prompts, outcomes), rows)
-        return rows.reshape(*outcomes.shape, -1)
-
-
-@dataclass(frozen=True, eq=False)
-class _Isometric:
-    """Scores of a softmax head in the coordinates of their own batch.
-
-    Attributes
-    ----------
-    covectors : ndarray, shape (M, K, D)
-        One row for each response.
-    responses : ndarray of int64, shape (O,)
-        Of the outcomes.
-    gram : ndarray, shape (M, M)
-        The inner products of the hidden states.
+    These are covectors (M, K, D) times the rows of a factor of the inner products (M, M) of the prompts' hidden states.
     """
-
-    covectors: Array
-    responses: Integers
-    gram: Array
-
-    def __call__(self, prompts: Integers, outcomes: Integers) -> Array:
-        factor = semidefinite_factor(self.gram[prompts[:, :, None], prompts[:, None, :]])
-        length = factor.shape[-1]
-        products = np.empty((prompts.size, outcomes.shape[-1], self.covectors.shape[-1] * length))
-        spread(self.covectors, self.responses, factor.reshape(-1, length), *_groups(prompts, outcomes), products)
-        return products.reshape(*outcomes.shape, -1)
+    factor = semidefinite_factor(gram[prompts[:, :, None], prompts[:, None, :]])
+    products = covectors[prompts[..., None], responses[outcomes]][..., None] * factor[:, :, None, None, :]
+    return products.reshape(*outcomes.shape, -1)
 
 
 def semidefinite_factor(gram: Array) -> Array:

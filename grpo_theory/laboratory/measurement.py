@@ -2,17 +2,16 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import nan, sqrt
+from math import nan
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
-from grpo_theory.intervals.interval import check_level, normal_quantile
-from grpo_theory.laboratory.coverage_record import Coverage
-from grpo_theory.laboratory.experiment import Experiment, check_experiment
+from grpo_theory.intervals.interval import check_level
+from grpo_theory.laboratory.coverage_record import Coverage, Row, mean, normal_row
+from grpo_theory.laboratory.experiment import Experiment
 from grpo_theory.laboratory.trial import Answers, IntervalFunction, Replay, Trial
 from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence
 from grpo_theory.simulate.workers import map_in_order
@@ -203,36 +202,24 @@ def _trial(
     if not callable(interval):
         raise TypeError(f"interval must be a function of (data, level), got {interval!r}")
     check_takes("interval", interval, "data", "level")
-    check_experiment(experiment)
-    return Trial(
-        interval=interval,
-        problem=problem,
-        truth=_truth(truth(problem) if callable(truth) else truth),
-        experiment=experiment,
-        level=_levels(level),
-        seed=as_seed_sequence(rng),
-        vectorized=bool(getattr(interval, "vectorized", False)) if vectorized is None else vectorized,
-    )
-
-
-def _truth(value: ArrayLike) -> Array:
-    truth = as_numbers("truth", value).copy()
-    if truth.size == 0:
-        raise ValueError(f"truth must not be empty, got shape {truth.shape}")
-    check_finite("truth", truth)
-    return truth
-
-
-def _levels(level: float | Sequence[float]) -> float | tuple[float, ...]:
+    if missing := [name for name in ("block_replications", "sample", "take") if not hasattr(experiment, name)]:
+        raise TypeError(
+            f"experiment must have block_replications, sample(problem, rng, replications) and take(block, i), "
+            f"as gt.Pilot(batch_size, group_size) has; {experiment!r} lacks {', '.join(missing)}"
+        )
+    known = as_numbers("truth", truth(problem) if callable(truth) else truth).copy()
+    if known.size == 0:
+        raise ValueError(f"truth must not be empty, got shape {known.shape}")
+    check_finite("truth", known)
     try:
         levels = None if np.ndim(level) == 0 else tuple(float(one) for one in level)  # type: ignore[union-attr]
     except (TypeError, ValueError):
         raise ValueError(f"level must be a number or a rising sequence of numbers, got {level!r}") from None
-    if levels is None:
-        return check_level(level)  # type: ignore[arg-type]
-    if not levels or not (np.diff((0.0, *levels, 1.0)) > 0.0).all():
+    if levels is not None and (not levels or not (np.diff((0.0, *levels, 1.0)) > 0.0).all()):
         raise ValueError(f"level must be nested levels, which rise strictly between 0 and 1, got {list(levels)}")
-    return levels
+    at_once = getattr(interval, "vectorized", False) if vectorized is None else vectorized
+    nominal = check_level(level) if levels is None else levels  # type: ignore[arg-type]
+    return Trial(interval, problem, known, experiment, nominal, as_seed_sequence(rng), bool(at_once))
 
 
 MEASURES = ("coverage", "mean width", "failures")
@@ -301,50 +288,30 @@ def coverage_grid(
     for name, design in designs.items():
         if not isinstance(design, tuple) or len(design) != 2:
             raise TypeError(f"designs[{name!r}] must be a pair (problem, experiment), got {shown(design)}")
-    if reference is not None and isinstance(functions, Mapping):
-        _check_reference(reference, functions)
+    if reference is not None and isinstance(functions, Mapping) and reference not in functions:
+        raise ValueError(f"reference must be one of {', '.join(map(repr, functions))}, got {reference!r}")
     asked = {"level": as_fraction("level", level), "replications": replications, "workers": workers}
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple] = []
     for (name, (problem, experiment)), seed in zip(designs.items(), as_seed_sequence(rng).spawn(len(designs)), strict=True):
         records = coverage_of_several(functions, problem, truth, experiment=experiment, rng=seed, **asked)  # type: ignore[arg-type]
-        rows += ({"design": name} | row for row in _of_design(records, reference))
-    return pd.DataFrame(rows)
+        for function, record in records.items():
+            if record.truth.ndim:
+                shape = record.truth.shape
+                raise ValueError(f"truth must be one number at each design, got shape {shape}: measure it by coverage")
+            measures = record.measures()
+            found = [*measures.loc[measures["measure"].isin(MEASURES), NUMBERS].itertuples(index=False)]
+            if reference not in (None, function):
+                found += _beside(record, records[reference])
+            rows += ((name, function, *row) for row in found)
+    return pd.DataFrame(rows, columns=["design", "function", *NUMBERS])
 
 
-def _of_design(records: Mapping[str, Coverage], reference: str | None) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one design."""
-    for name, record in records.items():
-        if record.truth.ndim:
-            raise ValueError(f"truth must be one number at each design, got shape {record.truth.shape}: measure it by coverage")
-        measures = record.measures()
-        for row in measures.loc[measures["measure"].isin(MEASURES), NUMBERS].to_dict("records"):
-            yield {"function": name} | row
-        if reference is not None and name != reference:
-            yield from _beside(name, record, records[reference])
-
-
-def _beside(name: str, record: Coverage, reference: Coverage) -> Iterator[dict[str, Any]]:
+def _beside(record: Coverage, reference: Coverage) -> Iterator[Row]:
     """Yield how much more often a function covers than the reference, and how much wider it is, on the same data."""
-    ahead = record.covered.astype(float) - reference.covered.astype(float)
-    yield _with_error(name, "coverage less reference", float(ahead.mean()), _error_of_mean(ahead))
+    yield normal_row("coverage less reference", mean(record.covered.astype(float) - reference.covered.astype(float)), 0.95)
     both = ~(record.failed | reference.failed)
     own, other = record.width[both], reference.width[both]
     ratio = float(own.mean() / other.mean()) if len(own) and other.mean() > 0.0 else nan
-    yield _with_error(
-        name, "width over reference", ratio, _error_of_mean((own - ratio * other) / other.mean()) if ratio > 0.0 else nan
-    )
-
-
-def _error_of_mean(values: Array) -> float:
-    return float(values.std(ddof=1)) / sqrt(len(values)) if len(values) > 1 else nan
-
-
-def _with_error(name: str, measure: str, estimate: float, mcse: float) -> dict[str, Any]:
-    half = normal_quantile(0.95) * mcse
-    numbers = (measure, estimate, mcse, estimate - half, estimate + half)
-    return {"function": name} | dict(zip(NUMBERS, numbers, strict=True))
-
-
-def _check_reference(reference: str, functions: Mapping[str, IntervalFunction]) -> None:
-    if reference not in functions:
-        raise ValueError(f"reference must be one of {', '.join(map(repr, functions))}, got {reference!r}")
+    # The delta method: a ratio of means a/b errs as the mean of (a_r - (a/b) b_r)/b.
+    error = mean((own - ratio * other) / other.mean())[1] if ratio > 0.0 else nan
+    yield normal_row("width over reference", (ratio, error), 0.95)

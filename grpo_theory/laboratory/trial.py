@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Flags, Integers
+from grpo_theory.arrays import Array, Flags
 from grpo_theory.intervals.interval import Ellipsoid, Interval
 from grpo_theory.laboratory.experiment import Experiment
 from grpo_theory.simulate.draw.streams import block_generator
@@ -80,25 +80,34 @@ class Answers:
         ValueError
             If its shape is not the truth's.
         """
-        row = dataset, level
-        joint = isinstance(answer, Ellipsoid)
+        row, joint = (dataset, level), isinstance(answer, Ellipsoid)
         if self.joint not in (None, joint):
             raise TypeError(MIXED)
+        parts: tuple
+        try:
+            if isinstance(answer, Ellipsoid):
+                # The ellipsoid's shadow on an axis reaches sqrt(squared radius times variance) from its centre.
+                error = np.sqrt(np.diagonal(answer.covariance, axis1=-2, axis2=-1))
+                half = np.sqrt(answer.squared_radius)[..., None] * error
+                parts = answer.estimate, error, answer.estimate - half, answer.estimate + half
+            elif isinstance(answer, Interval):
+                parts = answer.estimate, answer.standard_error, answer.low, answer.high
+            else:
+                low, high = answer
+                parts = np.nan, np.nan, low, high
+            estimate, error, low, high = (np.asarray(part, dtype=np.float64) for part in parts)
+        except (TypeError, ValueError):
+            raise TypeError(f"interval must return an Interval, an Ellipsoid or a (low, high) pair, got {answer!r}") from None
+        shape = np.broadcast_shapes(low.shape, high.shape)
+        if shape != self.low[row].shape:
+            block = f" for a block of {len(self.low)} datasets" if isinstance(dataset, slice) else ""
+            raise ValueError(f"truth must have the shape of the interval's limits, got {truth.shape}, and limits {shape}{block}")
+        for name, part in (("estimate", estimate), ("standard_error", error)):
+            if part.ndim and part.shape != shape:
+                raise ValueError(f"interval must return {name} of the limits' shape {shape} or a number, got {part.shape}")
         if isinstance(answer, Ellipsoid):
-            self._check_shape(row, np.shape(answer.estimate), truth)
-            variance = np.diagonal(answer.covariance, axis1=-2, axis2=-1)
-            error = np.sqrt(variance)
-            half = np.sqrt(answer.squared_radius)[..., None] * error
-            estimate, low, high = answer.estimate, answer.estimate - half, answer.estimate + half
             self.width[row] = np.asarray(answer.width)[..., None]
             self.covered[row] = np.asarray(answer.covers(truth))[..., None]
-        else:
-            estimate, error, low, high = _numbers(answer)
-            shape = low.shape if low.shape == high.shape else np.broadcast_shapes(low.shape, high.shape)
-            self._check_shape(row, shape, truth)
-            for name, part in (("estimate", estimate), ("standard_error", error)):
-                if part.ndim and part.shape != shape:
-                    raise ValueError(f"interval must return {name} of the limits' shape {shape} or a number, got {part.shape}")
         self.estimate[row], self.standard_error[row], self.low[row], self.high[row] = estimate, error, low, high
         self.joint = joint
 
@@ -112,55 +121,9 @@ class Answers:
             self.failed = failed
             self.width, self.covered = self.high - self.low, (self.low <= truth) & (truth <= self.high)
 
-    def inverted(self) -> Integers:
-        """Return the indices of the datasets with a lower limit above its upper one."""
-        return np.flatnonzero((self.low > self.high).reshape(len(self.low), -1).any(axis=1))
-
-    def worst(self, i: int) -> str:
-        """Return the limits of dataset i of which the lower one is furthest above the upper one, in words."""
-        at = int((self.low[i] - self.high[i]).argmax())
-        return f"low = {self.low[i].flat[at]:g}, high = {self.high[i].flat[at]:g}"
-
-    def _check_shape(self, row: tuple, shape: tuple[int, ...], truth: Array) -> None:
-        if shape != self.low[row].shape:
-            block = f" for a block of {len(self.low)} datasets" if isinstance(row[0], slice) else ""
-            raise ValueError(f"truth must have the shape of the interval's limits, got {truth.shape}, and limits {shape}{block}")
-
-    def nonnested(self) -> Flags:
-        """Return which datasets have a set that does not contain that of the level below, shape (n,)."""
-        torn = (self.low[:, 1:] > self.low[:, :-1]) | (self.high[:, 1:] < self.high[:, :-1])
-        return np.asarray(torn.reshape(len(torn), -1).any(axis=1))
-
 
 ARRAYS = ("estimate", "standard_error", "low", "high", "width", "covered", "failed")
 MIXED = "interval must return ellipsoids always or never, and returned both"
-
-
-def _numbers(answer: Any) -> tuple[Array, ...]:
-    """Return estimate and standard error, NaN if not given, and the limits."""
-    try:
-        parts: tuple
-        if isinstance(answer, Interval):
-            parts = answer.estimate, answer.standard_error, answer.low, answer.high
-        else:
-            low, high = answer
-            parts = np.nan, np.nan, low, high
-        return tuple(np.asarray(part, dtype=np.float64) for part in parts)
-    except (TypeError, ValueError):
-        raise TypeError(f"interval must return an Interval, an Ellipsoid or a (low, high) pair, got {answer!r}") from None
-
-
-def refusal(ask: Callable[[], Any], keep: Callable[[Any], None]) -> str | None:
-    """Ask, and keep the answer; or return why there is none: a ValueError, or a singular ellipsoid."""
-    try:
-        answer = ask()
-    except ValueError as error:
-        return str(error)
-    try:
-        keep(answer)
-    except np.linalg.LinAlgError as error:
-        return str(error)
-    return None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -249,32 +212,42 @@ class Trial:
         size = self.experiment.block_replications
         answers = Answers.empty(size, len(self.levels), self.truth.shape)
         for number, level in enumerate(self.levels):
-            keep = partial(self._keep, answers, number)
             # A function that takes whole blocks is asked once. Where it refuses, the datasets are asked about one by one,
             # so that only those that deserve it are refused.
             if self.vectorized:
                 with _named(block * size, (block + 1) * size):
-                    if refusal(partial(self.interval, datasets, level), partial(keep, slice(None))) is None:
+                    if self._refusal(answers, slice(None), number, partial(self.interval, datasets, level)) is None:
                         continue
-            # One at a time: a user's own function, or a block in which some dataset is refused.
             for i in range(start, stop):
+
+                def ask_one(i: int = i, level: float = level) -> Any:
+                    # Of a copy: a function may write on its data, and is asked again at the next level.
+                    return self.interval(deepcopy(self.experiment.take(datasets, i)), level)
+
                 with _named(block * size + i, block * size + i + 1):
-                    why = refusal(partial(self._ask_one, datasets, i, level), partial(keep, i))
+                    why = self._refusal(answers, i, number, ask_one)
                 if why is not None:
                     answers.refusals.setdefault(i, why)
         answers = answers.rows(start, stop)
         answers.settle(self.truth)
-        for i in answers.inverted()[:1]:
+        for i, *_ in np.argwhere(answers.low > answers.high)[:1]:
+            at = int((answers.low[i] - answers.high[i]).argmax())
+            worst = f"low = {answers.low[i].flat[at]:g}, high = {answers.high[i].flat[at]:g}"
             with _named(block * size + start + i, block * size + start + i + 1):
-                raise ValueError(f"interval must return lower limits that do not exceed the upper ones, got {answers.worst(i)}")
+                raise ValueError(f"interval must return lower limits that do not exceed the upper ones, got {worst}")
         return answers
 
-    def _ask_one(self, datasets: Any, i: int, level: float) -> Any:
-        """Ask about a copy of a dataset: a function may write on its data, and is asked again at the next level."""
-        return self.interval(deepcopy(self.experiment.take(datasets, i)), level)
-
-    def _keep(self, answers: Answers, number: int, dataset: int | slice, answer: Any) -> None:
-        answers.put(dataset, number, answer, self.truth)
+    def _refusal(self, answers: Answers, row: int | slice, number: int, ask: Callable[[], Any]) -> str | None:
+        """Ask, and write the answer down; or return why there is none: a ValueError, or a singular ellipsoid."""
+        try:
+            answer = ask()
+        except ValueError as error:
+            return str(error)
+        try:
+            answers.put(row, number, answer, self.truth)
+        except np.linalg.LinAlgError as error:
+            return str(error)
+        return None
 
 
 @contextmanager
