@@ -62,17 +62,6 @@ def test_covariances_are_those_of_the_linear_recursion(schedule):
         np.testing.assert_allclose(in_coordinates(model, np.diag(kept)), left, atol=1e-11)
 
 
-@pytest.mark.parametrize("function", PLUG_IN)
-def test_a_run_without_noise_gives_the_optimum_from_any_start(function):
-    optimum, theta, steps = np.array([1.0, -2.0, 0.5]), np.array([4.0, 3.0, -2.0]), gt.Harmonic(6.0, 4).steps(30)
-    path = [theta]
-    for eta in steps:
-        path.append(path[-1] + eta * HESSIAN @ (path[-1] - optimum))
-    found = function(TrainingRecord(steps, np.array(path), np.zeros(30), HESSIAN))
-    np.testing.assert_allclose(found.estimate, optimum, atol=1e-12)
-    assert np.abs(path[-1] - optimum).max() > 0.01
-
-
 def test_limits_are_the_lyapunov_equation_and_the_sandwich():
     n, beta, offset = 20_000, 8.0, 50
     model = exact_model(gt.Harmonic(beta, offset).steps(n))

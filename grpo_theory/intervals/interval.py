@@ -164,9 +164,9 @@ def around(estimate: Number, standard_error: Number, quantile: Number, level: fl
     return Interval(estimate, standard_error, estimate - half, estimate + half, level, note)
 
 
-def binomial_limits(hits: ArrayLike, misses: ArrayLike, level: float) -> tuple[Array, Array]:
+def binomial_limits(hits: Number, misses: Number, level: float) -> tuple[Array, Array]:
     """Return Clopper and Pearson's (1934) limits of the probability of a hit, also of numbers of trials that are not whole."""
-    hits, misses, tail = np.asarray(hits), np.asarray(misses), (1.0 - level) / 2.0
+    tail = (1.0 - level) / 2.0
     # P(at least k of n | p) = I_p(k, n - k + 1): limits are quantiles of beta laws.  The quantile is 0 at no hits and 1 at no
     # misses; the inner maximum only keeps the law proper.
     low = np.where(hits > 0.0, betaincinv(np.maximum(hits, 1e-300), misses + 1.0, tail), 0.0)
