@@ -10,7 +10,6 @@ from grpo_theory.arrays import Array, Flags
 from grpo_theory.intervals.interval import Interval, around, check_level, student_quantile, vectorized
 from grpo_theory.validation import ROUNDING, as_count, as_fraction, as_number, as_numbers, as_positive, as_real_array
 
-MINIMUM_PAIRS = 2
 MOST_SEEDS = 10_000_000
 
 LARGEST_EFFECT = 1e6
@@ -201,8 +200,8 @@ def _differences(a: ArrayLike, b: ArrayLike) -> tuple[Array, Flags]:
     first, second = as_numbers("a", a), as_numbers("b", b)
     if first.shape != second.shape or first.ndim < 1:
         raise ValueError(f"a and b must have one shape (..., R), got {first.shape} and {second.shape}")
-    if first.shape[-1] < MINIMUM_PAIRS:
-        raise ValueError(f"a and b must have at least {MINIMUM_PAIRS} runs, got {first.shape[-1]}")
+    if first.shape[-1] < 2:
+        raise ValueError(f"a and b must have at least 2 runs, got {first.shape[-1]}")
     for name, array in (("a", first), ("b", second)):
         if not np.isfinite(array).all():
             where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])

@@ -102,32 +102,26 @@ def fit_local_model(record: TrainingRecord) -> LocalModel:
     fall = 1.0 / step - 1.0 / record.step_sizes[-2]
     usable = (slowest > 0.0) & np.isfinite(slowest) & (2.0 * slowest > fall) & (step * curvatures.max(axis=-1) < 2.0)
     if usable.ndim == 0 and not usable:
-        raise ValueError(_complaint(curvatures, directions, float(slowest), step, fall))
+        if not np.isfinite(slowest):
+            raise ValueError("hessian must be negative along some direction, and the estimate is 0 along all")
+        if slowest <= 0.0:
+            direction = np.round(directions[:, int(np.argmin(curvatures))], 3).tolist()
+            raise ValueError(
+                f"hessian must be negative or zero along every direction, got {-slowest:.4g} along {direction}: "
+                "the run is too short, or not yet near a maximiser"
+            )
+        if 2.0 * slowest <= fall:
+            raise ValueError(
+                f"step_sizes fall too fast for a limit law: beta = {1.0 / fall:.4g} must be above 1/(2 lambda) = "
+                f"{0.5 / slowest:.4g} with the estimated smallest curvature lambda = {slowest:.4g}"
+            )
+        most = 2.0 / curvatures.max()
+        raise ValueError(f"step_sizes must be below 2/lambda = {most:.4g} with the estimated largest curvature, got {step:.4g}")
     noise = np.swapaxes(directions, -1, -2) @ np.where(np.expand_dims(finite, (-2, -1)), record.noise, 0.0) @ directions
     noise = np.where(flat[..., :, None] | flat[..., None, :], 0.0, noise)
     # Along a positive curvature the recursion grows without bound.
     curvatures = np.where(np.expand_dims(usable, -1), curvatures, 0.0)
     return LocalModel(record.step_sizes, curvatures, directions, noise, usable)
-
-
-def _complaint(curvatures: Array, directions: Array, slowest: float, step: float, fall: float) -> str:
-    """Say why a single run allows no limit law."""
-    if not np.isfinite(slowest):
-        return "hessian must be negative along some direction, and the estimate is 0 along all"
-    if slowest <= 0.0:
-        direction = np.round(directions[:, int(np.argmin(curvatures))], 3).tolist()
-        return (
-            f"hessian must be negative or zero along every direction, got {-slowest:.4g} along {direction}: "
-            "the run is too short, or not yet near a maximiser"
-        )
-    if 2.0 * slowest <= fall:
-        return (
-            f"step_sizes fall too fast for a limit law: beta = {1.0 / fall:.4g} must be above 1/(2 lambda) = {0.5 / slowest:.4g} "
-            f"with the estimated smallest curvature lambda = {slowest:.4g}"
-        )
-    return (
-        f"step_sizes must be below 2/lambda = {2.0 / curvatures.max():.4g} with the estimated largest curvature, got {step:.4g}"
-    )
 
 
 def as_contrasts(contrasts: ArrayLike | None, dimension: int) -> Array:
@@ -283,8 +277,8 @@ def _normal(record: TrainingRecord, level: float, contrasts: ArrayLike | None, p
 def _centred(record: TrainingRecord, functionals: Array, point: Array, last: int) -> tuple[Array, Array, Array, Flags]:
     """Take what is left of the start out of a point (..., d), the mean of the last iterates.
 
-    Return functionals of it (..., J) and their components in the basis (..., J, d), the point's covariance in the basis
-    (..., d, d), and which functionals have no part along a flat direction (..., J).
+    Return functionals of it (..., J), and their components in the basis (..., J, d). Then follow the point's covariance in the
+    basis (..., d, d), and which functionals have no part along a flat direction (..., J).
 
     Raises
     ------
@@ -544,11 +538,9 @@ def random_scaling_quantile(level: float) -> float:
 
 @cache
 def _quantile(level: float) -> float:
-    miss = 1.0 - level
-    high = 1.0
-    while random_scaling_tail(high) > miss:
-        high *= 2.0
-    return float(brentq(lambda x: random_scaling_tail(x) - miss, 0.0, high, xtol=1e-12, rtol=1e-13))
+    # The tail is 0 at 2048, in double precision.
+    high = next(2.0**k for k in range(12) if random_scaling_tail(2.0**k) <= 1.0 - level)
+    return float(brentq(lambda x: random_scaling_tail(x) - (1.0 - level), 0.0, high, xtol=1e-12, rtol=1e-13))
 
 
 def _functionals(record: TrainingRecord, contrasts: ArrayLike | None) -> tuple[Array, Flags]:
