@@ -289,4 +289,4 @@ def test_among_many_runs_the_hopeless_get_no_limits():
         assert not function(record).covers(0.0)[1:3].any()
     np.testing.assert_array_equal(gap_weights(record)[3], 0.0)
     joint = last_iterate_ellipsoid(record, contrasts=np.eye(2))
-    np.testing.assert_array_equal(np.isnan(joint.squared_distance(np.zeros(2))), [False, True, True, False])
+    np.testing.assert_array_equal(np.isnan(joint.width), [False, True, True, False])
