@@ -288,5 +288,7 @@ def test_among_many_runs_the_hopeless_get_no_limits():
         np.testing.assert_array_equal(lost, [False, True, True, function is gap_limit])
         assert not function(record).covers(0.0)[1:3].any()
     np.testing.assert_array_equal(gap_weights(record)[3], 0.0)
+    # Steps beta/i have a limit law from beta = 1/(2 lambda) on.
+    assert np.isfinite(last_iterate(flat_record(-0.2 * np.eye(2), gt.Harmonic(4.0).steps(40))).low).all()
     joint = last_iterate_ellipsoid(record, contrasts=np.eye(2))
     np.testing.assert_array_equal(np.isnan(joint.width), [False, True, True, False])
