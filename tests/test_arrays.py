@@ -17,9 +17,8 @@ import grpo_theory as gt
 from grpo_theory.arrays import cached_array, kept
 from grpo_theory.exact.multisets import Looks, class_tables, multisets
 from grpo_theory.intervals import best_set
-from grpo_theory.intervals.heavy_tails import tail_table
-from grpo_theory.intervals.interval import quotient_limits
-from grpo_theory.laboratory.recorded_training import RecordedTraining
+from grpo_theory.intervals.interval import quotient_limits, tail_table
+from grpo_theory.laboratory.experiment import RecordedTraining
 from grpo_theory.language_model.projection import CountSketch
 from grpo_theory.plan.brackets import rate_grid
 from grpo_theory.plan.subgroups import group_table

@@ -8,10 +8,8 @@ import pytest
 mpl.use("Agg")
 
 from grpo_theory.page.captions import caption_of
-from grpo_theory.page.style import METHODS
 from grpo_theory.plot.zip_ranking import ranked
 from paper_figures import coverage_by_group_size, nested_loop, width_by_coverage, zip_plot
-from simulations.coverage.candidates import CANDIDATES
 
 BALANCED, RARE = "half-trained, balanced", "half-trained, rare"
 CELLS = [(part, name, b, g) for part in ("design", "curve") for name in (RARE, BALANCED) for b in (4, 16) for g in (2, 8, 32)]
@@ -60,17 +58,6 @@ def test_the_worst_component_is_shown(tables):
     mpl.pyplot.close("all")
 
 
-def test_a_zip_has_a_panel_for_each_interval_and_a_colour_for_each_verdict(tables):
-    figure = zip_plot.draw(tables)
-    visible = [axes for axes in figure.axes if axes.get_visible()]
-    assert [axes.get_title() for axes in visible] == ["student", "normal", "exact", "student", "normal"]
-    for axes in visible:
-        lines = axes.collections[0]
-        assert len(lines.get_segments()) == 4
-        assert len({tuple(colour) for colour in lines.get_colors()}) == 2
-    mpl.pyplot.close("all")
-
-
 def test_symmetric_intervals_are_ranked_by_the_distance_in_standard_errors():
     rng = np.random.default_rng(3)
     z, error = rng.standard_normal(50), rng.uniform(0.5, 2.0, 50)
@@ -90,11 +77,3 @@ def test_colours_of_intervals_of_any_form_meet_once():
     found = ranked(pd.DataFrame({"low": low, "high": high, "covered": covered}))
     assert found["covered"].tolist() == [True] * 5 + [False] * 4
     assert np.isnan(found["low"].iloc[-1])
-
-
-def test_every_interval_of_the_study_has_its_method_in_words():
-    assert {one.name for one in CANDIDATES} <= set(METHODS)
-    for target in {one.target for one in CANDIDATES}:
-        words = [METHODS[one.name] for one in CANDIDATES if one.target == target]
-        assert len(set(words)) == len(words), "of one target each has words of its own"
-        assert not any("_" in one for one in words)

@@ -16,8 +16,8 @@ from grpo_theory.laboratory import replications_to_tell
 from paper_figures.content.coverage_advice import advice, choices
 from simulations.coverage import coverage
 from simulations.coverage.candidates import ASKED, CANDIDATES, Candidate, truth
-from simulations.coverage.narrowing import narrowing, remembering
-from simulations.coverage.problems import NAMES, RARE, SURE, directions, problem
+from simulations.coverage.narrowing import narrowing
+from simulations.coverage.problems import problem
 
 HALF_TRAINED = "half-trained, balanced"
 
@@ -36,31 +36,11 @@ def verdicts(found):
     return judge(study_of(coverage).claims(found)).set_index("id")
 
 
-@pytest.fixture(scope="module")
-def quick():
-    """The quick design, with so few replications that only its shape is tested."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coverage, "QUICK_REPLICATIONS", 32)
-        patch.setattr(coverage, "QUICK_SLOW_REPLICATIONS", 8)
-        return table(study_of(coverage).cells(True))
-
-
 def probabilities(case):
     """Softmax of features times parameters, written out."""
     logits = np.einsum("mkd,d->mk", case.policy.logit_map.features, case.theta)
     weights = np.exp(logits)
     return weights / weights.sum(axis=1, keepdims=True)
-
-
-def test_policies_are_what_their_names_say():
-    """Values and largest probabilities from the features alone."""
-    values = {name: float((probabilities(problem(name)) * problem(name).bandit.mean_reward).sum(axis=1).mean()) for name in NAMES}
-    sure = {name: probabilities(problem(name)).max(axis=1).mean() for name in NAMES}
-    assert all(values[name] == pytest.approx(RARE, rel=1e-12) for name in NAMES if name.endswith("rare"))
-    start, half, end = (values[f"{stage}, balanced"] for stage in ("random", "half-trained", "near-deterministic"))
-    assert 0.45 < (half - start) / (end - start) < 0.6
-    assert SURE <= sure["near-deterministic, rare"] == sure["near-deterministic, balanced"] < SURE + 0.01
-    assert sure["random, balanced"] < 0.6
 
 
 def test_truths_are_sums_over_all_outcomes_of_small_groups():
@@ -93,65 +73,16 @@ def test_truths_are_sums_over_all_outcomes_of_small_groups():
     assert truth("1/group size", "two-arms") == 0.0
 
 
-def test_the_language_models_gradient_is_along_orthonormal_directions():
-    along = directions("lm-few-shot")
-    np.testing.assert_allclose(along @ along.T, np.eye(3), atol=1e-10)
-    assert np.shape(truth("gradient", "lm-few-shot")) == (3,)
-
-
-def test_cells_are_the_design():
-    """Every factor's levels with those of all others, but for the language model's norms at the largest batch.
-
-    At points an exact interval can be told from one that covers a point less, unless all are far from what they claim.
-    """
-    full = pd.DataFrame(coverage.cases(False))
-    design = full[full["part"] == "design"].groupby(["problem", "target"]).size()
-    assert (design.drop("lm-few-shot") == 4).all()
-    assert len(design.drop("lm-few-shot")) == 30
-    points = full[full["part"] == "point"].set_index(["problem", "target"])["replications"]
-    wide = points.index.isin(coverage.WIDE_MISSES)
-    assert (points[~wide] >= 50_000).all()
-    assert (points[wide] >= 12_500).all()
-    assert wide.sum() == len(coverage.WIDE_MISSES) == 4
-    assert {one.target for one in CANDIDATES} == set(full["target"])
-
-
 def test_limits_are_those_of_many_prompts(seed):
     """At B = 1024 the share of covering intervals is the limit; that of twice the group size is told apart."""
-    replications = 2000
+    asked = {"experiment": gt.Pilot(1024, 4), "replications": 2000, "rng": seed(3)}
     for one in (one for one in CANDIDATES if one.limit is not None):
         limit, other = (np.min(one.limit(HALF_TRAINED, size, 0.95)) for size in (4, 8))
         at = np.argmin(one.limit(HALF_TRAINED, 4, 0.95))
-        run = gt.coverage(
-            one.function,
-            problem(HALF_TRAINED),
-            truth(one.target, HALF_TRAINED),
-            experiment=gt.Pilot(1024, 4),
-            replications=replications,
-            rng=seed(3),
-        )
-        share, error = np.ravel(run.coverage)[at], sqrt(limit * (1.0 - limit) / replications)
-        assert abs(share - limit) < 4.0 * error
+        run = gt.coverage(one.function, problem(HALF_TRAINED), truth(one.target, HALF_TRAINED), **asked)
+        error = sqrt(limit * (1.0 - limit) / 2000)
+        assert abs(np.ravel(run.coverage)[at] - limit) < 4.0 * error
         assert abs(other - limit) > 8.0 * error
-
-
-def test_the_quick_table_has_every_target_and_measure(quick):
-    assert {"value", "gradient", "gradient, jointly", "c1", "c2", "c3", "error", "group size"} <= set(quick["target"])
-    shares = quick[quick["measure"] == "coverage"]
-    assert not shares.duplicated(["part", "problem", "interval", "target", "component", "batch_size", "group_size"]).any()
-    assert shares["estimate"].between(0.0, 1.0).all()
-    zips = quick[quick["measure"] == "zip"]
-    inside = (zips["low"] <= 0.0) & (zips["high"] >= 0.0)
-    assert (inside == zips["covered"].astype(bool)).all()
-
-
-def test_every_claim_names_its_point_and_has_a_control(quick):
-    claims = study_of(coverage).claims(quick)
-    assert {claim.statement.id for claim in claims} == {one.id for one in coverage.STATEMENTS}
-    assert all("(B = 64, G = 8)" in claim.setting for claim in claims)
-    for claim in claims:
-        better = 1.0 if claim.statement.kind == "equality" else -1.0
-        assert better * claim.control.estimate <= better * claim.evidence.estimate, claim.statement.id
 
 
 def test_a_sound_interval_is_confirmed_and_a_wrong_one_refuted(monkeypatch):
@@ -173,21 +104,6 @@ def test_a_sound_interval_is_confirmed_and_a_wrong_one_refuted(monkeypatch):
     ]
     monkeypatch.setattr(coverage, "CANDIDATES", broken)
     assert verdicts(table(study_of(coverage).cells(True))).loc["CI/value_clustered", "verdict"] == "refuted"
-
-
-def test_narrowing_is_about_the_estimate_and_keeps_what_is_unbounded():
-    found = gt.Interval(np.array([2.0, 1.0, np.inf]), np.ones(3), np.array([1.0, 0.0, 1.0]), np.array([4.0, np.inf, np.inf]), 0.9)
-    smaller = narrowing(lambda data, level: found, 0.5)(None, 0.9)
-    np.testing.assert_array_equal(smaller.low, [1.5, 0.5, 1.0])
-    np.testing.assert_array_equal(smaller.high, [3.0, np.inf, np.inf])
-
-
-def test_a_question_put_twice_in_a_row_is_answered_once():
-    asked = []
-    function = remembering(lambda data, level: asked.append((data, level)) or len(asked))
-    data = np.zeros(2)
-    assert [function(data, 0.9), function(data, 0.9), function(data, 0.5), function(np.zeros(2), 0.5)] == [1, 1, 2, 3]
-    assert function(data, 0.5) == 4
 
 
 def advice_table(coverages, widths):

@@ -49,8 +49,3 @@ def test_the_laboratory_asks_about_runs(conflict, seed):
     assert not gt.coverage(narrow, problem, best, **how, vectorized=True).consistent(1e-4).any()
     again = run.replay(700)
     np.testing.assert_array_equal(again.interval.low, run.low[700])
-
-
-def test_a_sample_is_at_most_a_block(conflict):
-    with pytest.raises(ValueError, match="replications must be at most a block of 128, got 129"):
-        experiment().sample(conflict[0], 0, 129)

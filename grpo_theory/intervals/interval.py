@@ -2,15 +2,16 @@
 
 import numbers
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri, stdtrit
+from scipy.special import betaincinv, ndtri, stdtrit
 
-from grpo_theory.arrays import Array, Flags, Number
-from grpo_theory.validation import Argument, ArgumentError, as_numbers, shown
+from grpo_theory.arrays import Array, Flags, Number, read_only
+from grpo_theory.validation import Argument, ArgumentError, as_numbers, shown, typed
 
 IntervalFunction = TypeVar("IntervalFunction", bound=Callable[..., Any])
 
@@ -35,6 +36,11 @@ def vectorized(function: IntervalFunction) -> IntervalFunction:
     """
     function.vectorized = True  # type: ignore[attr-defined]
     return function
+
+
+def interval_function(function: IntervalFunction) -> IntervalFunction:
+    """Mark an interval function of the library: it takes many datasets at once, and checks what kind of data it gets."""
+    return vectorized(typed(function))
 
 
 def check_level(level: float) -> float:
@@ -152,6 +158,22 @@ def normal_quantile(level: float) -> float:
     return -float(ndtri((1.0 - level) / 2.0))
 
 
+def around(estimate: Number, standard_error: Number, quantile: Number, level: float, note: str = "") -> Interval:
+    """Return the interval estimate -+ quantile standard errors."""
+    estimate, standard_error, half = np.asarray(estimate), np.asarray(standard_error), np.asarray(quantile * standard_error)
+    return Interval(estimate, standard_error, estimate - half, estimate + half, level, note)
+
+
+def binomial_limits(hits: Number, misses: Number, level: float) -> tuple[Array, Array]:
+    """Return Clopper and Pearson's (1934) limits of the probability of a hit, also of numbers of trials that are not whole."""
+    tail = (1.0 - level) / 2.0
+    # P(at least k of n | p) = I_p(k, n - k + 1): limits are quantiles of beta laws.  The quantile is 0 at no hits and 1 at no
+    # misses; the inner maximum only keeps the law proper.
+    low = np.where(hits > 0.0, betaincinv(np.maximum(hits, 1e-300), misses + 1.0, tail), 0.0)
+    high = np.where(misses > 0.0, betaincinv(hits + 1.0, np.maximum(misses, 1e-300), 1.0 - tail), 1.0)
+    return low, high
+
+
 def student_interval(
     estimate: Array, standard_error: Array, degrees_of_freedom: ArrayLike, level: float, *, single: bool, of: str
 ) -> Interval:
@@ -175,9 +197,8 @@ def student_interval(
     level = check_level(level)
     degenerate = ~(standard_error > 0.0)
     check_variation(degenerate, single=single, of=of)
-    degrees = as_numbers("degrees_of_freedom", degrees_of_freedom)
-    half = student_quantile(degrees, level) * np.where(degenerate, np.nan, standard_error)
-    return Interval(estimate, standard_error, estimate - half, estimate + half, level)
+    found = around(estimate, np.where(degenerate, np.nan, standard_error), student_quantile(degrees_of_freedom, level), level)
+    return replace(found, standard_error=standard_error)
 
 
 def quotient_limits(
@@ -218,3 +239,108 @@ def quotient_limits(
     a, root, _ = quadratic(lower_quantile)
     high = np.divide(root, a, out=np.full_like(root, np.inf), where=a > 0.0)
     return low, high
+
+
+SPREADS = np.arange(0.0, 2.51, 0.25)
+"""Standard deviations of the logarithm for which quantiles are tabulated; 0 stands for the normal law. A larger one is replaced
+by the last."""
+ALLOWANCE = 1.0
+"""The L-skewness is taken to be larger than estimated by this number over the root of the number of prompts. That is 1 to 2 of
+its standard errors. A rule written beforehand chose 0.75 of values from 0 to 1.25, on other draws than those on which the study
+judges. We took the next value, 1: coverage at 0.75 was too near to what the rule asks for to be confirmed (section 35)."""
+LARGEST = 256
+"""Student's statistic is simulated for at most so many prompts; for more, its quantiles fall towards Student's from there."""
+RATE = 0.4
+"""The power of the number of prompts by which the excess over Student's quantiles falls. Simulated from 256 to 4,096 prompts, it
+fell with powers from 0.3 to 0.6."""
+DRAWS, FEWEST_SAMPLES, MOST_SAMPLES = 1 << 21, 1 << 13, 1 << 15
+SEED = 20261125
+QUANTILE_POINTS = 20_000
+
+
+class TailTable(NamedTuple):
+    """What Student's statistic does, for each of `SPREADS`, all of shape (S,).
+
+    Attributes
+    ----------
+    skewness : ndarray
+        The L-skewness of the law.
+    lower, upper : ndarray
+        Quantiles of the statistic that leave out (1 - level)/2 on either side; never nearer to 0 than Student's.
+    coverage : ndarray
+        How often Student's own limits hold.
+    """
+
+    skewness: Array
+    lower: Array
+    upper: Array
+    coverage: Array
+
+
+def l_skewness(values: Array) -> Array:
+    """Return the sample L-skewness along the last axis, between -1 and 1; 0 where values do not vary (Hosking 1990)."""
+    size, ordered = values.shape[-1], np.sort(values, axis=-1)
+    rank = np.arange(size, dtype=np.float64)
+    # The second and the third L-moment are weighted means of the ordered values: with p = r/(n - 1) and q = p (r - 1)/(n - 2) at
+    # rank r, the weights are 2 p - 1 and 6 q - 6 p + 1 (Hosking 1990, section 3).
+    first = rank / (size - 1.0)
+    second = first * (rank - 1.0) / (size - 2.0)
+    weights = np.stack([2.0 * first - 1.0, 6.0 * second - 6.0 * first + 1.0], axis=-1) / size
+    scale, third = np.moveaxis(ordered @ weights, -1, 0)
+    known = scale > 1e-12 * np.maximum(np.abs(ordered[..., 0]), np.abs(ordered[..., -1]))
+    return np.clip(np.divide(third, scale, out=np.zeros_like(scale), where=known), -1.0, 1.0)
+
+
+@lru_cache(maxsize=64)
+def tail_table(prompts: int, level: float) -> TailTable:
+    """Return the quantiles of Student's statistic for so many prompts, by simulation with a fixed seed: the same each time."""
+    size = min(prompts, LARGEST)
+    tails = np.array([1.0 - level, 1.0 + level]) / 2.0
+    student, own = (float(stdtrit(n - 1, tails[1])) for n in (size, prompts))
+    shrink = (size / prompts) ** RATE
+    samples = int(np.clip(DRAWS // size, FEWEST_SAMPLES, MOST_SAMPLES))
+    normal = np.random.default_rng(SEED).standard_normal((samples, size))
+    share = (np.arange(QUANTILE_POINTS) + 0.5) / QUANTILE_POINTS
+    rows = [(0.0, -own, own, level)]
+    for spread in SPREADS[1:]:
+        # The law's L-skewness is that of its quantile function Q: (6 b2 - 6 b1 + b0)/(2 b1 - b0), b_k the mean of p^k Q(p).
+        law = np.exp(spread * ndtri(share))
+        mean, one, two = law.mean(), (share * law).mean(), (share**2 * law).mean()
+        skewness = (6.0 * two - 6.0 * one + mean) / (2.0 * one - mean)
+        # Student's statistic of each sample about the law's mean exp(spread^2/2).
+        drawn = np.exp(spread * normal)
+        statistic = (drawn.mean(axis=1) - np.exp(spread**2 / 2.0)) / (drawn.std(axis=1, ddof=1) / np.sqrt(size))
+        low, high = np.quantile(statistic, tails)
+        held = (np.abs(statistic) <= student).mean()
+        lower, upper = -own - max(-student - low, 0.0) * shrink, own + max(high - student, 0.0) * shrink
+        rows.append((skewness, lower, upper, level - max(level - held, 0.0) * shrink))
+    return read_only(TailTable(*np.array(rows).T.copy()))
+
+
+def tail_quantiles(influence: Array, level: float) -> tuple[Array, Array]:
+    """Return the lower and the upper quantile, shape (...), of (estimate - truth)/se, from the prompts' influences (..., B).
+
+    Limits are estimate - upper se and estimate - lower se. The quantiles are those of draws from a shifted lognormal law, turned
+    round if the influences' L-skewness is negative. In size, the law's L-skewness is that of the influences plus `ALLOWANCE` over
+    the root of B. The quantiles are never nearer to 0 than Student's.
+
+    No limits can hold whatever the law (Bahadur and Savage 1956). A table of 30 prompts may lack a kind of prompt that is one in
+    twenty, and then says nothing about it. The study "plan_coverage" has the laws on which these limits were tried.
+
+    Parameters
+    ----------
+    influence : ndarray, shape (..., B)
+        What each prompt adds to the estimate's error, of mean 0; B of at least 3.
+    level : float
+    """
+    table, skewness = tail_table(influence.shape[-1], check_level(level)), l_skewness(influence)
+    size = np.abs(skewness) + ALLOWANCE / np.sqrt(influence.shape[-1])
+    lower, upper = (np.interp(size, table.skewness, side) for side in (table.lower, table.upper))
+    turned = skewness < 0.0
+    return np.where(turned, -upper, lower), np.where(turned, -lower, upper)
+
+
+def student_coverage(influence: Array, level: float) -> Array:
+    """Return how often Student's limits would hold for a law as skewed as the prompts' influences (..., B), shape (...)."""
+    table = tail_table(influence.shape[-1], check_level(level))
+    return np.asarray(np.interp(np.abs(l_skewness(influence)), table.skewness, table.coverage))

@@ -1,148 +1,28 @@
-"""Unbiased statistics of one group of responses, from sums over the group (docs/derivations.md, section 8)."""
+"""Unbiased statistics by prompt, and the jackknife and the bootstrap-t over prompts (docs/derivations.md, section 8).
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from math import prod
+Sums run from the first term to the last, so that what is constant is exactly 0 and every processor finds the same bits.
+"""
+
+from collections.abc import Callable
+from math import floor
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-import numba
 import numpy as np
-from numba import types
 
 from grpo_theory.arrays import Array, read_only
-from grpo_theory.compiler import F2, F3, FunctionValue, function_value, stage
-from grpo_theory.samples import Groups, Rollouts
+from grpo_theory.samples import Groups
+from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence
+from grpo_theory.theory import GroupSizeLaw
+from grpo_theory.validation import ROUNDING, as_count, typed
 
-GROUPS = types.Array(numba.float64, 3, "C", readonly=True)
-"""The type of values (N, G, J) of N groups, which may be read-only."""
-
-
-@stage
-def fill_means_beyond_first(values, means):
-    """Fill in the means (J,) of values (G, J) less the first of them; exactly 0 where they are constant."""
-    size, width = values.shape
-    for j in range(width):
-        means[j] = 0.0
-    for g in range(1, size):
-        for j in range(width):
-            means[j] += values[g, j] - values[0, j]
-    for j in range(width):
-        means[j] /= size
+FAR = 1e8
+"""The size of a studentised statistic whose standard error is 0, as of resamples of one prompt alone."""
 
 
-@function_value(numba.void(GROUPS, F3))
-def deviations(values, differences):
-    """Fill in the deviations (N, G, J) of values from their mean over the group; exactly 0 where they are constant."""
-    n, size, width = values.shape
-    means = np.empty(width)
-    for i in range(n):
-        w, out = values[i], differences[i]
-        fill_means_beyond_first(w, means)
-        for g in range(size):
-            for j in range(width):
-                out[g, j] = w[g, j] - w[0, j] - means[j]
-
-
-@function_value(numba.void(F2, GROUPS, F2))
-def gradients(centred_rewards, scores, estimates):
-    """Fill in the leave-one-out estimates (N, J) of the gradients.
-
-    Exactly 0 where rewards or scores are constant: the deviations of the rewards add up to 0, so one score may be taken off all.
-    """
-    n, size, width = scores.shape
-    for i in range(n):
-        z, w, out = centred_rewards[i], scores[i], estimates[i]
-        for j in range(width):
-            out[j] = 0.0
-        for g in range(1, size):
-            for j in range(width):
-                out[j] += z[g] * (w[g, j] - w[0, j])
-        for j in range(width):
-            out[j] /= size - 1.0
-
-
-@function_value(numba.void(F2, GROUPS, F2))
-def jackknife_variances(centred_rewards, scores, variances):
-    """Fill in the jackknife variances (N, J) of the gradients' estimates; exactly 0 where the products are constant."""
-    n, size, width = scores.shape
-    factor = size / (size - 2.0) ** 2 / (size - 1.0)
-    means, average, products = np.empty(width), np.empty(width), np.empty((size, width))
-    for i in range(n):
-        z, w, out = centred_rewards[i], scores[i], variances[i]
-        fill_means_beyond_first(w, means)
-        for g in range(size):
-            for j in range(width):
-                products[g, j] = z[g] * (w[g, j] - w[0, j] - means[j])
-        fill_means_beyond_first(products, average)
-        for j in range(width):
-            out[j] = 0.0
-        for g in range(size):
-            for j in range(width):
-                out[j] += (products[g, j] - products[0, j] - average[j]) ** 2
-        for j in range(width):
-            out[j] *= factor
-
-
-@stage
-def add_squares(z, w, means, sums):
-    """Add up, over a group's centred rewards z (G,) and scores w (G, J), what `powers` needs of each component, (5, J).
-
-    Row 0 sums the products of reward and score, both centred. Rows 1 and 2 sum the squares of the scores, and of their products
-    with z. Rows 3 and 4 do the same for the centred scores.
-    """
-    size, width = w.shape
-    for j in range(width):
-        for row in range(5):
-            sums[row, j] = 0.0
-    for g in range(size):
-        for j in range(width):
-            score = w[g, j]
-            deviation = score - w[0, j] - means[j]
-            weighted, weighted_deviation = z[g] * score, z[g] * deviation
-            sums[0, j] += weighted_deviation
-            sums[1, j] += score * score
-            sums[2, j] += weighted * weighted
-            sums[3, j] += deviation * deviation
-            sums[4, j] += weighted_deviation * weighted_deviation
-
-
-@function_value(numba.void(F2, GROUPS, F2))
-def powers(centred_rewards, scores, fields):
-    """Fill in the fields (N, 3) of `PromptPowers`."""
-    n, size, width = scores.shape
-    pairs = size * (size - 1.0)
-    triples = pairs * (size - 2.0)
-    means, sums = np.empty(width), np.empty((5, width))
-    for i in range(n):
-        z, w = centred_rewards[i], scores[i]
-        fill_means_beyond_first(w, means)
-        add_squares(z, w, means, sums)
-        reward_power = norms = weighted_norms = centred_norms = weighted_centred_norms = squared_total = 0.0
-        for g in range(size):
-            reward_power += z[g] ** 2
-        for j in range(width):
-            squared_total += sums[0, j] ** 2
-            norms += sums[1, j]
-            weighted_norms += sums[2, j]
-            centred_norms += sums[3, j]
-            weighted_centred_norms += sums[4, j]
-        quadruple = (size - 1.0) * (size - 2.0) * squared_total - pairs * weighted_centred_norms + centred_norms * reward_power
-        fields[i, 0] = quadruple / (triples * (size - 3.0))
-        fields[i, 1] = (pairs * weighted_norms - norms * reward_power) / triples
-        fields[i, 2] = ((size - 1.0) * norms * reward_power - size * weighted_norms) / triples
-
-
-def centred(values: Array, axis: int) -> Array:
-    """Return the deviations from the mean along an axis; exactly 0 where the values are constant."""
-    differences, axis = np.empty(values.shape), axis % values.ndim
-    shape = prod(values.shape[:axis]), values.shape[axis], prod(values.shape[axis + 1 :])
-    deviations(np.ascontiguousarray(values).reshape(shape), differences.reshape(shape))
-    return differences
-
-
-def shifted_mean(values: Array, axis: int) -> Array:
-    """Return the mean along an axis of what values are above the first: a large constant in all of them costs no digits."""
-    return np.take(values, 0, axis=axis) + shifted(values, axis).mean(axis=axis)
+def added(values: Array, axis: int) -> Array:
+    """Return the sum along an axis, term after term."""
+    return np.asarray(sum(np.moveaxis(values, axis, 0)))
 
 
 def shifted(values: Array, axis: int) -> Array:
@@ -150,38 +30,68 @@ def shifted(values: Array, axis: int) -> Array:
     return values - np.take(values, [0], axis=axis)
 
 
-def _each(rollouts: Groups, *fills: tuple[FunctionValue, int]) -> list[Array]:
-    """Return what functions fill in for each prompt, each (..., B, width), from its centred rewards and its scores."""
-
-    def of_groups(same: Rollouts) -> Array:
-        size, scores = same.group_size, np.ascontiguousarray(same.known_scores)
-        z, w = centred(same.rewards, -1).reshape(-1, size), scores.reshape(-1, size, scores.shape[-1])
-        statistics = [np.empty((len(w), width)) for _, width in fills]
-        for (fill, _), filled in zip(fills, statistics, strict=True):
-            fill(z, w, filled)
-        whole = np.concatenate(statistics, axis=1) if len(fills) > 1 else statistics[0]
-        return whole.reshape(*same.rewards.shape[:-1], -1)
-
-    whole = rollouts.by_prompt(of_groups)
-    ends = np.cumsum([width for _, width in fills])
-    return [np.ascontiguousarray(part) for part in np.split(whole, ends[:-1], axis=-1)]
+def centred(values: Array, axis: int) -> Array:
+    """Return the deviations from the mean along an axis; exactly 0 where the values are constant."""
+    above = shifted(values, axis)
+    return above - np.expand_dims(added(above, axis) / values.shape[axis], axis)
 
 
-_REMEMBERED: WeakKeyDictionary[Groups, dict[FunctionValue, Array]] = WeakKeyDictionary()
-"""What `_once` has computed, as long as the rollouts live."""
+def shifted_mean(values: Array, axis: int) -> Array:
+    """Return the mean along an axis of what values are above the first: a large constant in all of them costs no digits."""
+    return np.take(values, 0, axis=axis) + shifted(values, axis).mean(axis=axis)
 
 
-def _once(rollouts: Groups, *fills: tuple[FunctionValue, int]) -> list[Array]:
-    """Return `_each` for functions, closed to writing, and kept: several intervals and plans ask this of the same rollouts.
+def error_of_mean(values: Array, axis: int) -> Array:
+    """Return the standard error of the mean of n independent values along an axis; exactly 0 where they are constant."""
+    size = values.shape[axis]
+    return np.sqrt((centred(values, axis) ** 2).sum(axis=axis) / (size * (size - 1.0)))
 
-    What is missing is computed in one pass over the groups.
-    """
+
+def gradients(z: Array, w: Array) -> Array:
+    """Return the leave-one-out estimates (..., J), from centred rewards z (..., G) and scores w (..., G, J)."""
+    # sum_i z_i w_i / (G - 1).  The z_i add up to 0, so the first score may be taken off all: constant scores give exactly 0.
+    return added(z[..., None] * shifted(w, -2), -2) / (z.shape[-1] - 1.0)
+
+
+def jackknife_variances(z: Array, w: Array) -> Array:
+    """Return the jackknife variances (..., J) of the estimates; exactly 0 where the products are constant."""
+    size = z.shape[-1]
+    # Without response i the estimate moves by -G/((G-1)(G-2)) (p_i - mean p), p_i = z_i (w_i - mean w); and the jackknife's
+    # variance is (G-1)/G times the sum of squares (Arvesen 1969).
+    products = centred(z[..., None] * centred(w, -2), -2)
+    return added(products**2, -2) * (size / (size - 2.0) ** 2 / (size - 1.0))
+
+
+def powers(z: Array, w: Array) -> Array:
+    """Return the fields of `PromptPowers`, shape (..., 3)."""
+    size, weights, deviations = z.shape[-1], z[..., None], centred(w, -2)
+    pairs = size * (size - 1.0)
+    triples = pairs * (size - 2.0)
+    products = weights * deviations
+    squared_total = added(added(products, -2) ** 2, -1)
+    norms, weighted_norms, centred_norms, weighted_centred_norms = (
+        added(added(part**2, -2), -1) for part in (w, weights * w, deviations, products)
+    )
+    reward_power = added(z**2, -1)
+    # Each mean over distinct responses is a sum over all of them, less the sums in which some coincide (section 8).
+    four = (size - 1.0) * (size - 2.0) * squared_total - pairs * weighted_centred_norms + centred_norms * reward_power
+    gradient = four / (triples * (size - 3.0))
+    advantage = (pairs * weighted_norms - norms * reward_power) / triples
+    independent = ((size - 1.0) * norms * reward_power - size * weighted_norms) / triples
+    return np.stack([gradient, advantage, independent], axis=-1)
+
+
+_REMEMBERED: WeakKeyDictionary[Groups, dict[Callable, Array]] = WeakKeyDictionary()
+"""Statistics of prompts, as long as the rollouts live: several intervals and plans ask for them of the same rollouts."""
+
+
+def _of_prompts(rollouts: Groups, statistic: Callable[[Array, Array], Array]) -> Array:
+    """Return a statistic of each prompt's centred rewards and scores, shape (..., B, width), closed to writing, and kept."""
     known = _REMEMBERED.setdefault(rollouts, {})
-    missing = [(fill, width) for fill, width in fills if fill not in known]
-    if missing:
-        found = _each(rollouts, *missing)
-        known.update({fill: read_only(one) for (fill, _), one in zip(missing, found, strict=True)})
-    return [known[fill] for fill, _ in fills]
+    if statistic not in known:
+        found = rollouts.by_prompt(lambda same: statistic(centred(same.rewards, -1), same.known_scores))
+        known[statistic] = read_only(found)
+    return known[statistic]
 
 
 def prompt_gradients(rollouts: Groups) -> Array:
@@ -191,7 +101,7 @@ def prompt_gradients(rollouts: Groups) -> Array:
     sample covariance of score and reward. Needs G >= 2.
     """
     rollouts.require(responses=2)
-    return _once(rollouts, (gradients, rollouts.known_scores.shape[-1]))[0]
+    return _of_prompts(rollouts, gradients)
 
 
 def prompt_jackknife_variances(rollouts: Groups) -> Array:
@@ -202,11 +112,10 @@ def prompt_jackknife_variances(rollouts: Groups) -> Array:
     Needs G >= 3.
     """
     rollouts.require(responses=3)
-    return _each(rollouts, (jackknife_variances, rollouts.known_scores.shape[-1]))[0]
+    return _of_prompts(rollouts, jackknife_variances)
 
 
-@dataclass(frozen=True, eq=False)
-class PromptPowers:
+class PromptPowers(NamedTuple):
     """Unbiased estimates, given the prompt, of what the error of a gradient estimate is made of; all of shape (..., B).
 
     Attributes
@@ -227,16 +136,123 @@ class PromptPowers:
 def prompt_powers(rollouts: Groups) -> PromptPowers:
     """Compute the three U-statistics of each prompt in O(G J); needs G >= 4."""
     rollouts.require(responses=4)
-    return PromptPowers(*_fields(_once(rollouts, (powers, 3))[0]))
+    return PromptPowers(*np.moveaxis(_of_prompts(rollouts, powers), -1, 0))
 
 
-def gradients_and_powers(rollouts: Groups) -> tuple[Array, PromptPowers]:
-    """Compute `prompt_gradients` and `prompt_powers` in one pass over the groups."""
-    rollouts.require(responses=4)
-    found, fields = _once(rollouts, (gradients, rollouts.known_scores.shape[-1]), (powers, 3))
-    return found, PromptPowers(*_fields(fields))
+class PromptTerms(NamedTuple):
+    """What each prompt says: gradient estimates (..., B, J); estimates of ||g||^2 and of the terms of c2 and c3 (..., B)."""
+
+    gradients: Array
+    power: Array
+    c2: Array
+    c3: Array
+
+    def components(self) -> GroupSizeLaw:
+        """Return the unbiased estimates of c1, c2 and c3; needs B >= 2.
+
+        An estimate of c1 that is 0 but for rounding is 0: its sign decides whether there is an optimal group size.
+        """
+        u, size = self.gradients, self.gradients.shape[-2]
+        # ||g||^2 is the mean of u_a . u_b over different prompts: the square of the sum, less the sum of squares.
+        product = added(added(u, -2) ** 2 - added(u**2, -2), -1) / (size * (size - 1.0))
+        c1, c2, c3 = self.power.mean(axis=-1) - product, self.c2.mean(axis=-1), self.c3.mean(axis=-1)
+        return GroupSizeLaw(np.where(np.abs(c1) <= ROUNDING * (np.abs(c2) + np.abs(c3)), 0.0, c1), c2, c3)
+
+    def influences(self) -> Array:
+        """Return what each prompt adds to the error of the three estimates, shape (..., 3, B); needs B >= 3.
+
+        The sums of their products over B (B - 1) are the covariance.
+        """
+        u, size = self.gradients, self.gradients.shape[-2]
+        others = added(u * (added(u, -2)[..., None, :] - u), -1)
+        found = centred(np.stack([self.power, self.c2, self.c3], axis=-2), -1)
+        # c1 is the mean of the powers less the mean product of pairs, of which a prompt has a share in 2 of B.
+        found[..., 0, :] -= 2.0 / (size - 2.0) * centred(others, -1)
+        return found
+
+    def covariance(self) -> Array:
+        """Return the delete-one-prompt jackknife covariance of the estimates, shape (..., 3, 3); needs B >= 3."""
+        size, found = self.gradients.shape[-2], self.influences()
+        return added(found[..., :, None, :] * found[..., None, :, :], -1) / (size * (size - 1.0))
 
 
-def _fields(filled: Array) -> Iterator[Array]:
-    """Return what is filled in beside each other, (..., L), one by one."""
-    return (filled[..., k] for k in range(filled.shape[-1]))
+def prompt_terms(rollouts: Groups, prompts: int) -> PromptTerms:
+    """Return what each prompt says, of at least so many prompts with four responses."""
+    rollouts.require(prompts=prompts, responses=4)
+    found = prompt_powers(rollouts)
+    return PromptTerms(
+        prompt_gradients(rollouts), found.gradient, found.advantage - found.gradient, found.independent + found.gradient
+    )
+
+
+@typed
+def estimate_group_size_law(rollouts: Groups) -> GroupSizeLaw:
+    """Estimate c1, c2 and c3 without bias from a pilot batch.
+
+    c1 = E||g(X)||^2 - ||g||^2, c2 = E[E(||W||^2 (Z - V)^2 | X) - ||g(X)||^2] and c3 = E[Var(Z|X) E(||W||^2|X) + ||g(X)||^2].
+    What stands under E is estimated by each prompt's U-statistics (`prompt_powers`), ||g||^2 by the products of different
+    prompts' gradient estimates. The mean of W must be 0, as that of a score is.
+
+    Parameters
+    ----------
+    rollouts : Rollouts or RaggedRollouts
+        B >= 2 prompts drawn from f, G >= 4; scores in full, or in orthonormal coordinates.
+
+    Returns
+    -------
+    GroupSizeLaw
+        Shape (...).
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> data = gt.data.sampled_answers()  # of a language model
+    >>> rollouts = gt.Rollouts(data.rewards[data.index], data.sketches[data.index])
+    >>> round(float(gt.intervals.estimate_group_size_law(rollouts).optimum), 1)
+    3.1
+    """
+    return prompt_terms(rollouts, 2).components()
+
+
+def bootstrap_quantiles(terms: PromptTerms, weights: Array, resamples: int, level: float, rng: Rng | None) -> tuple[Array, Array]:
+    """Return the two quantiles of (estimate* - mean*)/se* for L combinations of c1, c2 and c3, both of shape (..., L).
+
+    The weights (..., L, 3) may differ from dataset to dataset. The quantiles are kept on their own sides of 0, so that limits
+    made of them have the estimate between them. All datasets along the leading axes share the resamples; statistics of different
+    datasets are uncorrelated given these.
+
+    Raises
+    ------
+    ValueError
+        If the resamples are too few for the level.
+    """
+    resamples, size = as_count("resamples", resamples), terms.power.shape[-1]
+    rank = floor((resamples + 1) * (1.0 - level) / 2.0 + 1e-9)
+    if rank < 1:
+        raise ValueError(f"resamples must be at least 2/(1 - level) - 1 = {2.0 / (1.0 - level) - 1.0:.0f}, got {resamples}")
+    drawn = np.random.default_rng(as_seed_sequence(rng)).multinomial(size, np.full(size, 1.0 / size), size=resamples)
+    counts, ranks = np.ascontiguousarray(drawn.T, dtype=np.float64), [rank - 1, resamples - rank]
+    quantiles = np.empty((*weights.shape[:-1], 2))
+    for i in np.ndindex(terms.power.shape[:-1]):
+        statistics = studentised(PromptTerms(*(term[i] for term in terms)), weights[i], counts)
+        quantiles[i] = np.partition(statistics, ranks, axis=-1)[:, ranks]
+    return np.minimum(quantiles[..., 0], 0.0), np.maximum(quantiles[..., 1], 0.0)
+
+
+def studentised(terms: PromptTerms, weights: Array, counts: Array) -> Array:
+    """Return the studentised statistics (L, R) of one dataset, from the numbers of times (B, R) that each prompt is drawn.
+
+    A resample can hold a prompt twice. So the resampled mean of products of different prompts is centred at the mean of all
+    products of the data. That mean includes the products of a prompt with itself.
+    """
+    u, size, of_product = terms.gradients, len(counts), weights[:, 0]
+    total, linear = u.sum(axis=0), weights @ np.stack([terms.power, terms.c2, terms.c3])
+    centre = linear.mean(axis=1) - of_product * (total @ total) / size**2
+    # The product of each prompt's estimate with those of all others drawn (B, R), and means over the resample.
+    with_others = np.linalg.multi_dot([u, u.T, counts]) - (u**2).sum(axis=1, keepdims=True)
+    mean, product = added(counts * linear[:, :, None], 1) / size, added(counts * with_others, 0) / size
+    slope = (2.0 * of_product / (size - 2.0))[:, None]
+    influence = linear[:, :, None] - slope[:, None] * with_others - (mean - slope * product)[:, None]
+    error = np.sqrt(added(counts * influence * influence, 1) / (size * (size - 1.0)))
+    excess = mean - of_product[:, None] * product / (size - 1.0) - centre[:, None]
+    return np.divide(excess, error, out=np.copysign(FAR, excess), where=error > 0.0)

@@ -2,20 +2,169 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil
-from typing import Any, Self
+from math import ceil, nan, sqrt
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
 from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.laboratory import performance
-from grpo_theory.laboratory.answers import ARRAYS, Answers
-from grpo_theory.laboratory.binomial import exact_p_value
-from grpo_theory.laboratory.performance import Component
-from grpo_theory.laboratory.trial import Replay, Trial
+from grpo_theory.intervals.interval import binomial_limits, normal_quantile
+from grpo_theory.laboratory.trial import ARRAYS, Answers, Replay, Trial
 from grpo_theory.validation import as_fraction, as_numbers, as_positive
+
+LEAST_ERROR = 1e-100
+"""Smaller errors are refused: their quantiles may be no numbers."""
+
+
+def replications_to_tell(level: float, coverage: float, *, error: float = 1e-3, power: float = 0.99) -> int:
+    """Return how many replications tell a true coverage from the nominal level.
+
+    Parameters
+    ----------
+    level, coverage : float
+        The nominal level, and the true coverage that is to be told from it.
+    error : float, default 1e-3
+        Of the exact test of the level, half of it in each tail.
+    power : float, default 0.99
+
+    Returns
+    -------
+    int
+        A number at which the test's exact power is enough: what the normal approximation says, or at most 2% more than needed.
+
+    Raises
+    ------
+    ValueError
+        If an argument does not lie strictly between 0 and 1, or coverage is the level.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.laboratory.replications_to_tell(0.95, 0.94)
+    16772
+    """
+    from scipy.stats import binom  # slow to import, and seldom wanted
+
+    for name, value in (("level", level), ("coverage", coverage), ("error", error), ("power", power)):
+        as_fraction(name, value)
+    if error < LEAST_ERROR:
+        raise ValueError(f"error must be at least {LEAST_ERROR:g}, got {error:g}")
+    if coverage == level:
+        raise ValueError(f"coverage must differ from the level {level:g}, got the same")
+    null, other = sqrt(level * (1.0 - level)), sqrt(coverage * (1.0 - coverage))
+    # The normal approximation starts the search, and the exact power ends it.
+    n = ceil(((-ndtri(error / 2.0) * null + ndtri(power) * other) / (coverage - level)) ** 2)
+    while True:
+        below, above = binom.ppf(error / 2.0, n, level) - 1, binom.isf(error / 2.0, n, level)
+        if binom.cdf(below, n, coverage) + binom.sf(above, n, coverage) >= power:
+            return n
+        n = ceil(1.02 * n)
+
+
+Measured = tuple[float, float]
+"""An estimate and its Monte Carlo standard error; NaN where there are too few replications."""
+Row = tuple[str, float, float, float, float]
+"""Measure, estimate, Monte Carlo standard error, and limits."""
+
+
+class Component(NamedTuple):
+    """R replications of the statements on one number; one shape (R,) for all but the truth."""
+
+    truth: float
+    estimate: Array
+    standard_error: Array
+    low: Array
+    high: Array
+    width: Array
+    covered: Flags
+    failed: Flags
+
+    @property
+    def known(self) -> Flags:
+        """Where there is an estimate with limits."""
+        return np.isfinite(self.estimate) & ~self.failed
+
+
+def mean(values: Array) -> Measured:
+    """Return the mean of n values; its error is NaN if one of them is infinite."""
+    n = len(values)
+    if n == 0:
+        return nan, nan
+    if np.isinf(values).any():
+        return float(values.mean()), nan
+    return float(values.mean()), float(values.std(ddof=1)) / sqrt(n) if n > 1 else nan
+
+
+def empirical_error(estimate: Array) -> Measured:
+    """Return the standard deviation of the estimates."""
+    if len(estimate) < 2:
+        return nan, nan
+    deviation = float(estimate.std(ddof=1))
+    return deviation, deviation / sqrt(2.0 * (len(estimate) - 1))
+
+
+def model_error(standard_error: Array) -> Measured:
+    """Return the root of the mean of the squared standard errors that the intervals were built on."""
+    variance, mcse = mean(standard_error**2)
+    error = sqrt(variance) if variance >= 0.0 else nan
+    return error, mcse / (2.0 * error) if error > 0.0 else nan
+
+
+def relative_error(estimate: Array, standard_error: Array) -> Measured:
+    """Return by how many percent the model's standard error exceeds the empirical one."""
+    empirical, _ = empirical_error(estimate)
+    model, mcse = model_error(standard_error)
+    if not empirical > 0.0 or not model > 0.0:
+        return nan, nan
+    ratio = model / empirical
+    return 100.0 * (ratio - 1.0), 100.0 * ratio * sqrt((mcse / model) ** 2 + 0.5 / (len(estimate) - 1))
+
+
+def of_estimates(part: Component, confidence: float) -> Iterator[Row]:
+    """Yield the measures of the estimates, if there are any, and of their standard errors, with normal limits."""
+    if not part.known.any():
+        return
+    estimate, standard_error = part.estimate[part.known], part.standard_error[part.known]
+    deviation = estimate - part.truth
+    yield normal_row("bias", mean(deviation), confidence)
+    yield normal_row("empirical SE", empirical_error(estimate), confidence)
+    yield normal_row("MSE", mean(deviation**2), confidence)
+    yield normal_row("average model SE", model_error(standard_error), confidence)
+    yield normal_row("relative % error in model SE", relative_error(estimate, standard_error), confidence)
+
+
+def of_limits(part: Component, null: float | None, confidence: float) -> Iterator[Row]:
+    """Yield the measures that only the two limits of an interval have, with exact limits of their own."""
+    if part.known.any():
+        centre = part.estimate[part.known].mean()
+        yield exact_row("bias-eliminated coverage", (part.low <= centre) & (centre <= part.high), confidence)
+    if null is not None:
+        name, *row = exact_row("rejection %", (null < part.low) | (part.high < null), confidence)
+        yield name, *(100.0 * number for number in row)  # type: ignore[misc]
+
+
+def of_sets(part: Component, confidence: float) -> Iterator[Row]:
+    """Yield the measures that every confidence set has; a failure is in the denominator of the coverage."""
+    yield exact_row("coverage", part.covered, confidence)
+    yield normal_row("mean width", mean(part.width[~part.failed]), confidence)
+    yield exact_row("failures", part.failed, confidence)
+
+
+def normal_row(name: str, measured: Measured, confidence: float) -> Row:
+    """Return a measure with normal limits."""
+    estimate, mcse = measured
+    half = normal_quantile(confidence) * mcse
+    return name, estimate, mcse, estimate - half, estimate + half
+
+
+def exact_row(name: str, hits: Flags, confidence: float) -> Row:
+    """Return a share with Clopper and Pearson's limits."""
+    count, share = int(hits.sum()), float(hits.mean())
+    low, high = map(float, binomial_limits(count, len(hits) - count, confidence))
+    return name, share, sqrt(share * (1.0 - share) / len(hits)), low, high
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -138,7 +287,9 @@ class Coverage:
     @property
     def nonnested(self) -> int:
         """The number of replications in which the set of some level does not contain that of a lower level."""
-        return int(self.answers.nonnested().sum())
+        low, high = self.answers.low, self.answers.high
+        torn = (low[:, 1:] > low[:, :-1]) | (high[:, 1:] < high[:, :-1])
+        return int(torn.reshape(len(torn), -1).any(axis=1).sum())
 
     def needed(self, mcse: float) -> int:
         """Return how many replications reduce the Monte Carlo standard error of the coverage to `mcse`.
@@ -150,10 +301,12 @@ class Coverage:
 
     def p_value(self) -> Array:
         """Return p-values of the two-sided exact binomial test that coverage is the nominal level; shape S, or (L, *S)."""
-        hits = self._single(self.answers.covered)
-        values = np.empty(hits.shape[1:])
-        for number, *index in np.ndindex(values.shape):
-            values[number, *index] = exact_p_value(hits[:, number, *index], self.trial.levels[number])
+        from scipy.stats import binomtest  # slow to import, and seldom wanted
+
+        hits = self._single(self.answers.covered).sum(axis=0)
+        values = np.empty(hits.shape)
+        for index in np.ndindex(hits.shape):
+            values[index] = binomtest(int(hits[index]), self.replications, self.trial.levels[index[0]]).pvalue
         return values if isinstance(self.level, tuple) else values[0]
 
     def consistent(self, family_error: float = 1e-3) -> Flags:
@@ -186,15 +339,14 @@ class Coverage:
         as_fraction("confidence", confidence)
         nulls = None if null is None else np.broadcast_to(as_numbers("null", null), self.truth.shape)
         rows = []
-        for label, level, component, index in self._intervals():
-            measured = [*performance.of_estimates(component, confidence)]
-            if not self.answers.joint:
-                measured += performance.of_sets(component, confidence)
-                measured += performance.of_limits(component, None if nulls is None else float(nulls[index]), confidence)
-            rows += [(level, label, *row, self.replications, int(component.failed.sum())) for row in measured]
-        for label, level, component in self._joint():
-            measured = [*performance.of_sets(component, confidence)]
-            rows += [(level, label, *row, self.replications, int(component.failed.sum())) for row in measured]
+        for joint in (False, True) if self.answers.joint else (False,):
+            for label, level, part, index in self._components(joint):
+                measured = [] if joint else [*of_estimates(part, confidence)]
+                if joint or not self.answers.joint:
+                    measured += of_sets(part, confidence)
+                if not self.answers.joint:
+                    measured += of_limits(part, None if nulls is None else float(nulls[index]), confidence)
+                rows += [(level, label, *row, self.replications, int(part.failed.sum())) for row in measured]
         names = ["level", "component", "measure", "estimate", "mcse", "low", "high", "replications", "failures"]
         return pd.DataFrame(rows, columns=names)
 
@@ -210,20 +362,7 @@ class Coverage:
 
         Columns are level, component (as in `measures`), replication, estimate, standard_error, low, high and covered.
         """
-        frames = []
-        for label, level, component, _ in self._intervals():
-            said = {
-                "level": level,
-                "component": label,
-                "replication": self.first + np.arange(self.replications),
-                "estimate": component.estimate,
-                "standard_error": component.standard_error,
-                "low": component.low,
-                "high": component.high,
-                "covered": component.covered,
-            }
-            frames.append(pd.DataFrame(said))
-        return pd.concat(frames, ignore_index=True)
+        return pd.concat([frame for _, frame in self._frames()], ignore_index=True)
 
     def zip(self) -> pd.DataFrame:
         """Return what a zip plot shows: replications ranked by |z|, z = (estimate - truth) / standard error.
@@ -240,25 +379,16 @@ class Coverage:
             If the interval function gives no estimates and standard errors.
         """
         frames = []
-        for label, level, component, _ in self._intervals():
+        for part, frame in self._frames():
             with np.errstate(divide="ignore", invalid="ignore"):
-                z = (component.estimate - component.truth) / component.standard_error
-            z[component.failed] = np.nan
+                z = (part.estimate - part.truth) / part.standard_error
+            z[part.failed] = np.nan
             if np.isnan(z).all():
                 raise ValueError("interval must give estimates and standard errors, as an Interval does, to be ranked by them")
             order = np.argsort(np.abs(z), kind="stable")
-            ranked = {
-                "level": level,
-                "component": label,
-                "replication": self.first + order,
-                "percentile": 100.0 * np.arange(1, len(z) + 1) / len(z),
-                "z": z[order],
-                "low": component.low[order],
-                "high": component.high[order],
-                "covered": component.covered[order],
-            }
-            frames.append(pd.DataFrame(ranked))
-        return pd.concat(frames, ignore_index=True)
+            frames.append(frame.iloc[order].assign(percentile=100.0 * np.arange(1, len(z) + 1) / len(z), z=z[order]))
+        names = ["level", "component", "replication", "percentile", "z", "low", "high", "covered"]
+        return pd.concat(frames, ignore_index=True)[names]
 
     def replay(self, replication: int) -> Replay:
         """Draw a replication again from its number, and ask the interval function again."""
@@ -297,18 +427,18 @@ class Coverage:
     def _single(self, array: NDArray[Any]) -> NDArray[Any]:
         return array[..., 0] if self.answers.joint else array
 
-    def _intervals(self) -> Iterator[tuple[str, float, Component, tuple[int, ...]]]:
-        """Yield label, level, component and its index in the truth."""
+    def _components(self, joint: bool = False) -> Iterator[tuple[str, float, Component, tuple[int, ...]]]:
+        """Yield label, level, component and its index in the truth; of ellipsoids the joint statements, or their shadows."""
         for number, level in enumerate(self.trial.levels):
-            for index in np.ndindex(self.truth.shape):
-                yield ",".join(map(str, index)), level, self._component(number, index), index
+            for index in np.ndindex(self.truth.shape[:-1] if joint else self.truth.shape):
+                label = ",".join([*map(str, index), *(["joint"] if joint else [])])
+                place = (*index, 0) if joint else index
+                parts = (getattr(self.answers, name)[(slice(None), number, *place)] for name in ARRAYS)
+                yield label, level, Component(float(self.truth[place]), *parts), place
 
-    def _joint(self) -> Iterator[tuple[str, float, Component]]:
-        """Yield label, level and component of the ellipsoids' joint statements."""
-        for number, level in enumerate(self.trial.levels if self.answers.joint else ()):
-            for index in np.ndindex(self.truth.shape[:-1]):
-                yield ",".join([*map(str, index), "joint"]), level, self._component(number, (*index, 0))
-
-    def _component(self, number: int, index: tuple[int, ...]) -> Component:
-        cell = (slice(None), number, *index)
-        return Component(float(self.truth[index]), *(getattr(self.answers, name)[cell] for name in ARRAYS))
+    def _frames(self) -> Iterator[tuple[Component, pd.DataFrame]]:
+        """Yield each component and the rows of its replications."""
+        for label, level, part, _ in self._components():
+            said = {"level": level, "component": label, "replication": self.first + np.arange(self.replications)}
+            names = ("estimate", "standard_error", "low", "high", "covered")
+            yield part, pd.DataFrame(said | {name: getattr(part, name) for name in names})

@@ -1,10 +1,24 @@
 """Experiments: how the data are drawn from which intervals are computed."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from grpo_theory.arrays import Array, Integers, read_only
+from grpo_theory.estimation import Estimator
+from grpo_theory.problem import Problem
+from grpo_theory.problem.logit_map import HeadMap
+from grpo_theory.samples import Rollouts, TrainingRecord
+from grpo_theory.schedule import Schedule, step_sizes
+from grpo_theory.simulate import BLOCK_RUNS, simulate_records
+from grpo_theory.simulate.draw.responses import OutcomeTables, draw_responses, tabulate
+from grpo_theory.simulate.draw.sizes import as_sizes
 from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence
+from grpo_theory.validation import as_array, as_count, as_real_array, check_shape
 
 
 class Experiment(Protocol):
@@ -44,16 +58,218 @@ class Experiment(Protocol):
         """Return dataset i of a block, without the leading axis."""
 
 
-def check_experiment(experiment: Experiment) -> None:
-    """Raise unless `experiment` has what a laboratory needs."""
-    missing = [name for name in ("block_replications", "sample", "take") if not hasattr(experiment, name)]
-    if missing:
-        raise TypeError(
-            f"experiment must have block_replications, sample(problem, rng, replications) and take(block, i), "
-            f"as gt.Pilot(batch_size, group_size) has; {experiment!r} lacks {', '.join(missing)}"
-        )
+@dataclass(frozen=True, eq=False)
+class RecordedTraining:
+    """The experiment of training one run and keeping its record.
+
+    A KL penalty of the problem is part of the reward.
+
+    Parameters
+    ----------
+    estimator : str or Estimator
+    schedule : Schedule or array_like, shape (steps,)
+    batch_size, group_size : int
+        B prompts, G responses each, a step.
+    steps : int
+        The length n of the run.
+    theta0 : array_like, shape (d,), optional
+        Where it starts; the problem's theta if omitted.
+    tail : float, default 0.5
+        The share of the run that is its last part.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("single")
+    >>> training = gt.RecordedTraining("rloo", gt.Constant(0.1), batch_size=4, group_size=4, steps=40)
+    >>> block = training.sample(problem, 0, replications=2)
+    >>> block.path.shape, training.take(block, 1).path.shape
+    ((2, 41, 2), (41, 2))
+    """
+
+    estimator: str | Estimator
+    schedule: Schedule | ArrayLike
+    batch_size: int
+    group_size: int
+    steps: int
+    theta0: ArrayLike | None = None
+    tail: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not callable(getattr(self.schedule, "steps", None)):
+            object.__setattr__(self, "schedule", read_only(step_sizes(self.schedule, as_count("steps", self.steps))))
+        if self.theta0 is not None:
+            object.__setattr__(self, "theta0", read_only(as_real_array("theta0", self.theta0, None)))
+
+    @property
+    def block_replications(self) -> int:
+        """The number of runs in a block of the simulator."""
+        return BLOCK_RUNS
+
+    def sample(self, problem: Problem, rng: Rng, replications: int) -> TrainingRecord:
+        """Train independently, at most a block of runs at a time.
+
+        Parameters
+        ----------
+        problem : Problem
+        rng : int, SeedSequence or Generator
+        replications : int
+            The number R of runs, at most `block_replications`.
+
+        Returns
+        -------
+        TrainingRecord
+            Path (R, n + 1, d).
+        """
+        replications = as_count("replications", replications)
+        if replications > self.block_replications:
+            raise ValueError(f"replications must be at most a block of {self.block_replications}, got {replications}")
+        theta = problem.theta if self.theta0 is None else self.theta0
+        sizes = {"batch_size": self.batch_size, "group_size": self.group_size, "steps": self.steps, "replications": replications}
+        return next(simulate_records(problem, theta, self.estimator, self.schedule, **sizes, rng=rng, workers=1, tail=self.tail))
+
+    def take(self, block: TrainingRecord, i: int) -> TrainingRecord:
+        """Return run i of a block."""
+        hessian = None if block.hessian is None else block.hessian[i]
+        return TrainingRecord(block.step_sizes, block.path[i], block.mean_rewards[i], hessian, tail=block.tail)
 
 
-def as_generator(rng: Rng) -> np.random.Generator:
-    """Return `rng` if it is a Generator, or one seeded by it."""
-    return rng if isinstance(rng, np.random.Generator) else np.random.Generator(np.random.SFC64(as_seed_sequence(rng)))
+Scores = Callable[[Integers, Integers], Array]
+"""``scores(prompts, outcomes)`` of prompts (R, B) and outcomes (R, B, G), shape (R, B, G, J)."""
+
+BLOCK_RESPONSES = 1 << 15
+PIVOT_TOLERANCE = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Pilot:
+    """The experiment of drawing B prompts from f and, for each, G responses from the policy with their rewards.
+
+    A KL penalty of the problem is part of the reward.
+
+    Parameters
+    ----------
+    batch_size, group_size : int
+        B prompts, G responses each.
+    directions : array_like, shape (J, d), optional
+        The scores' components along these are kept; if omitted, the d components of the score vectors.
+
+    Notes
+    -----
+    The score vectors of a `SoftmaxHead` are too large to keep.  Without directions each batch gets J = K B coordinates of its
+    own, which keep all norms and inner products within the batch.  They are ``(e_a - pi_m) x l_m`` instead of
+    ``(e_a - pi_m) x h_m``, with the l_m from a factor of the inner products of the batch's hidden states.  So intervals for
+    squared norms (of the gradient, of errors) are what they would be with the full scores; single coordinates mean nothing.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("tabular"), gt.Pilot(batch_size=16, group_size=4)
+    >>> block = pilot.sample(problem, 0, replications=3)
+    >>> one = pilot.take(block, 0)
+    >>> block.rewards.shape, one.rewards.shape, one.scores.shape
+    ((3, 16, 4), (16, 4), (16, 4, 24))
+    """
+
+    batch_size: int
+    group_size: int
+    directions: ArrayLike | None = None
+    _memory: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        as_sizes(self.batch_size, self.group_size)
+        if self.directions is not None:
+            object.__setattr__(self, "directions", read_only(as_real_array("directions", self.directions, 2)))
+
+    @property
+    def block_replications(self) -> int:
+        """The number of batches in a block: fixed by the shape of a batch alone."""
+        return max(1, BLOCK_RESPONSES // (self.batch_size * self.group_size))
+
+    def sample(self, problem: Problem, rng: Rng, replications: int) -> Rollouts:
+        """Draw independent batches of a problem at its theta.
+
+        Parameters
+        ----------
+        problem : Problem
+        rng : int, SeedSequence or Generator
+        replications : int
+            The number R of batches.
+
+        Returns
+        -------
+        Rollouts
+            Rewards (R, B, G) and scores (R, B, G, J).
+
+        Raises
+        ------
+        ValueError
+            If directions do not have the policy's dimension.
+        """
+        kept = self._memory.get("tables")
+        if kept is None or kept[0] is not problem:
+            self._memory["tables"] = kept = (problem, *_tables(problem, self.directions))
+        _, tables, rewards, scores = kept
+        replications = as_count("replications", replications)
+        generator = rng if isinstance(rng, np.random.Generator) else np.random.Generator(np.random.SFC64(as_seed_sequence(rng)))
+        prompts, outcomes = draw_responses(generator, tables, replications, self.batch_size, self.group_size)
+        found = rewards[prompts[..., None], outcomes], scores(prompts, outcomes)
+        return Rollouts(*(read_only(np.ascontiguousarray(array)) for array in found))
+
+    def take(self, block: Rollouts, i: int) -> Rollouts:
+        """Return batch i of a block."""
+        return Rollouts(block.rewards[i], block.known_scores[i])
+
+
+def _tables(problem: Problem, directions: ArrayLike | None) -> tuple[OutcomeTables, Array, Scores]:
+    """Return what outcomes are drawn from, their rewards (M, O), and the function that looks scores up."""
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a Problem, got {problem!r}")
+    policy, point = problem.policy, problem.at(problem.theta)
+    if directions is None and type(policy.logit_map) is HeadMap:
+        gram = policy.logit_map.hidden @ policy.logit_map.hidden.T
+        return tabulate(point), point.rewards, partial(isometric_scores, point.covectors, point.outcome_responses, gram)
+    if directions is None:
+        table = policy.scores(problem.theta)
+    else:
+        along = as_array("directions", directions)
+        check_shape("directions", along, (len(along), policy.dimension), "(J, d), d the policy's dimension")
+        table = np.einsum("mkd,jmd->mkj", point.covectors, point.tangent.logits(along), optimize=True)
+    return tabulate(point), point.rewards, partial(tabulated_scores, table, point.outcome_responses)
+
+
+def tabulated_scores(table: Array, responses: Integers, prompts: Integers, outcomes: Integers) -> Array:
+    """Return the rows of a table (M, K, J) for the responses (O,) of outcomes."""
+    return table[prompts[..., None], responses[outcomes]]
+
+
+def isometric_scores(covectors: Array, responses: Integers, gram: Array, prompts: Integers, outcomes: Integers) -> Array:
+    """Return the scores of a softmax head in the coordinates of their own batch.
+
+    These are covectors (M, K, D) times the rows of a factor of the inner products (M, M) of the prompts' hidden states.
+    """
+    factor = semidefinite_factor(gram[prompts[:, :, None], prompts[:, None, :]])
+    products = covectors[prompts[..., None], responses[outcomes]][..., None] * factor[:, :, None, None, :]
+    return products.reshape(*outcomes.shape, -1)
+
+
+def semidefinite_factor(gram: Array) -> Array:
+    """Return factors L with L L' = A, shape (R, B, B), of matrices that may be singular.
+
+    These are Cholesky's steps, with the largest remaining diagonal entry first.  No entry of what remains is larger than that
+    one, so that the remainder may be dropped once it is rounding.
+    """
+    factor = np.zeros_like(gram)
+    matrices = np.arange(len(gram))
+    remaining = np.einsum("rii->ri", gram).copy()
+    negligible = PIVOT_TOLERANCE * remaining.max(axis=1)
+    for j in range(gram.shape[-1]):
+        p = remaining.argmax(axis=1)
+        pivot = remaining[matrices, p]
+        usable = pivot > negligible
+        column = gram[matrices, :, p] - np.einsum("rij,rj->ri", factor[:, :, :j], factor[matrices, p, :j])
+        # A batch in which a prompt was drawn twice runs out of pivots early: its remaining columns are 0.
+        scale = np.where(usable, 1.0 / np.sqrt(np.where(usable, pivot, 1.0)), 0.0)
+        factor[:, :, j] = column * scale[:, None]
+        remaining -= factor[:, :, j] ** 2
+    return factor

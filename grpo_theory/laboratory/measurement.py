@@ -1,21 +1,21 @@
 """The coverage laboratory: try any interval function on data of which the truth is known."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import nan
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
 from grpo_theory.intervals.interval import check_level
-from grpo_theory.laboratory.answers import Answers, IntervalFunction
-from grpo_theory.laboratory.coverage_record import Coverage
-from grpo_theory.laboratory.experiment import Experiment, check_experiment
-from grpo_theory.laboratory.trial import Replay, Trial
+from grpo_theory.laboratory.coverage_record import Coverage, Row, mean, normal_row
+from grpo_theory.laboratory.experiment import Experiment
+from grpo_theory.laboratory.trial import Answers, IntervalFunction, Replay, Trial
 from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence
 from grpo_theory.simulate.workers import map_in_order
-from grpo_theory.validation import as_count, as_numbers, check_finite, check_takes, shown
+from grpo_theory.validation import as_count, as_fraction, as_numbers, check_finite, check_takes, shown
 
 Truth = ArrayLike | Callable[[Any], ArrayLike]
 
@@ -202,33 +202,116 @@ def _trial(
     if not callable(interval):
         raise TypeError(f"interval must be a function of (data, level), got {interval!r}")
     check_takes("interval", interval, "data", "level")
-    check_experiment(experiment)
-    return Trial(
-        interval=interval,
-        problem=problem,
-        truth=_truth(truth(problem) if callable(truth) else truth),
-        experiment=experiment,
-        level=_levels(level),
-        seed=as_seed_sequence(rng),
-        vectorized=bool(getattr(interval, "vectorized", False)) if vectorized is None else vectorized,
-    )
-
-
-def _truth(value: ArrayLike) -> Array:
-    truth = as_numbers("truth", value).copy()
-    if truth.size == 0:
-        raise ValueError(f"truth must not be empty, got shape {truth.shape}")
-    check_finite("truth", truth)
-    return truth
-
-
-def _levels(level: float | Sequence[float]) -> float | tuple[float, ...]:
+    if missing := [name for name in ("block_replications", "sample", "take") if not hasattr(experiment, name)]:
+        raise TypeError(
+            f"experiment must have block_replications, sample(problem, rng, replications) and take(block, i), "
+            f"as gt.Pilot(batch_size, group_size) has; {experiment!r} lacks {', '.join(missing)}"
+        )
+    known = as_numbers("truth", truth(problem) if callable(truth) else truth).copy()
+    if known.size == 0:
+        raise ValueError(f"truth must not be empty, got shape {known.shape}")
+    check_finite("truth", known)
     try:
         levels = None if np.ndim(level) == 0 else tuple(float(one) for one in level)  # type: ignore[union-attr]
     except (TypeError, ValueError):
         raise ValueError(f"level must be a number or a rising sequence of numbers, got {level!r}") from None
-    if levels is None:
-        return check_level(level)  # type: ignore[arg-type]
-    if not levels or not (np.diff((0.0, *levels, 1.0)) > 0.0).all():
+    if levels is not None and (not levels or not (np.diff((0.0, *levels, 1.0)) > 0.0).all()):
         raise ValueError(f"level must be nested levels, which rise strictly between 0 and 1, got {list(levels)}")
-    return levels
+    at_once = getattr(interval, "vectorized", False) if vectorized is None else vectorized
+    nominal = check_level(level) if levels is None else levels  # type: ignore[arg-type]
+    return Trial(interval, problem, known, experiment, nominal, as_seed_sequence(rng), bool(at_once))
+
+
+MEASURES = ("coverage", "mean width", "failures")
+NUMBERS = ["measure", "estimate", "mcse", "low", "high"]
+
+
+def coverage_grid(
+    functions: Mapping[str, IntervalFunction],
+    designs: Mapping[str, tuple[Any, Experiment]],
+    truth: Truth,
+    *,
+    reference: str | None = None,
+    level: float = 0.95,
+    replications: int,
+    rng: Rng | None = None,
+    workers: int | None = None,
+) -> pd.DataFrame:
+    """Measure several interval functions at each of several designs, all functions on the same data.
+
+    Parameters
+    ----------
+    functions : mapping of str to callable
+        Interval functions by name, as `coverage` takes them.
+    designs : mapping of str to (Problem, Experiment)
+        What data are drawn from, by name.
+    truth : float or callable
+        The number that the intervals are to cover; a callable is asked ``truth(problem)`` at each design.
+    reference : str, optional
+        The name of the function with which the others are compared, replication by replication.
+    level : float, default 0.95
+        The nominal coverage.
+    replications : int
+        The number of datasets at each design.
+    rng : int, SeedSequence or Generator, optional
+        The seed; a design's data do not depend on the designs after it.
+    workers : int, optional
+        The number of threads; all processors if omitted.
+
+    Returns
+    -------
+    DataFrame
+        A row for each design, function and measure, with its Monte Carlo standard error and 95% limits. The measures are
+        coverage, mean width and failures. With a reference there is also "coverage less reference", the difference of the two
+        shares. There is also "width over reference", the ratio of the mean widths where both have limits.  The errors of both
+        take into account that the data are the same (the ratio's by the delta method).
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `coverage`. Also if there is no design, if a design is no pair, or if the truth is not a number. Also if no function
+        has the name of the reference.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> functions = {"naive": gt.intervals.value_naive, "clustered": gt.intervals.value_clustered}
+    >>> designs = {f"G = {size}": (gt.gallery.problem("mixed"), gt.Pilot(batch_size=32, group_size=size)) for size in (4, 16)}
+    >>> asked = {"reference": "clustered", "replications": 1000, "rng": 0}
+    >>> table = gt.laboratory.coverage_grid(functions, designs, lambda problem: gt.objective(problem, problem.theta), **asked)
+    >>> behind = table[(table["measure"] == "coverage less reference") & (table["function"] == "naive")]
+    >>> behind["design"].tolist(), bool((behind["high"] < 0.0).all())
+    (['G = 4', 'G = 16'], True)
+    """
+    if not isinstance(designs, Mapping) or not designs:
+        raise TypeError(f"designs must be a mapping of names to pairs (problem, experiment), at least one, got {shown(designs)}")
+    for name, design in designs.items():
+        if not isinstance(design, tuple) or len(design) != 2:
+            raise TypeError(f"designs[{name!r}] must be a pair (problem, experiment), got {shown(design)}")
+    if reference is not None and isinstance(functions, Mapping) and reference not in functions:
+        raise ValueError(f"reference must be one of {', '.join(map(repr, functions))}, got {reference!r}")
+    asked = {"level": as_fraction("level", level), "replications": replications, "workers": workers}
+    rows: list[tuple] = []
+    for (name, (problem, experiment)), seed in zip(designs.items(), as_seed_sequence(rng).spawn(len(designs)), strict=True):
+        records = coverage_of_several(functions, problem, truth, experiment=experiment, rng=seed, **asked)  # type: ignore[arg-type]
+        for function, record in records.items():
+            if record.truth.ndim:
+                shape = record.truth.shape
+                raise ValueError(f"truth must be one number at each design, got shape {shape}: measure it by coverage")
+            measures = record.measures()
+            found = [*measures.loc[measures["measure"].isin(MEASURES), NUMBERS].itertuples(index=False)]
+            if reference not in (None, function):
+                found += _beside(record, records[reference])
+            rows += ((name, function, *row) for row in found)
+    return pd.DataFrame(rows, columns=["design", "function", *NUMBERS])
+
+
+def _beside(record: Coverage, reference: Coverage) -> Iterator[Row]:
+    """Yield how much more often a function covers than the reference, and how much wider it is, on the same data."""
+    yield normal_row("coverage less reference", mean(record.covered.astype(float) - reference.covered.astype(float)), 0.95)
+    both = ~(record.failed | reference.failed)
+    own, other = record.width[both], reference.width[both]
+    ratio = float(own.mean() / other.mean()) if len(own) and other.mean() > 0.0 else nan
+    # The delta method: a ratio of means a/b errs as the mean of (a_r - (a/b) b_r)/b.
+    error = mean((own - ratio * other) / other.mean())[1] if ratio > 0.0 else nan
+    yield normal_row("width over reference", (ratio, error), 0.95)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.laboratory.binomial import exact_limits
+from grpo_theory.intervals.interval import binomial_limits
 from grpo_theory.samples import RaggedRollouts
 from grpo_theory.validation import as_real_array, shown
 
@@ -75,7 +75,8 @@ class SignalWindow:
     def share(self, level: float) -> tuple[float, float, float]:
         """Return the share of groups with signal and Clopper and Pearson's limits, which take groups for independent."""
         signal = np.concatenate(self._signal)
-        return float(signal.mean()), *exact_limits(signal, level)
+        low, high = binomial_limits(signal.sum(), (~signal).sum(), level)
+        return float(signal.mean()), float(low), float(high)
 
 
 class SketchPool:

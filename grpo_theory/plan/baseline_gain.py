@@ -6,9 +6,8 @@ from math import sqrt
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.intervals.components import PromptTerms
-from grpo_theory.intervals.heavy_tails import tail_quantiles
-from grpo_theory.intervals.interval import Interval, quotient_limits
+from grpo_theory.intervals.interval import Interval, quotient_limits, tail_quantiles
+from grpo_theory.intervals.u_statistics import PromptTerms
 from grpo_theory.plan.baselines import (
     NAMES,
     REFERENCE,

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.intervals.heavy_tails import tail_quantiles
-from grpo_theory.intervals.interval import Interval, check_level, quotient_limits
+from grpo_theory.intervals.interval import Interval, check_level, quotient_limits, tail_quantiles
 from grpo_theory.intervals.u_statistics import prompt_powers
 from grpo_theory.plan.error_constants import pilot_terms
 from grpo_theory.samples import Groups, Rollouts

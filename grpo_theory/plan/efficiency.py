@@ -7,9 +7,8 @@ import numpy as np
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator
-from grpo_theory.intervals.components import PromptTerms
-from grpo_theory.intervals.heavy_tails import tail_quantiles
-from grpo_theory.intervals.interval import Interval, check_level, quotient_limits
+from grpo_theory.intervals.interval import Interval, check_level, quotient_limits, tail_quantiles
+from grpo_theory.intervals.u_statistics import PromptTerms
 from grpo_theory.plan.batches import SizeChoice, sufficient_prompts
 from grpo_theory.plan.error_constants import likely_values, signal_interval, student_quantile
 from grpo_theory.plan.subgroups import RewardClasses, average_over_subgroups

@@ -7,9 +7,8 @@ import numpy as np
 from scipy.special import log_ndtr, stdtrit
 
 from grpo_theory.arrays import Array
-from grpo_theory.intervals.components import PromptTerms, prompt_terms
-from grpo_theory.intervals.heavy_tails import tail_quantiles
-from grpo_theory.intervals.interval import Interval, check_level, quotient_limits
+from grpo_theory.intervals.interval import Interval, check_level, quotient_limits, tail_quantiles
+from grpo_theory.intervals.u_statistics import PromptTerms, prompt_terms
 from grpo_theory.samples import Groups
 from grpo_theory.theory import GroupSizeLaw, mse_weights
 from grpo_theory.validation import as_count, typed
@@ -102,7 +101,7 @@ def signal_to_noise(
     At 1 the noise of one step is as large as the gradient itself. The products of different prompts' gradient estimates are
     unbiased for ||g||^2, so that the estimate can be below 0. The limits are Fieller's (1954), cut at 0, with variances from
     deleting one prompt at a time. Their quantiles allow for gradients whose lengths differ much between prompts
-    (`grpo_theory.intervals.heavy_tails`). A lower limit of 0 says that the data do not tell the gradient from 0.
+    (`grpo_theory.intervals.interval`). A lower limit of 0 says that the data do not tell the gradient from 0.
 
     Parameters
     ----------

@@ -6,8 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.intervals.heavy_tails import student_coverage, tail_quantiles
-from grpo_theory.intervals.interval import Interval, check_level, quotient_limits
+from grpo_theory.intervals.interval import Interval, check_level, quotient_limits, student_coverage, tail_quantiles
 from grpo_theory.plan.batches import Limits, SizeChoice, cost_optimum, sufficient_prompts
 from grpo_theory.plan.error_constants import ErrorConstants, likely_constants, pilot_terms, student_quantile, vector
 from grpo_theory.samples import Groups
@@ -221,7 +220,7 @@ def choose_group_size(rollouts: Groups, limits: Limits, level: float = 0.95) -> 
     `gt.intervals.group_size_fieller`.
 
     The limits of the constants, of the errors and of the losses allow for gradients whose lengths differ much between prompts
-    (`grpo_theory.intervals.heavy_tails`). Tests of one size against another are Student's, because these lengths nearly cancel
+    (`grpo_theory.intervals.interval`). Tests of one size against another are Student's, because these lengths nearly cancel
     in what they compare. The limit of what the recommended size loses is Student's too.
 
     Parameters

@@ -8,8 +8,8 @@ warnings it has the same pilots with lengths removed, or added where all are equ
 import numpy as np
 
 from grpo_theory.harness import check, rows, run
-from grpo_theory.intervals.components import PromptTerms
-from grpo_theory.intervals.heavy_tails import student_coverage
+from grpo_theory.intervals.interval import student_coverage
+from grpo_theory.intervals.u_statistics import PromptTerms
 from grpo_theory.plan.advice import SHORT
 from grpo_theory.plan.error_constants import pilot_terms
 from grpo_theory.plan.group_size import choose, choose_group_size

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from grpo_theory.intervals.paired import pairs_needed
+from grpo_theory.intervals.comparisons import pairs_needed
 from grpo_theory.page.advice.comparisons import baselines, other_estimators, rests_on
 from grpo_theory.page.advice.recommendation import group_sizes, how_sure, recommendation, would_change
 from grpo_theory.page.advice.whole_run import whole_run

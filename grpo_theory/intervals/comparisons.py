@@ -1,13 +1,15 @@
-"""The difference between two estimators from paired runs: fixed samples, sequences, and the number of seeds."""
+"""Comparisons by paired runs: the difference of two estimators, fixed or watched, the seeds it takes, and the best of several."""
+
+from bisect import bisect_left
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import stdtrit
 
 from grpo_theory.arrays import Array, Flags
-from grpo_theory.intervals.interval import Interval, check_level, student_quantile, vectorized
-from grpo_theory.validation import ROUNDING, as_count, as_fraction, as_number, as_numbers, as_positive
+from grpo_theory.intervals.interval import Interval, around, check_level, student_quantile, vectorized
+from grpo_theory.validation import ROUNDING, as_count, as_fraction, as_number, as_numbers, as_positive, as_real_array
 
-MINIMUM_PAIRS = 2
 MOST_SEEDS = 10_000_000
 
 LARGEST_EFFECT = 1e6
@@ -47,15 +49,11 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interv
     """
     level = check_level(level)
     differences, varies = _differences(a, b)
-    runs = differences.shape[-1]
-    estimate = differences.mean(axis=-1)
-    error = differences.std(axis=-1, ddof=1) / np.sqrt(runs)
-    constant = ~varies[..., -1]
+    runs, constant = differences.shape[-1], ~varies[..., -1]
     if constant.ndim == 0 and constant:
         raise ValueError(f"a - b must vary over the runs, got {differences[0]:g} in all {runs}")
-    error = np.where(constant, np.nan, error)
-    half = float(student_quantile(runs - 1, level)) * error
-    return Interval(estimate, error, estimate - half, estimate + half, level)
+    error = np.where(constant, np.nan, differences.std(axis=-1, ddof=1) / np.sqrt(runs))
+    return around(differences.mean(axis=-1), error, student_quantile(runs - 1, level), level)
 
 
 @vectorized
@@ -113,17 +111,17 @@ def paired_sequence(a: ArrayLike, b: ArrayLike, level: float = 0.95, *, horizon:
     squares = np.maximum(np.cumsum(shifted**2, axis=-1) - n * mean**2, 0.0)
     degrees = np.maximum(n - 1.0, 1.0)
     error = np.where(n > 1.0, np.sqrt(squares / (degrees * n)), np.inf)
-    growth = 1.0 + n * _prior_variance(level, as_count("horizon", horizon))
+    # E_n = 1/alpha where t^2/(n - 1) = (c - 1)/(1 - c/(1 + n g)), with c = ((1 + n g)/alpha^2)^(1/n).
+    growth = 1.0 + n * prior_variance(level, as_count("horizon", horizon))
     bound = np.exp((np.log(growth) - 2.0 * np.log1p(-level)) / n)
     finite = (bound < growth) & varies
     ratio = np.where(finite, bound - 1.0, np.inf) / np.where(finite, 1.0 - bound / growth, 1.0)
     half = np.sqrt(degrees * ratio) * np.where(finite, error, 1.0)
-    estimate = mean + first
-    note = WAITING if np.isinf(half).any() else ""
+    estimate, note = mean + first, WAITING if np.isinf(half).any() else ""
     return Interval(estimate, error, estimate - half, estimate + half, level, note)
 
 
-def _prior_variance(level: float, horizon: int) -> float:
+def prior_variance(level: float, horizon: int) -> float:
     """The prior variance for which the sequence is about narrowest at the horizon (Waudby-Smith et al. 2024)."""
     logarithm = -2.0 * np.log1p(-level)
     return float((logarithm + np.log(max(logarithm, 1e-3) + 1.0)) / horizon)
@@ -162,7 +160,7 @@ def seeds_needed(a: ArrayLike, b: ArrayLike, difference: float, power: float = 0
     >>> gt.intervals.seeds_needed([0.71, 0.65, 0.69, 0.73], [0.68, 0.61, 0.67, 0.69], difference=0.01)
     10
     """
-    level, power = check_level(level), _check_power(power)
+    level, power = check_level(level), as_fraction("power", power)
     difference = as_number("difference", difference)
     if not np.isfinite(difference) or difference == 0.0:
         raise ValueError(f"difference must be finite and not 0, got {difference}")
@@ -187,22 +185,14 @@ def pairs_needed(effect: float, power: float, level: float, *, most: int = MOST_
     effect = min(effect, LARGEST_EFFECT)
 
     def power_at(runs: int) -> float:
-        critical = student_quantile(runs - 1, level)
-        return float(nct.sf(critical, runs - 1, np.sqrt(runs) * effect))
+        return float(nct.sf(student_quantile(runs - 1, level), runs - 1, np.sqrt(runs) * effect))
 
-    low, high = 1, 2
+    high = 2
     while power_at(high) < power:
-        low, high = high, 2 * high
-        if low >= most:
+        if high >= most:
             return most + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if power_at(middle) < power else (low, middle)
-    return min(high, most + 1)
-
-
-def _check_power(power: float) -> float:
-    return as_fraction("power", power)
+        high *= 2
+    return min(bisect_left(range(high), power, lo=high // 2 + 1, key=power_at), most + 1)
 
 
 def _differences(a: ArrayLike, b: ArrayLike) -> tuple[Array, Flags]:
@@ -210,8 +200,8 @@ def _differences(a: ArrayLike, b: ArrayLike) -> tuple[Array, Flags]:
     first, second = as_numbers("a", a), as_numbers("b", b)
     if first.shape != second.shape or first.ndim < 1:
         raise ValueError(f"a and b must have one shape (..., R), got {first.shape} and {second.shape}")
-    if first.shape[-1] < MINIMUM_PAIRS:
-        raise ValueError(f"a and b must have at least {MINIMUM_PAIRS} runs, got {first.shape[-1]}")
+    if first.shape[-1] < 2:
+        raise ValueError(f"a and b must have at least 2 runs, got {first.shape[-1]}")
     for name, array in (("a", first), ("b", second)):
         if not np.isfinite(array).all():
             where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
@@ -220,3 +210,36 @@ def _differences(a: ArrayLike, b: ArrayLike) -> tuple[Array, Flags]:
     spread = np.maximum.accumulate(differences, axis=-1) - np.minimum.accumulate(differences, axis=-1)
     size = np.maximum.accumulate(np.maximum(np.abs(first), np.abs(second)), axis=-1)
     return differences, spread > ROUNDING * size
+
+
+def best_set(samples: ArrayLike, level: float = 0.95) -> Flags:
+    """Return which candidates cannot be distinguished from the one with the highest mean, shape (k,).
+
+    A candidate leaves the set if another beats it in a one-sided paired t test at (1 - level)/(k - 1).  The best candidate
+    faces k - 1 such tests.  So by Bonferroni's inequality it stays with probability at least the level, whatever the variances
+    and correlations.  If several candidates tie for best, this holds for each of them.  This is Hsu's multiple comparison with
+    the best (1984) without its assumption of equal variances.
+
+    Parameters
+    ----------
+    samples : array_like, shape (R, k)
+        R independent rows, one column per candidate; columns may be correlated.  Larger is better.
+    level : float, default 0.95
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> runs = np.random.default_rng(0).normal([0.7, 0.69, 0.5], 0.05, size=(20, 3))  # final success of 3 settings, 20 seeds each
+    >>> gt.intervals.best_set(runs).tolist()
+    [True, True, False]
+    """
+    samples = as_real_array("samples", samples, 2)
+    runs, candidates = samples.shape
+    if runs < 2:
+        raise ValueError(f"samples must have at least 2 rows, got {runs}")
+    level = check_level(level)
+    if candidates == 1:
+        return np.array([True])
+    critical = -float(stdtrit(runs - 1, (1.0 - level) / (candidates - 1)))
+    lead = samples[:, None, :] - samples[:, :, None]
+    return (lead.mean(axis=0) <= critical * lead.std(axis=0, ddof=1) / np.sqrt(runs)).all(axis=-1)
