@@ -6,7 +6,7 @@ from study_tables import table
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
-from grpo_theory.harness.forms import study_of
+from grpo_theory.harness.sides import study_of
 from simulations.gradient import best_group
 
 STUDY = study_of(best_group)

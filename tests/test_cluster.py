@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from grpo_theory.harness import cluster
-from grpo_theory.harness.executors import EXECUTORS, executor_named
 from simulations import __main__ as command
 from simulations.gradient import estimators
 
@@ -196,22 +195,3 @@ def test_a_scheduler_that_dies_is_one_line_and_what_was_finished_is_kept(tmp_pat
     assert run.returncode == 1
     assert [line for line in error.splitlines() if "chunk/s]" not in line and line.strip()] == [gone]
     assert chunks(root) >= 2
-
-
-def test_without_the_extra_there_is_one_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    assert command.main([*ASKED, "--results", str(tmp_path), "--executor", "dask"]) == 2
-    assert capsys.readouterr().err == "--executor dask needs the extra dask: pip install 'grpo-theory[dask]'\n"
-
-
-@pytest.mark.parametrize("name", ["clouds", "dask://", "dask://host", "dask://host:port", "dask:host:1", "Threads"])
-def test_an_unknown_executor_is_refused(name, capsys):
-    with pytest.raises(SystemExit) as refused:
-        command.main(["run", "--executor", name])
-    assert refused.value.code == 2
-    assert "must be one of threads, processes, dask or dask://HOST:PORT" in capsys.readouterr().err
-
-
-def test_executors_are_found_by_name():
-    assert all(executor_named(name) is opened for name, opened in EXECUTORS.items())
-    assert executor_named("dask://cluster.example:8786").args == ("cluster.example:8786",)

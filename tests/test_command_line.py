@@ -237,7 +237,7 @@ def test_interrupting_says_so_and_keeps_the_rest(tmp_path, capsys, monkeypatch):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("grpo_theory.harness.progress.run", interrupt)
+    monkeypatch.setattr("grpo_theory.harness.runner.run", interrupt)
     assert command.main(["run", "u_statistic", "--results", str(tmp_path)]) == 130
     assert "run the same command to go on" in capsys.readouterr().err
 

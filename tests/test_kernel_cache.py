@@ -291,7 +291,7 @@ REACHES = {
 USE_REACHED = """
 import importlib, json
 import grpo_theory as gt
-from grpo_theory.harness.fingerprint import estimator_fingerprint
+from grpo_theory.harness.store import estimator_fingerprint
 
 problem = gt.Problem(gt.Bandit([[0.3, 0.8]]), gt.TabularSoftmax(1, 2)), [0.0, 0.7]
 found = {}

@@ -5,8 +5,7 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
-from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.sides import joined
+from grpo_theory.harness.sides import joined, study_of
 from grpo_theory.harness.study import table_of
 from simulations.sequence import language_model, language_model_lengths
 from simulations.sequence.language_model import FIRST, UPDATE, checkpoints, divergence, leave_one_out, policies

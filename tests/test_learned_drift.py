@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.sides import joined
+from grpo_theory.harness.sides import joined, study_of
 from grpo_theory.harness.study import cell_seed
 from simulations.training import learned_drift
 from simulations.training.learned_drift import NETWORKS, LearnedPairs

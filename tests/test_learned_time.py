@@ -7,7 +7,7 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.estimation.kernel import Batch
-from grpo_theory.harness.forms import study_of
+from grpo_theory.harness.sides import study_of
 from simulations.training import learned_time
 from simulations.training.learned_time import ARMS, CONTESTS, NETWORKS
 from tests.made_up import judged

@@ -18,8 +18,8 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.estimation import SourceFile
-from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.runner import run
+from grpo_theory.harness.sides import study_of
 from grpo_theory.harness.store import Store, read_table
 from simulations.gradient import estimators
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.harness.forms import study_of
+from grpo_theory.harness.sides import study_of
 from grpo_theory.theory.finite_group import mixed_share, standardised_slope
 from simulations.runs import best_size_law, commitment, group_size_growth
 from simulations.runs.arms import success_rates

@@ -9,8 +9,7 @@ from study_tables import computed
 import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.exact.multisets import multisets
-from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.sides import joined
+from grpo_theory.harness.sides import joined, study_of
 from grpo_theory.harness.study import chunk_generator
 from simulations.sequence import (
     drift,

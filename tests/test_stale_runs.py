@@ -6,7 +6,7 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.exact.weights import gains_of_response
-from grpo_theory.harness.forms import study_of
+from grpo_theory.harness.sides import study_of
 from simulations.runs import staleness, stalled
 from simulations.runs.staleness import ARMS, CAP, FARTHEST, PLACES
 from simulations.seeds import child_seed, seed_of

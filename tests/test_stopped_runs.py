@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.harness.forms import study_of
+from grpo_theory.harness.sides import study_of
 from simulations.runs import stopped_runs
 from simulations.runs.allocation import BATCH, GROUP
 from simulations.runs.stopped_runs import RULES, SPENT, Rule, covectors, first_mixed_sizes, halved_sizes, successes

@@ -8,9 +8,9 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.estimation.kernel import Batch
 from grpo_theory.exact import gradient
-from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.step_search import best_step
+from grpo_theory.harness.sides import study_of
 from grpo_theory.harness.study import Cell, cell_seed
+from grpo_theory.plan.run_simulation import best_step
 from simulations.training import time_to_level
 from simulations.training.contests import ARMS, behind, updates_to_level
 from simulations.training.time_to_level import LEVELS, race_problem

@@ -7,8 +7,7 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence.reading import BoundedMean
-from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.sides import joined
+from grpo_theory.harness.sides import joined, study_of
 from grpo_theory.harness.study import Cell, cell_seed
 from grpo_theory.simulate.records import simulate_iterates
 from simulations.runs.worlds import DRAWS

@@ -10,7 +10,7 @@ from scipy.special import stdtrit
 import grpo_theory as gt
 from grpo_theory.data.trained import check_version
 from grpo_theory.evidence.verdicts import judge
-from grpo_theory.harness.forms import study_of
+from grpo_theory.harness.sides import study_of
 from simulations.normalisation import trained_features
 from simulations.runs import recorded_runs, trained_sizes
 from simulations.runs.recorded_scores import Scores, advantages_by_count, efficiency
