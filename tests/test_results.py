@@ -159,17 +159,6 @@ def test_chunks_of_other_versions_are_computed_again(three, tmp_path, monkeypatc
     assert results.read_chunk(ONE, cell, 1) is None
 
 
-def test_two_runs_in_one_folder_are_kept_apart(tmp_path, capsys):
-    where = ["run", "lemma_14", "--quick", "--results", str(tmp_path)]
-    with Store(tmp_path, 0).locked():
-        assert command.main([*where, "--seed", "1"]) == 2
-        error = capsys.readouterr().err
-    assert error.startswith(f"another run is at work in {tmp_path}: ")
-    assert error.count("\n") == 1
-    with Store(tmp_path, 1).locked():
-        pass
-
-
 @pytest.mark.parametrize("file", ["lemma_14.parquet", "claims.csv", "claims.json", "0000.json"])
 def test_a_full_disk_is_one_line_and_keeps_what_was_there(tmp_path, monkeypatch, capsys, file):
     where = ["--quick", "--results", str(tmp_path)]
