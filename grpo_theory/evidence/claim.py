@@ -336,7 +336,7 @@ def _statement(name: str, table: Any, head: Mapping[str, str], margins: Mapping[
     for key in table:
         if key not in KEYS:
             raise ValueError(f"{where}: no statement has the key {key!r}; it may have {', '.join(KEYS)}")
-    words = {key: " ".join(value.split()) if isinstance(value, str) else value for key, value in table.items()}
+    words: dict[str, Any] = {key: " ".join(value.split()) if isinstance(value, str) else value for key, value in table.items()}
     for key in ("says", "kind"):
         if not words.get(key) or not isinstance(words[key], str):
             raise ValueError(f"{where} has no text {key!r}")
