@@ -33,8 +33,8 @@ def nothing(*arguments: Any) -> tuple[list[float], float]:
 
 def start() -> float:
     """Return the processor seconds until a fresh worker could begin a chunk: all studies imported, the code fingerprinted."""
-    from grpo_theory.harness.fingerprint import study_fingerprint
     from grpo_theory.harness.runner import made_with
+    from grpo_theory.harness.store import study_fingerprint
     from simulations.collection import studies
 
     made_with("simulations")
@@ -45,7 +45,7 @@ def start() -> float:
 
 def handing_out(name: str) -> float:
     """Return the processor seconds that this process spends on one chunk: on handing it out and taking its result back."""
-    from grpo_theory.harness.executors import EXECUTORS as OPENED
+    from grpo_theory.harness.options import EXECUTORS as OPENED
     from grpo_theory.harness.runner import made_with
     from simulations.collection import collection
 

@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 
 from grpo_theory.harness.interrupts import KEPT, ended, ending_at_once, output_refused
-from grpo_theory.harness.options import add_run, add_workers
-from grpo_theory.harness.shard import Shard
+from grpo_theory.harness.options import Shard, add_run, add_workers
 from grpo_theory.user_text import Parser
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 from grpo_theory.evidence import Statement
-from grpo_theory.harness.collection import Collection
-from grpo_theory.harness.discovery import collection_of
+from grpo_theory.harness.collection import Collection, collection_of
 from grpo_theory.harness.study import Study
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from grpo_theory.evidence import KINDS, PARTS, Claim, Evidence, Margin, Statement
+from grpo_theory.evidence import KINDS, PARTS, Evidence, Margin, Statement
 from grpo_theory.evidence.claim import WHOSE
 from simulations.collection import collection
 
@@ -62,24 +62,6 @@ def test_statements_say_what_they_are_and_whose():
     assert [text for text, count in texts.items() if count > 1] == [], "statements that say the same say in what they differ"
 
 
-def test_figures_tables_and_phases_of_papers_are_measured():
-    """All of them: Figure 4, the ablation of T14, and what N9 to N12 print of that paper's model."""
-    of_models = [one for one in CATALOGUE.values() if one.whose == "paper" and one.kind != PARTS and "Fig" in one.source]
-    of_models += [one for name in ("T14", "N9", "N10", "N11", "N12") for one in parts_of(CATALOGUE[name]) if one.whose == "paper"]
-    assert len(of_models) == 24
-    assert all(one.measured for one in of_models)
-
-
-def test_only_a_papers_statement_can_be_one_that_it_measured():
-    with pytest.raises(ValueError, match="a statement that a paper measured must be the paper's, got whose='ours' for X1"):
-        Statement("X1", "measured", "they agree", "equality", whose="ours", measured=True)
-
-
-def test_nobody_else_states_anything():
-    with pytest.raises(ValueError, match="whose must be one of paper, correction, ours, got 'theirs'"):
-        Statement("U1", "arXiv 2603.01162", "they agree", "identity", whose="theirs")
-
-
 def test_a_statement_is_open_if_and_only_if_no_study_decides_it():
     deciders = COLLECTION.deciders()
     for statement in CATALOGUE.values():
@@ -92,22 +74,6 @@ def test_studies_decide_what_is_in_the_catalogue():
         assert set(study.decides) <= set(CATALOGUE), study.name
         assert len(set(study.decides)) == len(study.decides), study.name
         assert all(CATALOGUE[name].kind in KINDS for name in study.decides), "one that is split is decided by its parts"
-
-
-def test_a_split_statement_is_decided_where_its_parts_are():
-    deciders = COLLECTION.deciders()
-    assert deciders["U3"] == ("error_law", "gradient_error")
-    assert [one.id for one in parts_of(CATALOGUE["U4"])] == ["U4/printed", "U4/corrected", "U4/term", "U4/simulated"]
-    assert parts_of(CATALOGUE["U1"]) == (CATALOGUE["U1/own-mean"],)
-    assert [one.id for one in parts_of(CATALOGUE["T1"])] == ["T1/printed", "T1/corrected"], "T10 is no part of T1"
-
-
-def test_a_statement_makes_a_claim_with_the_evidence_and_its_control():
-    right, wrong = Evidence(1.0, 1.0), Evidence(1.0, 2.0)
-    made = CATALOGUE["U1"].claim("linear", right, wrong, {"L": 2.0})
-    assert made == Claim(CATALOGUE["U1"], "linear", right, wrong, {"L": 2.0})
-    with pytest.raises(TypeError, match="control"):
-        CATALOGUE["U1"].claim("linear", right)
 
 
 def test_a_claim_has_its_statements_margin_unless_it_brings_its_own():
@@ -129,9 +95,3 @@ def test_a_claim_without_any_margin_is_refused_where_the_verdict_depends_on_one(
     assert (
         Statement("X1", "here", "agree", kind, margin=Margin(0.0, "exact")).compare("linear", 1.0, 1.0, broken=2.0).margin == 0.0
     )
-
-
-def test_a_comparison_holds_the_broken_side_against_the_same_prediction_unless_told():
-    whole = CATALOGUE["U1"].compare("linear", 1.0, 3.0, broken=2.0)
-    assert (whole.broken, whole.broken_prediction, whole.facts) == (2.0, 3.0, {})
-    assert CATALOGUE["U1"].compare("linear", 1.0, 3.0, broken=2.0, broken_prediction=4.0).broken_prediction == 4.0

@@ -1,48 +1,14 @@
 """No two chunks draw the same: each is handed a seed of its own, and those that share one number what they draw on."""
 
-from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
-from inspect import signature
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
 import simulations
-from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.runner import run
-from grpo_theory.harness.store import Store, read_table
-from grpo_theory.harness.study import EXACT, Cell, Study, cell_seed, chunk_generator
+from grpo_theory.harness.study import Cell, cell_seed, chunk_generator
 from simulations.collection import studies
 from simulations.seeds import child_seed, seed_of
-
-SHARED = {
-    "advice_regret",
-    "baseline_curve",
-    "baselines",
-    "best_size_law",
-    "commitment",
-    "coverage_runs",
-    "drift",
-    "estimators",
-    "frontier",
-    "gradient_error",
-    "group_size_growth",
-    "james_stein",
-    "learned_drift",
-    "learned_time",
-    "own_length",
-    "phase_course",
-    "planned_graded_run",
-    "planned_run",
-    "staleness",
-    "stalled",
-    "stopped_runs",
-    "time_to_level",
-    "trained_drift",
-}
-"""Blocks of replications, problems and runs that are numbered from chunk to chunk, and arms on the same draws."""
 
 
 def words(rng):
@@ -73,49 +39,10 @@ def test_the_seed_of_a_generator_is_that_which_it_was_made_from_whatever_was_dra
     assert child_seed(seed, 1).spawn_key == seed.spawn(2)[1].spawn_key, "a child is the one that spawning gives"
 
 
-def test_an_exact_study_that_draws_is_handed_the_generator_of_its_chunk():
-    module = ModuleType("drawn")
-    module.compare = lambda settings, rng: [{"estimate": float(rng.random())}]
-    study = study_of(module)
-    table = study.rows({}, [study.compute({}, np.random.default_rng(5), 0)])
-    assert [row["estimate"] for row in table] == [np.random.default_rng(5).random()]
-
-
 def test_no_study_spawns_seeds():
     """A seed counts what it has spawned, so what spawning gives depends on who spawned before."""
     texts = {path.name: path.read_text() for path in Path(simulations.__file__).parent.rglob("*.py")}
     assert [name for name, text in texts.items() if ".spawn(" in text] == []
-
-
-def test_each_study_of_ours_takes_a_generator():
-    """One that took it for a seed would hand it to several simulators, and arms would silently see other draws."""
-    modules = [import_module(study.module) for study in studies().values()]
-    functions = [getattr(module, name) for module in modules for name in ("simulate", "compare") if hasattr(module, name)]
-    taken = [signature(function).parameters.get("rng") for function in functions]
-    assert {one.annotation for one in taken if one is not None} == {np.random.Generator}
-
-
-def draw(settings, rng, chunk):
-    return float(rng.random())
-
-
-def listed(settings, results):
-    return [{"chunk": i, "prediction": 0.0, "estimate": value} | EXACT for i, value in enumerate(results)]
-
-
-DRAWING = Study("drawing", "draws a number", __name__, lambda quick: [Cell({"a": 1}, 4)], draw, listed, lambda table: [])
-
-
-def test_a_study_that_forgets_its_chunks_number_draws_anew_in_each(tmp_path, monkeypatch):
-    monkeypatch.setattr("grpo_theory.harness.runner.study_in", lambda module: DRAWING)
-    with ThreadPoolExecutor(2) as executor:
-        assert list(run([DRAWING], Store(tmp_path, 3), executor)) == [(DRAWING, 4)]
-    assert read_table(tmp_path, "drawing")[0]["estimate"].nunique() == 4
-
-
-def test_who_shares_a_seed_is_known():
-    shared = {name for name, study in studies().items() if any(cell.shared for quick in (0, 1) for cell in study.cells(quick))}
-    assert shared <= SHARED
 
 
 @pytest.mark.parametrize(

@@ -77,12 +77,3 @@ def test_new_files_are_found_and_nothing_else_is_touched(tmp_path):
     listed = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
     assert listed == {name: study.title for name, study in studies().items()} | {"brand_new": "What is new"}
     assert json.loads(last) == [*names[:4], "brand_new_figure", *names[4:]]
-
-
-def test_figures_are_in_the_order_of_their_places():
-    places = [module.PLACE for module in figures().values()]
-    assert places == sorted(set(places)), "no two in one place"
-    for name, module in figures().items():
-        assert module.__name__ == f"paper_figures.{name}"
-        assert set(module.TABLES) <= set(studies()), name
-        assert hasattr(module, "CAPTION") != hasattr(module, "caption"), name

@@ -5,13 +5,11 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
-from grpo_theory.harness.executors import EXECUTORS, processes, start_all
+from grpo_theory.harness.options import EXECUTORS, process_pool
 from grpo_theory.harness.runner import ForeignWorkerError, compute_chunk, made_with
 from simulations import __main__ as command
 from simulations.collection import studies
@@ -34,14 +32,9 @@ def deadly(batch, advantages):
 """
 
 
-def test_processes_leave_interrupts_to_their_parent():
-    with processes(1) as pool:
-        assert pool.submit(signal.getsignal, signal.SIGINT).result() is signal.SIG_IGN
-
-
 def test_processes_are_deaf_to_interrupts_from_their_first_moment_and_the_parent_is_not():
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        start_all(pool, 1)
+    with process_pool(1) as pool:
+        assert pool.submit(signal.getsignal, signal.SIGINT).result() is signal.SIG_IGN
         assert signal.SIGINT in pool.submit(signal.pthread_sigmask, signal.SIG_BLOCK, ()).result()
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
@@ -56,24 +49,11 @@ def test_the_table_is_the_same_whoever_computes_it(tmp_path):
 
 
 RUN = ["-m", "simulations", "run", "group_mean_bounds", "--executor", "processes", "--results"]  # chunks of seconds
-DRAWING = """
-import time
-from grpo_theory.page import drawing
-
-def wait(futures):
-    print("chunks to compute", flush=True)
-    time.sleep(600)
-
-drawing.as_completed = wait
-list(drawing.draw_all({name: f"paper_figures.{name}" for name in ("decomposition", "gap_bounds")}, None, None))
-"""
-"""All figures are drawn, or fail, and the parent does not ask for them."""
 
 
-@pytest.mark.parametrize("asked", [RUN, ["-c", DRAWING]], ids=["studies", "figures"])
-def test_processes_end_when_their_parent_is_killed(asked, tmp_path):
+def test_processes_end_when_their_parent_is_killed(tmp_path):
     """A pipe that siblings hold open tells them nothing, and nobody is left to."""
-    made = [sys.executable, *asked, str(tmp_path)]
+    made = [sys.executable, *RUN, str(tmp_path)]
     with subprocess.Popen(made, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         while "chunks to compute" not in process.stdout.readline():
             pass

@@ -1,7 +1,5 @@
 """A run that is killed at random moments loses at most the chunks in flight, and ends with the tables of an undisturbed one."""
 
-import errno
-import itertools
 import os
 import random
 import signal
@@ -10,13 +8,12 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from grpo_theory.harness.runner import chunks_of, missing_in
-from grpo_theory.harness.store import CHUNKS, Store, StoreError
+from grpo_theory.harness.store import CHUNKS, Store
 from simulations import __main__ as command
 from simulations.collection import studies
 
@@ -147,78 +144,16 @@ def nobody():
 
 
 @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="folders have no permissions of this kind")
-@pytest.mark.parametrize("inner", [".", "new"])
-def test_a_results_folder_that_cannot_be_written_is_one_line_before_anything_is_computed(inner, monkeypatch, capsys):
-    monkeypatch.setattr("grpo_theory.harness.progress.run", lambda *_, **__: pytest.fail("something was computed"))
+def test_a_results_folder_that_cannot_be_written_is_one_line_before_anything_is_computed(monkeypatch, capsys):
+    monkeypatch.setattr("grpo_theory.harness.command.run", lambda *_, **__: pytest.fail("something was computed"))
     studies()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         (root / "claims.csv").write_text("of another run")
         root.chmod(0o555)
         with nobody():
-            assert command.main(["run", ASKED[0], "--quick", "--results", str(root / inner)]) == 2
+            assert command.main(["run", ASKED[0], "--quick", "--results", str(root)]) == 2
         assert [path.name for path in root.iterdir()] == ["claims.csv"]
         root.chmod(0o755)
     error = capsys.readouterr().err
-    assert error == f"--results must be a folder that can be written, got {root / inner}: Permission denied\n"
-
-
-@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="files have no owners of this kind")
-@pytest.mark.parametrize(("mode", "fault"), [(0o644, None), (0o600, "Permission denied"), (None, "Is a directory")])
-def test_a_lock_of_another_user_locks_or_is_one_line(mode, fault, monkeypatch, capsys):
-    """One that may be read is a lock as well: two users share a folder. A folder of that name is none."""
-    monkeypatch.setattr("grpo_theory.harness.progress.run", lambda *_, **__: iter(()))
-    studies()
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        root.chmod(0o777)
-        lock = root / ".lock"
-        if mode is None:
-            lock.mkdir()
-        else:
-            lock.touch()
-            lock.chmod(mode)
-        asked = ["run", ASKED[0], "--quick", "--results", str(root)]
-        with nobody():
-            mine = os.access(lock, os.W_OK, effective_ids=True)
-            status = command.main(asked)
-            error = capsys.readouterr().err
-            if fault is None:
-                with Store(root, 0).locked():
-                    assert command.main(asked) == 2
-                assert capsys.readouterr().err.startswith(f"another run is at work in {root}: ")
-    assert mode is None or not mine or not fault
-    if fault is None:
-        assert (status, error) == (0, "")
-    else:
-        assert status == 2
-        assert error == (f"cannot lock {lock}, by which runs know of each other: {fault}; give --results another folder\n")
-
-
-def test_a_disk_that_knows_no_locks_is_not_taken_for_another_run(tmp_path, monkeypatch):
-    def refused(number):
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr("grpo_theory.harness.store._lock", refused)
-    with pytest.raises(StoreError, match=r"cannot lock .*: No locks available; "), Store(tmp_path, 0).locked():
-        pass
-
-
-def test_a_clock_that_jumps_changes_no_byte_of_a_table(tmp_path, monkeypatch):
-    """A run sees a clock that goes back a year at every look; how long chunks took is not in the table."""
-    asked = ["run", "one_large_step", "--quick", "--results"]
-    assert command.main([*asked, str(tmp_path / "calm")]) == 0
-    looks = itertools.count(1)
-
-    class Clock(datetime):
-        @classmethod
-        def now(cls, tz=None):
-            return datetime(2400 - next(looks) % 400, 1, 1, tzinfo=tz)
-
-    monkeypatch.setattr("grpo_theory.harness.store.datetime", Clock)
-    for name in ("time", "perf_counter"):  # and not `monotonic`, by which threads wait: it cannot jump
-        monkeypatch.setattr(time, name, lambda: -3.0e7 * next(looks))
-    assert command.main([*asked, str(tmp_path / "jumping")]) == 0
-    assert next(looks) > 2
-    first, second = ((tmp_path / name / "one_large_step.parquet").read_bytes() for name in ("calm", "jumping"))
-    assert first == second
+    assert error == f"--results must be a folder that can be written, got {root}: Permission denied\n"

@@ -77,15 +77,6 @@ def test_an_interrupt_is_one_line_where_an_exception_would_be_turned_into_anothe
     assert (error == "interrupted: x\n") == (status == 130)
 
 
-def test_an_interrupt_ends_a_command_whose_line_nobody_can_read():
-    text = EXTENSION.replace("GUARD", "ending_at_once('interrupted: x')").replace(
-        "import signal", "import os, signal\nos.close(2)", 1
-    )
-    with started([sys.executable, "-c", text], cwd=ROOT) as process:
-        assert process.communicate(timeout=60) == ("", "")
-    assert process.returncode == 130
-
-
 def test_interrupts_that_are_ignored_stay_so_and_others_are_exceptions_again():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -98,19 +89,6 @@ def test_interrupts_that_are_ignored_stay_so_and_others_are_exceptions_again():
             signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def test_an_interrupt_while_figures_are_drawn_is_one_line(tmp_path, monkeypatch, capsys):
-    from paper_figures import __main__ as command
-
-    def interrupt(*arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("paper_figures.command.draw", interrupt)
-    assert command.main(["--only", "decomposition", "--results", str(tmp_path), "--out", str(tmp_path)]) == 130
-    error = capsys.readouterr().err
-    assert error.startswith("interrupted: ")
-    assert error.count("\n") == 1
 
 
 TRAINING = """

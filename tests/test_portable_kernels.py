@@ -18,8 +18,8 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.estimation import SourceFile
-from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.runner import run
+from grpo_theory.harness.sides import study_of
 from grpo_theory.harness.store import Store, read_table
 from simulations.gradient import estimators
 
@@ -131,34 +131,6 @@ def test_an_estimator_goes_to_another_process_as_an_argument(kernels, pool, name
     np.testing.assert_array_equal(drawn.result().mse, own.mse)
 
 
-def test_the_file_itself_is_run_while_it_has_the_text(registry, tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    (tmp_path / "temporary").mkdir()
-    path = tmp_path / "place_of_mine.py"
-    path.write_text("number = 1\n")
-    source = SourceFile.read(path)
-    try:
-        first = source.load()
-        assert (first.number, first.__file__) == (1, str(path))
-        assert source.load() is first
-        path.unlink()
-        assert source.load() is first, "it has been run from this text"
-        for moved in (None, "number = 2\n"):
-            if moved:
-                path.write_text(moved)
-            del sys.modules["place_of_mine"]
-            copied = source.load()
-            assert copied.number == 1
-            assert copied.__file__ == str(tmp_path / "temporary" / f"grpo_theory-{owner()}" / source.checksum / path.name)
-            assert source.load() is copied
-    finally:
-        sys.modules.pop("place_of_mine", None)
-
-
-def owner():
-    return os.getuid() if hasattr(os, "getuid") else 0
-
-
 def test_an_edited_file_is_run_anew_in_a_process_that_has_the_old_one(tmp_path):
     """As a worker that outlives an edit: the file has the new text, and the module in memory has not."""
     path = tmp_path / "edited_of_mine.py"
@@ -169,41 +141,6 @@ def test_an_edited_file_is_run_anew_in_a_process_that_has_the_old_one(tmp_path):
             assert sys.modules["edited_of_mine"].number == value
     finally:
         sys.modules.pop("edited_of_mine", None)
-
-
-def test_a_file_that_fails_leaves_the_module_that_was_there(tmp_path):
-    path = tmp_path / "failing_of_mine.py"
-    path.write_text("number = 1\n")
-    try:
-        kept = SourceFile.read(path).load()
-        path.write_text("number = 1 / 0\n")
-        with pytest.raises(ZeroDivisionError):
-            SourceFile.read(path).load()
-        assert sys.modules["failing_of_mine"] is kept
-    finally:
-        sys.modules.pop("failing_of_mine", None)
-
-
-def typed():
-    names = {"gt": gt}
-    source = "@gt.estimator('typed')\ndef typed(batch, advantages):\n    advantages[:, :] = batch.rewards\n"
-    exec(compile(source, "<stdin>", "exec"), names)
-    return names["typed"]
-
-
-def local():
-    @gt.estimator("local")
-    def local(batch, advantages):
-        advantages[:, :] = batch.rewards
-
-    return local
-
-
-@pytest.mark.parametrize("make", [typed, local])
-def test_a_kernel_of_no_place_in_a_file_cannot_be_sent(registry, make):
-    message = r"the function '.*(typed|local)' must be defined at the top level of a file to be sent to another process"
-    with pytest.raises(TypeError, match=message):
-        pickle.dumps(make())
 
 
 RATES, SENT = (

@@ -7,7 +7,7 @@ import pytest
 
 from docs.making.evidence import VERDICTS
 from docs.making.places import DOCS
-from grpo_theory.page.printed import METHODS, printed, searched
+from grpo_theory.page.printed import printed
 from grpo_theory.page.wording import verdict
 from simulations.collection import catalogue, collection
 from simulations.sources import PAPERS
@@ -96,12 +96,6 @@ def test_the_gap_is_that_of_the_worst_setting_with_power():
     assert row.gap == "found 0.3, stated 0 (large)"
 
 
-def test_a_correction_that_fails_somewhere_is_not_what_holds():
-    rows = [("U2/printed", "p", "refuted", "refuted", 0.5, 0.0), ("U2/corrected", "p", "confirmed", "refuted", 0.0, 0.0)]
-    assert only(*rows).instead == catalogue()["U2/corrected"].text
-    assert only(*rows, ("U2/corrected", "q", "refuted", "refuted", 0.5, 0.0)).instead == ""
-
-
 @pytest.mark.parametrize(
     ("verdicts", "word"),
     [
@@ -114,30 +108,3 @@ def test_a_correction_that_fails_somewhere_is_not_what_holds():
 )
 def test_a_verdict_in_a_word(verdicts, word):
     assert verdict(made(*(("U1", f"p{i}", one, "refuted", 0.0, 0.0) for i, one in enumerate(verdicts)))) == word
-
-
-@pytest.mark.parametrize(
-    ("looked_for", "title"),
-    [
-        ("Theorem 7", f"Theorem 7, {ERROR}"),
-        ("Lemma 14", f"Lemma 14, {ERROR}"),
-        ("2603.01162", f"Lemma 1, {ERROR}"),
-        ("Demystifying GRPO", f"Theorem 7, {ERROR}"),
-        ("TIC-GRPO", f"Theorem 4.3, {TIC}"),
-        ("GSPO", f"T14, {TIC}"),
-        ("RLOO", f"Lemma 1, {ERROR}"),
-        ("group size is the best", f"Theorem 7, {ERROR}"),
-        ("U9", f"Theorem 7, {ERROR}"),
-    ],
-)
-def test_a_row_is_found_by_number_paper_method_and_words(looked_for, title):
-    assert looked_for.lower() in ROWS[title].words.lower()
-    assert not all(looked_for.lower() in row.words.lower() for row in ROWS.values())
-
-
-def test_methods_are_called_by_their_authors_names():
-    texts = [searched(one.id, one.source, one.text) for one in catalogue().values()]
-    for name in METHODS.values():
-        assert 0 < sum(name in text for text in texts) < len(texts)
-    assert searched("dr_grpo gains") == "dr_grpo gains Dr. GRPO"
-    assert searched("", "no method") == "no method"

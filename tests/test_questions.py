@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.harness.forms import study_of
+from grpo_theory.harness.sides import study_of
 from grpo_theory.harness.study import cell_seed
 from simulations.sequence import questions
 

@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from grpo_theory.harness.shard import Shard
+from grpo_theory.harness.options import Shard
 from simulations import __main__ as command
 
 ASKED = ["error_law", "one_large_step"]
@@ -46,33 +46,7 @@ def test_a_merge_says_what_is_missing_and_builds_what_is_not(undisturbed, tmp_pa
     assert (other / "error_law.parquet").read_bytes() == (undisturbed / "error_law.parquet").read_bytes()
 
 
-def test_a_shard_computes_nothing_twice(undisturbed, tmp_path, capsys):
-    assert obey("run", *ASKED, "--quick", "--results", tmp_path, "--shard", "1/2") == 0
-    capsys.readouterr()
-    assert obey("run", *ASKED, "--quick", "--results", tmp_path, "--shard", "1/2") == 0
-    assert "\n0 of " in capsys.readouterr().out
-    assert obey("merge", "--quick", "--results", tmp_path) == 1
-    capsys.readouterr()
-    assert obey("run", *ASKED, "--quick", "--results", tmp_path, "--shard", "1/1") == 0
-    whole = capsys.readouterr().out.splitlines()[1]
-    missing, total = (int(whole.split()[place]) for place in (0, 2))
-    assert 0 < missing == total - (total + 1) // 2
-
-
-def test_chunks_of_another_seed_are_not_merged(tmp_path):
-    assert obey("run", "one_large_step", "--quick", "--results", tmp_path, "--seed", "1", "--shard", "1/1") == 0
-    assert obey("merge", "--quick", "--results", tmp_path) == 0
-    assert not (tmp_path / "one_large_step.parquet").exists()
-
-
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/0", "-1/3", "a/b", "1/3/5", ""])
 def test_no_part_of_a_run(text):
     with pytest.raises(argparse.ArgumentTypeError, match="must be i/n with 1 <= i <= n"):
         Shard.parse(text)
-
-
-def test_nothing_to_merge_is_one_line(tmp_path, capsys):
-    assert obey("merge", "--results", tmp_path) == 2
-    assert capsys.readouterr().err == f"FOLDER must hold the chunks of a shard, got none, and none is in {tmp_path}\n"
-    assert obey("merge", tmp_path / "nowhere", "--results", tmp_path) == 2
-    assert str(tmp_path / "nowhere") in capsys.readouterr().err

@@ -11,11 +11,10 @@ from study_tables import claims
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
-from grpo_theory.harness.discovery import study_in
-from grpo_theory.harness.fingerprint import estimator_fingerprint
+from grpo_theory.harness.collection import study_in
 from grpo_theory.harness.runner import run
-from grpo_theory.harness.store import Store, StoreError, read_table
-from grpo_theory.harness.study import COLUMNS, Cell, cell_seed, table_of
+from grpo_theory.harness.store import Store, read_table
+from grpo_theory.harness.study import COLUMNS, Cell, cell_seed
 from grpo_theory.theory import baseline_trace
 from simulations.collection import studies
 from simulations.gradient import baseline_parabola, baselines, error_law, prompt_baselines, u_statistic
@@ -68,103 +67,20 @@ def test_a_second_run_computes_nothing_and_workers_do_not_matter(small, tmp_path
     pd.testing.assert_frame_equal(read_table(one.root, "small")[0], read_table(two.root, "small")[0], check_exact=True)
 
 
-def test_chunks_merge_to_the_run_over_all_blocks(small, tmp_path):
-    store = Store(tmp_path, 3)
-    compute(small, store)
-    cell = small.cells(True)[1]
-    problem = gt.gallery.problem("tabular")
-    whole = gt.simulate_gradients(
-        problem,
-        problem.theta,
-        ("oracle", "rloo"),
-        batch_size=4,
-        group_size=4,
-        replications=1 << 19,
-        rng=cell_seed("small", cell, 3),
-    )
-    row = read_table(tmp_path, "small")[0].iloc[1]
-    assert row["replications"] == whole.replications
-    assert row["estimate"] == pytest.approx(whole.mse[1], rel=1e-13)
-
-
-@pytest.mark.parametrize("damage", ["missing", "truncated", "edited", "other seed", "not json"])
+@pytest.mark.parametrize("damage", ["truncated", "edited", "other seed"])
 def test_only_a_damaged_chunk_is_computed_again(small, tmp_path, damage):
     store = Store(tmp_path, 3)
     compute(small, store)
     before = read_table(tmp_path, "small")[0]
     victim = chunk_files(tmp_path)[2]
     record = json.loads(victim.read_text())
-    if damage == "missing":
-        victim.unlink()
-    elif damage == "truncated":
-        victim.write_text(victim.read_text()[:-40])
-    elif damage == "edited":
+    if damage == "edited":
         record["body"]["data"]["simulation"][0]["means"][0][0] += 1.0
-        victim.write_text(json.dumps(record))
     elif damage == "other seed":
         record["body"]["seed"] = 4
-        victim.write_text(json.dumps(record))
-    else:
-        victim.write_bytes(b"\xff\x00")
+    victim.write_text(victim.read_text()[:-40] if damage == "truncated" else json.dumps(record))
     assert compute(small, store) == 1
     pd.testing.assert_frame_equal(read_table(tmp_path, "small")[0], before, check_exact=True)
-
-
-def test_a_killed_run_keeps_its_chunks_and_goes_on(small, tmp_path, monkeypatch):
-    store = Store(tmp_path, 3)
-    written = []
-    write = Store.write_chunk
-
-    def stop_after_three(self, *arguments):
-        if len(written) == 3:
-            raise KeyboardInterrupt
-        written.append(arguments)
-        write(self, *arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Store, "write_chunk", stop_after_three)
-        with pytest.raises(KeyboardInterrupt):
-            compute(small, store)
-    assert len(chunk_files(tmp_path)) == 3
-    assert compute(small, store) == 5
-
-
-def test_a_chunk_records_seed_settings_versions_and_run_time(small, tmp_path):
-    compute(small, Store(tmp_path, 3))
-    body = json.loads(chunk_files(tmp_path)[0].read_text())["body"]
-    assert body["seed"] == 3
-    assert body["settings"]["problem"] in ("two-arms", "tabular")
-    assert body["seconds"] > 0.0
-    assert body["versions"]["numpy"] == np.__version__
-    assert read_table(tmp_path, "small")[1]["seed"] == 3
-
-
-def test_table_missing_or_damaged_says_what_to_do(tmp_path):
-    with pytest.raises(StoreError, match=r"no table .*python -m simulations run small"):
-        read_table(tmp_path, "small")
-    (tmp_path / "small.parquet").write_bytes(b"PAR1 nonsense")
-    with pytest.raises(StoreError, match=r"damaged .*python -m simulations run small"):
-        read_table(tmp_path, "small")
-
-
-def test_results_that_cannot_be_written_are_refused_before_work(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="--results must be a folder that can be written"):
-        Store(tmp_path / "file", 0)
-
-
-def test_an_edited_kernel_has_another_fingerprint(registry):
-    def first(batch, advantages):
-        advantages[:, :] = 0.5 * batch.rewards
-
-    def second(batch, advantages):
-        advantages[:, :] = 0.6 * batch.rewards
-
-    sums = []
-    for function in (first, second):
-        sums.append(estimator_fingerprint(gt.estimator("edited")(function)))
-        registry.pop("edited")
-    assert sums[0] != sums[1]
 
 
 def test_every_study_is_named_by_its_file_and_has_cells_that_differ():
@@ -179,32 +95,17 @@ def test_every_study_is_named_by_its_file_and_has_cells_that_differ():
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_a_row_without_one_of_the_columns_is_refused(small, tmp_path, column):
-    def lacking(settings, results):
-        return [{name: value for name, value in row.items() if name != column} for row in small.rows(settings, results)]
+    def lacking(results, quick):
+        return [{name: value for name, value in row.items() if name != column} for row in small.table(results, quick)]
 
     with pytest.raises(ValueError, match=rf"rows must have the columns prediction, .*, and one lacks {column}: {{'problem'"):
-        compute(dataclasses.replace(small, rows=lacking), Store(tmp_path, 3))
+        compute(dataclasses.replace(small, table=lacking), Store(tmp_path, 3))
     assert not list(tmp_path.glob("*.parquet"))
-
-
-def test_the_columns_come_last_and_other_columns_may_differ_between_rows():
-    shared = dict.fromkeys(COLUMNS, 0.0)
-    table = table_of([shared | {"part": "a", "n": 3}, shared | {"part": "b"}])
-    assert tuple(table.columns) == ("part", "n", *COLUMNS)
-    assert table["n"].isna().tolist() == [False, True]
 
 
 def claims_on(module, problems):
     """Run the cells of a study that are about some problems, and read its claims off the table."""
     return claims(module, problem=problems)
-
-
-def test_u1_u2_verdicts_on_a_small_problem():
-    verdicts = judge(claims_on(u_statistic, {"two-arms", "lm-instruct"}))
-    assert verdicts["power"].all()
-    expected = {"U1": "confirmed", "U1/own-mean": "confirmed", "U2/printed": "refuted", "U2/corrected": "confirmed"}
-    for key, verdict in expected.items():
-        assert set(verdicts.loc[verdicts["id"] == key, "verdict"]) == {verdict}
 
 
 def test_verdicts_follow_the_evidence_not_a_list(monkeypatch):

@@ -11,7 +11,8 @@ from scipy.stats import binom, kstest, norm, t
 
 from grpo_theory.evidence import KINDS, Claim, Evidence, Margin, Share, Statement, log_log_slope
 from grpo_theory.evidence import judge as judge_report
-from grpo_theory.evidence.estimate import SKEWNESS
+from grpo_theory.evidence.reading import average, difference, evidence, largest, most
+from grpo_theory.evidence.rules import SKEWNESS
 
 LEVEL = 1e-3
 Z = -ndtri(LEVEL / 2)
@@ -27,40 +28,30 @@ def judge(kind, estimate, prediction, error=0.0, margin=0.0, replications=1000):
     [
         ("identity", 2.0 + 1e-11, 2.0, 0.0, 0.0, "confirmed"),
         ("identity", 1e-9, 0.0, 0.0, 0.0, "refuted"),
-        ("identity", 1e6 + 1e-5, 1e6, 0.0, 0.0, "confirmed"),
         ("identity", 1e6 + 1e-3, 1e6, 0.0, 0.0, "refuted"),
-        ("equality", 1.001, 1.0, 0.001, 0.01, "confirmed"),
         ("equality", 1.01, 1.0, 0.001, 0.05, "confirmed"),
         ("equality", 1.06, 1.0, 0.001, 0.05, "refuted"),
         ("equality", 0.94, 1.0, 0.001, 0.05, "refuted"),
         ("equality", 1.05, 1.0, 0.001, 0.05, "inconclusive"),
-        ("equality", 2.015, 2.0, 0.0005, 0.01, "confirmed"),
         ("equality", 1.001, 1.0, 0.0, 0.01, "confirmed"),
         ("equality", 1.011, 1.0, 0.0, 0.01, "refuted"),
-        ("equality", 1.001, 1.0, 0.01, 0.01, "inconclusive"),
         ("equality", -1.001, -1.0, 0.001, 0.01, "confirmed"),
-        ("equality", 1.0, 1.0, 0.0, 0.0, "confirmed"),
         ("equality", 1.0 + 1e-12, 1.0, 0.0, 0.0, "confirmed"),
         ("equality", 1.0 + 1e-6, 1.0, 0.0, 0.0, "refuted"),
         ("upper bound", 0.9, 1.0, 0.01, 0.0, "confirmed"),
         ("upper bound", 1.1, 1.0, 0.01, 0.0, "refuted"),
         ("upper bound", 0.99, 1.0, 0.01, 0.0, "inconclusive"),
-        ("upper bound", 1.01, 1.0, 0.01, 0.0, "inconclusive"),
-        ("upper bound", 1.0, 1.0, 0.0, 0.0, "confirmed"),
         ("upper bound", 1.0 + 1e-12, 1.0, 0.0, 0.0, "confirmed"),
         ("rate", -1.02, -1.0, 0.01, 0.1, "confirmed"),
         ("rate", -1.3, -1.0, 0.01, 0.1, "refuted"),
-        ("rate", -0.7, -1.0, 0.01, 0.1, "refuted"),
         ("rate", -1.09, -1.0, 0.01, 0.1, "inconclusive"),
         ("ordering", -0.1, 0.0, 0.01, 0.0, "confirmed"),
         ("ordering", 0.1, 0.0, 0.01, 0.0, "refuted"),
         ("ordering", -0.01, 0.0, 0.01, 0.0, "inconclusive"),
         ("ordering", 0.0, 0.0, 0.0, 0.0, "inconclusive"),
-        ("ordering", 1e-13, 0.0, 0.0, 0.0, "inconclusive"),
         ("law", 0.5, 0.0, 0.0, 0.1, "refuted"),
         ("law", 0.05, 0.0, 0.0, 0.13, "confirmed"),
         ("law", 0.05, 0.0, 0.0, 0.1, "inconclusive"),
-        ("law", 0.05, 0.0, 0.0, 0.01, "inconclusive"),
     ],
 )
 def test_verdicts(kind, estimate, prediction, error, margin, verdict):
@@ -69,13 +60,6 @@ def test_verdicts(kind, estimate, prediction, error, margin, verdict):
     if verdict != "inconclusive":
         assert found.needed == 0
     assert found.low <= estimate <= found.high
-
-
-@pytest.mark.parametrize(
-    ("difference", "verdict"), [(0.0, "refuted"), (1e-13, "refuted"), (-1e-13, "refuted"), (-1e-6, "confirmed")]
-)
-def test_an_exact_tie_refutes_an_order(difference, verdict):
-    assert judge("ordering", difference, 0.0, replications=0).verdict == verdict
 
 
 WIDE = {"equality": (1.0, 1.0, 0.01), "rate": (-1.0, -1.0, 0.1), "law": (0.0, 0.0, 0.05), "upper bound": (0.0, 0.1, 0.0)}
@@ -115,10 +99,6 @@ def test_an_absolute_margin_is_for_what_may_be_nothing(estimate, verdict):
     assert judge_report([relative.claim("a", Evidence(estimate, 0.0), Evidence(0.02, 0.0))])["verdict"].tolist() == ["refuted"]
 
 
-def test_every_kind_of_the_design_has_its_rule():
-    assert set(KINDS) == {"identity", "equality", "upper bound", "rate", "law", "ordering"}
-
-
 @pytest.mark.parametrize("kind", ["equality", "upper bound", "rate", "ordering"])
 def test_intervals_are_students_with_room_for_skewness(kind):
     found = judge(kind, 0.7, 1.0, 0.1, 0.2)
@@ -130,27 +110,7 @@ def test_intervals_are_students_with_room_for_skewness(kind):
     np.testing.assert_allclose((many.low, many.high), (0.7 - Z * 0.1, 0.7 + Z * 0.1), rtol=1e-6)
 
 
-def test_two_runs_and_one_decide_nothing_that_a_normal_quantile_would():
-    """Two runs that differ by two standard errors of 1e-6 of a mean that is 1 off; of a single run nothing is known."""
-    assert judge("ordering", -1.0, 0.0, 1e-4, replications=2).verdict == "inconclusive"
-    assert judge("ordering", -1.0, 0.0, 1e-4, replications=100).verdict == "confirmed"
-    assert judge("ordering", -1.0, 0.0, 1e-9, replications=1).low == -np.inf
-
-
-@pytest.mark.parametrize("runs", [16, 64, 256])
-def test_limits_of_a_mean_of_squared_normals_hold(runs, seed):
-    """At a level of 1e-3 Student's alone miss 30, 10 and 3.5 times as often as they say; with room for skewness never twice."""
-    level, n = 1e-3, 100_000
-    squares = np.random.default_rng(seed(5)).standard_normal((n, runs)) ** 2
-    means, errors = squares.mean(axis=1), squares.std(axis=1, ddof=1) / np.sqrt(runs)
-    students = (np.abs(means - 1.0) > t.isf(level / 2, runs - 1) * errors).mean()
-    wide = (np.abs(means - 1.0) > Evidence(1.0, 1.0, 1.0, replications=runs).half_width(level, runs) * errors).mean()
-    assert students > {16: 20.0, 64: 8.0, 256: 2.5}[runs] * level
-    assert wide < 1.5 * level
-
-
-@pytest.mark.parametrize("skewness", [1.5, SKEWNESS])
-@pytest.mark.parametrize("runs", [24, 96])
+@pytest.mark.parametrize(("skewness", "runs"), [(1.5, 24), (SKEWNESS, 24), (SKEWNESS, 96)])
 def test_limits_of_a_mean_of_gamma_variables_hold_at_their_skewness(skewness, runs, seed):
     """At 1e-3 they miss at most 1.5 times as often as they say; without room for skewness more than twice."""
     level, n = 1e-3, 100_000
@@ -165,12 +125,6 @@ def test_limits_of_a_mean_of_gamma_variables_hold_at_their_skewness(skewness, ru
     assert missed(skewness) < 1.5 * level
     assert missed(0.0) > 2.0 * level
     assert missed(2.0 * skewness) < missed(skewness) + 1e-12
-
-
-def test_a_skewness_is_a_number_of_at_least_0():
-    for wrong in (-1.0, np.nan, np.inf):
-        with pytest.raises(ValueError, match="skewness must be a number of at least 0, got"):
-            Evidence(1.0, 1.0, 1.0, replications=10, skewness=wrong)
 
 
 @pytest.mark.parametrize("trials", [64, 128, 50_000])
@@ -240,15 +194,6 @@ def test_the_replications_needed_would_do(kind, estimate, prediction, error, mar
         assert (again.verdict != "inconclusive") == decided
 
 
-def test_an_exact_tie_needs_no_number_of_replications():
-    assert judge("ordering", 0.0, 0.0).needed == 0
-    assert judge("upper bound", 1.0, 1.0, 0.1).needed == 0
-
-
-def test_a_hair_from_the_bound_is_undecided_and_no_overflow():
-    assert judge("ordering", 1e-200, 0.0, 0.1).verdict == "inconclusive"
-
-
 @given(
     kind=st.sampled_from(["equality", "upper bound", "rate", "ordering"]),
     estimate=THOUSANDTHS,
@@ -283,20 +228,19 @@ def test_a_law_refutes_the_truth_at_most_as_often_as_its_level_says(seed):
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "message"),
+    ("changes", "message"),
     [
-        ({"estimate": np.nan}, ValueError, r"evidence must be finite, got .* = \(nan, 1\.0, 0\.0, 0\.0\)"),
-        ({"prediction": np.inf}, ValueError, r"evidence must be finite, got .* = \(1\.0, inf, 0\.0, 0\.0\)"),
-        ({"standard_error": -0.1}, ValueError, r"standard_error and margin must not be negative, got \(-0\.1, 0\.0\)"),
-        ({"margin": -0.1}, ValueError, r"standard_error and margin must not be negative, got \(0\.0, -0\.1\)"),
-        ({"replications": -4}, ValueError, r"replications must be at least 0, got -4"),
-        ({"replications": 2.5}, TypeError, r"replications must be an integer of at least 0, got 2\.5"),
-        ({"standard_error": 0.1}, ValueError, r"replications must be .* standard_error"),
+        ({"estimate": np.nan}, r"evidence must be finite, got .* = \(nan, 1\.0, 0\.0, 0\.0\)"),
+        ({"standard_error": -0.1}, "must not be negative"),
+        ({"replications": 2.5}, r"replications must be an integer of at least 0, got 2\.5"),
+        ({"standard_error": 0.1}, "replications must be .* standard_error"),
+        ({"skewness": np.nan}, "skewness must be"),
+        ({"comparisons": 0}, "comparisons must be at least 1, got 0"),
     ],
 )
-def test_evidence_is_checked(changes, error, message):
+def test_evidence_is_checked(changes, message):
     """A standard error without replications would escape the family error, which counts sampled evidence."""
-    with pytest.raises(error, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         Evidence(**{"estimate": 1.0, "prediction": 1.0, **changes})
 
 
@@ -319,14 +263,10 @@ def test_the_slopes_standard_error_is_that_of_repeated_samples(seed):
 @pytest.mark.parametrize(
     ("x", "y", "errors", "message"),
     [
-        ([1.0, 2.0], [1.0], None, r"x and y must have one shape \(n,\) with n at least 2, got \(2,\) and \(1,\)"),
-        ([1.0], [1.0], None, r"x and y must have one shape \(n,\) with n at least 2, got \(1,\) and \(1,\)"),
-        ([1.0, 0.0], [1.0, 1.0], None, r"x and y must be above 0 for a log-log slope"),
-        ([1.0, 2.0], [1.0, -1.0], None, r"x and y must be above 0 for a log-log slope"),
-        ([2.0, 2.0], [1.0, 3.0], None, r"x must "),
-        ([1.0, 2.0], [1.0, np.nan], None, r"y must be"),
-        ([1.0, 2.0], [1.0, 2.0], [0.1, 0.1, 0.1], r"standard_errors must"),
-        ([1.0, 2.0], [1.0, 2.0], [-0.1, 0.1], r"standard_errors must"),
+        ([1.0, 2.0], [1.0], None, "y must have shape"),
+        ([1.0, 0.0], [1.0, 1.0], None, "x and y must be above 0 for a log-log slope"),
+        ([2.0, 2.0], [1.0, 3.0], None, "x must have at least two"),
+        ([1.0, 2.0], [1.0, 2.0], [-0.1, 0.1], "standard_errors must"),
     ],
 )
 def test_slopes_need_positive_points_at_two_places(x, y, errors, message):
@@ -343,5 +283,31 @@ def test_an_extreme_of_many_estimates_has_the_level_divided_among_them():
     one, forty = (judge_report([bound(count)]).iloc[0] for count in (1, 40))
     assert (one["verdict"], forty["verdict"]) == ("confirmed", "inconclusive")
     assert forty["high"] - 1.0 == pytest.approx(-ndtri(1e-4 / 40 / 2) * 0.001, rel=0.01)
-    with pytest.raises(ValueError, match="comparisons must be at least 1, got 0"):
-        Evidence(1.0, 1.0, comparisons=0)
+
+
+def row(estimate, error, replications, prediction=0.0):
+    return {"estimate": estimate, "standard_error": error, "replications": replications, "prediction": prediction}
+
+
+def test_errors_of_independent_estimates_add_in_squares():
+    found = difference(row(3.0, 0.3, 100), row(1.0, 0.4, 50), prediction=1.5)
+    assert (found.estimate, found.prediction, found.replications) == (2.0, 1.5, 50)
+    assert found.standard_error == pytest.approx(0.5, rel=1e-14)
+
+
+def test_a_row_is_judged_by_its_own_prediction_unless_another_is_given():
+    own = row(2.0, 0.1, 10, prediction=2.5)
+    assert evidence(own).prediction == 2.5
+    assert evidence(own, 0.0, margin=0.2).prediction == 0.0
+    assert evidence(own, comparisons=3).comparisons == 3
+
+
+def test_most_is_a_share_of_those_in_which_it_does_not_hold():
+    found = most([True, True, False, True])
+    assert (found.estimate, found.prediction, found.replications) == (0.25, 0.5, 4)
+
+
+@pytest.mark.parametrize("function", [largest, average])
+def test_a_value_that_is_no_number_is_an_error(function):
+    with pytest.raises(ValueError, match="number"):
+        function([1.0, np.nan])

@@ -1,12 +1,16 @@
 """The records of a statement and of a claim, which is a statement with the evidence for it in one setting."""
 
+import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import inf, nan
+from math import inf
 from numbers import Real
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any
 
-from grpo_theory.evidence.estimate import Evidence
+from grpo_theory.evidence.rules import KINDS, Evidence, as_side
+from grpo_theory.plain_text import plain
 
 WHOSE = ("paper", "correction", "ours")
 PARTS = "parts"
@@ -135,7 +139,7 @@ class Statement:
         sound: Evidence | None = None,
     ) -> "Claim":
         """Return the claim that it holds in a setting: its evidence, and that of something wrong and of something that holds."""
-        self._check_margin(own.margin or None)
+        self.check_margin(bool(own.margin))
         return Claim(self, setting, self.within(own), self.within(control), facts or {}, sound and self.within(sound))
 
     def compare(
@@ -174,17 +178,19 @@ class Statement:
         facts : Mapping, optional
             What was computed beside: assumptions, constants.
         """
-        against = float(prediction if broken_prediction is None else broken_prediction)
-        self._check_margin(margin)
-        near = (self.margin.value if self.margin else 0.0) if margin is None else margin
-        own, wrong = _side(estimate), _side(broken)
-        right = (nan, 0.0, 0) if sound is None else _side(sound)
-        sides = own[0], float(prediction), wrong[0], against
-        return Comparison(self.id, setting, *sides, near, facts or {}, right[0], tuple(side[1:] for side in (own, wrong, right)))
+        self.check_margin(margin is not None)
 
-    def _check_margin(self, own: float | None) -> None:
+        def held(side: Side, against: float) -> Evidence:
+            value, error, draws = as_side(self.id, side)
+            return self.within(Evidence(float(value), float(against), error, margin or 0.0, draws))
+
+        against = prediction if broken_prediction is None else broken_prediction
+        right = None if sound is None else held(sound, prediction)
+        return Comparison(self, setting, held(estimate, prediction), held(broken, against), facts or {}, right)
+
+    def check_margin(self, given: bool = False) -> None:
         """Raise unless the statement or its evidence says how near is near enough, where the verdict depends on that."""
-        if self.kind in WITH_MARGIN and self.margin is None and own is None:
+        if self.kind in WITH_MARGIN and self.margin is None and not given:
             raise ValueError(
                 f"a statement of kind {self.kind!r} needs a margin: give {self.id} margin=Margin(value, because), "
                 "how near is near enough, and why"
@@ -203,41 +209,6 @@ class Statement:
         if evidence.margin or not self.margin:
             return evidence
         return replace(evidence, margin=self.margin.value, absolute=self.margin.absolute)
-
-
-class Comparison(NamedTuple):
-    """The two sides of a statement in one setting, the broken one, and the sound one: see `Statement.compare`.
-
-    The errors are standard errors and numbers of draws of estimate, broken and sound side: 0 and 0 of what was computed
-    without randomness. `sound` is nan where there is none.
-
-    Examples
-    --------
-    >>> import grpo_theory as gt
-    >>> statement = gt.Statement("X1", "example", "two and two are four", "identity")
-    >>> compared = statement.compare("integers", 2 + 2, 4.0, broken=2 + 3)
-    >>> compared.estimate, compared.prediction, compared.broken
-    (4.0, 4.0, 5.0)
-    """
-
-    statement: str
-    setting: str
-    estimate: float
-    prediction: float
-    broken: float
-    broken_prediction: float
-    margin: float
-    facts: Mapping[str, float]
-    sound: float
-    errors: tuple[tuple[float, int], ...]
-
-
-def _side(side: Side) -> tuple[float, float, int]:
-    """Return estimate, standard error and number of draws of a side."""
-    if isinstance(side, tuple):
-        estimate, error, draws = side
-        return float(estimate), float(error), int(draws)
-    return float(side), 0.0, 0
 
 
 @dataclass(frozen=True)
@@ -273,3 +244,142 @@ class Claim:
     control: Evidence
     facts: Mapping[str, float] = field(default_factory=dict)
     sound: Evidence | None = None
+
+
+@dataclass(frozen=True)
+class Comparison(Claim):
+    """The claim of two sides that were computed in one setting, the broken one, and the sound one: see `Statement.compare`.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> statement = gt.Statement("X1", "example", "two and two are four", "identity")
+    >>> compared = statement.compare("integers", 2 + 2, 4.0, broken=2 + 3)
+    >>> compared.estimate, compared.prediction, compared.broken
+    (4.0, 4.0, 5.0)
+    """
+
+    estimate = property(lambda self: self.evidence.estimate)
+    prediction = property(lambda self: self.evidence.prediction)
+    margin = property(lambda self: self.evidence.margin)
+    broken = property(lambda self: self.control.estimate)
+    broken_prediction = property(lambda self: self.control.prediction)
+
+
+HEAD = {"paper": str, "derivations": str, "margins": dict}
+"""What may stand above the statements: where the numbers and the sections are to be found, and margins by their names."""
+KEYS = ("says", "kind", "number", "section", "source", "assumptions", "margin", "whose", "measured", "open", "text")
+PLACES = ("number", "section", "source")
+
+
+def read_statements(path: str | Path) -> dict[str, Statement]:
+    r"""Read statements from a TOML file in which each is a table under its id.
+
+    At the top ``paper`` names what the statements' ``number`` counts, and ``derivations`` what their ``section`` counts.
+    The table ``margins`` holds margins that several statements share.  A statement has the keys ``says`` and ``kind``.
+    Where they differ from the defaults it has ``number``, ``section`` or ``source``, and further keys.  These are
+    ``assumptions``, ``margin``, ``whose``, ``measured``, ``open`` and ``text``.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    dict of str to Statement
+        By id, in the order of the file.  What is said may hold LaTeX between dollars.  It is the formula, and the
+        text is the same in plain characters.  The key ``text`` replaces these.
+
+    Raises
+    ------
+    ValueError
+        If the file is no TOML, or a table says what no statement has; the message names file, id and key.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from grpo_theory.evidence import read_statements
+    >>> text = '''
+    ... paper = "my notes"
+    ... margins.small = {value = 0.02, because = "nobody sees 2%"}
+    ... ["mine/error"]
+    ... number = "Lemma 1"
+    ... kind = "equality"
+    ... margin = "small"
+    ... says = 'The error is $\\frac{c_1}{B}+\\frac{c_2}{BG}$.'
+    ... '''
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "mine.toml")
+    ...     _ = path.write_text(text)
+    ...     stated = read_statements(path)["mine/error"]
+    >>> stated.source, stated.text
+    ('my notes, Lemma 1', 'the error is c_1/B + c_2/(BG)')
+    """
+    path = Path(path)
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is no TOML: {error}") from None
+    head = {key: tables.pop(key) for key in HEAD if key in tables}
+    for key, value in head.items():
+        if not isinstance(value, HEAD[key]):
+            raise ValueError(f"{path}: {key} must be a {'table' if HEAD[key] is dict else 'text'}, got {value!r}")
+    margins = {name: _margin(value, f"{path}, margins.{name}") for name, value in head.pop("margins", {}).items()}
+    return {name: _statement(name, table, head, margins, f"{path}, {name!r}") for name, table in tables.items()}
+
+
+def _statement(name: str, table: Any, head: Mapping[str, str], margins: Mapping[str, Margin], where: str) -> Statement:
+    if not isinstance(table, dict):
+        raise ValueError(f"{where} must be a table, or one of {', '.join(HEAD)}, got {table!r}")
+    for key in table:
+        if key not in KEYS:
+            raise ValueError(f"{where}: no statement has the key {key!r}; it may have {', '.join(KEYS)}")
+    words: dict[str, Any] = {key: " ".join(value.split()) if isinstance(value, str) else value for key, value in table.items()}
+    for key in ("says", "kind"):
+        if not words.get(key) or not isinstance(words[key], str):
+            raise ValueError(f"{where} has no text {key!r}")
+    if words["kind"] not in (*KINDS, PARTS):
+        raise ValueError(f"{where}: kind must be one of {', '.join((*KINDS, PARTS))}, got {words['kind']!r}")
+    says, near = words.pop("says"), words.pop("margin", None)
+    if isinstance(near, str) and near not in margins:
+        raise ValueError(
+            f"{where}: margin must be one of {', '.join(margins) or 'those in [margins]: there is none'}, got {near!r}"
+        )
+    margin = margins[near] if isinstance(near, str) else None if near is None else _margin(near, where)
+    try:
+        text = words.pop("text", "") or plain(_as_clause(says))
+        source = _source(words, head)
+        return Statement(name, source, text, formula="" if says == text else says, margin=margin, **words)
+    except IndexError:
+        raise ValueError(f"{where}: {says!r} holds a formula that ends too early") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _source(words: dict[str, Any], head: Mapping[str, str]) -> str:
+    """Take out where a statement stands: in the paper, in one of its numbers, in a section of the derivations, or elsewhere."""
+    given = {key: words.pop(key) for key in PLACES if key in words}
+    if len(given) > 1:
+        raise ValueError(f"it must have one of {', '.join(PLACES)}, got {' and '.join(given)}")
+    if "source" in given:
+        return given["source"]
+    needed = "derivations" if "section" in given else "paper"
+    if needed not in head:
+        raise ValueError(f"it stands nowhere: give it a source, or the file a {needed!r} at its top")
+    return ", ".join([head[needed], *map(str, given.values())])
+
+
+def _margin(table: Any, where: str) -> Margin:
+    try:
+        return Margin(**table)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: a margin must be {{value = ..., because = ...}}, got {table!r}: {error}") from None
+
+
+def _as_clause(says: str) -> str:
+    """Return a sentence as a table has it, without a capital and a full stop; what is none is left as it is."""
+    if not says.endswith((".", "?", "$$")):
+        return says
+    return re.sub(r"^[A-Z](?=[a-z]*\b(?! \d))", lambda found: found[0].lower(), says.removesuffix("."))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -117,98 +118,75 @@ def worst_case(
     """
     if not callable(sides):
         raise TypeError(f"sides must be a function of the parameters that returns (left, right), got {sides!r}")
-    if not isinstance(compare, str) or compare not in ("ratio", "difference"):
+    if compare not in ("ratio", "difference"):
         raise ValueError(f"compare must be 'ratio' or 'difference', got {compare!r}")
-    box = _as_box(bounds)
-    starts, climbs = as_count("starts", starts), as_count("climbs", climbs)
-    tolerance = as_positive("tolerance", tolerance)
-    search = _Search(sides, box, compare)
-    points = as_generator(rng).uniform(size=(starts, int(search.free.sum())))
-    scores = np.array([search.score(point) for point in points])
-    shares = np.array_split(np.arange(starts), min(climbs, starts))
-    ends = np.array([search.climb(points[share[scores[share].argmax()]]) for share in shares])
-    score, parameters, left, right = search.worst
-    larger = max(abs(left), abs(right))
-    violated = left - right > ROUNDING * larger
-    short, least = (1.0 - score, tolerance) if compare == "ratio" else (-score, tolerance * larger)
-    return WorstCase(
-        parameters=parameters,
-        left=left,
-        right=right,
-        score=score,
-        attained=bool(short <= least and not violated),
-        violated=bool(violated),
-        evaluations=search.evaluations,
-        agreeing=int((ends >= score - tolerance * abs(score)).sum()) if np.isfinite(score) else int((ends == score).sum()),
-    )
-
-
-def _as_box(bounds: ArrayLike) -> Array:
-    """Return bounds as an array (n, 2) of lowest and highest values."""
     box = as_real_array("bounds", bounds, 2)
     check_shape("bounds", box, (len(box), 2), "(n, 2), the lowest and highest value of each parameter")
-    wrong = np.flatnonzero(box[:, 0] > box[:, 1])
-    if wrong.size:
-        low, high = box[wrong[0]]
-        raise ValueError(f"bounds must have no lowest value above the highest, got ({low:g}, {high:g}) for parameter {wrong[0]}")
-    return box
+    if (box[:, 0] > box[:, 1]).any():
+        raise ValueError(f"bounds must have no lowest value above the highest, got {box.tolist()}")
+    starts, climbs = as_count("starts", starts), as_count("climbs", climbs)
+    tolerance = as_positive("tolerance", tolerance)
+    free, tried = box[:, 1] > box[:, 0], []
 
-
-class _Search:
-    """Computes the sides in units of the box, counts how often, and remembers the worst."""
-
-    def __init__(self, sides: Sides, box: Array, compare: Comparison) -> None:
-        self.sides, self.box, self.compare = sides, box, compare
-        self.free = box[:, 1] > box[:, 0]
-        self.evaluations = 0
-        self.worst = -np.inf, box[:, 0], np.nan, np.nan
-
-    def score(self, point: Array) -> float:
+    def score(point: Array) -> float:
         """Return left/right or left - right at a point of the unit cube, one coordinate for each parameter that is free."""
-        parameters = self.box[:, 0].copy()
-        parameters[self.free] += np.clip(point, 0.0, 1.0) * np.ptp(self.box[self.free], axis=1)
-        left, right = self._compute(parameters)
-        if self.compare == "difference":
-            score = left - right
-        elif right > 0.0:
-            score = left / right
-        else:
-            score = np.inf if left > 0.0 else 0.0
-        if score > self.worst[0]:
-            self.worst = score, parameters, left, right
-        return score
+        parameters = box[:, 0].copy()
+        parameters[free] += np.clip(point, 0.0, 1.0) * np.ptp(box[free], axis=1)
+        left, right = _computed(sides, parameters, compare)
+        ratio = left / right if right > 0.0 else np.inf if left > 0.0 else 0.0
+        found = ratio if compare == "ratio" else left - right
+        tried.append((found, parameters, left, right))
+        return found
 
-    def _compute(self, parameters: Array) -> tuple[float, float]:
-        self.evaluations += 1
-        sides = self.sides(parameters.copy())
-        try:
-            left, right = (float(side) for side in sides)
-        except (TypeError, ValueError):
-            raise ValueError(f"sides must return two numbers (left, right), got {sides!r}") from None
-        for name, side in (("left", left), ("right", right)):
-            if not np.isfinite(side):
-                raise ValueError(f"sides must return finite numbers, got {side} for the {name} side at {parameters.tolist()}")
-        if self.compare == "ratio" and right < 0.0:
-            raise ValueError(
-                f"sides must return a right side of at least 0 for compare='ratio', got {right:g} at {parameters.tolist()}; "
-                "compare='difference' takes any"
-            )
-        return left, right
-
-    def climb(self, start: Array) -> float:
+    def climb(start: Array) -> float:
         """Climb from a point of the unit cube, and return the highest score on the way."""
         from scipy.optimize import minimize  # slow to import, and seldom wanted
 
-        reached = [self.score(start)]
-        if start.size == 0:
-            return reached[0]
+        begun = len(tried)
+        score(start)
+        if start.size:
+            cube: Any = [(0.0, 1.0)] * len(start)
+            limits: Any = {"xatol": 1e-6, "fatol": 1e-10, "maxfev": 200 * len(start)}
+            smooth = minimize(loss, start, method="L-BFGS-B", bounds=cube, options={"eps": _SLOPE_STEP}).x
+            minimize(loss, np.clip(smooth, 0.0, 1.0), method="Nelder-Mead", bounds=cube, options=limits)
+        return max(found for found, *_ in tried[begun:])
 
-        def loss(point: Array) -> float:
-            reached.append(self.score(point))
-            return float(-min(reached[-1], _MOST))
+    def loss(point: Array) -> float:
+        return -min(score(point), _MOST)
 
-        cube: Any = [(0.0, 1.0)] * len(start)
-        limits: Any = {"xatol": 1e-6, "fatol": 1e-10, "maxfev": 200 * len(start)}
-        smooth = minimize(loss, start, method="L-BFGS-B", bounds=cube, options={"eps": _SLOPE_STEP}).x
-        minimize(loss, np.clip(smooth, 0.0, 1.0), method="Nelder-Mead", bounds=cube, options=limits)
-        return max(reached)
+    points = as_generator(rng).uniform(size=(starts, int(free.sum())))
+    scores = np.array([score(point) for point in points])
+    shares = np.array_split(np.arange(starts), min(climbs, starts))
+    ends = np.array([climb(points[share[scores[share].argmax()]]) for share in shares])
+    worst, parameters, left, right = max(tried, key=itemgetter(0))
+    larger = max(abs(left), abs(right))
+    violated = left - right > ROUNDING * larger
+    short, least = (1.0 - worst, tolerance) if compare == "ratio" else (-worst, tolerance * larger)
+    near = worst - tolerance * abs(worst) if np.isfinite(worst) else worst
+    return WorstCase(
+        parameters,
+        left,
+        right,
+        worst,
+        bool(short <= least and not violated),
+        bool(violated),
+        len(tried),
+        int((ends >= near).sum()),
+    )
+
+
+def _computed(sides: Sides, parameters: Array, compare: Comparison) -> tuple[float, float]:
+    """Return the two sides at some parameters, and raise unless they are numbers."""
+    found = sides(parameters.copy())
+    try:
+        left, right = (float(side) for side in found)
+    except (TypeError, ValueError):
+        raise ValueError(f"sides must return two numbers (left, right), got {found!r}") from None
+    if not np.isfinite([left, right]).all():
+        raise ValueError(f"sides must return finite numbers, got {left} and {right} at {parameters.tolist()}")
+    if compare == "ratio" and right < 0.0:
+        raise ValueError(
+            f"sides must return a right side of at least 0 for compare='ratio', got {right:g} at {parameters.tolist()}; "
+            "compare='difference' takes any"
+        )
+    return left, right

@@ -1,6 +1,6 @@
 """From rows of tables to evidence: the one builder for all studies."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from math import log
 from typing import Any
 
@@ -12,9 +12,8 @@ from scipy.special import rel_entr
 
 from grpo_theory.arrays import Array
 from grpo_theory.evidence.claim import Statement
-from grpo_theory.evidence.estimate import SKEWNESS, Evidence, Share
-from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
-from grpo_theory.validation import as_array, as_numbers
+from grpo_theory.evidence.rules import SKEWNESS, Evidence, Share, as_side, rounding
+from grpo_theory.validation import as_array, as_numbers, as_real_array, check_shape, check_within
 
 Row = Mapping[Any, Any]
 
@@ -41,6 +40,7 @@ class BoundedMean(Share):
     def _limits(hits: float, trials: int, level: float) -> tuple[float, float]:
         mean, most = hits / trials, log(2.0 / level) / trials
 
+        # Hoeffding (1963, Theorem 1): P(mean >= p) <= exp(-n KL(p, truth)), so KL(p, limit) = log(2 / level) / n.
         def excess(truth: float) -> float:
             return float(rel_entr(mean, truth) + rel_entr(1.0 - mean, 1.0 - truth)) - most
 
@@ -95,6 +95,13 @@ def mean_of(sample: ArrayLike) -> tuple[float, float, int]:
     """
     values = _numbers(sample)
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(values.size)), values.size
+
+
+def summary(sample: Array) -> dict[str, float]:
+    """Return the mean of a sample (R,), its standard error and R as the columns of a row; a single value is exact."""
+    if len(sample) == 1:
+        return {"estimate": float(sample[0]), "standard_error": 0.0, "replications": 0}
+    return dict(zip(("estimate", "standard_error", "replications"), mean_of(sample), strict=True))
 
 
 def largest(values: ArrayLike) -> float:
@@ -247,38 +254,66 @@ def two_sides(statement: Statement, sides: Any) -> tuple[Evidence, Mapping[str, 
         return given[0], facts
     if len(given) != 2:
         raise ValueError(f"{statement.id}: a check returns (left, right), or evidence, and perhaps facts, got {sides!r}")
-    (left, left_error, left_draws), (right, right_error, right_draws) = (_side(statement, one) for one in given)
+    (left, left_error, left_draws), (right, right_error, right_draws) = (as_side(statement.id, one) for one in given)
     left, right = np.broadcast_arrays(left, right)
     if not (np.isfinite(left).all() and np.isfinite(right).all()):
         raise ValueError(f"{statement.id}: sides must be finite, got {left.ravel()[:8]} and {right.ravel()[:8]}")
     place = np.unravel_index(int(np.argmax(FARTHEST[statement.kind](left, right))), left.shape)
     draws = min((one for one in (left_draws, right_draws) if one), default=0)
-    error = float(np.hypot(left_error, right_error))
-    return Evidence(
-        float(left[place]), float(right[place]), error, replications=draws, comparisons=left.size if draws else 1
-    ), facts
+    error, count = float(np.hypot(left_error, right_error)), left.size if draws else 1
+    return Evidence(float(left[place]), float(right[place]), error, replications=draws, comparisons=count), facts
 
 
-def _gap(left: Array, right: Array) -> Array:
-    """Return how far apart the sides are beyond what rounding is allowed, see `grpo_theory.evidence.rules`."""
-    return np.maximum(np.abs(left - right) - IDENTITY_TOLERANCE * np.maximum(1.0, np.abs(right)), 0.0)
-
-
-FARTHEST = {
+FARTHEST: dict[str, Callable[[Array, Array], Array]] = {
     "identity": lambda left, right: np.abs(left - right) / np.maximum(1.0, np.abs(right)),
-    "equality": lambda left, right: _gap(left, right) / np.maximum(np.abs(right), np.finfo(float).tiny),
+    "equality": lambda left, right: (
+        np.maximum(np.abs(left - right) - rounding(right), 0.0) / np.maximum(np.abs(right), np.finfo(float).tiny)
+    ),
     "rate": lambda left, right: np.abs(left - right),
-    "upper bound": lambda left, right: left - right - IDENTITY_TOLERANCE * np.maximum(1.0, np.abs(right)),
-    "ordering": lambda left, right: left - right + IDENTITY_TOLERANCE * np.maximum(1.0, np.abs(right)),
+    "upper bound": lambda left, right: left - right - rounding(right),
+    "ordering": lambda left, right: left - right + rounding(right),
     "law": lambda left, right: left - right,
 }
 """How far the left side is on the wrong side of the right one, by kind: no other place is refuted unless the farthest is."""
 
 
-def _side(statement: Statement, side: Any) -> tuple[Array, float, int]:
-    """Return values, standard error and number of draws of a side."""
-    if isinstance(side, tuple):
-        if len(side) != 3:
-            raise ValueError(f"{statement.id}: a simulated side is (estimate, standard error, number of draws), got {side!r}")
-        return as_numbers("estimate", side[0]), float(side[1]), int(side[2])
-    return as_numbers("side", side), 0.0, 0
+LARGEST = 1e100
+"""Squares of standard errors are numbers up to it."""
+
+
+def log_log_slope(x: ArrayLike, y: ArrayLike, standard_errors: ArrayLike | None = None) -> tuple[float, float]:
+    """Return the least-squares slope of log y on log x and its standard error.
+
+    Parameters
+    ----------
+    x, y : array_like, shape (n,)
+        Positive, at least two points.
+    standard_errors : array_like, shape (n,), optional
+        Standard errors of independent y; zero if omitted.
+
+    Returns
+    -------
+    slope, standard_error : float
+        The standard error carries those of y through the logarithm (delta method).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from grpo_theory.evidence import log_log_slope
+    >>> slope, error = log_log_slope([10, 100, 1000], 3.0 / np.array([10, 100, 1000]))
+    >>> round(slope, 6)
+    -1.0
+    """
+    x, y = as_real_array("x", x, 1), as_real_array("y", y, 1)
+    errors = np.zeros_like(y) if standard_errors is None else as_real_array("standard_errors", standard_errors, 1)
+    for name, array in (("y", y), ("standard_errors", errors)):
+        check_shape(name, array, x.shape, "(n,), one a point")
+    if np.unique(x).size < 2:
+        raise ValueError(f"x must have at least two different values for a slope, got {x.tolist()}")
+    if (x <= 0.0).any() or (y <= 0.0).any():
+        raise ValueError("x and y must be above 0 for a log-log slope")
+    check_within("standard_errors", errors, 0.0, LARGEST)
+    # The least-squares slope is w . log y with w = (log x - mean) / |log x - mean|^2; the error of log y is that of y over y.
+    centred = np.log(x) - np.log(x).mean()
+    weights = centred / (centred @ centred)
+    return float(weights @ np.log(y)), float(np.sqrt(((weights * errors / y) ** 2).sum()))

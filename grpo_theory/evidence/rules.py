@@ -1,11 +1,147 @@
-"""The rules that turn evidence into a verdict, one a kind of claim."""
+"""Evidence, the limits of its error, and the rules that turn it into a verdict, one a kind of claim."""
 
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, inf, log, sqrt
+from typing import Any
 
-from grpo_theory.evidence.estimate import Evidence
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import betaincinv, stdtrit
+
+from grpo_theory.arrays import Array
+from grpo_theory.validation import as_count, as_numbers
+
+VERY_MANY = 10**7
+"""Trials of which the limits of a share are those of a normal law."""
+SKEWNESS = sqrt(8.0)
+"""The skewness of a squared normal: of a gap, a loss or a squared error in one direction, the most skewed of them."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """An estimate against a prediction.
+
+    The estimate is taken for a mean over independent replications, or a difference or smooth function of such means.
+
+    Attributes
+    ----------
+    estimate : float
+    prediction : float
+        What the claim says the estimate is (identity, equality, rate), is at most (upper bound, ordering), or 0 (law).
+    standard_error : float, default 0
+        0 for an exact computation.
+    margin : float, default 0
+        How near is near enough: relative for an equality unless `absolute`, absolute for a rate and a law; unused otherwise.
+    replications : int, default 0
+        0 for an exact computation; of a difference of two means, the smaller number.
+    comparisons : int, default 1
+        The number of estimates of which this is the extreme one; the level is divided among them.
+    skewness : float, default sqrt(8)
+        Of a single replication, at most, in either direction: limits allow for it. The default is that of a squared normal.
+    absolute : bool, default False
+        Whether the margin of an equality is absolute too, as it must be where the prediction may be 0.
+
+    Examples
+    --------
+    >>> from grpo_theory.evidence import Evidence
+    >>> evidence = Evidence(estimate=0.52, prediction=0.5, standard_error=0.01, replications=1000)
+    >>> low, high = evidence.interval(level=0.05)
+    >>> round(low, 3), round(high, 3), round(evidence.half_width(0.05, replications=4000), 3)
+    (0.499, 0.541, 0.01)
+    """
+
+    estimate: float
+    prediction: float
+    standard_error: float = 0.0
+    margin: float = 0.0
+    replications: int = 0
+    comparisons: int = 1
+    skewness: float = SKEWNESS
+    absolute: bool = False
+
+    def __post_init__(self) -> None:
+        numbers = (self.estimate, self.prediction, self.standard_error, self.margin)
+        if not np.isfinite(numbers).all():
+            raise ValueError(f"evidence must be finite, got (estimate, prediction, standard error, margin) = {numbers}")
+        if self.standard_error < 0.0 or self.margin < 0.0:
+            raise ValueError(f"standard_error and margin must not be negative, got {numbers[2:]}")
+        if not 0.0 <= self.skewness < np.inf:
+            raise ValueError(f"skewness must be a number of at least 0, got {self.skewness}")
+        as_count("comparisons", self.comparisons)
+        if as_count("replications", self.replications, 0) == 0 and self.standard_error > 0.0:
+            raise ValueError(
+                f"replications must be at least 1 where there is a standard_error, got {self.standard_error:g} and 0"
+            )
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return limits that miss the truth with probability at most `level`."""
+        half = self.half_width(level, self.replications)
+        return self.estimate - half, self.estimate + half
+
+    def half_width(self, level: float, replications: int) -> float:
+        """Return the half-width that the limits would have with another number of replications.
+
+        The half-width uses Student's quantile t, because the standard error is estimated. It adds the amount by which the
+        quantile of the studentised mean of R gamma variables of this skewness is larger. The amount is expanded to second order
+        in 1/sqrt(R) (docs/derivations.md, section 18).
+        """
+        if self.standard_error == 0.0:
+            return 0.0
+        if replications < 2:
+            return float("inf")
+        t = -float(stdtrit(replications - 1, level / 2.0))
+        # Cornish and Fisher's terms in the skewness g, with the gamma's excess kurtosis of 3/2 times its square:
+        # t + g (1 + 2 t^2) / (6 sqrt(R)) + 11 g^2 t (t^2 + 2) / (72 R)  (docs/derivations.md, section 18).
+        first = self.skewness * (1.0 + 2.0 * t**2) / (6.0 * sqrt(replications))
+        second = self.skewness**2 * 11.0 * t * (t**2 + 2.0) / (72.0 * replications)
+        return (t + first + second) * self.standard_error * sqrt(self.replications / replications)
+
+
+@dataclass(frozen=True)
+class Share(Evidence):
+    """A share of independent trials, such as a coverage: its limits are Clopper and Pearson's, exact for any number of trials.
+
+    Examples
+    --------
+    >>> from grpo_theory.evidence import Share
+    >>> share = Share(estimate=0.94, prediction=0.95, replications=1000)
+    >>> tuple(round(limit, 3) for limit in share.interval(0.05)), round(share.half_width(0.05, 4000), 4)
+    ((0.923, 0.954), 0.0078)
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (0.0 <= self.estimate <= 1.0 and self.replications):
+            raise ValueError(f"a share must lie in [0, 1] and have replications, got {self.estimate:g} of {self.replications}")
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return limits that miss the truth with probability at most `level`."""
+        return self._limits(round(self.estimate * self.replications), self.replications, level)
+
+    @staticmethod
+    def _limits(hits: float, trials: int, level: float) -> tuple[float, float]:
+        # Clopper and Pearson (1934): I_low(hits, n - hits + 1) = level/2 and I_high(hits + 1, n - hits) = 1 - level/2.
+        low = float(betaincinv(hits, trials - hits + 1, level / 2.0)) if hits > 0 else 0.0
+        high = float(betaincinv(hits + 1, trials - hits, 1.0 - level / 2.0)) if hits < trials else 1.0
+        return low, high
+
+    def half_width(self, level: float, replications: int) -> float:
+        """Return the distance to the farther limit with so many trials, which of very many falls with their root."""
+        trials = min(replications, VERY_MANY)
+        low, high = self._limits(self.estimate * trials, trials, level)
+        return max(high - self.estimate, self.estimate - low) * sqrt(trials / replications)
+
+
+def as_side(stated: str, side: Any) -> tuple[Array, float, int]:
+    """Return values, standard error and number of draws of a side of a statement; without draws it is exact."""
+    if not isinstance(side, tuple):
+        return as_numbers("side", side), 0.0, 0
+    if len(side) != 3:
+        raise ValueError(f"{stated}: a simulated side is (estimate, standard error, number of draws), got {side!r}")
+    return as_numbers("estimate", side[0]), float(side[1]), int(side[2])
+
 
 CONFIRMED, REFUTED, INCONCLUSIVE, NO_POWER = "confirmed", "refuted", "inconclusive", "no power"
 ESTIMATE = "estimate only"
@@ -46,14 +182,9 @@ class Judgement:
 
 def _judge(evidence: Evidence, level: float, confirmed: bool, refuted: bool, half_width: float) -> Judgement:
     """Judge by the interval; `half_width` is that at which the interval would have decided."""
-    low, high = evidence.interval(level)
-    if refuted:
-        return Judgement(REFUTED, low, high)
-    if confirmed:
-        return Judgement(CONFIRMED, low, high)
-    if half_width <= 0.0 or evidence.replications == 0:
-        return Judgement(INCONCLUSIVE, low, high)
-    return Judgement(INCONCLUSIVE, low, high, enough(evidence, level, half_width))
+    verdict = REFUTED if refuted else CONFIRMED if confirmed else INCONCLUSIVE
+    asked = verdict == INCONCLUSIVE and half_width > 0.0 and evidence.replications > 0
+    return Judgement(verdict, *evidence.interval(level), enough(evidence, level, half_width) if asked else 0)
 
 
 def enough(evidence: Evidence, level: float, half_width: float) -> int:
@@ -62,38 +193,41 @@ def enough(evidence: Evidence, level: float, half_width: float) -> int:
     return least + bisect_left(range(least, MOST), True, key=lambda number: evidence.half_width(level, number) <= half_width)
 
 
+def rounding(prediction: ArrayLike) -> Any:
+    """Return by how much two sides may differ and still agree: 1e-10, relative to the larger of 1 and the prediction."""
+    return IDENTITY_TOLERANCE * np.maximum(1.0, np.abs(prediction))
+
+
 def identity(evidence: Evidence, level: float) -> Judgement:
     """Confirm if both sides agree to 1e-10, relative to the larger of 1 and the prediction; refute if not."""
-    gap = abs(evidence.estimate - evidence.prediction)
-    agree = gap <= IDENTITY_TOLERANCE * max(1.0, abs(evidence.prediction))
+    agree = bool(abs(evidence.estimate - evidence.prediction) <= rounding(evidence.prediction))
     return _judge(evidence, level, agree, not agree, 0.0)
 
 
-def equality(evidence: Evidence, level: float) -> Judgement:
-    """Confirm if the interval lies within the margin around the prediction, usually a share of it; refute if it lies outside."""
+def _near(evidence: Evidence, level: float, allowance: float) -> Judgement:
+    """Confirm if the interval lies within an allowance around the prediction; refute if it lies outside."""
     low, high = evidence.interval(level)
-    # Exact evidence has an interval without width, which rounding alone would put beside the margin.
-    slack = IDENTITY_TOLERANCE * max(1.0, abs(evidence.prediction))
-    allowance = room("equality", evidence) + slack
     least, most = evidence.prediction - allowance, evidence.prediction + allowance
     half_width = abs(allowance - abs(evidence.estimate - evidence.prediction))
     return _judge(evidence, level, least <= low and high <= most, high < least or low > most, half_width)
 
 
-def upper_bound(evidence: Evidence, level: float) -> Judgement:
-    """Confirm if the upper limit is at most the bound; refute if the lower limit is above it."""
-    low, high = evidence.interval(level)
-    slack = IDENTITY_TOLERANCE * max(1.0, abs(evidence.prediction))
-    bound = evidence.prediction + slack
-    return _judge(evidence, level, high <= bound, low > bound, abs(evidence.prediction - evidence.estimate))
+def equality(evidence: Evidence, level: float) -> Judgement:
+    """Confirm if the interval lies within the margin around the prediction, usually a share of it; refute if it lies outside."""
+    # Exact evidence has an interval without width, which rounding alone would put beside the margin.
+    return _near(evidence, level, room("equality", evidence) + float(rounding(evidence.prediction)))
 
 
 def rate(evidence: Evidence, level: float) -> Judgement:
     """Confirm if the interval of the log-log slope lies within the margin around the exponent; refute if outside."""
+    return _near(evidence, level, evidence.margin)
+
+
+def upper_bound(evidence: Evidence, level: float) -> Judgement:
+    """Confirm if the upper limit is at most the bound; refute if the lower limit is above it."""
     low, high = evidence.interval(level)
-    least, most = evidence.prediction - evidence.margin, evidence.prediction + evidence.margin
-    half_width = abs(evidence.margin - abs(evidence.estimate - evidence.prediction))
-    return _judge(evidence, level, least <= low and high <= most, high < least or low > most, half_width)
+    bound = evidence.prediction + float(rounding(evidence.prediction))
+    return _judge(evidence, level, high <= bound, low > bound, abs(evidence.prediction - evidence.estimate))
 
 
 def law(evidence: Evidence, level: float) -> Judgement:
@@ -102,7 +236,7 @@ def law(evidence: Evidence, level: float) -> Judgement:
     The estimate is the largest distance between the empirical distribution function and the law; its limits are the estimate less
     and plus the band's half-width.  Confirm if the upper limit is below the margin; refute if the lower limit is above it.
     """
-    # Exact evidence has no band.
+    # Massart (1990): P(sup |F_n - F| > h) <= 2 exp(-2 n h^2), so h = sqrt(log(2 / level) / (2 n)).  Exact evidence has no band.
     half = sqrt(log(2.0 / level) / (2.0 * evidence.replications)) if evidence.replications else 0.0
     low, high = max(0.0, evidence.estimate - half), evidence.estimate + half
     if low > evidence.margin:
@@ -123,7 +257,7 @@ def ordering(evidence: Evidence, level: float) -> Judgement:
     An exact difference is a tie within rounding of the prediction, and a tie refutes an order.
     """
     low, high = evidence.interval(level)
-    slack = IDENTITY_TOLERANCE * max(1.0, abs(evidence.prediction))
+    slack = float(rounding(evidence.prediction))
     below = high < evidence.prediction - slack
     above = low > evidence.prediction + slack or (evidence.replications == 0 and not below)
     return _judge(evidence, level, below, above, abs(evidence.estimate - evidence.prediction))

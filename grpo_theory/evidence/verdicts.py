@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from grpo_theory.evidence.claim import Claim, Statement
+from grpo_theory.evidence.claim import Claim
 from grpo_theory.evidence.rules import (
     CONFIRMED,
     ESTIMATE,
@@ -21,37 +21,16 @@ from grpo_theory.evidence.rules import (
     enough_for_a_law,
     room,
 )
+from grpo_theory.validation import as_fraction
 
 LEVEL = 1e-4
 """How probable it is, at most, that a wrong statement is confirmed in all its settings, or that a right one is refuted in one."""
 
-COLUMNS = (
-    "id",
-    "whose",
-    "source",
-    "statement",
-    "kind",
-    "problem",
-    "verdict",
-    "control",
-    "power",
-    "sound",
-    "estimate",
-    "low",
-    "high",
-    "outer_low",
-    "outer_high",
-    "prediction",
-    "standard_error",
-    "margin",
-    "replications",
-    "needed",
-    "control_estimate",
-    "control_low",
-    "control_high",
-    "control_prediction",
-    "facts",
-)
+_NAMES = """
+id whose source statement kind problem verdict control power sound estimate low high outer_low outer_high prediction
+standard_error margin replications needed control_estimate control_low control_high control_prediction facts
+"""
+COLUMNS = tuple(_NAMES.split())
 
 
 def judge(claims: Sequence[Claim], level: float = LEVEL) -> pd.DataFrame:
@@ -94,53 +73,32 @@ def judge(claims: Sequence[Claim], level: float = LEVEL) -> pd.DataFrame:
     >>> table[["id", "verdict", "control"]].values.tolist()
     [['X1', 'confirmed', 'refuted']]
     """
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie in (0, 1), got {level}")
+    level = as_fraction("level", level)
     unknown = sorted({claim.statement.kind for claim in claims} - set(KINDS))
     if unknown:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {unknown[0]!r}")
     settings = Counter(claim.statement.id for claim in claims if claim.evidence.replications > 0)
     rows = []
     for claim in claims:
-        rule, own = KINDS[claim.statement.kind], claim.evidence
-        at = level / own.comparisons
-        inner, outer = rule(own, at), rule(own, at / max(settings[claim.statement.id], 1))
-        decided = [one for one in (inner, outer) if one.verdict == CONFIRMED] or [outer]
-        judgement = decided[0] if decided[0].verdict != INCONCLUSIVE else _undecided(claim, at, inner, outer)
+        one, own = claim.statement, claim.evidence
+        rule, at = KINDS[one.kind], level / own.comparisons
+        inner, outer = rule(own, at), rule(own, at / max(settings[one.id], 1))
+        judgement = inner if inner.verdict == CONFIRMED else outer
+        if judgement.verdict == INCONCLUSIVE:
+            judgement = _undecided(claim, at, inner, outer)
         control = rule(claim.control, level / claim.control.comparisons)
         has_power = control.verdict == REFUTED
         # Something that holds must not be refuted by limits that would refute the statement.
-        sound = rule(claim.sound, at / max(settings[claim.statement.id], 1)).verdict if claim.sound else ""
-        needed = {CONFIRMED: has_power, REFUTED: sound != REFUTED}.get(judgement.verdict, True)
-        rows.append(
-            (
-                claim.statement.id,
-                claim.statement.whose,
-                claim.statement.source,
-                claim.statement.text,
-                claim.statement.kind,
-                claim.setting,
-                _words(claim.statement, judgement.verdict) if needed else NO_POWER,
-                control.verdict,
-                has_power,
-                sound,
-                claim.evidence.estimate,
-                inner.low,
-                inner.high,
-                outer.low,
-                outer.high,
-                claim.evidence.prediction,
-                claim.evidence.standard_error,
-                claim.evidence.margin,
-                claim.evidence.replications,
-                judgement.needed,
-                claim.control.estimate,
-                control.low,
-                control.high,
-                claim.control.prediction,
-                "; ".join(f"{name} = {value:.4g}" for name, value in claim.facts.items()),
-            )
-        )
+        sound = rule(claim.sound, at / max(settings[one.id], 1)).verdict if claim.sound else ""
+        guarded = {CONFIRMED: has_power, REFUTED: sound != REFUTED}.get(judgement.verdict, True)
+        said = {CONFIRMED: REPRODUCED, REFUTED: NOT_REPRODUCED} if one.measured else {}
+        verdict = said.get(judgement.verdict, judgement.verdict) if guarded else NO_POWER
+        limits = own.estimate, inner.low, inner.high, outer.low, outer.high
+        against = own.prediction, own.standard_error, own.margin, own.replications, judgement.needed
+        wrong = claim.control.estimate, control.low, control.high, claim.control.prediction
+        facts = "; ".join(f"{name} = {value:.4g}" for name, value in claim.facts.items())
+        stated = one.id, one.whose, one.source, one.text, one.kind, claim.setting
+        rows.append((*stated, verdict, control.verdict, has_power, sound, *limits, *against, *wrong, facts))
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -153,11 +111,6 @@ def _undecided(claim: Claim, level: float, inner: Judgement, outer: Judgement) -
         return Judgement(ESTIMATE, inner.low, inner.high, needed)
     numbers = [one.needed for one in (inner, outer) if one.verdict == INCONCLUSIVE and one.needed]
     return Judgement(INCONCLUSIVE, inner.low, inner.high, min(numbers, default=0))
-
-
-def _words(statement: Statement, verdict: str) -> str:
-    """Return what a verdict on a statement is called."""
-    return {CONFIRMED: REPRODUCED, REFUTED: NOT_REPRODUCED}.get(verdict, verdict) if statement.measured else verdict
 
 
 def decided(rows: pd.DataFrame) -> pd.DataFrame:

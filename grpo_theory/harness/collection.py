@@ -2,9 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
+from importlib import import_module
+from pkgutil import walk_packages
 
 from grpo_theory.evidence import PARTS, Statement
 from grpo_theory.evidence.claim import WHOSE
+from grpo_theory.harness.sides import stated_in, study_of
 from grpo_theory.harness.study import Study
 
 
@@ -51,17 +55,39 @@ class Collection:
         return deciders
 
 
-def in_order(statements: Mapping[str, Statement], families: tuple[str, ...] = ()) -> list[Statement]:
+def in_order(statements: Mapping[str, Statement], families: tuple[str, ...] = ()) -> dict[str, Statement]:
     """Return statements by family and number, heads before their parts; of those the papers' come first, then corrections."""
     heads = list(dict.fromkeys(name.partition("/")[0] for name in statements))
 
-    def key(item: tuple[int, Statement]) -> tuple[int, int, bool, int, int]:
-        index, one = item
+    def key(one: Statement) -> tuple[int, int, bool, int]:
         head = one.id.partition("/")[0]
         family = head.rstrip("0123456789")
-        number = head[len(family) :]
-        if family in families and number:
-            return families.index(family), int(number), one.id != head, WHOSE.index(one.whose), index
-        return len(families), heads.index(head), one.id != head, WHOSE.index(one.whose), index
+        known = family in families and family != head
+        place = (families.index(family), int(head.removeprefix(family))) if known else (len(families), heads.index(head))
+        return *place, one.id != head, WHOSE.index(one.whose)
 
-    return [one for _, one in sorted(enumerate(statements.values()), key=key)]
+    return {one.id: one for one in sorted(statements.values(), key=key)}
+
+
+@cache
+def collection_of(package: str) -> Collection:
+    """Return the studies of a package, by the order of its modules, and all that its modules state.
+
+    What several studies decide is stated in a module beside them that all of them import.  The package may order its statements.
+    Its ``FAMILIES`` are the beginnings of their ids, in the order of the catalogue; others follow as they are found.
+    """
+    root = import_module(package)
+    names = [one.name for one in walk_packages(root.__path__, f"{package}.")]
+    modules = [import_module(name) for name in names if not name.endswith(".__main__")]
+    studies = {study.name: study for module in modules if (study := study_of(module))}
+    statements = {one.id: one for module in modules for one in stated_in(module)}
+    catalogue = in_order(statements, getattr(root, "FAMILIES", ()))
+    return Collection(studies, catalogue, f"python -m {package}", partial(collection_of, package))
+
+
+def study_in(module: str) -> Study:
+    """Return the study that a module defines."""
+    study = study_of(import_module(module))
+    if study is None:
+        raise ValueError(f"module must define a study, got {module!r}")
+    return study

@@ -10,15 +10,11 @@ from grpo_theory.estimation import SourceFile
 from grpo_theory.evidence import ESTIMATE
 from grpo_theory.harness.cluster import ClusterError
 from grpo_theory.harness.collection import Collection
-from grpo_theory.harness.kernel_files import KernelFileError, first_line, load_kernels
-from grpo_theory.harness.options import repeated
-from grpo_theory.harness.powerless import say_unexplained
-from grpo_theory.harness.progress import compute, say_lost, tell
-from grpo_theory.harness.runner import ForeignWorkerError
-from grpo_theory.harness.shard import shard_folders
-from grpo_theory.harness.shards import merge, run_shard
+from grpo_theory.harness.options import repeated, shard_folders
+from grpo_theory.harness.runner import ForeignWorkerError, merge, run, run_shard, say_lost, tell
 from grpo_theory.harness.store import CHUNKS, Store, StoreError
-from grpo_theory.harness.verdicts import CLAIMS, judge_tables, write_verdicts
+from grpo_theory.harness.study_file import KernelFileError, first_line, load_kernels
+from grpo_theory.harness.verdicts import CLAIMS, judge_tables, say_unexplained, write_verdicts
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
 from grpo_theory.validation import counted
 
@@ -35,6 +31,7 @@ def obey(options: argparse.Namespace, collection: Collection) -> int:
         return _refuse(f"STUDY must be one of {', '.join(collection.studies)}, got {unknown[0]!r}")
     kernels: list[SourceFile] = []
     try:
+        # The cells that a user's kernels add are known once these are registered.
         kernels = load_kernels(options.kernels)
         return (_merge if options.command == "merge" else _compute)(names, options, kernels, collection)
     except (ClusterError, ForeignWorkerError, KernelFileError) as error:
@@ -62,24 +59,18 @@ def given(options: argparse.Namespace) -> str:
 def _compute(names: Sequence[str], options: argparse.Namespace, kernels: Sequence[SourceFile], collection: Collection) -> int:
     root = _root(options)
     chosen = [collection.studies[name] for name in names]
-    how = {"quick": options.quick, "kernels": kernels}
-    if options.command == "run" and options.shard:
-        own = Store(options.shard.folder(root), options.seed)
-        with own.locked(), options.executor(options.workers, collection.prepare) as executor:
-            computed = run_shard(options.shard, chosen, root, own, executor, tell=tell, **how)
-        tell(f"{counted(computed, 'chunk')} computed, in {own.root}: `merge` brings the shards together")
-        return 0
-    store = Store(root, options.seed)
+    shard = options.shard if options.command == "run" else None
+    store = Store(shard.folder(root) if shard else root, options.seed)
     with store.locked():
         with options.executor(options.workers, collection.prepare) as executor:
-            compute(chosen, store, executor, **how)
-        if options.command == "verify":
-            return verify(names, root, given(options), collection, quick=options.quick)
-    return 0
+            if shard:
+                run_shard(shard, chosen, root, store, executor, quick=options.quick, kernels=kernels)
+            else:
+                list(run(chosen, store, executor, quick=options.quick, kernels=kernels))
+        return verify(names, root, options, collection) if options.command == "verify" else 0
 
 
 def _merge(names: Sequence[str], options: argparse.Namespace, kernels: Sequence[SourceFile], collection: Collection) -> int:
-    """Merge shards; the cells that a user's kernels add are known once these are registered."""
     root = _root(options)
     folders = options.folders or shard_folders(root)
     absent = [folder for folder in folders if not (folder / CHUNKS).is_dir()]
@@ -88,7 +79,7 @@ def _merge(names: Sequence[str], options: argparse.Namespace, kernels: Sequence[
     store = Store(root, options.seed)
     with store.locked():
         chosen = [collection.studies[name] for name in names]
-        lacking = merge(chosen, store, [Store(folder, options.seed) for folder in folders], quick=options.quick, tell=tell)
+        lacking = merge(chosen, store, [Store(folder, options.seed) for folder in folders], quick=options.quick)
     for name, number in lacking.items():
         print(f"{name}: {number} chunks are missing: run `{collection.program} run {name} {given(options)}`".rstrip())
     return 1 if lacking else 0
@@ -112,7 +103,7 @@ def list_claims(collection: Collection) -> None:
         print(f"{statement.id:22s} {statement.text}  [{statement.source}; {where}]")
 
 
-def verify(names: Sequence[str], root: Path, options: str, collection: Collection, *, quick: bool) -> int:
+def verify(names: Sequence[str], root: Path, options: argparse.Namespace, collection: Collection) -> int:
     """Judge the claims together, write claims.csv beside the tables, and say what came out for the named studies.
 
     Returns the exit status: 1 if a check has no power and the collection does not say why.
@@ -130,8 +121,8 @@ def verify(names: Sequence[str], root: Path, options: str, collection: Collectio
         needed = f"; {part['needed'].max():,} replications could decide" if part["needed"].max() else ""
         print(f"estimate only: {name} in {counted(len(part), 'setting')}: its limits are wider than what is allowed{needed}")
     for name, reason in left_out.items():
-        print(f"left out: {reason}: run `{collection.program} verify {' '.join([name, options]).rstrip()}`")
+        print(f"left out: {reason}: run `{collection.program} verify {' '.join([name, given(options)]).rstrip()}`")
     others = len(verdicts.claims) - len(named)
     together = f", judged together with {others} of other studies whose tables stand there" if others else ""
     print(f"{len(named)} claims, {len(powerless)} without power{together}: {root / CLAIMS}")
-    return say_unexplained(named, collection.powerless, quick=quick)
+    return say_unexplained(named, collection.powerless, quick=options.quick)

@@ -5,11 +5,126 @@ This module imports nothing that takes long, because a command answers `--help` 
 
 import argparse
 import os
+import re
 import shlex
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 
-from grpo_theory.harness.executors import executor_named
+from grpo_theory.harness.interrupts import interrupts_held
+
+Opened = Callable[[int, Callable[[], object]], AbstractContextManager[Executor]]
+"""Opens an executor of so many workers, and closes it; its processes may begin by calling what imports the studies."""
+
+
+def nothing(*arguments: object) -> None:
+    """Do nothing: a process is started for it all the same."""
+
+
+def threads(workers: int, prepare: Callable[[], object] = nothing) -> ThreadPoolExecutor:
+    """Return threads, which share what this process has imported."""
+    return ThreadPoolExecutor(workers)
+
+
+def process_pool(workers: int, prepare: Callable[[], object] = nothing) -> ProcessPoolExecutor:
+    """Return processes, in which a study's Python runs side by side too; they start at once, and each first calls `prepare`.
+
+    They import the studies while the parent finds out what is missing.  They are deaf to interrupts from their first moment: the
+    parent alone says what an interrupt ends.  They end with their parent, even if it is killed, when nobody can tell them to.
+    """
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin, initargs=(prepare,))
+    with interrupts_held():
+        for _ in range(workers):
+            pool.submit(nothing)
+    return pool
+
+
+def _begin(prepare: Callable[[], object]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    prepare()
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent has ended: the pipe that it waits at is held open by its siblings, too."""
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+@contextmanager
+def dask(workers: int, prepare: Callable[[], object] = nothing, address: str = "") -> Iterator[Executor]:
+    """Open a cluster of Dask's: of processes on this machine, or the one whose scheduler is at HOST:PORT.
+
+    A process that dies is replaced and its chunk computed again.  Elsewhere the cluster decides how many workers it has, and when
+    they come and go.
+    """
+    from grpo_theory.harness.cluster import cluster_of  # here, because Dask is an extra
+
+    with cluster_of(workers, address) as executor:
+        yield executor
+
+
+EXECUTORS: dict[str, Opened] = {"threads": threads, "processes": process_pool, "dask": dask}
+"""Executors by name."""
+_ADDRESS = re.compile(r"dask://(?P<address>[^\s/]+:\d{1,5})")
+
+
+def executor_named(name: str) -> Opened:
+    """Return what opens the executor that the command line names.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        If there is none of that name.
+    """
+    if found := _ADDRESS.fullmatch(name):
+        return partial(dask, address=found["address"])
+    if name not in EXECUTORS:
+        raise argparse.ArgumentTypeError(f"must be one of {', '.join(EXECUTORS)} or dask://HOST:PORT, got {name!r}")
+    return EXECUTORS[name]
+
+
+FOLDER = "shards"
+"""Where shards' folders stand within the results."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of n equal parts of a run, numbered from 1."""
+
+    number: int
+    parts: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        """Read i/n.
+
+        Raises
+        ------
+        argparse.ArgumentTypeError
+            Unless 1 <= i <= n.
+        """
+        found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+        if not found or not 1 <= int(found[1]) <= int(found[2]):
+            raise argparse.ArgumentTypeError(f"must be i/n with 1 <= i <= n, as 3/8, got {text!r}")
+        return cls(int(found[1]), int(found[2]))
+
+    def folder(self, root: Path) -> Path:
+        """Return the shard's folder within the results."""
+        return root / FOLDER / f"{self.number}-of-{self.parts}"
+
+
+def shard_folders(root: Path) -> list[Path]:
+    """Return the folders of all shards within the results."""
+    return sorted(path for path in (root / FOLDER).glob("*-of-*") if path.is_dir())
 
 
 def add_workers(command: argparse.ArgumentParser) -> None:

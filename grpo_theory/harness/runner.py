@@ -1,22 +1,26 @@
 """Run what is missing of studies on an executor, and build their tables."""
 
 import platform
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from grpo_theory.estimation import SourceFile
-from grpo_theory.harness.discovery import study_in
-from grpo_theory.harness.fingerprint import checkout_checksum
-from grpo_theory.harness.store import NUMERICAL, Store, StoreError, versions
+from grpo_theory.harness.cluster import ClusterLostError
+from grpo_theory.harness.collection import study_in
+from grpo_theory.harness.options import Shard
+from grpo_theory.harness.store import NUMERICAL, Store, StoreError, checkout_checksum, versions
 from grpo_theory.harness.study import Cell, Settings, Study, chunk_generator, table_of
 from grpo_theory.harness.study_file import load_study
+from grpo_theory.user_text import LONGEST_MESSAGE, printable
 from grpo_theory.validation import counted
 
 Chunk = tuple[Study, Cell, int]
@@ -69,16 +73,16 @@ def compute_chunk(
     return data, time.thread_time() - start
 
 
+def tell(line: str) -> None:
+    """Print a line, above a bar if there is one, and at once though the output is a pipe."""
+    tqdm.write(printable(line, LONGEST_MESSAGE))
+    sys.stdout.flush()
+
+
 def run(
-    chosen: Sequence[Study],
-    store: Store,
-    executor: Executor,
-    *,
-    quick: bool = False,
-    kernels: Sequence[SourceFile] = (),
-    tell: Callable[[str], None] = lambda line: None,
+    chosen: Sequence[Study], store: Store, executor: Executor, *, quick: bool = False, kernels: Sequence[SourceFile] = ()
 ) -> Iterator[tuple[Study, int]]:
-    """Compute what is missing of studies and write their tables.
+    """Compute what is missing of studies and write their tables, telling what there is to do and how long it will take.
 
     The chunks of all studies are in one queue, so that no processor waits for the last chunk of a study.  A study's table is
     built while the next one's chunks are computed.
@@ -93,32 +97,79 @@ def run(
         Fewer cells and replications.
     kernels : sequence of SourceFile, default empty
         Files whose estimators join the registry of whatever process computes a chunk.
-    tell : callable, default silent
-        Called with a line on what there is to do and, with each table, on how long the rest will take.
 
     Yields
     ------
     (Study, int)
         Each study whose table has just been written, and the number of chunks that were computed for it.
     """
-    cells = {study.name: study.cells(quick) for study in chosen}
     chunks = chunks_of(chosen, quick=quick)
     missing = missing_in(chunks, store)
     tell(f"{len(missing)} of {len(chunks)} chunks to compute")
     computed = Counter(study.name for study, _, _ in missing)
-    waiting = Counter(computed)
-    for study in chosen:
-        if not waiting[study.name]:
-            build_table(study, store, cells[study.name], quick=quick)
-            yield study, 0
-    start = time.perf_counter()
-    for done, (study, _, _) in enumerate(compute(missing, store, executor, kernels), 1):
+    waiting, start = Counter(computed), time.perf_counter()
+
+    def built(study: Study) -> tuple[Study, int]:
+        build_table(study, store, quick=quick)
+        tell(f"{study.name}: {counted(computed[study.name], 'chunk')} computed, table in {store.root / study.name}.parquet")
+        return study, computed[study.name]
+
+    yield from (built(study) for study in chosen if not computed[study.name])
+    for done, (study, _, _) in enumerate(compute_chunks(missing, store, executor, kernels), 1):
         waiting[study.name] -= 1
         if not waiting[study.name]:
-            build_table(study, store, cells[study.name], quick=quick)
-            yield study, computed[study.name]
-            if done < len(missing):
-                tell(_remaining(time.perf_counter() - start, done, len(missing) - done))
+            yield built(study)
+            if left := len(missing) - done:
+                minutes = (time.perf_counter() - start) * left / done / 60.0
+                tell(f"{counted(left, 'chunk')} left, about {minutes:.1f} min")
+
+
+def run_shard(
+    shard: Shard,
+    chosen: Sequence[Study],
+    root: Path,
+    own: Store,
+    executor: Executor,
+    *,
+    quick: bool = False,
+    kernels: Sequence[SourceFile] = (),
+) -> None:
+    """Compute what is missing of every n-th chunk of studies into the shard's own store, as one job of an array does.
+
+    Neighbours in the order of chunks cost alike, so that shards do. What the results or the shard already hold is not computed.
+    """
+    part = chunks_of(chosen, quick=quick)[shard.number - 1 :: shard.parts]
+    missing = missing_in(part, own, Store(root, own.seed))
+    tell(f"{len(missing)} of {len(part)} chunks to compute")
+    computed = sum(1 for _ in compute_chunks(missing, own, executor, kernels))
+    tell(f"{counted(computed, 'chunk')} computed, in {own.root}: `merge` brings the shards together")
+
+
+def merge(chosen: Sequence[Study], store: Store, others: Sequence[Store], *, quick: bool = False) -> Counter[str]:
+    """Take over the chunks that other stores hold, and build the tables that are then complete.
+
+    A chunk is taken over only if it is whole and made by this code, these versions, settings and seed.
+
+    Returns
+    -------
+    Counter of str
+        How many chunks are still missing, by study, of those studies that have any chunk.
+    """
+    lacking: Counter[str] = Counter()
+    for study in chosen:
+        chunks = chunks_of([study], quick=quick)
+        for one in missing_in(chunks, store):
+            record = next(filter(None, (other.read_chunk(*one) for other in others)), None)
+            if record is None:
+                lacking[study.name] += 1
+            else:
+                store.write_chunk(*one, record["data"], record["seconds"])
+        if not lacking[study.name]:
+            build_table(study, store, quick=quick)
+            tell(f"{study.name}: table in {store.root / study.name}.parquet")
+        if lacking[study.name] in (0, len(chunks)):
+            del lacking[study.name]
+    return lacking
 
 
 def chunks_of(chosen: Sequence[Study], *, quick: bool) -> list[Chunk]:
@@ -131,18 +182,16 @@ def missing_in(chunks: Sequence[Chunk], *stores: Store) -> list[Chunk]:
     return [one for one in chunks if all(store.read_chunk(*one) is None for store in stores)]
 
 
-def compute(chunks: Sequence[Chunk], store: Store, executor: Executor, kernels: Sequence[SourceFile]) -> Iterator[Chunk]:
+def compute_chunks(chunks: Sequence[Chunk], store: Store, executor: Executor, kernels: Sequence[SourceFile]) -> Iterator[Chunk]:
     """Compute chunks and yield each when it is written; what has not begun is cancelled if the caller ends."""
-    origins = {chunk[0].name: chunk[0].sources or chunk[0].module for chunk in chunks}
-    wanted = {name: made_with(origin) for name, origin in origins.items()}
-    futures: dict[Future[tuple[Any, float]], Chunk] = {
-        executor.submit(compute_chunk, origins[study.name], cell, store.seed, chunk, kernels, wanted[study.name]): (
-            study,
-            cell,
-            chunk,
-        )
-        for study, cell, chunk in _leaders_first(chunks)
-    }
+    # The first chunk of each study comes first, so that workers compile different studies' functions and not the same at once.
+    leaders = {chunk[0].name: chunk for chunk in reversed(chunks)}
+    wanted = {name: made_with(study.sources or study.module) for name, (study, _, _) in leaders.items()}
+    futures: dict[Future[tuple[Any, float]], Chunk] = {}
+    for one in sorted(chunks, key=lambda one: one is not leaders[one[0].name]):
+        study, cell, chunk = one
+        asked = study.sources or study.module, cell, store.seed, chunk, kernels, wanted[study.name]
+        futures[executor.submit(compute_chunk, *asked)] = one
     try:
         for future in tqdm(as_completed(futures), total=len(futures), unit="chunk", disable=None):
             done = futures.pop(future)
@@ -153,35 +202,33 @@ def compute(chunks: Sequence[Chunk], store: Store, executor: Executor, kernels: 
             future.cancel()
 
 
-def _remaining(seconds: float, done: int, left: int) -> str:
-    """Say how long the chunks that are left will take if they take as long as those before."""
-    return f"{counted(left, 'chunk')} left, about {seconds * left / done / 60.0:.1f} min"
+def build_table(study: Study, store: Store, *, quick: bool = False) -> None:
+    """Write a study's table from its chunks.
 
-
-def _leaders_first(chunks: Sequence[Chunk]) -> list[Chunk]:
-    """Put the first chunk of each study first, so that workers compile different studies' functions and not the same at once."""
-    leaders = {chunk[0].name: chunk for chunk in reversed(chunks)}
-    return sorted(chunks, key=lambda chunk: chunk is not leaders[chunk[0].name])
-
-
-def build_table(study: Study, store: Store, cells: Sequence[Cell], *, quick: bool = False) -> None:
-    """Write a study's table from its chunks."""
+    Raises
+    ------
+    StoreError
+        If one cannot be read back: a table without it would be of fewer replications than it says.
+    """
     seconds = 0.0
 
     def results() -> Iterator[tuple[Settings, list[Any]]]:
         nonlocal seconds
-        for cell in cells:
-            records = [_record(study, store, cell, chunk) for chunk in range(cell.chunks)]
-            seconds += sum(record["seconds"] for record in records)
-            yield cell.settings, [record["data"] for record in records]
+        for cell in study.cells(quick):
+            records = [store.read_chunk(study, cell, chunk) for chunk in range(cell.chunks)]
+            if None in records:
+                lost = f"chunk {records.index(None)} of study {study.name}"
+                raise StoreError(f"{lost} cannot be read back: run the same command to compute it again")
+            seconds += sum(record["seconds"] for record in records if record)
+            yield cell.settings, [record["data"] for record in records if record]
 
     rows = study.table(results(), quick)
     store.write_table(study, table_of(rows), seconds, quick=quick)
 
 
-def _record(study: Study, store: Store, cell: Cell, chunk: int) -> dict[str, Any]:
-    """Read back a chunk that is there, because a table without it would be of fewer replications than it says."""
-    record = store.read_chunk(study, cell, chunk)
-    if record is None:
-        raise StoreError(f"chunk {chunk} of study {study.name} cannot be read back: run the same command to compute it again")
-    return record
+def say_lost(error: BrokenExecutor) -> int:
+    """Print that workers were lost, and what to do; returns the exit status."""
+    why = str(error) if isinstance(error, ClusterLostError) else "a worker has died, perhaps for want of memory"
+    message = f"{why}: what was finished is kept, run the same command to go on"
+    print(printable(message, LONGEST_MESSAGE), file=sys.stderr)
+    return 1

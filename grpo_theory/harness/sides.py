@@ -1,28 +1,34 @@
 """A check of a theorem: one function of a case that returns its two sides, on what holds, what is wrong and what is sound.
 
 A study is a file with functions of three sorts.  A `check` returns the two sides of statements in one case.  A `run` is a
-computation that several checks read, such as training runs.  Functions under `rows` yield rows of data for figures.
+computation that several checks read, such as training runs.  Functions under `rows` yield rows of data for figures.  Two older
+forms are read as well: see `study_of`.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
-from functools import partial
-from inspect import signature
+from inspect import Parameter, signature
 from itertools import product
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from grpo_theory.evidence import Claim, Evidence, Share, Statement
+from grpo_theory.evidence import Claim, Comparison, Evidence, Share, Statement
 from grpo_theory.evidence.reading import BoundedMean, two_sides
-from grpo_theory.harness.study import EXACT, PART, Cell, Rows
+from grpo_theory.harness.study import EXACT, PART, Cell, Rows, Settings, Study
 from grpo_theory.simulate.draw.streams import BEGUN
 
 Case = Mapping[str, Any]
 Cases = Iterable[Case] | Callable[[bool], Iterable[Case]]
 LIMITS = {one.__name__: one for one in (Evidence, Share, BoundedMean)}
+FORMS = (
+    "a study must define checks, @gt.check(...), or compare(settings), or "
+    "simulate(settings, rng, chunk), rows(settings, results) and claims(table)"
+)
 
 
 class StudyError(ValueError):
@@ -72,21 +78,25 @@ class Check:
         """List the cases."""
         return list(self.cases(quick) if callable(self.cases) else self.cases)
 
-    def variants(self, case: Case) -> Iterator[tuple[str, Case]]:
-        """Yield the case itself, and as it is where something is known to be wrong, or known to hold."""
-        yield "own", case
-        yield from (("broken", {**case, **change}) for change in self.broken)
-        yield from (("sound", {**case, **change}) for change in self.sound)
+    def variants(self, case: Case) -> list[tuple[str, Case]]:
+        """Return the case itself, and as it is where something is known to be wrong, or known to hold."""
+        changes = [("own", {}), *(("broken", one) for one in self.broken), *(("sound", one) for one in self.sound)]
+        return [(role, {**case, **change}) for role, change in changes]
 
-    def arms(self, case: Case, variant: Case) -> dict[Any, Case]:
-        """Return what of a run is read together, by the values of its arms.
+    def arms(self, case: Case, variant: Case) -> dict[Any, Cell]:
+        """Return the cells of a run that are read together, by the values of its arms.
 
         What only a broken or sound case has, and the run does not name, is for the reader and not for the run.
         """
-        named = signature(self.of.compute).parameters if self.of else {}
+        assert self.of is not None
+        named = signature(self.of.compute).parameters
         asked = {name: value for name, value in variant.items() if name in case or name in named}
-        combined = [dict(zip(self.each, values, strict=True)) for values in product(*self.each.values())]
-        return {next(iter(arm.values())) if len(arm) == 1 else tuple(arm.values()): {**asked, **arm} for arm in combined}
+        found = {}
+        for values in product(*self.each.values()):
+            found[values[0] if len(values) == 1 else values] = self.of.cell(
+                {**asked, **dict(zip(self.each, values, strict=True))}
+            )
+        return found
 
     def cells(self, quick: bool) -> Iterator[Cell]:
         """Yield the cells that it needs: one a case, or those of the run that it reads."""
@@ -95,7 +105,12 @@ class Check:
                 yield Cell({PART: self.sides.__name__, **case})
             else:
                 for _, variant in self.variants(case):
-                    yield from map(self.of.cell, self.arms(case, variant).values())
+                    yield from self.arms(case, variant).values()
+
+    def found(self, case: Case, variant: Case, by_cell: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the results of the run that it reads, by arm if it reads several."""
+        found = {arm: by_cell[cell.key] for arm, cell in self.arms(case, variant).items()}
+        return {"found": found if self.each else found[()]}
 
     def rows(self, case: Case, given: Callable[[Case], Mapping[str, Any]]) -> Rows:
         """Return the rows of a case; `given` returns what the function gets beside it: a generator, or the run's results.
@@ -108,48 +123,27 @@ class Check:
         if not self.statements:
             made = self.sides(**_taken(self.sides, case, **given(case)))
             return [{"statement": "", **case, "prediction": float("nan"), **EXACT, **row} for row in made]
-        found: dict[str, dict[str, Evidence]] = {one.id: {} for one in self.statements}
-        facts: dict[str, Mapping[str, float]] = {}
+        known = {one.id: one for one in self.statements}
+        found: dict[str, dict[str, tuple[Evidence, Mapping[str, float]]]] = {name: {} for name in known}
         for role, variant in self.variants(case):
             begun = BEGUN.times
             made = self.sides(**_taken(self.sides, variant, **given(variant)))
-            for one, sides in self._by_statement(made):
-                evidence, beside = two_sides(one, sides)
-                if BEGUN.times > begun and evidence.replications == 0 and one.kind != "identity":
-                    raise StudyError(
-                        f"{one.id} on {self.label(case)}: a simulation ran in {self.sides.__name__}(), whose side has no error: "
-                        "return (estimate, standard error, number of draws) in place of the number"
-                    )
-                found[one.id].setdefault(role, evidence)
-                facts.setdefault(one.id, beside)
-        return [self._row(one, case, found[one.id], facts[one.id]) for one in self.statements if "own" in found[one.id]]
+            # A dict has the sides by id, and lacks those that do not apply.
+            by_id = made if isinstance(made, Mapping) else {} if made is None else {self.statements[0].id: made}
+            for name, sides in by_id.items():
+                if name not in known:
+                    raise StudyError(f"{self.sides.__name__}() returns sides of {name!r}, which it does not check")
+                if sides is not None:
+                    evidence, facts = two_sides(known[name], sides)
+                    _check_error(known[name], self.label(case), evidence, begun)
+                    found[name].setdefault(role, (evidence, facts))
+        return [{**case, **self._row(known[name], case, by_role)} for name, by_role in found.items() if "own" in by_role]
 
-    def _by_statement(self, made: Any) -> Iterator[tuple[Statement, Any]]:
-        """Yield the sides by statement: a dict has them by id, and lacks those that do not apply."""
-        by_id = made if isinstance(made, Mapping) else {} if made is None else {self.statements[0].id: made}
-        unknown = [name for name in by_id if name not in {one.id for one in self.statements}]
-        if unknown:
-            raise StudyError(f"{self.sides.__name__}() returns sides of {unknown[0]!r}, which it does not check")
-        yield from ((one, by_id[one.id]) for one in self.statements if by_id.get(one.id) is not None)
-
-    def _row(self, one: Statement, case: Case, found: Mapping[str, Evidence], facts: Mapping[str, float]) -> dict[str, Any]:
+    def _row(self, one: Statement, case: Case, found: Mapping[str, tuple[Evidence, Mapping[str, float]]]) -> dict[str, Any]:
         if "broken" not in found:
             raise StudyError(f"{one.id} on {self.label(case)}: no broken case gave its sides, so nothing could be refuted")
-        own, control = found["own"], found["broken"]
-        as_data = {role: [type(each).__name__, asdict(each)] for role, each in found.items()}
-        return {
-            **case,
-            "statement": one.id,
-            "setting": self.label(case),
-            "broken": control.estimate,
-            "broken_prediction": control.prediction,
-            "facts": json.dumps({name: float(value) for name, value in facts.items()}) if facts else "",
-            "evidence": json.dumps(as_data),
-            "prediction": own.prediction,
-            "estimate": own.estimate,
-            "standard_error": own.standard_error,
-            "replications": own.replications,
-        }
+        (own, facts), (control, _), (sound, _) = found["own"], found["broken"], found.get("sound", (None, {}))
+        return row_of(Claim(one, self.label(case), own, control, facts, sound))
 
     def label(self, case: Case) -> str:
         """Return what a case is called in verdicts."""
@@ -160,8 +154,35 @@ class Check:
         return ", ".join(value if isinstance(value, str) else f"{name} = {value}" for name, value in case.items()) or "all"
 
 
+def _check_error(one: Statement, setting: str, evidence: Evidence, begun: int) -> None:
+    """Raise if a side has no error although a simulation ran for it; what holds path by path needs none."""
+    if BEGUN.times > begun and evidence.replications == 0 and one.kind != "identity":
+        raise StudyError(
+            f"{one.id} on {setting}: a simulation ran for this side, which has no error: give "
+            "(estimate, standard error, number of draws) in place of the number"
+        )
+
+
+def row_of(claim: Claim) -> dict[str, Any]:
+    """Return a claim as a row of the table, from which `claim_of` makes it again."""
+    own, control = claim.evidence, claim.control
+    roles = {"own": own, "broken": control} | ({"sound": claim.sound} if claim.sound else {})
+    return {
+        "statement": claim.statement.id,
+        "setting": claim.setting,
+        "broken": control.estimate,
+        "broken_prediction": control.prediction,
+        "facts": json.dumps({name: float(value) for name, value in claim.facts.items()}) if claim.facts else "",
+        "evidence": json.dumps({role: [type(one).__name__, asdict(one)] for role, one in roles.items()}),
+        "prediction": own.prediction,
+        "estimate": own.estimate,
+        "standard_error": own.standard_error,
+        "replications": own.replications,
+    }
+
+
 def claim_of(statement: Statement, row: Mapping[str, Any]) -> Claim:
-    """Return the claim that a row of a check makes."""
+    """Return the claim that a row makes."""
     found = {role: statement.within(LIMITS[name](**numbers)) for role, (name, numbers) in json.loads(row["evidence"]).items()}
     facts = json.loads(row["facts"]) if row["facts"] else {}
     return Claim(statement, row["setting"], found["own"], found["broken"], facts, found.get("sound"))
@@ -212,11 +233,10 @@ def check(
     wrong, right = ((one,) if isinstance(one, Mapping) else tuple(one) for one in (broken, sound))
 
     def checked(sides: Callable[..., Any]) -> Check:
-        known = {*signature(sides).parameters, *(signature(of.compute).parameters if of else ()), *(each or {})}
-        whole = any(one.kind is one.VAR_KEYWORD for one in signature(of.compute if of else sides).parameters.values())
+        named = {*signature(sides).parameters, *(signature(of.compute).parameters if of else ()), *(each or {})}
         for change in (*wrong, *right):
-            if not whole and not set(change) <= known:
-                raise StudyError(f"{sides.__name__}() takes no {', '.join(sorted(set(change) - known))}: a case cannot change it")
+            if not _takes_all(of.compute if of else sides) and not set(change) <= named:
+                raise StudyError(f"{sides.__name__}() takes no {', '.join(sorted(set(change) - named))}: a case cannot change it")
         return Check(statements, sides, cases, wrong, right, of, each or {}, setting)
 
     return checked
@@ -278,15 +298,80 @@ def joined(chunks: Sequence[Any]) -> Any:
 
 def plain(result: Any) -> Any:
     """Return a result as JSON has it."""
-    if isinstance(result, Mapping):
-        return {name: plain(value) for name, value in result.items()}
-    if isinstance(result, np.ndarray | np.generic):
-        return result.tolist()
-    return [plain(one) for one in result] if isinstance(result, list | tuple) else result
+    return json.loads(json.dumps(result, default=lambda one: one.tolist()))
 
 
-def form(parts: Mapping[str, Run | Check], statements: Mapping[str, Statement]) -> dict[str, Any]:
-    """Return the functions of a study that is made of checks: its cells, what computes a chunk, its rows and its claims."""
+def _takes_all(function: Callable[..., Any]) -> bool:
+    return any(one.kind is Parameter.VAR_KEYWORD for one in signature(function).parameters.values())
+
+
+def _taken(function: Callable[..., Any], case: Case, **beside: Any) -> dict[str, Any]:
+    """Return what of a case a function takes, all of it if it ends with ``**case``, and what it names of what is beside."""
+    wanted = signature(function).parameters
+    own = {name: value for name, value in case.items() if name in wanted or _takes_all(function)}
+    return own | {name: value for name, value in beside.items() if name in wanted}
+
+
+def study_of(module: ModuleType) -> Study | None:
+    """Return the study that a module defines, and None if it defines none; one that states nothing only tabulates.
+
+    Before there were checks a file defined ``compare(settings)`` or ``compare(settings, rng)``.  It yields `Statement.compare`
+    for each statement and setting, and rows of data.  Or a file defined ``simulate(settings, rng, chunk)``, which computes a
+    chunk, ``rows(settings, results)``, which makes rows of what the chunks of a cell returned, and ``claims(table)``.  With
+    either it may define ``cells(quick)``; else there is one cell.
+
+    Raises
+    ------
+    StudyError
+        If it defines a part of a form, or several.
+    """
+    found = [one for one in vars(module).values() if isinstance(one, Check | Run)]
+    parts = {(one.sides if isinstance(one, Check) else one.compute).__name__: one for one in found}
+    parts = parts if any(isinstance(one, Check) for one in parts.values()) else {}
+    old = [name for name in ("compare", "simulate", "rows", "claims") if callable(getattr(module, name, None))]
+    if parts and "rows" in old:
+        old.remove("rows")  # which is the decorator
+    if not parts and "compare" not in old and "simulate" not in old:
+        return None
+    name = module.__name__.rpartition(".")[2]
+    if old not in ([[]] if parts else [["compare"], ["simulate", "rows", "claims"]]):
+        raise StudyError(f"{FORMS}; {name} defines {', '.join((*parts, *old))}")
+    statements = {one.id: one for one in stated_in(module)}
+    if parts:
+        functions = _of_checks(parts)
+    else:
+        functions = {"cells": getattr(module, "cells", lambda quick: [Cell({})])}
+        functions |= _of_comparisons(module, statements) if old == ["compare"] else _of_simulations(module)
+
+    def claims(table: pd.DataFrame) -> list[Claim]:
+        stated = table[table["statement"] != ""].to_dict("records")
+        return [claim_of(statements[row["statement"]], row) for row in stated if isinstance(row.get("evidence"), str)]
+
+    title = (module.__doc__ or name).strip().partition("\n")[0].rstrip(".")
+    known = {"statements": tuple(statements.values()), "powerless": getattr(module, "POWERLESS", {})}
+    return Study(name, title, module.__name__, **{"claims": claims, **functions}, **known)
+
+
+def stated_in(module: ModuleType) -> Iterable[Statement]:
+    """Yield the statements at the top level of a module, each once, in the order in which they stand there.
+
+    Raises
+    ------
+    StudyError
+        If two have one id.
+    """
+    seen: dict[str, Statement] = {}
+    for value in vars(module).values():
+        value = value.statements if isinstance(value, Check) else value
+        group = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple | list) else (value,)
+        for one in group:
+            if isinstance(one, Statement) and seen.setdefault(one.id, one) != one:
+                raise StudyError(f"two statements of {module.__name__} have the id {one.id!r}")
+    yield from seen.values()
+
+
+def _of_checks(parts: Mapping[str, Run | Check]) -> dict[str, Any]:
+    """Return the functions of a study that is made of checks: its cells, what computes a chunk, and its table."""
     checks = [one for one in parts.values() if isinstance(one, Check)]
 
     def cells(quick: bool) -> list[Cell]:
@@ -298,44 +383,55 @@ def form(parts: Mapping[str, Run | Check], statements: Mapping[str, Statement]) 
                 )
         return list(found.values())
 
-    def compute(settings: Case, rng: np.random.Generator, chunk: int) -> Any:
+    def compute(settings: Settings, rng: np.random.Generator, chunk: int) -> Any:
         case = {name: value for name, value in settings.items() if name != PART}
         one = parts[settings[PART]]
         if isinstance(one, Run):
             return plain(one.compute(**_taken(one.compute, case, rng=rng, chunk=chunk)))
         return plain(one.rows(case, lambda variant: {"rng": deepcopy(rng)}))
 
-    def tabulate(results: Iterable[tuple[Case, list[Any]]], quick: bool) -> Rows:
+    def table(results: Iterable[tuple[Settings, list[Any]]], quick: bool) -> Rows:
         by_cell: dict[str, Any] = {}
         for settings, chunks in results:
             by_cell[Cell(settings).key] = joined(chunks) if isinstance(parts[settings[PART]], Run) else chunks[0]
-        table: Rows = []
+        made: Rows = []
         for one in checks:
             for case in one.listed(quick):
                 if one.of is None:
-                    table += by_cell[Cell({PART: one.sides.__name__, **case}).key]
+                    made += by_cell[Cell({PART: one.sides.__name__, **case}).key]
                 else:
-                    table += plain(one.rows(case, partial(_found, one, case, by_cell)))
-        return table
+                    made += plain(one.rows(case, lambda variant, one=one, case=case: one.found(case, variant, by_cell)))
+        return made
 
-    def claims(table: Any) -> list[Claim]:
-        stated = table[table["statement"] != ""].to_dict("records")
-        return [claim_of(statements[row["statement"]], row) for row in stated if isinstance(row.get("evidence"), str)]
-
-    return {"cells": cells, "compute": compute, "tabulate": tabulate, "claims": claims}
+    return {"cells": cells, "compute": compute, "table": table}
 
 
-def _found(one: Check, case: Case, by_cell: Mapping[str, Any], variant: Case) -> dict[str, Any]:
-    """Return the results of the run that a check reads, by arm if it reads several."""
-    of = one.of
-    assert of is not None
-    found = {arm: by_cell[of.cell(asked).key] for arm, asked in one.arms(case, variant).items()}
-    return {"found": found if one.each else found[()]}
+def _of_comparisons(module: ModuleType, statements: Mapping[str, Statement]) -> dict[str, Any]:
+    takes = len(signature(module.compare).parameters)
+
+    def compute(settings: Settings, rng: np.random.Generator, chunk: int) -> list[dict[str, Any]]:
+        found, begun = [], BEGUN.times
+        for one in module.compare(*(settings, rng)[:takes]):
+            if isinstance(one, Mapping):
+                found.append({"statement": "", "prediction": float("nan"), **EXACT, **one})
+                continue
+            if not isinstance(one, Comparison):
+                raise StudyError("compare() must yield comparisons, STATEMENT.compare(...), or rows of data, as dicts")
+            if one.statement.id not in statements:
+                raise StudyError(f"compare() yields a comparison of {one.statement.id!r}, which its file does not state")
+            _check_error(one.statement, one.setting, one.evidence, begun)
+            found.append(row_of(one))
+            begun = BEGUN.times
+        return found
+
+    def table(results: Iterable[tuple[Settings, list[Any]]], quick: bool) -> Rows:
+        return [row for _, chunks in results for chunk in chunks for row in chunk]
+
+    return {"compute": compute, "table": table}
 
 
-def _taken(function: Callable[..., Any], case: Case, **beside: Any) -> dict[str, Any]:
-    """Return what of a case a function takes, all of it if it ends with ``**case``, and what it names of what is beside."""
-    wanted = signature(function).parameters
-    whole = any(one.kind is one.VAR_KEYWORD for one in wanted.values())
-    named = {name: value for name, value in beside.items() if name in wanted}
-    return {name: value for name, value in case.items() if whole or name in wanted} | named
+def _of_simulations(module: ModuleType) -> dict[str, Any]:
+    def table(results: Iterable[tuple[Settings, list[Any]]], quick: bool) -> Rows:
+        return [row for settings, chunks in results for row in module.rows(settings, chunks)]
+
+    return {"compute": module.simulate, "table": table, "claims": lambda table: list(module.claims(table))}

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,9 +20,113 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from grpo_theory.harness.fingerprint import study_fingerprint
-from grpo_theory.harness.seal import UNSEALED, SealError, check_seal, opened_json, seal, sealed_json
-from grpo_theory.harness.study import PART, Cell, Study
+from grpo_theory.compiler import code_checksum
+from grpo_theory.estimation import Estimator, SourceFile
+from grpo_theory.harness.study import Cell, Study
+
+LIBRARY = "grpo_theory"
+IDLE = ("checks/", "harness/", "live/", "page/", "plot/", "evidence/verdicts.py")
+"""What of the library changes no number of a chunk: what shows, watches, runs and judges."""
+RUNNING = ("harness/study.py", "harness/sides.py")
+"""And of that, what makes a chunk of a study."""
+MARK = b"grpo_theory sha256 "
+"""What stands in a file of results in front of its checksum, which is over all its other bytes."""
+UNSEALED = MARK + b"0" * 64
+"""What stands there while the checksum is taken."""
+
+
+def folder_of(package: str) -> Path:
+    """Return the folder of a package, without importing it."""
+    spec = find_spec(package)
+    assert spec is not None
+    return Path(str(spec.origin)).parent
+
+
+@cache
+def checkout_checksum(package: str = "", computing: bool = False) -> str:
+    """Return a checksum of all files of the library and a package of studies, to tell machines apart, or of what computes."""
+    digest = hashlib.sha256()
+    for one in dict.fromkeys((LIBRARY, package or LIBRARY)):
+        folder = folder_of(one)
+        for path in sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".json", ".npz", ".toml")):
+            name = path.relative_to(folder).as_posix()
+            if not computing or name in RUNNING or not name.startswith(IDLE):
+                digest.update(f"{one}/{name}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def study_fingerprint(study: Study) -> str:
+    """Return a checksum of what a study's chunks and table depend on, so that they are made again when it changes.
+
+    That is the library, but for what shows, runs or judges, the study's file, and what that imports of its own package or folder.
+    Of the statements, which may stand elsewhere, id, kind and margin count.
+    """
+    facts = [(one.id, one.kind, one.margin and one.margin.value) for one in study.statements]
+    return hashlib.sha256(
+        f"{checkout_checksum(computing=True)}\n{_code(study.sources or study.module)}\n{facts}".encode()
+    ).hexdigest()
+
+
+@cache
+def _code(origin: str | tuple[SourceFile, ...]) -> str:
+    """Return a checksum of a study's own code: of the files that travel with it, and of packages beside it."""
+    if isinstance(origin, str):
+        texts = _imported(origin)
+    else:
+        faces = sorted(Path(origin[-1].path).parent.glob("*/__init__.py"))
+        beside = [path for face in faces for path in sorted(face.parent.rglob("*.py"))]
+        texts = [*(source.text for source in origin), *(path.read_text(encoding="utf-8") for path in beside)]
+    return hashlib.sha256(repr(texts).encode()).hexdigest()
+
+
+def _imported(module: str) -> list[str]:
+    """Return the texts of a module and of the files of its package that it imports, directly or not."""
+    package = module.partition(".")[0]
+    found, waiting = dict[str, str](), [module]
+    while waiting:
+        name = waiting.pop()
+        path = folder_of(package).parent.joinpath(*name.split("."))
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        if name not in found and path.is_file():
+            found[name] = path.read_text(encoding="utf-8")
+            for base, names in re.findall(rf"from ({package}[\w.]*) import (\([^)]*\)|.*)", found[name]):
+                waiting += [base, *(f"{base}.{one}" for one in re.findall(r"\w+", names))]
+    return [found[name] for name in sorted(found)]
+
+
+def estimator_fingerprint(estimator: Estimator) -> str:
+    """Return a checksum of an estimator's kernel, parameters and parts."""
+    second = estimator.mismatch
+    parts = (estimator.ratio, estimator.clip, estimator.aggregation, estimator.kl, second.ratio, second.bound)
+    codes = [code_checksum(part.function) for part in (*parts, estimator.advantage)]
+    widths = (estimator.clip.low, estimator.clip.high, estimator.aggregation.pool, estimator.aggregation.constant)
+    bounds = (second.bound.low, second.bound.high)
+    facts = (dict(estimator.advantage.parameters), widths, bounds, estimator.kl.place, codes)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
+def sealed(content: bytes) -> bytes:
+    """Return content that holds `UNSEALED` once with its own checksum in the place of the zeros."""
+    return content.replace(UNSEALED, MARK + hashlib.sha256(content).hexdigest().encode())
+
+
+def opened(content: bytes) -> bytes:
+    """Return content as it was sealed; raise ValueError if it is damaged, edited or never sealed, before a parser sees it."""
+    head, mark, tail = content.rpartition(MARK)
+    if not mark or sealed(head + UNSEALED + tail[64:]) != content:
+        raise ValueError("its checksum is another")
+    return content
+
+
+def sealed_json(body: Any) -> bytes:
+    """Return a body as sealed JSON."""
+    return sealed(json.dumps({"seal": UNSEALED.decode(), "body": body}).encode())
+
+
+def opened_json(content: bytes) -> Any:
+    """Return the body of what `sealed_json` wrote; raise ValueError if it is anything else, or damaged."""
+    return json.loads(opened(content))["body"]
+
 
 CHUNKS = "chunks"
 """The folder of chunks."""
@@ -76,6 +182,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(content)
         temporary.replace(path)
     except OSError as error:
@@ -128,7 +235,7 @@ class Store:
 
     def read_chunk(self, study: Study, cell: Cell, chunk: int) -> dict[str, Any] | None:
         """Return a chunk's record, or None if it is missing, damaged, or made by other code, versions, settings or seed."""
-        expected = self._identity(study, cell, chunk)  # first, because Python 3.11 may not parse code while threads do
+        expected = self._identity(study, cell, chunk)
         try:
             body = opened_json(self._chunk_path(study.name, cell, chunk).read_bytes())
         except (OSError, ValueError):
@@ -139,19 +246,8 @@ class Store:
 
     def write_chunk(self, study: Study, cell: Cell, chunk: int, data: Any, seconds: float) -> None:
         """Write a chunk's result with everything that it depends on."""
-        path = self._chunk_path(study.name, cell, chunk)
         body = {**self._identity(study, cell, chunk), "versions": versions(), "seconds": seconds, "data": data}
-        make_folder(path.parent)
-        write_atomically(path, sealed_json(body))
-
-    def take_over(self, other: "Store", study: Study, cell: Cell, chunk: int) -> bool:
-        """Take over a chunk that another store holds; returns whether it holds one that is sound."""
-        if other.read_chunk(study, cell, chunk) is None:
-            return False
-        path = self._chunk_path(study.name, cell, chunk)
-        make_folder(path.parent)
-        write_atomically(path, other._chunk_path(study.name, cell, chunk).read_bytes())
-        return True
+        write_atomically(self._chunk_path(study.name, cell, chunk), sealed_json(body))
 
     def write_table(self, study: Study, table: pd.DataFrame, seconds: float, *, quick: bool) -> None:
         """Write a study's tidy table as Parquet, with what it was made from in its metadata.
@@ -159,19 +255,13 @@ class Store:
         The same numbers make the same bytes, so what differs from run to run stands in a file of its own.
         """
         arrow = pa.Table.from_pandas(table, preserve_index=False)
-        facts = {
-            "seed": self.seed,
-            "quick": quick,
-            "versions": versions(),
-            "source": study_fingerprint(study),
-        }
+        facts = {"seed": self.seed, "quick": quick, "versions": versions(), "source": study_fingerprint(study)}
         metadata = dict(arrow.schema.metadata or {}) | {b"grpo_theory": json.dumps(facts).encode(), b"seal": UNSEALED}
         arrow = arrow.replace_schema_metadata(metadata)
         sink = pa.BufferOutputStream()
         pq.write_table(arrow, sink)
-        write_atomically(self.root / f"{study.name}.parquet", seal(sink.getvalue().to_pybytes()))
+        write_atomically(self.root / f"{study.name}.parquet", sealed(sink.getvalue().to_pybytes()))
         run = {"processor seconds": seconds, "host": platform.node(), "built": datetime.now(UTC).isoformat(timespec="seconds")}
-        make_folder(self.root / RUNS)
         write_atomically(self.root / RUNS / f"{study.name}.json", sealed_json(run))
 
     def _chunk_path(self, study: str, cell: Cell, chunk: int) -> Path:
@@ -179,16 +269,8 @@ class Store:
         return self.root / CHUNKS / study / folder / f"{chunk:04d}.json"
 
     def _identity(self, study: Study, cell: Cell, chunk: int) -> dict[str, Any]:
-        source = study_fingerprint(study, cell.settings.get(PART, "")) + cell.code
+        source = study_fingerprint(study) + cell.code
         return {"settings": json.loads(cell.key), "seed": self.seed, "chunk": chunk, "source": source}
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder if it is not there."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"cannot make the folder {path}: {error.strerror}; what was finished before is kept") from None
 
 
 def _opened(path: Path) -> IO[str]:
@@ -231,15 +313,14 @@ def read_table(root: Path, study: str) -> tuple[pd.DataFrame, dict[str, Any]]:
     path = root / f"{study}.parquet"
     try:
         content = path.read_bytes()
-        check_seal(content)
         # Without threads: a pool of Arrow's that is still at work when the interpreter ends aborts it (apache/arrow#34314).
-        arrow = pq.read_table(pa.BufferReader(content), use_threads=False, pre_buffer=False)
+        arrow = pq.read_table(pa.BufferReader(opened(content)), use_threads=False, pre_buffer=False)
         facts = json.loads(arrow.schema.metadata[b"grpo_theory"])
     except FileNotFoundError:
         raise StoreError(f"there is no table {path}", f"run {study}") from None
     except OSError as error:
         raise StoreError(f"the table {path} cannot be read: {error.strerror}") from None
-    except SealError as error:
+    except ValueError as error:
         reason = f"the table {path} is damaged or edited, or another version wrote it ({error})"
         raise StoreError(reason, f"run {study}") from None
     return arrow.to_pandas(use_threads=False), facts

@@ -1,15 +1,7 @@
 """What a study is: a file, whose head states theorems and whose body computes what decides them.
 
-A study has one of three forms.  The first is made of checks: see `grpo_theory.harness.check`.
-
-An exact study defines ``compare(settings)``, which yields `Statement.compare` for each statement and setting: the two sides and
-the broken one.  It also yields rows of data, if a figure shows more.  A study whose statements hold exactly on whatever is drawn,
-such as random policies or the paths of runs, defines ``compare(settings, rng)``.
-
-A simulated study defines three functions.  ``simulate(settings, rng, chunk)`` gets a generator `rng` of the chunk's own.
-``rows(settings, results)`` makes rows of the table from what the chunks of a cell returned.  ``claims(table)`` reads the claims
-off the table.  Either form may define ``cells(quick)``; else there is one cell.  What is stated is each `Statement` at the top
-level of the file, alone, in a tuple or in a dict.
+`grpo_theory.harness.sides` reads a study from the checks in its file.  What is stated is each `Statement` at the top level of the
+file, alone, in a tuple or in a dict.
 """
 
 import json
@@ -92,12 +84,10 @@ class Study:
     compute : callable
         ``compute(settings, rng, chunk)`` is a pure function with a JSON-able result. The generator is the chunk's own,
         unless the cell says that its chunks share one seed.
-    rows : callable, optional
-        ``rows(settings, results)`` turns the results of a cell's chunks, in order, into rows of the table.
+    table : callable
+        ``table(results, quick)`` makes all rows of the table, from (settings, results of the chunks in order) of all cells.
     claims : callable
         ``claims(table)`` reads the claims off the table.
-    tabulate : callable, optional
-        ``tabulate(results, quick)`` makes all rows of the table in its place, from (settings, results) of all cells.
     statements : tuple of Statement
         What its file states: those that its claims are about, and the heads of those that are split.
     powerless : Mapping
@@ -111,19 +101,11 @@ class Study:
     module: str
     cells: Callable[[bool], Sequence[Cell]]
     compute: Callable[[Settings, np.random.Generator, int], Any]
-    rows: Callable[[Settings, list[Any]], Rows] | None
+    table: Callable[[Iterable[tuple[Settings, list[Any]]], bool], Rows]
     claims: Callable[[pd.DataFrame], list[Claim]]
-    tabulate: Callable[[Iterable[tuple[Settings, list[Any]]], bool], Rows] | None = None
     statements: tuple[Statement, ...] = ()
     powerless: Mapping[tuple[str, str], str] = field(default_factory=dict)
     sources: tuple[SourceFile, ...] = ()
-
-    def table(self, results: Iterable[tuple[Settings, list[Any]]], quick: bool) -> Rows:
-        """Return the rows of the table, from the settings and the chunks' results of all cells."""
-        if self.tabulate is not None:
-            return self.tabulate(results, quick)
-        assert self.rows is not None
-        return [row for settings, chunks in results for row in self.rows(settings, chunks)]
 
     @property
     def decides(self) -> tuple[str, ...]:

@@ -2,8 +2,9 @@
 
 import ast
 import json
+import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -14,17 +15,47 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from grpo_theory.estimation import SourceFile
+from grpo_theory.estimation import Estimator, SourceFile, estimators
 from grpo_theory.evidence import KINDS, PARTS, Claim, Statement
-from grpo_theory.evidence.claim import WITH_MARGIN
 from grpo_theory.harness.collection import Collection, in_order
-from grpo_theory.harness.executors import nothing
-from grpo_theory.harness.forms import EXACT_FORM, FORMS, SIMULATED_FORM, study_of
-from grpo_theory.harness.global_draws import drawing_own
-from grpo_theory.harness.kernel_files import first_line
-from grpo_theory.harness.sides import StudyError
-from grpo_theory.harness.study import Cell, Study, table_of
-from grpo_theory.validation import ArgumentError
+from grpo_theory.harness.options import nothing
+from grpo_theory.harness.sides import FORMS, StudyError, study_of
+from grpo_theory.harness.study import Study, table_of
+
+
+class KernelFileError(Exception):
+    """A file of kernels that cannot be used; the message says which and why."""
+
+
+def load_kernels(paths: Sequence[Path]) -> list[SourceFile]:
+    """Run files of kernels, and return them ready for other processes.
+
+    Raises
+    ------
+    KernelFileError
+        If one cannot be read, raises anything, registers no estimator, or has the name of an installed module.
+    """
+    sources = []
+    for path in paths:
+        try:
+            source = SourceFile.read(path)
+            if source.hides_module():
+                raise ImportError(f"there is an installed module {source.module!r}, give the file another name")
+            before = dict(estimators())
+            values = vars(source.load()).values()
+            if estimators() == before and not any(isinstance(value, Estimator) for value in values):
+                raise ValueError("it registers none")
+            sources.append(source)
+        except (Exception, SystemExit) as error:  # a user's file may raise anything
+            wanted = "--kernels must be a Python file that registers estimators"
+            raise KernelFileError(f"{wanted}, got {path}: {first_line(error)}") from None
+    return sources
+
+
+def first_line(error: BaseException) -> str:
+    """Return an error's kind and the first line of what it says."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 class StudyFileError(ValueError):
@@ -54,14 +85,13 @@ def read_study(path: Path, kernels: Sequence[SourceFile] = ()) -> Study:
     study = load_study((*kernels, *beside, own))
     if not study.statements:
         raise StudyFileError(f"{path} states nothing: put a Statement at its top level, and compare or claim it")
-    for one in study.statements:
+    for one in study.statements:  # what is wrong is found before anything is computed, and not when claims are made
         if one.kind not in (*KINDS, PARTS):
             raise StudyFileError(f"{path}: kind must be one of {', '.join(KINDS)}, got {one.kind!r} for {one.id}")
-        if one.kind in WITH_MARGIN and one.margin is None:  # found before anything is computed, and not when claims are made
-            raise StudyFileError(
-                f"{path}: a statement of kind {one.kind!r} needs a margin: give {one.id} margin=Margin(value, because), "
-                "how near is near enough, and why"
-            )
+        try:
+            one.check_margin()
+        except ValueError as error:
+            raise StudyFileError(f"{path}: {error}") from None
     return study
 
 
@@ -85,15 +115,16 @@ def collect_files(paths: Sequence[Path], kernels: Sequence[SourceFile] = ()) -> 
                 raise StudyFileError(f"{path}: {stated_by[one.id]} states something else under the id {one.id!r}, rename one")
             stated_by.setdefault(one.id, path)
         studies[study.name] = study
-    ordered = {one.id: one for one in in_order(statements)}
-    return Collection(studies, ordered, "grpo-theory", nothing)
+    return Collection(studies, in_order(statements), "grpo-theory", nothing)
 
 
 def load_study(sources: tuple[SourceFile, ...]) -> Study:
     """Return the study that the last of some files defines, which this process may not have seen before."""
     for source in sources:
+        folder = Path(source.path).parent
+        if folder.is_dir() and str(folder) not in sys.path:
+            sys.path.append(str(folder))  # for packages in it, behind all that is installed; single files travel
         try:
-            _make_importable(Path(source.path).parent)
             module = source.load()
         except (Exception, SystemExit) as error:  # a user's file may raise anything
             raise StudyFileError(f"{source.path} cannot be run: {_where(error, source.path)}") from None
@@ -103,8 +134,7 @@ def load_study(sources: tuple[SourceFile, ...]) -> Study:
     except StudyError as error:
         raise StudyFileError(f"{sources[-1].path}: {error}") from None
     if study is None:
-        defined = [one for one in (*EXACT_FORM, *SIMULATED_FORM) if callable(getattr(module, one, None))]
-        raise StudyFileError(f"{sources[-1].path}: {FORMS}; {name} defines {', '.join(defined) or 'none of them'}")
+        raise StudyFileError(f"{sources[-1].path}: {FORMS}; {name} defines none of them")
     return _guarded(replace(study, name=name, module=name, sources=sources), module)
 
 
@@ -147,94 +177,62 @@ def _imported(tree: ast.Module) -> Iterator[str]:
             yield node.module.split(".")[0]
 
 
-def _make_importable(folder: Path) -> None:
-    """Let packages in a folder be imported, behind all that is installed; single files travel, and need no folder."""
-    if folder.is_dir() and str(folder) not in sys.path:
-        sys.path.append(str(folder))
-
-
 def _guarded(study: Study, module: ModuleType) -> Study:
-    """Return a study whose functions raise nothing but a StudyFileError, and return what they must."""
+    """Return a study whose functions raise nothing but a StudyFileError, return what they must, and draw from `rng` alone."""
 
-    def cells(quick: bool) -> Sequence[Cell]:
-        made = list(study.cells(quick))
-        for one in made:
-            if not isinstance(one, Cell):
-                raise StudyError(f"cells(quick) must list cells, Cell(settings), got {type(one).__name__}")
-            json.dumps(dict(one.settings))
-        return made
+    def check_claims(made: list[Claim]) -> None:
+        unknown = [one.statement.id for one in made if one.statement.id not in {stated.id for stated in study.statements}]
+        if unknown:
+            raise StudyError(f"claims(table) has a claim about {unknown[0]!r}, which its file does not state")
 
-    def compute(settings: Mapping[str, Any], rng: np.random.Generator, chunk: int) -> Any:
-        made = study.compute(settings, rng, chunk)
-        try:
-            json.dumps(made)
-        except (TypeError, ValueError) as error:
-            raise StudyError(f"what is computed must be numbers, texts, lists and dicts as JSON has them: {error}") from None
-        return made
-
-    def table(results: Iterable[tuple[Mapping[str, Any], list[Any]]], quick: bool) -> list[dict[str, Any]]:
-        made = study.table(results, quick)
-        if made:
-            table_of(made)
-        return made
-
-    def claims(table: pd.DataFrame) -> list[Claim]:
-        try:
-            made = list(study.claims(table))
-        except ValueError as error:
-            raise _named(error, table) from error
-        stated = {one.id for one in study.statements}
-        for one in made:
-            if not isinstance(one, Claim):
-                raise StudyError(f"claims(table) must list claims, STATEMENT.claim(...), got {type(one).__name__}")
-            if one.statement.id not in stated:
-                raise StudyError(f"claims(table) has a claim about {one.statement.id!r}, which its file does not state")
-        return made
-
-    computing = next((name for name in ("compare", "simulate") if hasattr(module, name)), "a check")
+    name = next((name for name in ("compare", "simulate") if hasattr(module, name)), "a check")
     return replace(
         study,
-        cells=_guard(study.name, module, "cells", drawing_own("cells", cells)),
-        compute=_guard(study.name, module, computing, drawing_own(computing, compute)),
-        tabulate=_guard(study.name, module, "rows", drawing_own("rows", table)),
-        claims=_guard(study.name, module, "claims", drawing_own("claims", claims)),
+        cells=_guard(study.name, module, "cells", study.cells, lambda made: [one.key for one in made]),
+        compute=_guard(study.name, module, name, study.compute, json.dumps),
+        table=_guard(study.name, module, "rows", study.table, lambda made: made and table_of(made)),
+        claims=_guard(study.name, module, "claims", study.claims, check_claims),
     )
 
 
-def _guard(study: str, module: ModuleType, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _guard(
+    study: str, module: ModuleType, name: str, function: Callable[..., Any], check: Callable[[Any], object] = nothing
+) -> Callable[..., Any]:
+    """Return a function of a user's that raises StudyFileError if it fails, or its result a check, or it draws from `np.random`.
+
+    Whether it draws is seen by the generator's state before and after. A generator that is made without a seed cannot be seen.
+    Python's `random` is not watched, because the threads of a cluster's worker draw their waiting times from it.
+    """
+
     @wraps(function)
     def guarding(*arguments: Any) -> Any:
         try:
-            return function(*arguments)
+            before = _shared_state()
+            made = function(*arguments)
+            check(made)
+            if _shared_state() != before:
+                raise StudyError(
+                    f"{name}() drew from np.random, whose numbers all of a program share, so they may differ from run to run. "
+                    "Draw from the generator rng that simulate(settings, rng, chunk) and compare(settings, rng) are given"
+                )
+            return made
         except StudyError as error:
             raise StudyFileError(f"{study}: {error}") from None
         except (Exception, SystemExit) as error:  # a user's function may raise anything, and not all of it can be sent
-            raise StudyFileError(f"{study}: {name}() has failed: {_where(error, str(module.__file__))}{_hint(error)}") from None
+            raise StudyFileError(f"{study}: {name}() has failed: {_where(error, str(module.__file__))}") from None
 
     return guarding
 
 
-def _named(error: ValueError, table: pd.DataFrame) -> ValueError:
-    """Return an error with the row of the table that may have caused it: the first whose numbers are not finite."""
-    odd = table[~np.isfinite(table[["estimate", "standard_error"]]).all(axis=1)]
-    if odd.empty:
-        return error
-    first = odd.iloc[0].to_dict()
-    return StudyError(
-        f"claims() has failed: {first_line(error)}; the table has numbers that are not finite, first in the row {first}"
-    )
+def _shared_state() -> bytes:
+    """Return what tells states of any bit generator apart."""
+    return pickle.dumps(np.random.get_state(legacy=False))  # noqa: NPY002 (what is looked for)
 
 
 def _where(error: BaseException, path: str) -> str:
     """Return what an error says, and at which line of a file it was raised."""
     lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == path]
     return f"{first_line(error)}{_at(lines[-1] if lines else getattr(error, 'lineno', None))}"
-
-
-def _hint(error: BaseException) -> str:
-    """Return where an estimator of one's own comes from, if the error is that none has a name."""
-    unknown = isinstance(error, ArgumentError) and error.parts[0] == "estimator"
-    return "; register your own with --kernels FILE, or import its file" if unknown else ""
 
 
 def _at(line: int | None) -> str:

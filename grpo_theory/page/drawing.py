@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from grpo_theory.harness.executors import process_pool
+from grpo_theory.harness.options import process_pool
 from grpo_theory.harness.store import StoreError, read_table
 from grpo_theory.harness.verdicts import check_together
 from grpo_theory.page import style

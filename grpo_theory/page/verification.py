@@ -10,14 +10,11 @@ from matplotlib.figure import Figure
 from grpo_theory.evidence import PARTS, decided
 from grpo_theory.harness.cluster import ClusterError
 from grpo_theory.harness.collection import Collection
-from grpo_theory.harness.kernel_files import KernelFileError, first_line, load_kernels
 from grpo_theory.harness.options import repeated
-from grpo_theory.harness.powerless import say_unexplained
-from grpo_theory.harness.progress import compute, say_lost
-from grpo_theory.harness.runner import ForeignWorkerError
-from grpo_theory.harness.store import Store, StoreError, make_folder, read_table
-from grpo_theory.harness.study_file import StudyFileError, collect_files, draw_of
-from grpo_theory.harness.verdicts import CLAIMS, Verdicts, judge_tables, write_verdicts
+from grpo_theory.harness.runner import ForeignWorkerError, run, say_lost
+from grpo_theory.harness.store import Store, StoreError, read_table
+from grpo_theory.harness.study_file import KernelFileError, StudyFileError, collect_files, draw_of, first_line, load_kernels
+from grpo_theory.harness.verdicts import CLAIMS, Verdicts, judge_tables, say_unexplained, write_verdicts
 from grpo_theory.page.drawing import prepare, save
 from grpo_theory.page.mathematics import FormulaError, typeset
 from grpo_theory.page.report import write_study_report
@@ -65,7 +62,7 @@ def _decide(studies: Collection, store: Store, options: argparse.Namespace) -> i
     chosen = list(studies.studies.values())
     try:
         with options.executor(options.workers) as executor:
-            compute(chosen, store, executor, quick=options.quick)
+            list(run(chosen, store, executor, quick=options.quick))
     except StudyFileError as error:
         raise StudyFileError(f"{error}; what was finished is kept") from None
     except (TypeError, ValueError, ArithmeticError) as error:  # of what a user's functions return
@@ -125,7 +122,7 @@ def _draw(studies: Collection, root: Path) -> tuple[list[str], str]:
             figure = draw(read_table(root, study.name)[0])
             if not isinstance(figure, Figure):
                 raise StudyFileError(f"{study.name}: draw(table) must return a figure of matplotlib, got {type(figure).__name__}")
-            make_folder(root / "figures")
+            (root / "figures").mkdir(exist_ok=True)
             save(figure, root / "figures", study.name)
             drawn.append(study.name)
         except StudyFileError as error:

@@ -10,7 +10,6 @@ import numpy as np
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact import objective
-from grpo_theory.harness.step_search import best_step
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.draw.streams import block_streams
 from grpo_theory.simulate.training_blocks import TrainingBlocks, starting_points
@@ -112,3 +111,17 @@ def train_sizes(
             ends[s, c] = arm.train(best_step(rates, -tried[:, c]), (count,), JUDGED_RUNS, seed, JUDGED)[0]
     start = float(objective(problem, problem.theta))
     return Course(start, ends.mean(axis=-1), ends.std(axis=-1, ddof=1) / np.sqrt(JUDGED_RUNS))
+
+
+def best_step(steps: Array, losses: Array) -> float:
+    """Return the step of least loss: the vertex of the parabola in log step through the least loss and its neighbours.
+
+    The losses are smoothed with weights 1/4, 1/2, 1/4 before the least is sought, so that no lucky loss wins.  The step lies
+    between the first and the last.
+    """
+    smooth = losses[:-2] / 4.0 + losses[1:-1] / 2.0 + losses[2:] / 4.0
+    at = slice(int(smooth.argmin()), int(smooth.argmin()) + 3)
+    low, middle, high = np.log(steps[at])
+    bend, slope, _ = np.polyfit(np.log(steps[at]) - middle, losses[at], 2)
+    vertex = middle - slope / (2.0 * bend) if bend > 0.0 else middle
+    return float(np.exp(np.clip(vertex, low, high)))

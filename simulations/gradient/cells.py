@@ -8,8 +8,8 @@ from typing import Any
 
 import grpo_theory as gt
 from grpo_theory.estimation import find
-from grpo_theory.harness.fingerprint import estimator_fingerprint
 from grpo_theory.harness.sides import Case, Run
+from grpo_theory.harness.store import estimator_fingerprint
 from grpo_theory.harness.study import COLUMNS, PART, Cell
 from simulations.seeds import seed_of
 

@@ -17,9 +17,8 @@ from itertools import product
 
 import numpy as np
 
-from grpo_theory.evidence.reading import distance, mean_of
+from grpo_theory.evidence.reading import distance, mean_of, summary
 from grpo_theory.harness import check, rows, run
-from grpo_theory.harness.summary import summary
 from grpo_theory.problem.logit_map import TabularMap
 from simulations.normalisation.heads import near_orthogonal
 from simulations.normalisation.networks import TITLE, ascent, linearised, network_problem, pair_cosines

@@ -8,7 +8,7 @@ docs/derivations.md, section 5.1, is about copies of a few units. Here all units
 
 import numpy as np
 
-from grpo_theory.evidence.slope import log_log_slope
+from grpo_theory.evidence.reading import log_log_slope
 from grpo_theory.harness import check
 from simulations.normalisation.networks import ascent, linearised, network_problem, pair_cosines
 from simulations.statements import stated

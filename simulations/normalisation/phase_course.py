@@ -19,9 +19,10 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.estimation.registry import make_estimator
 from grpo_theory.evidence.reading import evidence, exact
+from grpo_theory.estimation.composition import make_estimator
+from grpo_theory.evidence.reading import evidence, exact, summary
 from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness import check, rows, run
-from grpo_theory.harness.summary import summary
 from simulations.normalisation.heads import OWN, STRIDE, ascent, cosines, gram, head_problem, label, near_orthogonal, state
 from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL, advantage, first_two, is_orthogonal, shown
 from simulations.seeds import child_seed, seed_of

@@ -14,8 +14,7 @@ from itertools import pairwise, product
 import numpy as np
 from scipy.special import stdtrit
 
-from grpo_theory.evidence.reading import evidence
-from grpo_theory.harness.summary import summary
+from grpo_theory.evidence.reading import evidence, summary
 
 ORTHOGONAL = 2.0 / 3.0
 """The least share of |cos| < 0.1 in phases I and II: half-way between the 80% printed for phase II and the 52% for phase III."""

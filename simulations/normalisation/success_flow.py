@@ -15,9 +15,8 @@ from scipy.special import expit, logit
 import grpo_theory as gt
 from grpo_theory.estimation.trainers import CONVENTIONS
 from grpo_theory.evidence import log_log_slope
-from grpo_theory.evidence.reading import distance
+from grpo_theory.evidence.reading import distance, summary
 from grpo_theory.harness import check, rows
-from grpo_theory.harness.summary import summary
 from grpo_theory.theory import DividedFlow, FiniteGroupFlow, PlainFlow, finite_group_objective
 from simulations.seeds import seed_of
 from simulations.statements import stated

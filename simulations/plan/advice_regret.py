@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from grpo_theory.evidence.reading import summary
 from grpo_theory.harness.study import Cell, Settings
-from grpo_theory.harness.summary import summary
 from simulations.best_rate import lead
 from simulations.plan import run_worlds
 from simulations.plan.run_regret import lost, mean_over_kinds, reached

@@ -6,9 +6,8 @@ The study covers pilots of all sizes. In the control the pilots are planned with
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.evidence.reading import mean_of
+from grpo_theory.evidence.reading import mean_of, summary
 from grpo_theory.harness import check, rows, run
-from grpo_theory.harness.summary import summary
 from grpo_theory.plan import choose_group_size, signal_to_noise
 from grpo_theory.plan.advice import TOLERANCE
 from grpo_theory.plan.error_constants import pilot_terms

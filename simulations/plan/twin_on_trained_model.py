@@ -12,9 +12,8 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.data import trained_model
-from grpo_theory.evidence.reading import mean_of
+from grpo_theory.evidence.reading import mean_of, summary
 from grpo_theory.harness import check, rows, run
-from grpo_theory.harness.summary import summary
 from simulations.plan.run_worlds import draw_log, problem_at_start, sampler
 from simulations.statements import stated
 

@@ -10,9 +10,8 @@ from collections import defaultdict
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.evidence.reading import mean_of
+from grpo_theory.evidence.reading import mean_of, summary
 from grpo_theory.harness import check, rows, run
-from grpo_theory.harness.summary import summary
 from grpo_theory.plan import half_twins
 from simulations.plan import run_worlds
 from simulations.runs.arms import quietly, success_rates

@@ -17,8 +17,8 @@ import numpy as np
 from scipy.special import stdtrit
 
 from grpo_theory.data import trained_model
+from grpo_theory.evidence.reading import summary
 from grpo_theory.harness import check, rows
-from grpo_theory.harness.summary import summary
 from simulations.best_rate import lead
 from simulations.runs.frontier_statements import LOST
 from simulations.runs.recorded_runs import RATIOS, arms_of

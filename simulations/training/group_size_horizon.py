@@ -8,9 +8,8 @@ known to lose more replaces the better one, or the law is that of the other hori
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.evidence.reading import difference, distance
+from grpo_theory.evidence.reading import difference, distance, summary
 from grpo_theory.harness import check, rows, run
-from grpo_theory.harness.summary import summary
 from grpo_theory.theory import training_law
 from simulations.seeds import seed_of
 from simulations.statements import stated

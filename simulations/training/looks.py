@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence.reading import BoundedMean, evidence
-from grpo_theory.harness.summary import summary
+from grpo_theory.evidence.reading import BoundedMean, evidence, summary
 from grpo_theory.simulate.training import finite_objectives
 from simulations.best_rate import LEAD_FACTS, halves, lead
 from simulations.seeds import child_seed, seed_of

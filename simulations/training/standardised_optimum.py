@@ -10,9 +10,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 import grpo_theory as gt
-from grpo_theory.evidence.reading import distance
+from grpo_theory.evidence.reading import distance, summary
 from grpo_theory.harness import check, run
-from grpo_theory.harness.summary import summary
 from simulations.seeds import seed_of
 from simulations.sequence.divergences import gradient, token_logs
 from simulations.sequence.parts import composed

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.evidence.reading import evidence
+from grpo_theory.evidence.reading import evidence, summary
 from grpo_theory.exact import largest_error, longest_estimate, region
 from grpo_theory.harness import check, run
-from grpo_theory.harness.summary import summary
 from grpo_theory.theory import harmonic_step_bound
 from grpo_theory.theory.suboptimality import first_index
 from simulations.seeds import seed_of

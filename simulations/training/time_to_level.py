@@ -10,8 +10,8 @@ from itertools import product
 
 import numpy as np
 
+from grpo_theory.evidence.reading import summary
 from grpo_theory.harness import check, rows, run
-from grpo_theory.harness.summary import summary
 from simulations.best_rate import lead
 from simulations.seeds import child_seed, seed_of
 from simulations.statements import stated

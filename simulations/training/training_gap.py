@@ -13,10 +13,9 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.evidence import Evidence
-from grpo_theory.evidence.reading import evidence
+from grpo_theory.evidence.reading import evidence, summary
 from grpo_theory.exact import largest_error, longest_estimate, region, steepest_ray
 from grpo_theory.harness import check, rows, run
-from grpo_theory.harness.summary import summary
 from grpo_theory.theory import constant_step_bound, gap_recursion, harmonic_step_bound, linearise, recursion_bound
 from simulations.kernels import kernel_at
 from simulations.maximum import curvatures, maximum
