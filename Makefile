@@ -78,6 +78,7 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 # Figures are drawn from the tables of a run, full or quick, if there is one.
 docs: $(VENV)/.docs
