@@ -213,6 +213,6 @@ def test_the_page_says_what_the_table_has(table):
 
 
 def test_the_script_draws_the_prompts_that_ship(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "tools")
+    monkeypatch.syspath_prepend(ROOT / "tools" / "language_model")
     asked = importlib.import_module("make_long_rollouts").draw_prompts()[: len(DATA.prompts)]
     assert asked == list(zip(DATA.kinds.tolist(), DATA.prompts, DATA.answers, strict=True))
