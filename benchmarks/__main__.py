@@ -9,8 +9,7 @@ from tqdm import tqdm
 
 from benchmarks.footprint import compilation_rows, memory_row, start_up_rows
 from benchmarks.rivalry import jax_rows, numpy_rows
-from benchmarks.routes import route_rows
-from benchmarks.scaling import estimator_rows, group_size_row, worker_rows
+from benchmarks.scaling import estimator_rows, group_size_row, route_rows, worker_rows
 from benchmarks.table import Row, markdown
 from benchmarks.training_rivalry import jax_training_rows, numpy_training_rows, study_row
 from grpo_theory.harness.store import write_atomically

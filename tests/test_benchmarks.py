@@ -9,7 +9,7 @@ from benchmarks import __main__ as command_line
 from benchmarks import numpy_counts, numpy_training
 from benchmarks.numpy_rivals import textbook, tuned
 from benchmarks.rivalry import seeing
-from benchmarks.routes import ROUTES
+from benchmarks.scaling import ROUTES
 from benchmarks.simulator import simulate
 from benchmarks.table import Row, at_least, at_most, circumstances, markdown
 from benchmarks.task import Task
