@@ -106,6 +106,19 @@ def test_everything_public_is_documented():
     assert missing == []
 
 
+LONGEST = 750
+"""Characters of a signature: some ten lines of a terminal, as one argument a line asks for with the widest record."""
+
+
+def test_signatures_can_be_read():
+    """Aliases of types print as their names, and not as the unions that they stand for."""
+    things = {name: getattr(gt, name) for name in gt.__all__ if not inspect.ismodule(getattr(gt, name))}
+    plain = {name: thing for name, thing in things.items() if not (inspect.isclass(thing) and issubclass(thing, Exception))}
+    lengths = {name: len(str(inspect.signature(thing))) for name, thing in plain.items() if callable(thing)}
+    assert len(lengths) > 50
+    assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
+
+
 PUBLIC = [(module, name) for module, names in public_names().items() for name in names]
 
 
