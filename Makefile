@@ -32,8 +32,8 @@ OLD_OR_NEW := -n auto --dist loadfile --no-loadscope-reorder -p no:cacheprovider
 oldest:
 	rm -rf $(VENV)-oldest
 	$(PYTHON) -m venv $(VENV)-oldest
-	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check $$($(PYTHON) tools/floors.py) 'pyparsing<3.3'
-	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(VENV)-oldest/bin/uv pip install --quiet --python $(VENV)-oldest/bin/python --resolution lowest-direct --editable '.[test]' 'pyparsing<3.3'
 	NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)-oldest/numba $(VENV)-oldest/bin/python -m pytest $(OLD_OR_NEW)
 
 newest:
@@ -78,6 +78,7 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 # Figures are drawn from the tables of a run, full or quick, if there is one.
 docs: $(VENV)/.docs

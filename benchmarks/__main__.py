@@ -7,11 +7,9 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks.chunks import chunk_rows
 from benchmarks.footprint import compilation_rows, memory_row, start_up_rows
-from benchmarks.rivalry import jax_rows, numpy_rows, peak_rows
-from benchmarks.routes import route_rows
-from benchmarks.scaling import estimator_rows, group_size_row, worker_rows
+from benchmarks.rivalry import jax_rows, numpy_rows
+from benchmarks.scaling import estimator_rows, group_size_row, route_rows, worker_rows
 from benchmarks.table import Row, markdown
 from benchmarks.training_rivalry import jax_training_rows, numpy_training_rows, study_row
 from grpo_theory.harness.store import write_atomically
@@ -20,8 +18,6 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "start-up": start_up_rows,
     "compilation": compilation_rows,
     "memory": lambda: [memory_row()],
-    "chunks": chunk_rows,
-    "peaks": peak_rows,
     "numpy": numpy_rows,
     "jax-1": lambda: jax_rows(1),
     "jax-2": lambda: jax_rows(2),

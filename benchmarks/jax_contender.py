@@ -1,13 +1,36 @@
 """How JAX's rivals are run."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.task import SEED, Estimate, Task
 from benchmarks.timing import Contender
+
+
+class Lanes(NamedTuple):
+    """SFC32 (Doty-Humphrey, PractRand), one generator for each lane: three words of state and a counter."""
+
+    a: Any
+    b: Any
+    c: Any
+    counter: Any
+
+    @classmethod
+    def start(cls, key: Any, shape: tuple[int, ...]) -> "Lanes":
+        """Return generators in states that are random."""
+        a, b, c = jax.random.bits(key, (3, *shape), jnp.uint32)
+        return cls(a, b, c, jnp.ones(shape, jnp.uint32))
+
+    def next(self) -> tuple["Lanes", Any]:
+        """Return the generators one word on, and the words."""
+        word = self.a + self.b + self.counter
+        turned = (self.c << 21) | (self.c >> 11)
+        return Lanes(self.b ^ (self.b >> 9), self.c + (self.c << 3), turned + word, self.counter + 1), word
+
 
 BLOCK_RESPONSES = 1 << 15
 BLOCKS, ROUND_RESPONSES = 64, 1 << 22  # in a scan, at the most

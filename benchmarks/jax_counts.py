@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.jax_contender import Block, contender
-from benchmarks.jax_lanes import Lanes
+from benchmarks.jax_contender import Block, Lanes, contender
 from benchmarks.task import Task
 from benchmarks.timing import Contender
 from benchmarks.words import BYTES, WORDS, ByteLaw, CountedLaw, covectors_of_counts

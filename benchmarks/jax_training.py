@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.jax_lanes import Lanes
+from benchmarks.jax_contender import Lanes
 from benchmarks.task import SEED
 from benchmarks.timing import Contender
 from benchmarks.training_task import PRECISIONS, TrainingTask

@@ -8,8 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.numpy_contender import contender
-from benchmarks.numpy_rivals import alias_tables
+from benchmarks.numpy_rivals import alias_tables, contender
 from benchmarks.task import Task
 from benchmarks.timing import Contender
 from benchmarks.words import WORDS, ByteLaw, CountedLaw, covectors_of_counts

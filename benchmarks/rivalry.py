@@ -1,16 +1,14 @@
-"""The gradient simulator against its rivals and its floor."""
+"""The gradient simulator against its rivals."""
 
 from importlib.util import find_spec
 
 from benchmarks import numpy_counts
 from benchmarks.jax_process import Request, ask, where
 from benchmarks.numpy_rivals import textbook, tuned
-from benchmarks.peaks import measure_peaks
 from benchmarks.simulator import simulator
 from benchmarks.table import Row, at_least
 from benchmarks.task import GRADED_TASK, LARGE_GROUP, TASKS, Task
 from benchmarks.timing import Cost, Timed, fastest, timed
-from benchmarks.work import Peaks, gradient_work
 
 RIVALLED = (*TASKS, GRADED_TASK)
 TEXTBOOK_TARGET, NUMPY_TARGET = 20.0, 5.0
@@ -37,27 +35,14 @@ def ratio_row(name: str, rival: Timed, own: Cost, target: float | None) -> Row:
     return at_least(name, rival.cost.median / own.median, target, f"{rival.cost} / {own} ns a response; {rival.name}")
 
 
-def floor_row(label: str, own: Cost, floor: float) -> Row:
-    """Return the row of the simulator's cost over its floor."""
-    return Row(f"simulator / floor; {label}", own.median / floor, f"{own} / {floor:.2g} ns a response", "lower")
-
-
-def peak_rows() -> list[Row]:
-    """Measure what the floors are made of."""
-    peaks, kinds = measure_peaks(), ("a random word of 64 bits", "a 16-bit comparison and count", "a multiplication and addition")
-    return [Row(f"least time of {kind}, ns", peak, "1 thread", "lower") for kind, peak in zip(kinds, peaks, strict=True)]
-
-
 def numpy_rows() -> list[Row]:
-    """Compare one worker with NumPy rivals and with its floor."""
-    peaks = measure_peaks()
-    return [row for task in RIVALLED for row in _numpy_rows(task, peaks)]
+    """Compare one worker with NumPy rivals."""
+    return [row for task in RIVALLED for row in _numpy_rows(task)]
 
 
-def _numpy_rows(task: Task, peaks: Peaks) -> list[Row]:
+def _numpy_rows(task: Task) -> list[Row]:
     own, printed, *others = timed([simulator(task), textbook(task), tuned(task), *numpy_counts.rivals(task)])
     return [
-        floor_row(task.label, own.cost, peaks.floor(gradient_work(task))),
         ratio_row(f"NumPy, textbook / simulator; {task.label}", printed, own.cost, TEXTBOOK_TARGET),
         *(
             ratio_row(f"{kind}, fastest found / simulator; {task.label}", fastest(rivals), own.cost, NUMPY_TARGET)

@@ -1,4 +1,4 @@
-"""The training simulator against its rivals and its floor, and a study of the size that users want."""
+"""The training simulator against its rivals, and a study of the size that users want."""
 
 import time
 from importlib.util import find_spec
@@ -6,12 +6,10 @@ from importlib.util import find_spec
 import grpo_theory as gt
 from benchmarks import numpy_training
 from benchmarks.jax_process import Request, ask, where
-from benchmarks.peaks import measure_peaks
-from benchmarks.rivalry import NO_JAX, floor_row, kinds_of, ratio_row
+from benchmarks.rivalry import NO_JAX, kinds_of, ratio_row
 from benchmarks.table import Row, at_most
 from benchmarks.timing import Timed, fastest, timed
 from benchmarks.training_task import PRECISIONS, TRAINING_TASKS, TrainingTask, trainer
-from benchmarks.work import training_work
 
 NUMPY_TARGET = 5.0
 JAX_TARGETS = {"kl-tabular": 1.2, "linear": 2.5}
@@ -20,11 +18,10 @@ STUDY_SECONDS = 120.0
 
 
 def numpy_training_rows() -> list[Row]:
-    """Compare one worker with its floor, and with the fastest NumPy rival of each task in each precision."""
-    peaks, rows = measure_peaks(), []
+    """Compare one worker with the fastest NumPy rival of each task in each precision."""
+    rows: list[Row] = []
     for task in TRAINING_TASKS:
         own, *rivals = timed([trainer(task), *numpy_training.rivals(task)])
-        rows.append(floor_row(task.label, own.cost, peaks.floor(training_work(task))))
         rows += _by_precision("NumPy", "1 thread", task, own, rivals, NUMPY_TARGET)
     return rows
 

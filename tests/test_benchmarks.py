@@ -9,14 +9,13 @@ from benchmarks import __main__ as command_line
 from benchmarks import numpy_counts, numpy_training
 from benchmarks.numpy_rivals import textbook, tuned
 from benchmarks.rivalry import seeing
-from benchmarks.routes import ROUTES
+from benchmarks.scaling import ROUTES
 from benchmarks.simulator import simulate
 from benchmarks.table import Row, at_least, at_most, circumstances, markdown
 from benchmarks.task import Task
 from benchmarks.timing import Contender, Cost, Timed, costs_of, fastest
 from benchmarks.training_task import TrainingTask
 from benchmarks.words import CountedLaw, covectors_of_counts
-from benchmarks.work import Peaks, Work, gradient_work, training_work
 from grpo_theory import Harmonic
 
 TINY = Task("tabular", 2, 4)
@@ -64,49 +63,6 @@ class TestCommandLine:
     def test_folder_that_does_not_exist(self, tmp_path, capsys):
         assert command_line.main(["--out", str(tmp_path / "none" / "RESULTS.md")]) == 2
         assert "folder that exists" in capsys.readouterr().err
-
-
-class TestWork:
-    def test_gradients_by_hand(self):
-        """Tabular, K = 4 with two rewards, B = 8, G = 16: a group has 8 outcomes, 4 logits and 3.5 pairs."""
-        operations = 4 * (1 + 3 + 3.5) + 3.5 + 6
-        assert gradient_work(Task("tabular", 8, 16)) == pytest.approx((5 / 16, 8, operations / 16))
-
-    def test_large_groups_draw_8_bits_and_some_again(self):
-        """Tabular, 64 responses, 8 outcomes: words of 8 bits leave at most 5/256 open; there are four words of 16 bits."""
-        found = gradient_work(Task("tabular", 8, 64))
-        assert (found.words, found.comparisons) == pytest.approx(((1 + 64 / 8 + 4 / 4) / 64, 8 * (64 / 2 + 4) / 64))
-
-    def test_more_rewards_by_hand(self):
-        """K = 4 with three rewards, B = 8, G = 16: every estimator weighs 12 outcomes, adds up 4 logits and centres them."""
-        operations = 12 + 4 + 4 + 4 * (3 + 3.5) + 3.5 + 6
-        for count in (1, 6):
-            found = gradient_work(Task("graded of 3", 8, 16), count)
-            assert found == pytest.approx((5 / 16, 12, count * operations / 16))
-
-    def test_certain_rewards_have_fewer_outcomes(self):
-        assert gradient_work(Task("lm-few-shot", 8, 16)).comparisons == 10
-
-    def test_six_estimators_draw_once(self):
-        one, six = (gradient_work(Task("tabular", 8, 64), count) for count in (1, 6))
-        assert six == pytest.approx((one.words, one.comparisons, one.operations + 5 * (3.5 + 6) / 64))
-
-    def test_ways_of_adding_up_a_batch(self):
-        """Six prompts and 32 groups of 2; 100 questions of 10 answers; features of 32 dimensions, 4 responses."""
-        by_prompt = gradient_work(Task("tabular", 32, 2))
-        assert by_prompt.operations == pytest.approx((4 + 4 * (5 + 36 / 32)) / 2)
-        by_features = gradient_work(Task("linear of 32", 8, 2))
-        assert by_features.operations == pytest.approx((4 + 4 + (4 + 3) * 32) / 2)
-
-    def test_training_by_hand(self):
-        """Tabular, K = 3 with two rewards, a penalty, B = 1, G = 4, d = 6."""
-        task = TrainingTask("kl-tabular", 1, 4, Harmonic(5.0, 10), steps=10, runs=10)
-        group = 3 * (13 + 3 + 4 + 2) + 2 * 6 + 3
-        penalty = 19 + 3 * 3 + 3 * 6
-        assert training_work(task) == pytest.approx((3 / 4, 10, (group + penalty + 4 * 6) / 4))
-
-    def test_floor(self):
-        assert Peaks(0.5, 0.25, 2.0).floor(Work(2.0, 4.0, 1.0)) == pytest.approx(4.0)
 
 
 class TestRivals:

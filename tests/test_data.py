@@ -35,7 +35,7 @@ def test_the_problem_is_the_models_head_over_its_hidden_states(name):
 
 @pytest.mark.parametrize("name", ["arithmetic", "long_answers"])
 def test_the_scripts_draw_the_questions_that_ship(name, monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[1] / "tools")
+    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[1] / "tools" / "language_model")
     script, shipped = importlib.import_module(f"make_{name}"), getattr(gt.data, name)()
     drawn = script.CATEGORIES, script.PER_CATEGORY, script.draw_question, script.SEED
     asked, examples = importlib.import_module("question_sets").draw_questions(*drawn)

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.reference, pytest.mark.filterwarnings("default")]
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-TOOLS = Path(__file__).resolve().parents[1] / "tools"
+TOOLS = Path(__file__).resolve().parents[1] / "tools" / "language_model"
 BEGINNINGS, ENDS = [[5, 6, 7, 8], [9, 2]], [[[11, 3], [4]], [[1, 2, 3], [4, 30]]]
 ANSWERS = np.array([3, 0, 9, 1])
 

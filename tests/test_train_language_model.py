@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.reference, pytest.mark.filterwarnings("default")]
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-TOOLS = Path(__file__).resolve().parents[1] / "tools"
+TOOLS = Path(__file__).resolve().parents[1] / "tools" / "language_model"
 BEGINNINGS, ENDS = [[5, 6, 7, 8], [9, 2]], [[11, 3], [1, 2, 3], [4, 30]]
 CATEGORIES, ANSWERS = [0, 1, 1], [3, 0, 9]
 

@@ -2,8 +2,9 @@
 
 Run from the top folder:  .venv/bin/python tools/mutants.py [--only TEXT] [--workers N]
 
-tests/mutants/ lists the faults as data, one list a room: the file, a piece of its text that stands there once, what takes its
-place, and the tests.  The tests are first run on the code as it is, and must pass.  A fault that they do not see ends the program with status 1.
+tests/mutants/ lists the faults as data, one list a room. A fault is a file, a piece of its text that stands there once, what
+takes its place, and the tests. The tests are first run on the code as it is, and must pass. A fault that they do not see ends
+the program with status 1.
 """
 
 import argparse

