@@ -7,9 +7,6 @@ import pytest
 from study_tables import table as table_of
 
 import grpo_theory as gt
-from grpo_theory.data import sampled_answers
-from grpo_theory.evidence import judge
-from grpo_theory.harness.sides import study_of
 from simulations.gradient import full_gradient
 from simulations.gradient.sampled_statistics import HEAD, of_responses, scores_of
 from simulations.gradient.sampled_terms import (

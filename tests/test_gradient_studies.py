@@ -10,7 +10,7 @@ from study_tables import table
 import grpo_theory as gt
 from grpo_theory.data import arithmetic
 from grpo_theory.evidence import judge
-from grpo_theory.harness.forms import study_of
+from grpo_theory.harness.sides import study_of
 from grpo_theory.problem import gallery
 from simulations.gradient import best_group, dynamic_sampling, efficiency, quality_path, step_gain
 from simulations.gradient.quality_path import trained_heads

@@ -8,8 +8,8 @@ from enumeration import NAMED
 from runs_by_hand import cubed, of_a_user, placed
 
 import grpo_theory as gt
-from grpo_theory.estimation.affine import affine_coefficients
-from grpo_theory.exact.table import UNREAD, advantage_table, can_be_tabulated, multiset_ranks
+from grpo_theory.estimation.advantage import affine_coefficients
+from grpo_theory.exact.multisets import UNREAD, advantage_table, can_be_tabulated, multiset_ranks
 from grpo_theory.simulate.advantage.route import CALLED, IN_ORDER, TABLE, route_in_training
 from grpo_theory.simulate.covector.contrasts import binary_weights
 

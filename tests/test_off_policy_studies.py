@@ -11,8 +11,6 @@ import grpo_theory as gt
 from grpo_theory.evidence.reading import BoundedMean
 from grpo_theory.harness.sides import joined
 from grpo_theory.problem.gallery import KINDS
-from grpo_theory.harness.sides import joined, study_of
-from grpo_theory.harness.study import Cell, cell_seed
 from grpo_theory.simulate.records import simulate_iterates
 from simulations.length import clipped_responses, drifts, log_ratios, ratios_by_length, score_power
 from simulations.sequence.off_policy import Pairs, cosines

@@ -12,7 +12,6 @@ from tables import answer, rows, write
 
 import grpo_theory as gt
 from grpo_theory.page.command import main
-from grpo_theory.page.outputs import open_number
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes and devices are no files there")

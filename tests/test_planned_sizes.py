@@ -9,7 +9,7 @@ from scipy.special import stdtrit
 
 import grpo_theory as gt
 from grpo_theory.intervals import group_size_fieller
-from grpo_theory.intervals.components import PromptTerms, prompt_terms
+from grpo_theory.intervals.u_statistics import PromptTerms, prompt_terms
 from grpo_theory.plan import Limits, choose_group_size, compare_baselines, cost_optimum, signal_to_noise
 from grpo_theory.plan.baseline_gain import LEAVE_ONE_OUT, RUNNABLE, Pairs, choose_baseline, pair_terms
 from grpo_theory.plan.baselines import NAMES, BaselineTerms, _prompt_statistics

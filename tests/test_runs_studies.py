@@ -9,7 +9,6 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.exact.score_moments import gains_of_response
-from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.sides import study_of
 from grpo_theory.theory.finite_group import mixed_share, standardised_slope
 from simulations.runs import best_size_law, group_size_growth, staleness, stalled, stopped_runs

@@ -9,8 +9,7 @@ from study_tables import computed
 import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.exact.multisets import multisets
-from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.sides import joined, study_of
+from grpo_theory.harness.sides import study_of
 from grpo_theory.harness.study import chunk_generator
 from simulations.sequence import drift, group_mean_bounds, own_length, ratio_moments, score_bounds, update_terms
 from simulations.sequence.divergences import at_held_prefixes, between, expected, gradient, token_logs

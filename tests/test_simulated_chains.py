@@ -7,7 +7,7 @@ from enumeration import Case
 from runs_by_hand import Algorithm, adam_by_numpy, all_observations, ascend, match, z_of_moments
 
 import grpo_theory as gt
-from grpo_theory.exact.stability import StabilityWarning
+from grpo_theory.exact.derivatives import StabilityWarning
 from grpo_theory.simulate.covector.features import features
 
 LIMIT, RARE = 4.9, 1e-6

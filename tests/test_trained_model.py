@@ -9,9 +9,6 @@ import pytest
 from scipy.special import stdtrit
 
 import grpo_theory as gt
-from grpo_theory.data.trained import check_version
-from grpo_theory.evidence.verdicts import judge
-from grpo_theory.harness.sides import study_of
 from simulations.normalisation import trained_features
 from simulations.normalisation.trained_features import STRIDE, linear_course
 from simulations.plan import advice_on_trained_model, twin_on_trained_model

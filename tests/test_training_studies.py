@@ -10,10 +10,9 @@ import grpo_theory as gt
 from grpo_theory.estimation.kernel import Batch
 from grpo_theory.evidence import judge
 from grpo_theory.exact import directional_derivatives
-from grpo_theory.harness.forms import study_of
-from grpo_theory.harness.sides import claim_of
-from grpo_theory.harness.step_search import best_step
+from grpo_theory.harness.sides import claim_of, study_of
 from grpo_theory.harness.study import Cell, cell_seed
+from grpo_theory.plan.run_simulation import best_step
 from simulations.sequence.off_policy import Pairs
 from simulations.sequence.parts import random_problem
 from simulations.training import group_size, passes, time_to_level

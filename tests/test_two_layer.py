@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from enumeration import NAMED, Prompt, group_law
 from networks import ACTIVATIONS, KINDS, DenseNetwork, derivatives_of, differences, logits_of, network_case
-from streams_by_numpy import uniforms_of_runs
 from runs_by_hand import adam_by_numpy, ascend, transcription
+from streams_by_numpy import uniforms_of_runs
 
 import grpo_theory as gt
 from grpo_theory.exact import gradient

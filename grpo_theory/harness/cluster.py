@@ -60,7 +60,7 @@ def cluster_of(workers: int, address: str = "") -> Iterator[Executor]:
             yield client.get_executor(pure=False)
         except distributed.KilledWorker as error:
             raise ClusterLostError("chunks have ended the workers that they were given to, perhaps for want of memory") from error
-        except (CancelledError, distributed.comm.CommClosedError) as error:
+        except (CancelledError, distributed.comm.core.CommClosedError) as error:
             raise ClusterLostError(f"the scheduler {where} is gone") from error
 
 

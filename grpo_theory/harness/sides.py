@@ -348,7 +348,7 @@ def study_of(module: ModuleType) -> Study | None:
         return [claim_of(statements[row["statement"]], row) for row in stated if isinstance(row.get("evidence"), str)]
 
     title = (module.__doc__ or name).strip().partition("\n")[0].rstrip(".")
-    known = {"statements": tuple(statements.values()), "powerless": getattr(module, "POWERLESS", {})}
+    known: dict[str, Any] = {"statements": tuple(statements.values()), "powerless": getattr(module, "POWERLESS", {})}
     return Study(name, title, module.__name__, **{"claims": claims, **functions}, **known)
 
 
@@ -400,7 +400,7 @@ def _of_checks(parts: Mapping[str, Run | Check]) -> dict[str, Any]:
                 if one.of is None:
                     made += by_cell[Cell({PART: one.sides.__name__, **case}).key]
                 else:
-                    made += plain(one.rows(case, lambda variant, one=one, case=case: one.found(case, variant, by_cell)))
+                    made += plain(one.rows(case, partial(one.found, case, by_cell=by_cell)))
         return made
 
     return {"cells": cells, "compute": compute, "table": table}

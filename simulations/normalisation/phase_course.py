@@ -18,8 +18,6 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.estimation.registry import make_estimator
-from grpo_theory.evidence.reading import evidence, exact
-from grpo_theory.estimation.composition import make_estimator
 from grpo_theory.evidence.reading import evidence, exact, summary
 from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness import check, rows, run

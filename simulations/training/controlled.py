@@ -19,8 +19,6 @@ from grpo_theory.arrays import Array
 from grpo_theory.evidence.reading import summary
 from grpo_theory.exact import directional_derivatives
 from grpo_theory.exact.derivatives import noise_in_logits
-from grpo_theory.harness.summary import summary
-from grpo_theory.exact.logit_forms import noise_forms
 from grpo_theory.intervals import best_set
 from simulations.seeds import child_seed
 
