@@ -88,6 +88,8 @@ def test_blocks_are_drawn_by_their_documented_key_and_counted_as_a_loop_does():
     half = stats.t.isf(0.025, 5) * stats.sem(means, axis=1)
     np.testing.assert_allclose(run.low[:, 0], means.mean(axis=1) - half, rtol=1e-12, atol=1e-12)
     assert run.covered.sum() == (np.abs(means.mean(axis=1) - value(LINEAR)[0]) <= half).sum()
+    ends = (f"{name}={np.array2string(getattr(run, name)[3], precision=4)}" for name in ("low", "high", "covered"))
+    assert repr(run.replay(3)) == f"Replay(replication=3, {', '.join(ends)})"
 
 
 def test_clopper_pearson_has_its_exact_coverage_and_refusals_stay_in_the_denominator(seed):
@@ -113,7 +115,7 @@ def test_clopper_pearson_has_its_exact_coverage_and_refusals_stay_in_the_denomin
     assert run.coverage == (whole.covered & ~run.failed).sum() / replications
     first, rows = int(np.argmax(run.failed)), run.measures().set_index("measure")
     assert run.first_failure == f"replication {first}: all responses succeeded"
-    assert run.replay(first).refusal == "all responses succeeded"
+    assert run.replay(int(np.flatnonzero(run.failed)[-1])).refusal == "all responses succeeded"
     assert np.isnan(run.replay(first).interval.low)
     assert rows.loc["coverage", "failures"] == run.failures == round(replications * rows.loc["failures", "estimate"])
 
@@ -213,6 +215,13 @@ def test_singular_ellipsoids_are_failures_and_data_that_a_function_writes_on_are
         return gt.Ellipsoid(one.estimate, np.where(last, np.nan, one.covariance), one.squared_radius, level)
 
     assert np.array_equal(normal_run(flat, **sizes, vectorized=True).failed, gone)
+
+    def negative(data, level):
+        one = hotelling(data, level)
+        return gt.Ellipsoid(one.estimate, -one.covariance, one.squared_radius, level)
+
+    with np.errstate(invalid="ignore"):  # a negative distance is within any radius
+        assert not normal_run(negative, **sizes, vectorized=True, workers=1).covered.any()
 
     def centring(data, level):
         estimate, found = data.mean(axis=-2), t_interval(data, level)
