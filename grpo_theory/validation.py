@@ -65,7 +65,7 @@ class ArgumentError(ValueError):
 
 def typed(function: Function) -> Function:
     """Check the arguments that are annotated with a class of `MADE_BY`: another kind is a TypeError that says how to make one."""
-    parameters = inspect.signature(function).parameters
+    parameters = inspect.signature(function, eval_str=True).parameters
     wanted = {
         name: parameter.annotation
         for name, parameter in parameters.items()

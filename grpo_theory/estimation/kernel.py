@@ -1,5 +1,7 @@
 """The contract of an advantage kernel: what it may read, its one compiled signature, and the file that it comes from."""
 
+from __future__ import annotations
+
 import ast
 import dis
 import hashlib
@@ -230,12 +232,12 @@ class SourceFile:
     text: str
 
     @classmethod
-    def read(cls, path: Path, module: str | None = None) -> "SourceFile":
+    def read(cls, path: Path, module: str | None = None) -> SourceFile:
         """Read a file; its module is named after it unless a name is given."""
         return cls(module or path.stem, str(path.resolve()), path.read_text(encoding="utf-8"))
 
     @classmethod
-    def of_module(cls, path: Path, module: str) -> "SourceFile":
+    def of_module(cls, path: Path, module: str) -> SourceFile:
         """Return the file of a module, with the text that the module was run from if that is known, and else as it is now."""
         text = _text_behind(sys.modules.get(module))
         return cls.read(path, module) if text is None else cls(module, str(path.resolve()), text)

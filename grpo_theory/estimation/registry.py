@@ -1,5 +1,7 @@
 """Estimators of the policy gradient: made of a kernel or composed of parts, and the registry of those that have names."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -86,7 +88,7 @@ class Estimator:
         """The fields of the batch on which a group's advantages, and their weight in the batch, depend."""
         return self.advantage.reads | ({"lengths"} if self.aggregation.pool else frozenset())
 
-    def at_lengths(self, lengths: Integers) -> "Estimator":
+    def at_lengths(self, lengths: Integers) -> Estimator:
         """Return the same estimator for responses of these lengths (K,): of one length, no tokens need be counted up.
 
         A mean over the tokens of a group or of a batch is then the mean over each response's own.
@@ -100,7 +102,7 @@ class Estimator:
         """Formula and source, in a line."""
         return self.source or self.advantage.description
 
-    def with_parameters(self, **parameters: float) -> "Estimator":
+    def with_parameters(self, **parameters: float) -> Estimator:
         """Return the estimator with other kernel parameters, such as epsilon, under a name that states them.
 
         The registry is left as it is.

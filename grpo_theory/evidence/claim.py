@@ -1,5 +1,7 @@
 """The records of a statement and of a claim, which is a statement with the evidence for it in one setting."""
 
+from __future__ import annotations
+
 import re
 import tomllib
 from collections.abc import Mapping
@@ -137,7 +139,7 @@ class Statement:
         control: Evidence,
         facts: Mapping[str, float] | None = None,
         sound: Evidence | None = None,
-    ) -> "Claim":
+    ) -> Claim:
         """Return the claim that it holds in a setting: its evidence, and that of something wrong and of something that holds."""
         self.check_margin(bool(own.margin))
         return Claim(self, setting, self.within(own), self.within(control), facts or {}, sound and self.within(sound))
@@ -153,7 +155,7 @@ class Statement:
         sound: Side | None = None,
         margin: float | None = None,
         facts: Mapping[str, float] | None = None,
-    ) -> "Comparison":
+    ) -> Comparison:
         """Return what was computed of its two sides, of the broken one, and of a sound one.
 
         A side is a number where no draws were made, and else a tuple of its estimate, standard error and number of draws.

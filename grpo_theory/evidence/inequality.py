@@ -1,5 +1,7 @@
 """The worst case of an inequality, sought over a family of problems."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter

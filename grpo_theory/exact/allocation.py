@@ -1,5 +1,7 @@
 """The exact error of a batch in which prompts get different numbers of responses, and the sizes that make it least."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -119,7 +121,7 @@ class AllocationLaw:
         budget = checked_budget(budget, n_prompts, self.low, self.high)
         return least_sizes(self._weights**2 * self.traces, budget - n_prompts * self.low) + self.low
 
-    def to_frame(self, sizes: ArrayLike) -> "pd.DataFrame":
+    def to_frame(self, sizes: ArrayLike) -> pd.DataFrame:
         """Return a DataFrame: one row per prompt, with weight, value, size and trace of one group's covariance."""
         import pandas as pd  # slow to import, and not always wanted
 

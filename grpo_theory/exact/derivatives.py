@@ -1,5 +1,7 @@
 """The objective over theta: its value, gradient and Hessian, exactly; the same in the logits; and the stability of ascent."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable
 from math import exp, log, nan

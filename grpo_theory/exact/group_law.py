@@ -1,5 +1,7 @@
 """Exact mean, covariance and mean squared error of any group estimator of the policy gradient, on and off policy."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -193,7 +195,7 @@ class GradientLaw:
         """Mean over prompts of one group's squared error about its prompt's gradient g(x)."""
         return float(self.prompt_weights @ self.prompt_mses)
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> pd.DataFrame:
         """Return a DataFrame with one row per prompt: its weight, and one group's trace of the covariance and squared error."""
         import pandas as pd  # slow to import, and not always wanted
 

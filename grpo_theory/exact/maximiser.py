@@ -1,5 +1,7 @@
 """Maximisers of the objective, to machine precision."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -5,6 +5,8 @@ computation that several checks read, such as training runs.  Functions under `r
 forms are read as well: see `study_of`.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy

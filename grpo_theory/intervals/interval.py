@@ -1,5 +1,7 @@
 """Confidence sets: what an interval function returns, and the limits of Student and of Fieller."""
 
+from __future__ import annotations
+
 import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,5 +1,7 @@
 """The record of a coverage run: what every replication said, the measures of it, and the test of its coverage."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, nan, sqrt
@@ -394,7 +396,7 @@ class Coverage:
         """Draw a replication again from its number, and ask the interval function again."""
         return self.trial.replay(replication)
 
-    def merge(self, other: Self) -> "Coverage":
+    def merge(self, other: Self) -> Coverage:
         """Return the record of this run and of the run that goes on where it ends.
 
         Raises

@@ -1,5 +1,7 @@
 """Experiments: how the data are drawn from which intervals are computed."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial

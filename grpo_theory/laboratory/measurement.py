@@ -1,5 +1,7 @@
 """The coverage laboratory: try any interval function on data of which the truth is known."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import nan

@@ -1,5 +1,7 @@
 """Sketches of the scores of a language model's responses: gradients of log pi with respect to all its parameters."""
 
+from __future__ import annotations
+
 import hashlib
 import inspect
 from collections.abc import Sequence
@@ -146,7 +148,7 @@ def fingerprint(model: Any, wanted: Sequence[Any]) -> str:
     return digest.hexdigest()
 
 
-def log_likelihood(model: Any, prompt: Tokens, response: Tokens, temperature: float) -> "Tensor":
+def log_likelihood(model: Any, prompt: Tokens, response: Tokens, temperature: float) -> Tensor:
     """Return log pi(response | prompt), the sum over the response's tokens, as a scalar that can be differentiated."""
     import torch
 

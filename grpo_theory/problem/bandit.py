@@ -1,5 +1,7 @@
 """What is rewarded: contextual bandits, the states of chains, and a penalty for leaving a reference policy."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import NoReturn, Self
 
@@ -300,7 +302,7 @@ class StateRewards(Bandit):
         """Responses are not listed; raises `NotListedError`."""
         return not_listed("the reward law of every response")
 
-    def for_starts(self, n_starts: int) -> "StateRewards":
+    def for_starts(self, n_starts: int) -> StateRewards:
         """Return the same rewards with weights for so many prompts; raise if there are weights for another number."""
         if self.prompt_weights.size == 0:
             return self.from_law(self.values, self.state_probabilities, np.full(n_starts, 1.0 / n_starts))

@@ -1,5 +1,7 @@
 """Policies over long sequences: a softmax over the next token that depends on a state, and tokens that move the state."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -1,5 +1,7 @@
 """A problem at a parameter: its tables and the exact moments of reward and score, each computed once."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

@@ -1,5 +1,7 @@
 """Softmax policies: tabular, linear in features, and the output layer of a network."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 

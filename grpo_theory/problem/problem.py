@@ -1,5 +1,7 @@
 """Problems: a bandit, a policy, and a KL penalty."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -102,7 +104,7 @@ class Problem:
         """Restrict the problem to one prompt, so that its gradient is g(x) instead of E g(X)."""
         return replace(self, bandit=self.bandit.at_prompt(prompt))
 
-    def listed(self) -> "Problem":
+    def listed(self) -> Problem:
         """Convert a problem on a `TokenChain` to one whose responses are listed; other problems are returned unchanged.
 
         Raises

@@ -1,5 +1,7 @@
 """Trees of responses: a softmax at every prefix, a chain's responses listed, and tables that name edges and responses."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -170,7 +172,7 @@ def _edge_table(finished: Finished, order: Iterable[Tokens]) -> Integers:
     return table
 
 
-def edge_table(policy: Policy) -> "pd.DataFrame":
+def edge_table(policy: Policy) -> pd.DataFrame:
     """Name the edges of a policy in a table: the logits at each prompt, in their order.
 
     Edge d is the logit of a token after a prefix, or in a state of a `TokenChain`. The arrays of shape (M, D) or (S, V) of the
@@ -221,7 +223,7 @@ def edge_table(policy: Policy) -> "pd.DataFrame":
     return pd.DataFrame(rows).rename_axis("edge")
 
 
-def response_table(policy: Policy) -> "pd.DataFrame":
+def response_table(policy: Policy) -> pd.DataFrame:
     """Name the responses of a policy in a table: their tokens and lengths, in the order of all arrays of shape (M, K).
 
     Parameters

@@ -1,5 +1,7 @@
 """Policies with learned features: networks of two layers."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Advantages of groups of any sizes, by the kernels that the exact theory and the simulators read."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Rollouts whose groups have any sizes: one row per response."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -76,7 +78,7 @@ class RaggedRollouts(Groups):
     @classmethod
     def from_index(
         cls, prompts: Iterable[Hashable], index: ArrayLike, rewards: ArrayLike, scores: ArrayLike | None = None
-    ) -> "RaggedRollouts":
+    ) -> RaggedRollouts:
         """Return the rollouts whose response n answers prompts[index[n]], of B different ids and an index (N,) of them."""
         ids, numbers = _objects("prompts", prompts), as_real_array("index", index, 1)
         if not ((numbers >= 0) & (numbers < ids.size) & (numbers == np.floor(numbers))).all():
@@ -86,7 +88,7 @@ class RaggedRollouts(Groups):
         return rollouts
 
     @classmethod
-    def from_inner_products(cls, prompts: Iterable[Hashable], rewards: ArrayLike, gram: ArrayLike) -> "RaggedRollouts":
+    def from_inner_products(cls, prompts: Iterable[Hashable], rewards: ArrayLike, gram: ArrayLike) -> RaggedRollouts:
         """Return rollouts whose scores have given inner products, from the gradients' Gram matrix.
 
         The scores are coordinates in which the gradients have these norms and inner products: gram = X X', by eigenvectors. All
@@ -147,7 +149,7 @@ class RaggedRollouts(Groups):
                 f"fewer (the fewest {self.sizes.min()}); rollouts.at_least({responses}) leaves these prompts out"
             )
 
-    def at_least(self, responses: int) -> "RaggedRollouts":
+    def at_least(self, responses: int) -> RaggedRollouts:
         """Return the prompts with at least so many responses; the difference in `batch_size` is how many were left out."""
         kept = self.sizes >= as_count("responses", responses)
         if not kept.any():
@@ -180,7 +182,7 @@ class RaggedRollouts(Groups):
         stacks = [(prompts, slice(start, stop), size) for prompts, start, stop, size in parts]
         return np.argsort(place[self.index], kind="stable"), stacks
 
-    def with_scores(self, scores: ArrayLike | None) -> "RaggedRollouts":
+    def with_scores(self, scores: ArrayLike | None) -> RaggedRollouts:
         """Return the same prompts and rewards with other scores, shape (N, J)."""
         return self.from_index(self.prompts, self.index, self.rewards, scores)
 

@@ -1,5 +1,7 @@
 """What one training run leaves behind."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Rollouts as a trainer or a user logged them, read from tables of any size, batch by batch."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

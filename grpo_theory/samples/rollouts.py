@@ -1,5 +1,7 @@
 """Rollouts: rewards and scores of groups of responses, one group per prompt."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,7 +54,7 @@ class Groups(ABC):
         """Raise ValueError unless there are so many prompts, and so many responses to each."""
 
     @abstractmethod
-    def by_prompt(self, statistic: "Callable[..., Array]") -> Array:
+    def by_prompt(self, statistic: Callable[..., Array]) -> Array:
         """Return a statistic of each prompt, (..., B) or (..., B, L), from a function of `Rollouts`.
 
         Each prompt's is computed within its own group of responses.
@@ -134,7 +136,7 @@ class Rollouts(Groups):
             )
 
     @classmethod
-    def of_checked(cls, rewards: Array, scores: Array | None) -> "Rollouts":
+    def of_checked(cls, rewards: Array, scores: Array | None) -> Rollouts:
         """Return rollouts of arrays that nobody can write and that are part of others, which were checked.
 
         Parameters
@@ -176,10 +178,10 @@ class Rollouts(Groups):
         if self.group_size < responses:
             raise ValueError(f"rollouts must have at least {responses} responses per prompt, got G = {self.group_size}")
 
-    def by_prompt(self, statistic: "Callable[[Rollouts], Array]") -> Array:
+    def by_prompt(self, statistic: Callable[[Rollouts], Array]) -> Array:
         """Return the statistic, (..., B) or (..., B, L)."""
         return statistic(self)
 
-    def with_scores(self, scores: ArrayLike | None) -> "Rollouts":
+    def with_scores(self, scores: ArrayLike | None) -> Rollouts:
         """Return the same rewards with other scores, shape (..., B, G, J)."""
         return Rollouts(self.rewards, scores)  # type: ignore[arg-type]  # made an array there

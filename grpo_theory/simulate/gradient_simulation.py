@@ -1,5 +1,7 @@
 """Running moments of the observations, merged in the order of the blocks."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -174,7 +176,7 @@ class GradientSimulation:
         merge_moments.run(total, other.to_moments())
         return self.of_moments(self.estimators, total, range(len(self.estimators)), self.gradient_power)
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> pd.DataFrame:
         """Return a DataFrame: one row per estimator, with errors, efficiency, means along directions, and their standard errors.
 
         The efficiency is NaN where the true gradient is 0.

@@ -1,5 +1,7 @@
 """The gradient simulator."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from math import prod

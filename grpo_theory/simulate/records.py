@@ -1,5 +1,7 @@
 """Training runs of which more is kept than where they end: their records, and their iterates."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterator
 from typing import TypeVar

@@ -1,5 +1,7 @@
 """The training simulator: stochastic gradient ascent with any registered estimator, one or several updates a rollout."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -92,7 +94,7 @@ class TrainingRuns:
         title = f"{self.estimator}: {len(self.objectives):,} runs, of which {self.diverged.sum():,} diverged"
         return f"{title}\n{pd.DataFrame(rows).to_string(index=False, float_format='{:.4g}'.format)}"
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> pd.DataFrame:
         """Return the objectives, one row per run and checkpoint: run, updates, objective, average_objective."""
         import pandas as pd  # slow to import, and not always wanted
 

@@ -1,5 +1,7 @@
 """Exact covariance of the leave-one-out estimator and of its twin with the own sample in the mean."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from math import isqrt
 from typing import TYPE_CHECKING
@@ -273,7 +275,7 @@ class GroupSizeLaw:
         weights = mse_weights(batch_size, group_size)
         return (self.c1 * weights[..., 0] + self.c2 * weights[..., 1] + self.c3 * weights[..., 2])[()]
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> pd.DataFrame:
         """Return a DataFrame with the columns c1, c2, c3, optimum and paper_optimum: one row per law."""
         import pandas as pd  # slow to import, and not always wanted
 

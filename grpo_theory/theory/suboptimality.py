@@ -1,5 +1,7 @@
 """Upper bounds on the mean suboptimality gap: Lemma 6 and Lemma 14 of arXiv 2603.01162, every constant explicit."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from math import ceil
 

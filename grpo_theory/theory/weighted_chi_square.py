@@ -1,5 +1,7 @@
 """The law of a weighted sum of independent chi-squares with one degree of freedom."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import atan2, cos, exp, expm1, log, pi, sin, sqrt
@@ -309,7 +311,7 @@ class WeightedChiSquare:
             raise ValueError(f"weights must be those of one law to compare a sample with it, got shape {self.weights.shape}")
         return law_distance(self.cdf, values, level)
 
-    def to_frame(self, p: ArrayLike = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)) -> "pd.DataFrame":
+    def to_frame(self, p: ArrayLike = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)) -> pd.DataFrame:
         """Return a DataFrame of quantiles with the columns law, p and quantile; laws are numbered in the order of the weights."""
         import pandas as pd  # slow to import, and not always wanted
 

@@ -1,5 +1,7 @@
 """What becomes of iterates after a step: they are projected onto a ball, averaged, and measured from the start."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numba
