@@ -57,6 +57,15 @@ class Margin:
             raise ValueError(f"because must be a text that argues the margin, got {self.because!r}")
 
 
+def check_margin(statement: Statement, given: bool = False) -> None:
+    """Raise unless a statement or its evidence says how near is near enough, where the verdict depends on that."""
+    if statement.kind in WITH_MARGIN and statement.margin is None and not given:
+        raise ValueError(
+            f"a statement of kind {statement.kind!r} needs a margin: give {statement.id} margin=Margin(value, because), "
+            "how near is near enough, and why"
+        )
+
+
 @dataclass(frozen=True)
 class Statement:
     """A statement to be decided by a study: its text, source, kind and assumptions.
@@ -141,7 +150,7 @@ class Statement:
         sound: Evidence | None = None,
     ) -> Claim:
         """Return the claim that it holds in a setting: its evidence, and that of something wrong and of something that holds."""
-        self.check_margin(bool(own.margin))
+        check_margin(self, bool(own.margin))
         return Claim(self, setting, self.within(own), self.within(control), facts or {}, sound and self.within(sound))
 
     def compare(
@@ -180,7 +189,7 @@ class Statement:
         facts : Mapping, optional
             What was computed beside: assumptions, constants.
         """
-        self.check_margin(margin is not None)
+        check_margin(self, margin is not None)
 
         def held(side: Side, against: float) -> Evidence:
             value, error, draws = as_side(self.id, side)
@@ -189,14 +198,6 @@ class Statement:
         against = prediction if broken_prediction is None else broken_prediction
         right = None if sound is None else held(sound, prediction)
         return Comparison(self, setting, held(estimate, prediction), held(broken, against), facts or {}, right)
-
-    def check_margin(self, given: bool = False) -> None:
-        """Raise unless the statement or its evidence says how near is near enough, where the verdict depends on that."""
-        if self.kind in WITH_MARGIN and self.margin is None and not given:
-            raise ValueError(
-                f"a statement of kind {self.kind!r} needs a margin: give {self.id} margin=Margin(value, because), "
-                "how near is near enough, and why"
-            )
 
     def within(self, evidence: Evidence) -> Evidence:
         """Return evidence with the statement's margin, if it has none of its own.

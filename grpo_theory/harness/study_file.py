@@ -17,6 +17,7 @@ import pandas as pd
 
 from grpo_theory.estimation import Estimator, SourceFile, estimators
 from grpo_theory.evidence import KINDS, PARTS, Claim, Statement
+from grpo_theory.evidence.claim import check_margin
 from grpo_theory.harness.collection import Collection, in_order
 from grpo_theory.harness.options import nothing
 from grpo_theory.harness.sides import FORMS, StudyError, study_of
@@ -89,7 +90,7 @@ def read_study(path: Path, kernels: Sequence[SourceFile] = ()) -> Study:
         if one.kind not in (*KINDS, PARTS):
             raise StudyFileError(f"{path}: kind must be one of {', '.join(KINDS)}, got {one.kind!r} for {one.id}")
         try:
-            one.check_margin()
+            check_margin(one)
         except ValueError as error:
             raise StudyFileError(f"{path}: {error}") from None
     return study
