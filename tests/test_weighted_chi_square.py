@@ -177,3 +177,11 @@ def test_weights_too_far_apart_for_their_ratio_to_be_a_number():
     assert law.cdf(1.0) == pytest.approx(np.sqrt(2.0 / np.pi) * 1e-70, rel=1e-12, abs=0.0)
     with pytest.raises(ValueError, match=r"weights must be at most 1e\+150, got 1e\+200"):
         gt.WeightedChiSquare([1e200, 1.0])
+
+
+def test_limits_of_a_distance_are_those_of_massarts_inequality():
+    """P(distance of the distribution functions > h) <= 2 exp(-2 R h^2) (Massart 1990)."""
+    law = gt.WeightedChiSquare([1.0, 0.4])
+    found = law.compare(2.0 * law.rvs(400, rng=3), level=0.9)
+    assert 2.0 * np.exp(-2.0 * 400 * (found.high - found.estimate) ** 2) == pytest.approx(0.1, rel=1e-12)
+    assert found.estimate - found.low == pytest.approx(found.high - found.estimate, rel=1e-12)
