@@ -82,6 +82,8 @@ def test_a_claim_has_its_statements_margin_unless_it_brings_its_own():
     assert (given.evidence.margin, given.control.margin) == (0.02, 0.5)
     assert statement.compare("linear", 1.0, 1.0, broken=2.0).margin == 0.02
     assert statement.compare("linear", 1.0, 1.0, broken=2.0, margin=0.1).margin == 0.1
+    held = [statement.compare("linear", 1.0, 3.0, broken=2.0, **given) for given in ({}, {"broken_prediction": 4.0})]
+    assert [(one.prediction, one.broken_prediction) for one in held] == [(3.0, 3.0), (3.0, 4.0)]
 
 
 @pytest.mark.parametrize("kind", ["equality", "rate", "law"])

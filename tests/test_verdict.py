@@ -28,6 +28,7 @@ def judge(kind, estimate, prediction, error=0.0, margin=0.0, replications=1000):
     [
         ("identity", 2.0 + 1e-11, 2.0, 0.0, 0.0, "confirmed"),
         ("identity", 1e-9, 0.0, 0.0, 0.0, "refuted"),
+        ("identity", 1e6 + 1e-5, 1e6, 0.0, 0.0, "confirmed"),
         ("identity", 1e6 + 1e-3, 1e6, 0.0, 0.0, "refuted"),
         ("equality", 1.01, 1.0, 0.001, 0.05, "confirmed"),
         ("equality", 1.06, 1.0, 0.001, 0.05, "refuted"),
@@ -60,6 +61,11 @@ def test_verdicts(kind, estimate, prediction, error, margin, verdict):
     if verdict != "inconclusive":
         assert found.needed == 0
     assert found.low <= estimate <= found.high
+
+
+@pytest.mark.parametrize(("difference", "verdict"), [(0.0, "refuted"), (-1e-13, "refuted"), (-1e-6, "confirmed")])
+def test_an_exact_tie_refutes_an_order(difference, verdict):
+    assert judge("ordering", difference, 0.0, replications=0).verdict == verdict
 
 
 WIDE = {"equality": (1.0, 1.0, 0.01), "rate": (-1.0, -1.0, 0.1), "law": (0.0, 0.0, 0.05), "upper bound": (0.0, 0.1, 0.0)}

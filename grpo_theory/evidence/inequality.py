@@ -124,8 +124,11 @@ def worst_case(
         raise ValueError(f"compare must be 'ratio' or 'difference', got {compare!r}")
     box = as_real_array("bounds", bounds, 2)
     check_shape("bounds", box, (len(box), 2), "(n, 2), the lowest and highest value of each parameter")
-    if (box[:, 0] > box[:, 1]).any():
-        raise ValueError(f"bounds must have no lowest value above the highest, got {box.tolist()}")
+    for number, (low, high) in enumerate(box):
+        if low > high:
+            raise ValueError(
+                f"bounds must have no lowest value above the highest, got ({low:g}, {high:g}) for parameter {number}"
+            )
     starts, climbs = as_count("starts", starts), as_count("climbs", climbs)
     tolerance = as_positive("tolerance", tolerance)
     free, tried = box[:, 1] > box[:, 0], []
@@ -184,8 +187,9 @@ def _computed(sides: Sides, parameters: Array, compare: Comparison) -> tuple[flo
         left, right = (float(side) for side in found)
     except (TypeError, ValueError):
         raise ValueError(f"sides must return two numbers (left, right), got {found!r}") from None
-    if not np.isfinite([left, right]).all():
-        raise ValueError(f"sides must return finite numbers, got {left} and {right} at {parameters.tolist()}")
+    for name, side in (("left", left), ("right", right)):
+        if not np.isfinite(side):
+            raise ValueError(f"sides must return finite numbers, got {side} for the {name} side at {parameters.tolist()}")
     if compare == "ratio" and right < 0.0:
         raise ValueError(
             f"sides must return a right side of at least 0 for compare='ratio', got {right:g} at {parameters.tolist()}; "
