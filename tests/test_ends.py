@@ -165,6 +165,6 @@ LONG = [(2, 2**31, 0), (2, 2**53, 0), (3, 2**53, 0), (10, 2**31, None), (2**53, 
 def test_trees_too_large_to_list_are_refused_at_once():
     start = time.perf_counter()
     for vocabulary, horizon, end in LONG:
-        with pytest.raises(ValueError, match=r"make (about 1e)?\d+ responses, and at most 4096|horizon must be at most 4096"):
+        with pytest.raises(ValueError, match=r"make more than 4096 responses|horizon must be at most 4096"):
             gt.TokenTree(2, vocabulary, horizon, end_token=end)
     assert time.perf_counter() - start < 5.0
