@@ -598,7 +598,7 @@ def _centre(problem: Problem, optimum: ArrayLike, **radii: float) -> tuple[Array
     for name, value in radii.items():
         if not SMALLEST_RADIUS <= as_positive(name, value) <= LARGEST_RADIUS:
             raise ValueError(f"{name} must lie in [{SMALLEST_RADIUS:g}, {LARGEST_RADIUS:g}], got {value}")
-    return problem.policy.check_theta(optimum), check_optimum(problem, optimum)[1]
+    return problem.policy.check_theta(optimum, "optimum"), check_optimum(problem, optimum)[1]
 
 
 def net(rank: int, radius: float, points: int) -> Array:
