@@ -55,6 +55,7 @@ def test_cell_seed_depends_on_study_settings_and_seed_only():
     cell = Cell({"a": 1, "b": 2})
     first = cell_seed("x", cell, 0).generate_state(4)
     assert (first == cell_seed("x", Cell({"b": 2, "a": 1}), 0).generate_state(4)).all()
+    assert (first == cell_seed("x", Cell({"of": "whatever computes it", **cell.settings}), 0).generate_state(4)).all()
     for other in (cell_seed("y", cell, 0), cell_seed("x", Cell({"a": 1, "b": 3}), 0), cell_seed("x", cell, 1)):
         assert (first != other.generate_state(4)).any()
 
