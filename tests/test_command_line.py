@@ -104,10 +104,9 @@ def test_studies_claim_what_they_declare(results):
 
 def test_what_is_not_a_number_is_no_evidence(results):
     """An estimate that is NaN is an error; of a check its sides are refused before there is a table."""
-    for name, study in studies().items():
-        if study.tabulate is None:
-            with pytest.raises(ValueError, match=r"finite|numbers"):
-                study.claims(read_table(results, name)[0].assign(estimate=np.nan))
+    for name in ("advice_regret", "planned_run", "planned_graded_run"):
+        with pytest.raises(ValueError, match=r"finite|numbers"):
+            studies()[name].claims(read_table(results, name)[0].assign(estimate=np.nan))
 
 
 def test_a_users_kernel_gets_theory_simulation_and_a_verdict(results):

@@ -228,7 +228,7 @@ def check_support(current: Point, behaviour: Point) -> None:
 
 
 def _forget_large(table: Array, drawn: np.ndarray) -> tuple[int, int] | None:
-    """Set what is too large in a table (K, ..., T, M) to 0 where `drawn` (M, K) is false; return a place where it is true."""
+    """Set what is too large in a table (K, ..., T, M) to 0 where nothing is drawn.  Return a place where it is drawn (M, K)."""
     # "not <=" finds NaN as well as what is too large.
     large = ~(np.abs(table) <= LARGEST_WEIGHT).all(axis=tuple(range(1, table.ndim - 1)))
     if (large & drawn.T).any():
