@@ -63,6 +63,7 @@ ROUNDS = {
     (("grpo_theory/harness/study.py", CODE),): [True, True, True, True],
     (("simulations/gradient/u_statistic.py", CODE),): [True, False, False, True],
     (("simulations/coverage/narrowing.py", CODE),): [False, True, False, True],
+    (("simulations/gradient/baselines.py", CODE),): [False, False, True, True],
     (("grpo_theory/data/arithmetic.json", "\n"),): [True, True, True, True],
 }
 """Files and edits -> whether they change the fingerprints of three studies, and the checksum by which a cluster's workers are

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from own_studies import EXACT, NUMBERS, SIMULATED, forget, write
 
+from grpo_theory.harness import store
 from grpo_theory.harness.runner import compute_chunk, made_with
 from grpo_theory.harness.store import study_fingerprint
 from grpo_theory.harness.study_file import StudyFileError, load_study, read_study
@@ -229,7 +230,7 @@ def test_a_package_beside_it_is_imported_and_counts(tmp_path):
     before = study_fingerprint(study)
     forget(sys.modules)
     (tmp_path / "own_package" / "numbers.py").write_text("NUMBERS = (2, 3, 4)\n")
-    path.write_text(path.read_text() + "# anew\n")
+    store._code.cache_clear()  # as in a new process
     assert study_fingerprint(read_study(path)) != before
 
 
