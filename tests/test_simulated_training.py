@@ -243,7 +243,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::grpo_theory.exact.stability.StabilityWarning")
+@pytest.mark.filterwarnings("ignore::grpo_theory.exact.derivatives.StabilityWarning")
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
 def test_workers_checkpoints_length_and_number_of_runs_change_no_bit(setting):
     """Ten blocks, the last of them not whole: on one thread, on several, in calls that end at checkpoints, and fewer of them."""
