@@ -291,11 +291,8 @@ PUBLIC_FUNCTIONS = {
     "sketch",
 }
 """What a user calls names every choice, by keyword, and may take more."""
-PUBLIC_RECORDS = {"Advice", "Findings", "ImportanceRatios", "Moments", "SampledAnswers", "Study"}
-"""What a user reads, or finds in the command's JSON, names everything that was found, and may have more.
-
-A study has one more, while two forms of it make their tables differently.
-"""
+PUBLIC_RECORDS = {"Advice", "Findings", "ImportanceRatios", "Moments", "SampledAnswers"}
+"""What a user reads, or finds in the command's JSON, names everything that was found, and may have more."""
 
 
 def definitions(kind):

@@ -189,7 +189,13 @@ class Statement:
         return Comparison(self, setting, held(estimate, prediction), held(broken, against), facts or {}, right)
 
     def check_margin(self, given: bool = False) -> None:
-        """Raise unless the statement or its evidence says how near is near enough, where the verdict depends on that."""
+        """Raise unless the statement or its evidence says how near is near enough, where the verdict depends on that.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> gt.Statement("X1", "example", "two and two are four", "identity").check_margin()
+        """
         if self.kind in WITH_MARGIN and self.margin is None and not given:
             raise ValueError(
                 f"a statement of kind {self.kind!r} needs a margin: give {self.id} margin=Margin(value, because), "

@@ -98,7 +98,15 @@ def mean_of(sample: ArrayLike) -> tuple[float, float, int]:
 
 
 def summary(sample: Array) -> dict[str, float]:
-    """Return the mean of a sample (R,), its standard error and R as the columns of a row; a single value is exact."""
+    """Return the mean of a sample (R,), its standard error and R as the columns of a row; a single value is exact.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from grpo_theory.evidence.reading import summary
+    >>> summary(np.array([2.5]))
+    {'estimate': 2.5, 'standard_error': 0.0, 'replications': 0}
+    """
     if len(sample) == 1:
         return {"estimate": float(sample[0]), "standard_error": 0.0, "replications": 0}
     return dict(zip(("estimate", "standard_error", "replications"), mean_of(sample), strict=True))

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from typing import Any
 
 from grpo_theory.harness.interrupts import interrupts_held
@@ -39,7 +40,7 @@ def cluster_of(workers: int, address: str = "") -> Iterator[Executor]:
         If it is lost at work.
     """
     try:
-        import distributed
+        distributed: Any = import_module("distributed")
     except ImportError:
         raise ClusterError("--executor dask needs the extra dask: pip install 'grpo-theory[dask]'") from None
     for name in CHATTY:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from inspect import Parameter, signature
 from itertools import product
 from types import ModuleType
@@ -107,7 +108,7 @@ class Check:
                 for _, variant in self.variants(case):
                     yield from self.arms(case, variant).values()
 
-    def found(self, case: Case, variant: Case, by_cell: Mapping[str, Any]) -> dict[str, Any]:
+    def found(self, case: Case, by_cell: Mapping[str, Any], variant: Case) -> dict[str, Any]:
         """Return the results of the run that it reads, by arm if it reads several."""
         found = {arm: by_cell[cell.key] for arm, cell in self.arms(case, variant).items()}
         return {"found": found if self.each else found[()]}
@@ -337,10 +338,10 @@ def study_of(module: ModuleType) -> Study | None:
     if old not in ([[]] if parts else [["compare"], ["simulate", "rows", "claims"]]):
         raise StudyError(f"{FORMS}; {name} defines {', '.join((*parts, *old))}")
     statements = {one.id: one for one in stated_in(module)}
+    functions: dict[str, Any] = {"cells": getattr(module, "cells", lambda quick: [Cell({})])}
     if parts:
-        functions = _of_checks(parts)
+        functions |= _of_checks(parts)
     else:
-        functions = {"cells": getattr(module, "cells", lambda quick: [Cell({})])}
         functions |= _of_comparisons(module, statements) if old == ["compare"] else _of_simulations(module)
 
     def claims(table: pd.DataFrame) -> list[Claim]:
@@ -348,8 +349,9 @@ def study_of(module: ModuleType) -> Study | None:
         return [claim_of(statements[row["statement"]], row) for row in stated if isinstance(row.get("evidence"), str)]
 
     title = (module.__doc__ or name).strip().partition("\n")[0].rstrip(".")
-    known = {"statements": tuple(statements.values()), "powerless": getattr(module, "POWERLESS", {})}
-    return Study(name, title, module.__name__, **{"claims": claims, **functions}, **known)
+    functions.setdefault("claims", claims)
+    known, reasons = tuple(statements.values()), getattr(module, "POWERLESS", {})
+    return Study(name, title, module.__name__, **functions, statements=known, powerless=reasons)
 
 
 def stated_in(module: ModuleType) -> Iterable[Statement]:
@@ -400,7 +402,7 @@ def _of_checks(parts: Mapping[str, Run | Check]) -> dict[str, Any]:
                 if one.of is None:
                     made += by_cell[Cell({PART: one.sides.__name__, **case}).key]
                 else:
-                    made += plain(one.rows(case, lambda variant, one=one, case=case: one.found(case, variant, by_cell)))
+                    made += plain(one.rows(case, partial(one.found, case, by_cell)))
         return made
 
     return {"cells": cells, "compute": compute, "table": table}
