@@ -111,7 +111,7 @@ def test_no_ragged_rollouts(call, message):
         call()
 
 
-REPLICATIONS, SOME_SIZES = 1000, [2, 3, 5, 20] * 15
+REPLICATIONS, SOME_SIZES = 2000, [2, 3, 5, 20] * 15
 NEAR = 0.015 + 4.9 * np.sqrt(0.95 * 0.05 / REPLICATIONS)
 """What a t interval on 60 skewed values may miss of 95%, and chance."""
 
