@@ -14,7 +14,7 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # Kernels as plain Python, as people debug them.
-KERNEL_TESTS := $(addprefix tests/test_,estimator.py trainers.py multisets.py)
+KERNEL_TESTS := $(addprefix tests/test_,trainers.py multisets.py)
 plain: $(VENV)/.test
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -m "not reference and not compiled" $(KERNEL_TESTS)
 
@@ -43,7 +43,7 @@ newest:
 	NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)-newest/numba $(VENV)-newest/bin/python -m pytest $(OLD_OR_NEW)
 
 # Kernels, simulators and laws compiled for the plainest processor of this kind, whose lanes are short: numbers are the same.
-GENERIC_TESTS := $(addprefix tests/test_,estimator.py multisets.py simulated_gradients.py simulated_training.py streams.py)
+GENERIC_TESTS := $(addprefix tests/test_,multisets.py simulated_gradients.py simulated_training.py streams.py)
 generic: $(VENV)/.test
 	NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES= NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/generic $(BIN)/python -m pytest -q $(GENERIC_TESTS)
 
