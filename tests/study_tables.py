@@ -35,12 +35,6 @@ def computed(study, quick, generator):
     return table_of(study.table(results, quick))
 
 
-def quick_claims(module):
-    """Return a study and the claims of its quick run, each of whose cells has the generator of its number."""
-    study = study_of(module)
-    return study, study.claims(computed(study, True, lambda number, cell, chunk: np.random.default_rng(number)))
-
-
 def claims(module, *asked, **wanted):
     """Return the claims that such a table makes."""
     return study_of(module).claims(table(module, *asked, **wanted))

@@ -28,11 +28,6 @@ def baseline_of(estimator: Estimator, group_size: int) -> str | None:
     return "none" if abs(total) <= rounding else None
 
 
-def is_leave_one_out(estimator: Estimator, group_size: int) -> bool:
-    """Return whether on policy the estimate is the leave-one-out gradient times a constant above 0."""
-    return baseline_of(estimator, group_size) == "leave-one-out mean"
-
-
 def weighs_by_length(estimator: Estimator) -> bool:
     """Return whether the weight of a token depends on the lengths of responses, as in a mean over tokens."""
     aggregation = estimator.aggregation
