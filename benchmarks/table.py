@@ -3,71 +3,55 @@
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple
 
 PACKAGES = ("grpo-theory", "numpy", "numba", "jax")
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One measurement.
 
     Attributes
     ----------
     name : str
-    number : float, optional
+    number : float or None
         None where nothing was measured.
     detail : str
         What the number comes from, or why there is none.
-    better : str
-        Which numbers are better, "higher" or "lower"; empty for a number that is neither good nor bad.
-    target : float, optional
-        The number should be at least so high, or at most so low.
+    least, most : float, optional
+        The target: the number should be at least so high, or at most.
     """
 
     name: str
     number: float | None
     detail: str = ""
-    better: str = ""
-    target: float | None = None
-
-    @property
-    def met(self) -> bool | None:
-        """Whether the target is met; None where there is none or nothing was measured."""
-        if self.number is None or self.target is None:
-            return None
-        return self.number >= self.target if self.better == "higher" else self.number <= self.target
+    least: float | None = None
+    most: float | None = None
 
     @property
     def cells(self) -> tuple[str, str, str, str]:
         """Name, value, target and verdict in words."""
-        detail = f" ({self.detail})" if self.detail else ""
-        value = self.detail if self.number is None else f"{plain(self.number)}{detail}"
-        sense = "at least" if self.better == "higher" else "at most"
-        target = "" if self.target is None else f"{sense} {self.target:g}"
-        return self.name, value, target, {True: "yes", False: "no", None: ""}[self.met]
-
-
-def plain(number: float) -> str:
-    """Return a number with three digits, or all the digits before its point."""
-    return f"{number:.0f}" if abs(number) >= 1000.0 else f"{number:.3g}"
-
-
-def at_least(name: str, number: float, target: float | None, detail: str) -> Row:
-    """Return the row of a number that should be high."""
-    return Row(name, number, detail, "higher", target)
-
-
-def at_most(name: str, number: float, target: float | None, detail: str) -> Row:
-    """Return the row of a number that should be low."""
-    return Row(name, number, detail, "lower", target)
+        target = "" if self.least is None else f"at least {self.least:g}"
+        if self.most is not None:
+            target = f"at most {self.most:g}"
+        if self.number is None:
+            return self.name, self.detail, target, ""
+        digits = f"{self.number:.0f}" if self.number >= 1000.0 else f"{self.number:.3g}"
+        met = (self.least is None or self.number >= self.least) and (self.most is None or self.number <= self.most)
+        verdict = ("yes" if met else "no") if target else ""
+        return self.name, f"{digits} ({self.detail})" if self.detail else digits, target, verdict
 
 
 def circumstances() -> str:
     """Name the processors and the versions that the numbers depend on; no date, so that equal results are equal files."""
-    versions = ", ".join([f"python {platform.python_version()}", *map(_installed, PACKAGES)])
-    return f"{os.cpu_count()} processors ({platform.machine()}), {versions}"
+    versions = [f"python {platform.python_version()}"]
+    for package in PACKAGES:
+        try:
+            versions.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            versions.append(f"no {package}")
+    return f"{os.cpu_count()} processors ({platform.machine()}), {', '.join(versions)}"
 
 
 def markdown(rows: Sequence[Row]) -> str:
@@ -77,10 +61,3 @@ def markdown(rows: Sequence[Row]) -> str:
     table = ["| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in lines]
     table.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return f"{circumstances()}\n\n" + "\n".join(table) + "\n"
-
-
-def _installed(package: str) -> str:
-    try:
-        return f"{package} {version(package)}"
-    except PackageNotFoundError:
-        return f"no {package}"

@@ -1,4 +1,4 @@
-"""The benchmarks: their table, floors counted by hand, rivals that give the right answer."""
+"""The benchmarks: their table, fair timings, rivals that give the right answer."""
 
 from importlib.util import find_spec
 
@@ -6,145 +6,92 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command_line
-from benchmarks import numpy_counts, numpy_training
-from benchmarks.numpy_rivals import textbook, tuned
-from benchmarks.rivalry import seeing
-from benchmarks.scaling import ROUTES
-from benchmarks.simulator import simulate
-from benchmarks.table import Row, at_least, at_most, circumstances, markdown
-from benchmarks.task import Task
-from benchmarks.timing import Contender, Cost, Timed, costs_of, fastest
-from benchmarks.training_task import TrainingTask
-from benchmarks.words import CountedLaw, covectors_of_counts
+from benchmarks import numpy_rivals
+from benchmarks.counts import CountedLaw, covectors_of_counts
+from benchmarks.table import Row, markdown
+from benchmarks.tasks import Task, Training
+from benchmarks.timing import Contender, Timed, timed
 from grpo_theory import Harmonic
 
 TINY = Task("tabular", 2, 4)
 HEAD = Task("lm-few-shot", 2, 4)
 GRADED = Task("graded of 3", 2, 4)
+ROUTES = [Task(problem, 2, 4, estimator) for problem, estimator in command_line.ROUTES.values()]
+TRAINED = [Training(name, 1, 4, schedule=Harmonic(5.0, 10), steps=10, runs=2048) for name in ("kl-tabular", "linear")]
 
 
-class TestRow:
-    @pytest.mark.parametrize(("row", "met"), [(at_least("", 2.0, 2.0, ""), True), (at_most("", 2.0, 1.0, ""), False)])
-    def test_target(self, row, met):
-        assert row.met is met
-
-    def test_nothing_is_met_without_a_target_or_a_number(self):
-        assert at_least("", 2.0, None, "").met is None
-        assert Row("", None, "", "lower", 1.0).met is None
-
-    def test_cells(self):
-        assert at_least("a", 1.234, 2.0, "b").cells == ("a", "1.23 (b)", "at least 2", "no")
-        assert Row("a", None, "not measured", "higher", 3.0).cells == ("a", "not measured", "at least 3", "")
-
-
-class TestTable:
-    def test_lines_are_aligned_below_the_circumstances(self):
-        rows = [at_least("speed", 2.5, 2.0, "a detail"), at_most("seconds", 1.5, 1.0, ""), Row("absent", None, "not measured")]
-        where, _, *lines = markdown(rows).splitlines()
-        assert where == circumstances()
-        assert len({len(line) for line in lines}) == 1
-        cells = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines]
-        assert cells[0] == ("name", "value", "target", "met")
-        assert cells[2:] == [row.cells for row in rows]
-
-    def test_circumstances_name_what_is_not_installed_too(self, monkeypatch):
-        monkeypatch.setattr("benchmarks.table.PACKAGES", ("numpy", "no-such-package"))
-        assert circumstances().endswith(f"numpy {np.__version__}, no no-such-package")
+def test_rows_and_command_line(tmp_path, capsys, monkeypatch):
+    rows = [Row("a", 1.234, "b", least=2.0), Row("seconds", 1.5, most=2.0), Row("absent", None, "not measured", least=3.0)]
+    monkeypatch.setattr("benchmarks.table.PACKAGES", ("numpy", "no-such-package"))
+    monkeypatch.setitem(command_line.PARTS, "study", lambda: rows)
+    assert command_line.main(["--only", "study", "--out", str(tmp_path / "RESULTS.md")]) == 0
+    where, _, *lines = (tmp_path / "RESULTS.md").read_text().splitlines()
+    assert where.endswith(f"numpy {np.__version__}, no no-such-package")
+    assert len({len(line) for line in lines}) == 1
+    assert [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines if "---" not in line] == [
+        ("name", "value", "target", "met"),
+        ("a", "1.23 (b)", "at least 2", "no"),
+        ("seconds", "1.5", "at most 2", "yes"),
+        ("absent", "not measured", "at least 3", ""),
+    ]
+    assert markdown(rows) in capsys.readouterr().out
+    assert command_line.main(["--out", str(tmp_path / "none" / "RESULTS.md")]) == 2
+    assert "folder that exists" in capsys.readouterr().err
 
 
-class TestCommandLine:
-    def test_measures_and_writes(self, tmp_path, capsys, monkeypatch):
-        monkeypatch.setitem(command_line.PARTS, "study", lambda: [Row("a", 1.0)])
-        assert command_line.main(["--only", "study", "--out", str(tmp_path / "RESULTS.md")]) == 0
-        assert (tmp_path / "RESULTS.md").read_text() == markdown([Row("a", 1.0)])
-        assert [path.name for path in tmp_path.iterdir()] == ["RESULTS.md"]
-        assert "| a    | 1     |" in capsys.readouterr().out
-
-    def test_folder_that_does_not_exist(self, tmp_path, capsys):
-        assert command_line.main(["--out", str(tmp_path / "none" / "RESULTS.md")]) == 2
-        assert "folder that exists" in capsys.readouterr().err
-
-
-class TestRivals:
-    @pytest.fixture
-    def checked(self, monkeypatch):
-        """The names of the contenders whose answers have been checked."""
-        names, check = [], Task.check
-
-        def spy(task, name, estimate):
-            check(task, name, estimate)
-            names.append(name)
-
-        monkeypatch.setattr(Task, "check", spy)
-        return names
-
-    @pytest.mark.parametrize("task", [TINY, HEAD, GRADED, Task("tabular", 1, 300)])
-    def test_numpy(self, task, checked):
-        contenders = [textbook(task), tuned(task), *numpy_counts.rivals(task)]
-        for contender in contenders:
-            contender.run(1)
-        assert len(set(checked)) == len(checked) == len(contenders)
-
-    @pytest.mark.parametrize("task", [TINY, GRADED, *(Task(one.problem, 2, 4, one.estimator) for one in ROUTES)])
-    def test_simulator(self, task):
-        task.check("simulate_gradients", simulate(task, 10**6))
-
-    @pytest.mark.skipif(find_spec("jax") is None, reason="needs jax")
-    @pytest.mark.parametrize("task", [TINY, HEAD, GRADED, Task("tabular", 1, 21), Task("tabular", 1, 300)])
-    def test_jax(self, task, checked):
-        from benchmarks import jax_counts
-
-        for contender in jax_counts.rivals(task)[:2]:
-            contender.run(1)
-        assert len(set(checked)) == len(checked) == 2
-
-    def test_a_wrong_answer_is_noticed(self):
-        found = simulate(TINY, 10**6)
-        with pytest.raises(RuntimeError, match="standard errors"):
-            TINY.check("wrong", found._replace(mse=1.02 * found.mse))
-
-    @pytest.mark.parametrize("task", [TINY, HEAD, GRADED, Task("graded of 4", 1, 5)])
-    def test_covectors_are_those_of_the_formula(self, task):
-        law, generator = CountedLaw.of(task), np.random.default_rng(1)
-        counts = generator.multinomial(task.group_size, law.probabilities[0])
-        right = None if law.right is None else law.right[0]
-        responses = np.repeat(np.arange(len(counts)), counts)
-        if right is None:
-            values = task.problem.bandit.values
-            rewards, responses = values[responses % values.size], responses // values.size
-        else:
-            rewards = right[responses]
-        advantages = rewards - (rewards.sum() - rewards) / (task.group_size - 1)
-        expected = np.bincount(responses, advantages, task.problem.bandit.n_responses) / (task.batch_size * task.group_size)
-        assert covectors_of_counts(law, task, counts, right) == pytest.approx(expected)
+def test_everyone_is_given_enough_work_and_the_fastest_of_each_kind_is_shown():
+    rounds = []
+    (cost,) = timed([Contender("sum", lambda n: rounds.append(sum(range(1000 * n))), 10)], 0.001, 3)
+    assert 0.0 < cost.least <= cost.median
+    assert len(rounds) >= 5
+    times = [Timed("own", 2.0, 1.0), Timed("scatter", 9.0, 8.0), Timed("masks", 8.0, 8.0), Timed("16-bit words", 6.0, 5.0)]
+    seeing, fastest = command_line.rows_of("JAX", "1 thread", TINY, times, 3.5)
+    assert (seeing.number, fastest.number) == (4.0, 3.0)
+    assert "sees every response" in seeing.name
+    assert (seeing.cells[-1], fastest.cells[-1]) == ("yes", "no")
 
 
-class TestTiming:
-    def test_everyone_is_given_enough_work(self):
-        rounds = []
-        (cost,) = costs_of([Contender("sum", lambda n: rounds.append(sum(range(1000 * n))), 10)], 0.001, 3)
-        assert 0.0 < cost.least <= cost.median
-        assert len(rounds) >= 5
+@pytest.mark.parametrize("task", [TINY, HEAD, GRADED, Task("tabular", 1, 300), *TRAINED])
+def test_answers_in_numpy_are_right(task):
+    for contender in numpy_rivals.rivals(task):
+        contender.run(1)
 
-    def test_fastest(self):
-        assert fastest([Timed("a", Cost(2.0, 1.0)), Timed("b", Cost(1.5, 1.4))]).name == "b"
-        assert Timed.read(["a", [2.0, 1.0]]) == Timed("a", Cost(2.0, 1.0))
 
-    @pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
-    @pytest.mark.parametrize("task", [TINY, HEAD])
-    def test_rivals_that_count_are_told_from_those_that_see_every_response(self, task):
-        def names(contenders):
-            return [each.name for each in contenders]
+@pytest.mark.parametrize("task", [TINY, *ROUTES, TRAINED[0]])
+def test_answers_of_the_simulators_are_right_and_a_wrong_one_is_noticed(task):
+    task.simulator().run(1)
+    if isinstance(task, Training):
+        check, wrong = task.check_runs, (0.9 * task.reference,)
+    else:
+        check, wrong = task.check, (1.02 * task.exact_mse, 0.001 * task.exact_mse)
+    with pytest.raises(RuntimeError, match="standard errors"):
+        check("wrong", *wrong)
 
-        training = TrainingTask("kl-tabular", 1, 4, Harmonic(5.0, 10), 10, 4096)
-        counting, others = names(numpy_counts.rivals(task)), names([tuned(task)])
-        steps = names(numpy_training.rivals(training))
-        if find_spec("jax") is not None:
-            from benchmarks import jax_counts, jax_rivals, jax_training
 
-            counting += names(jax_counts.rivals(task))
-            others += names(jax_rivals.rivals(task))
-            steps += names(jax_training.rivals(training))
-        found = [each.name for each in seeing([Timed(name, Cost(1.0, 1.0)) for name in (*counting, *others, *steps)])]
-        assert found == others + [name for name in steps if "uniforms" in name]
-        assert len(found) > len(others)
+@pytest.mark.skipif(find_spec("jax") is None, reason="needs jax")
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
+@pytest.mark.parametrize("task", [TINY, HEAD, GRADED, Task("tabular", 1, 300), *TRAINED])
+def test_answers_in_jax_are_right(task):
+    from benchmarks import jax_rivals
+
+    contenders = jax_rivals.rivals(task)
+    names = [contender.name for contender in contenders]
+    assert {command_line.COUNTING in name for name in names} == {True, False}
+    for contender in contenders[:: 3 if isinstance(task, Training) else 1]:
+        contender.run(1)
+
+
+@pytest.mark.parametrize("task", [TINY, HEAD, GRADED, Task("graded of 4", 1, 5)])
+def test_covectors_of_counts_are_those_of_the_formula(task):
+    law, generator = CountedLaw.of(task), np.random.default_rng(1)
+    counts = generator.multinomial(task.group_size, law.probabilities[0])
+    right = None if law.right is None else law.right[0]
+    responses = np.repeat(np.arange(len(counts)), counts)
+    if right is None:
+        values = task.problem.bandit.values
+        rewards, responses = values[responses % values.size], responses // values.size
+    else:
+        rewards = right[responses]
+    advantages = rewards - (rewards.sum() - rewards) / (task.group_size - 1)
+    expected = np.bincount(responses, advantages, task.problem.bandit.n_responses) / (task.batch_size * task.group_size)
+    assert covectors_of_counts(law, task, counts, right) == pytest.approx(expected)
