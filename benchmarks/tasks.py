@@ -22,8 +22,8 @@ PROMPTS, RESPONSES = 6, 4
 def find_problem(name: str) -> gt.Problem:
     """Return a problem of the gallery, or a tabular one that is made up.
 
-    These are "graded of 3" values of the reward, from 0 to 1, and with a penalty for what leads away from the uniform policy
-    "penalised of 2" values.
+    "graded of 3" has three values of the reward, from 0 to 1. "penalised of 2" has two, and a penalty for what leads away from
+    the uniform policy.
     """
     kind, _, n_values = name.partition(" of ")
     if not n_values:
