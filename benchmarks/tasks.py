@@ -22,8 +22,8 @@ PROMPTS, RESPONSES = 6, 4
 def find_problem(name: str) -> gt.Problem:
     """Return a problem of the gallery, or a tabular one that is made up.
 
-    "graded of 3" has three values of the reward, from 0 to 1. "penalised of 2" has two, and a penalty for what leads away from
-    the uniform policy.
+    Such as "graded of 3", with three values of the reward, from 0 to 1. Such as "penalised of 2", with two values, and a penalty
+    for what leads away from the uniform policy.
     """
     kind, _, n_values = name.partition(" of ")
     if not n_values:

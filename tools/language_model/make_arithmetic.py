@@ -4,7 +4,7 @@ The model is asked 500 arithmetic questions in five categories, in three ways. E
 pass, the last hidden state in front of the answer is kept, which is the input of the model's output head. The probability that
 the model gives to the ten digit tokens together is kept too. Of the model, the ten head rows of the digits are kept.
 
-    python tools/language_model/make_arithmetic.py [--rows N] [--out FILE]
+    python tools/language_model/make_arithmetic.py [--out FILE]
 """
 
 import numpy as np
@@ -26,21 +26,17 @@ def draw_expression(category, rng):
     def sign():
         return "+-"[rng.integers(2)]
 
-    match category:
-        case "two-step":
-            return operand() + sign() + operand() + sign() + operand()
-        case "three-step":
-            return operand() + sign() + operand() + sign() + operand() + sign() + operand()
-        case "multiplication":
-            product, term = f"{operand()}*{operand()}", operand()
-            return product + sign() + term if rng.integers(2) else term + sign() + product
-        case "division":
-            divisor = rng.integers(1, 16)
-            return f"{divisor * rng.integers(0, 10)}/{divisor}"
-        case "parentheses":
-            inner, outer = f"({operand()}{sign()}{operand()})", operand()
-            return inner + sign() + outer if rng.integers(2) else outer + sign() + inner
-    raise ValueError(f"category must be one of {CATEGORIES}, got {category!r}")
+    if category == "division":
+        divisor = rng.integers(1, 16)
+        return f"{divisor * rng.integers(0, 10)}/{divisor}"
+    if category in ("two-step", "three-step"):
+        text = operand()
+        for _ in range(2 if category == "two-step" else 3):
+            text += sign() + operand()
+        return text
+    inner = f"{operand()}*{operand()}" if category == "multiplication" else f"({operand()}{sign()}{operand()})"
+    outer = operand()
+    return inner + sign() + outer if rng.integers(2) else outer + sign() + inner
 
 
 def draw_question(category, rng):
@@ -54,28 +50,16 @@ def draw_question(category, rng):
 
 def write_prompt(policy, question, examples, tokenizer):
     """Return the text that stands in front of the answer."""
-    match policy:
-        case "zero-shot":
-            return f"{question}="
-        case "few-shot":
-            return write_examples(examples) + f"{question}="
-        case "instruct":
-            messages = [
-                {"role": "system", "content": SYSTEM},
-                {"role": "user", "content": f"What is {question}?"},
-            ]
-            chat = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-            return chat + f"The answer is {question}="
-    raise ValueError(f"policy must be one of {POLICIES}, got {policy!r}")
+    if policy == "instruct":
+        messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": f"What is {question}?"}]
+        chat = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        return chat + f"The answer is {question}="
+    return (write_examples(examples) if policy == "few-shot" else "") + f"{question}="
 
 
-def make(rows=None, progress=lambda iterable, **_: iterable):
-    """Return the arrays of the data set; with `rows`, only those question numbers."""
+def make(questions, examples):
+    """Return the arrays of the data set that are the model's."""
     import torch
-
-    questions, examples = draw_questions(CATEGORIES, PER_CATEGORY, draw_question, SEED)
-    if rows is not None:
-        questions = [questions[row] for row in rows]
 
     tokenizer, model = load_model()
     digits = tokenizer.convert_tokens_to_ids([str(digit) for digit in range(10)])
@@ -83,43 +67,27 @@ def make(rows=None, progress=lambda iterable, **_: iterable):
     hidden = np.empty((len(POLICIES), len(questions), head.shape[1]), dtype=np.float32)
     digit_mass = np.empty(hidden.shape[:2], dtype=np.float32)
     for p, policy in enumerate(POLICIES):
-        for q, (number, text, _) in enumerate(progress(questions, desc=policy)):
+        for q, (number, text, _) in enumerate(questions):
             prompt = write_prompt(policy, text, examples[CATEGORIES[number]], tokenizer)
             tokens = torch.tensor([tokenizer(prompt, add_special_tokens=False).input_ids])
             with torch.no_grad():
                 out = model(tokens, output_hidden_states=True, logits_to_keep=1)
-            state = out.hidden_states[-1][0, -1]
-            logits = out.logits[0, -1]
+            state, logits = out.hidden_states[-1][0, -1], out.logits[0, -1]
             if not torch.allclose(head @ state, logits, atol=1e-3):
                 raise RuntimeError("the logits are not head @ hidden: the last hidden state is not the head's input")
             hidden[p, q] = state.numpy()
             digit_mass[p, q] = logits.softmax(-1)[digits].sum().item()
-    return {
-        "hidden": hidden,
-        "head": head[digits].numpy(),
-        "digit_mass": digit_mass,
-        "answers": np.array([answer for _, _, answer in questions], dtype=np.int8),
-        "categories": np.array([number for number, _, _ in questions], dtype=np.int8),
-        "questions": np.array([text for _, text, _ in questions]),
-    }
+    return {"hidden": hidden, "head": head[digits].numpy(), "digit_mass": digit_mass}
 
 
-def describe():
-    """Return what is particular to this set."""
-    return {
-        "made_by": "tools/language_model/make_arithmetic.py",
-        "seed": SEED,
-        "policies": list(POLICIES),
-        "categories": list(CATEGORIES),
-        "prompts": {
-            "zero-shot": "<question>=",
-            "few-shot": f"{EXAMPLES} solved examples of the same category, one a line, then <question>=",
-            "instruct": (
-                f"chat template; system: {SYSTEM!r}; user: 'What is <question>?'; reply begins 'The answer is <question>='"
-            ),
-        },
-    }
-
+PROVENANCE = {
+    "policies": list(POLICIES),
+    "prompts": {
+        "zero-shot": "<question>=",
+        "few-shot": f"{EXAMPLES} solved examples of the same category, one a line, then <question>=",
+        "instruct": f"chat template; system: {SYSTEM!r}; user: 'What is <question>?'; reply begins 'The answer is <question>='",
+    },
+}
 
 if __name__ == "__main__":
-    run("arithmetic", __doc__, make, describe(), PER_CATEGORY)
+    run("arithmetic", __doc__, draw_questions(CATEGORIES, PER_CATEGORY, draw_question, SEED), make, SEED, PROVENANCE)

@@ -112,15 +112,16 @@ def write_file(arrays, provenance, path):
     path.with_suffix(".json").write_text(json.dumps({"file": path.name, "sha256": checksum} | provenance, indent=2) + "\n")
 
 
-def run(name, description, make, provenance, per_category):
-    """Run the command line of the script that makes the set of that name."""
-    from tqdm import tqdm
-
+def run(name, description, drawn, make, seed, provenance):
+    """Run the command line of the script that makes the set of that name, given what `draw_questions` returned."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, help="only the first N questions of each category (a trial)")
     parser.add_argument("--out", type=Path, default=FOLDER / f"{name}.npz")
-    arguments = parser.parse_args()
-    rows = None
-    if arguments.rows is not None:
-        rows = [per_category * c + r for c in range(len(provenance["categories"])) for r in range(arguments.rows)]
-    write_file(make(rows, tqdm), describe_model() | provenance, arguments.out)
+    out, (questions, examples) = parser.parse_args().out, drawn
+    numbers, texts, answers = zip(*questions, strict=True)
+    asked = {
+        "answers": np.array(answers, dtype=np.int16),
+        "categories": np.array(numbers, dtype=np.int8),
+        "questions": np.array(texts),
+    }
+    made = {"made_by": f"tools/language_model/make_{name}.py", "seed": seed, "categories": list(examples)}
+    write_file(make(questions, examples) | asked, describe_model() | made | provenance, out)

@@ -1,11 +1,14 @@
-"""Make grpo_theory/data/trained_model.npz: SmolLM2-135M-Instruct's last block, last norm and head, trained on arithmetic.
+"""Make grpo_theory/data/trained_model.npz and trained_adapters.npz: SmolLM2-135M-Instruct, trained on arithmetic.
 
-The states in front of the last block are computed once, for 40 training questions and 60 held-out ones of the arithmetic set.
-Each is behind the 16 solved examples of its category ("few-shot"). The 3,546,432 parameters behind these states are trained. They
-are the last block's matrices and gains, the last norm's gains, and the head's rows of the ten digits. These rows are trained as
-if not tied to the embedding. The answer is one digit, so that success and its gradient are sums over ten answers; training itself
-samples. An update has 128 responses, in groups of 2 to 64, of prompts drawn with replacement. The policy is float32 at
-temperature 1.
+There are 40 training questions and 60 held-out ones of the arithmetic set, each behind the 16 solved examples of its category
+("few-shot"). Trained is one of two parts. One is the last block, the last norm and the head's rows of the ten digits, as if these
+rows were not tied to the embedding: 3,546,432 parameters. The states in front of that block are computed once. The other part is
+adapters of rank 8 on the seven matrices of each of the 30 blocks: 2,442,240 numbers, with which all hidden states move.
+
+The answer is one digit, so that success and its gradient are sums over ten answers; training itself samples. An update has 128
+responses, in groups of 2 to 64, of prompts drawn with replacement. The policy is float32 at temperature 1; a graphics processor
+trains with TF32 products and measures scores without. Many runs are made at once. Random numbers are keyed by the run, whatever
+else is in its batch. But a graphics processor rounds sums as it likes, so a run made again differs in its last digits.
 
 Of each run, success and held-out success along it are kept, and each prompt's success at its end. So are the shares of groups
 without signal and of responses that a clip drops. Of some runs, and of two ascents along exact gradients, more is kept along
@@ -13,88 +16,104 @@ their way. It is each prompt's success, the inner products of the prompts' gradi
 reward. Every law of a group's gradient estimate is made of these. Of the start, the inner products of all logits' gradients are
 kept, of which the linear policy with the features of the start is made.
 
-In balanced coordinates each array is scaled so that, at the start, the prompts' gradients of success have mean squared length 1
-in it. In the model's own the head has 97% of the squared length, and plain steps would train little else.
+In balanced coordinates each kind of array is scaled so that, at the start, the prompts' gradients of success have mean squared
+length 1 in it. In the model's own the head has 97% of the squared length, and plain steps would train little else.
 
-    python tools/language_model/train_language_model.py --work FOLDER [--until HH:MM] [--gather] [--out FILE]
+    python tools/language_model/train_language_model.py --work FOLDER --prepare [--adapters]
 
-What is finished is kept in FOLDER, from which an interrupted run goes on: it loses one arm at most.  With --gather the file is
-written of the batches of arms that are finished.
+This writes what is needed of the model to FOLDER. The training itself needs only torch and NumPy:
+
+    python tools/language_model/train_language_model.py --work FOLDER [--adapters] [--device cuda] [--seconds N]
+
+It keeps what is finished in FOLDER, and goes on from there. The last command writes the records, of batches that are whole:
+
+    python tools/language_model/train_language_model.py --work FOLDER [--adapters] --gather [--out FILE]
 """
 
 import argparse
-import copy
+import gc
 import time
 from pathlib import Path
 
 import numpy as np
 import torch
-from language_model_arms import LOOKS, RESPONSES, SEED, batches
-from last_block import SHARED, Prompts, forward, read_parameters, unit
+import training_runs as planned
+from llama import RANK, SCALE, Questions, forward, fresh, pack, read_blocks
 from make_arithmetic import CATEGORIES, PER_CATEGORY, draw_question, write_prompt
 from make_arithmetic import SEED as QUESTIONS_SEED
 from question_sets import FOLDER, describe_model, draw_questions, keep, load_model, write_examples, write_file
-from score_products import LOGITS, products, score_moments, success_covectors
 
-VERSION = 1
-"""Of the form of the records."""
+LOGITS = 10
 TRAINED, HELD_OUT = 8, 12
 """Questions of each category."""
 CLIP, EPSILON = 0.2, 1e-4
-ASCENTS, ASCENT_LOOKS, STRIDE = ("plain", "divided"), (0, 10, 20, 40, 80, 160, 320), 0.1
-"""Exact ascents: the first update's root mean square change of a prompt's logits."""
+ASCENTS, ASCENT_LOOKS = ("plain", "divided"), (0, 10, 20, 40, 80, 160, 320)
+STRIDE, TRIAL = 0.1, 1e-3
+"""The first update of an ascent changes a prompt's logits by such a root mean square, which a step of such a rate finds out."""
 
 
-def frozen_states():
-    """Return the chosen questions' states in front of the last block, their numbers, and the parameters behind."""
+def prepare(folder, adapters):
+    """Write the arrays of the model and the prompts to the folder."""
     questions, examples = draw_questions(CATEGORIES, PER_CATEGORY, draw_question, QUESTIONS_SEED)
     tokenizer, model = load_model()
+
+    def numbers_of(text):
+        return tokenizer(text, add_special_tokens=False).input_ids
+
+    begun, sets = [numbers_of(write_examples(examples[name])) for name in CATEGORIES], {}
+    for part, span in (("trained", range(TRAINED)), ("held_out", range(TRAINED, TRAINED + HELD_OUT))):
+        numbers, rests = [PER_CATEGORY * c + r for c in range(len(CATEGORIES)) for r in span], [[] for _ in CATEGORIES]
+        for number in numbers:
+            kind, text, _ = questions[number]
+            tokens = numbers_of(write_prompt("few-shot", text, examples[CATEGORIES[kind]], tokenizer))
+            if tokens[: len(begun[kind])] != begun[kind]:
+                raise RuntimeError("a question changes the tokens of the examples in front of it")
+            rests[kind].append(tokens[len(begun[kind]) :])
+        sets[part] = rests, [questions[number][2] for number in numbers], numbers
     digits = tokenizer.convert_tokens_to_ids([str(digit) for digit in range(LOGITS)])
-    numbers = [
-        PER_CATEGORY * c + r for span in ((0, TRAINED), (TRAINED, TRAINED + HELD_OUT)) for c in range(5) for r in range(*span)
-    ]
-    shared, own = {}, {}
-    with torch.no_grad():
-        for c, name in enumerate(CATEGORIES):
-            beginning = tokenizer(write_examples(examples[name]), add_special_tokens=False).input_ids
-            begun = model(torch.tensor([beginning]), use_cache=True, output_hidden_states=True, logits_to_keep=1)
-            shared[c] = begun.hidden_states[-2][0]
-            rests = {}
-            for number in numbers:
-                if questions[number][0] == c:
-                    text = write_prompt("few-shot", questions[number][1], examples[name], tokenizer)
-                    tokens = tokenizer(text, add_special_tokens=False).input_ids
-                    if tokens[: len(beginning)] != beginning:
-                        raise RuntimeError("a question changes the tokens of the examples in front of it")
-                    rests[number] = tokens[len(beginning) :]
-            for length in sorted(set(map(len, rests.values()))):
-                alike = [number for number, rest in rests.items() if len(rest) == length]
-                memory = copy.deepcopy(begun.past_key_values)
-                memory.batch_repeat_interleave(len(alike))
-                asked = torch.tensor([rests[number] for number in alike])
-                out = model(asked, past_key_values=memory, use_cache=True, output_hidden_states=True, logits_to_keep=1)
-                own |= dict(zip(alike, out.hidden_states[-2], strict=True))
-    return pack(shared, [own[n] for n in numbers], [questions[n] for n in numbers]), numbers, read_parameters(model, digits)
+    torch.save(read_model(model, adapters, begun, sets, digits), folder / "model.pt")
 
 
-def pack(shared, own, questions):
-    """Return prompts of the states of beginnings by category, and of what follows by question (category, text, answer)."""
-    begun, longest = max(map(len, shared.values())), max(map(len, own))
-    first, then = torch.zeros(len(shared), begun, 576), torch.zeros(len(own), longest, 576)
-    for c, states in shared.items():
-        first[c, : len(states)] = unit(states)
-    for row, states in enumerate(own):
-        then[row, longest - len(states) :] = unit(states)
-    lengths = [torch.tensor([len(each) for each in some]) for some in (shared.values(), own)]
-    kinds, answers = (torch.tensor([question[place] for question in questions]) for place in (0, 2))
-    return Prompts(first, lengths[0], then, lengths[1], torch.stack([each[-1] for each in own]), kinds, answers)
+def read_model(model, adapters, begun, sets, digits):
+    """Return what is needed of a model, and the prompts of sets of (tokens of what follows, answers, numbers).
+
+    In front of the last block alone, a prompt is the rows of a table of its states.
+    """
+    layers, rows, states = model.model.layers, {}, []
+
+    def places(beginning, rest=()):
+        if adapters:
+            return [rows.setdefault(token, len(rows)) for token in rest or beginning]
+        with torch.no_grad():
+            out = model(torch.tensor([[*beginning, *rest]]), output_hidden_states=True, logits_to_keep=1)
+        new = out.hidden_states[-2][0, len(beginning) if rest else 0 :]
+        states.extend(new)
+        return list(range(len(states) - len(new), len(states)))
+
+    first = [places(beginning) for beginning in begun]
+    prompts = {}
+    for part, (rests, answers, numbers) in sets.items():
+        then = [[places(beginning, rest) for rest in some] for beginning, some in zip(begun, rests, strict=True)]
+        prompts[part] = vars(pack(first, then, answers, numbers))
+    embedding = model.get_input_embeddings().weight[list(rows)] if adapters else torch.stack(states)
+    return read_blocks(layers if adapters else layers[-1:], model, embedding, digits), prompts
 
 
-def success(parameters, prompts):
-    """Return each prompt's success, (M,)."""
-    with torch.no_grad():
-        logits, _ = forward(parameters, prompts)
-    return logits.double().softmax(-1).numpy()[np.arange(len(prompts.answers)), prompts.answers.numpy()]
+def load(folder, device):
+    """Return the blocks, and the training and the held-out questions."""
+    path = folder / "model.pt"
+    if not path.exists():
+        raise SystemExit(f"{path} is not there: make it with --prepare where the model's package is installed")
+    blocks, prompts = torch.load(path, weights_only=False)
+    blocks = {name: value.to(device) for name, value in blocks.items()}
+    return blocks, *(Questions(**prompts[part]).on(device) for part in ("trained", "held_out"))
+
+
+def success(blocks, trained, questions):
+    """Return each prompt's success by run, (A, M), in double precision, and the logits (A, M, 10)."""
+    logits = forward(blocks, trained, questions)[0].flatten(1, 2)
+    probabilities = logits.double().softmax(-1)
+    return probabilities[:, torch.arange(len(questions.answers)), torch.as_tensor(questions.answers)], logits
 
 
 def advantages(counts, answers, estimator):
@@ -108,245 +127,251 @@ def advantages(counts, answers, estimator):
     return found
 
 
-def slopes(rollout, logits, ratio):
-    """Return the update's covectors at the logits of the prompts, and the share of responses that the clip drops.
+def surrogate(rollout, logits, ratio):
+    """Return the surrogate sum A min(rho, ...)/N at the logits (M, 10), and the share of responses that a clip drops.
 
-    `rollout` has the groups' prompts (B,), counts (B, 10), advantages (B, 10) and log-probabilities when sampled (B, 10).
+    A rollout is its groups' rows, counts (B, 10), advantages, and log-probabilities when sampled.
     """
     rows, counts, gains, sampled = rollout
-    logs = logits.log_softmax(-1).double().numpy()[rows]
-    weights, dropped = counts * gains / counts.sum(), np.zeros(counts.shape, dtype=bool)
-    if ratio != "none":
-        ratios = np.exp(logs - sampled)
-        if ratio == "by sign":
-            dropped = ((gains > 0) & (ratios > 1.0 + CLIP)) | ((gains < 0) & (ratios < 1.0 - CLIP))
-        elif ratio == "upper only":
-            dropped = ratios > 1.0 + CLIP
-        weights = np.where(dropped, 0.0, weights * ratios)
-    found = np.zeros(logits.shape)
-    np.add.at(found, rows, weights - weights.sum(axis=1, keepdims=True) * np.exp(logs))
-    return torch.as_tensor(found, dtype=torch.float32), float((counts * dropped).sum() / counts.sum())
+    logs = logits.double().log_softmax(-1)[rows]
+    weights = counts / counts.sum()
+    if ratio == "none":
+        return (weights * gains * logs).sum(), 0.0
+    ratios, dropped = (logs - sampled).exp(), torch.zeros_like(counts, dtype=torch.bool)
+    if ratio == "by sign":
+        dropped = ((gains > 0) & (ratios > 1.0 + CLIP)) | ((gains < 0) & (ratios < 1.0 - CLIP))
+    elif ratio == "upper only":
+        dropped = ratios > 1.0 + CLIP
+    return (weights * torch.where(dropped, 0.0, gains * ratios)).sum(), float((weights * dropped).sum())
 
 
-def climb(parameters, seen, logits, covectors, rates):
-    """Add to each array its rate times the gradient of which the logits' part is given; gradients are not written out."""
-    outputs = torch.autograd.grad(logits, [output for _, output in seen.values()], covectors)
-    with torch.no_grad():
-        for (key, (inputs, _)), slope in zip(seen.items(), outputs, strict=True):
-            name = key.removesuffix(SHARED)
-            array, inputs, slope = parameters[name], inputs.detach().flatten(0, -2), slope.flatten(0, -2)
-            if array.dim() == 2:
-                array.addmm_(slope.T, inputs, alpha=rates[name])
-            else:
-                array.add_((slope * inputs).sum(0), alpha=rates[name])
+class Run:
+    """What samples a run's rollouts, and what is noted of it."""
+
+    def __init__(self, arm, answers):
+        self.arm, self.answers, self.rng = arm, answers, np.random.default_rng(arm.key)
+        self.rollout, self.turn, self.lost = None, 0, False
+        self.quiet, self.dropped, self.looks = [], [], []
+
+    def draw(self, logits):
+        """Draw a rollout at the logits (M, 10): prompts with replacement, and answers."""
+        rows = self.rng.integers(0, len(self.answers), planned.RESPONSES // self.arm.group_size)
+        logs = logits.detach().double().log_softmax(-1).cpu().numpy()[rows]
+        probabilities = np.exp(logs)
+        counts = self.rng.multinomial(self.arm.group_size, probabilities / probabilities.sum(axis=1, keepdims=True))
+        right = counts[np.arange(len(rows)), self.answers[rows]]
+        self.quiet.append(((right == 0) | (right == self.arm.group_size)).mean())
+        drawn = (rows, counts, advantages(counts, self.answers[rows], self.arm.estimator), logs)
+        self.rollout = [torch.as_tensor(each, device=logits.device) for each in drawn]
+
+    def loss(self, logits):
+        """Return what the update climbs at the logits, or None once the run has left float32."""
+        self.lost = self.lost or not torch.isfinite(logits).all()
+        if self.lost:
+            return None
+        if self.turn == 0:
+            self.draw(logits)
+        self.turn = (self.turn + 1) % self.arm.reuse
+        found, share = surrogate(self.rollout, logits, self.arm.ratio)
+        self.dropped.append(share)
+        return found
+
+    def look(self, ends):
+        """Note mean success on both sets, and shares since the last look; 0 once the run has left float32."""
+        self.lost = self.lost or not all(np.isfinite(each).all() for each in ends)
+        row = [each.mean() for each in ends] + [np.mean(self.quiet or [0.0]), np.mean(self.dropped or [0.0])]
+        self.looks.append([0.0] * 4 if self.lost else row)
+        self.quiet, self.dropped = [], []
 
 
-def fresh(parameters):
-    """Return a copy of the parameters, to be trained."""
-    return {name: value.clone().requires_grad_(True) for name, value in parameters.items()}
+def stepper(trained, arms, scales):
+    """Return what moves the runs' arrays along gradients: torch's optimiser of rate 1, its way times each run's own rate."""
+    plain, values = arms[0].optimiser == "SGD", list(trained.values())
+    start, way = [value.detach().clone() for value in values], [torch.zeros_like(value) for value in values]
+    optimiser = (torch.optim.SGD if plain else torch.optim.Adam)(way, lr=1.0, maximize=True)
+    rates = torch.tensor([arm.rate for arm in arms], device=values[0].device)[:, None, None]
+    weights = [rates / scales[name.partition(",")[0]] if plain else rates for name in trained]
+
+    @torch.no_grad()
+    def step(gradients):
+        for move, gradient in zip(way, gradients, strict=True):
+            move.grad = gradient
+        optimiser.step()
+        for value, first, move, weight in zip(values, start, way, weights, strict=True):
+            value.copy_(first + weight * move)
+
+    return step
 
 
-def draw_prompts(rng, prompts, arm):
-    """Draw the prompts of a rollout, with replacement: those that came, and the groups' rows among them."""
-    chosen = rng.integers(0, len(prompts.answers), RESPONSES // arm.group_size)
-    kept, rows = np.unique(chosen, return_inverse=True)
-    return prompts.take(torch.as_tensor(kept)), rows
+def train(model, adapters, arms, scales, measured=None, looks=planned.LOOKS):
+    """Train runs at once, and return their records; success is noted after so many updates as `looks` has.
+
+    Scores are measured along runs that have the rate `measured`.
+    """
+    blocks, prompts, held_out = model
+    trained = fresh(blocks, adapters, [arm.seed for arm in arms])
+    step, runs, notes, update = stepper(trained, arms, scales), [Run(arm, prompts.answers) for arm in arms], [{} for _ in arms], 0
+
+    def logits_of(*values):
+        return success(blocks, dict(zip(trained, values, strict=True)), prompts)[1]
+
+    if blocks["head"].is_cuda:
+        # Thousands of small operations are recorded once and played back: to start them one by one takes three times as long.
+        gc.collect()  # what was recorded for the runs before holds most of the memory
+        torch.cuda.empty_cache()
+        logits_of = torch.cuda.make_graphed_callables(logits_of, tuple(trained.values()))
+    for until in looks:
+        while update < until:
+            losses = [run.loss(own) for run, own in zip(runs, logits_of(*trained.values()), strict=True)]
+            losses = [loss for loss in losses if loss is not None]
+            if losses:
+                step(torch.autograd.grad(sum(losses), list(trained.values())))
+            update += 1
+        with torch.no_grad():
+            ends = [success(blocks, trained, some)[0].cpu().numpy() for some in (prompts, held_out)]
+        for place, (run, *own) in enumerate(zip(runs, *ends, strict=True)):
+            run.look(own)
+            if until in planned.MEASURED_LOOKS and run.arm.is_measured(measured):
+                alone = {name: value[:, place : place + 1] for name, value in trained.items()}
+                notes[place][until] = measure(blocks, alone, prompts, scales)
+    return [
+        {"looks": np.array(run.looks), "ends": np.zeros(sum(map(len, end))) if run.lost else np.concatenate(end)} | flat(note)
+        for run, note, *end in zip(runs, notes, *ends, strict=True)
+    ]
 
 
-def draw_answers(rng, logits, answers, rows, arm):
-    """Draw a rollout's groups at the logits of its prompts: rows, counts, advantages and log-probabilities when sampled."""
-    logs = logits.double().log_softmax(-1).numpy()
-    if not np.isfinite(logs).all():
-        raise FloatingPointError
-    probabilities = np.exp(logs)
-    probabilities /= probabilities.sum(axis=1, keepdims=True)
-    counts = rng.multinomial(arm.group_size, probabilities[rows])
-    return rows, counts, advantages(counts, answers[rows], arm.estimator), logs[rows]
+def products(blocks, trained, questions):
+    """Return by kind of array the inner products of the logits' gradients, (M, 10, M, 10), probabilities (M, 10), and states.
+
+    Every prompt gets a copy of the arrays, so that one gradient of the sum over copies has the gradients of all prompts.
+    """
+    count, found = len(questions.answers), {}
+    copies = {name: value.detach().repeat(1, count, 1, 1).requires_grad_(True) for name, value in trained.items()}
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    logits, ends = forward(blocks, copies, questions.apart())
+    logits = logits.flatten(1)
+    for name, value in copies.items():
+        rows = [torch.autograd.grad(logits[:, a].sum(), value, retain_graph=True)[0] for a in range(LOGITS)]
+        written = torch.stack([row.transpose(0, 1).flatten(1) for row in rows], 1).flatten(0, 1).double()
+        kind, inner = name.partition(",")[0], (written @ written.T).cpu().numpy().reshape(count, LOGITS, count, LOGITS)
+        found[kind] = found.get(kind, 0.0) + inner
+    torch.set_float32_matmul_precision(precision)
+    return found, logits.detach().double().softmax(-1).cpu().numpy(), ends.detach().flatten(0, 2).double().cpu().numpy()
 
 
-def train(start, prompts, held_out, arm, scales):
-    """Train an arm, and return its records; a run that leaves float32 has success 0 from there on."""
-    parameters, rng = fresh(start), np.random.default_rng(arm.key)
-    adam = torch.optim.Adam(parameters.values(), lr=arm.rate, maximize=True, fused=True) if arm.optimiser == "Adam" else None
-    rates = {name: arm.rate / scale for name, scale in scales.items()}
-    quiet, dropped, update = [], [], 0
-    looks, ends, measured = [], [np.zeros(len(some.answers)) for some in (prompts, held_out)], {}
-    try:
-        for until in LOOKS:
-            while update < until:
-                some, rows = draw_prompts(rng, prompts, arm)
-                logits, seen = forward(parameters, some)
-                rollout = draw_answers(rng, logits.detach(), some.answers.numpy(), rows, arm)
-                quiet.append(no_signal(rollout[1], some.answers.numpy()[rows]))
-                for turn in range(arm.reuse):
-                    if turn > 0:
-                        logits, seen = forward(parameters, some)
-                    covectors, share = slopes(rollout, logits.detach(), arm.ratio)
-                    dropped.append(share)
-                    if adam is None:
-                        climb(parameters, seen, logits, covectors, rates)
-                    else:
-                        adam.zero_grad()
-                        logits.backward(covectors)
-                        adam.step()
-                    update += 1
-            ends = [success(parameters, some) for some in (prompts, held_out)]
-            if not all(np.isfinite(each).all() for each in ends):
-                raise FloatingPointError
-            looks.append([each.mean() for each in ends] + [np.mean(quiet or [0.0]), np.mean(dropped or [0.0])])
-            quiet, dropped = [], []
-            if until in arm.measured:
-                measured[until] = measure(parameters, prompts, scales)
-    except FloatingPointError:
-        looks += [[0.0, 0.0, 0.0, 0.0]] * (len(LOOKS) - len(looks))
-        ends = [np.zeros(len(some.answers)) for some in (prompts, held_out)]
-    return {"looks": np.array(looks), "ends": np.concatenate(ends)} | flat(measured)
+def score_moments(inner, probabilities, answers):
+    """Return inner products of the prompts' gradients of success (M, M), and E ||score||^2 given a wrong and a right answer.
+
+    `inner` are the logits' inner products (M, 10, M, 10).
+    """
+    right = np.eye(LOGITS)[answers]
+    # Success is pi_a, and its gradient in the logits pi_a (e_a - pi).
+    covectors = (probabilities * right).sum(axis=1, keepdims=True) * (right - probabilities)
+    gram = np.einsum("ma,manb,nb->mn", covectors, inner, covectors)
+    scores = np.eye(LOGITS) - probabilities[:, None]
+    powers = np.einsum("mka,mamb,mkb->mk", scores, inner, scores)
+    wrong = probabilities * (1.0 - right)
+    return gram, np.stack([(wrong * powers).sum(axis=1) / wrong.sum(axis=1), (powers * right).sum(axis=1)], axis=1)
 
 
-def no_signal(counts, answers):
-    """Return the share of groups whose rewards are all equal."""
-    right = counts[np.arange(len(answers)), answers]
-    return float(((right == 0) | (right == counts.sum(axis=1))).mean())
-
-
-def measure(parameters, prompts, scales):
+def measure(blocks, trained, questions, scales):
     """Return each prompt's success, and in balanced coordinates and in the model's own the moments of scores."""
-    inner, probabilities = products(fresh(parameters), prompts)
-    answers = prompts.answers.numpy()
-    found = {"success": probabilities[np.arange(len(answers)), answers]}
+    inner, probabilities, states = products(blocks, trained, questions)
+    found = {"success": probabilities[np.arange(len(questions.answers)), questions.answers]}
     for name, weights in (("balanced", scales), ("own", dict.fromkeys(scales, 1.0))):
         total = sum(inner[array] / weight for array, weight in weights.items())
-        found[f"{name} gram"], found[f"{name} powers"] = score_moments(total, probabilities, answers)
-    with torch.no_grad():
-        states = forward(parameters, prompts)[1]["head"][0].double().numpy()
-    unit_states = states / np.linalg.norm(states, axis=1, keepdims=True)
-    return found | {"states": unit_states @ unit_states.T}
+        found[f"{name} gram"], found[f"{name} powers"] = score_moments(total, probabilities, questions.answers)
+    states /= np.linalg.norm(states, axis=1, keepdims=True)
+    return found | {"states": states @ states.T}
 
 
 def flat(measured):
     """Return what was measured at several numbers of updates, stacked by name, and these numbers."""
-    if not measured:
-        return {}
-    names = next(iter(measured.values()))
-    return {"measured": np.array(list(measured))} | {name: np.stack([at[name] for at in measured.values()]) for name in names}
+    names = next(iter(measured.values()), {})
+    stacked = {name: np.stack([at[name] for at in measured.values()]) for name in names}
+    return stacked | ({"measured": np.array(list(measured))} if measured else {})
 
 
-def ascend(start, prompts, divided, scales):
-    """Ascend along exact gradients in balanced coordinates, and return what was measured on the way."""
-    parameters, measured, rate = fresh(start), {}, None
-    answers = prompts.answers.numpy()
-    for update in range(ASCENT_LOOKS[-1] + 1):
-        if update in ASCENT_LOOKS:
-            measured[update] = measure(parameters, prompts, scales)
-        logits, seen = forward(parameters, prompts)
-        pi = logits.detach().double().softmax(-1).numpy()
-        covectors = success_covectors(pi, answers) / len(answers)
-        if divided:
-            value = pi[np.arange(len(answers)), answers]
-            covectors /= np.sqrt(value * (1.0 - value))[:, None]
-        covectors = torch.as_tensor(covectors, dtype=torch.float32)
-        if rate is None:
-            small = fresh(start)
-            again, passed = forward(small, prompts)
-            climb(small, passed, again, covectors, {name: 1e-3 / scale for name, scale in scales.items()})
-            with torch.no_grad():
-                change = (forward(small, prompts)[0] - again).double()
-            rate = 1e-3 * STRIDE / float(change.square().sum(1).mean().sqrt())
-        climb(parameters, seen, logits, covectors, {name: rate / scale for name, scale in scales.items()})
-    return flat(measured) | {"rate": np.array(rate)}
-
-
-def kept(folder, name, make):
-    """Return what the folder has by that name, made now if it has it not, and whether it was there."""
-    path = folder / f"{name}.npz"
-    there = path.exists()
-    if not there:
-        keep(path, make())
-    with np.load(path) as file:
-        return dict(file), there
-
-
-def read_states(folder):
-    """Return training prompts, held-out prompts, their numbers and the parameters at the start, made once."""
-    path = folder / "states.pt"
-    if not path.exists():
-        prompts, numbers, parameters = frozen_states()
-        torch.save((vars(prompts), numbers, parameters), path)
-    arrays, numbers, parameters = torch.load(path)
-    prompts, split = Prompts(**arrays), TRAINED * len(CATEGORIES)
-    rows = torch.arange(len(numbers))
-    return prompts.take(rows[:split]), prompts.take(rows[split:]), np.array(numbers), parameters
-
-
-def at_start(parameters, prompts):
+def at_start(model, adapters):
     """Return the scales of balanced coordinates, and in them the inner products of all logits' gradients."""
-    inner, probabilities = products(fresh(parameters), prompts)
-    answers = prompts.answers.numpy()
-    scales = {name: np.trace(score_moments(each, probabilities, answers)[0]) / len(answers) for name, each in inner.items()}
-    total = sum(inner[name] / scale for name, scale in scales.items())
+    blocks, prompts, _ = model
+    inner, probabilities, _ = products(blocks, fresh(blocks, adapters, [0]), prompts)
+    moments = {name: score_moments(each, probabilities, prompts.answers)[0] for name, each in inner.items()}
+    scales = {name: np.trace(gram) / len(gram) for name, gram in moments.items()}
     return {
         "names": np.array(list(scales)),
         "scales": np.array(list(scales.values())),
-        "kernel": total,
+        "kernel": sum(inner[name] / scale for name, scale in scales.items()),
         "probabilities": probabilities,
+        "torch": np.array(torch.__version__),
     }
 
 
-def work_on(folder, until):
-    """Make what is not in the folder, arm after arm, until a time of day."""
-    prompts, held_out, _, parameters = read_states(folder)
-    start, _ = kept(folder, "start", lambda: at_start(parameters, prompts))
+def ascend(model, adapters, divided, scales):
+    """Ascend along exact gradients in balanced coordinates, and return what was measured on the way."""
+    blocks, prompts, _ = model
+    trained, measured, rate = fresh(blocks, adapters, [0]), {}, None
+    weights = {name: 1.0 / scales[name.partition(",")[0]] for name in trained}
+    for update in range(ASCENT_LOOKS[-1] + 1):
+        if update in ASCENT_LOOKS:
+            measured[update] = measure(blocks, trained, prompts, scales)
+        value, logits = success(blocks, trained, prompts)
+        own = value.detach()
+        objective = (value / (own * (1.0 - own)).sqrt() if divided else value).mean()
+        gradients = dict(zip(trained, torch.autograd.grad(objective, list(trained.values())), strict=True))
+        with torch.no_grad():
+            if rate is None:
+                small = {name: array + TRIAL * weights[name] * gradients[name] for name, array in trained.items()}
+                change = (success(blocks, small, prompts)[1] - logits).double()
+                rate = TRIAL * STRIDE / float(change.square().sum(-1).mean().sqrt())
+            for name, array in trained.items():
+                array += rate * weights[name] * gradients[name]
+    return flat(measured) | {"rate": np.array(rate)}
+
+
+def kept(folder, name, make=None):
+    """Return what the folder has by that name, made now if it has it not."""
+    path = folder / f"{name}.npz"
+    if make is not None and not path.exists():
+        keep(path, make())
+    with np.load(path) as file:
+        return dict(file)
+
+
+def rates_in(folder):
+    """Return the learning rates that the pilot of the adapters chose."""
+    return planned.rates_of([kept(folder, arm.name)["looks"][-1, 0] for arm in planned.pilot()])
+
+
+def work_on(folder, adapters, device, seconds):
+    """Make what is not in the folder, batch after batch, and begin none after so many seconds."""
+    begun, model = time.perf_counter(), load(folder, device)
+    start = kept(folder, "start", lambda: at_start(model, adapters))
     scales = dict(zip(start["names"].tolist(), start["scales"].tolist(), strict=True))
-    jobs = [(f"ascent-{name}", lambda name=name: ascend(parameters, prompts, name == "divided", scales)) for name in ASCENTS]
-    jobs += [(arm.name, lambda arm=arm: train(parameters, prompts, held_out, arm, scales)) for arms in batches() for arm in arms]
-    for place, (name, make) in enumerate(jobs):
-        if until is not None and time.strftime("%H:%M") >= until:
-            print(f"stopped at {until}: {place} of {len(jobs)} are done", flush=True)
-            return
-        begun = time.perf_counter()
-        found, there = kept(folder, name, make)
-        if not there:
-            end = (
-                found["looks"][-1, :2].round(3).tolist() if "looks" in found else found["success"].mean(axis=1).round(3).tolist()
-            )
-            print(f"{place + 1} of {len(jobs)}, {name}: {end} in {time.perf_counter() - begun:.0f} s", flush=True)
 
+    def make(arms, measured=None, looks=planned.LOOKS):
+        missing = [arm for arm in arms if not (folder / f"{arm.name}.npz").exists()]
+        if missing and time.perf_counter() - begun < seconds:
+            for arm, found in zip(missing, train(model, adapters, missing, scales, measured, looks), strict=True):
+                keep(folder / f"{arm.name}.npz", found)
+                print(f"{arm.name}: {found['looks'][-1, :2].round(3).tolist()}, {time.perf_counter() - begun:.0f} s", flush=True)
 
-def finished(folder):
-    """Return the arms of the batches of which all arms are there."""
-    return [arm for arms in batches() if all((folder / f"{arm.name}.npz").exists() for arm in arms) for arm in arms]
+    jobs = [(arms, planned.LAST_BLOCK_MEASURED, planned.LOOKS) for arms in planned.last_block_batches()]
+    if adapters:
+        make(planned.pilot())
+        rates = rates_in(folder)
+        jobs = [(arms, rates[1], planned.LOOKS) for arms in planned.adapter_batches(rates)]
+        jobs += [(arms, rates[1], planned.LONGER) for arms in planned.longer_batches(rates)]
+    for name in ASCENTS:
+        kept(folder, f"ascent-{name}", lambda name=name: ascend(model, adapters, name == "divided", scales))
+    for job in jobs:
+        make(*job)
 
 
 def half(matrices):
     """Return the entries on and above the diagonals of symmetric matrices (..., M, M)."""
     return matrices[..., *np.triu_indices(matrices.shape[-1])]
-
-
-def gather(folder, arms, numbers):
-    """Return the arrays of the records of runs, given the numbers of the questions."""
-    read = {arm: dict(np.load(folder / f"{arm.name}.npz")) for arm in arms}
-    courses = {name: dict(np.load(folder / f"ascent-{name}.npz")) for name in ASCENTS}
-    courses |= {f"{arm.estimator}, G = {arm.group_size}": found for arm, found in read.items() if "measured" in found}
-    start = dict(np.load(folder / "start.npz"))
-    count = len(start["probabilities"])
-
-    def stacked(name):
-        return np.concatenate([course[name] for course in courses.values()])
-
-    return of_runs(read, LOOKS) | {
-        "questions": numbers.astype(np.int16),
-        "course_names": np.array(list(courses)),
-        "course": np.repeat(np.arange(len(courses)), [len(course["measured"]) for course in courses.values()]).astype(np.int8),
-        "course_updates": stacked("measured").astype(np.int16),
-        "success": stacked("success").astype(np.float32),
-        "gram": half(stacked("balanced gram")).astype(np.float32),
-        "powers": stacked("balanced powers").astype(np.float32),
-        "own_gram": half(stacked("own gram")).astype(np.float32),
-        "own_powers": stacked("own powers").astype(np.float32),
-        "states": half(stacked("states")).astype(np.float16),
-        "kernel": half(start["kernel"].reshape(count * LOGITS, -1)).astype(np.float32),
-        "probabilities": start["probabilities"].astype(np.float64),
-    }
 
 
 def of_runs(read, looks):
@@ -360,47 +385,86 @@ def of_runs(read, looks):
     }
 
 
-def describe_training(start, arrays):
-    """Return what records of training are made of, whichever parameters are trained."""
-    return {
-        "seed": SEED,
+def gather(folder, adapters):
+    """Return the arrays of the records, of the batches of which all runs are there."""
+
+    def read(batches):
+        whole = [arms for arms in batches if all((folder / f"{arm.name}.npz").exists() for arm in arms)]
+        return {arm: kept(folder, arm.name) for arms in whole for arm in arms}
+
+    runs = read(planned.adapter_batches(rates_in(folder)) if adapters else planned.last_block_batches())
+    longer = read(planned.longer_batches(rates_in(folder))) if adapters else {}
+    start, courses = kept(folder, "start"), {name: kept(folder, f"ascent-{name}") for name in ASCENTS}
+    courses |= {f"{arm.estimator}, G = {arm.group_size}": found for arm, found in runs.items() if "measured" in found}
+    names = ("measured", "success", "balanced gram", "balanced powers", "own gram", "own powers", "states")
+    stacked = {name: np.concatenate([course[name] for course in courses.values()]) for name in names}
+    _, *sets = load(folder, "cpu")
+    return of_runs(runs, planned.LOOKS) | {
+        **({f"longer_{name}": array for name, array in of_runs(longer, planned.LONGER).items()} if longer else {}),
+        "questions": np.concatenate([some.numbers for some in sets]).astype(np.int16),
+        "course_names": np.array(list(courses)),
+        "course": np.repeat(np.arange(len(courses)), [len(course["measured"]) for course in courses.values()]).astype(np.int8),
+        "course_updates": stacked["measured"].astype(np.int16),
+        "success": stacked["success"].astype(np.float32),
+        "gram": half(stacked["balanced gram"]).astype(np.float32),
+        "powers": stacked["balanced powers"].astype(np.float32),
+        "own_gram": half(stacked["own gram"]).astype(np.float32),
+        "own_powers": stacked["own powers"].astype(np.float32),
+        "states": half(stacked["states"]).astype(np.float16),
+        "kernel": half(start["kernel"].reshape(start["probabilities"].size, -1)).astype(np.float32),
+        "probabilities": start["probabilities"].astype(np.float64),
+    }
+
+
+def describe(folder, adapters, arrays):
+    """Return what is particular to these records."""
+    start = kept(folder, "start")
+    last_block = "the last block, the last norm and the head's rows of the ten digits, untied: 3,546,432 parameters"
+    lora = f"LoRA in all blocks, rank {RANK}, product times {SCALE:g}: 2,442,240 parameters"
+    products = "TF32 products" if adapters else "float32"
+    own = {"rates": [float(rate) for rate in rates_in(folder)]} if adapters else {}
+    return own | {
+        "version": 1,
+        "made_by": "tools/language_model/train_language_model.py" + " --adapters" * adapters,
+        "trained_with_torch": str(start["torch"]),
+        "trained": lora if adapters else last_block,
+        "update": f"{planned.RESPONSES} responses, {products}, temperature 1, the ten digits as vocabulary",
+        "seed": planned.SEED,
         "questions": "of tools/language_model/make_arithmetic.py, "
         f"each category's first {TRAINED} to train on and the next {HELD_OUT} held out",
         "prompt": "16 solved examples of the same category, one a line, then <question>=",
         "scales": dict(zip(start["names"].tolist(), start["scales"].tolist(), strict=True)),
         "runs": len(arrays["seeds"]),
+        "longer_runs": len(arrays.get("longer_seeds", ())),
         "Adam": "beta 0.9 and 0.999, epsilon 1e-8, a constant learning rate, as torch.optim.Adam",
         "clip": CLIP,
         "ascent": f"first update: root mean square change of a question's logits {STRIDE:g}",
     }
 
 
-def describe(folder, arrays):
-    """Return what is particular to these records."""
-    return describe_training(dict(np.load(folder / "start.npz")), arrays) | {
-        "version": VERSION,
-        "made_by": "tools/language_model/train_language_model.py",
-        "trained": "the last block, the last norm and the head's rows of the ten digits, untied: 3,546,432 parameters",
-        "update": f"{RESPONSES} responses, float32, temperature 1, the ten digits as vocabulary",
-    }
-
-
 def main():
-    """Work, or write the file."""
+    """Prepare, work, or write the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, required=True, help="the folder in which finished arms are kept")
-    parser.add_argument("--until", metavar="HH:MM", help="begin no arm after this time of day")
+    parser.add_argument("--work", type=Path, required=True, help="the folder in which finished runs are kept")
+    parser.add_argument("--adapters", action="store_true", help="train adapters in all blocks, and not the last block")
+    parser.add_argument("--prepare", action="store_true", help="write what is needed of the model, and train nothing")
+    parser.add_argument("--device", default="cpu", help='where torch computes, "cpu" or "cuda"')
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no batch after so many seconds")
     parser.add_argument("--gather", action="store_true", help="write the file of what is finished, and train nothing")
-    parser.add_argument("--out", type=Path, default=FOLDER / "trained_model.npz")
-    arguments = parser.parse_args()
-    arguments.work.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)
-    if arguments.gather:
-        arrays = gather(arguments.work, finished(arguments.work), read_states(arguments.work)[2])
+    parser.add_argument("--out", type=Path, help="the file, if not that of the package")
+    given = parser.parse_args()
+    given.work.mkdir(parents=True, exist_ok=True)
+    if given.prepare:
+        prepare(given.work, given.adapters)
+    elif given.gather:
+        arrays = gather(given.work, given.adapters)
         print(f"{len(arrays['seeds'])} runs, {len(arrays['course_names'])} courses")
-        write_file(arrays, describe_model() | describe(arguments.work, arrays), arguments.out)
+        out = given.out or FOLDER / ("trained_adapters.npz" if given.adapters else "trained_model.npz")
+        write_file(arrays, describe_model() | describe(given.work, given.adapters, arrays), out)
     else:
-        work_on(arguments.work, arguments.until)
+        torch.set_float32_matmul_precision("high")
+        torch.set_num_threads(1)
+        work_on(given.work, given.adapters, given.device, given.seconds)
 
 
 if __name__ == "__main__":
