@@ -39,20 +39,14 @@ PLANNED = {
 """Which function returns the interval of each quantity of the study of plans."""
 
 
-def with_evidence(page: str, verdicts: pd.DataFrame) -> str:
-    """Return a page with the tables of the claims that it names, as the verdicts have them."""
-    return TABLE.sub(lambda found: f"{found[1]}\n{evidence(verdicts, found['ids'].split('; '), catalogue())}\n{found[3]}", page)
-
-
 def statements() -> pd.DataFrame:
     """Return the statements that studies judge, as a table."""
     columns = ("id", "whose", "source", "kind", "text", "assumptions", "formula", "margin", "because")
-    rows = [
-        (one.id, one.whose, one.source, one.kind, one.text, one.assumptions, one.formula)
-        + ((one.margin.value, one.margin.because) if one.margin else ("", ""))
-        for one in catalogue().values()
-        if one.kind != PARTS
-    ]
+    rows = []
+    for one in catalogue().values():
+        if one.kind != PARTS:
+            margin = (one.margin.value, one.margin.because) if one.margin else ("", "")
+            rows.append((one.id, one.whose, one.source, one.kind, one.text, one.assumptions, one.formula, *margin))
     return pd.DataFrame(rows, columns=list(columns))
 
 
@@ -61,31 +55,18 @@ def with_theorems(page: str, verdicts: pd.DataFrame) -> str:
     return THEOREMS.sub(lambda found: f"{found[1]}\n{theorem_table(verdicts)}\n{found[2]}", page)
 
 
-def with_front(page: str, lines: list[front.Line]) -> str:
-    """Return a page with the tables of the three questions that it names."""
-
-    def table(which: str) -> str:
-        return front.front_table(lines) if which == "front" else front.question_table(lines, which)
-
-    return FRONT.sub(lambda found: f"{found[1]}\n{table(found['which'])}\n{found[3]}", page)
-
-
 def coverages(results: Path) -> pd.DataFrame:
     """Return one row for each interval and design: in how many cells it was tried, and its least and median coverage there."""
     judged = advice(read_table(results, "coverage")[0])
     rollouts = judged.assign(design="success " + judged["success"] + ", B = " + judged["B"].astype(str))
     runs = _cells(read_table(results, "coverage_runs")[0].query("part == 'design'"), "{steps} steps")
     pairs = _cells(read_table(results, "coverage_pairs")[0], "{from} to {pairs} pairs")
+    tried = read_table(results, "plan_coverage")[0].query("part == 'design'").rename(columns={"quantity": "target"})
+    designs = [f"{row.prompts:,} prompts, {row.replications} pilots for each law and group size" for row in tried.itertuples()]
+    plans = _over_cells(tried.assign(interval=[PLANNED[target] for target in tried["target"]], design=designs))
     columns = ["interval", "target", "design", "cells", "least", "median"]
-    parts = (rollouts, runs, pairs, _plans(read_table(results, "plan_coverage")[0]))
+    parts = (rollouts, runs, pairs, plans)
     return pd.concat([part[columns] for part in parts], ignore_index=True).round(4)
-
-
-def _plans(table: pd.DataFrame) -> pd.DataFrame:
-    """Return least and median over laws of success rates and group sizes, for each quantity and number of prompts."""
-    tried = table[table["part"] == "design"].rename(columns={"quantity": "target"})
-    design = [f"{row.prompts:,} prompts, {row.replications} pilots for each law and group size" for row in tried.itertuples()]
-    return _over_cells(tried.assign(interval=[PLANNED[target] for target in tried["target"]], design=design))
 
 
 def _cells(table: pd.DataFrame, design: str) -> pd.DataFrame:
@@ -93,8 +74,7 @@ def _cells(table: pd.DataFrame, design: str) -> pd.DataFrame:
     covered = table[(table["measure"] == "coverage") & ~table["interval"].isin(["narrowed", "watched"])]
     covered = covered.assign(design=[design.format_map(row) for row in covered.to_dict("records")])
     settings = [name for name in ("problem", "schedule", "start") if name in covered]
-    worst = covered.groupby(["interval", "target", "design", *settings], sort=False)["estimate"].min()
-    return _over_cells(worst.reset_index())
+    return _over_cells(covered.groupby(["interval", "target", "design", *settings], sort=False)["estimate"].min().reset_index())
 
 
 def _over_cells(table: pd.DataFrame) -> pd.DataFrame:
@@ -114,13 +94,20 @@ def main(results: Path) -> None:
     verdicts.to_csv(TOP / "docs" / "verdicts.csv", index=False, float_format=f"%.{DIGITS}g")
     coverages(results).to_csv(TOP / "docs" / "coverage.csv", index=False)
     lines = list(front.lines({name: read_table(results, name)[0] for name in front.TABLES}))
-    for name in ("README.md", "docs/three_questions.md"):
-        (TOP / name).write_text(with_front((TOP / name).read_text(encoding="utf-8"), lines), encoding="utf-8")
     kept = pd.read_csv(TOP / "docs" / "verdicts.csv", keep_default_na=False)
-    theory = TOP / "docs" / "theory.md"
-    theory.write_text(with_theorems(theory.read_text(encoding="utf-8"), kept), encoding="utf-8")
-    for path in sorted((TOP / "docs" / "findings").glob("*.md")):
-        path.write_text(with_evidence(path.read_text(encoding="utf-8"), kept), encoding="utf-8")
+
+    def front_table(found: re.Match[str]) -> str:
+        table = front.front_table(lines) if found["which"] == "front" else front.question_table(lines, found["which"])
+        return f"{found[1]}\n{table}\n{found[3]}"
+
+    def evidence_table(found: re.Match[str]) -> str:
+        return f"{found[1]}\n{evidence(kept, found['ids'].split('; '), catalogue())}\n{found[3]}"
+
+    for path in (TOP / "README.md", *sorted((TOP / "docs").glob("*.md")), *sorted((TOP / "docs" / "findings").glob("*.md"))):
+        page = path.read_text(encoding="utf-8")
+        written = with_theorems(TABLE.sub(evidence_table, FRONT.sub(front_table, page)), kept)
+        if written != page:
+            path.write_text(written, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -19,62 +19,56 @@ from simulations.plan.planned_group_size import POINT
 from simulations.plan.run_regret import evidence_by_arm, spread_of_logs
 
 TOP = Path(__file__).resolve().parents[1]
-COLUMNS = ["part", "problem", "prompts", "size", "quantity", "best", "default", "estimate", "standard_error", "replications"]
-PLANNER = "<!-- planner: written by tools/write_planner.py -->", "<!-- end of planner -->"
-TAILS = "<!-- heavy tails: written by tools/write_planner.py -->", "<!-- end of heavy tails -->"
-RUNS = "<!-- whole runs: written by tools/write_planner.py -->", "<!-- end of whole runs -->"
-GRADED = "<!-- graded: written by tools/write_planner.py -->", "<!-- end of graded -->"
-TOTAL = "<!-- total: written by tools/write_planner.py -->", "<!-- end of total -->"
-TWIN = "<!-- reach: written by tools/write_planner.py -->", "<!-- end of reach -->"
-TRAINED = "<!-- trained model: written by tools/write_planner.py -->", "<!-- end of trained model -->"
-"""The marks of the parts of the pages."""
-LIMITS = ["estimate", "standard_error", "replications", "low", "high", "other_sign", "at_end"]
+
+
+def marks(name: str) -> tuple[str, str]:
+    """Return what stands in front of a part of a page that is written here, and behind it."""
+    return f"<!-- {name}: written by tools/write_planner.py -->", f"<!-- end of {name} -->"
+
+
+PLANNER, TAILS, RUNS, GRADED = marks("planner"), marks("heavy tails"), marks("whole runs"), marks("graded")
+TOTAL, TWIN, TRAINED = marks("total"), marks("reach"), marks("trained model")
+SAMPLED = ["estimate", "standard_error", "replications"]
+LIMITS = [*SAMPLED, "low", "high", "other_sign", "at_end"]
 TOTAL_COLUMNS = ["start", "estimator", "each", "quantity", "world", "log", "group_size", "arm", "against", *LIMITS]
-TRAINED_COLUMNS = [
-    "trained",
-    "asked",
-    "estimator",
-    "updates",
-    "place",
-    "quantity",
-    "arm",
-    "against",
-    "size",
-    "estimate",
-    "low",
-    "high",
-]
-TRAINED_TWIN_COLUMNS = ["ahead", "arm", "quantity", "estimate", "standard_error", "replications"]
-ALWAYS = (2, 4, 8, 16, 64)
-RUN_COLUMNS = ["problem", "estimator", "updates", "quantity", "arm", "against", "size", "share", *LIMITS]
-TWIN_COLUMNS = [
-    "problem",
-    "start",
-    "size",
-    "arm",
-    "ahead",
-    "quantity",
-    "prediction",
-    "estimate",
-    "standard_error",
-    "replications",
-]
+TRAINED_COLUMNS = ["trained", "asked", "estimator", "updates", "place", "quantity", "arm", "against", "size"]
 TAIL_COLUMNS = ["part", "law", "prompts", "responses", "quantity", "estimate", "plugged_in", "replications"]
-PILOTS = ((32, 8), (128, 8), (512, 8), (2048, 8), (512, 4), (512, 16))
-COVERED = {
-    "best size": "best size in the set",
-    "risk": "loss below its limit",
-    "loss": "loss at 16",
-    "c1": "c1",
-    "c2": "c2",
-    "c3": "c3",
+KEPT = {
+    "planner": ("planned_group_size", ["part", "problem", "prompts", "size", "quantity", "best", "default", *SAMPLED], 4),
+    "heavy_tails": ("plan_coverage", TAIL_COLUMNS, 4),
+    "advice_regret": (
+        "advice_regret",
+        ["problem", "estimator", "updates", "quantity", "arm", "against", "size", "share", *LIMITS],
+        4,
+    ),
+    "planned_run": ("planned_run", TOTAL_COLUMNS, 5),
+    "planned_graded_run": ("planned_graded_run", TOTAL_COLUMNS, 5),
+    "twin": ("twin_reach", ["problem", "start", "size", "arm", "ahead", "quantity", "prediction", *SAMPLED], 4),
+    "trained_advice": ("advice_on_trained_model", [*TRAINED_COLUMNS, "estimate", "low", "high"], 5),
+    "trained_twin": ("twin_on_trained_model", ["ahead", "arm", "quantity", *SAMPLED], 5),
 }
+"""Of each file of docs/: the study, its columns that stay in the repository, and how many digits."""
+ALWAYS = (2, 4, 8, 16, 64)
+PILOTS = ((32, 8), (128, 8), (512, 8), (2048, 8), (512, 4), (512, 16))
+COVERED = {"best size": "best size in the set", "risk": "loss below its limit", "loss": "loss at 16"}
+COVERED |= {name: name for name in ("c1", "c2", "c3")}
 
 
-def kept_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what of the study's table stays in the repository."""
-    answered = table[(table["arm"] == "planned") & (table["quantity"] != "answered")]
-    return answered[COLUMNS].round(4).astype({"best": int})
+def kept_rows(name: str, table: pd.DataFrame) -> pd.DataFrame:
+    """Return what of a study's table stays in the repository: answers of the planner, and all but controls."""
+    _, columns, digits = KEPT[name]
+    table = table.dropna(subset="quantity")  # rows of statements have none
+    if name == "planner":
+        answered = table[(table["arm"] == "planned") & (table["quantity"] != "answered")]
+        return answered[columns].round(digits).astype({"best": int})
+    if name == "heavy_tails":  # the longer of two runs of a setting
+        tails = table[table["part"].str.startswith("tails")].sort_values("replications", ascending=False, kind="stable")
+        table = tails.drop_duplicates(["law", "prompts", "responses", "quantity"]).sort_index()
+    elif columns is not TOTAL_COLUMNS:
+        table = table[table["arm"] != "control"]
+    if name == "advice_regret":  # without the sizes among each other
+        table = table[(table["quantity"] != "lost") | (table["against"] == "best") | (table["arm"] == "planned")]
+    return table[columns].round(digits)
 
 
 def planner_tables(kept: pd.DataFrame) -> str:
@@ -96,23 +90,17 @@ def planner_tables(kept: pd.DataFrame) -> str:
         'statement at 95% holds. "Sure" is the share of pilots in which the planner is sure that its recommendation loses no '
         "more than 5%."
     )
-    return f"{_markdown(regret)}\n\n{text}\n\n{_markdown(holds)}\n"
+    return f"{markdown(regret)}\n\n{text}\n\n{markdown(holds)}\n"
 
 
 def _percent(share: float) -> str:
     return f"{100.0 * share:.1f}%" if share < 0.1 else f"{100.0 * share:.0f}%"
 
 
-def _markdown(rows: list[list[str]]) -> str:
+def markdown(rows: list[list[str]]) -> str:
+    """Return a Markdown table of rows, of which the first is its head."""
     head, *body = (f"| {' | '.join(row)} |" for row in rows)
     return "\n".join([head, f"|{'---|' * len(rows[0])}", *body])
-
-
-def kept_tails(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what of the coverage study's pilots with gradients stays in the repository: the longer of two runs of a setting."""
-    tails = table[table["part"].str.startswith("tails")].sort_values("replications", ascending=False, kind="stable")
-    kept = tails.drop_duplicates(["law", "prompts", "responses", "quantity"]).sort_index()
-    return kept[TAIL_COLUMNS].round(4)
 
 
 def tails_table(kept: pd.DataFrame) -> str:
@@ -124,12 +112,7 @@ def tails_table(kept: pd.DataFrame) -> str:
         cells = [f"{_whole(by.loc[name, 'estimate'])} ({_whole(by.loc[name, 'plugged_in'])})" for name in shown]
         pilots = f"{int(part['replications'].max()):,}"
         rows.append([str(law), str(prompts), str(responses), pilots, *cells, _whole(by.loc["warned", "estimate"])])
-    return _markdown(rows) + "\n"
-
-
-def kept_total(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what of the study of a run's group size, told from rewards alone, stays in the repository."""
-    return table[TOTAL_COLUMNS].round(5)
+    return markdown(rows) + "\n"
 
 
 def total_table(kept: pd.DataFrame) -> str:
@@ -145,7 +128,7 @@ def total_table(kept: pd.DataFrame) -> str:
         spread = [_between(own["estimate"]), f"{100.0 * own['other_sign'].mean():.0f}%"]
         losses = [_with_error(found[pair]) for pair in pairs]
         rows.append([*map(str, key), _sizes(asked), _with_error(found["planned", "best"]), *spread, *losses])
-    return _markdown(rows) + "\n"
+    return markdown(rows) + "\n"
 
 
 def _sizes(asked: pd.Series) -> str:
@@ -168,14 +151,6 @@ def _whole(share: object) -> str:
     return f"{100.0 * float(str(share)):.0f}%"
 
 
-def kept_runs(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what of the study of whole runs stays in the repository: all but its controls and the sizes among each other."""
-    kept = (table["arm"] != "control") & (
-        (table["quantity"] != "lost") | (table["against"] == "best") | (table["arm"] == "planned")
-    )
-    return table[kept][RUN_COLUMNS].round(4)
-
-
 def runs_table(kept: pd.DataFrame) -> str:
     """Return a Markdown table of success at the end, and of what the planner's size and three habits lose to the best."""
     lost = kept[kept["quantity"] == "lost"].set_index(["problem", "estimator", "updates", "against", "arm"]).sort_index()
@@ -193,18 +168,13 @@ def runs_table(kept: pd.DataFrame) -> str:
             losses += [_points(lost.loc[(problem, estimator, updates, habit, "planned")]) for habit in (habits[0], habits[-1])]
             end, name = _percent(float(best["estimate"])), f"{best['size']:.0f}"
             rows.append([str(problem), str(estimator), f"{updates:.0f}", name, end, size, planned, sign, *losses])
-    return _markdown(rows) + "\n"
+    return markdown(rows) + "\n"
 
 
 def _points(row: pd.Series) -> str:
     """Return a difference of success in points, with its standard error."""
     estimate, error = (100.0 * float(row[name]) + 0.0 for name in ("estimate", "standard_error"))
     return "0" if error == 0.0 and estimate == 0.0 else f"{estimate:.1f} ({error:.1f})"
-
-
-def kept_twins(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what of the study of twins stays in the repository: all but its controls."""
-    return table[table["arm"] != "control"][TWIN_COLUMNS].round(4)
 
 
 def twin_table(kept: pd.DataFrame) -> str:
@@ -219,12 +189,7 @@ def twin_table(kept: pd.DataFrame) -> str:
         by = part.set_index("ahead")["estimate"]
         ends = " and ".join(f"{100.0 * float(real[(*key, ahead)]):.0f}%" for ahead in (looks[0], looks[-1]))
         rows.append([*map(str, key), *(f"{100.0 * by[ahead]:.1f}" for ahead in looks), ends])
-    return _markdown(rows) + "\n"
-
-
-def kept_trained(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what of the study of advice on the trained model stays in the repository: all but its controls."""
-    return table[table["arm"] != "control"][TRAINED_COLUMNS].round(5)
+    return markdown(rows) + "\n"
 
 
 def trained_tables(kept: pd.DataFrame) -> str:
@@ -246,7 +211,7 @@ def trained_tables(kept: pd.DataFrame) -> str:
         by = part[part["quantity"] == "lost"].set_index(["arm", "against"])
         losses = [_with_limits(by.loc[arm, "best"]) for arm in arms] + [_with_limits(by.loc["planned", "always 4"])]
         run.append([*map(str, key), f"{updates}", _shares(asked), *losses])
-    return f"{_markdown(step)}\n\n{_markdown(run)}\n"
+    return f"{markdown(step)}\n\n{markdown(run)}\n"
 
 
 def _shares(asked: pd.DataFrame) -> str:
@@ -262,11 +227,6 @@ def _with_limits(row: pd.Series) -> str:
     return "0" if not any(values) else f"{middle} ({low} to {high})"
 
 
-def kept_trained_twin(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what of the study of twins of the trained model stays in the repository: all but its controls."""
-    return table[table["arm"] != "control"][TRAINED_TWIN_COLUMNS].round(5)
-
-
 def trained_twin_table(kept: pd.DataFrame) -> str:
     """Return a Markdown table of SmolLM2's success along exact ascent, and what twins and frozen features say of it."""
     value = kept.set_index(["quantity", "arm", "ahead"])["estimate"]
@@ -275,12 +235,12 @@ def trained_twin_table(kept: pd.DataFrame) -> str:
         found = [value["success", arm, ahead] for arm in ("real", "features of the start", "twin")]
         shown = [f"{100.0 * each:.1f}%" for each in found]
         rows.append([f"{ahead}", *shown, f"{100.0 * value['miss', 'twin', ahead]:.1f}"])
-    return _markdown(rows) + "\n"
+    return markdown(rows) + "\n"
 
 
-def with_tables(page: str, tables: str, marks: tuple[str, str] = PLANNER) -> str:
+def with_tables(page: str, tables: str, between: tuple[str, str] = PLANNER) -> str:
     """Return the page with other tables between two of its marks."""
-    begin, end = marks
+    begin, end = between
     before, _, rest = page.partition(begin)
     _, _, after = rest.partition(end)
     return f"{before}{begin}\n\n{tables}\n{end}{after}"
@@ -288,36 +248,27 @@ def with_tables(page: str, tables: str, marks: tuple[str, str] = PLANNER) -> str
 
 def main(results: Path) -> None:
     """Write the files, unless a table is of a quick run."""
-    names = ("planned_group_size", "plan_coverage", "advice_regret", "planned_run", "planned_graded_run", "twin_reach")
-    names += ("advice_on_trained_model", "twin_on_trained_model")
-    found = [read_table(results, name) for name in names]
-    if any(facts["quick"] for _, facts in found):
+    found = {name: read_table(results, study) for name, (study, _, _) in KEPT.items()}
+    if any(facts["quick"] for _, facts in found.values()):
         raise SystemExit(f"the tables must be of a full run, and one in {results} is of a quick one")
-    keeping = (kept_rows, kept_tails, kept_runs, kept_total, kept_total, kept_twins, kept_trained, kept_trained_twin)
-    files = (
-        "planner",
-        "heavy_tails",
-        "advice_regret",
-        "planned_run",
-        "planned_graded_run",
-        "twin",
-        "trained_advice",
-        "trained_twin",
+    kept = {}
+    for name, (table, _) in found.items():
+        place = TOP / "docs" / f"{name}.csv"
+        kept_rows(name, table).to_csv(place, index=False)
+        kept[name] = pd.read_csv(place)
+    parts = (
+        ("planner.md", PLANNER, planner_tables(kept["planner"])),
+        ("planner.md", TAILS, tails_table(kept["heavy_tails"])),
+        ("planner.md", TOTAL, total_table(kept["planned_run"])),
+        ("planner.md", GRADED, total_table(kept["planned_graded_run"])),
+        ("planner.md", TRAINED, trained_tables(kept["trained_advice"])),
+        ("planner.md", RUNS, runs_table(kept["advice_regret"])),
+        ("twin.md", TRAINED, trained_twin_table(kept["trained_twin"])),
+        ("twin.md", TWIN, twin_table(kept["twin"])),
     )
-    places = [TOP / "docs" / f"{name}.csv" for name in files]
-    for keep, (table, _), place in zip(keeping, found, places, strict=True):
-        keep(table.dropna(subset="quantity")).to_csv(place, index=False)  # rows of statements have none
-    planner, tails, runs, total, graded, twins, trained, trained_twins = (pd.read_csv(place) for place in places)
-    page = TOP / "docs" / "planner.md"
-    text = with_tables(page.read_text(encoding="utf-8"), planner_tables(planner))
-    text = with_tables(text, tails_table(tails), TAILS)
-    text = with_tables(text, total_table(total), TOTAL)
-    text = with_tables(text, total_table(graded), GRADED)
-    text = with_tables(text, trained_tables(trained), TRAINED)
-    page.write_text(with_tables(text, runs_table(runs), RUNS), encoding="utf-8")
-    page = TOP / "docs" / "twin.md"
-    text = with_tables(page.read_text(encoding="utf-8"), trained_twin_table(trained_twins), TRAINED)
-    page.write_text(with_tables(text, twin_table(twins), TWIN), encoding="utf-8")
+    for name, between, tables in parts:
+        page = TOP / "docs" / name
+        page.write_text(with_tables(page.read_text(encoding="utf-8"), tables, between), encoding="utf-8")
 
 
 if __name__ == "__main__":

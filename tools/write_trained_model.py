@@ -15,6 +15,8 @@ from grpo_theory.harness.sides import study_of
 from grpo_theory.harness.study import table_of
 from simulations.runs import trained_sizes
 from simulations.runs.trained_sizes import AVERAGED, BOTH, ESTIMATORS, FIRST
+from tools.write_planner import markdown
+from tools.write_planner import with_tables as written
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "trained_model.md"
 SUCCESS = "<!-- success: written by tools/write_trained_model.py -->", "<!-- end of success -->"
@@ -40,7 +42,7 @@ def success_table(table: pd.DataFrame) -> str:
         at = part.set_index("update")
         cells = [f"{at.loc[look, 'estimate']:.2f}{_star(at.loc[look])}" if look in at.index else "" for look in looks]
         rows.append([f"{trained}{RUNS[runs]}", f"{NAMES[estimator]}, {arm}", *cells])
-    return _markdown(rows)
+    return markdown(rows)
 
 
 def leads_table(table: pd.DataFrame) -> str:
@@ -58,7 +60,7 @@ def leads_table(table: pd.DataFrame) -> str:
         cells = [f"{trained}{RUNS[runs]}", f"{seeds}", pair, f"{update:.0f}", _lead(whole)]
         cells += [_limits(whole, "_at_once"), f"{seeds * whole['other_sign']:.0f} of {seeds}"]
         rows.append(cells + [_lead(by.loc[name]) if len(by) == len(AVERAGED) else "" for name in ESTIMATORS])
-    return _markdown(rows)
+    return markdown(rows)
 
 
 def _lead(row: pd.Series) -> str:
@@ -79,17 +81,10 @@ def _star(row: pd.Series) -> str:
     return "\\*" if row["at_end"] else ""
 
 
-def _markdown(rows: list[list[str]]) -> str:
-    head, *body = (f"| {' | '.join(row)} |" for row in rows)
-    return "\n".join([head, f"|{'---|' * len(rows[0])}", *body])
-
-
 def with_tables(page: str, table: pd.DataFrame) -> str:
     """Return the page with its two tables as a table of the study has them."""
-    for (begin, end), written in ((SUCCESS, success_table(table)), (LEADS, leads_table(table))):
-        before, rest = page.split(begin)
-        page = f"{before}{begin}\n\n{written}\n\n{end}{rest.split(end)[1]}"
-    return page
+    page = written(page, success_table(table) + "\n", SUCCESS)
+    return written(page, leads_table(table) + "\n", LEADS)
 
 
 if __name__ == "__main__":
