@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Batch, Estimator, find
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
-from grpo_theory.samples.ragged import RaggedRollouts
+from grpo_theory.samples.ragged import numbered
 from grpo_theory.validation import as_real_array, check_shape, counted, shown
 
 READABLE = frozenset({"rewards", "lengths", "parameters"})
@@ -79,7 +79,9 @@ def advantages(
                 "groups must have one id per reward if rewards are flat, and is missing. Pass groups=, or a list with one "
                 "array of rewards per group"
             )
-        index = RaggedRollouts(groups, values).index  # type: ignore[arg-type]  # made an array there
+        _, index = numbered("groups", groups)
+        if index.size != values.size:
+            raise ValueError(f"groups must have an id for each of the {values.size} rewards, got {index.size}")
     else:
         if groups is not None:
             raise ValueError("groups must be left out if rewards are a list of groups, which says already what belongs together")

@@ -69,12 +69,12 @@ class Options:
     @property
     def prompts(self) -> tuple[str, ...] | None:
         """The columns given for the prompt."""
-        if self.prompt is None or self.prompt == ():
+        if self.prompt is None:
             return None
-        given = (self.prompt,) if isinstance(self.prompt, str) else tuple(self.prompt)
-        if not all(isinstance(one, str) for one in given):
+        given = (self.prompt,) if isinstance(self.prompt, str) else self.prompt
+        if not isinstance(given, Sequence) or not all(isinstance(one, str) for one in given):
             raise TypeError(f"prompt must be the name of a column or several, got {shown(self.prompt)}")
-        return given
+        return tuple(given) or None
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class RaggedRollouts(Groups):
 
     def __post_init__(self) -> None:
         rewards = as_real_array("rewards", self.rewards, 1)
-        prompts, index = _numbered(self.prompts)
+        prompts, index = numbered("prompts", self.prompts)
         if index.size != rewards.size:
             raise ValueError(f"prompts must have an id for each of the {rewards.size} rewards, got {index.size}")
         arrays: dict[str, np.ndarray] = {"prompts": prompts, "rewards": rewards, "index": index}
@@ -202,14 +202,14 @@ def _objects(name: str, values: Iterable[Hashable]) -> np.ndarray:
     return objects
 
 
-def _numbered(values: Iterable[Hashable]) -> tuple[np.ndarray, Integers]:
+def numbered(name: str, values: Iterable[Hashable]) -> tuple[np.ndarray, Integers]:
     """Return the different ids (B,) in order of first appearance, and the index (N,) of each id among them."""
     import pandas as pd  # slow to import, and not always wanted
 
     try:
-        index, ids = pd.factorize(_objects("prompts", values))
+        index, ids = pd.factorize(_objects(name, values))
     except TypeError as error:
-        raise TypeError(f"prompts must be hashable ids, one per response: {error}") from None
+        raise TypeError(f"{name} must be hashable ids, one per response: {error}") from None
     if (index < 0).any():
-        raise ValueError(f"prompts must have an id for every response, and row {int(np.argmin(index))} has none")
+        raise ValueError(f"{name} must have an id for every response, and row {int(np.argmin(index))} has none")
     return np.asarray(ids), index.astype(np.int64)
