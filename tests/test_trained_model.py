@@ -1,6 +1,5 @@
 """The records of the trained language model: what ships, that it fits together, and what the studies read off it."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from simulations.plan.advice_on_trained_model import ends_of, lost
 from simulations.plan.run_worlds import draw_log, problem_at_start, sampler
 from simulations.runs import recorded_runs, trained_sizes
 from simulations.runs.recorded_scores import Scores, efficiency
+from tools import write_trained_model as tool
 
 DATA = gt.data.trained_model()
 ADAPTERS = gt.data.trained_model("adapters")
@@ -51,21 +51,13 @@ def test_the_start_is_the_shipped_head(data):
     np.testing.assert_allclose(data.courses["plain"].states[0], unit @ unit.T, atol=1e-3)
 
 
-def problem_of_the_start(data=DATA):
-    """Return the linear policy with the features of the start, a problem of the package."""
-    size = data.kernel.shape[0] * data.kernel.shape[1]
-    powers, directions = np.linalg.eigh(data.kernel.reshape(size, size))
-    features = (directions * np.sqrt(np.maximum(powers, 0.0))).reshape(*data.kernel.shape[:2], size)
-    theta = np.linalg.lstsq(features.reshape(size, size), np.log(data.probabilities).ravel(), rcond=None)[0]
-    bandit = gt.Bandit(np.eye(10)[QUESTIONS.answers[TRAINED]])
-    return gt.Problem(bandit, gt.LinearSoftmax(features), theta=theta)
-
-
 @BOTH
 def test_moments_of_scores_are_those_of_the_kernel_at_the_start(data):
     """The package's exact moments of the linear policy, against the recorded ones; balanced arrays have mean length 1."""
-    problem, start = problem_of_the_start(data), data.courses["plain"]
-    gradients = gt.moments(problem, problem.theta).prompt_gradients
+    problem, start = problem_at_start("last block" if data is DATA else "adapters"), data.courses["plain"]
+    exact = gt.moments(problem, problem.theta)
+    gradients = exact.prompt_gradients
+    np.testing.assert_allclose(exact.value, start.success[0], atol=2e-5)
     scale = np.abs(start.gram[0]).max()
     np.testing.assert_allclose(gradients @ gradients.T, start.gram[0], atol=1e-4 * scale)
     assert np.trace(start.gram[0]) / data.n_trained == pytest.approx(len(data.provenance["scales"]), rel=1e-5)
@@ -76,7 +68,7 @@ def test_moments_of_scores_are_those_of_the_kernel_at_the_start(data):
 @pytest.mark.parametrize("size", [2, 8, 64])
 def test_efficiencies_of_records_are_the_packages(name, size):
     """By moments of scores alone, against the law of the package by enumeration."""
-    problem = problem_of_the_start()
+    problem = problem_at_start()
     scores = Scores(START.success[0], START.gram[0], START.powers[0])
     expected = gt.efficiency(problem, problem.theta, name, batch_size=128 // size, group_size=size)
     assert efficiency(scores, name, 128 // size, size) == pytest.approx(expected, rel=1e-3)
@@ -86,8 +78,11 @@ def test_efficiencies_of_records_are_the_packages(name, size):
 
 def test_the_linear_policy_climbs_as_the_packages_twin_does():
     """In kernel space, against the gradient of the package's problem of the same features: one first step, and a shorter one."""
-    problem = problem_of_the_start()
+    problem, step = problem_at_start(), twin_on_trained_model.step_scale()
     gradient = gt.moments(problem, problem.theta).gradient
+    ((first, _),) = linear_course(DATA, [1], False, STRIDE)
+    assert gt.objective(problem, problem.theta + step * gradient) == pytest.approx(first, abs=1e-7)
+    assert abs(gt.objective(problem, problem.theta + 4.0 * step * gradient) - first) > 1e-3
     moved = problem.policy.log_probabilities(problem.theta + 1e-3 * gradient) - problem.policy.log_probabilities(problem.theta)
     length = np.sqrt((problem.policy.logit_map.logits(gradient) ** 2).sum(axis=1).mean())
     (_, (success, _)) = trained_features.linear_course(DATA, [0, 1], divided=False, stride=1e-3 * length)
@@ -98,16 +93,7 @@ def test_the_linear_policy_climbs_as_the_packages_twin_does():
 
 
 @pytest.fixture(scope="module")
-def tool():
-    """What writes the tables of the page."""
-    spec = importlib.util.spec_from_file_location("write_trained_model", ROOT / "tools" / "write_trained_model.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def table(tool):
+def table():
     """The table of the study of group sizes."""
     return tool.study()
 
@@ -148,19 +134,10 @@ def test_the_fall_of_a_lead_is_what_it_loses(leads):
         assert fall == pytest.approx(lead[estimator, 96] - lead[estimator, update])
 
 
-def test_the_tables_of_the_page_are_those_of_the_study(tool, table):
+def test_the_tables_of_the_page_are_those_of_the_study(table):
     page = (ROOT / "docs" / "trained_model.md").read_text(encoding="utf-8")
     assert tool.with_tables(page, table) == page
     assert tool.with_tables(page, table.assign(estimate=table["estimate"] / 2.0)) != page
-
-
-@pytest.mark.parametrize("trained", ["last block", "adapters"])
-def test_the_problem_of_the_start_has_the_recorded_success_and_gradients(trained):
-    case, start = problem_at_start(trained), gt.data.trained_model(trained).courses["plain"]
-    exact = gt.moments(case, case.theta)
-    np.testing.assert_allclose(exact.value, start.success[0], atol=2e-5)
-    gram = exact.prompt_gradients @ exact.prompt_gradients.T
-    np.testing.assert_allclose(gram, start.gram[0], atol=1e-4 * np.abs(start.gram[0]).max())
 
 
 def test_a_log_of_the_start_has_the_recorded_success():
@@ -205,12 +182,3 @@ def test_the_step_loses_what_the_exact_efficiencies_say():
     assert start["always 4"] == 0.0
     assert start["planned"] == pytest.approx(start["always 64"] / 2.0)
     assert start["always 64"] > 0.5
-
-
-def test_the_twins_step_is_that_of_the_records():
-    """At a hundredth of the step the linear policy of the start moves as the recorded ascent begins."""
-    case, step = problem_at_start(), twin_on_trained_model.step_scale()
-    theta = case.theta + step * gt.moments(case, case.theta).gradient
-    ((success, _),) = linear_course(DATA, [1], False, STRIDE)
-    assert gt.objective(case, theta) == pytest.approx(success, abs=1e-7)
-    assert abs(gt.objective(case, case.theta + 4.0 * (theta - case.theta)) - success) > 1e-3
