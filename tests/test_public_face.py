@@ -13,7 +13,6 @@ import matplotlib.pyplot as plt
 import pytest
 
 import grpo_theory as gt
-from docs.making.reference import public_names
 
 ROOT = Path(gt.__file__).parent
 MODULES = sorted(
@@ -75,41 +74,6 @@ for package in ("grpo_theory", "simulations"):
 print("scipy.stats" in sys.modules)
 """
     assert run(every) == ["False"], "a module loads the distributions"
-
-
-LONGEST = 750
-"""Characters of a signature: some ten lines of a terminal, as one argument a line asks for with the widest record."""
-
-
-def test_signatures_can_be_read():
-    """Aliases of types print as their names, and not as the unions that they stand for."""
-    things = {name: getattr(gt, name) for name in gt.__all__ if not inspect.ismodule(getattr(gt, name))}
-    plain = {name: thing for name, thing in things.items() if not (inspect.isclass(thing) and issubclass(thing, Exception))}
-    lengths = {name: len(str(inspect.signature(thing))) for name, thing in plain.items() if callable(thing)}
-    assert len(lengths) > 50
-    assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
-
-
-PUBLIC = [(module, name) for module, names in public_names().items() for name in names]
-
-
-def without_example(module, name):
-    """Return what of a public class or function has no example: itself, or methods that no example of the class calls."""
-    thing = getattr(import_module(module), name)
-    if not inspect.isclass(thing):
-        return [name] if inspect.isfunction(thing) and ">>>" not in inspect.getdoc(thing) else []
-    own = {label: inspect.unwrap(getattr(thing, label)) for label in vars(thing) if not label.startswith("_")}
-    methods = {label: method for label, method in own.items() if inspect.isfunction(method) or inspect.ismethod(method)}
-    shown = "\n".join(line for line in inspect.getdoc(thing).splitlines() if line.startswith((">>>", "...")))
-    missing = [label for label, method in methods.items() if f".{label}(" not in shown and ">>>" not in (method.__doc__ or "")]
-    return [*([] if shown else [name]), *(f"{name}.{label}" for label in missing)]
-
-
-def test_every_public_class_and_function_has_an_example(monkeypatch):
-    assert len(PUBLIC) > 150
-    assert [one for module, name in PUBLIC for one in without_example(module, name)] == []
-    monkeypatch.setattr(gt.Bandit, "__doc__", "A bandit.")
-    assert without_example("grpo_theory", "Bandit")[0] == "Bandit", "a missing example is found"
 
 
 def test_examples_in_docstrings_run(registry):

@@ -64,19 +64,6 @@ def test_a_study_takes_only_plain_functions_and_constants_from_one_beside_it_and
     ] == []
 
 
-def test_no_file_has_the_name_of_what_its_package_exports():
-    """A folder or file of the name of a function would be hidden by it, or hide it."""
-    hidden = []
-    for stub in (path for path in TOP.glob("*/**/__init__.py*") if path.parts[len(TOP.parts)] in ("grpo_theory", "simulations")):
-        children = {path.stem for path in stub.parent.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
-        for node in ast.parse(stub.read_text(encoding="utf-8")).body:
-            names = {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else set()
-            if isinstance(node, ast.ImportFrom) and node.module not in (None, ".".join(stub.parent.relative_to(TOP).parts)):
-                names = {alias.asname or alias.name for alias in node.names}
-            hidden += [(str(stub), name) for name in names & children]
-    assert hidden == []
-
-
 MANY_ARGUMENTS = {
     *("compose", "coverage", "coverage_of_several", "read_reward_counts", "read_rollouts", "simulate_gradients"),
     *("simulate_iterates", "simulate_records", "simulate_training", "sketch"),

@@ -22,8 +22,6 @@ BOTH = pytest.mark.parametrize("adapters", [False, True], ids=["last block", "ad
 def tools(monkeypatch):
     """Import the scripts."""
     monkeypatch.syspath_prepend(TOOLS)
-    for name in ("training_runs", "llama"):
-        importlib.import_module(name)
     return importlib.import_module("train_language_model")
 
 
@@ -31,12 +29,9 @@ def tools(monkeypatch):
 def model():
     """Return a language model of 32 tokens and two random layers, with the shape of the blocks of the one that is trained."""
     torch.manual_seed(0)
-    shape = {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 2, "num_attention_heads": 9}
-    rope = {"rope_type": "default", "rope_theta": 1e5}
-    settings = transformers.LlamaConfig(
-        vocab_size=32, num_key_value_heads=3, rms_norm_eps=1e-5, rope_parameters=rope, initializer_range=0.05, **shape
-    )
-    return transformers.LlamaForCausalLM(settings).eval()
+    shape = {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 2, "num_attention_heads": 9, "vocab_size": 32}
+    shape |= {"num_key_value_heads": 3, "rms_norm_eps": 1e-5, "rope_parameters": {"rope_type": "default", "rope_theta": 1e5}}
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(initializer_range=0.05, **shape)).eval()
 
 
 @pytest.fixture
@@ -56,20 +51,19 @@ def merged(model, trained, run, adapters):
     """Return a copy of the model that has the trained arrays of a run, or its adapters added."""
     copy = transformers.LlamaForCausalLM(model.config).eval()
     copy.load_state_dict(model.state_dict())
-    at = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "o_proj"}
-    layers = copy.model.layers if adapters else copy.model.layers[-1:]
     with torch.no_grad():
-        for row, layer in enumerate(layers):
-            for name in ("query", "key", "value", "out", "gate", "up", "down"):
-                matrix = getattr(layer.self_attn, at[name]) if name in at else getattr(layer.mlp, f"{name}_proj")
+        for row, layer in enumerate(copy.model.layers if adapters else copy.model.layers[-1:]):
+            own = {name: getattr(layer.mlp, f"{name}_proj") for name in ("gate", "up", "down")}
+            own |= {name: getattr(layer.self_attn, f"{name[0]}_proj") for name in ("query", "key", "value", "out")}
+            for name, matrix in own.items():
                 if adapters:
                     matrix.weight += 2.0 * trained[f"{name}, up"][row, run] @ trained[f"{name}, down"][row, run]
                 else:
                     matrix.weight.copy_(trained[name][row, run])
         if not adapters:
-            layer.input_layernorm.weight.copy_(trained["norm"][0, run, 0])
-            layer.post_attention_layernorm.weight.copy_(trained["second norm"][0, run, 0])
-            copy.model.norm.weight.copy_(trained["last norm"][0, run, 0])
+            norms = layer.input_layernorm, layer.post_attention_layernorm, copy.model.norm
+            for name, norm in zip(("norm", "second norm", "last norm"), norms, strict=True):
+                norm.weight.copy_(trained[name][0, run, 0])
             copy.lm_head.weight[:10] = trained["head"][0, run]
     return copy
 
@@ -118,17 +112,12 @@ def test_moments_of_scores_are_those_of_dense_gradients(tools, started, adapters
 
 @pytest.mark.parametrize("name", ["dr_grpo", "grpo"])
 def test_advantages_are_those_of_the_package(tools, name):
-    counts = np.zeros((4, 10), dtype=np.int64)
-    counts[0, [3, 5]] = 1, 3
-    counts[1, 3], counts[2, 4] = 4, 4
-    counts[3, [3, 1, 2]] = 2, 1, 1
-    found = tools.advantages(counts, np.full(4, 3), name)
+    counts = np.zeros((3, 10), dtype=np.int64)
+    counts[0, [3, 5]], counts[1, 3], counts[2, [3, 1, 2]] = (1, 3), 4, (2, 1, 1)
+    found = tools.advantages(counts, np.full(3, 3), name)
     law = importlib.import_module("simulations.runs.recorded_scores").advantages_by_count(name, 4)
-    for row, right in enumerate((1, 4, 0, 2)):
-        if right:
-            np.testing.assert_allclose(found[row, 3], law[1, right], atol=1e-12)
-        if right < 4:
-            np.testing.assert_allclose(found[row, 1], law[0, right], atol=1e-12)
+    np.testing.assert_allclose(found[:, 3], law[1, [1, 4, 2]], atol=1e-12)
+    np.testing.assert_allclose(found[[0, 2], 1], law[0, [1, 2]], atol=1e-12)
 
 
 @pytest.mark.parametrize("ratio", ["none", "unclipped", "by sign", "upper only"])
@@ -152,21 +141,18 @@ def test_updates_are_the_formula(tools, ratio):
     assert (share > 0.0) == (ratio in ("by sign", "upper only"))
 
 
-@pytest.mark.parametrize("optimiser", ["Adam", "SGD"])
-def test_steps_are_torchs_each_run_with_its_rate(tools, optimiser):
+@pytest.mark.parametrize(("optimiser", "scale"), [("Adam", 1.0), ("SGD", 0.5)])
+def test_steps_are_torchs_each_run_with_its_rate(tools, optimiser, scale):
     """Plain steps in balanced coordinates: the rate over the scale of the array's kind."""
     generator, arms = (
         torch.Generator().manual_seed(0),
         [tools.planned.Arm("grpo", optimiser, 4, rate, 0) for rate in (3e-3, 1e-2)],
     )
     start = torch.randn(2, 2, 3, 4, generator=generator)
-    own, scales = {"query, up": start.clone().requires_grad_(True)}, {"query": 0.5}
-    step = tools.stepper(own, arms, scales)
-    theirs = [start[:, run].clone().requires_grad_(True) for run in range(2)]
-    if optimiser == "Adam":
-        others = [torch.optim.Adam([value], lr=arm.rate, maximize=True) for value, arm in zip(theirs, arms, strict=True)]
-    else:
-        others = [torch.optim.SGD([value], lr=arm.rate / 0.5, maximize=True) for value, arm in zip(theirs, arms, strict=True)]
+    own = {"query, up": start.clone().requires_grad_(True)}
+    step, theirs = tools.stepper(own, arms, {"query": 0.5}), [start[:, run].clone().requires_grad_(True) for run in range(2)]
+    kind = getattr(torch.optim, optimiser)
+    others = [kind([value], lr=arm.rate / scale, maximize=True) for value, arm in zip(theirs, arms, strict=True)]
     for power in range(4):
         gradient = 10.0**-power * torch.randn(start.shape, generator=generator)
         step([gradient])
@@ -211,13 +197,13 @@ def test_runs_are_kept_gathered_and_not_made_twice(tools, model, started, adapte
     blocks, questions, _ = started
     torch.save((blocks, dict.fromkeys(("trained", "held_out"), vars(questions))), tmp_path / "model.pt")
     batches = [[tools.planned.Arm("grpo", "SGD", 64, 0.1, 0)], [tools.planned.Arm("grpo", "Adam", 4, 2e-4, 0)]]
-    for module, name, value in (
-        (tools.planned, "last_block_batches", lambda: batches),
+    monkeypatch.setattr(tools.planned, "last_block_batches", lambda: batches)
+    for module, name, looks in (
         (tools.planned, "LOOKS", (0, 1)),
         (tools.planned, "MEASURED_LOOKS", (1,)),
         (tools, "ASCENT_LOOKS", (0, 1)),
     ):
-        monkeypatch.setattr(module, name, value)
+        monkeypatch.setattr(module, name, looks)
     tools.work_on(tmp_path, False, "cpu", 1e9)
     times = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     assert len(times) == 6

@@ -22,33 +22,9 @@ ADAPTERS = gt.data.trained_model("adapters")
 BOTH = pytest.mark.parametrize("data", [DATA, ADAPTERS], ids=["last block", "adapters"])
 QUESTIONS = gt.data.arithmetic()
 TRAINED = DATA.questions[: DATA.n_trained]
-FEW_SHOT = 1
 ESTIMATORS = trained_sizes.ESTIMATORS
 ROOT = Path(__file__).resolve().parents[1]
 START = DATA.courses["plain"]
-
-
-def head_probabilities(rows):
-    """Return the digits' probabilities (Q, 10) by the shipped last states and head."""
-    logits = QUESTIONS.hidden[FEW_SHOT, rows].astype(np.float64) @ QUESTIONS.head.T.astype(np.float64)
-    return np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
-
-
-@BOTH
-def test_the_start_is_the_shipped_head(data):
-    """Training starts where the head of the arithmetic set stands; another question's success does not fit."""
-    probabilities = head_probabilities(data.questions)
-    success = probabilities[np.arange(len(data.questions)), QUESTIONS.answers[data.questions]]
-    expected = success[: data.n_trained].mean(), success[data.n_trained :].mean()
-    rounded = "TF32" in data.provenance["update"]  # products of eleven bits, 5e-4 of each
-    for run in data.runs:
-        assert (run.success[0], run.held_out[0]) == pytest.approx(expected, abs=1e-3 if rounded else 1e-5)
-    np.testing.assert_allclose(data.probabilities, probabilities[: data.n_trained], atol=2e-5)
-    assert np.abs(data.courses["plain"].success[0] - success[: data.n_trained]).max() < 2e-5
-    assert np.abs(np.roll(data.courses["plain"].success[0], 1) - success[: data.n_trained]).max() > 0.1
-    hidden = QUESTIONS.hidden[FEW_SHOT, data.questions[: data.n_trained]].astype(np.float64)
-    unit = hidden / np.linalg.norm(hidden, axis=1, keepdims=True)
-    np.testing.assert_allclose(data.courses["plain"].states[0], unit @ unit.T, atol=1e-3)
 
 
 @BOTH

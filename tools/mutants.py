@@ -16,9 +16,10 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 TOP = Path(__file__).resolve().parents[1]
 LISTS = TOP / "tests" / "mutants"
@@ -28,40 +29,20 @@ FAILED = 1
 """pytest's status where tests have run and failed; another one is a mistake in the list."""
 
 
-@dataclass(frozen=True)
-class Mutant:
+class Mutant(NamedTuple):
     """A fault: `new` in the place of `old` in a file, and the tests that must see it."""
 
     file: str
     old: str
     new: str
-    tests: tuple[str, ...]
+    tests: list[str]
 
-    @property
-    def label(self) -> str:
-        """The file and the first line of what is put there."""
-        return f"{self.file}: {self.new.strip().splitlines()[0] if self.new.strip() else '(nothing)'}"
-
-    def applied(self, source: str) -> str:
-        """Return the source with the fault.
-
-        Raises
-        ------
-        ValueError
-            If the old text does not stand there exactly once, or nothing changes.
-        """
+    def applied(self, top: Path) -> str:
+        """Return the file's text with the fault, whose old text must stand there once."""
+        source = (top / self.file).read_text(encoding="utf-8")
         if source.count(self.old) != 1 or self.old == self.new:
-            raise ValueError(f"{self.label}: the old text must stand once in the file, and does {source.count(self.old)} times")
+            raise ValueError(f"{self.file}: the old text must stand once, and does {source.count(self.old)} times: {self.old}")
         return source.replace(self.old, self.new)
-
-
-def read_mutants(folder: Path = LISTS) -> list[Mutant]:
-    """Read the lists, and check every fault against the code as it is."""
-    entries = [one for path in sorted(folder.glob("*.toml")) for one in tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]]
-    mutants = [Mutant(one["file"], one["old"], one["new"], tuple(one["tests"])) for one in entries]
-    for mutant in mutants:
-        mutant.applied((TOP / mutant.file).read_text(encoding="utf-8"))
-    return mutants
 
 
 def copy_tree(folder: Path) -> Path:
@@ -75,7 +56,7 @@ def copy_tree(folder: Path) -> Path:
     return folder
 
 
-def run_tests(folder: Path, tests: tuple[str, ...]) -> int:
+def run_tests(folder: Path, tests: Iterable[str]) -> int:
     """Run tests in a copy; returns pytest's status, and that of failure if they do not end."""
     own = {"NUMBA_CACHE_DIR": str(folder / ".numba"), "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
@@ -86,22 +67,16 @@ def run_tests(folder: Path, tests: tuple[str, ...]) -> int:
 
 
 def is_seen(mutant: Mutant, folder: Path) -> bool:
-    """Return whether the tests see a fault, which is taken out again.
-
-    Raises
-    ------
-    ValueError
-        If pytest neither passes nor fails, as where no test has the name.
-    """
+    """Return whether the tests see a fault, which is taken out again."""
     path = folder / mutant.file
     source = path.read_text(encoding="utf-8")
-    path.write_text(mutant.applied(source), encoding="utf-8")
+    path.write_text(mutant.applied(folder), encoding="utf-8")
     try:
         status = run_tests(folder, mutant.tests)
     finally:
         path.write_text(source, encoding="utf-8")
-    if status not in (0, FAILED, 2):
-        raise ValueError(f"{mutant.label}: pytest ended with status {status}: are these its tests? {' '.join(mutant.tests)}")
+    if status not in (0, FAILED, 2):  # as where no test has the name
+        raise ValueError(f"{mutant.file}: pytest ended with status {status}: are these its tests? {' '.join(mutant.tests)}")
     return status != 0
 
 
@@ -111,7 +86,10 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="TEXT", help="faults whose file, text or tests hold this")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="how many at a time")
     options = parser.parse_args()
-    chosen = [one for one in read_mutants() if options.only in "\n".join((one.file, one.old, one.new, *one.tests))]
+    entries = [one for path in sorted(LISTS.glob("*.toml")) for one in tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]]
+    chosen = [Mutant(**one) for one in entries if options.only in "\n".join((one["file"], one["old"], one["new"], *one["tests"]))]
+    for mutant in chosen:
+        mutant.applied(TOP)
     if not chosen:
         print(f"no fault holds {options.only!r}", file=sys.stderr)
         return 2
@@ -119,9 +97,8 @@ def main() -> int:
         folders: queue.Queue[Path] = queue.Queue()
         for number in range(options.workers):
             folders.put(copy_tree(Path(root) / str(number)))
-        tests = tuple(dict.fromkeys(test for one in chosen for test in one.tests))
         first = folders.get()
-        if run_tests(first, tests):
+        if run_tests(first, dict.fromkeys(test for one in chosen for test in one.tests)):
             print("the tests must pass on the code as it is, and do not", file=sys.stderr)
             return 2
         folders.put(first)
@@ -132,7 +109,8 @@ def main() -> int:
                 seen = is_seen(mutant, folder)
             finally:
                 folders.put(folder)
-            print(f"{'seen' if seen else 'SURVIVED':8s} {time.perf_counter() - start:5.1f} s  {mutant.label}", flush=True)
+            shown = f"{mutant.file}: {mutant.new.strip()[:60]!r}"
+            print(f"{'seen' if seen else 'SURVIVED':8s} {time.perf_counter() - start:5.1f} s  {shown}", flush=True)
             return seen
 
         with ThreadPoolExecutor(options.workers) as threads:

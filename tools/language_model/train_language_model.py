@@ -101,10 +101,7 @@ def read_model(model, adapters, begun, sets, digits):
 
 def load(folder, device):
     """Return the blocks, and the training and the held-out questions."""
-    path = folder / "model.pt"
-    if not path.exists():
-        raise SystemExit(f"{path} is not there: make it with --prepare where the model's package is installed")
-    blocks, prompts = torch.load(path, weights_only=False)
+    blocks, prompts = torch.load(folder / "model.pt", weights_only=False)
     blocks = {name: value.to(device) for name, value in blocks.items()}
     return blocks, *(Questions(**prompts[part]).on(device) for part in ("trained", "held_out"))
 
