@@ -13,7 +13,6 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from grpo_theory.evidence import Evidence
 from grpo_theory.harness.store import read_table
 from simulations.plan.planned_group_size import POINT
 from simulations.plan.run_regret import evidence_by_arm, spread_of_logs
@@ -82,7 +81,7 @@ def planner_tables(kept: pd.DataFrame) -> str:
         facts = kept[kept["problem"] == name].iloc[0]
         lost = [_percent(float(design["regret", name, *pilot])) for pilot in PILOTS]
         regret.append([name, str(facts["best"]), _percent(float(facts["default"])), *lost])
-        covered = [f"{100.0 * float(point[quantity, name]):.1f}%" for quantity in (*COVERED, "enough")]
+        covered = [f"{float(point[quantity, name]):.1%}" for quantity in (*COVERED, "enough")]
         holds.append([name, *covered])
     number = int(kept[kept["part"] == "point"]["replications"].max())
     text = (
@@ -94,7 +93,12 @@ def planner_tables(kept: pd.DataFrame) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100.0 * share:.1f}%" if share < 0.1 else f"{100.0 * share:.0f}%"
+    return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
+
+
+def _points(estimate: float, error: float) -> str:
+    """Return a difference of success in points, with its standard error."""
+    return f"{100.0 * estimate + 0.0:.1f} ({100.0 * error:.1f})"
 
 
 def markdown(rows: list[list[str]]) -> str:
@@ -109,9 +113,9 @@ def tails_table(kept: pd.DataFrame) -> str:
     rows = [["lengths", "prompts", "responses", "pilots", "c1", "c2", "c3", "loss at 16", "warned"]]
     for (law, prompts, responses), part in kept.groupby(["law", "prompts", "responses"], sort=False):
         by = part.set_index("quantity")
-        cells = [f"{_whole(by.loc[name, 'estimate'])} ({_whole(by.loc[name, 'plugged_in'])})" for name in shown]
+        cells = [f"{by.loc[name, 'estimate']:.0%} ({by.loc[name, 'plugged_in']:.0%})" for name in shown]
         pilots = f"{int(part['replications'].max()):,}"
-        rows.append([str(law), str(prompts), str(responses), pilots, *cells, _whole(by.loc["warned", "estimate"])])
+        rows.append([str(law), str(prompts), str(responses), pilots, *cells, f"{by.loc['warned', 'estimate']:.0%}"])
     return markdown(rows) + "\n"
 
 
@@ -122,33 +126,14 @@ def total_table(kept: pd.DataFrame) -> str:
     logs = spread_of_logs(kept)
     for key, cell in kept.groupby(["start", "estimator", "each"], sort=False):
         found = evidence_by_arm(cell, logs)
-        asked = cell[cell["quantity"] == "told"]["estimate"]
+        told = cell[cell["quantity"] == "told"]["estimate"].value_counts().index  # the usual size first
         own = cell[(cell["arm"] == "planned") & (cell["against"] == "best")]
         pairs = [*((f"always {size}", "best") for size in ALWAYS), ("planned", "always 4"), ("planned", "always 16")]
-        spread = [_between(own["estimate"]), f"{100.0 * own['other_sign'].mean():.0f}%"]
-        losses = [_with_error(found[pair]) for pair in pairs]
-        rows.append([*map(str, key), _sizes(asked), _with_error(found["planned", "best"]), *spread, *losses])
+        ends = [f"{100.0 * each + 0.0:.1f}" for each in (own["estimate"].min(), own["estimate"].max())][: len(own)]
+        spread = [" to ".join(ends), f"{own['other_sign'].mean():.0%}"]
+        lost, *losses = (_points(found[pair].estimate, found[pair].standard_error) for pair in (("planned", "best"), *pairs))
+        rows.append([*map(str, key), " or ".join(f"{size:.0f}" for size in told), lost, *spread, *losses])
     return markdown(rows) + "\n"
-
-
-def _sizes(asked: pd.Series) -> str:
-    """Return the sizes that occur, the usual one first, such as "4 or 2"."""
-    return " or ".join(f"{size:.0f}" for size in asked.value_counts().index)
-
-
-def _between(losses: pd.Series) -> str:
-    """Return between which points losses lie, such as "-0.1 to 0.7"."""
-    low, high = (f"{100.0 * each + 0.0:.1f}" for each in (losses.min(), losses.max()))
-    return f"{low} to {high}" if len(losses) > 1 else low
-
-
-def _with_error(found: Evidence) -> str:
-    """Return a loss in points of success, with its standard error."""
-    return f"{100.0 * found.estimate + 0.0:.1f} ({100.0 * found.standard_error:.1f})"
-
-
-def _whole(share: object) -> str:
-    return f"{100.0 * float(str(share)):.0f}%"
 
 
 def runs_table(kept: pd.DataFrame) -> str:
@@ -159,22 +144,21 @@ def runs_table(kept: pd.DataFrame) -> str:
     habits = ("always 4", "always 8", "always 16")
     rows = [["policy", "estimator", "updates", "best size", "its success", "recommended", "planner loses", "other sign"]]
     rows[0] += [*(f"{habit} loses" for habit in habits), "planner loses to always 4", "to always 16"]
+
+    def points(row: pd.Series) -> str:
+        estimate, error = float(row["estimate"]), float(row["standard_error"])
+        return _points(estimate, error) if estimate or error else "0"
+
     for problem, estimator in kept[["problem", "estimator"]].drop_duplicates().itertuples(index=False):
         for updates in sorted(kept["updates"].dropna().unique()):
             against, best = lost.loc[problem, estimator, updates, "best"], success.loc[problem, estimator, updates, "best"]
             size = f"{2.0 ** float(recommended[problem, estimator]):.1f}"
-            planned, *losses = (_points(against.loc[arm]) for arm in ("planned", *habits))
-            sign = f"{100.0 * float(against.loc['planned', 'other_sign']):.0f}%"
-            losses += [_points(lost.loc[(problem, estimator, updates, habit, "planned")]) for habit in (habits[0], habits[-1])]
+            planned, *losses = (points(against.loc[arm]) for arm in ("planned", *habits))
+            sign = f"{float(against.loc['planned', 'other_sign']):.0%}"
+            losses += [points(lost.loc[(problem, estimator, updates, habit, "planned")]) for habit in (habits[0], habits[-1])]
             end, name = _percent(float(best["estimate"])), f"{best['size']:.0f}"
             rows.append([str(problem), str(estimator), f"{updates:.0f}", name, end, size, planned, sign, *losses])
     return markdown(rows) + "\n"
-
-
-def _points(row: pd.Series) -> str:
-    """Return a difference of success in points, with its standard error."""
-    estimate, error = (100.0 * float(row[name]) + 0.0 for name in ("estimate", "standard_error"))
-    return "0" if error == 0.0 and estimate == 0.0 else f"{estimate:.1f} ({error:.1f})"
 
 
 def twin_table(kept: pd.DataFrame) -> str:
@@ -187,7 +171,7 @@ def twin_table(kept: pd.DataFrame) -> str:
     real = success.set_index([*keys, "ahead"])["estimate"]
     for key, part in twins.groupby(keys, sort=False):
         by = part.set_index("ahead")["estimate"]
-        ends = " and ".join(f"{100.0 * float(real[(*key, ahead)]):.0f}%" for ahead in (looks[0], looks[-1]))
+        ends = " and ".join(f"{float(real[(*key, ahead)]):.0%}" for ahead in (looks[0], looks[-1]))
         rows.append([*map(str, key), *(f"{100.0 * by[ahead]:.1f}" for ahead in looks), ends])
     return markdown(rows) + "\n"
 
@@ -202,7 +186,7 @@ def trained_tables(kept: pd.DataFrame) -> str:
     for (*key, place), part in kept[kept["quantity"] == "efficiency lost"].groupby([*keys, "place"], sort=False):
         asked = told[(told["asked"] == "step") & (told[keys] == key).all(axis=1)]
         by = part.set_index("arm")["estimate"]
-        losses = (f"{100.0 * by[arm]:.1f}%" for arm in ("planned", "permuted", *arms[1:]))
+        losses = (f"{by[arm]:.1%}" for arm in ("planned", "permuted", *arms[1:]))
         step.append([*map(str, key), _shares(asked), str(place), *losses])
     run = [["trained", "estimator", "updates", "recommended", "planner loses", *(f"{arm} loses" for arm in arms[1:])]]
     run[0].append("planner loses to always 4")
@@ -217,7 +201,7 @@ def trained_tables(kept: pd.DataFrame) -> str:
 def _shares(asked: pd.DataFrame) -> str:
     """Return the sizes that were recommended, the usual one first, each with its share of the logs."""
     ordered = asked.sort_values("estimate", ascending=False, kind="stable")
-    return ", ".join(f"{row.size:.0f} ({100.0 * row.estimate:.0f}%)" for row in ordered.itertuples())
+    return ", ".join(f"{row.size:.0f} ({row.estimate:.0%})" for row in ordered.itertuples())
 
 
 def _with_limits(row: pd.Series) -> str:
@@ -233,7 +217,7 @@ def trained_twin_table(kept: pd.DataFrame) -> str:
     rows = [["updates ahead", "success", "features of the start", "twins, on average", "twins miss by"]]
     for ahead in kept["ahead"].unique():
         found = [value["success", arm, ahead] for arm in ("real", "features of the start", "twin")]
-        shown = [f"{100.0 * each:.1f}%" for each in found]
+        shown = [f"{each:.1%}" for each in found]
         rows.append([f"{ahead}", *shown, f"{100.0 * value['miss', 'twin', ahead]:.1f}"])
     return markdown(rows) + "\n"
 
