@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from grpo_theory.plan import Limits
-from grpo_theory.validation import ArgumentError, as_count, as_fraction, as_not_negative, as_positive, check_name
+from grpo_theory.validation import Argument, ArgumentError, as_count, as_fraction, as_not_negative, as_positive, check_name
 
 NAMES = {name: f"--{name.replace('_', '-')}" for name in ("budget", "cost_prompt", "max_responses", "min_prompts", "multiple_of")}
 
@@ -30,6 +30,7 @@ def test_only_names_are_renamed_and_errors_travel():
     with pytest.raises(ArgumentError) as refused:
         check_name("budget", "budget must", ("rloo", "grpo"))
     assert refused.value.renamed(NAMES) == "--budget must be one of rloo, grpo, got 'budget must'"
+    assert ArgumentError(Argument("budget"), " is not ", "budget").renamed(NAMES) == "--budget is not budget"
     for check, value in [(as_positive, 0.0), (as_not_negative, -1.0), (as_fraction, 1.0), (as_count, 0), (as_count, 2**60)]:
         with pytest.raises(ValueError, match=r"^one ") as refused:
             check("one", value)
