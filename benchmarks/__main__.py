@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +74,6 @@ def jax_rows(what: str, processors: int) -> list[Row]:
     """Compare so many workers with JAX on as many processors, in a process of its own."""
     tasks: tuple[Task, ...] = TRAINED if what == "training" else TASKS
     place = "1 thread" if processors == 1 else f"{processors} threads and devices"
-    if find_spec("jax") is None:
-        names = [(f"JAX / simulator, {place}; {task.label}", jax_target(task)) for task in tasks]
-        return [Row(name, None, "not measured (pip install .[bench])", least=target) for name, target in names]
     flags = f"--xla_force_host_platform_device_count={processors}"
     if processors == 1:
         flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"

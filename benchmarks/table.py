@@ -15,16 +15,15 @@ class Row(NamedTuple):
     Attributes
     ----------
     name : str
-    number : float or None
-        None where nothing was measured.
+    number : float
     detail : str
-        What the number comes from, or why there is none.
+        What the number comes from.
     least, most : float, optional
         The target: the number should be at least so high, or at most.
     """
 
     name: str
-    number: float | None
+    number: float
     detail: str = ""
     least: float | None = None
     most: float | None = None
@@ -35,8 +34,6 @@ class Row(NamedTuple):
         target = "" if self.least is None else f"at least {self.least:g}"
         if self.most is not None:
             target = f"at most {self.most:g}"
-        if self.number is None:
-            return self.name, self.detail, target, ""
         digits = f"{self.number:.0f}" if self.number >= 1000.0 else f"{self.number:.3g}"
         met = (self.least is None or self.number >= self.least) and (self.most is None or self.number <= self.most)
         verdict = ("yes" if met else "no") if target else ""
