@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 
 import grpo_theory as gt
 from grpo_theory.page import style
-from grpo_theory.plot.zip_lines import draw_intervals
+from grpo_theory.plot.coverages import draw_intervals
 
 PROBLEM = gt.gallery.problem("two-arms")
 PILOT = gt.Pilot(batch_size=16, group_size=4)
@@ -119,25 +119,21 @@ def test_width_stands_against_coverage(record):
     assert mark.get_ydata().tolist() == [np.median(record.width)]
 
 
-def wrong(call, message, error=ValueError):
-    with pytest.raises(error, match=re.escape(message)):
-        call()
-
-
 def test_what_cannot_be_drawn_is_said(record, runs):
-    theta = PROBLEM.theta
-    wrong(lambda: gt.plot.efficiency(PROBLEM, theta, ["rloo"], budget=10, group_sizes=[4]), "divide the budget of 10, got 4")
-    wrong(lambda: gt.plot.efficiency(PROBLEM, theta, [], budget=10), "at least one")
-    wrong(lambda: gt.plot.efficiency(PROBLEM, theta, ["rloo"], budget=10, group_sizes=[1]), "is defined, got [1]")
-    wrong(lambda: gt.plot.training([runs]), "runs must be TrainingRuns or a mapping", TypeError)
-    last = gt.simulate_training(PROBLEM, theta, "rloo", gt.Constant(0.5), **SIZES, rng=0)
-    wrong(lambda: gt.plot.training(last), "'rloo' has one: simulate them with checkpoints=")
-    wrong(lambda: gt.plot.zip_plot(record, component="9"), "component must be one of '', got '9'")
-    wrong(lambda: gt.plot.zip_plot(record, axes=plt.figure()), "axes must be matplotlib Axes or None, got Figure", TypeError)
-    wrong(lambda: gt.plot.width_by_coverage({}), "at least one")
-    wrong(lambda: gt.plot.width_by_coverage([record]), "mapping of names", TypeError)
-    wrong(lambda: gt.plot.zip_plot(None), "what gt.coverage returns, got NoneType", TypeError)
-    wrong(lambda: gt.plot.plan(None), "what gt.plan.advise returns, got NoneType", TypeError)
-    wrong(lambda: gt.plot.training({}), "at least one label")
     counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(8), 8), np.arange(64) % 3 % 2)
-    wrong(lambda: gt.plot.plan(gt.plan.advise(counts, 64, group_size=8)), "of rewards alone there are none")
+    last = gt.simulate_training(PROBLEM, PROBLEM.theta, "rloo", gt.Constant(0.5), **SIZES, rng=0)
+    plot, at = gt.plot, (PROBLEM, PROBLEM.theta)
+    for call, arguments, options, words in (
+        (plot.efficiency, (*at, ["rloo"]), {"budget": 10, "group_sizes": [4]}, "divide the budget of 10, got 4"),
+        (plot.efficiency, (*at, []), {"budget": 10}, "at least one"),
+        (plot.efficiency, (*at, ["rloo"]), {"budget": 10, "group_sizes": [1]}, "is defined, got [1]"),
+        (plot.training, ([runs],), {}, "runs must be TrainingRuns or a mapping"),
+        (plot.training, (last,), {}, "'rloo' has one: simulate them with checkpoints="),
+        (plot.zip_plot, (record,), {"component": "9"}, "component must be one of '', got '9'"),
+        (plot.zip_plot, (record,), {"axes": plt.figure()}, "axes must be matplotlib Axes or None, got Figure"),
+        (plot.width_by_coverage, ([record],), {}, "mapping of names"),
+        (plot.plan, (None,), {}, "what gt.plan.advise returns, got NoneType"),
+        (plot.plan, (gt.plan.advise(counts, 64, group_size=8),), {}, "of rewards alone there are none"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=re.escape(words)):
+            call(*arguments, **options)

@@ -14,13 +14,13 @@ import pytest
 from grpo_theory.evidence import Statement
 from grpo_theory.evidence.verdicts import COLUMNS
 from grpo_theory.harness.verdicts import Verdicts
-from grpo_theory.page.document import Page, anchor_of, cell
+from grpo_theory.page.document import Page, anchor_of, cell, said
 from grpo_theory.page.mathematics import FormulaError, typeset
 from grpo_theory.page.picture import picture
 from grpo_theory.page.printed import printed
 from grpo_theory.page.style import LANGUAGE_MODEL
 from grpo_theory.page.theorem import add_statement
-from grpo_theory.page.wording import in_words, standing, tally
+from grpo_theory.page.wording import in_words, standing
 from grpo_theory.theory import GroupSizeLaw
 from paper_figures.content.findings import FINDINGS, Found, NotSaidError
 from paper_figures.content.report import write_report
@@ -189,10 +189,12 @@ def test_what_has_no_power_is_not_counted_and_what_is_open_says_how_many_runs():
     assert standing(measured) == "is reproduced in part"
     weak = rows("U1", "confirmed", control="inconclusive")
     assert standing(weak) == "is inconclusive"
-    said = "Not judged: the negative control was not refuted in 1 setting, so the check has no power there. Without its control "
+    unjudged = (
+        "Not judged: the negative control was not refuted in 1 setting, so the check has no power there. Without its control "
+    )
     for verdict, word in (("no power", "confirmed"), ("inconclusive", "inconclusive")):
         made = rows("U1", verdict, control="inconclusive")
-        assert in_words(made) == f"{said}the statement would be {word} in 1 setting.", "what claims.csv has is said"
+        assert in_words(made) == f"{unjudged}the statement would be {word} in 1 setting.", "what claims.csv has is said"
     for judged, where in ((2, "both settings of 3 that could tell (p0; p1)"), (6, "all 6 settings that could tell (of 7)")):
         made = pd.concat([rows("U1", *["confirmed"] * judged), weak])
         assert in_words(made).startswith(f"Confirmed in {where}. In 1 setting the check had no power: ")
@@ -201,8 +203,8 @@ def test_what_has_no_power_is_not_counted_and_what_is_open_says_how_many_runs():
     assert standing(made) == "fails", "a refutation needs no control that is refuted"
     assert "As many as 1,234 replications would decide it." in in_words(rows("U1", "inconclusive", needed=1234))
     assert in_words(rows("U1", "confirmed").iloc[:0]) == "Not judged in this run."
-    assert tally(["fails", "fails"], "question") == "2 questions, which all fail"
-    made = tally(["is not reproduced", "holds", "is not reproduced"], "printed statement")
+    assert said("tally", standings=["fails", "fails"], noun="question") == "2 questions, which all fail"
+    made = said("tally", standings=["is not reproduced", "holds", "is not reproduced"], noun="printed statement")
     assert made == "3 printed statements, of which 1 holds and 2 are not reproduced"
 
 
@@ -257,7 +259,7 @@ class Made(Found):
 
 
 def test_findings_say_what_the_tables_have():
-    text = {finding.says.__name__: finding.says(Made()) for finding in FINDINGS}
+    text = {finding.reads.__name__: finding.says(Made()) for finding in FINDINGS}
     assert all(section_of(finding.about) for finding in FINDINGS)
     assert "On three heads of SmolLM2 that is 3.1, 3.1 and 3.1 responses." in text["_best_group_size"]
     assert "formula has 2.1, 2.1 and 2.1 with this $c_3$, and 6.0, 6.0 and 6.0 with" in text["_best_group_size"]
@@ -276,7 +278,7 @@ def test_findings_say_what_the_tables_have():
     assert "Of problems of 8 tokens it is so for 10%." in text["_whose_gradient"]
 
 
-@pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.says.__name__)
+@pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.reads.__name__)
 def test_a_finding_is_not_said_where_the_verdicts_are_the_other_way_round(finding):
     """But for division and efficiency, of which the sentences say by how much, whether that be much or little."""
     other = {"confirmed": "refuted", "refuted": "confirmed", "inconclusive": "inconclusive"}
