@@ -89,14 +89,11 @@ def test_the_search_finds_a_theorem_and_leads_to_it_through_closed_folds(report)
     )
 
 
-@pytest.mark.parametrize("size", [WIDE, NARROW])
-def test_the_report_is_no_wider_than_its_window(report, size):
-    opened(report, report.current_url, size)
-    assert report.execute_script("return document.documentElement.scrollWidth <= innerWidth")
-    assert report.find_element("id", "contents").get_property("open") is (size == WIDE)
-
-
-def test_the_report_has_no_error_and_all_its_pictures(report):
+def test_the_report_is_no_wider_than_its_window_and_has_no_error_and_all_its_pictures(report):
+    for size in (NARROW, WIDE):
+        opened(report, report.current_url, size)
+        assert report.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+        assert report.find_element("id", "contents").get_property("open") is (size == WIDE)
     waited(report, "return document.readyState === 'complete'")
     report.execute_script("document.querySelectorAll('img').forEach(image => { image.loading = 'eager'; })")
     assert waited(report, "return [...document.images].every(image => image.complete)")

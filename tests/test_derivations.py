@@ -7,6 +7,7 @@ import pytest
 
 from docs.making.derivations import derivations, proofs_of
 from docs.making.places import DOCS, TOP
+from docs.making.reference import escape
 from simulations.collection import studies
 
 PAGES = {Path(one.page).name: one for one in derivations()}
@@ -65,3 +66,8 @@ def test_a_statement_is_derived_where_a_page_lists_it_or_its_source_says():
     assert [one.number for one in proofs_of("T7", "docs/derivations.md, 25 docs/derivations.md, 16")] == ["16", "25.1", "29"]
     assert [one.number for one in proofs_of("plan/loss", "docs/derivations.md, 35")] == ["35"]
     assert proofs_of("U99", "arXiv 2603.01162") == []
+
+
+def test_docstrings_are_read_as_the_plain_text_that_they_are():
+    assert escape("E[Z | x], a*b and sketch_, sketch_0") == r"E[Z \| x], a\*b and sketch\_, sketch_0"
+    assert escape("`a*b | c_` all stays, and **bold** too") == "`a*b | c_` all stays, and **bold** too"

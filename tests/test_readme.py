@@ -1,4 +1,4 @@
-"""Python on pages runs as printed, and what the README says in numbers is so."""
+"""Python on pages and in findings runs as printed, and what the README and the findings say in numbers is so."""
 
 import re
 
@@ -8,14 +8,18 @@ import pytest
 from pages import DOCS, SAID, blocks, check_what_is_said, run_blocks
 
 import grpo_theory as gt
-from grpo_theory.page.digest import COLUMNS
+from grpo_theory.page.command import main
+from grpo_theory.page.digest import COLUMNS, evidence
 from simulations.collection import catalogue
 
 TOP = DOCS.parent
-README, CONTRIBUTING = ((TOP / name).read_text(encoding="utf-8") for name in ("README.md", "docs/contributing.md"))
+README = (TOP / "README.md").read_text(encoding="utf-8")
 PAGES = ["start", "sequences", "training", "coverage", "estimators", "inequalities", "contributing", "own_study"]
 PAGES += ["long_responses", "runs_allocation", "runs_staleness", "twin"]
 """Pages of the documentation with programs in them, besides the findings; README.md has a test of its own."""
+NOTES = sorted(path for path in (DOCS / "findings").glob("*.md") if path.name != "index.md")
+VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
+TABLE = re.compile(r"<!-- evidence: (.+?) -->\n\n(.*?)\n<!-- end of evidence -->", flags=re.DOTALL)
 
 
 def read(page):
@@ -37,35 +41,15 @@ def test_the_readmes_program_runs_in_six_lines_and_shows_what_it_says(registry, 
 def test_every_program_of_the_documentation_runs(page, registry, tmp_path):
     names = run_blocks(read(page), tmp_path)
     assert len(blocks(read(page))) >= 1
-    check = {"estimators": check_estimators, "contributing": check_contributing, "long_responses": check_long_responses}
-    check.get(page, lambda names: None)(names)
-
-
-def check_long_responses(names):
-    assert f"TRL's default: {names['efficiency']:.3f}, exact" in read("long_responses")
-    assert f"for rloo: {names['best']:.1f}" in read("long_responses")
-
-
-def check_estimators(names):
-    assert len(SAID.findall(read("estimators"))) == 4
-    sizes = {"batch_size": 2, "group_size": 4}
-    problem = gt.gallery.problem("tabular")
-    run = gt.simulate_gradients(problem, problem.theta, "shrunk", **sizes, replications=20_000, rng=0)
-    exact = gt.gradient_mse(problem, problem.theta, "shrunk", **sizes)
-    assert abs(run.mse[0] - exact) < 4.9 * run.mse_standard_error[0]
-
-
-def check_contributing(names):
-    assert len(blocks(CONTRIBUTING)) == 3
-    assert {"halfway_group", "halfway_clipped"} <= set(gt.estimators())
-    shared, rng = names["problem"], np.random.default_rng(0)
-    theta = rng.normal(size=3)
-    twin = gt.Problem(shared.bandit, gt.LinearSoftmax(np.tile(np.eye(3), (2, 1, 1))))
-    sizes = {"batch_size": 2, "group_size": 4}
-    errors = [gt.gradient_mse(problem, theta, "halfway_group", **sizes) for problem in (shared, twin)]
-    assert errors[0] == pytest.approx(errors[1], rel=1e-12)
-    tried = gt.coverage(names["hoeffding"], shared, names["truth"], experiment=gt.Pilot(16, 8), replications=1000, rng=0)
-    assert tried.coverage >= 0.95
+    if page == "long_responses":
+        assert f"TRL's default: {names['efficiency']:.3f}, exact" in read(page)
+        assert f"for rloo: {names['best']:.1f}" in read(page)
+    if page == "contributing":
+        assert {"halfway_group", "halfway_clipped"} <= set(gt.estimators())
+        tried = gt.coverage(
+            names["hoeffding"], names["problem"], names["truth"], experiment=gt.Pilot(16, 8), replications=1000, rng=0
+        )
+        assert tried.coverage >= 0.95
 
 
 def test_a_wrong_number_in_a_comment_is_found():
@@ -120,6 +104,57 @@ def test_links_of_the_readme_lead_somewhere():
 
 
 def test_the_verdicts_that_are_kept_are_of_the_catalogue():
-    verdicts = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
-    assert list(verdicts.columns) == COLUMNS
-    assert set(verdicts["id"]) <= set(catalogue())
+    assert list(VERDICTS.columns) == COLUMNS
+    assert set(VERDICTS["id"]) <= set(catalogue())
+
+
+def test_the_readmes_plan_is_what_the_command_prints(capsys, monkeypatch):
+    monkeypatch.chdir(TOP)
+    assert main(re.search(r"    grpo-theory (plan .*)\n", README)[1].split()) == 0
+    printed = capsys.readouterr().out.splitlines()
+    shown, _, _ = README[README.index("    RECOMMENDATION") :].partition("\n\nName your")
+    section = [line.removeprefix("    ") for line in shown.splitlines()]
+    first = printed.index("RECOMMENDATION")
+    assert printed[0] == "READ AS"
+    assert len(section) >= 6
+    assert section[-1].endswith("."), "it ends with a sentence"
+    assert section == printed[first : first + len(section)]
+
+
+def test_the_planners_page_runs_as_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(TOP)
+    names = run_blocks(read("planner"), tmp_path)
+    assert capsys.readouterr().out.startswith("READ AS\n")
+    assert names["advice"].scores.recommended.pair.name == "leave-one-out mean"
+
+
+@pytest.mark.parametrize("path", NOTES, ids=lambda path: path.stem)
+def test_a_notes_program_shows_what_it_says_and_its_table_is_what_the_verdicts_have(path, registry, tmp_path):
+    page = path.read_text(encoding="utf-8")
+    (block,) = blocks(page)
+    assert SAID.search(block), "a program shows a number"
+    run_blocks(page, tmp_path)
+    ((names, table),) = TABLE.findall(page)
+    assert table == evidence(VERDICTS, names.split("; "), catalogue())
+
+
+NOT_REFUTED = ("curvature", "whole_runs")
+"""Constants that are loose, and two statements that hold in different worlds."""
+
+
+def test_every_note_but_two_refutes_something_as_printed():
+    """And no note shows a correction that was not confirmed."""
+    powerful = VERDICTS[VERDICTS["control"] == "refuted"].groupby("id")["verdict"].agg(set)
+    for path in NOTES:
+        names = TABLE.search(path.read_text(encoding="utf-8"))[1].split("; ")
+        papers = [name for name in names if catalogue()[name].whose == "paper"]
+        corrections = [name for name in names if catalogue()[name].whose == "correction"]
+        assert any("refuted" in powerful[name] for name in papers) == (path.stem not in NOT_REFUTED), path.stem
+        assert all("refuted" not in powerful[name] for name in corrections), path.stem
+
+
+def test_another_verdict_makes_another_table():
+    columns = ["id", "problem", "verdict", "control", "estimate", "low", "high", "prediction"]
+    rows = [("easy", "refuted", "refuted", 1.25), ("hard", "refuted", "refuted", 4.0), ("weak", "confirmed", "inconclusive", 0.1)]
+    table = pd.DataFrame([("N6/printed", *words, one, one, one, 1.0) for *words, one in rows], columns=columns)
+    assert evidence(table, ["N6/printed"], catalogue()).splitlines()[-1].endswith("| **refuted** (2) | 1.25 to 4 | 1 |")

@@ -52,12 +52,6 @@ def test_typeset_forms_are_of_statements_and_leave_no_latex():
         assert made.count("<math") == len(re.findall(r"\$\$.+?\$\$|\$.+?\$", formula, re.DOTALL))
 
 
-def test_words_are_escaped_and_formulae_are_not():
-    made = typeset("a < b, $x < y$ and $$\\log x$$")
-    assert made.startswith("a &lt; b, <math")
-    assert '<span class="formula"><math' in made
-
-
 SCRIPT = "<script>alert(1)</script>"
 IMAGE = "<img src=x onerror='alert(1)'>"
 QUOTED = "\" onclick=\"alert(1)\" style='color:red' href='javascript:alert(1)"
@@ -215,10 +209,13 @@ class Made(Found):
         at = {"estimate": 0.11, "low": 0.0, "high": 1.0}
         alone = "with groups of this size alone = 0.45; with the penalty that is descended alone = 0.48"
         facts = f"success at the printed maximiser = 0.5; {alone}; success at the corrected one = 0.4"
-        claims = [
-            rows("U9/best/printed", "refuted"),
-            rows("U9/best/corrected", "confirmed"),
-            *(rows("U6/assumption", "refuted", problem=name) for name in LANGUAGE_MODEL),
+        refuted = ("U9/best/printed", "U16/printed", "U17/printed", "T6/printed", "division/pays")
+        claims = [rows(name, "refuted") for name in refuted]
+        claims += [rows(name, "confirmed") for name in ("U9/best/corrected", "T6/corrected", "N6/weighted")]
+        claims += [rows("U6/assumption", "refuted", problem=name) for name in LANGUAGE_MODEL]
+        for name in ("T1", "T2"):
+            claims += [rows(f"{name}/printed", "refuted", estimate=40), rows(f"{name}/corrected", "confirmed", estimate=1e-15)]
+        claims += [
             rows("U6/assumption", "refuted", "refuted", "confirmed"),
             rows("efficiency/larger groups", "confirmed", problem="lm-few-shot"),
             rows("U6/near, G=8", "reproduced here", problem="lm-zero-shot, success 0.15", **at),
@@ -226,19 +223,11 @@ class Made(Found):
             rows("U6/same, G=32", "reproduced here", problem="lm-zero-shot, success 0.15", **at),
             rows("U11/printed", "refuted", **at),
             rows("U11/corrected", "confirmed", "inconclusive", **at),
-            rows("U16/printed", "refuted"),
             rows("U16/corrected", "confirmed", facts=facts),
-            rows("U17/printed", "refuted"),
             rows("U17/printed mean", "refuted", "refuted", facts="cosine with it = -0.4"),
-            *(rows(f"{name}/printed", "refuted", estimate=40) for name in ("T1", "T2")),
-            *(rows(f"{name}/corrected", "confirmed", estimate=1e-15) for name in ("T1", "T2")),
-            rows("T6/corrected", "confirmed"),
-            rows("T6/printed", "refuted"),
             rows("T6/most", "refuted", problem="T = 2, learning, drift 1", estimate=0.3),
             rows("T6/most", "inconclusive", problem="T = 8, learning, drift 1", estimate=0.1),
             rows("N6/printed", "refuted", estimate=2.5),
-            rows("N6/weighted", "confirmed"),
-            rows("division/pays", "refuted"),
         ]
         policies = {"problem": list(LANGUAGE_MODEL)}
         best = pd.DataFrame({"quantity": ["printed", "remainder", "corrected"], "optimum": [2.1, 6.0, 3.1]})

@@ -24,17 +24,7 @@ def test_sentences_of_docstrings_are_short(folder):
     assert {place: sentences for place, sentences in found.items() if sentences} == {}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{long}.",
-        "A short one. {long}! Another.",
-        "- an item\n- {long}\n",
-        "1. [{long}](page.md), as is\n   said.",
-        "| a | b |\n\n{long}: `code`",
-        "{long} et al. 2004.",
-    ],
-)
-def test_a_long_sentence_is_found(text):
+def test_a_long_sentence_is_found():
     for words, found in ((LONGEST + 1, 1), (LONGEST // 2, 0)):
-        assert len(long_sentences(text.format(long=" ".join(["word"] * words)))) == found
+        for text in ("A short one. {long}! Another.", "1. [{long}](page.md), as is\n   said.", "| a |\n\n{long}: `code`"):
+            assert len(long_sentences(text.format(long=" ".join(["word"] * words)))) == found

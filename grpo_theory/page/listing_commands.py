@@ -6,18 +6,17 @@ What is slow to import is imported after the command line is understood.
 import argparse
 import textwrap
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
+
+from grpo_theory.page.row_options import add_options
 
 WIDTH = 120
 """Characters of a line."""
 
 
-def _command(line: str, description: str, word: str, known: Callable[[], dict[str, str]]) -> SimpleNamespace:
+def _command(name: str, line: str, known: Callable[[], dict[str, str]]) -> SimpleNamespace:
     """Return a subcommand that prints names with their descriptions, where either has the word; its status is 1 if none has."""
-
-    def describe(parser: argparse.ArgumentParser) -> None:
-        parser.description = description
-        parser.add_argument("word", nargs="?", default="", metavar="WORD", help=word)
 
     def run(options: argparse.Namespace) -> int:
         every = known()
@@ -29,7 +28,7 @@ def _command(line: str, description: str, word: str, known: Callable[[], dict[st
             print(f"none of {len(every)} has {options.word!r}")
         return 0 if shown else 1
 
-    return SimpleNamespace(HELP=line, describe=describe, run=run)
+    return SimpleNamespace(HELP=line, describe=partial(add_options, command=name), run=run)
 
 
 def _estimators() -> dict[str, str]:
@@ -53,18 +52,5 @@ def _problems() -> dict[str, str]:
     return known
 
 
-estimators_command = _command(
-    "list the estimators by name, with formula and source",
-    "List the estimators that have names: what they compute, and where that comes from.  Each name is what --estimator of "
-    "`grpo-theory plan` takes, and `estimator` of every function.  A WORD is looked for in names, formulas and sources.",
-    "list only estimators that contain this word, such as trl or 'ddof 1'",
-    _estimators,
-)
-problems_command = _command(
-    "list the gallery's problems, with their sizes and what they are for",
-    "List the problems of the gallery, which `gt.gallery.problem(NAME)` makes: prompts, responses to each, parameters, "
-    "expected reward at the start, and what each is for.  With a WORD, only problems whose name, tags or sentence contain it "
-    "are listed.",
-    "list only problems that contain this word, such as chain or training",
-    _problems,
-)
+estimators_command = _command("estimators", "list the estimators by name, with formula and source", _estimators)
+problems_command = _command("problems", "list the gallery's problems, with their sizes and what they are for", _problems)
