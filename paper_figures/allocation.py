@@ -18,23 +18,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from grpo_theory.page.style import BLACK, GREEN, GREY, ORANGE, PURPLE, VERMILION, Look
-from paper_figures.content.panels import Tables, legend_below, line_between_rows, marks, ticks
+from paper_figures.content.panels import WORDS, Tables, legend_below, line_between_rows, marks, ticks
 from simulations.runs.allocation import BATCH, DRAWS, GROUP, TITLES  # noqa: F401, for the caption
 from simulations.runs.allocation import LOW as LEAST  # noqa: F401, for the caption
 from simulations.runs.allocation_step import HIGH, MEAN  # noqa: F401, for the caption
 
 PLACE = 350
 TABLES = ("allocation", "allocation_step")
-ROWS = {
-    "uniform": "equal sizes",
-    "neyman": "least error (Neyman)",
-    "vip": r"VIP: $\mathrm{Var}(Z)/(n-1)$",
-    "dynamo": r"DynaMO: as $\mathrm{sd}(Z)$",
-    "vip_seen": "VIP, rates seen so far",
-    "vip, start": "VIP, rates of the start",
-    "sgpo, now": r"$1/p$, rates of now",
-    "sgpo": r"sGPO: $1/p$ of the start",
-}
+ROWS = WORDS["allocation"]
 PROBLEMS = {
     "lm-instruct": Look("SmolLM2, instruct", GREEN, "D", ""),
     "lm-answers": Look("SmolLM2, answers", PURPLE, "^", ""),

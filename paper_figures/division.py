@@ -19,17 +19,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from grpo_theory.page.style import BLACK, BROWN, GREY, LANGUAGE_MODEL, ORANGE, PROBLEMS, PURPLE, SKY, VERMILION, Look
-from paper_figures.content.panels import Tables, curve, group_size_axis, marks
+from paper_figures.content.panels import WORDS, Tables, curve, group_size_axis, marks
 from simulations.normalisation.race import GROUP_SIZES  # noqa: F401, for the caption
 
 PLACE = 390
 TABLES = ("race",)
-COLUMNS = {
-    "raw": "SmolLM2's head, raw",
-    "whitened": "SmolLM2's head, whitened",
-    "random": "64 prompts, random features",
-    "made up": "four made-up prompts",
-}
+COLUMNS = WORDS["division"]
 ROWS = {"SGD": "plain ascent (SGD)", "Adam": "Adam"}
 LOOKS = {
     **{

@@ -15,8 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from grpo_theory.page.style import BROWN, ESTIMATORS, Look
-from paper_figures.content.kinds import TITLES
-from paper_figures.content.panels import Tables, group_size_axis
+from paper_figures.content.panels import WORDS, Tables, group_size_axis
 from simulations.gradient.groups import RESPONSES  # noqa: F401, for the caption
 from simulations.length.efficiency_by_length import GROUP_SIZES
 from simulations.length.grid import RATES
@@ -37,12 +36,12 @@ MARKERS = "osD^vP"
 def draw(tables: Tables) -> Figure:
     """Draw two panels for each kind of task."""
     table = tables["efficiency_by_length"].query("success == @SUCCESS")
-    kinds = [kind for kind in TITLES if kind in set(table["kind"])]
+    kinds = [kind for kind in WORDS["kinds"] if kind in set(table["kind"])]
     figure, panels = plt.subplots(2, len(kinds), figsize=(1.0 + 2.1 * len(kinds), 5.0), sharey="row", squeeze=False)
     for upper, lower, kind in zip(*panels, kinds, strict=True):
         own = table[table["kind"] == kind]
         shares(upper, own[own["estimator"] == "rloo"])
-        upper.set_title(TITLES[kind], fontsize="small")
+        upper.set_title(WORDS["kinds"][kind], fontsize="small")
         best_sizes(lower, own)
     panels[0, 0].set_ylabel("share of the best efficiency")
     panels[1, 0].set_ylabel("best group size")

@@ -16,18 +16,12 @@ from matplotlib.figure import Figure
 
 from grpo_theory.page.captions import listed
 from grpo_theory.page.style import BLACK, ESTIMATORS, NORMAL_95, PROBLEMS, Look
-from paper_figures.content.panels import Tables, line_between_rows, marks, size_colours
+from paper_figures.content.panels import WORDS, Tables, line_between_rows, marks, size_colours
 
 PLACE = 60
 TABLES = ("estimators",)
 MARKERS = "osD^vP"
-NAMES = {
-    "dapo": "DAPO",
-    "cispo": "CISPO",
-    "gspo": "GSPO",
-    "tic_grpo": "TIC-GRPO",
-    "grpo_without_ratio": "GRPO without a ratio",
-}
+NAMES = WORDS["estimators"]
 """Estimators that have no look of their own; those that are not here have the name under which they were registered."""
 APART = 0.16
 """How far apart the marks of one estimator are, in rows."""

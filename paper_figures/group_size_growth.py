@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, Look
-from paper_figures.content.panels import Tables, lengths, marks
+from paper_figures.content.panels import WORDS, Tables, lengths, marks
 from simulations.runs.best_size_law import BUDGETS, LAW
 from simulations.runs.group_size_growth import GAIN, LARGE, LAST, SMALL, SUCCESS
 
@@ -31,23 +31,8 @@ CURVES = {
     ("rloo", LARGE): Look(f"undivided (RLOO), {LARGE}", BLUE, "s", "--"),
     ("lent", SMALL): Look(f"lent weights, {SMALL}", GREEN, "^", "-"),
 }
-GAINS = {
-    ("small", "grpo"): "GRPO",
-    ("small", "weights"): "weights alone",
-    ("small", "oracle"): "weights alone,\nvalue known",
-    ("small", "noise"): "noise alone",
-    ("small", "rloo"): "undivided (RLOO)",
-    ("small", "dropped"): "GRPO, no-signal\ngroups dropped",
-    ("visible", "grpo"): "GRPO, no rare\nanswers",
-    ("apart", "grpo"): "GRPO, no\ninterference",
-}
-WORLDS = {
-    "rarer": "rarer right\nanswers",
-    "roomy": "more features",
-    "more prompts": "more prompts",
-    "competing": "two right\nanswers",
-    "misled": "prompts that\nmislead",
-}
+GAINS = {tuple(names.split()): words for names, words in WORDS["gains"].items()}
+WORLDS = WORDS["group_size_growth"]
 RULES = {
     LAW: ("the law", ORANGE, "o"),
     "loss of always 4": ("always 4", BLACK, "s"),

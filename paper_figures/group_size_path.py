@@ -11,17 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from grpo_theory.page.style import BLACK, CONSTANTS, GREY, PURPLE
-from paper_figures.content.panels import Tables, log_axis, ticks
+from paper_figures.content.panels import WORDS, Tables, log_axis, ticks
 
 PLACE = 100
 TABLES = ("group_size_path",)
-TITLES = {
-    "linear": "linear features",
-    "mixed": "mixed difficulty",
-    "kl-linear": "linear features,\nKL penalty",
-    "kl-tabular": "tabular,\nKL penalty",
-    "lm-few-shot": "SmolLM2, few-shot",
-}
+TITLES = WORDS["group_size_path"]
 OPTIMA = {
     "estimate": (r"least error of the gradient, $1 + \sqrt{c_3/c_1}$", BLACK, "-"),
     "paper_optimum": (r"printed, $\sqrt{c_3/c_1}$", GREY, ":"),

@@ -15,23 +15,11 @@ from matplotlib.figure import Figure
 
 from grpo_theory.page.captions import signed
 from grpo_theory.page.style import TRAINING
-from paper_figures.content.panels import Tables, heat_map
+from paper_figures.content.panels import WORDS, Tables, heat_map
 
 PLACE = 300
 TABLES = ("kl_terms",)
-DIVERGENCES = {
-    "R5/k1 in reward": r"KL$(\pi\|\pi_{ref})$",
-    "R5/k2 in reward": r"E$_\pi[\frac{1}{2}\sum\ell_t^2]$, $\ell_t$ held fixed",
-    "R5/k3 in reward": r"KL$(\pi\|\pi_{ref})-$KL$(\pi_{ref}\|\pi)|_s$",
-    "R5/k1 in loss": "nothing: 0",
-    "R5/k2 in loss": r"KL$(\pi\|\pi_{ref})|_s$",
-    "R5/k3 in loss": r"KL$(\pi_{ref}\|\pi)|_s$",
-    "U17/printed mean": "ratio inverted",
-    "R5/k1 in reward/off policy": r"KL$(\pi\|\pi_{ref})-$KL$(\pi\|\pi_0)$",
-    "R5/k1 in loss/off policy": r"$-$KL$(\pi_0\|\pi)$",
-    "R5/k2 in loss/off policy": r"E$_{\pi_0}[\frac{1}{2}\sum\ell_t^2]$",
-    "R5/k3 in loss/off policy": r"E$_{\pi_0}[\sum e^{-\ell_t}-1+\ell_t]$",
-}
+DIVERGENCES = WORDS["kl_terms"]
 """By the statement of the mean, the divergence."""
 WORST = 2.0
 """Where the colours end: the opposite of the gradient is as far from it."""

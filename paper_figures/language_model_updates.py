@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from grpo_theory.page.style import BROWN, LANGUAGE_MODEL, PROBLEMS, RATIOS, Look
-from paper_figures.content.panels import Tables, curve, log_axis, ticks
+from paper_figures.content.panels import WORDS, Tables, curve, log_axis, ticks
 from simulations.sequence.language_model import BATCH_SIZE, GROUP_SIZE, WIDTH  # noqa: F401, for the caption
 
 PLACE = 230
@@ -30,11 +30,7 @@ MODELS = {
     **{name: PROBLEMS[name] for name in LANGUAGE_MODEL},
     "lm-answers": Look("SmolLM2, up to three tokens", BROWN, "^", "--"),
 }
-POLICIES = {
-    "nats": "nats per response moved",
-    "effective sample share": "effective sample size",
-    "tokens clipped": "tokens clipped",
-}
+POLICIES = WORDS["language_model_updates"]
 QUANTITIES = {"to current": "bias / gradient", "cosine": "cosine with gradient", "error": "error / gradient"}
 
 

@@ -18,7 +18,7 @@ from scipy.stats import binom
 from grpo_theory.page.captions import listed, spanned
 from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, Look
 from grpo_theory.plan.advice import TOLERANCE
-from paper_figures.content.panels import PERCENT, Tables, curve, legend_below, ticks
+from paper_figures.content.panels import PERCENT, WORDS, Tables, curve, legend_below, ticks
 from simulations.plan.pilot_problems import LIMITS  # noqa: F401, for the caption
 from simulations.plan.planned_group_size import DEFAULT
 
@@ -31,13 +31,7 @@ LOOKS = {
     16: Look("16 responses per prompt", BLACK, "o", "-"),
     64: Look("64 responses per prompt", GREEN, "^", "-."),
 }
-TITLES = {
-    "linear": "linear features",
-    "graded": "three-valued reward",
-    "balanced": "balanced rewards",
-    "single": "one prompt",
-    "language model's head": "SmolLM2's head",
-}
+TITLES = WORDS["planned_group_size"]
 
 
 def settings(tables: Tables) -> dict[str, object]:

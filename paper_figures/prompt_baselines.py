@@ -12,14 +12,11 @@ from matplotlib.ticker import FuncFormatter
 
 from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
 from grpo_theory.page.style import ESTIMATORS, GREY, PROBLEMS
-from paper_figures.content.panels import Tables, ticks
+from paper_figures.content.panels import WORDS, Tables, ticks
 
 PLACE = 55
 TABLES = ("prompt_baselines",)
-OTHERS = {
-    "uncorrelated-tabular": "tabular, uncorrelated",
-    "uncorrelated-linear": "linear features, uncorrelated",
-}
+OTHERS = WORDS["prompt_baselines"]
 SHOWN = ("reinforce", "rloo")
 
 

@@ -13,18 +13,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from grpo_theory.page.captions import listed, signed
-from paper_figures.content.panels import Tables, heat_map
+from paper_figures.content.panels import WORDS, Tables, heat_map
 
 PLACE = 5
 ABOUT = "estimator"
 TABLES = ("questions",)
-HEADS = {
-    "cosine": "direction\nkept",
-    "after small steps": "... after 4\nsmall updates",
-    "after large steps": "... after 4\nlarge updates",
-    "efficiency": "efficiency\n(oracle: 1)",
-    "uniform": "advantage in a\nuniform group",
-}
+HEADS = WORDS["questions"]
 BAD = {
     "cosine": (1.0, 0.5),
     "efficiency": (1.0, 0.5),

@@ -11,8 +11,7 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from grpo_theory.page.style import RATIOS
-from paper_figures.content.kinds import TITLES
-from paper_figures.content.panels import Tables
+from paper_figures.content.panels import WORDS, Tables
 from simulations.length.drifts import NEAR as DRIFT  # noqa: F401, for the caption
 from simulations.length.drifts import SUCCESS  # noqa: F401, for the caption
 from simulations.length.ratios_by_length import BATCH, GROUP  # noqa: F401, for the caption
@@ -28,7 +27,7 @@ TICKS = (16, 64, 256, 1024)
 def draw(tables: Tables) -> Figure:
     """Draw a panel for each kind of task."""
     table = tables["ratios_by_length"].query("quantity == 'efficiency'")
-    kinds = [kind for kind in TITLES if kind in set(table["kind"])]
+    kinds = [kind for kind in WORDS["kinds"] if kind in set(table["kind"])]
     figure, panels = plt.subplots(1, len(kinds), figsize=(1.0 + 2.1 * len(kinds), 3.2), squeeze=False)
     for axes, kind in zip(panels[0], kinds, strict=True):
         own = table[table["kind"] == kind]
@@ -47,7 +46,7 @@ def draw(tables: Tables) -> Figure:
         axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         axes.minorticks_off()
         axes.set_xlabel("tokens of a response")
-        axes.set_title(TITLES[kind], fontsize="small")
+        axes.set_title(WORDS["kinds"][kind], fontsize="small")
     panels[0, 0].set_ylabel("efficiency of one step")
     figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(SHOWN))
     return figure

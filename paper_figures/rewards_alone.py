@@ -17,7 +17,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from grpo_theory.page.captions import listed
 from grpo_theory.page.style import BLUE, GREEN, GREY, ORANGE, VERMILION, Look
-from paper_figures.content.panels import Tables, coverage_axis, curve, log_axis, marks, ticks
+from paper_figures.content.panels import WORDS, Tables, coverage_axis, curve, log_axis, marks, ticks
 
 PLACE = 185
 TABLES = ("plan_coverage",)
@@ -27,15 +27,7 @@ TICKS = (0.02, 0.1, 0.3, 0.6, 0.8, 0.95, 0.999)
 WIDTHS_OF = "never, always, between"
 SEEN = 8
 """Responses a prompt of those whose rates seen are taken for rates."""
-TITLES = {
-    "uniform share": "share of no-signal groups\nat the logged size",
-    "uniform share, doubled": "share of no-signal groups\nat twice the size",
-    "step": "GRPO's mean weight",
-    "weighted rate": "mean success rate,\nMaxRL's weights",
-    "hard prompts": "share of prompts\nbelow 20% success",
-    "hard weight": "GRPO's weight on\nprompts below 20%",
-    "learning rate": "learning-rate factor\nfor doubled groups",
-}
+TITLES = WORDS["rewards_alone"]
 LOOKS = {
     2: Look("2 responses per prompt", ORANGE, "s", ":"),
     8: Look("8 responses per prompt", BLUE, "o", "-"),

@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from grpo_theory.page.style import BLACK, BLUE, BROWN, GREY, LANGUAGE_MODEL, PROBLEMS, PURPLE, SKY, VERMILION, Look
-from paper_figures.content.panels import Tables, curve, group_size_axis, lengths, marks
+from paper_figures.content.panels import WORDS, Tables, curve, group_size_axis, lengths, marks
 
 PLACE = 1
 ABOUT = ""
@@ -34,14 +34,7 @@ FAMILIES = {
 }
 APART, HEADROOM = 0.2, 1.65
 """How far apart the families are at a group size, as a power of 2. The second is the part of the axis that the legend needs."""
-KINDS = {
-    "two": "2 tokens",
-    "four": "4 tokens",
-    "eight": "8 tokens",
-    "large": "4 tokens, large",
-    "shared": "1 to 3 tokens",
-    "stopping": "1 to 8 tokens",
-}
+KINDS = WORDS["three_questions"]
 """Small policies whose rollouts serve several updates, by the length of their answers; the large one has 200 parameters."""
 OPTIMISERS = {"SGD": Look("plain ascent", BLUE, "o", ""), "Adam": Look("Adam", VERMILION, "s", "")}
 LOOKS = (12, 96)

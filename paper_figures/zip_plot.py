@@ -18,8 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from grpo_theory.page.style import GREY, METHODS, SKY, VERMILION
-from grpo_theory.plot.zip_lines import draw_intervals
-from grpo_theory.plot.zip_ranking import ranked
+from grpo_theory.plot.coverages import draw_intervals, ranked
 from paper_figures.content.panels import Tables
 
 PLACE = 150

@@ -23,8 +23,14 @@ def faults(figure):
     panels = [axes for axes in figure.axes if axes.get_visible() and axes.axison]
     legends = [*figure.legends, *(legend for axes in figure.axes if axes.get_visible() and (legend := axes.get_legend()))]
     texts = [one for one in figure.findobj(mpl.text.Text) if one.get_visible() and one.get_text().strip()]
-    texts = [one for one in texts if one.axes is None or (one.axes in panels and not _beyond(one))]
-    found = ["a legend is cut off" for legend in legends if _leaves(figure, legend)]
+    # The label of a tick that lies outside the axis is not drawn.
+    frames = {axes: axes.get_tightbbox() for axes in panels}
+    texts = [
+        one for one in texts if one.axes is None or (one.axes in panels and frames[one.axes].overlaps(one.get_window_extent()))
+    ]
+    whole = figure.bbox.padded(1.0)
+    boxes = [legend.get_window_extent() for legend in legends]
+    found = ["a legend is cut off" for box in boxes if not (whole.contains(*box.min) and whole.contains(*box.max))]
     table = any(isinstance(one, QuadMesh) for axes in panels for one in axes.collections)
     scale = min(1.0, (COLUMN if len(panels) == 1 and not table else PAGE) / figure.get_figwidth())
     small = {one.get_text(): scale * one.get_fontsize() for one in texts if scale * one.get_fontsize() < SMALLEST}
@@ -38,18 +44,6 @@ def faults(figure):
             found.append(f"the legend of {axes.get_title()!r} lies on data")
         found += _alike(axes)
     return found
-
-
-def _beyond(text):
-    """Tell whether a text is the label of a tick that lies outside the axis."""
-    box, frame = text.get_window_extent(), text.axes.get_tightbbox()
-    return not frame.overlaps(box)
-
-
-def _leaves(figure, one):
-    """Tell whether what is drawn leaves the canvas by more than a pixel."""
-    box, whole = one.get_window_extent(), figure.bbox
-    return box.x0 < whole.x0 - 1 or box.x1 > whole.x1 + 1 or box.y0 < whole.y0 - 1 or box.y1 > whole.y1 + 1
 
 
 def _is_data(axes, one):

@@ -1,4 +1,4 @@
-"""The report and the site in a real browser: `make browser`, which needs Chromium and its driver."""
+"""The report in a real browser: `make browser`, which needs Chromium and its driver."""
 
 import shutil
 import threading
@@ -11,11 +11,9 @@ import pytest
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 TOP = Path(__file__).resolve().parents[1]
-SITE = TOP / "docs" / "_build" / "html"
 REPORTS = (TOP / "report" / "report.html", TOP / "report-quick" / "report.html")
 WIDE, NARROW = (1400, 1000), (800, 1000)
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-PAGES = ("index", "start", "estimators", "own_study", "planner", "rollouts", "coverage", "theory", "live", "twin", "contributing")
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -61,13 +59,6 @@ def report(address, browser):
     return opened(browser, f"{address}/{path.relative_to(TOP)}")
 
 
-@pytest.fixture
-def site(address):
-    if not (SITE / "index.html").exists():
-        pytest.skip("the site is needed: make docs")
-    return f"{address}/{SITE.relative_to(TOP)}"
-
-
 def opened(browser, url, size=WIDE):
     """Open a page anew in a window of a size."""
     browser.set_window_size(*size)
@@ -83,25 +74,14 @@ def waited(browser, condition, seconds=10):
     return WebDriverWait(browser, seconds).until(lambda window: window.execute_script(condition))
 
 
-def typed(browser, text, then=""):
-    """Type into the search of the report."""
-    field = browser.find_element("id", "search")
-    field.clear()
-    field.send_keys(text + then)
-
-
-def complaints(browser):
-    """What the browser complained of, other than that a site has no icon."""
-    return [entry["message"] for entry in browser.get_log("browser") if "favicon" not in entry["message"]]
-
-
 def test_the_search_finds_a_theorem_and_leads_to_it_through_closed_folds(report):
     report.execute_script("document.querySelectorAll('details').forEach(fold => { fold.open = false; })")
-    typed(report, "U11")
+    field = report.find_element("id", "search")
+    field.send_keys("U11")
     names = report.execute_script("return [...document.querySelectorAll('#hits a')].map(link => link.textContent)")
     assert names
     assert all(name.startswith("U11") for name in names[:3])
-    typed(report, "U11", "\n")
+    field.send_keys("\n")
     waited(report, "return location.hash.length > 1")
     target = "document.getElementById(decodeURIComponent(location.hash.slice(1)))"
     assert waited(
@@ -109,16 +89,14 @@ def test_the_search_finds_a_theorem_and_leads_to_it_through_closed_folds(report)
     )
 
 
-@pytest.mark.parametrize("size", [WIDE, NARROW])
-def test_the_report_is_no_wider_than_its_window(report, size):
-    opened(report, report.current_url, size)
-    assert report.execute_script("return document.documentElement.scrollWidth <= innerWidth")
-    assert report.find_element("id", "contents").get_property("open") is (size == WIDE)
-
-
-def test_the_report_has_no_error_and_all_its_pictures(report):
+def test_the_report_is_no_wider_than_its_window_and_has_no_error_and_all_its_pictures(report):
+    for size in (NARROW, WIDE):
+        opened(report, report.current_url, size)
+        assert report.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+        assert report.find_element("id", "contents").get_property("open") is (size == WIDE)
     waited(report, "return document.readyState === 'complete'")
     report.execute_script("document.querySelectorAll('img').forEach(image => { image.loading = 'eager'; })")
     assert waited(report, "return [...document.images].every(image => image.complete)")
     assert report.execute_script("return [...document.images].filter(image => !image.naturalWidth).map(image => image.src)") == []
-    assert complaints(report) == []
+    complaints = [entry["message"] for entry in report.get_log("browser")]
+    assert [text for text in complaints if "favicon" not in text] == [], "a site without an icon is no error"

@@ -1,51 +1,12 @@
-"""Captions say how to read a figure, and of results only what the tables of the run have; so do the words of the sections."""
-
-import re
-from pathlib import Path
+"""Captions say how to read a figure, and of results only what the tables of the run have."""
 
 import numpy as np
 import pandas as pd
 import pytest
-from typed import caption_in, results_in
 
 from grpo_theory.page.captions import caption_of, listed, sides, signed, spanned
 from paper_figures import time_to_level
-from paper_figures.content.sections import LEAD, SECTIONS
 from paper_figures.discovery import figures
-
-TYPED_BEFORE = (
-    "The upper-only clip helps, the trajectory ratio hardly does",
-    "what drops ratio and clip altogether is the first at the level",
-    "from pilots of 32 to 2,048 prompts with 2, 8 or 64 responses each",
-    "Widths that do not shrink are of bounds: no number of prompts tells what so few responses to each leave open.",
-    "A group size that follows the policy is as good as the best fixed one, which is known only in hindsight.",
-    "With a KL penalty and free logits c1 vanishes and the best group size grows without bound.",
-    "Left: per prompt, falling as 1/G.",
-    "the first one moves it by 0.001 nats",
-    "at six checkpoints of training",
-)
-"""Of captions as they were."""
-
-
-def test_captions_and_sections_hold_no_typed_result():
-    texts = {name: caption_in(module) for name, module in figures().items()}
-    assert all(text.endswith(".") or text.endswith(("{}", ")")) for text in texts.values())
-    texts |= {section.anchor: f"{section.title}. {section.asks}" for section in SECTIONS} | {"lead": LEAD}
-    assert {name: found for name, text in texts.items() if (found := results_in(text))} == {}
-    assert [text for text in TYPED_BEFORE if not results_in(text)] == []
-
-
-def test_colours_of_captions_are_drawn():
-    drawn = {"blue": "BLUE|SKY|#0072B2", "orange": "ORANGE|VERMILION|#D55E00", "grey": "GREY|#7F7F7F|size_colours|PHASES"}
-    wrong = []
-    for name, module in figures().items():
-        source = Path(module.__file__).read_text(encoding="utf-8").replace(module.__doc__, "")
-        for colour in re.findall(
-            r"\b(red|yellow|pink|blue|orange|gr[ea]y|green|black|purple|brown)\b", caption_in(module).lower()
-        ):
-            if not re.search(drawn.get(colour, colour.upper()), source):
-                wrong.append((name, colour))
-    assert wrong == []
 
 
 def frame(**columns):
@@ -54,54 +15,39 @@ def frame(**columns):
     return made.assign(estimate=0.5, standard_error=0.01)
 
 
-def race(found, scale=1):
+def race(found):
     """Return a table of arms with differences in several settings."""
     rows = [
-        {"arm": arm, "inner_steps": 4 * scale * (i + 1), "estimate": difference, "standard_error": 1.0}
+        {"arm": arm, "inner_steps": 4 * (i + 1), "estimate": difference, "standard_error": 1.0}
         for arm, differences in found.items()
         for i, difference in enumerate(differences)
     ]
-    made = pd.DataFrame(rows).assign(quantity="ablation", batch_size=16 * scale, group_size=8 * scale)
-    return made.assign(updates=11 * scale * made["inner_steps"])
+    made = pd.DataFrame(rows).assign(quantity="ablation", batch_size=16, group_size=8)
+    return made.assign(updates=11 * made["inner_steps"])
 
 
-def made_up(k):
-    """Return tables for each figure whose caption reads them, with settings that differ between k = 1 and k = 2."""
-    both, design = [3 * k, 5 * k], {"part": ["design"], "prompts": [3 * k, 5 * k]}
-    training = {"statement": [""], "problem": ["linear"], "schedule": ["Constant(8)"]}
-    laws = {"quantity": ["step"], "law": [f"law {i}" for i in range(3 * k)]}
-    curves = {"part": ["curve"], "measure": ["coverage"], "level": [0.95], "target": ["value"], "batch_size": both}
-    return {
-        "full_gradient": ("full_gradient", frame(quantity=["prompt"], gradient=["all parameters"], n=range(40 * k))),
-        "coverage_by_group_size": ("coverage", frame(**curves)),
-        "group_size_budgets": ("group_size", frame(**training, budget=[100 * k, 900 * k], checkpoint=[1, 7 * k])),
-        "rewards_alone": ("plan_coverage", frame(**design, **laws, size=[11 * k])),
-        "questions": ("questions", frame(batch_size=[4 * k], group_size=[8 * k])),
-        "estimators": ("estimators", frame(batch_size=[4 * k])),
-        "ratio_moment": ("ratio_moments", frame(tree=range(7 * k))),
-        "one_step_gain": ("one_step", frame(how=["point"], guarantee=["N5/gain"], answers=both)),
-        "phases": ("phase_course", frame(how=["exact", "sampled"][: 3 - k])),
-        "planned_group_size": ("planned_group_size", frame(**design, arm=["planned"], size=[8, 16], replications=[30 * k])),
-        "time_to_level": ("time_to_level", race({"clip alone": [-5.0], "TIC": [0.0]}, scale=k)),
-    }
+DESIGN = {"part": ["design"], "prompts": [3, 5]}
+LAWS = {"quantity": ["step"], "law": ["law 1", "law 2", "law 3"]}
 
 
-def test_settings_are_those_of_the_tables():
-    """Words stay and numbers follow; but for phases, where the sentence on sampled groups goes with their rows."""
-    made = {k: {name: caption_of(figures()[name], dict([pair])) for name, pair in made_up(k).items()} for k in (1, 2)}
-    assert set(made[1]) == {name for name, module in figures().items() if hasattr(module, "settings")}
-    assert not [name for name, text in made[1].items() if text == made[2][name] or not text.endswith(".")]
-    bare = {k: {name: re.sub(r"\d+(,\d+)*", "#", text) for name, text in texts.items()} for k, texts in made.items()}
-    assert {name for name in bare[1] if bare[1][name] != bare[2][name]} == {"phases"}
-    assert "sampled groups (G = 8, B = 32)" in made[1]["phases"]
-    assert "sampled groups" not in made[2]["phases"]
-    for name, words in (
-        ("planned_group_size", "pilots of 3 and 5 prompts with 8 and 16 responses each, 30 answered pilots per point"),
-        ("rewards_alone", "3 and 5 prompts with 11 responses each"),
-        ("rewards_alone", "of the 3 that were tried"),
-        ("group_size_budgets", "after 7 steps, with N = 100 and 900 responses per step"),
-    ):
-        assert words in made[1][name]
+@pytest.mark.parametrize(
+    ("name", "columns", "words"),
+    [
+        ("full_gradient", {"quantity": ["prompt"], "gradient": ["all parameters"], "n": range(40)}, "40"),
+        ("rewards_alone", DESIGN | LAWS | {"size": [11]}, "3 and 5 prompts with 11 responses each"),
+        ("rewards_alone", DESIGN | LAWS | {"size": [11]}, "of the 3 that were tried"),
+        ("questions", {"batch_size": [4], "group_size": [8]}, "8"),
+        ("phases", {"how": ["exact", "sampled"]}, "sampled groups (G = 8, B = 32)"),
+        (
+            "planned_group_size",
+            DESIGN | {"arm": ["planned"], "size": [8, 16], "replications": [30]},
+            "pilots of 3 and 5 prompts with 8 and 16 responses each, 30 answered pilots per point",
+        ),
+    ],
+)
+def test_settings_are_those_of_the_tables(name, columns, words):
+    (table,) = figures()[name].TABLES
+    assert words in caption_of(figures()[name], {table: frame(**columns)})
 
 
 def test_a_race_says_on_which_side_its_intervals_lie():
@@ -125,9 +71,11 @@ def test_words_of_numbers():
     assert sides(rows).tolist() == ["below", "astride", "astride", "above"]
 
 
-@pytest.mark.parametrize(
-    ("number", "form", "text"),
-    [(-0.03, ".2f", "\u22120.03"), (-0.001, ".2f", "0.00"), (0.04, "+.1f", "0.0"), (1.25, "+.1f", "+1.2")],
-)
-def test_minus_is_no_hyphen_and_nought_has_no_sign(number, form, text):
-    assert signed(number, form) == text
+def test_minus_is_no_hyphen_and_nought_has_no_sign():
+    for number, form, text in (
+        (-0.03, ".2f", "\u22120.03"),
+        (-0.001, ".2f", "0.00"),
+        (0.04, "+.1f", "0.0"),
+        (1.25, "+.1f", "+1.2"),
+    ):
+        assert signed(number, form) == text

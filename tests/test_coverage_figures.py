@@ -8,7 +8,7 @@ import pytest
 mpl.use("Agg")
 
 from grpo_theory.page.captions import caption_of
-from grpo_theory.plot.zip_ranking import ranked
+from grpo_theory.plot.coverages import ranked
 from paper_figures import coverage_by_group_size, nested_loop, width_by_coverage, zip_plot
 
 BALANCED, RARE = "half-trained, balanced", "half-trained, rare"

@@ -17,11 +17,10 @@ from paper_figures import (
     group_size_horizon,
     group_size_schedule,
     three_questions,
-    time_to_level,
 )
 from paper_figures.content import summaries
 from paper_figures.content.panels import coverage_axis, heat_map, lengths, points
-from paper_figures.content.phase_windows import shade, shade_of, tell
+from paper_figures.content.phase_windows import shade, tell
 from simulations.training.group_size_horizon import LARGE, SMALL, WRONG
 
 
@@ -61,14 +60,6 @@ def test_intervals_of_the_gap_are_as_wide_as_all_intervals_of_a_panel_together_w
         np.testing.assert_allclose(ends.min(axis=1), (1.0 - wide * error) / steps, rtol=1e-9)
 
 
-def test_points_have_95_percent_intervals():
-    _, axes = plt.subplots()
-    points(axes, [1.0, 2.0], [5.0, 6.0], [0.5, 0.25], ESTIMATORS["rloo"])
-    (bars,) = (found for found in axes.collections if len(found.get_segments()) == 2)
-    halves = [np.ptp(segment[:, 1]) / 2.0 for segment in bars.get_segments()]
-    np.testing.assert_allclose(halves, [0.5 * 1.959964, 0.25 * 1.959964], rtol=1e-6)
-
-
 def efficiencies():
     """Return a table in which each estimator is best at another size, and the second is twice as efficient as the first."""
     rows = [
@@ -80,17 +71,19 @@ def efficiencies():
     return pd.DataFrame(rows, columns=["problem", "estimator", "group_size", "quantity", "estimate"])
 
 
-def test_the_large_marks_of_efficiency_are_at_the_best_size():
+def large_marks(axes):
+    """Return the places of the lines of one point, in order."""
+    return sorted(
+        tuple(float(number) for number in line.get_xydata()[0]) for line in axes.get_lines() if len(line.get_xdata()) == 1
+    )
+
+
+def test_the_large_marks_of_efficiency_are_at_the_best_size_and_relative_to_the_leave_one_out_mean_at_the_front():
     (axes, *_) = efficiency.draw({"efficiency": efficiencies()}).axes
-    marks = [tuple(float(number) for number in line.get_xydata()[0]) for line in axes.get_lines() if len(line.get_xdata()) == 1]
-    np.testing.assert_allclose(sorted(marks), [(2.0, 0.1), (4.0, 0.2), (8.0, 0.4), (16.0, 0.3)])
-
-
-def test_efficiencies_of_the_first_question_are_relative_to_the_best_of_the_leave_one_out_mean():
+    np.testing.assert_allclose(large_marks(axes), [(2.0, 0.1), (4.0, 0.2), (8.0, 0.4), (16.0, 0.3)])
     _, axes = plt.subplots()
     three_questions.group_sizes(axes, efficiencies())
-    marks = [tuple(float(number) for number in line.get_xydata()[0]) for line in axes.get_lines() if len(line.get_xdata()) == 1]
-    np.testing.assert_allclose(sorted(marks), [(4.0, 1.0), (8.0, 2.0)])
+    np.testing.assert_allclose(large_marks(axes), [(4.0, 1.0), (8.0, 2.0)])
 
 
 def test_losses_of_plans_are_over_the_measured_loss_of_the_best_fixed_size():
@@ -132,19 +125,15 @@ def luminance(colour):
     return float(np.where(parts <= 0.03928, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722])
 
 
-def contrast(one, other):
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
 @pytest.mark.parametrize("colours", ["Greys", "cividis_r", "#F4F7FA,#D55E00"])
 def test_numbers_in_cells_have_the_contrast_that_guidelines_ask(colours):
     """Four and a half to one: of black and white, one always has it, and seaborn's choice did not."""
     values = pd.DataFrame(np.linspace(0.0, 1.0, 21)[None, :])
     _, axes = plt.subplots()
     heat_map(axes, values, values.map("{:.1f}".format), colours, (0.0, 1.0))
-    cells = axes.collections[0].get_facecolors()
-    assert min(contrast(text.get_color(), cell) for text, cell in zip(axes.texts, cells, strict=True)) >= 4.5
+    for text, cell in zip(axes.texts, axes.collections[0].get_facecolors(), strict=True):
+        dark, light = sorted((luminance(text.get_color()), luminance(cell)))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5
 
 
 def test_quantiles_that_are_drawn_are_spread_out_and_differ_between_estimators():
@@ -155,18 +144,6 @@ def test_quantiles_that_are_drawn_are_spread_out_and_differ_between_estimators()
     np.testing.assert_allclose(np.diff(np.log(levels[first])), np.log(1e4) / (gap_quantiles.COUNT - 1), rtol=0.06)
     drawn = np.sort(np.concatenate([first[1:], second[1:], third[1:]]))
     assert np.diff(drawn).min() > 10, "marks of different estimators do not meet"
-
-
-def test_each_phase_has_a_hatch_of_its_own():
-    assert len({shade_of(phase)["hatch"] for phase in ("I", "II", "III")}) == 3
-
-
-def test_a_problem_without_quantiles_has_no_panel():
-    levels = np.linspace(0.1, 0.9, 5)
-    rows = pd.DataFrame({"prediction": levels, "estimate": levels, "quantity": "quantile", "estimator": "rloo"})
-    table = rows.assign(problem="single", batch_size=1, group_size=4, factor=gap_quantiles.FACTOR)
-    figure = gap_quantiles.draw({"limit_law": table})
-    assert [axes.get_title() for axes in figure.axes] == ["one prompt"]
 
 
 def test_the_gap_is_that_of_the_group_sizes_on_the_label():
@@ -185,15 +162,11 @@ def test_the_gap_is_that_of_the_group_sizes_on_the_label():
     assert [line.get_ydata()[0] for line in right.lines if line.get_marker() == "_"] == [1.5, 1.5]
 
 
-def test_marks_of_a_single_number_of_updates_stand_on_their_rows():
-    arms = {"inner_steps": 4, "quantity": "ablation", "estimate": 1.0, "standard_error": 0.1}
-    axes = plt.figure().add_subplot()
-    time_to_level._differences(axes, pd.DataFrame([arms | {"arm": arm} for arm in time_to_level.DOTS]))
-    marks = [line.get_ydata()[0] for line in axes.lines if line.get_marker() not in ("None", "|", "_")]
-    assert marks == list(range(len(time_to_level.DOTS)))
-
-
-def test_bars_reach_from_the_estimate_to_either_limit():
+def test_bars_reach_from_the_estimate_to_either_limit_and_those_of_points_are_of_95_percent():
+    _, axes = plt.subplots()
+    points(axes, [1.0, 2.0], [5.0, 6.0], [0.5, 0.25], ESTIMATORS["rloo"])
+    halves = [np.ptp(segment[:, 1]) / 2.0 for segment in axes.collections[0].get_segments()]
+    np.testing.assert_allclose(halves, [0.5 * 1.959964, 0.25 * 1.959964], rtol=1e-6)
     rows = pd.DataFrame({"estimate": [1.0, 2.0], "low": [0.5, 1.9], "high": [3.0, 2.3]})
     np.testing.assert_allclose(lengths(rows), [[0.5, 0.1], [2.0, 0.3]])
 

@@ -1,6 +1,5 @@
 """The commands that list estimators and problems, short reprs, tables to be printed, and what a misspelt name suggests."""
 
-import numpy as np
 import pytest
 
 import grpo_theory as gt
@@ -46,15 +45,3 @@ def test_summaries_have_the_numbers():
     assert float(lines["efficiency"]) == pytest.approx(law.efficiency, rel=1e-3)
     run = gt.simulate_gradients(PROBLEM, PROBLEM.theta, ["rloo", "grpo"], **sizes, replications=100, rng=0)
     assert f"{run.mse[1]:.4g}" in run.summary().splitlines()[-1].split()
-    training = gt.simulate_training(
-        PROBLEM, PROBLEM.theta, "rloo", gt.Constant(0.5), **sizes, steps=4, replications=9, rng=0, checkpoints=[2, 4]
-    )
-    last = training.summary().splitlines()[-1].split()
-    assert float(last[1]) == pytest.approx(training.objectives[:, -1].mean(), rel=1e-3)
-    assert float(last[2]) == pytest.approx(training.objectives[:, -1].std(ddof=1) / 3.0, rel=1e-3)
-    assert "of which 0 diverged" in training.summary()
-    truth = gt.objective(PROBLEM, PROBLEM.theta)
-    pilot = gt.Pilot(batch_size=16, group_size=4)
-    record = gt.coverage(gt.intervals.value_clustered, PROBLEM, truth, experiment=pilot, replications=50, rng=0)
-    assert f"{float(record.coverage):.4g}" in record.summary()
-    assert np.isfinite(record.coverage)

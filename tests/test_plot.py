@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 
 import grpo_theory as gt
 from grpo_theory.page import style
-from grpo_theory.plot.zip_lines import draw_intervals
+from grpo_theory.plot.coverages import draw_intervals
 
 PROBLEM = gt.gallery.problem("two-arms")
 PILOT = gt.Pilot(batch_size=16, group_size=4)
@@ -90,28 +90,6 @@ def test_an_arrowhead_marks_each_interval_that_is_cut_and_no_other():
     assert [mpl.colors.to_hex(colour) for colour in right.get_facecolors()] == ["#d55e00", "#56b4e9"]
 
 
-def wide_or_not(data, level):
-    """An interval of a user's own: two limits and no estimate."""
-    rewards = data.rewards.mean(axis=1)
-    half = 2.0 * rewards.std() / np.sqrt(len(rewards))
-    return rewards.mean() - half, rewards.mean() + half
-
-
-def test_a_zip_plot_is_drawn_of_pairs_of_limits():
-    """In the order in which those of the same limits with an estimate and a standard error are drawn."""
-    truth = gt.objective(PROBLEM, PROBLEM.theta)
-    pairs = gt.coverage(wide_or_not, PROBLEM, truth, experiment=PILOT, replications=100, rng=0)
-    axes = gt.plot.zip_plot(pairs)
-    segments = np.array(axes.collections[0].get_segments())
-    assert len(segments) == 100
-    middle, half = segments[:, :, 0].mean(axis=1), 0.5 * np.diff(segments[:, :, 0], axis=1)[:, 0]
-    inner = half < half.max()  # some reach the frame
-    distance = np.abs(middle[inner]) / half[inner]
-    assert (np.diff(distance) >= -1e-9).all()
-    with pytest.raises(ValueError, match="must give estimates and standard errors"):
-        pairs.zip()
-
-
 def test_width_stands_against_coverage(record):
     axes = gt.plot.width_by_coverage({"clustered": record})
     mark = axes.containers[0].lines[0]
@@ -119,25 +97,18 @@ def test_width_stands_against_coverage(record):
     assert mark.get_ydata().tolist() == [np.median(record.width)]
 
 
-def wrong(call, message, error=ValueError):
-    with pytest.raises(error, match=re.escape(message)):
-        call()
-
-
 def test_what_cannot_be_drawn_is_said(record, runs):
-    theta = PROBLEM.theta
-    wrong(lambda: gt.plot.efficiency(PROBLEM, theta, ["rloo"], budget=10, group_sizes=[4]), "divide the budget of 10, got 4")
-    wrong(lambda: gt.plot.efficiency(PROBLEM, theta, [], budget=10), "at least one")
-    wrong(lambda: gt.plot.efficiency(PROBLEM, theta, ["rloo"], budget=10, group_sizes=[1]), "is defined, got [1]")
-    wrong(lambda: gt.plot.training([runs]), "runs must be TrainingRuns or a mapping", TypeError)
-    last = gt.simulate_training(PROBLEM, theta, "rloo", gt.Constant(0.5), **SIZES, rng=0)
-    wrong(lambda: gt.plot.training(last), "'rloo' has one: simulate them with checkpoints=")
-    wrong(lambda: gt.plot.zip_plot(record, component="9"), "component must be one of '', got '9'")
-    wrong(lambda: gt.plot.zip_plot(record, axes=plt.figure()), "axes must be matplotlib Axes or None, got Figure", TypeError)
-    wrong(lambda: gt.plot.width_by_coverage({}), "at least one")
-    wrong(lambda: gt.plot.width_by_coverage([record]), "mapping of names", TypeError)
-    wrong(lambda: gt.plot.zip_plot(None), "what gt.coverage returns, got NoneType", TypeError)
-    wrong(lambda: gt.plot.plan(None), "what gt.plan.advise returns, got NoneType", TypeError)
-    wrong(lambda: gt.plot.training({}), "at least one label")
     counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(8), 8), np.arange(64) % 3 % 2)
-    wrong(lambda: gt.plot.plan(gt.plan.advise(counts, 64, group_size=8)), "of rewards alone there are none")
+    last = gt.simulate_training(PROBLEM, PROBLEM.theta, "rloo", gt.Constant(0.5), **SIZES, rng=0)
+    plot, at = gt.plot, (PROBLEM, PROBLEM.theta)
+    for call, arguments, options, words in (
+        (plot.efficiency, (*at, ["rloo"]), {"budget": 10, "group_sizes": [4]}, "divide the budget of 10, got 4"),
+        (plot.efficiency, (*at, ["rloo"]), {"budget": 10, "group_sizes": [1]}, "is defined, got [1]"),
+        (plot.training, ([runs],), {}, "runs must be TrainingRuns or a mapping"),
+        (plot.training, (last,), {}, "'rloo' has one: simulate them with checkpoints="),
+        (plot.zip_plot, (record,), {"component": "9"}, "component must be one of '', got '9'"),
+        (plot.zip_plot, (record,), {"axes": plt.figure()}, "axes must be matplotlib Axes or None, got Figure"),
+        (plot.plan, (gt.plan.advise(counts, 64, group_size=8),), {}, "of rewards alone there are none"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=re.escape(words)):
+            call(*arguments, **options)

@@ -1,4 +1,4 @@
-"""Python on pages runs as printed, and what the README says in numbers is so."""
+"""Python on pages and in findings runs as printed, and what the README and the findings say in numbers is so."""
 
 import re
 
@@ -8,36 +8,22 @@ import pytest
 from pages import DOCS, SAID, blocks, check_what_is_said, run_blocks
 
 import grpo_theory as gt
-from grpo_theory.page.digest import COLUMNS
+from grpo_theory.page.command import main
+from grpo_theory.page.digest import COLUMNS, evidence
 from simulations.collection import catalogue
 
 TOP = DOCS.parent
-README, CONTRIBUTING = ((TOP / name).read_text(encoding="utf-8") for name in ("README.md", "docs/contributing.md"))
-PAGES = (
-    "start",
-    "sequences",
-    "training",
-    "coverage",
-    "estimators",
-    "inequalities",
-    "contributing",
-    "own_study",
-    "long_responses",
-    "runs_allocation",
-    "runs_staleness",
-    "twin",
-)
+README = (TOP / "README.md").read_text(encoding="utf-8")
+PAGES = ["start", "sequences", "training", "coverage", "estimators", "inequalities", "contributing", "own_study"]
+PAGES += ["long_responses", "runs_allocation", "runs_staleness", "twin"]
 """Pages of the documentation with programs in them, besides the findings; README.md has a test of its own."""
+NOTES = sorted(path for path in (DOCS / "findings").glob("*.md") if path.name != "index.md")
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
+TABLE = re.compile(r"<!-- evidence: (.+?) -->\n\n(.*?)\n<!-- end of evidence -->", flags=re.DOTALL)
 
 
 def read(page):
     return (DOCS / f"{page}.md").read_text(encoding="utf-8")
-
-
-def between(text, mark):
-    """Return what stands between the marks of a part of a page."""
-    return text.partition(f"<!-- {mark} -->\n")[2].partition(f"<!-- end of {mark} -->")[0]
 
 
 def test_the_readmes_program_runs_in_six_lines_and_shows_what_it_says(registry, tmp_path):
@@ -55,36 +41,15 @@ def test_the_readmes_program_runs_in_six_lines_and_shows_what_it_says(registry, 
 def test_every_program_of_the_documentation_runs(page, registry, tmp_path):
     names = run_blocks(read(page), tmp_path)
     assert len(blocks(read(page))) >= 1
-    check = {"estimators": check_estimators, "contributing": check_contributing, "long_responses": check_long_responses}
-    check.get(page, lambda names: None)(names)
-
-
-def check_long_responses(names):
-    assert f"TRL's default: {names['efficiency']:.3f}, exact" in read("long_responses")
-    assert f"for rloo: {names['best']:.1f}" in read("long_responses")
-    assert f"for rloo before training: {names['start']:.1f}" in read("long_responses")
-
-
-def check_estimators(names):
-    assert len(SAID.findall(read("estimators"))) == 4
-    sizes = {"batch_size": 2, "group_size": 4}
-    problem = gt.gallery.problem("tabular")
-    run = gt.simulate_gradients(problem, problem.theta, "shrunk", **sizes, replications=20_000, rng=0)
-    exact = gt.gradient_mse(problem, problem.theta, "shrunk", **sizes)
-    assert abs(run.mse[0] - exact) < 4.9 * run.mse_standard_error[0]
-
-
-def check_contributing(names):
-    assert len(blocks(CONTRIBUTING)) == 3
-    assert {"halfway_group", "halfway_clipped"} <= set(gt.estimators())
-    shared, rng = names["problem"], np.random.default_rng(0)
-    theta = rng.normal(size=3)
-    twin = gt.Problem(shared.bandit, gt.LinearSoftmax(np.tile(np.eye(3), (2, 1, 1))))
-    sizes = {"batch_size": 2, "group_size": 4}
-    errors = [gt.gradient_mse(problem, theta, "halfway_group", **sizes) for problem in (shared, twin)]
-    assert errors[0] == pytest.approx(errors[1], rel=1e-12)
-    tried = gt.coverage(names["hoeffding"], shared, names["truth"], experiment=gt.Pilot(16, 8), replications=1000, rng=0)
-    assert tried.coverage >= 0.95
+    if page == "long_responses":
+        assert f"TRL's default: {names['efficiency']:.3f}, exact" in read(page)
+        assert f"for rloo: {names['best']:.1f}" in read(page)
+    if page == "contributing":
+        assert {"halfway_group", "halfway_clipped"} <= set(gt.estimators())
+        tried = gt.coverage(
+            names["hoeffding"], names["problem"], names["truth"], experiment=gt.Pilot(16, 8), replications=1000, rng=0
+        )
+        assert tried.coverage >= 0.95
 
 
 def test_a_wrong_number_in_a_comment_is_found():
@@ -99,26 +64,29 @@ def test_a_wrong_number_in_a_comment_is_found():
 
 def trainers():
     """Return the rows of the table of trainers: names, whether unbiased, of what, and their efficiency."""
-    rows = [line.strip("|").split("|") for line in between(read("trainers"), "trainers").splitlines()[2:]]
+    rows = [
+        line.strip("|").split("|")
+        for line in re.search(r"<!-- trainers -->\n(.*?)<!-- end", read("trainers"), re.DOTALL)[1].splitlines()[2:]
+    ]
     return [(re.findall(r"`(\w+)`", row[1]), *(cell.strip() for cell in row[2:5])) for row in rows]
 
 
-ROWS = pytest.mark.parametrize(
-    ("names", "unbiased", "what", "efficiency"), trainers(), ids=lambda value: "" if isinstance(value, list) else value
-)
-
-
-@ROWS
+@pytest.mark.parametrize(("names", "unbiased", "what", "efficiency"), trainers(), ids=str)
 def test_the_table_of_trainers_is_true(names, unbiased, what, efficiency):
-    """Of those that have an exact law: their mean update is the gradient, along it, or not along it, as the table says."""
-    problem, sizes = gt.gallery.problem("mixed"), {"batch_size": 1, "group_size": 8}
+    """A mean update is the gradient, along it, or not along it; efficiencies are exact, or simulated where groups are coupled."""
+    problem, head = gt.gallery.problem("mixed"), gt.gallery.problem("lm-few-shot")
     gradient = gt.moments(problem, problem.theta).gradient
     assert names
     for name in names:
-        assert name in gt.estimators()
+        if gt.estimators()[name].couples_groups:
+            sizes = {"batch_size": 32, "group_size": 8, "replications": 40_000}
+            run = gt.simulate_gradients(head, head.theta, name, **sizes, rng=3)
+            assert abs(run.efficiency[0] - float(efficiency)) < 0.005 + 4.9 * run.efficiency_standard_error[0], name
+        else:
+            assert f"{gt.efficiency(head, head.theta, name, batch_size=32, group_size=8):.2f}" == efficiency, name
         if "groups are coupled" in what or name == "james_stein":
             continue
-        mean = gt.gradient_mean(problem, problem.theta, name, **sizes)
+        mean = gt.gradient_mean(problem, problem.theta, name, batch_size=1, group_size=8)
         cosine = mean @ gradient / np.linalg.norm(mean) / np.linalg.norm(gradient)
         if what.startswith("mean reward"):
             assert cosine == pytest.approx(1.0, abs=1e-12), name
@@ -127,18 +95,6 @@ def test_the_table_of_trainers_is_true(names, unbiased, what, efficiency):
             assert "shorter by 1 - 1/G" not in what or factor == pytest.approx(1.0 - 1.0 / 8.0, rel=1e-10), name
         else:
             assert cosine < 0.999, name
-
-
-@ROWS
-def test_the_table_of_trainers_has_their_efficiencies(names, unbiased, what, efficiency):
-    """Exact to the digits printed; simulated within these and 4.9 standard errors, where groups are coupled."""
-    problem, sizes = gt.gallery.problem("lm-few-shot"), {"batch_size": 32, "group_size": 8}
-    for name in names:
-        if gt.estimators()[name].couples_groups:
-            run = gt.simulate_gradients(problem, problem.theta, name, **sizes, replications=40_000, rng=3)
-            assert abs(run.efficiency[0] - float(efficiency)) < 0.005 + 4.9 * run.efficiency_standard_error[0], name
-        else:
-            assert f"{gt.efficiency(problem, problem.theta, name, **sizes):.2f}" == efficiency, name
 
 
 def test_links_of_the_readme_lead_somewhere():
@@ -150,3 +106,55 @@ def test_links_of_the_readme_lead_somewhere():
 def test_the_verdicts_that_are_kept_are_of_the_catalogue():
     assert list(VERDICTS.columns) == COLUMNS
     assert set(VERDICTS["id"]) <= set(catalogue())
+
+
+def test_the_readmes_plan_is_what_the_command_prints(capsys, monkeypatch):
+    monkeypatch.chdir(TOP)
+    assert main(re.search(r"    grpo-theory (plan .*)\n", README)[1].split()) == 0
+    printed = capsys.readouterr().out.splitlines()
+    shown, _, _ = README[README.index("    RECOMMENDATION") :].partition("\n\nName your")
+    section = [line.removeprefix("    ") for line in shown.splitlines()]
+    first = printed.index("RECOMMENDATION")
+    assert printed[0] == "READ AS"
+    assert len(section) >= 6
+    assert section[-1].endswith("."), "it ends with a sentence"
+    assert section == printed[first : first + len(section)]
+
+
+def test_the_planners_page_runs_as_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(TOP)
+    names = run_blocks(read("planner"), tmp_path)
+    assert capsys.readouterr().out.startswith("READ AS\n")
+    assert names["advice"].scores.recommended.pair.name == "leave-one-out mean"
+
+
+@pytest.mark.parametrize("path", NOTES, ids=lambda path: path.stem)
+def test_a_notes_program_shows_what_it_says_and_its_table_is_what_the_verdicts_have(path, registry, tmp_path):
+    page = path.read_text(encoding="utf-8")
+    (block,) = blocks(page)
+    assert SAID.search(block), "a program shows a number"
+    run_blocks(page, tmp_path)
+    ((names, table),) = TABLE.findall(page)
+    assert table == evidence(VERDICTS, names.split("; "), catalogue())
+
+
+NOT_REFUTED = ("curvature", "whole_runs")
+"""Constants that are loose, and two statements that hold in different worlds."""
+
+
+def test_every_note_but_two_refutes_something_as_printed():
+    """And no note shows a correction that was not confirmed."""
+    powerful = VERDICTS[VERDICTS["control"] == "refuted"].groupby("id")["verdict"].agg(set)
+    for path in NOTES:
+        names = TABLE.search(path.read_text(encoding="utf-8"))[1].split("; ")
+        papers = [name for name in names if catalogue()[name].whose == "paper"]
+        corrections = [name for name in names if catalogue()[name].whose == "correction"]
+        assert any("refuted" in powerful[name] for name in papers) == (path.stem not in NOT_REFUTED), path.stem
+        assert all("refuted" not in powerful[name] for name in corrections), path.stem
+
+
+def test_another_verdict_makes_another_table():
+    columns = ["id", "problem", "verdict", "control", "estimate", "low", "high", "prediction"]
+    rows = [("easy", "refuted", "refuted", 1.25), ("hard", "refuted", "refuted", 4.0), ("weak", "confirmed", "inconclusive", 0.1)]
+    table = pd.DataFrame([("N6/printed", *words, one, one, one, 1.0) for *words, one in rows], columns=columns)
+    assert evidence(table, ["N6/printed"], catalogue()).splitlines()[-1].endswith("| **refuted** (2) | 1.25 to 4 | 1 |")

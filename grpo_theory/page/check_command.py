@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 HELP = "check a trainer from its log: convention of the advantages, wrong groups, importance ratios"
 COLUMNS = ["prompt", "length", "response", "step", "trajectory", "scores", "advantage"]
-COLUMNS += ["logprobs", "old_logprobs", "rollout_logprobs", "mask"]
 COLUMNS += ("logprobs", "old_logprobs", "rollout_logprobs", "mask")
 
 

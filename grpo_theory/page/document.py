@@ -12,6 +12,7 @@ from grpo_theory.evidence import Statement
 from grpo_theory.harness.store import write_atomically
 from grpo_theory.page.mathematics import typeset
 from grpo_theory.page.picture import picture
+from grpo_theory.validation import counted
 
 VERDICTS = ("confirmed", "refuted", "inconclusive", "estimate only", "reproduced here", "not reproduced here")
 ARXIV = re.compile(r"arXiv (\d{4}\.\d{5})")
@@ -33,21 +34,30 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("*", "\\*")
 
 
-_TEMPLATES = Environment(
+TEMPLATES = Environment(
     loader=FileSystemLoader(_HERE),
-    autoescape=select_autoescape(("html.jinja",)),
+    autoescape=select_autoescape(("html.jinja",), default_for_string=False),
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.filters |= {
+TEMPLATES.filters |= {
     "anchor": anchor_of,
     "words_of": words_of,
     "cell": cell,
     "bar": lambda text: text.replace("|", "\\|"),
+    "counted": counted,
     "typeset": lambda text: Markup(typeset(text)),
     "linked": lambda source: Markup(ARXIV.sub(r'<a href="https://arxiv.org/abs/\1">\g<0></a>', str(Markup.escape(source)))),
 }
+
+
+_WORDS = TEMPLATES.get_template("words.jinja").module
+
+
+def said(sentences: str, **facts: Any) -> str:
+    """Return the sentences that a macro of ``words.jinja`` says of some facts, on one line."""
+    return " ".join(getattr(_WORDS, sentences)(**facts).split())
 
 
 class Page:
@@ -83,7 +93,7 @@ class Page:
         style, script = (Markup((_HERE / f"report.{kind}").read_text(encoding="utf-8")) for kind in ("css", "js"))
         for kind in ("html", "md"):
             facts = {"title": self.title, "blocks": self.blocks, "style": style, "script": script}
-            text = _TEMPLATES.get_template(f"page.{kind}.jinja").render(facts).rstrip()
+            text = TEMPLATES.get_template(f"page.{kind}.jinja").render(facts).rstrip()
             write_atomically(out / f"report.{kind}", f"{text}\n".encode())
 
 

@@ -33,18 +33,18 @@ def typeset(text: str) -> str:
     pieces, last = [], 0
     for found in _PARTS.finditer(text):
         pieces.append(html.escape(text[last : found.start()]))
-        pieces.append(_display(found[1]) if found[1] else _mathml(found[2]))
+        made = _mathml(found[1] or found[2], "block" if found[1] else "inline")
+        pieces.append(f'<span class="formula">{made}</span>' if found[1] else made)
         last = found.end()
     return "".join(pieces) + html.escape(text[last:])
 
 
-def _display(formula: str) -> str:
-    return f'<span class="formula">{_mathml(formula, "block")}</span>'
-
-
-def _mathml(formula: str, display: str = "inline") -> str:
+def _mathml(formula: str, display: str) -> str:
     """Return MathML with the thin spaces around names of functions that TeX puts there."""
-    if not _balanced(formula):  # the converter makes something of it, in which a part is missing
+    depths = [0]
+    for one in re.findall(r"\\.|[{}]", formula, re.DOTALL):
+        depths.append(depths[-1] + (one == "{") - (one == "}"))
+    if min(depths) < 0 or depths[-1]:  # the converter makes something of it, in which a part is missing
         raise FormulaError(f"{formula!r} cannot be typeset: its braces do not match")
     try:
         made = convert_to_element(formula, display=display)
@@ -66,12 +66,3 @@ def _make_plain(made: Element, formula: str) -> None:
             raise FormulaError(f"{formula!r} cannot be typeset: it makes {unknown[0]!r}, and a formula may only draw")
         element.attrib.update({name: html.unescape(value) for name, value in element.attrib.items()})
         element.text, element.tail = (text and html.unescape(text) for text in (element.text, element.tail))
-
-
-def _balanced(formula: str) -> bool:
-    depth = 0
-    for one in re.findall(r"\\.|[{}]", formula, re.DOTALL):
-        depth += (one == "{") - (one == "}")
-        if depth < 0:
-            return False
-    return depth == 0

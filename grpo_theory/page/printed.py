@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import takewhile
+from os.path import commonprefix
 
 import pandas as pd
 
@@ -11,19 +11,12 @@ from grpo_theory.evidence import PARTS, REFUTATIONS, Statement
 from grpo_theory.harness.collection import Collection
 from grpo_theory.page.digest import number as rounded
 from grpo_theory.page.document import ARXIV
+from grpo_theory.page.style import AUTHORS
 from grpo_theory.page.wording import setting_name, verdict
 
 NUMBER = re.compile(r"\b(Theorem|Lemma|Proposition|Corollary|Assumption|Property|Fig\.) \d+(\.\d+)*(\([a-z]\))?")
 LIMITS = ("upper bound", "ordering")
 """The kinds of statements of which the prediction is a limit from above."""
-METHODS = {
-    "dr_grpo": "Dr. GRPO",
-    "rloo|leave-one-out": "RLOO",
-    "dapo|dynamic sampling": "DAPO",
-    "gspo": "GSPO",
-    r"2508\.02833|tic_grpo": "TIC-GRPO",
-}
-"""Names that authors give their methods, by what statements and sources say of them."""
 
 
 @dataclass(frozen=True)
@@ -139,17 +132,13 @@ def place_of(statement: Statement) -> tuple[str, str]:
 def searched(*parts: str) -> str:
     """Return what the search reads of some words: themselves, and what authors call the methods that they name."""
     words = " ".join(part for part in parts if part)
-    return " ".join([words, *(name for what, name in METHODS.items() if re.search(what, words, re.IGNORECASE))])
+    return " ".join([words, *(name for what, name in AUTHORS.items() if re.search(what, words, re.IGNORECASE))])
 
 
 def _corrected(correction: Statement, groups: Mapping[tuple[str, str], list[Statement]]) -> tuple[str, str]:
     """Return whose place a correction takes: that of the printed statement whose id begins most like its own."""
     alike = {one.id: key for key, group in groups.items() for one in group}
-
-    def shared(name: str) -> int:
-        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(f"{name}/", correction.id, strict=False)))
-
-    return alike[max(alike, key=shared)]
+    return alike[max(alike, key=lambda name: len(commonprefix([f"{name}/", correction.id])))]  # noqa: RUF071
 
 
 def _gap(own: list[Statement], verdicts: pd.DataFrame) -> str:

@@ -11,38 +11,39 @@ from grpo_theory.harness.collection import Collection as Studies
 from grpo_theory.harness.store import read_run, read_table
 from grpo_theory.harness.study import Study
 from grpo_theory.harness.verdicts import Verdicts
-from grpo_theory.page.document import Page
+from grpo_theory.page.document import Page, said
 from grpo_theory.page.theorem import add_statement
-from grpo_theory.page.wording import setting_name, standing, tally
+from grpo_theory.page.wording import setting_name, standing
 from grpo_theory.validation import counted
 
 SHOWN = ["id", "problem", "verdict", "estimate", "low", "high", "prediction", "margin", "replications", "facts"]
 WEAK = ["id", "problem", "estimate", "prediction", "control", "control_estimate", "control_prediction", "needed"]
-HOW_TO_READ = (
-    "A verdict is read off an interval, or off an exact number where low and high are one. Confirmed: the whole interval "
-    "agrees with the statement. Refuted: no part of it does. Inconclusive: it holds both, and more runs would tell. Every check "
-    "is also made of something known to be wrong, its negative control. Where that is not refuted, the check has no power and "
-    "confirms nothing; such checks have a table of their own. A refutation needs no such control. A statement with an "
-    "assumption is judged where "
-    "that holds. What a paper measured on its own model is reproduced here or it is not: another model refutes no measurement. "
-    "Printed statements are kept as the papers print them; what we put in their place is marked as corrected, with its proof."
-)
+HOW_TO_READ = said("how_to_read")
 
 
-WHOSE = {"paper": "printed statement", "correction": "correction", "ours": "question"}
-"""What statements are called when they are counted, by whose they are."""
-
-
-def add_numbers(page: Page, claims: pd.DataFrame, statements: Iterable[Statement], names: Mapping[str, str] = WHOSE) -> None:
-    """Add how many statements hold and fail, and how many controls were refuted."""
-    judged = [one for one in statements if one.kind != PARTS and (claims["id"] == one.id).any()]
-    standings = {one.id: standing(claims[claims["id"] == one.id]) for one in judged}
-    counts = [(whose, [standings[one.id] for one in judged if one.whose == whose]) for whose in names]
+def add_numbers(page: Page, claims: pd.DataFrame, statements: Iterable[Statement], printed: str = "printed statement") -> None:
+    """Add how many statements hold and fail, how many checks have no power, and how many refutations are guarded."""
+    standings: dict[str, list[str]] = {"paper": [], "correction": [], "ours": []}
+    for one in statements:
+        own = claims[claims["id"] == one.id]
+        if one.kind != PARTS and len(own) and one.whose in standings:
+            standings[one.whose].append(standing(own))
+    nouns = zip(standings.values(), (printed, "correction", "question"), strict=True)
+    refutations = claims[claims["verdict"].isin(REFUTATIONS)]
+    corrected = claims[(claims["whose"] == "correction") & (claims["verdict"] == "confirmed")]
+    sound = {(one.id.partition("/")[0], one.problem) for one in corrected.itertuples()}
+    guarded = sum(bool(one.sound) or (one.id.partition("/")[0], one.problem) in sound for one in refutations.itertuples())
     page.paragraph(
-        f"{counted(len(claims), 'claim')} {'was' if len(claims) == 1 else 'were'} judged in "
-        f"{counted(claims['problem'].nunique(), 'setting')}. "
-        + " ".join(f"There {'is' if len(own) == 1 else 'are'} {tally(own, names[whose])}." for whose, own in counts if own)
-        + f" A statement has a wrong verdict with probability at most {LEVEL:g}. {_controls(claims)}"
+        said(
+            "numbers",
+            claims=len(claims),
+            settings=claims["problem"].nunique(),
+            counts=[(own, noun) for own, noun in nouns if own],
+            level=f"{LEVEL:g}",
+            weak=len(claims) - len(decided(claims)),
+            refutations=len(refutations),
+            guarded=guarded,
+        )
     )
 
 
@@ -61,11 +62,7 @@ def add_powerless(page: Page, claims: pd.DataFrame, group: str = "The rest") -> 
     if weak.empty:
         page.paragraph("None: every negative control was refuted where a statement is not.")
         return
-    page.paragraph(
-        "Something known to be wrong went through the same machinery and was not refuted. So these checks could not have failed, "
-        "and nothing is concluded from them. The last column is the number of runs that would do, where it is known. An exact "
-        "check makes no runs."
-    )
+    page.paragraph(said("powerless"))
     runs = ["exact" if row.replications == 0 else int(row.needed) or "" for row in weak.itertuples()]
     names = {"problem": "setting", "control": "control's verdict", "needed": "runs needed"}
     page.table(_named(weak[WEAK].assign(needed=runs), names))
@@ -92,37 +89,9 @@ def versions_of(verdicts: Verdicts) -> str:
 
 def origin(verdicts: Verdicts, studies: Collection[str]) -> str:
     """Say what the verdicts were made from."""
-    mode = "a quick run (fewer replications)" if verdicts.quick else "a full run"
-    missing = [name for name in studies if name not in verdicts.studies]
-    if not missing:
-        every = "the one study" if len(studies) == 1 else f"all {len(studies)} studies"
-        return f"Made from {mode} of {every} with seed {verdicts.seed}."
-    return (
-        f"Made from {mode} of {len(verdicts.studies)} of {len(studies)} studies with seed {verdicts.seed}: "
-        f"{', '.join(verdicts.studies)}. Nothing is said here of the others: {', '.join(missing)}."
-    )
+    return said("origin", quick=verdicts.quick, seed=verdicts.seed, named=verdicts.studies, every=list(studies))
 
 
-def _controls(claims: pd.DataFrame) -> str:
-    """Say how many checks have no power, and how many refutations no positive control guards."""
-    weak = len(claims) - len(decided(claims))
-    text = f"{counted(weak, 'check')} had no power, because the negative control was not refuted. " if weak else ""
-    refutations = claims[claims["verdict"].isin(REFUTATIONS)]
-    if refutations.empty:
-        return f"{text}Nothing was refuted."
-    sound = {
-        (one.id.partition("/")[0], one.problem)
-        for one in claims.itertuples()
-        if one.whose == "correction" and one.verdict == "confirmed"
-    }
-    guarded = sum(bool(one.sound) or (one.id.partition("/")[0], one.problem) in sound for one in refutations.itertuples())
-    return (
-        f"{text}Of {counted(len(refutations), 'refutation')} {guarded} {'is' if guarded == 1 else 'are'} guarded: the same "
-        "computation does not refute something that holds, or confirms a correction there."
-    )
-
-
-NAMES = {"paper": "statement", "correction": "correction", "ours": "question"}
 CONTROLS = ["id", "problem", "kind", "estimate", "prediction", "control_estimate", "control_prediction", "control", "power"]
 
 
@@ -146,7 +115,7 @@ def write_study_report(studies: Studies, verdicts: Verdicts, results: Path, draw
         _add_study(page, study, studies, verdicts.claims, results, study.name in drawn)
     add_powerless(page, verdicts.claims, "The rest")
     page.section("How to read it", "reading", "The rest")
-    add_numbers(page, verdicts.claims, studies.statements.values(), NAMES)
+    add_numbers(page, verdicts.claims, studies.statements.values(), "statement")
     page.paragraph(HOW_TO_READ)
     page.section("How to run it again", "again", "The rest")
     page.add("code", text=again)
@@ -165,9 +134,7 @@ def _add_study(page: Page, study: Study, studies: Studies, claims: pd.DataFrame,
         parts = tuple(one for one in studies.parts_of(whole) if one.id in stated)
         add_statement(page, whole, parts, own)
         for one in (whole, *parts):
-            near = f" Near enough is {one.margin.value:g}: {one.margin.because.rstrip('.')}." if one.margin else ""
-            judged = f"judged as: {one.kind}.{near}" if one.kind != PARTS else "decided by its parts."
-            page.paragraph(f"{one.id} is {judged}", "quiet")
+            page.paragraph(said("judged_as", one=one, by_parts=one.kind == PARTS), "quiet")
     if has_figure:
         page.figure(results / "figures", study.name, study.title)
     shown = own[CONTROLS].assign(power=own["power"].map({True: "yes", False: "no"}))

@@ -27,7 +27,7 @@ def _looks(kind: str) -> dict[str, Look]:
 
 BLACK, ORANGE, SKY, GREEN, BROWN, BLUE, VERMILION, PURPLE, GREY = _READ["colours"].values()
 ESTIMATORS, PROBLEMS, RATIOS, CONSTANTS = map(_looks, ("estimators", "problems", "ratios", "constants"))
-METHODS, TRAINING, PHASES = (_READ[kind] for kind in ("methods", "training", "phases"))
+METHODS, TRAINING, PHASES, AUTHORS = (_READ[kind] for kind in ("methods", "training", "phases", "authors"))
 LANGUAGE_MODEL = ("lm-zero-shot", "lm-few-shot", "lm-instruct")
 
 

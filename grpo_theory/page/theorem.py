@@ -7,20 +7,11 @@ from typing import Any
 import pandas as pd
 
 from grpo_theory.evidence import PARTS, Statement
-from grpo_theory.page.document import Page
+from grpo_theory.page.document import Page, said
 from grpo_theory.page.printed import Printed, place_of, searched
-from grpo_theory.page.wording import SEE, in_words, standing, tally, verdict
+from grpo_theory.page.wording import in_words, standing, verdict
 
 PRINTED = ("paper", "number", "statement", "verdict", "largest gap", "what holds instead", "proof", "study")
-MARKS = {
-    "holds": ("✓", "holds"),
-    "fails": ("✗", "fails"),
-    "holds in part": ("◐", "in-part"),
-    "is reproduced": ("✓", "holds"),
-    "is not reproduced": ("○", "elsewhere"),
-    "is reproduced in part": ("◐", "in-part"),
-    "is inconclusive": ("?", "open"),
-}
 PROOF = re.compile(r"docs/derivations\.md, (\d+)")
 
 
@@ -40,7 +31,7 @@ def add_statement(page: Page, whole: Statement, parts: Sequence[Statement], clai
         printed=_shown(printed, claims, whole),
         title="Made sharp" if stands else "Corrected",
         corrections=_shown(corrections, claims, whole),
-        summary=f"Asked beside it: {tally(asked, 'question')}." if asked and ours != own else "",
+        summary=f"Asked beside it: {said('tally', standings=asked, noun='question')}." if asked and ours != own else "",
         asked=_shown(ours, claims, whole),
     )
 
@@ -81,13 +72,13 @@ def _shown(statements: Sequence[Statement], claims: pd.DataFrame, whole: Stateme
     shown = []
     for one in statements:
         rows = claims[claims["id"] == one.id]
-        (mark, look), words = MARKS[standing(rows)], in_words(rows)
+        words = in_words(rows)
         if rows.empty and one.open:
             words = f"Not decided: {one.open}."
         cut, proof = _first_clause(words), PROOF.fullmatch(one.source)
         shown.append(
             _entry(one, rows)
-            | {"mark": mark, "look": look, "first": words[:cut], "rest": words[cut:], "see": SEE}
+            | {"standing": standing(rows), "first": words[:cut], "rest": words[cut:]}
             | {"is_whole": one == whole, "own_assumptions": whole is not None and one.assumptions != whole.assumptions}
             | {"proof": proof[1] if proof else ""}
         )

@@ -34,7 +34,12 @@ def verify(options: argparse.Namespace) -> int:
     try:
         kernels = load_kernels(options.kernels)
         studies = collect_files(options.studies, kernels)
-        _check_formulae(studies)
+        for one in studies.statements.values():  # before anything is computed
+            try:
+                typeset(one.formula or one.text)
+                typeset(one.margin.because if one.margin else "")
+            except FormulaError as error:
+                raise StudyFileError(f"the formula of {one.id}: {error}") from None
         root = options.out or Path("verified-quick" if options.quick else "verified")
         store = Store(root, options.seed, "--out")
         with store.locked():
@@ -45,16 +50,6 @@ def verify(options: argparse.Namespace) -> int:
         raise ValueError(f"{error.reason}{': run the same command again' if error.remedy else ''}") from None
     except BrokenExecutor as error:
         return say_lost(error)
-
-
-def _check_formulae(studies: Collection) -> None:
-    """Raise if a statement or its margin cannot be typeset, before anything is computed."""
-    for one in studies.statements.values():
-        try:
-            typeset(one.formula or one.text)
-            typeset(one.margin.because if one.margin else "")
-        except FormulaError as error:
-            raise StudyFileError(f"the formula of {one.id}: {error}") from None
 
 
 def _decide(studies: Collection, store: Store, options: argparse.Namespace) -> int:
@@ -74,7 +69,9 @@ def _decide(studies: Collection, store: Store, options: argparse.Namespace) -> i
     _say(studies, verdicts)
     status = _say_what_has_no_power(studies, verdicts, store.root / CLAIMS)
     drawn, failed = _draw(studies, store.root)
-    write_study_report(studies, verdicts, store.root, drawn, _again(options))
+    given = repeated(quick=options.quick, seed=options.seed, results=options.out, kernels=options.kernels, folder="--out")
+    again = f"grpo-theory verify {shlex.join(map(str, options.studies))} {given}".rstrip()
+    write_study_report(studies, verdicts, store.root, drawn, again)
     print(f"page: {store.root / 'report.html'}", flush=True)
     if failed:
         raise StudyFileError(f"{failed}; table, verdicts and page are kept, without the figure")
@@ -130,10 +127,3 @@ def _draw(studies: Collection, root: Path) -> tuple[list[str], str]:
         except (TypeError, ValueError, ArithmeticError) as error:  # when it is laid out, as of a formula that is none
             failed = failed or f"{study.name}: the figure cannot be written: {first_line(error)}"
     return drawn, failed
-
-
-def _again(options: argparse.Namespace) -> str:
-    """Return the command that does the same once more."""
-    files = shlex.join(map(str, options.studies))
-    given = repeated(quick=options.quick, seed=options.seed, results=options.out, kernels=options.kernels, folder="--out")
-    return f"grpo-theory verify {files} {given}".rstrip()

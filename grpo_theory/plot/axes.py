@@ -21,21 +21,16 @@ def given_or_new(axes: "Axes | None") -> "Axes":
     import matplotlib.pyplot as plt  # slow to import, and not always wanted
     from matplotlib.axes import Axes
 
-    if axes is None:
-        return _in_style(plt.subplots(layout="constrained")[1])
-    if not isinstance(axes, Axes):
-        raise TypeError(f"axes must be matplotlib Axes or None, got {type(axes).__name__}")
-    return axes
-
-
-def _in_style(axes: "Axes") -> "Axes":
-    """Give axes the colours and the grid of the report, and leave all other axes of the session alone."""
     from grpo_theory.page.style import BLACK, BLUE, BROWN, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
-    axes.set_prop_cycle(color=[BLUE, VERMILION, GREEN, BLACK, ORANGE, PURPLE, SKY, BROWN, GREY])
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color="#E3E3E3", linewidth=0.6)
-    axes.set_axisbelow(True)
+    if axes is None:
+        axes = plt.subplots(layout="constrained")[1]
+        axes.set_prop_cycle(color=[BLUE, VERMILION, GREEN, BLACK, ORANGE, PURPLE, SKY, BROWN, GREY])
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color="#E3E3E3", linewidth=0.6)
+        axes.set_axisbelow(True)
+    if not isinstance(axes, Axes):
+        raise TypeError(f"axes must be matplotlib Axes or None, got {type(axes).__name__}")
     return axes
 
 

@@ -1,14 +1,13 @@
-"""Coverage of intervals: the zip plot of one, and width against coverage of several."""
+"""Coverage of intervals: the zip plot of one, its lines and their order, and width against coverage of several."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from grpo_theory.laboratory import Coverage
 from grpo_theory.plot.axes import given_or_new
-from grpo_theory.plot.zip_lines import draw_intervals
-from grpo_theory.plot.zip_ranking import ranked
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -125,6 +124,63 @@ def width_by_coverage(records: Mapping[str, Coverage], axes: "Axes | None" = Non
     axes.set(xlabel="coverage, with 95% limits", ylabel="median width", ylim=(0.0, 1.3 * tallest))
     axes.legend(loc="upper left")
     return axes
+
+
+def draw_intervals(axes: "Axes", rows: pd.DataFrame, frame: tuple[float, float], linewidth: float = 1.0) -> None:
+    """Draw intervals as horizontal lines at their percentiles; light blue if they cover, else orange.
+
+    An interval that is longer than the frame ends at it in an arrowhead, so that no limit seems to lie where the frame does.
+
+    Parameters
+    ----------
+    axes : Axes
+        Its limits are set to the frame, and to 0 and 100.
+    rows : DataFrame
+        Columns low and high, less the truth, covered and percentile; one row per interval, without missing limits.
+    frame : tuple of float
+        The least and the greatest value that is shown.
+    linewidth : float, default 1
+        In points.
+    """
+    from matplotlib.collections import LineCollection
+
+    from grpo_theory.page.style import SKY, VERMILION  # they differ in grey too, as the darker blue does less
+
+    limits, heights = rows[["low", "high"]].to_numpy(dtype=float), rows["percentile"].to_numpy(dtype=float)
+    colours = np.where(rows["covered"].to_numpy(dtype=bool), SKY, VERMILION)
+    segments = np.stack([np.clip(limits, *frame), np.repeat(heights[:, None], 2, axis=1)], axis=-1)
+    lines = LineCollection(list(segments), colors=list(colours), linewidths=linewidth, capstyle="projecting", rasterized=True)
+    axes.add_collection(lines)
+    for edge, marker, cut in ((frame[0], "<", limits[:, 0] < frame[0]), (frame[1], ">", limits[:, 1] > frame[1])):
+        places = np.full(cut.sum(), edge)
+        axes.scatter(places, heights[cut], s=20.0, c=list(colours[cut]), marker=marker, linewidths=0.0, clip_on=False, zorder=3)
+    axes.set_xlim(*frame)
+    axes.set_ylim(0.0, 100.0)
+
+
+def ranked(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return intervals less the truth in the order of where it lies, from far inside to far outside, with new percentiles.
+
+    Only limits are needed, so that intervals without an estimate are ranked too. Intervals that are symmetric about an estimate
+    are in the order of its distance from the truth in standard errors. Those that do not give an answer are last.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Columns low and high, less the truth, and covered; one row per interval.
+
+    Returns
+    -------
+    DataFrame
+        The same rows with a column percentile, 100 r / R for rank r of R.
+    """
+    low, high = (rows[name].to_numpy(dtype=float) for name in ("low", "high"))
+    covered = rows["covered"].to_numpy(dtype=bool)
+    outside = np.maximum(low, -high)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        widths_outside = np.nan_to_num(outside / (high - low), nan=0.0)
+    order = np.lexsort((outside, widths_outside, ~covered, np.isnan(low)))
+    return rows.iloc[order].assign(percentile=100.0 * np.arange(1, len(rows) + 1) / len(rows))
 
 
 MARKERS = ("o", "s", "D", "^", "v", "X", "P")

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from paper_figures.content.panels import WORDS
+
 
 class Arm(NamedTuple):
     """The columns of a table that tell its arms apart, in their order; by default GRPO with plain, constant steps."""
@@ -14,12 +16,7 @@ class Arm(NamedTuple):
 
 
 KEYS = list(Arm._fields)
-WORLDS = {
-    "shared": "128 prompts",
-    "easy": "easy prompts",
-    "hard": "hard prompts",
-    "16 tokens": "answers of 16 tokens",
-}
+WORLDS = WORDS["arms"]
 ESTIMATORS = {"grpo": "GRPO", "rloo": "RLOO", "dropped": "GRPO without no-signal groups"}
 
 

@@ -7,6 +7,7 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.problem.gallery import KINDS
+from paper_figures.content.panels import WORDS
 from simulations.length.grid import RATES
 
 TABLES = ("efficiency", "efficiency_by_length", "frontier", "trained_sizes", "race", "trained_drift")
@@ -14,14 +15,7 @@ HEAD = "| setting | compared | estimate | 95% limits | sample |\n|---|---|---|--
 FRONT_HEAD = "| question | setting | compared | estimate | 95% limits | sample |\n|---|---|---|---|---|---|\n"
 QUESTIONS = ("size", "division", "clip")
 NEW_DRAWS = "few prompts, new draws"
-ENDS = {
-    NEW_DRAWS: "8 prompts, one-token answers",
-    "few prompts": "8 prompts, one-token answers",
-    "shared": "128 prompts, one-token answers",
-    "easy": "128 easy prompts, one-token answers",
-    "16 tokens": "8 prompts, answers of up to 16 tokens",
-    "learned features": "8 prompts, a network learns features",
-}
+ENDS = WORDS["front"]
 """The worlds of whole runs that the page tells, in words; the report has the others."""
 FRONT_RUNS = {(NEW_DRAWS, "rloo", "SGD"), (NEW_DRAWS, "grpo", "Adam"), ("shared", "grpo", "SGD")}
 """What the README tells of small policies: where groups of 64 lose undivided, gain most, and lose divided."""

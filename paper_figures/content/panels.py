@@ -1,7 +1,9 @@
 """What several figures draw alike: curves and marks, axes and ticks, rows, cells, and what stands below."""
 
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -38,6 +40,8 @@ from grpo_theory.page.style import (
 
 Tables = Mapping[str, pd.DataFrame]
 """The tables of studies by name, which a figure is drawn from."""
+WORDS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("titles.toml").read_text(encoding="utf-8"))
+"""Titles and names that a figure prints, by the figure."""
 PERCENT = FuncFormatter(lambda share, _: f"{100.0 * share:g}%")
 INTERVALS = (
     (BLUE, "D", "--"),
