@@ -29,9 +29,6 @@ Z = 4.9
 SIZES = {"batch_size": 4, "group_size": 4}
 
 
-# ---- all batches that there can be
-
-
 BATCHES = {
     "contrasts": ("tabular", "binary plain", NAMED, 3, 2, 1.0),
     "tables": ("linear", "graded plain", NAMED, 2, 3, 1.0),
@@ -65,9 +62,6 @@ def test_observations_have_the_moments_of_all_batches(batch, registry, seed):
     assert relative < 0.1 / (2 * Z)
     for wrong in (np.roll(rows, 1, axis=0), np.sqrt(1.1) * rows):
         assert z_of_moments(run, chances, wrong)[0] > Z, "another estimator's, and means 5% larger"
-
-
-# ---- exact laws
 
 
 def near(estimate, standard_error, prediction):
@@ -109,9 +103,6 @@ def test_estimates_have_their_exact_laws(name, batch_size, group_size, seed):
         single = getattr(run, f"{attribute}_standard_error")
         assert 0.0 < error < np.hypot(single[i], single[j])
     assert not near(run.mse[i], run.mse_standard_error[i], 1.2 * laws[i].mse)
-
-
-# ---- the same estimates whatever the way
 
 
 def simulate(c=None, estimators="rloo", **changes):
@@ -175,9 +166,6 @@ def test_maps_of_a_users_own_are_simulated_by_the_maps_alone():
     np.testing.assert_allclose(*trained, rtol=1e-11)
 
 
-# ---- summaries
-
-
 @pytest.mark.parametrize(("n_estimators", "n_directions"), [(1, 0), (3, 2)])
 @pytest.mark.parametrize("counts", [(33,), (20, 1, 29), (1600, 37)])
 def test_moments_are_those_of_all_observations_and_survive_json(n_estimators, n_directions, counts):
@@ -202,9 +190,6 @@ def test_moments_are_those_of_all_observations_and_survive_json(n_estimators, n_
         for j, difference in enumerate((found.mse_difference, found.prompt_mse_difference)):
             apart = rows[0, :, j] - rows[1, :, j]
             np.testing.assert_allclose(difference(*names[:2]), [apart.mean(), apart.std(ddof=1) / np.sqrt(total)], rtol=1e-10)
-
-
-# ---- kernels that are wrong, and bad input
 
 
 def forgetful(batch, advantages):
@@ -245,32 +230,15 @@ def test_a_kernel_that_leaves_gaps_is_told_where_they_are_drawn(registry):
     assert np.isfinite(gt.simulate_gradients(problem, [0.0, 0.3], made[0], **large).mse)
 
 
-def test_a_kernel_that_writes_on_the_rewards_spoils_nothing_for_the_others(registry):
-    def writes(batch, advantages):
-        for b in range(batch.rewards.shape[0]):
-            for g in range(batch.rewards.shape[1]):
-                batch.rewards[b, g] -= 1.0
-                advantages[b, g] = batch.rewards[b, g]
-
-    alone = simulate(estimators="reinforce", replications=1000).mse[0]
-    try:
-        together = simulate(estimators=[of_a_user(writes), "reinforce"], replications=1000).mse[1]
-    except TypeError:  # refusing such a kernel is as good
-        together = alone
-    assert together == alone
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"replications": 1e3}, "replications must be an integer"),
         ({"group_size": 1}, "group_size must be at least 2 for estimator 'rloo'"),
         ({"group_size": 32769}, "group_size must be at most 32768"),
-        ({"estimators": []}, "estimators must name at least one"),
         ({"estimators": ["rloo", "orcale"]}, r"did you mean 'oracle'\?"),
         ({"estimators": ["grpo", "grpo"]}, "estimators must name each estimator once"),
         ({"directions": np.ones((1, 5))}, r"directions must have shape \(1, 6\)"),
-        ({"directions": [[np.nan] * 6]}, "directions must be finite"),
         ({"behaviour": np.ones(5)}, r"behaviour must have shape \(6,\)"),
     ],
 )
