@@ -71,19 +71,6 @@ def pick(rollouts, i) -> Rollouts:
     return Rollouts(rollouts.rewards[i], rollouts.scores[i])
 
 
-def transformed(rollouts, scale=1.0, shift=0.0) -> Rollouts:
-    """Return the rollouts with rewards a Z + b."""
-    return Rollouts(scale * rollouts.rewards + shift, rollouts.scores)
-
-
-def shuffled(rollouts, seed) -> Rollouts:
-    """Return the rollouts with prompts, and responses within prompts, in another order."""
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(rollouts.batch_size)
-    within = rng.permutation(rollouts.group_size)
-    return Rollouts(rollouts.rewards[..., order, :][..., within], rollouts.scores[..., order, :, :][..., within, :])
-
-
 def narrowed(interval, truth, factor=0.9):
     """Return whether the interval, shrunk about its estimate, covers."""
     low, high = (interval.estimate + factor * (limit - interval.estimate) for limit in (interval.low, interval.high))
@@ -125,9 +112,9 @@ def covariance_by_deletion(r):
     return (size - 1) / size * deviations.T @ deviations
 
 
-def informative(seed, **shape):
+def informative(seed, *leading, **shape):
     """Rollouts whose c1 is well above 0: each prompt has a gradient of its own."""
-    r = noise(seed, **shape)
+    r = noise(seed, *leading, **shape)
     slopes = np.random.default_rng([seed, 1]).normal(size=(*r.rewards.shape[:-1], 1, r.scores.shape[-1]))
     return Rollouts(r.rewards + (r.scores * slopes).sum(axis=-1), r.scores)
 

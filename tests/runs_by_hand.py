@@ -26,7 +26,6 @@ COMPOSITIONS = [
     {"ratio": "none", "aggregation": "batch tokens", "kl": "k3 in loss"},
     {"ratio": "none", "aggregation": "group tokens", "kl": "k1 in loss"},
 ]
-IDS = [", ".join(parts.values()) for parts in COMPOSITIONS]
 
 
 def composed(parts, name="composed_for_one_test", widths=(0.02, 0.03)):

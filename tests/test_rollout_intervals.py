@@ -21,26 +21,21 @@ from pilots import (
     narrowed,
     noise,
     pick,
-    shuffled,
     statistics_of_resamples,
     tiny_case,
-    transformed,
 )
-from scipy.stats import beta, norm, ttest_1samp
+from scipy.stats import beta, ttest_1samp
 from scipy.stats import t as student
 from statsmodels.stats.multivariate import test_mvmean as mean_test
 
 import grpo_theory as gt
 from grpo_theory import Rollouts, intervals
-from grpo_theory.intervals.rollout_intervals import ratio_limits
 from grpo_theory.intervals.u_statistics import (
-    centred,
     prompt_gradients,
     prompt_jackknife_variances,
     prompt_powers,
     prompt_terms,
 )
-from grpo_theory.theory import GroupSizeLaw
 
 RESAMPLED = {"resamples": 199, "rng": 5}
 OF_GRADIENT = (intervals.gradient_jackknife, intervals.gradient_between)
@@ -63,9 +58,6 @@ SEEDS = st.integers(0, 10_000)
 
 def close(found, expected, rtol=1e-10, atol=1e-13):
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol)
-
-
-# ---- statistics of one group
 
 
 def test_statistics_are_their_definitions_over_distinct_responses():
@@ -91,15 +83,10 @@ def test_statistics_have_the_stated_means_over_all_groups(policy, rewards):
         power = table.gradient @ table.gradient
         truth = (power, p @ (norms * (z - table.value) ** 2), (p @ norms) * table.standard_deviation**2)
         close([weights @ getattr(prompt_powers(r), name)[:, 0] for name in POWERS], truth)
-        estimates = prompt_gradients(r)[:, 0]
-        close(weights @ estimates, table.gradient)
-        assert weights @ (estimates**2).sum(axis=1) > 1.01 * power  # the square of an estimate is not an estimate of the square
+        close(weights @ prompt_gradients(r)[:, 0], table.gradient)
         oracle = p @ (w * (z - table.value)[:, None]) ** 2 - table.gradient**2
         second = table.standard_deviation**2 * (p @ w**2) + table.gradient**2
-        found = weights @ prompt_jackknife_variances(r)[:, 0]
-        close(found, oracle / size + 2.0 * second / (size * (size - 2)))
-        variance = weights @ estimates**2 - table.gradient**2
-        assert (found > 1.05 * variance)[variance > 1e-9].all()  # it is not unbiased
+        close(weights @ prompt_jackknife_variances(r)[:, 0], oracle / size + 2.0 * second / (size * (size - 2)))
 
 
 def test_components_are_unbiased_over_all_batches():
@@ -107,19 +94,9 @@ def test_components_are_unbiased_over_all_batches():
     law = gt.group_size_law(c.problem, c.theta)
     r, weights = all_batches(c, 2, 4)
     close(weights @ components(r), (law.c1, law.c2, law.c3))
-    plug_in = prompt_powers(r).gradient.mean(axis=1) - (prompt_gradients(r).mean(axis=1) ** 2).sum(axis=1)
-    assert weights @ plug_in < 0.9 * law.c1  # with the products of a prompt with itself c1 comes out too small
 
 
 def test_what_is_constant_is_exactly_zero_and_signs_are_not_rounding():
-    r = noise(6, responses=7)
-    still, same = np.broadcast_to(r.scores[:, :1], r.scores.shape), np.full(r.rewards.shape, 0.1)
-    for quiet in (Rollouts(r.rewards, still), Rollouts(same, r.scores)):
-        assert (prompt_jackknife_variances(quiet) == 0.0).all()
-        assert (prompt_gradients(quiet) == 0.0).all()
-        assert (prompt_powers(quiet).gradient == 0.0).all()
-    for axis in (0, 1, -1):
-        close(centred(r.scores, axis), r.scores - r.scores.mean(axis=axis, keepdims=True), atol=1e-15)
     rng = np.random.default_rng(5)
     for scale in 10.0 ** rng.uniform(-3.0, 3.0, 50):  # one prompt varies, with two kinds of responses: c1 is 0
         rewards, scores = np.zeros((32, 16)), scale * rng.normal(size=(32, 16, 5))
@@ -128,27 +105,13 @@ def test_what_is_constant_is_exactly_zero_and_signs_are_not_rounding():
         assert (law.c1, law.optimum) == (0.0, np.inf)
 
 
-def test_what_is_kept_is_of_these_rollouts_and_does_not_depend_on_memory_order():
-    r = noise(7, 2, 4)
-    turned = Rollouts(np.asfortranarray(r.rewards), np.asfortranarray(r.scores))
-    doubled = Rollouts(r.rewards, 2.0 * r.scores)
-    for statistic, factor in ((prompt_gradients, 2.0), (prompt_jackknife_variances, 4.0), (lambda x: prompt_powers(x)[0], 4.0)):
-        found = statistic(r)
-        assert np.array_equal(found, statistic(turned))
-        assert np.array_equal(found[1, 2], statistic(Rollouts(r.rewards[1, 2], r.scores[1, 2])))
-        close(statistic(doubled), factor * found)
-    assert prompt_gradients(r) is prompt_gradients(r)
-    assert not prompt_gradients(r).flags.writeable
-
-
-# ---- every interval: invariances, many datasets, what says nothing, bad input
-
-
 @settings(max_examples=5)
 @given(seed=SEEDS)
 def test_rewards_scale_and_shift_and_order_does_not_matter(seed):
-    r = informative(seed, prompts=20)
-    moved, other = transformed(r, -3.0, 11.0), shuffled(r, seed)
+    r, rng = informative(seed, prompts=20), np.random.default_rng(seed)
+    order, within = rng.permutation(20), rng.permutation(5)
+    moved = Rollouts(11.0 - 3.0 * r.rewards, r.scores)
+    other = Rollouts(r.rewards[order][:, within], r.scores[order][:, within])
     for interval in ALL:
         base, found = interval(r, level=0.9), interval(moved, level=0.9)
         add, scale = {True: (11.0, -3.0)}.get(interval in OF_VALUE, (0.0, -3.0 if interval in OF_GRADIENT else 9.0))
@@ -164,12 +127,9 @@ def test_rewards_scale_and_shift_and_order_does_not_matter(seed):
 
 @pytest.mark.parametrize("interval", [*ALL, intervals.gradient_ellipsoid])
 def test_many_datasets_are_each_as_alone_and_one_that_says_nothing_is_told(interval):
-    parts = informative(8, prompts=12), noise(10, prompts=12), noise(9, prompts=12)
-    rewards = np.stack([one.rewards for one in parts])
-    rewards[1] = 0.1
-    many = Rollouts(rewards, np.stack([one.scores for one in parts]))
+    many = informative(8, 3, prompts=12)
+    many = Rollouts(np.where(np.arange(3)[:, None, None] == 1, 0.1, many.rewards), many.scores)
     found = interval(many, level=0.9)
-    assert getattr(interval, "func", interval).vectorized
     for i in (0, 2):
         alone = interval(pick(many, i), level=0.9)
         close(found.estimate[i], alone.estimate, rtol=1e-12)
@@ -186,27 +146,19 @@ def test_many_datasets_are_each_as_alone_and_one_that_says_nothing_is_told(inter
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: intervals.gradient_jackknife(noise(1, responses=2)), "at least 3 responses per prompt, got G = 2"),
-        (lambda: intervals.gradient_between(noise(1, prompts=1)), "at least 2 prompts, got B = 1"),
-        (lambda: intervals.gradient_ellipsoid(noise(1, prompts=3)), "at least 4 prompts, got B = 3"),
-        (lambda: intervals.components_jackknife(noise(1, prompts=2)), "at least 3 prompts, got B = 2"),
-        (lambda: intervals.group_size_fieller(noise(1, responses=3)), "at least 4 responses per prompt, got G = 3"),
-        (lambda: intervals.group_size_bootstrap(noise(1), resamples=38), "resamples must be at least .* = 39, got 38"),
-        (lambda: intervals.mse_jackknife(noise(1), 1, 1), "group_size must be finite and at least 2, got 1"),
-        (lambda: intervals.mse_jackknife(noise(1), 1, [2, 3]), "single numbers"),
-        (lambda: intervals.value_naive(noise(1, prompts=1, responses=1)), "at least 2 rewards"),
-        (lambda: intervals.value_clustered(noise(1, prompts=1)), "at least 2 prompts, got B = 1"),
+        (lambda: intervals.gradient_jackknife(noise(1, responses=2)), "at least 3 responses per prompt"),
+        (lambda: intervals.gradient_ellipsoid(noise(1, prompts=3)), "at least 4 prompts"),
+        (lambda: intervals.components_jackknife(noise(1, prompts=2)), "at least 3 prompts"),
+        (lambda: intervals.group_size_fieller(noise(1, responses=3)), "at least 4 responses per prompt"),
+        (lambda: intervals.group_size_bootstrap(noise(1), resamples=38), "resamples must be at least .* = 39"),
+        (lambda: intervals.mse_jackknife(noise(1), 1, 1), "group_size must be finite and at least 2"),
         (lambda: intervals.value_effective(Rollouts([[0.0, 1.5], [1.0, 1.0]])), "within the bounds 0 and 1, got 1.5"),
-        (lambda: intervals.value_effective(binary(1), bounds=(1.0, 1.0)), "bounds must be the least and the largest reward"),
         (lambda: intervals.gradient_between(Rollouts(noise(1).rewards)), "rollouts must have scores .* rewards alone"),
     ],
 )
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
-
-
-# ---- the gradient
 
 
 def test_limits_of_the_gradient_are_students_on_deleted_estimates():
@@ -232,25 +184,9 @@ def test_the_ellipsoid_is_that_of_an_independent_package_in_any_coordinates():
     assert 5 < inside.sum() < 45
     matrix = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))[0] @ np.diag([1.0, 10.0, 0.1])
     close(intervals.gradient_ellipsoid(r.along(matrix)).squared_distance(points @ matrix.T), found.squared_distance(points), 1e-8)
-    close(intervals.gradient_ellipsoid(transformed(r, 3.0, 1.0)).width, 3.0 * intervals.gradient_ellipsoid(r).width)
-
-
-def test_a_flat_direction_is_named_and_one_that_is_flat_but_for_rounding_says_nothing():
-    r = noise(8, prompts=9)
-    flat = r.along(np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [-3.0, 4.0, 0.0]]))
-    with pytest.raises(ValueError, match="unit vector") as caught:
-        intervals.gradient_ellipsoid(flat)
-    vector = np.array([float(x) for x in str(caught.value).split("[")[1].split("]")[0].split(",")])
-    close(vector * np.sign(vector[0]), np.array([3.0, -4.0, 1.0]) / np.sqrt(26.0), atol=1e-4)
-    raw = noise(11).scores
-    rounded = Rollouts(noise(11).rewards, raw - raw.mean(axis=-1, keepdims=True))
-    for interval in OF_GRADIENT:
-        with pytest.raises(ValueError, match="do not vary in component 1: they give no standard error"):
-            interval(rounded.along(np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]])))
-        assert (interval(rounded.along(np.array([[1.0, 1.0, 1.0 + 1e-9]]))).width > 0.0).all()
-
-
-# ---- the error and its components
+    close(
+        intervals.gradient_ellipsoid(Rollouts(1.0 - 3.0 * r.rewards, r.scores)).width, 3.0 * intervals.gradient_ellipsoid(r).width
+    )
 
 
 def test_components_and_error_are_those_of_deletion_and_of_resampled_rollouts():
@@ -282,36 +218,6 @@ def test_fieller_accepts_the_ratios_that_a_t_test_accepts(seed):
     assert np.isinf(found.high) == (c1 <= t * np.sqrt(covariance[0, 0]))
 
 
-def t_statistic(law, covariance, ratio):
-    """(c3 - r c1)/se(r)."""
-    v11, v13, v33 = covariance[0, 0], covariance[0, 2], covariance[2, 2]
-    return (law.c3 - ratio * law.c1) / np.sqrt(v33 - 2.0 * ratio * v13 + ratio**2 * v11)
-
-
-def covariance_of(v11, v13, v33):
-    return np.array([[v11, 0.0, v13], [0.0, 1.0, 0.0], [v13, 0.0, v33]])
-
-
-def test_the_limits_are_the_least_and_the_greatest_accepted_ratio_of_sets_that_can_fall_apart():
-    rng, apart = np.random.default_rng(11), 0
-    ratios = np.concatenate([[0.0], np.geomspace(1e-3, 1e3, 3000)])
-    for _ in range(200):
-        c1, c3, v11, v33, below, above = rng.exponential(size=6) * [1, 1, 1, 1, 2, 2]
-        law, covariance = GroupSizeLaw(c1, 1.0, c3), covariance_of(v11, np.tanh(2.0 * rng.normal()) * np.sqrt(v11 * v33), v33)
-        low, high = ratio_limits(law, covariance, -below, above)
-        kept, ends = (
-            np.clip(t_statistic(law, covariance, x), -below - 1e-7, above + 1e-7) for x in (ratios, np.array([low, 1e9]))
-        )
-        kept = kept == t_statistic(law, covariance, ratios)
-        assert ends[0] == t_statistic(law, covariance, low)
-        assert -below - 1e-7 <= t_statistic(law, covariance, high) if np.isfinite(high) else -c1 / np.sqrt(v11) >= -below
-        outside = (ratios < low * (1 - 1e-6)) | (ratios > high * (1 + 1e-6))
-        assert not (kept & outside).any()
-        apart += not kept[~outside].all()
-    assert 3 < apart < 50
-    assert ratio_limits(GroupSizeLaw(0.2, 1.0, 1.0), covariance_of(1.0, 0.99, 1.0), -2.0, 2.0) == (0.0, np.inf)
-
-
 def test_limits_of_the_group_size_by_the_delta_method_and_by_resamples():
     r = informative(3, prompts=40, responses=12)
     c, covariance = components(r), covariance_by_deletion(r)
@@ -321,16 +227,11 @@ def test_limits_of_the_group_size_by_the_delta_method_and_by_resamples():
     limits = [1.0 + np.sqrt(c[2] / c[0] * np.exp(side * half)) for side in (-1, 0, 1)]
     close([found.low, found.estimate, found.high], limits)
     close(found.standard_error, np.sqrt(c[2] / c[0]) / 2.0 * error)
-    r = informative(4, prompts=9, responses=12)
-    c, covariance = components(r), covariance_by_deletion(r)
     drawn = intervals.group_size_bootstrap(r, 0.9, resamples=39, rng=8)
     statistics = statistics_of_resamples(r, np.array([-c[2] / c[0], 0.0, 1.0]), 8, 39)
     for limit, quantile in ((drawn.low, statistics[-2]), (drawn.high, statistics[1])):
         at = np.array([-((limit - 1.0) ** 2), 0.0, 1.0])
-        if np.isfinite(limit):
-            assert at @ c / np.sqrt(at @ covariance @ at) == pytest.approx(quantile, rel=1e-8)
-        else:
-            assert -c[0] / np.sqrt(covariance[0, 0]) >= quantile
+        assert at @ c / np.sqrt(at @ covariance @ at) == pytest.approx(quantile, rel=1e-8)
 
 
 def test_without_a_positive_estimate_there_is_no_limit():
@@ -340,19 +241,7 @@ def test_without_a_positive_estimate_there_is_no_limit():
     np.testing.assert_array_equal(np.isinf(found.estimate), negative)
     assert (found.low[negative] == 1.0).all()
     assert np.isinf(found.high[negative]).all()
-    assert np.isinf(found.standard_error[negative]).all()
     assert "c1 = 0" in found.note
-    assert intervals.group_size_fieller(informative(3, prompts=40, responses=12)).note == ""
-
-
-# ---- the value
-
-
-def binary(seed, *leading, prompts=9, responses=5):
-    """Rewards 0 and 1 that cluster by prompt."""
-    rng = np.random.default_rng(seed)
-    chances = rng.beta(0.5, 1.0, size=(*leading, prompts, 1))
-    return Rollouts((rng.random((*leading, prompts, responses)) < chances) * 1.0)
 
 
 def korn_graubard(rewards, level):
@@ -372,28 +261,17 @@ def test_limits_of_the_value_are_students_and_korn_and_graubards():
         expected = ttest_1samp(sample, 0.0).confidence_interval(0.9)
         close([interval(r, 0.9).low, interval(r, 0.9).high], [expected.low, expected.high], rtol=1e-12)
     clumped, alternating = np.repeat([[0.0] * 4, [1.0] * 4], 3, axis=0), np.array([[0.0, 1.0, 0.0, 1.0]] * 6)
-    for rewards in (*(binary(one).rewards for one in range(4)), clumped, alternating, np.zeros((5, 8)), np.ones((5, 8))):
-        found, flipped = (
-            intervals.value_effective(Rollouts(rewards), 0.9),
-            intervals.value_effective(Rollouts(1.0 - rewards), 0.9),
-        )
+    clustered = (np.random.default_rng(0).random((9, 5)) < np.random.default_rng(1).beta(0.5, 1.0, (9, 1))) * 1.0
+    for rewards in (clustered, clumped, alternating, np.zeros((5, 8)), np.ones((5, 8))):
+        found, turned = intervals.value_effective(Rollouts(rewards), 0.9), Rollouts(3.0 - 4.0 * rewards)
         close((found.low, found.high), korn_graubard(rewards, 0.9))
-        close((flipped.low, flipped.high), (1.0 - found.high, 1.0 - found.low))
-        moved = intervals.value_effective(Rollouts(4.0 * rewards - 1.0), 0.9, bounds=(-1.0, 3.0))
+        moved = intervals.value_effective(turned, 0.9, bounds=(-1.0, 3.0))
         close(
-            (moved.low, moved.high, moved.standard_error), np.array([found.low, found.high, found.standard_error]) * 4 - [1, 1, 0]
+            (moved.low, moved.high, moved.standard_error),
+            4.0 * np.array([-found.high, -found.low, found.standard_error]) + [3, 3, 0],
         )
         counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(len(rewards)), rewards.shape[1]), rewards.ravel())
         close(gt.plan.effective_sample_size(counts, level=0.9).mean_reward.high, found.high)
-    nothing = intervals.value_effective(Rollouts(np.zeros((5, 8))))
-    assert (1.0 - nothing.high) ** 5 <= 0.025 * (1.0 + 1e-9)  # however prompts differ, no success at all is no likelier
-    beyond = intervals.value_clustered(Rollouts([[1, 1, 1], [1, 1, 1], [1, 1, 0]]))
-    assert beyond.high > 1.3
-    assert "value_effective" in beyond.note
-    assert intervals.value_clustered(binary(1)).note == ""
-
-
-# ---- coverage: a nominal interval covers, and nine tenths of it does not
 
 
 def assert_covers(found, truth):
@@ -403,24 +281,17 @@ def assert_covers(found, truth):
 
 
 def test_coverage_of_the_gradient(seed):
-    """Between prompts, within them, and jointly; the share that the jackknife within prompts covers follows from components."""
+    """Between prompts, within them, and jointly; what is true within prompts is not between them."""
     c = case("linear", "binary")
     f, tables = c.bandit.prompt_weights, prompts(c)
     each = np.stack([t.gradient for t in tables])
     truth, along = f @ each, np.linalg.svd(np.concatenate([t.scores for t in tables]))[2][:2]
     r, _ = draw(c, REPLICATIONS, 100, 8, np.random.default_rng(seed(11)))
-    found = intervals.gradient_between(r.along(np.eye(r.scores.shape[-1])[:1]))
-    assert_covers(found, truth[:1])
+    assert_covers(intervals.gradient_between(r.along(np.eye(r.scores.shape[-1])[:1])), truth[:1])
     joint = intervals.gradient_ellipsoid(r.along(along))
     assert abs(deviation(joint.covers(along @ truth))) < 4.0
     assert deviation(joint.squared_distance(along @ truth) <= 0.81 * joint.squared_radius) < -4.0
-    oracle = f @ [t.probabilities @ (t.scores * (t.rewards - t.value)[:, None]) ** 2 - t.gradient**2 for t in tables]
-    second = f @ [t.standard_deviation**2 * (t.probabilities @ t.scores**2) + t.gradient**2 for t in tables]
-    c1, within, seen = f @ each**2 - truth**2, oracle / 8 + second / 56, oracle / 8 + 2.0 * second / 48
-    covered = intervals.gradient_jackknife(r).covers(truth)
-    for share, part in zip(covered.T, seen / (within + c1), strict=True):
-        assert abs(deviation(share, 2.0 * norm.cdf(norm.ppf(0.975) * np.sqrt(part)) - 1.0)) < 4.0
-    assert deviation(covered[:, 0]) < -4.0
+    assert deviation(intervals.gradient_jackknife(r).covers(truth)[:, 0]) < -4.0
     r, drawn = draw(c, REPLICATIONS, 16, 96, np.random.default_rng(seed(13)))
     assert_covers(intervals.gradient_jackknife(r.along(np.eye(r.scores.shape[-1])[:1])), each[drawn].mean(axis=1)[:, :1])
 
@@ -437,15 +308,6 @@ def test_coverage_of_components_error_and_group_size(seed):
     for found in (intervals.group_size_jackknife(r), intervals.group_size_fieller(r), resampled):
         ends = (np.log(one - 1.0) for one in (found.estimate, found.low, found.high))  # symmetric on the scale of log(c3/c1)
         assert_covers(gt.Interval(next(ends), found.standard_error, *ends, 0.95), np.log(law.optimum - 1.0))
-
-
-def test_coverage_where_no_group_size_is_best(seed):
-    """One prompt: c1 = 0 and G* is infinite. Test inversion keeps it; the logarithm of a ratio of estimates does not."""
-    c = case("tabular", "binary")
-    c = c.replace(bandit=gt.Bandit(c.bandit.probabilities[..., 1], [1.0, 0.0]))
-    r, _ = draw(c, 500, 64, 6, np.random.default_rng(seed(32)))
-    assert intervals.group_size_fieller(r).covers(np.inf).mean() > 0.95
-    assert intervals.group_size_jackknife(r).covers(np.inf).mean() < 0.8
 
 
 def test_coverage_of_the_value(seed):

@@ -7,17 +7,11 @@ from enumeration import Case
 from runs_by_hand import Algorithm, adam_by_numpy, all_observations, ascend, match, z_of_moments
 
 import grpo_theory as gt
-from grpo_theory.exact.derivatives import StabilityWarning
 from grpo_theory.simulate.covector.features import features
 
 LIMIT, RARE = 4.9, 1e-6
 SIZES = {"batch_size": 2, "group_size": 4}
 STOPPING = np.array([[[0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.3, 0.1]], [[0.2, 0.0, -0.1, 1.0], [1.0, 0.0, 0.0, -0.5]]])
-
-
-def long_parity():
-    chain = gt.TokenChain([[0, 1], [1, 0]], 1024, starts=[0, 1])
-    return gt.Problem(gt.StateRewards([0.1, 0.9], [0.3, 0.7]), chain, theta=[0.0, -7.0, 0.0, -5.0])
 
 
 def long_stopping():
@@ -26,11 +20,11 @@ def long_stopping():
     return gt.Problem(gt.StateRewards([0.2, 0.7]), chain, theta=[-6.5, 1.0, 0.4, 0.0])
 
 
-def short(horizon=4, seed=0, rewards=None, **parts):
-    """A chain of three states with an end token, few enough responses to be listed."""
-    rng = np.random.default_rng(seed)
-    chain = gt.TokenChain([[0, 1, 2], [1, 2, 0], [2, 0, 1]], horizon, end_token=2, starts=[0, 1], **parts)
-    return gt.Problem(rewards or gt.StateRewards([0.1, 0.8, 0.4], [0.3, 0.7]), chain, theta=rng.normal(size=chain.dimension))
+def short():
+    """A chain of three states with an end token."""
+    chain = gt.TokenChain([[0, 1, 2], [1, 2, 0], [2, 0, 1]], 4, end_token=2, starts=[0, 1])
+    theta = np.random.default_rng(0).normal(size=chain.dimension)
+    return gt.Problem(gt.StateRewards([0.1, 0.8, 0.4], [0.3, 0.7]), chain, theta=theta)
 
 
 def shortest():
@@ -41,31 +35,22 @@ def shortest():
     return problem, Case(twin, features(twin.policy.logit_map))
 
 
-# ---- estimates
-
-
-def z_scores(run, law, directions):
-    """Return how far means are from a law, in standard errors: predicted ones where the law has them."""
-    along = (run.along[0] - directions @ law.mean) / np.sqrt(law.variance_along(directions) / run.replications)
-    errors = (run.mse[0] - law.mse) / run.mse_standard_error[0]
-    return np.array([*along, errors, (run.prompt_mse[0] - law.prompt_mse) / run.prompt_mse_standard_error[0]])
-
-
-@pytest.mark.parametrize("make", [long_parity, long_stopping])
 @pytest.mark.parametrize("name", ["rloo", "grpo", "trl_dr_grpo_loss"])
-def test_estimates_at_a_thousand_tokens_have_the_law_that_recursion_gives(make, name, seed):
+def test_estimates_at_a_thousand_tokens_have_the_law_that_recursion_gives(name, seed):
     """On policy and off it; the one is told from the other by twice the limit."""
-    problem, directions = make(), np.eye(4)[:3]
+    problem, directions = long_stopping(), np.eye(4)[:3]
     away = problem.theta + np.array([0.1, 0.8, 0.05, -0.6])
-    how = {"directions": directions, "replications": 3000, "rng": seed(5)}
     behaviours = (None, away) if name != "grpo" else (None,)
     laws = [gt.gradient_law(problem, problem.theta, name, **SIZES, behaviour=behaviour) for behaviour in behaviours]
-    for behaviour, law in zip(behaviours, laws, strict=True):
-        run = gt.simulate_gradients(problem, problem.theta, name, **SIZES, **how, behaviour=behaviour)
-        assert np.abs(z_scores(run, law, directions)).max() < LIMIT
-        assert run.mse_standard_error[0] < 0.1 * law.mse, "an error of a half would show"
-    if len(laws) > 1:
-        assert np.abs(z_scores(run, laws[0], directions)).max() > 2 * LIMIT
+    for behaviour, own in zip(behaviours, laws, strict=True):
+        how = {"directions": directions, "replications": 3000, "rng": seed(5), "behaviour": behaviour}
+        run = gt.simulate_gradients(problem, problem.theta, name, **SIZES, **how)
+        for law in laws:
+            # Standard errors of means along directions are predicted ones.
+            along = (run.along[0] - directions @ law.mean) / np.sqrt(law.variance_along(directions) / run.replications)
+            z = np.abs([*along, (run.mse[0] - law.mse) / run.mse_standard_error[0]]).max()
+            assert z < LIMIT if law is own else z > 2 * LIMIT
+        assert run.mse_standard_error[0] < 0.1 * own.mse, "an error of a half would show"
 
 
 NAMES = ["gspo", "trl_rloo_loss", "tic_grpo", "cispo", "optimal_loo", "optimal", "oracle", "verl_opo", "trl_dr_grpo_loss"]
@@ -87,8 +72,6 @@ def test_estimates_have_the_moments_of_all_batches(away, seed):
     for wrong in (np.roll(rows, 1, axis=0), np.sqrt(1.3) * rows):
         assert z_of_moments(run, chances, wrong)[0] > LIMIT
 
-
-# ---- runs
 
 SPEEDY = gt.Adam((0.5, 0.9), 1e-3)
 COURSES = {
@@ -133,25 +116,6 @@ def test_runs_are_those_that_there_can_be_and_come_as_often_as_they_should(name)
     assert match(runs, problem, (wrong / wrong.sum(), paths))[1] < RARE
 
 
-def test_training_at_a_thousand_tokens_learns():
-    chain = gt.TokenChain([[0, 1], [1, 0]], 1024)
-    problem = gt.Problem(gt.StateRewards([0.0, 1.0]), chain, theta=[0.0, -7.0, 0.0, -5.0])
-    run = train(problem, "rloo", gt.Constant(2.0), steps=20, replications=10, checkpoints=[0, 20], group_size=16)
-    assert run.objectives[:, 1].mean() > run.objectives[0, 0] + 0.1
-
-
-def test_runs_that_leave_the_finite_numbers_are_nan_from_there_on():
-    problem = short(rewards=gt.StateRewards.from_law([0.0, 1e10], [[0.5, 0.5], [0.1, 0.9], [0.7, 0.3]]))
-    with pytest.warns(StabilityWarning):
-        run = train(problem, "reinforce", gt.Constant(1e300), steps=4, checkpoints=[0, 4])
-    assert run.diverged.any()
-    assert np.isfinite(run.objectives[:, 0]).all()
-    assert np.array_equal(np.isnan(run.objectives[:, 1]), run.diverged)
-
-
-# ---- the same bits
-
-
 def test_bits_are_the_same_for_any_workers_number_company_and_checkpoints():
     problem, names = short(), ["rloo", "gspo", "optimal_loo"]
 
@@ -159,68 +123,13 @@ def test_bits_are_the_same_for_any_workers_number_company_and_checkpoints():
         return gt.simulate_gradients(problem, problem.theta, estimators, **SIZES, **{"replications": 2500, "rng": 5} | how)
 
     whole = simulate(names)
-    assert all(simulate(names, workers=workers).to_dict() == whole.to_dict() for workers in (1, 3))
+    assert simulate(names, workers=3).to_dict() == whole.to_dict()
     assert simulate(names, rng=6).to_dict() != whole.to_dict()
     np.testing.assert_array_equal(simulate("gspo").means[0], whole.means[1])
     run = train(problem, "gspo", inner_steps=2, workers=1)
-    for workers, replications, checkpoints in ((2, 9, None), (5, 9, [2, 8]), (2, 4, [0, 8])):
+    for workers, replications, checkpoints in ((5, 9, [2, 8]), (2, 4, [0, 8])):
         other = train(problem, "gspo", replications=replications, inner_steps=2, workers=workers, checkpoints=checkpoints)
         for field in ("theta", "average", "farthest"):
             np.testing.assert_array_equal(getattr(other, field), getattr(run, field)[:replications])
         np.testing.assert_array_equal(other.objectives[:, -1], run.objectives[:replications, -1])
     assert len(np.unique(run.theta, axis=0)) == 9
-    assert not np.array_equal(train(problem, "gspo", inner_steps=2, rng=4).theta, run.theta)
-
-
-def test_runs_over_blocks_merge_to_the_whole():
-    problem, sizes = short(horizon=2), {"batch_size": 512, "group_size": 32}
-    size = gt.block_replications(512, 32)
-
-    def simulate(replications, **how):
-        return gt.simulate_gradients(problem, problem.theta, "rloo", **sizes, rng=5, replications=replications, **how)
-
-    assert simulate(size).merge(simulate(3, first_block=1)).to_dict() == simulate(size + 3).to_dict()
-
-
-# ---- the objective, and what is refused
-
-
-@pytest.mark.parametrize("features", [None, np.random.default_rng(5).normal(size=(3, 3, 4))])
-def test_the_objective_and_its_derivatives_are_those_of_the_listed_twin(features):
-    problem, rng = short(features=features), np.random.default_rng(1)
-    twin, theta = problem.listed(), problem.theta
-    thetas = rng.normal(size=(2, 3, theta.size))
-    np.testing.assert_allclose(gt.objective(problem, thetas), gt.objective(twin, thetas), rtol=1e-13)
-    np.testing.assert_allclose(gt.exact.gradient(problem, theta), gt.exact.gradient(twin, theta), atol=1e-14)
-    np.testing.assert_allclose(gt.hessian(problem, theta), gt.hessian(twin, theta), atol=1e-14)
-    found, expected = (gt.exact.directional_derivatives(p, [theta, 2.0 * theta], thetas[0]) for p in (problem, twin))
-    np.testing.assert_allclose(found, expected, atol=1e-13)
-    thetas[0, 1, 2] = np.nan
-    assert np.array_equal(np.isnan(gt.objective(problem, thetas)), np.isnan(thetas).any(axis=-1))
-
-
-def wild_ratio(log_ratios, length, ratios):
-    ratios[:length] = 1e200
-
-
-def spoilt(batch, advantages):
-    advantages[:, :] = np.nan
-
-
-@pytest.mark.parametrize(
-    ("estimator", "changes", "message"),
-    [
-        ("gspo", {"behaviour": [0.0, 0.0, -900.0, *np.zeros(6)]}, "behaviour must give every token of the current policy a prob"),
-        ("wild", {}, r"have squares within double precision\. Over responses of up to 4 tokens"),
-        ("rloo", {"directions": np.ones((1, 3))}, r"directions must have shape \(1, 9\) = \(J, d\), got \(1, 3\)"),
-        ("spoilt", {}, "must fill finite advantages"),
-        ("rloo", {"ball": 3.0}, r"ball must be a Ball\(centre, radius\) or None"),
-    ],
-)
-def test_what_cannot_be_simulated_is_refused(estimator, changes, message, registry):
-    problem = short()
-    gt.compose("wild", advantage="reinforce", ratio=gt.estimation.Ratio("wild", wild_ratio))
-    gt.estimator("spoilt")(spoilt)
-    trains, how = "ball" in changes, SIZES | {"replications": 2, "rng": 1} | changes
-    with pytest.raises((TypeError, ValueError), match=message):
-        _ = train(problem, estimator, **changes) if trains else gt.simulate_gradients(problem, problem.theta, estimator, **how)

@@ -36,8 +36,7 @@ def samples(problem, q, n):
 
 def batch_moments(per_prompt):
     """Return the mean and the power of the batch of independent groups, from (chance, estimate) of each prompt."""
-    f = PROBLEM.bandit.prompt_weights
-    mean, power = 0.0, 0.0
+    f, mean, power = PROBLEM.bandit.prompt_weights, 0.0, 0.0
     for (p, one), (r, other) in product(*per_prompt):
         both = f[0] * one + f[1] * other
         mean, power = mean + p * r * both, power + p * r * (both @ both)
@@ -67,26 +66,6 @@ def test_the_first_mixed_group_by_all_sequences(problem, low):
     assert np.abs(law.slopes - 1.0).max() > 0.05
 
 
-def test_stopping_at_the_first_mixed_group_by_its_closed_form():
-    p, high = PROBLEM.at(PROBLEM.theta).moments.value, 9
-    expected = sum((p ** (n - 1) * (1 - p) + (1 - p) ** (n - 1) * p) / n for n in range(2, high + 1)) / (p * (1 - p))
-    law = gt.exact.first_mixed_groups(PROBLEM, PROBLEM.theta, low=2, high=high)
-    np.testing.assert_allclose(law.slopes, expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("problem", [PROBLEM, SHARED])
-def test_without_a_choice_groups_are_those_of_one_size(problem):
-    law = gt.allocation_law(problem, problem.theta, low=2, high=5)
-    for groups in (
-        gt.exact.first_mixed_groups(problem, problem.theta, low=4, high=4),
-        gt.exact.halved_groups(problem, problem.theta, low=4, rounds=0),
-    ):
-        np.testing.assert_allclose(groups.slopes, 1.0, rtol=1e-12)
-        np.testing.assert_allclose(groups.responses, 4.0)
-        assert groups.mse == pytest.approx(law.mse(4), rel=1e-12)
-        assert groups.efficiency == pytest.approx(law.efficiency(4), rel=1e-12)
-
-
 @pytest.mark.parametrize("problem", [PROBLEM, SHARED])
 def test_halving_by_all_sequences(problem):
     """Two prompts with 2 responses each; the one nearer to a half, or the first, gets 2 more."""
@@ -106,18 +85,3 @@ def test_halving_by_all_sequences(problem):
     np.testing.assert_allclose(law.mean, mean, atol=1e-13)
     assert law.power == pytest.approx(power, rel=1e-10)
     assert np.abs(law.slopes - 1.0).max() > 0.02
-
-
-def test_bad_input_is_told():
-    many = gt.Problem(gt.Bandit([[1.0, 0.0]] * 10), gt.TabularSoftmax(10, 2))
-    with pytest.raises(ValueError, match="must make at most 4,194,304 states in a round, got 3,486,784,401: take fewer prompts"):
-        gt.exact.halved_groups(many, many.theta, low=8, rounds=1)
-    with pytest.raises(ValueError, match=r"got 2\^132 or more: take fewer prompts"):
-        gt.exact.halved_groups(many, many.theta, low=10_000, rounds=0)
-    with pytest.raises(ValueError, match="high must be at least low = 3, got 2"):
-        gt.exact.first_mixed_groups(PROBLEM, PROBLEM.theta, low=3, high=2)
-    with pytest.raises(ValueError, match="low must be at least 2"):
-        gt.exact.halved_groups(PROBLEM, PROBLEM.theta, low=1, rounds=1)
-    graded = gt.gallery.problem("graded")
-    with pytest.raises(ValueError, match="problem must have rewards of 0 and 1"):
-        gt.exact.first_mixed_groups(graded, graded.theta, low=2, high=4)
