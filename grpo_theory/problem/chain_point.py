@@ -302,12 +302,12 @@ class ChainPoint(Point):
         x[states, :, states] = less_mean(np.eye(n_tokens), self.state_probabilities[:, :, None], axis=1)
         x = gains.reshape(n_features, size, 1) * x.reshape(size, size)
         walk = self.walk(weights, shares)
-        here = visits(walk, self.chain.starts)
+        here, mass = visits(walk, self.chain.starts), chances_to_come(walk)
         forms = np.zeros((n_prompts, size, size))
-        mass, mean = np.zeros((n_states, n_rewards)), np.zeros((n_states, n_rewards, n_features, size))
+        mean = np.zeros((n_states, n_rewards, n_features, size))
         for t in range(self.chain.horizon, 0, -1):
             ended = (walk.ends != 0) | (t == self.chain.horizon)
-            to_come = np.where(ended[..., None], shares[t] * walk.law[walk.nexts], mass[walk.nexts])
+            to_come = walk.after(t, mass)
             later = np.where(ended[..., None, None, None], 0.0, mean[walk.nexts])
             taken = (here[:, t - 1, :, None] * walk.weights).reshape(n_prompts, size)
             edges, after = to_come.reshape(size, n_rewards), later.reshape(size, n_rewards, n_features, size)
@@ -318,7 +318,6 @@ class ChainPoint(Point):
                 forms[m] += first + (weight * after[:, r, f]).T @ x[g]
             own = to_come[..., None, None] * np.moveaxis(x.reshape(n_features, n_states, n_tokens, 1, size), 0, 3)
             mean = (walk.weights[..., None, None, None] * (own + later)).sum(axis=1)
-            mass = (walk.weights[..., None] * to_come).sum(axis=1)
         return forms
 
     def fisher_forms(self, probabilities: Array) -> Array:
