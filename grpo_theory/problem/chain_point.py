@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from grpo_theory.arrays import Array, Flags, Integers, cached_array, read_only
-from grpo_theory.problem.bandit import StateRewards, not_listed
+from grpo_theory.problem.bandit import StateRewards
 from grpo_theory.problem.chain import TokenChain
 from grpo_theory.problem.logit_map import SharedMap
 from grpo_theory.problem.paths import closed, complements, less_mean
@@ -230,20 +230,6 @@ class ChainPoint(Point):
             logit_map=logit_map,
             terms=self.chain.horizon,
         )
-
-    def moments_of(self, rewards: Array) -> Moments:
-        """Responses are not listed; raises `NotListedError`.
-
-        Examples
-        --------
-        >>> import grpo_theory as gt
-        >>> problem = gt.gallery.problem("chain-copy")
-        >>> problem.at(problem.theta).moments_of([[0.0]])  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-            ...
-        grpo_theory.problem.bandit.NotListedError: moments with other rewards is not known of a ...
-        """
-        return not_listed("moments with other rewards")
 
     def _token_magnitude(self) -> Array:
         """Return `Moments.magnitude`, with the lengths of the scores of a response's tokens added up."""

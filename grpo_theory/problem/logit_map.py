@@ -245,11 +245,6 @@ class FeatureMap(LogitMap):
         return products
 
 
-def for_all_prompts(logits: Array, n_prompts: int) -> Array:
-    """Return logits (..., D) as those of each of M prompts, shape (..., M, D), without a copy."""
-    return np.broadcast_to(logits[..., None, :], (*logits.shape[:-1], n_prompts, logits.shape[-1]))
-
-
 class SharedMap(LogitMap):
     """One map for all prompts: they differ in where they begin, and not in what their logits are.
 
@@ -267,17 +262,14 @@ class SharedMap(LogitMap):
         if features is not None:
             features.setflags(write=False)
 
-    def of_states(self, theta: Array) -> Array:
-        """Return the logits, which all prompts share, shape (..., D)."""
-        return theta if self.features is None else theta @ self.features.T
-
     def vectors(self, covectors: Array) -> Array:
         """Return Phi' c for covectors c of shape (..., D), shape (..., d)."""
         return covectors if self.features is None else covectors @ self.features
 
     def logits(self, theta: Array) -> Array:
         """Return the logits, the same for each prompt, shape (..., M, D)."""
-        return for_all_prompts(self.of_states(theta), self.n_prompts)
+        shared = theta if self.features is None else theta @ self.features.T
+        return np.broadcast_to(shared[..., None, :], (*theta.shape[:-1], self.n_prompts, self.n_logits))
 
     def adjoint_by_prompt(self, covectors: Array) -> Array:
         """Return Phi' c_m, shape (M, d)."""
