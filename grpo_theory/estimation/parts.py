@@ -554,7 +554,7 @@ def find_part(argument: str, value: Any) -> Any:
     Raises
     ------
     ValueError
-        If there is none of that name; the message suggests the nearest.
+        If there is none of that name; the message lists those that there are.
     TypeError
         If it is neither a name nor a part.
     """
