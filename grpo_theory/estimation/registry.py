@@ -199,7 +199,7 @@ def find(estimator: str | Estimator, argument: str = "estimator") -> Estimator:
     >>> find("gpro")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    grpo_theory.validation.ArgumentError: estimator must be one of grpo, ... more, got 'gpro'
+    grpo_theory.validation.ArgumentError: estimator must be one of gspo, grpo, ... more, got 'gpro'
     """
     if isinstance(estimator, Estimator):
         return estimator
