@@ -224,7 +224,7 @@ def failure(advantage: Advantage, batch: Batch) -> str:
 def _batches(advantage: Advantage, group_size: int) -> list[Batch]:
     """Make up a group with both rewards and, if they are small, groups that are all wrong, all right and of many values."""
     rng = np.random.default_rng(0)
-    rewards = [(np.arange(group_size) % 2.0)[None]]
+    rewards = [np.resize(np.array([0.0, 1.0]), group_size)[None]]
     if 3 * group_size <= _RESPONSES:
         rewards.append(np.stack([np.zeros(group_size), np.ones(group_size), rng.random(group_size)]))
     return [_batch(advantage, own, rng.integers(1, 9, own.shape)) for own in rewards]

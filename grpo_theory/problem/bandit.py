@@ -56,15 +56,15 @@ class Bandit:
     values: Array
     probabilities: Array
     prompt_weights: Array
+    _success_axes = 2
 
     def __init__(self, success: ArrayLike, prompt_weights: ArrayLike | None = None) -> None:
-        success = as_real_array("success", success, 2)
+        success = as_real_array("success", success, self._success_axes)
         try:
             check_within("success", success, 0.0, 1.0)
         except ValueError as error:
-            raise ValueError(
-                f"{error}: these are probabilities of reward 1; other rewards have gt.Bandit.from_law(values, probabilities)"
-            ) from None
+            law = f"gt.{type(self).__name__}.from_law(values, probabilities)"
+            raise ValueError(f"{error}: these are probabilities of reward 1; other rewards have {law}") from None
         self._set([0.0, 1.0], np.stack([1.0 - success, success], axis=-1), prompt_weights)
 
     @classmethod
@@ -244,11 +244,7 @@ class StateRewards(Bandit):
     """
 
     state_probabilities: Array
-
-    def __init__(self, success: ArrayLike, prompt_weights: ArrayLike | None = None) -> None:
-        success = as_real_array("success", success, 1)
-        check_within("success", success, 0.0, 1.0)
-        self._set([0.0, 1.0], np.stack([1.0 - success, success], axis=-1), prompt_weights)
+    _success_axes = 1
 
     def _set(self, values: ArrayLike, probabilities: ArrayLike, prompt_weights: ArrayLike | None) -> None:
         self.values = as_reward_values(values)

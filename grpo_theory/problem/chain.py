@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Flags, Integers, cached_array, read_only
+from grpo_theory.arrays import Array, Integers, cached_array, read_only
 from grpo_theory.problem.bandit import not_listed
 from grpo_theory.problem.logit_map import SharedMap, SmoothMap
 from grpo_theory.problem.paths import Paths, log_softmax
@@ -138,7 +138,14 @@ class TokenChain(Policy):
         if end_token is not None and as_count("end_token", end_token, 0) >= vocabulary_size:
             raise ValueError(f"end_token must be a token from 0 to V - 1 = {vocabulary_size - 1}, got {end_token}")
         self.end_token = end_token
-        self.final = _final_states(self.transitions)
+        self.final = (self.transitions == END).all(axis=1)
+        wrong = np.argwhere(((self.transitions < 0) | (self.transitions >= n_states)) & ~self.final[:, None])
+        if wrong.size:
+            state, token = (int(one) for one in wrong[0])
+            raise ValueError(
+                f"transitions must lead to states from 0 to S - 1 = {n_states - 1}, got {int(self.transitions[state, token])} "
+                f"after token {token} in state {state}. In a state in which responses end they must be -1 for all tokens"
+            )
         self.ends = self.final[self.transitions] | (np.arange(vocabulary_size) == end_token)
         self.starts = _as_states("starts", [0] if starts is None else starts, 1)
         if self.starts.max() >= n_states or self.starts.min() < 0:
@@ -247,18 +254,3 @@ def _as_states(name: str, value: ArrayLike, ndim: int) -> Integers:
     if array.ndim != ndim or array.size == 0 or array.dtype.kind not in "iu":
         raise ValueError(f"{name} must be an array of integers with {ndim} dimensions, got shape {array.shape} of {array.dtype}")
     return array.astype(np.int64)
-
-
-def _final_states(transitions: Integers) -> Flags:
-    """Return in which states responses end, shape (S,); raise if a transition leads to no state."""
-    n_states = len(transitions)
-    leaves = transitions == END
-    final = leaves.all(axis=1)
-    wrong = ((transitions < 0) | (transitions >= n_states)) & ~final[:, None]
-    if wrong.any():
-        state, token = (int(one) for one in np.argwhere(wrong)[0])
-        raise ValueError(
-            f"transitions must lead to states from 0 to S - 1 = {n_states - 1}, got {int(transitions[state, token])} after token "
-            f"{token} in state {state}. In a state in which responses end they must be -1 for all tokens"
-        )
-    return final

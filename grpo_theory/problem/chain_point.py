@@ -135,26 +135,25 @@ class ChainPoint(Point):
         """
         # Laws at many group sizes ask for the same sums.
         asked = tuple(table.tobytes() for table in (weights, squares, gains, shares))
-        if asked not in self._kept:
-            self._kept[asked] = read_only(self._score_sums(weights, squares, gains, shares))
-        return self._kept[asked]
-
-    @cached_property
-    def _kept(self) -> dict[tuple[bytes, ...], ScoreSums]:
-        """What `score_sums` has returned, by what it was asked."""
-        return {}
-
-    def _score_sums(self, weights: Array, squares: Array, gains: Array, shares: Array) -> ScoreSums:
+        if asked in self._kept:
+            return self._kept[asked]
         share = shares[self.chain.lengths[0]]
         if share != 1.0 and (shares[self.chain.lengths] == share).all():
             plain = self.score_sums(weights, squares, gains, self.unit_shares)
-            return ScoreSums(share * plain.mass, share * plain.means, share**2 * plain.products, share * plain.edges)
+            found = ScoreSums(share * plain.mass, share * plain.means, share**2 * plain.products, share * plain.edges)
+            return self._kept.setdefault(asked, read_only(found))
         first, second = self.walk(weights, shares), self.walk(squares, shares**2)
         starts, carried = self.chain.starts, self.carried(second, gains)
         alike = np.array_equal(weights, squares) and (shares[self.chain.lengths] == 1.0).all()
         mass = carried.mass if alike else chances_to_come(first)
         edges = edge_mass(first, mass, starts)
-        return ScoreSums(mass[0, starts], self._means(edges, gains), carried.product[starts], edges)
+        found = ScoreSums(mass[0, starts], self._means(edges, gains), carried.product[starts], edges)
+        return self._kept.setdefault(asked, read_only(found))
+
+    @cached_property
+    def _kept(self) -> dict[tuple[bytes, ...], ScoreSums]:
+        """What `score_sums` has returned, by what it was asked."""
+        return {}
 
     def _means(self, edges: Array, gains: Array) -> Array:
         """Return `ScoreSums.means` of the tokens' masses."""

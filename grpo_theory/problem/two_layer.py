@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, read_only
-from grpo_theory.problem.logit_map import LogitMap, SmoothMap, check_square
+from grpo_theory.problem.logit_map import FeatureMap, LogitMap, SmoothMap, check_square
 from grpo_theory.problem.policy import LARGEST_PARAMETER, Policy
 from grpo_theory.validation import Rng, as_count, as_generator, as_positive, as_real_array, check_size, shown
 
@@ -85,8 +85,7 @@ class TwoLayerTangent(LogitMap):
     def congruence(self, forms: Array) -> Array:
         """Return sum_m Phi_m' A_m Phi_m, shape (d, d); refused where that matrix is too large to be wanted."""
         check_square(self.dimension)
-        rows = self.features()
-        return rows.reshape(-1, self.dimension).T @ (forms @ rows).reshape(-1, self.dimension)
+        return FeatureMap(self.features()).congruence(forms)
 
 
 class TwoLayerMap(SmoothMap):
