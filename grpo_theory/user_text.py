@@ -13,10 +13,6 @@ FEW = 12
 """So many names are listed."""
 NEAREST = 3
 """So many of them are the ones most like what was asked for."""
-ALIKE = 0.6
-"""How alike two names must be, by difflib's ratio, if letters do not decide: at a half, long names are near to everything."""
-SHORTEST = 3
-"""So many letters a name must have to be looked for inside others."""
 
 
 def printable(text: object, longest: int | None = LONGEST) -> str:
@@ -43,50 +39,6 @@ def listed(names: Iterable[str], asked: Sequence[str] = ()) -> str:
     near = [plain[found] for one in asked for found in difflib.get_close_matches(str(one).strip().lower(), plain, n=NEAREST)]
     chosen = list(dict.fromkeys([*near[:FEW], *known]))[:FEW]
     return f"{', '.join(map(printable, chosen))} and {len(known) - len(chosen):,} more"
-
-
-def distance(first: str, second: str) -> int:
-    """Return how many letters must be added, left out, changed or swapped with their neighbour to make one word of another.
-
-    This is the optimal string alignment distance, in which a swap counts once. So "gpro" is 1 from "grpo" and 2 from "gspo",
-    between which difflib does not decide.
-    """
-    before, last = list(range(len(second) + 1)), list(range(len(second) + 1))
-    for i, letter in enumerate(first, 1):
-        now = [i]
-        for j, other in enumerate(second, 1):
-            least = min(last[j] + 1, now[j - 1] + 1, last[j - 1] + (letter != other))
-            if i > 1 and j > 1 and (letter, first[i - 2]) == (second[j - 2], other):
-                least = min(least, before[j - 2] + 1)
-            now.append(least)
-        before, last = last, now
-    return last[-1]
-
-
-def nearest(asked: str, names: Iterable[str]) -> list[str]:
-    """Return the names that may be meant by an unknown one: the nearest by `distance`, else up to 3 that begin or end with it.
-
-    Letters' case and what is no letter or digit do not count; a word may be off by a third of its letters. Two signs of
-    addition at the end, as in REINFORCE++, stand for "plus_plus" if a name has these words.
-    """
-    names = list(names)
-    if asked.endswith("++"):
-        spelled = [name for name in names if _plain(f"{asked[:-2]}plusplus") in _plain(name)]
-        if spelled:
-            return spelled[:NEAREST]
-        asked = asked[:-2]
-    plain = {name: _plain(name) for name in names}
-    word = _plain(asked)
-    near = sorted((distance(word, one), name) for name, one in plain.items() if abs(len(one) - len(word)) <= len(word) // 3)
-    if near and near[0][0] <= len(word) // 3:
-        return [near[0][1]]
-    parts = [name for name, one in plain.items() if len(word) >= SHORTEST and (one.startswith(word) or one.endswith(word))]
-    alike = difflib.get_close_matches(word, list(plain.values()), n=1, cutoff=ALIKE)
-    return parts[:NEAREST] or [name for name, one in plain.items() if one in alike][:1]
-
-
-def _plain(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def summary_table(title: str, rows: Iterable[tuple[str, object]]) -> str:

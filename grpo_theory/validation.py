@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
-from grpo_theory.user_text import nearest, printable
+from grpo_theory.user_text import listed, printable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Rng = int | np.random.SeedSequence | np.random.Generator
@@ -85,21 +85,12 @@ def typed(function: Function) -> Function:
     return checked  # type: ignore[return-value]
 
 
-FEW = 12
-"""So many names are listed in a message even if one of them is near to what was asked for."""
-
-
 def check_name(argument: str, value: str, names: Collection[str]) -> None:
-    """Raise unless a string is one of the names: the message suggests the nearest, and lists them if they are few or none is."""
+    """Raise unless a string is one of the names: the message lists them, the nearest first if they are many."""
     if not isinstance(value, str):
         raise TypeError(f"{argument} must be a name, got {shown(value)}")
-    if value in names:
-        return
-    near = nearest(value, names)
-    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-    if near and len(names) > FEW:
-        raise ArgumentError(Argument(argument), f" must be one of {len(names)} names, got {shown(value)}{hint}")
-    raise ArgumentError(Argument(argument), f" must be one of {', '.join(names)}, got {shown(value)}{hint}")
+    if value not in names:
+        raise ArgumentError(Argument(argument), f" must be one of {listed(names, [value])}, got {shown(value)}")
 
 
 def counted(count: int, noun: str) -> str:
@@ -161,7 +152,7 @@ def _masked(value: Any) -> int:
 def as_real_array(name: str, value: ArrayLike, ndim: int | None) -> Array:
     """Return a finite, contiguous float64 copy of `value` with `ndim` dimensions, at least one if None, and no empty axis."""
     wanted = "dimensions, at least one" if ndim is None else f"{ndim} dimensions"
-    array = np.array(_as_floats(name, value, f"an array of real numbers with {wanted}"), order="C")
+    array = np.array(as_numbers(name, value, f"an array of real numbers with {wanted}"), order="C")
     if array.ndim != ndim and (ndim is not None or array.ndim == 0):
         raise ValueError(f"{name} must have {wanted}, got shape {array.shape}")
     if array.size == 0:
@@ -170,12 +161,8 @@ def as_real_array(name: str, value: ArrayLike, ndim: int | None) -> Array:
     return array
 
 
-def as_numbers(name: str, value: ArrayLike) -> Array:
+def as_numbers(name: str, value: ArrayLike, wanted: str = "a real number or an array of them") -> Array:
     """Return real numbers of any shape, NaN and infinite ones among them, as float64."""
-    return _as_floats(name, value, "a real number or an array of them")
-
-
-def _as_floats(name: str, value: ArrayLike, wanted: str) -> Array:
     check_unmasked(name, value)
     try:
         if np.iscomplexobj(value):

@@ -57,7 +57,7 @@ def test_rows_of_a_group_need_not_be_neighbours():
         ([[1.0, 0.0]], "verl_opo", {"lengths": [[1.5, 2.0]]}, "lengths must be whole numbers"),
         ([[1.0, 0.0]], "verl_opo", {"lengths": [1, 2]}, "lengths must be given like the rewards"),
         ([[1.0, np.nan]], "rloo", {}, r"rewards\[0\] must be finite"),
-        ([[1.0, 0.0]], "rlo", {}, "did you mean 'rloo'"),
+        ([[1.0, 0.0]], "rlo", {}, "must be one of rloo, "),
         ([[1.0, 0.0], 1.0], "rloo", {}, "got both"),
         ([], "rloo", {}, "got none"),
         ([[1.0, 0.0]], "rloo", {"groups": [0, 0]}, "groups must be left out"),

@@ -242,7 +242,7 @@ BAD = {
     "at least 3 prompts": (rows(2, 4), ()),
     "two responses, which cost 2, got 1": (rows(6, 4), ("--budget", "1")),
     "budget must buy at most": (rows(6, 4), ("--budget", "1e300")),
-    "did you mean 'trl_grpo'": (rows(6, 4), ("--estimator", "trl_grop")),
+    "--estimator must be one of trl_grpo, ": (rows(6, 4), ("--estimator", "trl_grop")),
     "--estimator must be one of": (rows(6, 4), ("--estimator", "trl_rlo")),
     "those of 'james_stein' depend on the other groups of the batch": (rows(6, 4), ("--estimator", "james_stein")),
     "those of 'optimal_loo' depend on squared score norms": (rows(6, 4), ("--estimator", "optimal_loo")),

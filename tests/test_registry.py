@@ -32,16 +32,13 @@ NEAREST = {
     "rlo": "rloo",
     "dr-grpo": "dr_grpo",
     "GRPO": "grpo",
-    "reinforce++": "verl_reinforce_plus_plus_baseline",
-    "grpo++": "grpo",
     "reinforc": "reinforce",
 }
 
 
 @pytest.mark.parametrize("asked", [*NEAREST, "xyzzy"])
 def test_unknown_names_are_refused_with_the_nearest(asked):
-    hint = f"; did you mean '{NEAREST[asked]}'?" if asked in NEAREST else ""
-    with pytest.raises(ValueError, match=rf"estimator must be one of .*, got '{re.escape(asked)}'{re.escape(hint)}$"):
+    with pytest.raises(ValueError, match=rf"estimator must be one of {NEAREST.get(asked, 'reinforce')}, .* more, got '{asked}'$"):
         find(asked)
 
 
@@ -245,13 +242,13 @@ def test_what_makes_no_estimator_is_refused_by_name(registry):
         (made(some_kernel, parameters={"class": 1.0}), "parameters must have names that can be Python's"),
         (lambda: gt.estimators()["grpo"].with_parameters(eps=1.0), "estimator 'grpo' has no parameter 'eps'; it has: epsilon"),
         (lambda: find("tic_grpo").with_parameters(epsilon=1.0), "estimator 'dr_grpo' has no parameter 'epsilon'; it has: none"),
-        (composed(advantage="rlo"), "names, got 'rlo'; did you mean 'rloo'?"),
+        (composed(advantage="rlo"), "advantage must be one of rloo, "),
         (
             composed(ratio="tokens"),
-            "trajectory, geometric, got 'tokens'; did you mean 'token'?",
+            "trajectory, geometric, got 'tokens'",
         ),
         (composed(clip=RATIOS["token"]), "clip must be a name or an instance of Clip, got Ratio("),
-        (composed(aggregation="length"), "got 'length'; did you mean 'own length'?"),
+        (composed(aggregation="length"), "own length, constant, group tokens, batch tokens, got 'length'"),
         (composed(kl=gt.KL(1.0, [[0.5, 0.5]])), "kl must be a name or an instance of KLTerm, got KL("),
         (composed(mismatch="xyzzy"), "mismatch must be one of none, token, "),
         *(

@@ -18,7 +18,7 @@ def readonly(array: types.Array) -> types.Array:
     return types.Array(array.dtype, array.ndim, array.layout, readonly=True)
 
 
-READONLY_F1, READONLY_F2, READONLY_F3 = readonly(F1), readonly(F2), readonly(F3)
+READONLY_F1, READONLY_F2 = readonly(F1), readonly(F2)
 READONLY_I1, READONLY_I2 = readonly(I1), readonly(I2)
 """The same, only read."""
 

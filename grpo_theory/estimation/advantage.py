@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
+from grpo_theory.arrays import Array, Integers, read_only
 from grpo_theory.compiler import plain_python
 from grpo_theory.estimation.kernel import CONTRACT, PROMPT_FIELDS, Batch, compile_kernel
 from grpo_theory.estimation.parts import Part
@@ -194,18 +194,14 @@ def _own_batches(advantage: Advantage, group_size: int, values: Array, lengths: 
     shown = [(spread(values, places), spread(lengths, others)) for others in (places, 1.0 - places)]
     rows = min(n_groups, -(-max(values.size, lengths.size) // group_size))
     shown.append((np.resize(values, (rows, group_size)), np.resize(lengths, (rows, group_size))))
-    rng, made = np.random.default_rng(0), []
-    for rewards, tokens in shown:
-        means, deviations = rewards.mean(axis=1), rewards.std(axis=1)
-        fields = [np.ascontiguousarray(rewards), 1.0 + rng.random(rewards.shape), np.ascontiguousarray(tokens)]
-        made.append(_read_only(advantage, [*fields, means, deviations, means.copy()]))
-    return made
+    return [_batch(advantage, *one) for one in shown]
 
 
-def _read_only(advantage: Advantage, fields: list[np.ndarray]) -> Batch:
-    for field in fields:
-        field.setflags(write=False)
-    return Batch._make([*fields, advantage.parameter_array])
+def _batch(advantage: Advantage, rewards: Array, lengths: Integers) -> Batch:
+    """Return groups of these rewards and lengths (B, G), which nobody can write."""
+    norms, means = 1.0 + np.random.default_rng(0).random(rewards.shape), rewards.mean(axis=1)
+    fields = np.ascontiguousarray(rewards), norms, np.ascontiguousarray(lengths), means, rewards.std(axis=1), means.copy()
+    return Batch._make([*read_only(fields), advantage.parameter_array])
 
 
 def failure(advantage: Advantage, batch: Batch) -> str:
@@ -228,14 +224,10 @@ def failure(advantage: Advantage, batch: Batch) -> str:
 def _batches(advantage: Advantage, group_size: int) -> list[Batch]:
     """Make up a group with both rewards and, if they are small, groups that are all wrong, all right and of many values."""
     rng = np.random.default_rng(0)
-    rewards = [(np.arange(group_size) % 2.0)[None]]
+    rewards = [np.resize(np.array([0.0, 1.0]), group_size)[None]]
     if 3 * group_size <= _RESPONSES:
         rewards.append(np.stack([np.zeros(group_size), np.ones(group_size), rng.random(group_size)]))
-    made = []
-    for own in rewards:
-        fields = [own, 1.0 + rng.random(own.shape), rng.integers(1, 9, own.shape), *rng.random((len(PROMPT_FIELDS), len(own)))]
-        made.append(_read_only(advantage, fields))
-    return made
+    return [_batch(advantage, own, rng.integers(1, 9, own.shape)) for own in rewards]
 
 
 LARGEST_GROUP = 2048

@@ -53,17 +53,14 @@ def fill_variance(known, costs):
 @function_value(COSTS)
 def fill_inverse(known, costs):
     """With a = 1/p^2 sizes are as 1/p, p the value at the start."""
-    for b in range(known.shape[0]):
-        costs[b, 0] = 1.0 / max(known[b, START_VALUE], _LEAST) ** 2
-        costs[b, 1] = 0.0
+    costs[:, 0], costs[:, 1] = 1.0 / np.maximum(known[:, START_VALUE], _LEAST) ** 2, 0.0
 
 
 @function_value(COSTS)
 def fill_printed_of_seen(known, costs):
     """The printed error with the rate (k + 1)/(n + 2) of what was seen, which is never 0 or 1."""
-    for b in range(known.shape[0]):
-        rate = (known[b, SEEN_REWARD] + 1.0) / (known[b, SEEN_COUNT] + 2.0)
-        costs[b, 0], costs[b, 1] = rate * (1.0 - rate), rate * (1.0 - rate)
+    rate = (known[:, SEEN_REWARD] + 1.0) / (known[:, SEEN_COUNT] + 2.0)
+    costs[:, 0], costs[:, 1] = rate * (1.0 - rate), rate * (1.0 - rate)
 
 
 @dataclass(frozen=True, eq=False)

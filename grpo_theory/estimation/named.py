@@ -12,25 +12,21 @@ from grpo_theory.estimation.registry import estimator
 @estimator("reinforce")
 def reinforce(batch, advantages):
     """A = Z: no baseline (Williams 1992); "vanilla" in the papers."""
-    for b in range(batch.rewards.shape[0]):
-        for g in range(batch.rewards.shape[1]):
-            advantages[b, g] = batch.rewards[b, g]
+    advantages[:, :] = batch.rewards
 
 
 @estimator("oracle")
 def oracle(batch, advantages):
     """A = Z - V(x): the value baseline, known only to an oracle."""
     for b in range(batch.rewards.shape[0]):
-        for g in range(batch.rewards.shape[1]):
-            advantages[b, g] = batch.rewards[b, g] - batch.values[b]
+        advantages[b] = batch.rewards[b] - batch.values[b]
 
 
 @estimator("optimal")
 def optimal(batch, advantages):
     """A = Z - b*(x): the prompt-only baseline of least variance (Greensmith et al. 2004), known only to an oracle."""
     for b in range(batch.rewards.shape[0]):
-        for g in range(batch.rewards.shape[1]):
-            advantages[b, g] = batch.rewards[b, g] - batch.optimal_baselines[b]
+        advantages[b] = batch.rewards[b] - batch.optimal_baselines[b]
 
 
 @estimator("rloo", minimum_group_size=2)
@@ -39,19 +35,15 @@ def rloo(batch, advantages):
     n_groups, group_size = batch.rewards.shape
     scale = group_size / (group_size - 1.0)
     for b in range(n_groups):
-        mean = batch.rewards[b].mean()
-        for g in range(group_size):
-            advantages[b, g] = scale * (batch.rewards[b, g] - mean)
+        advantages[b] = scale * (batch.rewards[b] - batch.rewards[b].mean())
 
 
 @estimator("dr_grpo")
 def dr_grpo(batch, advantages):
     """A = Z - group mean, own sample in (Dr. GRPO, arXiv 2503.20783)."""
-    n_groups, group_size = batch.rewards.shape
-    for b in range(n_groups):
+    for b in range(batch.rewards.shape[0]):
         mean = batch.rewards[b].mean()
-        for g in range(group_size):
-            advantages[b, g] = batch.rewards[b, g] - mean
+        advantages[b] = batch.rewards[b] - mean
 
 
 @estimator("grpo", parameters={"epsilon": 1e-4}, minimum_group_size=2)
@@ -62,8 +54,7 @@ def grpo(batch, advantages):
     for b in range(n_groups):
         deviation = np.sqrt(centre(batch.rewards[b], advantages[b]) / (group_size - 1.0))
         if deviation > 0.0:
-            for g in range(group_size):
-                advantages[b, g] /= deviation + epsilon
+            advantages[b] /= deviation + epsilon
 
 
 @estimator("optimal_loo", minimum_group_size=2)

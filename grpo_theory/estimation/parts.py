@@ -159,9 +159,7 @@ class Ratio(Part):
 
 def no_ratio(log_ratios, length, ratios):
     """Weight 1: no importance sampling."""
-    for t in range(length):
-        for i in range(ratios.shape[1]):
-            ratios[t, i] = 1.0
+    ratios[:length] = 1.0
 
 
 def token_ratio(log_ratios, length, ratios):
@@ -250,9 +248,7 @@ class Clip(Part):
 
 def no_clip(ratios, length, positive, widths, weights):
     """Weight r."""
-    for t in range(length):
-        for i in range(ratios.shape[1]):
-            weights[t, i] = ratios[t, i]
+    weights[:length] = ratios[:length]
 
 
 def two_sided_clip(ratios, length, positive, widths, weights):
@@ -423,45 +419,33 @@ class KLTerm(Part):
 
 def k1(log_ratios, terms):
     """Fill in l."""
-    for t in range(terms.shape[0]):
-        for i in range(terms.shape[1]):
-            terms[t, i] = log_ratios[t, i]
+    terms[:] = log_ratios
 
 
 def k2(log_ratios, terms):
     """Fill in l^2/2."""
-    for t in range(terms.shape[0]):
-        for i in range(terms.shape[1]):
-            terms[t, i] = 0.5 * log_ratios[t, i] ** 2
+    terms[:] = 0.5 * log_ratios**2
 
 
 def k3(log_ratios, terms):
     """Fill in exp(-l) - 1 + l."""
-    for t in range(terms.shape[0]):
-        for i in range(terms.shape[1]):
-            # expm1, because exp(-l) - 1 loses all digits where the policy has hardly left the reference.
-            terms[t, i] = np.expm1(-log_ratios[t, i]) + log_ratios[t, i]
+    # expm1, because exp(-l) - 1 loses all digits where the policy has hardly left the reference.
+    terms[:] = np.expm1(-log_ratios) + log_ratios
 
 
 def k1_slope(log_ratios, terms):
     """Fill in 1, the derivative of k1: its mean gradient under pi is 0."""
-    for t in range(terms.shape[0]):
-        for i in range(terms.shape[1]):
-            terms[t, i] = 1.0
+    terms[:] = 1.0
 
 
 def k2_slope(log_ratios, terms):
     """Fill in l, the derivative of k2."""
-    for t in range(terms.shape[0]):
-        for i in range(terms.shape[1]):
-            terms[t, i] = log_ratios[t, i]
+    terms[:] = log_ratios
 
 
 def k3_slope(log_ratios, terms):
     """Fill in 1 - exp(-l), the derivative of k3."""
-    for t in range(terms.shape[0]):
-        for i in range(terms.shape[1]):
-            terms[t, i] = -np.expm1(-log_ratios[t, i])
+    terms[:] = -np.expm1(-log_ratios)
 
 
 KL_TERMS = {
@@ -554,7 +538,7 @@ def find_part(argument: str, value: Any) -> Any:
     Raises
     ------
     ValueError
-        If there is none of that name; the message suggests the nearest.
+        If there is none of that name; the message lists those that there are.
     TypeError
         If it is neither a name nor a part.
     """

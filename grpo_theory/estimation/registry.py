@@ -189,7 +189,7 @@ def find(estimator: str | Estimator, argument: str = "estimator") -> Estimator:
     Raises
     ------
     ValueError
-        If no estimator has the name; the message suggests the nearest.
+        If no estimator has the name; the message lists names that are like it.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def find(estimator: str | Estimator, argument: str = "estimator") -> Estimator:
     >>> find("gpro")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    grpo_theory.validation.ArgumentError: estimator must be one of ... names, got 'gpro'; did you mean 'grpo'?
+    grpo_theory.validation.ArgumentError: estimator must be one of gspo, grpo, ... more, got 'gpro'
     """
     if isinstance(estimator, Estimator):
         return estimator
@@ -341,7 +341,7 @@ def compose(
     Raises
     ------
     ValueError
-        If a part is unknown (the message suggests the nearest), or another estimator has the name.
+        If a part is unknown (the message lists the known ones), or another estimator has the name.
 
     Examples
     --------

@@ -15,12 +15,8 @@ def centred(batch, advantages):
     alone = batch.parameters[0]
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
-        total = 0.0
-        for g in range(group_size):
-            total += batch.rewards[b, g]
-        mean = total / group_size
-        for g in range(group_size):
-            advantages[b, g] = batch.rewards[b, g] - mean if group_size > 1 else alone * batch.rewards[b, g]
+        mean = batch.rewards[b].sum() / group_size
+        advantages[b] = batch.rewards[b] - mean if group_size > 1 else alone * batch.rewards[b]
 
 
 def leave_one_out(batch, advantages):
@@ -28,14 +24,10 @@ def leave_one_out(batch, advantages):
     alone = batch.parameters[0]
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
-        total = 0.0
-        for g in range(group_size):
-            total += batch.rewards[b, g]
-        for g in range(group_size):
-            if group_size > 1:
-                advantages[b, g] = group_size / (group_size - 1.0) * (batch.rewards[b, g] - total / group_size)
-            else:
-                advantages[b, g] = alone * batch.rewards[b, g]
+        if group_size > 1:
+            advantages[b] = group_size / (group_size - 1.0) * (batch.rewards[b] - batch.rewards[b].sum() / group_size)
+        else:
+            advantages[b] = alone * batch.rewards[b]
 
 
 def standardised(batch, advantages):
@@ -48,8 +40,7 @@ def standardised(batch, advantages):
             continue
         deviation = np.sqrt(centre(batch.rewards[b], advantages[b]) / (group_size - ddof))
         if deviation > floor:
-            for g in range(group_size):
-                advantages[b, g] /= deviation + epsilon
+            advantages[b] /= deviation + epsilon
 
 
 def leave_one_out_standardised(batch, advantages):
@@ -80,12 +71,8 @@ def length_weighted(batch, advantages):
     alone = batch.parameters[0]
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
-        weighted, tokens = 0.0, 0.0
-        for g in range(group_size):
-            weighted += batch.lengths[b, g] * batch.rewards[b, g]
-            tokens += batch.lengths[b, g]
-        for g in range(group_size):
-            advantages[b, g] = batch.rewards[b, g] - weighted / tokens if group_size > 1 else alone * batch.rewards[b, g]
+        mean = (batch.lengths[b] * batch.rewards[b]).sum() / batch.lengths[b].sum()
+        advantages[b] = batch.rewards[b] - mean if group_size > 1 else alone * batch.rewards[b]
 
 
 def best_less_second(batch, advantages):
@@ -133,8 +120,7 @@ def leave_one_out_whitened(batch, advantages):
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
         centre(batch.rewards[b], advantages[b])
-        for g in range(group_size):
-            advantages[b, g] *= group_size / (group_size - 1.0)
+        advantages[b] *= group_size / (group_size - 1.0)
     flat = advantages.reshape(-1)
     scratch = np.empty(flat.size)
     deviation = np.sqrt(centre(flat, scratch) / (flat.size - ddof))
@@ -146,21 +132,13 @@ def whitened_by_token(batch, advantages):
     """A = (a - m)/sqrt(v + epsilon), a = Z - group mean, m and v (ddof 1) its mean and variance over the tokens of the batch."""
     epsilon, alone = batch.parameters[0], batch.parameters[1]
     n_groups, group_size = batch.rewards.shape
-    mean, tokens = 0.0, 0.0
     for b in range(n_groups):
         centre(batch.rewards[b], advantages[b])
-        for g in range(group_size):
-            if group_size == 1:
-                advantages[b, g] = alone * batch.rewards[b, g]
-            mean += batch.lengths[b, g] * advantages[b, g]
-            tokens += batch.lengths[b, g]
-    mean /= tokens
-    variance = 0.0
-    for b in range(n_groups):
-        for g in range(group_size):
-            advantages[b, g] -= mean
-            variance += batch.lengths[b, g] * advantages[b, g] ** 2
-    variance = variance / (tokens - 1.0) if tokens > 1.0 else 0.0
+        if group_size == 1:
+            advantages[b] = alone * batch.rewards[b]
+    tokens = batch.lengths.sum()
+    advantages[:, :] -= (batch.lengths * advantages).sum() / tokens
+    variance = (batch.lengths * advantages**2).sum() / (tokens - 1.0) if tokens > 1 else 0.0
     for b in range(n_groups):
         for g in range(group_size):
             advantages[b, g] = advantages[b, g] / np.sqrt(variance + epsilon) if variance > 0.0 else 0.0
@@ -170,16 +148,12 @@ def scaled_by_successes(batch, advantages):
     """A = (Z - group mean) times responses of the batch over those whose reward is not 0."""
     alone = batch.parameters[0]
     n_groups, group_size = batch.rewards.shape
-    successes = 0
     for b in range(n_groups):
         centre(batch.rewards[b], advantages[b])
-        for g in range(group_size):
-            if group_size == 1:
-                advantages[b, g] = alone * batch.rewards[b, g]
-            successes += batch.rewards[b, g] != 0.0
-    for b in range(n_groups):
-        for g in range(group_size):
-            advantages[b, g] *= n_groups * group_size / max(successes, 1)
+        if group_size == 1:
+            advantages[b] = alone * batch.rewards[b]
+    successes = np.count_nonzero(batch.rewards)
+    advantages[:, :] *= n_groups * group_size / max(successes, 1)
 
 
 def shrunk(batch, advantages):

@@ -8,7 +8,7 @@ from typing import NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, read_only
 from grpo_theory.validation import as_count, as_distribution, as_positive, as_real_array, check_shape, check_within
 
 LARGEST_REWARD = 1e60
@@ -56,15 +56,15 @@ class Bandit:
     values: Array
     probabilities: Array
     prompt_weights: Array
+    _success_axes = 2
 
     def __init__(self, success: ArrayLike, prompt_weights: ArrayLike | None = None) -> None:
-        success = as_real_array("success", success, 2)
+        success = as_real_array("success", success, self._success_axes)
         try:
             check_within("success", success, 0.0, 1.0)
         except ValueError as error:
-            raise ValueError(
-                f"{error}: these are probabilities of reward 1; other rewards have gt.Bandit.from_law(values, probabilities)"
-            ) from None
+            law = f"gt.{type(self).__name__}.from_law(values, probabilities)"
+            raise ValueError(f"{error}: these are probabilities of reward 1; other rewards have {law}") from None
         self._set([0.0, 1.0], np.stack([1.0 - success, success], axis=-1), prompt_weights)
 
     @classmethod
@@ -102,8 +102,7 @@ class Bandit:
         else:
             self.prompt_weights = as_distribution("prompt_weights", prompt_weights, 1)
             check_shape("prompt_weights", self.prompt_weights, (n_prompts,), "(M,), one for each prompt")
-        for array in (self.values, self.probabilities, self.prompt_weights):
-            array.setflags(write=False)
+        read_only((self.values, self.probabilities, self.prompt_weights))
 
     @property
     def n_prompts(self) -> int:
@@ -180,8 +179,7 @@ class KL:
         reference = as_distribution("reference", self.reference, 2)
         if reference.min() <= 0.0:
             raise ValueError(f"reference must be positive everywhere, got {reference.min():g}")
-        reference.setflags(write=False)
-        object.__setattr__(self, "reference", reference)
+        object.__setattr__(self, "reference", read_only(reference))
 
     def check_reference(self, shape: tuple[int, ...]) -> Array:
         """Return the reference, shape (M, K); raise unless `shape` is that."""
@@ -231,7 +229,7 @@ class StateRewards(Bandit):
 
     See Also
     --------
-    StateRewards.from_law : rewards on any finite set of values.
+    StateRewards.from_law : rewards on any finite set of values; the probabilities have shape (S, L).
 
     Examples
     --------
@@ -241,46 +239,20 @@ class StateRewards(Bandit):
     [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
     >>> rewards.for_starts(2).prompt_weights.tolist(), rewards.for_starts(2).at_prompt(1).prompt_weights.tolist()
     ([0.5, 0.5], [0.0, 1.0])
+    >>> gt.StateRewards.from_law([-1.0, 0.0, 1.0], [[0.2, 0.8, 0.0], [0.0, 0.0, 1.0]]).values.tolist()
+    [-1.0, 0.0, 1.0]
     """
 
     state_probabilities: Array
+    _success_axes = 1
 
-    def __init__(self, success: ArrayLike, prompt_weights: ArrayLike | None = None) -> None:
-        success = as_real_array("success", success, 1)
-        check_within("success", success, 0.0, 1.0)
-        self._set_states([0.0, 1.0], np.stack([1.0 - success, success], axis=-1), prompt_weights)
-
-    @classmethod
-    def from_law(cls, values: ArrayLike, probabilities: ArrayLike, prompt_weights: ArrayLike | None = None) -> Self:
-        """Make rewards that take any finite set of values.
-
-        Parameters
-        ----------
-        values : array_like, shape (L,)
-            Distinct reward values, within +-1e60.
-        probabilities : array_like, shape (S, L)
-            Probability of each value, given the state in which the response ends; sums to one along the last axis.
-        prompt_weights : array_like, shape (M,), optional
-            Probabilities of the prompts; uniform if omitted.
-
-        Examples
-        --------
-        >>> import grpo_theory as gt
-        >>> gt.StateRewards.from_law([-1.0, 0.0, 1.0], [[0.2, 0.8, 0.0], [0.0, 0.0, 1.0]]).values.tolist()
-        [-1.0, 0.0, 1.0]
-        """
-        rewards = cls.__new__(cls)
-        rewards._set_states(values, probabilities, prompt_weights)
-        return rewards
-
-    def _set_states(self, values: ArrayLike, probabilities: ArrayLike, prompt_weights: ArrayLike | None) -> None:
+    def _set(self, values: ArrayLike, probabilities: ArrayLike, prompt_weights: ArrayLike | None) -> None:
         self.values = as_reward_values(values)
         self.state_probabilities = as_distribution("probabilities", probabilities, 2)
         check_shape("probabilities", self.state_probabilities, (self.n_states, self.values.size), "(S, L)")
         # Until a problem says how many starts there are, no weights stand for equal ones.
         self.prompt_weights = np.empty(0) if prompt_weights is None else as_distribution("prompt_weights", prompt_weights, 1)
-        for array in (self.values, self.state_probabilities, self.prompt_weights):
-            array.setflags(write=False)
+        read_only((self.values, self.state_probabilities, self.prompt_weights))
 
     @property
     def n_states(self) -> int:
@@ -291,11 +263,6 @@ class StateRewards(Bandit):
     def n_prompts(self) -> int:
         """The number of prompts M; 0 if no weights were given, and the chain's starts are equally likely."""
         return self.prompt_weights.size
-
-    @property
-    def n_responses(self) -> int:
-        """Responses are not listed; raises `NotListedError`."""
-        return not_listed("the number of responses")
 
     @property
     def probabilities(self) -> Array:  # type: ignore[override]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Flags, Integers, cached_array
+from grpo_theory.arrays import Array, Integers, cached_array, read_only
 from grpo_theory.problem.bandit import not_listed
-from grpo_theory.problem.logit_map import SharedMap, SmoothMap, for_all_prompts
+from grpo_theory.problem.logit_map import SharedMap, SmoothMap
 from grpo_theory.problem.paths import Paths, log_softmax
 from grpo_theory.problem.policy import Policy
 from grpo_theory.problem.two_layer import TwoLayerMap, TwoLayerSoftmax
@@ -17,32 +17,26 @@ from grpo_theory.validation import as_array, as_count, as_real_array, check_room
 class StateNetworkMap(SmoothMap):
     """The logits of every token in every state, from a network whose inputs are the embeddings of the states.
 
-    All prompts share them: they differ in the state in which their responses begin.
-
     Parameters
     ----------
-    n_prompts : int
-        M.
     network : TwoLayerMap
-        With S inputs, one for each state, and V logits, one for each token; D = S V.
+        With S inputs, one for each state, and V logits, one for each token.
+    edges : ndarray of int64, shape (M, D)
+        Which of the S V logits each edge of a prompt has: those of a chain are all of them, the same for each prompt.
     """
 
-    def __init__(self, n_prompts: int, network: TwoLayerMap) -> None:
-        self.n_prompts, self.network = n_prompts, network
-        self.n_logits, self.dimension = network.n_prompts * network.n_logits, network.dimension
-
-    def of_states(self, theta: Array) -> Array:
-        """Return the logits, which all prompts share, shape (..., D)."""
-        by_state = self.network.logits(theta)
-        return by_state.reshape(*by_state.shape[:-2], self.n_logits)
+    def __init__(self, network: TwoLayerMap, edges: Integers) -> None:
+        self.network, self.edges = network, edges
+        (self.n_prompts, self.n_logits), self.dimension = edges.shape, network.dimension
 
     def logits(self, theta: Array) -> Array:
-        """Return the logits, the same for each prompt, shape (..., M, D)."""
-        return for_all_prompts(self.of_states(theta), self.n_prompts)
+        """Return the logits, shape (..., M, D)."""
+        by_state = self.network.logits(theta)
+        return by_state.reshape(*by_state.shape[:-2], -1)[..., self.edges]
 
     def features(self, theta: Array) -> Array:
-        """Return the derivatives of the logits of all states at theta (d,), shape (D, d)."""
-        shape = self.n_logits, self.dimension
+        """Return the derivatives of the logits of all states at theta (d,), shape (S V, d)."""
+        shape = self.network.n_prompts * self.network.n_logits, self.dimension
         check_room("the derivatives of the logits of all states", shape, "take a narrower network, or fewer states")
         return self.network.at(theta).features().reshape(shape)
 
@@ -51,8 +45,10 @@ class StateNetworkMap(SmoothMap):
         return SharedMap(self.n_prompts, self.n_logits, self.features(theta))
 
     def bend(self, theta: Array, slopes: Array) -> Array:
-        """Return sum_md slope_md times the second derivative of logit d, shape (d, d), for slopes (M, D)."""
-        return self.network.bend(theta, slopes.sum(axis=0).reshape(self.network.n_prompts, self.network.n_logits))
+        """Return sum_md slope_md times the second derivative of logit (m, d), shape (d, d), for slopes (M, D)."""
+        by_state = np.zeros((self.network.n_prompts, self.network.n_logits))
+        np.add.at(by_state.reshape(-1), self.edges, slopes)
+        return self.network.bend(theta, by_state)
 
 
 END = -1
@@ -142,7 +138,14 @@ class TokenChain(Policy):
         if end_token is not None and as_count("end_token", end_token, 0) >= vocabulary_size:
             raise ValueError(f"end_token must be a token from 0 to V - 1 = {vocabulary_size - 1}, got {end_token}")
         self.end_token = end_token
-        self.final = _final_states(self.transitions)
+        self.final = (self.transitions == END).all(axis=1)
+        wrong = np.argwhere(((self.transitions < 0) | (self.transitions >= n_states)) & ~self.final[:, None])
+        if wrong.size:
+            state, token = (int(one) for one in wrong[0])
+            raise ValueError(
+                f"transitions must lead to states from 0 to S - 1 = {n_states - 1}, got {int(self.transitions[state, token])} "
+                f"after token {token} in state {state}. In a state in which responses end they must be -1 for all tokens"
+            )
         self.ends = self.final[self.transitions] | (np.arange(vocabulary_size) == end_token)
         self.starts = _as_states("starts", [0] if starts is None else starts, 1)
         if self.starts.max() >= n_states or self.starts.min() < 0:
@@ -159,15 +162,14 @@ class TokenChain(Policy):
                 f"transitions must lead out of every state in which responses do not end, and state {int(stuck[0])} cannot be "
                 "left. If responses end there, write -1 for each of its tokens; else give an end_token"
             )
-        for array in (self.transitions, self.final, self.ends, self.starts):
-            array.setflags(write=False)
+        read_only((self.transitions, self.final, self.ends, self.starts))
         if network is None:
             rows = None
             if features is not None:
                 array = as_real_array("features", features, 3)
                 check_shape("features", array[..., 0], self.transitions.shape, "(S, V), states and tokens, before (d,)")
                 rows = array.reshape(-1, array.shape[-1])
-            self.logit_map = SharedMap(self.starts.size, n_states * vocabulary_size, rows)
+            self._set_map(SharedMap(self.starts.size, n_states * vocabulary_size, rows))
         else:
             if not isinstance(network, TwoLayerSoftmax):
                 raise TypeError(f"network must be a TwoLayerSoftmax or None, got {network!r}")
@@ -179,7 +181,8 @@ class TokenChain(Policy):
                     f"These are (S, V) = {self.transitions.shape}, and it has {network.n_prompts} inputs and "
                     f"{network.n_responses} responses"
                 )
-            self.logit_map = StateNetworkMap(self.starts.size, network.network)
+            edges = np.broadcast_to(np.arange(self.transitions.size), (self.starts.size, self.transitions.size))
+            self._set_map(StateNetworkMap(network.network, edges))
             self.largest_parameter = network.largest_parameter
 
     def starting_point(self) -> Array:
@@ -209,11 +212,6 @@ class TokenChain(Policy):
         return self.transitions.shape[1]
 
     @property
-    def n_responses(self) -> int:
-        """Responses are not listed; raises `NotListedError`."""
-        return not_listed("the number of responses")
-
-    @property
     def paths(self) -> Paths:  # type: ignore[override]
         """Responses are not listed; raises `NotListedError`."""
         return not_listed("the list of responses")
@@ -233,19 +231,6 @@ class TokenChain(Policy):
                 break
         return np.array(lengths)
 
-    def log_probabilities(self, theta: ArrayLike) -> Array:
-        """Responses are not listed; raises `NotListedError`.
-
-        Examples
-        --------
-        >>> import grpo_theory as gt
-        >>> gt.TokenChain([[0, 1], [1, 0]], horizon=1024).log_probabilities([0.0, 0.0, 0.0, 0.0])  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-            ...
-        grpo_theory.problem.bandit.NotListedError: the probability of every response is not known of a ...
-        """
-        return not_listed("the probability of every response")
-
     def token_log_probabilities(self, theta: ArrayLike) -> Array:
         """Return the log probability of each token in each state, shape (..., S, V), for theta of shape (..., d).
 
@@ -259,19 +244,6 @@ class TokenChain(Policy):
         logits = self.logits(theta)[..., 0, :]  # those of all prompts are the same
         return log_softmax(logits.reshape(*logits.shape[:-1], *self.transitions.shape))
 
-    def scores(self, theta: ArrayLike) -> Array:
-        """Responses are not listed; raises `NotListedError`.
-
-        Examples
-        --------
-        >>> import grpo_theory as gt
-        >>> gt.TokenChain([[0, 1], [1, 0]], horizon=1024).scores([0.0, 0.0, 0.0, 0.0])  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-            ...
-        grpo_theory.problem.bandit.NotListedError: the score of every response is not known of a ...
-        """
-        return not_listed("the score of every response")
-
     def __repr__(self) -> str:
         sizes = f"S={self.n_states}, V={self.vocabulary_size}, T={self.horizon}, M={self.n_prompts}, d={self.dimension}"
         return f"TokenChain({sizes})"
@@ -282,18 +254,3 @@ def _as_states(name: str, value: ArrayLike, ndim: int) -> Integers:
     if array.ndim != ndim or array.size == 0 or array.dtype.kind not in "iu":
         raise ValueError(f"{name} must be an array of integers with {ndim} dimensions, got shape {array.shape} of {array.dtype}")
     return array.astype(np.int64)
-
-
-def _final_states(transitions: Integers) -> Flags:
-    """Return in which states responses end, shape (S,); raise if a transition leads to no state."""
-    n_states = len(transitions)
-    leaves = transitions == END
-    final = leaves.all(axis=1)
-    wrong = ((transitions < 0) | (transitions >= n_states)) & ~final[:, None]
-    if wrong.any():
-        state, token = (int(one) for one in np.argwhere(wrong)[0])
-        raise ValueError(
-            f"transitions must lead to states from 0 to S - 1 = {n_states - 1}, got {int(transitions[state, token])} after token "
-            f"{token} in state {state}. In a state in which responses end they must be -1 for all tokens"
-        )
-    return final

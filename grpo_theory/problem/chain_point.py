@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from grpo_theory.arrays import Array, Flags, Integers, cached_array, read_only
-from grpo_theory.problem.bandit import StateRewards, not_listed
+from grpo_theory.problem.bandit import StateRewards
 from grpo_theory.problem.chain import TokenChain
 from grpo_theory.problem.logit_map import SharedMap
 from grpo_theory.problem.paths import closed, complements, less_mean
@@ -135,26 +135,25 @@ class ChainPoint(Point):
         """
         # Laws at many group sizes ask for the same sums.
         asked = tuple(table.tobytes() for table in (weights, squares, gains, shares))
-        if asked not in self._kept:
-            self._kept[asked] = read_only(self._score_sums(weights, squares, gains, shares))
-        return self._kept[asked]
-
-    @cached_property
-    def _kept(self) -> dict[tuple[bytes, ...], ScoreSums]:
-        """What `score_sums` has returned, by what it was asked."""
-        return {}
-
-    def _score_sums(self, weights: Array, squares: Array, gains: Array, shares: Array) -> ScoreSums:
+        if asked in self._kept:
+            return self._kept[asked]
         share = shares[self.chain.lengths[0]]
         if share != 1.0 and (shares[self.chain.lengths] == share).all():
             plain = self.score_sums(weights, squares, gains, self.unit_shares)
-            return ScoreSums(share * plain.mass, share * plain.means, share**2 * plain.products, share * plain.edges)
+            found = ScoreSums(share * plain.mass, share * plain.means, share**2 * plain.products, share * plain.edges)
+            return self._kept.setdefault(asked, read_only(found))
         first, second = self.walk(weights, shares), self.walk(squares, shares**2)
         starts, carried = self.chain.starts, self.carried(second, gains)
         alike = np.array_equal(weights, squares) and (shares[self.chain.lengths] == 1.0).all()
         mass = carried.mass if alike else chances_to_come(first)
         edges = edge_mass(first, mass, starts)
-        return ScoreSums(mass[0, starts], self._means(edges, gains), carried.product[starts], edges)
+        found = ScoreSums(mass[0, starts], self._means(edges, gains), carried.product[starts], edges)
+        return self._kept.setdefault(asked, read_only(found))
+
+    @cached_property
+    def _kept(self) -> dict[tuple[bytes, ...], ScoreSums]:
+        """What `score_sums` has returned, by what it was asked."""
+        return {}
 
     def _means(self, edges: Array, gains: Array) -> Array:
         """Return `ScoreSums.means` of the tokens' masses."""
@@ -231,20 +230,6 @@ class ChainPoint(Point):
             terms=self.chain.horizon,
         )
 
-    def moments_of(self, rewards: Array) -> Moments:
-        """Responses are not listed; raises `NotListedError`.
-
-        Examples
-        --------
-        >>> import grpo_theory as gt
-        >>> problem = gt.gallery.problem("chain-copy")
-        >>> problem.at(problem.theta).moments_of([[0.0]])  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-            ...
-        grpo_theory.problem.bandit.NotListedError: moments with other rewards is not known of a ...
-        """
-        return not_listed("moments with other rewards")
-
     def _token_magnitude(self) -> Array:
         """Return `Moments.magnitude`, with the lengths of the scores of a response's tokens added up."""
         sums, lengths = self.own_sums, np.sqrt((self._blocks[0] ** 2).sum(axis=-1))
@@ -302,12 +287,12 @@ class ChainPoint(Point):
         x[states, :, states] = less_mean(np.eye(n_tokens), self.state_probabilities[:, :, None], axis=1)
         x = gains.reshape(n_features, size, 1) * x.reshape(size, size)
         walk = self.walk(weights, shares)
-        here = visits(walk, self.chain.starts)
+        here, mass = visits(walk, self.chain.starts), chances_to_come(walk)
         forms = np.zeros((n_prompts, size, size))
-        mass, mean = np.zeros((n_states, n_rewards)), np.zeros((n_states, n_rewards, n_features, size))
+        mean = np.zeros((n_states, n_rewards, n_features, size))
         for t in range(self.chain.horizon, 0, -1):
             ended = (walk.ends != 0) | (t == self.chain.horizon)
-            to_come = np.where(ended[..., None], shares[t] * walk.law[walk.nexts], mass[walk.nexts])
+            to_come = walk.after(t, mass)
             later = np.where(ended[..., None, None, None], 0.0, mean[walk.nexts])
             taken = (here[:, t - 1, :, None] * walk.weights).reshape(n_prompts, size)
             edges, after = to_come.reshape(size, n_rewards), later.reshape(size, n_rewards, n_features, size)
@@ -318,7 +303,6 @@ class ChainPoint(Point):
                 forms[m] += first + (weight * after[:, r, f]).T @ x[g]
             own = to_come[..., None, None] * np.moveaxis(x.reshape(n_features, n_states, n_tokens, 1, size), 0, 3)
             mean = (walk.weights[..., None, None, None] * (own + later)).sum(axis=1)
-            mass = (walk.weights[..., None] * to_come).sum(axis=1)
         return forms
 
     def fisher_forms(self, probabilities: Array) -> Array:

@@ -73,7 +73,6 @@ def copy(horizon: int, success: float = 0.6) -> Problem:
     >>> problem.policy.horizon, round(float(gt.objective(problem, problem.theta)), 6)
     (8, 0.6)
     """
-    horizon = as_count("horizon", horizon)
     digits, given = np.arange(DIGITS), np.repeat(np.arange(DIGITS), DIGITS)
     now = np.tile(digits, DIGITS)
     moves = (0, 1, DIGITS - 1)
@@ -186,7 +185,6 @@ def bigram_text(horizon: int, success: float = 0.3) -> Problem:
     >>> problem.policy.horizon, round(float(gt.objective(problem, problem.theta)), 6)
     (8, 0.3)
     """
-    horizon = as_count("horizon", horizon)
     text, size = np.array([LETTERS.index(letter) for letter in TEXT]), len(LETTERS)
     counts = np.full((size, size), UNSEEN)
     np.add.at(counts, (text[:-1], text[1:]), 1.0)

@@ -5,7 +5,7 @@ from typing import Self
 
 import numpy as np
 
-from grpo_theory.arrays import Array, cached_array
+from grpo_theory.arrays import Array, cached_array, read_only
 from grpo_theory.problem.paths import Paths, complements, less_mean
 from grpo_theory.validation import check_room
 
@@ -204,8 +204,7 @@ class FeatureMap(LogitMap):
     """Logits phi(m, d) . theta with a dense feature vector for every prompt and edge, shape (M, D, d)."""
 
     def __init__(self, features: Array) -> None:
-        self.features = features
-        self.features.setflags(write=False)
+        self.features = read_only(features)
         self.n_prompts, self.n_logits, self.dimension = features.shape
 
     def logits(self, theta: Array) -> Array:
@@ -246,58 +245,6 @@ class FeatureMap(LogitMap):
         return products
 
 
-class HeadMap(LogitMap):
-    """Logits W h_m of a head W (D, H) over frozen hidden states h (M, H); theta is W, flattened row by row.
-
-    Phi_m = I_D x h_m', so the Gram matrices are ||h_m||^2 I_D, and inner products across prompts are (h_m . h_n)(c_m . c_n).
-    """
-
-    def __init__(self, hidden: Array, n_logits: int) -> None:
-        self.hidden = hidden
-        self.hidden.setflags(write=False)
-        self.squared_lengths = np.einsum("mh,mh->m", hidden, hidden)
-        self.n_prompts, self.width = hidden.shape
-        self.n_logits = n_logits
-        self.dimension = n_logits * self.width
-
-    def logits(self, theta: Array) -> Array:
-        """Return W h_m, shape (..., M, D)."""
-        logits = theta.reshape(-1, self.width) @ self.hidden.T
-        logits = logits.reshape(*theta.shape[:-1], self.n_logits, self.n_prompts)
-        return np.ascontiguousarray(np.swapaxes(logits, -1, -2))
-
-    def adjoint_by_prompt(self, covectors: Array) -> Array:
-        """Return c_m x h_m, shape (M, d)."""
-        return np.einsum("mk,mh->mkh", covectors, self.hidden).reshape(self.n_prompts, self.dimension)
-
-    def adjoint(self, covectors: Array) -> Array:
-        """Return sum_m c_m x h_m, shape (d,)."""
-        return (covectors.T @ self.hidden).reshape(self.dimension)
-
-    def gram(self) -> Array:
-        """Return ||h_m||^2 I_D, shape (M, D, D)."""
-        return self.squared_lengths[:, None, None] * np.eye(self.n_logits)
-
-    def congruence(self, forms: Array) -> Array:
-        """Return sum_m A_m x h_m h_m', shape (d, d); refused where that matrix is too large to be wanted."""
-        check_square(self.dimension)
-        product = np.einsum("mkl,mh,mi->khli", forms, self.hidden, self.hidden, optimize=True)
-        return product.reshape(self.dimension, self.dimension)
-
-    def squared_norms(self, covectors: Array) -> Array:
-        """Return ||h_m||^2 |c|^2, shape (M, K)."""
-        return self.squared_lengths[:, None] * (covectors**2).sum(axis=-1)
-
-    def token_products(self, paths: Paths, probabilities: Array) -> Array:
-        """Return the inner products of the scores of the tokens of each response, shape (M, K, T, T)."""
-        return self.squared_lengths[:, None, None, None] * orthogonal_products(paths, probabilities)
-
-
-def for_all_prompts(logits: Array, n_prompts: int) -> Array:
-    """Return logits (..., D) as those of each of M prompts, shape (..., M, D), without a copy."""
-    return np.broadcast_to(logits[..., None, :], (*logits.shape[:-1], n_prompts, logits.shape[-1]))
-
-
 class SharedMap(LogitMap):
     """One map for all prompts: they differ in where they begin, and not in what their logits are.
 
@@ -315,17 +262,14 @@ class SharedMap(LogitMap):
         if features is not None:
             features.setflags(write=False)
 
-    def of_states(self, theta: Array) -> Array:
-        """Return the logits, which all prompts share, shape (..., D)."""
-        return theta if self.features is None else theta @ self.features.T
-
     def vectors(self, covectors: Array) -> Array:
         """Return Phi' c for covectors c of shape (..., D), shape (..., d)."""
         return covectors if self.features is None else covectors @ self.features
 
     def logits(self, theta: Array) -> Array:
         """Return the logits, the same for each prompt, shape (..., M, D)."""
-        return for_all_prompts(self.of_states(theta), self.n_prompts)
+        shared = theta if self.features is None else theta @ self.features.T
+        return np.broadcast_to(shared[..., None, :], (*theta.shape[:-1], self.n_prompts, self.n_logits))
 
     def adjoint_by_prompt(self, covectors: Array) -> Array:
         """Return Phi' c_m, shape (M, d)."""
@@ -360,8 +304,7 @@ class PrefixHeadMap(LogitMap):
     """
 
     def __init__(self, hidden: Array, vocabulary_size: int) -> None:
-        self.hidden = hidden
-        self.hidden.setflags(write=False)
+        self.hidden = self.states = read_only(hidden)
         self.n_prompts, self.n_prefixes, self.width = hidden.shape
         self.vocabulary_size = vocabulary_size
         self.n_logits = self.n_prefixes * vocabulary_size
@@ -370,26 +313,26 @@ class PrefixHeadMap(LogitMap):
     @cached_array
     def prefix_gram(self) -> Array:
         """Inner products of the hidden states of each prompt, shape (M, P, P)."""
-        return self.hidden @ np.swapaxes(self.hidden, 1, 2)
+        return self.states @ np.swapaxes(self.states, 1, 2)
 
     def _by_prefix(self, covectors: Array) -> Array:
         return covectors.reshape(*covectors.shape[:-1], self.n_prefixes, self.vocabulary_size)
 
     def logits(self, theta: Array) -> Array:
         """Return W h_mp, shape (..., M, D)."""
-        heads = theta.reshape(*theta.shape[:-1], 1, self.vocabulary_size, self.width)
-        by_prefix = self.hidden @ np.swapaxes(heads, -1, -2)
+        by_token = theta.reshape(-1, self.width) @ self.states.reshape(-1, self.width).T
+        by_prefix = np.swapaxes(by_token.reshape(*theta.shape[:-1], self.vocabulary_size, -1), -1, -2)
         return by_prefix.reshape(*theta.shape[:-1], self.n_prompts, self.n_logits)
 
     def adjoint_by_prompt(self, covectors: Array) -> Array:
         """Return sum_p c_mp x h_mp, shape (M, d)."""
-        heads = np.swapaxes(self._by_prefix(covectors), 1, 2) @ self.hidden
+        heads = np.swapaxes(self._by_prefix(covectors), 1, 2) @ self.states
         return heads.reshape(self.n_prompts, self.dimension)
 
     def adjoint(self, covectors: Array) -> Array:
         """Return sum_mp c_mp x h_mp, shape (d,)."""
         columns = covectors.reshape(-1, self.vocabulary_size)
-        return (columns.T @ self.hidden.reshape(-1, self.width)).reshape(self.dimension)
+        return (columns.T @ self.states.reshape(-1, self.width)).reshape(self.dimension)
 
     def gram(self) -> Array:
         """Return the inner products of the prefixes' hidden states times the identity of the tokens, shape (M, D, D)."""
@@ -401,7 +344,7 @@ class PrefixHeadMap(LogitMap):
         check_square(self.dimension)
         sizes = (self.n_prefixes, self.vocabulary_size)
         blocks = forms.reshape(self.n_prompts, *sizes, *sizes)
-        product = np.einsum("mpvqw,mph,mqi->vhwi", blocks, self.hidden, self.hidden, optimize=True)
+        product = np.einsum("mpvqw,mph,mqi->vhwi", blocks, self.states, self.states, optimize=True)
         return product.reshape(self.dimension, self.dimension)
 
     def squared_norms(self, covectors: Array) -> Array:
@@ -419,3 +362,18 @@ class PrefixHeadMap(LogitMap):
             for t in range(paths.horizon):
                 products[..., s, t] *= np.einsum("mkv,mkv->mk", covectors[:, :, s], covectors[:, :, t])
         return products
+
+
+class HeadMap(PrefixHeadMap):
+    """Logits W h_m of a head W (D, H) over frozen hidden states h (M, H); theta is W, flattened row by row.
+
+    Phi_m = I_D x h_m', so the Gram matrices are ||h_m||^2 I_D, and inner products across prompts are (h_m . h_n)(c_m . c_n).
+    """
+
+    def __init__(self, hidden: Array, n_logits: int) -> None:
+        super().__init__(hidden[:, None], n_logits)
+        self.hidden = read_only(hidden)
+
+    def token_products(self, paths: Paths, probabilities: Array) -> Array:
+        """Return the inner products of the scores of the tokens of each response, shape (M, K, T, T)."""
+        return self.prefix_gram[..., None] * orthogonal_products(paths, probabilities)

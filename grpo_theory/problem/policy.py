@@ -27,6 +27,11 @@ class Policy:
     paths : Paths, optional
         The K responses as paths along D edges; if omitted each response is one token, K = D.
 
+    Attributes
+    ----------
+    n_prompts, n_logits, dimension : int
+        The numbers of prompts M, of logits D at each prompt, and of parameters d.
+
     Raises
     ------
     ValueError
@@ -47,6 +52,7 @@ class Policy:
     (True, (6, 2, 3))
     """
 
+    logit_map: SmoothMap
     largest_parameter = LARGEST_PARAMETER
 
     def __init__(self, logit_map: SmoothMap, paths: Paths | None = None) -> None:
@@ -54,17 +60,16 @@ class Policy:
             raise TypeError(f"logit_map must be a LogitMap, got {logit_map!r}")
         if paths is not None and not isinstance(paths, Paths):
             raise TypeError(f"paths must be Paths or None, got {paths!r}")
-        self.logit_map = logit_map
+        self._set_map(logit_map)
         self.paths = single_tokens(logit_map.n_logits) if paths is None else paths
         if self.paths.n_logits != logit_map.n_logits:
             raise ValueError(
                 f"logit_map must have as many logits as the paths have edges, {self.paths.n_logits}, got {logit_map.n_logits}"
             )
 
-    @property
-    def n_prompts(self) -> int:
-        """The number of prompts M."""
-        return self.logit_map.n_prompts
+    def _set_map(self, logit_map: SmoothMap) -> None:
+        self.logit_map = logit_map
+        self.n_prompts, self.n_logits, self.dimension = logit_map.n_prompts, logit_map.n_logits, logit_map.dimension
 
     @property
     def n_responses(self) -> int:
@@ -75,16 +80,6 @@ class Policy:
     def lengths(self) -> Integers:
         """The numbers of tokens of the responses, shape (K,)."""
         return self.paths.lengths
-
-    @property
-    def n_logits(self) -> int:
-        """The number of logits D at each prompt."""
-        return self.logit_map.n_logits
-
-    @property
-    def dimension(self) -> int:
-        """The number of parameters d."""
-        return self.logit_map.dimension
 
     def check_theta(self, theta: ArrayLike, name: str = "theta") -> Array:
         """Return parameters as a finite float64 array of shape (d,)."""

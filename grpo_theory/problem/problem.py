@@ -84,11 +84,8 @@ class Problem:
                 raise ValueError(f"policy must have the bandit's (M, K) = {shape}, got {(policy.n_prompts, policy.n_responses)}")
             if kl is not None:
                 kl.check_reference(shape)
-        start = policy.check_theta(policy.starting_point() if theta is None else theta)
-        read_only(start)
-        parts = {"bandit": bandit, "policy": policy, "kl": kl, "theta": start, "name": name, "title": title}
-        for part, value in parts.items():
-            object.__setattr__(self, part, value)
+        start = read_only(policy.check_theta(policy.starting_point() if theta is None else theta))
+        vars(self).update(bandit=bandit, policy=policy, kl=kl, theta=start, name=name, title=title)
 
     def at(self, theta: ArrayLike) -> Point:
         """Return the problem at the parameters theta (d,); tables and moments there are computed once and kept."""

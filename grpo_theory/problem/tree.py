@@ -288,7 +288,7 @@ def listed(chain: TokenChain, rewards: StateRewards) -> tuple[Bandit, Policy]:
     law = np.stack([rewards.state_probabilities[[last for _, last in finished.values()]] for _, _, finished in trees])
     logit_map: SmoothMap
     if isinstance(chain.logit_map, StateNetworkMap):
-        logit_map = ListedNetworkMap(chain.logit_map, edges)
+        logit_map = ListedNetworkMap(chain.logit_map.network, edges)
     else:
         features = chain.logit_map.features
         logit_map = FeatureMap((np.eye(chain.n_logits) if features is None else features)[edges])
@@ -296,31 +296,9 @@ def listed(chain: TokenChain, rewards: StateRewards) -> tuple[Bandit, Policy]:
     return Bandit.from_law(rewards.values, law, rewards.prompt_weights), Policy(logit_map, paths)
 
 
-class ListedNetworkMap(SmoothMap):
-    """The logits of the edges of listed responses: those that a chain's network gives the edge's token in the edge's state.
+class ListedNetworkMap(StateNetworkMap):
+    """The logits of the edges of listed responses: those that a chain's network gives the edge's token in the edge's state."""
 
-    Parameters
-    ----------
-    states : StateNetworkMap
-    edges : ndarray of int64, shape (M, D)
-        Which of the chain's logits each edge of a prompt's tree has.
-    """
-
-    def __init__(self, states: StateNetworkMap, edges: Integers) -> None:
-        self.states, self.edges = states, edges
-        self.n_prompts, self.n_logits = edges.shape
-        self.dimension = states.dimension
-
-    def logits(self, theta: Array) -> Array:
-        """Return the logits, shape (..., M, D)."""
-        return self.states.of_states(theta)[..., self.edges]
-
-    def at(self, theta: Array) -> FeatureMap:
+    def at(self, theta: Array) -> FeatureMap:  # type: ignore[override]  # these edges are not the same for all prompts
         """Return the derivatives of the logits at theta (d,)."""
-        return FeatureMap(self.states.features(theta)[self.edges])
-
-    def bend(self, theta: Array, slopes: Array) -> Array:
-        """Return sum_md slope_md times the second derivative of logit (m, d), shape (d, d)."""
-        by_state = np.zeros((1, self.states.n_logits))
-        np.add.at(by_state[0], self.edges, slopes)
-        return self.states.bend(theta, by_state)
+        return FeatureMap(self.features(theta)[self.edges])

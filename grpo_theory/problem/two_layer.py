@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
-from grpo_theory.problem.logit_map import LogitMap, SmoothMap, check_square
+from grpo_theory.arrays import Array, read_only
+from grpo_theory.problem.logit_map import FeatureMap, LogitMap, SmoothMap, check_square
 from grpo_theory.problem.policy import LARGEST_PARAMETER, Policy
 from grpo_theory.validation import Rng, as_count, as_generator, as_positive, as_real_array, check_size, shown
 
@@ -85,16 +85,14 @@ class TwoLayerTangent(LogitMap):
     def congruence(self, forms: Array) -> Array:
         """Return sum_m Phi_m' A_m Phi_m, shape (d, d); refused where that matrix is too large to be wanted."""
         check_square(self.dimension)
-        rows = np.moveaxis(self.logits(np.eye(self.dimension)), 0, -1)
-        return rows.reshape(-1, self.dimension).T @ (forms @ rows).reshape(-1, self.dimension)
+        return FeatureMap(self.features()).congruence(forms)
 
 
 class TwoLayerMap(SmoothMap):
     """Logits scale W2 act(W1 x_m) of inputs x_m; theta is W1 (H, I) and then W2 (K, H), each flattened row by row."""
 
     def __init__(self, inputs: Array, width: int, n_logits: int, activation: str, scale: float) -> None:
-        self.inputs, self.width, self.activation, self.scale = inputs, width, activation, scale
-        self.inputs.setflags(write=False)
+        self.inputs, self.width, self.activation, self.scale = read_only(inputs), width, activation, scale
         self.n_prompts, self.n_logits = len(inputs), n_logits
         self.dimension = width * (inputs.shape[1] + n_logits)
 
@@ -182,11 +180,7 @@ class TwoLayerSoftmax(Policy):
     largest_parameter = LARGEST_PARAMETER**0.5
 
     def __init__(self, inputs: ArrayLike, width: int, n_responses: int, activation: str = "tanh", scale: float = 1.0) -> None:
-        inputs, width, n_responses = (
-            as_real_array("inputs", inputs, 2),
-            as_count("width", width),
-            as_count("n_responses", n_responses),
-        )
+        inputs, width = as_real_array("inputs", inputs, 2), as_count("width", width)
         # They meet parameters in products whose squares must be numbers, too.
         check_size("inputs", inputs, self.largest_parameter)
         if not isinstance(activation, str) or activation not in ACTIVATIONS:
@@ -194,7 +188,7 @@ class TwoLayerSoftmax(Policy):
         scale = as_positive("scale", scale)
         if scale > self.largest_parameter:
             raise ValueError(f"scale must be at most {self.largest_parameter:g}, got {scale:g}")
-        self.network = TwoLayerMap(inputs, width, n_responses, activation, scale)
+        self.network = TwoLayerMap(inputs, width, as_count("n_responses", n_responses), activation, scale)
         super().__init__(self.network)
 
     def starting_point(self) -> Array:
