@@ -13,10 +13,7 @@ from simulations.collection import studies
 ROOT = Path(__file__).resolve().parents[1]
 
 STUDY = '''
-"""What is new.
-
-A study that nobody knows of.
-"""
+"""What is new."""
 
 from grpo_theory.evidence import Statement
 
@@ -24,7 +21,6 @@ NEW = Statement("X1", "here", "1 = 1", "identity")
 
 
 def compare(settings):
-    """Compare one with itself."""
     yield NEW.compare("alone", 1.0, 1.0, broken=2.0)
 '''
 HELPER = '"""What studies share is no study."""\n\nCONSTANT = 1\n'
@@ -39,7 +35,6 @@ CAPTION = "Nothing."
 
 
 def draw(tables):
-    """Draw nothing."""
     return Figure()
 '''
 
