@@ -56,7 +56,6 @@ BAD = {
     "no form": ("X = 1\n", f"{FORMS}none of them"),
     "states nothing": ("def compare(settings):\n    yield {}\n", "HERE/own_study.py states nothing: put a Statement at its top"),
     "unknown kind": (EXACT.replace('"identity"', '"theorem"'), "HERE/own_study.py: kind must be one of identity, equality, "),
-    "no text": (EXACT.replace('"identity"', "3"), "HERE/own_study.py cannot be run: TypeError: kind must be a text, got int"),
     "two of one id": (TWO, "HERE/own_study.py: two statements of own_study have the id 'mine/square'"),
     "not stated": (
         EXACT.replace("yield SQUARE.compare(", 'yield gt.Statement("mine/cube", "", "", "identity").compare('),

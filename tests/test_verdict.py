@@ -7,7 +7,7 @@ from scipy.stats import binom, kstest, norm, t
 
 from grpo_theory.evidence import KINDS, Claim, Evidence, Margin, Share, Statement, log_log_slope
 from grpo_theory.evidence import judge as judge_report
-from grpo_theory.evidence.reading import average, difference, evidence, largest, most
+from grpo_theory.evidence.reading import difference, evidence, largest, most
 from grpo_theory.evidence.rules import SKEWNESS
 
 LEVEL = 1e-3
@@ -210,7 +210,6 @@ BAD = [
     (lambda: log_log_slope([2.0, 2.0], [1.0, 3.0]), "x must have at least two"),
     (lambda: log_log_slope([1.0, 2.0], [1.0, 2.0], [-0.1, 0.1]), "standard_errors must"),
     (lambda: largest([1.0, np.nan]), "number"),
-    (lambda: average([1.0, np.nan]), "number"),
 ]
 
 
