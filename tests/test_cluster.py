@@ -106,18 +106,3 @@ def test_a_scheduler_that_does_not_answer_is_one_line(tmp_path, monkeypatch, cap
     error = capsys.readouterr().err
     assert error.startswith("--executor must name a scheduler that answers, got tcp://127.0.0.1:9: ")
     assert error.count("\n") == 1
-
-
-def test_a_scheduler_that_dies_is_one_line_and_what_was_finished_is_kept(tmp_path):
-    root = tmp_path / "results"
-    with scheduler(tmp_path) as (process, address), worker(address):
-        asked = [*ASKED, "--results", str(root), f"dask://{address}"]
-        with a_run(*asked, stderr=subprocess.PIPE) as run:
-            while chunks(root) < 2 and run.poll() is None:
-                time.sleep(0.001)
-            process.kill()
-            _, error = run.communicate(timeout=120)
-    gone = f"the scheduler tcp://{address} is gone: what was finished is kept, run the same command to go on"
-    assert run.returncode == 1
-    assert [line for line in error.splitlines() if "chunk/s]" not in line and line.strip()] == [gone]
-    assert chunks(root) >= 2

@@ -1,20 +1,17 @@
 """Fingerprints of code: an edit makes stale what depends on it, a comment nothing, and neither does an edit elsewhere."""
 
-import json
 import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 
 from grpo_theory.estimation import SourceFile, find
 from grpo_theory.evidence import Margin
 from grpo_theory.harness import store
 from grpo_theory.harness.store import estimator_fingerprint, study_fingerprint
-from simulations import __main__ as command
 from simulations.collection import studies
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -112,51 +109,6 @@ def test_an_edited_kernel_has_another_fingerprint_and_others_keep_theirs(registr
     assert {name for name in NAMES if before[name] != after[name]} == set(expected)
     assert fingerprints(KERNELS) == before
     sys.modules.pop(path.stem)
-
-
-PAIR = """
-import grpo_theory as gt
-
-@gt.estimator("first")
-def first(batch, advantages):
-    advantages[:, :] = batch.rewards - 0.5
-
-@gt.estimator("second")
-def second(batch, advantages):
-    advantages[:, :] = batch.rewards - 0.25
-"""
-
-
-def test_only_the_chunks_of_an_edited_kernel_are_computed_again(registry, tmp_path, monkeypatch, capsys):
-    """From the command line: a comment costs nothing, an edit costs the kernel's own chunks, and draws stay what they were."""
-    studies()  # read while all estimators are there, because some studies look theirs up when they are imported
-    for name in set(registry) - {"rloo"}:
-        del registry[name]
-    monkeypatch.setattr("simulations.gradient.estimators.PROBLEMS", ("two-arms", "tabular"))
-    monkeypatch.setattr("simulations.gradient.estimators.GROUP_SIZES", (4,))
-    monkeypatch.setattr("simulations.gradient.cells.QUICK_RESPONSES", 1 << 14)
-    path = tmp_path / "pair_of_mine.py"
-    arguments = ["run", "estimators", "--quick", "--results", str(tmp_path), "--kernels", str(path)]
-
-    def run(text):
-        path.write_text(text)
-        assert command.main(arguments) == 0
-        (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("estimators: ")]
-        table = pd.read_parquet(tmp_path / "estimators.parquet").set_index("estimator")
-        files = {file: file.stat().st_mtime_ns for file in tmp_path.glob("chunks/*/*/*.json")}
-        return int(line.split()[1]), table[["estimate", "prediction"]], files
-
-    computed, table, files = run(PAIR)
-    assert computed == len(files) == 3 * 2
-    assert run(PAIR.replace("- 0.5", "- 0.5  # half"))[::2] == (0, files)
-    computed, other, touched = run(PAIR.replace("- 0.5", "- 0.625"))
-    assert computed == 2
-    assert {file for file in files if touched[file] != files[file]} == {
-        file for file in files if json.loads(file.read_text())["body"]["settings"]["estimators"] == ["first"]
-    }
-    pd.testing.assert_frame_equal(other.drop("first"), table.drop("first"), check_exact=True)
-    assert (other.loc["first"] != table.loc["first"]).all(axis=None)
-    sys.modules.pop("pair_of_mine")
 
 
 def test_of_statements_elsewhere_what_decides_counts():

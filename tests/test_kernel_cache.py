@@ -84,20 +84,9 @@ def test_the_second_process_starts_compiled_and_an_edited_kernel_is_compiled_ane
 
 
 REACHED = """
-import enum
 import numba
-import numpy as np
 from numba.extending import overload, register_jitable
 from rates import RATE
-
-TABLES = (np.where(np.arange(4000) == 2000, RATE, 0.0), 1)
-
-class Rate(enum.Enum):
-    SHARE = RATE
-
-@numba.vectorize
-def loop(z):
-    return z - RATE
 
 def overloaded(z):
     return z - RATE
@@ -120,12 +109,9 @@ def by_default(z, rate=RATE):
 REACHES = {
     "alone": ("from rates import RATE", "z - RATE"),
     "dotted": ("import rates", "z - rates.RATE"),
-    "vectorized": ("from reached import loop", "loop(z)"),
     "by_overload": ("from reached import overloaded", "overloaded(z)"),
     "by_jitable": ("import reached", "reached.jitable(z)"),
     "with_default": ("from reached import by_default", "by_default(z)"),
-    "enumerated": ("from reached import Rate", "z - Rate.SHARE.value"),
-    "tables": ("from reached import TABLES", "z - TABLES[0][2000]"),
 }
 """How a kernel may come by a number of another file."""
 

@@ -101,16 +101,6 @@ def test_an_estimator_goes_to_another_process_as_an_argument(kernels, pool, name
     np.testing.assert_array_equal(drawn.result().mse, own.mse)
 
 
-def test_an_edited_file_is_run_anew_in_a_process_that_has_the_old_one(tmp_path):
-    """As a worker that outlives an edit: the file has the new text, and the module in memory has not."""
-    path = tmp_path / "edited_of_mine.py"
-    for value in (1, 2, 3):  # the same length within a second: byte code beside the file would not be noticed to be old
-        path.write_text(f"number = {value}\n")
-        assert SourceFile.read(path).load().number == value
-        assert sys.modules["edited_of_mine"].number == value
-    del sys.modules["edited_of_mine"]
-
-
 RATES = "RATE = 0.25\n"
 SENT = """
 import grpo_theory as gt

@@ -17,7 +17,7 @@ from grpo_theory.harness.store import Store, read_table
 from grpo_theory.harness.study import Cell, cell_seed
 from grpo_theory.theory import baseline_trace
 from simulations.collection import studies
-from simulations.gradient import baseline_parabola, baselines, error_law, prompt_baselines, u_statistic
+from simulations.gradient import error_law, prompt_baselines, u_statistic
 
 
 def compute(study, store, workers=2, **options):
@@ -99,38 +99,6 @@ def test_verdicts_follow_the_evidence_not_a_list(monkeypatch):
 
 def scaled(law, factor):
     return gt.GroupSizeLaw(factor * law.c1, factor * law.c2, factor * law.c3)
-
-
-def test_controls_without_a_fault_survive(monkeypatch):
-    """With no stray partners, and with no slow term, the controls are the claims and have no power."""
-    for module, name in ((u_statistic, "discrepancies"), (error_law, "laws")):
-        monkeypatch.setattr(module, name, dataclasses.replace(getattr(module, name), broken=({},)))
-    found = [*claims_on(u_statistic, {"tabular"}), *claims_on(error_law, {"tabular"})]
-    assert set(judge(found)["verdict"]) == {"no power", "refuted"}, "what is refuted needs no control"
-    assert set(judge(found).query("verdict == 'refuted'")["id"]) == {"U2/printed"}
-
-
-def test_assumption_2_and_the_comparisons_have_powerful_controls():
-    found = [one for module in (baselines, baseline_parabola) for one in claims_on(module, {"uniform", "mixed"})]
-    verdicts = judge(found).set_index(["id", "problem"])
-    assert verdicts["power"].all()
-    assert verdicts.loc[("U6/assumption", "uniform"), "verdict"] == "confirmed"
-    assert verdicts.loc[("U6/assumption", "mixed"), "verdict"] == "refuted"
-    assert verdicts.loc[("U6/vanilla, G=64", "uniform"), "verdict"] == "reproduced here"
-    assert verdicts.loc[("U6/vanilla, G=64", "mixed"), "verdict"] == "not reproduced here"
-
-
-def test_corollary_5_is_judged_where_its_assumption_holds():
-    problems = {"uniform", "uncorrelated-tabular", "uncorrelated-linear", "mixed", "tabular"}
-    verdicts = judge(claims_on(prompt_baselines, problems)).set_index(["id", "problem"])
-    assert verdicts["power"].all()
-    for name in ("uniform", "uncorrelated-tabular", "uncorrelated-linear"):
-        assert verdicts.loc[("U6/printed", name), "verdict"] == "confirmed"
-        assert verdicts.loc[("U6/strict", name), "verdict"] == "confirmed"
-    assert verdicts.loc[("U6/correlated", "mixed"), "verdict"] == "refuted"
-    assert verdicts.loc[("U6/strict, correlated", "mixed"), "verdict"] == "refuted"
-    assert verdicts.loc[("U6/strict, correlated", "tabular"), "verdict"] == "confirmed"
-    assert not set(verdicts.loc["U6/printed"].index) & {"mixed", "tabular"}
 
 
 def test_the_limits_are_the_closed_forms():

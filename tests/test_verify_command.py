@@ -41,19 +41,6 @@ def verified(verify, tmp_path_factory):
     return folder, done.stdout
 
 
-def content(root):
-    """Return what must not depend on who computes: tables and claims."""
-    names = ("own_squares.parquet", "own_means.parquet", "claims.csv", "claims.json")
-    return {name: (root / name).read_bytes() for name in names}
-
-
-def test_two_executors_write_the_same_bytes(verify, verified):
-    folder, _ = verified
-    done = verify(folder, *PATHS, "--executor", "processes", "--workers", "2", "--out", "processes")
-    assert done.returncode == 0, done.stderr
-    assert content(folder / "threads") == content(folder / "processes")
-
-
 def test_what_is_claimed_and_what_came_out_is_printed_and_on_a_page_in_one_file(verified):
     folder, printed = verified
     for text in (
