@@ -3,15 +3,11 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-
-import pytest
 
 from grpo_theory.harness import cluster
 from simulations import __main__ as command
@@ -57,13 +53,6 @@ def program(*words, **streams):
 
 @contextmanager
 def scheduler(folder):
-    """Start a scheduler, and yield its HOST:PORT."""
-    with scheduler_process(folder) as (_, address):
-        yield address
-
-
-@contextmanager
-def scheduler_process(folder):
     """Start a scheduler, and yield its process and its HOST:PORT."""
     asked = ["-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"]
     log = folder / "scheduler.log"
@@ -99,7 +88,7 @@ def test_a_worker_that_dies_and_one_that_comes_late_change_no_byte(registry, tmp
         monkeypatch.setattr(estimators, name, value)
     assert command.main([*asked, str(tmp_path / "threads")]) == 0
     total, root = chunks(tmp_path / "threads"), tmp_path / "dask"
-    with scheduler(tmp_path) as address, worker(address) as first, a_run(*asked, str(root), f"dask://{address}") as run:
+    with scheduler(tmp_path) as (_, address), worker(address) as first, a_run(*asked, str(root), f"dask://{address}") as run:
         while chunks(root) < 5 and run.poll() is None:
             time.sleep(0.001)
         os.kill(first.pid, signal.SIGKILL)
@@ -117,66 +106,3 @@ def test_a_scheduler_that_does_not_answer_is_one_line(tmp_path, monkeypatch, cap
     error = capsys.readouterr().err
     assert error.startswith("--executor must name a scheduler that answers, got tcp://127.0.0.1:9: ")
     assert error.count("\n") == 1
-
-
-def says_nothing(stream):
-    """Take a connection, and wait until the other side ends it."""
-    while stream.recv(4096):
-        pass
-
-
-def speaks_first(stream):
-    stream.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
-    says_nothing(stream)
-
-
-@contextmanager
-def server(answer):
-    """Serve a protocol at a port of this machine; yield its HOST:PORT."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve():
-            while True:
-                try:
-                    stream, _ = listening.accept()
-                except OSError:
-                    return
-                threading.Thread(target=answered, args=(stream,), daemon=True).start()
-
-        def answered(stream):
-            with stream, suppress(OSError):
-                answer(stream)
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"127.0.0.1:{listening.getsockname()[1]}"
-        listening.shutdown(socket.SHUT_RDWR)
-
-
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [(says_nothing, "timed out"), (speaks_first, "what answers is no scheduler of Dask's")],
-)
-def test_what_is_no_scheduler_is_one_line_and_is_not_waited_for(answer, why, tmp_path):
-    """In a process of its own: what waits for ever cannot be ended from within."""
-    text = f"from grpo_theory.harness import cluster; cluster.PATIENCE = 0.5\n{NARROWED}"
-    with server(answer) as address:
-        asked = ["-c", text, *ASKED, "--results", str(tmp_path), "--executor", f"dask://{address}"]
-        with program(*asked, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
-            _, error = run.communicate(timeout=60)
-    assert run.returncode == 2
-    assert error == f"--executor must name a scheduler that answers, got tcp://{address}: {why}\n"
-
-
-def test_a_scheduler_that_dies_is_one_line_and_what_was_finished_is_kept(tmp_path):
-    root = tmp_path / "results"
-    with scheduler_process(tmp_path) as (process, address), worker(address):
-        asked = [*ASKED, "--results", str(root), f"dask://{address}"]
-        with a_run(*asked, stderr=subprocess.PIPE) as run:
-            while chunks(root) < 2 and run.poll() is None:
-                time.sleep(0.001)
-            process.kill()
-            _, error = run.communicate(timeout=120)
-    gone = f"the scheduler tcp://{address} is gone: what was finished is kept, run the same command to go on"
-    assert run.returncode == 1
-    assert [line for line in error.splitlines() if "chunk/s]" not in line and line.strip()] == [gone]
-    assert chunks(root) >= 2

@@ -1,22 +1,17 @@
-"""A study or figure is found in its folder: a new file is listed, and no other file has to know of it."""
+"""A study is found in its folder: a new file is listed, and no other file has to know of it."""
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from paper_figures.discovery import figures
 from simulations.collection import studies
 
 ROOT = Path(__file__).resolve().parents[1]
 
 STUDY = '''
-"""What is new.
-
-A study that nobody knows of.
-"""
+"""What is new."""
 
 from grpo_theory.evidence import Statement
 
@@ -24,47 +19,25 @@ NEW = Statement("X1", "here", "1 = 1", "identity")
 
 
 def compare(settings):
-    """Compare one with itself."""
     yield NEW.compare("alone", 1.0, 1.0, broken=2.0)
 '''
 HELPER = '"""What studies share is no study."""\n\nCONSTANT = 1\n'
-FIGURE = '''
-"""A figure that nobody knows of."""
-
-from matplotlib.figure import Figure
-
-PLACE = {place}
-TABLES = ("error_law",)
-CAPTION = "Nothing."
-
-
-def draw(tables):
-    """Draw nothing."""
-    return Figure()
-'''
-
 LIST = """
-import json, sys
+import sys
 from pathlib import Path
-import paper_figures
-from paper_figures.discovery import figures
+import simulations
 from simulations.__main__ import main
 
-assert Path(paper_figures.__file__).is_relative_to(sys.argv[1])
+assert Path(simulations.__file__).is_relative_to(sys.argv[1])
 main(["list"])
-print(json.dumps(list(figures())))
 """
 
 
 def test_new_files_are_found_and_nothing_else_is_touched(tmp_path):
-    for folder in ("grpo_theory", "simulations", "paper_figures"):
+    for folder in ("grpo_theory", "simulations"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("*.nb[ic]"))
-    names = list(figures())
-    place = (figures()[names[3]].PLACE + figures()[names[4]].PLACE) / 2
     (tmp_path / "simulations" / "gradient" / "brand_new.py").write_text(STUDY)
     (tmp_path / "simulations" / "gradient" / "shared.py").write_text(HELPER)
-    (tmp_path / "paper_figures" / "brand_new_figure.py").write_text(FIGURE.format(place=place))
-    (tmp_path / "paper_figures" / "shared.py").write_text(HELPER)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", LIST, str(tmp_path)],
         cwd=tmp_path,
@@ -73,7 +46,5 @@ def test_new_files_are_found_and_nothing_else_is_touched(tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    *lines, last = done.stdout.splitlines()
-    listed = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
+    listed = {line.split()[0]: line.split(maxsplit=1)[1] for line in done.stdout.splitlines()}
     assert listed == {name: study.title for name, study in studies().items()} | {"brand_new": "What is new"}
-    assert json.loads(last) == [*names[:4], "brand_new_figure", *names[4:]]

@@ -1,11 +1,6 @@
 """Studies in processes: the same tables as in threads, interrupts for the parent alone, and a word when a process dies."""
 
-import os
 import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +8,6 @@ from grpo_theory.harness.options import EXECUTORS, process_pool
 from grpo_theory.harness.runner import ForeignWorkerError, compute_chunk, made_with
 from simulations import __main__ as command
 from simulations.collection import studies
-
-ROOT = Path(__file__).resolve().parents[1]
 
 DEADLY = """
 import multiprocessing
@@ -46,34 +39,6 @@ def test_the_table_is_the_same_whoever_computes_it(tmp_path):
     first, *others = ((tmp_path / name / "one_large_step.parquet").read_bytes() for name in EXECUTORS)
     assert len(others) == 2
     assert set(others) == {first}
-
-
-RUN = ["-m", "simulations", "run", "group_mean_bounds", "--executor", "processes", "--results"]  # chunks of seconds
-
-
-def test_processes_end_when_their_parent_is_killed(tmp_path):
-    """A pipe that siblings hold open tells them nothing, and nobody is left to."""
-    made = [sys.executable, *RUN, str(tmp_path)]
-    with subprocess.Popen(made, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
-        while "chunks to compute" not in process.stdout.readline():
-            pass
-        assert len(members(process.pid)) > 2
-        process.kill()
-        process.wait()
-        deadline = time.monotonic() + 60.0
-        while members(process.pid) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        left = members(process.pid)
-        for one in left:
-            os.kill(one, signal.SIGKILL)
-    assert not left
-
-
-def members(group):
-    """Return the processes of a group that still run."""
-    found = subprocess.run(["ps", "-e", "-o", "pid=,pgid=,stat="], capture_output=True, text=True, check=True).stdout
-    rows = (line.split() for line in found.splitlines())
-    return [int(number) for number, of, state in rows if int(of) == group and not state.startswith("Z")]
 
 
 def test_a_worker_of_another_checkout_is_refused():

@@ -60,14 +60,14 @@ def test_parameters_stay_in_the_box_and_are_the_callers_own():
         (parabola, [0.0, 1.0], {}, r"bounds must have 2 dimensions, got shape \(2,\)"),
         (parabola, [(0.0, 1.0, 2.0)], {}, r"bounds must have shape \(1, 2\) = \(n, 2\), the lowest and highest value of each"),
         (parabola, [(0.0, np.inf)], {}, r"bounds must be finite, got inf at index \(0, 1\)"),
-        (parabola, [(0.0, 1.0), (2.0, 1.0)], {}, r"no lowest value above the highest, got \(2, 1\) for parameter 1"),
+        (parabola, [(0.0, 1.0), (2.0, 1.0)], {}, r"no lowest above the highest, got \(2, 1\) for parameter 1"),
         (parabola, UNIT, {"compare": "quotient"}, "compare must be 'ratio' or 'difference', got 'quotient'"),
         (parabola, UNIT, {"starts": 0}, "starts must be at least 1, got 0"),
         (parabola, UNIT, {"tolerance": 0.0}, "tolerance must be finite and above 0"),
         (lambda x: 1.0, UNIT, {}, r"sides must return two numbers \(left, right\), got 1.0"),
-        (lambda x: (1.0, np.nan), UNIT, {}, r"sides must return finite numbers, got nan for the right side at \[0\.\d+\]"),
-        (lambda x: (np.inf, 1.0), UNIT, {}, "got inf for the left side"),
-        (lambda x: (1.0, -2.0), UNIT, {}, "a right side of at least 0 for compare='ratio', got -2 at .*'difference' takes any"),
+        (lambda x: (1.0, np.nan), UNIT, {}, r"sides must return finite numbers, got \(1.0, nan\) at \[0\.\d+\]"),
+        (lambda x: (np.inf, 1.0), UNIT, {}, r"finite numbers, got \(inf, 1.0\) at"),
+        (lambda x: (1.0, -2.0), UNIT, {}, r"a right side of at least 0 unless compare='difference', got \(1.0, -2.0\) at"),
     ],
 )
 def test_what_users_get_wrong_is_said(sides, bounds, given, message):

@@ -2,15 +2,11 @@
 
 import dataclasses
 import importlib
-import json
 import operator
-import os
 import pickle
-import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,7 +19,6 @@ from grpo_theory.harness.sides import study_of
 from grpo_theory.harness.store import Store, read_table
 from simulations.gradient import estimators
 
-ROOT = Path(__file__).resolve().parents[1]
 SIZES = {"batch_size": 2, "group_size": 4}
 KERNELS = '''
 import numpy as np
@@ -81,39 +76,14 @@ def test_processes_write_what_threads_write(registry, kernels, pool, tmp_path, m
     monkeypatch.setattr(estimators, "GROUP_SIZES", (4,))
     monkeypatch.setattr("simulations.gradient.cells.QUICK_RESPONSES", 1 << 22)
     monkeypatch.setattr("simulations.gradient.cells.CHUNK_RESPONSES", 1 << 21)
-    found, study = [], study_of(estimators)
+    study, tables = study_of(estimators), []
     for name, executor in (("threads", ThreadPoolExecutor(2)), ("processes", pool)):
         store = Store(tmp_path / name, 3)
         for expected in (12, 0):
             assert list(run([study], store, executor, quick=True, kernels=[kernels])) == [(study, expected)]
-        chunks = {}
-        for path in store.root.glob("chunks/estimators/*/*.json"):
-            chunks[path.relative_to(store.root)] = json.loads(path.read_text())["body"] | {"seconds": None}
-        found.append((read_table(store.root, "estimators")[0], chunks))
-    (table, chunks), (other, others) = found
-    assert set(table["estimator"]) == {"rloo", "portable", "halved"}
-    pd.testing.assert_frame_equal(table, other, check_exact=True)
-    assert chunks == others
-    assert len(chunks) == 12
-    assert all(chunk["source"] for chunk in chunks.values())
-
-
-def test_other_processes_run_the_text_and_leave_it_where_the_compiler_finds_it(kernels, pool, tmp_path_factory):
-    files = {Path(pool.submit(compute_with, kernels).result()) for _ in range(4)}
-    (path,) = files
-    assert path.parent.name == kernels.checksum
-    assert path.is_relative_to(tmp_path_factory.getbasetemp())
-    assert path.read_text() == KERNELS
-    assert list(path.parent.rglob("*.nbc")), "compiled code is kept for the next process"
-
-
-def compute_with(source):
-    """Load a file of kernels and use one; return where it lies."""
-    module = source.load()
-    assert source.load() is module
-    problem = gt.gallery.problem("tabular")
-    gt.gradient_mse(problem, problem.theta, "portable", **SIZES)
-    return module.__file__
+        tables.append(read_table(store.root, "estimators")[0])
+    assert set(tables[0]["estimator"]) == {"rloo", "portable", "halved"}
+    pd.testing.assert_frame_equal(*tables, check_exact=True)
 
 
 @pytest.mark.parametrize("name", ["portable", "halved", "changed", "tic_grpo"])
@@ -131,21 +101,8 @@ def test_an_estimator_goes_to_another_process_as_an_argument(kernels, pool, name
     np.testing.assert_array_equal(drawn.result().mse, own.mse)
 
 
-def test_an_edited_file_is_run_anew_in_a_process_that_has_the_old_one(tmp_path):
-    """As a worker that outlives an edit: the file has the new text, and the module in memory has not."""
-    path = tmp_path / "edited_of_mine.py"
-    try:
-        for value in (1, 2, 3):  # the same length within a second: byte code beside the file would not be noticed to be old
-            path.write_text(f"number = {value}\n")
-            assert SourceFile.read(path).load().number == value
-            assert sys.modules["edited_of_mine"].number == value
-    finally:
-        sys.modules.pop("edited_of_mine", None)
-
-
-RATES, SENT = (
-    "RATE = 0.25\n",
-    """
+RATES = "RATE = 0.25\n"
+SENT = """
 import grpo_theory as gt
 from rates_of_mine import RATE
 
@@ -157,51 +114,33 @@ def sent(batch, advantages):
     for b in range(batch.rewards.shape[0]):
         for g in range(batch.rewards.shape[1]):
             advantages[b, g] = batch.rewards[b, g] - OWN - RATE
-""",
-)
-
-RECEIVE = """
-import pickle, sys
-import grpo_theory as gt
-try:
-    estimator = pickle.load(open(sys.argv[1], "rb"))
-except ValueError as error:
-    print(error)
-else:
-    problem = gt.gallery.problem("tabular")
-    print(repr(gt.gradient_mse(problem, problem.theta, estimator, batch_size=2, group_size=4)))
 """
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "arrives"),
-    [
-        ("rates", "RATE", "RATE", True),
-        ("sent", "OWN = 0.5", "OWN = 0.125", True),
-        ("sent", "- OWN - RATE", "- OWN", True),
-        ("rates", "0.25", "0.75", False),
-    ],
-)
-def test_an_estimator_edited_since_is_sent_as_it_is_here_or_refused(registry, tmp_path, monkeypatch, file, old, new, arrives):
+def received(content):
+    """Return the error of an estimator that comes as bytes."""
+    problem = gt.gallery.problem("tabular")
+    return gt.gradient_mse(problem, problem.theta, pickle.loads(content), **SIZES)
+
+
+@pytest.mark.parametrize(("file", "old", "new"), [("sent", "OWN = 0.5", "OWN = 0.125"), ("rates", "0.25", "0.75")])
+def test_an_estimator_edited_since_is_sent_as_it_is_here_or_refused(registry, tmp_path, monkeypatch, file, old, new):
     """The text that was run here travels; what it imports is read there, and a checksum of all of it tells."""
     monkeypatch.syspath_prepend(tmp_path)
-    texts, problem = {"rates": RATES, "sent": SENT}, gt.gallery.problem("tabular")
+    texts = {"rates": RATES, "sent": SENT}
     for name, text in texts.items():
         (tmp_path / f"{name}_of_mine.py").write_text(text)
-    try:
-        estimator = importlib.import_module("sent_of_mine").sent
-        expected = gt.gradient_mse(problem, problem.theta, estimator, **SIZES)
-        (tmp_path / f"{file}_of_mine.py").write_text(texts[file].replace(old, new) + "# edited\n")
-        (tmp_path / "estimator.pickle").write_bytes(pickle.dumps(estimator))
-    finally:
-        for name in texts:
-            sys.modules.pop(f"{name}_of_mine", None)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)]), "TMPDIR": str(tmp_path)}
-    asked = [sys.executable, "-c", RECEIVE, str(tmp_path / "estimator.pickle")]
-    done = subprocess.run(asked, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    if arrives:
-        assert float(done.stdout) == expected
-    else:
-        assert "the function 'sent' of " in done.stdout
-        assert "was edited after one of the two had imported it: start both anew" in done.stdout
+    content = pickle.dumps(importlib.import_module("sent_of_mine").sent)
+    expected = received(content)
+    (tmp_path / f"{file}_of_mine.py").write_text(texts[file].replace(old, new))
+    with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
+        found = fresh.submit(received, content)
+        if file == "sent":
+            assert found.result() == expected
+        else:
+            with pytest.raises(
+                ValueError, match=r"(?s)the function 'sent' of .* was edited after one of the two .*start both anew"
+            ):
+                found.result()
+    for name in texts:
+        del sys.modules[f"{name}_of_mine"]

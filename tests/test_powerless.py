@@ -21,13 +21,8 @@ def rows(*made):
 
 def test_what_is_named_is_explained_and_nothing_else():
     named = next(iter(POWERLESS))
-    found = unexplained(
-        rows(
-            (*named, False, 2.0), ("U1", "mixed", False, 2.0), ("U1", "tabular", True, 2.0), (named[0], "elsewhere", False, 2.0)
-        ),
-        POWERLESS,
-        quick=False,
-    )
+    made = [(*named, False, 2.0), ("U1", "mixed", False, 2.0), ("U1", "tabular", True, 2.0), (named[0], "elsewhere", False, 2.0)]
+    found = unexplained(rows(*made), POWERLESS, quick=False)
     assert found["problem"].tolist() == ["mixed", "elsewhere"]
 
 

@@ -1,7 +1,5 @@
 """The table of what papers print: whose verdict a row has, its worst setting, and what it is found by."""
 
-import re
-
 import pandas as pd
 import pytest
 
@@ -9,14 +7,14 @@ from docs.making.evidence import VERDICTS
 from docs.making.places import DOCS
 from grpo_theory.page.printed import printed
 from grpo_theory.page.wording import verdict
-from simulations.collection import catalogue, collection
+from simulations.collection import collection
 from simulations.sources import PAPERS
 from tools.write_evidence import THEOREMS, with_theorems
 
 COLUMNS = ["id", "problem", "verdict", "control", "estimate", "low", "high", "prediction"]
 ROWS = {row.title: row for row in printed(collection(), VERDICTS, PAPERS)}
 PAGE = (DOCS / "theory.md").read_text(encoding="utf-8")
-ERROR, TIC, NORMALISATION = "arXiv 2603.01162", "arXiv 2508.02833", "arXiv 2601.23135"
+ERROR, NORMALISATION = "arXiv 2603.01162", "arXiv 2601.23135"
 
 
 def made(*rows):
@@ -37,31 +35,14 @@ def test_the_committed_table_is_what_the_verdicts_have():
     assert with_theorems(PAGE, other) != PAGE
 
 
-def test_every_printed_statement_that_was_judged_is_in_one_row():
-    judged = {name for name in VERDICTS["id"] if catalogue()[name].whose == "paper"}
-    lines = [line for line in PAGE.splitlines() if line.startswith("| ")][1:]
-    assert len(lines) == len(ROWS)
-    papers = {re.sub(r"\D*(\d{4}\.\d{5}).*", r"\1", catalogue()[name].source) for name in judged}
-    assert {row.paper for row in ROWS.values()} == papers
-    numbered = {
-        found[0] for name in judged if (found := re.search(r"(Theorem|Lemma|Corollary) [\d.]+", catalogue()[name].source))
-    }
-    assert {row.number.partition("(")[0] for row in ROWS.values()} >= numbered
-    assert len({row.id for row in ROWS.values()}) == len(ROWS)
-
-
 @pytest.mark.parametrize(
     ("title", "name", "word", "instead"),
     [
         (f"Theorem 7, {ERROR}", "U9", "refuted", "1 + sqrt(c_3/c_1)"),
         (f"Lemma 14, {ERROR}", "U8/lemma/printed", "refuted", "n_0 that is at least A"),
-        (f"Lemma 6(b), {ERROR}", "U8", "confirmed", ""),
-        (f"Corollary 5, {ERROR}", "U6", "confirmed", "sharper: "),
         (f"Theorem 2, {ERROR}", "U3", "confirmed", "sharper: "),
         (f"Theorem 3.2, {NORMALISATION}", "N6", "refuted", "(8/(3T)) (1/T) sum_t"),
-        (f"Theorem 3.3, {NORMALISATION}", "N8/plain gain", "confirmed", ""),
         (f"Theorem 3.4, {NORMALISATION}", "N8/divided gain", "refuted", "(8/(3T)) (1/T) sum_t"),
-        (f"Theorem 4.3, {TIC}", "T11", "refuted", "there is no floor"),
         (f"N10, {NORMALISATION}", "N10", "not reproduced here", ""),
     ],
 )
@@ -96,15 +77,15 @@ def test_the_gap_is_that_of_the_worst_setting_with_power():
     assert row.gap == "found 0.3, stated 0 (large)"
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "word"),
-    [
-        (["inconclusive"], "inconclusive"),
-        (["confirmed", "inconclusive"], "confirmed"),
-        (["reproduced here", "not reproduced here"], "mixed"),
-        (["not reproduced here", "inconclusive"], "not reproduced here"),
-        (["reproduced here", "refuted"], "refuted"),
-    ],
-)
-def test_a_verdict_in_a_word(verdicts, word):
-    assert verdict(made(*(("U1", f"p{i}", one, "refuted", 0.0, 0.0) for i, one in enumerate(verdicts)))) == word
+WORDS = {
+    ("inconclusive",): "inconclusive",
+    ("confirmed", "inconclusive"): "confirmed",
+    ("reproduced here", "not reproduced here"): "mixed",
+    ("not reproduced here", "inconclusive"): "not reproduced here",
+    ("reproduced here", "refuted"): "refuted",
+}
+
+
+def test_a_verdict_in_a_word():
+    rows = [made(*(("U1", f"p{i}", one, "refuted", 0.0, 0.0) for i, one in enumerate(verdicts))) for verdicts in WORDS]
+    assert [verdict(one) for one in rows] == list(WORDS.values())

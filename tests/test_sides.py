@@ -10,7 +10,7 @@ import grpo_theory as gt
 from grpo_theory.evidence import Evidence, Share, decided, judge
 from grpo_theory.evidence.reading import two_sides
 from grpo_theory.harness.sides import joined
-from grpo_theory.harness.study import chunk_generator, table_of
+from grpo_theory.harness.study import chunk_generator
 from grpo_theory.harness.study_file import read_study
 
 KINDS = ("identity", "equality", "rate", "upper bound", "ordering")
@@ -66,9 +66,11 @@ def test_two_simulated_sides_have_the_error_of_their_difference():
     found, facts = two_sides(stated("ordering"), ((1.0, 0.3, 50), (1.2, 0.4, 40), {"n": 3}))
     assert (found.estimate, found.prediction, found.standard_error, found.replications) == (1.0, 1.2, 0.5, 40)
     assert facts == {"n": 3}
+    found, _ = two_sides(stated("upper bound"), (([1.0, 2.0, 1.5], 0.1, 50), 2.5))
+    assert (found.estimate, found.comparisons) == (2.0, 3)
 
 
-@pytest.mark.parametrize("sides", [1.0, (1.0,), (1.0, 2.0, 3.0), ((1.0, 0.1), 2.0), (np.nan, 1.0), ("a", 1.0)])
+@pytest.mark.parametrize("sides", [1.0, (1.0, 2.0, 3.0), ((1.0, 0.1), 2.0), (np.nan, 1.0), ("a", 1.0)])
 def test_what_are_no_two_sides_is_refused(sides):
     with pytest.raises((TypeError, ValueError), match=r"side|returns"):
         two_sides(stated("equality"), sides)
@@ -150,11 +152,8 @@ def test_noise_is_refused_and_with_its_error_confirms_nothing(verdicts):
         verdicts(SIMULATING.replace("SIDES", "one.mse[0] - other.mse[0] + more"), "ordering")
     found, _ = verdicts(SIMULATING.replace("SIDES", "(one.mse[0] - other.mse[0] + more, error, 200)"), "ordering")
     assert found[["verdict", "control"]].values.tolist() == [["inconclusive", "refuted"]]
-
-
-def test_what_holds_path_by_path_needs_no_error(verdicts):
     found, _ = verdicts(SIMULATING.replace("SIDES", "one.mse[0] - one.mse[0] + more"), "identity")
-    assert found["verdict"].tolist() == ["confirmed"]
+    assert found["verdict"].tolist() == ["confirmed"], "what holds path by path needs no error"
 
 
 def test_evidence_comes_back_with_the_limits_that_it_had(verdicts):
@@ -190,72 +189,32 @@ def test_mistakes_are_told(verdicts, body, message):
 
 def test_results_of_chunks_are_put_end_to_end():
     found = joined([{"a": [1.0, 2.0], "b": {"c": [[1, 2]]}, "n": 3}, {"a": [3.0], "b": {"c": [[3, 4]]}, "n": 4}])
-    assert found["a"].tolist() == [1.0, 2.0, 3.0]
-    assert found["b"]["c"].tolist() == [[1, 2], [3, 4]]
-    assert found["n"].tolist() == [3, 4]
-
-
-def test_a_case_in_two_numbers_of_chunks_is_refused(verdicts):
-    body = "\n@run(n=5)\ndef made(n):\n    return {'x': [n]}\n\n\n"
-    body += "@gt.check(X, of=made, cases=[{'n': 5}, {'n': 10}], broken={'m': 1})\ndef f(found, m=0):\n    return m, 0.0\n"
-    with pytest.raises(ValueError, match=r"made\(\) is asked for .* in 1 chunks and in others|in 2 chunks and in others"):
-        verdicts(body)
-
-
-def test_limits_of_the_worst_of_several_count_all_places():
-    found, _ = two_sides(stated("upper bound"), (([1.0, 2.0, 1.5], 0.1, 50), 2.5))
-    assert (found.estimate, found.comparisons) == (2.0, 3)
+    assert [found["a"].tolist(), found["b"]["c"].tolist(), found["n"].tolist()] == [[1.0, 2.0, 3.0], [[1, 2], [3, 4]], [3, 4]]
 
 
 COMPARING = '''"""A probe."""
 import grpo_theory as gt
 STATED = gt.Statement("probe/{kind}", "probe", "it holds", "{kind}", margin=gt.Margin(0.01, "because"))
 def compare(settings, rng):
-    p = gt.gallery.problem("tabular")
-    run = lambda: gt.simulate_gradients(p, p.theta, "rloo", batch_size=1, group_size=8, replications=200, rng=rng, workers=1)
+    yield STATED.compare("a", {body})
 '''
-TWO_RUNS = "first, second = run(), run()\n    error = sum(one.mse_standard_error[0] ** 2 for one in (first, second)) ** 0.5\n"
-BOTH = "(first.mse[0] - second.mse[0], error, 200)"
 
 
-def compared(tmp_path, kind, body):
-    """Return the judged rows of a study that compares, from its file."""
+@pytest.mark.parametrize(
+    ("kind", "body", "verdict"),
+    [
+        ("ordering", "-0.1, 0.0, broken=-0.2", "no power"),
+        # The bound is exceeded by a half; a case in which it is attained must not be refuted by the same computation.
+        ("upper bound", "1.5, 1.0, broken=2.0, sound=1.0", "refuted"),
+        ("upper bound", "1.5, 1.0, broken=2.0, sound=1.2", "no power"),
+        # Above the bound by less than its error, with the error's draws counted.
+        ("upper bound", "1.5, 1.0, broken=2.0, sound=(1.2, 0.1, 1000)", "refuted"),
+    ],
+)
+def test_a_file_that_compares(tmp_path, kind, body, verdict):
     path = tmp_path / "probe.py"
-    path.write_text(COMPARING.replace("{kind}", kind) + "".join(f"    {line.strip()}\n" for line in body.splitlines()))
-    study = read_study(path)
-    (cell,) = study.cells(False)
-    rows = study.table([(cell.settings, [study.compute(cell.settings, np.random.default_rng(3), 0)])], False)
-    return judge(study.claims(table_of(rows)))
-
-
-def test_a_true_order_whose_control_is_not_refuted_is_not_confirmed(tmp_path):
-    found = compared(tmp_path, "ordering", 'yield STATED.compare("a", -0.1, 0.0, broken=-0.2)')
-    assert found["verdict"].tolist() == ["no power"]
-    assert len(decided(found)) == 0
-
-
-@pytest.mark.parametrize(("sound", "verdict"), [(0.9, "refuted"), (1.0, "refuted"), (1.2, "no power")])
-def test_a_check_that_refutes_what_holds_refutes_nothing(tmp_path, sound, verdict):
-    """The bound is exceeded by a half; a case in which it is attained must not be refuted by the same computation."""
-    found = compared(tmp_path, "upper bound", f'yield STATED.compare("a", 1.5, 1.0, broken=2.0, sound={sound})')
+    path.write_text(COMPARING.replace("{kind}", kind).replace("{body}", body))
+    study, table = computed(path)
+    found = judge(study.claims(table))
     assert found["verdict"].tolist() == [verdict]
-    assert len(decided(found)) == (verdict == "refuted")
-
-
-def test_a_sound_case_is_judged_with_its_own_error(tmp_path):
-    """An estimate above the bound by less than its error is no refutation, with the error's draws counted."""
-    found = compared(tmp_path, "upper bound", 'yield STATED.compare("a", 1.5, 1.0, broken=2.0, sound=(1.2, 0.1, 1000))')
-    assert found[["verdict", "sound"]].values.tolist() == [["refuted", "inconclusive"]]
-
-
-@pytest.mark.parametrize("between", ["", 'yield {"estimate": first.mse[0]}\n'])
-def test_noise_is_refused_where_it_has_no_error(tmp_path, between):
-    with pytest.raises(ValueError, match=r"a simulation ran for this side, which has no error: give \(est"):
-        compared(
-            tmp_path, "ordering", TWO_RUNS + between + 'yield STATED.compare("a", first.mse[0] - second.mse[0], 0.0, broken=1.0)'
-        )
-
-
-def test_what_is_compared_before_anything_is_simulated_is_exact(tmp_path):
-    body = 'yield STATED.compare("b", -0.1, 0.0, broken=0.1)\n' + TWO_RUNS + f'yield STATED.compare("a", {BOTH}, 0.0, broken=1.0)'
-    assert compared(tmp_path, "ordering", body)["verdict"].tolist() == ["confirmed", "inconclusive"]
+    assert len(decided(found)) == (verdict != "no power")

@@ -1,22 +1,17 @@
 """The rules of judgement: each kind confirmed, refuted and inconclusive on evidence made by hand."""
 
-import dataclasses
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.special import ndtri
 from scipy.stats import binom, kstest, norm, t
 
 from grpo_theory.evidence import KINDS, Claim, Evidence, Margin, Share, Statement, log_log_slope
 from grpo_theory.evidence import judge as judge_report
-from grpo_theory.evidence.reading import average, difference, evidence, largest, most
+from grpo_theory.evidence.reading import difference, evidence, largest, most
 from grpo_theory.evidence.rules import SKEWNESS
 
 LEVEL = 1e-3
 Z = -ndtri(LEVEL / 2)
-THOUSANDTHS = st.integers(-5000, 5000).map(lambda n: n / 1000)
 
 
 def judge(kind, estimate, prediction, error=0.0, margin=0.0, replications=1000):
@@ -63,9 +58,9 @@ def test_verdicts(kind, estimate, prediction, error, margin, verdict):
     assert found.low <= estimate <= found.high
 
 
-@pytest.mark.parametrize(("difference", "verdict"), [(0.0, "refuted"), (-1e-13, "refuted"), (-1e-6, "confirmed")])
-def test_an_exact_tie_refutes_an_order(difference, verdict):
-    assert judge("ordering", difference, 0.0, replications=0).verdict == verdict
+def test_an_exact_tie_refutes_an_order():
+    found = [judge("ordering", difference, 0.0, replications=0).verdict for difference in (0.0, -1e-13, -1e-6)]
+    assert found == ["refuted", "refuted", "confirmed"]
 
 
 WIDE = {"equality": (1.0, 1.0, 0.01), "rate": (-1.0, -1.0, 0.1), "law": (0.0, 0.0, 0.05), "upper bound": (0.0, 0.1, 0.0)}
@@ -87,12 +82,8 @@ def test_limits_too_wide_for_the_best_outcome_leave_an_estimate_only(kind):
     assert (first["verdict"], first["needed"] > 100) == ("estimate only", True)
     assert judged(int(0.99 * first["needed"]))["verdict"] == "estimate only"
     assert judged(int(1.001 * first["needed"]))["verdict"] == "confirmed"
-    assert (
-        judge_report(
-            [Claim(statement, "a", Evidence(prediction + 50.0, prediction, 1.0, margin, 100), Evidence(9.0, prediction))]
-        ).iloc[0]["verdict"]
-        == "refuted"
-    )
+    far = Evidence(prediction + 50.0, prediction, 1.0, margin, 100)
+    assert judge_report([Claim(statement, "a", far, Evidence(9.0, prediction))])["verdict"].tolist() == ["refuted"]
 
 
 @pytest.mark.parametrize(("estimate", "verdict"), [(0.009, "confirmed"), (-0.009, "confirmed"), (0.011, "refuted")])
@@ -155,12 +146,11 @@ def test_a_share_is_judged_like_any_other_evidence():
     assert KINDS["equality"](Share(0.95, 0.95, margin=0.01, replications=2 * found.needed), LEVEL).verdict == "confirmed"
     few = KINDS["upper bound"](Share(0.3, 0.5, margin=0.0, replications=20), LEVEL)
     assert few.verdict == "inconclusive"
-    assert KINDS["upper bound"](Share(0.3, 0.5, margin=0.0, replications=-(-few.needed // 10) * 10), LEVEL).verdict == "confirmed"
-    assert KINDS["upper bound"](Share(0.3, 0.5, margin=0.0, replications=few.needed // 20 * 10), LEVEL).verdict == "inconclusive"
+    asked = (few.needed // 20 * 10, -(-few.needed // 10) * 10)
+    found = [KINDS["upper bound"](Share(0.3, 0.5, margin=0.0, replications=number), LEVEL).verdict for number in asked]
+    assert found == ["inconclusive", "confirmed"]
     for share, low, high in ((1.0, (LEVEL / 2) ** (1 / 30), 1.0), (0.0, 0.0, 1.0 - (LEVEL / 2) ** (1 / 30))):
         np.testing.assert_allclose(Share(share, 0.95, replications=30).interval(LEVEL), (low, high), rtol=1e-12)
-    with pytest.raises(ValueError, match=r"a share must lie in \[0, 1\] and have replications, got 1.2 of 10"):
-        Share(1.2, 0.95, replications=10)
 
 
 def test_a_law_is_judged_by_the_dvoretzky_kiefer_wolfowitz_band():
@@ -175,54 +165,6 @@ def test_a_law_is_judged_by_the_dvoretzky_kiefer_wolfowitz_band():
     assert exact == ["confirmed", "refuted"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "estimate", "prediction", "error", "margin"),
-    [
-        ("equality", 1.001, 1.0, 0.01, 0.01),
-        ("equality", 1.02, 1.0, 0.01, 0.01),
-        ("upper bound", 0.99, 1.0, 0.01, 0.0),
-        ("upper bound", 1.01, 1.0, 0.01, 0.0),
-        ("rate", -1.09, -1.0, 0.01, 0.1),
-        ("rate", -1.12, -1.0, 0.01, 0.1),
-        ("ordering", -0.01, 0.0, 0.01, 0.0),
-        ("law", 0.05, 0.0, 0.0, 0.11),
-        ("law", 0.05, 0.0, 0.0, 0.01),
-    ],
-)
-def test_the_replications_needed_would_do(kind, estimate, prediction, error, margin):
-    """With twice as many the standard error falls by sqrt 2; just above `needed` the verdict is no longer inconclusive."""
-    found = judge(kind, estimate, prediction, error, margin, 1000)
-    assert found.verdict == "inconclusive"
-    assert found.needed > 1000
-    for factor, decided in ((1.01, True), (0.95, False)):
-        n = int(found.needed * factor)
-        again = judge(kind, estimate, prediction, error * np.sqrt(1000 / n), margin, n)
-        assert (again.verdict != "inconclusive") == decided
-
-
-@given(
-    kind=st.sampled_from(["equality", "upper bound", "rate", "ordering"]),
-    estimate=THOUSANDTHS,
-    prediction=THOUSANDTHS,
-    error=THOUSANDTHS.map(abs),
-    margin=THOUSANDTHS.map(abs),
-)
-def test_a_wider_level_never_turns_a_verdict_round(kind, estimate, prediction, error, margin):
-    evidence = Evidence(estimate, prediction, error, margin, 100)
-    strict, loose = KINDS[kind](evidence, 1e-6), KINDS[kind](evidence, 0.1)
-    assert strict.verdict in ("inconclusive", loose.verdict)
-
-
-def test_equality_refutes_the_truth_as_often_as_its_level_says(seed):
-    """20,000 normal estimates, their errors known, at level 0.05: |z| < 4.9 of the binomial, so a level of 0.06 would be seen."""
-    n, level = 20_000, 0.05
-    estimates = 1.0 + 0.1 * np.random.default_rng(seed(1)).standard_normal(n)
-    refuted = sum(KINDS["equality"](Evidence(x, 1.0, 0.1, 0.0, 10**14), level).verdict == "refuted" for x in estimates)
-    error = np.sqrt(n * level * (1 - level))
-    assert abs(refuted - n * level) < 4.9 * error
-    assert n * (0.06 - level) > 4.9 * error + 4.9 * np.sqrt(n * 0.06 * 0.94) * 0.2
-
-
 def test_a_law_refutes_the_truth_at_most_as_often_as_its_level_says(seed):
     n, level = 2000, 0.05
     rng = np.random.default_rng(seed(2))
@@ -233,21 +175,27 @@ def test_a_law_refutes_the_truth_at_most_as_often_as_its_level_says(seed):
     assert sum(KINDS["law"](Evidence(d, 0.0, 0.0, 0.0, 200), level).verdict == "refuted" for d in shifted) > 190
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"estimate": np.nan}, r"evidence must be finite, got .* = \(nan, 1\.0, 0\.0, 0\.0\)"),
-        ({"standard_error": -0.1}, "must not be negative"),
-        ({"replications": 2.5}, r"replications must be an integer of at least 0, got 2\.5"),
-        ({"standard_error": 0.1}, "replications must be .* standard_error"),
-        ({"skewness": np.nan}, "skewness must be"),
-        ({"comparisons": 0}, "comparisons must be at least 1, got 0"),
-    ],
-)
-def test_evidence_is_checked(changes, message):
-    """A standard error without replications would escape the family error, which counts sampled evidence."""
+BAD = [
+    (lambda: Evidence(np.nan, 1.0), r"evidence must be finite, got .* = \(nan, 1\.0, 0\.0, 0\.0\)"),
+    (lambda: Evidence(1.0, 1.0, -0.1), "must not be negative"),
+    (lambda: Evidence(1.0, 1.0, replications=2.5), r"replications must be an integer of at least 0, got 2\.5"),
+    # which would escape the family error, because that counts sampled evidence
+    (lambda: Evidence(1.0, 1.0, 0.1), "replications must be .* standard_error"),
+    (lambda: Evidence(1.0, 1.0, skewness=np.nan), "skewness must be"),
+    (lambda: Evidence(1.0, 1.0, comparisons=0), "comparisons must be at least 1, got 0"),
+    (lambda: Share(1.2, 0.95, replications=10), r"a share must lie in \[0, 1\] and have replications, got 1.2 of 10"),
+    (lambda: log_log_slope([1.0, 2.0], [1.0]), "y must have shape"),
+    (lambda: log_log_slope([1.0, 0.0], [1.0, 1.0]), "x and y must be above 0 for a log-log slope"),
+    (lambda: log_log_slope([2.0, 2.0], [1.0, 3.0]), "x must have at least two"),
+    (lambda: log_log_slope([1.0, 2.0], [1.0, 2.0], [-0.1, 0.1]), "standard_errors must"),
+    (lambda: largest([1.0, np.nan]), "number"),
+]
+
+
+@pytest.mark.parametrize(("made", "message"), BAD, ids=[message for _, message in BAD])
+def test_what_is_no_evidence_is_refused(made, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        Evidence(**{"estimate": 1.0, "prediction": 1.0, **changes})
+        made()
 
 
 def test_slope_of_a_power_law():
@@ -264,31 +212,6 @@ def test_the_slopes_standard_error_is_that_of_repeated_samples(seed):
     slopes = [log_log_slope(x, y * (1 + errors * rng.standard_normal(4)))[0] for _ in range(4000)]
     assert abs(np.std(slopes) / stated - 1.0) < 4.9 / np.sqrt(2 * 4000) + 0.005
     assert abs(np.mean(slopes) + 1.0) < 4.9 * stated / np.sqrt(4000) + 0.002
-
-
-@pytest.mark.parametrize(
-    ("x", "y", "errors", "message"),
-    [
-        ([1.0, 2.0], [1.0], None, "y must have shape"),
-        ([1.0, 0.0], [1.0, 1.0], None, "x and y must be above 0 for a log-log slope"),
-        ([2.0, 2.0], [1.0, 3.0], None, "x must have at least two"),
-        ([1.0, 2.0], [1.0, 2.0], [-0.1, 0.1], "standard_errors must"),
-    ],
-)
-def test_slopes_need_positive_points_at_two_places(x, y, errors, message):
-    with pytest.raises(ValueError, match=message):
-        log_log_slope(x, y, errors)
-
-
-def test_an_extreme_of_many_estimates_has_the_level_divided_among_them():
-    def bound(comparisons):
-        evidence = Evidence(1.0, 1.004, 0.001, replications=10**6, comparisons=comparisons)
-        broken = dataclasses.replace(evidence, estimate=1.1)
-        return Claim(Statement("U7", "here", "bounded", "upper bound"), "p", evidence, broken)
-
-    one, forty = (judge_report([bound(count)]).iloc[0] for count in (1, 40))
-    assert (one["verdict"], forty["verdict"]) == ("confirmed", "inconclusive")
-    assert forty["high"] - 1.0 == pytest.approx(-ndtri(1e-4 / 40 / 2) * 0.001, rel=0.01)
 
 
 def row(estimate, error, replications, prediction=0.0):
@@ -311,9 +234,3 @@ def test_a_row_is_judged_by_its_own_prediction_unless_another_is_given():
 def test_most_is_a_share_of_those_in_which_it_does_not_hold():
     found = most([True, True, False, True])
     assert (found.estimate, found.prediction, found.replications) == (0.25, 0.5, 4)
-
-
-@pytest.mark.parametrize("function", [largest, average])
-def test_a_value_that_is_no_number_is_an_error(function):
-    with pytest.raises(ValueError, match="number"):
-        function([1.0, np.nan])

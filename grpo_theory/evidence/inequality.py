@@ -126,9 +126,7 @@ def worst_case(
     check_shape("bounds", box, (len(box), 2), "(n, 2), the lowest and highest value of each parameter")
     for number, (low, high) in enumerate(box):
         if low > high:
-            raise ValueError(
-                f"bounds must have no lowest value above the highest, got ({low:g}, {high:g}) for parameter {number}"
-            )
+            raise ValueError(f"bounds must have no lowest above the highest, got ({low:g}, {high:g}) for parameter {number}")
     starts, climbs = as_count("starts", starts), as_count("climbs", climbs)
     tolerance = as_positive("tolerance", tolerance)
     free, tried = box[:, 1] > box[:, 0], []
@@ -137,7 +135,16 @@ def worst_case(
         """Return left/right or left - right at a point of the unit cube, one coordinate for each parameter that is free."""
         parameters = box[:, 0].copy()
         parameters[free] += np.clip(point, 0.0, 1.0) * np.ptp(box[free], axis=1)
-        left, right = _computed(sides, parameters, compare)
+        computed = sides(parameters.copy())
+        try:
+            left, right = (float(side) for side in computed)
+        except (TypeError, ValueError):
+            raise ValueError(f"sides must return two numbers (left, right), got {computed!r}") from None
+        place = f"({left}, {right}) at {parameters.tolist()}"
+        if not np.isfinite([left, right]).all():
+            raise ValueError(f"sides must return finite numbers, got {place}")
+        if compare == "ratio" and right < 0.0:
+            raise ValueError(f"sides must return a right side of at least 0 unless compare='difference', got {place}")
         ratio = left / right if right > 0.0 else np.inf if left > 0.0 else 0.0
         found = ratio if compare == "ratio" else left - right
         tried.append((found, parameters, left, right))
@@ -168,31 +175,5 @@ def worst_case(
     violated = left - right > ROUNDING * larger
     short, least = (1.0 - worst, tolerance) if compare == "ratio" else (-worst, tolerance * larger)
     near = worst - tolerance * abs(worst) if np.isfinite(worst) else worst
-    return WorstCase(
-        parameters,
-        left,
-        right,
-        worst,
-        bool(short <= least and not violated),
-        bool(violated),
-        len(tried),
-        int((ends >= near).sum()),
-    )
-
-
-def _computed(sides: Sides, parameters: Array, compare: Comparison) -> tuple[float, float]:
-    """Return the two sides at some parameters, and raise unless they are numbers."""
-    found = sides(parameters.copy())
-    try:
-        left, right = (float(side) for side in found)
-    except (TypeError, ValueError):
-        raise ValueError(f"sides must return two numbers (left, right), got {found!r}") from None
-    for name, side in (("left", left), ("right", right)):
-        if not np.isfinite(side):
-            raise ValueError(f"sides must return finite numbers, got {side} for the {name} side at {parameters.tolist()}")
-    if compare == "ratio" and right < 0.0:
-        raise ValueError(
-            f"sides must return a right side of at least 0 for compare='ratio', got {right:g} at {parameters.tolist()}; "
-            "compare='difference' takes any"
-        )
-    return left, right
+    attained, agreeing = bool(short <= least and not violated), int((ends >= near).sum())
+    return WorstCase(parameters, left, right, worst, attained, bool(violated), len(tried), agreeing)

@@ -1,6 +1,6 @@
 """From rows of tables to evidence: the one builder for all studies."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from math import log
 from typing import Any
 
@@ -127,22 +127,6 @@ def largest(values: ArrayLike) -> float:
     return float(_numbers(values).max())
 
 
-def average(values: ArrayLike) -> float:
-    """Return the mean of several estimates; raise if one is not a number.
-
-    Raises
-    ------
-    ValueError
-
-    Examples
-    --------
-    >>> from grpo_theory.evidence.reading import average
-    >>> average([0.25, 0.75])
-    0.5
-    """
-    return float(_numbers(values).mean())
-
-
 def most(holds: ArrayLike) -> Share:
     """Return evidence that something holds in most draws: the share of draws in which it fails, against one half.
 
@@ -162,19 +146,6 @@ def _numbers(values: ArrayLike) -> Array:
     if np.isnan(found).any():
         raise ValueError(f"estimates must be numbers, got {found.tolist()}")
     return found
-
-
-def farthest(estimates: pd.Series, prediction: float = 0.0) -> Hashable:
-    """Return the label of the estimate that is farthest from the prediction; raise if one is not a number.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from grpo_theory.evidence.reading import farthest
-    >>> farthest(pd.Series({"tabular": 0.1, "linear": -0.3}))
-    'linear'
-    """
-    return highest((estimates - prediction).abs())
 
 
 def highest(scores: pd.Series) -> Any:

@@ -71,9 +71,7 @@ class Evidence:
             raise ValueError(f"skewness must be a number of at least 0, got {self.skewness}")
         as_count("comparisons", self.comparisons)
         if as_count("replications", self.replications, 0) == 0 and self.standard_error > 0.0:
-            raise ValueError(
-                f"replications must be at least 1 where there is a standard_error, got {self.standard_error:g} and 0"
-            )
+            raise ValueError(f"replications must be at least 1 where standard_error is above 0, got {self.standard_error:g}")
 
     def interval(self, level: float) -> tuple[float, float]:
         """Return limits that miss the truth with probability at most `level`."""

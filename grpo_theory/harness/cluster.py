@@ -5,8 +5,7 @@ run where they differ. A user's files of kernels are sent with the chunks.
 """
 
 import logging
-import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -28,8 +27,11 @@ class ClusterLostError(BrokenExecutor):
 
 
 @contextmanager
-def cluster_of(workers: int, address: str = "") -> Iterator[Executor]:
-    """Open a cluster of so many processes on this machine, or the one whose scheduler is at HOST:PORT.
+def dask(workers: int, prepare: Callable[[], object], address: str = "") -> Iterator[Executor]:
+    """Open a cluster of Dask's: of so many processes on this machine, or the one whose scheduler is at HOST:PORT.
+
+    A process that dies is replaced and its chunk computed again.  Elsewhere the cluster decides how many workers it has, and when
+    they come and go.
 
     Raises
     ------
@@ -51,8 +53,6 @@ def cluster_of(workers: int, address: str = "") -> Iterator[Executor]:
                 where = distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
             stack.enter_context(where)
         try:
-            if address:
-                _check_greeting(address)
             client = stack.enter_context(distributed.Client(where, timeout=PATIENCE, set_as_default=False))
         except OSError as error:
             raise ClusterError(f"--executor must name a scheduler that answers, got {where}: {error}") from None
@@ -62,13 +62,3 @@ def cluster_of(workers: int, address: str = "") -> Iterator[Executor]:
             raise ClusterLostError("chunks have ended the workers that they were given to, perhaps for want of memory") from error
         except (CancelledError, distributed.comm.core.CommClosedError) as error:
             raise ClusterLostError(f"the scheduler {where} is gone") from error
-
-
-def _check_greeting(address: str) -> None:
-    """Raise OSError unless what answers at HOST:PORT begins as a scheduler does: Dask itself would wait for that for ever."""
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE) as stream:
-        first = stream.recv(8)
-    # A scheduler speaks first, with the length of its greeting: a large one is another protocol's text, read as a number.
-    if len(first) < 8 or int.from_bytes(first, "little") > 2**20:
-        raise OSError("what answers is no scheduler of Dask's")

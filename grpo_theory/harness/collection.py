@@ -88,6 +88,5 @@ def collection_of(package: str) -> Collection:
 def study_in(module: str) -> Study:
     """Return the study that a module defines."""
     study = study_of(import_module(module))
-    if study is None:
-        raise ValueError(f"module must define a study, got {module!r}")
+    assert study is not None
     return study

@@ -22,7 +22,12 @@ from grpo_theory.validation import counted
 def obey(options: argparse.Namespace, collection: Collection) -> int:
     """Do what the options say to the studies of a collection; returns the exit status."""
     if options.command == "list":
-        (list_claims if options.claims else list_studies)(collection)
+        deciders = collection.deciders()
+        for one in collection.statements.values() if options.claims else ():
+            where = ", ".join(deciders.get(one.id, ())) if one.decided else f"open: {one.open}"
+            print(f"{one.id:22s} {one.text}  [{one.source}; {where}]")
+        for study in () if options.claims else collection.studies.values():
+            print(f"{study.name:20s} {study.title}")
         return 0
     named = () if options.command == "merge" else options.studies
     names = list(dict.fromkeys(named)) or list(collection.studies)
@@ -33,7 +38,8 @@ def obey(options: argparse.Namespace, collection: Collection) -> int:
     try:
         # The cells that a user's kernels add are known once these are registered.
         kernels = load_kernels(options.kernels)
-        return (_merge if options.command == "merge" else _compute)(names, options, kernels, collection)
+        root = options.results or Path("results-quick" if options.quick else "results")
+        return (_merge if options.command == "merge" else _compute)(names, root, options, kernels, collection)
     except (ClusterError, ForeignWorkerError, KernelFileError) as error:
         return _refuse(str(error))
     except StoreError as error:
@@ -56,8 +62,9 @@ def given(options: argparse.Namespace) -> str:
     return repeated(quick=options.quick, seed=options.seed, results=options.results, kernels=options.kernels)
 
 
-def _compute(names: Sequence[str], options: argparse.Namespace, kernels: Sequence[SourceFile], collection: Collection) -> int:
-    root = _root(options)
+def _compute(
+    names: Sequence[str], root: Path, options: argparse.Namespace, kernels: Sequence[SourceFile], collection: Collection
+) -> int:
     chosen = [collection.studies[name] for name in names]
     shard = options.shard if options.command == "run" else None
     store = Store(shard.folder(root) if shard else root, options.seed)
@@ -70,8 +77,9 @@ def _compute(names: Sequence[str], options: argparse.Namespace, kernels: Sequenc
         return verify(names, root, options, collection) if options.command == "verify" else 0
 
 
-def _merge(names: Sequence[str], options: argparse.Namespace, kernels: Sequence[SourceFile], collection: Collection) -> int:
-    root = _root(options)
+def _merge(
+    names: Sequence[str], root: Path, options: argparse.Namespace, kernels: Sequence[SourceFile], collection: Collection
+) -> int:
     folders = options.folders or shard_folders(root)
     absent = [folder for folder in folders if not (folder / CHUNKS).is_dir()]
     if absent or not folders:
@@ -83,24 +91,6 @@ def _merge(names: Sequence[str], options: argparse.Namespace, kernels: Sequence[
     for name, number in lacking.items():
         print(f"{name}: {number} chunks are missing: run `{collection.program} run {name} {given(options)}`".rstrip())
     return 1 if lacking else 0
-
-
-def _root(options: argparse.Namespace) -> Path:
-    return options.results or Path("results-quick" if options.quick else "results")
-
-
-def list_studies(collection: Collection) -> None:
-    """Print the studies."""
-    for study in collection.studies.values():
-        print(f"{study.name:20s} {study.title}")
-
-
-def list_claims(collection: Collection) -> None:
-    """Print the catalogue: who decides a statement, or why it is open."""
-    deciders = collection.deciders()
-    for statement in collection.statements.values():
-        where = ", ".join(deciders.get(statement.id, ())) if statement.decided else f"open: {statement.open}"
-        print(f"{statement.id:22s} {statement.text}  [{statement.source}; {where}]")
 
 
 def verify(names: Sequence[str], root: Path, options: argparse.Namespace, collection: Collection) -> int:

@@ -62,21 +62,16 @@ def ended(line: str) -> int:
     return STATUS
 
 
-def lost_output() -> str:
-    """Return why the standard output takes no more, as on a full disk, and let it go; empty if it takes one more line."""
+def output_refused(error: OSError) -> int:
+    """Say that the standard output takes no more, as on a full disk, if that is what the error is of, or raise it again.
+
+    Returns the exit status.
+    """
     try:
         print(flush=True)
-    except OSError as error:
+    except OSError as why:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would try once more at its end
-        return error.strerror or str(error)
-    return ""
-
-
-def output_refused(error: OSError) -> int:
-    """Say that the output takes no more if that is what the error is of; returns the exit status, or raises the error again."""
-    why = lost_output()
-    if not why:
-        raise error
-    if not isinstance(error, BrokenPipeError):  # whoever read the output has enough of it, as `head` has
-        print(f"standard output: {why}", file=sys.stderr)
-    return 1
+        if not isinstance(error, BrokenPipeError):  # whoever read the output has enough of it, as `head` has
+            print(f"standard output: {why.strerror or why}", file=sys.stderr)
+        return 1
+    raise error

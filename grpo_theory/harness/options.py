@@ -9,14 +9,15 @@ import re
 import shlex
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 
+from grpo_theory.harness.cluster import dask
 from grpo_theory.harness.interrupts import interrupts_held
 
 Opened = Callable[[int, Callable[[], object]], AbstractContextManager[Executor]]
@@ -59,22 +60,8 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-@contextmanager
-def dask(workers: int, prepare: Callable[[], object] = nothing, address: str = "") -> Iterator[Executor]:
-    """Open a cluster of Dask's: of processes on this machine, or the one whose scheduler is at HOST:PORT.
-
-    A process that dies is replaced and its chunk computed again.  Elsewhere the cluster decides how many workers it has, and when
-    they come and go.
-    """
-    from grpo_theory.harness.cluster import cluster_of  # here, because Dask is an extra
-
-    with cluster_of(workers, address) as executor:
-        yield executor
-
-
 EXECUTORS: dict[str, Opened] = {"threads": threads, "processes": process_pool, "dask": dask}
 """Executors by name."""
-_ADDRESS = re.compile(r"dask://(?P<address>[^\s/]+:\d{1,5})")
 
 
 def executor_named(name: str) -> Opened:
@@ -85,8 +72,8 @@ def executor_named(name: str) -> Opened:
     argparse.ArgumentTypeError
         If there is none of that name.
     """
-    if found := _ADDRESS.fullmatch(name):
-        return partial(dask, address=found["address"])
+    if found := re.fullmatch(r"dask://([^\s/]+:\d{1,5})", name):
+        return partial(dask, address=found[1])
     if name not in EXECUTORS:
         raise argparse.ArgumentTypeError(f"must be one of {', '.join(EXECUTORS)} or dask://HOST:PORT, got {name!r}")
     return EXECUTORS[name]
@@ -129,7 +116,9 @@ def shard_folders(root: Path) -> list[Path]:
 
 def add_workers(command: argparse.ArgumentParser) -> None:
     """Let a command be told who computes."""
-    command.add_argument("--workers", type=_count, default=os.cpu_count() or 1, help="how many (default: as many as processors)")
+    command.add_argument(
+        "--workers", type=_at_least(1), default=os.cpu_count() or 1, help="how many (default: as many as processors)"
+    )
     command.add_argument(
         "--executor",
         type=executor_named,
@@ -144,7 +133,7 @@ def add_run(command: argparse.ArgumentParser, quick: str) -> None:
     """Let a command be told what is computed; `quick` says what becomes of a quick run's results."""
     command.add_argument("--quick", action="store_true", help=f"fewer replications; {quick}")
     command.add_argument("--kernels", type=Path, action="append", default=[], metavar="FILE", help="register its estimators")
-    command.add_argument("--seed", type=_seed, default=0)
+    command.add_argument("--seed", type=_at_least(0), default=0)
 
 
 def repeated(*, quick: bool, seed: int, results: Path | None, kernels: Sequence[Path] = (), folder: str = "--results") -> str:
@@ -156,15 +145,12 @@ def repeated(*, quick: bool, seed: int, results: Path | None, kernels: Sequence[
     return shlex.join(words)
 
 
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
+def _at_least(least: int) -> Callable[[str], int]:
+    """Return what reads a whole number of at least so many."""
 
+    def integer(text: str) -> int:
+        if int(text) < least:
+            raise argparse.ArgumentTypeError(f"must be at least {least}, got {text}")
+        return int(text)
 
-def _seed(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"must not be negative, got {value}")
-    return value
+    return integer

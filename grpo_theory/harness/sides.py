@@ -96,9 +96,8 @@ class Check:
         asked = {name: value for name, value in variant.items() if name in case or name in named}
         found = {}
         for values in product(*self.each.values()):
-            found[values[0] if len(values) == 1 else values] = self.of.cell(
-                {**asked, **dict(zip(self.each, values, strict=True))}
-            )
+            arm = dict(zip(self.each, values, strict=True))
+            found[values[0] if len(values) == 1 else values] = self.of.cell({**asked, **arm})
         return found
 
     def cells(self, quick: bool) -> Iterator[Cell]:
@@ -140,13 +139,14 @@ class Check:
                     evidence, facts = two_sides(known[name], sides)
                     _check_error(known[name], self.label(case), evidence, begun)
                     found[name].setdefault(role, (evidence, facts))
-        return [{**case, **self._row(known[name], case, by_role)} for name, by_role in found.items() if "own" in by_role]
-
-    def _row(self, one: Statement, case: Case, found: Mapping[str, tuple[Evidence, Mapping[str, float]]]) -> dict[str, Any]:
-        if "broken" not in found:
-            raise StudyError(f"{one.id} on {self.label(case)}: no broken case gave its sides, so nothing could be refuted")
-        (own, facts), (control, _), (sound, _) = found["own"], found["broken"], found.get("sound", (None, {}))
-        return row_of(Claim(one, self.label(case), own, control, facts, sound))
+        rows, label = [], self.label(case)
+        for name, by_role in found.items():
+            if "own" in by_role:
+                if "broken" not in by_role:
+                    raise StudyError(f"{name} on {label}: no broken case gave its sides, so nothing could be refuted")
+                (own, facts), (control, _), (sound, _) = by_role["own"], by_role["broken"], by_role.get("sound", (None, {}))
+                rows.append({**case, **row_of(Claim(known[name], label, own, control, facts, sound))})
+        return rows
 
     def label(self, case: Case) -> str:
         """Return what a case is called in verdicts."""
@@ -340,11 +340,7 @@ def study_of(module: ModuleType) -> Study | None:
     if old not in ([[]] if parts else [["compare"], ["simulate", "rows", "claims"]]):
         raise StudyError(f"{FORMS}; {name} defines {', '.join((*parts, *old))}")
     statements = {one.id: one for one in stated_in(module)}
-    if parts:
-        functions = _of_checks(parts)
-    else:
-        functions = {"cells": getattr(module, "cells", lambda quick: [Cell({})])}
-        functions |= _of_comparisons(module, statements) if old == ["compare"] else _of_simulations(module)
+    functions = _of_checks(parts) if parts else _of_functions(module, statements, compares=old == ["compare"])
 
     def claims(table: pd.DataFrame) -> list[Claim]:
         stated = table[table["statement"] != ""].to_dict("records")
@@ -409,12 +405,12 @@ def _of_checks(parts: Mapping[str, Run | Check]) -> dict[str, Any]:
     return {"cells": cells, "compute": compute, "table": table}
 
 
-def _of_comparisons(module: ModuleType, statements: Mapping[str, Statement]) -> dict[str, Any]:
-    takes = len(signature(module.compare).parameters)
+def _of_functions(module: ModuleType, statements: Mapping[str, Statement], *, compares: bool) -> dict[str, Any]:
+    """Return the functions of a study in one of the older forms."""
 
-    def compute(settings: Settings, rng: np.random.Generator, chunk: int) -> list[dict[str, Any]]:
+    def compared(settings: Settings, rng: np.random.Generator, chunk: int) -> Rows:
         found, begun = [], BEGUN.times
-        for one in module.compare(*(settings, rng)[:takes]):
+        for one in module.compare(*(settings, rng)[: len(signature(module.compare).parameters)]):
             if isinstance(one, Mapping):
                 found.append({"statement": "", "prediction": float("nan"), **EXACT, **one})
                 continue
@@ -428,13 +424,11 @@ def _of_comparisons(module: ModuleType, statements: Mapping[str, Statement]) -> 
         return found
 
     def table(results: Iterable[tuple[Settings, list[Any]]], quick: bool) -> Rows:
-        return [row for _, chunks in results for chunk in chunks for row in chunk]
-
-    return {"compute": compute, "table": table}
-
-
-def _of_simulations(module: ModuleType) -> dict[str, Any]:
-    def table(results: Iterable[tuple[Settings, list[Any]]], quick: bool) -> Rows:
+        if compares:
+            return [row for _, chunks in results for chunk in chunks for row in chunk]
         return [row for settings, chunks in results for row in module.rows(settings, chunks)]
 
-    return {"compute": module.simulate, "table": table, "claims": lambda table: list(module.claims(table))}
+    cells = getattr(module, "cells", lambda quick: [Cell({})])
+    if compares:
+        return {"cells": cells, "compute": compared, "table": table}
+    return {"cells": cells, "compute": module.simulate, "table": table, "claims": lambda table: list(module.claims(table))}

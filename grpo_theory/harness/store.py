@@ -6,7 +6,6 @@ import os
 import platform
 import re
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -186,11 +185,9 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise StoreError(f"cannot write {path}: {error.strerror}; what was finished before is kept") from None
-    except BaseException:
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
 
 
 class Store:
@@ -202,8 +199,6 @@ class Store:
         self.option = option
         try:
             root.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=root):
-                pass
         except OSError as error:
             raise StoreError(f"{option} must be a folder that can be written, got {root}: {error.strerror}") from None
 
@@ -219,35 +214,34 @@ class Store:
         path, other = self.root / ".lock", f"give {self.option} another folder"
         with ExitStack() as stack:
             try:
-                _lock(stack.enter_context(_opened(path)).fileno())
+                if sys.platform != "win32":  # where nothing keeps two runs apart
+                    import fcntl
+
+                    fcntl.flock(stack.enter_context(path.open("a")), fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise StoreError(f"another run is at work in {self.root}: wait until it has finished, or {other}") from None
             except OSError as error:
                 raise StoreError(f"cannot lock {path}, by which runs know of each other: {error.strerror}; {other}") from None
-            self._sweep()
+            # What runs that were killed while they wrote have left.
+            for folder, pattern in ((self.root, "*"), (self.root / RUNS, "*"), (self.root / CHUNKS, "**/*")):
+                for left in folder.glob(f"{pattern}{PARTIAL}"):
+                    left.unlink(missing_ok=True)
             yield
-
-    def _sweep(self) -> None:
-        """Remove what runs that were killed while they wrote have left."""
-        for folder, pattern in ((self.root, "*"), (self.root / RUNS, "*"), (self.root / CHUNKS, "**/*")):
-            for left in folder.glob(f"{pattern}{PARTIAL}"):
-                left.unlink(missing_ok=True)
 
     def read_chunk(self, study: Study, cell: Cell, chunk: int) -> dict[str, Any] | None:
         """Return a chunk's record, or None if it is missing, damaged, or made by other code, versions, settings or seed."""
-        expected = self._identity(study, cell, chunk)
+        path, expected = self._place(study, cell, chunk)
         try:
-            body = opened_json(self._chunk_path(study.name, cell, chunk).read_bytes())
+            body = opened_json(path.read_bytes())
         except (OSError, ValueError):
             return None
-        if {name: body.get(name) for name in expected} != expected:
-            return None
-        return body if all(body["versions"].get(name) == versions()[name] for name in NUMERICAL) else None
+        same = all(body["versions"].get(name) == versions()[name] for name in NUMERICAL)
+        return body if same and {name: body.get(name) for name in expected} == expected else None
 
     def write_chunk(self, study: Study, cell: Cell, chunk: int, data: Any, seconds: float) -> None:
         """Write a chunk's result with everything that it depends on."""
-        body = {**self._identity(study, cell, chunk), "versions": versions(), "seconds": seconds, "data": data}
-        write_atomically(self._chunk_path(study.name, cell, chunk), sealed_json(body))
+        path, identity = self._place(study, cell, chunk)
+        write_atomically(path, sealed_json({**identity, "versions": versions(), "seconds": seconds, "data": data}))
 
     def write_table(self, study: Study, table: pd.DataFrame, seconds: float, *, quick: bool) -> None:
         """Write a study's tidy table as Parquet, with what it was made from in its metadata.
@@ -264,37 +258,12 @@ class Store:
         run = {"processor seconds": seconds, "host": platform.node(), "built": datetime.now(UTC).isoformat(timespec="seconds")}
         write_atomically(self.root / RUNS / f"{study.name}.json", sealed_json(run))
 
-    def _chunk_path(self, study: str, cell: Cell, chunk: int) -> Path:
+    def _place(self, study: Study, cell: Cell, chunk: int) -> tuple[Path, dict[str, Any]]:
+        """Return the file of a chunk, and what it is of."""
         folder = hashlib.sha256(cell.key.encode()).hexdigest()[:16]
-        return self.root / CHUNKS / study / folder / f"{chunk:04d}.json"
-
-    def _identity(self, study: Study, cell: Cell, chunk: int) -> dict[str, Any]:
         source = study_fingerprint(study) + cell.code
-        return {"settings": json.loads(cell.key), "seed": self.seed, "chunk": chunk, "source": source}
-
-
-def _opened(path: Path) -> IO[str]:
-    """Open the file of a lock, made if it is not there; one of another user, who let us read it, does as well."""
-    try:
-        return path.open("a")
-    except PermissionError:
-        return path.open()
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(file: int) -> None:
-        try:
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            raise BlockingIOError from None
-
-else:
-    import fcntl
-
-    def _lock(file: int) -> None:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        identity = {"settings": json.loads(cell.key), "seed": self.seed, "chunk": chunk, "source": source}
+        return self.root / CHUNKS / study.name / folder / f"{chunk:04d}.json", identity
 
 
 def checksum_of(path: Path) -> str:

@@ -4,7 +4,7 @@ import ast
 import json
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -78,12 +78,11 @@ def read_study(path: Path, kernels: Sequence[SourceFile] = ()) -> Study:
         If the file cannot be read or run, has the name of an installed module, defines no study or states nothing.  Also if it
         states without a margin what needs one.
     """
-    own, imported = _read(path)
-    beside = list(_beside(own, imported, {own.module}))
-    for source in (*beside, own):
+    sources = _with_beside(path, {path.stem})
+    for source in sources:
         if source.hides_module():
             raise StudyFileError(f"{source.path}: there is another module {source.module!r}, give the file another name")
-    study = load_study((*kernels, *beside, own))
+    study = load_study((*kernels, *sources))
     if not study.statements:
         raise StudyFileError(f"{path} states nothing: put a Statement at its top level, and compare or claim it")
     for one in study.statements:  # what is wrong is found before anything is computed, and not when claims are made
@@ -142,40 +141,27 @@ def load_study(sources: tuple[SourceFile, ...]) -> Study:
 def draw_of(study: Study) -> Callable[[pd.DataFrame], Any] | None:
     """Return what draws the figure of a user's study from its table, and None if its file defines no ``draw``."""
     module = study.sources[-1].load()
-    draw = getattr(module, "draw", None)
-    return _guard(study.name, module, "draw", draw) if callable(draw) else None
+    return _guard(study.name, module, "draw", module.draw) if callable(getattr(module, "draw", None)) else None
 
 
-def _read(path: Path) -> tuple[SourceFile, list[str]]:
-    """Return a file and the first names of the modules that it imports."""
+def _with_beside(path: Path, known: set[str]) -> list[SourceFile]:
+    """Return a file, behind those in its folder that it imports, each after those that it needs itself."""
     try:
         source = SourceFile.read(path)
-        return source, list(_imported(ast.parse(source.text)))
+        tree = ast.parse(source.text)
     except SyntaxError as error:
         raise StudyFileError(f"{path} is not Python: {error.msg}{_at(error.lineno)}") from None
-    except ValueError as error:  # bytes that are no text, or a zero among them
-        raise StudyFileError(f"{path} is not Python: {first_line(error)}") from None
-    except OSError as error:
-        raise StudyFileError(f"{path}: {error.strerror}") from None
-
-
-def _beside(source: SourceFile, imported: Iterable[str], known: set[str]) -> Iterator[SourceFile]:
-    """Yield the files in the folder of a file that it imports, each after those that it needs itself."""
-    for name in imported:
-        path = Path(source.path).with_name(f"{name}.py")
-        if name not in known and path.is_file():
+    except (OSError, ValueError) as error:  # bytes that are no text, or a zero among them
+        raise StudyFileError(f"{path} cannot be read: {first_line(error)}") from None
+    imported = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    imported += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level]
+    found = []
+    for name in (one.partition(".")[0] for one in imported):
+        beside = path.with_name(f"{name}.py")
+        if name not in known and beside.is_file():
             known.add(name)
-            needed, others = _read(path)
-            yield from _beside(needed, others, known)
-            yield needed
-
-
-def _imported(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.split(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module.split(".")[0]
+            found += _with_beside(beside, known)
+    return [*found, source]
 
 
 def _guarded(study: Study, module: ModuleType) -> Study:

@@ -18,7 +18,6 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.estimation import find
 from grpo_theory.evidence import Evidence
-from grpo_theory.evidence.reading import average
 from grpo_theory.harness.study import EXACT, Cell, Settings
 from grpo_theory.plan.run_advice import SIZES, advise_run
 from grpo_theory.plan.run_simulation import RESPONSES
@@ -71,7 +70,7 @@ def summary_of(estimate, parts):
 def mean_over_kinds(rows, prediction, logs=()):
     """Return the evidence of the mean of rows, one for each kind of problem, which are independent; logs are common to all."""
     parts = [Part(row.standard_error**2 / len(rows) ** 2, row.replications - 1.0) for row in rows.itertuples()]
-    return Evidence(prediction=prediction, **summary_of(average(rows["estimate"]), [*parts, *logs]))
+    return Evidence(prediction=prediction, **summary_of(float(np.array(rows["estimate"]).mean()), [*parts, *logs]))
 
 
 def network(width, seed, bandit):

@@ -14,7 +14,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.evidence import Evidence
-from grpo_theory.evidence.reading import difference, distance, evidence, farthest, highest
+from grpo_theory.evidence.reading import difference, distance, evidence, highest
 from grpo_theory.harness import check, rows, run
 from grpo_theory.theory import leave_one_out_parts
 from simulations.seeds import seed_of
@@ -206,7 +206,7 @@ def one_curve(found, problem, schedule, group_size, undone=False):
     tables = (measured(found[at], problem, schedule, budget) for at, budget in (("before", BUDGET), ("after", LARGEST)))
     small, course = (table.xs(group_size, level="group_size") for table in tables)
     least, factor, end = small.loc[END], LARGEST / BUDGET, course.loc[END]
-    early = course.loc[farthest(course["prediction"].drop(END), end["prediction"])]
+    early = course.loc[highest((course["prediction"].drop(END) - end["prediction"]).abs())]
     most = early if undone else end
     ratio = factor * most["estimate"] / least["estimate"]
     error = factor * np.hypot(most["standard_error"], ratio / factor * least["standard_error"]) / abs(least["estimate"])
