@@ -15,11 +15,9 @@ from sequences import (
     case,
     gradient,
     look,
-    probabilities,
     reference_logs,
     response_terms,
     responses,
-    scores,
     token_logs,
     two_group_batches,
 )
@@ -166,15 +164,6 @@ def test_all_mixtures_off_policy(kl, advantage):
         assert_law(law, batch_law(c, mixed, 2, 2, behaviour=c.behaviour))
 
 
-@pytest.mark.parametrize(("kl", "advantage"), list(zip(PLACES, ["asymmetric", "rloo", "grpo"] * 3, strict=False)))
-def test_aggregation_and_penalty_on_policy(kl, advantage):
-    c, kl = penalised(kl)
-    for aggregation in POOLS:
-        plain = estimator_of(advantage, aggregation=aggregation, kl=kl)
-        law = gt.gradient_law(c.problem, c.theta, plain, batch_size=2, group_size=3)
-        assert_law(law, batch_law(c, plain, 2, 3))
-
-
 def prefix_ratio(log_ratios, length, ratios):
     """The ratio of a token is that of the response up to it."""
     for i in range(ratios.shape[1]):
@@ -233,26 +222,6 @@ def test_the_trajectory_ratio_undoes_the_behaviour_policy(advantage, features):
     assert_close(mean("trajectory"), truth)
     for wrong in (mean("token"), mean("geometric"), mean("none"), mean("trajectory", "cap"), mean("trajectory", "by sign")):
         assert np.linalg.norm(wrong - truth) > 1e-2 * np.linalg.norm(truth)
-
-
-@pytest.mark.parametrize(("horizon", "end_token"), [(1, None), (3, 1)])
-def test_what_the_penalty_does_to_the_mean_on_policy(horizon, end_token):
-    c = case("shared", "binary", "kl", horizon=horizon, end_token=end_token)
-    truth, pi = gradient(c, c.theta), probabilities(c, c.theta)
-    reward = np.einsum(
-        "m,mk,mk,mkd->d", c.problem.bandit.prompt_weights, pi, c.problem.bandit.probabilities[..., 1], scores(c, c.theta)
-    )
-
-    def mean(kl):
-        return gt.gradient_mean(c.problem, c.theta, estimator_of("rloo", kl=kl), batch_size=1, group_size=2)
-
-    assert_close(mean("k1 in reward"), truth)
-    assert_close(mean("k1 in loss"), reward)
-    exact = ["k2 in loss"] if horizon == 1 else []  # a sum over tokens forgets what a token does to those after it
-    for kl in exact:
-        assert_close(mean(kl), truth)
-    for kl in {"k2 in reward", "k3 in reward", "k1 in loss", "k2 in loss", "k3 in loss"} - set(exact):
-        assert np.linalg.norm(mean(kl) - truth) > 1e-2 * np.linalg.norm(truth)
 
 
 def test_tokens_shared_out_over_the_batch(seed):
@@ -325,12 +294,3 @@ def test_a_penalty_in_the_loss_needs_a_penalty():
         e = estimator_of("rloo", kl=f"{divergence} in reward")
         law = gt.gradient_law(c.problem, c.theta, e, batch_size=2, group_size=2, behaviour=c.behaviour)
         assert_law(law, batch_law(c, e, 2, 2, behaviour=c.behaviour))
-
-
-@pytest.mark.parametrize("exact", [gt.gradient_law, gt.gradient_mean, gt.gradient_covariance, gt.gradient_mse])
-def test_what_couples_groups_is_not_enumerated(exact):
-    c = sequences()
-    for e in ("dapo", estimator_of("rloo", "token", aggregation="batch tokens")):
-        for behaviour in (None, c.behaviour):
-            with pytest.raises(gt.NotEnumerableError, match=r"couples groups: use simulate_gradients"):
-                exact(c.problem, c.theta, e, batch_size=2, group_size=2, behaviour=behaviour)

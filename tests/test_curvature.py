@@ -62,44 +62,6 @@ def test_slope_and_curvature_are_those_of_the_success_probability(shape):
     np.testing.assert_allclose(success_hessian(pi, correct, features), twice, atol=1e-13)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_library_finds_the_same_hessian(shape):
-    correct, features, theta = policy(shape, 1)
-    problem = gt.Problem(gt.Bandit(correct[None].astype(float)), gt.LinearSoftmax(features[None]))
-    pi = softmax(features @ theta)
-    np.testing.assert_allclose(gt.hessian(problem, theta), success_hessian(pi, correct, features), atol=1e-13)
-    np.testing.assert_allclose(gt.moments(problem, theta).gradient, success_gradient(pi, correct, features), atol=1e-13)
-
-
-def test_the_inequality_behind_the_bound():
-    """4 Var(v) + (w - E v)^2 <= 2 (w^2 + sum v^2) for every law, with equality where w = -E v = -(x + y)."""
-    rng = np.random.default_rng(3)
-
-    def sides(shares, v, w):
-        mean = shares @ v
-        return 4.0 * (shares @ v**2 - mean**2) + (w - mean) ** 2, 2.0 * (w**2 + v @ v)
-
-    for n in (1, 2, 3, 7):
-        for _ in range(300):
-            left, right = sides(rng.dirichlet(np.full(n, 0.5)), rng.normal(size=n), rng.normal())
-            assert left <= right * (1 + 1e-12)
-    equal = [([0.5, 0.5], [1.0, -1.0], 0.0), ([1.0], [1.0], -1.0), ([2 / 3, 1 / 3], [1.0, -0.5], -0.5)]
-    for shares, v, w in equal:
-        left, right = sides(np.array(shares), np.array(v), w)
-        assert left == pytest.approx(right, rel=1e-14)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_bounds_hold_at_random_policies(shape):
-    for seed in range(100):
-        correct, features, theta = policy(shape, seed)
-        pi = softmax(2.0 * features @ theta)
-        p, spectral = pi[correct].sum(), norm(features)
-        slope, curvature = (f(pi, correct, features) for f in (success_gradient, success_hessian))
-        assert np.linalg.norm(slope) <= np.sqrt(2.0) * p * (1 - p) * spectral * (1 + 1e-12)
-        assert norm(curvature) <= curvature_bound(p, shape[0]) * spectral**2 * (1 + 1e-12)
-
-
 @pytest.mark.parametrize("p", [0.01, 0.2113, 0.3, 0.45, 0.5, 0.6, 0.9])
 @pytest.mark.parametrize("several", [False, True])
 def test_the_bound_of_the_curvature_is_attained_at_every_success_probability(p, several):

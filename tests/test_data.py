@@ -66,15 +66,3 @@ def test_sampled_answers_have_rewards_for_what_is_right():
     for answer, row in zip(SAMPLED.answers, SAMPLED.index, strict=True):
         for i in row:
             assert SAMPLED.rewards[i] == (SAMPLED.texts[i] == answer + "\n")
-
-
-def test_answers_come_as_often_as_their_probabilities_say():
-    """Of answers that came first, how often do they come again?  Half as likely would be refused."""
-    again, chances = [], []
-    for row in SAMPLED.index:
-        again.append(np.mean(row[1:] == row[0]))
-        chances.append(np.exp(SAMPLED.likelihoods[row[0]]))
-    for chance, agree in ((np.array(chances), True), (np.array(chances) / 2.0, False)):
-        gap = np.array(again) - chance
-        z = gap.mean() / (gap.std(ddof=1) / np.sqrt(len(gap)))
-        assert (abs(z) < 4.9) == agree, z

@@ -12,8 +12,6 @@ from grpo_theory.theory import (
     best_slope,
     finite_group_objective,
     left_out_slope,
-    mixed_bias,
-    mixed_share,
     relative_slope,
     standardised_slope,
 )
@@ -99,23 +97,3 @@ def test_ranges(size):
 def test_others_have_no_such_objective(name):
     with pytest.raises(ValueError, match=f"estimator '{name}' must give advantages that depend on nothing but"):
         finite_group_objective(name, 4)
-
-
-@pytest.mark.parametrize("p", [-0.1, 1.1])
-def test_probabilities_are_checked(p):
-    with pytest.raises(ValueError, match="p must be probabilities"):
-        finite_group_objective("rloo", 2).slope(p)
-    with pytest.raises(ValueError, match="strictly between 0 and 1"):
-        standardised_slope(0.0, 4, 1, 0.0)
-
-
-@pytest.mark.parametrize("size", [2, 3, 6])
-def test_given_a_mixed_group(size):
-    for p in P[1:]:
-        groups = np.array(list(product([0.0, 1.0], repeat=size)))
-        weights = np.where(groups > 0.0, p, 1.0 - p).prod(axis=1)
-        mixed = (groups.min(axis=1) == 0.0) & (groups.max(axis=1) == 1.0)
-        share = weights[mixed].sum()
-        np.testing.assert_allclose(mixed_share(p, size), share, rtol=1e-11)
-        bias = weights[mixed] @ groups[mixed].mean(axis=1) / share - p
-        np.testing.assert_allclose(mixed_bias(p, size), bias, rtol=1e-9, atol=1e-13)

@@ -69,20 +69,6 @@ def test_laws_of_three_policies_are_those_of_the_enumeration(name, clip, monkeyp
     assert np.abs(uncorrected.mean - expected.mean).max() > 1e-4, "the control: the second ratio matters here"
 
 
-def test_without_a_bound_the_two_ratios_are_one():
-    """pi/pi_old times pi_old/mu is pi/mu, token by token and of whole responses."""
-    c = sequences.case()
-    theta, old, sampler = policies(c)
-    for ratio, mismatch in (("token", "token"), ("trajectory", "response truncated")):
-        second = MISMATCHES[mismatch] if mismatch == "token" else MISMATCHES[mismatch].with_bound(1e6)
-        two = Estimator("two", gt.estimators()["rloo"].advantage, RATIOS[ratio], mismatch=second)
-        one = Estimator("one", gt.estimators()["rloo"].advantage, RATIOS[ratio])
-        both = gt.gradient_law(c.problem, theta, two, **SIZES, behaviour=sampler, old=old)
-        np.testing.assert_allclose(both.mean, gt.gradient_law(c.problem, theta, one, **SIZES, behaviour=sampler).mean, rtol=1e-12)
-    # The product of whole responses' ratios is the likelihood ratio, which makes leave-one-out unbiased.
-    np.testing.assert_allclose(both.mean, sequences.gradient(c, theta), rtol=1e-10)
-
-
 def test_parts_are_named_checked_and_sent(registry):
     composed = gt.compose("tis", advantage="grpo", ratio="token", clip="by sign", mismatch="token truncated")
     assert composed.mismatch is MISMATCHES["token truncated"]

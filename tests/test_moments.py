@@ -83,13 +83,6 @@ def test_moments_are_sums_over_the_outcomes(policy, rewards, penalty):
     assert found.between_prompts == pytest.approx(between, rel=1e-12)
 
 
-def test_the_optimal_baseline_is_the_value_where_scores_vanish():
-    found = gt.moments(gt.Problem(gt.Bandit([[0.25, 0.5]]), gt.TabularSoftmax(1, 2)), [2000.0, 0.0])
-    assert found.score_power.tolist() == [0.0]
-    assert found.optimal_baseline.tolist() == found.value.tolist() == [0.25]
-    assert found.score_reward_correlation.tolist() == [0.0]
-
-
 def test_norms_equal_up_to_rounding_leave_no_correlation():
     """Rotated one-hot features: the norms differ in their last bits, and a correlation of last bits means nothing."""
     rng = np.random.default_rng(6)

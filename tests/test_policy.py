@@ -41,15 +41,6 @@ def test_probabilities_and_scores(name):
     np.testing.assert_allclose(scores, phi - np.einsum("mk,mkd->md", pi, phi)[:, None, :], atol=1e-14)
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_scores_are_the_gradient_of_the_log_probability(name):
-    policy, theta = case(name).policy, case(name).theta
-    step = 1e-6
-    shifts = step * np.eye(policy.dimension)
-    difference = [np.log(policy.probabilities(theta + s)) - np.log(policy.probabilities(theta - s)) for s in shifts]
-    np.testing.assert_allclose(policy.scores(theta), np.moveaxis(difference, 0, -1) / (2 * step), atol=1e-9)
-
-
 class Scaled(gt.LogitMap):
     """One vector of logits for all prompts, each prompt with a scale of its own."""
 
@@ -112,13 +103,6 @@ def test_a_map_of_ones_own_is_as_good_as_its_dense_features(paths, penalty):
     if penalty is not None:
         best = gt.find_optimum(problems[0], theta)
         assert np.linalg.norm(gt.moments(problems[1], best).gradient) < 1e-12
-
-
-def test_paths_may_number_prefixes_and_responses_as_they_like():
-    """A tree that no `TokenTree` has: after token 0 comes a second, after token 1 the end; the probabilities sum to one."""
-    paths = gt.Paths([[1, -1], [0, 3], [0, 2]], 2)
-    assert paths.tokens == ((1,), (0, 1), (0, 0))
-    assert gt.Policy(gt.TabularSoftmax(1, 4).logit_map, paths).probabilities([1.0, 0.0, 2.0, -1.0]).sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("shape", [(5,), (1, 5), (3, 5), (2, 3, 1), (2, 0, 4)])

@@ -19,17 +19,6 @@ def test_a_bandit_has_the_law_of_its_success_rates():
     np.testing.assert_allclose(graded.mean_reward, [[1.3, 0.0]], rtol=1e-15)
 
 
-@pytest.mark.parametrize("name", ["kl-tabular", "sequence-shared"])
-def test_at_prompt_keeps_all_but_the_weights(name):
-    problem = gt.gallery.problem(name)
-    one = problem.at_prompt(1)
-    assert one.bandit.prompt_weights.tolist() == [float(m == 1) for m in range(problem.bandit.n_prompts)]
-    assert (one.policy, one.kl, one.name, one.title) == (problem.policy, problem.kl, problem.name, problem.title)
-    assert np.array_equal(one.theta, problem.theta)
-    both, alone = gt.moments(problem, problem.theta), gt.moments(one, problem.theta)
-    np.testing.assert_allclose(alone.gradient, both.prompt_gradients[1], rtol=1e-13, atol=1e-16)
-
-
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("rewards", REWARDS)
 @pytest.mark.parametrize("policy", POLICIES)
@@ -84,14 +73,3 @@ def test_the_divergence_of_sequences_is_a_sum_over_their_tokens():
     np.testing.assert_allclose(point.penalties, strength * np.log(point.probabilities / reference), rtol=1e-12, atol=1e-14)
     expected = strength * rel_entr(point.probabilities, reference).sum(axis=1)
     np.testing.assert_allclose((point.probabilities * point.penalties).sum(axis=1), expected, rtol=1e-12)
-
-
-def test_the_tilted_reference_is_the_optimum_of_a_tabular_policy():
-    """The maximiser of E Z - strength KL is reference * exp(mean reward / strength), normalised: its gradient is 0."""
-    theta = np.log(REFERENCE) + BANDIT.mean_reward / 0.5
-    found = gt.moments(tabular(0.5), theta.reshape(-1))
-    np.testing.assert_allclose(found.gradient, 0.0, atol=1e-15)
-    log_normaliser = 0.5 * np.log((REFERENCE * np.exp(BANDIT.mean_reward / 0.5)).sum(axis=1))
-    np.testing.assert_allclose(found.value, log_normaliser, rtol=1e-14)
-    elsewhere = gt.moments(tabular(0.6), theta.reshape(-1))
-    assert np.abs(elsewhere.gradient).max() > 1e-3

@@ -201,14 +201,6 @@ def test_moments_and_hessians_are_those_of_all_groups(kind, gap, rewards):
     close(gt.hessian(problem, problem.theta), wanted["hessian"])
 
 
-@pytest.mark.parametrize("gap", GAPS[:-1])
-@pytest.mark.parametrize("kind", LISTED)
-def test_the_group_size_law_has_its_constants(kind, gap):
-    problem = problem_of(kind, gap, REWARDS["two are right"], 2)
-    law = gt.group_size_law(problem, problem.theta)
-    close([law.c1, law.c2, law.c3], expected(kind, gap, "two are right", 2)["constants"])
-
-
 def token_paths(paths):
     return TokenPaths(paths.edges.copy(), paths.lengths.copy(), paths.vocabulary_size)
 

@@ -7,8 +7,7 @@ import pytest
 from enumeration import case, groups, prompts
 
 import grpo_theory as gt
-from grpo_theory.exact import directional_derivatives, gradient
-from grpo_theory.theory import TrainingLaw, leave_one_out_parts, noise_free_path, noise_free_slopes, training_law
+from grpo_theory.theory import TrainingLaw, leave_one_out_parts, noise_free_path, training_law
 
 STEPS = np.array([0.9, 0.6])
 GROUP_SIZE = 2
@@ -118,21 +117,6 @@ def test_the_optimum_is_the_least_loss(constants, optimum):
     assert least == pytest.approx(min(optimum, 50.0), abs=1e-9)
 
 
-@pytest.mark.parametrize("copies", [1, 3])
-def test_prompts_with_one_gradient_have_no_spread_whatever_the_rounding(copies):
-    """The best group is the smallest or the largest, as the sign of c3 says; both signs occur."""
-    found = set()
-    for key in range(12):
-        rng = np.random.default_rng(key)
-        features, success, theta = rng.normal(size=(1, 3, 4)), rng.random((1, 3)), rng.normal(size=4)
-        bandit, policy = gt.Bandit(np.tile(success, (copies, 1))), gt.LinearSoftmax(np.tile(features, (copies, 1, 1)))
-        law = training_law(gt.Problem(bandit, policy), theta, gt.Constant(0.5), steps=7)
-        assert law.group_size_law.c1 == 0.0
-        assert law.optimum == (np.inf if law.group_size_law.c3 > 0.0 else 2.0)
-        found.add(law.optimum)
-    assert found == {2.0, np.inf}
-
-
 def test_a_group_size_a_step_costs_what_its_steps_cost():
     law = law_of_steps([[1.0, 2.0, 3.0], [0.5, 0.0, 4.0]])
     assert law.loss(10, [2, 5]) == pytest.approx((2.0 + 2.0 + 3.0 + 2.5 + 1.0) / 10.0)
@@ -152,19 +136,6 @@ def test_the_best_schedule_takes_the_least_of_every_step():
     found = law.best_schedule(sizes)
     np.testing.assert_array_equal(found, [4.0, 16.0, 2.0])
     assert law.loss(48, found) < min(law.loss(48, size) for size in sizes)
-
-
-@pytest.mark.parametrize("name", ["linear", "kl-linear", "kl-tabular", "kl-sequence"])
-def test_slopes_by_differences_agree_with_those_by_hessians(name):
-    problem, steps = gt.gallery.problem(name), gt.Harmonic(20.0, 9).steps(12)
-    law = training_law(problem, problem.theta, steps, steps=12)
-    slopes = noise_free_slopes(problem, law.path, steps)
-    np.testing.assert_allclose(slopes, law.slopes, atol=1e-7)
-    rates = directional_derivatives(problem, law.path[1:], law.slopes[-1:])[:, 0]
-    h = 1e-5 / np.linalg.norm(law.slopes[-1])
-    ahead, behind = (gt.objective(problem, law.path[1:] + sign * h * law.slopes[-1]) for sign in (1, -1))
-    np.testing.assert_allclose(rates, (ahead - behind) / (2 * h), atol=1e-8)
-    np.testing.assert_allclose(gradient(problem, law.path[3]), gt.moments(problem, law.path[3]).gradient)
 
 
 def test_two_speeds_by_hand():

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from enumeration import NAMED, Prompt, group_law
 from networks import ACTIVATIONS, KINDS, DenseNetwork, derivatives_of, differences, logits_of, network_case
 from runs_by_hand import adam_by_numpy, ascend, transcription
 from streams_by_numpy import uniforms_of_runs
@@ -44,29 +43,6 @@ def test_the_tangent_is_its_dense_features(kind):
     assert tangent.at(several[0]) is tangent
 
 
-def enumerated(c):
-    """Write out the outcomes of every prompt at theta."""
-    dense = DenseNetwork(c)
-    at = dense.at(c.theta)
-    seen = dense.seen(at, gt.estimators()["rloo"])
-    scores = np.repeat(at.scores, c.bandit.values.size, axis=1)
-    fields = seen.values, seen.standard_deviations, seen.optimal_baselines
-    by_prompt = zip(at.outcomes, seen.rewards, scores, *fields, strict=True)
-    return [Prompt(p, z, w, *known, (p * z) @ w) for p, z, w, *known in by_prompt]
-
-
-@pytest.mark.parametrize("estimator", NAMED)
-def test_laws_are_sums_over_all_groups(estimator):
-    c, found = network_case("tanh"), gt.estimators()[estimator]
-    law = gt.gradient_law(c.problem, c.theta, estimator, batch_size=2, group_size=2)
-    laws, weights = [group_law(prompt, found, 2) for prompt in enumerated(c)], c.bandit.prompt_weights
-    mean = sum(w * one.mean for w, one in zip(weights, laws, strict=True))
-    second = sum(w * one.second for w, one in zip(weights, laws, strict=True))
-    np.testing.assert_allclose(law.mean, mean, rtol=1e-11, atol=1e-13)
-    np.testing.assert_allclose(law.covariance(), (second - np.outer(mean, mean)) / 2.0, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(law.trace, np.trace(law.covariance()), rtol=1e-11)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("penalty", ["plain", "kl"])
 def test_gradient_and_hessian_are_derivatives_of_the_objective(kind, penalty):
@@ -101,39 +77,6 @@ def test_iterates_are_those_of_the_algorithm(estimator, kind, optimiser, inner_s
         course = transcription(DenseNetwork(c), c.theta, gt.estimators()[estimator], steps, uniforms[run], inner_steps, move)
         np.testing.assert_allclose(found.theta[run], course.path[-1], atol=1e-10)
     assert np.linalg.norm(found.theta[0] - found.theta[1]) > 1e-3
-
-
-def replicated(base, theta, copies):
-    """Return a network of so many copies of the units of another, and its start, at the scale of its width."""
-    network = base.network
-    width, scale = copies * network.width, (copies * network.width) ** -0.5
-    first, second = network.layers(theta)
-    layers = np.tile(first, (copies, 1)), np.tile(second, (1, copies))
-    policy = gt.TwoLayerSoftmax(network.inputs, width, base.n_responses, network.activation, scale)
-    return policy, np.concatenate([layer.reshape(-1) for layer in layers])
-
-
-def gap_to_linear(base, theta, copies, bandit):
-    """Return how far the logits of eight exact steps are from those of the linear policy of the start's tangent."""
-    policy, wide = replicated(base, theta, copies)
-    assert np.abs(policy.logits(wide)).max() < 1e-9
-    linear = gt.Policy(policy.tangent(wide))
-    learned, frozen = wide, np.zeros(wide.size)
-    for _ in range(8):
-        learned = learned + 2.0 * gradient(gt.Problem(bandit, policy, theta=learned), learned)
-        frozen = frozen + 2.0 * gradient(gt.Problem(bandit, linear), frozen)
-    moved = linear.logits(frozen)
-    assert np.abs(moved).max() > 0.5, "the policy has moved"
-    return np.abs(policy.logits(learned) - moved).max()
-
-
-def test_wide_networks_are_linear_policies():
-    """From a paired start the gap falls as 1/H (docs/derivations, wide networks)."""
-    rng, copies = np.random.default_rng(2), (256, 1024)
-    base = gt.TwoLayerSoftmax(rng.normal(size=(3, 2)), 8, 3, scale=8**-0.5)
-    bandit, theta = gt.Bandit(rng.uniform(size=(3, 3))), base.start(rng)
-    gaps = [gap_to_linear(base, theta, n, bandit) for n in copies]
-    assert np.log(gaps[1] / gaps[0]) / np.log(copies[1] / copies[0]) == pytest.approx(-1.0, abs=0.02)
 
 
 @pytest.mark.parametrize("width", [1, 4, 5])
