@@ -27,27 +27,6 @@ def test_one_less_the_efficiency_is_the_error_of_the_best_multiple():
     assert 1.0 - best / (g @ g) == pytest.approx(law.efficiency, rel=1e-9)
 
 
-@pytest.mark.parametrize("factor", [-1.0, 1e-9, 1e60])
-def test_a_factor_changes_nothing(factor, registry):
-    """Exact and simulated, where the error keeps no digit of the estimate's own length."""
-
-    def scaled(batch, advantages):
-        for b in range(batch.rewards.shape[0]):
-            mean = batch.rewards[b].mean()
-            for g in range(batch.rewards.shape[1]):
-                advantages[b, g] = batch.parameters[0] * (batch.rewards[b, g] - mean)
-
-    gt.estimator("scaled", parameters={"factor": factor})(scaled)
-    for policy in POLICIES:
-        c = case(policy, "graded")
-        assert gt.efficiency(c.problem, c.theta, "scaled", **SIZES) == pytest.approx(
-            gt.efficiency(c.problem, c.theta, "dr_grpo", **SIZES), rel=1e-12
-        )
-        run = gt.simulate_gradients(c.problem, c.theta, ["scaled", "dr_grpo"], **SIZES, replications=2000, rng=4)
-        assert run.efficiency[0] == pytest.approx(run.efficiency[1], rel=1e-10)
-        assert run.efficiency_standard_error[0] == pytest.approx(run.efficiency_standard_error[1], rel=1e-9)
-
-
 def test_an_estimate_of_zero_has_no_efficiency_and_a_gradient_of_zero_none_to_compare_with():
     c = case("linear", "binary")
     one = {"batch_size": 2, "group_size": 1}

@@ -105,19 +105,6 @@ def test_products_of_two_halves_of_a_sketch_are_unbiased():
     assert all(abs(distance(name, whole)) > LIMIT for name in quadratic)
 
 
-def test_without_a_response_the_product_with_another_prompt_changes_in_both_places():
-    rng = np.random.default_rng(4)
-    scores = Scores(rng.uniform(size=40), rng.standard_normal((40, 6)), np.arange(40).reshape(5, 8), exact=True)
-    sample = Sample.of(scores)
-    found = sample.without_response(scores)[ANOTHERS]
-    for b, g in ((0, 3), (4, 7)):
-        v, p = sample.terms["variance"].copy(), sample.terms["P"].copy()
-        less = np.delete(scores.answers[b], g)[None]
-        terms = prompt_terms(*scores.of(less), exact=True)
-        v[b], p[b] = terms["variance"][0], terms["P"][0]
-        assert found[b, g] == pytest.approx((v * np.roll(p, -2)).mean(), abs=1e-12)
-
-
 def made_up(prompts=7, size=5, seed=8):
     """Return random scores of prompts' answers, of which some come more than once."""
     rng = np.random.default_rng(seed)

@@ -1,7 +1,5 @@
 """Multisets of classes, and the sums over them, against ordered groups."""
 
-import gc
-import weakref
 from itertools import combinations_with_replacement, product
 from math import comb, prod
 
@@ -17,7 +15,6 @@ from grpo_theory.exact.multisets import (
     add_moments,
     classes,
     count_multisets,
-    looked_at,
     multisets,
     seen_at,
 )
@@ -93,16 +90,3 @@ def test_classes_join_what_a_kernel_cannot_tell_apart():
     assert everything.probabilities.shape[1] == 5  # three responses, two rewards, one of them impossible
     assert everything.probabilities[place].sum() == pytest.approx(1.0, abs=1e-15)
     assert everything.fields[2, place].tolist() == [1.0] * 5
-
-
-def test_classes_are_kept_while_their_point_is_and_not_longer():
-    problem = gt.gallery.problem("tabular")
-    point, rloo = problem.at(problem.theta), gt.estimators()["rloo"]
-    first = looked_at(point, rloo.kl, frozenset({"rewards"}))
-    assert looked_at(point, rloo.kl, frozenset({"rewards", "parameters"})) is first
-    assert looked_at(point, rloo.kl, frozenset({"lengths"})) is not first
-    gone = weakref.ref(point)
-    gt.exact.law_between(point, point, "rloo", batch_size=2, group_size=4)
-    del point
-    gc.collect()
-    assert gone() is None

@@ -7,9 +7,6 @@ from scipy.special import rel_entr
 
 import grpo_theory as gt
 
-REFERENCE = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]])
-BANDIT = gt.Bandit([[0.2, 0.9, 0.5], [0.7, 0.1, 0.4]], [0.4, 0.6])
-
 
 def test_a_bandit_has_the_law_of_its_success_rates():
     bandit = gt.Bandit([[0.3, 0.8], [0.0, 1.0], [0.5, 0.25]])
@@ -35,26 +32,6 @@ def test_the_tables_of_a_point_are_the_outcomes_written_out(policy, rewards, pen
         np.testing.assert_allclose(point.squared_score_norms[m, point.outcome_responses], norms, rtol=1e-12, atol=1e-14)
         scores = np.einsum("kd,de->ke", point.covectors[m], c.features[m])
         np.testing.assert_allclose(scores[point.outcome_responses], table.scores, rtol=1e-12, atol=1e-14)
-
-
-def tabular(strength, theta=None):
-    return gt.Problem(BANDIT, gt.TabularSoftmax(2, 3), gt.KL(strength, REFERENCE), theta)
-
-
-def test_responses_that_are_never_given_add_nothing():
-    """Their probabilities are 0 to the last digit; what their penalty would be weighs nothing anywhere."""
-    theta = np.array([1e4, 0.0, 0.0, 0.0, 1e4, 1e4])
-    problem = tabular(1.0)
-    point = problem.at(theta)
-    assert point.probabilities.tolist() == [[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]]
-    drawn = point.probabilities > 0.0
-    expected = [np.log(2), np.log(2.5), np.log(5 / 7)]
-    np.testing.assert_allclose(point.penalties[drawn], expected, rtol=1e-12)
-    value = [0.2 - np.log(2), 0.25 - (np.log(2.5) + np.log(5 / 7)) / 2]
-    np.testing.assert_allclose(point.moments.value, value, rtol=1e-12)
-    assert gt.objective(problem, theta) == pytest.approx(BANDIT.prompt_weights @ value, rel=1e-12)
-    for name in ("reinforce", "optimal", "grpo"):
-        assert np.isfinite(gt.gradient_mse(problem, theta, name, batch_size=1, group_size=2))
 
 
 def test_the_divergence_of_sequences_is_a_sum_over_their_tokens():

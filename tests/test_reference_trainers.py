@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sequences import case
+from enumeration import tree_case
 from test_trainers import fill
 
 import grpo_theory as gt
@@ -84,7 +84,7 @@ def rewards_of(kind):
 
 def drawn_tree(name):
     """Return a tabular tree, as a rule far from the policy that sampled, with prompts and responses of a batch, any of them."""
-    c = case("tabular", "binary", "kl", vocabulary_size=3, distance=0.0 if name.endswith(ON_POLICY) else 1.5)
+    c = tree_case("tabular", "binary", "kl", vocabulary_size=3, distance=0.0 if name.endswith(ON_POLICY) else 1.5)
     rng = np.random.default_rng(11)
     return c, rng.integers(0, 2, GROUPS), rng.integers(0, c.problem.policy.n_responses, (GROUPS, SIZE))
 
@@ -109,7 +109,7 @@ def our_update(name):
     """Return the convention's estimate of the batch, shape (M, prefixes, V): sums of its tables u and v over the batch."""
     c, prompts, responses = drawn_tree(name)
     found, strength = estimator_with_loss_term(name)
-    kl = gt.KL(STRENGTH, c.problem.kl.reference) if strength else None
+    kl = gt.KL(STRENGTH, c.kl.reference) if strength else None
     problem = gt.Problem(c.problem.bandit, c.problem.policy, kl, c.theta)
     weights = token_weights(problem.at(c.theta), problem.at(c.behaviour), found)
     tables = weights.covectors(np.arange(2))

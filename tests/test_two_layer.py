@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from enumeration import Case, batch_law
 from networks import ACTIVATIONS, KINDS, DenseNetwork, derivatives_of, differences, logits_of, network_case
 from runs_by_hand import adam_by_numpy, ascend, transcription
 from streams_by_numpy import uniforms_of_runs
 
 import grpo_theory as gt
 from grpo_theory.exact import gradient
-from grpo_theory.exact.derivatives import StabilityWarning
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-13}
 
@@ -41,6 +41,20 @@ def test_the_tangent_is_its_dense_features(kind):
     np.testing.assert_allclose(tangent.gram(), phi @ phi.transpose(0, 2, 1), **CLOSE)
     np.testing.assert_allclose(tangent.congruence(forms), sum(p.T @ a @ p for p, a in zip(phi, forms, strict=True)), **CLOSE)
     assert tangent.at(several[0]) is tangent
+
+
+@pytest.mark.parametrize("name", ["rloo", "grpo"])
+def test_laws_are_those_of_the_linear_policy_with_its_slopes(name):
+    """The logits are one more feature, which has theta 1: sums over all groups of the linear policy are the network's too."""
+    c = network_case("tanh")
+    network = c.policy.logit_map
+    features = np.concatenate([derivatives_of(network, c.theta), logits_of(network, c.theta)[..., None]], axis=-1)
+    twin = Case(gt.Problem(c.bandit, gt.LinearSoftmax(features), theta=np.eye(c.theta.size + 1)[-1]), features)
+    law = gt.gradient_law(c.problem, c.theta, name, batch_size=2, group_size=2)
+    expected = batch_law(twin, gt.estimators()[name], 2, 2)
+    np.testing.assert_allclose(law.mean, expected.mean[:-1], rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(law.covariance(), expected.covariance[:-1, :-1], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(law.trace, np.trace(law.covariance()), rtol=1e-11)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -87,19 +101,6 @@ def test_a_start_is_uniform_and_has_a_gradient(width, activation):
     np.testing.assert_allclose(policy.probabilities(theta), 1.0 / 3.0, atol=1e-15)
     np.testing.assert_array_equal(theta, policy.start(rng=np.random.default_rng(0)))
     assert np.linalg.norm(gradient(gt.Problem(gt.Bandit(np.eye(3)), policy, theta=theta), theta)) > 1e-3
-
-
-def test_training_that_leaves_double_precision_is_counted():
-    policy = gt.TwoLayerSoftmax([[1.0, 0.0]], 2, 2, "identity")
-    problem = gt.Problem(gt.Bandit([[1.0, 0.0]]), policy, theta=policy.start(rng=0))
-    sizes = {"batch_size": 2, "group_size": 2, "steps": 60, "replications": 2, "rng": 1}
-    with pytest.warns(StabilityWarning, match="too large for stability"):
-        runs = gt.simulate_training(problem, problem.theta, "reinforce", gt.Constant(1e180), **sizes)
-    assert runs.diverged.all()
-    assert np.isnan(runs.objectives).all()
-    assert "diverged=2" in repr(runs)
-    with pytest.raises(ValueError, match=r"theta must lie in \[-1e\+50, 1e\+50\], got 1e\+60"):
-        gt.moments(problem, np.full(8, 1e60))
 
 
 class Cubes(gt.SmoothMap):
