@@ -101,3 +101,10 @@ def test_what_a_function_keeps_for_the_next_call_is_closed_to_writing():
     returned += [*group_table(gt.estimators()["grpo"], (0.0, 1.0), 4)]
     assert multisets(3, 4) is returned[1]
     assert not any(one.flags.writeable for one in returned)
+
+
+def test_a_mask_within_a_list_is_seen():
+    rows = [np.ma.array([0.1, 0.2], mask=[False, True]), [0.3, 0.4]]
+    for take in (gt.Bandit, gt.Rollouts):
+        with pytest.raises(ValueError, match="must have no masked value, got 1"):
+            take(rows)
