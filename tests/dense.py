@@ -8,28 +8,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from enumeration import Case, case
+from enumeration import DIVERGENCES, RATIOS, SHARES, SLOPES, Case, case, clipped, prefixes
 
 import grpo_theory as gt
 from grpo_theory.problem.logit_map import HeadMap
 
 TREES = ("tree", "linear tree", "head tree")
-
-TERMS = {"k1": lambda x: x, "k2": lambda x: x**2 / 2.0, "k3": lambda x: np.exp(-x) - 1.0 + x}
-SLOPES = {"k1": np.ones_like, "k2": lambda x: x, "k3": lambda x: 1.0 - np.exp(-x)}
-RATIOS = {
-    "none": np.ones_like,
-    "token": np.exp,
-    "trajectory": lambda x: np.full(len(x), np.exp(x.sum())),
-    "geometric": lambda x: np.full(len(x), np.exp(x.mean())),
-}
-CLIPS = {
-    "none": lambda r, low, high, positive: r,
-    "two-sided": lambda r, low, high, positive: np.where((r >= 1.0 - low) & (r <= 1.0 + high), r, 0.0),
-    "upper only": lambda r, low, high, positive: np.where(r <= 1.0 + high, r, 0.0),
-    "by sign": lambda r, low, high, positive: np.where(r <= 1.0 + high if positive else r >= 1.0 - low, r, 0.0),
-    "cap": lambda r, low, high, positive: np.minimum(r, 1.0 + high),
-}
 
 
 def token_case(policy="tree", penalty="plain") -> Case:
@@ -86,13 +70,12 @@ class Dense:
     """A problem written out."""
 
     def __init__(self, c: Case) -> None:
-        self.problem, self.features = c
+        self.problem, self.features = c.problem, c.features
         self.bandit, self.kl = c.bandit, c.kl
         self.vocabulary_size = c.policy.paths.vocabulary_size
         responses = c.policy.paths.tokens
-        prefixes = sorted({tokens[:t] for tokens in responses for t in range(len(tokens))}, key=lambda p: (len(p), p))
         self.edges = [
-            [prefixes.index(tokens[:t]) * self.vocabulary_size + tokens[t] for t in range(len(tokens))] for tokens in responses
+            [prefixes(c).index(tokens[:t]) * self.vocabulary_size + tokens[t] for t in range(len(tokens))] for tokens in responses
         ]
         self.lengths = np.array([len(tokens) for tokens in responses])
         self.n_prompts, self.n_logits, self.dimension = c.features.shape
@@ -132,7 +115,7 @@ class Dense:
         penalties = np.zeros(at.responses.shape)
         kind, _, place = estimator.kl.name.partition(" in ")
         if self.kl is not None and place == "reward":
-            terms = TERMS[kind](np.log(at.tokens) - self.log_reference)
+            terms = DIVERGENCES[kind](np.log(at.tokens) - self.log_reference)
             penalties = self.kl.strength * np.stack([terms[:, edges].sum(axis=1) for edges in self.edges], axis=1)
         z, p = (self.bandit.values - penalties[:, :, None]).reshape(at.outcomes.shape), at.outcomes
         norms = (at.scores**2).sum(axis=2)
@@ -178,9 +161,9 @@ class Dense:
     def weights(self, now: At, then: At, estimator, prompt, response, advantage):
         """Return what the tokens of a response weigh, before pooling: ratio, clip, share, and the slope of a KL term."""
         edges, aggregation, clip = self.edges[response], estimator.aggregation, estimator.clip
-        share = {"own length": 1.0 / len(edges), "constant": 1.0 / self.lengths.max()}.get(aggregation.name, 1.0)
-        ratios = RATIOS[estimator.ratio.name](np.log(now.tokens[prompt, edges]) - np.log(then.tokens[prompt, edges]))
-        weights = advantage * CLIPS[clip.name](ratios, clip.low, clip.high, advantage > 0.0)
+        share = SHARES[aggregation.name](len(edges), self.lengths.max())
+        ratios = RATIOS[estimator.ratio.name](now.tokens[prompt, edges] / then.tokens[prompt, edges])
+        weights = advantage * np.array([clipped(clip.name, r, advantage > 0.0, clip.low, clip.high) for r in ratios])
         kind, _, place = estimator.kl.name.partition(" in ")
         if place == "loss":
             log_ratios = np.log(now.tokens[prompt, edges]) - self.log_reference[prompt, edges]
@@ -193,8 +176,8 @@ class Dense:
         for b, m in enumerate(prompts):
             for g, k in enumerate(outcomes[b] // self.bandit.values.size):
                 edges, advantage = self.edges[k], advantages[b, g]
-                ratios = RATIOS[estimator.ratio.name](np.log(now.tokens[m, edges]) - np.log(then.tokens[m, edges]))
-                changed = CLIPS[clip.name](ratios, clip.low, clip.high, advantage > 0.0) != ratios
+                ratios = RATIOS[estimator.ratio.name](now.tokens[m, edges] / then.tokens[m, edges])
+                changed = [clipped(clip.name, r, advantage > 0.0, clip.low, clip.high) for r in ratios] != ratios
                 counts += changed.sum() * np.array([advantage > 0.0, advantage < 0.0])
         return counts
 

@@ -60,17 +60,6 @@ def test_logits_are_those_of_the_network_in_each_state(activation):
     assert not chain.is_linear
 
 
-@KINDS
-def test_moments_are_sums_over_all_listed_responses(activation):
-    problem = learned(activation)
-    found, expected = gt.moments(problem, problem.theta), gt.moments(problem.listed(), problem.theta)
-    for name in ("value", "gradient", "prompt_gradient_power", "score_power", "score_reward_correlation", "optimal_baseline"):
-        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-12, atol=1e-14, err_msg=name)
-    # Power: the features of a theta that is a thousandth away show.
-    moved = gt.moments(problem, problem.theta + 1e-3)
-    assert np.abs(moved.score_power / expected.score_power - 1.0).max() > 1e-5
-
-
 @pytest.mark.parametrize(("estimator", "off_policy"), [("grpo", False), ("trl_grpo_loss", True)])
 def test_laws_are_those_of_the_listed_responses(estimator, off_policy):
     problem = learned()
@@ -155,6 +144,3 @@ def test_runs_are_those_of_the_algorithm(activation, inner_steps, clipped, optim
         np.testing.assert_allclose(found.theta[run], expected, atol=1e-10)
         assert found.objectives[run, -1] == pytest.approx(gt.objective(problem, expected), abs=1e-10)
     assert np.linalg.norm(found.theta[0] - found.theta[1]) > 1e-3
-
-
-NETWORK = network_of()

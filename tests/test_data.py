@@ -10,8 +10,9 @@ from scipy.special import softmax
 import grpo_theory as gt
 from grpo_theory.data import questions
 from grpo_theory.data.questions import PROMPTS, arithmetic
+from grpo_theory.problem.gallery import END_OF_ANSWER
 
-DATA, SAMPLED = gt.data.arithmetic(), gt.data.sampled_answers()
+DATA, LONG, SAMPLED = gt.data.arithmetic(), gt.data.long_answers(), gt.data.sampled_answers()
 
 
 def test_answers_are_right():
@@ -56,25 +57,18 @@ def test_a_damaged_file_is_refused(tmp_path, monkeypatch):
         arithmetic.__wrapped__()
 
 
-def test_sampled_answers_have_rewards_for_what_is_right():
-    for kind, prompt, answer in zip(SAMPLED.kinds, SAMPLED.prompts, SAMPLED.answers, strict=True):
-        question = prompt.rsplit("\n", 1)[-1]
-        numbers = [int(word) for word in question.replace("+", " ").replace("=", " ").replace(":", " ").split() if word.isdigit()]
-        assert len(numbers) == 2
-        assert int(answer) == (max(numbers) if SAMPLED.kind_names[kind] == "larger" else sum(numbers))
-        assert question not in prompt.rsplit("\n", 1)[0].split("\n"), "the question is not among its examples"
-    for answer, row in zip(SAMPLED.answers, SAMPLED.index, strict=True):
-        for i in row:
-            assert SAMPLED.rewards[i] == (SAMPLED.texts[i] == answer + "\n")
-
-
-def test_answers_come_as_often_as_their_probabilities_say():
-    """Of answers that came first, how often do they come again?  Half as likely would be refused."""
-    again, chances = [], []
-    for row in SAMPLED.index:
-        again.append(np.mean(row[1:] == row[0]))
-        chances.append(np.exp(SAMPLED.likelihoods[row[0]]))
-    for chance, agree in ((np.array(chances), True), (np.array(chances) / 2.0, False)):
-        gap = np.array(again) - chance
-        z = gap.mean() / (gap.std(ddof=1) / np.sqrt(len(gap)))
-        assert (abs(z) < 4.9) == agree, z
+def test_longer_answers_are_the_models_head_over_its_hidden_states():
+    """Probabilities and the one response that pays, of some answers spelt out digit by digit."""
+    problem = gt.gallery.problem("lm-answers")
+    responses, policy = list(problem.policy.responses), problem.policy
+    assert (problem.bandit.n_prompts, len(responses), policy.n_logits, policy.dimension) == (32, 1111, 1221, 6336)
+    found = policy.probabilities(problem.theta)
+    prefixes = [(), *((a,) for a in range(10)), *((a, b) for a in range(10) for b in range(10))]
+    for m in (0, 13, 31):
+        tokens = softmax(LONG.hidden[m].astype(np.float64) @ LONG.head.astype(np.float64).T, axis=1)
+        for response in [(END_OF_ANSWER,), (7, END_OF_ANSWER), (4, 2, END_OF_ANSWER), (1, 3, 8)]:
+            expected = np.prod([tokens[prefixes.index(response[:t]), response[t]] for t in range(len(response))])
+            assert found[m, responses.index(response)] == pytest.approx(expected, rel=1e-10)
+        digits = tuple(int(digit) for digit in str(LONG.answers[m]))
+        right = digits if len(digits) == 3 else (*digits, END_OF_ANSWER)
+        assert problem.bandit.mean_reward[m].tolist() == [float(response == right) for response in responses]

@@ -1,12 +1,8 @@
 """Efficiency, (g . E ghat)^2/(||g||^2 E||ghat||^2): by enumeration, by the steps that it is about, and simulated."""
 
-from itertools import product
-from math import prod
-
 import numpy as np
 import pytest
-import sequences
-from enumeration import NAMED, POLICIES, advantages, case, groups, prompts
+from enumeration import NAMED, POLICIES, case
 from scipy.optimize import minimize_scalar
 
 import grpo_theory as gt
@@ -15,68 +11,8 @@ SIZES = {"batch_size": 2, "group_size": 3}
 Z = 4.9
 
 
-def gradient_of(c):
-    """Return the true gradient from the written-out outcomes, shape (d,)."""
-    return sum(weight * table.gradient for weight, table in zip(c.bandit.prompt_weights, prompts(c), strict=True))
-
-
-def batches(c, estimator, batch_size, group_size):
-    """Return all batches' estimates, shape (n, d), and their probabilities, shape (n,); kernels may couple groups."""
-    tables = prompts(c)
-    choices = [
-        (m, row, c.bandit.prompt_weights[m] * weight)
-        for m, table in enumerate(tables)
-        for row, weight in zip(*groups(table, group_size), strict=True)
-    ]
-    estimates, weights = [], []
-    for batch in product(choices, repeat=batch_size):
-        drawn = [tables[m] for m, _, _ in batch]
-        a = advantages(estimator, drawn, [row for _, row, _ in batch])
-        pieces = [a[b] @ drawn[b].scores[row] for b, (_, row, _) in enumerate(batch)]
-        estimates.append(sum(pieces) / (batch_size * group_size))
-        weights.append(prod(weight for _, _, weight in batch))
-    return np.array(estimates), np.array(weights)
-
-
 def near(estimate, standard_error, truth):
     return abs(estimate - truth) < Z * standard_error
-
-
-@pytest.mark.parametrize("name", ["grpo", "tic_grpo", "gspo"])
-def test_efficiency_off_policy_is_that_of_all_groups_of_sequences(name):
-    c, sizes = sequences.case(), {"batch_size": 2, "group_size": 2}
-    found = sequences.batch_law(c, gt.estimators()[name], **sizes, theta=c.theta, behaviour=c.behaviour)
-    g = sequences.gradient(c, c.theta)
-    expected = (g @ found.mean) ** 2 / ((g @ g) * (np.trace(found.covariance) + found.mean @ found.mean))
-    efficiency = gt.efficiency(c.problem, c.theta, name, **sizes, behaviour=c.behaviour)
-    assert efficiency == pytest.approx(expected, rel=1e-12)
-    assert efficiency != pytest.approx(gt.efficiency(c.problem, c.theta, name, **sizes), rel=1e-3)
-
-
-@pytest.mark.parametrize("name", ["grpo", "rloo", "reinforce"])
-def test_efficiency_is_the_gain_of_the_best_step_where_curvature_is_the_same_in_all_directions(name):
-    """The best step is searched for, not taken from a formula; with other curvature the gains have another quotient."""
-    c = case("linear", "graded").replace(bandit=gt.Bandit([[0.1, 0.8], [0.9, 0.4]], [0.6, 0.4]))
-    g = gradient_of(c)
-    estimates, weights = batches(c, gt.estimators()[name], 2, 2)
-    rng = np.random.default_rng(1)
-    turned = np.linalg.qr(rng.normal(size=(3, 3)))[0]
-    efficiency = gt.efficiency(c.problem, c.theta, name, batch_size=2, group_size=2)
-    for curvature in (2.5 * np.eye(3), turned @ np.diag([0.2, 1.0, 7.0]) @ turned.T):
-
-        def loss(step, steps, probabilities, curvature=curvature):
-            return -probabilities @ (step * steps @ g - 0.5 * step**2 * np.einsum("ni,ij,nj->n", steps, curvature, steps))
-
-        gains = [
-            -minimize_scalar(loss, args=args, bounds=(0.0, 50.0), method="bounded", options={"xatol": 1e-12}).fun
-            for args in ((estimates, weights), (g[None], np.ones(1)))
-        ]
-        law = gt.gradient_law(c.problem, c.theta, name, batch_size=2, group_size=2)
-        spent = np.trace(curvature @ (law.covariance() + np.outer(law.mean, law.mean)))
-        general = (g @ curvature @ g) * (g @ law.mean) ** 2 / ((g @ g) ** 2 * spent)
-        assert gains[0] / gains[1] == pytest.approx(general, rel=1e-9)
-        isotropic = np.ptp(np.linalg.eigvalsh(curvature)) < 1e-9
-        assert (abs(general - efficiency) < 1e-12) == isotropic
 
 
 def test_one_less_the_efficiency_is_the_error_of_the_best_multiple():
@@ -89,27 +25,6 @@ def test_one_less_the_efficiency_is_the_error_of_the_best_multiple():
 
     best = minimize_scalar(error, options={"xtol": 1e-12}).fun
     assert 1.0 - best / (g @ g) == pytest.approx(law.efficiency, rel=1e-9)
-
-
-@pytest.mark.parametrize("factor", [-1.0, 1e-9, 1e60])
-def test_a_factor_changes_nothing(factor, registry):
-    """Exact and simulated, where the error keeps no digit of the estimate's own length."""
-
-    def scaled(batch, advantages):
-        for b in range(batch.rewards.shape[0]):
-            mean = batch.rewards[b].mean()
-            for g in range(batch.rewards.shape[1]):
-                advantages[b, g] = batch.parameters[0] * (batch.rewards[b, g] - mean)
-
-    gt.estimator("scaled", parameters={"factor": factor})(scaled)
-    for policy in POLICIES:
-        c = case(policy, "graded")
-        assert gt.efficiency(c.problem, c.theta, "scaled", **SIZES) == pytest.approx(
-            gt.efficiency(c.problem, c.theta, "dr_grpo", **SIZES), rel=1e-12
-        )
-        run = gt.simulate_gradients(c.problem, c.theta, ["scaled", "dr_grpo"], **SIZES, replications=2000, rng=4)
-        assert run.efficiency[0] == pytest.approx(run.efficiency[1], rel=1e-10)
-        assert run.efficiency_standard_error[0] == pytest.approx(run.efficiency_standard_error[1], rel=1e-9)
 
 
 def test_an_estimate_of_zero_has_no_efficiency_and_a_gradient_of_zero_none_to_compare_with():
@@ -193,14 +108,3 @@ def test_limits_of_an_efficiency_hold_wherever_its_mean_gain_is(gain):
         to_first_order = [2.0 * np.sqrt(run.efficiency[0] / 1e6) for run in runs]
         wrong = np.array([(run.efficiency[0] - truth) / error for run, error in zip(runs, to_first_order, strict=True)])
         assert gain > 2.0 or np.abs(wrong).max() > 300.0
-
-
-def test_a_kernel_that_couples_groups_has_its_efficiency_simulated():
-    c = case("linear", "graded").replace(bandit=gt.Bandit([[0.1, 0.8], [0.9, 0.4]], [0.6, 0.4]))
-    name, g = "james_stein", gradient_of(c)
-    estimates, weights = batches(c, gt.estimators()[name], 2, 2)
-    expected = (weights @ estimates @ g) ** 2 / ((g @ g) * (weights @ (estimates**2).sum(axis=1)))
-    sizes = {"batch_size": 2, "group_size": 2}
-    run = gt.simulate_gradients(c.problem, c.theta, [name, "rloo"], **sizes, replications=200_000, rng=5)
-    assert near(run.efficiency[0], run.efficiency_standard_error[0], expected)
-    assert not near(run.efficiency[1], run.efficiency_standard_error[1], expected)

@@ -103,40 +103,11 @@ def test_an_unseen_answer_is_as_far_from_the_seen_as_others_are_and_in_a_directi
     assert not features[[0, 2]][..., 5].any()
 
 
-def test_the_other_half_is_free_of_the_chances_of_the_first():
-    """E[own gradient . other half's] is the share (1 - 1/n)^2 of |g|^2; within one half the noise is added."""
-    problem, rng, n, logs = sampled_problem(), np.random.default_rng(8), 12, 3000
-    p, scores = problem.policy.probabilities(problem.theta), problem.policy.scores(problem.theta)[..., :4]
-    exact = gt.moments(problem, problem.theta).gradient[:4]
-    products = np.empty((logs, 2))
-    for i in range(logs):
-        k = np.array([rng.choice(3, 2 * n, p=p[m]) for m in range(3)])
-        m = np.arange(3)[:, None]
-        # The gradient of a twin at its start, written out: the covariance of reward and sketch in the sample.
-        r, w = REWARDS[m, k], scores[m, k]
-        halves = [
-            np.mean([np.mean((rr - rr.mean())[:, None] * ww, axis=0) for rr, ww in zip(r[:, s], w[:, s], strict=True)], axis=0)
-            for s in (slice(0, None, 2), slice(1, None, 2))
-        ]
-        if i < 5 and (np.ptp(r[:, ::2], axis=1) > 0).all() and (np.ptp(r[:, 1::2], axis=1) > 0).all():
-            made = half_twins(gt.Rollouts(r, w))
-            for one, expected in zip(made, halves, strict=True):
-                np.testing.assert_allclose(gt.moments(one, one.theta).gradient[:4], expected, atol=1e-12)
-        products[i] = halves[0] @ halves[1], halves[0] @ halves[0]
-    shrunk = (1.0 - 1.0 / n) ** 2 * float(exact @ exact)
-    z = (products.mean(axis=0) - shrunk) / (products.std(axis=0, ddof=1) / np.sqrt(logs))
-    assert abs(z[0]) < 4.9
-    assert z[1] > 4.9
-
-
 @pytest.mark.parametrize(
     ("log", "error", "message"),
     [
         (gt.RaggedRollouts([0, 0, 1, 1], [0, 1, 0, 1]), ValueError, "sketch of each response for a twin.*gt.sketch to make"),
-        (gt.RaggedRollouts([0, 0, 1], [0, 1, 0], np.eye(3)), ValueError, "at least 2 responses per prompt"),
         (gt.RaggedRollouts([0, 0, 1, 1], [0, 0, 1, 1], np.eye(4)), ValueError, "prompt whose responses differ in their reward"),
-        (gt.RaggedRollouts([0, 0], [0, 1], np.ones((2, 3))), ValueError, "sketches that differ"),
-        (gt.Rollouts(np.zeros((2, 3, 4)), np.ones((2, 3, 4, 1))), ValueError, "one batch"),
         ({"rewards": [0, 1]}, TypeError, "gt.read_rollouts"),
     ],
 )

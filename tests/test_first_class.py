@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 
-from grpo_theory.compiler import F1, OPTIONS, FirstClassType, function_value, value_or_null
+from grpo_theory.compiler import F1, OPTIONS, FirstClassType, function_value
 from grpo_theory.estimation.kernel import centre
 from grpo_theory.estimation.parts import RATIOS
 
@@ -54,18 +54,6 @@ def test_one_machine_code_calls_any_function_of_the_signature(driver):
 def test_what_a_function_raises_reaches_python(driver):
     with pytest.raises(ValueError, match="by must not be negative"):
         driver(refuse.value, np.ones(2), -1)
-
-
-def test_a_function_that_is_not_wanted_is_not_compiled_and_not_called(driver):
-    @function_value(SCALE)
-    def unwanted(array, by):
-        """Do nothing."""
-
-    absent = value_or_null(unwanted, False)
-    assert "dispatcher" not in vars(unwanted)
-    with pytest.raises(RuntimeError, match="said not to be needed"):
-        driver(absent, np.ones(2), 1)
-    assert value_or_null(unwanted, True) is unwanted.value
 
 
 def test_what_is_pickled_of_a_function_is_compiled_anew():

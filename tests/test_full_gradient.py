@@ -4,10 +4,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from study_tables import table as table_of
 
 import grpo_theory as gt
-from simulations.gradient import full_gradient
 from simulations.gradient.sampled_statistics import HEAD, of_responses, scores_of
 from simulations.gradient.sampled_terms import (
     ANOTHERS,
@@ -16,10 +14,8 @@ from simulations.gradient.sampled_terms import (
     Scores,
     components,
     mean_of_pairs,
-    means_of_others,
     noise,
     prompt_terms,
-    proxy_correlation,
 )
 from simulations.jackknife import jackknife_error
 
@@ -109,37 +105,6 @@ def test_products_of_two_halves_of_a_sketch_are_unbiased():
     assert all(abs(distance(name, whole)) > LIMIT for name in quadratic)
 
 
-def test_the_proxys_correlation_is_that_of_means():
-    v, p = np.random.default_rng(3).uniform(0.1, 1.0, (2, 9))
-    means = {"variance": v, "P": p, "variance variance": v * v, "P P": p * p, "variance P": v * p, ANOTHERS: v * np.roll(p, -4)}
-    means = {name: term.mean() for name, term in means.items()}
-    assert proxy_correlation(means) == pytest.approx(np.corrcoef(v, p)[0, 1], abs=1e-12)
-    assert proxy_correlation(means, ANOTHERS) == pytest.approx(np.corrcoef(v, np.roll(p, -4))[0, 1], abs=1e-12)
-
-
-def test_without_a_response_the_product_with_another_prompt_changes_in_both_places():
-    rng = np.random.default_rng(4)
-    scores = Scores(rng.uniform(size=40), rng.standard_normal((40, 6)), np.arange(40).reshape(5, 8), exact=True)
-    sample = Sample.of(scores)
-    found = sample.without_response(scores)[ANOTHERS]
-    for b, g in ((0, 3), (4, 7)):
-        v, p = sample.terms["variance"].copy(), sample.terms["P"].copy()
-        less = np.delete(scores.answers[b], g)[None]
-        terms = prompt_terms(*scores.of(less), exact=True)
-        v[b], p[b] = terms["variance"][0], terms["P"][0]
-        assert found[b, g] == pytest.approx((v * np.roll(p, -2)).mean(), abs=1e-12)
-
-
-def test_means_of_pairs_and_without_each():
-    values = np.random.default_rng(7).standard_normal((5, 5))
-    values += values.T
-    of_pairs = [values[i, j] for i in range(5) for j in range(5) if i != j]
-    assert mean_of_pairs(values) == pytest.approx(np.mean(of_pairs), abs=1e-14)
-    for left_out in range(5):
-        kept = np.delete(np.arange(5), left_out)
-        assert means_of_others(values)[left_out] == pytest.approx(mean_of_pairs(values[np.ix_(kept, kept)]), abs=1e-13)
-
-
 def made_up(prompts=7, size=5, seed=8):
     """Return random scores of prompts' answers, of which some come more than once."""
     rng = np.random.default_rng(seed)
@@ -194,8 +159,3 @@ def test_components_are_those_of_the_package():
     scores = scores_of(HEAD)
     law = gt.intervals.estimate_group_size_law(gt.Rollouts(*scores.of(scores.answers)))
     np.testing.assert_allclose(components(Sample.of(scores).means()), (law.c1, law.c2, law.c3), rtol=1e-10)
-
-
-@pytest.fixture(scope="module")
-def table():
-    return table_of(full_gradient, quick=False)

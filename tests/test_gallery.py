@@ -39,17 +39,6 @@ def test_chains_have_64_tokens_and_succeed_as_often_as_is_said():
     np.testing.assert_allclose(before.at(before.theta).state_probabilities, 1.0 / 3.0, rtol=1e-12)
 
 
-def test_two_arms():
-    p = problem("two-arms")
-    np.testing.assert_allclose(p.policy.probabilities(p.theta), [[1 / 3, 2 / 3]], rtol=1e-14)
-    assert values("two-arms").value == pytest.approx([19 / 30], rel=1e-14)
-
-
-def test_uniform_meets_assumption_2_exactly():
-    assert values("uniform").score_reward_correlation.tolist() == [0.0] * 6
-    assert np.abs(values("tabular").score_reward_correlation).max() > 0.1
-
-
 @pytest.mark.parametrize("name", ["uncorrelated-tabular", "uncorrelated-linear"])
 def test_assumption_2_is_met_though_norms_and_rewards_vary(name):
     p, m = problem(name), values(name)

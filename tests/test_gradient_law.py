@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from enumeration import NAMED, PENALTIES, POLICIES, REWARDS, batch_law, case, coupled_mse, group_law, prompts
+from enumeration import CASES, NAMED, POLICIES, TREES, assert_close, assert_law, batch_law, case, gradient
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,39 +17,34 @@ def law(c, estimator, batch_size=1, group_size=3):
     return gt.gradient_law(c.problem, c.theta, estimator, batch_size=batch_size, group_size=group_size)
 
 
-@pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("rewards", REWARDS)
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("name", NAMED)
-def test_moments_are_sums_over_all_groups(name, policy, rewards, penalty):
-    c, estimator = case(policy, rewards, penalty), gt.estimators()[name]
-    if policy == "tabular":  # at the second prompt the third response has all but 2e-4 of the probability
+GROUPWISE = [name for name, found in gt.estimators().items() if not found.couples_groups]
+OTHERS = [("linear", "binary", "plain"), ("linear", "graded", "kl"), TREES[5], ("off policy", *TREES[5])]
+EXACT = [(name, *one) for name in NAMED for one in CASES + TREES]
+EXACT += [(name, *one) for name in GROUPWISE if name not in NAMED for one in OTHERS]
+
+
+@pytest.mark.parametrize(("name", "place"), [(name, place) for name, *place in EXACT])
+def test_moments_are_sums_over_all_groups(name, place):
+    """All estimators that see each group alone, of single responses and of sequences, on policy and off it."""
+    c, estimator = case(*place[-3:]), gt.estimators()[name]
+    if place[0] == "tabular":  # at the second prompt the third response has all but 2e-4 of the probability
         c = c.replace(theta=np.append(c.theta[:-3], [-8.0, -9.0, 1.0]))
-    sizes = {"batch_size": 3, "group_size": 2 if policy == "head" else 3}
-    found, where = law(c, name, **sizes), (c.problem, c.theta, name)
-    mean, covariance, mse = batch_law(c, estimator, **sizes)
-    np.testing.assert_allclose(found.mean, mean, **CLOSE)
-    np.testing.assert_allclose(found.covariance(), covariance, **CLOSE)
-    assert (found.trace, found.mse) == pytest.approx((np.trace(covariance), mse), rel=1e-10)
-    by_prompt = [group_law(table, estimator, sizes["group_size"]) for table in prompts(c)]
-    np.testing.assert_allclose(found.prompt_mses, [one.squared_error for one in by_prompt], rtol=1e-10, atol=1e-14)
-    traces = [np.trace(one.second) - one.mean @ one.mean for one in by_prompt]
-    np.testing.assert_allclose(found.prompt_traces, traces, **CLOSE)
-    assert found.prompt_mse == pytest.approx(c.bandit.prompt_weights @ found.prompt_mses, rel=1e-14)
-    truth = sum(weight * table.gradient for weight, table in zip(c.bandit.prompt_weights, prompts(c), strict=True))
-    efficiency = (truth @ mean) ** 2 / ((truth @ truth) * (np.trace(covariance) + mean @ mean))
-    assert gt.efficiency(*where, **sizes) == pytest.approx(efficiency, rel=1e-10)
+    behaviour, few = c.behaviour if place[0] == "off policy" else None, place[0] in ("tabular", "linear")
+    sizes = {"batch_size": 3, "group_size": 3 if few else 2}
+    where, how = (c.problem, c.theta, name), sizes | {"behaviour": behaviour}
+    found, expected = gt.gradient_law(*where, **how), batch_law(c, estimator, **how)
+    assert_law(found, expected)
+    if name in NAMED and place[0] in POLICIES:
+        np.testing.assert_allclose(found.mean, expected.mean, **CLOSE)
+        np.testing.assert_allclose(found.covariance(), expected.covariance, **CLOSE)
+    truth, mean = gradient(c, c.theta), expected.mean
+    assert_close(found.true_gradient, truth)
     assert found.cosine == pytest.approx(truth @ mean / np.sqrt((truth @ truth) * (mean @ mean)), rel=1e-10)
-    assert gt.gradient_mse(*where, **sizes) == found.mse
-    assert np.array_equal(gt.gradient_mean(*where, **sizes), found.mean)
-    assert np.array_equal(gt.gradient_covariance(*where, **sizes), found.covariance())
-
-
-@pytest.mark.parametrize("name", NAMED)
-def test_batches_of_two_groups_summed_one_by_one(name):
-    bandit = gt.Bandit([[0.3, 0.8], [0.6, 0.1]], [0.7, 0.3])
-    c = case("linear", "graded").replace(bandit=bandit)
-    assert law(c, name, 2, 2).mse == pytest.approx(coupled_mse(c, gt.estimators()[name], 2, 2), rel=1e-12)
+    assert found.trace == pytest.approx(np.trace(expected.covariance), rel=1e-10)
+    assert found.prompt_mse == pytest.approx(c.bandit.prompt_weights @ found.prompt_mses, rel=1e-14)
+    assert (gt.efficiency(*where, **how), gt.gradient_mse(*where, **how)) == (found.efficiency, found.mse)
+    assert np.array_equal(gt.gradient_mean(*where, **how), found.mean)
+    assert np.array_equal(gt.gradient_covariance(*where, **how), found.covariance())
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -59,15 +54,6 @@ def test_variance_along_directions(policy):
     directions = np.random.default_rng(1).normal(size=(4, c.policy.dimension))
     expected = np.einsum("jd,de,je->j", directions, found.covariance(), directions)
     np.testing.assert_allclose(found.variance_along(directions), expected, rtol=1e-11)
-
-
-def test_groups_of_64_are_exact_on_a_language_models_head():
-    problem = gt.gallery.problem("lm-instruct")
-    found = gt.gradient_law(problem, problem.theta, "rloo", batch_size=8, group_size=64)
-    moments = gt.moments(problem, problem.theta)
-    expected = gt.theory.leave_one_out_traces(moments, 64)
-    np.testing.assert_allclose(found.prompt_traces, expected, rtol=1e-10, atol=1e-13 * expected.max())
-    assert found.mse == pytest.approx(float(gt.group_size_law(problem, problem.theta).mse(8, 64)), rel=1e-12)
 
 
 def test_a_large_head_is_never_written_out():
@@ -109,27 +95,6 @@ def test_second_moments_are_never_negative(success, logits, group_size, name):
     assert found.mse >= -tiny
     assert found.prompt_traces.min() >= -tiny
     assert np.linalg.eigvalsh(found.covariance()).min() >= -tiny
-
-
-@pytest.mark.parametrize(
-    ("sizes", "error", "message"),
-    [
-        ({"batch_size": 0, "group_size": 4}, ValueError, r"batch_size must be at least 1, got 0"),
-        ({"batch_size": 2.0, "group_size": 4}, TypeError, r"batch_size must be an integer of at least 1, got 2\.0"),
-        ({"batch_size": 2, "group_size": 1}, ValueError, r"group_size must be at least 2 for estimator 'rloo', got 1"),
-    ],
-)
-def test_sizes_are_checked(sizes, error, message):
-    with pytest.raises(error, match=message):
-        law(case(), "rloo", **sizes)
-
-
-def test_directions_are_checked():
-    found = law(case(), "rloo")
-    with pytest.raises(ValueError, match=r"directions must have shape \(2, 6\) = \(J, d\), got \(2, 5\)"):
-        found.variance_along(np.ones((2, 5)))
-    with pytest.raises(ValueError, match=r"directions must have 2 dimensions, got shape \(6,\)"):
-        found.variance_along(np.ones(6))
 
 
 @pytest.mark.parametrize(("n_responses", "group_size"), [(60, 16), (600, 600), (600, 10**7)])

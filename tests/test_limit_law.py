@@ -55,38 +55,3 @@ def test_recursion_comes_to_the_limit_law_and_not_to_the_printed_one():
     gaps = gap_recursion(linear, gt.Harmonic(beta, offset).steps(n), np.zeros((2, 2)))
     law = gt.limit_law(problem, best, "rloo", **SIZES, step_scale=beta)
     assert (n + offset) * gaps[-1] == pytest.approx(law.mean(), rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("name", "estimator"), [("kl-tabular", "rloo"), ("conflict", "oracle"), ("single", "grpo"), ("kl-sequence", "rloo")]
-)
-def test_simulated_mean_gap_is_the_predicted_one(name, estimator, seed):
-    problem, best = at_optimum(name)
-    sizes = {"batch_size": 2, "group_size": 4}
-    linear = linearise(problem, best, estimator, **sizes)
-    beta, offset, n, runs = 2.0 / linear.slowest, 600, 1200, 4096
-    schedule = gt.Harmonic(beta, offset)
-    training = gt.simulate_training(
-        problem,
-        best,
-        estimator,
-        schedule,
-        **sizes,
-        steps=n,
-        replications=runs,
-        rng=seed(5),
-    )
-    gaps = gt.objective(problem, best) - training.objectives[:, 0]
-    predicted = gap_recursion(linear, schedule.steps(n), np.zeros(linear.drift.shape))[-1]
-    error = gaps.std(ddof=1) / np.sqrt(runs)
-    assert abs(gaps.mean() - predicted) < 4.9 * error + 0.01 * predicted
-    assert abs(gaps.mean() - 1.2 * predicted) > 4.9 * error, "the test could not see an error of 20%"
-
-
-def test_too_small_a_step_scale_has_no_limit():
-    problem, best = at_optimum("kl-linear")
-    linear = linearise(problem, best, "rloo", **SIZES)
-    least = 0.5 / linear.curvatures.min()
-    with pytest.raises(ValueError, match=rf"step_scale must be above 1/\(2 lambda_min\) = {least:.4g}"):
-        gt.limit_law(problem, best, "rloo", **SIZES, step_scale=0.99 * least)
-    assert gt.limit_law(problem, best, "rloo", **SIZES, step_scale=1.01 * least).mean() > 0

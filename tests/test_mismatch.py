@@ -2,10 +2,10 @@
 
 import pickle
 
+import enumeration
 import numpy as np
 import pytest
-import sequences
-from sequences import assert_law
+from enumeration import assert_law
 
 import grpo_theory as gt
 from grpo_theory.estimation import CLIPS, MISMATCHES, RATIOS, Estimator
@@ -38,49 +38,35 @@ def policies(c):
 def enumerated(c, one, bound, monkeypatch):
     """Return the law by brute force: the sampler draws, tokens weigh clip(pi/pi_old) times what is made of pi_old/mu."""
     theta, old, sampler = policies(c)
-    plain = sequences.response_terms
+    plain = enumeration.response_terms
 
     def terms(c, m, estimator, theta, behaviour):
-        total = np.zeros((3, len(sequences.responses(c)), len(theta)))
-        for k, response in enumerate(sequences.responses(c)):
-            now, then, drawn = (sequences.token_logs(c, at, m, response) for at in (theta, old, behaviour))
-            w, weights = sequences.token_scores(c, theta, m, response), bound(np.exp(then - drawn))
-            for t, r in enumerate(sequences.RATIOS[one.ratio.name](np.exp(now - then))):
+        total = np.zeros((3, len(enumeration.responses(c)), len(theta)))
+        for k, response in enumerate(enumeration.responses(c)):
+            now, then, drawn = (enumeration.token_logs(c, at, m, response) for at in (theta, old, behaviour))
+            w, weights = enumeration.token_scores(c, theta, m, response), bound(np.exp(then - drawn))
+            for t, r in enumerate(enumeration.RATIOS[one.ratio.name](np.exp(now - then))):
                 for place, positive in enumerate((True, False)):
-                    kept = sequences.clipped(one.clip.name, r, positive, one.clip.low, one.clip.high)
+                    kept = enumeration.clipped(one.clip.name, r, positive, one.clip.low, one.clip.high)
                     total[place, k] += kept * weights[t] * w[t]
         return total
 
-    monkeypatch.setattr(sequences, "response_terms", terms)
-    law = sequences.batch_law(c, one, 2, 3, theta=theta, behaviour=sampler)
-    monkeypatch.setattr(sequences, "response_terms", plain)
+    monkeypatch.setattr(enumeration, "response_terms", terms)
+    law = enumeration.batch_law(c, one, 2, 3, theta=theta, behaviour=sampler)
+    monkeypatch.setattr(enumeration, "response_terms", plain)
     return law
 
 
 @pytest.mark.parametrize("clip", ["none", "by sign"])
 @pytest.mark.parametrize("name", BOUNDED)
 def test_laws_of_three_policies_are_those_of_the_enumeration(name, clip, monkeypatch):
-    c, one = sequences.case(), estimator(name, clip)
+    c, one = enumeration.tree_case(), estimator(name, clip)
     theta, old, sampler = policies(c)
     expected = enumerated(c, one, BOUNDED[name], monkeypatch)
     law = gt.gradient_law(c.problem, theta, one, **SIZES, behaviour=sampler, old=old)
     assert_law(law, expected)
     uncorrected = gt.gradient_law(c.problem, theta, estimator("none", clip), **SIZES, behaviour=sampler, old=old)
     assert np.abs(uncorrected.mean - expected.mean).max() > 1e-4, "the control: the second ratio matters here"
-
-
-def test_without_a_bound_the_two_ratios_are_one():
-    """pi/pi_old times pi_old/mu is pi/mu, token by token and of whole responses."""
-    c = sequences.case()
-    theta, old, sampler = policies(c)
-    for ratio, mismatch in (("token", "token"), ("trajectory", "response truncated")):
-        second = MISMATCHES[mismatch] if mismatch == "token" else MISMATCHES[mismatch].with_bound(1e6)
-        two = Estimator("two", gt.estimators()["rloo"].advantage, RATIOS[ratio], mismatch=second)
-        one = Estimator("one", gt.estimators()["rloo"].advantage, RATIOS[ratio])
-        both = gt.gradient_law(c.problem, theta, two, **SIZES, behaviour=sampler, old=old)
-        np.testing.assert_allclose(both.mean, gt.gradient_law(c.problem, theta, one, **SIZES, behaviour=sampler).mean, rtol=1e-12)
-    # The product of whole responses' ratios is the likelihood ratio, which makes leave-one-out unbiased.
-    np.testing.assert_allclose(both.mean, sequences.gradient(c, theta), rtol=1e-10)
 
 
 def test_parts_are_named_checked_and_sent(registry):
@@ -93,12 +79,6 @@ def test_parts_are_named_checked_and_sent(registry):
         for one in (*MISMATCHES.values(), MISMATCHES["token truncated"].with_bound(3.0))
     }
     assert len(prints) == len(MISMATCHES) + 1
-    with pytest.raises(ValueError, match="name must be new"):
-        gt.compose("tis", advantage="grpo", ratio="token", clip="by sign", mismatch="token masked")
-    with pytest.raises(ValueError, match="mismatch must be one of none, token"):
-        gt.compose("other", advantage="grpo", mismatch="truncated")
-    with pytest.raises(TypeError, match="mismatch must be a name"):
-        gt.compose("other", advantage="grpo", mismatch=2.0)
 
 
 @pytest.mark.parametrize("clip", [CLIPS["by sign"], CLIPS["dual"], CLIPS["cap at high"]])

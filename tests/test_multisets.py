@@ -1,7 +1,5 @@
 """Multisets of classes, and the sums over them, against ordered groups."""
 
-import gc
-import weakref
 from itertools import combinations_with_replacement, product
 from math import comb, prod
 
@@ -14,13 +12,9 @@ from scipy.special import gammaln
 
 import grpo_theory as gt
 from grpo_theory.exact.multisets import (
-    Looks,
     add_moments,
-    class_tables,
     classes,
     count_multisets,
-    looked_at,
-    looks_of,
     multisets,
     seen_at,
 )
@@ -96,52 +90,3 @@ def test_classes_join_what_a_kernel_cannot_tell_apart():
     assert everything.probabilities.shape[1] == 5  # three responses, two rewards, one of them impossible
     assert everything.probabilities[place].sum() == pytest.approx(1.0, abs=1e-15)
     assert everything.fields[2, place].tolist() == [1.0] * 5
-
-
-def test_classes_by_length_part_what_a_group_of_sequences_may_hold():
-    problem = gt.Problem(gt.Bandit(np.full((1, 3), 0.5)), gt.TokenTree(1, 2, 2, end_token=0), theta=[0.3, 0.0, -0.2, 0.5])
-    point = problem.at(problem.theta)
-    (by_length,) = classes(point, seen_at(point, gt.estimators()["rloo"].kl), frozenset({"lengths"}))
-    assert by_length.fields[2].tolist() == [[1.0, 2.0]]
-    pi = point.probabilities[0]
-    np.testing.assert_allclose(by_length.probabilities, [[pi[0], pi[1] + pi[2]]], rtol=1e-14)
-    np.testing.assert_allclose(by_length.responses, [[[1, 0, 0], [0, *pi[1:] / pi[1:].sum()]]], rtol=1e-14)
-
-
-def test_prompts_of_unequal_numbers_of_classes_stand_apart_and_those_that_look_alike_share_a_look():
-    success = [[0.2, 0.9], [1.0, 1.0], [0.5, 0.1], [0.4, 0.4]]
-    problem = gt.Problem(gt.Bandit(np.array(success)), gt.TabularSoftmax(4, 2))
-    point = problem.at(np.zeros(8))
-    seen = seen_at(point, gt.estimators()["rloo"].kl)
-    one, two = classes(point, seen, frozenset({"rewards"}))
-    assert (one.prompts.tolist(), two.prompts.tolist()) == ([1], [0, 2, 3])
-    assert (one.fields[0].tolist(), two.fields[0].tolist()) == ([[1.0]], [[0.0, 1.0]] * 3)
-    looks, look = looks_of(two, seen.prompt_fields, frozenset({"rewards"}))
-    assert look.tolist() == [0, 0, 0]
-    assert looks.fields.shape == (3, 1, 2)
-    assert np.isnan(looks.prompt_fields).all()
-    looks, look = looks_of(two, seen.prompt_fields, frozenset({"rewards", "values"}))
-    assert look.tolist() == [0, 1, 2]
-    np.testing.assert_allclose(looks.prompt_fields[0], [0.55, 0.3, 0.4], rtol=1e-14)
-
-
-def test_classes_are_kept_while_their_point_is_and_not_longer():
-    problem = gt.gallery.problem("tabular")
-    point, rloo = problem.at(problem.theta), gt.estimators()["rloo"]
-    first = looked_at(point, rloo.kl, frozenset({"rewards"}))
-    assert looked_at(point, rloo.kl, frozenset({"rewards", "parameters"})) is first
-    assert looked_at(point, rloo.kl, frozenset({"lengths"})) is not first
-    gone = weakref.ref(point)
-    gt.exact.law_between(point, point, "rloo", batch_size=2, group_size=4)
-    del point
-    gc.collect()
-    assert gone() is None
-
-
-def test_large_groups_are_written_out_part_by_part():
-    """Groups of 600 with two rewards: few multisets, whose members together are many."""
-    kernel, unread = gt.estimators()["grpo"].advantage, np.full((1, 2), np.nan)
-    looks = Looks(np.stack([np.array([[0.0, 1.0]]), unread, unread]), np.full((3, 1), np.nan))
-    sizes = {size: [len(counts) for counts, _ in class_tables(kernel, looks, size)] for size in (500, 600)}
-    assert (len(sizes[500]), sum(sizes[600])) == (1, 601)
-    assert len(sizes[600]) > 1

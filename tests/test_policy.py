@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from enumeration import POLICIES, case, softmax
+from enumeration import POLICIES, case
 from scipy.special import log_softmax as scipy_log_softmax
+from scipy.special import softmax
 
 import grpo_theory as gt
 from grpo_theory.problem.paths import log_softmax
@@ -39,15 +40,6 @@ def test_probabilities_and_scores(name):
     scores = policy.scores(theta)
     assert scores.shape == phi.shape
     np.testing.assert_allclose(scores, phi - np.einsum("mk,mkd->md", pi, phi)[:, None, :], atol=1e-14)
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_scores_are_the_gradient_of_the_log_probability(name):
-    policy, theta = case(name).policy, case(name).theta
-    step = 1e-6
-    shifts = step * np.eye(policy.dimension)
-    difference = [np.log(policy.probabilities(theta + s)) - np.log(policy.probabilities(theta - s)) for s in shifts]
-    np.testing.assert_allclose(policy.scores(theta), np.moveaxis(difference, 0, -1) / (2 * step), atol=1e-9)
 
 
 class Scaled(gt.LogitMap):
@@ -92,16 +84,10 @@ def test_a_map_of_ones_own_is_as_good_as_its_dense_features(paths, penalty):
         run = gt.simulate_gradients(problem, theta, ["rloo", "gspo"], **sizes, replications=300, rng=1, behaviour=theta[::-1])
         kept = {"steps": 5, "replications": 3, "rng": 2}
         training = gt.simulate_training(problem, theta, "optimal_loo", gt.Constant(0.1), **sizes, **kept)
-        constants = gt.group_size_law(problem, theta)
         return {
-            "scores": problem.policy.scores(theta),
-            "gradient": gt.moments(problem, theta).gradient,
             "mean": law.mean,
             "covariance": law.covariance(),
-            "mse": law.mse,
             "hessian": gt.hessian(problem, theta),
-            "objective": gt.objective(problem, np.stack([theta, 2.0 * theta])),
-            "constants": (constants.c1, constants.c2, constants.c3),
             "simulated": run.mse,
             "trained": training.theta,
         }
@@ -112,13 +98,6 @@ def test_a_map_of_ones_own_is_as_good_as_its_dense_features(paths, penalty):
     if penalty is not None:
         best = gt.find_optimum(problems[0], theta)
         assert np.linalg.norm(gt.moments(problems[1], best).gradient) < 1e-12
-
-
-def test_paths_may_number_prefixes_and_responses_as_they_like():
-    """A tree that no `TokenTree` has: after token 0 comes a second, after token 1 the end; the probabilities sum to one."""
-    paths = gt.Paths([[1, -1], [0, 3], [0, 2]], 2)
-    assert paths.tokens == ((1,), (0, 1), (0, 0))
-    assert gt.Policy(gt.TabularSoftmax(1, 4).logit_map, paths).probabilities([1.0, 0.0, 2.0, -1.0]).sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("shape", [(5,), (1, 5), (3, 5), (2, 3, 1), (2, 0, 4)])

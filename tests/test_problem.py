@@ -7,9 +7,6 @@ from scipy.special import rel_entr
 
 import grpo_theory as gt
 
-REFERENCE = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]])
-BANDIT = gt.Bandit([[0.2, 0.9, 0.5], [0.7, 0.1, 0.4]], [0.4, 0.6])
-
 
 def test_a_bandit_has_the_law_of_its_success_rates():
     bandit = gt.Bandit([[0.3, 0.8], [0.0, 1.0], [0.5, 0.25]])
@@ -17,17 +14,6 @@ def test_a_bandit_has_the_law_of_its_success_rates():
     assert bandit.mean_reward.tolist() == [[0.3, 0.8], [0.0, 1.0], [0.5, 0.25]]
     graded = gt.Bandit.from_law([0, 1, 2], [[[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]]])
     np.testing.assert_allclose(graded.mean_reward, [[1.3, 0.0]], rtol=1e-15)
-
-
-@pytest.mark.parametrize("name", ["kl-tabular", "sequence-shared"])
-def test_at_prompt_keeps_all_but_the_weights(name):
-    problem = gt.gallery.problem(name)
-    one = problem.at_prompt(1)
-    assert one.bandit.prompt_weights.tolist() == [float(m == 1) for m in range(problem.bandit.n_prompts)]
-    assert (one.policy, one.kl, one.name, one.title) == (problem.policy, problem.kl, problem.name, problem.title)
-    assert np.array_equal(one.theta, problem.theta)
-    both, alone = gt.moments(problem, problem.theta), gt.moments(one, problem.theta)
-    np.testing.assert_allclose(alone.gradient, both.prompt_gradients[1], rtol=1e-13, atol=1e-16)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
@@ -48,26 +34,6 @@ def test_the_tables_of_a_point_are_the_outcomes_written_out(policy, rewards, pen
         np.testing.assert_allclose(scores[point.outcome_responses], table.scores, rtol=1e-12, atol=1e-14)
 
 
-def tabular(strength, theta=None):
-    return gt.Problem(BANDIT, gt.TabularSoftmax(2, 3), gt.KL(strength, REFERENCE), theta)
-
-
-def test_responses_that_are_never_given_add_nothing():
-    """Their probabilities are 0 to the last digit; what their penalty would be weighs nothing anywhere."""
-    theta = np.array([1e4, 0.0, 0.0, 0.0, 1e4, 1e4])
-    problem = tabular(1.0)
-    point = problem.at(theta)
-    assert point.probabilities.tolist() == [[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]]
-    drawn = point.probabilities > 0.0
-    expected = [np.log(2), np.log(2.5), np.log(5 / 7)]
-    np.testing.assert_allclose(point.penalties[drawn], expected, rtol=1e-12)
-    value = [0.2 - np.log(2), 0.25 - (np.log(2.5) + np.log(5 / 7)) / 2]
-    np.testing.assert_allclose(point.moments.value, value, rtol=1e-12)
-    assert gt.objective(problem, theta) == pytest.approx(BANDIT.prompt_weights @ value, rel=1e-12)
-    for name in ("reinforce", "optimal", "grpo"):
-        assert np.isfinite(gt.gradient_mse(problem, theta, name, batch_size=1, group_size=2))
-
-
 def test_the_divergence_of_sequences_is_a_sum_over_their_tokens():
     """Of whole responses: log(pi/reference) is the sum of the tokens' logs, with the reference's own conditionals."""
     rng, strength = np.random.default_rng(2), 0.4
@@ -84,14 +50,3 @@ def test_the_divergence_of_sequences_is_a_sum_over_their_tokens():
     np.testing.assert_allclose(point.penalties, strength * np.log(point.probabilities / reference), rtol=1e-12, atol=1e-14)
     expected = strength * rel_entr(point.probabilities, reference).sum(axis=1)
     np.testing.assert_allclose((point.probabilities * point.penalties).sum(axis=1), expected, rtol=1e-12)
-
-
-def test_the_tilted_reference_is_the_optimum_of_a_tabular_policy():
-    """The maximiser of E Z - strength KL is reference * exp(mean reward / strength), normalised: its gradient is 0."""
-    theta = np.log(REFERENCE) + BANDIT.mean_reward / 0.5
-    found = gt.moments(tabular(0.5), theta.reshape(-1))
-    np.testing.assert_allclose(found.gradient, 0.0, atol=1e-15)
-    log_normaliser = 0.5 * np.log((REFERENCE * np.exp(BANDIT.mean_reward / 0.5)).sum(axis=1))
-    np.testing.assert_allclose(found.value, log_normaliser, rtol=1e-14)
-    elsewhere = gt.moments(tabular(0.6), theta.reshape(-1))
-    assert np.abs(elsewhere.gradient).max() > 1e-3

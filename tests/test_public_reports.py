@@ -1,7 +1,6 @@
 """What public reports called a bug of a trainer, and what it is: rounding, a log, or right as it is."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from test_trainer_checks import checked, names, standard, table
 
@@ -38,26 +37,6 @@ def test_a_loss_of_0_at_the_start_is_right_and_its_gradient_is_not_0(tmp_path):
     change = (-(moved * advantages).mean() + advantages.mean()) / slope
     assert change == pytest.approx(-(advantages @ scores).sum() / 128, rel=1e-3)
     assert abs(change) > 0.01, "the loss is 0 and its derivative is not"
-
-
-@pytest.mark.parametrize("name", ["verl_grpo", "trl_grpo"])
-def test_partial_groups_are_normalised_as_they_are(name, tmp_path):
-    """A filter, or the end of an epoch, leaves smaller groups: the convention holds for the rows that are left."""
-    rng = np.random.default_rng(3)
-    sizes = [8, 8, 8, 5, 8, 3, 8, 1, 8]
-    groups = [rng.integers(0, 2, n).astype(float) for n in sizes]
-    rows = pd.DataFrame({"prompt_id": np.repeat(np.arange(9), sizes), "reward": np.concatenate(groups)})
-    epsilon, alone = {"verl_grpo": (1e-6, 1.0), "trl_grpo": (1e-4, 0.0)}[name]
-    a = [(z - z.mean()) / (z.std(ddof=1) + epsilon) if z.size > 1 else alone * z for z in groups]
-    check = checked(rows.assign(advantage=np.concatenate(a).astype(np.float32)), tmp_path)
-    assert name in names(check)
-    assert check.contradictions.total == 0
-    whole = np.concatenate(a)
-    full = rng.permutation(np.array([1.0, 1, 1, 1, 0, 0, 0, 0]))  # five of these eight are in the log
-    whole[24:29] = standard(full)[:5] if np.unique(full[:5]).size > 1 else standard(full)[1:6]
-    rows.loc[24:28, "reward"] = full[:5] if np.unique(full[:5]).size > 1 else full[1:6]
-    lost = checked(rows.assign(advantage=whole), tmp_path)
-    assert lost.contradictions.counts == {"missing rows": 1}
 
 
 def test_float32_gives_the_one_failure_of_a_nearly_uniform_group_a_thousandfold_advantage(tmp_path):

@@ -1,6 +1,5 @@
 """The registry: names and objects, parameters, what a kernel reads, what travels, and what is refused."""
 
-import copy
 import functools
 import importlib
 import pickle
@@ -11,12 +10,11 @@ from functools import partial
 
 import numpy as np
 import pytest
-from enumeration import NAMED
 
 import grpo_theory as gt
 from grpo_theory.estimation import CLIPS, RATIOS, find
-from grpo_theory.estimation.kernel import RESPONSE_FIELDS, Batch, fields_read
-from grpo_theory.estimation.parts import constant_length, two_sided_clip
+from grpo_theory.estimation.kernel import Batch, fields_read
+from grpo_theory.estimation.parts import constant_length
 
 
 def test_the_registry_lists_what_the_papers_know_and_cannot_be_written():
@@ -26,39 +24,6 @@ def test_the_registry_lists_what_the_papers_know_and_cannot_be_written():
     assert find("rloo") is find(registry["rloo"]) is registry["rloo"]
     with pytest.raises(TypeError, match="does not support item assignment"):
         registry["rloo"] = None
-
-
-NEAREST = {
-    "rlo": "rloo",
-    "dr-grpo": "dr_grpo",
-    "GRPO": "grpo",
-    "reinforc": "reinforce",
-}
-
-
-@pytest.mark.parametrize("asked", [*NEAREST, "xyzzy"])
-def test_unknown_names_are_refused_with_the_nearest(asked):
-    with pytest.raises(ValueError, match=rf"estimator must be one of {NEAREST.get(asked, 'reinforce')}, .* more, got '{asked}'$"):
-        find(asked)
-
-
-def test_parameters_are_changed_on_a_copy():
-    half = gt.estimators()["grpo"].with_parameters(epsilon=0.5)
-    assert (half.name, half.with_parameters(epsilon=2.0).name) == ("grpo(epsilon=0.5)", "grpo(epsilon=2.0)")
-    assert half.advantage.parameter_array.tolist() == [0.5]
-    assert gt.estimators()["grpo"].advantage.parameter_array.tolist() == [1e-4]
-    composed = gt.estimators()["gspo"].with_parameters(epsilon=0.5)
-    assert composed.name == "gspo(epsilon=0.5)"
-    assert (composed.ratio, composed.clip) == (RATIOS["geometric"], gt.estimators()["gspo"].clip)
-
-
-def test_kernels_declare_what_they_read():
-    reads = {name: gt.estimators()[name].reads for name in NAMED}
-    assert reads["rloo"] == {"rewards"}
-    assert reads["oracle"] == {"rewards", "values"}
-    assert reads["grpo"] == {"rewards", "parameters"}
-    assert reads["optimal_loo"] == {"rewards", "squared_score_norms"}
-    assert set(RESPONSE_FIELDS) < set(Batch._fields)
 
 
 def test_what_a_kernel_reads_is_found_in_its_own_text():
@@ -123,23 +88,6 @@ def test_a_name_stands_for_one_kernel_until_it_is_replaced_on_request(registry):
         gt.estimator("rloo", overwrite=True)(less(0.4))
     with pytest.raises(ValueError, match=r"'grpo' already: .*; choose another name"):
         gt.compose("grpo", advantage="rloo", ratio="token", overwrite=True)
-
-
-def test_a_name_stands_for_one_composition(registry):
-    first = gt.compose("mine", advantage="rloo", ratio="token")
-    assert gt.compose("mine", advantage="rloo", ratio="token").ratio is first.ratio
-    for other in ({"ratio": "geometric"}, {"ratio": "token", "clip": "cap"}, {"ratio": "token", "advantage": "grpo"}):
-        with pytest.raises(ValueError, match="name must be new, but there is an estimator 'mine' already"):
-            gt.compose("mine", **{"advantage": "rloo", **other})
-
-
-@pytest.mark.parametrize("clone", [copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))], ids=["copy", "pickle"])
-def test_estimators_can_be_copied_and_sent_to_another_process(clone):
-    known = gt.estimators()["dapo"]
-    sent = clone(known)
-    assert sent.advantage.function is known.advantage.function
-    for part in ("name", "ratio", "clip", "aggregation", "kl"):
-        assert getattr(sent, part) == getattr(known, part)
 
 
 PARTS_OF_MINE = """
@@ -225,37 +173,22 @@ def composed(**parts):
 def test_what_makes_no_estimator_is_refused_by_name(registry):
     """Each call, and the words that its message must hold."""
     refused = [
-        (lambda: find(3), "estimator must be a registered name or an Estimator, got 3"),
         (lambda: gt.estimator(""), "name must be a non-empty string, got ''"),
-        (lambda: gt.compose(None, advantage="rloo"), "name must be a non-empty string, got None"),
         (made(some_kernel, minimum_group_size=0), "minimum_group_size must be at least 1, got 0"),
         (made(lambda batch: None), "must be a plain function of two arguments; a kernel is kernel(batch, advantages)"),
-        (made(lambda *batch, **advantages: None), "must be a plain function of two arguments"),
-        (made(print), "must be a plain function of two arguments"),
-        (made(3), "the kernel must be a Python function, got 3"),
         (made(waits), "the kernel 'waits' must run when it is called"),
         (made(yields), "the kernel 'yields' must run when it is called"),
         (made(some_kernel, parameters=[("epsilon", 1.0)]), "parameters must be a mapping of names to numbers"),
-        (made(some_kernel, parameters={"epsilon": 10**400}), "parameter epsilon must be a finite number that a float can hold"),
         (made(some_kernel, parameters={"epsilon": None}), "parameter epsilon must be a finite number"),
         (made(some_kernel, parameters={"an epsilon": 1.0}), "parameters must have names that can be Python's"),
-        (made(some_kernel, parameters={"class": 1.0}), "parameters must have names that can be Python's"),
         (lambda: gt.estimators()["grpo"].with_parameters(eps=1.0), "estimator 'grpo' has no parameter 'eps'; it has: epsilon"),
-        (lambda: find("tic_grpo").with_parameters(epsilon=1.0), "estimator 'dr_grpo' has no parameter 'epsilon'; it has: none"),
         (composed(advantage="rlo"), "advantage must be one of rloo, "),
-        (
-            composed(ratio="tokens"),
-            "trajectory, geometric, got 'tokens'",
-        ),
         (composed(clip=RATIOS["token"]), "clip must be a name or an instance of Clip, got Ratio("),
-        (composed(aggregation="length"), "own length, constant, group tokens, batch tokens, got 'length'"),
-        (composed(kl=gt.KL(1.0, [[0.5, 0.5]])), "kl must be a name or an instance of KLTerm, got KL("),
         (composed(mismatch="xyzzy"), "mismatch must be one of none, token, "),
         *(
             (partial(CLIPS["cap"].with_widths, 0.2, w), "high must be a finite width")
             for w in (-0.1, np.nan, np.inf, True, "0.2")
         ),
-        (lambda: gt.Clip("mine", two_sided_clip, low=None), "low must be a finite width of the clip, at least 0, got None"),
         (lambda: gt.Aggregation("mine", constant_length, constant=0.0), "constant must be finite and above 0"),
         (lambda: pickle.dumps(gt.Ratio("local", lambda a, b, c: None)), "must be defined at the top level of a file"),
     ]

@@ -124,17 +124,3 @@ def test_forms_in_the_logits_are_those_of_theta(name):
     np.testing.assert_allclose(here.third @ direction, difference, atol=1e-5 * np.abs(difference).max())
     slopes = logit_derivative(lambda points: noise_in_logits(problem, points), logits, 2)
     np.testing.assert_allclose(slopes, here.noise_slopes)
-
-
-def test_plans_are_computed_together_or_one_by_one():
-    problem = shared(penalty=True)
-    law = training_law(problem, problem.theta, STEPS, steps=3)
-    plans = np.array([SIZES, [4.0, 4.0, 4.0]])
-    one_by_one = [law.second_order(8, SIZES), law.second_order(8, 4)]
-    # It is a sum whose terms, of the size of the loss, all but cancel: so it is told to the digits of the loss.
-    np.testing.assert_allclose(law.second_order(8, plans), one_by_one, rtol=0.0, atol=1e-12 * abs(law.loss(8, 4)))
-    assert law.second_order(16, 4) == pytest.approx(law.second_order(8, 4) / 4.0)
-    with pytest.raises(ValueError, match=r"group_sizes must be at least 2, got 1"):
-        law.second_order(8, 1)
-    with pytest.raises(ValueError, match=r"group_sizes must have shape \(3,\) = \(n,\), the steps, got \(2,\)"):
-        law.second_order(8, [[2.0, 2.0]])

@@ -48,12 +48,9 @@ def test_a_large_tabular_problem_takes_no_square_of_its_size(call, large):
 
 DENSE = {
     "gradient of each prompt": lambda many, wide: gt.moments(many, many.theta).prompt_gradients,
-    "derivatives of all logits": lambda many, wide: wide.policy.jacobian(),
     "scores of all responses": lambda many, wide: many.policy.scores(many.theta),
-    "scores of all responses, drawn": lambda many, wide: gt.Pilot(**SIZES).sample(many, 0, 1),
     "scores of all responses as covectors": lambda many, wide: wide.at(wide.theta).covectors,
     "matrix of all pairs of parameters": lambda many, wide: gt.hessian(tabular(20_000, 2), np.zeros(40_000)),
-    "second moments of each prompt": lambda many, wide: gt.gradient_law(wide, wide.theta, "rloo", **SIZES).covariance(),
     "table of responses and edges": lambda many, wide: wide.policy.paths.incidence,
     "inner products of all logits": lambda many, wide: wide.policy.logit_map.gram(),
 }

@@ -50,39 +50,3 @@ def test_the_clock_is_the_integral_of_the_slowness(name):
     for end in (-6.0, -0.4, 3.0):
         slowness = quad(lambda u: 1.0 / (weight(name, expit(u)) * expit(u) * expit(-u)), 0.0, end, epsabs=0.0, epsrel=1e-12)[0]
         np.testing.assert_allclose(flow.clock(end), slowness, rtol=1e-11)
-
-
-def test_escape_and_decay_have_the_asymptotes_of_the_derivations():
-    p = 1e-8
-    for answers in (2, 5):
-        k = answers / (answers - 1.0)
-        assert PlainFlow(answers).time(p, 0.5) == pytest.approx((1.0 / p + 2.0 * np.log(1.0 / p) - 1.0) / k, rel=1e-14)
-        assert DividedFlow(answers).time(p, 0.5) == pytest.approx(2.0 / (k * np.sqrt(p)), rel=1e-6)
-        late = 1e5
-        assert (1.0 - PlainFlow(answers).success(0.5, late)) * k * late == pytest.approx(1.0, rel=1e-3)
-        assert (1.0 - DividedFlow(answers).success(0.5, late)) * (k * late) ** 2 / 4.0 == pytest.approx(1.0, rel=1e-3)
-
-
-@pytest.mark.parametrize("size", [2, 3, 8, 64])
-def test_finite_groups_are_the_plain_flow_made_faster_below_the_crossover_and_the_divided_one_above(size):
-    flow, most = finite_flow(size), (size - 1.0) / np.sqrt(size)
-    assert flow.crossover == pytest.approx(size / (4.0 * (size - 1.0) ** 2), rel=1e-12)
-    deep = flow.crossover * 1e-4
-    assert flow.time(deep, 0.5) == pytest.approx(1.0 / (2.0 * most * deep), rel=0.02)
-    if size <= 3:
-        np.testing.assert_allclose(flow.time(0.01, 0.9), PlainFlow().time(0.01, 0.9) / most, rtol=1e-12)
-    if size == 64:
-        assert flow.time(0.2, 0.5) == pytest.approx(DividedFlow().time(0.2, 0.5), rel=0.05)
-
-
-def test_arguments_are_checked():
-    with pytest.raises(ValueError, match=r"start must lie strictly between 0 and 1, got 0 to 0"):
-        PlainFlow().time(0.0, 0.5)
-    with pytest.raises(ValueError, match=r"level must lie strictly between 0 and 1, got 1 to 1"):
-        DividedFlow().time(0.5, 1.0)
-    with pytest.raises(ValueError, match="answers must be at least 2, got 1"):
-        PlainFlow(1)
-    with pytest.raises(ValueError, match="time must be finite"):
-        PlainFlow().success(0.5, np.inf)
-    with pytest.raises(ValueError, match="objective must rise at every p"):
-        FiniteGroupFlow(objective=finite_group_objective("verl_grpo_passk", 4))

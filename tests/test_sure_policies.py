@@ -10,7 +10,6 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.compiler import plain_python
 from grpo_theory.simulate.advantage.rewards import fill_norms
-from grpo_theory.simulate.allocation.group_sizes import PromptFacts, fill_known
 from grpo_theory.simulate.draw.policy_draw import TokenPaths
 
 DIGITS = 400
@@ -23,50 +22,34 @@ def decimals(array):
     return np.vectorize(Decimal, otypes=[object])(np.asarray(array, dtype=np.float64))
 
 
-def problem_of(kind, gap, rewards, n_prompts=1):
-    """A problem whose likeliest response to the first prompt leads by the gap, and others by less."""
-    logits = np.array([[0.0, 0.6 * gap, gap], [0.5, 0.1 * gap, 0.0]])[:n_prompts]
-    success = np.array([rewards, rewards[::-1]])[:n_prompts]
+def problem_of(kind, gap, rewards):
+    """A problem of one prompt whose likeliest response leads by the gap."""
+    logits = np.array([[0.0, 0.6 * gap, gap]])
     if kind == "chain":
         chain = gt.TokenChain([[0, 1], [1, 0]], horizon=3)
         return gt.Problem(gt.StateRewards(rewards[1:]), chain, theta=np.array([gap, 0.0, 0.0, 0.3 * gap]))
-    if kind == "chain with features":
-        features = np.random.default_rng(3).normal(size=(2, 2, 4))
-        theta = np.linalg.solve(features.reshape(4, 4), np.array([gap, 0.0, 0.0, 0.3 * gap]))
-        chain = gt.TokenChain([[0, 1], [1, 0]], horizon=3, features=features)
-        return gt.Problem(gt.StateRewards(rewards[1:]), chain, theta=theta)
     if kind == "tabular":
-        policy, theta = gt.TabularSoftmax(n_prompts, 3), logits.ravel()
-    elif kind == "linear":
-        rng = np.random.default_rng(1)
-        features = rng.normal(size=(n_prompts, 3, 3 * n_prompts))
-        policy = gt.LinearSoftmax(features)
-        theta = np.linalg.solve(features.reshape(3 * n_prompts, -1), logits.ravel())
+        policy, theta = gt.TabularSoftmax(1, 3), logits.ravel()
     elif kind == "head":
-        hidden = np.array([[1.0, 0.5], [-0.3, 0.8]])[:n_prompts]
+        hidden = np.array([[1.0, 0.5]])
         policy, theta = gt.SoftmaxHead(hidden, 3), (np.linalg.pinv(hidden) @ logits).T.ravel()
     elif kind == "network":
-        policy = gt.TwoLayerSoftmax(np.array([[1.0, 0.5], [-0.3, 0.8]])[:n_prompts], 2, 3)
+        policy = gt.TwoLayerSoftmax(np.array([[1.0, 0.5]]), 2, 3)
         theta = np.concatenate([[1.0, -0.5, 0.3, 0.2], np.zeros(6)])
         hidden = policy.network.hidden(theta)
         theta[4:] = (np.linalg.pinv(hidden) @ logits).T.ravel()
     elif kind == "tree":
-        policy = gt.TokenTree(n_prompts, vocabulary_size=2, horizon=2, end_token=0)
-        theta = np.stack([np.array([gap, 0.0, 0.0, 0.3 * gap]), np.array([0.2, 0.0, gap, 0.0])])[:n_prompts].ravel()
-    elif kind == "tree with features":
-        features = np.random.default_rng(2).normal(size=(n_prompts, 4, 4 * n_prompts))
-        policy = gt.TokenTree(n_prompts, vocabulary_size=2, horizon=2, end_token=0, features=features)
-        edges = np.stack([np.array([gap, 0.0, 0.0, 0.3 * gap]), np.array([0.2, 0.0, gap, 0.0])])[:n_prompts]
-        theta = np.linalg.solve(features.reshape(4 * n_prompts, -1), edges.ravel())
+        policy = gt.TokenTree(1, vocabulary_size=2, horizon=2, end_token=0)
+        theta = np.array([gap, 0.0, 0.0, 0.3 * gap])
     else:
-        hidden = np.array([[[1.0, 0.2], [0.4, -0.7]], [[0.3, 0.5], [0.1, 0.9]]])[:n_prompts]
-        policy = gt.TokenTree(n_prompts, vocabulary_size=2, horizon=2, end_token=0, hidden=hidden)
+        hidden = np.array([[[1.0, 0.2], [0.4, -0.7]]])
+        policy = gt.TokenTree(1, vocabulary_size=2, horizon=2, end_token=0, hidden=hidden)
         theta = np.array([0.6, -0.5, -0.4, 0.2]) * gap
-    return gt.Problem(gt.Bandit(success), policy, theta=theta)
+    return gt.Problem(gt.Bandit([rewards]), policy, theta=theta)
 
 
-LISTED = ("tabular", "linear", "head", "network", "tree", "tree with features", "tree with states")
-KINDS = (*LISTED, "chain", "chain with features")
+LISTED = ("tabular", "head", "network", "tree", "tree with states")
+KINDS = (*LISTED, "chain")
 
 
 class Oracle:
@@ -139,19 +122,6 @@ class Oracle:
         scores = [[self.covector(m, k) @ self.phi[m] for k in range(self.paths.n_responses)] for m in self.prompts]
         return (np.array(scores) ** 2).sum(axis=-1)
 
-    def constants(self):
-        """c1, c2 and c3 of the group-size law."""
-        found, total = decimals(np.zeros(3)), self.gradient()
-        for m in self.prompts:
-            outcomes = list(self.outcomes(m))
-            value = sum(p * z for p, z, _ in outcomes)
-            own = sum(p * (z - value) * w for p, z, w in outcomes)
-            noise = sum(p * (z - value) ** 2 * (w @ w) for p, z, w in outcomes) - own @ own
-            spread = sum(p * (z - value) ** 2 for p, z, _ in outcomes)
-            second = spread * sum(p * (w @ w) for p, _, w in outcomes) + own @ own
-            found += np.array([(own - total) @ (own - total), noise, second])
-        return found / len(self.prompts)
-
 
 def leave_one_out(rewards):
     return [z - (sum(rewards) - z) / (len(rewards) - 1) for z in rewards]
@@ -162,12 +132,12 @@ def plain(rewards):
 
 
 @cache
-def expected(kind, gap, rewards, n_prompts=1):
+def expected(kind, gap, rewards):
     with localcontext() as context:
         context.prec = DIGITS
-        oracle = Oracle(problem_of(kind, gap, REWARDS[rewards], n_prompts).listed())
+        oracle = Oracle(problem_of(kind, gap, REWARDS[rewards]).listed())
         gradient = oracle.gradient()
-        found = {"gradient": gradient, "hessian": oracle.hessian(), "norms": oracle.norms(), "constants": oracle.constants()}
+        found = {"gradient": gradient, "hessian": oracle.hessian(), "norms": oracle.norms()}
         for name, advantages in (("rloo", leave_one_out), ("reinforce", plain)):
             mean, square = oracle.moments(advantages)
             found[name, "mean"], found[name, "covariance"] = mean, square - np.outer(mean, mean)
@@ -201,31 +171,19 @@ def test_moments_and_hessians_are_those_of_all_groups(kind, gap, rewards):
     close(gt.hessian(problem, problem.theta), wanted["hessian"])
 
 
-@pytest.mark.parametrize("gap", GAPS[:-1])
-@pytest.mark.parametrize("kind", LISTED)
-def test_the_group_size_law_has_its_constants(kind, gap):
-    problem = problem_of(kind, gap, REWARDS["two are right"], 2)
-    law = gt.group_size_law(problem, problem.theta)
-    close([law.c1, law.c2, law.c3], expected(kind, gap, "two are right", 2)["constants"])
-
-
 def token_paths(paths):
     return TokenPaths(paths.edges.copy(), paths.lengths.copy(), paths.vocabulary_size)
 
 
 @pytest.mark.parametrize("gap", GAPS)
 @pytest.mark.parametrize("kind", [kind for kind in LISTED if kind != "network"])
-def test_training_knows_score_norms_and_what_allocation_reads(kind, gap):
+def test_training_knows_score_norms(kind, gap):
     problem, wanted = problem_of(kind, gap, REWARDS["all differ"]), expected(kind, gap, "all differ")
     point, paths, gram = problem.at(problem.theta), token_paths(problem.policy.paths), np.array(problem.policy.logit_map.gram())
     tokens, prompts, norms = point.token_probabilities.T.copy(), np.zeros(1, dtype=np.int64), np.zeros((3, 1))
     plain_python(fill_norms)(tokens, gram, paths, prompts, 1, norms)
     for found in (norms[:, 0], point.squared_score_norms[0]):
         np.testing.assert_allclose(found, wanted["norms"][0], rtol=1e-9)
-    means, pi = problem.bandit.mean_reward, point.probabilities.T.copy()
-    facts, known = PromptFacts(means.copy(), means * (1.0 - means), gram, paths), np.empty((1, 1, 7))
-    plain_python(fill_known)(facts, tokens[None], pi[None], prompts[None], 1, np.zeros((3, 1, 1)), known)
-    close(known[0, 0, 2:4], wanted["constants"][1:])
 
 
 SIZES = {"batch_size": 3, "group_size": 4}

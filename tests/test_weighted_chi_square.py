@@ -6,7 +6,6 @@ from scipy import stats
 from scipy.special import gamma
 
 import grpo_theory as gt
-from grpo_theory.theory.weighted_chi_square import integrate
 
 LEVELS = np.array([1e-12, 1e-9, 1e-4, 0.01, 0.3, 0.5, 0.7, 0.99])
 
@@ -96,27 +95,13 @@ def test_many_laws_at_once_are_each_their_own():
     for name, arguments in (("cdf", q), ("sf", q), ("pdf", q), ("ppf", p)):
         found = getattr(together, name)(arguments)
         assert found.shape == (len(arguments), 4, 3)
-        expected = [
-            [
-                [float(getattr(law, name)(level[i % len(level), j % level.shape[1]])) for j, law in enumerate(laws)]
-                for i, laws in enumerate(alone)
-            ]
-            for level in arguments
-        ]
-        np.testing.assert_allclose(found, expected, rtol=1e-12, err_msg=name)
+        for i, j in np.ndindex(4, 3):
+            expected = getattr(alone[i][j], name)(np.broadcast_to(arguments, found.shape)[:, i, j])
+            np.testing.assert_allclose(found[:, i, j], expected, rtol=1e-12, err_msg=name)
     for name in ("mean", "var", "std", "skewness"):
         expected = [[getattr(law, name)() for law in laws] for laws in alone]
         np.testing.assert_allclose(getattr(together, name)(), expected, rtol=1e-14, err_msg=name)
     assert repr(together) == "WeightedChiSquare(laws=(4, 3), n=6)"
-
-
-def test_the_integral_agrees_with_plain_python():
-    weights = many_weights((3, 4))
-    for q in (0.1, 1.0, 20.0):
-        found = [np.empty((3, 3)) for _ in range(2)]
-        for function, out in zip((integrate, integrate.function), found, strict=True):
-            function(weights, (weights > 0.0).astype(float), np.full(3, q), *out)
-        np.testing.assert_allclose(found[0], found[1], rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("weights", [[1.0], [2.0, 0.5], [1.0, 0.5, 0.25], [1.0, 1.0, 1e-8, 1e-8]])
@@ -133,50 +118,6 @@ def test_tiny_arguments(weights):
         q = law.ppf(p)
         assert q == pytest.approx((p / volume) ** (2 / n), rel=1e-11, abs=0.0)
         assert q == 0.0 or law.cdf(q) == pytest.approx(p, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ([-1.0, 2.0], "weights must not be negative, got -1"),
-        ([0.0, 0.0], "weights must have at least one above 0"),
-        (1.0, r"weights must have dimensions, at least one, got shape \(\)"),
-        ([[1.0], [2.0, 3.0]], "weights must be an array of real numbers with dimensions, at least one"),
-    ],
-)
-def test_bad_weights(weights, message):
-    with pytest.raises(ValueError, match=message):
-        gt.WeightedChiSquare(weights)
-
-
-def test_bad_arguments():
-    law = gt.WeightedChiSquare([1.0])
-    with pytest.raises(ValueError, match=r"p must lie in \[0, 1\]"):
-        law.ppf(1.5)
-    with pytest.raises(ValueError, match=r"p must lie in \[0, 1\]"):
-        law.ppf([0.5, np.nan])
-    for call in (law.cdf, law.sf, law.pdf):
-        with pytest.raises(ValueError, match="q must not be NaN"):
-            call([1.0, np.nan])
-    with pytest.raises(ValueError, match="broadcast"):
-        gt.WeightedChiSquare(np.ones((3, 2))).cdf(np.ones(2))
-
-
-SMALL = gt.WeightedChiSquare(np.append(1.0, np.full(100, 1e-4)))
-
-
-@pytest.mark.parametrize("law", [SMALL, gt.WeightedChiSquare(np.append(1.0, 1e-5 * np.arange(1, 101)))])
-@pytest.mark.parametrize("p", [1e-200, 1e-10, 0.1, 0.5, 0.999])
-def test_quantiles_with_one_large_and_many_small_weights(law, p):
-    assert law.cdf(law.ppf(p)) == pytest.approx(p, rel=1e-10, abs=0.0)
-
-
-def test_weights_too_far_apart_for_their_ratio_to_be_a_number():
-    law = gt.WeightedChiSquare([1e140, 1e-200])
-    assert law.cdf(1e140) == pytest.approx(stats.chi2(1).cdf(1.0), rel=1e-12)
-    assert law.cdf(1.0) == pytest.approx(np.sqrt(2.0 / np.pi) * 1e-70, rel=1e-12, abs=0.0)
-    with pytest.raises(ValueError, match=r"weights must be at most 1e\+150, got 1e\+200"):
-        gt.WeightedChiSquare([1e200, 1.0])
 
 
 def test_limits_of_a_distance_are_those_of_massarts_inequality():
