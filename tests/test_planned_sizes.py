@@ -12,7 +12,7 @@ from grpo_theory.intervals import group_size_fieller
 from grpo_theory.plan import Limits, choose_group_size, compare_baselines, cost_optimum, signal_to_noise
 from grpo_theory.plan.baseline_gain import LEAVE_ONE_OUT, RUNNABLE, choose_baseline
 from grpo_theory.plan.baselines import NAMES
-from grpo_theory.plan.batches import limits_groups, limits_prompts
+from grpo_theory.plan.batches import limits_groups
 from grpo_theory.plan.group_size import choose, likely_constants
 
 EXACT = np.zeros((3, 3))
@@ -84,9 +84,6 @@ def test_the_limit_that_is_named_is_the_one_that_binds(given):
     assert limits_groups(Limits(**limits)) == (() if name == "budget" else (name,))
     freed = {"budget": 128} if name == "budget" else {key: one for key, one in limits.items() if key != name}
     assert Limits(**freed).batches()[0][-1] > largest
-    for budget in (96, 100, 200, 1000):
-        memory, free = (Limits(budget=budget, max_responses=most, multiple_of=12) for most in (100, None))
-        assert [limits_prompts(memory, size) for size in (2, 3, 8)] == [free.prompts(g) > memory.prompts(g) for g in (2, 3, 8)]
 
 
 def test_the_optimum_under_a_cost_is_the_minimum_of_the_error_times_the_cost():
