@@ -1,12 +1,9 @@
 """Logs that are not what they seem: broken, of another kind, nested too deep, with names that a terminal would obey."""
 
-import argparse
 import gzip
 import io
 import json
 import os
-import re
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +12,6 @@ import pytest
 from tables import rows, write
 
 import grpo_theory as gt
-from grpo_theory.page import check_command, plan_command, watch_command
 from grpo_theory.page.command import main
 from grpo_theory.samples import log_file
 from grpo_theory.samples.nested_rows import DEEPEST
@@ -184,16 +180,3 @@ def test_of_many_columns_a_message_names_a_few(capsys, tmp_path):
     err = capsys.readouterr().err
     assert len(err) < LONGEST_MESSAGE
     assert "4,990 more" in err
-
-
-@pytest.mark.parametrize(
-    ("command", "never_recommended"),
-    [(plan_command, ()), (check_command, ("--reward-tolerance",)), (watch_command, ("--reward-tolerance", "--step"))],
-)
-def test_an_option_that_a_message_of_the_reader_recommends_is_one_of_the_command(command, never_recommended):
-    """A check compares rewards as they are, and a watched file is one step."""
-    parser = argparse.ArgumentParser()
-    command.describe(parser)
-    sources = [path.read_text(encoding="utf-8") for path in Path(gt.samples.__file__).parent.glob("*.py")]
-    recommended = {found for text in sources for found in re.findall(r"(--[a-z][a-z-]+)", text)}
-    assert recommended - set(never_recommended) <= parser._option_string_actions.keys()

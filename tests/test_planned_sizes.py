@@ -10,10 +10,11 @@ from scipy.special import stdtrit
 import grpo_theory as gt
 from grpo_theory.intervals import group_size_fieller
 from grpo_theory.plan import Limits, choose_group_size, compare_baselines, cost_optimum, signal_to_noise
-from grpo_theory.plan.baseline_gain import LEAVE_ONE_OUT, RUNNABLE, choose_baseline
-from grpo_theory.plan.baselines import NAMES
+from grpo_theory.plan.baseline_gain import LEAVE_ONE_OUT, RUNNABLE, choose_baseline, pair_terms
+from grpo_theory.plan.baselines import NAMES, baseline_terms
 from grpo_theory.plan.batches import limits_groups
-from grpo_theory.plan.group_size import choose, likely_constants
+from grpo_theory.plan.error_constants import pilot_terms
+from grpo_theory.plan.group_size import choose
 
 EXACT = np.zeros((3, 3))
 LAW = gt.GroupSizeLaw(0.02, 0.3, 1.7)
@@ -126,13 +127,6 @@ def test_without_influences_the_limits_of_the_error_are_students():
 
 
 def test_an_estimate_below_zero_asks_for_no_single_group():
-    """Likely constants are the means of normal laws cut at zero, by numerical integration."""
-    for estimate, error_ in ((0.5, 1.0), (-1.0, 0.3), (3.0, 0.2), (0.0, 2.0), (-30.0, 1.0)):
-        grid = np.linspace(0.0, max(estimate, 0.0) + 12.0 * error_, 200_001)
-        density = np.exp(-0.5 * ((grid - estimate) / error_) ** 2 + 0.5 * min(estimate / error_, 0.0) ** 2)
-        found = likely_constants(gt.GroupSizeLaw(estimate, 1.0, 2.0), np.diag([error_**2, 0.0, 0.0]))
-        assert found.c1 == pytest.approx((grid * density).sum() / density.sum(), rel=2e-3)
-        assert (found.c2, found.c3) == (1.0, 2.0)
     covariance = np.diag([0.01, 0.0, 0.0]) ** 2
     found = choose(gt.GroupSizeLaw(-0.005, 1.0, 1.0), covariance, 50, Limits(budget=1024))
     assert (found.group_size < 64, found.bounded, found.high) == (True, False, 1024)
@@ -245,6 +239,13 @@ def exact():
         noises["shrinkage", size] = np.polyval(np.polyfit(list(at), list(at.values()), 2), shares).min()  # quadratic in the share
     batches = {size: SHORT.prompts(size) for size in (2, 3, 4)}
     return {pair: c1 / batches[pair[1]] + noise_ / (batches[pair[1]] * pair[1]) for pair, noise_ in noises.items()}
+
+
+def test_the_noise_of_others_rewards_falls_with_the_square_of_their_weight():
+    rollouts = noise(5, prompts=40)
+    power, terms = pilot_terms(rollouts), baseline_terms(rollouts)
+    whole, half = (pair_terms(power, terms, *pair).c3 for pair in ((LEAVE_ONE_OUT, 0.0), ("shrinkage", 0.5)))
+    np.testing.assert_allclose(half, 0.25 * whole)
 
 
 PAIRS = 150
