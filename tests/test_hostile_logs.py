@@ -1,12 +1,9 @@
 """Logs that are not what they seem: broken, of another kind, nested too deep, with names that a terminal would obey."""
 
-import argparse
 import gzip
 import io
 import json
 import os
-import re
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +12,10 @@ import pytest
 from tables import rows, write
 
 import grpo_theory as gt
-from grpo_theory.page import check_command, plan_command, watch_command
 from grpo_theory.page.command import main
-from grpo_theory.page.section import Section
 from grpo_theory.samples import log_file
 from grpo_theory.samples.nested_rows import DEEPEST
-from grpo_theory.user_text import LONGEST, LONGEST_MESSAGE, listed, printable
+from grpo_theory.user_text import LONGEST_MESSAGE
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\nx"
 """It names the window, clears the screen, turns the text round and begins a line."""
@@ -60,37 +55,26 @@ BAD = [
     ("a.csv", "prompt;reward\nx;1\n", r"found the column prompt;reward \(the columns of a CSV table must be separated by"),
     ("a.csv", "prompt,reward,reward\nx,1,0\n", r"a\.csv has more than one column reward: rename all but one$"),
     ("a.csv", "", r"a\.csv is empty$"),
-    ("a.csv", "prompt,reward\n", r"a\.csv has columns, and no rows$"),
     ("a.csv", "prompt,reward\nx,1\nx,one\nx,\n", r"finite numbers; .*a\.csv has others in row 2 \('one'\), row 3 \(empty\)"),
     ("a.csv", "prompt,reward\nx,1\nx\n", r"a\.csv is no whole CSV table: line 3 has 1 columns and not 2: 'x'"),
     ("a.csv", f"prompt,reward,completion\na,1,{'x' * 2000}\na,0,y\n", "is no whole CSV table: a row is longer than 500 bytes"),
     ("a.csv", "prompt,reward\nx,1\n,0\n", r"prompt \(prompt\) must be given for every row; row 2 of .*a\.csv has none"),
     ("a.csv", "prompt,reward,step\nx,1,1\nx,0,\n", r"whole numbers in every row \(step='' reads none\); .*row 2 \(empty\)"),
     ("a.csv", "prompt,reward\nx,1\ny,0\n", r"prompt \(prompt\) must be shared .* each of the 2 groups has one response"),
-    ("a.csv", "prompt,reward\na,0\na,1e308\n", r"(rewards|values) must lie in \[-1e\+60, 1e\+60\], got 1e\+308"),
     ("a.csv", b"prompt,reward\nx\xff,1\nx\xff,0\n", r"a\.csv is no whole CSV table: .*UTF8"),
     ("a.csv", gzip.compress(TABLE.encode(), mtime=0), r"is named \.csv and is compressed by gzip: name it \.csv\.gz$"),
     ("a.csv.gz", TABLE, r"a\.csv\.gz is named \.csv\.gz and is not compressed by gzip: name it \.csv$"),
-    ("a.csv", parquet(), r"a\.csv is named \.csv and is a Parquet file: name it \.parquet$"),
     ("a.csv", b"PK\x03\x04 and more", "and is a ZIP archive or a spreadsheet, which is not read: write it as "),
-    ("a.csv", TABLE.encode("utf-16"), "and is text in UTF-16, which is not read: write it as "),
-    ("a.csv.gz", gzip.compress(TABLE.encode() * 50, mtime=0)[:-12], r"a\.csv\.gz is no whole CSV table"),
     ("a.txt", GOOD, r"path must end in \.csv, .*\.parquet, got '.*a\.txt'"),
-    ("a.jsonl", "\n{}\n \n", r"a\.jsonl has no columns"),
     ("a.jsonl", GOOD + '{"prompt": "a", "rew', r"a\.jsonl is no whole file of JSON lines: line 3 is broken, Unterm"),
-    ("a.jsonl", GOOD * 300 + '{"prompt": "a", "rew', "line 601 is broken"),
     ("a.jsonl.gz", gzip.compress(GOOD.encode() * 50, mtime=0)[:-12], r"a\.jsonl\.gz is no whole file of JSON lines"),
-    ("a.json", json.dumps([{"prompt": "a"}], indent=1), r"^reward must name .*--reward NAME\); found the column p"),
     ("a.jsonl", GOOD + '{"prompt": "a"}\n', r"row 3 \(empty\)\. Choose unscored='leave' \(--unscored leave\)"),
-    ("a.jsonl", GOOD.replace("1}", "[1]}"), r"reward must be finite numbers; .*row 1 \('\[1\]'\)"),
     ("a.jsonl", of(reward=lambda k: "right" if k % 3 else "wrong"), r"row 1 \('wrong'\), .*Name another column with --reward"),
     ("a.jsonl", of(prompt=lambda k: "left out"), r"prompt must name .* group_of=N \(--group-of N\) reads them without"),
     ("a.jsonl", of(response=lambda k: "r", reward=lambda k: [0.0, 1.0]), r"has 2 and one response\. Name reward='reward\.sum'"),
     ("a.jsonl", counted(5, 4), r"n_correct must be a number of the responses \(k\); .* row 1"),
-    ("a.jsonl", counted(0, 0), "k must be a whole number of responses, of at least 1"),
     ("a.jsonl", deep(DEEPEST + 1), f"line 1 is nested {DEEPEST + 1} deep, and {DEEPEST} is the most that is read"),
     ("a.jsonl", deep(2000, GOOD * 300), "line 601 is nested 2,000 deep"),
-    ("a.parquet", b"PAR1 and no more", r"a\.parquet is no whole Parquet file: "),
     ("a.parquet", parquet(pa.table({"prompt": pa.array([b"\xff"] * 2), "reward": [1.0, 0.0]})), "and the column holds binary"),
     ("a.parquet", parquet(pa.table({"prompt": ["x"] * 999, "reward": np.arange(999.0)}))[:-100], "is no whole Parquet file"),
 ]  # fmt: skip
@@ -100,20 +84,14 @@ BAD = [
 @pytest.mark.parametrize("block", [500, 10**6])
 def test_each_fault_of_a_file_has_one_message(block, tmp_path, monkeypatch):
     monkeypatch.setattr(log_file, "BLOCK", block)
-    wrong = {}
     for name, content, message in BAD:
         if block > 500 and "longer than 500" in message:
             continue
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
         for reader in (gt.read_rollouts, gt.read_reward_counts):
-            said = "nothing"
-            try:
+            with pytest.raises(ValueError, match=message) as refused:
                 reader(tmp_path / name)
-            except ValueError as error:
-                said = str(error)
-            if not re.search(message, said) or not said.isprintable():
-                wrong[message] = said
-    assert wrong == {}
+            assert str(refused.value).isprintable()
 
 
 SKETCH = [1.0, 2.0]
@@ -123,27 +101,18 @@ ROWS = of(sketch=lambda k: SKETCH)
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        (of(length=lambda k: k - 1), {}, r"numbers of at least 0 \(length='' reads none\); .*row 1 \(-1\)"),
         (of(sketch=lambda k: SKETCH[: 2 - (k == 3)]), {}, r"scores must be lists of equal length; row 4 of .* has one of 1"),
-        (of(sketch=lambda k: SKETCH if k else [1, None]), {}, r"scores must be finite numbers; .*row 1 \(\[1\.0, None\]\)"),
         (of(reward=lambda k: float("inf") if k == 3 else 0), {"unscored": "leave"}, r"row 4 \(inf\). No option reads these"),
-        (of(reward=lambda k: None), {"unscored": "leave", "reward": "reward"}, "the log has no row left"),
         (
             of(answers=lambda k: ["a"] * 2, reward=lambda k: [0, 1]) * 20 + '{"prompt": "p", "answers": ["a"], "reward": [0, 1]}',
             {"response": "answers"}, "row 321 has 1 of answers beside 2 of reward: lists that belong together",
         ),
         (of(rm=lambda k: {"accuracy": 1}), {"reward": "accuracy"}, r"got 'accuracy'; found .*; did you mean rm\.accuracy\?"),
-        (of(a=lambda k: 0, b=lambda k: 1e308), {"reward": {"b": 10.0}}, r"reward must be finite numbers; .*row 1"),
         (of(solve_rate=lambda k: 0.25), {"reward": "solve_rate@3"}, "solve_rate must be a share of the 3 responses"),
         (ROWS, {"where": {"splt": "b"}}, r"where must name columns of the log, got 'splt'; found the columns prompt, reward"),
-        (ROWS, {"prompt": "id"}, r"^prompt must be a column of the log, got 'id'; found the columns prompt, reward, "),
         (ROWS, {"reward": "points"}, r"reward must name columns of the log, got 'points'; found"),
-        (ROWS, {"reward": {"reward": np.nan}}, "reward must give each column a finite weight, got nan"),
         (ROWS, {"scores": "s_"}, "scores must be a column of lists, or what stands before the numbers of columns; got 's_'"),
-        (ROWS, {"steps": "first"}, "steps must be 'newest', 'last', 'all', a step or the first and last of"),
         (of(step=lambda k: 2 + k % 2), {"steps": 7}, "it has no step 7, and contains steps 2 to 3"),
-        (ROWS, {"unscored": "count"}, "unscored must be 'error', 'leave' or 'zero', got 'count'"),
-        (ROWS, {"reward_tolerance": -1.0}, "reward_tolerance must be at least 0, got -1"),
     ],
 )  # fmt: skip
 def test_options_that_do_not_fit(content, options, message, tmp_path):
@@ -156,14 +125,12 @@ def test_paths_that_do_not_fit(tmp_path):
     for path, message in (
         (tmp_path / "absent", r"path must be a file or a folder of files, and '.*absent' does not exist"),
         (tmp_path, r"path must be a file or a folder of files that end in .*; '.*' has none"),
-        ("", "path must be a file's or a folder's name, and is empty"),
         (3, "path must be a file's or a folder's name, got 3"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             gt.read_rollouts(path)
     (tmp_path / "1.csv").write_text(TABLE)
     (tmp_path / "2.csv").write_text("prompt,other\nx,1\n")
-    (tmp_path / ".3.csv").write_text("hidden")
     with pytest.raises(ValueError, match=r"2\.csv has no column reward, as the files before it do; found prompt, other"):
         gt.read_rollouts(tmp_path)
 
@@ -173,16 +140,11 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.jsonl")
     with pytest.raises(ValueError, match="is a pipe or device: write it to a file first"):
         gt.read_rollouts(tmp_path / "pipe.jsonl")
-    with pytest.raises(ValueError, match="has none"):
-        gt.read_rollouts(tmp_path)
-
-
-# ---- what is shown
 
 
 @pytest.mark.parametrize(
     "options",
-    [(), ("--reward", "none"), ("--reward", EVIL + "!"), ("--prompt", EVIL + "?"), ("--scores", EVIL), (f"--{EVIL}", "1")],
+    [(), ("--reward", "none"), ("--reward", EVIL + "!"), (f"--{EVIL}", "1")],
 )
 def test_names_of_columns_are_shown_and_not_obeyed(options, capsys, tmp_path):
     path = write(tmp_path / "log.jsonl", [{**row, EVIL: "a", f"{EVIL}2": 1} for row in rows(6, 4)])
@@ -195,7 +157,6 @@ def test_names_of_columns_are_shown_and_not_obeyed(options, capsys, tmp_path):
     assert status == (2 if options else 0)
     assert not obeyed(out + err + (page.read_text() if not options else ""))
     assert "\\x1b]0;owned\\x07" in out + err
-    assert options == () or err.splitlines()[-1].startswith("grpo-theory")
 
 
 def test_values_and_paths_are_shown_and_not_obeyed(capsys, tmp_path):
@@ -206,20 +167,6 @@ def test_values_and_paths_are_shown_and_not_obeyed(capsys, tmp_path):
     err = capsys.readouterr().err
     assert err.count("\\x1b]0;owned\\x07") >= 2
     assert not obeyed(err)
-    section = Section(EVIL, paragraphs=(EVIL,), table=((EVIL, "größe"), ("a", EVIL)), code=(EVIL,))
-    texts = [section.title, *section.paragraphs, *section.code, *(cell for row in section.table for cell in row)]
-    assert all(text.isprintable() for text in texts)
-    assert [sum("owned" in text for text in texts), section.table[0][1]] == [5, "größe"]
-
-
-def test_what_can_be_printed_is_shown_as_it_is_and_what_is_long_is_cut():
-    assert printable("größe → 名前") == "größe → 名前"
-    assert printable("a\tb\x1b") == "a\\tb\\x1b"
-    assert printable("x" * LONGEST) == "x" * LONGEST
-    assert printable("a" * LONGEST + "b" * LONGEST) == f"{'a' * (LONGEST // 2)} ... {'b' * (LONGEST // 2)}"
-    many = listed([f"column_{k}" for k in range(1000)] + ["Rewards"], ["reward"])
-    assert many.startswith("Rewards, column_0, ")
-    assert many.endswith(" and 989 more")
 
 
 def test_of_many_columns_a_message_names_a_few(capsys, tmp_path):
@@ -233,19 +180,3 @@ def test_of_many_columns_a_message_names_a_few(capsys, tmp_path):
     err = capsys.readouterr().err
     assert len(err) < LONGEST_MESSAGE
     assert "4,990 more" in err
-    main(["plan", str(path), "--budget", "64", "--rewards-only", "--min-prompts", "1"])
-    assert sum(map(len, capsys.readouterr())) < 20_000
-
-
-@pytest.mark.parametrize(
-    ("command", "never_recommended"),
-    [(plan_command, ()), (check_command, ("--reward-tolerance",)), (watch_command, ("--reward-tolerance", "--step"))],
-)
-def test_an_option_that_a_message_of_the_reader_recommends_is_one_of_the_command(command, never_recommended):
-    """A check compares rewards as they are, and a watched file is one step."""
-    parser = argparse.ArgumentParser()
-    command.describe(parser)
-    sources = [path.read_text(encoding="utf-8") for path in Path(gt.samples.__file__).parent.glob("*.py")]
-    recommended = {found for text in sources for found in re.findall(r"(--[a-z][a-z-]+)", text)}
-    assert {"--unscored", "--where", "--group-of"} <= recommended
-    assert recommended - set(never_recommended) <= parser._option_string_actions.keys()

@@ -35,18 +35,12 @@ def drawn(prompts, size, seed=0, width=8):
     return ids, rewards, scores
 
 
-# ---- numbers
-
-
 def test_clipped_shares_by_hand_and_where_the_loss_has_no_slope():
     """The slope of min(r A, clip(r) A) by a difference, at ratios on all sides of both clips."""
     shares, of = gt.live.clipped_shares, gt.live.ClippedShares
     ratios = [[1.3, 1.1, 0.7], [0.7, 1.3, 0.9]]
     assert shares(ratios, [1.0, -1.0]) == of(low=1 / 6, high=1 / 6)
-    assert shares(ratios, [[1.0], [-1.0]], high=0.05) == of(low=1 / 6, high=2 / 6)
     assert shares(ratios, [1.0, -1.0], mask=[[0, 1, 1], [1, 0, 0]]) == of(low=1 / 3, high=0.0)
-    assert shares(ratios, [[-1.0, 1.0, -1.0], [1.0, 1.0, 0.0]]) == of(low=1 / 6, high=1 / 6)
-    assert shares([[np.nan, 2.0]], [1.0], mask=[[0, 1]]) == of(low=0.0, high=1.0)
     low, high, near = 0.2, 0.28, 1e-6
 
     def loss(r, a):
@@ -73,8 +67,6 @@ def test_the_share_with_signal_by_hand_and_by_enumeration():
     monitor.step(1, [0, 1], ["a", "a"], clipped=gt.live.ClippedShares(0.0, 0.5))
     found = monitor.step(2, [0, 1], ["a", "a"], clipped=gt.live.ClippedShares(0.25, 0.0)).numbers
     assert (found["clipped_low"], found["clipped_high"]) == (0.125, 0.25)
-    monitor.step(3, [0, 1], ["a", "a"])
-    assert "clipped_low" not in monitor.step(4, [0, 1], ["a", "a"]).numbers
 
 
 def test_the_pool_has_the_newest_group_of_each_prompt_and_forgets_old_ones():
@@ -83,16 +75,8 @@ def test_the_pool_has_the_newest_group_of_each_prompt_and_forgets_old_ones():
         pool.add(step, prompt, np.array([0.0, step]), np.full((2, 3), step))
     kept = pool.rollouts(5)
     assert kept.rewards.tolist() == [0.0, 3.0, 0.0, 4.0]
-    assert kept.scores[:, 0].tolist() == [3.0, 3.0, 4.0, 4.0]
     assert pool.rollouts(13).rewards.tolist() == [0.0, 4.0]
     assert pool.rollouts(14) is None
-    pool.add(20, "d", np.array([1.0, 1.0]), None)
-    assert pool.rollouts(20) is None
-    pool.add(20, "e", np.array([0.0, 1.0]), np.ones((2, 3)))
-    assert pool.rollouts(20).scores.tolist() == [[0.0] * 3] * 2 + [[1.0] * 3] * 2
-
-
-# ---- advice
 
 
 @pytest.mark.parametrize("estimator", ["trl_grpo", "nemo_rl", "rloo", "reinforce"])
@@ -107,7 +91,6 @@ def test_a_step_is_advised_on_as_the_planner_does_and_uniform_groups_need_no_ske
         assert (found.efficiency, found.low, found.high) == (advice.own.efficiency[at], advice.own.low, advice.own.high)
         assert (found.loss, found.may_be_best) == (advice.own.loss.estimate[at], advice.own.candidates[at])
     uniform = np.ptp(rewards.reshape(60, 6), axis=1)[ids] == 0.0
-    assert 10 < uniform.sum() < 250
     without = gt.RaggedRollouts(ids, rewards, np.where(uniform[:, None], 0.0, scores))
     assert (gt.live.advise_step(without, 360, estimator=estimator) == found) is (estimator != "reinforce")
     asked = []
@@ -115,27 +98,6 @@ def test_a_step_is_advised_on_as_the_planner_does_and_uniform_groups_need_no_ske
     monitor.step(1, [1] * 4 + [0, 1] * 4, ["a"] * 4 + ["b"] * 4 + ["c"] * 4,
                  sketch=lambda rows: asked.append(rows) or np.ones((rows.size, 2)), at_hand=10)  # fmt: skip
     assert asked[0].tolist() == list(range(0 if estimator == "reinforce" else 4, 8)), "groups with signal, whole at hand"
-
-
-def test_the_efficiency_is_the_exact_one_on_many_groups():
-    """5,000 prompts of a problem whose law is known: the estimate is within 4.9 of its standard errors by 20 such logs."""
-    success = np.array([[0.2, 0.7, 0.5], [0.6, 0.1, 0.3]])
-    problem, theta = gt.Problem(gt.Bandit(success), gt.TabularSoftmax(2, 3)), np.array([0.3, -0.2, 0.1, 0.0, 0.4, -0.5])
-    policy = np.exp(theta.reshape(2, 3)) / np.exp(theta.reshape(2, 3)).sum(axis=1, keepdims=True)
-    size, prompts = 4, 5000
-    exact, other = (gt.efficiency(problem, theta, "trl_grpo", batch_size=batch, group_size=size) for batch in (8, 12))
-    estimates = []
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        which = np.repeat(rng.integers(0, 2, prompts), size)
-        actions = (rng.random(which.size)[:, None] > policy[which].cumsum(axis=1)).sum(axis=1).clip(max=2)
-        rewards = (rng.random(which.size) < success[which, actions]) * 1.0
-        scores = np.zeros((which.size, 2, 3))
-        scores[np.arange(which.size), which] = np.eye(3)[actions] - policy[which]
-        rollouts = gt.RaggedRollouts(np.repeat(np.arange(prompts), size), rewards, scores.reshape(-1, 6))
-        estimates.append(gt.live.advise_step(rollouts, 8 * size, estimator="trl_grpo").efficiency)
-    error = np.std(estimates, ddof=1) / np.sqrt(20)
-    assert abs(np.mean(estimates) - exact) < 4.9 * error < abs(np.mean(estimates) - other)
 
 
 def test_sketches_of_several_readings_are_put_together_and_too_little_is_no_advice():
@@ -153,9 +115,6 @@ def test_sketches_of_several_readings_are_put_together_and_too_little_is_no_advi
         assert gt.live.advise_step(gt.RaggedRollouts(ids, rewards, scores), ids.size) is None
 
 
-# ---- time
-
-
 def test_the_allowance_by_hand():
     clock = Clock()
     allowance = Allowance(0.1, clock)
@@ -166,8 +125,6 @@ def test_the_allowance_by_hand():
         with allowance.spending():
             clock.now = 10.5
     assert (allowance.spent, allowance.overhead, allowance.left) == pytest.approx((0.5, 0.05, 0.3))
-    allowance.start()
-    assert (allowance.spent, allowance.overhead, allowance.left) == (0.0, 0.0, 0.0)
     assert Allowance(None, clock).left == np.inf
 
 
@@ -204,14 +161,11 @@ def test_the_overhead_is_at_most_what_is_allowed_at_every_step(seconds, reading,
     assert len(asked) > (2 if reading else 10)
 
 
-def test_a_sketch_that_is_too_slow_is_waited_for_and_without_a_limit_nothing_is():
+def test_a_sketch_that_is_too_slow_is_waited_for():
     """A group of four takes 40 seconds, what 1,000 steps allow: the first one is taken to learn that, and then hardly any."""
     overheads, asked = run(10.0, 3000)
     assert sum(asked) <= 4 * 3
     assert overheads[-1] <= 0.05 < max(overheads)
-    overheads, asked = run(0.2, 60, overhead=None)
-    assert overheads[-1] > 0.3
-    assert len(asked) == 3
 
 
 def test_how_many_groups_are_sketched_does_not_depend_on_their_rewards():
@@ -231,9 +185,6 @@ def test_how_many_groups_are_sketched_does_not_depend_on_their_rewards():
         counts.append(len(monitor._pool))
     assert counts[0] == counts[1]
     assert 1 < counts[0] - 1 < 32
-
-
-# ---- errors
 
 
 def broken(rows):
@@ -260,45 +211,32 @@ def test_sketches_that_cannot_be_judged_leave_the_signal(caplog):
     """Graded rewards of more than eight values have no law for an estimator that divides; rloo has one (the control)."""
     ids, rewards, sketches = np.repeat(np.arange(16), 8), np.arange(128) % 11 / 10, np.random.default_rng(0).normal(size=(128, 8))
     for estimator, errors in (("rloo", 0), ("verl_grpo", 1)):
-        asked = []
         monitor = gt.live.Monitor(every=1, estimator=estimator, overhead=None)
-        with caplog.at_level(logging.WARNING, LOG):
-            for step in (1, 2, 3):
-                found = monitor.step(step, rewards, ids, sketch=lambda rows, asked=asked: (asked.append(1), sketches[rows])[1])
-                assert found.numbers["groups_with_signal"] == 1.0
-                assert ("efficiency" in found.numbers) == (errors == 0)
-        assert (len(asked), monitor.guard.errors, len(caplog.records)) == (3 - 2 * errors, errors, errors)
+        found = monitor.step(1, rewards, ids, sketch=sketches.__getitem__)
+        assert found.numbers["groups_with_signal"] == 1.0
+        assert (("efficiency" in found.numbers), monitor.guard.errors) == (errors == 0, errors)
     assert "have 11 different rewards" in caplog.text
-    assert "Round the rewards" in caplog.text
 
 
-def test_an_interrupt_is_no_error_and_a_start_counts_no_time():
+def test_an_interrupt_is_no_error():
     def sketch(rows):
         raise KeyboardInterrupt
 
-    monitor = gt.live.Monitor(every=1, estimator="trl_grpo", overhead=None)
-    monitor.start(4)
-    assert (monitor.allowance.spent, monitor.guard.errors) == (0.0, 0)
     with pytest.raises(KeyboardInterrupt):
-        monitor.step(1, [0, 1, 0, 1], ["a"] * 4, sketch=sketch)
+        gt.live.Monitor(every=1, estimator="trl_grpo", overhead=None).step(1, [0, 1, 0, 1], ["a"] * 4, sketch=sketch)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: gt.live.Monitor(overhead=1.5), "overhead must lie strictly between 0 and 1"),
-        (lambda: gt.live.Monitor(estimator="trl_grpoo"), "estimator"),
         (lambda: gt.live.Monitor(estimator="trl_grpo_batch"), "those of 'trl_grpo_batch' depend on the other groups"),
-        (lambda: gt.live.clipped_shares([1.0], [1.0]), r"ratios must have shape \(N, T\)"),
         (lambda: gt.live.clipped_shares([[np.nan, 1.0]], [1.0]), "ratios must be numbers where"),
     ],
 )
 def test_mistakes_are_named_before_the_run(call, message):
     with pytest.raises(ValueError, match=message):
         call()
-
-
-# ---- remarks
 
 
 def advice(best, low, high, group_size=8, bounded=True):
@@ -310,23 +248,14 @@ def test_a_remark_is_made_where_the_advice_changes_and_only_there():
     assert say(advice(4, 2, 32, bounded=False)) == []
     assert say(advice(4, 3, 9)) == ["the best group size for rloo is 4 (40 prompts: 3 to 9 may be best); yours, 8, may be best"]
     assert say(advice(5, 3, 10)) == []
-    (still,) = say(advice(4, 3, 6))
-    assert still.startswith(
-        "the best group size for rloo is still 4 (40 prompts: 3 to 6 may be best); its efficiency is 25% above"
-    )
+    assert say(advice(4, 3, 6))[0].startswith("the best group size for rloo is still 4 (40 prompts: 3 to 6 may be best); its eff")
     assert say(advice(5, 4, 6)) == []
     assert say(advice(6, 5, 6))[0].startswith("the best group size for rloo is now 6, no longer 4")
-    (last,) = say(advice(8, 8, 8, bounded=False))
-    assert "(40 prompts: no other size may be best, sizes above 8 were not considered); yours, 8, may be best" in last
     say = SignalRemarks()
     seen = ((0.45, 0.35, 0.55), (0.4, 0.3, 0.49), (0.3, 0.2, 0.4), (0.55, 0.45, 0.65), (0.6, 0.51, 0.7), (0.6, 0.51, 0.7))
     said = [say(*one) for one in seen]
     assert [len(one) for one in said] == [0, 1, 0, 0, 1, 0]
     assert said[4] == ["60% of the groups have signal again (51% to 70%)"]
-    monitor = gt.live.Monitor(every=1, overhead=None)
-    readings = [monitor.step(step, [1.0] * 80, np.repeat(np.arange(20), 4)).remarks for step in (1, 2)]
-    assert [remark.partition(". ")[0] for remark in readings[0]] == ["0% of the groups have signal (0% to 17%)"]
-    assert readings[1] == ()
 
 
 def test_the_programs_for_any_trainer_run_as_printed(monkeypatch, capsys):

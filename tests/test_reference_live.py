@@ -52,7 +52,6 @@ def test_training_is_what_it_is_without_the_callback():
 
 def test_the_overhead_is_at_most_five_per_cent():
     found = runs()
-    print("overheads", found["overheads"], "processor seconds without and with", found["processor"])
     assert max(found["overheads"]) <= ALLOWED
     assert found["rewards alone"]["overhead"] <= ALLOWED
     assert "live/sketched_prompts" in logged(found["sketches"])[-1], "nothing was sketched that could have taken time"
@@ -75,18 +74,13 @@ def test_sketches_are_of_the_responses_whose_rewards_are_read():
         assert not all(moved for _, moved in agree), "rewards in any order would agree"
 
 
-def test_clips_are_those_of_the_trainer():
-    """A reading is made when a batch was scored, so that it has the clips of the steps before it."""
-    row = logged(runs()["two updates"])[0]
-    assert row["live/clipped_low"] > 0.0
-    assert row["live/clipped_high"] > 0.0
-
-
 def test_estimators_and_their_advice():
     found = runs()
     assert found["rloo"]["estimator"] == "trl_rloo"
     assert found["sketches"]["estimator"] == "trl_grpo"
     assert found["sketches"]["known as a callback"]
+    row = logged(found["two updates"])[0]
+    assert min(row["live/clipped_low"], row["live/clipped_high"]) > 0.0, "the clips of the steps before the reading"
     last = logged(found["sketches"])[-1]
     assert 0.0 < last["live/efficiency"] <= 1.0
     assert 2 <= last["live/best_group_size_low"] <= last["live/best_group_size"] <= last["live/best_group_size_high"] <= 4
@@ -96,8 +90,6 @@ def test_estimators_and_their_advice():
 
 def test_an_error_is_logged_once_and_the_run_ends_as_it_should():
     found = runs()["broken"]
-    assert found["steps"] == 20
-    assert found["errors"] > 1
-    assert len(found["lines"]) == 1
+    assert (found["steps"], found["errors"] > 1, len(found["lines"])) == (20, True, 1)
     assert "no gradient today" in found["lines"][0]
     assert not logged(found)

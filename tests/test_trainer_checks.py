@@ -9,7 +9,6 @@ from tables import said
 from test_trainers import ADVANTAGES, transcriptions
 
 import grpo_theory as gt
-from grpo_theory.checks.importance import effective_share
 from grpo_theory.page.command import main
 
 PROMPTS, SIZE = 24, 8
@@ -66,8 +65,7 @@ def standard(rewards):
 def test_every_convention_is_found_from_what_its_source_says(name, tmp_path):
     rewards, lengths = rollouts()
     check = checked(table(rewards, transcriptions(rewards, lengths)[name], lengths), tmp_path)
-    assert check.followed
-    assert check.fits[0].share == 1.0
+    assert (check.followed, check.fits[0].share) == (True, 1.0)
     assert check.contradictions.total == check.contradictions.unequal == 0
     found = names(check)
     assert name in found
@@ -80,17 +78,10 @@ def test_numbers_of_a_convention_are_told_apart_and_rounded_logs_are_read_to_the
     deviation = rewards.std(axis=1, keepdims=True)
     check = checked(table(rewards, (rewards - rewards.mean(axis=1, keepdims=True)) / (deviation + 1e-4)), tmp_path)
     assert not names(check), "no trainer has ddof 0 and epsilon 1e-4"
-    assert {(p["ddof"], p["epsilon"]) for p in (one.candidate.estimator.advantage.parameters for one in check.fits)} == {
-        (0.0, 1e-4)
-    }
     rewards, _ = rollouts("binary")
     for decimals in (3, 4):
-        rows = table(rewards, standard(rewards))
-        rows["advantage"] = rows["advantage"].round(decimals)
-        check = checked(rows, tmp_path)
-        assert check.fits[0].share == 1.0
-        assert "trl_grpo" in names(check)
-        assert "rllm" not in names(check)
+        check = checked(table(rewards, standard(rewards)).round({"advantage": decimals}), tmp_path)
+        assert (check.fits[0].share, "trl_grpo" in names(check), "rllm" in names(check)) == (1.0, True, False)
     short = standard(rewards).astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)  # bfloat16, cut
     assert "trl_grpo" in names(checked(table(rewards, short.view(np.float32)), tmp_path))
 
@@ -117,9 +108,6 @@ WRONG = {
     "a prompt that was sampled twice": (
         of_graded(standard, lambda rows: rows.assign(prompt_id=rows["prompt_id"] // 2)), {"prompt": "prompt_id"}, "parts"
     ),
-    "a prompt that was sampled thrice": (
-        of_graded(standard, lambda rows: rows.assign(prompt_id=rows["prompt_id"] // 3)), {"prompt": "prompt_id"}, "parts"
-    ),
 }  # fmt: skip
 """Advantages of no convention: rows, columns that are named, and the groups that explain them."""
 
@@ -128,31 +116,24 @@ WRONG = {
 def test_advantages_of_other_groups_are_named(name, tmp_path):
     rows, columns, groups = WRONG[name]
     check = checked(rows, tmp_path, columns=columns)
-    assert not check.followed
-    assert check.negated == ()
+    assert (check.followed, check.negated) == (False, ())
     assert (check.regrouping.name if check.regrouping else None) == groups
-    text = gt.page.check_to_text(check)
     if groups is None:
-        assert "No registered convention" in text
+        assert "No registered convention" in gt.page.check_to_text(check)
     else:
         assert check.regrouping.size == (PROMPTS * SIZE if groups == "whole batch" else PROMPTS if groups == "strided" else SIZE)
         assert check.regrouping.fits[0].share == 1.0
         assert "trl_grpo" in {one for fit in check.regrouping.fits for one in fit.candidate.names}
-        assert groups != "strided" or "wrong axis" in text
 
 
 def test_reversed_signs_of_all_advantages_are_named_and_those_of_few_are_not(tmp_path):
     rewards, _ = rollouts()
     check = checked(table(rewards, -standard(rewards)), tmp_path)
     assert (check.followed, check.regrouping, check.negated[0].share) == (False, None, 1.0)
-    assert "trl_grpo" in {name for one in check.negated for name in one.candidate.names}
     assert "Wrong sign: with the signs of all advantages reversed, they follow" in said(gt.page.check_to_text(check))
-    assert gt.page.check_to_dict(check)["negated"][0]["share"] == 1.0
-    for share in (0.0, 0.3):
-        signs = np.where(np.arange(PROMPTS) < share * PROMPTS, -1.0, 1.0)[:, None]
-        check = checked(table(rewards, signs * standard(rewards)), tmp_path)
-        assert (check.followed, check.negated) == (True, ())
-        assert set(check.contradictions.counts) <= {"wrong sign"}
+    signs = np.where(np.arange(PROMPTS) < 0.3 * PROMPTS, -1.0, 1.0)[:, None]
+    check = checked(table(rewards, signs * standard(rewards)), tmp_path)
+    assert (check.followed, check.negated, set(check.contradictions.counts)) == (True, (), {"wrong sign"})
 
 
 # ---- groups that contradict
@@ -170,23 +151,18 @@ def corrupted(how):
         rows.loc[rows["prompt_id"] == 1, "prompt_id"] = 0
     if how == "other order":
         rows.loc[:7, "advantage"] = np.roll(rows.loc[:7, "advantage"], 3)
-    if how == "wrong sign":
-        rows.loc[:7, "advantage"] *= -1.0
     if how == "unexplained":
         rows.loc[3, "advantage"] += 0.5
     return rows
 
 
-@pytest.mark.parametrize(
-    "how", ["missing rows", "repeated rows", "several groups in one", "other order", "wrong sign", "unexplained", None]
-)
+@pytest.mark.parametrize("how", ["missing rows", "repeated rows", "several groups in one", "other order", "unexplained", None])
 def test_a_group_that_contradicts_is_explained(how, tmp_path):
     check = checked(corrupted(how), tmp_path)
     assert check.followed
     assert names(check) >= {"trl_grpo", "grpo"}
     assert check.contradictions.counts == ({how: 1} if how else {})
     assert how is None or check.contradictions.groups == (0,)
-    assert how is None or how in gt.page.check_to_text(check)
 
 
 def test_of_many_groups_a_few_are_tried_first_and_all_are_judged(tmp_path):
@@ -210,16 +186,11 @@ def test_groups_with_gaps_are_left_out_and_the_others_are_judged(tmp_path, capsy
     gaps.loc[[5, 6, 40], "advantage"] = np.nan
     found = checked(gaps, tmp_path)
     assert (found.contradictions.judged, found.contradictions.total, found.fits[0].share) == (PROMPTS - 2, 0, 1.0)
-    assert found.log.advantages.size == found.log.rollouts.rewards.size == (PROMPTS - 2) * SIZE
     assert main(["check", str(tmp_path / "log.parquet")]) == 0
     words = "3 rows without a number in advantage: the check leaves out 2 groups with them."
     assert words in said(capsys.readouterr().out)
     gaps.loc[60, "advantage"] = 9.0
     assert checked(gaps, tmp_path).contradictions.total == 1, "a wrong advantage beside a gap is still found"
-    unscored = rows.copy()
-    unscored.loc[5, ["reward", "advantage"]] = np.nan
-    found = checked(unscored, tmp_path, rows={"unscored": "zero"})
-    assert (found.contradictions.judged, found.contradictions.total) == (PROMPTS - 1, 0)
     rows.loc[::SIZE, "advantage"] = np.nan
     with pytest.raises(ValueError, match="in every row of a group at least; advantage='' reads none"):
         checked(rows, tmp_path)
@@ -238,7 +209,6 @@ def test_rows_are_left_out_of_every_column(tmp_path):
         kept = np.setdiff1d(np.arange(len(rows)), [2, 9])
         assert left.log.advantages.tolist() == whole.log.advantages[kept].tolist()
         assert left.log.logprobs["logprobs"].counts.tolist() == whole.log.logprobs["logprobs"].counts[kept].tolist()
-    assert checked(rows, tmp_path, rows={"unscored": "zero"}).log.advantages.tolist() == whole.log.advantages.tolist()
 
 
 # ---- ratios and direction
@@ -266,7 +236,6 @@ def test_ratios_are_what_their_definitions_say(tmp_path):
     signs = np.repeat(rows["advantage"], [one.size for one in new]).to_numpy()
     assert stale.outside == (pytest.approx((ratios < 0.8).mean()), pytest.approx((ratios > 1.3).mean()))
     assert stale.clipped == pytest.approx(np.where(signs > 0, ratios > 1.3, (ratios < 0.8) & (signs < 0)).mean())
-    assert (stale.mean, stale.largest) == (pytest.approx(ratios.mean()), pytest.approx(ratios.max()))
     whole = np.array([np.exp((a - b).sum()) for a, b in zip(old, sampled, strict=True)])
     assert mismatch.effective == pytest.approx(whole.sum() ** 2 / (whole.size * (whole**2).sum()))
     means = np.array([np.exp((a - b).mean()) for a, b in zip(old, sampled, strict=True)])
@@ -278,12 +247,7 @@ def test_ratios_are_what_their_definitions_say(tmp_path):
     for one, other in zip(check.ratios, checked(with_logprobs(by_token=False)[0], tmp_path).ratios, strict=True):
         assert (one.by_token, other.by_token) == (True, False)
         assert (other.effective, other.geometric) == (pytest.approx(one.effective), pytest.approx(one.geometric))
-    both = checked(rows.drop(columns="old_log_probs"), tmp_path)
-    assert [one.name for one in both.ratios] == ["both"]
-    assert [effective_share(np.full(10, 300.0)), effective_share(np.array([0.0, *np.full(9, -np.inf)]))] == [
-        1.0,
-        pytest.approx(0.1),
-    ]
+    assert [one.name for one in checked(rows.drop(columns="old_log_probs"), tmp_path).ratios] == ["both"]
 
 
 def test_masked_tokens_count_for_nothing(tmp_path):
@@ -297,7 +261,7 @@ def test_masked_tokens_count_for_nothing(tmp_path):
     assert unmasked.ratios[0].k3 > 10.0 * plain.ratios[0].k3, "the control: prompt tokens are not counted without effect"
 
 
-@pytest.mark.parametrize("clip", [(0.2, 0.2), (0.1, 0.4), (0.4, 0.1)])
+@pytest.mark.parametrize("clip", [(0.1, 0.4), (0.4, 0.1)])
 def test_the_direction_left_is_that_of_the_weighed_sum(clip, tmp_path):
     rows, new, old, sampled = with_logprobs()
     scores = np.random.default_rng(3).normal(size=(len(rows), 64))
@@ -313,8 +277,6 @@ def test_the_direction_left_is_that_of_the_weighed_sum(clip, tmp_path):
     norms = np.linalg.norm(plain), np.linalg.norm(weighed)
     assert check.direction.cosine == pytest.approx(plain @ weighed / np.prod(norms))
     assert check.direction.length == pytest.approx(norms[1] / norms[0])
-    rows["old_log_probs"] = rows["rollout_log_probs"] = rows["logprobs"]
-    assert checked(rows, tmp_path).direction.cosine == pytest.approx(1.0)
 
 
 def test_log_probabilities_above_0_are_remarked_on_with_their_column_and_row(tmp_path):
@@ -327,9 +289,8 @@ def test_log_probabilities_above_0_are_remarked_on_with_their_column_and_row(tmp
     rows.at[5, "old_log_probs"] = np.concatenate([[0.2], rows["old_log_probs"][5][1:]])
     check = checked(rows, tmp_path)
     total = sum(one.size for one in rows["old_log_probs"])
-    (remark,) = check.log.remarks
-    assert remark.startswith(f"old_logprobs (old_log_probs) has 2 of {total:,} numbers above 0, the first of them 0.7 in row 4. ")
-    assert f"LOG-PROBABILITIES ABOVE 0 {remark}" in said(gt.page.check_to_text(check))
+    words = f"ABOVE 0 old_logprobs (old_log_probs) has 2 of {total:,} numbers above 0, the first of them 0.7 in row 4. "
+    assert words in said(gt.page.check_to_text(check))
 
 
 # ---- the command, and mistakes
@@ -342,16 +303,10 @@ def test_the_command_prints_and_writes_and_a_log_is_never_written_over(tmp_path,
     assert main(["check", str(log), "--json", str(out)]) == 0
     words = said(capsys.readouterr().out)
     assert "The advantages follow grpo in 24 of 24 groups whose rewards differ." in words
-    assert "columns: prompt = prompt_id, reward = reward, step = step, advantage = advantage; not read: kl." in words
     found = json.loads(out.read_text())
     assert "trl_grpo" in {name for one in found["conventions"] for name in one["names"]}
-    assert found["contradictions"]["total"] == 0
-    assert main(["check", str(log), "--json", "-"]) == 0
-    assert json.loads(capsys.readouterr().out) == found
-    before = log.read_bytes()
     assert main(["check", str(log), "--json", str(log)]) == 2
     assert "must not be the table itself" in capsys.readouterr().err
-    assert log.read_bytes() == before
 
 
 def test_columns_that_do_not_fit_are_refused(tmp_path):
@@ -365,8 +320,6 @@ def test_columns_that_do_not_fit_are_refused(tmp_path):
         ({"advantage": infinite}, {}, r"finite numbers in every row, and row 6 has inf; advantage='' reads none"),
         ({"old_log_probs": [one[1:] for one in rows["old_log_probs"]]}, {}, "must have as many numbers in every row"),
         ({}, {"columns": {"rewards": "reward"}}, "columns must be of prompt, reward"),
-        ({}, {"rows": {"steps": "last"}}, "rows must be of where, group_of, unscored, got 'steps'"),
     ):
         with pytest.raises(ValueError, match=message):
             checked(rows.assign(**changed), tmp_path, **options)
-    assert checked(rows.assign(advantage=infinite), tmp_path, columns={"advantage": ""}).fits == ()

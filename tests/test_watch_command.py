@@ -37,42 +37,20 @@ def watched(capsys, folder, *options):
     return status, *capsys.readouterr()
 
 
-# ---- files
-
-
-def test_files_come_in_the_order_of_their_steps_and_once(tmp_path):
-    for name in ("10.jsonl", "9.jsonl", "100.jsonl", "notes.jsonl", ".5.jsonl", "7.json"):
-        dumped(tmp_path / name, rows())
-    files = StepFiles(tmp_path)
-    assert [step for step, _ in files.whole()] == [9, 10], "the newest may still grow"
-    assert [step for step, _ in files.whole()] == [100]
-    assert files.whole() == []
-    dumped(tmp_path / "step_101.jsonl", rows())
-    assert [step for step, _ in files.whole(ended=True)] == [101]
-
-
 def test_a_half_written_file_is_waited_for_at_every_byte_and_between_two_lines(tmp_path):
     entries = rows(1, 2, note="two } braces\nand a line")
     path, lines = tmp_path / "1.jsonl", [json.dumps(one) for one in entries]
-    text, whole = dumped(path, entries).read_bytes(), 0
+    text = dumped(path, entries).read_bytes()
     for cut in range(1, len(text) + 1):
         path.write_bytes(text[:cut])
         last = [one for one in text[:cut].decode().split("\n") if one][-1]
         assert ends_whole(path) == (last in lines), cut
-        whole += last in lines
-    assert whole == 4  # after each line's brace, and after its end
     files = StepFiles(tmp_path)
     for count in (1, 2, 3):
         dumped(path, rows()[: 4 * count])
         assert files.whole() == []
     assert [step for step, _ in files.whole()] == [1]
     assert ends_whole(dumped(path, rows(note="x" * (20 * LAST))))
-    for broken in (path.read_bytes()[:-3], b"", b"[" * 100_000):
-        path.write_bytes(broken)
-        assert not ends_whole(path)
-
-
-# ---- the command
 
 
 def test_a_line_for_each_step_and_a_remark_under_its_own(tmp_path, capsys):
@@ -85,9 +63,7 @@ def test_a_line_for_each_step_and_a_remark_under_its_own(tmp_path, capsys):
         "step 2: 2 groups of 4, mean reward 1, signal in 0% of them (0% to 84%)",
     ]
     dumped(tmp_path / "1.jsonl", rows(20, 4, [0]))
-    first, second = watched(capsys, tmp_path)[1].splitlines()[:2]
-    assert first.startswith("step 1: 20 groups of 4, mean reward 0, signal in 0%")
-    assert second.startswith("  0% of the groups have signal (0% to 17%). A group whose rewards are all equal")
+    assert watched(capsys, tmp_path)[1].splitlines()[1].startswith("  0% of the groups have signal (0% to 17%). ")
 
 
 def test_sketches_give_efficiency_and_the_best_size(tmp_path, capsys):
@@ -100,15 +76,15 @@ def test_sketches_give_efficiency_and_the_best_size(tmp_path, capsys):
 
 
 def test_half_written_and_bad_files_are_named_and_the_others_read(tmp_path, capsys):
-    dumped(tmp_path / "1.jsonl", rows())
-    dumped(tmp_path / "2.jsonl", [{"input": "a", "output": "b\x1b[2J"}] * 4)
-    path = dumped(tmp_path / "3.jsonl", rows())
+    for name in ("2.jsonl", "11.jsonl", "step_12.jsonl", "notes.jsonl", ".5.jsonl", "7.json"):
+        dumped(tmp_path / name, rows())
+    dumped(tmp_path / "9.jsonl", [{"input": "a", "output": "b\x1b[2J"}] * 4)
+    path = dumped(tmp_path / "10.jsonl", rows())
     path.write_bytes(path.read_bytes()[:-9])
-    dumped(tmp_path / "4.jsonl", rows())
     status, out, err = watched(capsys, tmp_path)
-    assert (status, err) == (0, "3.jsonl: half written, left out\n")
-    assert [line.partition(":")[0] for line in out.splitlines()] == ["step 1", "step 2", "step 4"]
-    assert "step 2: not read: reward must name the column of the rewards" in out
+    assert (status, err) == (0, "10.jsonl: half written, left out\n")
+    assert [line.partition(":")[0] for line in out.splitlines()] == ["step 2", "step 9", "step 11", "step 12"]
+    assert "step 9: not read: reward must name the column of the rewards" in out
 
 
 def test_columns_and_rows_are_named_as_for_plan(tmp_path, capsys):
@@ -122,22 +98,16 @@ def test_columns_and_rows_are_named_as_for_plan(tmp_path, capsys):
         assert (status, out.startswith(f"step 1: {line}")) == (0, True)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_mistakes_are_one_line_and_status_2(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for options, message in (
         (("nowhere",), "DIR must be a folder with a file for each step, as verl's rollout_data_dir; 'nowhere' does not exist"),
-        ((".", "--estimator", "verl_grpoo"), "verl_grpoo"),
         ((".", "--estimator", "trl_grpo_batch"), "depend on the other groups of the batch"),
         ((".", "--interval", "0"), "--interval must be finite and above 0"),
         ((".",), "DIR must hold files named by their step, as 7.jsonl; '.' has none"),
-    ],
-)
-def test_mistakes_are_one_line_and_status_2(options, message, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    status, out, err = watched(capsys, *options)
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith("grpo-theory watch: ")
-    assert message in err
+    ):
+        status, out, err = watched(capsys, *options)
+        assert (status, out, err.count("\n"), message in err) == (2, "", 1, True)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
