@@ -10,16 +10,12 @@ from simulations.normalisation.correlations import correlation, rank_correlation
 from simulations.normalisation.curvature_proxy import curvatures
 
 
-@pytest.fixture
-def one_prompt():
-    """A head over one hidden state, with four answers."""
+def test_curvatures_are_what_they_say():
+    """Of a head over one hidden state, with four answers."""
     rng = np.random.default_rng(0)
     policy = gt.SoftmaxHead(rng.normal(size=(1, 3)), 4)
-    return gt.Problem(gt.Bandit(np.eye(4)[[2]]), policy, theta=rng.normal(size=12))
-
-
-def test_curvatures_are_what_they_say(one_prompt):
-    problem, theta = one_prompt, one_prompt.theta
+    problem = gt.Problem(gt.Bandit(np.eye(4)[[2]]), policy, theta=rng.normal(size=12))
+    theta = problem.theta
     pi, scores = problem.policy.probabilities(theta)[0], problem.policy.scores(theta)[0]
     advantage = problem.bandit.mean_reward[0] - pi @ problem.bandit.mean_reward[0]
     exact = hessian(problem, theta)

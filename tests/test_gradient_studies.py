@@ -74,25 +74,22 @@ def test_where_prompts_are_whole_it_is_the_efficiency_of_that_batch(name):
         assert own["error"][i] == pytest.approx(law.mse / (law.true_gradient @ law.true_gradient), rel=1e-10)
 
 
-def enumerated(name, group_size):
-    """Return mean, mean square and probability of mixed groups' contributions along the plain update, prompt by prompt."""
-    problem = gt.gallery.problem(name)
-    point = problem.at(problem.theta)
-    mean = gt.gradient_mean(problem, problem.theta, "rloo", batch_size=1, group_size=group_size)
-    slopes = point.covectors @ problem.policy.logits(mean / (mean @ mean))[:, :, None]
-    found = np.zeros((problem.bandit.n_prompts, 3))
-    for m, law in enumerate(point.outcome_probabilities):
-        for outcomes in product(range(law.size), repeat=group_size):
-            z, w = point.rewards[m, list(outcomes)], slopes[m, point.outcome_responses[list(outcomes)], 0]
-            if np.ptp(z) > 0.0:
-                added = np.mean((z - (z.sum() - z) / (group_size - 1)) * w)
-                found[m] += law[list(outcomes)].prod() * np.array([added, added**2, 1.0])
-    return problem.bandit.prompt_weights, *found.T
-
-
 @pytest.mark.parametrize(("name", "group_size"), [("two-arms", 2), ("two-arms", 4), ("mixed", 2)])
 def test_predictions_by_enumeration(name, group_size):
-    weights, means, squares, mixed = enumerated(name, group_size)
+    """By mean, mean square and probability of mixed groups' contributions along the plain update, prompt by prompt."""
+    problem = gt.gallery.problem(name)
+    point, weights = problem.at(problem.theta), problem.bandit.prompt_weights
+    mean = gt.gradient_mean(problem, problem.theta, "rloo", batch_size=1, group_size=group_size)
+    slopes = point.covectors @ problem.policy.logits(mean / (mean @ mean))[:, :, None]
+    means, squares, mixed = np.zeros((3, len(weights)))
+    for m, law in enumerate(point.outcome_probabilities):
+        for outcomes in map(list, product(range(law.size), repeat=group_size)):
+            z, w, chance = point.rewards[m, outcomes], slopes[m, point.outcome_responses[outcomes], 0], law[outcomes].prod()
+            if np.ptp(z) > 0.0:
+                added = np.mean((z - (z.sum() - z) / (group_size - 1)) * w)
+                means[m] += chance * added
+                squares[m] += chance * added**2
+                mixed[m] += chance
     predicted, _ = dynamic_sampling.predict(name, group_size, batch_size=4)
     predicted = {one.partition("/")[2]: value for one, value in predicted.items()}
     share = weights @ mixed
@@ -105,30 +102,28 @@ def test_predictions_by_enumeration(name, group_size):
 PROBLEM = gt.gallery.problem("lm-few-shot")
 
 
-@pytest.fixture(scope="module")
-def head():
-    return Head(PROBLEM)
+HEAD = Head(PROBLEM)
 
 
-def test_a_step_along_the_gradient_gains_what_the_objective_says(head):
+def test_a_step_along_the_gradient_gains_what_the_objective_says():
     gradient = gt.moments(PROBLEM, PROBLEM.theta).gradient
     direction = PROBLEM.policy.logits(gradient)
-    np.testing.assert_allclose(head.exact_direction(), direction, atol=1e-10 * np.abs(direction).max())
+    np.testing.assert_allclose(HEAD.exact_direction(), direction, atol=1e-10 * np.abs(direction).max())
     steps = np.array([0.1, 1.0, 5.0]) / np.abs(direction).max()
     reached = [gt.objective(PROBLEM, PROBLEM.theta + step * gradient) for step in steps]
     expected = np.array(reached) - gt.objective(PROBLEM, PROBLEM.theta)
-    np.testing.assert_allclose(head.gains(direction[None], steps)[0], expected, rtol=1e-9, atol=1e-13)
+    np.testing.assert_allclose(HEAD.gains(direction[None], steps)[0], expected, rtol=1e-9, atol=1e-13)
 
 
 @pytest.mark.parametrize("name", step_gain.ESTIMATORS)
-def test_estimates_have_the_exact_mean_gain_to_first_order_and_mixed_up_groups_none(name, head):
+def test_estimates_have_the_exact_mean_gain_to_first_order_and_mixed_up_groups_none(name):
     """g . ghat over 600 draws, |z| < 4.9; with the advantages of another group it is told from that by as much."""
     gradient = gt.moments(PROBLEM, PROBLEM.theta).gradient
     mean = gt.gradient_mean(PROBLEM, PROBLEM.theta, name, batch_size=128, group_size=8)
-    pull = head.probabilities * (head.success - (head.probabilities * head.success).sum(axis=1, keepdims=True)) / len(head.logits)
+    pull = HEAD.probabilities * (HEAD.success - (HEAD.probabilities * HEAD.success).sum(axis=1, keepdims=True)) / len(HEAD.logits)
     rng = np.random.default_rng(3)
     for shift in (0, 1):
-        gains = np.concatenate([(pull * some).sum(axis=(1, 2)) for some in head.estimates(name, 8, rng, 600, shift)])
+        gains = np.concatenate([(pull * some).sum(axis=(1, 2)) for some in HEAD.estimates(name, 8, rng, 600, shift)])
         z = (gains.mean() - gradient @ mean) / (gains.std(ddof=1) / np.sqrt(600))
         assert (abs(z) < 4.9) != bool(shift)
 

@@ -15,25 +15,6 @@ from simulations.training import theorem_7, tight_bound
 from simulations.training.tight_bound import RADIUS, SIZES, one_direction, surroundings
 
 
-@pytest.mark.parametrize("name", ["kl-linear", "conflict", "kl-tabular", "kl-sequence"])
-def test_excess_of_a_baseline_is_a_square_and_a_covariance(name):
-    """Corollary 10's algebra, against exact covariances of the estimators."""
-    problem, best, _ = maximum(name)
-    theta = best + 0.1 * np.arange(problem.policy.dimension)
-    sizes = {"batch_size": 1, "group_size": 1}
-    none, oracle = (gt.gradient_covariance(problem, theta, estimator, **sizes) for estimator in ("reinforce", "oracle"))
-    point = problem.at(theta)
-    scores = problem.policy.scores(theta)[:, point.outcome_responses]
-    value = gt.moments(problem, theta).value
-    expected = np.zeros_like(none)
-    for m, weight in enumerate(problem.bandit.prompt_weights):
-        p, w, z = point.outcome_probabilities[m], scores[m], point.rewards[m] - value[m]
-        square = value[m] ** 2 * (w.T * p) @ w
-        expected += weight * (square + 2.0 * value[m] * (w.T * (p * z)) @ w)
-    np.testing.assert_allclose(none - oracle, expected, atol=1e-14)
-    assert np.abs(none - oracle).max() > 1e-3
-
-
 @pytest.mark.parametrize("name", ["kl-linear", "conflict", "balanced"])
 def test_weights_with_a_baseline_are_those_of_enumeration(name):
     """At G = 1 and 3, of no baseline, b* and V."""
@@ -114,12 +95,10 @@ def test_the_mean_gap_is_that_of_the_recursion_once_the_ball_is_wide_enough():
     assert abs(gaps.mean() - expected) < 0.05 * expected + 4.9 * gaps.std() / 64.0
 
 
-SETTINGS = theorem_7.cases(True)[0]
-
-
 def test_suprema_are_those_of_enumerated_errors_and_above_all_points_of_the_ball():
     """The supremum of the sum is less than the sum of the suprema, which are attained at different points."""
-    name, radius = SETTINGS["problem"], SETTINGS["radius"]
+    case = theorem_7.cases(True)[0]
+    name, radius = case["problem"], case["radius"]
     constants, errors = theorem_7.suprema(name, radius)
     problem, best, _ = maximum(name)
     for size in (2, 6):

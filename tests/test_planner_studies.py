@@ -13,24 +13,10 @@ from grpo_theory.plan import choose_group_size
 from grpo_theory.plan.estimator_advice import EstimatorLaws
 from grpo_theory.plan.run_advice import SIZES
 from simulations.best_rate import lead
-from simulations.plan import advice_regret, twin_reach
-from simulations.plan.pilot_problems import (
-    ASKED,
-    CHAINS,
-    LIMITS,
-    LOG_LIMITS,
-    NAMES,
-    chain,
-    constants,
-    draw_logs,
-    efficiencies,
-    listed,
-    problem,
-    truth,
-)
+from simulations.plan import advice_regret, pilot_problems, twin_reach
 from simulations.plan.planned_estimator import BY_ERROR, DIVIDED, LEVEL, exact, gains_hold, told_switches
 from simulations.plan.planned_run import claims, rows
-from simulations.plan.run_regret import Part, lost, mean_over_kinds, spread_of_logs, summary_of
+from simulations.plan.run_regret import Part, lost, mean_over_kinds, spread_of_logs
 from simulations.plan.run_worlds import CHAIN_OF_TWELVE, LINEAR, WALK, courses, draw_log, plan, sampler
 from simulations.plan.run_worlds import problem as world_of
 
@@ -50,12 +36,6 @@ def table_of_logs(*told, start="easy"):
     settings = {"start": start, "estimator": "rloo", "each": 16, "logs": len(told)}
     logs = [dict(zip("ab", sizes, strict=True)) for sizes in told]
     return pd.DataFrame(rows(settings, [{"a": world(1).tolist(), "b": world(2).tolist()}, *logs]))
-
-
-def test_parts_add_up_and_degrees_of_freedom_are_satterthwaites():
-    found = summary_of(0.1, [Part(4.0, 3.0), Part(5.0, 10.0), Part(0.0, 1.0), Part(7.0)])
-    assert (found["estimate"], found["standard_error"]) == (0.1, 4.0)
-    assert found["replications"] == int(256.0 / (16.0 / 3.0 + 25.0 / 10.0)) + 1
 
 
 def test_the_mean_over_kinds_has_the_error_of_independent_draws_and_of_logs_in_common():
@@ -96,42 +76,42 @@ def test_no_comparison_is_certain_where_all_logs_agree():
     assert all(one.evidence.standard_error > 0.0 for one in claims(both))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", pilot_problems.NAMES)
 def test_the_truth_is_the_enumerated_error_of_every_batch(name):
-    exact, case = truth(constants(name)), problem(name)
-    for size in (2, exact.group_size, ASKED, 64):
-        enumerated = gt.gradient_mse(case, case.theta, "rloo", batch_size=LIMITS.prompts(size), group_size=size)
+    exact, case = pilot_problems.truth(pilot_problems.constants(name)), pilot_problems.problem(name)
+    for size in (2, exact.group_size, pilot_problems.ASKED, 64):
+        enumerated = gt.gradient_mse(case, case.theta, "rloo", batch_size=pilot_problems.LIMITS.prompts(size), group_size=size)
         assert exact.mse.estimate[exact.at(size)] == pytest.approx(enumerated, rel=1e-8)
     assert exact.loss.estimate[exact.best] == 0.0
     assert exact.mse.estimate.argmin() == exact.best
 
 
-GROUP_SIZES, BATCHES = (part.tolist() for part in LOG_LIMITS.batches())
+GROUP_SIZES, BATCHES = (part.tolist() for part in pilot_problems.LOG_LIMITS.batches())
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", pilot_problems.CHAINS)
 @pytest.mark.parametrize("estimator", ["rloo", "trl_grpo"])
 def test_a_chains_truth_is_that_of_its_listed_responses(name, estimator):
     """By recursion from state to state, and by enumeration of what logs are drawn from."""
-    case = listed(name)
+    case = pilot_problems.listed(name)
     for i in (0, 2, 6):
         found = gt.efficiency(case, case.theta, estimator, batch_size=BATCHES[i], group_size=GROUP_SIZES[i])
-        assert efficiencies(name, estimator)[i] == pytest.approx(found, rel=1e-9)
-    assert chain(CHAINS[name]).policy.horizon == 5
+        assert pilot_problems.efficiencies(name, estimator)[i] == pytest.approx(found, rel=1e-9)
+    assert pilot_problems.chain(pilot_problems.CHAINS[name]).policy.horizon == 5
 
 
 @pytest.mark.parametrize("estimator", [BY_ERROR, DIVIDED])
 def test_gains_that_are_judged_are_those_that_a_user_is_told(estimator):
-    (log,) = draw_logs("graded", np.random.default_rng(3), 1)
-    advice = gt.plan.advise(log, LOG_LIMITS, estimator=estimator)
-    laws = EstimatorLaws(log, LOG_LIMITS, None)
-    chosen = {"rloo": choose_group_size(log, LOG_LIMITS), "trl_grpo": laws.choice("trl_grpo", LEVEL)}
+    (log,) = pilot_problems.draw_logs("graded", np.random.default_rng(3), 1)
+    advice = gt.plan.advise(log, pilot_problems.LOG_LIMITS, estimator=estimator)
+    laws = EstimatorLaws(log, pilot_problems.LOG_LIMITS, None)
+    chosen = {"rloo": choose_group_size(log, pilot_problems.LOG_LIMITS), "trl_grpo": laws.choice("trl_grpo", LEVEL)}
     told, size = advice.scores.by_efficiency.others, advice.scores.choice.group_size
     assert size == chosen[estimator].group_size
     found = [(one.name, one.group_size, one.gain.low, one.gain.high) for one in told_switches(laws, chosen)[estimator]]
     assert found == [(one.name, one.group_size, one.gain.low, one.gain.high) for one in told]
     current = exact("graded", estimator, size)
-    gains = [efficiencies("graded", one.name)[GROUP_SIZES.index(one.group_size)] / current - 1.0 for one in told]
+    gains = [pilot_problems.efficiencies("graded", one.name)[GROUP_SIZES.index(one.group_size)] / current - 1.0 for one in told]
     held = all(one.gain.low <= gain <= one.gain.high for one, gain in zip(told, gains, strict=True))
     assert gains_hold("graded", current, told) == held
     # One limit that fails is enough.
@@ -211,24 +191,10 @@ def test_the_study_asks_the_planner_that_users_ask(estimator):
     assert advice.scores.choice.group_size == plan(log, estimator, limits)
 
 
-TOP = Path(__file__).resolve().parents[1]
-
-
-@pytest.mark.parametrize(
-    ("page", "table", "made", "marks"),
-    [
-        ("planner", "planner", "planner_tables", "PLANNER"),
-        ("planner", "heavy_tails", "tails_table", "TAILS"),
-        ("planner", "planned_run", "total_table", "TOTAL"),
-        ("planner", "planned_graded_run", "total_table", "GRADED"),
-        ("planner", "advice_regret", "runs_table", "RUNS"),
-        ("planner", "trained_advice", "trained_tables", "TRAINED"),
-        ("twin", "twin", "twin_table", "TWIN"),
-        ("twin", "trained_twin", "trained_twin_table", "TRAINED"),
-    ],
-)
-def test_the_pages_numbers_are_those_of_the_table(page, table, made, marks, monkeypatch):
-    monkeypatch.syspath_prepend(TOP / "tools")
-    tool, text = importlib.import_module("write_planner"), (TOP / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    kept = pd.read_csv(TOP / "docs" / f"{table}.csv")
-    assert tool.with_tables(text, getattr(tool, made)(kept), getattr(tool, marks)) == text
+def test_the_pages_numbers_are_those_of_the_tables(monkeypatch):
+    docs = Path(__file__).resolve().parents[1] / "docs"
+    monkeypatch.syspath_prepend(docs.parent / "tools")
+    tool = importlib.import_module("write_planner")
+    for _, name, _, page, write, marks in tool.WRITTEN:
+        text = (docs / f"{page}.md").read_text(encoding="utf-8")
+        assert tool.with_tables(text, write(pd.read_csv(docs / f"{name}.csv")), marks) == text, name

@@ -285,6 +285,12 @@ def test_success_rates_are_spread_evenly_in_their_logarithm(name):
         np.testing.assert_allclose(gt.moments(problem, problem.theta).value, expected, rtol=1e-9)
 
 
+def test_easy_prompts_mislead_the_rarest_ones():
+    """What right answers have in common a wrong one has at a quarter of the prompts, those of least success."""
+    common = ALL["misled"].problem().policy.logit_map.features[..., :2, 0]
+    np.testing.assert_allclose(common, np.sqrt(0.03) * np.repeat(np.eye(2), [96, 32], axis=0))
+
+
 def test_wrong_rewards_turn_the_share_that_is_asked_for_and_leave_the_truth_as_it_is():
     world = World(prompts=3, answers=5, wrong=0.1)
     wrong, true = world.graded(), world.problem()

@@ -163,14 +163,6 @@ def test_one_pass_is_what_the_simulator_does(minibatches, monkeypatch):
     assert abs(z["none"]) > 10.0
 
 
-def test_step_sizes_side_by_side_see_the_draws_that_each_sees_alone(problem):
-    steps, arm = np.array([0.05, 0.4]), ({"passes": 2, "minibatches": 4}, CLIP, problem)
-    both = success_of(*arm, steps, 8, np.random.SeedSequence(5))
-    alone = [success_of(*arm, steps[[s]], 8, np.random.SeedSequence(5))[0] for s in range(2)]
-    np.testing.assert_allclose(both, alone, rtol=1e-9)
-    assert np.abs(both[1] - both[0]).max() > 1e-3
-
-
 def test_at_the_clips_step_the_arm_without_ratio_takes_the_step_that_is_best_for_the_clip():
     """The clip is best at the second step. There the other arm has half of what it has at the third."""
     noise = 0.01 * np.random.default_rng(0).normal(size=(3, 16))
