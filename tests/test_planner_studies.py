@@ -82,7 +82,6 @@ def test_the_truth_is_the_enumerated_error_of_every_batch(name):
     for size in (2, exact.group_size, pilot_problems.ASKED, 64):
         enumerated = gt.gradient_mse(case, case.theta, "rloo", batch_size=pilot_problems.LIMITS.prompts(size), group_size=size)
         assert exact.mse.estimate[exact.at(size)] == pytest.approx(enumerated, rel=1e-8)
-    assert exact.loss.estimate[exact.best] == 0.0
     assert exact.mse.estimate.argmin() == exact.best
 
 
@@ -97,7 +96,6 @@ def test_a_chains_truth_is_that_of_its_listed_responses(name, estimator):
     for i in (0, 2, 6):
         found = gt.efficiency(case, case.theta, estimator, batch_size=BATCHES[i], group_size=GROUP_SIZES[i])
         assert pilot_problems.efficiencies(name, estimator)[i] == pytest.approx(found, rel=1e-9)
-    assert pilot_problems.chain(pilot_problems.CHAINS[name]).policy.horizon == 5
 
 
 @pytest.mark.parametrize("estimator", [BY_ERROR, DIVIDED])
@@ -191,10 +189,22 @@ def test_the_study_asks_the_planner_that_users_ask(estimator):
     assert advice.scores.choice.group_size == plan(log, estimator, limits)
 
 
-def test_the_pages_numbers_are_those_of_the_tables(monkeypatch):
-    docs = Path(__file__).resolve().parents[1] / "docs"
+WRITTEN = """
+planner planner planner_tables PLANNER
+planner heavy_tails tails_table TAILS
+planner planned_run total_table TOTAL
+planner planned_graded_run total_table GRADED
+planner advice_regret runs_table RUNS
+planner trained_advice trained_tables TRAINED
+twin twin twin_table TWIN
+twin trained_twin trained_twin_table TRAINED
+""".strip()
+"""The pages, and the tables that tools/write_planner.py puts between their marks."""
+
+
+@pytest.mark.parametrize("line", WRITTEN.split("\n"))
+def test_the_pages_numbers_are_those_of_the_tables(line, monkeypatch):
+    (page, table, made, marks), docs = line.split(), Path(__file__).resolve().parents[1] / "docs"
     monkeypatch.syspath_prepend(docs.parent / "tools")
-    tool = importlib.import_module("write_planner")
-    for _, name, _, page, write, marks in tool.WRITTEN:
-        text = (docs / f"{page}.md").read_text(encoding="utf-8")
-        assert tool.with_tables(text, write(pd.read_csv(docs / f"{name}.csv")), marks) == text, name
+    tool, text = importlib.import_module("write_planner"), (docs / f"{page}.md").read_text(encoding="utf-8")
+    assert tool.with_tables(text, getattr(tool, made)(pd.read_csv(docs / f"{table}.csv")), getattr(tool, marks)) == text

@@ -89,19 +89,6 @@ def test_measures_are_those_of_the_package_and_a_run_that_left_the_numbers_has_n
         assert found[run, 1] == pytest.approx(near_orthogonal(pair_cosines(gradients)))
 
 
-def test_runs_are_the_simulators():
-    """A draw's success is the mean of runs on its network, at each step and budget; the broken arm descends."""
-    problem, seed = network_problem(4, 5, mixture="easy"), np.random.SeedSequence(1)
-    success, shares = learned_division.of_draw(problem, "plain", [1.0, 4.0], [2, 4], 16, seed)
-    assert success.shape == shares.shape == (2, 2)
-    alone, _ = learned_division.of_draw(problem, "plain", [4.0], [2, 4], 16, seed)
-    np.testing.assert_allclose(success[1:], alone, rtol=1e-12)
-    start = gt.objective(problem, problem.theta)
-    assert success[1, 1] > success[1, 0] > start
-    lost, _ = learned_division.of_draw(problem, "broken", [4.0], [2, 4], 16, seed)
-    assert lost[0, 0] < start
-
-
 @pytest.mark.parametrize("correlation", [0.0, 0.3, 0.9])
 def test_prompts_have_the_success_rates_and_correlations_that_are_asked_for(correlation):
     rates = mixture("easy and hard", 6)

@@ -185,8 +185,7 @@ def test_arms_weigh_tokens_as_they_say():
     np.testing.assert_allclose(weights("truncated"), np.full((2, 4), RATIOS.prod()), atol=1e-12)
     np.testing.assert_allclose(weights("veto"), [RATIOS, [0.9, 4.0, 0.0, 0.0]])
     np.testing.assert_allclose(weights("descends"), -1.0)
-    large = gains_of_response(ARMS["truncated"], np.log(np.full((3, 1), 1.5)))
-    np.testing.assert_allclose(large, CAP)
+    np.testing.assert_allclose(gains_of_response(ARMS["truncated"], np.log(np.full((3, 1), 1.5))), CAP)
     beyond = gains_of_response(ARMS["veto"], np.log([[FARTHEST * 1.01], [1.0]]))
     np.testing.assert_allclose(beyond[:, :, 0], [[0.0, 1.0], [0.0, 0.0]])
 

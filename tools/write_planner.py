@@ -286,28 +286,38 @@ def with_tables(page: str, tables: str, marks: tuple[str, str] = PLANNER) -> str
     return f"{before}{begin}\n\n{tables}\n{end}{after}"
 
 
-WRITTEN = (
-    ("planned_group_size", "planner", kept_rows, "planner", planner_tables, PLANNER),
-    ("plan_coverage", "heavy_tails", kept_tails, "planner", tails_table, TAILS),
-    ("advice_regret", "advice_regret", kept_runs, "planner", runs_table, RUNS),
-    ("planned_run", "planned_run", kept_total, "planner", total_table, TOTAL),
-    ("planned_graded_run", "planned_graded_run", kept_total, "planner", total_table, GRADED),
-    ("twin_reach", "twin", kept_twins, "twin", twin_table, TWIN),
-    ("advice_on_trained_model", "trained_advice", kept_trained, "planner", trained_tables, TRAINED),
-    ("twin_on_trained_model", "trained_twin", kept_trained_twin, "twin", trained_twin_table, TRAINED),
-)
-"""The studies: with each its table in docs/, what of it is kept there, and the page, its table and the marks around that."""
-
-
 def main(results: Path) -> None:
     """Write the files, unless a table is of a quick run."""
-    found = [read_table(results, study) for study, *_ in WRITTEN]
+    names = ("planned_group_size", "plan_coverage", "advice_regret", "planned_run", "planned_graded_run", "twin_reach")
+    names += ("advice_on_trained_model", "twin_on_trained_model")
+    found = [read_table(results, name) for name in names]
     if any(facts["quick"] for _, facts in found):
         raise SystemExit(f"the tables must be of a full run, and one in {results} is of a quick one")
-    for (table, _), (_, name, keep, page, write, marks) in zip(found, WRITTEN, strict=True):
-        place, path = TOP / "docs" / f"{name}.csv", TOP / "docs" / f"{page}.md"
+    keeping = (kept_rows, kept_tails, kept_runs, kept_total, kept_total, kept_twins, kept_trained, kept_trained_twin)
+    files = (
+        "planner",
+        "heavy_tails",
+        "advice_regret",
+        "planned_run",
+        "planned_graded_run",
+        "twin",
+        "trained_advice",
+        "trained_twin",
+    )
+    places = [TOP / "docs" / f"{name}.csv" for name in files]
+    for keep, (table, _), place in zip(keeping, found, places, strict=True):
         keep(table.dropna(subset="quantity")).to_csv(place, index=False)  # rows of statements have none
-        path.write_text(with_tables(path.read_text(encoding="utf-8"), write(pd.read_csv(place)), marks), encoding="utf-8")
+    planner, tails, runs, total, graded, twins, trained, trained_twins = (pd.read_csv(place) for place in places)
+    page = TOP / "docs" / "planner.md"
+    text = with_tables(page.read_text(encoding="utf-8"), planner_tables(planner))
+    text = with_tables(text, tails_table(tails), TAILS)
+    text = with_tables(text, total_table(total), TOTAL)
+    text = with_tables(text, total_table(graded), GRADED)
+    text = with_tables(text, trained_tables(trained), TRAINED)
+    page.write_text(with_tables(text, runs_table(runs), RUNS), encoding="utf-8")
+    page = TOP / "docs" / "twin.md"
+    text = with_tables(page.read_text(encoding="utf-8"), trained_twin_table(trained_twins), TRAINED)
+    page.write_text(with_tables(text, twin_table(twins), TWIN), encoding="utf-8")
 
 
 if __name__ == "__main__":
