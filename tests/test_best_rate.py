@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from grpo_theory.evidence.reading import evidence
-from simulations.best_rate import lead
+from simulations.best_rate import halves, lead
 from simulations.worst_cases import worst_of
 
 LEVEL = [0.8, 0.8, 0.8, 0.8]
@@ -59,12 +59,28 @@ def test_another_measure_is_judged_by_the_half_that_did_not_choose() -> None:
     assert lead([arm], judged=[arm[::-1]])["estimate"] == 0.0
 
 
-def test_several_arms_are_one_side_whose_rates_come_first_and_a_choice_at_the_end_of_a_grid_is_told() -> None:
+def test_a_choice_at_the_end_of_a_grid_is_told() -> None:
+    """The last of three rates is best in one arm, the middle one in the other."""
+    middle, last = np.array([[0.0], [2.0], [1.0]]) + np.zeros(6), np.array([[0.0], [1.0], [2.0]]) + np.zeros(6)
+    assert not lead([middle])["at_end"]
+    assert lead([middle, last], (1.0, -1.0))["at_end"]
+    assert lead([middle, last], (1.0, -1.0))["estimate"] == 0.0
+
+
+def test_several_arms_are_one_side_whose_rates_come_first() -> None:
     """The best of two arms is the better one, and at the end of the grid only if its own rate is."""
     middle, last = np.array([[0.0], [2.0], [1.0]]) + np.zeros(6), np.array([[0.0], [1.0], [3.0]]) + np.zeros(6)
-    assert lead([middle, last], (1.0, -1.0))["at_end"]
     both = lead([np.stack([last - 2.0, middle], axis=1)])
     assert (both["estimate"], both["at_end"]) == (2.0, False)
+    assert lead([np.stack([last, middle], axis=1), middle], (1.0, -1.0))["at_end"]
+
+
+@pytest.mark.parametrize("units", [4, 5, 13, 24])
+def test_halves_choose_evenly(units: int) -> None:
+    """Each unit chooses in half of the halves, or in all of a unit more."""
+    chooses = halves(units)
+    assert set(chooses.sum(axis=1)) <= {units // 2, units - units // 2}
+    assert chooses.mean() == pytest.approx(0.5)
 
 
 def test_limits_of_a_leads_verdict_allow_for_the_skewness_of_leads():
