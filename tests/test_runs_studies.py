@@ -11,8 +11,8 @@ from grpo_theory.exact.score_moments import gains_of_response
 from grpo_theory.theory.finite_group import mixed_share, standardised_slope
 from simulations.runs import best_size_law, group_size_growth, staleness, stalled
 from simulations.runs.allocation import BATCH, GROUP
-from simulations.runs.arms import Arm, dropped_uniform, estimator_of, graded, measured, train, world_problems
-from simulations.runs.frontier import Runs, between_sizes, start_of
+from simulations.runs.arms import Arm, dropped_uniform, estimator_of, graded, measured, train
+from simulations.runs.frontier import Runs, _may_be_best, between_sizes, start_of
 from simulations.runs.growth import SIZES, fit, saturating
 from simulations.runs.sized import WORLDS, arm_estimator, division_weight, over_draws
 from simulations.runs.staleness import ARMS, CAP, FARTHEST, PLACES
@@ -95,16 +95,20 @@ def test_the_law_is_judged_at_the_size_that_it_chooses_for_each_draw():
 SEED, START = np.random.SeedSequence(3), start_of("few prompts")
 
 
-@pytest.mark.parametrize(("world", "optimiser"), [("few prompts", "Adam"), (LONG, "SGD"), (LEARNED, "SGD")])
+@pytest.mark.parametrize(
+    ("world", "optimiser"), [("few prompts", "Adam"), (LONG, "SGD"), (LEARNED, "SGD"), ("wrong rewards", "SGD")]
+)
 def test_runs_are_those_of_the_public_simulator(world, optimiser):
     """Of one token and of many, and of learned features, side by side at two rates."""
+    optimiser = "Adam" if world == "few prompts" else "SGD"
     found = train(Arm(world, "grpo", optimiser, responses=64), 0, 8, [0.25, 0.5], [2, 4], 6, SEED)
-    problem, how = world_problems(world)[0], {"batch_size": 8, "group_size": 8, "steps": 4, "replications": 6, "rng": SEED}
+    problem, how = graded(world), {"batch_size": 8, "group_size": 8, "steps": 4, "replications": 6, "rng": SEED}
     for rate, own in zip((0.25, 0.5), found, strict=True):
         runs = gt.simulate_training(
             problem, problem.theta, "grpo", gt.Constant(rate), checkpoints=[2, 4], optimiser=getattr(gt, optimiser)(), **how
         )
-        np.testing.assert_allclose(own[..., 0], runs.objectives, rtol=1e-9)
+        if world != "wrong rewards":  # their objective is what the verifier rewards
+            np.testing.assert_allclose(own[..., 0], runs.objectives, rtol=1e-9)
         np.testing.assert_allclose(own[:, 1], measured(world, runs.theta), rtol=1e-9)
         np.testing.assert_array_equal(own[..., 4] == own[..., 0], world == LEARNED)
 
@@ -149,6 +153,7 @@ def test_sides_are_leads_at_the_best_rates_and_the_level_of_a_draw_does_not_coun
     lost = 0.9 * (success[2, -1] - START[0]) - (success[1, -1] - START[0])
     assert own["U9/whole runs"][0].estimate == pytest.approx(lost, abs=0.01)
     assert own["P1/interference"][0].estimate == pytest.approx(-0.2)
+    assert _may_be_best(runs.values[-1, 0]).tolist() == [False, False, True]
 
 
 def test_the_law_of_success_is_judged_by_its_distance_and_draws_are_left_out_for_its_error():
