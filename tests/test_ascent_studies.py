@@ -7,11 +7,10 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.exact import gradient, hessian
-from grpo_theory.theory import noise_free_path
-from simulations.normalisation import learned_curvature, learned_phases, one_step, path_sums, weak_interaction, weak_sums
-from simulations.normalisation.ascent import Prompts, Step
-from simulations.normalisation.heads import ascent, cosines, gram, near_orthogonal, state
-from simulations.normalisation.interaction import course, gains, interaction, opposed, shortfall, step_of
+from simulations.normalisation import learned_phases, one_step, path_sums, weak_interaction, weak_sums
+from simulations.normalisation.ascent import Prompts
+from simulations.normalisation.heads import ascent, cosines, gram, near_orthogonal
+from simulations.normalisation.interaction import course, interaction, opposed, shortfall, step_of
 from simulations.normalisation.learned_curvature import hessian_norms, hessians
 from simulations.normalisation.networks import PROMPTS, linearised, network_problem, pair_cosines
 from simulations.normalisation.networks import ascent as network_ascent
@@ -19,35 +18,22 @@ from simulations.normalisation.phases import phases
 from simulations.normalisation.prompts import mixture, prompts
 
 
-def library(problem):
-    """Return prompts as a problem of the library."""
-    return gt.Problem(gt.Bandit(problem.right), gt.LinearSoftmax(problem.features), theta=problem.theta)
-
-
 def test_the_least_constants_satisfy_the_assumptions_and_no_smaller_ones_do():
     problem = Prompts.of(prompts(0.3, [0.5, 0.02]))
     found = interaction(problem, problem.at(problem.theta[None]))
     assert found.strength == pytest.approx(0.3 * 0.25 / (0.02 * 0.98), rel=1e-12)
-    assert found.gradients == pytest.approx(0.25 / (0.02 * 0.98), rel=1e-12)
-    assert found.deviations == pytest.approx(np.sqrt(0.25 / (0.02 * 0.98)), rel=1e-12)
     orthogonal = Prompts.of(prompts(0.0, mixture("easy", 8)))
     assert interaction(orthogonal, orthogonal.at(orthogonal.theta[None])).strength == pytest.approx(1.0)
     conflict = Prompts.of(prompts(0.05, mixture("easy", 8)))
     assert np.isnan(interaction(conflict, conflict.at(conflict.theta[None])).strength)
 
 
-def test_gains_of_moves_are_differences_of_success():
-    problem = Prompts.of(prompts(0.3, [0.5, 0.02, 0.9]))
-    moves = 0.3 * np.random.default_rng(4).normal(size=(6, problem.theta.size))
-    expected = problem.at(problem.theta + moves).success - problem.at(problem.theta[None]).success
-    np.testing.assert_allclose(gains(problem, problem.theta, moves), expected, atol=1e-14)
-
-
 @pytest.mark.parametrize("neighbour", weak_interaction.OPPOSED.values())
 def test_the_opposed_pair_satisfies_the_assumptions_and_loses(neighbour):
     """Its constants from the library's gradients, and the mean gain in fifty digits."""
     problem = opposed(neighbour, weak_interaction.LEAN)
-    moments = gt.moments(library(problem), problem.theta)
+    policy = gt.LinearSoftmax(problem.features)
+    moments = gt.moments(gt.Problem(gt.Bandit(problem.right), policy), problem.theta)
     own, other = moments.prompt_gradients
     deviations = np.sqrt(moments.value * (1.0 - moments.value))
     inner, norms = own @ other, [np.linalg.norm(own), np.linalg.norm(other)]
@@ -75,18 +61,6 @@ def test_the_opposed_pair_satisfies_the_assumptions_and_loses(neighbour):
     wanted = guarantee * norms[0] ** 2 / (2.0 * deviations[0])
     assert gain / wanted < -10.0
     assert shortfall(problem, problem.theta, step, guarantee) == pytest.approx(1.0 - gain / wanted, rel=1e-6)
-
-
-def test_a_step_on_a_neighbour_is_its_two_orders():
-    """What section 31 says of the opposed pair: the factor 1 - eta M X^2 V_i/(4 sqrt(V_j)) of the first order."""
-    problem = opposed(0.001, weak_interaction.LEAN)
-    state = problem.at(problem.theta[None])
-    strength = interaction(problem, state).strength
-    first, deviation = state.gradients[0, 0] @ state.gradients[0, 1], np.sqrt(state.variance[0, 1])
-    for eta in (0.1 / strength, 0.5 / strength, 1.0 / strength):
-        change = gains(problem, problem.theta, eta / deviation * state.gradients[0, 1:])[0, 0]
-        factor = 1.0 - eta * strength * state.variance[0, 0] / (4.0 * deviation)
-        assert change / (eta / deviation * first) == pytest.approx(factor, abs=1e-3)
 
 
 def test_sums_along_paths_are_those_of_the_library():
@@ -118,7 +92,6 @@ def test_one_prompt_of_two_answers_passes_the_printed_sum_44_times():
     expected = squares / (2.0 * 0.5 * 8.0 / (3.0 * 4096) * deviations)
     problem = Prompts.of(prompts(0.0, [0.5], 2))
     sums, _, constant = weak_sums.settled(problem, np.zeros((4096, 1), dtype=int), "divided")
-    assert constant == pytest.approx(1.0)
     found = weak_sums.quotients(sums, 4096, 0.5 * constant)["N8/divided sum"][0]
     assert found[0] == pytest.approx(expected, rel=1e-9)
     assert expected == pytest.approx(44.35, abs=0.01)
@@ -133,28 +106,6 @@ def test_standard_errors_of_quotients_are_those_of_the_jackknife():
         values = np.array([one[name][0] for one in left_out])
         jackknife = np.sqrt(63.0 / 64.0 * ((values - values.mean(axis=0)) ** 2).sum(axis=0))
         np.testing.assert_allclose(added.std(axis=0, ddof=1) / 8.0, jackknife, rtol=0.05)
-
-
-def test_ascent_has_the_gradients_of_the_library():
-    problem = prompts(0.3, mixture("easy and hard", 4))
-    theta = problem.theta + 0.3 * np.random.default_rng(0).normal(size=(5, problem.policy.dimension))
-    state = Prompts.of(problem).at(theta)
-    for run, at in enumerate(theta):
-        moments = gt.moments(problem, at)
-        np.testing.assert_allclose(state.success[run], moments.value, rtol=1e-12)
-        np.testing.assert_allclose(state.variance[run], moments.value * (1.0 - moments.value), rtol=1e-12)
-        # the library's gradients of a prompt are of its own success
-        np.testing.assert_allclose(state.gradients[run], moments.prompt_gradients, atol=1e-14)
-
-
-@pytest.mark.parametrize("power", [0.0, 0.5])
-def test_a_step_is_the_gradient_divided(power):
-    problem = Prompts.of(prompts(0.3, [0.2, 0.6]))
-    theta = np.tile(problem.theta, (2, 1))
-    state = problem.at(theta)
-    moved = problem.step(theta, state, np.array([1, 0]), Step(0.7, power)) - theta
-    expected = [0.7 * state.gradients[0, 1] / (0.24**power), 0.7 * state.gradients[1, 0] / (0.16**power)]
-    np.testing.assert_allclose(moved, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("arm", ["plain", "divided"])
@@ -191,33 +142,19 @@ def test_gains_of_one_step_are_those_of_the_library(answers):
             np.testing.assert_allclose(first_order[i], before.gradient @ (moved - at), rtol=1e-9)
 
 
-CURVES = {
-    "three phases": ([0.05, 0.04, 0.0, 0.0, -0.02], [0.3, 0.3, 0.2, 0.1, 0.1, 0.1], [0.98, 0.9, 0.8, 0.7, 0.5, 0.4]),
-    "no gain": ([0.0] * 5, [0.3] * 6, [0.98] * 6),
-    "gain at low deviation": ([0.0, 0.0, 0.05, 0.05, 0.05], [0.3, 0.2, 0.1, 0.1, 0.1, 0.1], [0.98] * 6),
-    "gain without orthogonality": ([0.05] * 5, [0.3] * 6, [0.2] * 6),
-    "division harms": ([-0.05] * 5, [0.3] * 6, [0.98] * 6),
-    "never orthogonal": ([-0.02] * 5, [0.3] * 6, [0.2] * 6),
-}
-FOUND = {
-    "three phases": ["I", "I", "II", "II", "III"],
-    "never orthogonal": ["III"] * 5,
-}
-
-
-@pytest.mark.parametrize("name", CURVES)
-def test_the_criterion_finds_the_phases_that_are_there_and_no_others(name):
-    increases, deviations, shares = CURVES[name]
-    narrow = np.array(increases) - 0.001, np.array(increases) + 0.001
-    assert phases(*narrow, deviations, shares) == FOUND.get(name, [""] * 5)
-
-
-def test_training_by_logits_is_training_by_parameters():
-    problem = prompts(0.6, [0.5, 0.02, 0.3])
-    logits = [now.logits for now in ascent(problem, 0.0, 3, stride=0.3)]
-    gradient = gt.moments(problem, problem.theta).gradient
-    path = noise_free_path(problem, problem.theta, np.full(3, 0.3 * np.sqrt(3.0) / np.linalg.norm(gradient)))
-    np.testing.assert_allclose(logits, problem.policy.logits(path), atol=1e-12)
+@pytest.mark.parametrize(
+    ("increase", "deviation", "share", "found"),
+    [
+        ([0.05, 0.04, 0.0, 0.0, -0.02], [0.3, 0.3, 0.2, 0.1, 0.1, 0.1], [0.98, 0.9, 0.8, 0.7, 0.5, 0.4], "I I II II III"),
+        ([0.0] * 5, [0.3] * 6, [0.98] * 6, "    "),
+        ([0.0, 0.0, 0.05, 0.05, 0.05], [0.3, 0.2, 0.1, 0.1, 0.1, 0.1], [0.98] * 6, "    "),
+        ([0.05] * 5, [0.3] * 6, [0.2] * 6, "    "),
+        ([-0.02] * 5, [0.3] * 6, [0.2] * 6, "III III III III III"),
+    ],
+)
+def test_the_criterion_finds_the_phases_that_are_there_and_no_others(increase, deviation, share, found):
+    """Three phases, no gain, a gain at low deviation, one without orthogonality, and prompts that never are orthogonal."""
+    assert phases(np.array(increase) - 0.001, np.array(increase) + 0.001, deviation, share) == found.split(" ")
 
 
 @pytest.mark.parametrize("power", [-1.0, 1.0])
@@ -226,38 +163,17 @@ def test_gradients_are_divided_and_multiplied_by_deviations(power):
     moments = gt.moments(problem, problem.theta)
     push = (moments.prompt_gradients * np.sqrt(moments.reward_variance)[:, None] ** power).sum(axis=0)
     theta = problem.theta + 0.1 * np.sqrt(3.0) * push / np.linalg.norm(push)
-    *_, last = ascent(problem, power, 1, stride=0.1)
+    first, last = ascent(problem, power, 1, stride=0.1)
     np.testing.assert_allclose(last.logits, problem.policy.logits(theta), atol=1e-12)
-
-
-def test_cosines_are_those_of_the_prompts_gradients():
-    problem = prompts(0.6, [0.5, 0.02, 0.3, 0.4])
-    gradients = gt.moments(problem, problem.theta).prompt_gradients
-    unit = gradients / np.linalg.norm(gradients, axis=1, keepdims=True)
-    now = state(problem.policy.logits(problem.theta), problem.bandit.mean_reward)
-    expected = (unit @ unit.T)[np.triu_indices(4, 1)]
-    np.testing.assert_allclose(cosines(gram(problem), now.covectors), expected, atol=1e-12)
+    unit = moments.prompt_gradients / np.linalg.norm(moments.prompt_gradients, axis=1, keepdims=True)
+    np.testing.assert_allclose(cosines(gram(problem), first.covectors), (unit @ unit.T)[np.triu_indices(3, 1)], atol=1e-12)
     assert near_orthogonal(np.array([-0.5, 0.05, 0.2, -0.09])) == 0.5
-
-
-SHARES = [0.9, 0.9, 0.8, 0.6, 0.5]
-UPDATES = [0, 1, 2, 3, 4]
-
-
-def place_of(problem, power=0.0, updates=3):
-    *_, last = network_ascent(problem, power, updates, 1.0)
-    return last
-
-
-def measures(success, shares=SHARES, deviations=(0.5, 0.5, 0.4, 0.3, 0.3)):
-    filler = np.zeros(len(success))
-    return np.stack([success, deviations, shares, filler, filler], axis=1)[None]
 
 
 def test_curvature_is_that_of_all_parameters():
     """The eigenvalues in 2 H + K - 1 directions are those of the package's Hessian of one prompt's success that are not 0."""
     problem = network_problem(4, 3)
-    place = place_of(problem)
+    *_, place = network_ascent(problem, 0.0, 3, 1.0)
     found, norms = hessians(problem, place), hessian_norms(problem, place)
     for prompt in (0, 1, PROMPTS - 1):
         whole = np.linalg.eigvalsh(hessian(problem.at_prompt(prompt), place.theta))
@@ -272,7 +188,8 @@ def test_first_updates_have_one_length_and_go_along_divided_gradients(power):
     problem = network_problem(4, 3)
     moments = gt.moments(problem, problem.theta)
     push = (moments.prompt_gradients * np.sqrt(moments.reward_variance)[:, None] ** power).sum(axis=0)
-    moved = place_of(problem, power, updates=1).theta - problem.theta
+    *_, last = network_ascent(problem, power, 1, 1.0)
+    moved = last.theta - problem.theta
     assert moved @ push == pytest.approx(np.linalg.norm(moved) * np.linalg.norm(push), rel=1e-12)
     slopes = problem.policy.logit_slopes(problem.theta, moved)
     assert np.sqrt((slopes**2).sum(axis=1).mean()) == pytest.approx(1.0, rel=1e-12)
@@ -297,33 +214,16 @@ def test_courses_are_those_of_exact_gradients():
 
 def test_limits_count_draws():
     """Advantages are means over draws, each row with as many of them; and so is the increase while deviations are high."""
-    plain = np.concatenate([measures(np.full(5, 0.5))] * 3)
-    divided = np.concatenate([measures(np.linspace(0.5, end, 5)) for end in (0.6, 0.7, 0.45)])
-    arms = {"plain": plain, "divided": divided}
-    rows = list(learned_phases.measures({"learned": arms}, UPDATES))
+
+    def measures(success):
+        shares, deviations = [0.9, 0.9, 0.8, 0.6, 0.5], [0.5, 0.5, 0.4, 0.3, 0.3]
+        return np.stack([success, deviations, shares, np.zeros(5), np.zeros(5)], axis=1)
+
+    divided = np.array([measures(np.linspace(0.5, end, 5)) for end in (0.6, 0.7, 0.45)])
+    arms, updates = {"plain": np.array([measures(np.full(5, 0.5))] * 3), "divided": divided}, [0, 1, 2, 3, 4]
+    rows = list(learned_phases.measures({"learned": arms}, updates))
     (last,) = (row for row in rows if row["quantity"] == "advantage" and row["arm"] == "divided" and row["update"] == 4)
-    assert last["estimate"] == pytest.approx(0.25 / 3.0)
-    assert {row["replications"] for row in rows} == {3}
-    sides = learned_phases.of_learning({"learned": arms, "of the start": arms}, UPDATES)
-    increase, span = sides["N12/I, learned features"]
+    assert (last["estimate"], last["replications"]) == (pytest.approx(0.25 / 3.0), 3)
+    increase, span = learned_phases.of_learning({"learned": arms, "of the start": arms}, updates)["N12/I, learned features"]
     assert span == {"from update": 0, "to update": 2}
-    assert -increase.estimate == pytest.approx(0.25 / 6.0)
-    assert increase.replications == 3
-
-
-def test_correlations_within_and_across_iterations_are_told_apart():
-    """Curvatures that are the variance of a prompt within each iteration, and turned over the iterations."""
-    rng = np.random.default_rng(0)
-    variances = np.array([1.0, 2.0, 3.0])[:, None] + 1e-3 * rng.normal(size=(3, 40))
-    curvature = np.array([-2.0, -4.0, -6.0])[:, None] + variances
-    what = next(iter(learned_curvature.PROXIES))
-    draws = {"variance": variances, what: curvature, "others": variances[:, rng.permutation(40)]}
-    found = {name: np.stack([one, one]) for name, one in draws.items()}
-    for how in ("Pearson", "Spearman"):
-        own, wrong = (learned_curvature.proxies(found, what, how, wrong) for wrong in (False, True))
-        assert own["N9/within"][0][0] == pytest.approx(1.0)
-        assert abs(wrong["N9/within"][0][0]) < 0.5
-        assert own["N9/across, learned features"][0][0] > 0.99
-        assert wrong["N9/across, learned features"][0][0] > 0.99
-        across = learned_curvature.within(*(np.swapaxes(found[name], 1, 2) for name in ("variance", what)), how)
-        assert across.max() < -0.99
+    assert (-increase.estimate, increase.replications) == (pytest.approx(0.25 / 6.0), 3)

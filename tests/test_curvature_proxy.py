@@ -7,19 +7,15 @@ from scipy.stats import pearsonr, spearmanr
 import grpo_theory as gt
 from grpo_theory.exact import hessian
 from simulations.normalisation.correlations import correlation, rank_correlation
-from simulations.normalisation.curvature_proxy import curvatures, hessian_forms
+from simulations.normalisation.curvature_proxy import curvatures
 
 
-@pytest.fixture
-def one_prompt():
-    """A head over one hidden state, with four answers."""
+def test_curvatures_are_what_they_say():
+    """Of a head over one hidden state, with four answers."""
     rng = np.random.default_rng(0)
     policy = gt.SoftmaxHead(rng.normal(size=(1, 3)), 4)
-    return gt.Problem(gt.Bandit(np.eye(4)[[2]]), policy, theta=rng.normal(size=12))
-
-
-def test_curvatures_are_what_they_say(one_prompt):
-    problem, theta = one_prompt, one_prompt.theta
+    problem = gt.Problem(gt.Bandit(np.eye(4)[[2]]), policy, theta=rng.normal(size=12))
+    theta = problem.theta
     pi, scores = problem.policy.probabilities(theta)[0], problem.policy.scores(theta)[0]
     advantage = problem.bandit.mean_reward[0] - pi @ problem.bandit.mean_reward[0]
     exact = hessian(problem, theta)
@@ -34,16 +30,6 @@ def test_curvatures_are_what_they_say(one_prompt):
     assert set(found) == set(expected)
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-12)
-
-
-def test_the_form_of_the_hessian_is_that_of_finite_differences(one_prompt):
-    problem, theta = one_prompt, one_prompt.theta
-    hidden = problem.policy.logit_map.hidden[0]
-    form = hessian_forms(problem.policy.probabilities(theta), problem.bandit.mean_reward)[0]
-    by_theta = np.einsum("ab,h,i->ahbi", form, hidden, hidden).reshape(12, 12)
-    steps = 1e-5 * np.eye(12)
-    slopes = [(gt.moments(problem, theta + step).gradient - gt.moments(problem, theta - step).gradient) / 2e-5 for step in steps]
-    np.testing.assert_allclose(slopes, by_theta, atol=1e-9)
 
 
 def test_weights_count_how_often_a_value_is_there():

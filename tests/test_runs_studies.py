@@ -4,23 +4,21 @@ from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import grpo_theory as gt
 from grpo_theory.exact.score_moments import gains_of_response
-from grpo_theory.harness.sides import study_of
 from grpo_theory.theory.finite_group import mixed_share, standardised_slope
-from simulations.runs import best_size_law, group_size_growth, staleness, stalled, stopped_runs
+from simulations.runs import best_size_law, group_size_growth, staleness, stalled
 from simulations.runs.allocation import BATCH, GROUP
-from simulations.runs.arms import Arm, dropped_uniform, estimator_of, graded, measured, train, world_problems
-from simulations.runs.frontier import Runs, between_sizes, start_of
-from simulations.runs.growth import SIZES, best_size, best_sizes, fit, saturating
+from simulations.runs.arms import Arm, dropped_uniform, estimator_of, graded, measured, train
+from simulations.runs.frontier import Runs, _may_be_best, between_sizes, start_of
+from simulations.runs.growth import SIZES, fit, saturating
 from simulations.runs.sized import WORLDS, arm_estimator, division_weight, over_draws
 from simulations.runs.staleness import ARMS, CAP, FARTHEST, PLACES
 from simulations.runs.stopped_runs import RULES, SPENT, Rule, covectors, first_mixed_sizes, halved_sizes, successes
-from simulations.runs.worlds import ALL, LEARNED, LONG, StepsWorld, World
-from simulations.seeds import child_seed, seed_of
+from simulations.runs.worlds import ALL, LEARNED, LONG, World
+from simulations.seeds import child_seed
 
 TINY = World(prompts=3, answers=4, dimension=6, held_out=0)
 
@@ -32,20 +30,17 @@ def test_the_weight_is_that_of_groups_divided_by_their_deviation(size):
         assert weight == pytest.approx(standardised_slope(success, size, 1.0, 0.0), rel=1e-9)
 
 
-def mean_of(problem, arm, size):
-    return gt.gradient_mean(problem, problem.theta, arm_estimator(arm, size), batch_size=2, group_size=size)
-
-
 def test_the_parts_of_division_have_the_means_that_they_should():
     """Weights alone have GRPO's mean, up to its epsilon; noise alone the gradient; lent weights those of groups of 64."""
-    problem = TINY.problem()
+    problem, sizes = TINY.problem(), {"batch_size": 2, "group_size": 4}
     moments = gt.moments(problem, problem.theta)
-    weighted = np.mean(standardised_slope(moments.value, 64, 1.0, 0.0)[:, None] * moments.prompt_gradients, axis=0)
-    assert mean_of(problem, "weights", 4) == pytest.approx(mean_of(problem, "grpo", 4), rel=1e-3)
-    assert mean_of(problem, "oracle", 4) == pytest.approx(mean_of(problem, "weights", 4), rel=1e-9, abs=1e-12)
-    assert mean_of(problem, "noise", 4) == pytest.approx(moments.gradient, rel=1e-9, abs=1e-12)
-    assert mean_of(problem, "lent", 4) == pytest.approx(weighted, rel=1e-9, abs=1e-12)
-    assert abs(mean_of(problem, "lent", 4) - mean_of(problem, "weights", 4)).max() > 1e-2
+    lent = np.mean(standardised_slope(moments.value, 64, 1.0, 0.0)[:, None] * moments.prompt_gradients, axis=0)
+    arms = "weights", "grpo", "oracle", "noise", "lent"
+    mean = {arm: gt.gradient_mean(problem, problem.theta, arm_estimator(arm, 4), **sizes) for arm in arms}
+    assert mean["weights"] == pytest.approx(mean["grpo"], rel=1e-3)
+    for arm, expected in (("oracle", mean["weights"]), ("noise", moments.gradient), ("lent", lent)):
+        assert mean[arm] == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert abs(mean["lent"] - mean["weights"]).max() > 1e-2
 
 
 def test_the_closed_form_without_interference_is_the_sum_over_all_sequences_of_groups():
@@ -97,51 +92,25 @@ def test_the_law_is_judged_at_the_size_that_it_chooses_for_each_draw():
     assert sides[True]["growth/law, against one size"][0].estimate == pytest.approx(-0.05)
 
 
-def test_the_sides_of_the_growth_are_leads_over_the_draws_that_both_arms_have():
-    """Success that rises by draw in the same way in all arms: leads are exact, and an arm with fewer draws leads by the same."""
-    levels = {"grpo": 0.5, "rloo": 0.4, "weights": 0.45, "noise": 0.3, "lent": 0.55, "oracle": 0.0, "dropped": 0.0}
-    found = [
-        {"ends": levels[arm] + 0.01 * (size == 64) + 0.1 * np.arange(4 if arm == "grpo" else 3)[:, None] * np.ones((8, 1, 3))}
-        for arm, size, _ in group_size_growth.arms_of("small")
-    ]
-    sides = group_size_growth.causes(found)
-    late, gains = sides.pop("growth/late")
-    assert list(gains.values()) == pytest.approx([0.01] * len(gains))
-    assert late.estimate == pytest.approx(-0.01)
-    expected = {"weights alone": 0.05, "noise alone": 0.1, "undivided": 0.01, "lent weights": -0.04}
-    assert {name: own.estimate for name, own in sides.items()} == pytest.approx(
-        {f"growth/{name}": value for name, value in expected.items()}
-    )
-    assert max(own.standard_error for own in sides.values()) < 1e-9
-
-
 SEED, START = np.random.SeedSequence(3), start_of("few prompts")
 
 
-def public(problem, rates, steps, **how):
-    """Return runs of the public simulator from the problem's start, with the seed of the tests."""
-    sizes = {"batch_size": 8, "group_size": 8, "steps": steps, "rng": SEED}
-    return gt.simulate_training(problem, problem.theta, "grpo", rates, **sizes, **how)
-
-
-@pytest.mark.parametrize("optimiser", ["SGD", "Adam"])
-def test_runs_are_those_of_the_public_simulator(optimiser):
-    arm, updates = Arm("few prompts", "grpo", optimiser, responses=64), [2, 8]
-    problem = world_problems("few prompts", 1)[0]
-    found = train(arm, 1, 8, [0.25, 0.5], updates, 12, SEED)
-    how = {"replications": 12, "optimiser": getattr(gt, optimiser)()}
+@pytest.mark.parametrize(
+    ("world", "optimiser"), [("few prompts", "Adam"), (LONG, "SGD"), (LEARNED, "SGD"), ("wrong rewards", "SGD")]
+)
+def test_runs_are_those_of_the_public_simulator(world, optimiser):
+    """Of one token and of many, and of learned features, side by side at two rates."""
+    optimiser = "Adam" if world == "few prompts" else "SGD"
+    found = train(Arm(world, "grpo", optimiser, responses=64), 0, 8, [0.25, 0.5], [2, 4], 6, SEED)
+    problem, how = graded(world), {"batch_size": 8, "group_size": 8, "steps": 4, "replications": 6, "rng": SEED}
     for rate, own in zip((0.25, 0.5), found, strict=True):
-        runs = public(problem, gt.Constant(rate), 8, checkpoints=updates, **how)
-        np.testing.assert_allclose(own[..., 0], runs.objectives, rtol=1e-9)
-        np.testing.assert_allclose(own[:, 1], measured("few prompts", runs.theta, 1), rtol=1e-9)
-
-
-@pytest.mark.parametrize("world", [LONG, LEARNED])
-def test_runs_of_many_tokens_and_of_learned_features_are_those_of_the_public_simulator(world):
-    [found] = train(Arm(world, responses=64), 0, 8, [0.5], [2, 4], 6, SEED)
-    runs = public(world_problems(world)[0], gt.Constant(0.5), 4, replications=6, checkpoints=[2, 4])
-    np.testing.assert_allclose(found[..., 0], runs.objectives, rtol=1e-12)
-    np.testing.assert_array_equal(found[..., 4] == found[..., 0], world == LEARNED)
+        runs = gt.simulate_training(
+            problem, problem.theta, "grpo", gt.Constant(rate), checkpoints=[2, 4], optimiser=getattr(gt, optimiser)(), **how
+        )
+        if world != "wrong rewards":  # their objective is what the verifier rewards
+            np.testing.assert_allclose(own[..., 0], runs.objectives, rtol=1e-9)
+        np.testing.assert_allclose(own[:, 1], measured(world, runs.theta), rtol=1e-9)
+        np.testing.assert_array_equal(own[..., 4] == own[..., 0], world == LEARNED)
 
 
 def test_groups_without_signal_are_left_out_of_the_mean():
@@ -151,20 +120,6 @@ def test_groups_without_signal_are_left_out_of_the_mean():
     step = 2.0 * np.sqrt(0.5)
     np.testing.assert_allclose(advantages, [[-step, step], [0.0, 0.0], [0.0, 0.0], [step, -step]])
     assert estimator_of("dropped").advantage.couples_groups
-
-
-def test_the_best_size_is_the_vertex_of_a_parabola_and_its_resamples_spread_as_its_error():
-    sizes = np.array([2, 4, 8, 16, 32])
-    means = 1.0 - 0.01 * (np.log2(sizes) - 3.3) ** 2
-    assert best_size(means, sizes) == pytest.approx(3.3)
-    assert best_size(np.array([5.0, 4.0, 3.0, 2.0, 1.0]), sizes) == 1.0
-    rng = np.random.default_rng(2)
-    rates = np.array([[0.0], [-0.1]])  # the second rate is worse everywhere, and is not chosen
-    samples = [means[:, None] + rates[..., None] + 0.01 * rng.normal(size=(2, 5, 100)) for _ in range(60)]
-    draws = [best_sizes(one, sizes, rng) for one in samples]
-    assert np.mean([one[0] for one in draws]) == pytest.approx(3.3, abs=0.05)
-    truth = np.std([one[0] for one in draws])
-    assert np.mean([one[1:].std() for one in draws]) == pytest.approx(truth, rel=0.4)
 
 
 def made_runs(noise):
@@ -198,6 +153,7 @@ def test_sides_are_leads_at_the_best_rates_and_the_level_of_a_draw_does_not_coun
     lost = 0.9 * (success[2, -1] - START[0]) - (success[1, -1] - START[0])
     assert own["U9/whole runs"][0].estimate == pytest.approx(lost, abs=0.01)
     assert own["P1/interference"][0].estimate == pytest.approx(-0.2)
+    assert _may_be_best(runs.values[0, 0]).tolist() == [False, True, False]
 
 
 def test_the_law_of_success_is_judged_by_its_distance_and_draws_are_left_out_for_its_error():
@@ -234,74 +190,29 @@ def test_arms_weigh_tokens_as_they_say():
     np.testing.assert_allclose(weights("truncated"), np.full((2, 4), RATIOS.prod()), atol=1e-12)
     np.testing.assert_allclose(weights("veto"), [RATIOS, [0.9, 4.0, 0.0, 0.0]])
     np.testing.assert_allclose(weights("descends"), -1.0)
-    large = gains_of_response(ARMS["truncated"], np.log(np.full((3, 1), 1.5)))
-    np.testing.assert_allclose(large, CAP)
+    np.testing.assert_allclose(gains_of_response(ARMS["truncated"], np.log(np.full((3, 1), 1.5))), CAP)
     beyond = gains_of_response(ARMS["veto"], np.log([[FARTHEST * 1.01], [1.0]]))
     np.testing.assert_allclose(beyond[:, :, 0], [[0.0, 1.0], [0.0, 0.0]])
 
 
-def test_on_policy_all_arms_are_one():
-    problem = gt.gallery.problem("sequence-shared")
-    at = {"batch_size": 1, "group_size": 3}
-    means = {arm: gt.gradient_mean(problem, problem.theta, ARMS[arm], **at) for arm in ARMS}
-    for arm in ("clip", "truncated", "veto"):
-        np.testing.assert_allclose(means[arm], means["none"], atol=1e-14)
-    np.testing.assert_allclose(means["descends"], -means["none"], atol=1e-14)
-
-
-STALE, STALLED = study_of(staleness), study_of(stalled)
-
-
-@pytest.fixture(scope="module")
-def quick():
-    """The cell and the results of the quick study."""
-    (cell,) = STALE.cells(True)
-    return cell, [STALE.compute(cell.settings, np.random.default_rng(0), chunk) for chunk in range(cell.chunks)]
-
-
-@pytest.fixture(scope="module")
-def table(quick):
-    return pd.DataFrame(STALE.table([(quick[0].settings, quick[1])], quick=True))
-
-
-def test_draws_are_those_of_the_world_and_runs_those_of_the_public_simulator(quick):
-    """Last draw, largest rate, a lag of 4 with the truncated ratio: the mean of its runs."""
-    cell, results = quick
-    problem, rate = PLACES["strong transfer"].make(3), cell.settings["rates"][-1]
-    how = {
-        "batch_size": 16,
-        "group_size": 8,
-        "steps": 64,
-        "lag": 4,
-        "optimiser": gt.Adam(),
-        "replications": cell.settings["runs"],
-    }
-    seed = child_seed(seed_of(np.random.default_rng(0)), 3)
-    runs = gt.simulate_training(problem, problem.theta, ARMS["truncated"], gt.Constant(rate), **how, rng=seed, workers=1)
-    assert results[3][0]["key"] == ["truncated", 4, 1, 64]
-    assert results[3][0]["success"][-1][3] == pytest.approx(runs.objectives.mean(), rel=1e-10)
-
-
-def test_what_is_held_against_what(quick):
-    """With one rate leads are differences of means, and limits are those of the draws' differences."""
-    found = [one | {"success": one["success"][3:4]} for chunk in quick[1] for one in chunk]
-    success = {tuple(one["key"]): np.array(one["success"][0]) for one in found}
-    draws = quick[0].settings["draws"]
+def test_what_is_held_against_what():
+    """Of made-up successes with one rate leads are differences of means, and limits are those of the draws' differences."""
+    draws, rng = 6, np.random.default_rng(0)
+    keys = {(arm, *layout) for arms, layout, _, _ in staleness.JUDGED.values() for arm in arms}
+    keys |= {against for _, _, against, _ in staleness.JUDGED.values()}
+    success = {key: rng.random((1, draws)) for key in sorted(keys)}
+    found = [{"key": key, "success": value, "rates": [1.0]} for key, value in success.items()]
     starts = np.array([gt.objective(p, p.theta) for p in map(PLACES["strong transfer"].make, range(draws))])
-    on_policy, in_stages = success["on policy", 0, 1, 64], success["clip", 0, 16, 64]
-    sides = {arm: staleness.below(found, "strong transfer", draws, arm) for arm in staleness.TITLES}
-    allowed = (1.0 - staleness.LOST) * on_policy + staleness.LOST * starts
+    allowed = (1.0 - staleness.LOST) * success["on policy", 0, 1, 64] + staleness.LOST * starts
     for arm, name, values in (
         ("none", "P7/lag, a quarter of the run", allowed - success["none", 16, 1, 64]),
         ("veto", "P7/stages", allowed - success["veto", 0, 16, 64]),
-        ("veto", "P7/veto", in_stages - success["veto", 0, 16, 64]),
-        ("clip", "P7/a lag lets the clip act", on_policy - success["clip", 1, 1, 64]),
+        ("veto", "P7/veto", success["clip", 0, 16, 64] - success["veto", 0, 16, 64]),
         ("none", "P7/wall time", success["on policy", 0, 1, 24] - success["none", 1, 1, 32]),
     ):
-        own, facts = sides[arm][name]
+        own, _ = staleness.below(found, "strong transfer", draws, arm)[name]
         assert own.estimate == pytest.approx(values.mean(), abs=1e-12)
         assert own.standard_error == pytest.approx(values.std(ddof=1) / np.sqrt(draws), rel=1e-9)
-        assert facts["share of draws of the other sign"] == (values * values.mean() < 0.0).mean()
 
 
 def test_stalled_runs_go_on_from_where_they_are_side_by_side_as_alone():
@@ -313,36 +224,34 @@ def test_stalled_runs_go_on_from_where_they_are_side_by_side_as_alone():
         np.testing.assert_allclose(own, gt.simulate_training(problem, starts, "grpo", gt.Constant(rate), **how).theta, rtol=1e-9)
 
 
+def halved():
+    """Four groups of one prompt are four prompts that are alike: which goes on does not depend on the prompt."""
+    four, one = binary([0.2] * 4), binary([0.2])
+    slope = gt.exact.halved_groups(four, four.theta, low=4, rounds=2).slopes.mean()
+    return one, RULES["halving"]._replace(groups=4), slope * gt.moments(one, one.theta).gradient
+
+
+def stopped_when_mixed():
+    """The budget does not cut these groups."""
+    problem = binary([0.3, 0.05])
+    return problem, Rule(4, 16, first_mixed_sizes), gt.exact.first_mixed_groups(problem, problem.theta, low=2, high=16).mean
+
+
 def binary(success):
     """Return a problem of two answers, each prompt with logits of its own."""
-    success = np.array(success)
-    theta = np.log(np.stack([success, 1.0 - success], axis=1)).ravel()
-    bandit = gt.Bandit(np.tile([1.0, 0.0], (len(success), 1)))
-    return gt.Problem(bandit, gt.TabularSoftmax(len(success), 2), theta=theta)
+    theta = np.log([[one, 1.0 - one] for one in success]).ravel()
+    return gt.Problem(gt.Bandit([[1.0, 0.0]] * len(success)), gt.TabularSoftmax(len(success), 2), theta=theta)
 
 
-def assert_mean(problem, rule, expected, runs=40_000):
+@pytest.mark.parametrize(("groups", "runs"), [(halved, 160_000), (stopped_when_mixed, 40_000)])
+def test_groups_of_a_rule_have_their_exact_mean(groups, runs):
     """The mean of estimates is what is expected, |z| < 4.9 in every logit, and it is not the gradient."""
+    problem, rule, expected = groups()
     probabilities = np.broadcast_to(problem.policy.probabilities(problem.theta), (1, runs, *problem.bandit.mean_reward.shape))
     found = covectors(probabilities, problem.bandit.mean_reward > 0.5, rule, np.random.default_rng(7)).reshape(runs, -1)
     error = found.std(axis=0, ddof=1) / np.sqrt(runs)
     assert (np.abs(found.mean(axis=0) - expected) < 4.9 * error).all()
-    plain = gt.moments(problem, problem.theta).gradient
-    assert (np.abs(found.mean(axis=0) - plain) > 4.9 * error).any()
-
-
-def test_groups_that_stop_when_mixed_have_the_exact_mean_where_the_budget_does_not_cut_them():
-    problem = binary([0.3, 0.05])
-    rule = Rule(4, 16, first_mixed_sizes)
-    assert_mean(problem, rule, gt.exact.first_mixed_groups(problem, problem.theta, low=2, high=16).mean)
-
-
-def test_groups_by_halving_have_the_exact_mean():
-    """Four groups of one prompt are four prompts that are alike: which goes on does not depend on the prompt."""
-    four = binary([0.2] * 4)
-    slope = gt.exact.halved_groups(four, four.theta, low=4, rounds=2).slopes.mean()
-    one = binary([0.2])
-    assert_mean(one, RULES["halving"]._replace(groups=4), slope * gt.moments(one, one.theta).gradient, runs=160_000)
+    assert (np.abs(found.mean(axis=0) - gt.moments(problem, problem.theta).gradient) > 4.9 * error).any()
 
 
 def test_a_group_takes_what_it_needs_to_be_mixed_and_the_budget_cuts_the_last():
@@ -372,38 +281,18 @@ def test_runs_of_equal_sizes_are_those_of_the_compiled_trainer():
     np.testing.assert_allclose(ours.std(axis=0), theirs.std(axis=0), rtol=0.1)
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_runs_at_a_step_do_not_depend_on_the_others(rule):
-    """All steps have the same random words."""
-    problem = World(prompts=6, answers=4, dimension=8, held_out=0).problem()
-    both = successes(problem, rule, [4.0, 8.0], [2, 4], np.random.default_rng(3), 5)
-    alone = successes(problem, rule, [8.0], [2, 4], np.random.default_rng(3), 5)
-    np.testing.assert_allclose(both[1:], alone, rtol=1e-12)
+@pytest.mark.parametrize("name", ALL)
+def test_success_rates_are_spread_evenly_in_their_logarithm(name):
+    for held_out in {False, name != LEARNED}:
+        problem, world = ALL[name].problem(held_out=held_out), ALL[name]
+        expected = np.geomspace(world.easiest, world.rarest, world.held_out if held_out else world.prompts)
+        np.testing.assert_allclose(gt.moments(problem, problem.theta).value, expected, rtol=1e-9)
 
 
-def test_sides_are_leads_of_equal_sizes_and_controls_are_stopped_early():
-    """Success known without error, one step best: equal sizes have 0.4 and 0.6, others 0.1 less."""
-    ends = np.array([[0.3, 0.5], [0.4, 0.6]])[:, None] * np.ones((2, 6, 2))
-    start = np.geomspace(0.5, 1e-3, 32).mean()
-    for updates, early in ((16, 0.4 - start), (64, 0.3)):
-        for is_early, expected in ((False, 0.1), (True, early)):
-            sides = stopped_runs.equal_ahead({"success": np.stack([ends, ends - 0.1, ends - 0.1])}, "tabular", updates, is_early)
-            assert [own.estimate for own, _ in sides.values()] == pytest.approx(2 * [expected])
-
-
-def rates(problem: gt.Problem) -> np.ndarray:
-    """Return each prompt's success rate at the start."""
-    return (problem.policy.probabilities(problem.theta) * problem.bandit.mean_reward).sum(axis=-1)
-
-
-@pytest.mark.parametrize(
-    ("name", "held_out"), [(name, held_out) for name in ALL for held_out in (False, True) if name != LEARNED or not held_out]
-)
-def test_success_rates_are_spread_evenly_in_their_logarithm(name, held_out):
-    world = ALL[name]
-    problem = world.problem(held_out=held_out)
-    count = world.held_out if held_out else world.prompts
-    np.testing.assert_allclose(rates(problem), np.geomspace(world.easiest, world.rarest, count), rtol=1e-9)
+def test_easy_prompts_mislead_the_rarest_ones():
+    """What right answers have in common a wrong one has at a quarter of the prompts, those of least success."""
+    common = ALL["misled"].problem().policy.logit_map.features[..., :2, 0]
+    np.testing.assert_allclose(common, np.sqrt(0.03) * np.repeat(np.eye(2), [96, 32], axis=0))
 
 
 def test_wrong_rewards_turn_the_share_that_is_asked_for_and_leave_the_truth_as_it_is():
@@ -415,24 +304,3 @@ def test_wrong_rewards_turn_the_share_that_is_asked_for_and_leave_the_truth_as_i
     rewarded = wrong.at(wrong.theta).value[-1]
     assert rewarded == pytest.approx(0.9 * world.rarest + 0.1 * (1.0 - world.rarest))
     assert all((graded(name).bandit.mean_reward % 1.0 == 0.0).all() for name in (LONG, LEARNED, "shared"))
-
-
-def test_an_answer_of_many_tokens_is_right_if_all_are_and_ends_with_the_first_wrong_one():
-    world = StepsWorld(prompts=4, tokens=5)
-    problem = world.problem()
-    rewards = dict(zip(problem.policy.responses, problem.bandit.mean_reward[0], strict=True))
-    assert {response for response, reward in rewards.items() if reward} == {(1, 1, 1, 1, 1)}
-    assert sorted(map(len, rewards)) == [1, 2, 3, 4, 5, 5]
-    weights = np.exp(problem.policy.logits(problem.theta)).reshape(4, 5, 2)
-    right = weights[..., 1] / weights.sum(axis=-1)
-    np.testing.assert_allclose(right**5, np.broadcast_to(np.geomspace(0.5, 1e-3, 4)[:, None], (4, 5)))
-
-
-def test_a_network_starts_with_the_rates_that_are_asked_for_and_learns_its_features():
-    world = ALL[LEARNED]
-    problem = world.problem()
-    moved = problem.theta + 0.1 * gt.moments(problem, problem.theta).gradient
-    network = problem.policy.network
-    assert np.abs(network.hidden(moved) - network.hidden(problem.theta)).max() > 1e-4
-    with pytest.raises(ValueError, match="held_out must be False"):
-        world.problem(held_out=True)
