@@ -6,10 +6,13 @@ _FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(.+?)\$", re.DOTALL)
 _TOKEN = re.compile(r"\\[A-Za-z]+|\\.|[^\s\\]")
 _OPERATORS = {r"\le": "<=", r"\ge": ">=", r"\ne": "!=", r"\to": "->", r"\mid": "|", r"\in": "in", r"\pm": "+-"}
 _OPERATORS |= {one: one for one in "=<>+-"}
+_READ = {token: (f" {text} ", "operator") for token, text in _OPERATORS.items()} | {one: (f"{one} ", "operator") for one in ",;:"}
+_READ |= {"(": ("(", "open"), "[": ("[", "open"), r"\{": ("{", "open"), r"\lceil": ("ceil(", "open"), r"\langle": (" <", "open")}
+_READ |= {")": (")", "close"), "]": ("]", "close"), r"\}": ("}", "close"), r"\rceil": (")", "close"), r"\rangle": (">", "close")}
+_READ |= {"/": ("/", "open"), r"\|": ("||", "bar"), "|": ("|", "bar")} | {one: (one, "letter") for one in "'*."}
+"""What tokens are read as, and the kind of what they are, on which the spaces around depend."""
 _NAMES = {r"\nabla": "grad", r"\varepsilon": "eps", r"\infty": "inf", r"\ell": "l", r"\%": "%"}
 """What has another name than its macro: pi of \\pi, log of \\log."""
-_OPEN = {"(": "(", "[": "[", r"\{": "{", r"\lceil": "ceil(", r"\langle": " <"}
-_CLOSE = {")": ")", "]": "]", r"\}": "}", r"\rceil": ")", r"\rangle": ">"}
 _SPACES = (r"\,", r"\ ", r"\;", r"\quad", r"\qquad", r"\cdot")
 _NOTHING = (r"\!", r"\displaystyle")
 _ACCENTS = (r"\hat", r"\bar", r"\tilde")
@@ -27,8 +30,8 @@ def plain(text: str) -> str:
     >>> plain(r"The error is $\frac{c_1}{B}+\frac{c_2}{BG}$, at most $\tfrac12\sqrt{\mu}$.")
     'The error is c_1/B + c_2/(BG), at most (1/2) sqrt(mu).'
     """
-    sentences = re.sub(r"([^\s.,;:])\$\$(\s+[A-Z])", r"\1.$$\2", text)
-    return " ".join(_FORMULA.sub(lambda found: _Formula(found[1] or found[2]).read(), sentences).split())
+    text = re.sub(r"([^\s.,;:])\$\$(\s+[A-Z])", r"\1.$$\2", text)
+    return " ".join(_FORMULA.sub(lambda found: _Formula(found[1] or found[2]).read(), text).split())
 
 
 class _Formula:
@@ -50,23 +53,16 @@ class _Formula:
     def _take(self, token: str) -> None:
         if token in _SPACES:
             self.out += " "
-        elif token in _OPERATORS:
-            unary = self.last in ("operator", "open") and token in ("+", "-", r"\pm")
-            self._add(_OPERATORS[token] if unary else f" {_OPERATORS[token]} ", "open" if unary else "operator")
         elif token in "_^":
             script = _script(self._argument())
             self._add(script if script == "*" else token + script, "name")
         elif token in (r"\left", r"\right"):
-            bar = self.tokens[0] == "|" and self.tokens.pop(0)
-            self._add("|" if bar else "", ("open" if token == r"\left" else "close") if bar else self.last)
-        elif token in _OPEN:
-            self._add(_OPEN[token], "open")
-        elif token in _CLOSE:
-            self._add(_CLOSE[token], "close")
-        elif token in (r"\|", "|", "'", "/", "*", "."):
-            self._add(token.replace("\\", "|"), "letter" if token in "'*." else "open" if token == "/" else "bar")
-        elif token in (",", ";", ":"):
-            self._add(f"{token} ", "operator")
+            if self.tokens[0] == "|":
+                self._add(self.tokens.pop(0), "open" if token == r"\left" else "close")
+        elif token in _READ:
+            text, kind = _READ[token]
+            unary = self.last in ("operator", "open") and text in (" + ", " - ", " +- ")
+            self._add(text.strip() if unary else text, "open" if unary else kind)
         elif token not in _NOTHING:
             self._word(token)
 
@@ -77,8 +73,7 @@ class _Formula:
     def _word(self, token: str) -> None:
         """Add what may need a space before it."""
         if token == "{":
-            self.tokens.insert(0, token)
-            word = self._argument()
+            word = self._argument(token)
         elif token in (r"\frac", r"\tfrac", r"\dfrac"):
             word = self._fraction()
         elif token == r"\sqrt":
@@ -105,24 +100,23 @@ class _Formula:
         outer = re.sub(r"(?<=^sqrt)\(.*\)$|(?<=^E)\[.*\]$", "", below)
         whole = f"{above}/{below if _ATOM.fullmatch(outer) else f'({below})'}"
         follows = next((one for one in self.tokens if one not in _SPACES + _NOTHING or one == r"\cdot"), "")
-        ends = not follows or follows in (*_OPERATORS, *_CLOSE, r"\right", r"\text", *",;:.}")
+        ends = follows in ("", r"\right", r"\text", ".", "}") or _READ.get(follows, ("", ""))[1] in ("operator", "close")
         return whole if ends else f"({whole})"
 
-    def _argument(self) -> str:
-        """Return the next group, or the next token with what belongs to it."""
-        while self.tokens[0] in _SPACES:
-            self.tokens.pop(0)
-        first, depth = self.tokens.pop(0), 1
-        if first != "{":
-            inner = [first] + [
-                self.tokens.pop(0) for _ in range(first in (*_ACCENTS, *_FONTS, r"\sqrt") and len(self.tokens) > 0)
-            ]
-        else:
+    def _argument(self, first: str = "") -> str:
+        """Return the group that has begun or comes next, or the next token with what belongs to it."""
+        depth = 1
+        while not first or first in _SPACES:
+            first = self.tokens.pop(0)
+        inner = [first]
+        if first in (*_ACCENTS, *_FONTS, r"\sqrt"):
+            inner += self.tokens[:1]
+            del self.tokens[:1]
+        elif first == "{":
             inner = []
             while depth:
-                token = self.tokens.pop(0)
-                depth += (token == "{") - (token == "}")
-                inner.append(token)
+                inner.append(self.tokens.pop(0))
+                depth += (inner[-1] == "{") - (inner[-1] == "}")
             inner.pop()
         part = _Formula("")
         part.tokens = inner

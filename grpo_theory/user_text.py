@@ -41,14 +41,6 @@ def listed(names: Iterable[str], asked: Sequence[str] = ()) -> str:
     return f"{', '.join(map(printable, chosen))} and {len(known) - len(chosen):,} more"
 
 
-def summary_table(title: str, rows: Iterable[tuple[str, object]]) -> str:
-    """Return names and values under a title as statsmodels sets its summaries; numbers with four digits."""
-    from statsmodels.iolib.table import SimpleTable  # slow to import, and not always wanted
-
-    shown = [[name, f"{value:.4g}" if isinstance(value, float) else str(value)] for name, value in rows]
-    return str(SimpleTable(shown, title=title, txt_fmt={"data_aligns": "lr"}).as_text())
-
-
 class Parser(argparse.ArgumentParser):
     """A command line whose messages repeat what was given without obeying it."""
 

@@ -108,20 +108,6 @@ def shown(value: object) -> str:
     return f"{kind} of shape {value.shape}" if isinstance(value, np.ndarray) else f"an object of type {kind}"
 
 
-def check_takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
-    """Raise TypeError unless a function can be called with so many arguments by position; nothing is known of compiled ones."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return
-    try:
-        signature.bind(*arguments)
-    except TypeError:
-        wanted, taken = ", ".join(arguments), ", ".join(signature.parameters)
-        got = f"one of ({taken})" if taken else "one without arguments"
-        raise TypeError(f"{name} must be a function of ({wanted}), got {got}. Wrap it, as in `lambda {wanted}: ...`") from None
-
-
 def as_array(name: str, value: Any, dtype: Any = None) -> np.ndarray:
     """Return what a user passes in as an array, itself if it is one; numpy alone would hand on what lies below a mask.
 
@@ -202,12 +188,6 @@ def check_room(what: str, shape: tuple[int, ...], instead: str) -> None:
         raise ValueError(
             f"{what}, of shape {shape}, would take {size / 1e9:,.1f} GB, and at most {MOST_BYTES / 1e9:g} are taken: {instead}"
         )
-
-
-def check_interior(name: str, array: Array) -> None:
-    """Raise unless all entries lie strictly between 0 and 1."""
-    if ((array <= 0.0) | (array >= 1.0)).any():
-        raise ValueError(f"{name} must lie strictly between 0 and 1, got {array.min():g} to {array.max():g}")
 
 
 def as_distribution(name: str, value: ArrayLike, ndim: int) -> Array:

@@ -35,7 +35,6 @@ from grpo_theory.exact.score_moments import (
     token_weights,
 )
 from grpo_theory.problem import ChainPoint, LogitMap, Point, Problem
-from grpo_theory.user_text import summary_table
 from grpo_theory.validation import as_count, as_numbers, as_real_array, check_shape, typed
 
 if TYPE_CHECKING:
@@ -133,7 +132,11 @@ class GradientLaw:
         ]
         if self.gradient_power:
             rows.append(("efficiency", self.efficiency))
-        return summary_table("Exact law of a gradient estimate", rows)
+        from statsmodels.iolib.table import SimpleTable  # slow to import, and not always wanted
+
+        shown = [[name, f"{value:.4g}" if isinstance(value, float) else str(value)] for name, value in rows]
+        table = SimpleTable(shown, title="Exact law of a gradient estimate", txt_fmt={"data_aligns": "lr"})
+        return str(table.as_text())
 
     @cached_array
     def second_moments(self) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import nan
@@ -17,7 +18,7 @@ from grpo_theory.laboratory.experiment import Experiment
 from grpo_theory.laboratory.trial import Answers, IntervalFunction, Replay, Trial
 from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence
 from grpo_theory.simulate.workers import map_in_order
-from grpo_theory.validation import as_count, as_fraction, as_numbers, check_finite, check_takes, shown
+from grpo_theory.validation import as_count, as_fraction, as_numbers, check_finite, shown
 
 Truth = ArrayLike | Callable[[Any], ArrayLike]
 
@@ -203,7 +204,7 @@ def _trial(
 ) -> Trial:
     if not callable(interval):
         raise TypeError(f"interval must be a function of (data, level), got {interval!r}")
-    check_takes("interval", interval, "data", "level")
+    _check_takes("interval", interval, "data", "level")
     if missing := [name for name in ("block_replications", "sample", "take") if not hasattr(experiment, name)]:
         raise TypeError(
             f"experiment must have block_replications, sample(problem, rng, replications) and take(block, i), "
@@ -317,3 +318,17 @@ def _beside(record: Coverage, reference: Coverage) -> Iterator[Row]:
     # The delta method: a ratio of means a/b errs as the mean of (a_r - (a/b) b_r)/b.
     error = mean((own - ratio * other) / other.mean())[1] if ratio > 0.0 else nan
     yield normal_row("width over reference", (ratio, error), 0.95)
+
+
+def _check_takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
+    """Raise TypeError unless a function can be called with so many arguments by position; nothing is known of compiled ones."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        wanted, taken = ", ".join(arguments), ", ".join(signature.parameters)
+        got = f"one of ({taken})" if taken else "one without arguments"
+        raise TypeError(f"{name} must be a function of ({wanted}), got {got}. Wrap it, as in `lambda {wanted}: ...`") from None

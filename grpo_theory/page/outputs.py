@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -41,9 +41,6 @@ def targets(outputs: Mapping[str, str | None], table: str, read: Sequence[Path])
         if path in chosen.values():
             raise ValueError(f"--json and --html must be different files, got {given} for both")
         chosen[kind] = path
-    with suppress(OSError):  # of a standard output that is closed
-        if any(file.exists() and os.path.samestat(os.fstat(1), file.stat()) for file in read):
-            raise ValueError("standard output must not be the table itself, got it by > or >>")
     return chosen
 
 
@@ -64,13 +61,12 @@ def printed(given: str | None) -> bool:
 
 def _refuse_what_is_read(output: str, given: str, path: Path, table: str, read: Sequence[Path]) -> None:
     """Raise ValueError if an output would change a file that is read, or add one to the folder of them."""
-    for file in read:
-        if path.exists() and file.exists() and path.samefile(file):
-            own = "the table itself" if file == Path(table) else f"{file}, which is read as part of the table"
-            raise ValueError(f"{output} must not be {own}, got {given}")
     folder = Path(table).resolve()
-    if path == folder:
+    same = [file for file in read if path.exists() and file.exists() and path.samefile(file)]
+    if path == folder or same[:1] == [Path(table)]:
         raise ValueError(f"{output} must not be the table itself, got {given}")
+    if same:
+        raise ValueError(f"{output} must not be {same[0]}, which is read as part of the table, got {given}")
     if folder.is_dir() and folder in path.parents:
         raise ValueError(f"{output} must be outside the table's folder, whose files are the table, got {given}")
 
@@ -80,8 +76,7 @@ def write(texts: Mapping[Path, str]) -> None:
     for path, text in texts.items():
         with named(path):
             if str(path).startswith(OPEN) or path.is_fifo() or path.is_char_device():
-                opened = int(path.name) if path.parent == Path("/dev/fd") else path  # by its number, others go on after the text
-                with open(opened, "a", encoding="utf-8", closefd=opened == path) as stream:
+                with path.open("a", encoding="utf-8") as stream:
                     stream.write(text)
                 continue
             part = path.with_name(f".{uuid4().hex}")

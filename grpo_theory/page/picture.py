@@ -1,16 +1,12 @@
 """Pictures within the page: an SVG as a data URI of half its size, to be seen as it was."""
 
 import re
-from collections import Counter
-from collections.abc import Iterable
-from string import ascii_letters
 
 _UNSEEN = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", re.DOTALL)
 _PLACES = re.compile(r'\b(d|x|y|x1|x2|y1|y2|cx|cy|width|height|points)="([^"]*)"')
 _SHIFT = re.compile(r' transform="translate\(([-.\d]+) ([-.\d]+)\)"/>')
 _DECIMALS = re.compile(r"(\.\d\d)\d+")
 _LETTERS = re.compile(r" ?([A-Za-z]) ?")
-_STYLE = re.compile(r'style="([^"]*)"')
 _USED = re.compile(r'(?:href="#|url\(#)([^")]+)')
 _NAME = re.compile(r' id="([^"]+)"')
 
@@ -18,11 +14,11 @@ _NAME = re.compile(r' id="([^"]+)"')
 def picture(svg: str) -> str:
     """Return an SVG as a data URI: hundredths of a point are kept, the rest of each coordinate is not.
 
-    Names that are referred to are short, names that are not are left out, and looks that recur are written once.
+    Names that are referred to are short, and names that are not are left out.
     """
     svg = " ".join(_UNSEEN.sub("", svg).split()).replace("> <", "><")
     svg = _SHIFT.sub(lambda shift: f' x="{shift[1]}" y="{shift[2]}"/>'.replace(' y="0"', ""), svg)
-    svg = _classed(_named(_PLACES.sub(_rounded, svg)))
+    svg = _named(_PLACES.sub(_rounded, svg))
     for character, code in (("%", "%25"), ("#", "%23"), ('"', "%22" if "'" in svg else "'"), ("&", "%26")):
         svg = svg.replace(character, code)
     return f"data:image/svg+xml;charset=utf-8,{svg}"
@@ -37,26 +33,6 @@ def _rounded(attribute: re.Match[str]) -> str:
 def _named(svg: str) -> str:
     """Give short names to what is referred to, and none to the rest."""
     svg = svg.replace("xlink:href=", "href=").replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "")
-    short = _shortened(_USED.findall(svg))
+    short = {name: f"n{number}" for number, name in enumerate(dict.fromkeys(_USED.findall(svg)))}
     svg = _NAME.sub(lambda name: f' id="{short[name[1]]}"' if name[1] in short else "", svg)
     return _USED.sub(lambda use: use[0].removesuffix(use[1]) + short[use[1]], svg)
-
-
-def _classed(svg: str) -> str:
-    """Put the looks that recur into classes."""
-    looks = Counter(_STYLE.findall(svg))
-    short = _shortened(look for look in looks.elements() if looks[look] > 1)
-    svg = _STYLE.sub(lambda style: f'class="{short[style[1]]}"' if style[1] in short else style[0], svg)
-    rules = "".join(f".{name}{{{look}}}" for look, name in short.items())
-    return svg.replace("</style>", f"{rules}</style>", 1)
-
-
-def _shortened(words: Iterable[str]) -> dict[str, str]:
-    """Return names of letters for words, the shortest for those that come most often."""
-    return {word: _letters(number) for number, (word, _) in enumerate(Counter(words).most_common())}
-
-
-def _letters(number: int) -> str:
-    """Write a number with letters for digits."""
-    rest, last = divmod(number, len(ascii_letters))
-    return (_letters(rest - 1) if rest else "") + ascii_letters[last]

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
 from grpo_theory.arrays import Array
-from grpo_theory.validation import as_array, as_count, as_positive, as_real_array, check_interior, check_shape, check_within
+from grpo_theory.theory.finite_group import interior
+from grpo_theory.validation import as_array, as_count, as_positive, as_real_array, check_shape, check_within
 
 GREATEST_SLOPE = float(np.sqrt(2.0) / 4.0)
 """||grad p|| <= sqrt(2) V X <= this times X: attained by two responses that are equally likely."""
@@ -86,7 +87,7 @@ def curvature_bound(p: ArrayLike, n_responses: int) -> Array:
     >>> gt.theory.curvature_bound([0.1, 0.5], n_responses=4).round(3).tolist()
     [0.144, 0.125]
     """
-    p = _interior(p)
+    p = interior("p", p)
     least = 0.5 if as_count("n_responses", n_responses, 2) > 2 else 0.0
     return np.asarray(p * (1.0 - p) * np.maximum(least, 2.0 * np.abs(1.0 - 2.0 * p)))
 
@@ -111,7 +112,7 @@ def local_curvature_bound(p: ArrayLike, radius: ArrayLike, n_responses: int) -> 
     >>> gt.theory.local_curvature_bound(0.1, [0.0, 0.5], n_responses=4).round(3).tolist()
     [0.144, 0.19]
     """
-    p, radius = np.broadcast_arrays(_interior(p), as_real_array("radius", radius, np.ndim(radius)))
+    p, radius = np.broadcast_arrays(interior("p", p), as_real_array("radius", radius, np.ndim(radius)))
     if (radius < 0.0).any():
         raise ValueError(f"radius must not be negative, got {radius.min():g}")
     centre, reach = logit(p), np.sqrt(2.0) * radius
@@ -143,12 +144,6 @@ def _features(probabilities: ArrayLike, features: ArrayLike) -> Array:
 def _covariance(shares: Array, features: Array) -> Array:
     centred = features - shares @ features
     return np.asarray(centred.T @ (shares[:, None] * centred))
-
-
-def _interior(p: ArrayLike) -> Array:
-    p = as_real_array("p", p, np.ndim(p))
-    check_interior("p", p)
-    return p
 
 
 _PEAKS = 2.0 * np.arctanh([(np.sqrt(13.0) - 1.0) / 6.0, 1.0 / np.sqrt(3.0)])

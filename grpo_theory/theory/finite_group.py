@@ -14,7 +14,7 @@ from scipy.special import betainc, expit, logit
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.exact.multisets import UNREAD, advantage_table
-from grpo_theory.validation import as_count, as_not_negative, as_number, as_numbers, as_real_array, check_finite, check_interior
+from grpo_theory.validation import as_count, as_not_negative, as_number, as_numbers, as_real_array, check_finite
 
 _GRID = 1 << 12
 
@@ -126,7 +126,7 @@ def standardised_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: floa
     [10.05, 2.0]
     """
     group_size, ddof, epsilon = _settings(group_size, ddof, epsilon)
-    p = _interior("p", p)
+    p = interior("p", p)
     successes = np.arange(1, group_size)
     share = successes / group_size
     deviation = np.sqrt(group_size / (group_size - ddof) * share * (1.0 - share))
@@ -146,7 +146,7 @@ def left_out_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -
     [1.765, 2.001]
     """
     group_size, ddof, epsilon = _settings(group_size, ddof, epsilon)
-    p, others = _interior("p", p), group_size - 1
+    p, others = interior("p", p), group_size - 1
     successes = np.arange(group_size)
     share = successes / others
     correction = others / (others - ddof) if others > ddof else 0.0
@@ -168,7 +168,7 @@ def relative_slope(p: ArrayLike, group_size: int) -> Array:
     [6.793, 1.984]
     """
     group_size = as_count("group_size", group_size, 1)
-    p = _interior("p", p)
+    p = interior("p", p)
     return np.asarray(-np.expm1((group_size - 1) * np.log1p(-p)) / p)
 
 
@@ -182,7 +182,7 @@ def best_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -> Ar
     [1.353, 0.022]
     """
     group_size, ddof, epsilon = _settings(group_size, ddof, epsilon)
-    p = _interior("p", p)
+    p = interior("p", p)
     deviation = np.sqrt((group_size - 1.0) / (group_size * (group_size - ddof)))
     return np.asarray(np.exp((group_size - 1) * np.log1p(-p)) / (deviation + epsilon))
 
@@ -212,7 +212,7 @@ def mixed_bias(p: ArrayLike, group_size: int) -> Array:
     [0.076, 0.0, -0.076]
     """
     group_size = as_count("group_size", group_size, 2)
-    p = _interior("p", p)
+    p = interior("p", p)
     return np.asarray((p * (1.0 - p) ** group_size + p ** (group_size + 1) - p**group_size) / mixed_share(p, group_size))
 
 
@@ -282,7 +282,7 @@ class SuccessFlow(ABC):
         start, level : array_like
             In (0, 1); their shapes broadcast.
         """
-        start, level = _interior("start", start), _interior("level", level)
+        start, level = interior("start", start), interior("level", level)
         return np.asarray((self.clock(logit(level)) - self.clock(logit(start))) / self.speed)
 
     def success(self, start: ArrayLike, time: ArrayLike) -> Array:
@@ -295,7 +295,7 @@ class SuccessFlow(ABC):
         time : array_like
             In units of 1/eta updates; its shape and that of `start` broadcast.
         """
-        start, time = _interior("start", start), as_real_array("time", time, np.ndim(time))
+        start, time = interior("start", start), as_real_array("time", time, np.ndim(time))
         return np.asarray(expit(self.log_odds(self.clock(logit(start)) + self.speed * time)))
 
     @abstractmethod
@@ -419,7 +419,9 @@ class FiniteGroupFlow(SuccessFlow):
         return float(brentq(lambda u: self._integral(u) - value, low, high, xtol=1e-14, rtol=1e-14)) if low < high else low
 
 
-def _interior(name: str, value: ArrayLike) -> Array:
+def interior(name: str, value: ArrayLike) -> Array:
+    """Return probabilities as float64; raise unless all lie strictly between 0 and 1."""
     p = as_real_array(name, value, np.ndim(value))
-    check_interior(name, p)
+    if ((p <= 0.0) | (p >= 1.0)).any():
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {p.min():g} to {p.max():g}")
     return p
