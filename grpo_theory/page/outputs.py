@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -41,6 +41,9 @@ def targets(outputs: Mapping[str, str | None], table: str, read: Sequence[Path])
         if path in chosen.values():
             raise ValueError(f"--json and --html must be different files, got {given} for both")
         chosen[kind] = path
+    with suppress(OSError):  # of a standard output that is closed
+        if any(file.exists() and os.path.samestat(os.fstat(1), file.stat()) for file in read):
+            raise ValueError("standard output must not be the table itself, got it by > or >>")
     return chosen
 
 
