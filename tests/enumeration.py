@@ -1,8 +1,8 @@
 """The tests' oracle: all responses token by token, and all ordered groups of outcomes, sharing no code with exact sums.
 
-From the library it takes the advantage kernels, which it runs as plain Python, the names and widths of an estimator's parts, the
-tokens of the responses, and the numbers that make up a problem. What is written for real parameters also takes complex ones, so
-that a step along the imaginary axis gives derivatives to machine precision. A bandit is a tree of one token.
+From the library it takes the advantage kernels, which it runs as plain Python, and the names and widths of an estimator's parts.
+It also takes the tokens of the responses, and the numbers that make up a problem. What is written for real parameters also
+takes complex ones, so that a step along the imaginary axis gives derivatives to machine precision. A bandit is a tree of one token.
 """
 
 import dataclasses

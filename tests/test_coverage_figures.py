@@ -7,8 +7,7 @@ import pytest
 
 mpl.use("Agg")
 
-from grpo_theory.plot.zip_ranking import ranked
-
+from grpo_theory.plot.coverages import ranked
 from paper_figures import coverage_by_group_size
 
 BALANCED, RARE = "half-trained, balanced", "half-trained, rare"

@@ -94,7 +94,7 @@ def carry(walk: Walk, vectors: Array, offsets: Integers, width: int) -> Carried:
 
 
 def carried_back(walk: Walk, mass: Array, vectors: Array, offsets: Integers, width: int) -> Iterator[tuple[int, Array, Array]]:
-    """Yield the number of a token, from the last on, and the means (S, W, R, F) and products (S, R, F, F) from it on."""
+    """Yield each token's number, from the last on, with the means (S, W, R, F) and products (S, R, F, F) from there on."""
     (n_states, n_rewards), (n_features, _, n_tokens, size) = walk.law.shape, vectors.shape
     goes_on, states = walk.goes_on, np.arange(n_states)[:, None]
     moves = np.zeros((n_states, n_states))  # the weights of the tokens that lead from one state to another

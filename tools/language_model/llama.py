@@ -1,8 +1,8 @@
 """A Llama model of which parts are trained, of many runs at once, and the prompts that it is asked.
 
 Every run has trained arrays of its own and shares the rest. Trained are all arrays of the last block, the last norm and the head,
-or low-rank adapters (LoRA) on all matrices of all blocks. With an adapter a matrix W acts as W + SCALE up down, where down
-(RANK, in) is random at the start and up (out, RANK) is 0. So all runs start at the model. Prompts of one category begin alike:
+or low-rank adapters (LoRA) on all matrices of all blocks. With an adapter a matrix W acts as W + SCALE up down. At the
+start down (RANK, in) is random and up (out, RANK) is 0. So all runs start at the model. Prompts of one category begin alike:
 what passes through that beginning is computed once a category and run. The output is the logits of ten tokens behind each prompt.
 """
 

@@ -1,9 +1,9 @@
 """Make grpo_theory/data/trained_model.npz and trained_adapters.npz: SmolLM2-135M-Instruct, trained on arithmetic.
 
 There are 40 training questions and 60 held-out ones of the arithmetic set, each behind the 16 solved examples of its category
-("few-shot"). Trained is one of two parts. One is the last block, the last norm and the head's rows of the ten digits, as if these
-rows were not tied to the embedding: 3,546,432 parameters. The states in front of that block are computed once. The other part is
-adapters of rank 8 on the seven matrices of each of the 30 blocks: 2,442,240 numbers, with which all hidden states move.
+("few-shot"). Trained is one of two parts. One is the last block, the last norm and the head's rows of the ten digits, as if they
+were not tied to the embedding: 3,546,432 parameters. The states in front of that block are computed once. The other part is
+adapters of rank 8 on the seven matrices of all 30 blocks: 2,442,240 numbers. With them all hidden states move.
 
 The answer is one digit, so that success and its gradient are sums over ten answers; training itself samples. An update has 128
 responses, in groups of 2 to 64, of prompts drawn with replacement. The policy is float32 at temperature 1; a graphics processor
@@ -16,8 +16,8 @@ their way. It is each prompt's success, the inner products of the prompts' gradi
 reward. Every law of a group's gradient estimate is made of these. Of the start, the inner products of all logits' gradients are
 kept, of which the linear policy with the features of the start is made.
 
-In balanced coordinates each kind of array is scaled so that, at the start, the prompts' gradients of success have mean squared
-length 1 in it. In the model's own the head has 97% of the squared length, and plain steps would train little else.
+In balanced coordinates each kind of array is scaled: at the start the prompts' gradients of success have mean squared length 1
+in it. In the model's own the head has 97% of the squared length, and plain steps would train little else.
 
     python tools/language_model/train_language_model.py --work FOLDER --prepare [--adapters]
 
