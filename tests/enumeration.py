@@ -2,7 +2,8 @@
 
 From the library it takes the advantage kernels, which it runs as plain Python, and the names and widths of an estimator's parts.
 It also takes the tokens of the responses, and the numbers that make up a problem. What is written for real parameters also
-takes complex ones, so that a step along the imaginary axis gives derivatives to machine precision. A bandit is a tree of one token.
+takes complex ones, so that a step along the imaginary axis gives derivatives to machine precision. A bandit is a tree of one
+token.
 """
 
 import dataclasses

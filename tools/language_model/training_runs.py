@@ -1,9 +1,9 @@
 """The runs of train_language_model.py: what each trains with, in batches that are made at once, those that decide first.
 
 The adapters' learning rates are not known beforehand. A pilot of a seed that is judged nowhere tries seven of them, a factor of
-two apart. It has both estimators, at the second smallest and the largest group size. The other runs have four rates, a factor of two
-apart: the first is half of the lowest of the pilot's four best. Runs that use a rollout several times have the lowest three and
-two below. Longer runs have the lowest three and one below.
+two apart. It has both estimators, at the second smallest and the largest group size. The other runs have four rates, a factor of
+two apart: the first is half of the lowest of the pilot's four best. Runs that use a rollout several times have the lowest three
+and two below. Longer runs have the lowest three and one below.
 """
 
 import zlib
