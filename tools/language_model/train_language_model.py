@@ -1,9 +1,9 @@
 """Make grpo_theory/data/trained_model.npz and trained_adapters.npz: SmolLM2-135M-Instruct, trained on arithmetic.
 
 There are 40 training questions and 60 held-out ones of the arithmetic set, each behind the 16 solved examples of its category
-("few-shot"). Trained is one of two parts. One is the last block, the last norm and the head's rows of the ten digits: 3,546,432
-parameters, as if those rows were not tied to the embedding. The states in front of that block are computed once. The other part is
-adapters of rank 8 on the seven matrices of all 30 blocks: 2,442,240 numbers. With them all hidden states move.
+("few-shot"). Trained is one of two parts. One is the last block, the last norm and the head's rows of the ten digits, 3,546,432
+parameters. These rows are as if they were not tied to the embedding. The states in front of that block are computed once. The
+other part is adapters of rank 8 on the seven matrices of all 30 blocks: 2,442,240 numbers. With them all hidden states move.
 
 The answer is one digit, so that success and its gradient are sums over ten answers; training itself samples. An update has 128
 responses, in groups of 2 to 64, of prompts drawn with replacement. The policy is float32 at temperature 1; a graphics processor
