@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import grpo_theory as gt
 from benchmarks.timing import Contender
-from grpo_theory.problem.logit_map import FeatureMap, HeadMap
+from grpo_theory.problem.logits import FeatureMap, HeadMap
 
 Array = NDArray[np.float64]
 SEED = 1

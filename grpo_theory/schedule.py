@@ -6,8 +6,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
-from grpo_theory.validation import as_count, as_number, as_positive, as_real_array, check_shape, shown
+from grpo_theory.validation import Array, as_count, as_number, as_positive, as_real_array, check_shape, shown
 
 
 class Schedule(Protocol):

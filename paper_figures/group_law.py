@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
+from grpo_theory.validation import Array
 
 TOLERANCE = 1e-9
 

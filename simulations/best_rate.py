@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from grpo_theory.arrays import Array
 from grpo_theory.evidence import Evidence
 from grpo_theory.evidence.reading import evidence
+from grpo_theory.validation import Array
 
 SUBSETS = 500
 """Halves at random, and as many complements, where not all halves are used: up to 12 units all are, 924 of 12."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from grpo_theory.arrays import Array
+from grpo_theory.validation import Array
 
 
 def jackknife_error(without: Array) -> Any:

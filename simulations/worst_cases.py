@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
 from grpo_theory.evidence.reading import largest
+from grpo_theory.validation import Array
 
 Box = Sequence[tuple[float, float]]
 """The lowest and the highest value of each parameter."""

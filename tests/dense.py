@@ -11,7 +11,7 @@ import numpy as np
 from enumeration import DIVERGENCES, RATIOS, SHARES, SLOPES, Case, case, clipped, prefixes
 
 import grpo_theory as gt
-from grpo_theory.problem.logit_map import HeadMap
+from grpo_theory.problem.logits import HeadMap
 
 TREES = ("tree", "linear tree", "head tree")
 

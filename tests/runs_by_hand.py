@@ -12,7 +12,7 @@ from scipy.spatial import cKDTree
 from scipy.stats import chi2
 
 import grpo_theory as gt
-from grpo_theory.problem.logit_map import FeatureMap, HeadMap, TabularMap
+from grpo_theory.problem.logits import FeatureMap, HeadMap, TabularMap
 from grpo_theory.simulate.draw.prompt_tables import alias_rows
 
 COMPOSITIONS = [

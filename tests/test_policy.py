@@ -7,7 +7,7 @@ from scipy.special import log_softmax as scipy_log_softmax
 from scipy.special import softmax
 
 import grpo_theory as gt
-from grpo_theory.problem.paths import log_softmax
+from grpo_theory.problem.logits import log_softmax
 
 
 @pytest.mark.parametrize("name", POLICIES)

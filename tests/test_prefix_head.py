@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.problem.logit_map import PrefixHeadMap
+from grpo_theory.problem.logits import PrefixHeadMap
 
 
 def both(rng):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.problem.logit_map import HeadMap, LogitMap, TabularMap
-from grpo_theory.problem.paths import single_tokens
+from grpo_theory.problem.logits import HeadMap, LogitMap, TabularMap, single_tokens
 
 SIZES = {"batch_size": 4, "group_size": 4}
 DRAWN = {"rng": 0, "workers": 1}

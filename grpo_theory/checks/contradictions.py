@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.checks.conventions import Fit, GroupTable
 from grpo_theory.checks.resolution import half_spacings, tolerances
 from grpo_theory.estimation import Estimator
 from grpo_theory.samples.group_advantages import advantages_of
+from grpo_theory.validation import Array, Flags, Integers
 
 MOST = 1000
 """So many contradicting groups are explained; the others are counted."""

@@ -6,10 +6,10 @@ from itertools import product
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.checks.resolution import half_spacings, tolerances
 from grpo_theory.estimation import Estimator, estimators
 from grpo_theory.samples.group_advantages import READABLE, advantages_of
+from grpo_theory.validation import Array, Flags, Integers
 
 VARIANTS = {"ddof": (0.0, 1.0), "epsilon": (0.0, 1e-9, 1e-8, 1e-6, 1e-4)}
 """Values of parameters that trainers differ in, tried for every kernel that has such a parameter."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.checks.importance import LARGEST, available, log_ratios, response_sums
 from grpo_theory.checks.kept_rows import TokenLogs
+from grpo_theory.validation import Array
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.checks.kept_rows import TokenLogs
+from grpo_theory.validation import Array, Integers
 
 PAIRS = {
     "staleness": (("logprobs", "old_logprobs"), "the policy that is trained over the one at the start of the update"),

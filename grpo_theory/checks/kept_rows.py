@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.samples import Findings
 from grpo_theory.samples.column_values import kind_of, numbers, whole
 from grpo_theory.samples.log_source import Source
 from grpo_theory.samples.row_responses import response_tables, summed_rewards
 from grpo_theory.user_text import printable
+from grpo_theory.validation import Array, Flags, Integers
 
 BATCH_ROWS = 2**16
 """The most rows that are read at once."""

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grpo_theory.arrays import Integers
 from grpo_theory.checks.conventions import Fit, GroupTable, best_fits
+from grpo_theory.validation import Integers
 
 REGROUPINGS = {
     "parts": "parts of a prompt's rows, one after the other: the prompt was sampled several times in a step",

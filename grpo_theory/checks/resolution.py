@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from grpo_theory.arrays import Array
+from grpo_theory.validation import Array
 
 ROUNDING = 2.0**-24
 """Half the distance from 1 to the next float32, in which trainers compute."""

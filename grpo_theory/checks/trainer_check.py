@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.checks.contradictions import Contradictions, find_contradictions
 from grpo_theory.checks.conventions import Fit, GroupTable, best_fits
 from grpo_theory.checks.direction import Direction, direction_left, response_weights
 from grpo_theory.checks.importance import ImportanceRatios, available, importance_ratios
 from grpo_theory.checks.regroupings import FOLLOWED, Regrouping, find_regrouping
 from grpo_theory.checks.trainer_log import TrainerLog, read_trainer_log
-from grpo_theory.validation import as_not_negative, as_positive
+from grpo_theory.validation import Array, as_not_negative, as_positive
 
 NEEDED = {
     "advantages": "advantage (one number per response, or the same for all its tokens)",

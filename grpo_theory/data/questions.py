@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.arrays import Integers
+from grpo_theory.validation import Integers
 
 PROMPTS = ("zero-shot", "few-shot", "instruct")
 """How the questions were put to the model."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.data.questions import read_arrays
+from grpo_theory.validation import Array, Integers
 
 
 @dataclass(frozen=True, eq=False)

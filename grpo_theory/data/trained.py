@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.data.questions import read_arrays
+from grpo_theory.validation import Array, Integers
 
 VERSION = 1
 """Of the form of the records that this package reads."""

@@ -11,12 +11,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers, read_only
 from grpo_theory.compiler import plain_python
 from grpo_theory.estimation.kernel import CONTRACT, PROMPT_FIELDS, Batch, compile_kernel
 from grpo_theory.estimation.parts import Part
 from grpo_theory.user_text import printable
-from grpo_theory.validation import as_number
+from grpo_theory.validation import Array, Integers, as_number, read_only
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 import numba
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F1, F2, I1, FunctionValue, function_value
-from grpo_theory.validation import as_count, as_number, check_name, shown
+from grpo_theory.validation import Array, Integers, as_count, as_number, check_name, shown
 
 COSTS = numba.void(F2, F2)
 """``fill(known, costs)``: known is (B, 7), a row per prompt in the order of `KNOWN`; it fills costs (B, 2) with a and c."""

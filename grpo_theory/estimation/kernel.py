@@ -25,7 +25,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numba import types
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import (
     CHECKS_BOUNDS,
     F2,
@@ -38,6 +37,7 @@ from grpo_theory.compiler import (
     inferring_first,
     stage,
 )
+from grpo_theory.validation import Array, Integers
 
 
 class Batch(NamedTuple):

@@ -29,10 +29,9 @@ import numba
 import numpy as np
 from numba import types
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F1, F2, READONLY_F2, FunctionValue, code_checksum
 from grpo_theory.estimation.kernel import SourceFile
-from grpo_theory.validation import as_number, as_positive, check_name, check_shape
+from grpo_theory.validation import Array, Integers, as_number, as_positive, check_name, check_shape
 
 
 class Part:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation.advantage import Advantage, try_kernel, try_on_rewards
 from grpo_theory.estimation.kernel import check_arguments, fields_read, remember_text
 from grpo_theory.estimation.parts import (
@@ -25,7 +24,7 @@ from grpo_theory.estimation.parts import (
     find_part,
     is_same_function,
 )
-from grpo_theory.validation import as_count, check_name
+from grpo_theory.validation import Array, Integers, as_count, check_name
 
 _ONE_TOKEN = np.ones(1, dtype=np.int64)
 

@@ -10,8 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
-from grpo_theory.validation import as_count, as_generator, as_positive, as_real_array, check_shape
+from grpo_theory.validation import Array, as_count, as_generator, as_positive, as_real_array, check_shape
 
 Sides = Callable[[Array], Sequence[float]]
 Comparison = Literal["ratio", "difference"]

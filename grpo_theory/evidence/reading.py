@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import rel_entr
 
-from grpo_theory.arrays import Array
 from grpo_theory.evidence.claim import Statement
 from grpo_theory.evidence.rules import SKEWNESS, Evidence, Share, as_side, rounding
-from grpo_theory.validation import as_array, as_numbers, as_real_array, check_shape, check_within
+from grpo_theory.validation import Array, as_array, as_numbers, as_real_array, check_shape, check_within
 
 Row = Mapping[Any, Any]
 

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv, stdtrit
 
-from grpo_theory.arrays import Array
-from grpo_theory.validation import as_count, as_numbers
+from grpo_theory.validation import Array, as_count, as_numbers
 
 VERY_MANY = 10**7
 """Trials of which the limits of a share are those of a normal law."""

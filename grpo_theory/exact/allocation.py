@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.allocation import SECOND_ORDER, VARIANCE, AllocationRule, checked_budget, find_rule, spread_sizes
 from grpo_theory.exact.group_law import efficiency_of, law_between
 from grpo_theory.problem import Point, Problem
-from grpo_theory.validation import as_array, as_count, check_shape, typed
+from grpo_theory.validation import Array, Integers, as_array, as_count, check_shape, typed
 
 if TYPE_CHECKING:
     import pandas as pd

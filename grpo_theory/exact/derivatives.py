@@ -11,11 +11,10 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F3, READONLY_F1, READONLY_I1, READONLY_I2, function_value
 from grpo_theory.problem import ChainPoint, LogitMap, Paths, Problem, TokenChain
-from grpo_theory.problem.paths import complements, less_mean
-from grpo_theory.validation import as_numbers, as_positive, as_real_array, check_shape, typed
+from grpo_theory.problem.logits import complements, less_mean
+from grpo_theory.validation import Array, as_numbers, as_positive, as_real_array, check_shape, typed
 
 
 @typed

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from grpo_theory.arrays import Array, Integers, cached_array
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.kernel import RESPONSE_FIELDS
 from grpo_theory.exact.multisets import (
@@ -35,7 +34,7 @@ from grpo_theory.exact.score_moments import (
     token_weights,
 )
 from grpo_theory.problem import ChainPoint, LogitMap, Point, Problem
-from grpo_theory.validation import as_count, as_numbers, as_real_array, check_shape, typed
+from grpo_theory.validation import Array, Integers, as_count, as_numbers, as_real_array, cached_array, check_shape, typed
 
 if TYPE_CHECKING:
     import pandas as pd

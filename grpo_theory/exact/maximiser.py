@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.derivatives import directional_derivatives, fisher_information, gradient, hessian, hessian_along, objective
 from grpo_theory.exact.group_law import gradient_mse
 from grpo_theory.problem import ChainPoint, Problem
-from grpo_theory.problem.logit_map import TabularMap
-from grpo_theory.validation import Rng, as_count, as_generator, as_positive, typed
+from grpo_theory.problem.logits import TabularMap
+from grpo_theory.validation import Array, Rng, as_count, as_generator, as_positive, typed
 
 RADIUS, LARGEST = 1.0, 1000.0
 """The first radius of the trust region, and the largest."""

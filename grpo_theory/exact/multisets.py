@@ -20,13 +20,13 @@ from weakref import WeakKeyDictionary
 import numba
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers, read_only
 from grpo_theory.compiler import F1, F2, F3, F4, F5, I1, READONLY_I2, function_value
 from grpo_theory.estimation import KLTerm
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, RESPONSE_FIELDS, Batch
 from grpo_theory.problem import Point
-from grpo_theory.problem.paths import SURE, less_mean
+from grpo_theory.problem.logits import SURE, less_mean
+from grpo_theory.validation import Array, Integers, read_only
 
 
 class Seen(NamedTuple):

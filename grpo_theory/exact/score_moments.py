@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F1, F2, F4, READONLY_I1, READONLY_I2, FirstClassType, allocating_stage, compile_function
 from grpo_theory.estimation import AGGREGATIONS, Estimator
 from grpo_theory.estimation.parts import CLIP_SIGNATURE as CLIP
@@ -23,7 +22,7 @@ from grpo_theory.estimation.parts import RATIO_SIGNATURE as RATIO
 from grpo_theory.estimation.parts import no_clip, trajectory_ratio
 from grpo_theory.exact.multisets import Classes, ListedClasses
 from grpo_theory.problem import KL, ChainPoint, LogitMap, Paths, Point, TokenChain
-from grpo_theory.validation import check_room, typed
+from grpo_theory.validation import Array, Integers, check_room, typed
 
 POSITIVE, NEGATIVE = 0, 1
 """Indices of the signs of an advantage in a table of gains."""

@@ -6,9 +6,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from grpo_theory.arrays import Array, Flags
 from grpo_theory.intervals.interval import Interval, around, check_level, student_quantile, vectorized
-from grpo_theory.validation import ROUNDING, as_count, as_fraction, as_number, as_numbers, as_positive, as_real_array
+from grpo_theory.validation import (
+    ROUNDING,
+    Array,
+    Flags,
+    as_count,
+    as_fraction,
+    as_number,
+    as_numbers,
+    as_positive,
+    as_real_array,
+)
 
 MOST_SEEDS = 10_000_000
 

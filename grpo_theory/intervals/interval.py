@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv, ndtri, stdtrit
 
-from grpo_theory.arrays import Array, Flags, Number, read_only
-from grpo_theory.validation import Argument, ArgumentError, as_numbers, shown, typed
+from grpo_theory.validation import Argument, ArgumentError, Array, Flags, Number, as_numbers, read_only, shown, typed
 
 IntervalFunction = TypeVar("IntervalFunction", bound=Callable[..., Any])
 

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import fdtri
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.intervals.interval import (
     Ellipsoid,
     Interval,
@@ -31,7 +30,7 @@ from grpo_theory.intervals.u_statistics import (
 from grpo_theory.samples import Groups
 from grpo_theory.simulate.draw.streams import Rng
 from grpo_theory.theory import GroupSizeLaw, mse_weights
-from grpo_theory.validation import as_numbers, shown
+from grpo_theory.validation import Array, Integers, as_numbers, shown
 
 SINGULAR = 1e-12
 """The least eigenvalue of a correlation matrix, and the least ratio of standard deviations, that count as more than rounding."""

@@ -9,7 +9,6 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import chdtri
 
-from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.intervals.interval import (
     Ellipsoid,
     Interval,
@@ -24,7 +23,7 @@ from grpo_theory.intervals.u_statistics import shifted, shifted_mean
 from grpo_theory.samples import TrainingRecord
 from grpo_theory.samples.record import by_component
 from grpo_theory.theory import WeightedChiSquare
-from grpo_theory.validation import ROUNDING, as_count, as_real_array, typed
+from grpo_theory.validation import ROUNDING, Array, Flags, Integers, as_count, as_real_array, typed
 
 RANK_TOLERANCE = 1e-9
 CONTRAST_TOLERANCE = 1e-6

@@ -10,11 +10,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from grpo_theory.arrays import Array, read_only
 from grpo_theory.samples import Groups
 from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence
 from grpo_theory.theory import GroupSizeLaw
-from grpo_theory.validation import ROUNDING, as_count, typed
+from grpo_theory.validation import ROUNDING, Array, as_count, read_only, typed
 
 FAR = 1e8
 """The size of a studentised statistic whose standard error is 0, as of resamples of one prompt alone."""

@@ -12,10 +12,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.intervals.interval import binomial_limits, normal_quantile
 from grpo_theory.laboratory.trial import ARRAYS, Answers, Replay, Trial
-from grpo_theory.validation import as_fraction, as_numbers, as_positive
+from grpo_theory.validation import Array, Flags, Integers, as_fraction, as_numbers, as_positive
 
 LEAST_ERROR = 1e-100
 """Smaller errors are refused: their quantiles may be no numbers."""

@@ -10,17 +10,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Integers, read_only
 from grpo_theory.estimation import Estimator
 from grpo_theory.problem import Problem
-from grpo_theory.problem.logit_map import HeadMap
+from grpo_theory.problem.logits import HeadMap
 from grpo_theory.samples import Rollouts, TrainingRecord
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate import BLOCK_RUNS, simulate_records
 from grpo_theory.simulate.draw.responses import OutcomeTables, draw_responses, tabulate
 from grpo_theory.simulate.draw.sizes import as_sizes
 from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence
-from grpo_theory.validation import as_array, as_count, as_real_array, check_shape
+from grpo_theory.validation import Array, Integers, as_array, as_count, as_real_array, check_shape, read_only
 
 
 class Experiment(Protocol):

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Flags, Integers
+from grpo_theory.validation import Array, Flags, Integers
 
 
 class Sharing(NamedTuple):

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Flags
 from grpo_theory.intervals.interval import Ellipsoid, Interval
 from grpo_theory.laboratory.experiment import Experiment
 from grpo_theory.simulate.draw.streams import block_generator
-from grpo_theory.validation import as_count
+from grpo_theory.validation import Array, Flags, as_count
 
 IntervalFunction = Callable[[Any, float], Any]
 

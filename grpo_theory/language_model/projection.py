@@ -7,9 +7,8 @@ import numpy as np
 from numba import types
 from numpy.typing import ArrayLike, NDArray
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import F2, function_value, stage
-from grpo_theory.validation import as_array, as_count, shown
+from grpo_theory.validation import Array, as_array, as_count, shown
 
 SIGNS = 32
 """So many coordinates have their signs from one word: the bits of its upper half, which are the better mixed."""

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
-from grpo_theory.arrays import Array
 from grpo_theory.language_model.projection import CountSketch
 from grpo_theory.language_model.shelf import Shelf
 from grpo_theory.language_model.tokens import Pair, Text, Tokens, token_pairs
-from grpo_theory.validation import as_positive, shown
+from grpo_theory.validation import Array, as_positive, shown
 
 if TYPE_CHECKING:
     from torch import Tensor

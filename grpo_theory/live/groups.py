@@ -5,10 +5,9 @@ from collections.abc import Hashable, Iterable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.intervals.interval import binomial_limits
 from grpo_theory.samples import RaggedRollouts
-from grpo_theory.validation import as_real_array, shown
+from grpo_theory.validation import Array, Flags, Integers, as_real_array, shown
 
 
 class StepGroups:

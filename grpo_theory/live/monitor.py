@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals.interval import check_level
 from grpo_theory.live.allowance import Allowance
@@ -20,7 +19,7 @@ from grpo_theory.plan.convention import baseline_of
 from grpo_theory.plan.scores_advice import FEWEST
 from grpo_theory.plan.subgroups import MOST_VALUES, check_reads_own_rewards
 from grpo_theory.samples import RaggedRollouts
-from grpo_theory.validation import as_count, as_real_array, check_shape
+from grpo_theory.validation import Array, Integers, as_count, as_real_array, check_shape
 
 Sketch = Callable[[Integers], ArrayLike]
 """Returns the sketches (n, width) of the responses of the step with these numbers, shape (n,)."""

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grpo_theory.arrays import Integers
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.plan.baseline_gain import pair_terms
 from grpo_theory.plan.baselines import baseline_terms
@@ -16,7 +15,7 @@ from grpo_theory.plan.estimator_advice import EstimatorLaws, logged_size
 from grpo_theory.plan.group_size import rivals
 from grpo_theory.plan.scores_advice import usable
 from grpo_theory.samples import Groups, RaggedRollouts
-from grpo_theory.validation import as_count
+from grpo_theory.validation import Integers, as_count
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.live.clips import ClippedShares
 from grpo_theory.live.guard import LOG
 from grpo_theory.live.monitor import Monitor, Reading
-from grpo_theory.validation import as_count
+from grpo_theory.validation import Array, Integers, as_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable

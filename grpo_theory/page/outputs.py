@@ -79,7 +79,8 @@ def write(texts: Mapping[Path, str]) -> None:
     for path, text in texts.items():
         with named(path):
             if str(path).startswith(OPEN) or path.is_fifo() or path.is_char_device():
-                with path.open("a", encoding="utf-8") as stream:
+                opened = int(path.name) if path.parent == Path("/dev/fd") else path  # by its number, others go on after the text
+                with open(opened, "a", encoding="utf-8", closefd=opened == path) as stream:
                     stream.write(text)
                 continue
             part = path.with_name(f".{uuid4().hex}")

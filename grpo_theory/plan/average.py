@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import betaincinv, stdtrit
 
-from grpo_theory.arrays import Array
 from grpo_theory.intervals import Interval
 from grpo_theory.plan.brackets import RateFunction, bracket, power_of_two, reference_parameter
 from grpo_theory.samples import RewardCounts
-from grpo_theory.validation import ROUNDING
+from grpo_theory.validation import ROUNDING, Array
 
 UNSEEN = 4.0
 """Prompts that were not drawn and might have been at either end: Agresti and Coull's (1998) four."""

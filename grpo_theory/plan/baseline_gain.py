@@ -5,7 +5,6 @@ from math import sqrt
 
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.intervals.interval import Interval, quotient_limits, tail_quantiles
 from grpo_theory.intervals.u_statistics import PromptTerms
 from grpo_theory.plan.baselines import (
@@ -22,6 +21,7 @@ from grpo_theory.plan.error_constants import likely_constants, pilot_terms, vect
 from grpo_theory.plan.group_size import GroupSizeChoice, choose
 from grpo_theory.samples import Groups
 from grpo_theory.theory import mse_weights
+from grpo_theory.validation import Array
 
 LEAVE_ONE_OUT = NAMES[REFERENCE]
 RUNNABLE = (LEAVE_ONE_OUT, "mean over prompts", "shrinkage", "none")

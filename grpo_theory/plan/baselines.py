@@ -5,12 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.intervals.interval import Interval, check_level, quotient_limits, tail_quantiles
 from grpo_theory.intervals.u_statistics import prompt_powers
 from grpo_theory.plan.error_constants import pilot_terms
 from grpo_theory.samples import Groups, Rollouts
-from grpo_theory.validation import as_count, typed
+from grpo_theory.validation import Array, as_count, typed
 
 NAMES = ("none", "mean over prompts", "leave-one-out mean", "shrinkage", "value", "optimal")
 """The baselines, from what needs least to what needs most: the last two need V(x) and b*(x), which nobody knows exactly."""

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from grpo_theory.arrays import Flags, Integers
 from grpo_theory.intervals.interval import Interval
 from grpo_theory.theory import GroupSizeLaw
-from grpo_theory.validation import Argument, ArgumentError, as_count, as_not_negative, as_positive
+from grpo_theory.validation import Argument, ArgumentError, Flags, Integers, as_count, as_not_negative, as_positive
 
 LARGEST_GROUP = 4096
 """The largest group that may be asked for."""

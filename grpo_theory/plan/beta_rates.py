@@ -10,10 +10,9 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.optimize import minimize
 from scipy.special import betainc, betaincinv, betaln, expit
 
-from grpo_theory.arrays import Array
 from grpo_theory.plan.success_rates import Cells, as_shares, check_binary
 from grpo_theory.samples import RewardCounts
-from grpo_theory.validation import as_numbers, typed
+from grpo_theory.validation import Array, as_numbers, typed
 
 NODES = 64
 """Points of the quadrature by which a beta law averages functions."""

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 from scipy.special import betaln, gammaln, xlog1py, xlogy
 
-from grpo_theory.arrays import Array
+from grpo_theory.validation import Array
 
 GRID_ANGLES = 1024
 """Steps of the grid from 0 to 1, equal in the angle whose squared sine is the rate: equal in standard errors of a rate."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import check_level
 from grpo_theory.intervals.rollout_intervals import effective_interval
@@ -13,7 +12,7 @@ from grpo_theory.plan.average import Reference, Terms, clipped, mean_interval, s
 from grpo_theory.plan.brackets import RateFunction, bracket
 from grpo_theory.plan.success_rates import Cells, likeliest_law
 from grpo_theory.samples import RewardCounts
-from grpo_theory.validation import as_count, typed
+from grpo_theory.validation import Array, Integers, as_count, typed
 
 
 @dataclass(frozen=True, eq=False)

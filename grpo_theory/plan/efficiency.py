@@ -5,14 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator
 from grpo_theory.intervals.interval import Interval, check_level, quotient_limits, tail_quantiles
 from grpo_theory.intervals.u_statistics import PromptTerms
 from grpo_theory.plan.batches import SizeChoice, sufficient_prompts
 from grpo_theory.plan.error_constants import likely_values, signal_interval, student_quantile
 from grpo_theory.plan.subgroups import RewardClasses, average_over_subgroups
-from grpo_theory.validation import as_numbers, as_positive
+from grpo_theory.validation import Array, Integers, as_numbers, as_positive
 
 SMALLEST = 1e-300
 """Stands for 0 where a logarithm is taken."""

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr, stdtrit
 
-from grpo_theory.arrays import Array
 from grpo_theory.intervals.interval import Interval, check_level, quotient_limits, tail_quantiles
 from grpo_theory.intervals.u_statistics import PromptTerms, prompt_terms
 from grpo_theory.samples import Groups
 from grpo_theory.theory import GroupSizeLaw, mse_weights
-from grpo_theory.validation import as_count, typed
+from grpo_theory.validation import Array, as_count, typed
 
 
 @dataclass(frozen=True, eq=False)

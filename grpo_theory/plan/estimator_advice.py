@@ -6,7 +6,6 @@ from functools import cached_property
 
 import numpy as np
 
-from grpo_theory.arrays import Integers
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals.interval import Interval
 from grpo_theory.intervals.u_statistics import prompt_gradients
@@ -26,6 +25,7 @@ from grpo_theory.plan.error_constants import pilot_terms
 from grpo_theory.plan.group_size import rivals
 from grpo_theory.plan.subgroups import MOST_VALUES, RewardClasses, can_be_averaged, check_reads_own_rewards, group_table
 from grpo_theory.samples import Groups, RaggedRollouts
+from grpo_theory.validation import Integers
 
 OTHERS = ("rloo", "trl_grpo", "nemo_rl", "max_rl")
 """The estimators compared with: they divide by nothing, the group's deviation, the other responses' deviation, and the mean."""

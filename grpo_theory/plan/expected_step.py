@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import check_level
@@ -15,7 +14,7 @@ from grpo_theory.plan.brackets import RateFunction
 from grpo_theory.plan.success_rates import SuccessRates, check_pairs, fit_success_rates
 from grpo_theory.samples import RewardCounts
 from grpo_theory.theory import finite_group_objective
-from grpo_theory.validation import as_count, as_numbers, typed
+from grpo_theory.validation import Array, as_count, as_numbers, typed
 
 EDGES = (0.2, 0.8)
 """A prompt is hard below the first success rate, easy above the second, and middling between."""

@@ -4,11 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.plan.beta_rates import fit_beta_rates
 from grpo_theory.problem import Bandit, LinearSoftmax, Problem
 from grpo_theory.samples import Groups, RaggedRollouts, RolloutLog
-from grpo_theory.validation import MOST_BYTES, check_room, shown
+from grpo_theory.validation import MOST_BYTES, Array, Integers, check_room, shown
 
 ANCHOR = 1e6
 """The parameter that holds the sampled probabilities, in units of 1/(a score's length): it learns 1e-12 as fast as the others."""

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Flags
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.exact.multisets import count_multisets
 from grpo_theory.intervals import Interval
@@ -12,7 +11,7 @@ from grpo_theory.intervals.interval import check_level
 from grpo_theory.plan.average import clipped, ratio_limit, stacked
 from grpo_theory.plan.subgroups import MOST_TERMS, MOST_VALUES, group_table, mean_advantages
 from grpo_theory.samples import RewardCounts
-from grpo_theory.validation import as_count, typed
+from grpo_theory.validation import Array, Flags, as_count, typed
 
 EDGES = (0.2, 0.8)
 """A prompt is low if its mean reward lies in the lowest fifth of the range of the rewards, and high if in the highest."""

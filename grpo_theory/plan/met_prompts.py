@@ -3,8 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
-from grpo_theory.validation import as_count, as_fraction, as_numbers, check_within
+from grpo_theory.validation import Array, as_count, as_fraction, as_numbers, check_within
 
 
 def chance_of_success(rates: ArrayLike, responses: int) -> Array:

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.plan.reward_levels import Ladder
+from grpo_theory.validation import Array, Integers
 
 STEPS = 24
 """Steps of the grid of mean rewards, of equal angle, as standard errors of a success rate are."""

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.samples import RewardCounts
+from grpo_theory.validation import Array, Integers
 
 LEVELS = 6
 """The most rewards of a simulated world: of its 8 answers two may be right, and two are left for the least reward."""

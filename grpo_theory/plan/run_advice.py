@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.advantage import affine_coefficients
 from grpo_theory.plan.advice import UNNAMED, check_independent, check_informative, parts
@@ -21,7 +20,7 @@ from grpo_theory.plan.scores_advice import usable
 from grpo_theory.plan.success_rates import fit_success_rates
 from grpo_theory.samples import Groups, RewardCounts, RolloutLog
 from grpo_theory.simulate.workers import map_in_order
-from grpo_theory.validation import Argument, ArgumentError, as_count, as_number
+from grpo_theory.validation import Argument, ArgumentError, Array, Flags, Integers, as_count, as_number
 
 SIZES = (2, 4, 8, 16, 32, 64)
 """The group sizes that are simulated: the largest is a whole update."""

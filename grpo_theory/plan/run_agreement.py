@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.plan.error_constants import pilot_terms
 from grpo_theory.problem import Problem
 from grpo_theory.samples import Groups
+from grpo_theory.validation import Array
 
 COARSE = 0.1
 """The worlds are coarse: an alignment that is off by so much is no evidence against one."""

@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.plan.brackets import binomial_table
 from grpo_theory.plan.reward_laws import RewardLaws, Rows
 from grpo_theory.plan.reward_levels import Ladder
 from grpo_theory.plan.success_rates import Cells, SuccessRates
 from grpo_theory.samples import RewardCounts
+from grpo_theory.validation import Array
 
 DROP = 0.5
 """By so much the log-likelihood falls where a rate is one standard error from the likeliest."""

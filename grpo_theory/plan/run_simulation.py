@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact import objective
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.draw.streams import block_streams
 from grpo_theory.simulate.training_blocks import TrainingBlocks, starting_points
 from grpo_theory.simulate.update.optimiser import SGD
+from grpo_theory.validation import Array
 
 RESPONSES = 64
 """N, those of an update: a group of 64 is then a batch of one prompt."""

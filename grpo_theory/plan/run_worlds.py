@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.laboratory.prompt_features import Sharing, graded_features, graded_logits
 from grpo_theory.problem import Bandit, LinearSoftmax, Problem, TabularSoftmax
+from grpo_theory.validation import Array
 
 SEED = 20261127
 FROZEN = 1e3

@@ -10,11 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from grpo_theory.arrays import Array, Integers, read_only
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.multisets import UNREAD, advantage_table, count_multisets, multiset_lines, multisets
 from grpo_theory.samples import Groups
-from grpo_theory.validation import Argument, ArgumentError, shown
+from grpo_theory.validation import Argument, ArgumentError, Array, Integers, read_only, shown
 
 MOST_VALUES = 8
 """Sums of scores are kept for each reward value: of more values they would take more room than the scores."""

@@ -8,10 +8,9 @@ from numpy.typing import ArrayLike
 from scipy.optimize import nnls
 from scipy.special import xlogy
 
-from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.plan.brackets import binomial_table, log_choose, rate_grid
 from grpo_theory.samples import RewardCounts
-from grpo_theory.validation import as_numbers, check_within, typed
+from grpo_theory.validation import Array, Flags, Integers, as_numbers, check_within, typed
 
 GAP = 1e-7
 """By so much a prompt's mean log-likelihood may fall short of the highest."""

@@ -5,13 +5,20 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Integers, cached_array, read_only
-from grpo_theory.problem.bandit import not_listed
-from grpo_theory.problem.logit_map import SharedMap, SmoothMap
-from grpo_theory.problem.paths import Paths, log_softmax
-from grpo_theory.problem.policy import Policy
+from grpo_theory.problem.logits import Paths, SharedMap, SmoothMap, log_softmax
+from grpo_theory.problem.policy import Policy, not_listed
 from grpo_theory.problem.two_layer import TwoLayerMap, TwoLayerSoftmax
-from grpo_theory.validation import as_array, as_count, as_real_array, check_room, check_shape
+from grpo_theory.validation import (
+    Array,
+    Integers,
+    as_array,
+    as_count,
+    as_real_array,
+    cached_array,
+    check_room,
+    check_shape,
+    read_only,
+)
 
 
 class StateNetworkMap(SmoothMap):

@@ -5,12 +5,10 @@ from functools import cached_property
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Flags, Integers, cached_array, read_only
-from grpo_theory.problem.bandit import StateRewards
 from grpo_theory.problem.chain import TokenChain
-from grpo_theory.problem.logit_map import SharedMap
-from grpo_theory.problem.paths import closed, complements, less_mean
+from grpo_theory.problem.logits import SharedMap, closed, complements, less_mean
 from grpo_theory.problem.point import Moments, Point
+from grpo_theory.problem.policy import StateRewards
 from grpo_theory.problem.recursion import (
     Carried,
     PairCounts,
@@ -21,7 +19,7 @@ from grpo_theory.problem.recursion import (
     pair_counts,
     visits,
 )
-from grpo_theory.validation import check_room
+from grpo_theory.validation import Array, Flags, Integers, cached_array, check_room, read_only
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from grpo_theory.arrays import Array
 from grpo_theory.data.questions import LONGEST, PROMPTS, arithmetic, long_answers
-from grpo_theory.problem.bandit import KL, Bandit, StateRewards
 from grpo_theory.problem.chain import TokenChain
-from grpo_theory.problem.policy import LinearSoftmax, Policy, SoftmaxHead, TabularSoftmax
+from grpo_theory.problem.policy import KL, Bandit, LinearSoftmax, Policy, SoftmaxHead, StateRewards, TabularSoftmax
 from grpo_theory.problem.problem import Problem
 from grpo_theory.problem.tree import TokenTree
 from grpo_theory.problem.two_layer import TwoLayerSoftmax
-from grpo_theory.validation import as_count, as_fraction, check_name
+from grpo_theory.validation import Array, as_count, as_fraction, check_name
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers, cached_array, read_only
-from grpo_theory.problem.bandit import KL, Bandit
-from grpo_theory.problem.logit_map import LogitMap
-from grpo_theory.problem.paths import less_mean
-from grpo_theory.problem.policy import Policy
-from grpo_theory.validation import check_room
+from grpo_theory.problem.logits import LogitMap, less_mean
+from grpo_theory.problem.policy import KL, Bandit, Policy
+from grpo_theory.validation import Array, Integers, cached_array, check_room, read_only
 
 ROUNDING = 64.0 * np.finfo(np.float64).eps
 """What rounding leaves of a sum that is 0, relative to what it is made of."""

@@ -8,14 +8,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, cached_array, read_only
-from grpo_theory.problem.bandit import KL, Bandit, StateRewards
 from grpo_theory.problem.chain import TokenChain
 from grpo_theory.problem.chain_point import ChainPoint
 from grpo_theory.problem.point import Moments, Point
-from grpo_theory.problem.policy import Policy
+from grpo_theory.problem.policy import KL, Bandit, Policy, StateRewards
 from grpo_theory.problem.tree import listed
-from grpo_theory.validation import typed
+from grpo_theory.validation import Array, cached_array, read_only, typed
 
 
 @dataclass(frozen=True, eq=False, init=False)

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
-from grpo_theory.validation import check_room
+from grpo_theory.validation import Array, Integers, check_room
 
 
 class Walk(NamedTuple):

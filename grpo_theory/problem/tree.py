@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Integers
-from grpo_theory.problem.bandit import Bandit, StateRewards
 from grpo_theory.problem.chain import StateNetworkMap, TokenChain
-from grpo_theory.problem.logit_map import FeatureMap, LogitMap, PrefixHeadMap, SmoothMap, TabularMap
-from grpo_theory.problem.paths import Paths
-from grpo_theory.problem.policy import Policy
-from grpo_theory.validation import as_count, as_real_array, check_shape, shown
+from grpo_theory.problem.logits import FeatureMap, LogitMap, Paths, PrefixHeadMap, SmoothMap, TabularMap
+from grpo_theory.problem.policy import Bandit, Policy, StateRewards
+from grpo_theory.validation import Array, Integers, as_count, as_real_array, check_shape, shown
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, read_only
-from grpo_theory.problem.logit_map import FeatureMap, LogitMap, SmoothMap, check_square
+from grpo_theory.problem.logits import FeatureMap, LogitMap, SmoothMap, check_square
 from grpo_theory.problem.policy import LARGEST_PARAMETER, Policy
-from grpo_theory.validation import Rng, as_count, as_generator, as_positive, as_real_array, check_size, shown
+from grpo_theory.validation import Array, Rng, as_count, as_generator, as_positive, as_real_array, check_size, read_only, shown
 
 
 class Activation(NamedTuple):

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.samples.log_groups import NO_RESPONSE
 from grpo_theory.user_text import printable
+from grpo_theory.validation import Array, Integers
 
 SHOWN = 5
 """The number of rows that are named in a message."""

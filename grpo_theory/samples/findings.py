@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from grpo_theory.arrays import Integers
 from grpo_theory.samples.reward_counts import TINY, RewardCounts, centred, filtered, nearly_equal
 from grpo_theory.user_text import listed, printable
+from grpo_theory.validation import Integers
 
 FEW = 8
 """Up to this number, different values or sizes are listed one by one."""

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Batch, Estimator, find
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.samples.ragged import numbered
-from grpo_theory.validation import as_real_array, check_shape, counted, shown
+from grpo_theory.validation import Array, Integers, as_real_array, check_shape, counted, shown
 
 READABLE = frozenset({"rewards", "lengths", "parameters"})
 """What a user has of each response; a kernel that reads more needs the policy."""

@@ -3,8 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
-from grpo_theory.validation import as_not_negative, as_numbers, check_shape
+from grpo_theory.validation import Array, as_not_negative, as_numbers, check_shape
 
 
 def rollout_hessian(rewards: ArrayLike, scores: ArrayLike, strength: float = 0.0) -> Array:

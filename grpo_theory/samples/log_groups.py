@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.validation import shown
+from grpo_theory.validation import Array, Flags, Integers, shown
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 """The golden ratio of 2^64: multiplying by it spreads what numbers differ in over all bits."""

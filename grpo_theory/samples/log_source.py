@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.samples.column_names import FILE, RESPONSES, is_evaluation, known, witnesses
 from grpo_theory.samples.column_values import hashes, ids, numbers, refuse_rows, vectors
 from grpo_theory.samples.log_folder import check_one_run, open_folder, same_value, words
@@ -32,7 +31,7 @@ from grpo_theory.samples.nested_rows import ROW, parts_of, value_at
 from grpo_theory.samples.reward_choice import reward_of
 from grpo_theory.samples.row_responses import counted_rewards, response_tables, summed_rewards
 from grpo_theory.user_text import printable
-from grpo_theory.validation import as_count, shown
+from grpo_theory.validation import Array, Flags, Integers, as_count, shown
 
 
 class Rows(NamedTuple):

@@ -6,14 +6,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.samples import column_names as names
 from grpo_theory.samples.column_names import FILE, Witnesses, is_evaluation
 from grpo_theory.samples.column_values import ids, numbers
 from grpo_theory.samples.log_opening import Columns
 from grpo_theory.samples.nested_rows import ROW
 from grpo_theory.user_text import printable
-from grpo_theory.validation import counted
+from grpo_theory.validation import Array, Flags, Integers, counted
 
 SURVEYED = 2**16
 """The number of rows that are looked at."""

@@ -9,10 +9,21 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Integers, cached_array, kept, read_only
 from grpo_theory.samples.reward_counts import RewardCounts
 from grpo_theory.samples.rollouts import LARGEST, Groups, Rollouts
-from grpo_theory.validation import as_count, as_real_array, check_shape, check_size, check_unmasked, shown
+from grpo_theory.validation import (
+    Array,
+    Integers,
+    as_count,
+    as_real_array,
+    cached_array,
+    check_shape,
+    check_size,
+    check_unmasked,
+    kept,
+    read_only,
+    shown,
+)
 
 SEMIDEFINITE = 1e-6
 """How asymmetric a matrix of inner products may be, relative to its largest entry. Also how far its eigenvalues may be below 0,

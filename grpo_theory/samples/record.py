@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, cached_array, kept
 from grpo_theory.schedule import as_steps
-from grpo_theory.validation import as_number, as_numbers, check_shape
+from grpo_theory.validation import Array, as_number, as_numbers, cached_array, check_shape, kept
 
 MINIMUM_STEPS = 20
 

@@ -7,9 +7,19 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.special import comb
 
-from grpo_theory.arrays import Array, Flags, Integers, cached_array, read_only
-from grpo_theory.problem.bandit import LARGEST_REWARD
-from grpo_theory.validation import as_array, as_number, as_real_array, check_size, shown
+from grpo_theory.problem.policy import LARGEST_REWARD
+from grpo_theory.validation import (
+    Array,
+    Flags,
+    Integers,
+    as_array,
+    as_number,
+    as_real_array,
+    cached_array,
+    check_size,
+    read_only,
+    shown,
+)
 
 TINY = 1e-3
 """Rewards of a group that differ by no more than this share of the range of all rewards are remarked on."""

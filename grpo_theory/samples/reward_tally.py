@@ -3,8 +3,8 @@
 import numpy as np
 from scipy import sparse
 
-from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.samples.reward_counts import RewardCounts
+from grpo_theory.validation import Array, Flags, Integers
 
 
 class RewardTally:

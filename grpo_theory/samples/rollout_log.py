@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.samples.column_names import weighted_sum
 from grpo_theory.samples.findings import Findings, check_sizes, order_remark, reward_remarks, size_remark
 from grpo_theory.samples.log_groups import NO_RESPONSE, LogGroups, Selection, Steps, check_steps
@@ -20,6 +19,7 @@ from grpo_theory.samples.ragged import RaggedRollouts
 from grpo_theory.samples.reward_choice import Reward
 from grpo_theory.samples.reward_counts import RewardCounts, levels
 from grpo_theory.samples.reward_tally import RewardTally
+from grpo_theory.validation import Array, Integers
 
 BATCH_ROWS = 2**16
 NO_SKETCHES = ("scores", "score_features", "gradients", "gradient", "grads", "embedding", "features")

@@ -10,9 +10,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Integers, kept, read_only
-from grpo_theory.problem.bandit import LARGEST_REWARD
-from grpo_theory.validation import ROUNDING, as_numbers, as_real_array, check_size
+from grpo_theory.problem.policy import LARGEST_REWARD
+from grpo_theory.validation import ROUNDING, Array, Integers, as_numbers, as_real_array, check_size, kept, read_only
 
 LARGEST = {"rewards": LARGEST_REWARD, "scores": 1e12}
 """Variances of squares are numbers up to it, with the fourth power of reward times score, 1e288, in them."""

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.samples.column_names import known
 from grpo_theory.samples.column_values import numbers, refuse_rows
 from grpo_theory.samples.log_file import BROKEN, LogFile
@@ -15,6 +14,7 @@ from grpo_theory.samples.log_opening import Columns
 from grpo_theory.samples.nested_rows import ROW, column_of, message, parts_of, value_at
 from grpo_theory.samples.reward_choice import Counted
 from grpo_theory.user_text import listed, printable
+from grpo_theory.validation import Array, Flags, Integers
 
 WHOLE = 0.1
 """A rate times the number of responses may be so far from a whole number: rates are rounded."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.arrays import Array, Integers, cached_array
 from grpo_theory.compiler.lanes import zeros
 from grpo_theory.estimation import Estimator
 from grpo_theory.simulate.covector.estimator_covectors import EstimatorCovectors, OwnCovectors
@@ -19,6 +18,7 @@ from grpo_theory.simulate.observe.errors import Geometry, make_error_room
 from grpo_theory.simulate.observe.moments import Moments, fill_moments, make_moments, merge_moments, set_of
 from grpo_theory.simulate.observe.truth import ErrorRoom
 from grpo_theory.simulate.workers import borrowed, check_wanted
+from grpo_theory.validation import Array, Integers, cached_array
 
 CALL_NUMBERS = 1 << 18
 """The numbers that the covectors of a call take, unless one tile has more: few enough for a cache, many for a call."""

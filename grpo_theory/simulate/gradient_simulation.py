@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy.special import stdtrit
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.exact.group_law import efficiency_of
 from grpo_theory.simulate.observe.moments import Moments, fill_moments, make_moments, merge_moments
-from grpo_theory.validation import as_fraction
+from grpo_theory.validation import Array, Integers, as_fraction
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,6 @@ from math import prod
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.exact.multisets import warn_of_table
 from grpo_theory.problem import ChainPoint, Point, Problem
@@ -24,7 +23,7 @@ from grpo_theory.simulate.gradient_simulation import GradientSimulation
 from grpo_theory.simulate.observe.errors import geometry
 from grpo_theory.simulate.observe.moments import merge_moments
 from grpo_theory.simulate.workers import map_in_order
-from grpo_theory.validation import as_count, as_real_array, check_shape, typed
+from grpo_theory.validation import Array, as_count, as_real_array, check_shape, typed
 
 BLOCK_RESPONSES = 1 << 21
 JOB_BLOCKS = 16

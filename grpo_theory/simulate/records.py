@@ -9,7 +9,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, read_only
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.exact.derivatives import warn_if_unstable
 from grpo_theory.problem import Problem
@@ -21,7 +20,7 @@ from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks, sta
 from grpo_theory.simulate.update.optimiser import SGD, Optimiser
 from grpo_theory.simulate.update.trace import Trace, make_trace, trace_from
 from grpo_theory.simulate.workers import map_in_order
-from grpo_theory.validation import as_count, as_numbers, typed
+from grpo_theory.validation import Array, as_count, as_numbers, read_only, typed
 
 LARGEST_DIMENSION = 256
 Result = TypeVar("Result")

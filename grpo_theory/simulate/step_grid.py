@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence, block_streams
@@ -15,7 +14,7 @@ from grpo_theory.simulate.training import finite_objectives
 from grpo_theory.simulate.training_blocks import BLOCK_RUNS, Runs, TrainingBlocks, starting_points
 from grpo_theory.simulate.update.optimiser import SGD, Optimiser
 from grpo_theory.simulate.update.trace import NO_TRACE, Trace, make_trace, trace_from
-from grpo_theory.validation import as_real_array
+from grpo_theory.validation import Array, as_real_array
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.allocation import AllocationRule, find_rule
 from grpo_theory.exact import objective
@@ -26,7 +25,7 @@ from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks, che
 from grpo_theory.simulate.update.iterates import Ball
 from grpo_theory.simulate.update.optimiser import SGD, Optimiser
 from grpo_theory.simulate.workers import map_in_order
-from grpo_theory.validation import as_count, as_numbers, shown
+from grpo_theory.validation import Array, Flags, Integers, as_count, as_numbers, shown
 
 if TYPE_CHECKING:
     import pandas as pd

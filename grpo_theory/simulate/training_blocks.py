@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.score_moments import check_penalty
@@ -41,7 +40,7 @@ from grpo_theory.simulate.update.optimiser import Optimiser, check_optimiser, mo
 from grpo_theory.simulate.update.step_types import Ascent
 from grpo_theory.simulate.update.trace import NO_TRACE, Trace
 from grpo_theory.simulate.workers import borrowed, check_wanted
-from grpo_theory.validation import as_real_array, check_shape
+from grpo_theory.validation import Array, as_real_array, check_shape
 
 BLOCK_RUNS = LANES
 CALL_WORDS = 1 << 22

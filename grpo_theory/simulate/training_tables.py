@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import first_class_value, value_or_null
 from grpo_theory.compiler.lanes import zeros
 from grpo_theory.estimation import Estimator
@@ -42,6 +41,7 @@ from grpo_theory.simulate.update.iterates import follow_alone, project
 from grpo_theory.simulate.update.optimiser import Optimiser, moments_kept, settings_of
 from grpo_theory.simulate.update.step_types import Ascent
 from grpo_theory.simulate.update.trace import keep_iterates, keep_rollout
+from grpo_theory.validation import Array
 
 SAME_STEPS = np.empty(0)
 """No factors of steps: all runs make the same."""

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
-from grpo_theory.arrays import Array
 from grpo_theory.theory.finite_group import interior
-from grpo_theory.validation import as_array, as_count, as_positive, as_real_array, check_shape, check_within
+from grpo_theory.validation import Array, as_array, as_count, as_positive, as_real_array, check_shape, check_within
 
 GREATEST_SLOPE = float(np.sqrt(2.0) / 4.0)
 """||grad p|| <= sqrt(2) V X <= this times X: attained by two responses that are equally likely."""

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc, expit, logit
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.exact.multisets import UNREAD, advantage_table
-from grpo_theory.validation import as_count, as_not_negative, as_number, as_numbers, as_real_array, check_finite
+from grpo_theory.validation import Array, Integers, as_count, as_not_negative, as_number, as_numbers, as_real_array, check_finite
 
 _GRID = 1 << 12
 

@@ -9,12 +9,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Integers, Number
 from grpo_theory.estimation import find
 from grpo_theory.exact.group_law import scores_of
 from grpo_theory.problem import Moments, Problem
-from grpo_theory.problem.bandit import LARGEST_REWARD
-from grpo_theory.validation import MOST, as_count, as_not_negative, as_numbers, check_finite, check_within, typed
+from grpo_theory.problem.policy import LARGEST_REWARD
+from grpo_theory.validation import (
+    MOST,
+    Array,
+    Integers,
+    Number,
+    as_count,
+    as_not_negative,
+    as_numbers,
+    check_finite,
+    check_within,
+    typed,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
 from grpo_theory.exact import gradient, hessian, objective
 from grpo_theory.exact.derivatives import (
     DIFFERENCE,
@@ -23,7 +22,7 @@ from grpo_theory.problem import Problem
 from grpo_theory.problem.policy import LARGEST_PARAMETER
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.theory.leave_one_out import GroupSizeLaw, leave_one_out_parts
-from grpo_theory.validation import as_count, as_numbers, as_real_array, check_finite, check_shape, typed
+from grpo_theory.validation import Array, as_count, as_numbers, as_real_array, check_finite, check_shape, typed
 
 
 class ThirdCumulant(NamedTuple):

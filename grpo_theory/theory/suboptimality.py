@@ -10,14 +10,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_continuous_lyapunov
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, function_value
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact import Region, check_optimum, gradient_law, gradient_mean
 from grpo_theory.problem import Problem
 from grpo_theory.schedule import Harmonic
 from grpo_theory.theory.weighted_chi_square import LawDistance, WeightedChiSquare
-from grpo_theory.validation import as_count, as_not_negative, as_numbers, as_positive, as_real_array, check_shape, shown, typed
+from grpo_theory.validation import (
+    Array,
+    as_count,
+    as_not_negative,
+    as_numbers,
+    as_positive,
+    as_real_array,
+    check_shape,
+    shown,
+    typed,
+)
 
 MOST_LEVEL, LEAST_EPSILON = 1e100, 1e-100
 """The largest gap, noise, step or epsilon, and the smallest epsilon or step: their products are numbers."""

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import chdtr, chdtrc, chdtri, gammaincinv, gammaln, logit
 
-from grpo_theory.arrays import Array, Number
 from grpo_theory.compiler import F1, F2, function_value, stage
-from grpo_theory.validation import as_count, as_fraction, as_generator, as_numbers, as_real_array
+from grpo_theory.validation import Array, Number, as_count, as_fraction, as_generator, as_numbers, as_real_array
 
 if TYPE_CHECKING:
     import pandas as pd

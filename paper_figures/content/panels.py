@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 from seaborn.utils import relative_luminance
 
-from grpo_theory.arrays import Array
 from grpo_theory.page.style import (
     BLACK,
     BLUE,
@@ -37,6 +36,7 @@ from grpo_theory.page.style import (
     VERMILION,
     Look,
 )
+from grpo_theory.validation import Array
 
 Tables = Mapping[str, pd.DataFrame]
 """The tables of studies by name, which a figure is drawn from."""

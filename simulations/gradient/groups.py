@@ -3,8 +3,8 @@
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
+from grpo_theory.validation import Array
 
 RESPONSES = 1024
 """The budget of a step, N = B G, where efficiencies are compared."""

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_powers
 from grpo_theory.samples import Rollouts
+from grpo_theory.validation import Array, Integers
 
 OTHERS = "product of others"
 """The name of the mean product of the estimated gradients of different prompts."""

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import softmax
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array, Integers
+from grpo_theory.validation import Array, Integers
 
 SHARP_STEPS = 3.0 * np.sqrt(3.0), 1.7
 """In units of 1/X^2: the plain step of the best guarantee, and the divided one to two digits."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from grpo_theory.arrays import Array
+from grpo_theory.validation import Array
 
 
 def correlation(a: Array, b: Array, weights: Array) -> Array:

@@ -17,8 +17,8 @@ from scipy.spatial.distance import squareform
 from scipy.special import softmax
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
-from grpo_theory.problem.logit_map import HeadMap
+from grpo_theory.problem.logits import HeadMap
+from grpo_theory.validation import Array
 
 OWN = np.inf
 """The ridge of the head's own coordinates: the larger it is, the nearer S is to a multiple of I."""

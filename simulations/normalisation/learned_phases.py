@@ -19,7 +19,7 @@ import numpy as np
 
 from grpo_theory.evidence.reading import distance, mean_of, summary
 from grpo_theory.harness import check, rows, run
-from grpo_theory.problem.logit_map import TabularMap
+from grpo_theory.problem.logits import TabularMap
 from simulations.normalisation.heads import near_orthogonal
 from simulations.normalisation.networks import TITLE, ascent, linearised, network_problem, pair_cosines
 from simulations.normalisation.phases import FALL, MORE, ORTHOGONAL, PRINTED_NEAR, first_two, shown

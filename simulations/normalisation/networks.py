@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
-from grpo_theory.problem.logit_map import LogitMap
+from grpo_theory.problem.logits import LogitMap
+from grpo_theory.validation import Array
 from simulations.normalisation.heads import State, state
 
 PROMPTS, ANSWERS, INPUTS = 40, 8, 82

@@ -14,12 +14,12 @@ from functools import cache
 
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.data import trained_model
 from grpo_theory.evidence import Share
 from grpo_theory.evidence.reading import summary
 from grpo_theory.harness import check, rows, run
 from grpo_theory.plan.run_advice import SIZES, advise_run
+from grpo_theory.validation import Array
 from simulations.best_rate import lead, with_limits
 from simulations.plan.run_regret import Part, summary_of
 from simulations.plan.run_worlds import LOGGED, PERMUTED, PLANNED, ask, draw_log, problem_at_start, sampler

@@ -14,13 +14,13 @@ import numpy as np
 from scipy.special import roots_jacobi
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
 from grpo_theory.evidence import Share
 from grpo_theory.plan import Limits
 from grpo_theory.plan.advice import TOLERANCE
 from grpo_theory.plan.group_size import choose
 from grpo_theory.plan.subgroups import group_table
-from grpo_theory.problem.logit_map import HeadMap
+from grpo_theory.problem.logits import HeadMap
+from grpo_theory.validation import Array
 
 HEAD = "language model's head"
 NONE = "single"

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
 from grpo_theory.estimation import find, make_estimator
 from grpo_theory.estimation.kernel import centre
 from grpo_theory.exact import StabilityWarning
 from grpo_theory.simulate.step_grid import StepGrid
+from grpo_theory.validation import Array
 from simulations.runs.worlds import ALL, NetworkWorld, World
 
 OF = 8

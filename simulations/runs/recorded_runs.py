@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.data import TrainedRun
+from grpo_theory.validation import Array
 
 RATIOS = {"by sign": "PPO's clip", "upper only": "clip from above", "unclipped": "ratio, no clip", "none": "no ratio"}
 """What an arm that reuses rollouts is called, by its use of ratios in the records."""

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
 from grpo_theory.exact.multisets import UNREAD, advantage_table, multiset_lines
+from grpo_theory.validation import Array
 
 FOLLOWED = 4
 """The group size of the runs along which efficiencies are worked out."""

@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 import grpo_theory as gt
 from grpo_theory.exact.derivatives import gradient
 from grpo_theory.harness import check
-from grpo_theory.problem.logit_map import PrefixHeadMap
+from grpo_theory.problem.logits import PrefixHeadMap
 from simulations.sequence.language_model import SEVERAL
 from simulations.sequence.parts import NOTICEABLE, composed, cosine, mean_update, turned
 from simulations.statements import stated

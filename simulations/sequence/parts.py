@@ -3,10 +3,10 @@
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
 from grpo_theory.estimation.parts import find_part
 from grpo_theory.exact import token_weights
+from grpo_theory.validation import Array
 
 TURN = np.pi / 4.0
 """The controls' updates are broken: they are turned by so much, away from themselves and from the gradient."""

@@ -6,9 +6,9 @@ On random trees the policy moves a little way in a random direction. In the cont
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
 from grpo_theory.evidence.reading import largest
 from grpo_theory.harness import check, rows, run
+from grpo_theory.validation import Array
 from simulations.sequence.parts import features_of, of_length
 from simulations.sequence.tokens import Tokens
 from simulations.statements import stated

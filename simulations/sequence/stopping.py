@@ -7,8 +7,8 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
 from grpo_theory.estimation import AGGREGATIONS
+from grpo_theory.validation import Array
 from simulations.sequence.parts import composed, mean_update
 
 LOW, HIGH, POINTS = -1.0, 3.0, 49

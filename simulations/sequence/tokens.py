@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
 from grpo_theory.evidence.reading import largest
+from grpo_theory.validation import Array
 from simulations.seeds import seed_of
 
 

@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
 from grpo_theory.evidence.reading import summary
 from grpo_theory.exact import directional_derivatives
 from grpo_theory.exact.derivatives import noise_in_logits
 from grpo_theory.intervals import best_set
+from grpo_theory.validation import Array
 from simulations.seeds import child_seed
 
 

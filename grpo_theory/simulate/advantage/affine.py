@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F3, F4, function_value, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store
 from grpo_theory.simulate.draw.policy_draw import T3
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places, lookup, read_rows
+from grpo_theory.validation import Array
 
 
 class Coefficients(NamedTuple):

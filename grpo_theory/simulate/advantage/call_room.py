@@ -6,11 +6,11 @@ import numba
 import numpy as np
 from numba import types
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F1, F2, F3, I1, I2, record_type
 from grpo_theory.compiler.lanes import RUN, WIDTH, zeros
 from grpo_theory.estimation.advantage import Advantage, failure
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
+from grpo_theory.validation import Array, Integers
 
 SHOWN_RESPONSES = 1 << 12
 """The responses that a kernel is shown at once, unless one batch has more, or the kernel couples its groups."""

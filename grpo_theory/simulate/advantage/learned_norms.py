@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import FunctionValue, function_value, stage
 from grpo_theory.compiler.lanes import WIDTH, load, reals, store
 from grpo_theory.problem import LogitMap, SmoothMap
 from grpo_theory.problem.two_layer import TwoLayerMap
 from grpo_theory.simulate.advantage.rewards import FILL_SEEN, fill_fields, see_fields
 from grpo_theory.simulate.draw.network_rows import layer_array, row_places
+from grpo_theory.validation import Array
 
 
 @stage

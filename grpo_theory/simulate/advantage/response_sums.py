@@ -9,7 +9,6 @@ from typing import Any
 
 import numba
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import F2, F3, F5, Driver, allocating_driver, driver, stage
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, where, zeros
 from grpo_theory.estimation.advantage import Advantage
@@ -23,6 +22,7 @@ from grpo_theory.simulate.draw.batches import Batches, Buffers
 from grpo_theory.simulate.draw.counting import COUNTS
 from grpo_theory.simulate.draw.order import ORDERED
 from grpo_theory.simulate.draw.streams import LANES
+from grpo_theory.validation import Array
 
 
 @stage

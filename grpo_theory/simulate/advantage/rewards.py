@@ -5,14 +5,14 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, F3, I2, FirstClassType, allocating_stage, function_value, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, load, reals, root, store, where
 from grpo_theory.estimation.parts import KL_SIGNATURE
-from grpo_theory.problem.paths import SURE
+from grpo_theory.problem.logits import SURE
 from grpo_theory.simulate.advantage.call_room import KERNEL_VIEW, KernelView
 from grpo_theory.simulate.draw.policy_draw import POLICY_ROOM, TOKEN_PATHS, TokenPaths
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places, read_rows
+from grpo_theory.validation import Array
 
 
 class RewardTables(NamedTuple):

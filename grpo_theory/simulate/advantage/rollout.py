@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F1, F3, F4, I1, FirstClassType, function_value, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, are_finite, as_real, load, store
 from grpo_theory.estimation.kernel import KERNEL
@@ -28,6 +27,7 @@ from grpo_theory.simulate.advantage.rewards import (
 )
 from grpo_theory.simulate.advantage.tables import TABLES, Tables, look_up_advantages, multiset_numbers
 from grpo_theory.simulate.draw.policy_draw import GROUPS, T2, Groups, find_outcomes
+from grpo_theory.validation import Array, Integers
 
 
 class AdvantageRule(NamedTuple):

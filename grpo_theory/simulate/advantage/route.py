@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import Advantage, affine_coefficients
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
@@ -27,6 +26,7 @@ from grpo_theory.exact.multisets import (
 )
 from grpo_theory.problem import Point, Problem
 from grpo_theory.simulate.advantage.call_room import KernelView
+from grpo_theory.validation import Array
 
 TABLE, AFFINE, CALLED, IN_ORDER = "table", "affine", "called", "in order"
 TRIED_GROUPS, TRIED_RESPONSES = 256, 1 << 16

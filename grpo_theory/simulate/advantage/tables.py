@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F2, I1, I2, record_type, stage
 from grpo_theory.compiler.lanes import as_integer, load, spread, take, whole_rows
 from grpo_theory.exact.multisets import AdvantageTable
+from grpo_theory.validation import Array, Integers
 
 
 class Tables(NamedTuple):

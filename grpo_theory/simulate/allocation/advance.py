@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F4, I1, FirstClassType, driver, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_integer, as_short, load, reals, shorts, spread, store, take, where
 from grpo_theory.simulate.advantage.rollout import sum_looked_up
@@ -24,6 +23,7 @@ from grpo_theory.simulate.draw.policy_draw import (
 from grpo_theory.simulate.draw.prompt_tables import at_places, read_rows
 from grpo_theory.simulate.draw.streams import LANES, STREAMS
 from grpo_theory.simulate.update.advance import FUNCTIONS, RULES, STATE, STEP_ROOM, UPDATES, make_update
+from grpo_theory.validation import Array, Integers
 
 
 class Plan(NamedTuple):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler.lanes import WIDTH, whole_rows, zeros
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.allocation import AllocationRule, checked_budget, cost_message, spread_budget
@@ -24,6 +23,7 @@ from grpo_theory.simulate.training_tables import SAME_STEPS
 from grpo_theory.simulate.update.advance import StepRoom, Updates
 from grpo_theory.simulate.update.trace import NO_TRACE, Trace
 from grpo_theory.simulate.workers import borrowed
+from grpo_theory.validation import Array, Integers
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

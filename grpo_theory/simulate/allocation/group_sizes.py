@@ -6,12 +6,12 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, F3, I2, FirstClassType, allocating_stage, function_value, record_type
 from grpo_theory.estimation.allocation import COSTS, SPREAD
-from grpo_theory.problem.paths import SURE
+from grpo_theory.problem.logits import SURE
 from grpo_theory.simulate.advantage.rewards import fill_norms
 from grpo_theory.simulate.draw.policy_draw import T2, TOKEN_PATHS, TokenPaths
+from grpo_theory.validation import Array
 
 N_KNOWN = 7
 

@@ -7,7 +7,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.score_moments import token_log_ratios
@@ -18,6 +17,7 @@ from grpo_theory.simulate.draw.streams import LANES
 from grpo_theory.simulate.gradient_simulation import FIRST_DIRECTION, GradientSimulation, pairs_of
 from grpo_theory.simulate.observe.moments import Moments, fill_moments, make_moments, merge_moments
 from grpo_theory.simulate.workers import check_wanted, map_in_order
+from grpo_theory.validation import Array
 
 DRAW_TOKENS = 1 << 15
 """The tokens that are drawn at once, unless one replication has more."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.derivatives import objective, on_chain
 from grpo_theory.problem import ChainPoint, Problem
@@ -15,6 +14,7 @@ from grpo_theory.simulate.draw.sizes import StepSizes
 from grpo_theory.simulate.update.iterates import Ball
 from grpo_theory.simulate.update.optimiser import Optimiser, moments_kept, settings_of
 from grpo_theory.simulate.workers import check_wanted, map_in_order
+from grpo_theory.validation import Array, Integers
 
 
 @dataclass(frozen=True, eq=False)

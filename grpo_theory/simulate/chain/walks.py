@@ -12,7 +12,6 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import (
     F1,
     I1,
@@ -27,6 +26,7 @@ from grpo_theory.compiler import (
 from grpo_theory.problem import ChainPoint
 from grpo_theory.simulate.draw.prompt_tables import fill_aliases
 from grpo_theory.simulate.draw.streams import mix, turn, uniform
+from grpo_theory.validation import Array, Integers
 
 WORDS = numba.uint64[::1]
 EDGES = numba.int32[:, ::1]

@@ -13,7 +13,6 @@ import numba
 import numpy as np
 from numba import types
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F1, F2, READONLY_F1, READONLY_F2, FirstClassType, compile_function, function_value
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
@@ -23,6 +22,7 @@ from grpo_theory.exact.multisets import advantages_of
 from grpo_theory.exact.score_moments import by_token, check_penalty, shares_by_length
 from grpo_theory.problem import ChainPoint
 from grpo_theory.simulate.chain.walks import WALKS, Walks
+from grpo_theory.validation import Array, Integers
 
 MARKS = types.Array(numba.uint8, 1, "C", readonly=True)
 _by_token = lru_cache(maxsize=64)(by_token)

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F4, I1, I2, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, load, reals, store, zeros
+from grpo_theory.validation import Array, Integers
 
 
 class Combinations(NamedTuple):

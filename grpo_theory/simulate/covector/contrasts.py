@@ -15,14 +15,14 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F2, driver, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_integer, as_real, load, spread, store, tallies, where, whole_rows
-from grpo_theory.problem.paths import SURE, complements
+from grpo_theory.problem.logits import SURE, complements
 from grpo_theory.simulate.covector.combinations import COMBINATIONS
 from grpo_theory.simulate.draw.counting import COUNTS
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places, lookup, read_rows, read_short
 from grpo_theory.simulate.draw.streams import VECTORS
+from grpo_theory.validation import Array, Integers
 
 LEAST = 1e-300
 """What a sure response lacks at least, so that its number has a sign."""

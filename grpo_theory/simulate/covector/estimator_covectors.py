@@ -6,7 +6,6 @@ advantage; any other estimator is worked out by itself.
 
 from dataclasses import dataclass
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import first_class_value
 from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.estimation import Estimator
@@ -25,6 +24,7 @@ from grpo_theory.simulate.covector.token_weights import TokenWeighing, fill_cove
 from grpo_theory.simulate.draw.batches import Batches, Buffers
 from grpo_theory.simulate.draw.prompt_tables import Lookup, lookup
 from grpo_theory.simulate.draw.streams import LANES, VECTORS
+from grpo_theory.validation import Array, Integers
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.problem import LogitMap
-from grpo_theory.problem.logit_map import FeatureMap
+from grpo_theory.problem.logits import FeatureMap
+from grpo_theory.validation import Array
 
 LARGEST_FEATURES = 1 << 27
 """The most numbers in an array of dense features: 1 GiB."""

@@ -8,19 +8,19 @@ from typing import Any, NamedTuple
 
 import numba
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, F3, F4, I1, FirstClassType, function_value, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, shorts, some, store, where
 from grpo_theory.estimation.parts import CLIP_SIGNATURE as CLIP
 from grpo_theory.estimation.parts import KL_SIGNATURE as KL
 from grpo_theory.estimation.parts import RATIO_SIGNATURE as RATIO
-from grpo_theory.problem.paths import SURE
+from grpo_theory.problem.logits import SURE
 from grpo_theory.simulate.advantage.rewards import fill_log_ratios
 from grpo_theory.simulate.covector.drawn_gains import fill_drawn_gains
 from grpo_theory.simulate.covector.tabulated import close_covector
 from grpo_theory.simulate.covector.token_weights import pool_factor, scale
 from grpo_theory.simulate.draw.policy_draw import GROUPS, T3, TOKEN_PATHS, TokenPaths, fill_tokens
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup
+from grpo_theory.validation import Array
 
 
 class TokenRule(NamedTuple):

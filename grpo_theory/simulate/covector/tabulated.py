@@ -9,14 +9,14 @@ in the first level of cache.  (With all 128 lanes side by side, the groups of a 
 import numba
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import F2, F5, driver, stage
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, where
-from grpo_theory.problem.paths import SURE
+from grpo_theory.problem.logits import SURE
 from grpo_theory.simulate.advantage.tables import TABLES, look_up_advantages, multiset_numbers
 from grpo_theory.simulate.draw.counting import COUNTS
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, at_places, read_rows
 from grpo_theory.simulate.draw.streams import VECTORS
+from grpo_theory.validation import Array
 
 
 @stage

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F2, F3, F4, F5, I1, I2, driver, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, take
 from grpo_theory.estimation import Estimator
@@ -14,6 +13,7 @@ from grpo_theory.simulate.covector.tabulated import add_up, centre_edges, least_
 from grpo_theory.simulate.draw.counting import COUNTS
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, lookup, read_rows
 from grpo_theory.simulate.draw.streams import VECTORS
+from grpo_theory.validation import Array, Integers
 
 
 class TokenWeighing(NamedTuple):

@@ -6,7 +6,6 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F2, driver, record_type, stage
 from grpo_theory.compiler.lanes import (
     WIDTH,
@@ -25,6 +24,7 @@ from grpo_theory.simulate.draw.outcome_law import OUTCOME_LAW, OutcomeLaw
 from grpo_theory.simulate.draw.prompt_tables import S2, choose_prompts, read_short
 from grpo_theory.simulate.draw.sheet import SHEET, Sheet
 from grpo_theory.simulate.draw.streams import LANES, STREAMS, VECTORS, fill_words, next_uniform
+from grpo_theory.validation import Array, Integers
 
 LARGEST_GROUP = 1 << 15
 """The most responses of a group: their counts are numbers of 16 bits."""

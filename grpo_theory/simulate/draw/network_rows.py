@@ -7,9 +7,9 @@ times the scale (K H).
 
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import stage
 from grpo_theory.problem.two_layer import TwoLayerMap
+from grpo_theory.validation import Array
 
 
 @stage

@@ -13,10 +13,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import F2, record_type
 from grpo_theory.problem import Point
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, SHORT_LOOKUP, Lookup, ShortLookup, alias_rows, lookup, short_lookup
+from grpo_theory.validation import Array
 
 COARSE_BITS, FINE_BITS = 8, 16
 COARSE_GROUP = 32

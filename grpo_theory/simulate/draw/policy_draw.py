@@ -11,12 +11,12 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F1, F2, F3, I1, I2, function_value, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_short, load, reals, shorts, store, where
 from grpo_theory.simulate.draw.elementary import exponential, logarithm
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places, choose_prompts, read_rows
 from grpo_theory.simulate.draw.streams import fill_words, next_uniform
+from grpo_theory.validation import Array, Integers
 
 ONE = 1 << 30
 """A probability of 1 in the units of the thresholds."""

@@ -10,7 +10,6 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, I2, READONLY_F2, function_value, record_type, stage
 from grpo_theory.compiler.lanes import (
     PICKED,
@@ -28,6 +27,7 @@ from grpo_theory.compiler.lanes import (
     where,
     whole_rows,
 )
+from grpo_theory.validation import Array
 
 S2 = numba.int16[:, ::1]
 FEW = 5

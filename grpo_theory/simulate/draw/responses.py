@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.problem import Point
 from grpo_theory.simulate.draw.prompt_tables import alias_rows
+from grpo_theory.validation import Array, Integers
 
 
 class OutcomeTables(NamedTuple):

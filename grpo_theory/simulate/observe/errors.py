@@ -17,11 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import Driver, driver, stage
 from grpo_theory.compiler.lanes import WIDTH, add_at, lane_numbers, load, reals, store, take, zeros
 from grpo_theory.problem import Point
-from grpo_theory.problem.logit_map import HeadMap, TabularMap
+from grpo_theory.problem.logits import HeadMap, TabularMap
 from grpo_theory.simulate.covector.combinations import add_combination
 from grpo_theory.simulate.covector.features import features
 from grpo_theory.simulate.draw.prompt_tables import at_places, lookup, read_rows
@@ -36,6 +35,7 @@ from grpo_theory.simulate.observe.truth import (
     write_out,
     write_out_batch,
 )
+from grpo_theory.validation import Array
 
 PAIRED = 16
 """The largest batch whose groups are compared pair by pair, if there are fewer prompts than groups: measured with 2 and 6."""

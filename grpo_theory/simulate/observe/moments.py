@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F2, I1, I2, driver, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, load, reals, store, sum_lanes
+from grpo_theory.validation import Array, Integers
 
 AT_ONCE = 16 * WIDTH
 """The replications of which every product is added up before the next: few enough for the first level of cache."""

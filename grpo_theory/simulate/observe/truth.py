@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import numba
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, F3, F4, record_type, stage
 from grpo_theory.compiler.lanes import load, reals, store
 from grpo_theory.simulate.covector.combinations import COMBINATIONS
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places
+from grpo_theory.validation import Array
 
 
 class Truth(NamedTuple):

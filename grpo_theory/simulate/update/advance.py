@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numba
 from numba import types
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, F3, F4, FirstClassType, driver, function_value, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH
 from grpo_theory.simulate.advantage.rollout import (
@@ -52,6 +51,7 @@ from grpo_theory.simulate.update.iterates import FOLLOW_ALONE, PROJECT, clear_gr
 from grpo_theory.simulate.update.optimiser import MOVE
 from grpo_theory.simulate.update.step_types import FILL_LOGITS, TAKE_STEP
 from grpo_theory.simulate.update.trace import KEEP_ITERATES, KEEP_ROLLOUT, TRACE
+from grpo_theory.validation import Array
 
 
 class StepFunctions(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 from grpo_theory.compiler import function_value
 from grpo_theory.compiler.lanes import PICKED, WIDTH, load, pick, reals, spread, store, sum_lanes, turned, whole_rows
 from grpo_theory.problem import LogitMap, Policy
-from grpo_theory.problem.logit_map import HeadMap, TabularMap
+from grpo_theory.problem.logits import HeadMap, TabularMap
 from grpo_theory.problem.two_layer import TwoLayerMap
 from grpo_theory.simulate.covector.features import features
 from grpo_theory.simulate.draw.network_rows import layer_array, layer_rows

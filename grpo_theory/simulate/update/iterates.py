@@ -8,11 +8,10 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, read_only
 from grpo_theory.compiler import F1, F2, F3, function_value, stage
 from grpo_theory.compiler.lanes import WIDTH, load, reals, store, where
 from grpo_theory.problem import Policy
-from grpo_theory.validation import as_positive, as_real_array, check_shape
+from grpo_theory.validation import Array, as_positive, as_real_array, check_shape, read_only
 
 PROJECT = numba.void(F2, F1, F1)
 FOLLOW_ALONE = numba.void(F2, numba.int64, numba.int64, F3, F3, F2)

@@ -7,9 +7,8 @@ from typing import Protocol
 import numba
 import numpy as np
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, F3, FunctionValue, function_value
-from grpo_theory.validation import as_count, as_positive, as_real_array, shown
+from grpo_theory.validation import Array, as_count, as_positive, as_real_array, shown
 
 MOVE = numba.void(F2, F2, F3, F1, numba.float64, numba.int64)
 """``move(theta, gradient, moments, settings, step, count)``: the iterates and estimates are (d, R), the moments (P, d, R)."""

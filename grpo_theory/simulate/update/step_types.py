@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numba
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import F2, F3, I2
+from grpo_theory.validation import Array
 
 FILL_LOGITS = numba.void(F2, I2, F3, F2, F3)
 TAKE_STEP = numba.void(F2, I2, F3, F2, F3, numba.float64)

@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F2, F3, I1, I2, function_value, record_type, stage
 from grpo_theory.problem import LogitMap, Paths, Problem
 from grpo_theory.simulate.covector.features import features
 from grpo_theory.simulate.draw.policy_draw import GROUPS, TOKEN_PATHS, OutcomeSource, TokenPaths
+from grpo_theory.validation import Array, Integers
 
 
 class Trace(NamedTuple):
