@@ -11,9 +11,6 @@ from types import SimpleNamespace
 
 from grpo_theory.page.row_options import add_options
 
-WIDTH = 120
-"""Characters of a line."""
-
 
 def _command(name: str, line: str, known: Callable[[], dict[str, str]]) -> SimpleNamespace:
     """Return a subcommand that prints names with their descriptions, where either has the word; its status is 1 if none has."""
@@ -23,7 +20,7 @@ def _command(name: str, line: str, known: Callable[[], dict[str, str]]) -> Simpl
         shown = {name: text for name, text in every.items() if options.word.lower() in f"{name} {text}".lower()}
         margin = 2 + max(map(len, shown), default=0)
         for name, text in shown.items():
-            print(textwrap.fill(text, WIDTH, initial_indent=f"{name:<{margin}}", subsequent_indent=" " * margin))
+            print(textwrap.fill(text, 120, initial_indent=f"{name:<{margin}}", subsequent_indent=" " * margin))
         if not shown:
             print(f"none of {len(every)} has {options.word!r}")
         return 0 if shown else 1
@@ -46,8 +43,9 @@ def _problems() -> dict[str, str]:
     known = {}
     for name, row in gallery.describe().iterrows():
         responses = "too many responses to list" if pd.isna(row["responses"]) else f"{row['responses']} responses each"
-        prompts = counted(int(row["prompts"]), "prompt")
-        sizes = f"{prompts}, {responses}, {row['parameters']} parameters, reward {row['reward']:.3f}"
+        sizes = (
+            f"{counted(int(row['prompts']), 'prompt')}, {responses}, {row['parameters']} parameters, reward {row['reward']:.3f}"
+        )
         known[str(name)] = f"{row['about']} ({row['tags']}: {sizes})"
     return known
 
