@@ -5,6 +5,7 @@ from collections import Counter
 
 _UNSEEN = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", re.DOTALL)
 _PLACES = re.compile(r'\b(d|x|y|x1|x2|y1|y2|cx|cy|width|height|points)="([^"]*)"')
+_SHIFT = re.compile(r' transform="translate\(([-.\d]+) ([-.\d]+)\)"/>')
 _DECIMALS = re.compile(r"(\.\d\d)\d+")
 _LETTERS = re.compile(r" ?([A-Za-z]) ?")
 _STYLE = re.compile(r'style="([^"]*)"')
@@ -18,6 +19,7 @@ def picture(svg: str) -> str:
     Names that are referred to are short, names that are not are left out, and looks that recur are written once.
     """
     svg = " ".join(_UNSEEN.sub("", svg).split()).replace("> <", "><")
+    svg = _SHIFT.sub(lambda shift: f' x="{shift[1]}" y="{shift[2]}"/>'.replace(' y="0"', ""), svg)
     svg = _classed(_named(_PLACES.sub(_rounded, svg)))
     for character, code in (("%", "%25"), ("#", "%23"), ('"', "%22" if "'" in svg else "'"), ("&", "%26")):
         svg = svg.replace(character, code)

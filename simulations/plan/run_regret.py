@@ -64,7 +64,8 @@ def summary_of(estimate, parts):
     variance = sum(part.variance for part in parts)
     squares = sum(part.variance**2 / part.free for part in parts)
     free = variance**2 / squares if squares else sum(part.free for part in parts)
-    return {"estimate": estimate, "standard_error": float(np.sqrt(variance)), "replications": max(2, int(np.nan_to_num(free)) + 1)}
+    runs = max(2, int(np.nan_to_num(free)) + 1)  # what is not finite is refused as evidence
+    return {"estimate": estimate, "standard_error": float(np.sqrt(variance)), "replications": runs}
 
 
 def mean_over_kinds(rows, prediction, logs=()):
