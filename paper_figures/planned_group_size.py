@@ -10,12 +10,14 @@ third row shows the coverage of the {LEVEL:.0%} set of sizes that may be best. T
 """
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 from scipy.stats import binom
 
-from grpo_theory.page.captions import listed, spanned
+from grpo_theory.page.captions import listed
 from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, Look
 from grpo_theory.plan.advice import TOLERANCE
 from paper_figures.content.panels import PERCENT, WORDS, Tables, curve, legend_below, ticks
@@ -32,6 +34,12 @@ LOOKS = {
     64: Look("64 responses per prompt", GREEN, "^", "-."),
 }
 TITLES = WORDS["planned_group_size"]
+
+
+def spanned(values: ArrayLike) -> str:
+    """Return the least and the greatest of whole numbers, "32 to 2,048", or the only one."""
+    least, most = int(np.min(values)), int(np.max(values))
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def settings(tables: Tables) -> dict[str, object]:

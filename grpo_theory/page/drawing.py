@@ -35,8 +35,7 @@ def draw(module: str, results: Path, out: Path) -> None:
 def save(figure: Figure, out: Path, name: str) -> None:
     """Write a figure as PNG and SVG, laid out once; `savefig` would draw it unseen before each."""
     figure.set_dpi(mpl.rcParams["savefig.dpi"])
-    layout = figure.get_layout_engine()
-    if layout is not None:
+    if (layout := figure.get_layout_engine()) is not None:
         layout.execute(figure)
         figure.set_layout_engine("none")
     FigureCanvasAgg(figure).print_png(out / f"{name}.png")
