@@ -189,6 +189,9 @@ def test_the_explicit_bounds_are_above_the_iterated_one():
         steps = gt.Harmonic(2.0, offset).steps(2000)
         bound = harmonic_step_bound(BALL, noise, 2.0, np.arange(1, 2001), offset=offset)
         assert (bound >= recursion_bound(BALL, noise, steps, BALL.highest_gap)).all()
+    # With much noise it is (1 + epsilon) C/((A - 1) m), with A = 2 mu beta, C = L beta^2 noise/2 and epsilon = 1.
+    far = float(harmonic_step_bound(BALL, 70.0, 2.0, [99])[0])
+    assert far == pytest.approx(2.0 * BALL.smoothness * 4.0 * 70.0 / 2.0 / (4.0 * BALL.pl - 1.0) / 100.0, rel=1e-12)
 
 
 @pytest.mark.parametrize(
