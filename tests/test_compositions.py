@@ -149,6 +149,14 @@ def test_all_mixtures_off_policy(kl, advantage):
         assert_law(law, batch_law(c, mixed, 2, 2, behaviour=c.behaviour))
 
 
+def test_aggregation_and_penalty_on_policy():
+    for kl, aggregation in product(("plain", "k3 in loss"), POOLS):
+        c, term = penalised(kl)
+        plain = estimator_of("asymmetric", aggregation=aggregation, kl=term)
+        law = gt.gradient_law(c.problem, c.theta, plain, batch_size=2, group_size=2)
+        assert_law(law, batch_law(c, plain, 2, 2))
+
+
 def prefix_ratio(log_ratios, length, ratios):
     """The ratio of a token is that of the response up to it."""
     for i in range(ratios.shape[1]):

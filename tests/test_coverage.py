@@ -79,6 +79,8 @@ def test_blocks_are_drawn_by_their_documented_key_and_counted_as_a_loop_does():
     half = stats.t.isf(0.025, 5) * stats.sem(means, axis=1)
     np.testing.assert_allclose(run.low[:, 0], means.mean(axis=1) - half, rtol=1e-12, atol=1e-12)
     assert run.covered.sum() == (np.abs(means.mean(axis=1) - value(LINEAR)[0]) <= half).sum()
+    ends = (f"{name}={np.array2string(getattr(run, name)[3], precision=4)}" for name in ("low", "high", "covered"))
+    assert repr(run.replay(3)) == f"Replay(replication=3, {', '.join(ends)})"
 
 
 def test_clopper_pearson_has_its_exact_coverage_and_refusals_stay_in_the_denominator(seed):
@@ -104,7 +106,7 @@ def test_clopper_pearson_has_its_exact_coverage_and_refusals_stay_in_the_denomin
     assert run.coverage == (whole.covered & ~run.failed).sum() / replications
     first = int(np.argmax(run.failed))
     assert run.first_failure == f"replication {first}: all responses succeeded"
-    assert run.replay(first).refusal == "all responses succeeded"
+    assert run.replay(int(np.flatnonzero(run.failed)[-1])).refusal == "all responses succeeded"
     assert run.measures().set_index("measure").loc["coverage", "failures"] == run.failures
 
 
@@ -170,7 +172,25 @@ def test_a_block_with_a_refused_dataset_is_asked_one_by_one():
     assert np.isclose(bias, nan.estimate[~nan.failed].mean(), rtol=1e-12)
 
 
-def test_data_that_a_function_writes_on_are_copies():
+def test_singular_ellipsoids_are_failures_and_data_that_a_function_writes_on_are_copies():
+    def gaps(data, level):
+        found = hotelling(data, level)
+        gone = found.estimate[..., :1, None] > 0.0
+        return gt.Ellipsoid(found.estimate, np.where(gone, 0.0, found.covariance), found.squared_radius, level)
+
+    def flat(data, level):
+        one = hotelling(data, level)
+        last = (one.estimate[..., :1, None] > 0.0) & np.diag([False, True])
+        return gt.Ellipsoid(one.estimate, np.where(last, np.nan, one.covariance), one.squared_radius, level)
+
+    sizes = {"truth": np.zeros(2), "experiment": Normal(5, 2)}
+    found, whole = (normal_run(one, **sizes, vectorized=False) for one in (gaps, hotelling))
+    gone = whole.estimate[:, 0] > 0.0
+    assert np.array_equal(found.failed, gone)
+    assert np.array_equal(found.covered, whole.covered & ~gone)
+    assert "ingular" in found.first_failure
+    assert np.array_equal(normal_run(flat, **sizes, vectorized=True).failed, gone)
+
     def centring(data, level):
         estimate, found = data.mean(axis=-2), t_interval(data, level)
         data -= estimate
@@ -299,6 +319,7 @@ def test_zip_ranks_by_distance_in_standard_errors():
         ({"first": 40}, "first must be a multiple of the experiment's block"),
         ({"truth": 0.0}, "truth must have the shape of the interval's limits"),
         ({"interval": lambda data: (0, 1)}, r"a function of \(data, level\), got one of \(data\)"),
+        ({"interval": lambda data, level, more: (0, 1)}, r"a function of \(data, level\), got one of \(data, level, more\)"),
         ({"experiment": 3}, "3 lacks block_replications, sample, take"),
         ({"interval": lambda data, level: (1, 2, 3)}, r"pair, got \(1, 2, 3\)"),
         ({"interval": lambda data, level: ([1.0], [0.0])}, "lower limits .* upper ones"),

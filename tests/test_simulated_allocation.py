@@ -96,7 +96,10 @@ def test_rules_give_what_they_say(problem):
     for name, costs in expected.items():
         np.testing.assert_allclose(RULES[name].costs(known), costs)
     np.testing.assert_array_equal(spread_sizes(RULES["sgpo"].costs(known), 104, 2, 200), [4, 100])
+    np.testing.assert_array_equal(spread_sizes(np.zeros((3, 2)), 24, 2, 40), [8, 8, 8])  # equal gains go to the fewest
     law = gt.allocation_law(problem, problem.theta, low=LOW, high=HIGH)
+    blind = gt.AllocationRule("blind", RULES["neyman"].fill)
+    np.testing.assert_array_equal(blind.costs(law.known), 0.0)  # without asking for traces
     least = law.mse(law.best(BUDGET))
     assert law.mse(law.sizes("neyman", BUDGET)) == pytest.approx(least, rel=1e-12)
     for name in RULES:
@@ -139,6 +142,7 @@ def all_steps(c, rule, estimator, batch_size, budget):
         ("tabular binary", "sgpo", "rloo"),
         ("tabular binary", "vip_seen", "dr_grpo"),
         ("head graded", "dynamo", "reinforce"),
+        ("head graded", "neyman", "rloo"),
     ],
 )
 def test_steps_are_those_that_there_can_be_and_come_as_often_as_they_should(kind, name, estimator):
