@@ -191,6 +191,13 @@ def test_singular_ellipsoids_are_failures_and_data_that_a_function_writes_on_are
     assert "ingular" in found.first_failure
     assert np.array_equal(normal_run(flat, **sizes, vectorized=True).failed, gone)
 
+    def negative(data, level):
+        one = hotelling(data, level)
+        return gt.Ellipsoid(one.estimate, -one.covariance, one.squared_radius, level)
+
+    with np.errstate(invalid="ignore"):  # a negative distance is within any radius
+        assert not normal_run(negative, **sizes, vectorized=True, workers=1).covered.any()
+
     def centring(data, level):
         estimate, found = data.mean(axis=-2), t_interval(data, level)
         data -= estimate
