@@ -13,9 +13,10 @@ from tables import rows, write
 
 import grpo_theory as gt
 from grpo_theory.page.command import main
+from grpo_theory.page.section import Section
 from grpo_theory.samples import log_file
 from grpo_theory.samples.nested_rows import DEEPEST
-from grpo_theory.user_text import LONGEST_MESSAGE
+from grpo_theory.user_text import LONGEST, LONGEST_MESSAGE, printable
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\nx"
 """It names the window, clears the screen, turns the text round and begins a line."""
@@ -180,3 +181,16 @@ def test_of_many_columns_a_message_names_a_few(capsys, tmp_path):
     err = capsys.readouterr().err
     assert len(err) < LONGEST_MESSAGE
     assert "4,990 more" in err
+
+
+def test_a_section_shows_what_it_is_given_and_obeys_nothing():
+    section = Section(EVIL, paragraphs=(EVIL,), table=((EVIL, "größe"), ("a", EVIL)), code=(EVIL,))
+    texts = [section.title, *section.paragraphs, *section.code, *(cell for row in section.table for cell in row)]
+    assert all(text.isprintable() for text in texts)
+    assert [sum("owned" in text for text in texts), section.table[0][1]] == [5, "größe"]
+
+
+def test_what_can_be_printed_is_shown_as_it_is_and_what_is_long_is_cut():
+    assert printable("größe → 名前") == "größe → 名前"
+    assert printable("a\tb\x1b") == "a\\tb\\x1b"
+    assert printable("a" * LONGEST + "b" * LONGEST) == f"{'a' * (LONGEST // 2)} ... {'b' * (LONGEST // 2)}"

@@ -1,5 +1,6 @@
 """How often pairs of tokens are drawn in one state, against the recursion that carries scores, and against listed responses."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -37,3 +38,14 @@ def test_pairs_are_those_of_listed_responses():
                     expected[m, :, s, v, w] += chance * law
     np.testing.assert_allclose(counts.pairs, expected, atol=1e-14)
     np.testing.assert_allclose(counts.mass.sum(axis=1), 1.0, atol=1e-14)
+
+
+def test_sums_are_those_that_are_carried():
+    problem, rng = chain_problem(), np.random.default_rng(1)
+    sampler = problem.at(problem.theta)
+    current = replace(sampler, theta=problem.theta + 0.5 * rng.standard_normal(9))
+    gains, tokens = rng.uniform(0.5, 2.0, size=(2, 3, 3)), sampler.state_probabilities
+    found = current.sums_of_drawn(sampler, gains)
+    carried = current.score_sums(tokens, tokens, gains, current.unit_shares)
+    for name in ("mass", "means", "products"):
+        np.testing.assert_allclose(getattr(found, name), getattr(carried, name), rtol=1e-12, atol=1e-15)

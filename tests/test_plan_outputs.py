@@ -112,6 +112,14 @@ def test_json_to_the_standard_output_is_printed_in_place_of_the_text_and_keeps_w
     assert json.loads(text.removeprefix(first).removesuffix("last\n"))["format"] == 3
 
 
+def test_an_open_file_is_added_to_by_its_number(table, tmp_path):
+    log = tmp_path / "log.txt"
+    done = in_shell(f"(echo first >&3; PLAN --json /dev/fd/3; echo last >&3) 3> {log}", table)
+    assert done.returncode == 0
+    assert log.read_text().startswith("first\n{")
+    assert log.read_text().endswith("}\nlast\n")
+
+
 def test_a_pipe_gets_the_text_and_stays_a_pipe(capsys, table, tmp_path):
     pipe, found = tmp_path / "pipe.json", []
     os.mkfifo(pipe)

@@ -53,6 +53,7 @@ def test_limits_hold_the_exact_efficiencies_and_losses(name, log):
     assert choice.candidates[best]
     assert choice.loss.covers(truth[best] / truth - 1.0).all()
     assert choice.efficiency == pytest.approx(truth, rel=0.2)
+    assert choice.loss.estimate == pytest.approx(choice.efficiency[choice.best] / choice.efficiency - 1.0)
     assert truth[best] / truth[choice.best] - 1.0 <= min(choice.risk, 0.02)
     if name in ("rloo", "max_rl"):  # 3,000 prompts tell these apart: the law of one does not hold the other's losses
         other = exact({"rloo": "max_rl", "max_rl": "rloo"}[name])

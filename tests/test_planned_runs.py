@@ -19,7 +19,7 @@ from grpo_theory.plan.reward_levels import LEVELS, best_cuts, reward_ladder
 from grpo_theory.plan.run_advice import JUDGED, JUDGED_GRADED, RunAdvice, WorldRuns, advise_run
 from grpo_theory.plan.run_agreement import alignment, log_alignment
 from grpo_theory.plan.run_rates import DROP, LARGEST, RARER, cap, graded_readings, lift, readings
-from grpo_theory.plan.run_simulation import TUNING, Arm
+from grpo_theory.plan.run_simulation import TUNING, Arm, train_sizes
 from grpo_theory.plan.run_worlds import WORLDS
 from grpo_theory.plan.success_rates import fit_success_rates
 from simulations.plan import planned_graded_run, planned_run
@@ -162,6 +162,9 @@ def test_a_world_trains_as_the_trainer_does():
         checkpoints=[3, 12], rng=np.random.SeedSequence(3), workers=1,
     )  # fmt: skip
     np.testing.assert_array_equal(own, runs.objectives.T)
+    course = train_sizes(WORLDS[3].problem(np.full(8, 0.3)), find("rloo"), (4, 64), (10,), np.random.SeedSequence(1))
+    assert course.start == pytest.approx(0.3)
+    assert (course.success > 0.4).all()
 
 
 def made(success, weights=(0.5, 0.25, 0.25), floors=(0.1, 0.1, 0.1), errors=0.0, **more):

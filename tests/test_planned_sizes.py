@@ -124,6 +124,7 @@ def test_without_influences_the_limits_of_the_error_are_students():
     np.testing.assert_allclose(found.mse.standard_error, spread, rtol=1e-10)
     half = stdtrit(49, 0.975) * spread
     np.testing.assert_allclose(found.mse.low, found.mse.estimate - half, rtol=1e-6)
+    np.testing.assert_allclose(found.mse.high, found.mse.estimate + half, rtol=1e-6)
 
 
 def test_an_estimate_below_zero_asks_for_no_single_group():

@@ -63,6 +63,7 @@ def test_a_choice_is_one_arm_with_one_rate_whatever_its_size_by_draw():
     found = lost(values, [places], BEST)
     own = values[:, places, np.arange(48)]
     assert found == lead([values[:, BEST], own], (1.0, -1.0))
+    assert lost(values, [places], 0) == lead([values[:, 0], own], (1.0, -1.0)), "against a size that is not the best"
     assert found["estimate"] == pytest.approx(0.02 * np.abs(places - BEST).mean(), abs=1e-3)
 
 

@@ -130,9 +130,10 @@ def test_an_estimator_edited_since_is_sent_as_it_is_here_or_refused(registry, tm
     texts = {"rates": RATES, "sent": SENT}
     for name, text in texts.items():
         (tmp_path / f"{name}_of_mine.py").write_text(text)
-    content = pickle.dumps(importlib.import_module("sent_of_mine").sent)
-    expected = received(content)
+    sent = importlib.import_module("sent_of_mine").sent
+    expected = received(pickle.dumps(sent))
     (tmp_path / f"{file}_of_mine.py").write_text(texts[file].replace(old, new))
+    content = pickle.dumps(sent)
     with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
         found = fresh.submit(received, content)
         if file == "sent":

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.problem.logits import PrefixHeadMap
+from grpo_theory.problem.logits import LogitMap, PrefixHeadMap
 
 
 def both(rng):
@@ -67,3 +67,11 @@ def test_the_language_models_answers_are_never_written_out():
     tracemalloc.stop()
     assert np.isfinite(numbers).all()
     assert peak < 8 * 32 * 1111 * 1221 / 2
+
+
+def test_a_map_of_ones_own_gets_products_from_its_norms():
+    rng = np.random.default_rng(3)
+    tree, _ = both(rng)
+    probabilities = np.exp(tree.paths.log_probabilities(tree.logits(rng.normal(size=12))))
+    general = LogitMap.token_products(tree.logit_map, tree.paths, probabilities)
+    np.testing.assert_allclose(general, tree.logit_map.token_products(tree.paths, probabilities), atol=1e-11)

@@ -51,6 +51,10 @@ def test_the_factor_is_the_mean_step_and_lies_between_its_extremes():
     assert found.factor.covers(truth)
     assert found.factor.width < 0.05
     assert found.least < truth < found.most
+    # Beyond the logged groups of 8, the likeliest law predicts it; an inverted prediction would sit on the limit, 1.6% away.
+    beyond = gt.theory.finite_group_objective("grpo", 16).slope(RATES) * RATES * (1.0 - RATES)
+    wide = gt.plan.learning_rate_factor(COUNTS, ("grpo", 4), ("grpo", 16))
+    assert wide.factor.estimate == pytest.approx(old.mean() / beyond.mean(), rel=0.005)
     back = gt.plan.learning_rate_factor(COUNTS, ("grpo", 7), ("grpo", 4))
     assert back.least == pytest.approx(1.0 / found.most, rel=1e-12)
     assert back.factor.estimate == pytest.approx(1.0 / found.factor.estimate, rel=1e-12)

@@ -46,6 +46,7 @@ def test_a_large_tabular_problem_takes_no_square_of_its_size(call, large):
 
 
 DENSE = {
+    "derivatives of all logits": lambda many, wide: wide.policy.jacobian(),
     "gradient of each prompt": lambda many, wide: gt.moments(many, many.theta).prompt_gradients,
     "scores of all responses": lambda many, wide: many.policy.scores(many.theta),
     "scores of all responses as covectors": lambda many, wide: wide.at(wide.theta).covectors,

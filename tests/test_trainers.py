@@ -197,6 +197,15 @@ def test_exact_moments_of_losses_off_policy(name):
     assert_law(law, batch_law(c, CONVENTIONS[name], 2, 3, behaviour=c.behaviour))
 
 
+def test_ratios_of_whole_sequences_are_their_sources():
+    """TRL's importance_sampling_level="sequence" and verl's gspo give every token exp(mean_t log r_t)."""
+    logs = np.log([[1.1], [0.7], [1.3]])
+    for name in ("trl_gspo_loss", "verl_gspo_loss"):
+        found = np.empty_like(logs)
+        CONVENTIONS[name].ratio.fill(logs, 3, found)
+        np.testing.assert_allclose(found, np.exp(logs.mean()), rtol=1e-14, err_msg=name)
+
+
 @pytest.mark.compiled
 def test_simulation_has_the_laws_of_kernels_that_couple_groups(seed):
     c = case("tabular", "binary")

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import numba
 import numpy as np
 import pytest
 from enumeration import batch_law, case
@@ -119,6 +120,15 @@ def divides_by_zero(batch, advantages):
             advantages[b, g] /= np.sqrt(spread)
 
 
+@numba.njit
+def drawn_by_another():
+    return 1.0 if np.random.random() < 1.0 else 0.0  # noqa: NPY002
+
+
+def draws_by_another(batch, advantages):
+    advantages[:, :] = batch.rewards * drawn_by_another()
+
+
 CONTRACT = r"; a kernel is kernel\(batch, advantages\): it reads batch\.rewards, .* and fills advantages \(B, G\) in place"
 PLACES = r"must give (each response an advantage that does not depend on its position|equal advantages)"
 SAID = {
@@ -126,6 +136,7 @@ SAID = {
     a_name_that_is_not_there: (TypeError, f"does not compile: name '.+' is not defined{CONTRACT}"),
     centres_in_place: (TypeError, f"'centres_in_place' writes on the batch, which is read-only: .*rewards -= .*{CONTRACT}"),
     draws_rarely: (TypeError, r"'draws_rarely' draws random numbers, by np\.random\.normal"),
+    draws_by_another: (TypeError, r"'draws_by_another' draws random numbers, by np\.random\.random"),
     fills_nothing: (ValueError, r"must fill advantages, and leaves all of them as they are. Write into the array"),
     reads_the_next: (ValueError, r"'bad' fails .* IndexError: index 3 is out of bounds .*line \d+ of .*test_user_kernel"),
     raises_where_all_are_wrong: (ValueError, r"'bad' fails for a batch of \d x 3 responses: ValueError: all of them wrong"),
@@ -176,7 +187,14 @@ def the_longest(batch, advantages):
             advantages[b, g] = batch.rewards[b, g] / longest
 
 
-COUPLED = [batch_mean, half_of_the_largest, the_longest]
+def above_the_least(batch, advantages):
+    least = batch.rewards.min()
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - least
+
+
+COUPLED = [batch_mean, half_of_the_largest, the_longest, above_the_least]
 
 
 @USES
