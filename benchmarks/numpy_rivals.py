@@ -11,7 +11,7 @@ import grpo_theory as gt
 from benchmarks.counts import CountedLaw, covectors_of_counts, step_covectors
 from benchmarks.tasks import PRECISIONS, SEED, Task, Training
 from benchmarks.timing import Contender
-from grpo_theory.simulate.draw.prompt_tables import alias_rows
+from grpo_theory.simulate.draws import prompt_law
 
 Array = NDArray[Any]
 
@@ -60,7 +60,8 @@ def counting(task: Task) -> Contender:
     """Count words of 16 bits, four in a number of 64, below each threshold; replications are along the last axis of arrays."""
     law, bandit = CountedLaw.of(task), task.problem.bandit
     (n_prompts, n_classes), n_responses = law.probabilities.shape, bandit.n_responses
-    threshold, other = alias_rows(bandit.prompt_weights).T
+    table = prompt_law(bandit.prompt_weights)
+    threshold, other = table.kept / 2.0**32, table.alias
     choices = np.stack([np.arange(n_prompts), other.astype(np.int64)], axis=1)
     size = max(COUNTED_CHUNK // task.batch_responses, COUNTED_GROUPS // task.batch_size)
     shape, lanes, group_size = (task.batch_size, size), task.batch_size * size, task.group_size

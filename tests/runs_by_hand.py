@@ -10,10 +10,10 @@ from dense import Dense
 from enumeration import Case
 from scipy.spatial import cKDTree
 from scipy.stats import chi2
+from streams_by_numpy import alias_rows
 
 import grpo_theory as gt
 from grpo_theory.problem.logits import FeatureMap, HeadMap, TabularMap
-from grpo_theory.simulate.draw.prompt_tables import alias_rows
 
 COMPOSITIONS = [
     {"ratio": "token", "clip": "by sign", "aggregation": "own length"},
@@ -208,7 +208,7 @@ def match(runs, problem, law):
     ends = runs.objectives[:, -1:], runs.average_objectives[:, -1:]
     found = np.hstack([runs.theta, runs.average, runs.farthest[:, None], *ends])
     _, first, number = np.unique(keys.round(7), axis=0, return_index=True, return_inverse=True)
-    distance, place = cKDTree(keys[first]).query(found)
+    (distance, _), (_, place) = cKDTree(keys).query(found), cKDTree(keys[first]).query(found)
     expected = len(found) * np.bincount(number.ravel(), weights=chances)
     rare, counts = expected < 10.0, np.bincount(place, minlength=len(first))
     # Pearson's statistic, in which runs that hardly ever come count as one.

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from grpo_theory.simulate.draw.policy_draw import CHUNK_WORDS
-from grpo_theory.simulate.draw.streams import LANES, as_seed_sequence, block_streams
+from grpo_theory.simulate.draws import prompt_law
+from grpo_theory.simulate.streams import LANES, as_seed_sequence, block_streams
 
 
 def raw(state, count):
@@ -13,21 +13,24 @@ def raw(state, count):
     return generator.random_raw(count)
 
 
-def uniforms_of_runs(seed, batch_size, group_size, rollouts, block=0):
+def alias_rows(weights):
+    """Return the alias table of prompts with these weights, shape (M, 2): what each keeps of itself, and who has the rest."""
+    law = prompt_law(weights)
+    return np.stack([law.kept / 2.0**32, law.alias], axis=1)
+
+
+def uniforms_of_runs(seed, n_prompts, batch_size, group_size, rollouts, block=0):
     """Return the uniforms of the runs of a block, each (rollouts, 1 + G, B).
 
-    A response's word w of 30 bits and the rollout's dither v make the uniform ``(w + 1 - v)/2^30``. The word has reached the
-    whole part of ``2^30 F + v`` if and only if that uniform is above F.
+    A rollout has a word for each prompt, of which the upper half chooses the column and the lower half who has it. Then come
+    halves of words for its responses, rounded up to fours; each is an even number of 32 bits.
     """
-    streams = block_streams(as_seed_sequence(seed), block)
-    rows = batch_size + -(-batch_size * group_size // 2)
-    chunk = max(1, CHUNK_WORDS // (LANES * rows))
-    drawn, chunks = -(-chunk * rows // 8) * 8, -(-rollouts // chunk)
-    words = np.stack([raw(lane, chunks * drawn) for lane in streams.lanes.T], axis=1)
-    words = words.reshape(chunks, drawn, LANES)[:, : chunk * rows].reshape(-1, rows, LANES)[:rollouts]
-    dithers = (raw(streams.lone, chunks * chunk) >> np.uint64(11))[:rollouts, None, None, None] * 2.0**-53
-    of_prompts = (words[:, None, :batch_size] >> np.uint64(11)) * 2.0**-53
-    halves = np.ascontiguousarray(words).view(np.uint32).reshape(rollouts, 2 * rows, LANES)[:, 2 * batch_size :]
-    halves = halves[:, : batch_size * group_size].reshape(rollouts, batch_size, group_size, LANES).swapaxes(1, 2)
-    of_responses = ((halves & np.uint32((1 << 30) - 1)) + 1.0 - dithers) * 2.0**-30
-    return list(np.moveaxis(np.concatenate([of_prompts, of_responses], axis=1), -1, 0))
+    streams, quarters = block_streams(as_seed_sequence(seed), block), -(-group_size // 4)
+    rows = -(-batch_size * (1 + 2 * quarters) // 4) * 4
+    words = np.stack([raw(lane, rollouts * rows) for lane in streams.lanes.T], axis=1).reshape(rollouts, rows, LANES)
+    high, low = words[:, :batch_size] >> np.uint64(32), words[:, :batch_size] & np.uint64(0xFFFFFFFF)
+    of_prompts = ((high * np.uint64(n_prompts) >> np.uint64(32)) + (low + 0.5) / 2.0**32) / n_prompts
+    halves = np.ascontiguousarray(words).view(np.int32).reshape(rollouts, 2 * rows, LANES)[:, 2 * batch_size :]
+    halves = halves[:, : 4 * batch_size * quarters].reshape(rollouts, batch_size, -1, LANES)[:, :, :group_size].swapaxes(1, 2)
+    of_responses = ((halves & -2) + 2.0**31 + 1.0) / 2.0**32
+    return list(np.moveaxis(np.concatenate([of_prompts[:, None], of_responses], axis=1), -1, 0))

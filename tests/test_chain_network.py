@@ -7,8 +7,8 @@ from networks import ACTIVATIONS, derivatives_of, differences, logits_of
 import grpo_theory as gt
 from grpo_theory.estimation.parts import AGGREGATIONS, CLIPS, RATIOS
 from grpo_theory.exact import gradient
-from grpo_theory.simulate.chain import walks
-from grpo_theory.simulate.draw.streams import as_seed_sequence, stream_words
+from grpo_theory.simulate import walks
+from grpo_theory.simulate.streams import as_seed_sequence
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-13}
 TRANSITIONS = np.array([[1, 2, 3], [2, 0, 0], [3, 3, 1], [0, 1, 2]])
@@ -88,7 +88,7 @@ def drawn_at(problem, theta, seed, run, first, n_groups, group_size):
     """Return the responses that a run draws at a parameter: edges, lengths and rewards, one row a group."""
     found = walks.make_walks(n_groups, group_size, problem.policy.horizon)
     chances = walks.chances_of(problem.at(theta))
-    walks.draw_walks(stream_words(as_seed_sequence(seed)), run, first, n_groups * group_size, chances, found)
+    walks.draw_walks(as_seed_sequence(seed).generate_state(3, np.uint64), run, first, n_groups * group_size, chances, found)
     rewards = found.rewards.reshape(n_groups, group_size)
     return found.edges.reshape(n_groups, group_size, -1), found.lengths.reshape(n_groups, group_size), rewards
 

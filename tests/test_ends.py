@@ -10,7 +10,7 @@ from scipy.stats import chi2
 import grpo_theory as gt
 from grpo_theory import intervals
 from grpo_theory.intervals.interval import normal_quantile, student_quantile
-from grpo_theory.simulate.draw.sizes import MOST_RESPONSES
+from grpo_theory.simulate.draws import MOST_RESPONSES
 from grpo_theory.theory import WeightedChiSquare
 from grpo_theory.theory.leave_one_out import divisors
 

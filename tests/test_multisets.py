@@ -15,6 +15,8 @@ from grpo_theory.exact.multisets import (
     add_moments,
     classes,
     count_multisets,
+    multiset_lines,
+    multiset_ranks,
     multisets,
     seen_at,
 )
@@ -66,7 +68,7 @@ def test_sums_over_multisets_are_sums_over_ordered_groups(n_features):
         products[m] += weight * np.multiply.outer(within, within)
         squares[m] += weight * n[:, None, None] * x[:, :, None] * x[:, None, :]
     np.testing.assert_allclose(total, 1.0, atol=1e-14)
-    for function in (add_moments, add_moments.function):
+    for function in (add_moments, add_moments.py_func):
         for value, expected in zip(run(function, *arguments), (mean, products, squares), strict=True):
             np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-14)
 
@@ -90,3 +92,10 @@ def test_classes_join_what_a_kernel_cannot_tell_apart():
     assert everything.probabilities.shape[1] == 5  # three responses, two rewards, one of them impossible
     assert everything.probabilities[place].sum() == pytest.approx(1.0, abs=1e-15)
     assert everything.fields[2, place].tolist() == [1.0] * 5
+
+
+def test_each_multiset_has_a_line_of_its_own():
+    for n_values, group_size in ((2, 5), (3, 4), (5, 6)):
+        counts = multisets(n_values, group_size)
+        lines = multiset_lines(counts, multiset_ranks(n_values, group_size))
+        assert sorted(lines) == list(range(len(counts)))

@@ -12,7 +12,7 @@ from scipy.stats import norm
 import grpo_theory as gt
 from grpo_theory.evidence.reading import BoundedMean
 from grpo_theory.harness.sides import joined
-from grpo_theory.simulate.records import simulate_iterates
+from grpo_theory.simulate.step_grid import StepGrid
 from simulations.length import clipped_responses, drifts, log_ratios, ratios_by_length, score_power
 from simulations.sequence.off_policy import Pairs
 from simulations.sequence.parts import random_problem
@@ -69,7 +69,8 @@ def test_iterates_are_those_of_the_training_runs(arm, optimiser):
     """The same bits at the end, the first from the start, and a prefix of a longer run is the shorter run."""
     problem = drifted(None)[0]
     where = (problem, problem.theta, ARMS[arm], gt.Constant(0.3))
-    (path,) = simulate_iterates(*where, **RUNS, rng=3, optimiser=optimiser)
+    grid = StepGrid.of(problem, gt.estimation.find(ARMS[arm]), [1.0], np.full(16, 0.3), (8, 4, 4), optimiser, keeps=True)
+    (path,) = grid.iterates(5, rng=3)
     assert (path[:, 0] == problem.theta).all()
     for steps in (16, 8):
         runs = gt.simulate_training(*where, **RUNS | {"steps": steps}, rng=3, optimiser=optimiser, workers=1)

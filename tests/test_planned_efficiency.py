@@ -5,8 +5,8 @@ import pytest
 from tables import rows, write
 
 import grpo_theory as gt
-from grpo_theory.compiler import plain_python
 from grpo_theory.estimation import find
+from grpo_theory.estimation.code import plain_python
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 from grpo_theory.intervals.u_statistics import prompt_gradients
 from grpo_theory.plan import Limits

@@ -5,12 +5,11 @@ import pytest
 from dense import TREES, Dense, token_case
 from enumeration import PENALTIES, POLICIES, case, groups, prompts
 from runs_by_hand import composed
-from streams_by_numpy import uniforms_of_runs
+from streams_by_numpy import alias_rows, uniforms_of_runs
 
 import grpo_theory as gt
 from grpo_theory import TrainingRecord
 from grpo_theory.samples import rollout_hessian
-from grpo_theory.simulate.draw.prompt_tables import alias_rows
 
 SIZES = {"batch_size": 2, "group_size": 3}
 CASES = (*POLICIES, *TREES)
@@ -63,7 +62,7 @@ def test_rewards_and_hessian_are_those_of_the_rollouts(policy, penalty):
     record = records(c, replications=2, tail=0.25, rng=2)[0]
     assert record.tail_start == 30
     strength = c.kl.strength if c.kl else 0.0
-    uniforms = uniforms_of_runs(2, 2, 3, 40)
+    uniforms = uniforms_of_runs(2, c.bandit.n_prompts, 2, 3, 40)
     for run in range(2):
         estimates = []
         for i in range(40):

@@ -13,6 +13,7 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.estimation import CLIPS, RATIOS, find
+from grpo_theory.estimation.advantage import affine_coefficients
 from grpo_theory.estimation.kernel import Batch, fields_read
 from grpo_theory.estimation.parts import constant_length
 
@@ -196,3 +197,30 @@ def test_what_makes_no_estimator_is_refused_by_name(registry):
         with pytest.raises((TypeError, ValueError), match=re.escape(words)):
             call()
     assert "wrong" not in registry
+
+
+def test_kernels_are_what_they_are_declared_to_be():
+    """Exchangeable: equal up to the order of responses.  Affine in rewards are those that are found to be by their symbols."""
+    rng, affine = np.random.default_rng(0), set()
+    rewards, known = rng.normal(size=(8, 5)), rng.normal(size=(3, 8))
+    rewards[0], known[1] = 1.0, np.abs(known[1])
+    norms, lengths, place = rng.random((8, 5)), rng.integers(1, 5, (8, 5)), rng.permutation(5)
+
+    def run(kind, *fields):
+        found = np.empty((8, 5))
+        kind.run([*(np.ascontiguousarray(field) for field in fields), *known], found)
+        return found
+
+    for name, estimator in gt.estimators().items():
+        kind = estimator.advantage
+        if kind.exchangeable and not kind.couples_groups:
+            found, moved = run(kind, rewards, norms, lengths), run(kind, rewards[:, place], norms[:, place], lengths[:, place])
+            np.testing.assert_allclose(moved, found[:, place], rtol=1e-9, atol=1e-12, err_msg=name)
+        form = affine_coefficients(kind, 5)
+        if form is not None:
+            a, b, *of_prompt, c = form
+            told = a * rewards + b * rewards.sum(axis=1, keepdims=True) + (np.array(of_prompt) @ known)[:, None] + c
+            np.testing.assert_allclose(run(kind, rewards, norms, lengths), told, atol=1e-12, err_msg=name)
+            affine.add(name)
+    assert {"reinforce", "oracle", "optimal", "rloo", "dr_grpo"} <= affine
+    assert "grpo" not in affine

@@ -31,8 +31,7 @@ def test_supported_pythons_are_those_that_are_tested_and_documented():
     assert set(jobs["windows"]["strategy"]["matrix"]["python"]) <= set(pythons())
     assert f"| Python | {', '.join(pythons())} |" in (TOP / "docs/support.md").read_text()
     assert SETUP["options"]["python_requires"] == f">={pythons()[0]}"
-    upper = re.search(r"numba>=[\d.]+,<([\d.]+)", SETUP["options"]["install_requires"])[1]
-    assert f"| numba | below {upper} |" in (TOP / "docs/support.md").read_text()
+    assert re.search(r"^numba>=[\d.]+$", SETUP["options"]["install_requires"], re.MULTILINE), "public numba has no upper bound"
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)

@@ -8,13 +8,9 @@ from dense import Dense
 from runs_by_hand import groups_of, match, small_case
 
 import grpo_theory as gt
-from grpo_theory.compiler import function_value
-from grpo_theory.estimation import COSTS
 from grpo_theory.estimation.allocation import spread_sizes
 from grpo_theory.exact.allocation import least_sizes
-from grpo_theory.simulate.allocation.blocks import AllottedBlocks
 from grpo_theory.simulate.step_grid import StepGrid
-from grpo_theory.simulate.training_blocks import TrainingBlocks
 
 LOW, HIGH, BUDGET = 2, 7, 13
 RULES = gt.allocation_rules()
@@ -173,9 +169,8 @@ def test_runs_depend_on_no_workers_and_checkpoints_and_each_has_its_own_start(pr
 def test_runs_at_each_step_size_side_by_side_are_those_that_have_it_alone(problem, name, optimiser):
     """With what they have seen of the prompts, for numbers of runs that fill a vector and that do not."""
     rates, rule = np.array([0.05, 0.9, 0.3]), RULES[name].between(2, 8)
-    sizes, how = (3, rule.high, 1), {"batch_size": 3, "group_size": 4, "steps": 12, "checkpoints": [4, 12], "rng": 7}
-    blocks = TrainingBlocks.of(problem, gt.estimators()["rloo"], np.ones(12), sizes, optimiser=optimiser, side_by_side=True)
-    grid = StepGrid(AllottedBlocks.by_rule(blocks, rule, 12), rates, keeps=False)
+    how = {"batch_size": 3, "group_size": 4, "steps": 12, "checkpoints": [4, 12], "rng": 7}
+    grid = StepGrid.of(problem, gt.estimators()["rloo"], rates, np.ones(12), (3, 4), optimiser, allocation=rule)
     for runs in (2, 11):
         found = grid.objectives(runs, rng=7, checkpoints=[4, 12])
         for rate, own in zip(rates, found, strict=True):
@@ -184,7 +179,6 @@ def test_runs_at_each_step_size_side_by_side_are_those_that_have_it_alone(proble
         assert np.abs(found[0] - found[1]).max() > 1e-3
 
 
-@function_value(COSTS)
 def fill_if_remembered(known, costs):
     """Faulty unless what was seen is what groups of 4 leave, one half forgotten: 0, 4, 6, 7 ... responses, all right or none."""
     for b in range(known.shape[0]):
@@ -197,7 +191,6 @@ def fill_if_remembered(known, costs):
         costs[b, 1] = 0.0
 
 
-@function_value(COSTS)
 def fill_negative(known, costs):
     """Broken: the costs of prompts that are seldom solved are negative."""
     costs[:, 0], costs[:, 1] = known[:, 0] - 0.3, 0.0

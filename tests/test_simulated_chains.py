@@ -7,7 +7,7 @@ from enumeration import Case
 from runs_by_hand import Algorithm, adam_by_numpy, all_observations, ascend, match, z_of_moments
 
 import grpo_theory as gt
-from grpo_theory.simulate.covector.features import features
+from grpo_theory.simulate.policies import dense_features
 
 LIMIT, RARE = 4.9, 1e-6
 SIZES = {"batch_size": 2, "group_size": 4}
@@ -32,7 +32,7 @@ def shortest():
     chain = gt.TokenChain([[0, 1], [1, 0]], 2, end_token=1, starts=[0, 1])
     problem = gt.Problem(gt.StateRewards([0.0, 0.7], [0.3, 0.7]), chain, theta=[0.3, -0.2, 0.1, 0.4])
     twin = problem.listed()
-    return problem, Case(twin, features(twin.policy.logit_map))
+    return problem, Case(twin, dense_features(twin.policy.logit_map).transpose(2, 0, 1))
 
 
 @pytest.mark.parametrize("name", ["rloo", "grpo", "trl_dr_grpo_loss"])

@@ -248,11 +248,11 @@ def test_arguments_are_checked(changes, message):
 
 
 def test_a_table_that_would_be_too_large_is_said_to_be():
-    """Of a kernel that then is called for every group, by either simulator, once; other kernels need none."""
+    """Of a kernel that then is called for every group, by either simulator, once; of smaller groups there is one."""
     problem = gt.Problem(gt.Bandit.from_law(np.arange(6.0), np.full((1, 6, 6), 1.0 / 6.0)), gt.TabularSoftmax(1, 6))
     sizes = {"batch_size": 1, "group_size": 64, "replications": 2, "rng": 0}
     for simulated, more in ((gt.simulate_gradients, {}), (gt.simulate_training, {"schedule": [0.1], "steps": 1})):
         with pytest.warns(gt.exact.TableSizeWarning, match="estimator 'grpo' is called for every group") as caught:
             simulated(problem, np.zeros(6), "grpo", **sizes, **more)
         assert [warning.filename for warning in caught] == [__file__]
-        simulated(problem, np.zeros(6), "rloo", **sizes, **more)
+        simulated(problem, np.zeros(6), "rloo", **sizes | {"group_size": 4}, **more)

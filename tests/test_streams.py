@@ -8,19 +8,11 @@ from enumeration import case
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
+from streams_by_numpy import alias_rows
 
 import grpo_theory as gt
-from grpo_theory.simulate.draw.counting import fill_counts, make_counting_room, make_counts
-from grpo_theory.simulate.draw.outcome_law import make_law
-from grpo_theory.simulate.draw.prompt_tables import alias_rows
-from grpo_theory.simulate.draw.sheet import make_sheet
-from grpo_theory.simulate.draw.streams import (
-    LANES,
-    WARM_UP,
-    as_seed_sequence,
-    block_streams,
-    stream_words,
-)
+from grpo_theory.simulate.draws import Drawer, make_batches, outcome_law
+from grpo_theory.simulate.streams import LANES, WARM_UP, as_seed_sequence, block_seed, block_streams, fill_words
 
 LEVEL = 1e-6
 SIZES = {"batch_size": 16, "group_size": 64}
@@ -71,7 +63,7 @@ def test_what_a_seed_may_be():
 
 
 def test_the_block_is_fixed_by_the_shape_of_a_batch():
-    """Whole tiles of 128 replications, about two million responses."""
+    """Whole tiles of 64 replications, about two million responses."""
     assert gt.block_replications(16, 64) * 16 * 64 == gt.block_replications(1, 1) == 1 << 21
     assert gt.block_replications(1 << 10, 1 << 10) == LANES
     assert gt.block_replications(3, 5) == (1 << 21) // (15 * LANES) * LANES
@@ -93,16 +85,18 @@ def test_memory_does_not_grow_with_replications():
 
 @pytest.mark.parametrize("block", [0, 1 << 40])
 def test_streams_are_numpys_and_each_lane_of_each_block_has_its_own(block):
-    """A lane's state is the seed's words, the third with the lane's number added; the lone stream's has the block's number."""
-    streams, words = block_streams(as_seed_sequence(9), block, 2), stream_words(as_seed_sequence(9)).tolist()
-    begun = [(words[0], words[1], (words[2] + block * LANES + j) % (1 << 64), 1) for j in range(2 * LANES)]
-    lone = [(words[0] ^ ((1 << 64) - 1), words[1], (words[2] + block + j) % (1 << 64), 1) for j in range(2)]
-    states = np.concatenate([*(streams.lanes[rows].T for rows in (slice(4), slice(4, 8))), streams.lone.reshape(2, 4)])
-    for first, found in zip((*begun, *lone), states, strict=True):
+    """A lane is numpy's SFC64 from the words of the block's seed, some rounds later; the lone stream is one more."""
+    streams = block_streams(as_seed_sequence(9), block)
+    own = block_seed(as_seed_sequence(9), block).generate_state(3 * (LANES + 1), np.uint64).reshape(3, -1)
+    for first, found in zip(own.T, np.concatenate([streams.lanes, streams.lone], axis=1).T, strict=True):
         generator = np.random.SFC64(0)
-        generator.state = generator.state | {"state": {"state": np.array(first, dtype=np.uint64)}}
+        generator.state = generator.state | {"state": {"state": np.array([*first, 1], dtype=np.uint64)}}
         generator.random_raw(WARM_UP)
         np.testing.assert_array_equal(found, generator.state["state"]["state"])
+        words = np.empty((8, 1), dtype=np.uint64)
+        fill_words(found.reshape(4, 1).copy(), words)
+        np.testing.assert_array_equal(words[:, 0], generator.random_raw(8))
+    assert len(np.unique(own)) == own.size
 
 
 # ---- the law of outcomes
@@ -116,25 +110,27 @@ TABLES = {
 }
 
 
-def counted(law, group_size, n_responses, seed):
+def counted(law, group_size, n_responses, seed, *, in_order):
     """Count the outcomes of so many responses, about, at one prompt with a law (O,)."""
-    made = make_law(np.ones(1), law[None], 1, group_size)
-    sheet, counts = make_sheet(made), make_counts(8, 1, len(law))
-    room, streams = make_counting_room(made, sheet), block_streams(np.random.SeedSequence(seed), 0)
-    total, first = np.zeros(len(law), dtype=np.int64), 0
+    problem = gt.Problem(gt.Bandit([[0.0] * len(law)]), gt.TabularSoftmax(1, len(law)))
+    made = outcome_law(problem.at(np.log(np.maximum(law, 1e-300))))
+    drawer, batches = Drawer(made, 1, group_size), make_batches(made, 8, 1, group_size, in_order=in_order)
+    streams, total = block_streams(np.random.SeedSequence(seed), 0), np.zeros(len(law), dtype=np.int64)
     while total.sum() < n_responses:
-        fill_counts.run(streams, made, sheet, room, first, counts)
-        total += counts.outcomes.sum(axis=(0, 1, 3), dtype=np.int64)
-        first += 8
+        drawer.fill(streams, batches)
+        total += batches.counts.sum(axis=(0, 1, 3), dtype=np.int64)
+        if in_order:
+            found = np.bincount(batches.ordered[0].ravel(), minlength=len(law))
+            np.testing.assert_array_equal(found, batches.counts[0].sum(axis=(0, 2)))
     return total
 
 
-@pytest.mark.parametrize("group_size", [7, 4096])
+@pytest.mark.parametrize(("group_size", "in_order"), [(7, False), (4096, False), (7, True)])
 @pytest.mark.parametrize("name", TABLES)
-def test_draws_follow_the_law(name, group_size, seed):
-    """In groups drawn by words of 16 bits, and by 8 bits first: each outcome by its exact law, at 1e-6 for all together."""
+def test_draws_follow_the_law(name, group_size, in_order, seed):
+    """In groups that are counted and in those drawn in order: each outcome by its exact law, at 1e-6 for all together."""
     law = np.array(TABLES[name]) / sum(TABLES[name])
-    counts = counted(law, group_size, 1 << 24, seed(list(TABLES).index(name) + group_size))
+    counts = counted(law, group_size, 1 << 24, seed(list(TABLES).index(name) + group_size + in_order), in_order=in_order)
     assert all(binomtest(int(k), int(counts.sum()), p).pvalue > LEVEL / law.size for k, p in zip(counts, law, strict=True))
 
 
@@ -145,10 +141,10 @@ def test_draws_follow_the_law(name, group_size, seed):
 def test_alias_tables_hold_their_law_and_its_zeros_are_never_drawn(weights):
     """By the lengths of the intervals that lead to each point."""
     law, n = np.array(weights) / sum(weights), len(weights)
-    table = alias_rows(law)
-    own, other = np.clip(table[:, 0], 0.0, 1.0), table[:, 1].astype(int)
+    own, other = alias_rows(law).T
+    other = other.astype(int)
     found = own / n
     np.add.at(found, other, (1.0 - own) / n)
-    np.testing.assert_allclose(found, law, rtol=0.0, atol=1e-14)
+    np.testing.assert_allclose(found, law, rtol=0.0, atol=2.0**-32)
     assert (own[law == 0.0] == 0.0).all()
     assert (law[other[own < 1.0]] > 0.0).all()

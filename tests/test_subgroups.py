@@ -8,8 +8,8 @@ from enumeration import groups, prompts
 from pilots import gentle_case
 
 import grpo_theory as gt
-from grpo_theory.compiler import plain_python
 from grpo_theory.estimation import find
+from grpo_theory.estimation.code import plain_python
 from grpo_theory.estimation.kernel import Batch
 from grpo_theory.plan import subgroups
 from grpo_theory.plan.subgroups import (

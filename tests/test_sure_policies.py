@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.compiler import plain_python
-from grpo_theory.simulate.advantage.rewards import fill_norms
-from grpo_theory.simulate.draw.policy_draw import TokenPaths
+from grpo_theory.simulate.seen import covectors_of, powers_of
 
 DIGITS = 400
 GAPS = (5.0, 36.0, 40.0, 300.0)
@@ -171,18 +169,13 @@ def test_moments_and_hessians_are_those_of_all_groups(kind, gap, rewards):
     close(gt.hessian(problem, problem.theta), wanted["hessian"])
 
 
-def token_paths(paths):
-    return TokenPaths(paths.edges.copy(), paths.lengths.copy(), paths.vocabulary_size)
-
-
 @pytest.mark.parametrize("gap", GAPS)
 @pytest.mark.parametrize("kind", [kind for kind in LISTED if kind != "network"])
 def test_training_knows_score_norms(kind, gap):
     problem, wanted = problem_of(kind, gap, REWARDS["all differ"]), expected(kind, gap, "all differ")
-    point, paths, gram = problem.at(problem.theta), token_paths(problem.policy.paths), np.array(problem.policy.logit_map.gram())
-    tokens, prompts, norms = point.token_probabilities.T.copy(), np.zeros(1, dtype=np.int64), np.zeros((3, 1))
-    plain_python(fill_norms)(tokens, gram, paths, prompts, 1, norms)
-    for found in (norms[:, 0], point.squared_score_norms[0]):
+    point = problem.at(problem.theta)
+    norms = powers_of(covectors_of(problem.policy.paths, point.token_probabilities), np.array(problem.policy.logit_map.gram()))
+    for found in (norms[0], point.squared_score_norms[0]):
         np.testing.assert_allclose(found, wanted["norms"][0], rtol=1e-9)
 
 

@@ -123,7 +123,10 @@ def fill(name, rewards, lengths=None, plain=False, norms=None, **parameters):
     unread = set(Batch._fields[:-1]) - advantage.reads - {"lengths"}
     batch = batch._replace(**{field: np.full(getattr(batch, field).shape, np.nan) for field in unread})
     found = np.full(rewards.shape, np.nan)
-    (advantage.function if plain else advantage.kernel)(batch, found)
+    if plain:
+        advantage.function(batch, found)
+    else:
+        advantage.run(batch[:-1], found)
     return found
 
 

@@ -4,7 +4,6 @@ from grpo_theory.estimation import named as named
 from grpo_theory.estimation import registry as registry
 from grpo_theory.estimation import trainers as trainers
 from grpo_theory.estimation.advantage import Advantage as Advantage
-from grpo_theory.estimation.allocation import COSTS as COSTS
 from grpo_theory.estimation.allocation import AllocationRule as AllocationRule
 from grpo_theory.estimation.allocation import allocation_rules as allocation_rules
 from grpo_theory.estimation.kernel import Batch as Batch

@@ -3,7 +3,7 @@
 import keyword
 import numbers
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from grpo_theory.compiler import plain_python
-from grpo_theory.estimation.kernel import CONTRACT, PROMPT_FIELDS, Batch, compile_kernel
+from grpo_theory.estimation.code import plain_python
+from grpo_theory.estimation.kernel import CONTRACT, PROMPT_FIELDS, Batch, compile_kernel, read_only_batch
 from grpo_theory.estimation.parts import Part
 from grpo_theory.user_text import printable
 from grpo_theory.validation import Array, Integers, as_number, read_only
@@ -35,6 +35,9 @@ class Advantage(Part):
         Whether an advantage depends on other groups of the batch.
     reads : frozenset of str
         The fields of the batch that the kernel reads.
+    exchangeable : bool
+        Whether it is declared to treat responses alike, wherever they stand in the group.  Then it is a table over how many
+        responses got each reward, and is not called on each group.
 
     Examples
     --------
@@ -50,6 +53,7 @@ class Advantage(Part):
     minimum_group_size: int
     couples_groups: bool
     reads: frozenset[str]
+    exchangeable: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", MappingProxyType(as_parameters(self.parameters)))
@@ -58,6 +62,10 @@ class Advantage(Part):
     def kernel(self) -> Any:
         """The compiled kernel; compiled, or read from numba's cache, at first use."""
         return compile_kernel(self.function)
+
+    def run(self, fields: Iterable[np.ndarray], advantages: Array) -> None:
+        """Fill advantages (B, G) for the fields of a batch, in its order and without parameters."""
+        self.kernel(read_only_batch(fields, self.parameter_array), advantages)
 
     @property
     def parameter_array(self) -> Array:

@@ -4,58 +4,49 @@ A rule states the error a/n + c/(n (n - 1)) that it expects from n responses to 
 form is exact (docs/derivations.md, section 33.1).  The sizes are then the whole numbers that make the sum of these errors least.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numba
 import numpy as np
 
-from grpo_theory.compiler import F1, F2, I1, FunctionValue, function_value
+from grpo_theory.kernels import compiled, kernel
 from grpo_theory.validation import Array, Integers, as_count, as_number, check_name, shown
 
-COSTS = numba.void(F2, F2)
-"""``fill(known, costs)``: known is (B, 7), a row per prompt in the order of `KNOWN`; it fills costs (B, 2) with a and c."""
 KNOWN = ("value", "reward_variance", "oracle_trace", "second_order", "start_value", "seen_reward", "seen_count")
 """What a rule may know of a prompt.  There are moments of the policy that samples, and the prompt's value when the run began.
 There are also the sum and the number of the rewards that the run has seen of the prompt.  Both are multiplied by the share
 `memory` with each further group."""
 VALUE, VARIANCE, ORACLE_TRACE, SECOND_ORDER, START_VALUE, SEEN_REWARD, SEEN_COUNT = range(len(KNOWN))
 TRACES = ("oracle_trace", "second_order")
-SPREAD = numba.void(F2, numba.int64, numba.int64, numba.int64, F1, I1)
 _LEAST = 1e-12
 """A success rate is taken for no less than this when it is divided by."""
 
 
-@function_value(COSTS)
 def fill_equal(known, costs):
     """All prompts cost the same, so that sizes differ by 1 at most."""
     costs[:, 0], costs[:, 1] = 1.0, 0.0
 
 
-@function_value(COSTS)
 def fill_true_traces(known, costs):
     """The exact error of the leave-one-out estimator."""
     costs[:, 0], costs[:, 1] = known[:, ORACLE_TRACE], known[:, SECOND_ORDER]
 
 
-@function_value(COSTS)
 def fill_printed(known, costs):
     """The printed error Var(Z)/(n - 1) is Var(Z)/n + Var(Z)/(n (n - 1))."""
     costs[:, 0], costs[:, 1] = known[:, VARIANCE], known[:, VARIANCE]
 
 
-@function_value(COSTS)
 def fill_variance(known, costs):
     """The error is Var(Z)/n, so that sizes are as standard deviations of rewards."""
     costs[:, 0], costs[:, 1] = known[:, VARIANCE], 0.0
 
 
-@function_value(COSTS)
 def fill_inverse(known, costs):
     """With a = 1/p^2 sizes are as 1/p, p the value at the start."""
     costs[:, 0], costs[:, 1] = 1.0 / np.maximum(known[:, START_VALUE], _LEAST) ** 2, 0.0
 
 
-@function_value(COSTS)
 def fill_printed_of_seen(known, costs):
     """The printed error with the rate (k + 1)/(n + 2) of what was seen, which is never 0 or 1."""
     rate = (known[:, SEEN_REWARD] + 1.0) / (known[:, SEEN_COUNT] + 2.0)
@@ -69,8 +60,8 @@ class AllocationRule:
     Parameters
     ----------
     name : str
-    fill : compiled function
-        ``fill(known, costs)`` of the signature `COSTS`, made by ``@function_value(COSTS)``.  The array `known` (B, 7) has a
+    fill : callable
+        ``fill(known, costs)``, which numba must be able to compile.  The array `known` (B, 7) has a
         column for each name in `KNOWN`.  The first four are value, reward variance, oracle trace and second order under the
         sampling policy; the two traces are 0 unless `wants_traces`.  Then come the value at the start, and the sum and the number
         of the rewards that the run has seen of the prompt.  The function fills `costs` (B, 2) with a and c, not negative.  It
@@ -99,7 +90,7 @@ class AllocationRule:
     """
 
     name: str
-    fill: FunctionValue
+    fill: Callable
     low: int = 2
     high: int = 64
     wants_traces: bool = False
@@ -108,11 +99,9 @@ class AllocationRule:
     weighted: bool = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.fill, FunctionValue) or self.fill.signature != COSTS:
-            got = f"{self.fill!r} of another" if isinstance(self.fill, FunctionValue) else shown(self.fill)
+        if not callable(self.fill):
             raise TypeError(
-                f"fill of allocation rule {self.name!r} must be compiled as fill(known, costs) of signature COSTS, got {got}: "
-                "put @function_value(COSTS) above it, from grpo_theory.compiler and grpo_theory.estimation"
+                f"fill of allocation rule {self.name!r} must be a function fill(known, costs), got {shown(self.fill)}"
             )
         as_count("low", self.low, 2)
         if not 0.0 <= as_number("memory", self.memory) <= 1.0:
@@ -147,7 +136,7 @@ class AllocationRule:
         costs, known = np.full((len(known), 2), np.nan), np.array(known, dtype=np.float64, order="C")
         if not self.wants_traces:
             known[:, [ORACLE_TRACE, SECOND_ORDER]] = 0.0
-        self.fill(known, costs)
+        compiled(self.fill)(known, costs)
         bad = np.flatnonzero(~((costs >= 0.0) & (costs < np.inf)).all(axis=1))
         if bad.size:
             raise ValueError(cost_message(self.name, costs[bad[0]], known[bad[0]]))
@@ -233,7 +222,7 @@ def find_rule(rule: "str | AllocationRule", argument: str = "allocation") -> All
     return allocation_rules()[rule]
 
 
-@function_value(SPREAD)
+@kernel
 def spread_budget(costs, budget, low, high, gains, sizes):
     """Fill the sizes (B,) that make the sum of a/n + c/(n (n - 1)) least: each response goes where it gains most.
 

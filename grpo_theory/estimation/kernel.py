@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dis
 import hashlib
 import importlib
 import importlib.util
@@ -14,29 +13,19 @@ import re
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numba import types
 
-from grpo_theory.compiler import (
-    CHECKS_BOUNDS,
-    F2,
-    WITHOUT_COMPILER,
-    FirstClassType,
-    allocating_stage,
-    code_dependencies,
-    compilation_failure,
-    compile_function,
-    inferring_first,
-    stage,
-)
+from grpo_theory.estimation.code import drawing
+from grpo_theory.kernels import compiled, kernel, types
 from grpo_theory.validation import Array, Integers
 
 
@@ -88,19 +77,10 @@ RESPONSE_FIELDS = ("rewards", "squared_score_norms", "lengths")
 PROMPT_FIELDS = ("values", "standard_deviations", "optimal_baselines")
 
 
-def _signature(*, readonly: bool) -> Any:
-    """Return the signature of a kernel, its batch read-only or not."""
-
-    def array(element: types.Type, ndim: int) -> types.Array:
-        return types.Array(element, ndim, "C", readonly=readonly)
-
-    table, vector = array(types.float64, 2), array(types.float64, 1)
-    return types.void(types.NamedTuple((table, table, array(types.int64, 2), *[vector] * 4), Batch), F2)
-
-
-SIGNATURE = _signature(readonly=False)
-KERNEL = FirstClassType(SIGNATURE)
-_WHOLE_BATCH = re.compile(r" of type Batch\(.*")
+_TABLE, _VECTOR = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (2, 1))
+_LENGTHS = types.Array(types.int64, 2, "C", readonly=True)
+SIGNATURE = types.void(types.NamedTuple((_TABLE, _TABLE, _LENGTHS, *[_VECTOR] * 4), Batch), types.float64[:, ::1])
+"""Nobody may write on a batch, because it is shared by all the kernels that see it."""
 
 CONTRACT = (
     "a kernel is kernel(batch, advantages): it reads batch."
@@ -109,47 +89,36 @@ CONTRACT = (
 )
 
 
-_KERNEL_COMPILER = inferring_first(_signature(readonly=True))
-"""Nobody may write on a batch, because it is shared by all the kernels that see it."""
+def read_only_batch(fields: Iterable[np.ndarray], parameters: Array) -> Batch:
+    """Return a batch of these fields, in its order, and parameters, none of which can be written on."""
+    views = [np.ascontiguousarray(field).view() for field in (*fields, parameters)]
+    for view in views:
+        view.setflags(write=False)
+    return Batch._make(views)
 
 
 @cache
 def compile_kernel(function: Callable) -> Any:
     """Compile a kernel to the one fixed signature, or say in the contract's words why it cannot be.
 
-    Its types are inferred for a read-only batch first.  All kernels that see a batch share it, so a kernel that writes on it must
-    not compile.  A kernel that raises leaves NaN, because drivers go on after an exception and stop at NaN.
-
     Raises
     ------
     TypeError
-        If the function does not compile; the message names the documented arguments.
+        If the function does not compile, as where it writes on the batch; the message names the documented arguments.
     """
-    draws = code_dependencies(function).draws
-    if draws:
-        raise TypeError(f"the kernel {function.__qualname__!r} draws random numbers, by {draws[0]}; {CONTRACT}")
+    if (draws := drawing(function)) is not None:
+        raise TypeError(f"the kernel {function.__qualname__!r} draws random numbers, by {draws}; {CONTRACT}")
     try:
-        raises_itself = any(one.opname == "RAISE_VARARGS" for one in dis.get_instructions(function))
-        raises = (raises_itself or CHECKS_BOUNDS) and not WITHOUT_COMPILER
-        whole = _guarded(allocating_stage(function)) if raises else function
-        return compile_function(whole, SIGNATURE, pipeline_class=_KERNEL_COMPILER)
+        return compiled(function, SIGNATURE)
     except Exception as error:  # numba raises more than its own errors for what it cannot compile
-        # Why, without the types of its arguments, and the line that the compiler points at.
-        reason, code = compilation_failure(error, function)
-        reason = _WHOLE_BATCH.sub("", reason).rstrip(". ") + (f", in `{code}`" if code else "")
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        told = [
+            line.partition("Error: ")[2] or line for line in lines if not re.match(r"(- )?(Failed in|Resolution|File )", line)
+        ]
+        reason = next((line for line in told if not line.endswith("Error:")), type(error).__name__).rstrip(". ")
+        marked = next((line for line, mark in pairwise(lines) if mark == "^"), "")
+        reason = re.sub(r" of type Batch\(.*", "", reason) + (f", in `{marked}`" if marked else "")
         raise TypeError(f"the kernel {function.__qualname__!r} does not compile: {reason}; {CONTRACT}") from None
-
-
-def _guarded(kernel: Any) -> Callable:
-    """Return a kernel that fills in NaN where the compiled kernel raises."""
-
-    def guarded(batch, advantages):
-        try:
-            kernel(batch, advantages)
-        except Exception:
-            advantages[:, :] = np.nan
-
-    return guarded
 
 
 def check_arguments(function: Callable) -> None:
@@ -331,7 +300,7 @@ def _text_behind(module: ModuleType | None) -> str | None:
     return None if module is None else _TEXTS.get(module, _REGISTERED.get(module))
 
 
-@stage
+@kernel
 def centre(rewards, centred):
     """Fill `centred` (n,) with rewards (n,) less their mean, and return the sum of the squares.
 

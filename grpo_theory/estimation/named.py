@@ -1,6 +1,7 @@
 """The named estimators that the papers and the trainers use, as kernels.
 
-W is the score, Z the reward, G the group size; each kernel fills A in (1/BG) sum_bg A_bg W_bg.
+W is the score, Z the reward, G the group size; each kernel fills A in (1/BG) sum_bg A_bg W_bg.  They have loops and no slices.
+Numba takes two seconds to compile a slice that is filled, for the message about shapes that do not fit.
 """
 
 import numpy as np
@@ -9,44 +10,51 @@ from grpo_theory.estimation.kernel import centre
 from grpo_theory.estimation.registry import estimator
 
 
-@estimator("reinforce")
+@estimator("reinforce", exchangeable=True)
 def reinforce(batch, advantages):
     """A = Z: no baseline (Williams 1992); "vanilla" in the papers."""
-    advantages[:, :] = batch.rewards
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g]
 
 
-@estimator("oracle")
+@estimator("oracle", exchangeable=True)
 def oracle(batch, advantages):
     """A = Z - V(x): the value baseline, known only to an oracle."""
     for b in range(batch.rewards.shape[0]):
-        advantages[b] = batch.rewards[b] - batch.values[b]
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - batch.values[b]
 
 
-@estimator("optimal")
+@estimator("optimal", exchangeable=True)
 def optimal(batch, advantages):
     """A = Z - b*(x): the prompt-only baseline of least variance (Greensmith et al. 2004), known only to an oracle."""
     for b in range(batch.rewards.shape[0]):
-        advantages[b] = batch.rewards[b] - batch.optimal_baselines[b]
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - batch.optimal_baselines[b]
 
 
-@estimator("rloo", minimum_group_size=2)
+@estimator("rloo", minimum_group_size=2, exchangeable=True)
 def rloo(batch, advantages):
     """A = Z - mean of the group's other rewards: the GRPO-type estimator of arXiv 2603.01162."""
     n_groups, group_size = batch.rewards.shape
     scale = group_size / (group_size - 1.0)
     for b in range(n_groups):
-        advantages[b] = scale * (batch.rewards[b] - batch.rewards[b].mean())
+        mean = batch.rewards[b].mean()
+        for g in range(group_size):
+            advantages[b, g] = scale * (batch.rewards[b, g] - mean)
 
 
-@estimator("dr_grpo")
+@estimator("dr_grpo", exchangeable=True)
 def dr_grpo(batch, advantages):
     """A = Z - group mean, own sample in (Dr. GRPO, arXiv 2503.20783)."""
     for b in range(batch.rewards.shape[0]):
         mean = batch.rewards[b].mean()
-        advantages[b] = batch.rewards[b] - mean
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - mean
 
 
-@estimator("grpo", parameters={"epsilon": 1e-4}, minimum_group_size=2)
+@estimator("grpo", parameters={"epsilon": 1e-4}, minimum_group_size=2, exchangeable=True)
 def grpo(batch, advantages):
     """A = (Z - group mean) / (group sd + epsilon), ddof 1: GRPO (arXiv 2402.03300) as TRL computes it."""
     n_groups, group_size = batch.rewards.shape
@@ -54,10 +62,11 @@ def grpo(batch, advantages):
     for b in range(n_groups):
         deviation = np.sqrt(centre(batch.rewards[b], advantages[b]) / (group_size - 1.0))
         if deviation > 0.0:
-            advantages[b] /= deviation + epsilon
+            for g in range(group_size):
+                advantages[b, g] /= deviation + epsilon
 
 
-@estimator("optimal_loo", minimum_group_size=2)
+@estimator("optimal_loo", minimum_group_size=2, exchangeable=True)
 def optimal_loo(batch, advantages):
     """A = Z - leave-one-out estimate of b*: sum ||W||^2 Z / sum ||W||^2 over the others (0 where all are zero)."""
     n_groups, group_size = batch.rewards.shape

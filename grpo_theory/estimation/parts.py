@@ -21,16 +21,14 @@ import operator
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-import numba
 import numpy as np
-from numba import types
 
-from grpo_theory.compiler import F1, F2, READONLY_F2, FunctionValue, code_checksum
+from grpo_theory.estimation.code import code_checksum
 from grpo_theory.estimation.kernel import SourceFile
+from grpo_theory.kernels import compiled
 from grpo_theory.validation import Array, Integers, as_number, as_positive, check_name, check_shape
 
 
@@ -41,13 +39,12 @@ class Part:
     """
 
     __dataclass_fields__: ClassVar[dict]
-    signature: ClassVar[Any]
     function: Callable
 
     @property
-    def fill(self) -> FunctionValue:
-        """The function, ready to be compiled; there is one value for each function."""
-        return _value_of(self.function, self.signature)
+    def fill(self) -> Any:
+        """The function, compiled."""
+        return compiled(self.function)
 
     def is_same(self, other: "Part") -> bool:
         """Whether both are one part, though perhaps of a file that has been run again: see `is_same_function`."""
@@ -63,7 +60,6 @@ class Part:
 
 
 Kind = TypeVar("Kind", bound=Part)
-_value_of = cache(FunctionValue)
 
 
 def is_same_function(one: Callable, other: Callable) -> bool:
@@ -121,8 +117,6 @@ def _restore(
     return kind(function=function, **facts)
 
 
-RATIO_SIGNATURE = types.void(F2, numba.int64, F2)
-CLIP_SIGNATURE = types.void(F2, numba.int64, numba.boolean, F1, F2)
 DUAL_BOUND = 3.0
 """The largest ratio of a token with a negative advantage that a dual clip lets through: verl's clip_ratio_c."""
 
@@ -150,7 +144,6 @@ class Ratio(Part):
     'trajectory'
     """
 
-    signature = RATIO_SIGNATURE
     name: str
     function: Callable
     constant: bool = False
@@ -223,7 +216,6 @@ class Clip(Part):
     0.28
     """
 
-    signature = CLIP_SIGNATURE
     name: str
     function: Callable
     low: float = 0.2
@@ -385,9 +377,6 @@ AGGREGATIONS = {
 }
 
 
-KL_SIGNATURE = types.void(READONLY_F2, F2)
-
-
 @dataclass(frozen=True)
 class KLTerm(Part):
     """An estimator of the divergence and its place.
@@ -410,7 +399,6 @@ class KLTerm(Part):
     'k3 in loss'
     """
 
-    signature = KL_SIGNATURE
     name: str
     place: Literal["reward", "loss"]
     function: Callable

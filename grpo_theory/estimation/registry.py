@@ -215,6 +215,7 @@ def make_estimator(
     parameters: Mapping[str, float] | None = None,
     minimum_group_size: int = 1,
     couples_groups: bool = False,
+    exchangeable: bool = False,
     source: str = "",
 ) -> Estimator:
     """Make an estimator from an advantage kernel without registering it; the arguments are those of `estimator`.
@@ -240,6 +241,7 @@ def make_estimator(
         minimum_group_size=as_count("minimum_group_size", minimum_group_size),
         couples_groups=couples_groups,
         reads=fields_read(function),
+        exchangeable=exchangeable,
     )
     remember_text(function)
     return Estimator(name, advantage, source=source)
@@ -251,6 +253,7 @@ def estimator(
     parameters: Mapping[str, float] | None = None,
     minimum_group_size: int = 1,
     couples_groups: bool = False,
+    exchangeable: bool = False,
     source: str = "",
     overwrite: bool = False,
 ) -> Callable[[Callable], Estimator]:
@@ -267,6 +270,9 @@ def estimator(
     couples_groups : bool, default False
         Whether an advantage depends on other groups of the batch.  If not, the kernel may be given the groups of many batches
         at once.
+    exchangeable : bool, default False
+        Whether the kernel treats responses alike, wherever they stand in the group.  Then simulations look its advantages up in a
+        table, which is much faster.
     source : str, optional
         Formula and source, in a line; the first line of the kernel's docstring if omitted.
     overwrite : bool, default False
@@ -291,6 +297,7 @@ def estimator(
     """
     _check_named(name)
     facts: dict[str, Any] = {"parameters": parameters, "couples_groups": couples_groups, "source": source}
+    facts["exchangeable"] = exchangeable
     facts["minimum_group_size"] = as_count("minimum_group_size", minimum_group_size)
     return lambda function: register(make_estimator(name, function, **facts), overwrite=overwrite)
 

@@ -16,7 +16,8 @@ def centred(batch, advantages):
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
         mean = batch.rewards[b].sum() / group_size
-        advantages[b] = batch.rewards[b] - mean if group_size > 1 else alone * batch.rewards[b]
+        for g in range(group_size):
+            advantages[b, g] = batch.rewards[b, g] - mean if group_size > 1 else alone * batch.rewards[b, g]
 
 
 def leave_one_out(batch, advantages):
@@ -24,10 +25,10 @@ def leave_one_out(batch, advantages):
     alone = batch.parameters[0]
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
-        if group_size > 1:
-            advantages[b] = group_size / (group_size - 1.0) * (batch.rewards[b] - batch.rewards[b].sum() / group_size)
-        else:
-            advantages[b] = alone * batch.rewards[b]
+        mean, scale = batch.rewards[b].sum() / group_size, group_size / max(group_size - 1.0, 1.0)
+        for g in range(group_size):
+            reward = batch.rewards[b, g]
+            advantages[b, g] = scale * (reward - mean) if group_size > 1 else alone * reward
 
 
 def standardised(batch, advantages):
@@ -40,7 +41,8 @@ def standardised(batch, advantages):
             continue
         deviation = np.sqrt(centre(batch.rewards[b], advantages[b]) / (group_size - ddof))
         if deviation > floor:
-            advantages[b] /= deviation + epsilon
+            for g in range(group_size):
+                advantages[b, g] /= deviation + epsilon
 
 
 def leave_one_out_standardised(batch, advantages):
@@ -72,7 +74,8 @@ def length_weighted(batch, advantages):
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
         mean = (batch.lengths[b] * batch.rewards[b]).sum() / batch.lengths[b].sum()
-        advantages[b] = batch.rewards[b] - mean if group_size > 1 else alone * batch.rewards[b]
+        for g in range(group_size):
+            advantages[b, g] = batch.rewards[b, g] - mean if group_size > 1 else alone * batch.rewards[b, g]
 
 
 def best_less_second(batch, advantages):
@@ -120,7 +123,8 @@ def leave_one_out_whitened(batch, advantages):
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
         centre(batch.rewards[b], advantages[b])
-        advantages[b] *= group_size / (group_size - 1.0)
+        for g in range(group_size):
+            advantages[b, g] *= group_size / (group_size - 1.0)
     flat = advantages.reshape(-1)
     scratch = np.empty(flat.size)
     deviation = np.sqrt(centre(flat, scratch) / (flat.size - ddof))
@@ -135,7 +139,7 @@ def whitened_by_token(batch, advantages):
     for b in range(n_groups):
         centre(batch.rewards[b], advantages[b])
         if group_size == 1:
-            advantages[b] = alone * batch.rewards[b]
+            advantages[b, 0] = alone * batch.rewards[b, 0]
     tokens = batch.lengths.sum()
     advantages[:, :] -= (batch.lengths * advantages).sum() / tokens
     variance = (batch.lengths * advantages**2).sum() / (tokens - 1.0) if tokens > 1 else 0.0
@@ -151,7 +155,7 @@ def scaled_by_successes(batch, advantages):
     for b in range(n_groups):
         centre(batch.rewards[b], advantages[b])
         if group_size == 1:
-            advantages[b] = alone * batch.rewards[b]
+            advantages[b, 0] = alone * batch.rewards[b, 0]
     successes = np.count_nonzero(batch.rewards)
     advantages[:, :] *= n_groups * group_size / max(successes, 1)
 

@@ -133,7 +133,9 @@ def _take(row: str) -> Estimator:
         return compose(name, advantage=base, ratio=ratio, clip=bound, aggregation=aggregation, source=source)
     parameters = {key: float(value) for key, value in (one.split("=") for one in rest[0].split())}
     least, couples = int(rest[1]), len(rest) > 2
-    decorate = estimator(name, parameters=parameters, minimum_group_size=least, couples_groups=couples, source=source)
+    decorate = estimator(
+        name, parameters=parameters, minimum_group_size=least, couples_groups=couples, exchangeable=True, source=source
+    )
     return decorate(getattr(trainer_kernels, base))
 
 

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from math import exp, log, nan
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.compiler import F1, F3, READONLY_F1, READONLY_I1, READONLY_I2, function_value
+from grpo_theory.kernels import kernel
 from grpo_theory.problem import ChainPoint, LogitMap, Paths, Problem, TokenChain
 from grpo_theory.problem.logits import complements, less_mean
 from grpo_theory.validation import Array, as_numbers, as_positive, as_real_array, check_shape, typed
@@ -59,7 +58,7 @@ def on_chain(problem: Problem, theta: Array) -> ChainPoint:
     return ChainPoint(problem.bandit, problem.policy, problem.kl, problem.log_reference, theta)
 
 
-@function_value(numba.void(F3, F3, READONLY_F1, numba.float64, READONLY_I2, READONLY_I1, numba.int64, F1))
+@kernel
 def fill_objectives(logits, tables, weights, strength, edges, lengths, vocabulary_size, objectives):
     """Fill the objectives (P,) of points with logits (P, M, D), for mean rewards and log reference (2, M, K) and weights (M,)."""
     rewards, log_reference = tables[0], tables[1]

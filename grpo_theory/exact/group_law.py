@@ -401,7 +401,7 @@ def _group_moments(
         # Logs of the multinomial coefficients, because those of some hundred responses overflow a double.
         # P(n_1..n_R) = G!/(n_1!..n_R!) prod_r p_r^n_r.
         log_weights = gammaln(group_size + 1.0) - gammaln(counts + 1.0).sum(axis=1)
-        add_moments.dispatcher(counts, log_weights, log_p, look, multipliers, share.mean, share.product, share.squares)
+        add_moments(counts, log_weights, log_p, look, multipliers, share.mean, share.product, share.squares)
     return share
 
 

@@ -9,7 +9,6 @@ conditional law. An exact mean or covariance therefore needs only E[S_rf], E[S_r
 its features].
 """
 
-import warnings
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -17,13 +16,12 @@ from math import comb, nan
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-import numba
 import numpy as np
 
-from grpo_theory.compiler import F1, F2, F3, F4, F5, I1, READONLY_I2, function_value
 from grpo_theory.estimation import KLTerm
 from grpo_theory.estimation.advantage import Advantage
-from grpo_theory.estimation.kernel import PROMPT_FIELDS, RESPONSE_FIELDS, Batch
+from grpo_theory.estimation.kernel import PROMPT_FIELDS, RESPONSE_FIELDS, Batch, read_only_batch
+from grpo_theory.kernels import kernel
 from grpo_theory.problem import Point
 from grpo_theory.problem.logits import SURE, less_mean
 from grpo_theory.validation import Array, Integers, read_only
@@ -240,7 +238,7 @@ def members(counts: Integers) -> Integers:
     return np.repeat(np.tile(np.arange(n_classes), n), counts.reshape(-1)).reshape(n, -1)
 
 
-@function_value(numba.float64(READONLY_I2, F2, F2))
+@kernel
 def class_advantages(counts, advantages, by_class):
     """Fill in the advantage of each class (n, R), 0 for classes without members; returns the largest spread within a class."""
     n, n_classes = counts.shape
@@ -259,7 +257,7 @@ def class_advantages(counts, advantages, by_class):
     return spread
 
 
-@function_value(numba.void(READONLY_I2, F1, F2, I1, F4, F3, F5, F4))
+@kernel
 def add_moments(counts, log_weights, log_probabilities, look, features, mean, product, squares):
     """Add each multiset's probability at each prompt times its sums of the features (L, n, R, F) of the prompt's look."""
     _, n, n_classes, n_features = features.shape
@@ -301,7 +299,7 @@ class NotFiniteError(ValueError):
 def advantages_of(advantage: Advantage, batch: Batch) -> Array:
     """Run the kernel on a batch; raise if it leaves a value that is not finite."""
     advantages = np.full(batch.rewards.shape, np.nan)
-    advantage.kernel(batch, advantages)
+    advantage.kernel(read_only_batch(batch[:-1], batch.parameters), advantages)
     bad = ~np.isfinite(advantages).all(axis=1)
     if bad.any():
         b = int(np.argmax(bad))
@@ -413,12 +411,12 @@ def sees_alone(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
     # Each group is a batch of its own: what a kernel took from other groups is missing there.
     for b in range(len(alone)):
         group = [field[b : b + 1] for field in told[:-1]]
-        advantage.kernel(Batch._make([*group, batch.parameters]), alone[b : b + 1])
+        advantage.kernel(read_only_batch(group, batch.parameters), alone[b : b + 1])
     # A group of one response again and again may have no finite advantage (0/0, if there is no epsilon); it tells nothing.
     finite = np.isfinite(alone).all(axis=1)
     together = np.full(alone[finite].shape, np.nan)
     if finite.any():
-        advantage.kernel(Batch._make([*(field[finite] for field in told[:-1]), batch.parameters]), together)
+        advantage.kernel(read_only_batch((field[finite] for field in told[:-1]), batch.parameters), together)
     return _agree(together, alone[finite])
 
 
@@ -527,29 +525,10 @@ class TableSizeWarning(RuntimeWarning):
 
 def can_be_tabulated(advantage: Advantage, n_values: int, group_size: int, n_prompts: int) -> bool:
     """Whether a kernel may have a table, as far as it says what it reads, and whether that table is small enough."""
-    size = _table_size(advantage, n_values, group_size, n_prompts)
-    return size is not None and size <= LARGEST_TABLE
-
-
-def _table_size(advantage: Advantage, n_values: int, group_size: int, n_prompts: int) -> int | None:
-    """Return how many responses a kernel is shown for its table, or None if it reads more than a table knows."""
     if advantage.couples_groups or advantage.reads & {"squared_score_norms", "lengths"}:
-        return None
+        return False
     tables = n_prompts if advantage.reads & set(PROMPT_FIELDS) else 1
-    return tables * count_multisets(n_values, group_size) * group_size
-
-
-def warn_of_table(advantage: Advantage, n_values: int, group_size: int, n_prompts: int, *, stacklevel: int) -> None:
-    """Warn that a kernel has no table, if that is because it would be too large."""
-    size = _table_size(advantage, n_values, group_size, n_prompts)
-    if size is not None and size > LARGEST_TABLE:
-        warnings.warn(
-            f"the kernel of estimator {advantage.name!r} is called for every group, which takes several times as long as to look "
-            f"its advantages up. For {n_values} reward values and groups of {group_size} their table has {size:,} numbers, and "
-            f"{LARGEST_TABLE:,} are allowed. With fewer values or smaller groups there is one",
-            TableSizeWarning,
-            stacklevel=stacklevel,
-        )
+    return tables * count_multisets(n_values, group_size) * group_size <= LARGEST_TABLE
 
 
 @lru_cache(maxsize=64)

@@ -9,18 +9,15 @@ chain are carried (`carried.py`).
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
-from numba import types
 
-from grpo_theory.compiler import F1, F2, F4, READONLY_I1, READONLY_I2, FirstClassType, allocating_stage, compile_function
 from grpo_theory.estimation import AGGREGATIONS, Estimator
-from grpo_theory.estimation.parts import CLIP_SIGNATURE as CLIP
-from grpo_theory.estimation.parts import RATIO_SIGNATURE as RATIO
 from grpo_theory.estimation.parts import no_clip, trajectory_ratio
 from grpo_theory.exact.multisets import Classes, ListedClasses
+from grpo_theory.kernels import compiled
 from grpo_theory.problem import KL, ChainPoint, LogitMap, Paths, Point, TokenChain
 from grpo_theory.validation import Array, Integers, check_room, typed
 
@@ -170,13 +167,21 @@ def token_weights(current: Point, behaviour: Point, estimator: Estimator, old: P
 
 
 def gains_of(estimator: Estimator, paths: Paths, log_ratios: Array) -> Array:
-    """Return the gains (K, 2, T, N) for N pairs of policies, given the logs of pi/pi_0 on the edges (D, N)."""
+    """Return the gains (K, 2, T, N) for N pairs of policies, given the logs of pi/pi_0 on the edges (D, N).
+
+    Ratios and clips are functions of one response's tokens, for many side by side: here for all responses of a length.
+    """
     gains = np.zeros((paths.n_responses, 2, paths.horizon, log_ratios.shape[1]))
     shares = estimator.aggregation.shares(paths.lengths)
-    parts = (estimator.ratio.fill.value, estimator.clip.fill.value)
-    compiled_fill_gains()(
-        *parts, np.ascontiguousarray(log_ratios), paths.edges, paths.lengths, shares, estimator.clip.widths, gains
-    )
+    for length in np.unique(paths.lengths).tolist():
+        alike = np.flatnonzero(paths.lengths == length)
+        along = np.ascontiguousarray(log_ratios[paths.edges[alike, :length].T]).reshape(length, -1)
+        ratios, weights = np.empty_like(along), np.empty_like(along)
+        compiled(estimator.ratio.function)(along, length, ratios)
+        for sign in range(2):
+            compiled(estimator.clip.function)(ratios, length, sign == POSITIVE, estimator.clip.widths, weights)
+            own = weights.reshape(length, alike.size, -1) * shares[alike, None]
+            gains[alike, sign, :length] = own.swapaxes(0, 1)
     return gains
 
 
@@ -201,9 +206,9 @@ def gains_of_response(estimator: Estimator, log_ratios: Array) -> Array:
     """
     ratios, weights = np.zeros(log_ratios.shape), np.zeros((2, *log_ratios.shape))
     with np.errstate(all="ignore"):
-        estimator.ratio.fill.function(log_ratios, len(log_ratios), ratios)
+        estimator.ratio.function(log_ratios, len(log_ratios), ratios)
         for sign in range(2):
-            estimator.clip.fill.function(ratios, len(ratios), sign == POSITIVE, estimator.clip.widths, weights[sign])
+            estimator.clip.function(ratios, len(ratios), sign == POSITIVE, estimator.clip.widths, weights[sign])
     return weights
 
 
@@ -235,33 +240,6 @@ def _forget_large(table: Array, drawn: np.ndarray) -> tuple[int, int] | None:
         return prompt, response
     np.moveaxis(table, -1, 1)[large] = 0.0
     return None
-
-
-@allocating_stage
-def fill_gains(fill_ratios, fill_weights, log_ratios, edges, lengths, shares, widths, gains):
-    """Fill gains (K, 2, T, N) from the logs of pi/pi_0 on the edges (D, N), for N pairs of policies side by side."""
-    n_responses, horizon = edges.shape
-    n_pairs = log_ratios.shape[1]
-    along = np.empty((horizon, n_pairs))
-    ratios = np.empty((horizon, n_pairs))
-    for k in range(n_responses):
-        length = lengths[k]
-        for t in range(length):
-            for i in range(n_pairs):
-                along[t, i] = log_ratios[edges[k, t], i]
-        fill_ratios(along, length, ratios)
-        for sign in range(2):
-            fill_weights(ratios, length, sign == 0, widths, gains[k, sign])
-            for t in range(length):
-                for i in range(n_pairs):
-                    gains[k, sign, t, i] *= shares[k]
-
-
-@cache
-def compiled_fill_gains() -> Any:
-    """Compile `fill_gains` for use by itself, or read it from the cache."""
-    parts = FirstClassType(RATIO), FirstClassType(CLIP)
-    return compile_function(fill_gains, types.void(*parts, F2, READONLY_I2, READONLY_I1, F1, F1, F4))
 
 
 _LARGEST_TABLES = 1 << 22

@@ -23,7 +23,7 @@ import pandas as pd
 from grpo_theory.evidence import Claim, Comparison, Evidence, Share, Statement
 from grpo_theory.evidence.reading import BoundedMean, two_sides
 from grpo_theory.harness.study import EXACT, PART, Cell, Rows, Settings, Study
-from grpo_theory.simulate.draw.streams import BEGUN
+from grpo_theory.simulate.streams import BEGUN
 
 Case = Mapping[str, Any]
 Cases = Iterable[Case] | Callable[[bool], Iterable[Case]]

@@ -19,8 +19,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from grpo_theory.compiler import code_checksum
 from grpo_theory.estimation import Estimator, SourceFile
+from grpo_theory.estimation.code import code_checksum
 from grpo_theory.harness.study import Cell, Study
 
 LIBRARY = "grpo_theory"

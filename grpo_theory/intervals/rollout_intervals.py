@@ -28,7 +28,7 @@ from grpo_theory.intervals.u_statistics import (
     shifted_mean,
 )
 from grpo_theory.samples import Groups
-from grpo_theory.simulate.draw.streams import Rng
+from grpo_theory.simulate.streams import Rng
 from grpo_theory.theory import GroupSizeLaw, mse_weights
 from grpo_theory.validation import Array, Integers, as_numbers, shown
 

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator
-from grpo_theory.problem import Problem
+from grpo_theory.problem import Point, Problem
 from grpo_theory.problem.logits import HeadMap
 from grpo_theory.samples import Rollouts, TrainingRecord
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate import BLOCK_RUNS, simulate_records
-from grpo_theory.simulate.draw.responses import OutcomeTables, draw_responses, tabulate
-from grpo_theory.simulate.draw.sizes import as_sizes
-from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence
+from grpo_theory.simulate.draws import as_sizes, draw_responses
+from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.validation import Array, Integers, as_array, as_count, as_real_array, check_shape, read_only
 
 
@@ -210,10 +209,10 @@ class Pilot:
         kept = self._memory.get("tables")
         if kept is None or kept[0] is not problem:
             self._memory["tables"] = kept = (problem, *_tables(problem, self.directions))
-        _, tables, rewards, scores = kept
+        _, point, rewards, scores = kept
         replications = as_count("replications", replications)
         generator = rng if isinstance(rng, np.random.Generator) else np.random.Generator(np.random.SFC64(as_seed_sequence(rng)))
-        prompts, outcomes = draw_responses(generator, tables, replications, self.batch_size, self.group_size)
+        prompts, outcomes = draw_responses(generator, point, replications, self.batch_size, self.group_size)
         found = rewards[prompts[..., None], outcomes], scores(prompts, outcomes)
         return Rollouts(*(read_only(np.ascontiguousarray(array)) for array in found))
 
@@ -222,21 +221,21 @@ class Pilot:
         return Rollouts(block.rewards[i], block.known_scores[i])
 
 
-def _tables(problem: Problem, directions: ArrayLike | None) -> tuple[OutcomeTables, Array, Scores]:
+def _tables(problem: Problem, directions: ArrayLike | None) -> tuple[Point, Array, Scores]:
     """Return what outcomes are drawn from, their rewards (M, O), and the function that looks scores up."""
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")
     policy, point = problem.policy, problem.at(problem.theta)
     if directions is None and type(policy.logit_map) is HeadMap:
         gram = policy.logit_map.hidden @ policy.logit_map.hidden.T
-        return tabulate(point), point.rewards, partial(isometric_scores, point.covectors, point.outcome_responses, gram)
+        return point, point.rewards, partial(isometric_scores, point.covectors, point.outcome_responses, gram)
     if directions is None:
         table = policy.scores(problem.theta)
     else:
         along = as_array("directions", directions)
         check_shape("directions", along, (len(along), policy.dimension), "(J, d), d the policy's dimension")
         table = np.einsum("mkd,jmd->mkj", point.covectors, point.tangent.logits(along), optimize=True)
-    return tabulate(point), point.rewards, partial(tabulated_scores, table, point.outcome_responses)
+    return point, point.rewards, partial(tabulated_scores, table, point.outcome_responses)
 
 
 def tabulated_scores(table: Array, responses: Integers, prompts: Integers, outcomes: Integers) -> Array:

@@ -16,7 +16,7 @@ from grpo_theory.intervals.interval import check_level
 from grpo_theory.laboratory.coverage_record import Coverage, Row, mean, normal_row
 from grpo_theory.laboratory.experiment import Experiment
 from grpo_theory.laboratory.trial import Answers, IntervalFunction, Replay, Trial
-from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence
+from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import as_count, as_fraction, as_numbers, check_finite, shown
 
@@ -156,7 +156,8 @@ def _run(trials: list[Trial], replications: int, workers: int | None, first: int
     if first % size:
         raise ValueError(f"first must be a multiple of the experiment's block of {size} replications, got {first}")
 
-    def answers(block: int, stop: int) -> list[Answers]:
+    def answers(job: tuple[int, int]) -> list[Answers]:
+        block, stop = job
         datasets = trials[0].draw(block)
         return [trial.ask(datasets, block, 0, stop) for trial in trials]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from grpo_theory.intervals.interval import Ellipsoid, Interval
 from grpo_theory.laboratory.experiment import Experiment
-from grpo_theory.simulate.draw.streams import block_generator
+from grpo_theory.simulate.streams import block_generator
 from grpo_theory.validation import Array, Flags, as_count
 
 IntervalFunction = Callable[[Any, float], Any]
@@ -149,7 +149,7 @@ class Replay:
     >>> one.data.rewards.shape, bool(one.interval.low <= truth <= one.interval.high) == bool(one.covered)
     ((16, 4), True)
     >>> one
-    Replay(replication=7, low=0.5197, high=0.7928, covered=True)
+    Replay(replication=7, low=0.4791, high=0.7709, covered=True)
     """
 
     replication: int

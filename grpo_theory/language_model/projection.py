@@ -2,12 +2,10 @@
 
 from collections.abc import Iterable
 
-import numba
 import numpy as np
-from numba import types
 from numpy.typing import ArrayLike, NDArray
 
-from grpo_theory.compiler import F2, function_value, stage
+from grpo_theory.kernels import kernel
 from grpo_theory.validation import Array, as_array, as_count, shown
 
 SIGNS = 32
@@ -15,7 +13,7 @@ SIGNS = 32
 GOLDEN, FIRST, SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-@stage
+@kernel
 def splitmix(key, number):
     """Return one output of SplitMix64 (Steele, Lea and Flood 2014): that of this number, from 0, after the seed `key`."""
     word = key + (number + np.uint64(1)) * GOLDEN
@@ -24,7 +22,7 @@ def splitmix(key, number):
     return word ^ (word >> np.uint64(31))
 
 
-@function_value(numba.void(types.Array(numba.float32, 1, "C", readonly=True), numba.uint64, numba.uint64[::1], F2))
+@kernel
 def add_signed(vector, first, keys, sums):
     """Add a vector's chunks, with random signs and each shifted by a random offset, to sums (blocks, 2 m) that do not wrap round.
 

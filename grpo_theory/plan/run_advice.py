@@ -283,7 +283,8 @@ def advise_run(
     updates = max(round(asked * prompts / RESPONSES), 1)
     seeds = np.random.SeedSequence(ENTROPY)
 
-    def run(world: RunWorld, reading: Reading) -> tuple[float, Course]:
+    def run(case: tuple[RunWorld, Reading]) -> tuple[float, Course]:
+        world, reading = case
         problem = world.graded(ladder.grades, reading.shares)
         weight = reading.agreement * (1.0 if found is None else agreement(found, alignment(problem)))
         return weight, train_sizes(problem, chosen, sizes, (updates,), seeds)

@@ -1,7 +1,7 @@
 """Whole runs of a world at several group sizes, each at the learning rate that other runs chose."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -10,9 +10,8 @@ import numpy as np
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact import objective
 from grpo_theory.problem import Problem
-from grpo_theory.simulate.draw.streams import block_streams
-from grpo_theory.simulate.training_blocks import TrainingBlocks, starting_points
-from grpo_theory.simulate.update.optimiser import SGD
+from grpo_theory.simulate.ascents import Training, make_training, starting_points
+from grpo_theory.simulate.streams import LANES
 from grpo_theory.validation import Array
 
 RESPONSES = 64
@@ -20,6 +19,8 @@ RESPONSES = 64
 TUNING, JUDGED = 0, 1
 """The blocks of streams of the runs that choose a learning rate, and of those that are judged."""
 TUNING_RUNS, JUDGED_RUNS = 32, 128
+BLOCKS = 2
+"""The simulator's blocks that each of these takes."""
 POWERS: Sequence[int] = range(-3, 5)
 """The learning rates are these powers of 3, times the number of prompts: a step is on the mean over prompts."""
 
@@ -49,25 +50,24 @@ class Arm:
     group_size: int
 
     @cached_property
-    def _blocks(self) -> TrainingBlocks:
+    def _training(self) -> Training:
         """Its runs, made ready once: most of the time of short runs would go into that, learning rate by learning rate."""
-        sizes = RESPONSES // self.group_size, self.group_size, 1
-        return TrainingBlocks.of(self.problem, self.estimator, np.ones(1), sizes, optimiser=SGD())
-
-    def _at(self, rate: float, updates: int) -> TrainingBlocks:
-        """Return its runs at a learning rate."""
-        return replace(self._blocks, updates=self._blocks.updates._replace(step_sizes=np.full(updates, rate), stop=updates))
+        sizes = RESPONSES // self.group_size, self.group_size
+        return make_training(self.problem, self.estimator, np.ones(1), sizes)
 
     def train(self, rate: float, updates: tuple[int, ...], runs: int, seed: np.random.SeedSequence, block: int) -> Array:
         """Return success after each number of updates, shape (C, R); a run that left the finite numbers has 0."""
-        problem, blocks = self.problem, self._at(rate, updates[-1])
+        problem, training = self.problem, self._training.with_steps(np.full(updates[-1], rate))
         found = np.zeros((len(updates), runs))
-        with blocks.start(block_streams(seed, block), starting_points(problem.policy, problem.theta, runs)) as going:
+        for first in range(0, runs, LANES):
+            own = slice(first, min(first + LANES, runs))
+            starts = starting_points(problem.policy, problem.theta, own.stop - first)
+            going = training.start(seed, BLOCKS * block + first // LANES, starts)
             for c, count in enumerate(updates):
                 going.advance(count)
                 theta = going.theta
                 finite = np.isfinite(theta).all(axis=-1)
-                found[c, finite] = objective(problem, theta[finite])
+                found[c, first + np.flatnonzero(finite)] = objective(problem, theta[finite])
         return found
 
 

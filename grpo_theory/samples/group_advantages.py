@@ -142,7 +142,7 @@ def _of_one_size(estimator: Estimator, rewards: Array, lengths: Integers) -> Arr
     fields = [np.ascontiguousarray(rewards), unread[0], np.ascontiguousarray(lengths), *unread[1:]]
     batch = Batch._make([*fields, estimator.advantage.parameter_array])
     advantages = np.full(rewards.shape, np.nan)
-    estimator.advantage.kernel(batch, advantages)
+    estimator.advantage.run(batch[:-1], advantages)
     if not np.isfinite(advantages).all():
         group = int(np.argmin(np.isfinite(advantages).all(axis=1)))
         raise ValueError(

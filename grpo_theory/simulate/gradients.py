@@ -1,37 +1,141 @@
-"""The gradient simulator."""
+"""The gradient simulator: many batches of a fixed policy, all estimators on the same draws."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from math import prod
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator, find
-from grpo_theory.exact.multisets import warn_of_table
+from grpo_theory.estimation.kernel import PROMPT_FIELDS
+from grpo_theory.exact.score_moments import token_weights
 from grpo_theory.problem import ChainPoint, Point, Problem
-from grpo_theory.simulate.chain.gradients import ChainGradients
-from grpo_theory.simulate.covector.estimator_covectors import OwnCovectors, covectors_of, is_called_for_size
-from grpo_theory.simulate.draw.counting import LARGEST_GROUP
-from grpo_theory.simulate.draw.outcome_law import outcome_law
-from grpo_theory.simulate.draw.sizes import as_sizes
-from grpo_theory.simulate.draw.streams import LANES, Rng, as_seed_sequence, stream_words
-from grpo_theory.simulate.gradient_blocks import GradientBlocks
+from grpo_theory.simulate.advantages import (
+    LARGEST_TABLE,
+    AdvantageTable,
+    Caller,
+    Sums,
+    as_contrasts,
+    fill_called,
+    fill_contrasts,
+    fill_tabulated,
+    table_size,
+    tabulate,
+    warn_of_tables,
+)
+from grpo_theory.simulate.chains import chain_gradients
+from grpo_theory.simulate.draws import LARGEST_GROUP, Batches, Drawer, OutcomeLaw, as_sizes, make_batches, outcome_law
 from grpo_theory.simulate.gradient_simulation import GradientSimulation
-from grpo_theory.simulate.observe.errors import geometry
-from grpo_theory.simulate.observe.moments import merge_moments
+from grpo_theory.simulate.observations import TokenRule, Truth, observe, token_rule, truth_at
+from grpo_theory.simulate.streams import LANES, Rng, Streams, as_seed_sequence, block_streams
 from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import Array, as_count, as_real_array, check_shape, typed
 
 BLOCK_RESPONSES = 1 << 21
-JOB_BLOCKS = 16
-"""The most blocks that a thread is given at once."""
-JOB_PRODUCTS = 1 << 16
-"""The most products of moments that a thread keeps for the blocks of a job, unless one block has more."""
-JOBS_LEFT = 4
-"""The jobs for each thread that are left at least, unless a job is one block."""
+"""The responses of a block, about: some hundredths of a second, between which work is shared out and can be ended."""
+CALL_NUMBERS = 1 << 16
+"""The numbers that the rows of a call take, unless one tile has more: few enough for a cache, many for a call."""
+SUMMARY_TILES = 64
+"""The number of tiles whose observations are summarised at once, fixed so that moments do not depend on what stands beside."""
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Estimators that share rows of sums: those of two reward values on the same contrasts, or one by itself.
+
+    Attributes
+    ----------
+    estimators : list of Estimator
+    rule : TokenRule
+    table : AdvantageTable or None
+        None where the kernel is called.
+    caller : Caller or None
+    n_rows : int
+        2 where contrasts have means beside them.
+    contrasts : bool
+    by_sign, drifts : bool
+        Whether advantages of either sign weigh differently, and whether there is anything that they do not multiply.
+    """
+
+    estimators: list[Estimator]
+    rule: TokenRule
+    table: AdvantageTable | None
+    caller: Caller | None
+    n_rows: int
+    contrasts: bool
+    by_sign: bool
+    drifts: bool
+
+    def make_sums(self, n_tiles: int, batch_size: int, n_responses: int) -> Sums:
+        """Make room for the sums of so many tiles."""
+        rows = np.empty((n_tiles, batch_size, self.n_rows, len(self.rule.gains), n_responses, LANES))
+        return Sums(rows, np.empty((n_tiles, len(self.estimators), batch_size, self.n_rows, LANES)))
+
+    def fill(self, law: OutcomeLaw, batches: Batches, sums: Sums) -> None:
+        """Fill in the sums of tiles."""
+        if self.caller is not None:
+            fill_called(batches, law.stride, self.caller.advantages(batches), self.by_sign, self.drifts, sums)
+        elif self.contrasts:
+            fill_contrasts(law, self.table, batches, self.n_rows == 2, sums)
+        else:
+            fill_tabulated(law, self.table, batches, self.by_sign, self.drifts, sums)
+
+
+def families_of(
+    problem: Problem, current: Point, sampler: Point, estimators: Sequence[Estimator], shape: tuple[int, int], law: OutcomeLaw
+) -> list[Family]:
+    """Group estimators into families, at a current policy and the one that samples."""
+    group_size, families = shape[1], []
+    shared: dict[tuple, tuple[TokenRule, list[Estimator]]] = {}
+    for estimator in estimators:
+        weights = token_weights(current, sampler, estimator)
+        rule = token_rule(weights, estimator.aggregation.pool, *shape)
+        size = table_size(problem, estimator, group_size)
+        tabulated = size is not None and size <= LARGEST_TABLE
+        if tabulated and weights.n_features == 1 and sampler.bandit.values.size == 2:
+            alike = rule.gains.tobytes(), rule.pool, estimator.kl, estimator.advantage.reads & set(PROMPT_FIELDS)
+            shared.setdefault(alike, (rule, []))[1].append(estimator)
+        else:
+            table = tabulate([estimator], sampler, group_size) if tabulated else None
+            caller = None if tabulated else Caller(estimator, sampler, law, group_size)
+            families.append(Family([estimator], rule, table, caller, 1, False, weights.depends_on_sign, weights.drifting))
+    for rule, members in shared.values():
+        table = as_contrasts(tabulate(members, sampler, group_size), group_size)
+        centred = bool((np.abs(table.advantages[..., 0]) <= 1e-12).all())  # the advantages of every group add up to 0
+        families.append(Family(members, rule, table, None, 1 if centred else 2, True, False, False))
+    return families
+
+
+class Workspace:
+    """What one thread works in, block after block."""
+
+    def __init__(self, law: OutcomeLaw, truth: Truth, families: list[Family], shape: tuple[int, int], n_responses: int) -> None:
+        self.law, self.truth, self.families = law, truth, families
+        tile = shape[0] * LANES * max(one.n_rows * len(one.rule.gains) * n_responses for one in families)
+        self.n_tiles = max(1, min(SUMMARY_TILES, CALL_NUMBERS // tile))
+        self.drawer, in_order = Drawer(law, *shape), any(one.caller is not None for one in families)
+        self.batches = make_batches(law, self.n_tiles, *shape, in_order=in_order)
+        self.sums = [one.make_sums(self.n_tiles, shape[0], n_responses) for one in families]
+
+    def observations(self, streams: Streams, replications: int) -> Array:
+        """Return the observations of the next replications, shape (E, 4 + J, R)."""
+        n_tiles, n_observations = -(-replications // LANES), 4 + len(self.truth.along)
+        parts = [np.empty((n_tiles, len(one.estimators), n_observations, LANES)) for one in self.families]
+        for first in range(0, n_tiles, self.n_tiles):
+            size = min(self.n_tiles, n_tiles - first)
+            batches = Batches(self.batches.prompts[:size], self.batches.counts[:size], self.batches.ordered[:size])
+            self.drawer.fill(streams, batches)
+            for family, sums, part in zip(self.families, self.sums, parts, strict=True):
+                own = Sums(sums.rows[:size], sums.weights[:size])
+                family.fill(self.law, batches, own)
+                observe(family.rule, self.truth, batches, self.law.stride, own, part[first : first + size])
+        found = np.concatenate(parts, axis=1).transpose(1, 2, 0, 3)
+        return found.reshape(*found.shape[:2], -1)[:, :, :replications]
 
 
 def block_replications(batch_size: int, group_size: int) -> int:
@@ -125,36 +229,31 @@ def simulate_gradients(
     seed = as_seed_sequence(rng)
     current = problem.at(theta)
     sampler = current if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))
+    along = np.empty((0, problem.policy.dimension)) if directions is None else as_real_array("directions", directions, 2)
+    check_shape("directions", along, (len(along), problem.policy.dimension), "(J, d)")
+    names, power = [estimator.name for estimator in chosen], current.moments.known_gradient_power
+    size = block_replications(batch_size, group_size)
     if isinstance(current, ChainPoint) and isinstance(sampler, ChainPoint):
-        along, size = _as_directions(directions, problem.policy.dimension), block_replications(batch_size, group_size)
-        on_chain = ChainGradients(current, sampler, chosen, (batch_size, group_size), along, size, stream_words(seed))
-        return on_chain.simulate(first_block, replications, workers)
-    size = min(replications, block_replications(batch_size, group_size))
-    blocks = _tabulate(current, sampler, chosen, (batch_size, group_size), size, directions, seed)
-    for one in blocks.covectors:
-        if isinstance(one, OwnCovectors) and is_called_for_size(one, sampler):
-            bandit = sampler.bandit
-            warn_of_table(one.estimators[0].advantage, bandit.values.size, group_size, bandit.n_prompts, stacklevel=4)
+        words = seed.generate_state(3, np.uint64)
+        on_chain = chain_gradients(current, sampler, chosen, (batch_size, group_size), along, words)
+        return on_chain.simulate(first_block, size, replications, workers)
+    warn_of_tables(problem, chosen, group_size, stacklevel=4)
+    law, truth = outcome_law(sampler), truth_at(current, along)
+    families = families_of(problem, current, sampler, chosen, (batch_size, group_size), law)
+    order = [[one.name for family in families for one in family.estimators].index(name) for name in names]
 
-    total, most = blocks.make_moments(), max(1, min(JOB_BLOCKS, JOB_PRODUCTS // len(blocks.pairs)))
-    for moments in map_in_order(blocks.run, jobs_of(first_block, replications, size, workers, most), workers):
-        merge_moments.run(total, moments)
-    order = [blocks.estimators.index(estimator) for estimator in chosen]
-    names = [estimator.name for estimator in chosen]
-    return GradientSimulation.of_moments(names, total, order, current.moments.known_gradient_power)
+    def simulate(block: int) -> GradientSimulation:
+        workspace = Workspace(law, truth, families, (batch_size, group_size), problem.policy.n_responses)
+        streams, left = block_streams(seed, block), min(size, replications - (block - first_block) * size)
+        found = []
+        for done in range(0, left, SUMMARY_TILES * LANES):
+            observations = workspace.observations(streams, min(SUMMARY_TILES * LANES, left - done))[order]
+            found.append(GradientSimulation.of(names, observations.swapaxes(1, 2), power))
+        return reduce(GradientSimulation.merge, found)
 
-
-def jobs_of(block: int, replications: int, block_replications: int, workers: int, most: int) -> Iterator[tuple[int, int]]:
-    """Yield jobs: a first block, and the number of replications to simulate from it on.
-
-    A job has several blocks, at most `most`, because handing a job to a thread takes as long as part of a block.  Jobs get
-    smaller towards the end, so that threads end together.
-    """
-    while replications > 0:
-        n_blocks = max(1, min(most, replications // (JOBS_LEFT * workers * block_replications)))
-        yield block, min(replications, n_blocks * block_replications)
-        block += n_blocks
-        replications -= n_blocks * block_replications
+    n_blocks = -(-replications // size)
+    parts = map_in_order(simulate, range(first_block, first_block + n_blocks), workers)
+    return reduce(GradientSimulation.merge, parts)
 
 
 def _choose(estimators: str | Estimator | Sequence[str | Estimator]) -> list[Estimator]:
@@ -169,33 +268,3 @@ def _choose(estimators: str | Estimator | Sequence[str | Estimator]) -> list[Est
     if len(set(names)) < len(names):
         raise ValueError(f"estimators must name each estimator once, got {', '.join(names)}")
     return chosen
-
-
-def _as_directions(directions: ArrayLike | None, dimension: int) -> Array:
-    along = np.empty((0, dimension)) if directions is None else as_real_array("directions", directions, 2)
-    check_shape("directions", along, (len(along), dimension), "(J, d)")
-    return along
-
-
-def _tabulate(
-    current: Point,
-    sampler: Point,
-    estimators: list[Estimator],
-    shape: tuple[int, int],
-    block_replications: int,
-    directions: ArrayLike | None,
-    seed: np.random.SeedSequence,
-) -> GradientBlocks:
-    """Tabulate the problem for the drivers, and compile these."""
-    along = _as_directions(directions, current.policy.dimension)
-    blocks = GradientBlocks(
-        covectors=covectors_of(current, sampler, estimators, *shape),
-        law=outcome_law(sampler, shape[1]),
-        geometry=geometry(current, along, shape[0]),
-        n_directions=len(along),
-        batch_size=shape[0],
-        block_replications=block_replications,
-        words=stream_words(seed),
-    )
-    blocks.compile()
-    return blocks

@@ -1,10 +1,10 @@
-"""Training runs of which more is kept than where they end: their records, and their iterates."""
+"""Records of training runs: iterates, mean rewards of rollouts, and an estimate of the Hessian over the tail of a run."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,15 +15,15 @@ from grpo_theory.problem import Problem
 from grpo_theory.samples import TrainingRecord
 from grpo_theory.samples.record import MINIMUM_STEPS, check_tail, tail_start
 from grpo_theory.schedule import Schedule, step_sizes
-from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence, block_streams
-from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks, starting_points
-from grpo_theory.simulate.update.optimiser import SGD, Optimiser
-from grpo_theory.simulate.update.trace import Trace, make_trace, trace_from
+from grpo_theory.simulate.ascents import Runs, Training, make_training, starting_points
+from grpo_theory.simulate.optimisers import SGD
+from grpo_theory.simulate.policies import dense_features
+from grpo_theory.simulate.seen import covectors_of
+from grpo_theory.simulate.streams import LANES, Rng, Streams, as_seed_sequence, block_streams
 from grpo_theory.simulate.workers import map_in_order
-from grpo_theory.validation import Array, as_count, as_numbers, read_only, typed
+from grpo_theory.validation import Array, Integers, as_count, as_numbers, read_only, typed
 
 LARGEST_DIMENSION = 256
-Result = TypeVar("Result")
 
 
 @typed
@@ -55,7 +55,7 @@ def simulate_records(
     Yields
     ------
     TrainingRecord
-        Of at most 128 runs, along the first axis.
+        Of at most 64 runs, along the first axis.
 
     Examples
     --------
@@ -79,76 +79,81 @@ def simulate_records(
         raise ValueError(f"estimator must have the penalty as 'k1 in reward' for records, got {chosen.kl.name!r}")
     sizes = step_sizes(schedule, as_count("steps", steps, MINIMUM_STEPS))
     check_tail(tail)
-    blocks = TrainingBlocks.of(problem, chosen, sizes, (batch_size, group_size, 1), optimiser=SGD(), keeps=True)
+    training = make_training(problem, chosen, sizes, (batch_size, group_size), SGD(), keeps=True)
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     starts = starting_points(problem.policy, as_numbers("theta0", theta0), replications)
     warn_if_unstable(problem, starts[0], sizes)
 
-    def record(trace: Trace) -> TrainingRecord:
-        return TrainingRecord(sizes, *map(read_only, (trace.path, trace.mean_rewards, trace.hessian)), tail=tail)
+    seed, window = as_seed_sequence(rng), (tail_start(steps, tail), steps)
 
-    return _traced(blocks, starts, (tail_start(steps, tail), steps), as_seed_sequence(rng), workers, record)
+    def record(block: int) -> TrainingRecord:
+        begun = starts[block * LANES : (block + 1) * LANES]
+        runs = RecordedRuns(training, block_streams(seed, block), begun, window)
+        runs.advance(steps)
+        kept = runs.path, runs.mean_rewards, runs.hessian
+        return TrainingRecord(sizes, *map(read_only, kept), tail=tail)
+
+    return map_in_order(record, range(-(-replications // LANES)), workers)
 
 
-def simulate_iterates(
-    problem: Problem,
-    theta0: ArrayLike,
-    estimator: str | Estimator,
-    schedule: Schedule | ArrayLike,
-    *,
-    batch_size: int,
-    group_size: int,
-    steps: int,
-    replications: int,
-    rng: Rng | None = None,
-    workers: int = 1,
-    inner_steps: int = 1,
-    lag: int = 0,
-    optimiser: Optimiser = SGD(),
-) -> Iterator[Array]:
-    """Simulate training runs and yield their iterates, a block of runs at a time.
+class RecordedRuns(Runs):
+    """The runs of a block on their way, of which rewards and Hessians are kept, the latter over a window of the rollouts.
 
-    The runs are those of `simulate_training` with the same seed.
-
-    Parameters
+    Attributes
     ----------
-    problem, theta0, estimator, schedule, batch_size, group_size, steps, replications, rng, workers, inner_steps, lag, optimiser
-        As for `simulate_training`.
-
-    Yields
-    ------
-    ndarray, shape (R, steps + 1, d)
-        The iterates of at most 128 runs, the start first.
+    mean_rewards : ndarray, shape (R, n)
+        The mean reward of each rollout, the penalty in it.
+    hessian : ndarray, shape (R, d, d)
+        The mean over the window of the score-function estimates of the objective's Hessian (docs/derivations.md, section 13).
     """
-    step_numbers = step_sizes(schedule, as_count("steps", steps))
-    if steps % as_count("inner_steps", inner_steps):
-        raise ValueError(f"steps must be divisible by inner_steps = {inner_steps}, got {steps}")
-    sizes = batch_size, group_size, inner_steps, as_count("lag", lag, 0)
-    blocks = TrainingBlocks.of(problem, find(estimator), step_numbers, sizes, optimiser=optimiser, keeps=True)
-    starts = starting_points(problem.policy, as_numbers("theta0", theta0), as_count("replications", replications))
-    # The window of the Hessian opens after the last rollout, because nobody wants it here.
-    return _traced(blocks, starts, (steps, steps + 1), as_seed_sequence(rng), workers, lambda trace: trace.path)
+
+    @property
+    def in_one_loop(self) -> bool:
+        """Never: each rollout is kept."""
+        return False
+
+    def __init__(self, training: Training, streams: Streams, starts: Array, window: tuple[int, int]) -> None:
+        super().__init__(training, streams, starts, np.empty(0), LANES)
+        paths, dimension = training.problem.policy.paths, starts.shape[1]
+        self._columns, self._features = compact_features(training.problem.policy.logit_map)
+        self._paths, self._passed = paths, paths.incidence @ paths.siblings
+        self._window, self._strength = window, 0.0 if training.problem.kl is None else training.problem.kl.strength
+        self.mean_rewards = np.zeros((len(starts), len(training.step_sizes)))
+        self.hessian = np.zeros((len(starts), dimension, dimension))
+
+    def sum_advantages(self, group_sizes: Integers, sampler: Array) -> None:
+        """Add up the advantages of the rollout by response, and keep it."""
+        super().sum_advantages(group_sizes, sampler)
+        (first, last), sizes, n = self._window, self.training.sizes, self.n
+        counts, rewards = self.room.counts[..., :n], self.training.viewer.rewards(self.room, self.policy)[..., :n]
+        mean = (counts * rewards).sum(axis=1, keepdims=True) / sizes.group_size
+        self.mean_rewards[:, self.count] = mean.mean(axis=(0, 1))
+        if not first <= self.count < last:
+            return
+        # The advantage of a response is its reward less the mean of the group's others, of all if there are none.
+        advantages = sizes.group_size / (sizes.group_size - 1.0) * (rewards - mean) if sizes.group_size > 1 else rewards
+        shape = len(counts), len(self._passed), -1, n
+        leads, of_response = (weight.reshape(shape).sum(axis=2) for weight in (counts * advantages, counts))
+        share, runs = 1.0 / ((last - first) * sizes.batch_size * sizes.group_size), np.arange(n)
+        for prompts, tokens, lead, count in zip(self.room.prompts[:, :n], self.policy.tokens, leads, of_response, strict=True):
+            # sum_g A_g (c_g c_g' - F_g) - strength c_g c_g', with c_g the covector of a response, and F_g the sum of
+            # diag(p) - p p' over the prefixes that it passes.
+            p, mass = tokens[:, :n].T, (lead - self._strength * count).T
+            covectors = covectors_of(self._paths, p)
+            forms = covectors.swapaxes(1, 2) @ (mass[:, :, None] * covectors)
+            weighted = (lead.T @ self._passed) * p
+            forms += self._paths.siblings * weighted[:, :, None] * p[:, None]
+            np.einsum("ndd->nd", forms)[:] -= weighted
+            features, columns = self._features[prompts], self._columns[prompts]
+            entries = features.swapaxes(1, 2) @ forms @ features
+            self.hessian[runs[:, None, None], columns[:, :, None], columns[:, None]] += share * entries
 
 
-def _traced(
-    blocks: TrainingBlocks,
-    starts: Array,
-    window: tuple[int, int],
-    seed: np.random.SeedSequence,
-    workers: int,
-    result: Callable[[Trace], Result],
-) -> Iterator[Result]:
-    """Yield what is made of the trace of each block of runs, whose Hessians are estimated over a window of the rollouts."""
-    steps = blocks.updates.stop
-    shared = make_trace(blocks.problem, blocks.rules.source, steps, window)
-
-    def run(number: int) -> Result:
-        """Train one block, a pure function of its number."""
-        begun = starts[number * BLOCK_RUNS : (number + 1) * BLOCK_RUNS]
-        trace = trace_from(begun, shared)
-        with blocks.start(block_streams(seed, number), begun, trace) as runs:
-            runs.advance(steps)
-        return result(trace)
-
-    return map_in_order(run, ((number,) for number in range(-(-len(starts) // BLOCK_RUNS))), workers)
+def compact_features(logit_map: Any) -> tuple[Integers, Array]:
+    """Return the parameters (M, S) on which each prompt's logits depend, and the features (M, D, S) in these columns."""
+    dense = dense_features(logit_map).transpose(2, 0, 1)
+    used = (dense != 0.0).any(axis=1)
+    order = np.argsort(~used, axis=1, kind="stable")[:, : max(1, int(used.sum(axis=1).max()))]
+    columns = np.ascontiguousarray(order, dtype=np.int64)
+    return columns, np.ascontiguousarray(np.take_along_axis(dense, columns[:, None, :], axis=2))

@@ -1,19 +1,19 @@
 """Training runs at each step size of a grid, on the same draws: where runs are few, several step sizes side by side."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator
+from grpo_theory.estimation.allocation import AllocationRule
 from grpo_theory.problem import Problem
-from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence, block_streams
+from grpo_theory.simulate.allocation import training_of
+from grpo_theory.simulate.ascents import Runs, Training, starting_points
+from grpo_theory.simulate.optimisers import SGD, Optimiser
+from grpo_theory.simulate.streams import LANES, Rng, as_seed_sequence
 from grpo_theory.simulate.training import finite_objectives
-from grpo_theory.simulate.training_blocks import BLOCK_RUNS, Runs, TrainingBlocks, starting_points
-from grpo_theory.simulate.update.optimiser import SGD, Optimiser
-from grpo_theory.simulate.update.trace import NO_TRACE, Trace, make_trace, trace_from
 from grpo_theory.validation import Array, as_real_array
 
 
@@ -21,16 +21,12 @@ from grpo_theory.validation import Array, as_real_array
 class StepGrid:
     """Runs from a problem's theta at each step size of a grid; those at one are the runs of `simulate_training` with that seed.
 
-    A run is a lane of vectors that have 32: eight runs at one step size leave three quarters of them idle.
-
     Attributes
     ----------
-    blocks : TrainingBlocks
+    training : Training
         What the runs have in common; their step sizes are multiplied by each of the grid's.
     rates : ndarray, shape (S,)
         The step sizes of the grid.
-    keeps : bool
-        Whether the iterates are wanted.
 
     Examples
     --------
@@ -42,9 +38,8 @@ class StepGrid:
     (3, 8, 2)
     """
 
-    blocks: TrainingBlocks
+    training: Training
     rates: Array
-    keeps: bool
 
     @classmethod
     def of(
@@ -57,21 +52,19 @@ class StepGrid:
         optimiser: Optimiser = SGD(),
         *,
         keeps: bool = False,
+        allocation: str | AllocationRule | None = None,
     ) -> "StepGrid":
         """Return the grid of some rates (S,): the step sizes of a run are its rate times the shape (n,).
 
-        `sizes` are what `StepSizes` has, in its order.
+        `sizes` are those of `StepSizes`, in its order; `keeps` says whether iterates are wanted.
         """
-        sizes = (*sizes, 1) if len(sizes) == 2 else sizes
-        steps, rates = np.array(shape, dtype=float), as_real_array("rates", rates, 1)
-        many = len(rates) > 1
-        blocks = TrainingBlocks.of(problem, estimator, steps, sizes, optimiser=optimiser, keeps=keeps, side_by_side=many)
-        return cls(blocks, rates, keeps)
+        steps = np.array(shape, dtype=float)
+        training = training_of(problem, estimator, steps, sizes, optimiser, keeps=keeps, allocation=allocation)
+        return cls(training, as_real_array("rates", rates, 1))
 
     def objectives(self, replications: int, rng: Rng, checkpoints: Sequence[int]) -> Array:
         """Return J of the iterates after these numbers of updates, shape (S, R, C); NaN from where a run diverged."""
-        problem = self.blocks.problem
-        return self.looks(lambda theta: finite_objectives(problem, theta), replications, rng, checkpoints)
+        return self.looks(lambda theta: finite_objectives(self.training.problem, theta), replications, rng, checkpoints)
 
     def looks(self, look: Callable[[Array], Array], replications: int, rng: Rng, checkpoints: Sequence[int]) -> Array:
         """Return what `look` makes of iterates (R, d) after these numbers of updates, shape (S, R, C, ...)."""
@@ -89,39 +82,22 @@ class StepGrid:
         """Return all iterates, the start first, shape (S, R, n + 1, d)."""
 
         def follow(runs: Runs) -> Array:
-            runs.advance(self.blocks.updates.stop)
-            return runs.trace.path
+            runs.advance(len(self.training.step_sizes))
+            return runs.path
 
         return self._along(follow, replications, rng)
 
     def _along(self, follow: Callable[[Runs], Array], replications: int, rng: Rng) -> Array:
         """Return what is found along the runs, (R, ...) of some side by side, by step size: shape (S, R, ...)."""
-        problem, seed = self.blocks.problem, as_seed_sequence(rng)
+        problem, seed, found = self.training.problem, as_seed_sequence(rng), []
         starts = starting_points(problem.policy, problem.theta, replications)
-        found = []
-        for block, first in enumerate(range(0, replications, BLOCK_RUNS)):
-            own = starts[first : first + BLOCK_RUNS]
-            together, parts = BLOCK_RUNS // len(own), []
+        for block, first in enumerate(range(0, replications, LANES)):
+            own = starts[first : first + LANES]
+            together, parts = LANES // len(own), []
             for place in range(0, len(self.rates), together):
                 rates = self.rates[place : place + together]
-                with self._begin(rates, np.tile(own, (len(rates), 1)), seed, block) as runs:
-                    along = follow(runs)
+                runs = self.training.start(seed, block, np.tile(own, (len(rates), 1)), np.repeat(rates, len(own)), len(own))
+                along = follow(runs)
                 parts.append(along.reshape(len(rates), len(own), *along.shape[1:]))
             found.append(np.concatenate(parts))
         return np.concatenate(found, axis=1)
-
-    def _begin(self, rates: Array, starts: Array, seed: np.random.SeedSequence, block: int) -> AbstractContextManager[Runs]:
-        """Begin runs at some rates side by side, on the words of one block; a rate that is alone takes no detour by a factor."""
-        largest = rates[np.abs(rates).argmax()] or 1.0
-        updates = self.blocks.updates._replace(step_sizes=largest * self.blocks.updates.step_sizes)
-        blocks, streams, trace = replace(self.blocks, updates=updates), block_streams(seed, block), self._trace(starts)
-        if len(rates) == 1:
-            return blocks.start(streams, starts, trace)
-        return blocks.start_side_by_side(rates / largest, streams, starts, trace)
-
-    def _trace(self, starts: Array) -> Trace:
-        if not self.keeps:
-            return NO_TRACE
-        steps = self.blocks.updates.stop
-        # The window of the Hessian opens after the last rollout, because nobody wants it here.
-        return trace_from(starts, make_trace(self.blocks.problem, self.blocks.rules.source, steps, (steps, steps + 1)))

@@ -11,27 +11,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator, find
-from grpo_theory.estimation.allocation import AllocationRule, find_rule
+from grpo_theory.estimation.allocation import AllocationRule
+from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.exact import objective
 from grpo_theory.exact.derivatives import warn_if_unstable
-from grpo_theory.exact.multisets import warn_of_table
 from grpo_theory.problem import Problem, TokenChain
 from grpo_theory.schedule import Schedule, step_sizes
-from grpo_theory.simulate.advantage.route import CALLED, moves
-from grpo_theory.simulate.allocation.blocks import AllottedBlocks, check_allocation
-from grpo_theory.simulate.chain.training import ChainTraining
-from grpo_theory.simulate.draw.streams import Rng, Streams, as_seed_sequence, block_streams, stream_words
-from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks, checked_sizes, starting_points
-from grpo_theory.simulate.update.iterates import Ball
-from grpo_theory.simulate.update.optimiser import SGD, Optimiser
+from grpo_theory.simulate.advantages import warn_of_tables
+from grpo_theory.simulate.allocation import training_of
+from grpo_theory.simulate.ascents import Training, checked_sizes, starting_points
+from grpo_theory.simulate.chains import train_on_chain
+from grpo_theory.simulate.optimisers import SGD, Ball, Optimiser
+from grpo_theory.simulate.streams import LANES, Rng, as_seed_sequence
 from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import Array, Flags, Integers, as_count, as_numbers, shown
 
 if TYPE_CHECKING:
     import pandas as pd
-
-JOBS = 4
-"""The least number of jobs for each thread, if there are so many blocks: then all end at about the same time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,33 +200,35 @@ def simulate_training(
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     starts = starting_points(problem.policy, as_numbers("theta0", theta0), replications)
     sizes = batch_size, group_size, inner_steps, as_count("lag", lag, 0)
-    rule, drawn, budget = None if allocation is None else find_rule(allocation), sizes, 0
-    if rule is not None:
-        budget, drawn = check_allocation(problem, sizes, rule), (sizes[0], rule.high, *sizes[2:])
     if isinstance(problem.policy, TokenChain):
-        checked = checked_sizes(problem, chosen, sizes, optimiser, ball)
-        etas, words = step_sizes(schedule, steps), stream_words(as_seed_sequence(rng))
+        if allocation is not None:
+            raise ValueError("allocation is for responses that are listed: a TokenChain's groups have one size")
+        checked, etas = checked_sizes(problem, chosen, sizes, optimiser, ball), step_sizes(schedule, steps)
         if isinstance(optimiser, SGD):
             warn_if_unstable(problem, starts[0], etas)
-        on_chain = ChainTraining(problem, chosen, checked, etas, optimiser, ball, kept, words)
-        return TrainingRuns(chosen.name, kept, *on_chain.simulate(starts, workers))
-    blocks = TrainingBlocks.of(problem, chosen, step_sizes(schedule, steps), drawn, optimiser=optimiser, ball=ball)
-    if rule is not None:
-        blocks = AllottedBlocks.by_rule(blocks, rule, budget)
+        words = as_seed_sequence(rng).generate_state(3, np.uint64)
+        on_chain = Training(problem, chosen, checked, etas, optimiser, ball)
+        found = map_in_order(lambda one: train_on_chain(on_chain, words, kept, *one), enumerate(starts), workers)
+        return TrainingRuns(chosen.name, kept, *(np.array(part) for part in zip(*found, strict=True)))
+    training = training_of(problem, chosen, step_sizes(schedule, steps), sizes, optimiser, ball, allocation=allocation)
+    if not chosen.advantage.reads & set(PROMPT_FIELDS):
+        warn_of_tables(problem, [chosen], training.sizes.group_size, stacklevel=3)
     if isinstance(optimiser, SGD):
-        warn_if_unstable(problem, starts[0], blocks.updates.step_sizes)
-    if blocks.route.kind == CALLED and not moves(problem, chosen):
-        warn_of_table(chosen.advantage, problem.bandit.values.size, blocks.sizes.group_size, 1, stacklevel=3)
+        warn_if_unstable(problem, starts[0], training.step_sizes)
     seed = as_seed_sequence(rng)
 
-    n_blocks = -(-replications // BLOCK_RUNS)
-    at_once = max(1, min(blocks.blocks_at_once, n_blocks // (JOBS * workers))) if list(kept) == [steps] else 1
+    def run(block: int) -> tuple[Array, Array, Array, Array, Array]:
+        runs = training.start(seed, block, starts[block * LANES : (block + 1) * LANES])
+        found = []
+        for checkpoint in kept:
+            runs.advance(int(checkpoint))
+            both = np.stack([runs.theta, runs.average if checkpoint else runs.theta])
+            found.append(finite_objectives(problem, both))
+        runs.advance(steps)
+        objectives, averages = np.stack(found, axis=-1)
+        return objectives, averages, runs.theta, runs.average, runs.farthest
 
-    def run(first: int) -> tuple[Array, ...]:
-        wanted = slice(first * BLOCK_RUNS, (first + at_once) * BLOCK_RUNS)
-        return _objectives(blocks, block_streams(seed, first, min(at_once, n_blocks - first)), starts[wanted], kept)
-
-    parts = list(map_in_order(run, ((first,) for first in range(0, n_blocks, at_once)), workers))
+    parts = list(map_in_order(run, range(-(-replications // LANES)), workers))
     objectives, averages, theta, average, farthest = (np.concatenate(part) for part in zip(*parts, strict=True))
     return TrainingRuns(chosen.name, kept, objectives, averages, theta, average, farthest)
 
@@ -248,25 +246,6 @@ def _checkpoints(checkpoints: Sequence[int] | None, steps: int, inner_steps: int
         if odd:
             raise ValueError(f"{name} must be divisible by inner_steps = {inner_steps}, got {odd[0]}")
     return np.array(kept, dtype=np.int64)
-
-
-def _objectives(blocks: TrainingBlocks, streams: Streams, starts: Array, checkpoints: Integers) -> tuple[Array, ...]:
-    """Train the runs of some blocks; return J at the checkpoints, of iterates and averages, and where the runs end.
-
-    Objectives are found block by block: the last bits of products of matrices may depend on how many rows they have.
-    """
-    objectives = np.empty((len(starts), len(checkpoints)))
-    averages = np.empty_like(objectives)
-    with blocks.start(streams, starts) as runs:
-        for c, checkpoint in enumerate(checkpoints):
-            runs.advance(int(checkpoint))
-            reached = runs.theta
-            both = np.stack([reached, runs.average if checkpoint else reached])
-            for first in range(0, len(starts), BLOCK_RUNS):
-                own = slice(first, first + BLOCK_RUNS)
-                objectives[own, c], averages[own, c] = finite_objectives(blocks.problem, both[:, own])
-        runs.advance(blocks.updates.stop)
-        return objectives, averages, runs.theta, runs.average, runs.farthest
 
 
 def finite_objectives(problem: Problem, theta: Array) -> Array:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_continuous_lyapunov
 
-from grpo_theory.compiler import F1, F2, function_value
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact import Region, check_optimum, gradient_law, gradient_mean
+from grpo_theory.kernels import kernel
 from grpo_theory.problem import Problem
 from grpo_theory.schedule import Harmonic
 from grpo_theory.theory.weighted_chi_square import LawDistance, WeightedChiSquare
@@ -494,7 +493,7 @@ def gap_recursion(linear: Linearisation, steps: Array, start: Array) -> Array:
     return gaps
 
 
-@function_value(numba.void(F1, F2, F2, F1, F2, F1))
+@kernel
 def fill_gaps(curvatures, drift, noise, steps, covariance, gaps):
     """Fill in the mean gap after each step; `covariance` (r, r) is that of the start, and at the end that of the last iterate."""
     rank = curvatures.size

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from math import atan2, cos, exp, expm1, log, pi, sin, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import chdtr, chdtrc, chdtri, gammaincinv, gammaln, logit
 
-from grpo_theory.compiler import F1, F2, function_value, stage
+from grpo_theory.kernels import kernel
 from grpo_theory.validation import Array, Number, as_count, as_fraction, as_generator, as_numbers, as_real_array
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def log_volume(weights: Array, counts: Array) -> Array:
     return -half * np.log(2.0) - gammaln(half + 1.0) - 0.5 * (counts * logs).sum(axis=1)
 
 
-@stage
+@kernel
 def left_root(weights, counts, q):
     """Return T with sum w/(1 + 2 w T) + 1/T = q, for q below the mean; it lies between 1/q and (n/2 + 1)/q."""
     # The logarithm is halved, because roots lie many powers of ten apart.
@@ -103,7 +102,7 @@ def left_root(weights, counts, q):
     return exp((low + high) / 2.0)
 
 
-@stage
+@kernel
 def right_root(weights, counts, q):
     """Return t = (1 - s)/2 with sum w/(1 - 2 w t) - 1/t = q, in (0, 1/2); s lies between 1/(q + 4) and 1."""
     low, high = -log(q + 4.0), 0.0
@@ -120,7 +119,7 @@ def right_root(weights, counts, q):
     return -expm1((low + high) / 2.0) / 2.0
 
 
-@function_value(numba.void(F2, F2, F1, F1, F1, F1))
+@kernel
 def integrate(weights, counts, q, lower, upper, density):
     """Fill tails and density of each law, everything in units of the distance of the saddlepoint from the pole at 0."""
     ratios = np.empty(weights.shape[1])

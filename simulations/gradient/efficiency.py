@@ -33,7 +33,7 @@ def multiplied(batch, advantages):
 
 
 ESTIMATORS = {name: find(name) for name in ("reinforce", "rloo", "grpo", "max_rl")}
-ESTIMATORS["multiplied"] = make_estimator("multiplied", multiplied, minimum_group_size=2)
+ESTIMATORS["multiplied"] = make_estimator("multiplied", multiplied, minimum_group_size=2, exchangeable=True)
 
 
 def cases(quick):

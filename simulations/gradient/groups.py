@@ -2,7 +2,6 @@
 
 import numpy as np
 
-import grpo_theory as gt
 from grpo_theory.estimation import find
 from grpo_theory.validation import Array
 
@@ -16,8 +15,7 @@ def advantages_of(name: str, rewards: Array) -> Array:
     advantages = np.empty_like(rewards)
     unread, nothing = np.ones_like(rewards), np.zeros(n_groups)
     lengths = np.ones(rewards.shape, dtype=np.int64)
-    batch = gt.Batch(rewards, unread, lengths, nothing, nothing, nothing, advantage.parameter_array)
-    advantage.kernel(batch, advantages)
+    advantage.run((rewards, unread, lengths, nothing, nothing, nothing), advantages)
     return advantages
 
 

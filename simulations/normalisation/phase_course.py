@@ -52,7 +52,7 @@ def multiplied_by_deviation(batch, advantages):
             advantages[b, g] = (batch.rewards[b, g] - mean) * deviation
 
 
-MULTIPLIED = make_estimator("multiplied_by_deviation", multiplied_by_deviation)
+MULTIPLIED = make_estimator("multiplied_by_deviation", multiplied_by_deviation, exchangeable=True)
 ARMS: dict[str, tuple[float, Any]] = {"plain": (0.0, "dr_grpo"), "divided": (-1.0, "grpo"), "multiplied": (1.0, MULTIPLIED)}
 """The power of the deviation that exact gradients have as a factor, and the estimator of sampled runs."""
 MEASURES = ("success", "easy", "hard", "deviation", "orthogonality", "apart")

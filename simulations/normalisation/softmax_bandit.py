@@ -5,12 +5,11 @@ search finds. Rates and constants are compared with long paths. In the controls 
 lie outside [0, 1]. Or steps are shorter or 15% longer than the bound or the limit supposes, or divided by another power.
 """
 
-import numba
 import numpy as np
 from scipy.special import softmax
 
-from grpo_theory.compiler import F1, compile_function
 from grpo_theory.harness import check
+from grpo_theory.kernels import kernel
 from grpo_theory.theory import GREATEST_CURVATURE, divided_gap_limit, softmax_gap_bound, softmax_gap_limit
 from simulations.statements import stated
 from simulations.worst_cases import worst_of
@@ -39,6 +38,7 @@ GAPS = {
 """What t times the gap is at most, with t = 1 at the start. And how many times shorter the steps are in the control."""
 
 
+@kernel
 def gap_path(rewards, step, power, gaps):
     """Fill in the gap before each update, from equal logits; steps are divided by a power of the standard deviation."""
     logits = np.zeros(rewards.size)
@@ -52,13 +52,10 @@ def gap_path(rewards, step, power, gaps):
         logits += step / deviation**power * shares * advantages
 
 
-_ASCEND = compile_function(gap_path, numba.void(F1, numba.float64, numba.float64, F1))
-
-
 def gaps_along(rewards, updates, step=STEP, power=0.0):
     """Return the gap before each of the updates, shape (updates,), from equal logits."""
     gaps = np.empty(updates)
-    _ASCEND(np.ascontiguousarray(rewards), step, power, gaps)
+    gap_path(np.ascontiguousarray(rewards), step, power, gaps)
     return gaps
 
 

@@ -13,8 +13,8 @@ from grpo_theory.plan.efficiency import choose_by_efficiency
 from grpo_theory.plan.estimator_advice import EstimatorLaws
 from grpo_theory.problem.gallery import KINDS
 from grpo_theory.schedule import step_sizes
-from grpo_theory.simulate.draw.streams import block_streams
-from grpo_theory.simulate.training_blocks import TrainingBlocks
+from grpo_theory.simulate import BLOCK_RUNS
+from grpo_theory.simulate.ascents import make_training
 from simulations.plan.pilot_problems import chain
 from simulations.runs.arms import success_rates
 from simulations.runs.worlds import WORLDS
@@ -98,7 +98,7 @@ def walked(case, theta):
 def courses(case, starts, estimator, rate, sizes, looks, seed):
     """Train from each start (R, d); return success after numbers of updates, (R, looks), and the last parameters (R, d).
 
-    `sizes` are the numbers of prompts and of responses to each. The runs are one block.
+    `sizes` are the numbers of prompts and of responses to each.
     """
     if isinstance(case.policy, gt.TokenChain):
         batch = {"batch_size": sizes[0], "group_size": sizes[1], "replications": len(starts)}
@@ -106,13 +106,15 @@ def courses(case, starts, estimator, rate, sizes, looks, seed):
         runs = gt.simulate_training(case, starts, estimator, gt.Constant(rate), **batch, **going_on)
         return runs.objectives, runs.theta
     # The driver itself, because the check of stability that comes before whole runs takes longer than they do.
-    blocks = TrainingBlocks.of(case, find(estimator), step_sizes(gt.Constant(rate), looks[-1]), (*sizes, 1), optimiser=gt.SGD())
-    with blocks.start(block_streams(seed, 0, 1), starts) as going:
-        found = []
+    training, found, ends = make_training(case, find(estimator), step_sizes(gt.Constant(rate), looks[-1]), sizes), [], []
+    for block, first in enumerate(range(0, len(starts), BLOCK_RUNS)):
+        going, rates = training.start(seed, block, starts[first : first + BLOCK_RUNS]), []
         for count in looks:
             going.advance(count)
-            found.append(success_rates(case, going.theta) @ case.bandit.prompt_weights)
-        return np.stack(found, axis=1), going.theta
+            rates.append(success_rates(case, going.theta) @ case.bandit.prompt_weights)
+        found.append(np.stack(rates, axis=1))
+        ends.append(going.theta)
+    return np.concatenate(found), np.concatenate(ends)
 
 
 def draw_log(draw, prompts, size, rng):

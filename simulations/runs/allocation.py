@@ -9,9 +9,7 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.estimation import find
 from grpo_theory.harness import check, rows, run
-from grpo_theory.simulate.allocation.blocks import AllottedBlocks
 from grpo_theory.simulate.step_grid import StepGrid
-from grpo_theory.simulate.training_blocks import TrainingBlocks
 from simulations.best_rate import ahead, lead
 from simulations.runs.allocation_step import SGPO_NOW, VIP_AT_START
 from simulations.runs.arms import OPTIMISERS
@@ -86,9 +84,8 @@ def trained(world, optimiser, draws, runs, rng):
         problem, seed = WORLDS[world].problem(draw), child_seed(seed_of(rng), draw)
         found["start"].append(gt.objective(problem, problem.theta))
         for name, rule in RULES.items():
-            sizes, how = (BATCH, rule.high, 1), OPTIMISERS[optimiser]
-            blocks = TrainingBlocks.of(problem, find("rloo"), steps, sizes, optimiser=how, side_by_side=True)
-            grid = StepGrid(AllottedBlocks.by_rule(blocks, rule, BATCH * GROUP), rates_of(world, optimiser), keeps=False)
+            rates, how = rates_of(world, optimiser), OPTIMISERS[optimiser]
+            grid = StepGrid.of(problem, find("rloo"), rates, steps, (BATCH, GROUP), how, allocation=rule)
             found[name].append(np.nan_to_num(grid.objectives(runs, seed, CHECKPOINTS)).mean(axis=1))
     return {name: np.stack(own, axis=-1) for name, own in found.items()}  # (rates, checkpoints, draws)
 

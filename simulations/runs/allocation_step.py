@@ -11,8 +11,6 @@ from dataclasses import replace
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.compiler import function_value
-from grpo_theory.estimation import COSTS
 from grpo_theory.evidence.reading import mean_of
 from grpo_theory.harness import check, rows, run
 from simulations.runs.worlds import WORLDS
@@ -37,7 +35,6 @@ VALUE, VARIANCE, START = 0, 1, 4
 LEAST = 1e-12
 
 
-@function_value(COSTS)
 def fill_printed_at_start(known, costs):
     """The printed error with the success rate at the start: what is known without estimating anything anew."""
     for b in range(known.shape[0]):
@@ -45,14 +42,12 @@ def fill_printed_at_start(known, costs):
         costs[b, 0], costs[b, 1] = variance, variance
 
 
-@function_value(COSTS)
 def fill_inverse_now(known, costs):
     """Sizes as 1/p with the success rate of the policy that samples."""
     for b in range(known.shape[0]):
         costs[b, 0], costs[b, 1] = 1.0 / max(known[b, VALUE], LEAST) ** 2, 0.0
 
 
-@function_value(COSTS)
 def fill_upside_down(known, costs):
     """Broken: most responses go to the prompts whose rewards vary least."""
     for b in range(known.shape[0]):

@@ -9,9 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from grpo_theory.compiler import stage
 from grpo_theory.estimation import find, make_estimator
 from grpo_theory.estimation.kernel import centre
+from grpo_theory.kernels import kernel
 from grpo_theory.simulate.step_grid import StepGrid
 from grpo_theory.simulate.training import finite_objectives
 from simulations.runs.arms import estimator_of, quietly
@@ -74,7 +74,7 @@ NEAR = 1e-12
 """Success rates nearer to 0 or 1 than this are taken for this: such prompts have groups without signal only."""
 
 
-@stage
+@kernel
 def division_weight(success, size):
     """Return w(p) of groups of `size` divided by their standard deviation, without epsilon; the same for p and 1 - p.
 
@@ -139,10 +139,10 @@ def arm_estimator(arm, group_size):
     group_size : int
     """
     if arm == "noise":
-        return make_estimator(arm, unweighted, minimum_group_size=2)
+        return make_estimator(arm, unweighted, minimum_group_size=2, exchangeable=True)
     if arm == "dropped":
         return estimator_of(arm, 0.0)
     if arm in WEIGHTED:
         size = float(LENT if arm == "lent" else group_size)
-        return make_estimator(arm, WEIGHTED[arm], parameters={"size": size}, minimum_group_size=2)
+        return make_estimator(arm, WEIGHTED[arm], parameters={"size": size}, minimum_group_size=2, exchangeable=True)
     return find(arm)

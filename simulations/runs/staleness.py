@@ -14,8 +14,8 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.estimation.parts import CLIPS, Clip, Ratio
 from grpo_theory.harness import check, rows, run
+from grpo_theory.simulate.optimisers import ascend
 from grpo_theory.simulate.step_grid import StepGrid
-from grpo_theory.simulate.update.optimiser import ascend
 from simulations.best_rate import ahead, lead
 from simulations.runs.arms import success_rates
 from simulations.runs.worlds import WORLDS, World
@@ -69,7 +69,7 @@ are one estimator."""
 class PlainAscent:
     """`SGD` without its warning of large steps: a grid has some on purpose, and to look for them takes as long as the runs."""
 
-    move, n_moments, settings = ascend, 0, np.empty(0)
+    move, n_moments, settings = staticmethod(ascend), 0, np.empty(0)
 
 
 class Place(NamedTuple):

@@ -8,10 +8,8 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check, run
-from grpo_theory.simulate.draw.streams import block_streams
+from grpo_theory.simulate.ascents import make_training
 from grpo_theory.simulate.training import finite_objectives
-from grpo_theory.simulate.training_blocks import TrainingBlocks
-from grpo_theory.simulate.update.trace import NO_TRACE
 from simulations.best_rate import ahead, lead
 from simulations.kernels import kernel_at
 from simulations.runs.worlds import WORLDS
@@ -69,13 +67,14 @@ def success(problem, theta):
 
 def trained(problem, starts, estimator, way, rates, responses, seed):
     """Return where an estimator takes runs from their starts (R, d) at constant rates (L,) side by side, shape (L, R, d)."""
-    (size, number), largest = way, max(rates)
-    etas, found = np.full(responses // number, largest), gt.estimation.find(estimator)
-    blocks = TrainingBlocks.of(problem, found, etas, (number // size, size, 1), optimiser=gt.SGD(), side_by_side=True)
-    factors, all_starts = np.array(rates) / largest, np.tile(starts, (len(rates), 1))
-    with blocks.start_side_by_side(factors, block_streams(seed, 0), all_starts, NO_TRACE) as runs:
-        runs.advance(len(etas))
-        return runs.theta.reshape(len(rates), *starts.shape)
+    size, number = way
+    training = make_training(problem, gt.estimation.find(estimator), np.ones(responses // number), (number // size, size))
+    ends = []
+    for rate in rates:
+        runs = training.start(seed, 0, starts, np.full(len(starts), rate))
+        runs.advance(responses // number)
+        ends.append(runs.theta)
+    return np.stack(ends)
 
 
 @check(

@@ -3,13 +3,13 @@
 import numpy as np
 from scipy.special import comb
 
-from grpo_theory.compiler import stage
 from grpo_theory.estimation.kernel import centre
 from grpo_theory.estimation.registry import make_estimator
+from grpo_theory.kernels import kernel
 from simulations.sequence.divergences import Numbers
 
 
-@stage
+@kernel
 def leave_out(rewards, differences):
     """Fill `differences` (G,) with rewards (G,) less the mean of the others, and return the variance of the group, ddof 1."""
     others = rewards.size - 1.0
@@ -29,7 +29,7 @@ def standardised(batch, advantages):
                 advantages[b, g] /= np.sqrt(variance)
 
 
-STANDARDISED = make_estimator("standardised", standardised, minimum_group_size=2)
+STANDARDISED = make_estimator("standardised", standardised, minimum_group_size=2, exchangeable=True)
 
 
 def ascended(success: Numbers, group_size: int) -> Numbers:

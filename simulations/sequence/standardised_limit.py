@@ -53,7 +53,9 @@ def limits(problem, group_sizes, drift, stray, rng, kernels=RIGHT, away=0.0):
     found = gt.gallery.problem(problem)
     steps = rng.normal(size=(2, found.theta.size))
     theta = found.theta + of_length(drift, steps[0])
-    kernel = make_estimator("off the limit", off_the_limit, parameters=dict.fromkeys(NAMES, 0.0), minimum_group_size=2)
+    kernel = make_estimator(
+        "off the limit", off_the_limit, parameters=dict.fromkeys(NAMES, 0.0), minimum_group_size=2, exchangeable=True
+    )
     estimators = [composed(kernel.with_parameters(**dict(zip(NAMES, one, strict=True))), "token") for one in kernels]
     curves = []
     for size in group_sizes:

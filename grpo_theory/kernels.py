@@ -1,0 +1,57 @@
+"""How the package compiles: decorators that own the options of numba's njit, and the folder in which machine code is kept.
+
+Numba keeps machine code beside a function's file, and does not see that a file which this one imports was edited.  So the code is
+kept in a folder named by all sources of the package, and what is older is deleted.
+"""
+
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+
+def cache_folder(package: Path, chosen: str | None) -> Path:
+    """Return the folder for machine code of these sources, in the package's cache or one that the user has chosen."""
+    sources = sorted(package.rglob("*.py"))
+    told = "\n".join(f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in sources)
+    parent = Path(chosen) if chosen else package / "__pycache__"
+    if parent.name.startswith("kernels-"):  # of a process that started this one
+        parent = parent.parent
+    folder = parent / f"kernels-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    for old in parent.glob("kernels-*"):
+        if old != folder:
+            shutil.rmtree(old, ignore_errors=True)
+    return folder
+
+
+if "numba" not in sys.modules:  # which reads this once
+    os.environ["NUMBA_CACHE_DIR"] = str(cache_folder(Path(__file__).parent, os.environ.get("NUMBA_CACHE_DIR")))
+
+import numpy as np  # noqa: E402
+from numba import njit  # noqa: E402
+from numba import types as types  # noqa: E402
+
+if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
+    np.seterr(over="ignore")  # random words are sums modulo 2^64, of which plain Python warns
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+kernel = njit(cache=True, fastmath={"contract", "nsz"}, **_OPTIONS)
+"""Divisions by zero give infinities, threads run side by side, and products may be fused; sums keep their order."""
+summing_kernel = njit(cache=True, fastmath={"contract", "nsz", "reassoc"}, **_OPTIONS)
+"""The same, but sums may be made in any order, which is what vectors of one long sum need."""
+
+
+@lru_cache
+def compiled(function: Callable, signature: Any = None) -> Any:
+    """Return a user's function compiled, for a signature or for what comes; one without a file is not kept on disk."""
+    make: Any = njit if signature is None else partial(njit, signature)
+    if hasattr(function, "py_func"):
+        return function
+    try:
+        return make(cache=True, **_OPTIONS)(function)
+    except RuntimeError:  # a function typed at a prompt has no file beside which anything could be kept
+        return make(**_OPTIONS)(function)

@@ -1,0 +1,291 @@
+"""From the groups that a fixed policy drew to the sums that estimators need: advantages added up by response.
+
+An estimate of a group is (1/G) sum_i [A_i u(k_i, sign A_i) + v(k_i)].  So of a group it needs two numbers for each response k.
+These are the sum of its advantages and, where there is a v, how often it came.  A kernel that reads rewards alone and treats
+responses alike is a table over compositions: how many responses of the group got each reward.  Any other is called, in the
+order drawn.
+"""
+
+import warnings
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from grpo_theory.estimation import Estimator
+from grpo_theory.estimation.advantage import Advantage
+from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
+from grpo_theory.exact.multisets import Looks, Seen, TableSizeWarning, check_alone, class_table, multisets, seen_at
+from grpo_theory.kernels import kernel
+from grpo_theory.problem import Point, Problem
+from grpo_theory.simulate.draws import Batches, OutcomeLaw
+from grpo_theory.simulate.streams import LANES
+from grpo_theory.validation import Array, Flags, Integers
+
+LARGEST_TABLE = 1 << 22
+"""The most numbers of a table over compositions; kernels with more are called."""
+
+
+class Sums(NamedTuple):
+    """What E estimators need of T tiles of B groups.
+
+    Attributes
+    ----------
+    rows : ndarray, shape (T, B, R, F, K, LANES)
+        R rows of sums by response; a row has F features (see `exact.TokenWeights`).
+    weights : ndarray, shape (T, E, B, R, LANES)
+        How the estimators combine the rows.
+    """
+
+    rows: Array
+    weights: Array
+
+
+class AdvantageTable(NamedTuple):
+    """The advantages of E kernels by composition.
+
+    Attributes
+    ----------
+    advantages : ndarray, shape (E, n looks, n places, L)
+        Of a response that got the l-th reward value.
+    looks : ndarray of int64, shape (M,)
+        How a prompt looks to the kernels: the row of its true value, standard deviation and optimal baseline.
+    steps : ndarray of int64, shape (L,)
+        What a response of each value adds to the place of the composition.
+    """
+
+    advantages: Array
+    looks: Integers
+    steps: Integers
+
+
+def table_size(problem: Problem, estimator: Estimator, group_size: int) -> int | None:
+    """Return the numbers of a kernel's table over compositions, or None if it reads more than the table knows."""
+    kind, n_values = estimator.advantage, problem.bandit.values.size
+    whole = problem.kl is None or estimator.kl.place != "reward"
+    if not whole or kind.couples_groups or not kind.exchangeable or kind.reads & {"squared_score_norms", "lengths"}:
+        return None
+    return (group_size + 1) ** (n_values - 1) * n_values * (problem.policy.n_prompts if kind.reads & set(PROMPT_FIELDS) else 1)
+
+
+def warn_of_tables(problem: Problem, estimators: Sequence[Estimator], group_size: int, stacklevel: int) -> None:
+    """Warn of kernels that have no table because it would be too large."""
+    for estimator in estimators:
+        size = table_size(problem, estimator, group_size)
+        if size is not None and size > LARGEST_TABLE:
+            warnings.warn(
+                f"the kernel of estimator {estimator.name!r} is called for every group, which takes several times as long as to "
+                f"look its advantages up. For {problem.bandit.values.size} reward values and groups of {group_size} their table "
+                f"has {size:,} numbers, and {LARGEST_TABLE:,} are allowed. With fewer values or smaller groups there is one",
+                TableSizeWarning,
+                stacklevel=stacklevel,
+            )
+
+
+def tabulate(estimators: Sequence[Estimator], point: Point, group_size: int) -> AdvantageTable:
+    """Tabulate kernels that read the same fields."""
+    seen, values = seen_at(point, estimators[0].kl), point.bandit.values
+    reads = [name in estimators[0].advantage.reads for name in PROMPT_FIELDS]
+    known = np.stack([field if read else np.zeros(len(field)) for field, read in zip(seen.prompt_fields, reads, strict=True)])
+    distinct, looks = np.unique(known, axis=1, return_inverse=True)
+    distinct[~np.array(reads)] = np.nan
+    counts = multisets(values.size, group_size)
+    steps = (group_size + 1) ** np.arange(values.size)
+    steps = np.concatenate([[0], steps[:-1]]).astype(np.int64)  # the counts of all values but the first tell the composition
+    fields = np.stack([np.tile(values, (distinct.shape[1], 1)), *np.full((2, distinct.shape[1], values.size), np.nan)])
+    table = np.full((len(estimators), distinct.shape[1], int(counts.max() * steps[-1]) + 1, values.size), np.nan)
+    for own, estimator in zip(table, estimators, strict=True):
+        own[:, counts @ steps] = class_table(estimator.advantage, Looks(fields, distinct), counts)
+    return AdvantageTable(table, looks.reshape(-1).astype(np.int64), steps)
+
+
+def as_contrasts(table: AdvantageTable, group_size: int) -> AdvantageTable:
+    """Return A = A_0 + s D and D = A_1 - A_0 in place of the advantages A_0 and A_1 of two reward values.
+
+    Here s is the share of responses that got the higher one. D is 0 where one reward is all that there is.
+    """
+    low, high = np.moveaxis(table.advantages, -1, 0)
+    low, high = np.where(np.isnan(low), high, low), np.where(np.isnan(high), low, high)
+    apart, share = high - low, np.arange(group_size + 1) / group_size
+    return table._replace(advantages=np.stack([low + share * apart, apart], axis=-1))
+
+
+@kernel
+def find_places(law, table, prompts, counts, places, by_level):
+    """Find the place of a group's composition (LANES,), and count its responses by reward value (L, LANES)."""
+    by_level[:] = 0
+    for c in range(counts.shape[0]):
+        if law.stride > 1:
+            level = c % law.stride
+            for j in range(LANES):
+                by_level[level, j] += counts[c, j]
+        else:
+            for j in range(LANES):
+                by_level[law.levels[c, prompts[j]], j] += counts[c, j]
+    places[:] = 0
+    for level in range(1, by_level.shape[0]):
+        for j in range(LANES):
+            places[j] += table.steps[level] * by_level[level, j]
+
+
+@kernel
+def fill_contrasts(law, table, batches, with_mean, sums):
+    """Fill in rows and weights of kernels whose rewards have two values: A_k = D h_k + A n_k, see `as_contrasts`.
+
+    Of n_k responses k, n_k1 got the higher reward, and so did a share s of the group.  The contrast is h_k = n_k1 - s n_k.
+    Estimators share h and n, and A is 0 for those that are centred.
+    """
+    n_tiles, batch_size, n_classes, _ = batches.counts.shape
+    group_size = 0.0
+    places, high, share, looks = np.empty(LANES, np.int64), np.empty(LANES), np.empty(LANES), np.empty(LANES, np.int64)
+    for c in range(n_classes):
+        group_size += batches.counts[0, 0, c, 0]
+    for t in range(n_tiles):
+        for b in range(batch_size):
+            prompts, counts, row = batches.prompts[t, b], batches.counts[t, b], sums.rows[t, b, 0, 0]
+            for j in range(LANES):
+                share[j] = 0.0
+                looks[j] = table.looks[prompts[j]]
+            for k in range(row.shape[0]):
+                for j in range(LANES):
+                    if law.stride > 1:
+                        row[k, j] = counts[2 * k + 1, j]
+                    else:
+                        row[k, j] = counts[k, j] * law.levels[k, prompts[j]]
+                for j in range(LANES):
+                    share[j] += row[k, j]
+            for j in range(LANES):
+                places[j] = np.int64(share[j])
+                share[j] /= group_size
+            for k in range(row.shape[0]):
+                for j in range(LANES):
+                    high[j] = counts[k, j]
+                    if law.stride > 1:
+                        high[j] = np.float64(counts[2 * k, j]) + counts[2 * k + 1, j]
+                for j in range(LANES):
+                    row[k, j] -= share[j] * high[j]
+                if with_mean:
+                    for j in range(LANES):
+                        sums.rows[t, b, 1, 0, k, j] = high[j]
+            for e in range(sums.weights.shape[1]):
+                for j in range(LANES):
+                    sums.weights[t, e, b, 0, j] = table.advantages[e, looks[j], places[j], 1]
+                if with_mean:
+                    for j in range(LANES):
+                        sums.weights[t, e, b, 1, j] = table.advantages[e, looks[j], places[j], 0]
+
+
+@kernel
+def fill_tabulated(law, table, batches, by_sign, drifts, sums):
+    """Fill in the one row of a kernel by its table: advantages added up by response, those of either sign apart if asked."""
+    n_tiles, batch_size, n_classes, _ = batches.counts.shape
+    n_values = table.steps.shape[0]
+    places, by_level = np.empty(LANES, np.int64), np.empty((n_values, LANES), np.int64)
+    sums.rows[:] = 0.0
+    sums.weights[:] = 1.0
+    for t in range(n_tiles):
+        for b in range(batch_size):
+            prompts, counts = batches.prompts[t, b], batches.counts[t, b]
+            find_places(law, table, prompts, counts, places, by_level)
+            for c in range(n_classes):
+                for j in range(LANES):
+                    if counts[c, j] > 0:
+                        level = law.levels[c, prompts[j]]
+                        advantage = table.advantages[0, table.looks[prompts[j]], places[j], level]
+                        feature = 1 if by_sign and advantage <= 0.0 else 0
+                        sums.rows[t, b, 0, feature, c // law.stride, j] += counts[c, j] * advantage
+                        if drifts:
+                            sums.rows[t, b, 0, -1, c // law.stride, j] += counts[c, j]
+
+
+@kernel
+def show_batches(batches, stride, levels, rewards, norms, lengths, known, shown):
+    """Write out what a kernel sees: fields (n, B, G) of responses, and (n, B) of prompts, for n = T LANES replications.
+
+    The rewards are (M, K, L), the norms (M, K), the lengths (K,) and what is known of prompts (3, M).
+    """
+    n_tiles, batch_size, group_size, _ = batches.ordered.shape
+    for t in range(n_tiles):
+        for b in range(batch_size):
+            for j in range(LANES):
+                i, m = t * LANES + j, batches.prompts[t, b, j]
+                for g in range(group_size):
+                    c = batches.ordered[t, b, g, j]
+                    k = c // stride
+                    shown[0][i, b, g] = rewards[m, k, levels[c, m]]
+                    shown[1][i, b, g] = norms[m, k]
+                    shown[2][i, b, g] = lengths[k]
+                for field in range(3):
+                    shown[3][field, i, b] = known[field, m]
+
+
+@kernel
+def fill_called(batches, stride, advantages, by_sign, drifts, sums):
+    """Add up advantages (n, B, G) by response, those of either sign apart if asked."""
+    n_tiles, batch_size, group_size, _ = batches.ordered.shape
+    sums.rows[:] = 0.0
+    sums.weights[:] = 1.0
+    for t in range(n_tiles):
+        for b in range(batch_size):
+            for g in range(group_size):
+                for j in range(LANES):
+                    k, advantage = batches.ordered[t, b, g, j] // stride, advantages[t * LANES + j, b, g]
+                    feature = 1 if by_sign and advantage <= 0.0 else 0
+                    sums.rows[t, b, 0, feature, k, j] += advantage
+                    if drifts:
+                        sums.rows[t, b, 0, -1, k, j] += 1.0
+
+
+class KernelCall:
+    """Calls a kernel on drawn groups, and looks once whether it sees each by itself."""
+
+    def __init__(self, advantage: Advantage) -> None:
+        self.advantage, self._checked = advantage, False
+
+    def advantages(self, shown: tuple[Array, Array, Integers, Array], wanted: Flags) -> Array:
+        """Return advantages (n, B, G) for fields of responses (n, B, G) and of prompts (3, n, B).
+
+        Raises
+        ------
+        ValueError
+            If one is not finite where it is wanted (n,).
+        """
+        kernel, (n, batch_size, group_size) = self.advantage, shown[0].shape
+        advantages = np.full(shown[0].shape, np.nan)
+        if kernel.couples_groups:
+            for i in range(n):
+                kernel.run([*(field[i] for field in shown[:3]), *shown[3][:, i]], advantages[i])
+        else:
+            flat = [*(field.reshape(-1, group_size) for field in shown[:3]), *shown[3].reshape(3, -1)]
+            found = advantages.reshape(-1, group_size)
+            kernel.run(flat, found)
+            told = np.isfinite(found).all(axis=1)
+            if told.any() and not self._checked:
+                check_alone(kernel, Batch._make([*(field[told] for field in flat), kernel.parameter_array]), found[told])
+                self._checked = True
+        bad = ~np.isfinite(advantages).all(axis=2) & wanted[:, None]
+        if bad.any():
+            replication, group = np.argwhere(bad)[0]
+            raise ValueError(
+                f"the kernel of estimator {kernel.name!r} must fill finite advantages, and does not for a batch of "
+                f"{batch_size} x {group_size} responses, in a group with rewards {shown[0][replication, group].tolist()}"
+            )
+        return advantages
+
+
+class Caller:
+    """Calls a kernel on the groups of tiles."""
+
+    def __init__(self, estimator: Estimator, point: Point, law: OutcomeLaw, group_size: int) -> None:
+        self.law, self.group_size, self._call = law, group_size, KernelCall(estimator.advantage)
+        seen: Seen = seen_at(point, estimator.kl)
+        facts = seen.rewards.reshape(len(point.probabilities), point.policy.n_responses, -1), seen.squared_score_norms
+        self._facts = law.levels, *map(np.ascontiguousarray, (*facts, seen.lengths, seen.prompt_fields))
+
+    def advantages(self, batches: Batches) -> Array:
+        """Return the advantages of the responses, shape (n, B, G)."""
+        n, batch_size = len(batches.prompts) * LANES, batches.prompts.shape[1]
+        shape = n, batch_size, self.group_size
+        shown = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64), np.empty((3, n, batch_size))
+        show_batches(batches, self.law.stride, *self._facts, shown)
+        return self._call.advantages(shown, np.ones(n, dtype=bool))

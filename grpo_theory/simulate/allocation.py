@@ -1,0 +1,218 @@
+"""Training runs whose rollouts are shared out by an allocation rule: each prompt of a step gets a group of its own size."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from grpo_theory.estimation import Estimator
+from grpo_theory.estimation.allocation import (
+    KNOWN,
+    ORACLE_TRACE,
+    SECOND_ORDER,
+    SEEN_COUNT,
+    SEEN_REWARD,
+    START_VALUE,
+    VALUE,
+    VARIANCE,
+    AllocationRule,
+    checked_budget,
+    cost_message,
+    find_rule,
+    spread_budget,
+)
+from grpo_theory.kernels import compiled, kernel
+from grpo_theory.problem import LogitMap, Problem
+from grpo_theory.simulate.advantages import AdvantageTable
+from grpo_theory.simulate.ascents import NONE, Runs, Training, make_training, reward_table
+from grpo_theory.simulate.draws import as_sizes
+from grpo_theory.simulate.optimisers import Ball, Optimiser
+from grpo_theory.simulate.rollouts import sum_tabulated
+from grpo_theory.simulate.seen import covectors_of, powers_of
+from grpo_theory.simulate.streams import LANES, Streams, block_streams
+from grpo_theory.validation import Array, Integers
+
+
+def untabulated(estimator: Estimator) -> str:
+    """Say that an estimator has no table by the size of its group."""
+    return (
+        "allocation needs an estimator whose advantages depend on the rewards of one group only, without a penalty or pooled "
+        f"tokens. On this problem {estimator.name!r} is not one. Use rloo, dr_grpo or grpo, without a KL term"
+    )
+
+
+@lru_cache
+def allotting(fill: Callable) -> Callable:
+    """Return what shares out the responses of runs by the costs that a rule fills in; one is compiled for each rule."""
+
+    @kernel
+    def allot(known, budget, low, high, costs, sizes):
+        """Fill in the sizes (B, LANES) of runs of which (R, B, 7) is known; returns the first whose costs mean nothing, or -1."""
+        gains, own = np.empty(sizes.shape[0]), np.empty(sizes.shape[0], np.int64)
+        for run in range(known.shape[0]):
+            finite = True
+            for b in range(known.shape[1]):
+                costs[b, 0] = costs[b, 1] = np.nan
+                for column in range(known.shape[2]):
+                    finite = finite and np.isfinite(known[run, b, column])
+            if not finite:
+                continue
+            fill(known[run], costs)
+            for b in range(known.shape[1]):
+                if not (costs[b, 0] >= 0.0 and costs[b, 1] >= 0.0 and costs[b, 0] < np.inf and costs[b, 1] < np.inf):
+                    return run
+            spread_budget(costs, budget, low, high, gains, own)
+            for b in range(own.size):
+                sizes[b, run] = own[b]
+        return -1
+
+    return allot
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AllottedTraining(Training):
+    """What such runs have in common: made as for groups of the most responses that the rule allows.
+
+    Attributes
+    ----------
+    rule : AllocationRule
+    budget : int
+        The responses of a step.
+    """
+
+    rule: AllocationRule
+    budget: int
+
+    @cached_property
+    def table(self) -> AdvantageTable:
+        """The kernel's table by the size of the group; advantages are over that size, so that a batch's estimate is a mean."""
+        sizes = list(range(self.rule.low, self.rule.high + 1))
+        if super().table is None or self.drift or self.pool:
+            raise ValueError(untabulated(self.estimator))
+        found = reward_table(self.estimator, self.problem.bandit.values, sizes)
+        return found._replace(advantages=found.advantages / np.array(sizes)[:, None, None])
+
+    @property
+    def in_one_loop(self) -> bool:
+        """Never: a rule is asked before each rollout."""
+        return False
+
+    @cached_property
+    def gram(self) -> Array:
+        """Phi Phi' of each prompt, shape (M, D, D), where the rule wants traces of scores."""
+        logit_map = self.problem.policy.logit_map
+        if not self.rule.wants_traces:
+            return np.empty((0, 0, 0))
+        if not isinstance(logit_map, LogitMap):
+            raise ValueError(
+                f"allocation by {self.rule.name!r} needs a policy whose logits are linear in theta, got {self.problem.policy!r}. "
+                "It takes the traces of scores from features that stay as they are. Use 'vip' or 'uniform'"
+            )
+        return np.array(logit_map.gram(), order="C")
+
+    def start(
+        self, seed: np.random.SeedSequence, block: int, starts: Array, factors: Array = NONE, period: int = LANES
+    ) -> "AllottedRuns":
+        """Return the runs of a block at their starts (R, d)."""
+        return AllottedRuns(self, block_streams(seed, block), starts, factors, period)
+
+
+class AllottedRuns(Runs):
+    """The runs of a block on their way, which remember the rewards that they have seen of each prompt."""
+
+    training: AllottedTraining
+
+    def __init__(self, training: AllottedTraining, streams: Streams, starts: Array, factors: Array, period: int) -> None:
+        super().__init__(training, streams, starts, factors, period)
+        bandit = training.problem.bandit
+        self._sizes = np.full((training.sizes.batch_size, LANES), training.rule.low, dtype=np.int64)
+        self._seen = np.zeros((2, bandit.n_prompts, LANES))  # sums and numbers of rewards
+        self._start_values = np.full((bandit.n_prompts, LANES), np.nan)
+        self._start_values[:, : self.n] = values_at(training.problem, starts).T
+        self._variances = (bandit.probabilities * (bandit.values - bandit.mean_reward[..., None]) ** 2).sum(axis=-1)
+
+    def group_sizes(self) -> Integers:
+        """Ask the rule how many responses each prompt gets (B, LANES), by what is known of it before sampling."""
+        training, rule, prompts, lanes = self.training, self.training.rule, self.room.prompts, np.arange(LANES)
+        known = np.zeros((LANES, len(prompts), len(KNOWN)))
+        means, pi = training.problem.bandit.mean_reward[prompts].swapaxes(1, 2), self.policy.pi
+        with np.errstate(all="ignore"):
+            value = (pi * means).sum(axis=1)
+            centred = means - value[:, None]
+            spread = self._variances[prompts].swapaxes(1, 2) + centred**2
+            variance = (pi * spread).sum(axis=1)
+            facts = {VALUE: value, VARIANCE: variance, START_VALUE: self._start_values[prompts, lanes]}
+            facts |= {SEEN_REWARD: self._seen[0][prompts, lanes], SEEN_COUNT: self._seen[1][prompts, lanes]}
+            if rule.wants_traces:
+                norms, slope, weights = np.zeros(pi.shape), np.zeros(prompts.shape), pi * centred
+                for b, tokens in enumerate(self.policy.tokens):
+                    gram, covectors = training.gram[prompts[b]], covectors_of(training.problem.policy.paths, tokens.T)
+                    norms[b] = powers_of(covectors, gram).T
+                    slope[b] = powers_of(weights[b].T[:, None] @ covectors, gram)[:, 0]
+                # docs/derivations.md, section 33.1: tr Cov(A W) with the oracle's advantage, and what a baseline of n - 1 adds.
+                facts[ORACLE_TRACE] = np.maximum(0.0, (pi * norms * spread).sum(axis=1) - slope)
+                facts[SECOND_ORDER] = variance * (pi * norms).sum(axis=1) + slope
+        for column, fact in facts.items():
+            known[:, :, column] = fact.T
+        costs = np.empty((len(prompts), 2))
+        self._sizes[:] = rule.low
+        bad = allotting(compiled(rule.fill))(known[: self.n], training.budget, rule.low, rule.high, costs, self._sizes)
+        if bad >= 0:
+            group = int(np.argmax(~((costs >= 0.0) & (costs < np.inf)).all(axis=1)))
+            raise ValueError(cost_message(rule.name, costs[group], known[bad, group]))
+        return self._sizes
+
+    def sum_advantages(self, group_sizes: Integers, sampler: Array) -> None:
+        """Add up the advantages of the rollout by response, and remember its rewards, of which a share is forgotten each time."""
+        training, room = self.training, self.room
+        sum_tabulated(training.table, group_sizes, training.by_sign, room, self.sums)
+        values, lanes = training.problem.bandit.values, np.arange(LANES)
+        totals = (room.counts * np.tile(values, room.counts.shape[1] // values.size)[:, None]).sum(axis=1)
+        for b, prompts in enumerate(room.prompts):  # one after another, because a prompt may have several groups
+            for seen, new in zip(self._seen, (totals[b], group_sizes[b]), strict=True):
+                seen[prompts, lanes] = training.rule.memory * seen[prompts, lanes] + new
+
+    @property
+    def scale(self) -> float:
+        """What multiplies the sums over a step's groups, whose advantages are over their sizes."""
+        return 1.0 / self.training.sizes.batch_size
+
+
+def values_at(problem: Problem, starts: Array) -> Array:
+    """Return the value of each prompt at each start (R, d), shape (R, M); NaN where a start is beyond the numbers."""
+    own, places = np.unique(starts, axis=0, return_inverse=True)
+    values = np.full((len(own), problem.policy.n_prompts), np.nan)
+    for row in np.flatnonzero((np.abs(own) <= problem.policy.largest_parameter).all(axis=1)):
+        values[row] = problem.at(own[row]).moments.value
+    return np.asarray(values[places.reshape(-1)])
+
+
+def training_of(
+    problem: Problem,
+    estimator: Estimator,
+    step_sizes: Array,
+    sizes: tuple[int, ...],
+    optimiser: Optimiser,
+    ball: Ball | None = None,
+    *,
+    keeps: bool = False,
+    allocation: str | AllocationRule | None = None,
+) -> Training:
+    """Check what defines training runs, and return it; sizes are those of `StepSizes`, in its order."""
+    if allocation is None:
+        return make_training(problem, estimator, step_sizes, sizes, optimiser, ball, keeps=keeps)
+    rule, (batch_size, group_size), others = find_rule(allocation), as_sizes(*sizes[:2]), sizes[2:]
+    for name, given, needed in zip(("inner_steps", "lag"), others, (1, 0), strict=False):
+        if given != needed:
+            raise ValueError(
+                "allocation needs a rollout for each update, drawn from the policy that is updated: "
+                f"{name} must be {needed}, got {given}"
+            )
+    rule.check_rewards(problem.bandit.values)
+    budget = checked_budget(batch_size * group_size, batch_size, rule.low, rule.high)
+    made = make_training(problem, estimator, step_sizes, (batch_size, rule.high, *others), optimiser, ball, keeps=keeps)
+    own = {name: getattr(made, name) for name in Training.__dataclass_fields__}
+    allotted = AllottedTraining(**own, rule=rule, budget=budget)
+    _ = allotted.table, allotted.gram
+    return allotted

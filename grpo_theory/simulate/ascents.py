@@ -1,0 +1,473 @@
+"""Training runs on their way: some side by side in lanes, rollout by rollout and update by update."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.estimation import Estimator
+from grpo_theory.estimation.kernel import PROMPT_FIELDS
+from grpo_theory.exact.multisets import Looks, class_table, multisets
+from grpo_theory.exact.score_moments import check_penalty, gains_of, gains_on_policy
+from grpo_theory.kernels import compiled, kernel
+from grpo_theory.problem import Policy, Problem
+from grpo_theory.simulate.advantages import LARGEST_TABLE, AdvantageTable, table_size
+from grpo_theory.simulate.draws import as_sizes, pool_tokens
+from grpo_theory.simulate.optimisers import (
+    SGD,
+    Adam,
+    Ball,
+    Optimiser,
+    ascend,
+    ascend_adaptively,
+    check_optimiser,
+    follow,
+    make_state,
+    remember,
+    stretch,
+)
+from grpo_theory.simulate.policies import (
+    HEAD,
+    add_gradient,
+    fill_logits,
+    fill_probabilities,
+    logit_tables,
+    rows_needed,
+)
+from grpo_theory.simulate.rollouts import (
+    Affine,
+    PolicyRoom,
+    Room,
+    World,
+    add_drift,
+    add_moved_weights,
+    add_weights,
+    affine_of,
+    centre,
+    close_groups,
+    draw_in_order,
+    draw_outcomes,
+    draw_prompts,
+    fill_policy,
+    make_policy_room,
+    make_room,
+    sum_affine,
+    sum_called,
+    sum_tabulated,
+    world_of,
+)
+from grpo_theory.simulate.seen import Viewer
+from grpo_theory.simulate.streams import LANES, Streams, block_streams
+from grpo_theory.simulate.workers import check_wanted
+from grpo_theory.validation import Array, Integers, as_real_array, check_shape
+
+MOST_HELD = 1 << 29
+"""The numbers of the iterates that the runs of a block may hold because of a lag: 4 GiB."""
+CALL_RESPONSES = 1 << 24
+"""The responses that runs draw between looks at whether anybody still waits for them: a tenth of a second, about."""
+NONE = np.empty(0)
+NOTHING = np.empty((0, 0), dtype=np.int64)
+NO_TABLE = AdvantageTable(np.empty((0, 0, 0, 0)), NOTHING[0:0].reshape(0), NOTHING[0:0].reshape(0))
+NOT_AFFINE = Affine(NONE, NONE, np.empty((0, 0)), np.empty((0, 0)), 0.0)
+
+
+@dataclass(frozen=True)
+class StepSizes:
+    """B prompts and G responses each, in rollouts that serve M updates and were drawn some rollouts ago: `lag` of them."""
+
+    batch_size: int
+    group_size: int
+    updates: int = 1
+    lag: int = 0
+
+    @property
+    def moves(self) -> bool:
+        """Whether there are updates of a policy that is no longer the one that drew the rollout."""
+        return self.updates > 1 or self.lag > 0
+
+    @property
+    def n_updated(self) -> int:
+        """The prompts of an update, B/M."""
+        return self.batch_size // self.updates
+
+
+class Rule(NamedTuple):
+    """How rewards become weights of tokens: the kernel's table or affine form, the gains (F, K, T), and if signs are apart."""
+
+    table: AdvantageTable
+    affine: Affine
+    gains: Array
+    by_sign: bool
+
+
+class Moves(NamedTuple):
+    """How estimates become steps: by Adam or plainly, its settings, the step sizes (n,), a ball or nothing; see `State`."""
+
+    adaptive: bool
+    settings: Array
+    step_sizes: Array
+    ball: Array
+    alone: bool
+
+
+class Lanes(NamedTuple):
+    """The runs of a block: how many are wanted, how far apart those lie that see the same words, and the streams."""
+
+    n: int
+    period: int
+    streams: Streams
+
+
+class Work(NamedTuple):
+    """What a rollout and an update are computed in: sums of advantages (B, F, K, LANES), logit gradients (B', D, LANES)."""
+
+    room: Room
+    policy: PolicyRoom
+    sums: Array
+    covectors: Array
+
+
+@kernel
+def train(world, group_size, rule, moves, span, lanes, work, state):
+    """Make the updates of a span: each draws a rollout from the policy that it updates, and finds advantages in a table."""
+    logits, room, policy, covectors = world.logits, work.room, work.policy, work.covectors
+    batch_size, scratch, no_sizes = room.prompts.shape[0], room.scratch, np.empty((0, 0), np.int64)
+    for count in range(span[0] + 1, span[1] + 1):
+        draw_prompts(world, group_size, lanes.streams, lanes.period, room)
+        fill_logits(logits, state.theta, room.prompts, lanes.n, scratch, policy.logits)
+        fill_probabilities(logits, policy.logits, scratch, policy.tokens, policy.log_tokens, policy.pi)
+        draw_outcomes(world, group_size, room, policy)
+        if rule.affine.coefficients.shape[0] > 0:
+            sum_affine(logits, rule.affine, room, policy, work.sums)
+        else:
+            sum_tabulated(rule.table, no_sizes, rule.by_sign, room, work.sums)
+        # (1/(B G)) sum_b Phi_b' sum_k S_bk sum_t gain_kt c_kt, with S the sums of advantages and c the tokens' covectors.
+        add_weights(logits, 0, work.sums, rule.gains, covectors)
+        centre(logits, policy.tokens, 1.0 / (batch_size * group_size), scratch.rows[2], covectors)
+        add_gradient(logits, state.theta, room.prompts, lanes.n, covectors, scratch, state.gradient)
+        remember(state)
+        step_size = moves.step_sizes[count - 1]
+        if moves.adaptive:
+            ascend_adaptively(state.theta, state.gradient, state.moments, moves.settings, step_size, count)
+        else:
+            ascend(state.theta, state.gradient, state.moments, moves.settings, step_size, count)
+        stretch(state, moves.alone)
+        follow(state, moves.ball, moves.alone, count, scratch.rows[3, : state.farthest.shape[0]])
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What training runs have in common.
+
+    Attributes
+    ----------
+    problem : Problem
+    estimator : Estimator
+    sizes : StepSizes
+    step_sizes : ndarray, shape (n,)
+    optimiser : Optimiser
+    ball : Ball or None
+    keeps : bool
+        Whether iterates are kept.
+    """
+
+    problem: Problem
+    estimator: Estimator
+    sizes: StepSizes
+    step_sizes: Array
+    optimiser: Optimiser = SGD()
+    ball: Ball | None = None
+    keeps: bool = False
+
+    @cached_property
+    def world(self) -> World:
+        """What rollouts are drawn from."""
+        return world_of(self.problem, logit_tables(self.problem.policy, self.sizes.batch_size))
+
+    @cached_property
+    def settings(self) -> Array:
+        """The optimiser's settings, checked."""
+        return check_optimiser(self.optimiser)
+
+    @cached_property
+    def viewer(self) -> Viewer:
+        """Shows groups to a kernel that is called."""
+        return Viewer(self.problem, self.estimator, self.world)
+
+    @cached_property
+    def table(self) -> AdvantageTable | None:
+        """The kernel's table over compositions, or None where it is called, because it reads more than rewards."""
+        size = table_size(self.problem, self.estimator, self.sizes.group_size)
+        if size is None or size > LARGEST_TABLE or self.estimator.advantage.reads & set(PROMPT_FIELDS):
+            return None
+        return reward_table(self.estimator, self.problem.bandit.values, [self.sizes.group_size])
+
+    @cached_property
+    def affine(self) -> Affine | None:
+        """The kernel's affine form, where it has one and needs it: without a table, where signs need not be known."""
+        known = self.table is not None or self.by_sign
+        return None if known else affine_of(self.problem, self.estimator, self.sizes.group_size)
+
+    @cached_property
+    def gains(self) -> Array:
+        """What tokens weigh on policy, shape (F, K, T): one table where both signs have the same."""
+        gains = gains_on_policy(self.estimator, self.problem.policy.paths, 1)[..., 0].swapaxes(0, 1)
+        return np.ascontiguousarray(gains[:1] if np.array_equal(gains[0], gains[1]) else gains)
+
+    @property
+    def by_sign(self) -> bool:
+        """Whether positive and negative advantages are added up apart."""
+        return (self.sizes.moves and not self.estimator.ratio.constant) or len(self.gains) == 2
+
+    @property
+    def pool(self) -> int:
+        """The groups whose tokens share the weight 1, or 0."""
+        return {"": 0, "group": 1, "batch": self.sizes.n_updated}[self.estimator.aggregation.pool]
+
+    @property
+    def drift(self) -> float:
+        """The strength of a KL term in the loss."""
+        return self.problem.kl.strength if self.problem.kl is not None and self.estimator.kl.place == "loss" else 0.0
+
+    @property
+    def in_one_loop(self) -> bool:
+        """Whether updates follow each other in compiled code: nothing is called, and the policy that draws is the one updated."""
+        own = type(self.optimiser) in (SGD, Adam)
+        summed = self.table is not None or self.affine is not None
+        return summed and not self.sizes.moves and self.drift == 0.0 and self.pool == 0 and own
+
+    def with_steps(self, step_sizes: Array) -> "Training":
+        """Return the same runs with other step sizes (n,); what is tabulated is not made again."""
+        other = replace(self, step_sizes=step_sizes)
+        other.__dict__.update({name: value for name, value in self.__dict__.items() if name not in Training.__dataclass_fields__})
+        return other
+
+    def start(
+        self, seed: np.random.SeedSequence, block: int, starts: Array, factors: Array = NONE, period: int = LANES
+    ) -> "Runs":
+        """Return the runs of a block at their starts (R, d), at most LANES.
+
+        Their steps may have factors (R,).  Runs a period apart see the same words.
+        """
+        return Runs(self, block_streams(seed, block), starts, factors, period)
+
+
+def reward_table(estimator: Estimator, values: Array, group_sizes: list[int]) -> AdvantageTable:
+    """Return what a kernel gives rewards with these values (L,) in groups of some sizes, which are the looks of the table."""
+    largest = max(group_sizes)
+    steps = np.array([0, *((largest + 1) ** np.arange(values.size - 1))], dtype=np.int64)
+    unread = np.full((1, values.size), np.nan)
+    looks = Looks(np.stack([values[None], unread, unread]), np.full((3, 1), np.nan))
+    table = np.full((1, len(group_sizes), largest * int(steps[-1]) + 1, values.size), np.nan)
+    for own, size in zip(table[0], group_sizes, strict=True):
+        counts = multisets(values.size, size)
+        own[counts @ steps] = class_table(estimator.advantage, looks, counts)[0]
+    of_size = np.zeros(largest + 1, dtype=np.int64)
+    of_size[group_sizes] = np.arange(len(group_sizes))
+    return AdvantageTable(table, of_size, steps)
+
+
+def starting_points(policy: Policy, theta0: ArrayLike, replications: int) -> Array:
+    """Return one start for each run, shape (R, d)."""
+    if np.ndim(theta0) < 2:
+        return np.tile(policy.check_theta(theta0, "theta0"), (replications, 1))
+    starts = as_real_array("theta0", theta0, 2)
+    check_shape("theta0", starts, (replications, policy.dimension), "(replications, d)")
+    return starts
+
+
+def checked_sizes(
+    problem: Problem, estimator: Estimator, sizes: tuple[int, ...], optimiser: Optimiser, ball: Ball | None
+) -> StepSizes:
+    """Check what defines training runs; return the sizes: B, G and, if given, updates a rollout and lag."""
+    if ball is not None and not isinstance(ball, Ball):
+        raise TypeError(f"ball must be a Ball(centre, radius) or None, got {ball!r}")
+    found = StepSizes(*as_sizes(*sizes[:2]), *sizes[2:])
+    estimator.check_defined(found.group_size, problem.bandit.values, problem.policy.lengths)
+    check_optimiser(optimiser)
+    if found.batch_size % found.updates:
+        raise ValueError(f"inner_steps must divide batch_size = {found.batch_size}, got {found.updates}")
+    if found.lag > (most := MOST_HELD // (LANES * problem.policy.dimension)):
+        raise ValueError(
+            f"lag must be at most {most:,} for a policy of {problem.policy.dimension:,} parameters, because so many iterates of "
+            f"each run are held in memory, got {found.lag:,}"
+        )
+    check_penalty(problem.kl, estimator)
+    return found
+
+
+def make_training(
+    problem: Problem,
+    estimator: Estimator,
+    step_sizes: Array,
+    sizes: tuple[int, ...],
+    optimiser: Optimiser = SGD(),
+    ball: Ball | None = None,
+    *,
+    keeps: bool = False,
+) -> Training:
+    """Check what defines training runs, and return it; sizes are those of `StepSizes`, in its order."""
+    checked = checked_sizes(problem, estimator, sizes, optimiser, ball)
+    training = Training(problem, estimator, checked, step_sizes, optimiser, ball, keeps)
+    _ = training.settings, training.world, training.table  # tabulated before the first thread starts
+    _ = training.gains, training.affine
+    return training
+
+
+class Runs:
+    """The runs of a block on their way.
+
+    Words are drawn for a whole block, and rollout by rollout.  So no number depends on how many runs are wanted, on their length
+    or on checkpoints.
+
+    Attributes
+    ----------
+    count : int
+        The number of updates made.
+    """
+
+    def __init__(self, training: Training, streams: Streams, starts: Array, factors: Array, period: int) -> None:
+        self.training, self.streams, self.n, self.count = training, streams, len(starts), 0
+        sizes, world, policy = training.sizes, training.world, training.problem.policy
+        self._alone, self._period = world.logits.kind == HEAD, period
+        n_moments, steps = max(training.optimiser.n_moments, 0), len(training.step_sizes)
+        self.state = make_state(starts, factors, n_moments, steps, alone=self._alone, keeps=training.keeps)
+        wants_logs = training.problem.kl is not None or sizes.moves
+        shape = sizes.batch_size, sizes.group_size
+        called = training.table is None and training.affine is None
+        self.room: Room = make_room(world, shape, rows_needed(policy, world.logits), in_order=called)
+        self.policy: PolicyRoom = make_policy_room(sizes.batch_size, world.logits, policy.n_logits, wants_logs=wants_logs)
+        self._now = self.policy
+        if sizes.moves:
+            self._now = make_policy_room(sizes.n_updated, world.logits, policy.n_logits, wants_logs=True)
+        self.sums = np.zeros((sizes.batch_size, 1 + training.by_sign, policy.n_responses, LANES))
+        self._covectors = np.zeros((sizes.n_updated, policy.n_logits, LANES))
+        self._ball = np.empty(0) if training.ball is None else training.ball.as_array(policy)
+        self._past = [self.state.theta.copy() for _ in range(sizes.lag)]
+
+    @property
+    def in_one_loop(self) -> bool:
+        """Whether updates follow each other in compiled code."""
+        return self.training.in_one_loop
+
+    def _by_run(self, array: Array) -> Array:
+        return array.copy() if self._alone else np.ascontiguousarray(array[:, : self.n].T)
+
+    @property
+    def theta(self) -> Array:
+        """The iterates, shape (R, d)."""
+        return self._by_run(self.state.theta)
+
+    @property
+    def average(self) -> Array:
+        """The averages of the iterates so far, shape (R, d)."""
+        return self._by_run(self.state.average)
+
+    @property
+    def farthest(self) -> Array:
+        """The largest distance of an iterate from the start, shape (R,)."""
+        return np.sqrt(self.state.farthest[: self.n])
+
+    @property
+    def path(self) -> Array:
+        """The iterates, the start first, shape (R, n + 1, d)."""
+        return self.state.path
+
+    def advance(self, count: int) -> None:
+        """Make updates until there have been so many."""
+        training, sizes = self.training, self.training.sizes
+        if self.in_one_loop:
+            rule = Rule(training.table or NO_TABLE, training.affine or NOT_AFFINE, training.gains, training.by_sign)
+            adaptive = isinstance(training.optimiser, Adam)
+            moves = Moves(adaptive, training.settings, training.step_sizes, self._ball, self._alone)
+            lanes, work = Lanes(self.n, self._period, self.streams), Work(self.room, self.policy, self.sums, self._covectors)
+            at_once = max(1, CALL_RESPONSES // (LANES * sizes.batch_size * sizes.group_size))
+            while self.count < count:
+                check_wanted()
+                stop = min(count, self.count + at_once)
+                train(training.world, sizes.group_size, rule, moves, (self.count, stop), lanes, work, self.state)
+                self.count = stop
+        while self.count < count:
+            check_wanted()
+            self._roll_out()
+
+    def _roll_out(self) -> None:
+        """Draw a rollout, and make the updates that it serves."""
+        sizes, world = self.training.sizes, self.training.world
+        sampler = self.state.theta
+        if sizes.lag:
+            self._past.append(self.state.theta.copy())
+            sampler = self._past.pop(0)
+        draw_prompts(world, sizes.group_size, self.streams, self._period, self.room)
+        fill_policy(world, sampler, self.room.prompts, self.n, self.room, self.policy)
+        group_sizes = self.group_sizes()
+        if group_sizes.size:
+            close_groups(group_sizes, sizes.group_size, self.room)
+        draw = draw_in_order if len(self.room.ordered) else draw_outcomes
+        draw(world, sizes.group_size, self.room, self.policy)
+        self.sum_advantages(group_sizes, sampler)
+        for update in range(sizes.updates):
+            self._update(update * sizes.n_updated)
+
+    def group_sizes(self) -> Integers:
+        """Return the responses of each group (B, LANES), or nothing where all groups have the same."""
+        return NOTHING
+
+    def sum_advantages(self, group_sizes: Integers, sampler: Array) -> None:
+        """Add up the advantages of the rollout by response."""
+        training = self.training
+        if training.affine is not None:
+            sum_affine(training.world.logits, training.affine, self.room, self.policy, self.sums)
+        elif training.table is not None:
+            sum_tabulated(training.table, group_sizes, training.by_sign, self.room, self.sums)
+        else:
+            advantages = training.viewer.advantages(self.room, self.policy, self._by_run(sampler))
+            sum_called(advantages, training.world.n_values, training.by_sign, self.room, self.sums)
+
+    def _update(self, first: int) -> None:
+        """Make an update on the groups from one on."""
+        training, sizes, world, covectors = self.training, self.training.sizes, self.training.world, self._covectors
+        logits, own = world.logits, slice(first, first + sizes.n_updated)
+        if sizes.moves:
+            fill_policy(world, self.state.theta, self.room.prompts[own], self.n, self.room, self._now)
+        if sizes.moves and not training.estimator.ratio.constant:
+            log_ratios = self._now.log_tokens - self.policy.log_tokens[own]
+            gains = gains_of(
+                training.estimator, training.problem.policy.paths, log_ratios.swapaxes(0, 1).reshape(len(log_ratios[0]), -1)
+            )
+            by_group = gains.reshape(*gains.shape[:3], -1, LANES).transpose(1, 2, 3, 0, 4)
+            add_moved_weights(logits, first, self.sums, np.ascontiguousarray(by_group), covectors)
+        else:
+            add_weights(logits, first, self.sums, training.gains, covectors)
+        if training.drift:
+            # The gradient of -strength k(l) with l = log(pi/reference) is -strength k'(l) times the covector of the token.
+            away = training.viewer.away(self._now.log_tokens, self.room.prompts[own])
+            slopes = np.empty_like(away)
+            training.estimator.kl.fill(away.reshape(-1, LANES), slopes.reshape(-1, LANES))
+            shares = -training.drift * training.estimator.aggregation.shares(logits.lengths)
+            add_drift(logits, first, self.room.counts, world.n_values, shares, slopes, covectors)
+        if training.pool:
+            pool_tokens(logits.lengths, world.n_values, training.pool, self.room.counts[own], covectors)
+        centre(logits, self._now.tokens, self.scale, self.room.scratch.rows[2], covectors)
+        self._step(first)
+
+    @property
+    def scale(self) -> float:
+        """What multiplies the sums over an update's responses."""
+        return 1.0 / (self.training.sizes.n_updated * self.training.sizes.group_size)
+
+    def _step(self, first: int) -> None:
+        """Move along the covectors."""
+        training, state, room = self.training, self.state, self.room
+        step_size, self.count = training.step_sizes[self.count], self.count + 1
+        prompts = room.prompts[first : first + len(self._covectors)]
+        add_gradient(training.world.logits, state.theta, prompts, self.n, self._covectors, room.scratch, state.gradient)
+        remember(state)
+        # A move of a user's own sees columns of runs, however they are kept.
+        arrays, turned = (state.theta, state.gradient, state.moments), self._alone and type(training.optimiser) not in (SGD, Adam)
+        columns = [array.swapaxes(-1, -2) if turned else array for array in arrays]
+        compiled(training.optimiser.move)(*columns, training.settings, step_size, self.count)
+        stretch(state, self._alone)
+        follow(state, self._ball, self._alone, self.count, room.scratch.rows[3, : len(state.farthest)])

@@ -1,0 +1,189 @@
+"""Gradient estimates and training runs on chains, whose responses are drawn token by token."""
+
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grpo_theory.estimation import Estimator
+from grpo_theory.exact.derivatives import objective, on_chain
+from grpo_theory.exact.score_moments import token_log_ratios
+from grpo_theory.kernels import compiled
+from grpo_theory.problem import ChainPoint
+from grpo_theory.simulate.ascents import Training
+from grpo_theory.simulate.gradient_simulation import GradientSimulation
+from grpo_theory.simulate.walks import Chances, Walks, Weighing, advantages_in, chances_of, draw_walks, make_walks, seen, weighing
+from grpo_theory.simulate.workers import check_wanted, map_in_order
+from grpo_theory.validation import Array, Integers
+
+DRAW_TOKENS = 1 << 15
+"""The tokens that are drawn at once, unless one replication has more."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChainGradients:
+    """Estimators on the same draws, and what they are compared with.
+
+    Attributes
+    ----------
+    current, sampler : ChainPoint
+        Where the gradient is estimated, and where responses are drawn.
+    weighings : list of Weighing
+        What the tokens of each of E estimators weigh.
+    chances : Chances
+    sizes : (int, int)
+        B prompts, G responses each.
+    directions : ndarray, shape (J, d)
+    words : ndarray of uint64, shape (3,)
+        Of the seed.
+    """
+
+    current: ChainPoint
+    sampler: ChainPoint
+    weighings: list[Weighing]
+    chances: Chances
+    sizes: tuple[int, int]
+    directions: Array
+    words: NDArray[np.unsignedinteger]
+
+    def simulate(self, first_block: int, size: int, replications: int, workers: int) -> GradientSimulation:
+        """Simulate replications, in blocks of a size, from the first block on."""
+        tokens = self.sizes[0] * self.sizes[1] * self.current.chain.horizon
+        at_once = min(size, max(1, DRAW_TOKENS // tokens))  # fixed by their shape, as the last bits of sums depend on it
+        names, power = [one.estimator.name for one in self.weighings], self.current.moments.known_gradient_power
+        _ = self.current.moments.prompt_gradients, self.sampler.moments  # tabulated before the first thread starts
+
+        def block(number: int) -> GradientSimulation:
+            first, left = number * size, min(size, replications - (number - first_block) * size)
+            rows = [self.observe(first + done, at_once) for done in range(0, left, at_once)]
+            return GradientSimulation.of(names, np.concatenate(rows, axis=2)[:, :, :left].swapaxes(1, 2), power)
+
+        n_blocks = -(-replications // size)
+        return reduce(GradientSimulation.merge, map_in_order(block, range(first_block, first_block + n_blocks), workers))
+
+    def observe(self, number: int, replications: int) -> Array:
+        """Return the observations of replications from a number on, shape (E, 4 + J, R); see `GradientSimulation.means`."""
+        batch_size, group_size = self.sizes
+        walks = make_walks(replications * batch_size, group_size, self.current.chain.horizon)
+        draw_walks(self.words, number, 0, batch_size * group_size, self.chances, walks)
+        batch = seen(walks, self.sampler, {name for one in self.weighings for name in one.estimator.advantage.reads})
+        rows = []
+        # What is beyond double precision is found at the end, and said in the reader's words.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for own in self.weighings:
+                covectors = own.covectors(walks, advantages_in(own.estimator, batch, batch_size), batch_size)
+                rows.append(self._compare(own.estimator, walks.prompts, covectors))
+        return np.stack(rows)
+
+    def _compare(self, estimator: Estimator, prompts: Integers, covectors: Array) -> Array:
+        """Return what is observed of groups' covectors, shape (4 + J, R)."""
+        moments, batch_size = self.current.moments, self.sizes[0]
+        vectors = self.current.tangent.vectors(covectors)
+        apart = ((vectors - moments.prompt_gradients[prompts]) ** 2).sum(axis=1)
+        estimates = vectors.reshape(-1, batch_size, vectors.shape[1]).sum(axis=1) / batch_size
+        errors = ((estimates - moments.gradient) ** 2).sum(axis=1)
+        power, gain = (estimates**2).sum(axis=1), (estimates * moments.gradient).sum(axis=1)
+        along = [(estimates * direction).sum(axis=1) for direction in self.directions]
+        rows = np.stack([errors, apart.reshape(-1, batch_size).sum(axis=1) / batch_size, power, gain, *along])
+        if not np.isfinite(rows).all():
+            raise ValueError(
+                f"behaviour must be so near to theta that the importance ratios of estimator {estimator.name!r} have squares "
+                f"within double precision. Over responses of up to {self.current.chain.horizon} tokens they have not"
+            )
+        return rows
+
+
+def chain_gradients(
+    current: ChainPoint,
+    sampler: ChainPoint,
+    estimators: list[Estimator],
+    sizes: tuple[int, int],
+    directions: Array,
+    words: NDArray[np.unsignedinteger],
+) -> ChainGradients:
+    """Tabulate estimators at a current policy and the one that samples."""
+    log_ratios = np.zeros(current.state_probabilities.shape)
+    if current is not sampler and not all(one.ratio.constant for one in estimators):
+        log_ratios = token_log_ratios(current, sampler)
+    weighings = [weighing(estimator, current, log_ratios) for estimator in estimators]
+    return ChainGradients(current, sampler, weighings, chances_of(sampler), sizes, directions, words)
+
+
+def train_on_chain(
+    training: Training, words: NDArray[np.unsignedinteger], checkpoints: Integers, number: int, start: Array
+) -> tuple[Array, Array, Array, Array, float]:
+    """Return J at the checkpoints (C,), of iterates and of averages, and where a run ends; words (3,) are a seed's."""
+    run, objectives, averages = ChainRun(training, words, number, start), [], []
+    # A run that leaves the finite numbers goes on as NaN, without a warning at each step.
+    with np.errstate(all="ignore"):
+        for checkpoint in checkpoints:
+            run.advance(int(checkpoint))
+            objectives.append(float(objective(training.problem, run.theta)))
+            averages.append(float(objective(training.problem, run.average if checkpoint else run.theta)))
+        run.advance(len(training.step_sizes))
+    return np.array(objectives), np.array(averages), run.theta, run.average, run.farthest
+
+
+class ChainRun:
+    """One run on its way; an optimiser moves columns of runs, and this one has nobody at its side."""
+
+    def __init__(self, training: Training, words: NDArray[np.unsignedinteger], number: int, start: Array) -> None:
+        self.training, self.words, self.number, self.count, self.farthest = training, words, number, 0, 0.0
+        self._theta, self._start = np.array(start).reshape(-1, 1), start
+        self._past = [np.array(start)] * training.sizes.lag
+        self._moments = np.zeros((training.optimiser.n_moments, start.size, 1))
+        self._move = compiled(training.optimiser.move)
+        self.average = np.zeros(start.size)
+        self._ball = None if training.ball is None else training.ball.as_array(training.problem.policy)
+        self._walks = make_walks(training.sizes.batch_size, training.sizes.group_size, self._point().chain.horizon)
+
+    @property
+    def theta(self) -> Array:
+        """The iterate, shape (d,)."""
+        return self._theta[:, 0].copy()
+
+    def _point(self) -> ChainPoint:
+        return on_chain(self.training.problem, self.theta)
+
+    def advance(self, count: int) -> None:
+        """Make updates until there have been so many, rollout by rollout."""
+        while self.count < count:
+            if not np.isfinite(self._theta).all():
+                self._theta[:] = self.average[:] = np.nan
+                self.count = count
+                return
+            check_wanted()
+            self._roll_out()
+
+    def _roll_out(self) -> None:
+        """Draw a rollout, from the policy of so many rollouts ago as they lag, and make the updates that it serves."""
+        training, sizes = self.training, self.training.sizes
+        self._past.append(self.theta)
+        sampler = on_chain(training.problem, self._past.pop(0))
+        batch = sizes.batch_size * sizes.group_size
+        first = self.count // sizes.updates * batch
+        draw_walks(self.words, self.number, first, batch, chances_of(sampler), self._walks)
+        shown = seen(self._walks, sampler, training.estimator.advantage.reads)
+        advantages = advantages_in(training.estimator, shown, sizes.batch_size)
+        for update in range(sizes.updates):
+            own = slice(update * sizes.n_updated, (update + 1) * sizes.n_updated)
+            current = self._point() if update or sizes.lag else sampler
+            self._update(current, sampler, self._walks.groups(own.start, own.stop), advantages[own])
+
+    def _update(self, current: ChainPoint, sampler: ChainPoint, walks: Walks, advantages: Array) -> None:
+        training = self.training
+        # A token that was never sampled is on no response, so that its ratio does not matter.
+        away = current.state_log_probabilities - sampler.state_log_probabilities
+        weigh = weighing(training.estimator, current, np.where(sampler.state_probabilities > 0.0, away, 0.0))
+        covectors = weigh.covectors(walks, advantages, len(advantages))
+        estimate = current.tangent.vectors(covectors.sum(axis=0)[None])[0] / len(advantages)
+        step, self.count = float(training.step_sizes[self.count]), self.count + 1
+        self._move(self._theta, np.ascontiguousarray(estimate.reshape(-1, 1)), self._moments, training.settings, step, self.count)
+        if self._ball is not None:
+            gap, radius = self.theta - self._ball[:-1], self._ball[-1]
+            distance = np.sqrt((gap**2).sum())
+            if distance > radius:
+                self._theta[:, 0] = self._ball[:-1] + radius / distance * gap
+        self.average += (self.theta - self.average) / self.count
+        self.farthest = max(self.farthest, float(np.sqrt(((self.theta - self._start) ** 2).sum())))

@@ -1,0 +1,316 @@
+"""Groups that a fixed policy draws: random words to prompts, and to how often each outcome came or in which order.
+
+A group is counted by comparisons of integer words with thresholds, without finding out which response had which outcome.  Let p
+be the probabilities of a prompt's classes of outcomes.  Then p = (1 - R/2^16) q + (R/2^16) r, where q is made of the whole parts
+of 2^16 p, and r of what is left.  A word of 16 bits below 2^16 - R is a draw from q.  Any other leads to a draw from r with 53
+bits.  So the law is exact to the rounding of p, whatever p.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grpo_theory.kernels import kernel
+from grpo_theory.problem import Point
+from grpo_theory.simulate.streams import LANES, Streams, fill_words, next_uniform
+from grpo_theory.validation import Array, Integers, as_count
+
+LARGEST_GROUP = 1 << 15
+"""The most responses of a group: their counts are numbers of 16 bits."""
+PAST = 32767
+"""A word of 16 bits that is below no threshold."""
+MOST_RESPONSES = 1 << 20
+"""The most responses of a step: drawn for all lanes at once, each takes some 3 to 10 kB."""
+_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+
+
+def as_sizes(batch_size: int, group_size: int) -> tuple[int, int]:
+    """Return the prompts and the responses to each of a step that is drawn; raise if these are too many to hold."""
+    batch_size, group_size = as_count("batch_size", batch_size), as_count("group_size", group_size)
+    if batch_size * group_size > MOST_RESPONSES:
+        raise ValueError(
+            f"batch_size times group_size must be at most {MOST_RESPONSES:,} to be drawn, got {batch_size} times {group_size}. "
+            "Draw smaller batches, or ask an exact law, whose cost does not depend on batch_size (gradient_law, group_size_law)"
+        )
+    return batch_size, group_size
+
+
+class PromptLaw(NamedTuple):
+    """The alias table of the prompts (Walker; Vose): of each, which share of 2^32 it keeps, and who has the rest; (M,) both."""
+
+    kept: NDArray[np.uint64]
+    alias: Integers
+
+
+class OutcomeLaw(NamedTuple):
+    """What responses are drawn from, at each prompt.
+
+    A class of outcomes is a response with a reward, or a response alone where prompt and response decide the reward.
+
+    Attributes
+    ----------
+    prompts : PromptLaw
+    thresholds : ndarray of int16, shape (C or C + 1, M)
+        The distribution function of the classes' whole parts, less 2^15; an even number of rows, because two are counted at once.
+    residual : ndarray, shape (M, C)
+        The law of what words of 16 bits leave open.
+    levels : ndarray of int64, shape (C, M)
+        The number of the reward value that a class has.
+    stride : int
+        The classes of a response: 1 where the reward is decided, and else the number L of reward values.
+    """
+
+    prompts: PromptLaw
+    thresholds: NDArray[np.int16]
+    residual: Array
+    levels: Integers
+    stride: int
+
+
+def prompt_law(weights: Array) -> PromptLaw:
+    """Return the alias table of prompts with these weights (M,)."""
+    kept, choices = np.empty(len(weights)), np.empty((len(weights), 2), dtype=np.int64)
+    fill_aliases(weights[None], kept, choices)
+    return PromptLaw(np.rint(kept * 2.0**32).astype(np.uint64), np.ascontiguousarray(choices[:, 1]))
+
+
+@kernel
+def fill_aliases(laws, thresholds, choices):
+    """Fill the alias tables of laws (S, V), in Vose's order, whose places are numbered through all laws."""
+    n_states, n_tokens = laws.shape
+    small, large = np.empty(n_tokens, np.int64), np.empty(n_tokens, np.int64)
+    for s in range(n_states):
+        first, total, n_small, n_large = s * n_tokens, 0.0, 0, 0
+        for v in range(n_tokens):
+            total += laws[s, v]
+        for v in range(n_tokens):
+            edge = first + v
+            thresholds[edge] = laws[s, v] * n_tokens / total
+            choices[edge, 0] = choices[edge, 1] = edge
+            if thresholds[edge] < 1.0:
+                small[n_small] = edge
+                n_small += 1
+            else:
+                large[n_large] = edge
+                n_large += 1
+        while n_small > 0 and n_large > 0:
+            n_small -= 1
+            low, high = small[n_small], large[n_large - 1]
+            choices[low, 1] = high
+            thresholds[high] -= 1.0 - thresholds[low]
+            if thresholds[high] < 1.0:
+                n_large -= 1
+                small[n_small] = high
+                n_small += 1
+        # What is left is 1 up to rounding; a point of probability 0 is never left, because its deficit is 1.
+        for j in range(n_small):
+            thresholds[small[j]] = 1.0
+        for j in range(n_large):
+            thresholds[large[j]] = 1.0
+
+
+def outcome_law(point: Point) -> OutcomeLaw:
+    """Tabulate the law of prompts, and of outcomes at a point."""
+    n_prompts, n_values = len(point.outcome_probabilities), point.bandit.values.size
+    joint = point.outcome_probabilities.reshape(n_prompts, -1, n_values)
+    decided = bool(((joint > 0.0).sum(axis=2) <= 1).all())
+    p = joint.sum(axis=2) if decided else joint.reshape(n_prompts, -1)
+    levels = np.argmax(joint > 0.0, axis=2) if decided else np.tile(np.arange(n_values), (n_prompts, joint.shape[1]))
+    scaled = 65536.0 * (p / p.sum(axis=1, keepdims=True))
+    whole = np.floor(scaled)
+    full = whole.sum(axis=1) >= 65536.0  # at least one word is left open, so that every threshold has 16 bits
+    whole[full, np.argmax(whole[full], axis=1)] -= 1.0
+    left = scaled - whole
+    reached = (np.cumsum(whole, axis=1) - 32768.0).astype(np.int16)
+    reached = np.pad(reached, ((0, 0), (0, p.shape[1] % 2)), mode="edge")
+    return OutcomeLaw(
+        prompts=prompt_law(point.bandit.prompt_weights),
+        thresholds=np.ascontiguousarray(reached.T),
+        residual=left / left.sum(axis=1, keepdims=True),
+        levels=np.ascontiguousarray(levels.T.astype(np.int64)),
+        stride=1 if decided else n_values,
+    )
+
+
+class Batches(NamedTuple):
+    """T tiles of batches of B groups.
+
+    Attributes
+    ----------
+    prompts : ndarray of int64, shape (T, B, LANES)
+    counts : ndarray of uint16, shape (T, B, C, LANES)
+        How many responses of the group are in each class.
+    ordered : ndarray of uint16, shape (T, B, G, LANES)
+        The class of each response, in the order drawn; of no tiles where nobody asks for it.
+    """
+
+    prompts: Integers
+    counts: NDArray[np.uint16]
+    ordered: NDArray[np.uint16]
+
+
+class DrawRoom(NamedTuple):
+    """What a tile is drawn in: words (n, LANES), their quarters (4 n, LANES), and of classes the thresholds and words below."""
+
+    words: NDArray[np.uint64]
+    short: NDArray[np.int16]
+    thresholds: NDArray[np.int16]
+    below: NDArray[np.uint16]
+
+
+def make_batches(law: OutcomeLaw, n_tiles: int, batch_size: int, group_size: int, *, in_order: bool) -> Batches:
+    """Make room for batches that are drawn from a law."""
+    counts = np.empty((n_tiles, batch_size, law.residual.shape[1], LANES), dtype=np.uint16)
+    ordered = np.empty((n_tiles if in_order else 0, batch_size, group_size, LANES), dtype=np.uint16)
+    return Batches(np.empty((n_tiles, batch_size, LANES), dtype=np.int64), counts, ordered)
+
+
+@kernel
+def choose_prompts(words, row, law, prompts):
+    """Choose prompts (LANES,) by the words of a row: a column by the upper half, who keeps it by the lower."""
+    n_prompts = np.uint64(law.kept.shape[0])
+    for j in range(LANES):
+        word = words[row, j]
+        column = np.int64(((word >> _HALF) * n_prompts) >> _HALF)
+        prompts[j] = column if (word & _LOW) < law.kept[column] else law.alias[column]
+
+
+@kernel
+def count_below(words, first, stop, thresholds, below):
+    """Count words (n, LANES), from the first to before `stop`, below each threshold (an even number, LANES)."""
+    for c in range(0, thresholds.shape[0], 2):
+        for j in range(LANES):
+            below[c, j] = 0
+            below[c + 1, j] = 0
+        for g in range(first, stop, 4):
+            for j in range(LANES):
+                one, two = thresholds[c, j], thresholds[c + 1, j]
+                x, y, z, w = words[g, j], words[g + 1, j], words[g + 2, j], words[g + 3, j]
+                below[c, j] += int(x < one) + int(y < one) + int(z < one) + int(w < one)
+                below[c + 1, j] += int(x < two) + int(y < two) + int(z < two) + int(w < two)
+
+
+@kernel
+def draw_residual(law, prompt, lone):
+    """Draw a class from what words of 16 bits leave open."""
+    rest, last = next_uniform(lone), law.residual.shape[1] - 1
+    for c in range(last):
+        rest -= law.residual[prompt, c]
+        if rest < 0.0:
+            return c
+    while law.residual[prompt, last] == 0.0:
+        last -= 1
+    return last
+
+
+@kernel
+def count_group(law, room, first, group_size, prompts, lone, counts):
+    """Count the classes (C, LANES) of a group by its words, from the first on."""
+    last, open_words, below = law.residual.shape[1] - 1, 0, room.below
+    count_below(room.short, first, first + (group_size + 3) // 4 * 4, room.thresholds, below)
+    for j in range(LANES):
+        counts[0, j] = below[0, j]
+        open_words += group_size - np.int64(below[last, j])
+    for c in range(1, last + 1):
+        for j in range(LANES):
+            counts[c, j] = below[c, j] - below[c - 1, j]
+    if open_words > 0:
+        for j in range(LANES):
+            for _ in range(group_size - np.int64(below[last, j])):
+                counts[draw_residual(law, prompts[j], lone), j] += np.uint16(1)
+
+
+@kernel
+def find_in_order(law, room, first, prompts, lone, ordered, counts):
+    """Find the class of each response (G, LANES) by how many thresholds its word has reached, and count the classes."""
+    n_classes = law.residual.shape[1]
+    counts[:] = 0
+    for g in range(ordered.shape[0]):
+        for j in range(LANES):
+            reached = 0
+            for c in range(n_classes):
+                reached += int(room.short[first + g, j] >= room.thresholds[c, j])
+            ordered[g, j] = reached
+        for j in range(LANES):
+            if ordered[g, j] == n_classes:
+                ordered[g, j] = draw_residual(law, prompts[j], lone)
+            counts[ordered[g, j], j] += np.uint16(1)
+
+
+@kernel
+def fill_batches(law, group_size, streams, room, batches):
+    """Draw tiles of batches: prompts and counts and, where there is room for them, responses in order.
+
+    The first B words of a tile are for the prompts, and the quarters of later words for the responses.
+    """
+    n_tiles, batch_size, _ = batches.prompts.shape
+    for t in range(n_tiles):
+        fill_words(streams.lanes, room.words)
+        for b in range(batch_size):
+            prompts, counts = batches.prompts[t, b], batches.counts[t, b]
+            choose_prompts(room.words, b, law.prompts, prompts)
+            for c in range(room.thresholds.shape[0]):
+                for j in range(LANES):
+                    room.thresholds[c, j] = law.thresholds[c, prompts[j]]
+            first = 4 * (batch_size + b * ((group_size + 3) // 4))
+            for row in range(first + group_size, first + (group_size + 3) // 4 * 4):
+                for j in range(LANES):
+                    room.short[row, j] = PAST
+            if batches.ordered.shape[0] > 0:
+                find_in_order(law, room, first, prompts, streams.lone, batches.ordered[t, b], counts)
+            else:
+                count_group(law, room, first, group_size, prompts, streams.lone, counts)
+
+
+@kernel
+def pool_tokens(lengths, stride, pool, counts, rows):
+    """Divide rows (B R, D, LANES), R of each group, by the tokens of `pool` groups, and multiply them by their responses.
+
+    The counts (B, C, LANES) are those of classes, of which a response has as many as the stride.
+    """
+    n_rows, tokens, responses = rows.shape[0] // counts.shape[0], np.empty(LANES), np.empty(LANES)
+    for first in range(0, counts.shape[0], pool):
+        for j in range(LANES):
+            tokens[j] = 0.0
+            responses[j] = 0.0
+        for b in range(first, first + pool):
+            for c in range(counts.shape[1]):
+                for j in range(LANES):
+                    tokens[j] += counts[b, c, j] * lengths[c // stride]
+                    responses[j] += counts[b, c, j]
+        for i in range(first * n_rows, (first + pool) * n_rows):
+            for d in range(rows.shape[1]):
+                for j in range(LANES):
+                    rows[i, d, j] *= responses[j] / tokens[j]
+
+
+class Drawer:
+    """Draws the batches of one block after another, some tiles at a time."""
+
+    def __init__(self, law: OutcomeLaw, batch_size: int, group_size: int) -> None:
+        self.law, self.group_size = law, group_size
+        rows = batch_size * (1 + -(-group_size // 4))
+        words, shape = np.empty((-(-rows // 4) * 4, LANES), dtype=np.uint64), (law.thresholds.shape[0], LANES)
+        short = words.view(np.int16).reshape(-1, LANES)
+        self._room = DrawRoom(words, short, np.empty(shape, dtype=np.int16), np.empty(shape, dtype=np.uint16))
+
+    def fill(self, streams: Streams, batches: Batches) -> None:
+        """Draw the next batches of these streams."""
+        fill_batches(self.law, self.group_size, streams, self._room, batches)
+
+
+def draw_responses(
+    generator: np.random.Generator, point: Point, replications: int, batch_size: int, group_size: int
+) -> tuple[Integers, Integers]:
+    """Draw prompts (R, B) and outcomes (R, B, G) at a point one by one, for pilots; a whole response is one draw."""
+    uniforms = generator.random((1 + group_size, batch_size, replications))
+    prompts = np.searchsorted(np.cumsum(point.bandit.prompt_weights)[:-1], uniforms[0], side="right")
+    probabilities = point.outcome_probabilities
+    below = np.cumsum(probabilities, axis=1)
+    possible = np.cumsum(probabilities[:, ::-1], axis=1)[:, ::-1] > 0.0
+    below[:, :-1][~possible[:, 1:]] = 2.0  # from its last possible outcome on, a law's sums are above every uniform
+    outcomes = np.zeros(uniforms[1:].shape, dtype=np.int64)
+    for reached in np.ascontiguousarray(below[:, :-1].T):
+        outcomes += uniforms[1:] >= reached[prompts]
+    return np.ascontiguousarray(prompts.T), np.ascontiguousarray(outcomes.T)

@@ -1,0 +1,330 @@
+"""Sums of advantages to logit gradients, and these to what is observed of each batch: error, power, gain, and directions.
+
+The estimate of a batch is (1/B) sum_b Phi_b' c_b, with c_b the covector of group b.  For a table or a head, the squared length
+of Phi' c is |c|^2 times a number of the prompt.  Then all observations are sums of products of pairs of rows.  Any other map
+has features, by which the estimate itself is added up.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from grpo_theory.exact.score_moments import TokenWeights
+from grpo_theory.kernels import kernel
+from grpo_theory.problem import Point
+from grpo_theory.problem.logits import SURE, HeadMap, TabularMap, complements
+from grpo_theory.simulate.draws import pool_tokens
+from grpo_theory.simulate.streams import LANES
+from grpo_theory.validation import Array, Integers
+
+_ROUNDED = 1e-13
+"""A sum is 0 but for rounding where it is at most so many times the sum of its terms' absolute values."""
+
+
+class TokenRule(NamedTuple):
+    """What the tokens of responses weigh at a fixed pair of policies.
+
+    Attributes
+    ----------
+    edges : ndarray of int64, shape (K, T)
+    lengths : ndarray of int64, shape (K,)
+    width : int
+        The tokens V at a prefix.
+    tokens, complements : ndarray, shape (D, M)
+        The current policy's probabilities of tokens given their prefixes, and 1 less these: (0, M) where no token is sure.
+    gains : ndarray, shape (F, K, T, M or 1)
+        What multiplies each feature; one number for all prompts on policy.
+    pool : int
+        The groups whose tokens share the weight 1: none, the group alone, or all B of the batch.
+    scale : float
+        1/G.
+    """
+
+    edges: Integers
+    lengths: Integers
+    width: int
+    tokens: Array
+    complements: Array
+    gains: Array
+    pool: int
+    scale: float
+
+
+def token_rule(weights: TokenWeights, pool: str, batch_size: int, group_size: int) -> TokenRule:
+    """Return the rule of these token weights."""
+    tokens = weights.token_probabilities
+    gains = weights.by_token(np.arange(len(tokens)))
+    rests = complements(tokens.reshape(len(tokens), -1, weights.paths.vocabulary_size)).reshape(tokens.shape).T
+    alike = bool((gains == gains[:1]).all())
+    return TokenRule(
+        edges=np.ascontiguousarray(weights.paths.edges),
+        lengths=np.ascontiguousarray(weights.paths.lengths),
+        width=weights.paths.vocabulary_size,
+        tokens=np.ascontiguousarray(tokens.T),
+        complements=np.ascontiguousarray(rests[: len(rests) if (tokens > SURE).any() else 0]),
+        gains=np.ascontiguousarray(np.moveaxis(gains[:1] if alike else gains, 0, -1)),
+        pool={"": 0, "group": 1, "batch": batch_size}[pool],
+        scale=1.0 / group_size,
+    )
+
+
+class Truth(NamedTuple):
+    """What estimates are compared with, at theta.
+
+    Attributes
+    ----------
+    inner : ndarray, shape (M, M), (1, 1) or (0, 0)
+        Inner products of prompts; (1, 1) where different prompts have none; (0, 0) where estimates are added up by features.
+    own : ndarray, shape (M,)
+        Inner products of prompts with themselves.
+    features : ndarray, shape (D d, M)
+        Or (0, M).
+    gradients : ndarray, shape (D, M) or (d, M)
+        The covectors of g(x), or with features g(x) itself.
+    target : ndarray, shape (D, M) or (d, 1)
+        The logits of g, or with features g itself.
+    powers : ndarray, shape (M,)
+        ||g(x)||^2.
+    along : ndarray, shape (J, D, M)
+        The logits of the directions.
+    power : float
+        ||g||^2.
+    """
+
+    inner: Array
+    own: Array
+    features: Array
+    gradients: Array
+    target: Array
+    powers: Array
+    along: Array
+    power: float
+
+
+def truth_at(point: Point, directions: Array) -> Truth:
+    """Tabulate the truth at a point, and directions (J, d)."""
+    policy, moments, n_prompts = point.policy, point.moments, point.policy.n_prompts
+    logits = np.asarray(point.tangent.logits(np.concatenate([directions, moments.gradient[None]])), dtype=np.float64)
+    along = np.ascontiguousarray(logits[:-1].swapaxes(1, 2))
+    if type(policy.logit_map) in (TabularMap, HeadMap):
+        inner, own = np.ones((1, 1)), np.ones(n_prompts)
+        if isinstance(policy.logit_map, HeadMap):
+            inner = policy.logit_map.hidden @ policy.logit_map.hidden.T
+            own = np.diag(inner).copy()
+        covectors = moments.gradient_covectors
+        powers = own * (covectors**2).sum(axis=1)
+        tables = np.ascontiguousarray(covectors.T), np.ascontiguousarray(logits[-1].T)
+        return Truth(inner, own, np.empty((0, n_prompts)), *tables, powers, along, float(moments.gradient_power))
+    # Of any other class of map, the adjoint gives the features, a logit at a time.
+    features = np.empty((policy.n_logits, policy.dimension, n_prompts))
+    for edge, covector in enumerate(np.eye(policy.n_logits)):
+        features[edge] = point.tangent.adjoint_by_prompt(np.tile(covector, (n_prompts, 1))).T
+    gradients = np.ascontiguousarray(moments.prompt_gradients.T)
+    return Truth(
+        inner=np.empty((0, 0)),
+        own=np.ones(n_prompts),
+        features=features.reshape(-1, n_prompts),
+        gradients=gradients,
+        target=np.array(moments.gradient)[:, None],
+        powers=(gradients**2).sum(axis=0),
+        along=along,
+        power=float(moments.gradient_power),
+    )
+
+
+@kernel
+def fill_covector(rule, prompts, sums, total, size, row):
+    """Fill in the covector (D, LANES) of a group's sums by response (F, K, LANES): sum_k S_k sum_t gain_kt c_kt.
+
+    A token's covector is e_edge - p, with p the probabilities at its prefix: what the prefix got in all, times p, comes off.
+    """
+    n_logits, one = row.shape[0], rule.gains.shape[3] == 1
+    plain = one and sums.shape[0] == 1 and rule.edges.shape[1] == 1
+    if not plain:
+        for d in range(n_logits):
+            for j in range(LANES):
+                row[d, j] = 0.0
+        for f in range(sums.shape[0]):
+            for k in range(sums.shape[1]):
+                for t in range(rule.lengths[k]):
+                    edge = rule.edges[k, t]
+                    if one:
+                        gain = rule.scale * rule.gains[f, k, t, 0]
+                        for j in range(LANES):
+                            row[edge, j] += gain * sums[f, k, j]
+                    else:
+                        for j in range(LANES):
+                            row[edge, j] += rule.scale * rule.gains[f, k, t, prompts[j]] * sums[f, k, j]
+    for first in range(0, n_logits, rule.width):
+        for j in range(LANES):
+            total[j] = 0.0
+            size[j] = 0.0
+        for d in range(first, first + rule.width):
+            if plain:  # responses of a token are edges
+                gain = rule.scale * rule.gains[0, d, 0, 0]
+                for j in range(LANES):
+                    row[d, j] = gain * sums[0, d, j]
+            for j in range(LANES):
+                total[j] += row[d, j]
+                size[j] += abs(row[d, j])
+        # Contrasts of a prefix that all responses pass add up to 0.  What rounding leaves of that is not worth a look-up.
+        left = 0
+        for j in range(LANES):
+            left += int(abs(total[j]) > _ROUNDED * size[j])
+        if rule.complements.shape[0] > 0:
+            # (1 - p_v) S_v - p_v sum_{u != v} S_u without a difference of what is alike, of which nothing would be left.
+            taken = row[first : first + rule.width].copy()
+            for d in range(rule.width):
+                for j in range(LANES):
+                    total[j] = 0.0
+                for e in range(rule.width):
+                    if e != d:
+                        for j in range(LANES):
+                            total[j] += taken[e, j]
+                for j in range(LANES):
+                    edge, m = first + d, prompts[j]
+                    row[edge, j] = rule.complements[edge, m] * taken[d, j] - rule.tokens[edge, m] * total[j]
+        elif left > 0:
+            for d in range(first, first + rule.width):
+                for j in range(LANES):
+                    row[d, j] -= total[j] * rule.tokens[d, prompts[j]]
+
+
+@kernel
+def multiply(rows, i, other, times, dot):
+    """Put the products of two rows, times a factor of the lane, into dot (LANES,)."""
+    for j in range(LANES):
+        dot[j] = 0.0
+    for d in range(rows.shape[1]):
+        for j in range(LANES):
+            dot[j] += rows[i, d, j] * rows[other, d, j]
+    for j in range(LANES):
+        dot[j] *= times[j]
+
+
+@kernel
+def multiply_fact(rows, i, table, prompts, dot):
+    """Put the products of a row with its prompt's column of a table (D, M) into dot (LANES,)."""
+    for j in range(LANES):
+        dot[j] = 0.0
+    for d in range(table.shape[0]):
+        for j in range(LANES):
+            dot[j] += rows[i, d, j] * table[d, prompts[j]]
+
+
+@kernel
+def observe_pairs(truth, prompts, rows, weights, found):
+    """Add up the observations (E, 4 + J, LANES) of a batch from its rows (B R, D, LANES), with weights (E, B, R, LANES)."""
+    n_estimators, batch_size, n_rows, _ = weights.shape
+    relation, dot, own = np.empty(LANES), np.empty(LANES), np.empty(LANES)
+    gain, gap, product = np.empty(LANES), np.empty(LANES), np.empty(LANES)
+    before, inside = np.empty((n_estimators, LANES)), np.empty((n_estimators, LANES))
+    for b in range(batch_size):
+        for j in range(LANES):
+            own[j] = truth.own[prompts[b, j]]
+        for r in range(n_rows):
+            i = b * n_rows + r
+            before[:] = 0.0
+            inside[:] = 0.0
+            for other_b in range(b):
+                for j in range(LANES):
+                    if truth.inner.shape[0] > 1:
+                        relation[j] = truth.inner[prompts[b, j], prompts[other_b, j]]
+                    else:
+                        relation[j] = 1.0 if prompts[b, j] == prompts[other_b, j] else 0.0
+                for other in range(n_rows):
+                    multiply(rows, i, other_b * n_rows + other, relation, dot)
+                    for e in range(n_estimators):
+                        for j in range(LANES):
+                            before[e, j] += weights[e, other_b, other, j] * dot[j]
+            for other in range(r):
+                multiply(rows, i, b * n_rows + other, own, dot)
+                for e in range(n_estimators):
+                    for j in range(LANES):
+                        inside[e, j] += weights[e, b, other, j] * dot[j]
+            multiply(rows, i, i, own, dot)
+            multiply_fact(rows, i, truth.target, prompts[b], gain)
+            multiply_fact(rows, i, truth.gradients, prompts[b], gap)
+            for j in range(LANES):
+                gap[j] *= own[j]
+            for e in range(n_estimators):
+                for j in range(LANES):
+                    product[j] = weights[e, b, r, j] * (weights[e, b, r, j] * dot[j] + 2.0 * inside[e, j])
+                for j in range(LANES):
+                    found[e, 1, j] += product[j] - 2.0 * weights[e, b, r, j] * gap[j]
+                for j in range(LANES):
+                    found[e, 2, j] += product[j] + 2.0 * weights[e, b, r, j] * before[e, j]
+                for j in range(LANES):
+                    found[e, 3, j] += weights[e, b, r, j] * gain[j]
+        for j in range(LANES):
+            own[j] = truth.powers[prompts[b, j]]
+        for e in range(n_estimators):
+            for j in range(LANES):
+                found[e, 1, j] += own[j]
+
+
+@kernel
+def observe_features(truth, prompts, rows, weights, found):
+    """Add up the observations (E, 4 + J, LANES) of a batch by its estimates themselves."""
+    n_estimators, batch_size, n_rows, _ = weights.shape
+    n_logits, dimension = rows.shape[1], truth.target.shape[0]
+    sums, own = np.zeros((n_estimators, dimension, LANES)), np.empty((n_rows, LANES))
+    for b in range(batch_size):
+        for x in range(dimension):
+            for r in range(n_rows):
+                for j in range(LANES):
+                    own[r, j] = 0.0
+                for d in range(n_logits):
+                    for j in range(LANES):
+                        own[r, j] += rows[b * n_rows + r, d, j] * truth.features[d * dimension + x, prompts[b, j]]
+            for e in range(n_estimators):
+                for j in range(LANES):
+                    estimate = weights[e, b, 0, j] * own[0, j]
+                    if n_rows == 2:
+                        estimate += weights[e, b, 1, j] * own[1, j]
+                    sums[e, x, j] += estimate
+                    error = estimate - truth.gradients[x, prompts[b, j]]
+                    found[e, 1, j] += error * error
+    for e in range(n_estimators):
+        for x in range(dimension):
+            for j in range(LANES):
+                found[e, 2, j] += sums[e, x, j] * sums[e, x, j]
+                found[e, 3, j] += sums[e, x, j] * truth.target[x, 0]
+
+
+@kernel
+def observe(rule, truth, batches, stride, sums, observations):
+    """Fill in observations (T, E, 4 + J, LANES): error about g, the groups' error, power, gain, and directions."""
+    n_tiles, n_estimators, batch_size, n_rows, _ = sums.weights.shape
+    n_logits = rule.tokens.shape[0]
+    rows, found = np.empty((batch_size * n_rows, n_logits, LANES)), np.empty((n_estimators, observations.shape[2], LANES))
+    dot, size, share = np.empty(LANES), np.empty(LANES), 1.0 / batch_size
+    for t in range(n_tiles):
+        prompts, weights = batches.prompts[t], sums.weights[t]
+        for b in range(batch_size):
+            for r in range(n_rows):
+                fill_covector(rule, prompts[b], sums.rows[t, b, r], dot, size, rows[b * n_rows + r])
+        if rule.pool > 0:
+            pool_tokens(rule.lengths, stride, rule.pool, batches.counts[t], rows)
+        found[:] = 0.0
+        if truth.inner.shape[0] > 0:
+            observe_pairs(truth, prompts, rows, weights, found)
+        else:
+            observe_features(truth, prompts, rows, weights, found)
+        for direction in range(truth.along.shape[0]):
+            for b in range(batch_size):
+                for r in range(n_rows):
+                    multiply_fact(rows, b * n_rows + r, truth.along[direction], prompts[b], dot)
+                    for e in range(n_estimators):
+                        for j in range(LANES):
+                            found[e, 4 + direction, j] += weights[e, b, r, j] * dot[j]
+        for e in range(n_estimators):
+            for j in range(LANES):
+                power, gain = found[e, 2, j] * share * share, found[e, 3, j] * share
+                observations[t, e, 0, j] = power - 2.0 * gain + truth.power
+                observations[t, e, 1, j] = found[e, 1, j] * share
+                observations[t, e, 2, j] = power
+                observations[t, e, 3, j] = gain
+            for direction in range(truth.along.shape[0]):
+                for j in range(LANES):
+                    observations[t, e, 4 + direction, j] = found[e, 4 + direction, j] * share

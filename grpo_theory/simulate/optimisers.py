@@ -1,0 +1,294 @@
+"""The last stage of a step: from the estimated gradient to the next iterate, its average, and its distance from the start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.kernels import kernel, summing_kernel
+from grpo_theory.problem import Policy
+from grpo_theory.simulate.streams import LANES
+from grpo_theory.validation import Array, as_count, as_positive, as_real_array, check_shape, read_only, shown
+
+
+class Optimiser(Protocol):
+    """An optimiser, which turns estimated gradients into steps: `SGD`, `Adam`, or an object of your own with these three.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.SGD(), gt.Adam(betas=(0.9, 0.99))
+    (SGD(), Adam(betas=(0.9, 0.99), eps=1e-08))
+    """
+
+    @property
+    def move(self) -> Callable:
+        """``move(theta, gradient, moments, settings, step, count)`` moves theta (d, R) by the `count`-th gradient (d, R).
+
+        It updates the moments (P, d, R), and is compiled: what numba compiles, it may do.
+        """
+
+    @property
+    def n_moments(self) -> int:
+        """How many arrays of theta's shape it remembers."""
+
+    @property
+    def settings(self) -> Array:
+        """What `move` reads besides, shape (S,)."""
+
+
+@kernel
+def ascend(theta, gradient, moments, settings, step, count):
+    """Theta moves by the step times the gradient."""
+    for j in range(theta.shape[0]):
+        for i in range(theta.shape[1]):
+            theta[j, i] += step * gradient[j, i]
+
+
+@kernel
+def ascend_adaptively(theta, gradient, moments, settings, step, count):
+    """Theta moves by the step times the mean gradient over the root of the mean square, both running and freed of their start."""
+    first, second, eps = settings[0], settings[1], settings[2]
+    of_mean, of_square = 1.0 / (1.0 - first**count), 1.0 / (1.0 - second**count)
+    for j in range(theta.shape[0]):
+        for i in range(theta.shape[1]):
+            g = gradient[j, i]
+            mean = first * moments[0, j, i] + (1.0 - first) * g
+            square = second * moments[1, j, i] + (1.0 - second) * g * g
+            moments[0, j, i] = mean
+            moments[1, j, i] = square
+            theta[j, i] += step * of_mean * mean / (np.sqrt(of_square * square) + eps)
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Stochastic gradient ascent, theta <- theta + eta_i ghat: the papers' algorithms.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("single"), {"batch_size": 4, "group_size": 4, "steps": 20, "replications": 8}
+    >>> runs = gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(0.2), **sizes, optimiser=gt.SGD(), rng=0)
+    >>> bool(runs.objectives.mean() > gt.objective(problem, problem.theta))
+    True
+    """
+
+    move = staticmethod(ascend)
+    n_moments = 0
+    settings = np.empty(0)
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam (Kingma and Ba, arXiv 1412.6980, Algorithm 1), upwards; the schedule gives its learning rates.
+
+    Each coordinate moves by ``eta_i m / (sqrt(v) + eps)``, with m and v the running means of the gradient and of its square.
+    Both are divided by 1 - beta^i because they start at 0.  A constant that multiplies all gradients cancels, except beside eps.
+
+    Parameters
+    ----------
+    betas : (float, float), default (0.9, 0.999)
+        How much of the running means of gradient and square remains at each update, in [0, 1).
+    eps : float, default 1e-8
+
+    Raises
+    ------
+    ValueError
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("single"), {"batch_size": 4, "group_size": 4, "steps": 20, "replications": 8}
+    >>> runs = gt.simulate_training(problem, problem.theta, "grpo", gt.Constant(0.05), **sizes, optimiser=gt.Adam(), rng=0)
+    >>> runs.objectives.shape
+    (8, 1)
+    """
+
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+    move = staticmethod(ascend_adaptively)
+    n_moments = 2
+
+    def __post_init__(self) -> None:
+        betas = as_real_array("betas", self.betas, 1)
+        if betas.shape != (2,) or (betas < 0.0).any() or (betas >= 1.0).any():
+            raise ValueError(f"betas must be two numbers in [0, 1), got {self.betas!r}")
+        as_positive("eps", self.eps)
+
+    @property
+    def settings(self) -> Array:
+        """Both betas, and eps."""
+        return np.array([*self.betas, self.eps])
+
+
+def check_optimiser(optimiser: Optimiser) -> Array:
+    """Raise TypeError or ValueError unless there is all that an optimiser has; returns its settings (S,).
+
+    The move is run once as plain Python, which sees that it leaves its arrays; compiled code does not.
+    """
+    if isinstance(optimiser, type):
+        made = f"{optimiser.__name__}()"
+        raise TypeError(f"optimiser must be an object, got {shown(optimiser)}. Write {made}, with its settings in the brackets")
+    if not all(hasattr(optimiser, name) for name in ("move", "n_moments", "settings")) or not callable(optimiser.move):
+        raise TypeError(
+            f"optimiser must be SGD(), Adam(...), or an object of yours with move, n_moments and settings, got {shown(optimiser)}"
+        )
+    n_moments = as_count("n_moments", optimiser.n_moments, minimum=0)
+    settings = as_real_array("settings", optimiser.settings, 1) if np.size(optimiser.settings) else np.empty(0)
+    try:
+        with np.errstate(all="ignore"):
+            move = getattr(optimiser.move, "py_func", optimiser.move)
+            move(np.zeros((1, 1)), np.ones((1, 1)), np.zeros((n_moments, 1, 1)), settings, 0.1, 1)
+    except IndexError as error:
+        raise ValueError(
+            f"the move of {type(optimiser).__name__} leaves its arrays ({error}): there are n_moments = {n_moments} moments and "
+            f"{settings.size} settings, so raise n_moments, lengthen settings, or correct the move"
+        ) from error
+    return settings
+
+
+@dataclass(frozen=True, eq=False)
+class Ball:
+    """The ball onto which iterates are projected.
+
+    Parameters
+    ----------
+    centre : array_like, shape (d,)
+    radius : float
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("single"), {"batch_size": 4, "group_size": 4, "steps": 20, "replications": 8}
+    >>> ball = gt.Ball(problem.theta, radius=0.5)
+    >>> runs = gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(1.0), **sizes, ball=ball, rng=0)
+    >>> bool(np.linalg.norm(runs.theta - problem.theta, axis=1).max() <= 0.5 + 1e-12)
+    True
+    >>> ball.as_array(problem.policy).shape
+    (3,)
+    """
+
+    centre: ArrayLike
+    radius: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "centre", read_only(as_real_array("centre", self.centre, 1)))
+        as_positive("radius", self.radius)
+
+    def as_array(self, policy: Policy) -> Array:
+        """Return the centre followed by the radius, shape (d + 1,)."""
+        centre = np.asarray(self.centre)
+        check_shape("centre", centre, (policy.dimension,), "(d,), the policy's parameters")
+        return np.append(centre, self.radius)
+
+
+class State(NamedTuple):
+    """Where the runs of a block are; arrays of parameters are (d, LANES), or (runs, d) where each run is by itself.
+
+    Attributes
+    ----------
+    theta, average, start, gradient, before : ndarray
+        The last is the iterate before a step; (0, 0) where the runs' steps have no factors.
+    moments : ndarray of three dimensions
+        P such arrays, which an optimiser remembers.
+    farthest : ndarray, shape (LANES,) or (runs,)
+        The largest squared distance of an iterate from the start.
+    factors : ndarray of that shape
+        What multiplies the step size of each run.
+    path : ndarray, shape (runs, n + 1, d), or (0, 0, 0)
+        The iterates, where they are kept.
+    """
+
+    theta: Array
+    average: Array
+    start: Array
+    gradient: Array
+    before: Array
+    moments: Array
+    farthest: Array
+    factors: Array
+    path: Array
+
+
+def make_state(starts: Array, factors: Array, n_moments: int, steps: int, *, alone: bool, keeps: bool) -> State:
+    """Return the state of at most LANES runs that are about to start, (R, d), whose steps have factors (R,)."""
+    rows = np.array(starts) if alone else np.concatenate([starts, np.repeat(starts[-1:], LANES - len(starts), axis=0)])
+    theta = rows if alone else np.ascontiguousarray(rows.T)
+    path = np.empty((len(starts), steps + 1, starts.shape[1])) if keeps else np.empty((0, 0, 0))
+    if keeps:
+        path[:, 0] = starts
+    filled = np.ones(len(rows))
+    filled[: len(factors)] = factors
+    before = np.zeros_like(theta) if (filled != 1.0).any() else np.empty((0, 0))
+    return State(
+        theta.copy(),
+        np.zeros_like(theta),
+        theta,
+        np.zeros_like(theta),
+        before,
+        np.zeros((n_moments, *theta.shape)),
+        0.0 * filled,
+        filled,
+        path,
+    )
+
+
+@kernel
+def remember(state):
+    """Keep the iterates before a step, where steps have factors."""
+    for j in range(state.before.shape[0]):
+        for i in range(state.before.shape[1]):
+            state.before[j, i] = state.theta[j, i]
+
+
+@kernel
+def stretch(state, alone):
+    """Multiply the step that led from `before` to theta by each run's factor, where steps have factors."""
+    for j in range(state.before.shape[0]):
+        for i in range(state.before.shape[1]):
+            step = state.theta[j, i] - state.before[j, i]
+            state.theta[j, i] = state.before[j, i] + state.factors[j if alone else i] * step
+
+
+@summing_kernel
+def squared_distances(theta, centre, alone, distances):
+    """Fill in the squared distances of runs from centres of the shape of theta, or of one run (d, 1) or (1, d)."""
+    distances[:] = 0.0
+    one = centre.shape[0] == 1 if alone else centre.shape[1] == 1
+    for j in range(theta.shape[0]):
+        for i in range(theta.shape[1]):
+            if alone:
+                gap = theta[j, i] - centre[0 if one else j, i]
+                distances[j] += gap * gap
+            else:
+                gap = theta[j, i] - centre[j, 0 if one else i]
+                distances[i] += gap * gap
+
+
+@kernel
+def follow(state, ball, alone, count, distances):
+    """Project the iterates onto the ball, if there is one, and take them into averages, distances and the path."""
+    theta, average = state.theta, state.average
+    if ball.shape[0] > 0:
+        d = ball.shape[0] - 1
+        centre = ball[:d].reshape((1, d)) if alone else ball[:d].reshape((d, 1))
+        squared_distances(theta, centre, alone, distances)
+        for j in range(theta.shape[0]):
+            for i in range(theta.shape[1]):
+                squared, middle = distances[j if alone else i], ball[i if alone else j]
+                if squared > ball[d] * ball[d]:
+                    theta[j, i] = middle + ball[d] / np.sqrt(squared) * (theta[j, i] - middle)
+    for j in range(theta.shape[0]):
+        for i in range(theta.shape[1]):
+            average[j, i] += (theta[j, i] - average[j, i]) / count
+    squared_distances(theta, state.start, alone, distances)
+    for j in range(distances.shape[0]):
+        state.farthest[j] = max(state.farthest[j], distances[j])
+    for run in range(state.path.shape[0]):
+        for x in range(state.path.shape[2]):
+            state.path[run, count, x] = theta[run, x] if alone else theta[x, run]

@@ -1,0 +1,318 @@
+"""Policies that move: from parameters to logits and probabilities at the prompts drawn, and from logit gradients to parameters.
+
+Theta is (d, LANES), a column for each run.  A head has many parameters, and theta is (runs, d).  Each run is by itself there,
+so that what stands side by side is a row of the head.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from grpo_theory.kernels import kernel, summing_kernel
+from grpo_theory.problem import LogitMap, Policy
+from grpo_theory.problem.logits import HeadMap, TabularMap
+from grpo_theory.problem.two_layer import TwoLayerMap
+from grpo_theory.simulate.streams import LANES
+from grpo_theory.validation import Array, Integers
+
+TABULAR, FEW, FEATURES, HEAD, TANH, RELU, IDENTITY = range(7)
+FEW_PROMPTS = 4
+"""Logits of all prompts cost less than features of those drawn, if there are at most so many times as many."""
+_LOG2_E, _LN2_HIGH, _LN2_LOW = 1.4426950408889634, 6.93147180369123816490e-01, 1.90821492927058770002e-10
+
+
+class LogitTables(NamedTuple):
+    """How parameters become logits.
+
+    Attributes
+    ----------
+    kind : int
+        TABULAR, FEW, FEATURES, HEAD, or the activation of a network of two layers.
+    table : ndarray
+        Nothing (0, 0), features (M D, d) of few prompts or (D d, M), hidden states (M, H), or inputs (I, M).
+    scale : float
+        Of the second layer.
+    edges, lengths : ndarray of int64, shape (K, T) and (K,)
+        The responses as paths of edges.
+    size : int
+        The tokens V at a prefix.
+    """
+
+    kind: int
+    table: Array
+    scale: float
+    edges: Integers
+    lengths: Integers
+    size: int
+
+
+class Scratch(NamedTuple):
+    """What policies are computed in; nothing that is in it before is read.
+
+    Attributes
+    ----------
+    rows : ndarray, shape (5, LANES)
+        For single rows of numbers.
+    bits : ndarray of int64, shape (LANES,)
+        Those of the first of these rows: the same memory.
+    units, back : ndarray, shape (rows, LANES)
+        For the logits of all prompts, or the hidden units of a network, see `rows_needed`.
+    """
+
+    rows: Array
+    bits: Integers
+    units: Array
+    back: Array
+
+
+def make_scratch(rows_needed: int) -> Scratch:
+    """Make room for policies that need so many rows."""
+    rows = np.empty((5, LANES))
+    return Scratch(rows, rows[0].view(np.int64), np.empty((rows_needed, LANES)), np.empty((rows_needed, LANES)))
+
+
+def logit_tables(policy: Policy, batch_size: int) -> LogitTables:
+    """Tabulate a policy for batches of so many prompts; of a class of map that is not the package's, by its adjoint."""
+    logit_map, paths = policy.logit_map, policy.paths
+    ways = np.ascontiguousarray(paths.edges), np.ascontiguousarray(paths.lengths), paths.vocabulary_size
+    if type(logit_map) is TabularMap:
+        return LogitTables(TABULAR, np.empty((0, 0)), 1.0, *ways)
+    if type(logit_map) is HeadMap:
+        return LogitTables(HEAD, np.array(logit_map.hidden), 1.0, *ways)
+    if type(logit_map) is TwoLayerMap:
+        kind = {"tanh": TANH, "relu": RELU, "identity": IDENTITY}[logit_map.activation]
+        return LogitTables(kind, np.ascontiguousarray(logit_map.inputs.T), float(logit_map.scale), *ways)
+    if not isinstance(logit_map, LogitMap):
+        raise ValueError(
+            f"policy must have logits that are linear in theta, or be a TwoLayerSoftmax, to be trained, got {policy!r}"
+        )
+    features = dense_features(logit_map)
+    if policy.n_prompts <= FEW_PROMPTS * batch_size:
+        return LogitTables(FEW, np.ascontiguousarray(features.transpose(2, 0, 1)).reshape(-1, policy.dimension), 1.0, *ways)
+    return LogitTables(FEATURES, features.reshape(-1, policy.n_prompts), 1.0, *ways)
+
+
+def rows_needed(policy: Policy, tables: LogitTables) -> int:
+    """Return the rows of room that logits and steps need: logits of all prompts, or the hidden units of one."""
+    if tables.kind == FEW:
+        return len(tables.table)
+    return policy.logit_map.width if isinstance(policy.logit_map, TwoLayerMap) else 0
+
+
+def dense_features(logit_map: LogitMap) -> Array:
+    """Return the features of each prompt's edges, shape (D, d, M), of any linear map."""
+    features = np.empty((logit_map.n_logits, logit_map.dimension, logit_map.n_prompts))
+    for edge, covector in enumerate(np.eye(logit_map.n_logits)):
+        features[edge] = logit_map.adjoint_by_prompt(np.tile(covector, (logit_map.n_prompts, 1))).T
+    return features
+
+
+@kernel
+def exponentiate(x, n, scratch):
+    """Replace the first n rows of x (rows, LANES), at most 709, by exp(x).
+
+    x = m ln 2 + r with |r| <= ln(2)/2 (Cody and Waite), and exp(r) is a Taylor polynomial of degree 12: it errs by 1e-15.
+    """
+    for row in range(n):
+        for j in range(LANES):
+            y = x[row, j] if x[row, j] > -700.0 else -700.0
+            m = np.rint(y * _LOG2_E)
+            r = (y - m * _LN2_HIGH) - m * _LN2_LOW
+            p = ((r / 479001600.0 + 1.0 / 39916800.0) * r + 1.0 / 3628800.0) * r + 1.0 / 362880.0
+            p = (((p * r + 1.0 / 40320.0) * r + 1.0 / 5040.0) * r + 1.0 / 720.0) * r + 1.0 / 120.0
+            p = (((p * r + 1.0 / 24.0) * r + 1.0 / 6.0) * r + 0.5) * r + 1.0
+            scratch.bits[j] = (np.int64(m) + 1023) << 52  # those of 2^m, which the first row of numbers is
+            # What is no number stays none.
+            x[row, j] = p * r + 1.0 if x[row, j] == x[row, j] else x[row, j]
+        for j in range(LANES):
+            x[row, j] *= scratch.rows[0, j]
+
+
+@summing_kernel
+def fill_head_logits(tables, theta, prompts, n, logits):
+    """Fill in logits W h_m (B, D, LANES) of the first n runs."""
+    width = tables.table.shape[1]
+    for b in range(logits.shape[0]):
+        for j in range(n):
+            for d in range(logits.shape[1]):
+                total = 0.0
+                for h in range(width):
+                    total += theta[j, d * width + h] * tables.table[prompts[b, j], h]
+                logits[b, d, j] = total
+
+
+@kernel
+def fill_logits(tables, theta, prompts, n, scratch, logits):
+    """Fill in logits (B, D, LANES) at the prompts (B, LANES) of the first n runs."""
+    n_logits, n_theta, units = logits.shape[1], theta.shape[0], scratch.units
+    if tables.kind == HEAD:
+        fill_head_logits(tables, theta, prompts, n, logits)
+        return
+    if tables.kind == FEW:
+        for row in range(units.shape[0]):
+            for j in range(LANES):
+                units[row, j] = 0.0
+            for x in range(n_theta):
+                for j in range(LANES):
+                    units[row, j] += tables.table[row, x] * theta[x, j]
+    for b in range(prompts.shape[0]):
+        if tables.kind == TABULAR:
+            for d in range(n_logits):
+                for j in range(LANES):
+                    logits[b, d, j] = theta[prompts[b, j] * n_logits + d, j]
+        elif tables.kind == FEW:
+            for d in range(n_logits):
+                for j in range(LANES):
+                    logits[b, d, j] = units[prompts[b, j] * n_logits + d, j]
+        elif tables.kind == FEATURES:
+            for d in range(n_logits):
+                for j in range(LANES):
+                    logits[b, d, j] = 0.0
+                for x in range(n_theta):
+                    for j in range(LANES):
+                        logits[b, d, j] += tables.table[d * n_theta + x, prompts[b, j]] * theta[x, j]
+        else:
+            fill_units(tables, theta, prompts, b, scratch)
+            n_inputs, width = tables.table.shape[0], units.shape[0]
+            for d in range(n_logits):
+                for j in range(LANES):
+                    logits[b, d, j] = 0.0
+                for h in range(width):
+                    for j in range(LANES):
+                        logits[b, d, j] += tables.scale * theta[width * n_inputs + d * width + h, j] * units[h, j]
+
+
+@kernel
+def fill_units(tables, theta, prompts, b, scratch):
+    """Fill in the hidden units (H, LANES) of a network at the prompts of group b."""
+    n_inputs, units = tables.table.shape[0], scratch.units
+    for h in range(units.shape[0]):
+        for j in range(LANES):
+            units[h, j] = 0.0
+        for x in range(n_inputs):
+            for j in range(LANES):
+                units[h, j] += theta[h * n_inputs + x, j] * tables.table[x, prompts[b, j]]
+    # tanh(a) = (1 - e)/(1 + e) with e = exp(-2 a).
+    if tables.kind == RELU:
+        for h in range(units.shape[0]):
+            for j in range(LANES):
+                units[h, j] = 0.0 if units[h, j] < 0.0 else units[h, j]
+    if tables.kind == TANH:
+        for h in range(units.shape[0]):
+            for j in range(LANES):
+                units[h, j] = min(max(-2.0 * units[h, j], -700.0), 700.0) if units[h, j] == units[h, j] else units[h, j]
+        exponentiate(units, units.shape[0], scratch)
+        for h in range(units.shape[0]):
+            for j in range(LANES):
+                units[h, j] = (1.0 - units[h, j]) / (1.0 + units[h, j])
+
+
+@kernel
+def fill_probabilities(tables, logits, scratch, tokens, log_tokens, pi):
+    """Turn logits (B, D, LANES) into probabilities of tokens given their prefixes, and of responses (B, K, LANES).
+
+    Their logs are filled in where there is room for them (B, D, LANES).
+    """
+    wants_logs, top, total = log_tokens.shape[1] > 0, scratch.rows[1], scratch.rows[2]
+    for b in range(logits.shape[0]):
+        for first in range(0, logits.shape[1], tables.size):
+            for j in range(LANES):
+                top[j] = logits[b, first, j]
+                total[j] = 0.0
+            for d in range(first + 1, first + tables.size):
+                for j in range(LANES):
+                    top[j] = max(top[j], logits[b, d, j])
+            for d in range(first, first + tables.size):
+                for j in range(LANES):
+                    tokens[b, d, j] = logits[b, d, j] - top[j]
+                    if wants_logs:
+                        log_tokens[b, d, j] = tokens[b, d, j]
+            exponentiate(tokens[b, first : first + tables.size], tables.size, scratch)
+            for d in range(first, first + tables.size):
+                for j in range(LANES):
+                    total[j] += tokens[b, d, j]
+            for j in range(LANES):
+                top[j] = 1.0 / total[j]
+            for d in range(first, first + tables.size):
+                for j in range(LANES):
+                    tokens[b, d, j] *= top[j]
+            if wants_logs:
+                for j in range(LANES):
+                    total[j] = np.log(total[j])
+                for d in range(first, first + tables.size):
+                    for j in range(LANES):
+                        log_tokens[b, d, j] -= total[j]
+        if tables.edges.shape[1] == 1:  # a response is a token, and both are one array
+            continue
+        for k in range(pi.shape[1]):
+            for j in range(LANES):
+                pi[b, k, j] = tokens[b, tables.edges[k, 0], j]
+            for t in range(1, tables.lengths[k]):
+                for j in range(LANES):
+                    pi[b, k, j] *= tokens[b, tables.edges[k, t], j]
+
+
+@kernel
+def add_head_gradient(tables, prompts, n, covectors, gradient):
+    """Add sum_b c_b h_b' (B, D, LANES) to the gradients (runs, d) of the first n runs."""
+    width = tables.table.shape[1]
+    for b in range(covectors.shape[0]):
+        for j in range(n):
+            for d in range(covectors.shape[1]):
+                weight = covectors[b, d, j]
+                if weight != 0.0:
+                    for h in range(width):
+                        gradient[j, d * width + h] += weight * tables.table[prompts[b, j], h]
+
+
+@kernel
+def add_gradient(tables, theta, prompts, n, covectors, scratch, gradient):
+    """Fill the gradients with sum_b Phi_b' c_b, of covectors (B, D, LANES)."""
+    n_logits, n_theta, units, back = covectors.shape[1], theta.shape[0], scratch.units, scratch.back
+    for row in range(gradient.shape[0]):
+        for j in range(gradient.shape[1]):
+            gradient[row, j] = 0.0
+    if tables.kind == HEAD:
+        add_head_gradient(tables, prompts, n, covectors, gradient)
+        return
+    if tables.kind == FEW:
+        units[:] = 0.0
+        for b in range(covectors.shape[0]):
+            for d in range(n_logits):
+                for j in range(LANES):
+                    units[prompts[b, j] * n_logits + d, j] += covectors[b, d, j]
+        for row in range(units.shape[0]):
+            for x in range(n_theta):
+                for j in range(LANES):
+                    gradient[x, j] += tables.table[row, x] * units[row, j]
+        return
+    for b in range(covectors.shape[0]):
+        if tables.kind == TABULAR:
+            for d in range(n_logits):
+                for j in range(LANES):
+                    gradient[prompts[b, j] * n_logits + d, j] += covectors[b, d, j]
+        elif tables.kind == FEATURES:
+            for d in range(n_logits):
+                for x in range(n_theta):
+                    for j in range(LANES):
+                        gradient[x, j] += covectors[b, d, j] * tables.table[d * n_theta + x, prompts[b, j]]
+        else:
+            fill_units(tables, theta, prompts, b, scratch)
+            n_inputs, width = tables.table.shape[0], units.shape[0]
+            for h in range(width):
+                # Back through the second layer, scale W_2, and through the unit, whose slope is f'(a) by its value f(a).
+                for j in range(LANES):
+                    back[h, j] = 0.0
+                for d in range(n_logits):
+                    row = width * n_inputs + d * width + h
+                    for j in range(LANES):
+                        back[h, j] += tables.scale * covectors[b, d, j] * theta[row, j]
+                        gradient[row, j] += tables.scale * covectors[b, d, j] * units[h, j]
+                for j in range(LANES):
+                    if tables.kind == TANH:
+                        back[h, j] *= 1.0 - units[h, j] * units[h, j]
+                    elif tables.kind == RELU:
+                        back[h, j] *= 1.0 if units[h, j] > 0.0 else 0.0
+                for x in range(n_inputs):
+                    for j in range(LANES):
+                        gradient[h * n_inputs + x, j] += back[h, j] * tables.table[x, prompts[b, j]]

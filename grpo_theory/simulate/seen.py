@@ -1,0 +1,120 @@
+"""What a kernel that is called sees of rollouts of a policy that moves."""
+
+import numpy as np
+
+from grpo_theory.estimation import Estimator
+from grpo_theory.estimation.kernel import PROMPT_FIELDS
+from grpo_theory.exact.score_moments import check_penalty
+from grpo_theory.kernels import kernel
+from grpo_theory.problem import LogitMap, Paths, Problem
+from grpo_theory.problem.logits import sums_of_others
+from grpo_theory.simulate.advantages import KernelCall
+from grpo_theory.simulate.rollouts import PolicyRoom, Room, World
+from grpo_theory.simulate.streams import LANES
+from grpo_theory.validation import Array, Integers
+
+
+def covectors_of(paths: Paths, tokens: Array) -> Array:
+    """Return the covectors of all responses, (..., K, D), for probabilities of tokens given their prefixes (..., D)."""
+    # e_v - p at each prefix that a response passes; 1 - p is the sum of the others, as a difference leaves no digits of it.
+    rests = sums_of_others(tokens.reshape(*tokens.shape[:-1], -1, paths.vocabulary_size)).reshape(tokens.shape)
+    others = paths.incidence @ paths.siblings - paths.incidence
+    return paths.incidence * rests[..., None, :] - others * tokens[..., None, :]
+
+
+def powers_of(covectors: Array, gram: Array) -> Array:
+    """Return ||Phi' c||^2 = c' Phi Phi' c, (n, K), of covectors (n, K, D) and Gram matrices (n, D, D)."""
+    return np.maximum(((covectors @ gram) * covectors).sum(axis=-1), 0.0)
+
+
+@kernel
+def show_rollout(room, n_values, lengths, rewards, norms, known, shown):
+    """Write out what a kernel sees: fields (LANES, B, G) of responses, and (3, LANES, B) of prompts.
+
+    The rewards are (B, O, LANES), the norms (B, K, LANES), and what is known of prompts (3, B, LANES).
+    """
+    for b in range(room.prompts.shape[0]):
+        for g in range(room.ordered.shape[1]):
+            for j in range(LANES):
+                k = room.ordered[b, g, j] // n_values
+                shown[0][j, b, g] = rewards[b, room.ordered[b, g, j], j]
+                shown[1][j, b, g] = norms[b, k, j]
+                shown[2][j, b, g] = lengths[k]
+        for field in range(3):
+            for j in range(LANES):
+                shown[3][field, j, b] = known[field, b, j]
+
+
+class Viewer:
+    """Calls an estimator's kernel on rollouts."""
+
+    def __init__(self, problem: Problem, estimator: Estimator, world: World) -> None:
+        check_penalty(problem.kl, estimator)
+        self.problem, self.estimator, self.world = problem, estimator, world
+        self.log_reference = problem.log_reference
+        self._reads, self._call = estimator.advantage.reads, KernelCall(estimator.advantage)
+
+    def advantages(self, room: Room, policy: PolicyRoom, theta: Array) -> Array:
+        """Return the advantages of the responses (LANES, B, G), drawn from policies with parameters (R, d).
+
+        Raises
+        ------
+        ValueError
+            If one is not finite, of a run that has not left the finite numbers.
+        """
+        batch_size = len(policy.pi)
+        group_size, values = room.ordered.shape[1], self.problem.bandit.values
+        penalties, rewards = self._penalties(room, policy), self.rewards(room, policy)
+        reads_norms, known = self._reads & {"squared_score_norms", "optimal_baselines"}, np.full((3, batch_size, LANES), np.nan)
+        norms = self._norms(room, policy, theta) if reads_norms else np.full(policy.pi.shape, np.nan)
+        if self._reads & set(PROMPT_FIELDS):
+            known[:] = self._known(room, policy, penalties, norms)
+        shape = LANES, batch_size, group_size
+        shown = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64), np.empty((3, LANES, batch_size))
+        show_rollout(room, values.size, self.world.logits.lengths, rewards, norms, known, shown)
+        wanted = np.zeros(LANES, dtype=bool)
+        wanted[: len(theta)] = np.isfinite(theta).all(axis=1)
+        return self._call.advantages(shown, wanted)
+
+    def rewards(self, room: Room, policy: PolicyRoom) -> Array:
+        """Return the reward of each outcome, less a KL term in the reward, shape (B, O, LANES)."""
+        values = self.problem.bandit.values[:, None] - self._penalties(room, policy)[:, :, None]
+        return np.ascontiguousarray(values).reshape(len(values), -1, LANES)
+
+    def away(self, log_tokens: Array, prompts: Integers) -> Array:
+        """Return log(pi/reference) of the tokens (B, D, LANES) at prompts (B, LANES)."""
+        assert self.log_reference is not None  # there is a penalty
+        return log_tokens - self.log_reference[prompts].swapaxes(1, 2)
+
+    def _penalties(self, room: Room, policy: PolicyRoom) -> Array:
+        """Return a KL term in the reward, which is subtracted from it, shape (B, K, LANES); 0 if there is none."""
+        if self.problem.kl is None or self.estimator.kl.place != "reward":
+            return np.zeros(policy.pi.shape)
+        away = self.away(policy.log_tokens, room.prompts)
+        terms = np.empty_like(away)
+        self.estimator.kl.fill(away.reshape(-1, LANES), terms.reshape(-1, LANES))
+        return self.problem.kl.strength * self.problem.policy.paths.along(terms.swapaxes(1, 2)).swapaxes(1, 2)
+
+    def _norms(self, room: Room, policy: PolicyRoom, theta: Array) -> Array:
+        """Return the squared lengths of scores (B, K, LANES); those of features that are learned are each run's own."""
+        of_map, n, norms = self.problem.policy.logit_map, len(theta), np.full(policy.pi.shape, np.nan)
+        maps = [of_map] if isinstance(of_map, LogitMap) else [of_map.at(one) for one in theta]
+        own = np.stack([np.asarray(one.gram()) for one in maps])
+        for prompts, tokens, found in zip(room.prompts[:, :n], policy.tokens, norms, strict=True):
+            gram = own[np.arange(n) if len(own) > 1 else 0, prompts]
+            found[:, :n] = powers_of(covectors_of(self.problem.policy.paths, tokens[:, :n].T), gram).T
+        return norms
+
+    def _known(self, room: Room, policy: PolicyRoom, penalties: Array, norms: Array) -> tuple[Array, Array, Array]:
+        """Return true value, standard deviation and optimal baseline E[|W|^2 Z]/E|W|^2 of the prompts, (B, LANES) each."""
+        bandit = self.problem.bandit
+        variances = (bandit.probabilities * (bandit.values - bandit.mean_reward[..., None]) ** 2).sum(axis=-1)
+        means = bandit.mean_reward[room.prompts].swapaxes(1, 2) - penalties
+        value = (policy.pi * means).sum(axis=1)
+        spread = variances[room.prompts].swapaxes(1, 2) + (means - value[:, None]) ** 2
+        powers = policy.pi * norms
+        with np.errstate(all="ignore"):
+            baseline = value + (powers * (means - value[:, None])).sum(axis=1) / np.maximum(
+                powers.sum(axis=1), np.finfo(float).tiny
+            )
+        return value, np.sqrt((policy.pi * spread).sum(axis=1)), baseline
