@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from grpo_theory.kernels import compiled, kernel
+from grpo_theory.jit import compiled, kernel
 from grpo_theory.validation import Array, Integers, as_count, as_number, check_name, shown
 
 KNOWN = ("value", "reward_variance", "oracle_trace", "second_order", "start_value", "seen_reward", "seen_count")

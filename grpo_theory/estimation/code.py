@@ -13,7 +13,6 @@ import numpy as np
 
 _LIBRARIES = frozenset({"numba", "llvmlite", "numpy", "scipy", *sys.stdlib_module_names})
 """Their functions are not entered: they are told by their names."""
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def plain(value: Any) -> Any:
@@ -50,9 +49,7 @@ def named_by(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 def reached(function: Callable) -> tuple[list[FunctionType], list[tuple[str, Any]]]:
     """Return the functions of which a function consists, near and far, and the constants that they name, of no library."""
-    functions: list[FunctionType] = []
-    constants: list[tuple[str, Any]] = []
-    waiting = [plain(function)]
+    functions, constants, waiting = list[FunctionType](), list[tuple[str, Any]](), [plain(function)]
     for called in waiting:  # the list grows while it is read
         if any(called is one for one in functions):
             continue
@@ -76,11 +73,11 @@ def form_of(value: Any) -> str:
         inside = [form_of(one) for one in value]
         return f"{type(value).__name__}({sorted(inside) if isinstance(value, set | frozenset) else inside})"
     if isinstance(value, CodeType):
-        parts = value.co_code, value.co_exceptiontable, value.co_names, value.co_freevars, value.co_varnames
-        return f"{parts!r}{[form_of(one) for one in value.co_consts]}"
+        names = value.co_names, value.co_freevars, value.co_varnames
+        return f"{value.co_code!r}{value.co_exceptiontable!r}{names!r}{[form_of(one) for one in value.co_consts]}"
     if isinstance(value, type) or callable(value):
         return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}{getattr(value, '_fields', '')}"
-    return _ADDRESS.sub("", repr(value))
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 def code_checksum(function: Callable) -> str:
@@ -90,11 +87,9 @@ def code_checksum(function: Callable) -> str:
     """
     functions, constants = reached(function)
     codes = []
-    for one in functions:
-        code = one.__code__
-        if one.__doc__ is not None and code.co_consts and code.co_consts[0] == one.__doc__:
-            code = code.replace(co_consts=(None, *code.co_consts[1:]))  # what is said about it is no part of it
-        codes.append(form_of(code))
+    for one in functions:  # what is said about it is no part of it
+        constants_of = (None if one.__doc__ is not None and value == one.__doc__ else value for value in one.__code__.co_consts)
+        codes.append(form_of(one.__code__.replace(co_consts=tuple(constants_of))))
     told = sorted({(name, form_of(value)) for name, value in constants})
     return hashlib.sha256(repr((codes[0], sorted(codes[1:]), told)).encode()).hexdigest()
 
@@ -115,9 +110,8 @@ def plain_python(function: Callable) -> Callable:
     if not isinstance(own, FunctionType):
         return own
     space = dict(own.__globals__)
-    for name in names_in(own.__code__) & space.keys():
-        if hasattr(space[name], "py_func"):
-            space[name] = plain_python(space[name])
+    compiled = (name for name in names_in(own.__code__) & space.keys() if hasattr(space[name], "py_func"))
+    space |= {name: plain_python(space[name]) for name in compiled}
     made = FunctionType(own.__code__, space, own.__name__, own.__defaults__, own.__closure__)
     made.__kwdefaults__ = own.__kwdefaults__
     return made

@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from grpo_theory.estimation.code import drawing
-from grpo_theory.kernels import compiled, kernel, types
+from grpo_theory.jit import compiled, kernel, types
 from grpo_theory.validation import Array, Integers
 
 

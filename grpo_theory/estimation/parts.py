@@ -28,7 +28,7 @@ import numpy as np
 
 from grpo_theory.estimation.code import code_checksum
 from grpo_theory.estimation.kernel import SourceFile
-from grpo_theory.kernels import compiled
+from grpo_theory.jit import compiled
 from grpo_theory.validation import Array, Integers, as_number, as_positive, check_name, check_shape
 
 

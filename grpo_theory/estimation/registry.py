@@ -296,10 +296,9 @@ def estimator(
     ...             advantages[b, g] = batch.rewards[b, g] - 0.5
     """
     _check_named(name)
-    facts: dict[str, Any] = {"parameters": parameters, "couples_groups": couples_groups, "source": source}
-    facts["exchangeable"] = exchangeable
-    facts["minimum_group_size"] = as_count("minimum_group_size", minimum_group_size)
-    return lambda function: register(make_estimator(name, function, **facts), overwrite=overwrite)
+    how: dict[str, Any] = {"parameters": parameters, "couples_groups": couples_groups, "exchangeable": exchangeable}
+    how |= {"minimum_group_size": as_count("minimum_group_size", minimum_group_size), "source": source}
+    return lambda function: register(make_estimator(name, function, **how), overwrite=overwrite)
 
 
 def compose(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.kernels import kernel
+from grpo_theory.jit import kernel
 from grpo_theory.problem import ChainPoint, LogitMap, Paths, Problem, TokenChain
 from grpo_theory.problem.logits import complements, less_mean
 from grpo_theory.validation import Array, as_numbers, as_positive, as_real_array, check_shape, typed

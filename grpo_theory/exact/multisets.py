@@ -21,7 +21,7 @@ import numpy as np
 from grpo_theory.estimation import KLTerm
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, RESPONSE_FIELDS, Batch, read_only_batch
-from grpo_theory.kernels import kernel
+from grpo_theory.jit import kernel
 from grpo_theory.problem import Point
 from grpo_theory.problem.logits import SURE, less_mean
 from grpo_theory.validation import Array, Integers, read_only

@@ -17,7 +17,7 @@ import numpy as np
 from grpo_theory.estimation import AGGREGATIONS, Estimator
 from grpo_theory.estimation.parts import no_clip, trajectory_ratio
 from grpo_theory.exact.multisets import Classes, ListedClasses
-from grpo_theory.kernels import compiled
+from grpo_theory.jit import compiled
 from grpo_theory.problem import KL, ChainPoint, LogitMap, Paths, Point, TokenChain
 from grpo_theory.validation import Array, Integers, check_room, typed
 

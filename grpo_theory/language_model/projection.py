@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grpo_theory.kernels import kernel
+from grpo_theory.jit import kernel
 from grpo_theory.validation import Array, as_array, as_count, shown
 
 SIGNS = 32

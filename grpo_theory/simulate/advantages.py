@@ -16,7 +16,7 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 from grpo_theory.exact.multisets import Looks, Seen, TableSizeWarning, check_alone, class_table, multisets, seen_at
-from grpo_theory.kernels import kernel
+from grpo_theory.jit import kernel
 from grpo_theory.problem import Point, Problem
 from grpo_theory.simulate.draws import Batches, OutcomeLaw
 from grpo_theory.simulate.streams import LANES

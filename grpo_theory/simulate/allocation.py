@@ -22,7 +22,7 @@ from grpo_theory.estimation.allocation import (
     find_rule,
     spread_budget,
 )
-from grpo_theory.kernels import compiled, kernel
+from grpo_theory.jit import compiled, kernel
 from grpo_theory.problem import LogitMap, Problem
 from grpo_theory.simulate.advantages import AdvantageTable
 from grpo_theory.simulate.ascents import NONE, Runs, Training, make_training, reward_table

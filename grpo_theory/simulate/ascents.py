@@ -11,7 +11,7 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.exact.multisets import Looks, class_table, multisets
 from grpo_theory.exact.score_moments import check_penalty, gains_of, gains_on_policy
-from grpo_theory.kernels import compiled, kernel
+from grpo_theory.jit import compiled, kernel
 from grpo_theory.problem import Policy, Problem
 from grpo_theory.simulate.advantages import LARGEST_TABLE, AdvantageTable, table_size
 from grpo_theory.simulate.draws import as_sizes, pool_tokens

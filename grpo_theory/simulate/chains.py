@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.derivatives import objective, on_chain
 from grpo_theory.exact.score_moments import token_log_ratios
-from grpo_theory.kernels import compiled
+from grpo_theory.jit import compiled
 from grpo_theory.problem import ChainPoint
 from grpo_theory.simulate.ascents import Training
 from grpo_theory.simulate.gradient_simulation import GradientSimulation

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.kernels import kernel
+from grpo_theory.jit import kernel
 from grpo_theory.problem import Point
 from grpo_theory.simulate.streams import LANES, Streams, fill_words, next_uniform
 from grpo_theory.validation import Array, Integers, as_count

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grpo_theory.exact.score_moments import TokenWeights
-from grpo_theory.kernels import kernel
+from grpo_theory.jit import kernel
 from grpo_theory.problem import Point
 from grpo_theory.problem.logits import SURE, HeadMap, TabularMap, complements
 from grpo_theory.simulate.draws import pool_tokens

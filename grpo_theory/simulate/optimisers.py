@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.kernels import kernel, summing_kernel
+from grpo_theory.jit import kernel, summing_kernel
 from grpo_theory.problem import Policy
 from grpo_theory.simulate.streams import LANES
 from grpo_theory.validation import Array, as_count, as_positive, as_real_array, check_shape, read_only, shown

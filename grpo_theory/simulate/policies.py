@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.kernels import kernel, summing_kernel
+from grpo_theory.jit import kernel, summing_kernel
 from grpo_theory.problem import LogitMap, Policy
 from grpo_theory.problem.logits import HeadMap, TabularMap
 from grpo_theory.problem.two_layer import TwoLayerMap

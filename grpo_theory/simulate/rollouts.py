@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import affine_coefficients
-from grpo_theory.kernels import kernel
+from grpo_theory.jit import kernel
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.draws import PromptLaw, choose_prompts, prompt_law
 from grpo_theory.simulate.policies import LogitTables, Scratch, fill_logits, fill_probabilities, make_scratch
@@ -299,6 +299,13 @@ def affine_of(problem: Problem, estimator: Estimator, group_size: int) -> Affine
         return None
     found = affine_coefficients(kind, group_size)
     if found is None or found[3:5].any():
+        return None
+    # A kernel that couples groups unannounced looks affine where there is one group: it is called, and found out.
+    rewards, known = np.random.default_rng(0).random((4, group_size)), np.zeros((3, 4))
+    alone = found[0] * rewards + found[1] * rewards.sum(axis=1, keepdims=True) + found[5]
+    together, nothing = np.empty(rewards.shape), np.zeros(rewards.shape)
+    kind.run([rewards, nothing, np.ones(rewards.shape, dtype=np.int64), *known], together)
+    if not np.allclose(together, alone, rtol=1e-9, atol=1e-9 * np.abs(alone).max()):
         return None
     coefficients = found[[0, 1, 2, 5]]  # those of the standard deviation and of the optimal baseline are 0
     means = np.ascontiguousarray(problem.bandit.mean_reward.T)

@@ -5,7 +5,7 @@ import numpy as np
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.exact.score_moments import check_penalty
-from grpo_theory.kernels import kernel
+from grpo_theory.jit import kernel
 from grpo_theory.problem import LogitMap, Paths, Problem
 from grpo_theory.problem.logits import sums_of_others
 from grpo_theory.simulate.advantages import KernelCall

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.kernels import kernel
+from grpo_theory.jit import kernel
 
 Rng = int | np.random.SeedSequence | np.random.Generator
 LANES = 64

@@ -18,7 +18,7 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 from grpo_theory.exact.multisets import advantages_of
 from grpo_theory.exact.score_moments import by_token, check_penalty, shares_by_length
-from grpo_theory.kernels import compiled, kernel
+from grpo_theory.jit import compiled, kernel
 from grpo_theory.problem import ChainPoint
 from grpo_theory.simulate.draws import fill_aliases
 from grpo_theory.validation import Array, Integers

@@ -11,7 +11,7 @@ from scipy.linalg import solve_continuous_lyapunov
 
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact import Region, check_optimum, gradient_law, gradient_mean
-from grpo_theory.kernels import kernel
+from grpo_theory.jit import kernel
 from grpo_theory.problem import Problem
 from grpo_theory.schedule import Harmonic
 from grpo_theory.theory.weighted_chi_square import LawDistance, WeightedChiSquare

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import chdtr, chdtrc, chdtri, gammaincinv, gammaln, logit
 
-from grpo_theory.kernels import kernel
+from grpo_theory.jit import kernel
 from grpo_theory.validation import Array, Number, as_count, as_fraction, as_generator, as_numbers, as_real_array
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import softmax
 
 from grpo_theory.harness import check
-from grpo_theory.kernels import kernel
+from grpo_theory.jit import kernel
 from grpo_theory.theory import GREATEST_CURVATURE, divided_gap_limit, softmax_gap_bound, softmax_gap_limit
 from simulations.statements import stated
 from simulations.worst_cases import worst_of

@@ -11,7 +11,7 @@ import numpy as np
 
 from grpo_theory.estimation import find, make_estimator
 from grpo_theory.estimation.kernel import centre
-from grpo_theory.kernels import kernel
+from grpo_theory.jit import kernel
 from grpo_theory.simulate.step_grid import StepGrid
 from grpo_theory.simulate.training import finite_objectives
 from simulations.runs.arms import estimator_of, quietly

@@ -5,7 +5,7 @@ from scipy.special import comb
 
 from grpo_theory.estimation.kernel import centre
 from grpo_theory.estimation.registry import make_estimator
-from grpo_theory.kernels import kernel
+from grpo_theory.jit import kernel
 from simulations.sequence.divergences import Numbers
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.kernels import cache_folder, kernel
+from grpo_theory.jit import cache_folder, kernel
 from grpo_theory.simulate.ascents import make_training
 from grpo_theory.simulate.draws import Drawer, count_below, make_batches, outcome_law
 from grpo_theory.simulate.observations import multiply
