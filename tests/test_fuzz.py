@@ -186,6 +186,11 @@ def inputs(draw):
     return name, {place: JUNK[draw(st.integers(0, len(JUNK) - 1))] for place in places}
 
 
+@pytest.fixture(autouse=True)
+def _forgotten(registry):
+    """What is composed under a name of the package has a source of this file: it is forgotten after each test."""
+
+
 @given(inputs())
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_a_result_or_an_error_that_names_an_argument(case):
