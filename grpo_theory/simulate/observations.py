@@ -12,7 +12,7 @@ import numpy as np
 from grpo_theory.exact.score_moments import TokenWeights
 from grpo_theory.jit import kernel
 from grpo_theory.problem import Point
-from grpo_theory.problem.logits import SURE, HeadMap, TabularMap, complements
+from grpo_theory.problem.logits import SURE, HeadMap, TabularMap
 from grpo_theory.simulate.draws import pool_tokens
 from grpo_theory.simulate.streams import LANES
 from grpo_theory.validation import Array, Integers
@@ -30,8 +30,10 @@ class TokenRule(NamedTuple):
     lengths : ndarray of int64, shape (K,)
     width : int
         The tokens V at a prefix.
-    tokens, complements : ndarray, shape (D, M)
-        The current policy's probabilities of tokens given their prefixes, and 1 less these: (0, M) where no token is sure.
+    tokens : ndarray, shape (D, M)
+        The current policy's probabilities of tokens given their prefixes.
+    sure : bool
+        Whether some token is sure.
     gains : ndarray, shape (F, K, T, M or 1)
         What multiplies each feature; one number for all prompts on policy.
     pool : int
@@ -44,7 +46,7 @@ class TokenRule(NamedTuple):
     lengths: Integers
     width: int
     tokens: Array
-    complements: Array
+    sure: bool
     gains: Array
     pool: int
     scale: float
@@ -54,14 +56,13 @@ def token_rule(weights: TokenWeights, pool: str, batch_size: int, group_size: in
     """Return the rule of these token weights."""
     tokens = weights.token_probabilities
     gains = weights.by_token(np.arange(len(tokens)))
-    rests = complements(tokens.reshape(len(tokens), -1, weights.paths.vocabulary_size)).reshape(tokens.shape).T
     alike = bool((gains == gains[:1]).all())
     return TokenRule(
         edges=np.ascontiguousarray(weights.paths.edges),
         lengths=np.ascontiguousarray(weights.paths.lengths),
         width=weights.paths.vocabulary_size,
         tokens=np.ascontiguousarray(tokens.T),
-        complements=np.ascontiguousarray(rests[: len(rests) if (tokens > SURE).any() else 0]),
+        sure=bool((tokens > SURE).any()),
         gains=np.ascontiguousarray(np.moveaxis(gains[:1] if alike else gains, 0, -1)),
         pool={"": 0, "group": 1, "batch": batch_size}[pool],
         scale=1.0 / group_size,
@@ -171,23 +172,20 @@ def fill_covector(rule, prompts, sums, total, size, row):
         left = 0
         for j in range(LANES):
             left += int(abs(total[j]) > _ROUNDED * size[j])
-        if rule.complements.shape[0] > 0:
-            # (1 - p_v) S_v - p_v sum_{u != v} S_u without a difference of what is alike, of which nothing would be left.
-            taken = row[first : first + rule.width].copy()
-            for d in range(rule.width):
-                for j in range(LANES):
-                    total[j] = 0.0
-                for e in range(rule.width):
-                    if e != d:
-                        for j in range(LANES):
-                            total[j] += taken[e, j]
-                for j in range(LANES):
-                    edge, m = first + d, prompts[j]
-                    row[edge, j] = rule.complements[edge, m] * taken[d, j] - rule.tokens[edge, m] * total[j]
-        elif left > 0:
+        if left > 0:
             for d in range(first, first + rule.width):
                 for j in range(LANES):
                     row[d, j] -= total[j] * rule.tokens[d, prompts[j]]
+        if rule.sure:
+            # That of a sure token is a difference in which 1 - p cancels: it is minus the sum of the others, as in `closed`.
+            for j in range(LANES):
+                total[j] = 0.0
+            for d in range(first, first + rule.width):
+                for j in range(LANES):
+                    total[j] += 0.0 if rule.tokens[d, prompts[j]] > SURE else row[d, j]
+            for d in range(first, first + rule.width):
+                for j in range(LANES):
+                    row[d, j] = -total[j] if rule.tokens[d, prompts[j]] > SURE else row[d, j]
 
 
 @kernel
