@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.simulate.seen import covectors_of, powers_of
+from grpo_theory.simulate.seen import powers_of
 
 DIGITS = 400
 GAPS = (5.0, 36.0, 40.0, 300.0)
@@ -173,8 +173,9 @@ def test_moments_and_hessians_are_those_of_all_groups(kind, gap, rewards):
 @pytest.mark.parametrize("kind", [kind for kind in LISTED if kind != "network"])
 def test_training_knows_score_norms(kind, gap):
     problem, wanted = problem_of(kind, gap, REWARDS["all differ"]), expected(kind, gap, "all differ")
-    point = problem.at(problem.theta)
-    norms = powers_of(covectors_of(problem.policy.paths, point.token_probabilities), np.array(problem.policy.logit_map.gram()))
+    point, paths = problem.at(problem.theta), problem.policy.paths
+    covectors = paths.centre(paths.incidence, point.token_probabilities[:, None])
+    norms = powers_of(covectors, np.array(problem.policy.logit_map.gram()))
     for found in (norms[0], point.squared_score_norms[0]):
         np.testing.assert_allclose(found, wanted["norms"][0], rtol=1e-9)
 

@@ -82,6 +82,11 @@ def warn_of_tables(problem: Problem, estimators: Sequence[Estimator], group_size
             )
 
 
+def composition_steps(n_values: int, group_size: int) -> Integers:
+    """Return what a response of each value adds to the place of a composition: counts of all values but the first tell it."""
+    return np.array([0, *((group_size + 1) ** np.arange(n_values - 1))], dtype=np.int64)
+
+
 def tabulate(estimators: Sequence[Estimator], point: Point, group_size: int) -> AdvantageTable:
     """Tabulate kernels that read the same fields."""
     seen, values = seen_at(point, estimators[0].kl), point.bandit.values
@@ -90,13 +95,27 @@ def tabulate(estimators: Sequence[Estimator], point: Point, group_size: int) -> 
     distinct, looks = np.unique(known, axis=1, return_inverse=True)
     distinct[~np.array(reads)] = np.nan
     counts = multisets(values.size, group_size)
-    steps = (group_size + 1) ** np.arange(values.size)
-    steps = np.concatenate([[0], steps[:-1]]).astype(np.int64)  # the counts of all values but the first tell the composition
+    steps = composition_steps(values.size, group_size)
     fields = np.stack([np.tile(values, (distinct.shape[1], 1)), *np.full((2, distinct.shape[1], values.size), np.nan)])
     table = np.full((len(estimators), distinct.shape[1], int(counts.max() * steps[-1]) + 1, values.size), np.nan)
     for own, estimator in zip(table, estimators, strict=True):
         own[:, counts @ steps] = class_table(estimator.advantage, Looks(fields, distinct), counts)
     return AdvantageTable(table, looks.reshape(-1).astype(np.int64), steps)
+
+
+def reward_table(estimator: Estimator, values: Array, group_sizes: list[int]) -> AdvantageTable:
+    """Return what a kernel gives rewards with these values (L,) in groups of some sizes, which are the looks of the table."""
+    largest = max(group_sizes)
+    steps = composition_steps(values.size, largest)
+    unread = np.full((1, values.size), np.nan)
+    looks = Looks(np.stack([values[None], unread, unread]), np.full((3, 1), np.nan))
+    table = np.full((1, len(group_sizes), largest * int(steps[-1]) + 1, values.size), np.nan)
+    for own, size in zip(table[0], group_sizes, strict=True):
+        counts = multisets(values.size, size)
+        own[counts @ steps] = class_table(estimator.advantage, looks, counts)[0]
+    of_size = np.zeros(largest + 1, dtype=np.int64)
+    of_size[group_sizes] = np.arange(len(group_sizes))
+    return AdvantageTable(table, of_size, steps)
 
 
 def as_contrasts(table: AdvantageTable, group_size: int) -> AdvantageTable:

@@ -24,12 +24,12 @@ from grpo_theory.estimation.allocation import (
 )
 from grpo_theory.jit import compiled, kernel
 from grpo_theory.problem import LogitMap, Problem
-from grpo_theory.simulate.advantages import AdvantageTable
-from grpo_theory.simulate.ascents import NONE, Runs, Training, make_training, reward_table
+from grpo_theory.simulate.advantages import AdvantageTable, reward_table
+from grpo_theory.simulate.ascents import NONE, Runs, Training, make_training
 from grpo_theory.simulate.draws import as_sizes
 from grpo_theory.simulate.optimisers import Ball, Optimiser
 from grpo_theory.simulate.rollouts import sum_tabulated
-from grpo_theory.simulate.seen import covectors_of, powers_of
+from grpo_theory.simulate.seen import powers_of
 from grpo_theory.simulate.streams import LANES, Streams, block_streams
 from grpo_theory.validation import Array, Integers
 
@@ -146,8 +146,9 @@ class AllottedRuns(Runs):
             facts |= {SEEN_REWARD: self._seen[0][prompts, lanes], SEEN_COUNT: self._seen[1][prompts, lanes]}
             if rule.wants_traces:
                 norms, slope, weights = np.zeros(pi.shape), np.zeros(prompts.shape), pi * centred
+                paths = training.problem.policy.paths
                 for b, tokens in enumerate(self.policy.tokens):
-                    gram, covectors = training.gram[prompts[b]], covectors_of(training.problem.policy.paths, tokens.T)
+                    gram, covectors = training.gram[prompts[b]], paths.centre(paths.incidence, tokens.T[:, None])
                     norms[b] = powers_of(covectors, gram).T
                     slope[b] = powers_of(weights[b].T[:, None] @ covectors, gram)[:, 0]
                 # docs/derivations.md, section 33.1: tr Cov(A W) with the oracle's advantage, and what a baseline of n - 1 adds.

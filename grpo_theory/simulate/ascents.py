@@ -9,11 +9,10 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
-from grpo_theory.exact.multisets import Looks, class_table, multisets
 from grpo_theory.exact.score_moments import check_penalty, gains_of, gains_on_policy
 from grpo_theory.jit import compiled, kernel
 from grpo_theory.problem import Policy, Problem
-from grpo_theory.simulate.advantages import LARGEST_TABLE, AdvantageTable, table_size
+from grpo_theory.simulate.advantages import LARGEST_TABLE, AdvantageTable, reward_table, table_size
 from grpo_theory.simulate.draws import as_sizes, pool_tokens
 from grpo_theory.simulate.optimisers import (
     SGD,
@@ -42,7 +41,6 @@ from grpo_theory.simulate.rollouts import (
     Room,
     World,
     add_drift,
-    add_moved_weights,
     add_weights,
     affine_of,
     centre,
@@ -69,7 +67,7 @@ CALL_RESPONSES = 1 << 24
 """The responses that runs draw between looks at whether anybody still waits for them: a tenth of a second, about."""
 NONE = np.empty(0)
 NOTHING = np.empty((0, 0), dtype=np.int64)
-NO_TABLE = AdvantageTable(np.empty((0, 0, 0, 0)), NOTHING[0:0].reshape(0), NOTHING[0:0].reshape(0))
+NO_TABLE = AdvantageTable(np.empty((0, 0, 0, 0)), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 NOT_AFFINE = Affine(NONE, NONE, np.empty((0, 0)), np.empty((0, 0)), 0.0)
 
 
@@ -94,7 +92,7 @@ class StepSizes:
 
 
 class Rule(NamedTuple):
-    """How rewards become weights of tokens: the kernel's table or affine form, the gains (F, K, T), and if signs are apart."""
+    """How rewards become weights of tokens: the kernel's table or affine form, the gains of tokens, and if signs are apart."""
 
     table: AdvantageTable
     affine: Affine
@@ -212,8 +210,8 @@ class Training:
 
     @cached_property
     def gains(self) -> Array:
-        """What tokens weigh on policy, shape (F, K, T): one table where both signs have the same."""
-        gains = gains_on_policy(self.estimator, self.problem.policy.paths, 1)[..., 0].swapaxes(0, 1)
+        """What tokens weigh on policy, shape (F, K, T, 1): one table where both signs have the same."""
+        gains = gains_on_policy(self.estimator, self.problem.policy.paths, 1).swapaxes(0, 1)
         return np.ascontiguousarray(gains[:1] if np.array_equal(gains[0], gains[1]) else gains)
 
     @property
@@ -252,21 +250,6 @@ class Training:
         Their steps may have factors (R,).  Runs a period apart see the same words.
         """
         return Runs(self, block_streams(seed, block), starts, factors, period)
-
-
-def reward_table(estimator: Estimator, values: Array, group_sizes: list[int]) -> AdvantageTable:
-    """Return what a kernel gives rewards with these values (L,) in groups of some sizes, which are the looks of the table."""
-    largest = max(group_sizes)
-    steps = np.array([0, *((largest + 1) ** np.arange(values.size - 1))], dtype=np.int64)
-    unread = np.full((1, values.size), np.nan)
-    looks = Looks(np.stack([values[None], unread, unread]), np.full((3, 1), np.nan))
-    table = np.full((1, len(group_sizes), largest * int(steps[-1]) + 1, values.size), np.nan)
-    for own, size in zip(table[0], group_sizes, strict=True):
-        counts = multisets(values.size, size)
-        own[counts @ steps] = class_table(estimator.advantage, looks, counts)[0]
-    of_size = np.zeros(largest + 1, dtype=np.int64)
-    of_size[group_sizes] = np.arange(len(group_sizes))
-    return AdvantageTable(table, of_size, steps)
 
 
 def starting_points(policy: Policy, theta0: ArrayLike, replications: int) -> Array:
@@ -332,7 +315,7 @@ class Runs:
         self.training, self.streams, self.n, self.count = training, streams, len(starts), 0
         sizes, world, policy = training.sizes, training.world, training.problem.policy
         self._alone, self._period = world.logits.kind == HEAD, period
-        n_moments, steps = max(training.optimiser.n_moments, 0), len(training.step_sizes)
+        n_moments, steps = training.optimiser.n_moments, len(training.step_sizes)
         self.state = make_state(starts, factors, n_moments, steps, alone=self._alone, keeps=training.keeps)
         wants_logs = training.problem.kl is not None or sizes.moves
         shape = sizes.batch_size, sizes.group_size
@@ -434,11 +417,9 @@ class Runs:
             fill_policy(world, self.state.theta, self.room.prompts[own], self.n, self.room, self._now)
         if sizes.moves and not training.estimator.ratio.constant:
             log_ratios = self._now.log_tokens - self.policy.log_tokens[own]
-            gains = gains_of(
-                training.estimator, training.problem.policy.paths, log_ratios.swapaxes(0, 1).reshape(len(log_ratios[0]), -1)
-            )
-            by_group = gains.reshape(*gains.shape[:3], -1, LANES).transpose(1, 2, 3, 0, 4)
-            add_moved_weights(logits, first, self.sums, np.ascontiguousarray(by_group), covectors)
+            paths, side_by_side = training.problem.policy.paths, log_ratios.swapaxes(0, 1).reshape(log_ratios.shape[1], -1)
+            gains = np.ascontiguousarray(gains_of(training.estimator, paths, side_by_side).swapaxes(0, 1))
+            add_weights(logits, first, self.sums, gains, covectors)
         else:
             add_weights(logits, first, self.sums, training.gains, covectors)
         if training.drift:

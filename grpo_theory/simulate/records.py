@@ -18,7 +18,6 @@ from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.ascents import Runs, Training, make_training, starting_points
 from grpo_theory.simulate.optimisers import SGD
 from grpo_theory.simulate.policies import dense_features
-from grpo_theory.simulate.seen import covectors_of
 from grpo_theory.simulate.streams import LANES, Rng, Streams, as_seed_sequence, block_streams
 from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import Array, Integers, as_count, as_numbers, read_only, typed
@@ -117,7 +116,7 @@ class RecordedRuns(Runs):
         super().__init__(training, streams, starts, np.empty(0), LANES)
         paths, dimension = training.problem.policy.paths, starts.shape[1]
         self._columns, self._features = compact_features(training.problem.policy.logit_map)
-        self._paths, self._passed = paths, paths.incidence @ paths.siblings
+        self._paths, self._passed = paths, paths.by_prefix(paths.incidence)
         self._window, self._strength = window, 0.0 if training.problem.kl is None else training.problem.kl.strength
         self.mean_rewards = np.zeros((len(starts), len(training.step_sizes)))
         self.hessian = np.zeros((len(starts), dimension, dimension))
@@ -126,7 +125,8 @@ class RecordedRuns(Runs):
         """Add up the advantages of the rollout by response, and keep it."""
         super().sum_advantages(group_sizes, sampler)
         (first, last), sizes, n = self._window, self.training.sizes, self.n
-        counts, rewards = self.room.counts[..., :n], self.training.viewer.rewards(self.room, self.policy)[..., :n]
+        viewer, counts = self.training.viewer, self.room.counts[..., :n]
+        rewards = viewer.rewards(viewer.penalties(self.room, self.policy))[..., :n]
         mean = (counts * rewards).sum(axis=1, keepdims=True) / sizes.group_size
         self.mean_rewards[:, self.count] = mean.mean(axis=(0, 1))
         if not first <= self.count < last:
@@ -140,7 +140,7 @@ class RecordedRuns(Runs):
             # sum_g A_g (c_g c_g' - F_g) - strength c_g c_g', with c_g the covector of a response, and F_g the sum of
             # diag(p) - p p' over the prefixes that it passes.
             p, mass = tokens[:, :n].T, (lead - self._strength * count).T
-            covectors = covectors_of(self._paths, p)
+            covectors = self._paths.centre(self._paths.incidence, p[:, None])
             forms = covectors.swapaxes(1, 2) @ (mass[:, :, None] * covectors)
             weighted = (lead.T @ self._passed) * p
             forms += self._paths.siblings * weighted[:, :, None] * p[:, None]

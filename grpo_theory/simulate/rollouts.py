@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import affine_coefficients
+from grpo_theory.estimation.kernel import Batch
+from grpo_theory.exact.multisets import advantages_of, check_alone
 from grpo_theory.jit import kernel
 from grpo_theory.problem import Problem
-from grpo_theory.simulate.draws import PromptLaw, choose_prompts, prompt_law
+from grpo_theory.simulate.draws import PromptLaw, choose_prompts, count_below, prompt_law
 from grpo_theory.simulate.policies import LogitTables, Scratch, fill_logits, fill_probabilities, make_scratch
 from grpo_theory.simulate.streams import LANES, fill_words
 from grpo_theory.validation import Array, Integers
@@ -153,17 +155,8 @@ def fill_thresholds(world, prompts, pi, reached, thresholds):
 @kernel
 def count_outcomes(room, first, group_size, counts):
     """Count the outcomes (O, LANES) of a group by its words, from the first on."""
-    short, thresholds, below, last = room.short, room.thresholds, room.below, counts.shape[0] - 1
-    for o in range(0, thresholds.shape[0], 2):
-        for j in range(LANES):
-            below[o, j] = 0
-            below[o + 1, j] = 0
-        for g in range(first, first + (group_size + 3) // 4 * 4, 4):
-            for j in range(LANES):
-                one, two = thresholds[o, j], thresholds[o + 1, j]
-                x, y, z, w = short[g, j], short[g + 1, j], short[g + 2, j], short[g + 3, j]
-                below[o, j] += int(x < one) + int(y < one) + int(z < one) + int(w < one)
-                below[o + 1, j] += int(x < two) + int(y < two) + int(z < two) + int(w < two)
+    below, last = room.below, counts.shape[0] - 1
+    count_below(room.short, first, first + (group_size + 3) // 4 * 4, room.thresholds, below)
     for j in range(LANES):
         counts[0, j] = below[0, j]
     for o in range(1, last + 1):
@@ -300,13 +293,11 @@ def affine_of(problem: Problem, estimator: Estimator, group_size: int) -> Affine
     found = affine_coefficients(kind, group_size)
     if found is None or found[3:5].any():
         return None
-    # A kernel that couples groups unannounced looks affine where there is one group: it is called, and found out.
-    rewards, known = np.random.default_rng(0).random((4, group_size)), np.zeros((3, 4))
-    alone = found[0] * rewards + found[1] * rewards.sum(axis=1, keepdims=True) + found[5]
-    together, nothing = np.empty(rewards.shape), np.zeros(rewards.shape)
-    kind.run([rewards, nothing, np.ones(rewards.shape, dtype=np.int64), *known], together)
-    if not np.allclose(together, alone, rtol=1e-9, atol=1e-9 * np.abs(alone).max()):
-        return None
+    # Symbols show one group: several tell whether a kernel couples them unannounced.
+    rng = np.random.default_rng(0)
+    rewards, lengths = rng.random((64, group_size)), np.ones((64, group_size), dtype=np.int64)
+    batch = Batch._make([rewards, np.full(rewards.shape, np.nan), lengths, *rng.random((3, 64)), kind.parameter_array])
+    check_alone(kind, batch, advantages_of(kind, batch))
     coefficients = found[[0, 1, 2, 5]]  # those of the standard deviation and of the optimal baseline are 0
     means = np.ascontiguousarray(problem.bandit.mean_reward.T)
     return Affine(coefficients, problem.bandit.values, means, reference, strength)
@@ -362,8 +353,9 @@ def sum_called(advantages, n_values, by_sign, room, sums):
 def add_weights(tables, first, sums, gains, covectors):
     """Fill covectors (B', D, LANES) with what advantages weigh on edges: of groups from the first on, sums (B, F, K, LANES).
 
-    The gains of tokens are (F, K, T), the same for all, or those of each run and group.
+    The gains of tokens are (F, K, T, 1), the same for all, or (F, K, T, B' LANES) of each group and run.
     """
+    alike = gains.shape[3] == 1
     for b in range(covectors.shape[0]):
         for d in range(covectors.shape[1]):
             for j in range(LANES):
@@ -373,22 +365,8 @@ def add_weights(tables, first, sums, gains, covectors):
                 for t in range(tables.lengths[k]):
                     edge = tables.edges[k, t]
                     for j in range(LANES):
-                        covectors[b, edge, j] += gains[feature, k, t] * sums[first + b, feature, k, j]
-
-
-@kernel
-def add_moved_weights(tables, first, sums, gains, covectors):
-    """Do what `add_weights` does with gains (F, T, B', K, LANES) of each run and group."""
-    for b in range(covectors.shape[0]):
-        for d in range(covectors.shape[1]):
-            for j in range(LANES):
-                covectors[b, d, j] = 0.0
-        for feature in range(sums.shape[1]):
-            for k in range(sums.shape[2]):
-                for t in range(tables.lengths[k]):
-                    edge = tables.edges[k, t]
-                    for j in range(LANES):
-                        covectors[b, edge, j] += gains[feature, t, b, k, j] * sums[first + b, feature, k, j]
+                        gain = gains[feature, k, t, 0 if alike else b * LANES + j]
+                        covectors[b, edge, j] += gain * sums[first + b, feature, k, j]
 
 
 @kernel

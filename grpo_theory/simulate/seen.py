@@ -6,20 +6,11 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.exact.score_moments import check_penalty
 from grpo_theory.jit import kernel
-from grpo_theory.problem import LogitMap, Paths, Problem
-from grpo_theory.problem.logits import sums_of_others
+from grpo_theory.problem import LogitMap, Problem
 from grpo_theory.simulate.advantages import KernelCall
 from grpo_theory.simulate.rollouts import PolicyRoom, Room, World
 from grpo_theory.simulate.streams import LANES
 from grpo_theory.validation import Array, Integers
-
-
-def covectors_of(paths: Paths, tokens: Array) -> Array:
-    """Return the covectors of all responses, (..., K, D), for probabilities of tokens given their prefixes (..., D)."""
-    # e_v - p at each prefix that a response passes; 1 - p is the sum of the others, as a difference leaves no digits of it.
-    rests = sums_of_others(tokens.reshape(*tokens.shape[:-1], -1, paths.vocabulary_size)).reshape(tokens.shape)
-    others = paths.incidence @ paths.siblings - paths.incidence
-    return paths.incidence * rests[..., None, :] - others * tokens[..., None, :]
 
 
 def powers_of(covectors: Array, gram: Array) -> Array:
@@ -64,21 +55,21 @@ class Viewer:
         """
         batch_size = len(policy.pi)
         group_size, values = room.ordered.shape[1], self.problem.bandit.values
-        penalties, rewards = self._penalties(room, policy), self.rewards(room, policy)
+        penalties = self.penalties(room, policy)
         reads_norms, known = self._reads & {"squared_score_norms", "optimal_baselines"}, np.full((3, batch_size, LANES), np.nan)
         norms = self._norms(room, policy, theta) if reads_norms else np.full(policy.pi.shape, np.nan)
         if self._reads & set(PROMPT_FIELDS):
             known[:] = self._known(room, policy, penalties, norms)
         shape = LANES, batch_size, group_size
         shown = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64), np.empty((3, LANES, batch_size))
-        show_rollout(room, values.size, self.world.logits.lengths, rewards, norms, known, shown)
+        show_rollout(room, values.size, self.world.logits.lengths, self.rewards(penalties), norms, known, shown)
         wanted = np.zeros(LANES, dtype=bool)
         wanted[: len(theta)] = np.isfinite(theta).all(axis=1)
         return self._call.advantages(shown, wanted)
 
-    def rewards(self, room: Room, policy: PolicyRoom) -> Array:
-        """Return the reward of each outcome, less a KL term in the reward, shape (B, O, LANES)."""
-        values = self.problem.bandit.values[:, None] - self._penalties(room, policy)[:, :, None]
+    def rewards(self, penalties: Array) -> Array:
+        """Return the reward of each outcome, less the penalties (B, K, LANES) of the responses, shape (B, O, LANES)."""
+        values = self.problem.bandit.values[:, None] - penalties[:, :, None]
         return np.ascontiguousarray(values).reshape(len(values), -1, LANES)
 
     def away(self, log_tokens: Array, prompts: Integers) -> Array:
@@ -86,7 +77,7 @@ class Viewer:
         assert self.log_reference is not None  # there is a penalty
         return log_tokens - self.log_reference[prompts].swapaxes(1, 2)
 
-    def _penalties(self, room: Room, policy: PolicyRoom) -> Array:
+    def penalties(self, room: Room, policy: PolicyRoom) -> Array:
         """Return a KL term in the reward, which is subtracted from it, shape (B, K, LANES); 0 if there is none."""
         if self.problem.kl is None or self.estimator.kl.place != "reward":
             return np.zeros(policy.pi.shape)
@@ -100,9 +91,10 @@ class Viewer:
         of_map, n, norms = self.problem.policy.logit_map, len(theta), np.full(policy.pi.shape, np.nan)
         maps = [of_map] if isinstance(of_map, LogitMap) else [of_map.at(one) for one in theta]
         own = np.stack([np.asarray(one.gram()) for one in maps])
+        paths = self.problem.policy.paths
         for prompts, tokens, found in zip(room.prompts[:, :n], policy.tokens, norms, strict=True):
             gram = own[np.arange(n) if len(own) > 1 else 0, prompts]
-            found[:, :n] = powers_of(covectors_of(self.problem.policy.paths, tokens[:, :n].T), gram).T
+            found[:, :n] = powers_of(paths.centre(paths.incidence, tokens[:, :n].T[:, None]), gram).T
         return norms
 
     def _known(self, room: Room, policy: PolicyRoom, penalties: Array, norms: Array) -> tuple[Array, Array, Array]:
@@ -114,7 +106,6 @@ class Viewer:
         spread = variances[room.prompts].swapaxes(1, 2) + (means - value[:, None]) ** 2
         powers = policy.pi * norms
         with np.errstate(all="ignore"):
-            baseline = value + (powers * (means - value[:, None])).sum(axis=1) / np.maximum(
-                powers.sum(axis=1), np.finfo(float).tiny
-            )
+            power = np.maximum(powers.sum(axis=1), np.finfo(float).tiny)
+            baseline = value + (powers * (means - value[:, None])).sum(axis=1) / power
         return value, np.sqrt((policy.pi * spread).sum(axis=1)), baseline
