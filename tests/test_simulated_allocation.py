@@ -10,7 +10,10 @@ from runs_by_hand import groups_of, match, small_case
 import grpo_theory as gt
 from grpo_theory.estimation.allocation import spread_sizes
 from grpo_theory.exact.allocation import least_sizes
+from grpo_theory.simulate.allocation import training_of
+from grpo_theory.simulate.rollouts import draw_prompts, fill_policy
 from grpo_theory.simulate.step_grid import StepGrid
+from grpo_theory.simulate.streams import LANES
 
 LOW, HIGH, BUDGET = 2, 7, 13
 RULES = gt.allocation_rules()
@@ -203,6 +206,20 @@ def test_a_run_remembers_what_it_has_seen():
     assert np.isfinite(train(sure, gt.AllocationRule("told", fill_if_remembered, memory=0.5), **how).theta).all()
     with pytest.raises(ValueError, match="allocation rule 'told' must fill finite costs"):
         train(sure, gt.AllocationRule("told", fill_if_remembered, memory=0.6), **how)
+
+
+@pytest.mark.parametrize("name", ["neyman", "dynamo"])
+def test_a_run_knows_before_sampling_what_the_exact_law_knows(problem, name):
+    """The sizes of its first groups are those that the exact traces ask for."""
+    rule, theta = RULES[name].between(2, 20), problem.theta
+    training = training_of(problem, gt.estimators()["rloo"], np.ones(1), (3, 12), gt.SGD(), allocation=rule)
+    runs = training.start(np.random.SeedSequence(3), 0, np.tile(theta, (32, 1)))
+    draw_prompts(training.world, training.sizes.group_size, runs.streams, LANES, runs.room)
+    fill_policy(training.world, runs.state.theta, runs.room.prompts, 32, runs.room, runs.policy)
+    costs = rule.costs(gt.allocation_law(problem, theta, low=2, high=20).known)
+    for prompts, sizes in zip(runs.room.prompts.T[:32], runs.group_sizes().T[:32], strict=True):
+        np.testing.assert_array_equal(sizes, spread_sizes(costs[prompts], 36, 2, 20))
+    assert len(np.unique(runs.group_sizes()[:, :32], axis=1).T) > 5
 
 
 BAD = [
