@@ -211,14 +211,14 @@ def test_a_run_remembers_what_it_has_seen():
 @pytest.mark.parametrize("name", ["neyman", "dynamo"])
 def test_a_run_knows_before_sampling_what_the_exact_law_knows(problem, name):
     """The sizes of its first groups are those that the exact traces ask for."""
-    rule, theta = RULES[name].between(2, 20), problem.theta
-    training = training_of(problem, gt.estimators()["rloo"], np.ones(1), (3, 12), gt.SGD(), allocation=rule)
+    rule, theta = RULES[name].between(2, 40), problem.theta
+    training = training_of(problem, gt.estimators()["rloo"], np.ones(1), (8, 8), gt.SGD(), allocation=rule)
     runs = training.start(np.random.SeedSequence(3), 0, np.tile(theta, (32, 1)))
     draw_prompts(training.world, training.sizes.group_size, runs.streams, LANES, runs.room)
     fill_policy(training.world, runs.state.theta, runs.room.prompts, 32, runs.room, runs.policy)
-    costs = rule.costs(gt.allocation_law(problem, theta, low=2, high=20).known)
+    costs = rule.costs(gt.allocation_law(problem, theta, low=2, high=40).known)
     for prompts, sizes in zip(runs.room.prompts.T[:32], runs.group_sizes().T[:32], strict=True):
-        np.testing.assert_array_equal(sizes, spread_sizes(costs[prompts], 36, 2, 20))
+        np.testing.assert_array_equal(sizes, spread_sizes(costs[prompts], 64, 2, 40))
     assert len(np.unique(runs.group_sizes()[:, :32], axis=1).T) > 5
 
 

@@ -29,6 +29,7 @@ Z = 4.9
 SIZES = {"batch_size": 4, "group_size": 4}
 
 
+IN_LOSS = {"ratio": "none", "aggregation": "own length", "kl": "k2 in loss", "advantage": "optimal_loo"}
 BATCHES = {
     "contrasts": ("tabular", "binary plain", NAMED, 3, 2, 1.0),
     "tables": ("linear", "graded plain", NAMED, 2, 3, 1.0),
@@ -36,6 +37,7 @@ BATCHES = {
     "compositions, off policy": ("linear tree", "graded kl", COMPOSITIONS, 2, 2, 0.2),
     "heads, off policy": ("head tree", "binary kl", COMPOSITIONS[:4], 2, 2, 0.2),
     "tables, off policy": ("tabular tree", "graded kl", ("rloo", "grpo", "dapo", "gspo"), 2, 2, 0.5),
+    "called, a penalty in the loss": ("linear tree", "binary kl", (IN_LOSS, COMPOSITIONS[8]), 2, 2, 0.5),
     "kernels of a user's": ("linear tree", "binary plain", (over_the_batch, placed, cubed), 2, 2, 1.0),
     "single responses": ("tabular", "graded kl", ("reinforce", "oracle", "optimal"), 3, 1, 1.0),
 }
