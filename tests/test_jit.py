@@ -9,7 +9,7 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.jit import cache_folder, kernel
 from grpo_theory.simulate.ascents import make_training
-from grpo_theory.simulate.draws import Drawer, count_below, make_batches, outcome_law
+from grpo_theory.simulate.draws import count_below, fill_batches, make_batches, make_draw_room, outcome_law
 from grpo_theory.simulate.observations import multiply
 from grpo_theory.simulate.policies import exponentiate, make_scratch
 from grpo_theory.simulate.streams import LANES, block_streams, fill_words
@@ -58,9 +58,9 @@ def test_no_kernel_is_slower_than_loops_over_lanes_are():
     row = seconds_of(lambda: add_rows(rows, total, 100), 10) / (100 * len(rows))
     problem = gt.gallery.problem("tabular")
     law = outcome_law(problem.at(problem.theta))
-    streams, drawer, batches = (
+    streams, room, batches = (
         block_streams(np.random.SeedSequence(0), 0),
-        Drawer(law, 8, 64),
+        make_draw_room(law, 8, 64),
         make_batches(law, 8, 8, 64, in_order=False),
     )
     words, scratch = np.empty((512, LANES), dtype=np.uint64), make_scratch(0)
@@ -74,7 +74,7 @@ def test_no_kernel_is_slower_than_loops_over_lanes_are():
         "comparisons with thresholds": (seconds_of(lambda: count_below(short, 0, 2048, thresholds, below), 20) / 2048 / 8, 0.5),
         "exponentials": (seconds_of(lambda: exponentiate(cubes[0], 64, scratch), 20) / 64, 20.0),
         "products of rows": (seconds_of(lambda: multiply(cubes, 1, 2, total, dot), 20) / 64, 6.0),
-        "a group drawn": (seconds_of(lambda: drawer.fill(streams, batches), 20) / 64, 400.0),
+        "a group drawn": (seconds_of(lambda: fill_batches(law, 64, streams, room, batches), 20) / 64, 400.0),
         "a group of a run": (seconds_of(lambda: runs.advance(runs.count + 100), 5) / 800, 750.0),
     }
     found = {name: cost / row for name, (cost, _) in costs.items()}

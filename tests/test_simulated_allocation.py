@@ -217,9 +217,10 @@ def test_a_run_knows_before_sampling_what_the_exact_law_knows(problem, name):
     draw_prompts(training.world, training.sizes.group_size, runs.streams, LANES, runs.room)
     fill_policy(training.world, runs.state.theta, runs.room.prompts, 32, runs.room, runs.policy)
     costs = rule.costs(gt.allocation_law(problem, theta, low=2, high=40).known)
-    for prompts, sizes in zip(runs.room.prompts.T[:32], runs.group_sizes().T[:32], strict=True):
+    runs.share_out()
+    for prompts, sizes in zip(runs.room.prompts.T[:32], runs.looks.T[:32], strict=True):
         np.testing.assert_array_equal(sizes, spread_sizes(costs[prompts], 64, 2, 40))
-    assert len(np.unique(runs.group_sizes()[:, :32], axis=1).T) > 5
+    assert len(np.unique(runs.looks[:, :32], axis=1).T) > 5
 
 
 BAD = [

@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 from streams_by_numpy import alias_rows
 
 import grpo_theory as gt
-from grpo_theory.simulate.draws import Drawer, make_batches, outcome_law
+from grpo_theory.simulate.draws import fill_batches, make_batches, make_draw_room, outcome_law
 from grpo_theory.simulate.streams import LANES, WARM_UP, as_seed_sequence, block_seed, block_streams, fill_words
 
 LEVEL = 1e-6
@@ -114,10 +114,10 @@ def counted(law, group_size, n_responses, seed, *, in_order):
     """Count the outcomes of so many responses, about, at one prompt with a law (O,)."""
     problem = gt.Problem(gt.Bandit([[0.0] * len(law)]), gt.TabularSoftmax(1, len(law)))
     made = outcome_law(problem.at(np.log(np.maximum(law, 1e-300))))
-    drawer, batches = Drawer(made, 1, group_size), make_batches(made, 8, 1, group_size, in_order=in_order)
+    room, batches = make_draw_room(made, 1, group_size), make_batches(made, 8, 1, group_size, in_order=in_order)
     streams, total = block_streams(np.random.SeedSequence(seed), 0), np.zeros(len(law), dtype=np.int64)
     while total.sum() < n_responses:
-        drawer.fill(streams, batches)
+        fill_batches(made, group_size, streams, room, batches)
         total += batches.counts.sum(axis=(0, 1, 3), dtype=np.int64)
         if in_order:
             found = np.bincount(batches.ordered[0].ravel(), minlength=len(law))

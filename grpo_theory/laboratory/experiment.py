@@ -16,7 +16,7 @@ from grpo_theory.problem.logits import HeadMap
 from grpo_theory.samples import Rollouts, TrainingRecord
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate import BLOCK_RUNS, simulate_records
-from grpo_theory.simulate.draws import as_sizes, draw_responses
+from grpo_theory.simulate.draws import as_sizes
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.validation import Array, Integers, as_array, as_count, as_real_array, check_shape, read_only
 
@@ -219,6 +219,22 @@ class Pilot:
     def take(self, block: Rollouts, i: int) -> Rollouts:
         """Return batch i of a block."""
         return Rollouts(block.rewards[i], block.known_scores[i])
+
+
+def draw_responses(
+    generator: np.random.Generator, point: Point, replications: int, batch_size: int, group_size: int
+) -> tuple[Integers, Integers]:
+    """Draw prompts (R, B) and outcomes (R, B, G) at a point one by one for pilots: a whole response is one draw."""
+    uniforms = generator.random((1 + group_size, batch_size, replications))
+    prompts = np.searchsorted(np.cumsum(point.bandit.prompt_weights)[:-1], uniforms[0], side="right")
+    probabilities = point.outcome_probabilities
+    below = np.cumsum(probabilities, axis=1)
+    possible = np.cumsum(probabilities[:, ::-1], axis=1)[:, ::-1] > 0.0
+    below[:, :-1][~possible[:, 1:]] = 2.0  # from its last possible outcome on, a law's sums are above every uniform
+    outcomes = np.zeros(uniforms[1:].shape, dtype=np.int64)
+    for reached in np.ascontiguousarray(below[:, :-1].T):
+        outcomes += uniforms[1:] >= reached[prompts]
+    return np.ascontiguousarray(prompts.T), np.ascontiguousarray(outcomes.T)
 
 
 def _tables(problem: Problem, directions: ArrayLike | None) -> tuple[Point, Array, Scores]:

@@ -8,14 +8,14 @@ order drawn.
 
 import warnings
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
-from grpo_theory.exact.multisets import Looks, Seen, TableSizeWarning, check_alone, class_table, multisets, seen_at
+from grpo_theory.exact.multisets import Looks, TableSizeWarning, check_alone, class_table, multisets, seen_at
 from grpo_theory.jit import kernel
 from grpo_theory.problem import Point, Problem
 from grpo_theory.simulate.draws import Batches, OutcomeLaw
@@ -130,24 +130,6 @@ def as_contrasts(table: AdvantageTable, group_size: int) -> AdvantageTable:
 
 
 @kernel
-def find_places(law, table, prompts, counts, places, by_level):
-    """Find the place of a group's composition (LANES,), and count its responses by reward value (L, LANES)."""
-    by_level[:] = 0
-    for c in range(counts.shape[0]):
-        if law.stride > 1:
-            level = c % law.stride
-            for j in range(LANES):
-                by_level[level, j] += counts[c, j]
-        else:
-            for j in range(LANES):
-                by_level[law.levels[c, prompts[j]], j] += counts[c, j]
-    places[:] = 0
-    for level in range(1, by_level.shape[0]):
-        for j in range(LANES):
-            places[j] += table.steps[level] * by_level[level, j]
-
-
-@kernel
 def fill_contrasts(law, table, batches, with_mean, sums):
     """Fill in rows and weights of kernels whose rewards have two values: A_k = D h_k + A n_k, see `as_contrasts`.
 
@@ -195,64 +177,109 @@ def fill_contrasts(law, table, batches, with_mean, sums):
 
 
 @kernel
-def fill_tabulated(law, table, batches, by_sign, drifts, sums):
-    """Fill in the one row of a kernel by its table: advantages added up by response, those of either sign apart if asked."""
-    n_tiles, batch_size, n_classes, _ = batches.counts.shape
-    n_values = table.steps.shape[0]
-    places, by_level = np.empty(LANES, np.int64), np.empty((n_values, LANES), np.int64)
-    sums.rows[:] = 0.0
-    sums.weights[:] = 1.0
-    for t in range(n_tiles):
-        for b in range(batch_size):
-            prompts, counts = batches.prompts[t, b], batches.counts[t, b]
-            find_places(law, table, prompts, counts, places, by_level)
-            for c in range(n_classes):
-                for j in range(LANES):
-                    if counts[c, j] > 0:
-                        level = law.levels[c, prompts[j]]
-                        advantage = table.advantages[0, table.looks[prompts[j]], places[j], level]
-                        feature = 1 if by_sign and advantage <= 0.0 else 0
-                        sums.rows[t, b, 0, feature, c // law.stride, j] += counts[c, j] * advantage
-                        if drifts:
-                            sums.rows[t, b, 0, -1, c // law.stride, j] += counts[c, j]
+def sum_tabulated(table, keys, levels, prompts, counts, by_sign, sums):
+    """Add up the advantages (N, F, K, LANES) of groups of which so many responses are in each class (N, C, LANES).
 
-
-@kernel
-def show_batches(batches, stride, levels, rewards, norms, lengths, known, shown):
-    """Write out what a kernel sees: fields (n, B, G) of responses, and (n, B) of prompts, for n = T LANES replications.
-
-    The rewards are (M, K, L), the norms (M, K), the lengths (K,) and what is known of prompts (3, M).
+    The keys (N, LANES) say how a group looks to the table.  The classes have levels (C, M) by prompt, or are pairs of a response
+    and a level.  The last feature counts responses where there are more than advantages need.
     """
-    n_tiles, batch_size, group_size, _ = batches.ordered.shape
-    for t in range(n_tiles):
-        for b in range(batch_size):
+    n_values, stride, decided = table.steps.shape[0], counts.shape[1] // sums.shape[2], levels.shape[0] > 0
+    places, got, advantages = np.empty(LANES, np.int64), np.empty((n_values, LANES), np.int64), np.empty((2, n_values, LANES))
+    signs = 2 if by_sign else 1
+    for b in range(counts.shape[0]):
+        got[:] = 0
+        places[:] = 0
+        for c in range(counts.shape[1]):
+            if decided:
+                for j in range(LANES):
+                    got[levels[c, prompts[b, j]], j] += counts[b, c, j]
+            else:
+                for j in range(LANES):
+                    got[c % stride, j] += counts[b, c, j]
+        for level in range(n_values):
             for j in range(LANES):
-                i, m = t * LANES + j, batches.prompts[t, b, j]
-                for g in range(group_size):
-                    c = batches.ordered[t, b, g, j]
-                    k = c // stride
-                    shown[0][i, b, g] = rewards[m, k, levels[c, m]]
-                    shown[1][i, b, g] = norms[m, k]
-                    shown[2][i, b, g] = lengths[k]
-                for field in range(3):
-                    shown[3][field, i, b] = known[field, m]
+                places[j] += table.steps[level] * got[level, j]
+        for level in range(n_values):
+            for j in range(LANES):
+                found = table.advantages[0, table.looks[keys[b, j]], places[j], level]
+                # The table has nothing for a reward that nobody got.
+                advantages[0, level, j] = found if got[level, j] > 0 else 0.0
+            if by_sign:
+                for j in range(LANES):
+                    advantages[1, level, j] = min(advantages[0, level, j], 0.0)
+                    advantages[0, level, j] = max(advantages[0, level, j], 0.0)
+        sums[b] = 0.0
+        for c in range(counts.shape[1]):
+            k, level = c // stride, c % stride
+            for sign in range(signs):
+                if decided:
+                    for j in range(LANES):
+                        sums[b, sign, k, j] += counts[b, c, j] * advantages[sign, levels[c, prompts[b, j]], j]
+                else:
+                    for j in range(LANES):
+                        sums[b, sign, k, j] += counts[b, c, j] * advantages[sign, level, j]
+            if sums.shape[1] > signs:
+                for j in range(LANES):
+                    sums[b, -1, k, j] += counts[b, c, j]
 
 
 @kernel
-def fill_called(batches, stride, advantages, by_sign, drifts, sums):
-    """Add up advantages (n, B, G) by response, those of either sign apart if asked."""
-    n_tiles, batch_size, group_size, _ = batches.ordered.shape
-    sums.rows[:] = 0.0
-    sums.weights[:] = 1.0
-    for t in range(n_tiles):
-        for b in range(batch_size):
-            for g in range(group_size):
-                for j in range(LANES):
-                    k, advantage = batches.ordered[t, b, g, j] // stride, advantages[t * LANES + j, b, g]
-                    feature = 1 if by_sign and advantage <= 0.0 else 0
-                    sums.rows[t, b, 0, feature, k, j] += advantage
-                    if drifts:
-                        sums.rows[t, b, 0, -1, k, j] += 1.0
+def show_groups(ordered, rewards, norms, lengths, known, shown):
+    """Write out what a kernel sees: fields (n, B, G) of responses, and (3, n, B) of prompts, for n = LANES N/B batches.
+
+    The classes of the responses (N, G, LANES) have rewards (N, C, LANES), and the responses norms (N, K, LANES) and lengths (K,).
+    Of the prompts (3, N, LANES) is known.
+    """
+    batch_size, stride = shown[0].shape[1], rewards.shape[1] // norms.shape[1]
+    for b in range(ordered.shape[0]):
+        first, place = b // batch_size * LANES, b % batch_size
+        for g in range(ordered.shape[1]):
+            for j in range(LANES):
+                c = ordered[b, g, j]
+                shown[0][first + j, place, g] = rewards[b, c, j]
+                shown[1][first + j, place, g] = norms[b, c // stride, j]
+                shown[2][first + j, place, g] = lengths[c // stride]
+        for field in range(3):
+            for j in range(LANES):
+                shown[3][field, first + j, place] = known[field, b, j]
+
+
+@kernel
+def sum_called(advantages, stride, ordered, by_sign, sums):
+    """Add up advantages (n, B, G) of responses in the order drawn (N, G, LANES), as `sum_tabulated` does."""
+    batch_size, signs = advantages.shape[1], 2 if by_sign else 1
+    sums[:] = 0.0
+    for b in range(ordered.shape[0]):
+        first, place = b // batch_size * LANES, b % batch_size
+        for g in range(ordered.shape[1]):
+            for j in range(LANES):
+                k, advantage = ordered[b, g, j] // stride, advantages[first + j, place, g]
+                sums[b, 1 if by_sign and not advantage > 0.0 else 0, k, j] += advantage
+                if sums.shape[1] > signs:
+                    sums[b, -1, k, j] += 1.0
+
+
+@kernel
+def weigh_edges(edges, lengths, gains, places, scale, sums, row):
+    """Fill weights of edges (D, LANES) with what advantages added up by response (F, K, LANES) weigh there.
+
+    The gains of tokens are (F, K, T, 1), the same for all, or (F, K, T, n), of which each lane has one at its place (LANES,).
+    """
+    alike = gains.shape[3] == 1
+    for d in range(row.shape[0]):
+        for j in range(LANES):
+            row[d, j] = 0.0
+    for feature in range(sums.shape[0]):
+        for k in range(sums.shape[1]):
+            for t in range(lengths[k]):
+                edge = edges[k, t]
+                if alike:
+                    gain = scale * gains[feature, k, t, 0]
+                    for j in range(LANES):
+                        row[edge, j] += gain * sums[feature, k, j]
+                else:
+                    for j in range(LANES):
+                        row[edge, j] += scale * gains[feature, k, t, places[j]] * sums[feature, k, j]
 
 
 class KernelCall:
@@ -261,16 +288,21 @@ class KernelCall:
     def __init__(self, advantage: Advantage) -> None:
         self.advantage, self._checked = advantage, False
 
-    def advantages(self, shown: tuple[Array, Array, Integers, Array], wanted: Flags) -> Array:
-        """Return advantages (n, B, G) for fields of responses (n, B, G) and of prompts (3, n, B).
+    def advantages(
+        self, ordered: Any, rewards: Array, norms: Array, lengths: Integers, known: Array, batch_size: int, wanted: Flags
+    ) -> Array:
+        """Return the advantages (n, B, G) of n batches, for the fields of `show_groups`.
 
         Raises
         ------
         ValueError
             If one is not finite where it is wanted (n,).
         """
-        kernel, (n, batch_size, group_size) = self.advantage, shown[0].shape
-        advantages = np.full(shown[0].shape, np.nan)
+        kernel, group_size = self.advantage, ordered.shape[1]
+        n, shape = len(wanted), (len(wanted), batch_size, group_size)
+        shown = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64), np.empty((3, n, batch_size))
+        show_groups(ordered, rewards, norms, lengths, known, shown)
+        advantages = np.full(shape, np.nan)
         if kernel.couples_groups:
             for i in range(n):
                 kernel.run([*(field[i] for field in shown[:3]), *shown[3][:, i]], advantages[i])
@@ -295,16 +327,16 @@ class KernelCall:
 class Caller:
     """Calls a kernel on the groups of tiles."""
 
-    def __init__(self, estimator: Estimator, point: Point, law: OutcomeLaw, group_size: int) -> None:
-        self.law, self.group_size, self._call = law, group_size, KernelCall(estimator.advantage)
-        seen: Seen = seen_at(point, estimator.kl)
-        facts = seen.rewards.reshape(len(point.probabilities), point.policy.n_responses, -1), seen.squared_score_norms
-        self._facts = law.levels, *map(np.ascontiguousarray, (*facts, seen.lengths, seen.prompt_fields))
+    def __init__(self, estimator: Estimator, point: Point, law: OutcomeLaw) -> None:
+        self._call, seen = KernelCall(estimator.advantage), seen_at(point, estimator.kl)
+        by_level = seen.rewards.reshape(len(point.probabilities), point.policy.n_responses, -1)
+        own = np.take_along_axis(by_level, law.levels.T[:, :, None], axis=2) if law.stride == 1 else by_level
+        self._facts = own.reshape(len(by_level), -1), seen.squared_score_norms, seen.lengths, np.stack(seen.prompt_fields)
 
     def advantages(self, batches: Batches) -> Array:
         """Return the advantages of the responses, shape (n, B, G)."""
-        n, batch_size = len(batches.prompts) * LANES, batches.prompts.shape[1]
-        shape = n, batch_size, self.group_size
-        shown = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64), np.empty((3, n, batch_size))
-        show_batches(batches, self.law.stride, *self._facts, shown)
-        return self._call.advantages(shown, np.ones(n, dtype=bool))
+        prompts, (rewards, norms, lengths, known) = batches.prompts.reshape(-1, LANES), self._facts
+        of_class, of_response = (np.ascontiguousarray(fact[prompts].swapaxes(1, 2)) for fact in (rewards, norms))
+        n_tiles, batch_size, *shape = batches.ordered.shape
+        ordered, wanted = batches.ordered.reshape(-1, *shape), np.ones(n_tiles * LANES, dtype=bool)
+        return self._call.advantages(ordered, of_class, of_response, lengths, known[:, prompts], batch_size, wanted)

@@ -28,18 +28,10 @@ from grpo_theory.simulate.advantages import AdvantageTable, reward_table
 from grpo_theory.simulate.ascents import NONE, Runs, Training, make_training
 from grpo_theory.simulate.draws import as_sizes
 from grpo_theory.simulate.optimisers import Ball, Optimiser
-from grpo_theory.simulate.rollouts import sum_tabulated
+from grpo_theory.simulate.rollouts import close_groups
 from grpo_theory.simulate.seen import powers_of
 from grpo_theory.simulate.streams import LANES, Streams, block_streams
-from grpo_theory.validation import Array, Integers
-
-
-def untabulated(estimator: Estimator) -> str:
-    """Say that an estimator has no table by the size of its group."""
-    return (
-        "allocation needs an estimator whose advantages depend on the rewards of one group only, without a penalty or pooled "
-        f"tokens. On this problem {estimator.name!r} is not one. Use rloo, dr_grpo or grpo, without a KL term"
-    )
+from grpo_theory.validation import Array
 
 
 @lru_cache
@@ -89,14 +81,12 @@ class AllottedTraining(Training):
         """The kernel's table by the size of the group; advantages are over that size, so that a batch's estimate is a mean."""
         sizes = list(range(self.rule.low, self.rule.high + 1))
         if super().table is None or self.drift or self.pool:
-            raise ValueError(untabulated(self.estimator))
+            raise ValueError(
+                "allocation needs an estimator whose advantages depend on the rewards of one group only, without a penalty or "
+                f"pooled tokens. On this problem {self.estimator.name!r} is not one. Use rloo, dr_grpo or grpo, without a KL term"
+            )
         found = reward_table(self.estimator, self.problem.bandit.values, sizes)
         return found._replace(advantages=found.advantages / np.array(sizes)[:, None, None])
-
-    @property
-    def in_one_loop(self) -> bool:
-        """Never: a rule is asked before each rollout."""
-        return False
 
     @cached_property
     def gram(self) -> Array:
@@ -122,18 +112,22 @@ class AllottedRuns(Runs):
     """The runs of a block on their way, which remember the rewards that they have seen of each prompt."""
 
     training: AllottedTraining
+    one_by_one = True  # a rule is asked before each
 
     def __init__(self, training: AllottedTraining, streams: Streams, starts: Array, factors: Array, period: int) -> None:
         super().__init__(training, streams, starts, factors, period)
         bandit = training.problem.bandit
-        self._sizes = np.full((training.sizes.batch_size, LANES), training.rule.low, dtype=np.int64)
         self._seen = np.zeros((2, bandit.n_prompts, LANES))  # sums and numbers of rewards
         self._start_values = np.full((bandit.n_prompts, LANES), np.nan)
-        self._start_values[:, : self.n] = values_at(training.problem, starts).T
+        own, places = np.unique(starts, axis=0, return_inverse=True)
+        values = np.full((len(own), bandit.n_prompts), np.nan)
+        for row in np.flatnonzero((np.abs(own) <= training.problem.policy.largest_parameter).all(axis=1)):
+            values[row] = training.problem.at(own[row]).moments.value
+        self._start_values[:, : self.n] = values[places.reshape(-1)].T
         self._variances = (bandit.probabilities * (bandit.values - bandit.mean_reward[..., None]) ** 2).sum(axis=-1)
 
-    def group_sizes(self) -> Integers:
-        """Ask the rule how many responses each prompt gets (B, LANES), by what is known of it before sampling."""
+    def share_out(self) -> None:
+        """Ask the rule how many responses each prompt gets, by what is known of it before sampling."""
         training, rule, prompts, lanes = self.training, self.training.rule, self.room.prompts, np.arange(LANES)
         known = np.zeros((LANES, len(prompts), len(KNOWN)))
         means, pi = training.problem.bandit.mean_reward[prompts].swapaxes(1, 2), self.policy.pi
@@ -157,36 +151,27 @@ class AllottedRuns(Runs):
         for column, fact in facts.items():
             known[:, :, column] = fact.T
         costs = np.empty((len(prompts), 2))
-        self._sizes[:] = rule.low
-        bad = allotting(compiled(rule.fill))(known[: self.n], training.budget, rule.low, rule.high, costs, self._sizes)
+        self.looks[:] = rule.low
+        bad = allotting(compiled(rule.fill))(known[: self.n], training.budget, rule.low, rule.high, costs, self.looks)
         if bad >= 0:
             group = int(np.argmax(~((costs >= 0.0) & (costs < np.inf)).all(axis=1)))
             raise ValueError(cost_message(rule.name, costs[group], known[bad, group]))
-        return self._sizes
+        close_groups(self.looks, rule.high, self.room)
 
-    def sum_advantages(self, group_sizes: Integers, sampler: Array) -> None:
+    def sum_advantages(self, sampler: Array) -> None:
         """Add up the advantages of the rollout by response, and remember its rewards, of which a share is forgotten each time."""
+        super().sum_advantages(sampler)
         training, room = self.training, self.room
-        sum_tabulated(training.table, group_sizes, training.by_sign, room, self.sums)
         values, lanes = training.problem.bandit.values, np.arange(LANES)
         totals = (room.counts * np.tile(values, room.counts.shape[1] // values.size)[:, None]).sum(axis=1)
         for b, prompts in enumerate(room.prompts):  # one after another, because a prompt may have several groups
-            for seen, new in zip(self._seen, (totals[b], group_sizes[b]), strict=True):
+            for seen, new in zip(self._seen, (totals[b], self.looks[b]), strict=True):
                 seen[prompts, lanes] = training.rule.memory * seen[prompts, lanes] + new
 
     @property
     def scale(self) -> float:
         """What multiplies the sums over a step's groups, whose advantages are over their sizes."""
         return 1.0 / self.training.sizes.batch_size
-
-
-def values_at(problem: Problem, starts: Array) -> Array:
-    """Return the value of each prompt at each start (R, d), shape (R, M); NaN where a start is beyond the numbers."""
-    own, places = np.unique(starts, axis=0, return_inverse=True)
-    values = np.full((len(own), problem.policy.n_prompts), np.nan)
-    for row in np.flatnonzero((np.abs(own) <= problem.policy.largest_parameter).all(axis=1)):
-        values[row] = problem.at(own[row]).moments.value
-    return np.asarray(values[places.reshape(-1)])
 
 
 def training_of(

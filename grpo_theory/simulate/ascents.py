@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,149 +9,46 @@ from numpy.typing import ArrayLike
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.exact.score_moments import check_penalty, gains_of, gains_on_policy
-from grpo_theory.jit import compiled, kernel
+from grpo_theory.jit import compiled
 from grpo_theory.problem import Policy, Problem
-from grpo_theory.simulate.advantages import LARGEST_TABLE, AdvantageTable, reward_table, table_size
+from grpo_theory.simulate.advantages import LARGEST_TABLE, AdvantageTable, reward_table, sum_called, sum_tabulated, table_size
+from grpo_theory.simulate.affine import Affine, affine_of, sum_affine
 from grpo_theory.simulate.draws import as_sizes, pool_tokens
-from grpo_theory.simulate.optimisers import (
-    SGD,
-    Adam,
-    Ball,
-    Optimiser,
-    ascend,
-    ascend_adaptively,
-    check_optimiser,
-    follow,
-    make_state,
-    remember,
-    stretch,
-)
-from grpo_theory.simulate.policies import (
-    HEAD,
-    add_gradient,
-    fill_logits,
-    fill_probabilities,
-    logit_tables,
-    rows_needed,
-)
+from grpo_theory.simulate.optimisers import SGD, Adam, Ball, Optimiser, check_optimiser, follow, make_state, remember, stretch
+from grpo_theory.simulate.policies import HEAD, add_gradient, logit_tables, rows_needed
 from grpo_theory.simulate.rollouts import (
-    Affine,
+    Lanes,
+    Moves,
     PolicyRoom,
     Room,
+    Rule,
+    StepSizes,
+    Work,
     World,
     add_drift,
     add_weights,
-    affine_of,
     centre,
-    close_groups,
     draw_in_order,
     draw_outcomes,
     draw_prompts,
     fill_policy,
     make_policy_room,
     make_room,
-    sum_affine,
-    sum_called,
-    sum_tabulated,
+    train,
     world_of,
 )
 from grpo_theory.simulate.seen import Viewer
 from grpo_theory.simulate.streams import LANES, Streams, block_streams
 from grpo_theory.simulate.workers import check_wanted
-from grpo_theory.validation import Array, Integers, as_real_array, check_shape
+from grpo_theory.validation import Array, as_real_array, check_shape
 
 MOST_HELD = 1 << 29
 """The numbers of the iterates that the runs of a block may hold because of a lag: 4 GiB."""
 CALL_RESPONSES = 1 << 24
 """The responses that runs draw between looks at whether anybody still waits for them: a tenth of a second, about."""
 NONE = np.empty(0)
-NOTHING = np.empty((0, 0), dtype=np.int64)
 NO_TABLE = AdvantageTable(np.empty((0, 0, 0, 0)), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 NOT_AFFINE = Affine(NONE, NONE, np.empty((0, 0)), np.empty((0, 0)), 0.0)
-
-
-@dataclass(frozen=True)
-class StepSizes:
-    """B prompts and G responses each, in rollouts that serve M updates and were drawn some rollouts ago: `lag` of them."""
-
-    batch_size: int
-    group_size: int
-    updates: int = 1
-    lag: int = 0
-
-    @property
-    def moves(self) -> bool:
-        """Whether there are updates of a policy that is no longer the one that drew the rollout."""
-        return self.updates > 1 or self.lag > 0
-
-    @property
-    def n_updated(self) -> int:
-        """The prompts of an update, B/M."""
-        return self.batch_size // self.updates
-
-
-class Rule(NamedTuple):
-    """How rewards become weights of tokens: the kernel's table or affine form, the gains of tokens, and if signs are apart."""
-
-    table: AdvantageTable
-    affine: Affine
-    gains: Array
-    by_sign: bool
-
-
-class Moves(NamedTuple):
-    """How estimates become steps: by Adam or plainly, its settings, the step sizes (n,), a ball or nothing; see `State`."""
-
-    adaptive: bool
-    settings: Array
-    step_sizes: Array
-    ball: Array
-    alone: bool
-
-
-class Lanes(NamedTuple):
-    """The runs of a block: how many are wanted, how far apart those lie that see the same words, and the streams."""
-
-    n: int
-    period: int
-    streams: Streams
-
-
-class Work(NamedTuple):
-    """What a rollout and an update are computed in: sums of advantages (B, F, K, LANES), logit gradients (B', D, LANES)."""
-
-    room: Room
-    policy: PolicyRoom
-    sums: Array
-    covectors: Array
-
-
-@kernel
-def train(world, group_size, rule, moves, span, lanes, work, state):
-    """Make the updates of a span: each draws a rollout from the policy that it updates, and finds advantages in a table."""
-    logits, room, policy, covectors = world.logits, work.room, work.policy, work.covectors
-    batch_size, scratch, no_sizes = room.prompts.shape[0], room.scratch, np.empty((0, 0), np.int64)
-    for count in range(span[0] + 1, span[1] + 1):
-        draw_prompts(world, group_size, lanes.streams, lanes.period, room)
-        fill_logits(logits, state.theta, room.prompts, lanes.n, scratch, policy.logits)
-        fill_probabilities(logits, policy.logits, scratch, policy.tokens, policy.log_tokens, policy.pi)
-        draw_outcomes(world, group_size, room, policy)
-        if rule.affine.coefficients.shape[0] > 0:
-            sum_affine(logits, rule.affine, room, policy, work.sums)
-        else:
-            sum_tabulated(rule.table, no_sizes, rule.by_sign, room, work.sums)
-        # (1/(B G)) sum_b Phi_b' sum_k S_bk sum_t gain_kt c_kt, with S the sums of advantages and c the tokens' covectors.
-        add_weights(logits, 0, work.sums, rule.gains, covectors)
-        centre(logits, policy.tokens, 1.0 / (batch_size * group_size), scratch.rows[2], covectors)
-        add_gradient(logits, state.theta, room.prompts, lanes.n, covectors, scratch, state.gradient)
-        remember(state)
-        step_size = moves.step_sizes[count - 1]
-        if moves.adaptive:
-            ascend_adaptively(state.theta, state.gradient, state.moments, moves.settings, step_size, count)
-        else:
-            ascend(state.theta, state.gradient, state.moments, moves.settings, step_size, count)
-        stretch(state, moves.alone)
-        follow(state, moves.ball, moves.alone, count, scratch.rows[3, : state.farthest.shape[0]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,7 +205,13 @@ class Runs:
     ----------
     count : int
         The number of updates made.
+    looks : ndarray of int64, shape (B, LANES)
+        How groups look to the kernel's table: 0, or the responses of each where these differ.
+    one_by_one : bool
+        Whether each rollout is looked at before the next is drawn, which compiled code does not wait for.
     """
+
+    one_by_one = False
 
     def __init__(self, training: Training, streams: Streams, starts: Array, factors: Array, period: int) -> None:
         self.training, self.streams, self.n, self.count = training, streams, len(starts), 0
@@ -329,11 +231,8 @@ class Runs:
         self._covectors = np.zeros((sizes.n_updated, policy.n_logits, LANES))
         self._ball = np.empty(0) if training.ball is None else training.ball.as_array(policy)
         self._past = [self.state.theta.copy() for _ in range(sizes.lag)]
-
-    @property
-    def in_one_loop(self) -> bool:
-        """Whether updates follow each other in compiled code."""
-        return self.training.in_one_loop
+        self._places = np.arange(sizes.n_updated * LANES).reshape(-1, LANES)
+        self.looks = np.zeros((sizes.batch_size, LANES), dtype=np.int64)
 
     def _by_run(self, array: Array) -> Array:
         return array.copy() if self._alone else np.ascontiguousarray(array[:, : self.n].T)
@@ -361,7 +260,7 @@ class Runs:
     def advance(self, count: int) -> None:
         """Make updates until there have been so many."""
         training, sizes = self.training, self.training.sizes
-        if self.in_one_loop:
+        if training.in_one_loop and not self.one_by_one:
             rule = Rule(training.table or NO_TABLE, training.affine or NOT_AFFINE, training.gains, training.by_sign)
             adaptive = isinstance(training.optimiser, Adam)
             moves = Moves(adaptive, training.settings, training.step_sizes, self._ball, self._alone)
@@ -385,29 +284,26 @@ class Runs:
             sampler = self._past.pop(0)
         draw_prompts(world, sizes.group_size, self.streams, self._period, self.room)
         fill_policy(world, sampler, self.room.prompts, self.n, self.room, self.policy)
-        group_sizes = self.group_sizes()
-        if group_sizes.size:
-            close_groups(group_sizes, sizes.group_size, self.room)
+        self.share_out()
         draw = draw_in_order if len(self.room.ordered) else draw_outcomes
         draw(world, sizes.group_size, self.room, self.policy)
-        self.sum_advantages(group_sizes, sampler)
+        self.sum_advantages(sampler)
         for update in range(sizes.updates):
             self._update(update * sizes.n_updated)
 
-    def group_sizes(self) -> Integers:
-        """Return the responses of each group (B, LANES), or nothing where all groups have the same."""
-        return NOTHING
+    def share_out(self) -> None:
+        """Decide how many responses each group gets, where this is not the same for all."""
 
-    def sum_advantages(self, group_sizes: Integers, sampler: Array) -> None:
+    def sum_advantages(self, sampler: Array) -> None:
         """Add up the advantages of the rollout by response."""
-        training = self.training
+        training, room = self.training, self.room
         if training.affine is not None:
-            sum_affine(training.world.logits, training.affine, self.room, self.policy, self.sums)
+            sum_affine(training.world.logits, training.affine, room, self.policy, self.sums)
         elif training.table is not None:
-            sum_tabulated(training.table, group_sizes, training.by_sign, self.room, self.sums)
+            sum_tabulated(training.table, self.looks, room.prompts[:0], room.prompts, room.counts, training.by_sign, self.sums)
         else:
-            advantages = training.viewer.advantages(self.room, self.policy, self._by_run(sampler))
-            sum_called(advantages, training.world.n_values, training.by_sign, self.room, self.sums)
+            advantages = training.viewer.advantages(room, self.policy, self._by_run(sampler))
+            sum_called(advantages, training.world.n_values, room.ordered, training.by_sign, self.sums)
 
     def _update(self, first: int) -> None:
         """Make an update on the groups from one on."""
@@ -415,13 +311,12 @@ class Runs:
         logits, own = world.logits, slice(first, first + sizes.n_updated)
         if sizes.moves:
             fill_policy(world, self.state.theta, self.room.prompts[own], self.n, self.room, self._now)
+        gains = training.gains
         if sizes.moves and not training.estimator.ratio.constant:
             log_ratios = self._now.log_tokens - self.policy.log_tokens[own]
             paths, side_by_side = training.problem.policy.paths, log_ratios.swapaxes(0, 1).reshape(log_ratios.shape[1], -1)
             gains = np.ascontiguousarray(gains_of(training.estimator, paths, side_by_side).swapaxes(0, 1))
-            add_weights(logits, first, self.sums, gains, covectors)
-        else:
-            add_weights(logits, first, self.sums, training.gains, covectors)
+        add_weights(logits, first, self.sums, gains, self._places, covectors)
         if training.drift:
             # The gradient of -strength k(l) with l = log(pi/reference) is -strength k'(l) times the covector of the token.
             away = training.viewer.away(self._now.log_tokens, self.room.prompts[own])

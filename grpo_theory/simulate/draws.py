@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from grpo_theory.jit import kernel
 from grpo_theory.problem import Point
-from grpo_theory.simulate.streams import LANES, Streams, fill_words, next_uniform
+from grpo_theory.simulate.streams import LANES, fill_words, next_uniform
 from grpo_theory.validation import Array, Integers, as_count
 
 LARGEST_GROUP = 1 << 15
@@ -55,8 +55,8 @@ class OutcomeLaw(NamedTuple):
         The distribution function of the classes' whole parts, less 2^15; an even number of rows, because two are counted at once.
     residual : ndarray, shape (M, C)
         The law of what words of 16 bits leave open.
-    levels : ndarray of int64, shape (C, M)
-        The number of the reward value that a class has.
+    levels : ndarray of int64, shape (C, M) or (0, M)
+        The number of the reward value that a class has, where prompt and response decide it.
     stride : int
         The classes of a response: 1 where the reward is decided, and else the number L of reward values.
     """
@@ -116,7 +116,7 @@ def outcome_law(point: Point) -> OutcomeLaw:
     joint = point.outcome_probabilities.reshape(n_prompts, -1, n_values)
     decided = bool(((joint > 0.0).sum(axis=2) <= 1).all())
     p = joint.sum(axis=2) if decided else joint.reshape(n_prompts, -1)
-    levels = np.argmax(joint > 0.0, axis=2) if decided else np.tile(np.arange(n_values), (n_prompts, joint.shape[1]))
+    levels = np.argmax(joint > 0.0, axis=2) if decided else np.empty((n_prompts, 0), dtype=np.int64)
     scaled = 65536.0 * (p / p.sum(axis=1, keepdims=True))
     whole = np.floor(scaled)
     full = whole.sum(axis=1) >= 65536.0  # at least one word is left open, so that every threshold has 16 bits
@@ -164,6 +164,14 @@ def make_batches(law: OutcomeLaw, n_tiles: int, batch_size: int, group_size: int
     counts = np.empty((n_tiles, batch_size, law.residual.shape[1], LANES), dtype=np.uint16)
     ordered = np.empty((n_tiles if in_order else 0, batch_size, group_size, LANES), dtype=np.uint16)
     return Batches(np.empty((n_tiles, batch_size, LANES), dtype=np.int64), counts, ordered)
+
+
+def make_draw_room(law: OutcomeLaw, batch_size: int, group_size: int) -> DrawRoom:
+    """Make room for a tile that is drawn from a law."""
+    rows = batch_size * (1 + -(-group_size // 4))
+    words, shape = np.empty((-(-rows // 4) * 4, LANES), dtype=np.uint64), (law.thresholds.shape[0], LANES)
+    short = words.view(np.int16).reshape(-1, LANES)
+    return DrawRoom(words, short, np.empty(shape, dtype=np.int16), np.empty(shape, dtype=np.uint16))
 
 
 @kernel
@@ -222,19 +230,22 @@ def count_group(law, room, first, group_size, prompts, lone, counts):
 
 
 @kernel
-def find_in_order(law, room, first, prompts, lone, ordered, counts):
-    """Find the class of each response (G, LANES) by how many thresholds its word has reached, and count the classes."""
-    n_classes = law.residual.shape[1]
-    counts[:] = 0
+def find_in_order(words, first, thresholds, n_classes, ordered):
+    """Find the class of each response (G, LANES), by how many thresholds its word has reached, from the first word on."""
     for g in range(ordered.shape[0]):
         for j in range(LANES):
             reached = 0
             for c in range(n_classes):
-                reached += int(room.short[first + g, j] >= room.thresholds[c, j])
+                reached += int(words[first + g, j] >= thresholds[c, j])
             ordered[g, j] = reached
+
+
+@kernel
+def tally(ordered, counts):
+    """Count how many responses (G, LANES) are in each class (C, LANES)."""
+    counts[:] = 0
+    for g in range(ordered.shape[0]):
         for j in range(LANES):
-            if ordered[g, j] == n_classes:
-                ordered[g, j] = draw_residual(law, prompts[j], lone)
             counts[ordered[g, j], j] += np.uint16(1)
 
 
@@ -258,7 +269,13 @@ def fill_batches(law, group_size, streams, room, batches):
                 for j in range(LANES):
                     room.short[row, j] = PAST
             if batches.ordered.shape[0] > 0:
-                find_in_order(law, room, first, prompts, streams.lone, batches.ordered[t, b], counts)
+                ordered, n_classes = batches.ordered[t, b], law.residual.shape[1]
+                find_in_order(room.short, first, room.thresholds, n_classes, ordered)
+                for g in range(group_size):
+                    for j in range(LANES):
+                        if ordered[g, j] == n_classes:
+                            ordered[g, j] = draw_residual(law, prompts[j], streams.lone)
+                tally(ordered, counts)
             else:
                 count_group(law, room, first, group_size, prompts, streams.lone, counts)
 
@@ -283,34 +300,3 @@ def pool_tokens(lengths, stride, pool, counts, rows):
             for d in range(rows.shape[1]):
                 for j in range(LANES):
                     rows[i, d, j] *= responses[j] / tokens[j]
-
-
-class Drawer:
-    """Draws the batches of one block after another, some tiles at a time."""
-
-    def __init__(self, law: OutcomeLaw, batch_size: int, group_size: int) -> None:
-        self.law, self.group_size = law, group_size
-        rows = batch_size * (1 + -(-group_size // 4))
-        words, shape = np.empty((-(-rows // 4) * 4, LANES), dtype=np.uint64), (law.thresholds.shape[0], LANES)
-        short = words.view(np.int16).reshape(-1, LANES)
-        self._room = DrawRoom(words, short, np.empty(shape, dtype=np.int16), np.empty(shape, dtype=np.uint16))
-
-    def fill(self, streams: Streams, batches: Batches) -> None:
-        """Draw the next batches of these streams."""
-        fill_batches(self.law, self.group_size, streams, self._room, batches)
-
-
-def draw_responses(
-    generator: np.random.Generator, point: Point, replications: int, batch_size: int, group_size: int
-) -> tuple[Integers, Integers]:
-    """Draw prompts (R, B) and outcomes (R, B, G) at a point one by one, for pilots; a whole response is one draw."""
-    uniforms = generator.random((1 + group_size, batch_size, replications))
-    prompts = np.searchsorted(np.cumsum(point.bandit.prompt_weights)[:-1], uniforms[0], side="right")
-    probabilities = point.outcome_probabilities
-    below = np.cumsum(probabilities, axis=1)
-    possible = np.cumsum(probabilities[:, ::-1], axis=1)[:, ::-1] > 0.0
-    below[:, :-1][~possible[:, 1:]] = 2.0  # from its last possible outcome on, a law's sums are above every uniform
-    outcomes = np.zeros(uniforms[1:].shape, dtype=np.int64)
-    for reached in np.ascontiguousarray(below[:, :-1].T):
-        outcomes += uniforms[1:] >= reached[prompts]
-    return np.ascontiguousarray(prompts.T), np.ascontiguousarray(outcomes.T)

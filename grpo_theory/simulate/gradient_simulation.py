@@ -82,12 +82,7 @@ class GradientSimulation:
     def of(cls, estimators: Sequence[str], observations: Array, gradient_power: float) -> Self:
         """Summarise observations, shape (E, R, 4 + J)."""
         means = observations.mean(axis=1)
-        gaps = (observations - means[:, None]).swapaxes(1, 2)
-        errors, prompt_errors, along = gaps[:, 0], gaps[:, 1], gaps[:, FIRST_DIRECTION:]
-        powers_and_gains = gaps[:, 2:FIRST_DIRECTION].swapaxes(0, 1).reshape(-1, gaps.shape[2])
-        first, second, third = (part @ part.T for part in (errors, prompt_errors, powers_and_gains))
-        together = along @ along.swapaxes(1, 2)
-        return cls(tuple(estimators), observations.shape[1], gradient_power, means, first, second, third, together)
+        return cls(tuple(estimators), observations.shape[1], gradient_power, means, *_scatters(observations - means[:, None]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the moments as JSON-able lists; Python's floats keep every bit."""
@@ -113,20 +108,10 @@ class GradientSimulation:
         # Chan's update: both scatters, and that of the two means about their common one.
         count = self.replications + other.replications
         apart, weight = other.means - self.means, self.replications * other.replications / count
-        errors, prompt_errors, along = apart[:, 0], apart[:, 1], apart[:, FIRST_DIRECTION:]
-        both = apart[:, 2:FIRST_DIRECTION].T.ravel()
-        return type(self)(
-            estimators=self.estimators,
-            replications=count,
-            gradient_power=self.gradient_power,
-            means=self.means + apart * (other.replications / count),
-            mse_scatter=self.mse_scatter + other.mse_scatter + weight * np.outer(errors, errors),
-            prompt_mse_scatter=self.prompt_mse_scatter
-            + other.prompt_mse_scatter
-            + weight * np.outer(prompt_errors, prompt_errors),
-            efficiency_scatter=self.efficiency_scatter + other.efficiency_scatter + weight * np.outer(both, both),
-            along_scatter=self.along_scatter + other.along_scatter + weight * along[:, :, None] * along[:, None, :],
-        )
+        between = zip(_ARRAYS[1:], _scatters(apart[:, None]), strict=True)
+        scatters = [getattr(self, name) + getattr(other, name) + weight * scatter for name, scatter in between]
+        means = self.means + apart * (other.replications / count)
+        return type(self)(self.estimators, count, self.gradient_power, means, *scatters)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a DataFrame: one row per estimator, with errors, efficiency, means along directions, and their standard errors.
@@ -263,3 +248,12 @@ class GradientSimulation:
         if self.replications < 2:
             raise ValueError(f"replications must be at least 2 for a standard error, got {self.replications}")
         return self.replications - 1
+
+
+def _scatters(gaps: Array) -> tuple[Array, Array, Array, Array]:
+    """Return sums of products of deviations (E, R, 4 + J): of errors, groups' errors, powers and gains, and along directions."""
+    rows = gaps.swapaxes(1, 2)
+    powers_and_gains, along = rows[:, 2:FIRST_DIRECTION].swapaxes(0, 1).reshape(-1, rows.shape[2]), rows[:, FIRST_DIRECTION:]
+    errors, prompt_errors = rows[:, 0], rows[:, 1]
+    own = errors @ errors.T, prompt_errors @ prompt_errors.T, powers_and_gains @ powers_and_gains.T
+    return *own, along @ along.swapaxes(1, 2)

@@ -21,15 +21,24 @@ from grpo_theory.simulate.advantages import (
     Caller,
     Sums,
     as_contrasts,
-    fill_called,
     fill_contrasts,
-    fill_tabulated,
+    sum_called,
+    sum_tabulated,
     table_size,
     tabulate,
     warn_of_tables,
 )
 from grpo_theory.simulate.chains import chain_gradients
-from grpo_theory.simulate.draws import LARGEST_GROUP, Batches, Drawer, OutcomeLaw, as_sizes, make_batches, outcome_law
+from grpo_theory.simulate.draws import (
+    LARGEST_GROUP,
+    Batches,
+    OutcomeLaw,
+    as_sizes,
+    fill_batches,
+    make_batches,
+    make_draw_room,
+    outcome_law,
+)
 from grpo_theory.simulate.gradient_simulation import GradientSimulation
 from grpo_theory.simulate.observations import TokenRule, Truth, observe, token_rule, truth_at
 from grpo_theory.simulate.streams import LANES, Rng, Streams, as_seed_sequence, block_streams
@@ -58,8 +67,8 @@ class Family:
     n_rows : int
         2 where contrasts have means beside them.
     contrasts : bool
-    by_sign, drifts : bool
-        Whether advantages of either sign weigh differently, and whether there is anything that they do not multiply.
+    by_sign : bool
+        Whether advantages of either sign weigh differently.
     """
 
     estimators: list[Estimator]
@@ -69,21 +78,20 @@ class Family:
     n_rows: int
     contrasts: bool
     by_sign: bool
-    drifts: bool
-
-    def make_sums(self, n_tiles: int, batch_size: int, n_responses: int) -> Sums:
-        """Make room for the sums of so many tiles."""
-        rows = np.empty((n_tiles, batch_size, self.n_rows, len(self.rule.gains), n_responses, LANES))
-        return Sums(rows, np.empty((n_tiles, len(self.estimators), batch_size, self.n_rows, LANES)))
 
     def fill(self, law: OutcomeLaw, batches: Batches, sums: Sums) -> None:
         """Fill in the sums of tiles."""
-        if self.caller is not None:
-            fill_called(batches, law.stride, self.caller.advantages(batches), self.by_sign, self.drifts, sums)
-        elif self.contrasts:
+        if self.contrasts:
             fill_contrasts(law, self.table, batches, self.n_rows == 2, sums)
+            return
+        rows = sums.rows.reshape(-1, *sums.rows.shape[3:])
+        sums.weights[:] = 1.0
+        if self.caller is not None:
+            ordered = batches.ordered.reshape(len(rows), -1, LANES)
+            sum_called(self.caller.advantages(batches), law.stride, ordered, self.by_sign, rows)
         else:
-            fill_tabulated(law, self.table, batches, self.by_sign, self.drifts, sums)
+            prompts, counts = batches.prompts.reshape(-1, LANES), batches.counts.reshape(len(rows), -1, LANES)
+            sum_tabulated(self.table, prompts, law.levels, prompts, counts, self.by_sign, rows)
 
 
 def families_of(
@@ -102,12 +110,12 @@ def families_of(
             shared.setdefault(alike, (rule, []))[1].append(estimator)
         else:
             table = tabulate([estimator], sampler, group_size) if tabulated else None
-            caller = None if tabulated else Caller(estimator, sampler, law, group_size)
-            families.append(Family([estimator], rule, table, caller, 1, False, weights.depends_on_sign, weights.drifting))
+            caller = None if tabulated else Caller(estimator, sampler, law)
+            families.append(Family([estimator], rule, table, caller, 1, False, weights.depends_on_sign))
     for rule, members in shared.values():
         table = as_contrasts(tabulate(members, sampler, group_size), group_size)
         centred = bool((np.abs(table.advantages[..., 0]) <= 1e-12).all())  # the advantages of every group add up to 0
-        families.append(Family(members, rule, table, None, 1 if centred else 2, True, False, False))
+        families.append(Family(members, rule, table, None, 1 if centred else 2, True, False))
     return families
 
 
@@ -118,9 +126,13 @@ class Workspace:
         self.law, self.truth, self.families = law, truth, families
         tile = shape[0] * LANES * max(one.n_rows * len(one.rule.gains) * n_responses for one in families)
         self.n_tiles = max(1, min(SUMMARY_TILES, CALL_NUMBERS // tile))
-        self.drawer, in_order = Drawer(law, *shape), any(one.caller is not None for one in families)
+        self.room, self.group_size = make_draw_room(law, *shape), shape[1]
+        in_order = any(one.caller is not None for one in families)
         self.batches = make_batches(law, self.n_tiles, *shape, in_order=in_order)
-        self.sums = [one.make_sums(self.n_tiles, shape[0], n_responses) for one in families]
+        self.sums = []
+        for one in families:
+            rows = np.empty((self.n_tiles, shape[0], one.n_rows, len(one.rule.gains), n_responses, LANES))
+            self.sums.append(Sums(rows, np.empty((self.n_tiles, len(one.estimators), *rows.shape[1:3], LANES))))
 
     def observations(self, streams: Streams, replications: int) -> Array:
         """Return the observations of the next replications, shape (E, 4 + J, R)."""
@@ -129,7 +141,7 @@ class Workspace:
         for first in range(0, n_tiles, self.n_tiles):
             size = min(self.n_tiles, n_tiles - first)
             batches = Batches(self.batches.prompts[:size], self.batches.counts[:size], self.batches.ordered[:size])
-            self.drawer.fill(streams, batches)
+            fill_batches(self.law, self.group_size, streams, self.room, batches)
             for family, sums, part in zip(self.families, self.sums, parts, strict=True):
                 own = Sums(sums.rows[:size], sums.weights[:size])
                 family.fill(self.law, batches, own)

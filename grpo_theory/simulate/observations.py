@@ -13,6 +13,7 @@ from grpo_theory.exact.score_moments import TokenWeights
 from grpo_theory.jit import kernel
 from grpo_theory.problem import Point
 from grpo_theory.problem.logits import SURE, HeadMap, TabularMap
+from grpo_theory.simulate.advantages import weigh_edges
 from grpo_theory.simulate.draws import pool_tokens
 from grpo_theory.simulate.streams import LANES
 from grpo_theory.validation import Array, Integers
@@ -139,23 +140,9 @@ def fill_covector(rule, prompts, sums, total, size, row):
 
     A token's covector is e_edge - p, with p the probabilities at its prefix: what the prefix got in all, times p, comes off.
     """
-    n_logits, one = row.shape[0], rule.gains.shape[3] == 1
-    plain = one and sums.shape[0] == 1 and rule.edges.shape[1] == 1
+    n_logits, plain = row.shape[0], rule.gains.shape[3] == 1 and sums.shape[0] == 1 and rule.edges.shape[1] == 1
     if not plain:
-        for d in range(n_logits):
-            for j in range(LANES):
-                row[d, j] = 0.0
-        for f in range(sums.shape[0]):
-            for k in range(sums.shape[1]):
-                for t in range(rule.lengths[k]):
-                    edge = rule.edges[k, t]
-                    if one:
-                        gain = rule.scale * rule.gains[f, k, t, 0]
-                        for j in range(LANES):
-                            row[edge, j] += gain * sums[f, k, j]
-                    else:
-                        for j in range(LANES):
-                            row[edge, j] += rule.scale * rule.gains[f, k, t, prompts[j]] * sums[f, k, j]
+        weigh_edges(rule.edges, rule.lengths, rule.gains, prompts, rule.scale, sums, row)
     for first in range(0, n_logits, rule.width):
         for j in range(LANES):
             total[j] = 0.0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.exact.derivatives import warn_if_unstable
-from grpo_theory.problem import Problem
+from grpo_theory.problem import LogitMap, Problem
 from grpo_theory.samples import TrainingRecord
 from grpo_theory.samples.record import MINIMUM_STEPS, check_tail, tail_start
 from grpo_theory.schedule import Schedule, step_sizes
@@ -20,7 +20,7 @@ from grpo_theory.simulate.optimisers import SGD
 from grpo_theory.simulate.policies import dense_features
 from grpo_theory.simulate.streams import LANES, Rng, Streams, as_seed_sequence, block_streams
 from grpo_theory.simulate.workers import map_in_order
-from grpo_theory.validation import Array, Integers, as_count, as_numbers, read_only, typed
+from grpo_theory.validation import Array, as_count, as_numbers, read_only, typed
 
 LARGEST_DIMENSION = 256
 
@@ -107,23 +107,24 @@ class RecordedRuns(Runs):
         The mean over the window of the score-function estimates of the objective's Hessian (docs/derivations.md, section 13).
     """
 
-    @property
-    def in_one_loop(self) -> bool:
-        """Never: each rollout is kept."""
-        return False
+    one_by_one = True  # of each something is kept
 
     def __init__(self, training: Training, streams: Streams, starts: Array, window: tuple[int, int]) -> None:
         super().__init__(training, streams, starts, np.empty(0), LANES)
         paths, dimension = training.problem.policy.paths, starts.shape[1]
-        self._columns, self._features = compact_features(training.problem.policy.logit_map)
+        # Each prompt's logits depend on some parameters, the columns (M, S), by features (M, D, S).
+        dense = dense_features(cast(LogitMap, training.problem.policy.logit_map)).transpose(2, 0, 1)
+        used = (dense != 0.0).any(axis=1)
+        self._columns = np.argsort(~used, axis=1, kind="stable")[:, : max(1, int(used.sum(axis=1).max()))]
+        self._features = np.take_along_axis(dense, self._columns[:, None, :], axis=2)
         self._paths, self._passed = paths, paths.by_prefix(paths.incidence)
         self._window, self._strength = window, 0.0 if training.problem.kl is None else training.problem.kl.strength
         self.mean_rewards = np.zeros((len(starts), len(training.step_sizes)))
         self.hessian = np.zeros((len(starts), dimension, dimension))
 
-    def sum_advantages(self, group_sizes: Integers, sampler: Array) -> None:
+    def sum_advantages(self, sampler: Array) -> None:
         """Add up the advantages of the rollout by response, and keep it."""
-        super().sum_advantages(group_sizes, sampler)
+        super().sum_advantages(sampler)
         (first, last), sizes, n = self._window, self.training.sizes, self.n
         viewer, counts = self.training.viewer, self.room.counts[..., :n]
         rewards = viewer.rewards(viewer.penalties(self.room, self.policy))[..., :n]
@@ -148,12 +149,3 @@ class RecordedRuns(Runs):
             features, columns = self._features[prompts], self._columns[prompts]
             entries = features.swapaxes(1, 2) @ forms @ features
             self.hessian[runs[:, None, None], columns[:, :, None], columns[:, None]] += share * entries
-
-
-def compact_features(logit_map: Any) -> tuple[Integers, Array]:
-    """Return the parameters (M, S) on which each prompt's logits depend, and the features (M, D, S) in these columns."""
-    dense = dense_features(logit_map).transpose(2, 0, 1)
-    used = (dense != 0.0).any(axis=1)
-    order = np.argsort(~used, axis=1, kind="stable")[:, : max(1, int(used.sum(axis=1).max()))]
-    columns = np.ascontiguousarray(order, dtype=np.int64)
-    return columns, np.ascontiguousarray(np.take_along_axis(dense, columns[:, None, :], axis=2))

@@ -1,28 +1,48 @@
-"""Rollouts of a policy that moves: prompts, outcomes by how often they came or in which order, advantages, and logit gradients.
+"""Rollouts of a policy that moves: prompts, outcomes by how often they came or in which order, logit gradients, and steps.
 
 Each run has a lane.  A rollout has B groups of each of LANES runs, of which the first n are wanted.  The probability of an
 outcome (response, reward) is off by 2^-31 at most, because even words of 32 bits are compared with the distribution function.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.estimation import Estimator
-from grpo_theory.estimation.advantage import affine_coefficients
-from grpo_theory.estimation.kernel import Batch
-from grpo_theory.exact.multisets import advantages_of, check_alone
 from grpo_theory.jit import kernel
 from grpo_theory.problem import Problem
-from grpo_theory.simulate.draws import PromptLaw, choose_prompts, count_below, prompt_law
-from grpo_theory.simulate.policies import LogitTables, Scratch, fill_logits, fill_probabilities, make_scratch
-from grpo_theory.simulate.streams import LANES, fill_words
+from grpo_theory.simulate.advantages import AdvantageTable, sum_tabulated, weigh_edges
+from grpo_theory.simulate.affine import Affine, sum_affine
+from grpo_theory.simulate.draws import PromptLaw, choose_prompts, count_below, find_in_order, prompt_law, tally
+from grpo_theory.simulate.optimisers import ascend, ascend_adaptively, follow, remember, stretch
+from grpo_theory.simulate.policies import LogitTables, Scratch, add_gradient, fill_logits, fill_probabilities, make_scratch
+from grpo_theory.simulate.streams import LANES, Streams, fill_words
 from grpo_theory.validation import Array, Integers
 
 PAST = 2147483647
 """A word of 32 bits that is below no threshold."""
 _EVEN = np.uint64(0xFFFFFFFEFFFFFFFE)
+
+
+@dataclass(frozen=True)
+class StepSizes:
+    """B prompts and G responses each, in rollouts that serve M updates and were drawn some rollouts ago: `lag` of them."""
+
+    batch_size: int
+    group_size: int
+    updates: int = 1
+    lag: int = 0
+
+    @property
+    def moves(self) -> bool:
+        """Whether there are updates of a policy that is no longer the one that drew the rollout."""
+        return self.updates > 1 or self.lag > 0
+
+    @property
+    def n_updated(self) -> int:
+        """The prompts of an update, B/M."""
+        return self.batch_size // self.updates
 
 
 class World(NamedTuple):
@@ -74,9 +94,6 @@ class Room(NamedTuple):
     ordered : ndarray of int32, shape (B, G, LANES) or (0, G, LANES)
         The outcome of each response, where they are wanted in the order drawn.
     thresholds, below : ndarray of int32, shape (O or O + 1, LANES)
-    places : ndarray of int64, shape (LANES,)
-    levels : ndarray of int64, shape (L, LANES)
-        How many responses of a group got each reward.
     scratch : Scratch
     """
 
@@ -87,8 +104,6 @@ class Room(NamedTuple):
     ordered: NDArray[np.int32]
     thresholds: NDArray[np.int32]
     below: NDArray[np.int32]
-    places: Integers
-    levels: Integers
     scratch: Scratch
 
 
@@ -116,8 +131,6 @@ def make_room(world: World, sizes: tuple[int, int], rows_needed: int, *, in_orde
         ordered=np.empty((batch_size if in_order else 0, group_size, LANES), dtype=np.int32),
         thresholds=thresholds,
         below=below,
-        places=np.empty(LANES, dtype=np.int64),
-        levels=np.empty((world.n_values, LANES), dtype=np.int64),
         scratch=make_scratch(rows_needed),
     )
 
@@ -212,161 +225,15 @@ def draw_in_order(world, group_size, room, policy):
     batch_size, padded = room.prompts.shape[0], (group_size + 3) // 4 * 4
     for b in range(batch_size):
         fill_thresholds(world, room.prompts[b], policy.pi[b], room.scratch.rows[1], room.thresholds)
-        counts, ordered = room.counts[b], room.ordered[b]
-        for o in range(counts.shape[0]):
-            for j in range(LANES):
-                counts[o, j] = 0
-        for g in range(group_size):
-            for j in range(LANES):
-                reached = 0
-                for o in range(counts.shape[0] - 1):
-                    reached += int(room.short[2 * batch_size + b * padded + g, j] >= room.thresholds[o, j])
-                ordered[g, j] = reached
-            for j in range(LANES):
-                counts[ordered[g, j], j] += 1
+        find_in_order(room.short, 2 * batch_size + b * padded, room.thresholds, room.counts.shape[1], room.ordered[b])
+        tally(room.ordered[b], room.counts[b])
 
 
 @kernel
-def sum_tabulated(table, sizes, by_sign, room, sums):
-    """Add up the advantages (B, F, K, LANES) of each response by a table, whose looks are the groups' sizes where they differ."""
-    n_values, looks = table.steps.shape[0], sizes.shape[0] > 0
-    places, levels, advantages = room.places, room.levels, room.scratch.rows
-    for b in range(room.prompts.shape[0]):
-        for j in range(LANES):
-            places[j] = 0
-        for value in range(n_values):
-            for j in range(LANES):
-                levels[value, j] = room.counts[b, value, j]
-            for o in range(value + n_values, room.counts.shape[1], n_values):
-                for j in range(LANES):
-                    levels[value, j] += room.counts[b, o, j]
-            for j in range(LANES):
-                places[j] += table.steps[value] * levels[value, j]
-        for value in range(n_values):
-            for j in range(LANES):
-                found = table.advantages[0, table.looks[sizes[b, j]] if looks else 0, places[j], value]
-                # The table has nothing for a reward that nobody got.
-                advantages[1, j] = found if levels[value, j] > 0 else 0.0
-            if by_sign:
-                for j in range(LANES):
-                    advantages[2, j] = min(advantages[1, j], 0.0)
-                    advantages[1, j] = max(advantages[1, j], 0.0)
-            for feature in range(sums.shape[1]):
-                for k in range(sums.shape[2]):
-                    if value == 0:
-                        for j in range(LANES):
-                            sums[b, feature, k, j] = room.counts[b, k * n_values, j] * advantages[1 + feature, j]
-                    else:
-                        for j in range(LANES):
-                            sums[b, feature, k, j] += room.counts[b, k * n_values + value, j] * advantages[1 + feature, j]
-
-
-class Affine(NamedTuple):
-    """Advantages a r_i + b sum_j r_j + g V(x) + c of rewards r = Z - strength log(pi/reference).
-
-    Attributes
-    ----------
-    coefficients : ndarray, shape (4,)
-        a, b, g and c; (0,) where there is a table.
-    values : ndarray, shape (L,)
-    means : ndarray, shape (K, M)
-        The mean of Z given response and prompt.
-    log_reference : ndarray, shape (D, M)
-    strength : float
-        0 if there is no penalty.
-    """
-
-    coefficients: Array
-    values: Array
-    means: Array
-    log_reference: Array
-    strength: float
-
-
-def affine_of(problem: Problem, estimator: Estimator, group_size: int) -> Affine | None:
-    """Return how the advantages of groups depend on rewards, or None if the kernel or the penalty is of another kind."""
-    kind, strength, reference = estimator.advantage, 0.0, np.zeros((problem.policy.n_logits, problem.policy.n_prompts))
-    if problem.kl is not None and estimator.kl.place == "reward":
-        strength, reference = problem.kl.strength, np.array(problem.log_reference, dtype=np.float64).T.copy()
-    if strength and estimator.kl.name != "k1 in reward":
-        return None
-    found = affine_coefficients(kind, group_size)
-    if found is None or found[3:5].any():
-        return None
-    # Symbols show one group: several tell whether a kernel couples them unannounced.
-    rng = np.random.default_rng(0)
-    rewards, lengths = rng.random((64, group_size)), np.ones((64, group_size), dtype=np.int64)
-    batch = Batch._make([rewards, np.full(rewards.shape, np.nan), lengths, *rng.random((3, 64)), kind.parameter_array])
-    check_alone(kind, batch, advantages_of(kind, batch))
-    coefficients = found[[0, 1, 2, 5]]  # those of the standard deviation and of the optimal baseline are 0
-    means = np.ascontiguousarray(problem.bandit.mean_reward.T)
-    return Affine(coefficients, problem.bandit.values, means, reference, strength)
-
-
-@kernel
-def sum_affine(tables, affine, room, policy, sums):
-    """Add up the advantages (B, 1, K, LANES) of each response of a kernel that is affine."""
-    (own, shared, of_value, constant), n_values = affine.coefficients, affine.values.shape[0]
-    total, value, penalties = room.scratch.rows[1], room.scratch.rows[2], np.empty((sums.shape[2], LANES))
-    for b in range(room.prompts.shape[0]):
-        prompts, counts = room.prompts[b], room.counts[b]
-        for j in range(LANES):
-            total[j] = 0.0
-            value[j] = 0.0
-        for k in range(sums.shape[2]):
-            for j in range(LANES):
-                penalties[k, j] = 0.0
-            if affine.strength != 0.0:
-                for t in range(tables.lengths[k]):
-                    edge = tables.edges[k, t]
-                    for j in range(LANES):
-                        away = policy.log_tokens[b, edge, j] - affine.log_reference[edge, prompts[j]]
-                        penalties[k, j] += affine.strength * away
-            for j in range(LANES):
-                value[j] += policy.pi[b, k, j] * (affine.means[k, prompts[j]] - penalties[k, j])
-            for o in range(n_values):
-                for j in range(LANES):
-                    total[j] += counts[k * n_values + o, j] * (affine.values[o] - penalties[k, j])
-        for j in range(LANES):
-            total[j] = shared * total[j] + of_value * value[j] + constant
-        for k in range(sums.shape[2]):
-            for j in range(LANES):
-                sums[b, 0, k, j] = 0.0
-            for o in range(n_values):
-                for j in range(LANES):
-                    advantage = own * (affine.values[o] - penalties[k, j]) + total[j]
-                    sums[b, 0, k, j] += counts[k * n_values + o, j] * advantage
-
-
-@kernel
-def sum_called(advantages, n_values, by_sign, room, sums):
-    """Add up advantages (LANES, B, G) of responses in the order drawn."""
-    sums[:] = 0.0
-    for b in range(sums.shape[0]):
-        for g in range(advantages.shape[2]):
-            for j in range(LANES):
-                advantage = advantages[j, b, g]
-                sums[b, 1 if by_sign and not advantage > 0.0 else 0, room.ordered[b, g, j] // n_values, j] += advantage
-
-
-@kernel
-def add_weights(tables, first, sums, gains, covectors):
-    """Fill covectors (B', D, LANES) with what advantages weigh on edges: of groups from the first on, sums (B, F, K, LANES).
-
-    The gains of tokens are (F, K, T, 1), the same for all, or (F, K, T, B' LANES) of each group and run.
-    """
-    alike = gains.shape[3] == 1
+def add_weights(tables, first, sums, gains, places, covectors):
+    """Fill covectors (B', D, LANES) with what the sums (B, F, K, LANES) of groups from the first on weigh, see `weigh_edges`."""
     for b in range(covectors.shape[0]):
-        for d in range(covectors.shape[1]):
-            for j in range(LANES):
-                covectors[b, d, j] = 0.0
-        for feature in range(sums.shape[1]):
-            for k in range(sums.shape[2]):
-                for t in range(tables.lengths[k]):
-                    edge = tables.edges[k, t]
-                    for j in range(LANES):
-                        gain = gains[feature, k, t, 0 if alike else b * LANES + j]
-                        covectors[b, edge, j] += gain * sums[first + b, feature, k, j]
+        weigh_edges(tables.edges, tables.lengths, gains, places[b], 1.0, sums[first + b], covectors[b])
 
 
 @kernel
@@ -394,3 +261,67 @@ def centre(tables, tokens, scale, total, covectors):
             for d in range(first, first + tables.size):
                 for j in range(LANES):
                     covectors[b, d, j] = scale * (covectors[b, d, j] - total[j] * tokens[b, d, j])
+
+
+class Rule(NamedTuple):
+    """How rewards become weights of tokens: the kernel's table or affine form, the gains of tokens, and if signs are apart."""
+
+    table: AdvantageTable
+    affine: Affine
+    gains: Array
+    by_sign: bool
+
+
+class Moves(NamedTuple):
+    """How estimates become steps: by Adam or plainly, its settings, the step sizes (n,), a ball or nothing; see `State`."""
+
+    adaptive: bool
+    settings: Array
+    step_sizes: Array
+    ball: Array
+    alone: bool
+
+
+class Lanes(NamedTuple):
+    """The runs of a block: how many are wanted, how far apart those lie that see the same words, and the streams."""
+
+    n: int
+    period: int
+    streams: Streams
+
+
+class Work(NamedTuple):
+    """What a rollout and an update are computed in: sums of advantages (B, F, K, LANES), logit gradients (B', D, LANES)."""
+
+    room: Room
+    policy: PolicyRoom
+    sums: Array
+    covectors: Array
+
+
+@kernel
+def train(world, group_size, rule, moves, span, lanes, work, state):
+    """Make the updates of a span: each draws a rollout from the policy that it updates, and finds advantages in a table."""
+    logits, room, policy, covectors = world.logits, work.room, work.policy, work.covectors
+    batch_size, scratch, one_size = room.prompts.shape[0], room.scratch, np.zeros_like(room.prompts)
+    for count in range(span[0] + 1, span[1] + 1):
+        draw_prompts(world, group_size, lanes.streams, lanes.period, room)
+        fill_logits(logits, state.theta, room.prompts, lanes.n, scratch, policy.logits)
+        fill_probabilities(logits, policy.logits, scratch, policy.tokens, policy.log_tokens, policy.pi)
+        draw_outcomes(world, group_size, room, policy)
+        if rule.affine.coefficients.shape[0] > 0:
+            sum_affine(logits, rule.affine, room, policy, work.sums)
+        else:
+            sum_tabulated(rule.table, one_size, room.prompts[:0], room.prompts, room.counts, rule.by_sign, work.sums)
+        # (1/(B G)) sum_b Phi_b' sum_k S_bk sum_t gain_kt c_kt, with S the sums of advantages and c the tokens' covectors.
+        add_weights(logits, 0, work.sums, rule.gains, one_size, covectors)
+        centre(logits, policy.tokens, 1.0 / (batch_size * group_size), scratch.rows[2], covectors)
+        add_gradient(logits, state.theta, room.prompts, lanes.n, covectors, scratch, state.gradient)
+        remember(state)
+        step_size = moves.step_sizes[count - 1]
+        if moves.adaptive:
+            ascend_adaptively(state.theta, state.gradient, state.moments, moves.settings, step_size, count)
+        else:
+            ascend(state.theta, state.gradient, state.moments, moves.settings, step_size, count)
+        stretch(state, moves.alone)
+        follow(state, moves.ball, moves.alone, count, scratch.rows[3, : state.farthest.shape[0]])

@@ -5,7 +5,6 @@ import numpy as np
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.exact.score_moments import check_penalty
-from grpo_theory.jit import kernel
 from grpo_theory.problem import LogitMap, Problem
 from grpo_theory.simulate.advantages import KernelCall
 from grpo_theory.simulate.rollouts import PolicyRoom, Room, World
@@ -16,24 +15,6 @@ from grpo_theory.validation import Array, Integers
 def powers_of(covectors: Array, gram: Array) -> Array:
     """Return ||Phi' c||^2 = c' Phi Phi' c, (n, K), of covectors (n, K, D) and Gram matrices (n, D, D)."""
     return np.maximum(((covectors @ gram) * covectors).sum(axis=-1), 0.0)
-
-
-@kernel
-def show_rollout(room, n_values, lengths, rewards, norms, known, shown):
-    """Write out what a kernel sees: fields (LANES, B, G) of responses, and (3, LANES, B) of prompts.
-
-    The rewards are (B, O, LANES), the norms (B, K, LANES), and what is known of prompts (3, B, LANES).
-    """
-    for b in range(room.prompts.shape[0]):
-        for g in range(room.ordered.shape[1]):
-            for j in range(LANES):
-                k = room.ordered[b, g, j] // n_values
-                shown[0][j, b, g] = rewards[b, room.ordered[b, g, j], j]
-                shown[1][j, b, g] = norms[b, k, j]
-                shown[2][j, b, g] = lengths[k]
-        for field in range(3):
-            for j in range(LANES):
-                shown[3][field, j, b] = known[field, b, j]
 
 
 class Viewer:
@@ -54,18 +35,15 @@ class Viewer:
             If one is not finite, of a run that has not left the finite numbers.
         """
         batch_size = len(policy.pi)
-        group_size, values = room.ordered.shape[1], self.problem.bandit.values
         penalties = self.penalties(room, policy)
         reads_norms, known = self._reads & {"squared_score_norms", "optimal_baselines"}, np.full((3, batch_size, LANES), np.nan)
         norms = self._norms(room, policy, theta) if reads_norms else np.full(policy.pi.shape, np.nan)
         if self._reads & set(PROMPT_FIELDS):
             known[:] = self._known(room, policy, penalties, norms)
-        shape = LANES, batch_size, group_size
-        shown = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64), np.empty((3, LANES, batch_size))
-        show_rollout(room, values.size, self.world.logits.lengths, self.rewards(penalties), norms, known, shown)
         wanted = np.zeros(LANES, dtype=bool)
         wanted[: len(theta)] = np.isfinite(theta).all(axis=1)
-        return self._call.advantages(shown, wanted)
+        lengths = self.world.logits.lengths
+        return self._call.advantages(room.ordered, self.rewards(penalties), norms, lengths, known, batch_size, wanted)
 
     def rewards(self, penalties: Array) -> Array:
         """Return the reward of each outcome, less the penalties (B, K, LANES) of the responses, shape (B, O, LANES)."""

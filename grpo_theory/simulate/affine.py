@@ -1,0 +1,91 @@
+"""Kernels whose advantages are affine in the rewards of a group: they need no table, and a penalty may be in the reward."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from grpo_theory.estimation import Estimator
+from grpo_theory.estimation.advantage import affine_coefficients
+from grpo_theory.estimation.kernel import Batch
+from grpo_theory.exact.multisets import advantages_of, check_alone
+from grpo_theory.jit import kernel
+from grpo_theory.problem import Problem
+from grpo_theory.simulate.streams import LANES
+from grpo_theory.validation import Array
+
+
+class Affine(NamedTuple):
+    """Advantages a r_i + b sum_j r_j + g V(x) + c of rewards r = Z - strength log(pi/reference).
+
+    Attributes
+    ----------
+    coefficients : ndarray, shape (4,)
+        a, b, g and c; (0,) where there is a table.
+    values : ndarray, shape (L,)
+    means : ndarray, shape (K, M)
+        The mean of Z given response and prompt.
+    log_reference : ndarray, shape (D, M)
+    strength : float
+        0 if there is no penalty.
+    """
+
+    coefficients: Array
+    values: Array
+    means: Array
+    log_reference: Array
+    strength: float
+
+
+def affine_of(problem: Problem, estimator: Estimator, group_size: int) -> Affine | None:
+    """Return how the advantages of groups depend on rewards, or None if the kernel or the penalty is of another kind."""
+    kind, strength, reference = estimator.advantage, 0.0, np.zeros((problem.policy.n_logits, problem.policy.n_prompts))
+    if problem.kl is not None and estimator.kl.place == "reward":
+        strength, reference = problem.kl.strength, np.array(problem.log_reference, dtype=np.float64).T.copy()
+    if strength and estimator.kl.name != "k1 in reward":
+        return None
+    found = affine_coefficients(kind, group_size)
+    if found is None or found[3:5].any():
+        return None
+    # Symbols show one group: several tell whether a kernel couples them unannounced.
+    rng = np.random.default_rng(0)
+    rewards, lengths = rng.random((64, group_size)), np.ones((64, group_size), dtype=np.int64)
+    batch = Batch._make([rewards, np.full(rewards.shape, np.nan), lengths, *rng.random((3, 64)), kind.parameter_array])
+    check_alone(kind, batch, advantages_of(kind, batch))
+    coefficients = found[[0, 1, 2, 5]]  # those of the standard deviation and of the optimal baseline are 0
+    means = np.ascontiguousarray(problem.bandit.mean_reward.T)
+    return Affine(coefficients, problem.bandit.values, means, reference, strength)
+
+
+@kernel
+def sum_affine(tables, affine, room, policy, sums):
+    """Add up the advantages (B, 1, K, LANES) of each response of a kernel that is affine."""
+    (own, shared, of_value, constant), n_values = affine.coefficients, affine.values.shape[0]
+    total, value, penalties = room.scratch.rows[1], room.scratch.rows[2], np.empty((sums.shape[2], LANES))
+    for b in range(room.prompts.shape[0]):
+        prompts, counts = room.prompts[b], room.counts[b]
+        for j in range(LANES):
+            total[j] = 0.0
+            value[j] = 0.0
+        for k in range(sums.shape[2]):
+            for j in range(LANES):
+                penalties[k, j] = 0.0
+            if affine.strength != 0.0:
+                for t in range(tables.lengths[k]):
+                    edge = tables.edges[k, t]
+                    for j in range(LANES):
+                        away = policy.log_tokens[b, edge, j] - affine.log_reference[edge, prompts[j]]
+                        penalties[k, j] += affine.strength * away
+            for j in range(LANES):
+                value[j] += policy.pi[b, k, j] * (affine.means[k, prompts[j]] - penalties[k, j])
+            for o in range(n_values):
+                for j in range(LANES):
+                    total[j] += counts[k * n_values + o, j] * (affine.values[o] - penalties[k, j])
+        for j in range(LANES):
+            total[j] = shared * total[j] + of_value * value[j] + constant
+        for k in range(sums.shape[2]):
+            for j in range(LANES):
+                sums[b, 0, k, j] = 0.0
+            for o in range(n_values):
+                for j in range(LANES):
+                    advantage = own * (affine.values[o] - penalties[k, j]) + total[j]
+                    sums[b, 0, k, j] += counts[k * n_values + o, j] * advantage
