@@ -65,7 +65,7 @@ def of_a_user(kernel, **how):
 def small_case(kind="linear", rewards="binary", penalty="plain", n_prompts=2) -> Case:
     """Make a problem of so few outcomes that all its runs can be enumerated: at each prompt one response has a random reward.
 
-    Responses are single tokens, or of one or two tokens ("tree" in the kind).
+    None has if the rewards are "decided".  Responses are single tokens, or of one or two tokens ("tree" in the kind).
     """
     rng = np.random.default_rng([len(kind), len(rewards), len(penalty)])
     paths = gt.TokenTree(n_prompts, 2, 2, end_token=0).paths if "tree" in kind else gt.TabularSoftmax(n_prompts, 2).paths
@@ -79,8 +79,9 @@ def small_case(kind="linear", rewards="binary", penalty="plain", n_prompts=2) ->
     policy = gt.Policy(maps[kind.split()[0]], paths)
     values = [0.0, 1.0] if rewards == "binary" else [-0.5, 1.0, 2.0]
     law = np.eye(len(values))[rng.integers(len(values), size=(n_prompts, k))]
-    law[:, 0, :2] = [[0.4, 0.6], [0.7, 0.3]][:n_prompts]
-    law[:, 0, 2:] = 0.0
+    if rewards != "decided":
+        law[:, 0, :2] = [[0.4, 0.6], [0.7, 0.3]][:n_prompts]
+        law[:, 0, 2:] = 0.0
     kl = gt.KL(0.3, rng.dirichlet(np.full(k, 3.0), size=n_prompts)) if penalty == "kl" else None
     bandit = gt.Bandit.from_law(values, law, [0.7, 0.3] if n_prompts == 2 else [1.0])
     return Case(gt.Problem(bandit, policy, kl, 0.5 * rng.normal(size=policy.dimension)), features[kind.split()[0]])

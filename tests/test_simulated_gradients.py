@@ -33,6 +33,7 @@ IN_LOSS = {"ratio": "none", "aggregation": "own length", "kl": "k2 in loss", "ad
 BATCHES = {
     "contrasts": ("tabular", "binary plain", NAMED, 3, 2, 1.0),
     "tables": ("linear", "graded plain", NAMED, 2, 3, 1.0),
+    "tables of sure rewards": ("linear tree", "decided plain", NAMED, 2, 3, 1.0),
     "coefficients": ("head", "binary kl", NAMED, 2, 2, 1.0),
     "compositions, off policy": ("linear tree", "graded kl", COMPOSITIONS, 2, 2, 0.2),
     "heads, off policy": ("head tree", "binary kl", COMPOSITIONS[:4], 2, 2, 0.2),

@@ -59,7 +59,7 @@ class AdvantageTable(NamedTuple):
     steps: Integers
 
 
-def table_size(problem: Problem, estimator: Estimator, group_size: int) -> int | None:
+def table_size(problem: Problem | Point, estimator: Estimator, group_size: int) -> int | None:
     """Return the numbers of a kernel's table over compositions, or None if it reads more than the table knows."""
     kind, n_values = estimator.advantage, problem.bandit.values.size
     whole = problem.kl is None or estimator.kl.place != "reward"
@@ -263,12 +263,10 @@ def sum_called(advantages, stride, ordered, by_sign, sums):
 def weigh_edges(edges, lengths, gains, places, scale, sums, row):
     """Fill weights of edges (D, LANES) with what advantages added up by response (F, K, LANES) weigh there.
 
-    The gains of tokens are (F, K, T, 1), the same for all, or (F, K, T, n), of which each lane has one at its place (LANES,).
+    The gains of tokens are (F, K, T, 1), the same for all, or (F, K, T, n).  Of these each lane has one, at its place (LANES,).
     """
     alike = gains.shape[3] == 1
-    for d in range(row.shape[0]):
-        for j in range(LANES):
-            row[d, j] = 0.0
+    row[:] = 0.0
     for feature in range(sums.shape[0]):
         for k in range(sums.shape[1]):
             for t in range(lengths[k]):

@@ -57,6 +57,19 @@ def affine_of(problem: Problem, estimator: Estimator, group_size: int) -> Affine
 
 
 @kernel
+def fill_penalties(tables, log_reference, strength, prompts, log_tokens, penalties):
+    """Fill in strength log(pi/reference) of each response (K, LANES), from the logs of tokens (D, LANES) and (D, M)."""
+    for k in range(penalties.shape[0]):
+        for j in range(LANES):
+            penalties[k, j] = 0.0
+        if strength != 0.0:
+            for t in range(tables.lengths[k]):
+                edge = tables.edges[k, t]
+                for j in range(LANES):
+                    penalties[k, j] += strength * (log_tokens[edge, j] - log_reference[edge, prompts[j]])
+
+
+@kernel
 def sum_affine(tables, affine, room, policy, sums):
     """Add up the advantages (B, 1, K, LANES) of each response of a kernel that is affine."""
     (own, shared, of_value, constant), n_values = affine.coefficients, affine.values.shape[0]
@@ -66,15 +79,8 @@ def sum_affine(tables, affine, room, policy, sums):
         for j in range(LANES):
             total[j] = 0.0
             value[j] = 0.0
+        fill_penalties(tables, affine.log_reference, affine.strength, prompts, policy.log_tokens[b], penalties)
         for k in range(sums.shape[2]):
-            for j in range(LANES):
-                penalties[k, j] = 0.0
-            if affine.strength != 0.0:
-                for t in range(tables.lengths[k]):
-                    edge = tables.edges[k, t]
-                    for j in range(LANES):
-                        away = policy.log_tokens[b, edge, j] - affine.log_reference[edge, prompts[j]]
-                        penalties[k, j] += affine.strength * away
             for j in range(LANES):
                 value[j] += policy.pi[b, k, j] * (affine.means[k, prompts[j]] - penalties[k, j])
             for o in range(n_values):

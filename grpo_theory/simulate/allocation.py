@@ -7,21 +7,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from grpo_theory.estimation import Estimator
-from grpo_theory.estimation.allocation import (
-    KNOWN,
-    ORACLE_TRACE,
-    SECOND_ORDER,
-    SEEN_COUNT,
-    SEEN_REWARD,
-    START_VALUE,
-    VALUE,
-    VARIANCE,
-    AllocationRule,
-    checked_budget,
-    cost_message,
-    find_rule,
-    spread_budget,
-)
+from grpo_theory.estimation import allocation as rules
 from grpo_theory.jit import compiled, kernel
 from grpo_theory.problem import LogitMap, Problem
 from grpo_theory.simulate.advantages import AdvantageTable, reward_table
@@ -54,7 +40,7 @@ def allotting(fill: Callable) -> Callable:
             for b in range(known.shape[1]):
                 if not (costs[b, 0] >= 0.0 and costs[b, 1] >= 0.0 and costs[b, 0] < np.inf and costs[b, 1] < np.inf):
                     return run
-            spread_budget(costs, budget, low, high, gains, own)
+            rules.spread_budget(costs, budget, low, high, gains, own)
             for b in range(own.size):
                 sizes[b, run] = own[b]
         return -1
@@ -68,12 +54,12 @@ class AllottedTraining(Training):
 
     Attributes
     ----------
-    rule : AllocationRule
+    rule : rules.AllocationRule
     budget : int
         The responses of a step.
     """
 
-    rule: AllocationRule
+    rule: rules.AllocationRule
     budget: int
 
     @cached_property
@@ -129,15 +115,15 @@ class AllottedRuns(Runs):
     def share_out(self) -> None:
         """Ask the rule how many responses each prompt gets, by what is known of it before sampling."""
         training, rule, prompts, lanes = self.training, self.training.rule, self.room.prompts, np.arange(LANES)
-        known = np.zeros((LANES, len(prompts), len(KNOWN)))
+        known = np.zeros((LANES, len(prompts), len(rules.KNOWN)))
         means, pi = training.problem.bandit.mean_reward[prompts].swapaxes(1, 2), self.policy.pi
         with np.errstate(all="ignore"):
             value = (pi * means).sum(axis=1)
             centred = means - value[:, None]
             spread = self._variances[prompts].swapaxes(1, 2) + centred**2
             variance = (pi * spread).sum(axis=1)
-            facts = {VALUE: value, VARIANCE: variance, START_VALUE: self._start_values[prompts, lanes]}
-            facts |= {SEEN_REWARD: self._seen[0][prompts, lanes], SEEN_COUNT: self._seen[1][prompts, lanes]}
+            facts = {rules.VALUE: value, rules.VARIANCE: variance, rules.START_VALUE: self._start_values[prompts, lanes]}
+            facts |= {rules.SEEN_REWARD: self._seen[0][prompts, lanes], rules.SEEN_COUNT: self._seen[1][prompts, lanes]}
             if rule.wants_traces:
                 norms, slope, weights = np.zeros(pi.shape), np.zeros(prompts.shape), pi * centred
                 paths = training.problem.policy.paths
@@ -146,8 +132,8 @@ class AllottedRuns(Runs):
                     norms[b] = powers_of(covectors, gram).T
                     slope[b] = powers_of(weights[b].T[:, None] @ covectors, gram)[:, 0]
                 # docs/derivations.md, section 33.1: tr Cov(A W) with the oracle's advantage, and what a baseline of n - 1 adds.
-                facts[ORACLE_TRACE] = np.maximum(0.0, (pi * norms * spread).sum(axis=1) - slope)
-                facts[SECOND_ORDER] = variance * (pi * norms).sum(axis=1) + slope
+                facts[rules.ORACLE_TRACE] = np.maximum(0.0, (pi * norms * spread).sum(axis=1) - slope)
+                facts[rules.SECOND_ORDER] = variance * (pi * norms).sum(axis=1) + slope
         for column, fact in facts.items():
             known[:, :, column] = fact.T
         costs = np.empty((len(prompts), 2))
@@ -155,7 +141,7 @@ class AllottedRuns(Runs):
         bad = allotting(compiled(rule.fill))(known[: self.n], training.budget, rule.low, rule.high, costs, self.looks)
         if bad >= 0:
             group = int(np.argmax(~((costs >= 0.0) & (costs < np.inf)).all(axis=1)))
-            raise ValueError(cost_message(rule.name, costs[group], known[bad, group]))
+            raise ValueError(rules.cost_message(rule.name, costs[group], known[bad, group]))
         close_groups(self.looks, rule.high, self.room)
 
     def sum_advantages(self, sampler: Array) -> None:
@@ -183,12 +169,12 @@ def training_of(
     ball: Ball | None = None,
     *,
     keeps: bool = False,
-    allocation: str | AllocationRule | None = None,
+    allocation: str | rules.AllocationRule | None = None,
 ) -> Training:
     """Check what defines training runs, and return it; sizes are those of `StepSizes`, in its order."""
     if allocation is None:
         return make_training(problem, estimator, step_sizes, sizes, optimiser, ball, keeps=keeps)
-    rule, (batch_size, group_size), others = find_rule(allocation), as_sizes(*sizes[:2]), sizes[2:]
+    rule, (batch_size, group_size), others = rules.find_rule(allocation), as_sizes(*sizes[:2]), sizes[2:]
     for name, given, needed in zip(("inner_steps", "lag"), others, (1, 0), strict=False):
         if given != needed:
             raise ValueError(
@@ -196,7 +182,7 @@ def training_of(
                 f"{name} must be {needed}, got {given}"
             )
     rule.check_rewards(problem.bandit.values)
-    budget = checked_budget(batch_size * group_size, batch_size, rule.low, rule.high)
+    budget = rules.checked_budget(batch_size * group_size, batch_size, rule.low, rule.high)
     made = make_training(problem, estimator, step_sizes, (batch_size, rule.high, *others), optimiser, ball, keeps=keeps)
     own = {name: getattr(made, name) for name in Training.__dataclass_fields__}
     allotted = AllottedTraining(**own, rule=rule, budget=budget)

@@ -11,32 +11,13 @@ from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.exact.score_moments import check_penalty, gains_of, gains_on_policy
 from grpo_theory.jit import compiled
 from grpo_theory.problem import Policy, Problem
+from grpo_theory.simulate import rollouts
 from grpo_theory.simulate.advantages import LARGEST_TABLE, AdvantageTable, reward_table, sum_called, sum_tabulated, table_size
 from grpo_theory.simulate.affine import Affine, affine_of, sum_affine
 from grpo_theory.simulate.draws import as_sizes, pool_tokens
 from grpo_theory.simulate.optimisers import SGD, Adam, Ball, Optimiser, check_optimiser, follow, make_state, remember, stretch
 from grpo_theory.simulate.policies import HEAD, add_gradient, logit_tables, rows_needed
-from grpo_theory.simulate.rollouts import (
-    Lanes,
-    Moves,
-    PolicyRoom,
-    Room,
-    Rule,
-    StepSizes,
-    Work,
-    World,
-    add_drift,
-    add_weights,
-    centre,
-    draw_in_order,
-    draw_outcomes,
-    draw_prompts,
-    fill_policy,
-    make_policy_room,
-    make_room,
-    train,
-    world_of,
-)
+from grpo_theory.simulate.score_hessian import NO_RECORD, keep_rollout
 from grpo_theory.simulate.seen import Viewer
 from grpo_theory.simulate.streams import LANES, Streams, block_streams
 from grpo_theory.simulate.workers import check_wanted
@@ -59,7 +40,7 @@ class Training:
     ----------
     problem : Problem
     estimator : Estimator
-    sizes : StepSizes
+    sizes : rollouts.StepSizes
     step_sizes : ndarray, shape (n,)
     optimiser : Optimiser
     ball : Ball or None
@@ -69,16 +50,16 @@ class Training:
 
     problem: Problem
     estimator: Estimator
-    sizes: StepSizes
+    sizes: rollouts.StepSizes
     step_sizes: Array
     optimiser: Optimiser = SGD()
     ball: Ball | None = None
     keeps: bool = False
 
     @cached_property
-    def world(self) -> World:
+    def world(self) -> rollouts.World:
         """What rollouts are drawn from."""
-        return world_of(self.problem, logit_tables(self.problem.policy, self.sizes.batch_size))
+        return rollouts.world_of(self.problem, logit_tables(self.problem.policy, self.sizes.batch_size))
 
     @cached_property
     def settings(self) -> Array:
@@ -159,11 +140,11 @@ def starting_points(policy: Policy, theta0: ArrayLike, replications: int) -> Arr
 
 def checked_sizes(
     problem: Problem, estimator: Estimator, sizes: tuple[int, ...], optimiser: Optimiser, ball: Ball | None
-) -> StepSizes:
+) -> rollouts.StepSizes:
     """Check what defines training runs; return the sizes: B, G and, if given, updates a rollout and lag."""
     if ball is not None and not isinstance(ball, Ball):
-        raise TypeError(f"ball must be a Ball(centre, radius) or None, got {ball!r}")
-    found = StepSizes(*as_sizes(*sizes[:2]), *sizes[2:])
+        raise TypeError(f"ball must be a Ball(rollouts.centre, radius) or None, got {ball!r}")
+    found = rollouts.StepSizes(*as_sizes(*sizes[:2]), *sizes[2:])
     estimator.check_defined(found.group_size, problem.bandit.values, problem.policy.lengths)
     check_optimiser(optimiser)
     if found.batch_size % found.updates:
@@ -207,6 +188,8 @@ class Runs:
         The number of updates made.
     looks : ndarray of int64, shape (B, LANES)
         How groups look to the kernel's table: 0, or the responses of each where these differ.
+    record : Record
+        What is kept of rollouts; nothing, unless it is set before the first.
     one_by_one : bool
         Whether each rollout is looked at before the next is drawn, which compiled code does not wait for.
     """
@@ -222,16 +205,18 @@ class Runs:
         wants_logs = training.problem.kl is not None or sizes.moves
         shape = sizes.batch_size, sizes.group_size
         called = training.table is None and training.affine is None
-        self.room: Room = make_room(world, shape, rows_needed(policy, world.logits), in_order=called)
-        self.policy: PolicyRoom = make_policy_room(sizes.batch_size, world.logits, policy.n_logits, wants_logs=wants_logs)
+        rows = rows_needed(policy, world.logits, sizes.batch_size)
+        self.room = rollouts.make_room(world, shape, rows, in_order=called)
+        self.policy = rollouts.make_policy_room(sizes.batch_size, world.logits, policy.n_logits, wants_logs=wants_logs)
         self._now = self.policy
         if sizes.moves:
-            self._now = make_policy_room(sizes.n_updated, world.logits, policy.n_logits, wants_logs=True)
+            self._now = rollouts.make_policy_room(sizes.n_updated, world.logits, policy.n_logits, wants_logs=True)
         self.sums = np.zeros((sizes.batch_size, 1 + training.by_sign, policy.n_responses, LANES))
         self._covectors = np.zeros((sizes.n_updated, policy.n_logits, LANES))
         self._ball = np.empty(0) if training.ball is None else training.ball.as_array(policy)
         self._past = [self.state.theta.copy() for _ in range(sizes.lag)]
         self._places = np.arange(sizes.n_updated * LANES).reshape(-1, LANES)
+        self.record = NO_RECORD
         self.looks = np.zeros((sizes.batch_size, LANES), dtype=np.int64)
 
     def _by_run(self, array: Array) -> Array:
@@ -261,15 +246,18 @@ class Runs:
         """Make updates until there have been so many."""
         training, sizes = self.training, self.training.sizes
         if training.in_one_loop and not self.one_by_one:
-            rule = Rule(training.table or NO_TABLE, training.affine or NOT_AFFINE, training.gains, training.by_sign)
+            rule = rollouts.Rule(training.table or NO_TABLE, training.affine or NOT_AFFINE, training.gains, training.by_sign)
             adaptive = isinstance(training.optimiser, Adam)
-            moves = Moves(adaptive, training.settings, training.step_sizes, self._ball, self._alone)
-            lanes, work = Lanes(self.n, self._period, self.streams), Work(self.room, self.policy, self.sums, self._covectors)
+            moves = rollouts.Moves(adaptive, training.settings, training.step_sizes, self._ball, self._alone)
+            lanes, work = (
+                rollouts.Lanes(self.n, self._period, self.streams),
+                rollouts.Work(self.room, self.policy, self.sums, self._covectors, self.record),
+            )
             at_once = max(1, CALL_RESPONSES // (LANES * sizes.batch_size * sizes.group_size))
             while self.count < count:
                 check_wanted()
                 stop = min(count, self.count + at_once)
-                train(training.world, sizes.group_size, rule, moves, (self.count, stop), lanes, work, self.state)
+                rollouts.train(training.world, sizes.group_size, rule, moves, (self.count, stop), lanes, work, self.state)
                 self.count = stop
         while self.count < count:
             check_wanted()
@@ -282,11 +270,13 @@ class Runs:
         if sizes.lag:
             self._past.append(self.state.theta.copy())
             sampler = self._past.pop(0)
-        draw_prompts(world, sizes.group_size, self.streams, self._period, self.room)
-        fill_policy(world, sampler, self.room.prompts, self.n, self.room, self.policy)
+        rollouts.draw_prompts(world, sizes.group_size, self.streams, self._period, self.room)
+        rollouts.fill_policy(world, sampler, self.room.prompts, self.n, self.room, self.policy)
         self.share_out()
-        draw = draw_in_order if len(self.room.ordered) else draw_outcomes
+        draw = rollouts.draw_in_order if len(self.room.ordered) else rollouts.draw_outcomes
         draw(world, sizes.group_size, self.room, self.policy)
+        if len(self.record.hessian):
+            keep_rollout(world.logits, self.record, self.count, self.room, self.policy)
         self.sum_advantages(sampler)
         for update in range(sizes.updates):
             self._update(update * sizes.n_updated)
@@ -310,23 +300,23 @@ class Runs:
         training, sizes, world, covectors = self.training, self.training.sizes, self.training.world, self._covectors
         logits, own = world.logits, slice(first, first + sizes.n_updated)
         if sizes.moves:
-            fill_policy(world, self.state.theta, self.room.prompts[own], self.n, self.room, self._now)
+            rollouts.fill_policy(world, self.state.theta, self.room.prompts[own], self.n, self.room, self._now)
         gains = training.gains
         if sizes.moves and not training.estimator.ratio.constant:
             log_ratios = self._now.log_tokens - self.policy.log_tokens[own]
             paths, side_by_side = training.problem.policy.paths, log_ratios.swapaxes(0, 1).reshape(log_ratios.shape[1], -1)
             gains = np.ascontiguousarray(gains_of(training.estimator, paths, side_by_side).swapaxes(0, 1))
-        add_weights(logits, first, self.sums, gains, self._places, covectors)
+        rollouts.add_weights(logits, first, self.sums, gains, self._places, covectors)
         if training.drift:
             # The gradient of -strength k(l) with l = log(pi/reference) is -strength k'(l) times the covector of the token.
             away = training.viewer.away(self._now.log_tokens, self.room.prompts[own])
             slopes = np.empty_like(away)
             training.estimator.kl.fill(away.reshape(-1, LANES), slopes.reshape(-1, LANES))
             shares = -training.drift * training.estimator.aggregation.shares(logits.lengths)
-            add_drift(logits, first, self.room.counts, world.n_values, shares, slopes, covectors)
+            rollouts.add_drift(logits, first, self.room.counts, world.n_values, shares, slopes, covectors)
         if training.pool:
             pool_tokens(logits.lengths, world.n_values, training.pool, self.room.counts[own], covectors)
-        centre(logits, self._now.tokens, self.scale, self.room.scratch.rows[2], covectors)
+        rollouts.centre(logits, self._now.tokens, self.scale, self.room.scratch.rows[2], covectors)
         self._step(first)
 
     @property

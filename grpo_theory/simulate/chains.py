@@ -13,6 +13,7 @@ from grpo_theory.jit import compiled
 from grpo_theory.problem import ChainPoint
 from grpo_theory.simulate.ascents import Training
 from grpo_theory.simulate.gradient_simulation import GradientSimulation
+from grpo_theory.simulate.optimisers import follow, make_state
 from grpo_theory.simulate.walks import Chances, Walks, Weighing, advantages_in, chances_of, draw_walks, make_walks, seen, weighing
 from grpo_theory.simulate.workers import check_wanted, map_in_order
 from grpo_theory.validation import Array, Integers
@@ -120,28 +121,26 @@ def train_on_chain(
         for checkpoint in checkpoints:
             run.advance(int(checkpoint))
             objectives.append(float(objective(training.problem, run.theta)))
-            averages.append(float(objective(training.problem, run.average if checkpoint else run.theta)))
+            averages.append(float(objective(training.problem, run.state.average[0] if checkpoint else run.theta)))
         run.advance(len(training.step_sizes))
-    return np.array(objectives), np.array(averages), run.theta, run.average, run.farthest
+    farthest = float(np.sqrt(run.state.farthest[0]))
+    return np.array(objectives), np.array(averages), run.theta, run.state.average[0], farthest
 
 
 class ChainRun:
-    """One run on its way; an optimiser moves columns of runs, and this one has nobody at its side."""
+    """One run on its way, in a `State` of its own."""
 
     def __init__(self, training: Training, words: NDArray[np.unsignedinteger], number: int, start: Array) -> None:
-        self.training, self.words, self.number, self.count, self.farthest = training, words, number, 0, 0.0
-        self._theta, self._start = np.array(start).reshape(-1, 1), start
+        self.training, self.words, self.number, self.count = training, words, number, 0
+        self.state = make_state(start[None], np.empty(0), training.optimiser.n_moments, 0, alone=True, keeps=False)
         self._past = [np.array(start)] * training.sizes.lag
-        self._moments = np.zeros((training.optimiser.n_moments, start.size, 1))
-        self._move = compiled(training.optimiser.move)
-        self.average = np.zeros(start.size)
-        self._ball = None if training.ball is None else training.ball.as_array(training.problem.policy)
+        self._ball = np.empty(0) if training.ball is None else training.ball.as_array(training.problem.policy)
         self._walks = make_walks(training.sizes.batch_size, training.sizes.group_size, self._point().chain.horizon)
 
     @property
     def theta(self) -> Array:
         """The iterate, shape (d,)."""
-        return self._theta[:, 0].copy()
+        return self.state.theta[0].copy()
 
     def _point(self) -> ChainPoint:
         return on_chain(self.training.problem, self.theta)
@@ -149,8 +148,8 @@ class ChainRun:
     def advance(self, count: int) -> None:
         """Make updates until there have been so many, rollout by rollout."""
         while self.count < count:
-            if not np.isfinite(self._theta).all():
-                self._theta[:] = self.average[:] = np.nan
+            if not np.isfinite(self.state.theta).all():
+                self.state.theta[:] = self.state.average[:] = np.nan
                 self.count = count
                 return
             check_wanted()
@@ -177,13 +176,8 @@ class ChainRun:
         away = current.state_log_probabilities - sampler.state_log_probabilities
         weigh = weighing(training.estimator, current, np.where(sampler.state_probabilities > 0.0, away, 0.0))
         covectors = weigh.covectors(walks, advantages, len(advantages))
-        estimate = current.tangent.vectors(covectors.sum(axis=0)[None])[0] / len(advantages)
-        step, self.count = float(training.step_sizes[self.count]), self.count + 1
-        self._move(self._theta, np.ascontiguousarray(estimate.reshape(-1, 1)), self._moments, training.settings, step, self.count)
-        if self._ball is not None:
-            gap, radius = self.theta - self._ball[:-1], self._ball[-1]
-            distance = np.sqrt((gap**2).sum())
-            if distance > radius:
-                self._theta[:, 0] = self._ball[:-1] + radius / distance * gap
-        self.average += (self.theta - self.average) / self.count
-        self.farthest = max(self.farthest, float(np.sqrt(((self.theta - self._start) ** 2).sum())))
+        state, self.count = self.state, self.count + 1
+        state.gradient[0] = current.tangent.vectors(covectors.sum(axis=0)[None])[0] / len(advantages)
+        step, columns = training.step_sizes[self.count - 1], (state.theta.T, state.gradient.T, state.moments.swapaxes(1, 2))
+        compiled(training.optimiser.move)(*columns, training.settings, float(step), self.count)
+        follow(state, self._ball, True, self.count, np.empty(1))

@@ -200,6 +200,17 @@ def count_below(words, first, stop, thresholds, below):
 
 
 @kernel
+def count_classes(words, first, group_size, thresholds, below, counts):
+    """Count the classes (C, LANES) of a group by its words, from the first on."""
+    count_below(words, first, first + (group_size + 3) // 4 * 4, thresholds, below)
+    for j in range(LANES):
+        counts[0, j] = below[0, j]
+    for c in range(1, counts.shape[0]):
+        for j in range(LANES):
+            counts[c, j] = below[c, j] - below[c - 1, j]
+
+
+@kernel
 def draw_residual(law, prompt, lone):
     """Draw a class from what words of 16 bits leave open."""
     rest, last = next_uniform(lone), law.residual.shape[1] - 1
@@ -210,23 +221,6 @@ def draw_residual(law, prompt, lone):
     while law.residual[prompt, last] == 0.0:
         last -= 1
     return last
-
-
-@kernel
-def count_group(law, room, first, group_size, prompts, lone, counts):
-    """Count the classes (C, LANES) of a group by its words, from the first on."""
-    last, open_words, below = law.residual.shape[1] - 1, 0, room.below
-    count_below(room.short, first, first + (group_size + 3) // 4 * 4, room.thresholds, below)
-    for j in range(LANES):
-        counts[0, j] = below[0, j]
-        open_words += group_size - np.int64(below[last, j])
-    for c in range(1, last + 1):
-        for j in range(LANES):
-            counts[c, j] = below[c, j] - below[c - 1, j]
-    if open_words > 0:
-        for j in range(LANES):
-            for _ in range(group_size - np.int64(below[last, j])):
-                counts[draw_residual(law, prompts[j], lone), j] += np.uint16(1)
 
 
 @kernel
@@ -277,7 +271,10 @@ def fill_batches(law, group_size, streams, room, batches):
                             ordered[g, j] = draw_residual(law, prompts[j], streams.lone)
                 tally(ordered, counts)
             else:
-                count_group(law, room, first, group_size, prompts, streams.lone, counts)
+                count_classes(room.short, first, group_size, room.thresholds, room.below, counts)
+                for j in range(LANES):
+                    for _ in range(group_size - np.int64(room.below[counts.shape[0] - 1, j])):
+                        counts[draw_residual(law, prompts[j], streams.lone), j] += np.uint16(1)
 
 
 @kernel

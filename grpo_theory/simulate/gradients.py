@@ -15,30 +15,8 @@ from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.exact.score_moments import token_weights
 from grpo_theory.problem import ChainPoint, Point, Problem
-from grpo_theory.simulate.advantages import (
-    LARGEST_TABLE,
-    AdvantageTable,
-    Caller,
-    Sums,
-    as_contrasts,
-    fill_contrasts,
-    sum_called,
-    sum_tabulated,
-    table_size,
-    tabulate,
-    warn_of_tables,
-)
+from grpo_theory.simulate import advantages, draws
 from grpo_theory.simulate.chains import chain_gradients
-from grpo_theory.simulate.draws import (
-    LARGEST_GROUP,
-    Batches,
-    OutcomeLaw,
-    as_sizes,
-    fill_batches,
-    make_batches,
-    make_draw_room,
-    outcome_law,
-)
 from grpo_theory.simulate.gradient_simulation import GradientSimulation
 from grpo_theory.simulate.observations import TokenRule, Truth, observe, token_rule, truth_at
 from grpo_theory.simulate.streams import LANES, Rng, Streams, as_seed_sequence, block_streams
@@ -61,9 +39,9 @@ class Family:
     ----------
     estimators : list of Estimator
     rule : TokenRule
-    table : AdvantageTable or None
+    table : advantages.AdvantageTable or None
         None where the kernel is called.
-    caller : Caller or None
+    caller : advantages.Caller or None
     n_rows : int
         2 where contrasts have means beside them.
     contrasts : bool
@@ -73,47 +51,47 @@ class Family:
 
     estimators: list[Estimator]
     rule: TokenRule
-    table: AdvantageTable | None
-    caller: Caller | None
+    table: advantages.AdvantageTable | None
+    caller: advantages.Caller | None
     n_rows: int
     contrasts: bool
     by_sign: bool
 
-    def fill(self, law: OutcomeLaw, batches: Batches, sums: Sums) -> None:
+    def fill(self, law: draws.OutcomeLaw, batches: draws.Batches, sums: advantages.Sums) -> None:
         """Fill in the sums of tiles."""
         if self.contrasts:
-            fill_contrasts(law, self.table, batches, self.n_rows == 2, sums)
+            advantages.fill_contrasts(law, self.table, batches, self.n_rows == 2, sums)
             return
         rows = sums.rows.reshape(-1, *sums.rows.shape[3:])
         sums.weights[:] = 1.0
         if self.caller is not None:
             ordered = batches.ordered.reshape(len(rows), -1, LANES)
-            sum_called(self.caller.advantages(batches), law.stride, ordered, self.by_sign, rows)
+            advantages.sum_called(self.caller.advantages(batches), law.stride, ordered, self.by_sign, rows)
         else:
             prompts, counts = batches.prompts.reshape(-1, LANES), batches.counts.reshape(len(rows), -1, LANES)
-            sum_tabulated(self.table, prompts, law.levels, prompts, counts, self.by_sign, rows)
+            advantages.sum_tabulated(self.table, prompts, law.levels, prompts, counts, self.by_sign, rows)
 
 
 def families_of(
-    problem: Problem, current: Point, sampler: Point, estimators: Sequence[Estimator], shape: tuple[int, int], law: OutcomeLaw
+    points: tuple[Point, Point], estimators: Sequence[Estimator], shape: tuple[int, int], law: draws.OutcomeLaw
 ) -> list[Family]:
     """Group estimators into families, at a current policy and the one that samples."""
-    group_size, families = shape[1], []
+    (current, sampler), group_size, families = points, shape[1], []
     shared: dict[tuple, tuple[TokenRule, list[Estimator]]] = {}
     for estimator in estimators:
         weights = token_weights(current, sampler, estimator)
         rule = token_rule(weights, estimator.aggregation.pool, *shape)
-        size = table_size(problem, estimator, group_size)
-        tabulated = size is not None and size <= LARGEST_TABLE
+        size = advantages.table_size(current, estimator, group_size)
+        tabulated = size is not None and size <= advantages.LARGEST_TABLE
         if tabulated and weights.n_features == 1 and sampler.bandit.values.size == 2:
             alike = rule.gains.tobytes(), rule.pool, estimator.kl, estimator.advantage.reads & set(PROMPT_FIELDS)
             shared.setdefault(alike, (rule, []))[1].append(estimator)
         else:
-            table = tabulate([estimator], sampler, group_size) if tabulated else None
-            caller = None if tabulated else Caller(estimator, sampler, law)
+            table = advantages.tabulate([estimator], sampler, group_size) if tabulated else None
+            caller = None if tabulated else advantages.Caller(estimator, sampler, law)
             families.append(Family([estimator], rule, table, caller, 1, False, weights.depends_on_sign))
     for rule, members in shared.values():
-        table = as_contrasts(tabulate(members, sampler, group_size), group_size)
+        table = advantages.as_contrasts(advantages.tabulate(members, sampler, group_size), group_size)
         centred = bool((np.abs(table.advantages[..., 0]) <= 1e-12).all())  # the advantages of every group add up to 0
         families.append(Family(members, rule, table, None, 1 if centred else 2, True, False))
     return families
@@ -122,17 +100,19 @@ def families_of(
 class Workspace:
     """What one thread works in, block after block."""
 
-    def __init__(self, law: OutcomeLaw, truth: Truth, families: list[Family], shape: tuple[int, int], n_responses: int) -> None:
+    def __init__(
+        self, law: draws.OutcomeLaw, truth: Truth, families: list[Family], shape: tuple[int, int], n_responses: int
+    ) -> None:
         self.law, self.truth, self.families = law, truth, families
         tile = shape[0] * LANES * max(one.n_rows * len(one.rule.gains) * n_responses for one in families)
         self.n_tiles = max(1, min(SUMMARY_TILES, CALL_NUMBERS // tile))
-        self.room, self.group_size = make_draw_room(law, *shape), shape[1]
+        self.room, self.group_size = draws.make_draw_room(law, *shape), shape[1]
         in_order = any(one.caller is not None for one in families)
-        self.batches = make_batches(law, self.n_tiles, *shape, in_order=in_order)
+        self.batches = draws.make_batches(law, self.n_tiles, *shape, in_order=in_order)
         self.sums = []
         for one in families:
             rows = np.empty((self.n_tiles, shape[0], one.n_rows, len(one.rule.gains), n_responses, LANES))
-            self.sums.append(Sums(rows, np.empty((self.n_tiles, len(one.estimators), *rows.shape[1:3], LANES))))
+            self.sums.append(advantages.Sums(rows, np.empty((self.n_tiles, len(one.estimators), *rows.shape[1:3], LANES))))
 
     def observations(self, streams: Streams, replications: int) -> Array:
         """Return the observations of the next replications, shape (E, 4 + J, R)."""
@@ -140,10 +120,10 @@ class Workspace:
         parts = [np.empty((n_tiles, len(one.estimators), n_observations, LANES)) for one in self.families]
         for first in range(0, n_tiles, self.n_tiles):
             size = min(self.n_tiles, n_tiles - first)
-            batches = Batches(self.batches.prompts[:size], self.batches.counts[:size], self.batches.ordered[:size])
-            fill_batches(self.law, self.group_size, streams, self.room, batches)
+            batches = draws.Batches(self.batches.prompts[:size], self.batches.counts[:size], self.batches.ordered[:size])
+            draws.fill_batches(self.law, self.group_size, streams, self.room, batches)
             for family, sums, part in zip(self.families, self.sums, parts, strict=True):
-                own = Sums(sums.rows[:size], sums.weights[:size])
+                own = advantages.Sums(sums.rows[:size], sums.weights[:size])
                 family.fill(self.law, batches, own)
                 observe(family.rule, self.truth, batches, self.law.stride, own, part[first : first + size])
         found = np.concatenate(parts, axis=1).transpose(1, 2, 0, 3)
@@ -163,7 +143,7 @@ def block_replications(batch_size: int, group_size: int) -> int:
     >>> first.merge(second).replications == 2 * block
     True
     """
-    tile_responses = LANES * prod(as_sizes(batch_size, group_size))
+    tile_responses = LANES * prod(draws.as_sizes(batch_size, group_size))
     return LANES * max(1, BLOCK_RESPONSES // tile_responses)
 
 
@@ -230,12 +210,12 @@ def simulate_gradients(
     True
     """
     chosen = _choose(estimators)
-    batch_size, group_size = as_sizes(batch_size, group_size)
+    batch_size, group_size = draws.as_sizes(batch_size, group_size)
     replications = as_count("replications", replications)
     first_block = as_count("first_block", first_block, 0)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
-    if group_size > LARGEST_GROUP:
-        raise ValueError(f"group_size must be at most {LARGEST_GROUP}, got {group_size}")
+    if group_size > draws.LARGEST_GROUP:
+        raise ValueError(f"group_size must be at most {draws.LARGEST_GROUP}, got {group_size}")
     for estimator in chosen:
         estimator.check_defined(group_size, problem.bandit.values, problem.policy.lengths)
     seed = as_seed_sequence(rng)
@@ -249,9 +229,9 @@ def simulate_gradients(
         words = seed.generate_state(3, np.uint64)
         on_chain = chain_gradients(current, sampler, chosen, (batch_size, group_size), along, words)
         return on_chain.simulate(first_block, size, replications, workers)
-    warn_of_tables(problem, chosen, group_size, stacklevel=4)
-    law, truth = outcome_law(sampler), truth_at(current, along)
-    families = families_of(problem, current, sampler, chosen, (batch_size, group_size), law)
+    advantages.warn_of_tables(problem, chosen, group_size, stacklevel=4)
+    law, truth = draws.outcome_law(sampler), truth_at(current, along)
+    families = families_of((current, sampler), chosen, (batch_size, group_size), law)
     order = [[one.name for family in families for one in family.estimators].index(name) for name in names]
 
     def simulate(block: int) -> GradientSimulation:

@@ -55,20 +55,19 @@ class Scratch(NamedTuple):
         For single rows of numbers.
     bits : ndarray of int64, shape (LANES,)
         Those of the first of these rows: the same memory.
-    units, back : ndarray, shape (rows, LANES)
-        For the logits of all prompts, or the hidden units of a network, see `rows_needed`.
+    units : ndarray, shape (rows, LANES)
+        The logits of all prompts, or of each group the inputs and then the hidden units of a network, see `rows_needed`.
     """
 
     rows: Array
     bits: Integers
     units: Array
-    back: Array
 
 
 def make_scratch(rows_needed: int) -> Scratch:
     """Make room for policies that need so many rows."""
     rows = np.empty((5, LANES))
-    return Scratch(rows, rows[0].view(np.int64), np.empty((rows_needed, LANES)), np.empty((rows_needed, LANES)))
+    return Scratch(rows, rows[0].view(np.int64), np.empty((rows_needed, LANES)))
 
 
 def logit_tables(policy: Policy, batch_size: int) -> LogitTables:
@@ -92,11 +91,11 @@ def logit_tables(policy: Policy, batch_size: int) -> LogitTables:
     return LogitTables(FEATURES, features.reshape(-1, policy.n_prompts), 1.0, *ways)
 
 
-def rows_needed(policy: Policy, tables: LogitTables) -> int:
-    """Return the rows of room that logits and steps need: logits of all prompts, or the hidden units of one."""
+def rows_needed(policy: Policy, tables: LogitTables, batch_size: int) -> int:
+    """Return the rows of room that logits and steps need: logits of all prompts, or inputs and hidden units of B groups."""
     if tables.kind == FEW:
         return len(tables.table)
-    return policy.logit_map.width if isinstance(policy.logit_map, TwoLayerMap) else 0
+    return batch_size * (len(tables.table) + policy.logit_map.width) if isinstance(policy.logit_map, TwoLayerMap) else 0
 
 
 def dense_features(logit_map: LogitMap) -> Array:
@@ -172,35 +171,37 @@ def fill_logits(tables, theta, prompts, n, scratch, logits):
                     for j in range(LANES):
                         logits[b, d, j] += tables.table[d * n_theta + x, prompts[b, j]] * theta[x, j]
         else:
-            fill_units(tables, theta, prompts, b, scratch)
-            n_inputs, width = tables.table.shape[0], units.shape[0]
+            n_inputs = tables.table.shape[0]
+            width = n_theta // (n_inputs + n_logits)
+            own = units[b * (n_inputs + width) : (b + 1) * (n_inputs + width)]
+            fill_units(tables, theta, prompts[b], scratch, own)
             for d in range(n_logits):
                 for j in range(LANES):
                     logits[b, d, j] = 0.0
                 for h in range(width):
                     for j in range(LANES):
-                        logits[b, d, j] += tables.scale * theta[width * n_inputs + d * width + h, j] * units[h, j]
+                        logits[b, d, j] += tables.scale * theta[width * n_inputs + d * width + h, j] * own[n_inputs + h, j]
 
 
 @kernel
-def fill_units(tables, theta, prompts, b, scratch):
-    """Fill in the hidden units (H, LANES) of a network at the prompts of group b."""
-    n_inputs, units = tables.table.shape[0], scratch.units
+def fill_units(tables, theta, prompts, scratch, own):
+    """Fill in the inputs and the hidden units (I + H, LANES) of a network at prompts (LANES,)."""
+    n_inputs, units = tables.table.shape[0], own[tables.table.shape[0] :]
+    for x in range(n_inputs):
+        for j in range(LANES):
+            own[x, j] = tables.table[x, prompts[j]]
     for h in range(units.shape[0]):
         for j in range(LANES):
             units[h, j] = 0.0
         for x in range(n_inputs):
             for j in range(LANES):
-                units[h, j] += theta[h * n_inputs + x, j] * tables.table[x, prompts[b, j]]
-    # tanh(a) = (1 - e)/(1 + e) with e = exp(-2 a).
-    if tables.kind == RELU:
-        for h in range(units.shape[0]):
-            for j in range(LANES):
+                units[h, j] += theta[h * n_inputs + x, j] * own[x, j]
+        for j in range(LANES):
+            if tables.kind == RELU:
                 units[h, j] = 0.0 if units[h, j] < 0.0 else units[h, j]
-    if tables.kind == TANH:
-        for h in range(units.shape[0]):
-            for j in range(LANES):
+            elif tables.kind == TANH:  # (1 - e)/(1 + e) with e = exp(-2 a)
                 units[h, j] = min(max(-2.0 * units[h, j], -700.0), 700.0) if units[h, j] == units[h, j] else units[h, j]
+    if tables.kind == TANH:
         exponentiate(units, units.shape[0], scratch)
         for h in range(units.shape[0]):
             for j in range(LANES):
@@ -267,11 +268,9 @@ def add_head_gradient(tables, prompts, n, covectors, gradient):
 
 @kernel
 def add_gradient(tables, theta, prompts, n, covectors, scratch, gradient):
-    """Fill the gradients with sum_b Phi_b' c_b, of covectors (B, D, LANES)."""
-    n_logits, n_theta, units, back = covectors.shape[1], theta.shape[0], scratch.units, scratch.back
-    for row in range(gradient.shape[0]):
-        for j in range(gradient.shape[1]):
-            gradient[row, j] = 0.0
+    """Fill the gradients with sum_b Phi_b' c_b, of covectors (B, D, LANES), after `fill_logits` at the same theta and prompts."""
+    n_logits, n_theta, units, back = covectors.shape[1], theta.shape[0], scratch.units, scratch.rows[1]
+    gradient[:] = 0.0
     if tables.kind == HEAD:
         add_head_gradient(tables, prompts, n, covectors, gradient)
         return
@@ -297,22 +296,24 @@ def add_gradient(tables, theta, prompts, n, covectors, scratch, gradient):
                     for j in range(LANES):
                         gradient[x, j] += covectors[b, d, j] * tables.table[d * n_theta + x, prompts[b, j]]
         else:
-            fill_units(tables, theta, prompts, b, scratch)
-            n_inputs, width = tables.table.shape[0], units.shape[0]
+            n_inputs = tables.table.shape[0]
+            width = n_theta // (n_inputs + n_logits)
+            own = units[b * (n_inputs + width) : (b + 1) * (n_inputs + width)]
             for h in range(width):
                 # Back through the second layer, scale W_2, and through the unit, whose slope is f'(a) by its value f(a).
+                unit = own[n_inputs + h]
                 for j in range(LANES):
-                    back[h, j] = 0.0
+                    back[j] = 0.0
                 for d in range(n_logits):
                     row = width * n_inputs + d * width + h
                     for j in range(LANES):
-                        back[h, j] += tables.scale * covectors[b, d, j] * theta[row, j]
-                        gradient[row, j] += tables.scale * covectors[b, d, j] * units[h, j]
+                        back[j] += tables.scale * covectors[b, d, j] * theta[row, j]
+                        gradient[row, j] += tables.scale * covectors[b, d, j] * unit[j]
                 for j in range(LANES):
                     if tables.kind == TANH:
-                        back[h, j] *= 1.0 - units[h, j] * units[h, j]
+                        back[j] *= 1.0 - unit[j] * unit[j]
                     elif tables.kind == RELU:
-                        back[h, j] *= 1.0 if units[h, j] > 0.0 else 0.0
+                        back[j] *= 1.0 if unit[j] > 0.0 else 0.0
                 for x in range(n_inputs):
                     for j in range(LANES):
-                        gradient[h * n_inputs + x, j] += back[h, j] * tables.table[x, prompts[b, j]]
+                        gradient[h * n_inputs + x, j] += back[j] * own[x, j]

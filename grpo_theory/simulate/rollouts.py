@@ -14,9 +14,10 @@ from grpo_theory.jit import kernel
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.advantages import AdvantageTable, sum_tabulated, weigh_edges
 from grpo_theory.simulate.affine import Affine, sum_affine
-from grpo_theory.simulate.draws import PromptLaw, choose_prompts, count_below, find_in_order, prompt_law, tally
+from grpo_theory.simulate.draws import PromptLaw, choose_prompts, count_classes, find_in_order, prompt_law, tally
 from grpo_theory.simulate.optimisers import ascend, ascend_adaptively, follow, remember, stretch
 from grpo_theory.simulate.policies import LogitTables, Scratch, add_gradient, fill_logits, fill_probabilities, make_scratch
+from grpo_theory.simulate.score_hessian import Record, keep_rollout
 from grpo_theory.simulate.streams import LANES, Streams, fill_words
 from grpo_theory.validation import Array, Integers
 
@@ -166,18 +167,6 @@ def fill_thresholds(world, prompts, pi, reached, thresholds):
 
 
 @kernel
-def count_outcomes(room, first, group_size, counts):
-    """Count the outcomes (O, LANES) of a group by its words, from the first on."""
-    below, last = room.below, counts.shape[0] - 1
-    count_below(room.short, first, first + (group_size + 3) // 4 * 4, room.thresholds, below)
-    for j in range(LANES):
-        counts[0, j] = below[0, j]
-    for o in range(1, last + 1):
-        for j in range(LANES):
-            counts[o, j] = below[o, j] - below[o - 1, j]
-
-
-@kernel
 def draw_prompts(world, group_size, streams, period, room):
     """Draw the words of a rollout and its prompts; lanes a period apart have the same words."""
     batch_size, padded = room.prompts.shape[0], (group_size + 3) // 4 * 4
@@ -216,7 +205,7 @@ def draw_outcomes(world, group_size, room, policy):
     batch_size, padded = room.prompts.shape[0], (group_size + 3) // 4 * 4
     for b in range(batch_size):
         fill_thresholds(world, room.prompts[b], policy.pi[b], room.scratch.rows[1], room.thresholds)
-        count_outcomes(room, 2 * batch_size + b * padded, group_size, room.counts[b])
+        count_classes(room.short, 2 * batch_size + b * padded, group_size, room.thresholds, room.below, room.counts[b])
 
 
 @kernel
@@ -291,12 +280,13 @@ class Lanes(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What a rollout and an update are computed in: sums of advantages (B, F, K, LANES), logit gradients (B', D, LANES)."""
+    """What updates are computed in: sums of advantages (B, F, K, LANES), logit gradients (B', D, LANES); and what is kept."""
 
     room: Room
     policy: PolicyRoom
     sums: Array
     covectors: Array
+    record: Record
 
 
 @kernel
@@ -309,6 +299,8 @@ def train(world, group_size, rule, moves, span, lanes, work, state):
         fill_logits(logits, state.theta, room.prompts, lanes.n, scratch, policy.logits)
         fill_probabilities(logits, policy.logits, scratch, policy.tokens, policy.log_tokens, policy.pi)
         draw_outcomes(world, group_size, room, policy)
+        if work.record.hessian.shape[0] > 0:
+            keep_rollout(logits, work.record, count - 1, room, policy)
         if rule.affine.coefficients.shape[0] > 0:
             sum_affine(logits, rule.affine, room, policy, work.sums)
         else:

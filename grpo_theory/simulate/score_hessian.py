@@ -1,0 +1,116 @@
+"""What is kept of the rollouts of recorded runs: mean rewards, and score-function estimates of the objective's Hessian."""
+
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from grpo_theory.jit import kernel
+from grpo_theory.problem import LogitMap, Problem
+from grpo_theory.simulate.affine import fill_penalties
+from grpo_theory.simulate.policies import dense_features
+from grpo_theory.simulate.streams import LANES
+from grpo_theory.validation import Array, Integers
+
+
+class Record(NamedTuple):
+    """What is kept of R runs, and what it is made from.
+
+    Attributes
+    ----------
+    mean_rewards : ndarray, shape (R, n)
+        The mean reward of each rollout, the penalty in it; of no runs where nothing is kept.
+    hessian : ndarray, shape (R, d, d)
+        The mean over the window of the score-function estimates of the objective's Hessian (docs/derivations.md, section 13).
+    window : ndarray of int64, shape (2,)
+        The first rollout of the window, and the first after it.
+    values, log_reference, strength
+        Of the rewards, and of a penalty in them: see `Affine`.
+    columns, features : ndarray, shape (M, S) and (M, D, S)
+        The parameters on which each prompt's logits depend, and how.
+    """
+
+    mean_rewards: Array
+    hessian: Array
+    window: Integers
+    values: Array
+    log_reference: Array
+    strength: float
+    columns: Integers
+    features: Array
+
+
+NO_RECORD = Record(
+    *(np.empty((0, 0)), np.empty((0, 0, 0)), np.zeros(2, dtype=np.int64), np.empty(0), np.empty((0, 0)), 0.0),
+    *(np.empty((0, 0), dtype=np.int64), np.empty((0, 0, 0))),
+)
+
+
+def make_record(problem: Problem, runs: int, steps: int, window: tuple[int, int]) -> Record:
+    """Make room for the record of so many runs of so many rollouts, whose Hessian is estimated over a window of them."""
+    dense = dense_features(cast(LogitMap, problem.policy.logit_map)).transpose(2, 0, 1)
+    used = (dense != 0.0).any(axis=1)
+    columns = np.ascontiguousarray(np.argsort(~used, axis=1, kind="stable")[:, : max(1, int(used.sum(axis=1).max()))])
+    features = np.ascontiguousarray(np.take_along_axis(dense, columns[:, None, :], axis=2))
+    strength, reference = 0.0, np.zeros((problem.policy.n_logits, problem.policy.n_prompts))
+    if problem.kl is not None:
+        strength, reference = problem.kl.strength, np.array(problem.log_reference, dtype=np.float64).T.copy()
+    kept = np.zeros((runs, steps)), np.zeros((runs, problem.policy.dimension, problem.policy.dimension))
+    return Record(*kept, np.array(window), problem.bandit.values, reference, strength, columns, features)
+
+
+@kernel
+def keep_rollout(tables, record, count, room, policy):
+    """Keep the mean rewards of a rollout, the count-th, and add what it estimates to the Hessians if it is in the window."""
+    n_values, n_runs, (batch_size, n_outcomes, _) = record.values.shape[0], record.hessian.shape[0], room.counts.shape
+    penalties, total, size = np.empty((tables.lengths.shape[0], LANES)), np.empty(LANES), 0.0
+    for o in range(n_outcomes):
+        size += room.counts[0, o, 0]
+    for b in range(batch_size):
+        fill_penalties(tables, record.log_reference, record.strength, room.prompts[b], policy.log_tokens[b], penalties)
+        total[:] = 0.0
+        for o in range(n_outcomes):
+            for j in range(LANES):
+                total[j] += room.counts[b, o, j] * (record.values[o % n_values] - penalties[o // n_values, j])
+        for j in range(n_runs):
+            record.mean_rewards[j, count] += total[j] / (batch_size * size)
+            if record.window[0] <= count < record.window[1]:
+                add_hessian(tables, record, b, j, total[j] / size, penalties, room, policy)
+
+
+@kernel
+def add_hessian(tables, record, b, j, mean, penalties, room, policy):
+    """Add sum_g A_g (v_g v_g' - F_g) - strength v_g v_g' of a group, over all responses of the window, to a run's Hessian.
+
+    Here v is the score of a response, and F the sum of the Fisher matrices of the prefixes that it passes.
+    """
+    prompt, n_values, size = room.prompts[b, j], record.values.shape[0], 0.0
+    features, columns, hessian = record.features[prompt], record.columns[prompt], record.hessian[j]
+    score, middle = np.empty(columns.shape[0]), np.empty(columns.shape[0])
+    for o in range(room.counts.shape[1]):
+        size += room.counts[b, o, j]
+    share = 1.0 / ((record.window[1] - record.window[0]) * room.counts.shape[0] * size)
+    for k in range(tables.lengths.shape[0]):
+        lead, number = 0.0, 0.0
+        for o in range(k * n_values, (k + 1) * n_values):
+            # The advantage of a response is its reward less the mean of the group's others; the reward if there are none.
+            gap = record.values[o - k * n_values] - penalties[k, j]
+            lead += room.counts[b, o, j] * (gap if size == 1.0 else size / (size - 1.0) * (gap - mean))
+            number += room.counts[b, o, j]
+        if number == 0.0:
+            continue
+        score[:] = 0.0
+        for t in range(tables.lengths[k]):
+            edge = tables.edges[k, t]
+            prefix = edge // tables.size * tables.size
+            middle[:] = 0.0
+            for d in range(prefix, prefix + tables.size):
+                middle += policy.tokens[b, d, j] * features[d]
+            score += features[edge] - middle
+            for d in range(prefix, prefix + tables.size):
+                for x in range(columns.shape[0]):
+                    weight = share * lead * policy.tokens[b, d, j] * (features[d, x] - middle[x])
+                    for y in range(columns.shape[0]):
+                        hessian[columns[x], columns[y]] -= weight * (features[d, y] - middle[y])
+        for x in range(columns.shape[0]):
+            for y in range(columns.shape[0]):
+                hessian[columns[x], columns[y]] += share * (lead - record.strength * number) * score[x] * score[y]
