@@ -1,4 +1,4 @@
-"""What rivals in NumPy and in JAX share: thresholds of words of 16 bits, and covectors of responses and of counts."""
+"""What rivals in NumPy and in JAX share: thresholds of words of 16 bits, and logit gradients of responses and of counts."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -38,8 +38,8 @@ class CountedLaw(NamedTuple):
         return cls(laws, np.ascontiguousarray(np.minimum(below, WORDS - 1).T.astype(np.uint16)), right)
 
 
-def covectors_of_counts(law: CountedLaw, task: Task, counts: Any, right: Any) -> Any:
-    """Return the covectors (K, ...) of the leave-one-out estimate from counts (C, ...), in closed form.
+def logit_gradients_of_counts(law: CountedLaw, task: Task, counts: Any, right: Any) -> Any:
+    """Return the logit gradients (K, ...) of the leave-one-out estimate from counts (C, ...), in closed form.
 
     With N_k responses k, whose rewards add up to S_k, and those of all to S, it is (S_k - N_k S/G)/(B (G - 1)).  `right` (K, ...)
     are the rewards of the responses where each has one.  Works on arrays of NumPy and of JAX.
@@ -53,8 +53,8 @@ def covectors_of_counts(law: CountedLaw, task: Task, counts: Any, right: Any) ->
     return (rewarded - numbers * (rewarded.sum(axis=0) / task.group_size)) / (task.batch_size * (task.group_size - 1.0))
 
 
-def step_covectors(xp: Any, task: Training, logits: Any, pick: Callable[[Any], Any], drawn: Any, count: Any = None) -> Any:
-    """Return the covectors (B, K, R) of a step of training, but for a factor, from the logits (B, K, R).
+def step_logit_gradients(xp: Any, task: Training, logits: Any, pick: Callable[[Any], Any], drawn: Any, count: Any = None) -> Any:
+    """Return the logit gradients (B, K, R) of a step of training, but for a factor, from the logits (B, K, R).
 
     `xp` is NumPy or JAX's; `pick` takes a table (M, K) to the entries (B, K, R) of the prompts. Uniforms (B, G, R) are compared
     with the distribution function one response at a time. With `count`, ``count(drawn, share)`` counts words (B, G, R) below a
@@ -88,5 +88,7 @@ def step_covectors(xp: Any, task: Training, logits: Any, pick: Callable[[Any], A
         right = drawn < (below + rewarded[:, k])[:, None]
         rewards = xp.where(chosen[k], right - penalty[:, k][:, None], rewards)
         below = upper
-    advantages = rewards - rewards.mean(axis=1, keepdims=True)  # their sum is 0, and so is the policy's part of the covector
+    advantages = rewards - rewards.mean(
+        axis=1, keepdims=True
+    )  # their sum is 0, and so is the policy's part of the logit gradient
     return xp.stack([xp.where(is_chosen, advantages, 0.0).sum(axis=1) for is_chosen in chosen], axis=1)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.counts import CountedLaw, covectors_of_counts, step_covectors
+from benchmarks.counts import CountedLaw, logit_gradients_of_counts, step_logit_gradients
 from benchmarks.tasks import PRECISIONS, SEED, TASKS, TRAINED, Task, Training
 from benchmarks.timing import Contender, timed
 
@@ -70,11 +70,11 @@ def contender(name: str, task: Task, size: int, block: Block, start: Callable[[A
     return Contender(name, run, devices * blocks * size * task.batch_responses)
 
 
-def errors_by_pairs(task: Task, covectors: Any, prompts: Any) -> Any:
-    """Return squared errors (R,) from the inner products of all pairs of groups: covectors (R, B, K) and prompts (R, B)."""
+def errors_by_pairs(task: Task, logit_gradients: Any, prompts: Any) -> Any:
+    """Return squared errors (R,) from the inner products of all pairs of groups: logit gradients (R, B, K) and prompts (R, B)."""
     weights = jnp.float32(task.inner_products)[prompts[:, :, None], prompts[:, None, :]]
-    products = jnp.einsum("rbk,rck->rbc", covectors, covectors)
-    along = (covectors * jnp.float32(task.gradient_logits)[prompts]).sum(axis=(1, 2))
+    products = jnp.einsum("rbk,rck->rbc", logit_gradients, logit_gradients)
+    along = (logit_gradients * jnp.float32(task.gradient_logits)[prompts]).sum(axis=(1, 2))
     return float(task.point.moments.gradient_power) + (products * weights).sum(axis=(1, 2)) - 2.0 * along
 
 
@@ -140,10 +140,12 @@ def counting(task: Task) -> Contender:
         (lanes, below), _ = jax.lax.scan(step, (lanes, zeros), length=task.group_size // 2, unroll=UNROLLED)
         edges = [jnp.zeros(shape), *(count.astype(jnp.float32) for count in below), jnp.full(shape, float(task.group_size))]
         counts = jnp.stack([high - low for low, high in pairwise(edges)])
-        covectors = covectors_of_counts(law, task, counts, None if rights is None else jnp.moveaxis(rights[prompts], -1, 0))
+        logit_gradients = logit_gradients_of_counts(
+            law, task, counts, None if rights is None else jnp.moveaxis(rights[prompts], -1, 0)
+        )
         if gradient is None:
-            return lanes, errors_by_pairs(task, jnp.moveaxis(covectors, 0, -1).swapaxes(0, 1), prompts.T)
-        sums = [jnp.where(prompts == m, covectors, 0.0).sum(axis=1) for m in range(len(gradient))]
+            return lanes, errors_by_pairs(task, jnp.moveaxis(logit_gradients, 0, -1).swapaxes(0, 1), prompts.T)
+        sums = [jnp.where(prompts == m, logit_gradients, 0.0).sum(axis=1) for m in range(len(gradient))]
         return lanes, sum(((each - own[:, None]) ** 2).sum(axis=0) for each, own in zip(sums, gradient, strict=True))
 
     return contender("JAX, 16-bit words", task, size, block, lambda key: Lanes.start(key, shape))
@@ -192,8 +194,8 @@ def training(task: Training, precision: str, draws: str, limit: int | None) -> C
         def pick(table: Any) -> Any:
             return sum(masks[:, m, None] * table[m].reshape(len(table[m]), -1) for m in range(n_prompts))
 
-        covectors = step_covectors(jnp, task, pick(logits), pick, drawn, None if draws == "uniforms" else count_below)
-        sums = jnp.stack([(masks[:, m, None] * covectors).sum(axis=0) for m in range(n_prompts)])
+        logit_gradients = step_logit_gradients(jnp, task, pick(logits), pick, drawn, None if draws == "uniforms" else count_below)
+        sums = jnp.stack([(masks[:, m, None] * logit_gradients).sum(axis=0) for m in range(n_prompts)])
         moved = sums.reshape(theta.shape) if features is None else jnp.einsum("mkr,mkd->dr", sums, features)
         return (theta + size * moved, lanes), None
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import grpo_theory as gt
-from benchmarks.counts import CountedLaw, covectors_of_counts, step_covectors
+from benchmarks.counts import CountedLaw, logit_gradients_of_counts, step_logit_gradients
 from benchmarks.tasks import PRECISIONS, SEED, Task, Training
 from benchmarks.timing import Contender
 from grpo_theory.simulate.draws import prompt_law
@@ -72,17 +72,17 @@ def counting(task: Task) -> Contender:
     inner, logits = task.inner_products.astype(np.float32), np.ascontiguousarray(task.gradient_logits.T, dtype=np.float32)
     rows, columns = size * np.arange(n_responses)[:, None, None], np.arange(size)
 
-    def squared_errors(covectors: Array, prompts: Array) -> Array:
+    def squared_errors(logit_gradients: Array, prompts: Array) -> Array:
         if task.is_tabular:
             places = prompts * (n_responses * size) + columns + rows
-            sums = np.bincount(places.ravel(), covectors.ravel(), n_prompts * n_responses * size)
+            sums = np.bincount(places.ravel(), logit_gradients.ravel(), n_prompts * n_responses * size)
             errors = sums.reshape(-1, size).astype(np.float32) - gradient
             errors *= errors
             return errors.sum(axis=0)
         squares = np.full(size, task.point.moments.gradient_power, dtype=np.float32)
-        squares -= 2.0 * (covectors * logits.take(prompts.ravel(), axis=1).reshape(covectors.shape)).sum(axis=(0, 1))
+        squares -= 2.0 * (logit_gradients * logits.take(prompts.ravel(), axis=1).reshape(logit_gradients.shape)).sum(axis=(0, 1))
         for b in range(task.batch_size):
-            products = (covectors[:, b : b + 1] * covectors[:, b:]).sum(axis=0)
+            products = (logit_gradients[:, b : b + 1] * logit_gradients[:, b:]).sum(axis=0)
             products *= inner.take(prompts[b] * n_prompts + prompts[b:])
             squares += 2.0 * products.sum(axis=0) - products[0]
         return squares
@@ -103,7 +103,7 @@ def counting(task: Task) -> Contender:
                 count += np.add.reduce(is_below.view(np.uint8), axis=0, dtype=np.uint8)
         counts = np.diff(below, axis=0).reshape(n_classes, *shape)
         right = None if law.right is None else law.right[prompts].transpose(2, 0, 1)
-        return squared_errors(covectors_of_counts(law, task, counts, right).astype(np.float32, copy=False), prompts)
+        return squared_errors(logit_gradients_of_counts(law, task, counts, right).astype(np.float32, copy=False), prompts)
 
     return contender("NumPy, 16-bit words", task, size, errors)
 
@@ -143,8 +143,12 @@ def train(task: Training, generator: np.random.Generator, dtype: Any, runs: int,
             return one.ravel().take(rows)
 
         count = count_below if by_words else None
-        covectors = sizes[s] * step_covectors(np, task, table.ravel().take(entries), pick, drawn[s % STEPS_DRAWN], count)
-        sums = np.bincount(entries.ravel(), covectors.ravel(), n_prompts * n_responses * runs).astype(dtype).reshape(-1, runs)
+        logit_gradients = sizes[s] * step_logit_gradients(
+            np, task, table.ravel().take(entries), pick, drawn[s % STEPS_DRAWN], count
+        )
+        sums = (
+            np.bincount(entries.ravel(), logit_gradients.ravel(), n_prompts * n_responses * runs).astype(dtype).reshape(-1, runs)
+        )
         theta += sums if features is None else features.T @ sums
     return theta.T
 

@@ -76,18 +76,18 @@ class Task:
 
     @cached_property
     def is_tabular(self) -> bool:
-        """Whether a logit is a parameter, so that gradients are the covectors themselves, prompt by prompt."""
+        """Whether a logit is a parameter, so that gradients are the logit gradients themselves, prompt by prompt."""
         return isinstance(self.problem.policy, gt.TabularSoftmax)
 
     @cached_property
     def inner_products(self) -> Array:
-        """The weights w in <gradient, gradient> = sum w(m, n) c_m . c_n of covectors, shape (M, M)."""
+        """The weights w in <gradient, gradient> = sum w(m, n) c_m . c_n of logit gradients, shape (M, M)."""
         logit_map = self.problem.policy.logit_map
         return logit_map.hidden @ logit_map.hidden.T if isinstance(logit_map, HeadMap) else np.eye(logit_map.n_prompts)
 
     @cached_property
     def gradient_logits(self) -> Array:
-        """The inner products of the true gradient with unit covectors, shape (M, K)."""
+        """The inner products of the true gradient with unit logit gradients, shape (M, K)."""
         return self.problem.policy.logits(self.point.moments.gradient)
 
     @cached_property

@@ -125,7 +125,7 @@ class Dense:
         return Seen(z, norms, self.lengths, value, deviation, (p * repeated * z).sum(axis=1) / (p * repeated).sum(axis=1))
 
     def gradients(self, at: At):
-        """Return the prompts' covectors (M, D) and gradients (M, d) of the objective."""
+        """Return the prompts' logit gradients (M, D) and gradients (M, d) of the objective."""
         z = self.seen(at, gt.estimators()["reinforce"]).rewards
         by_response = (at.outcomes * z).reshape(*at.responses.shape, -1).sum(axis=2)
         weights = np.zeros((self.n_prompts, self.n_logits))

@@ -166,7 +166,7 @@ def test_gradients_are_divided_and_multiplied_by_deviations(power):
     first, last = ascent(problem, power, 1, stride=0.1)
     np.testing.assert_allclose(last.logits, problem.policy.logits(theta), atol=1e-12)
     unit = moments.prompt_gradients / np.linalg.norm(moments.prompt_gradients, axis=1, keepdims=True)
-    np.testing.assert_allclose(cosines(gram(problem), first.covectors), (unit @ unit.T)[np.triu_indices(3, 1)], atol=1e-12)
+    np.testing.assert_allclose(cosines(gram(problem), first.logit_gradients), (unit @ unit.T)[np.triu_indices(3, 1)], atol=1e-12)
     assert near_orthogonal(np.array([-0.5, 0.05, 0.2, -0.09])) == 0.5
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import __main__ as command_line
 from benchmarks import numpy_rivals
-from benchmarks.counts import CountedLaw, covectors_of_counts
+from benchmarks.counts import CountedLaw, logit_gradients_of_counts
 from benchmarks.table import Row, markdown
 from benchmarks.tasks import Task, Training
 from benchmarks.timing import Contender, Timed, timed
@@ -82,7 +82,7 @@ def test_answers_in_jax_are_right(task):
 
 
 @pytest.mark.parametrize("task", [TINY, HEAD, GRADED, Task("graded of 4", 1, 5)])
-def test_covectors_of_counts_are_those_of_the_formula(task):
+def test_logit_gradients_of_counts_are_those_of_the_formula(task):
     law, generator = CountedLaw.of(task), np.random.default_rng(1)
     counts = generator.multinomial(task.group_size, law.probabilities[0])
     right = None if law.right is None else law.right[0]
@@ -94,4 +94,4 @@ def test_covectors_of_counts_are_those_of_the_formula(task):
         rewards = right[responses]
     advantages = rewards - (rewards.sum() - rewards) / (task.group_size - 1)
     expected = np.bincount(responses, advantages, task.problem.bandit.n_responses) / (task.batch_size * task.group_size)
-    assert covectors_of_counts(law, task, counts, right) == pytest.approx(expected)
+    assert logit_gradients_of_counts(law, task, counts, right) == pytest.approx(expected)

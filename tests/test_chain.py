@@ -122,7 +122,7 @@ def test_the_unclipped_ratio_of_the_whole_response_is_carried_and_its_clip_is_no
 
 @CHAINS
 def test_the_two_ways_to_the_mean_scores_agree_at_a_thousand_tokens(make):
-    """Carried back as vectors, and as covectors from the edges that are passed."""
+    """Carried back as vectors, and as logit gradients from the edges that are passed."""
     problem = make()
     chain = problem.policy
     features = None if chain.logit_map.features is None else chain.logit_map.features.reshape(N_STATES, N_TOKENS, -1)

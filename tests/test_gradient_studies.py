@@ -80,7 +80,7 @@ def test_predictions_by_enumeration(name, group_size):
     problem = gt.gallery.problem(name)
     point, weights = problem.at(problem.theta), problem.bandit.prompt_weights
     mean = gt.gradient_mean(problem, problem.theta, "rloo", batch_size=1, group_size=group_size)
-    slopes = point.covectors @ problem.policy.logits(mean / (mean @ mean))[:, :, None]
+    slopes = point.logit_gradients @ problem.policy.logits(mean / (mean @ mean))[:, :, None]
     means, squares, mixed = np.zeros((3, len(weights)))
     for m, law in enumerate(point.outcome_probabilities):
         for outcomes in map(list, product(range(law.size), repeat=group_size)):

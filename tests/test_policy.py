@@ -15,15 +15,15 @@ def test_every_map_agrees_with_the_dense_features(name):
     c = case(name)
     policy, theta, phi, own = c.policy, c.theta, c.features, c.policy.logit_map
     rng = np.random.default_rng(5)
-    covectors = rng.normal(size=phi.shape[:2])
+    logit_gradients = rng.normal(size=phi.shape[:2])
     forms = rng.normal(size=(*phi.shape[:2], phi.shape[1]))
     several = rng.normal(size=(4, policy.dimension))
     close = {"rtol": 1e-13, "atol": 1e-14}
     np.testing.assert_allclose(policy.logits(theta), phi @ theta, **close)
     np.testing.assert_allclose(policy.jacobian(), phi, **close)
     np.testing.assert_allclose(policy.logits(several), np.einsum("mkd,jd->jmk", phi, several), **close)
-    np.testing.assert_allclose(own.adjoint_by_prompt(covectors), np.einsum("mkd,mk->md", phi, covectors), **close)
-    np.testing.assert_allclose(own.adjoint(covectors), np.einsum("mkd,mk->d", phi, covectors), **close)
+    np.testing.assert_allclose(own.adjoint_by_prompt(logit_gradients), np.einsum("mkd,mk->md", phi, logit_gradients), **close)
+    np.testing.assert_allclose(own.adjoint(logit_gradients), np.einsum("mkd,mk->d", phi, logit_gradients), **close)
     np.testing.assert_allclose(own.gram(), phi @ phi.transpose(0, 2, 1), **close)
     norms = (np.einsum("mkd,mjk->mjd", phi, forms) ** 2).sum(axis=-1)
     np.testing.assert_allclose(own.squared_norms(forms), norms, **close)
@@ -52,11 +52,11 @@ class Scaled(gt.LogitMap):
     def logits(self, theta):
         return self.scales[:, None] * theta[..., None, :]
 
-    def adjoint_by_prompt(self, covectors):
-        return self.scales[:, None] * covectors
+    def adjoint_by_prompt(self, logit_gradients):
+        return self.scales[:, None] * logit_gradients
 
-    def adjoint(self, covectors):
-        return self.scales @ covectors
+    def adjoint(self, logit_gradients):
+        return self.scales @ logit_gradients
 
     def gram(self):
         return (self.scales**2)[:, None, None] * np.eye(self.n_logits)

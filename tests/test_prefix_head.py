@@ -23,13 +23,15 @@ def test_the_maps_agree_with_dense_features():
     head, dense = (tree.logit_map for tree in trees)
     assert type(head) is PrefixHeadMap
     assert head.dimension == dense.dimension == 12
-    theta, covectors, forms = rng.normal(size=(5, 2, 12)), rng.normal(size=(3, 6, 21)), rng.normal(size=(3, 21, 21))
+    theta, logit_gradients, forms = rng.normal(size=(5, 2, 12)), rng.normal(size=(3, 6, 21)), rng.normal(size=(3, 21, 21))
     np.testing.assert_allclose(head.logits(theta), dense.logits(theta), rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(head.adjoint_by_prompt(covectors[:, 0]), dense.adjoint_by_prompt(covectors[:, 0]), atol=1e-13)
-    np.testing.assert_allclose(head.adjoint(covectors[:, 0]), dense.adjoint(covectors[:, 0]), atol=1e-13)
+    np.testing.assert_allclose(
+        head.adjoint_by_prompt(logit_gradients[:, 0]), dense.adjoint_by_prompt(logit_gradients[:, 0]), atol=1e-13
+    )
+    np.testing.assert_allclose(head.adjoint(logit_gradients[:, 0]), dense.adjoint(logit_gradients[:, 0]), atol=1e-13)
     np.testing.assert_allclose(head.gram(), dense.gram(), atol=1e-13)
     np.testing.assert_allclose(head.congruence(forms), dense.congruence(forms), atol=1e-12)
-    np.testing.assert_allclose(head.squared_norms(covectors), dense.squared_norms(covectors), rtol=1e-12)
+    np.testing.assert_allclose(head.squared_norms(logit_gradients), dense.squared_norms(logit_gradients), rtol=1e-12)
     probabilities, paths = trees[0].paths.log_probabilities(head.logits(theta[0, 0])), trees[0].paths
     found = [one(paths, np.exp(probabilities)) for one in (head.token_products, dense.token_products)]
     np.testing.assert_allclose(*found, atol=1e-12)
@@ -45,11 +47,11 @@ def test_products_of_token_scores_are_those_of_scores_written_out(kind):
     for k, response in enumerate(tree.responses):
         scores = []
         for t in range(len(response)):
-            covector = np.zeros((3, 21))
+            logit_gradient = np.zeros((3, 21))
             start = paths.edges[k, t] // 3 * 3
-            covector[:, start : start + 3] = -probabilities[:, start : start + 3]
-            covector[:, paths.edges[k, t]] += 1.0
-            scores.append(tree.logit_map.adjoint_by_prompt(covector))
+            logit_gradient[:, start : start + 3] = -probabilities[:, start : start + 3]
+            logit_gradient[:, paths.edges[k, t]] += 1.0
+            scores.append(tree.logit_map.adjoint_by_prompt(logit_gradient))
         for s, one in enumerate(scores):
             for t, other in enumerate(scores):
                 np.testing.assert_allclose(products[:, k, s, t], (one * other).sum(axis=1), atol=1e-12)
@@ -58,7 +60,7 @@ def test_products_of_token_scores_are_those_of_scores_written_out(kind):
 
 
 def test_the_language_models_answers_are_never_written_out():
-    """1,111 responses with 1,221 logits at 32 prompts: the scores' covectors alone would be 350 MB, the forms 380 MB."""
+    """1,111 responses with 1,221 logits at 32 prompts: the scores' logit gradients alone would be 350 MB, the forms 380 MB."""
     problem = gt.gallery.problem("lm-answers")
     tracemalloc.start()
     law = gt.gradient_law(problem, 1.01 * problem.theta, "rloo", batch_size=8, group_size=4, behaviour=problem.theta)

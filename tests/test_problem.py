@@ -30,7 +30,7 @@ def test_the_tables_of_a_point_are_the_outcomes_written_out(policy, rewards, pen
         np.testing.assert_allclose(point.rewards[m], table.rewards, rtol=1e-13, atol=1e-14)
         norms = (table.scores**2).sum(axis=1)
         np.testing.assert_allclose(point.squared_score_norms[m, point.outcome_responses], norms, rtol=1e-12, atol=1e-14)
-        scores = np.einsum("kd,de->ke", point.covectors[m], c.features[m])
+        scores = np.einsum("kd,de->ke", point.logit_gradients[m], c.features[m])
         np.testing.assert_allclose(scores[point.outcome_responses], table.scores, rtol=1e-12, atol=1e-14)
 
 

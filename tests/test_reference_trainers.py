@@ -112,7 +112,7 @@ def our_update(name):
     kl = gt.KL(STRENGTH, c.kl.reference) if strength else None
     problem = gt.Problem(c.problem.bandit, c.problem.policy, kl, c.theta)
     weights = token_weights(problem.at(c.theta), problem.at(c.behaviour), found)
-    tables = weights.covectors(np.arange(2))
+    tables = weights.logit_gradients(np.arange(2))
     advantages = batch_of_tree(name)
     total = np.zeros((2, problem.policy.n_logits))
     for b, m in enumerate(prompts):

@@ -16,7 +16,7 @@ from simulations.runs.frontier import Runs, _may_be_best, between_sizes, start_o
 from simulations.runs.growth import SIZES, fit, saturating
 from simulations.runs.sized import WORLDS, arm_estimator, division_weight, over_draws
 from simulations.runs.staleness import ARMS, CAP, FARTHEST, PLACES
-from simulations.runs.stopped_runs import RULES, SPENT, Rule, covectors, first_mixed_sizes, halved_sizes, successes
+from simulations.runs.stopped_runs import RULES, SPENT, Rule, first_mixed_sizes, halved_sizes, logit_gradients, successes
 from simulations.runs.worlds import ALL, LEARNED, LONG, World
 from simulations.seeds import child_seed
 
@@ -248,7 +248,7 @@ def test_groups_of_a_rule_have_their_exact_mean(groups, runs):
     """The mean of estimates is what is expected, |z| < 4.9 in every logit, and it is not the gradient."""
     problem, rule, expected = groups()
     probabilities = np.broadcast_to(problem.policy.probabilities(problem.theta), (1, runs, *problem.bandit.mean_reward.shape))
-    found = covectors(probabilities, problem.bandit.mean_reward > 0.5, rule, np.random.default_rng(7)).reshape(runs, -1)
+    found = logit_gradients(probabilities, problem.bandit.mean_reward > 0.5, rule, np.random.default_rng(7)).reshape(runs, -1)
     error = found.std(axis=0, ddof=1) / np.sqrt(runs)
     assert (np.abs(found.mean(axis=0) - expected) < 4.9 * error).all()
     assert (np.abs(found.mean(axis=0) - gt.moments(problem, problem.theta).gradient) > 4.9 * error).any()

@@ -145,11 +145,11 @@ class Shifted(gt.LogitMap):
     def logits(self, theta):
         return np.einsum("mkd,...d->...mk", self.features, theta)
 
-    def adjoint_by_prompt(self, covectors):
-        return np.einsum("mkd,mk->md", self.features, covectors)
+    def adjoint_by_prompt(self, logit_gradients):
+        return np.einsum("mkd,mk->md", self.features, logit_gradients)
 
-    def adjoint(self, covectors):
-        return self.adjoint_by_prompt(covectors).sum(axis=0)
+    def adjoint(self, logit_gradients):
+        return self.adjoint_by_prompt(logit_gradients).sum(axis=0)
 
     def gram(self):
         return self.features @ self.features.transpose(0, 2, 1)

@@ -49,7 +49,7 @@ DENSE = {
     "derivatives of all logits": lambda many, wide: wide.policy.jacobian(),
     "gradient of each prompt": lambda many, wide: gt.moments(many, many.theta).prompt_gradients,
     "scores of all responses": lambda many, wide: many.policy.scores(many.theta),
-    "scores of all responses as covectors": lambda many, wide: wide.at(wide.theta).covectors,
+    "scores of all responses as logit gradients": lambda many, wide: wide.at(wide.theta).logit_gradients,
     "matrix of all pairs of parameters": lambda many, wide: gt.hessian(tabular(20_000, 2), np.zeros(40_000)),
     "table of responses and edges": lambda many, wide: wide.policy.paths.incidence,
     "inner products of all logits": lambda many, wide: wide.policy.logit_map.gram(),
@@ -75,7 +75,7 @@ TREE = gt.TokenTree(3, 3, 3, end_token=0).paths
 @pytest.mark.parametrize("width", [0, 4])
 @pytest.mark.parametrize("sharpness", [1.0, 40.0])
 def test_norms_of_scores_without_their_table(paths, width, sharpness):
-    """Against the covectors written out, near-deterministic policies too, whose norms are tiny and have all their digits."""
+    """Against logit gradients written out, near-deterministic policies too, whose norms are tiny and have all their digits."""
     rng = np.random.default_rng(7)
     logit_map: LogitMap = HeadMap(rng.normal(size=(3, width)), paths.n_logits) if width else TabularMap(3, paths.n_logits)
     probabilities = np.exp(paths.log_probabilities(sharpness * rng.normal(size=(3, paths.n_logits))))

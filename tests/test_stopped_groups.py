@@ -21,8 +21,8 @@ def estimate(problem, q, answers, rewards):
     point = problem.at(problem.theta)
     logits = np.eye(2)[list(answers)] - point.probabilities[q]
     n, z = len(rewards), np.array(rewards)
-    covector = ((n * z - z.sum()) / (n - 1)) @ logits / n
-    return problem.policy.logit_map.adjoint(np.eye(2)[q][:, None] * covector)
+    logit_gradient = ((n * z - z.sum()) / (n - 1)) @ logits / n
+    return problem.policy.logit_map.adjoint(np.eye(2)[q][:, None] * logit_gradient)
 
 
 def samples(problem, q, n):

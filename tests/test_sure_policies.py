@@ -65,7 +65,7 @@ class Oracle:
     def chance(self, m, k):
         return np.prod([self.tokens[m, edge] for edge in self.paths.edges[k] if edge >= 0])
 
-    def covector(self, m, k):
+    def logit_gradient(self, m, k):
         found, size = decimals(np.zeros(self.paths.n_logits)), self.paths.vocabulary_size
         for edge in self.paths.edges[k]:
             if edge >= 0:
@@ -77,7 +77,7 @@ class Oracle:
     def outcomes(self, m):
         """Each outcome's chance, reward and score."""
         for k in range(self.paths.n_responses):
-            score = self.covector(m, k) @ self.phi[m]
+            score = self.logit_gradient(m, k) @ self.phi[m]
             for reward, law in ((Decimal(0), 1 - self.success[m, k]), (Decimal(1), self.success[m, k])):
                 yield self.chance(m, k) * law, reward, score
 
@@ -99,7 +99,7 @@ class Oracle:
         total, size = 0, self.paths.vocabulary_size
         for m in self.prompts:
             for k in range(self.paths.n_responses):
-                c = self.covector(m, k)
+                c = self.logit_gradient(m, k)
                 form = np.outer(c, c)
                 for edge in self.paths.edges[k]:
                     if edge >= 0:
@@ -107,7 +107,7 @@ class Oracle:
                         p = self.tokens[m, own]
                         form[own, own] -= np.diag(p) - np.outer(p, p)
                 total = total + self.success[m, k] * self.chance(m, k) * (self.phi[m].T @ form @ self.phi[m])
-        slopes = np.array([sum(z * p * self.covector(m, k) for k, (p, z) in self.means(m)) for m in self.prompts])
+        slopes = np.array([sum(z * p * self.logit_gradient(m, k) for k, (p, z) in self.means(m)) for m in self.prompts])
         bend = self.problem.policy.logit_map.bend(self.problem.theta, slopes.astype(np.float64))
         return (total if bend is None else total + decimals(bend)) / len(self.prompts)
 
@@ -117,7 +117,7 @@ class Oracle:
 
     def norms(self):
         """The squared lengths of the scores, shape (M, K)."""
-        scores = [[self.covector(m, k) @ self.phi[m] for k in range(self.paths.n_responses)] for m in self.prompts]
+        scores = [[self.logit_gradient(m, k) @ self.phi[m] for k in range(self.paths.n_responses)] for m in self.prompts]
         return (np.array(scores) ** 2).sum(axis=-1)
 
 
@@ -174,8 +174,8 @@ def test_moments_and_hessians_are_those_of_all_groups(kind, gap, rewards):
 def test_training_knows_score_norms(kind, gap):
     problem, wanted = problem_of(kind, gap, REWARDS["all differ"]), expected(kind, gap, "all differ")
     point, paths = problem.at(problem.theta), problem.policy.paths
-    covectors = paths.centre(paths.incidence, point.token_probabilities[:, None])
-    norms = powers_of(covectors, np.array(problem.policy.logit_map.gram()))
+    logit_gradients = paths.centre(paths.incidence, point.token_probabilities[:, None])
+    norms = powers_of(logit_gradients, np.array(problem.policy.logit_map.gram()))
     for found in (norms[0], point.squared_score_norms[0]):
         np.testing.assert_allclose(found, wanted["norms"][0], rtol=1e-9)
 

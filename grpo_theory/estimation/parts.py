@@ -3,7 +3,7 @@
 The current policy is pi; the behaviour policy, which sampled, is pi_0.  A function of a ratio fills the weights of one response's
 tokens from the logs of pi/pi_0 of its tokens.  It does so for N pairs of policies side by side.  A clip says what becomes of a
 ratio that has gone too far from 1.  Clipping the surrogate makes its gradient vanish beyond the clip, so a clip turns a ratio
-into a weight of the token's covector.
+into a weight of the token's logit gradient.
 
 Two programs compute the same network with different kernels and different precision.  The sampler's probabilities mu therefore
 differ from pi_old, those of the trainer at the start of the update.  A trainer that corrects for both weights a token by
@@ -12,7 +12,7 @@ sampled, the second factor is 1.
 
 For a token with l = log(pi/reference), the three estimators of the divergence are k1 = l, k2 = l^2/2 and k3 = exp(-l) - 1 + l
 (Schulman 2020).  In the reward, their sum over the response's tokens, times the strength, is subtracted from what the kernel
-sees.  In the loss, their derivatives in log pi weight the token's covector.
+sees.  In the loss, their derivatives in log pi weight the token's logit gradient.
 """
 
 import inspect

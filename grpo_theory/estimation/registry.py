@@ -33,7 +33,7 @@ _ONE_TOKEN = np.ones(1, dtype=np.int64)
 class Estimator:
     """An estimator of the policy gradient: (1/BG) sum over responses of A u + v.
 
-    A is the advantage that the kernel gives a response. The sum of the response's token covectors, weighted by importance ratio,
+    A is the advantage that the kernel gives a response. The sum of its tokens' logit gradients, weighted by importance ratio,
     clip and aggregation, is u. The gradient of a KL term in the loss is v.
 
     Attributes
@@ -316,8 +316,8 @@ def compose(
     """Build an estimator from advantage, importance ratio, clip, aggregation and KL term, and register it.
 
     A response with tokens t contributes A sum_t w_t c_t + v to the estimate. A is its advantage, and v is the gradient of a KL
-    term in the loss. The covector c_t of the token is e_edge - (the probabilities at its prefix). The weight w_t is what clip and
-    aggregation make of the importance ratio, times the bounded mismatch.
+    term in the loss. The logit gradient c_t of the token is e_edge - (the probabilities at its prefix). The weight w_t is what
+    clip and aggregation make of the importance ratio, times the bounded mismatch.
 
     Parameters
     ----------

@@ -33,8 +33,8 @@ class AllocationLaw:
         The sizes for which the law was made.
     traces : ndarray, shape (high - low + 1, M)
         Trace of the covariance of one group's estimate, by size and prompt.
-    covectors : ndarray, shape (high - low + 1, M, D)
-        The covectors of one group's expected estimate, by size and prompt.
+    logit_gradients : ndarray, shape (high - low + 1, M, D)
+        The logit gradients of one group's expected estimate, by size and prompt.
     known : ndarray, shape (M, 7)
         What a rule may know of the prompts, nothing seen before; see `AllocationRule`.
     point : Point
@@ -61,15 +61,15 @@ class AllocationLaw:
     low: int
     high: int
     traces: Array = field(repr=False)
-    covectors: Array = field(repr=False)
+    logit_gradients: Array = field(repr=False)
     known: Array = field(repr=False)
     point: Point = field(repr=False)
 
     def mean(self, sizes: ArrayLike) -> Array:
         """Return the expected estimate, shape (d,)."""
         rows = self._rows(sizes)
-        covectors = self.covectors[rows, np.arange(len(rows))]
-        return self.point.tangent.adjoint(self._weights[:, None] * covectors)
+        logit_gradients = self.logit_gradients[rows, np.arange(len(rows))]
+        return self.point.tangent.adjoint(self._weights[:, None] * logit_gradients)
 
     def trace(self, sizes: ArrayLike) -> float:
         """Return the trace of the estimate's covariance, sum_q f_q^2 tau_q(n_q): groups are independent."""
@@ -237,7 +237,7 @@ def allocation_law(
         low=low,
         high=high,
         traces=np.stack([law.prompt_traces for law in laws]),
-        covectors=np.stack([law.mean_covectors for law in laws]),
+        logit_gradients=np.stack([law.mean_logit_gradients for law in laws]),
         known=known_of(point, began),
         point=point,
     )
@@ -283,7 +283,7 @@ class StoppedGroups:
     def mean(self) -> Array:
         """The expected estimate, shape (d,)."""
         f, exact = self.point.bandit.prompt_weights, self.point.moments
-        return self.point.tangent.adjoint((f * self.slopes)[:, None] * exact.gradient_covectors)
+        return self.point.tangent.adjoint((f * self.slopes)[:, None] * exact.gradient_in_logits)
 
     @property
     def power(self) -> float:

@@ -133,7 +133,7 @@ def hessian(problem: Problem, theta: ArrayLike) -> Array:
     """Return the Hessian of the objective, shape (d, d).
 
     Theorem (docs/derivations.md, section 5).  Let q_k = E[Z|k] - strength log(pi_k / reference_k) and V = sum pi_k q_k, and let
-    c_k be the covector of response k.  Let F_k be the sum of diag(p) - p p' over the prefixes that it visits, with p the
+    c_k be the logit gradient of response k.  Let F_k be the sum of diag(p) - p p' over the prefixes that it visits, with p the
     probabilities of the tokens there.  The Hessian in the logits of one prompt is
 
         sum_k pi_k {(q_k - V - strength) c_k c_k' - (q_k - V) F_k},
@@ -219,7 +219,7 @@ def _gradients_in_logits(problem: Problem, theta: ArrayLike) -> Array:
     """Return the objective's gradient in the logits, with the prompts' weights, shape (..., M, D)."""
     weights = problem.bandit.prompt_weights[:, None]
     if isinstance(problem.policy, TokenChain):
-        return _at_points(problem, theta, lambda point: weights * on_chain(problem, point).moments.gradient_covectors)
+        return _at_points(problem, theta, lambda point: weights * on_chain(problem, point).moments.gradient_in_logits)
     tables, paths = logit_tables(problem, problem.policy.logits(theta)), problem.policy.paths
     # dJ/dlogits = sum_k pi_k (Z_k - V) c_k, by adding up on the edges first.
     return paths.centre(paths.collect(tables.probabilities * tables.centred * weights), tables.token_probabilities)
@@ -257,8 +257,8 @@ def logit_tables(problem: Problem, logits: Array) -> LogitTables:
     return LogitTables(np.exp(log_tokens), pi, less_mean(rewards, pi))
 
 
-def score_covectors(paths: Paths, token_probabilities: Array) -> Array:
-    """Return the covectors of the responses' scores, shape (..., M, K, D), for probabilities of tokens (..., M, D)."""
+def score_logit_gradients(paths: Paths, token_probabilities: Array) -> Array:
+    """Return the logit gradients of the responses' scores, shape (..., M, K, D), for probabilities of tokens (..., M, D)."""
     return paths.centre(paths.incidence, token_probabilities[..., None, :])
 
 
@@ -275,9 +275,9 @@ def hessians_in_logits(problem: Problem, logits: Array) -> Array:
     tables, paths = logit_tables(problem, logits), problem.policy.paths
     strength = 0.0 if problem.kl is None else problem.kl.strength
     lead = tables.probabilities * tables.centred
-    covectors = score_covectors(paths, tables.token_probabilities)
+    logit_gradients = score_logit_gradients(paths, tables.token_probabilities)
     # Section 5 of docs/derivations.md: sum_k pi_k (A_k - strength) c_k c_k' less the covariances at prefixes times E[A | prefix].
-    forms = _second_moment(covectors, lead - strength * tables.probabilities)
+    forms = _second_moment(logit_gradients, lead - strength * tables.probabilities)
     forms -= token_covariances(paths, paths.by_prefix(paths.collect(lead)), tables.token_probabilities)
     return problem.bandit.prompt_weights[:, None, None] * forms
 
@@ -288,13 +288,13 @@ def noise_in_logits(problem: Problem, logits: Array) -> Array:
     They are those of `leave_one_out_parts`, weighted by the prompts' probabilities.  The first lacks its - g g'.
     """
     tokens, pi, centred = logit_tables(problem, logits)
-    covectors = score_covectors(problem.policy.paths, tokens)
+    logit_gradients = score_logit_gradients(problem.policy.paths, tokens)
     squares = pi * (centred**2 + reward_moments(problem)[0])
-    slopes = ((pi * centred)[..., None] * covectors).sum(axis=-2)
+    slopes = ((pi * centred)[..., None] * logit_gradients).sum(axis=-2)
     outer = slopes[..., :, None] * slopes[..., None, :]
     # g g', Sigma_oracle = E[(Z - V)^2 W W'] - g g', and Var(Z) F + g g'.
-    second_order = squares.sum(axis=-1)[..., None, None] * _second_moment(covectors, pi) + outer
-    parts = np.stack((outer, _second_moment(covectors, squares) - outer, second_order))
+    second_order = squares.sum(axis=-1)[..., None, None] * _second_moment(logit_gradients, pi) + outer
+    parts = np.stack((outer, _second_moment(logit_gradients, squares) - outer, second_order))
     return problem.bandit.prompt_weights[:, None, None] * parts
 
 
@@ -318,9 +318,9 @@ def logit_derivative(function: Callable[[Array], Array], logits: Array, axes: in
     return np.moveaxis(ahead - behind, -2 - axes, -1) / (2.0 * DIFFERENCE)
 
 
-def _second_moment(covectors: Array, weights: Array) -> Array:
+def _second_moment(logit_gradients: Array, weights: Array) -> Array:
     """Return sum_k weight_k c_k c_k', shape (..., D, D)."""
-    return np.swapaxes(covectors, -1, -2) @ (weights[..., None] * covectors)
+    return np.swapaxes(logit_gradients, -1, -2) @ (weights[..., None] * logit_gradients)
 
 
 LARGEST_DIMENSION = 512

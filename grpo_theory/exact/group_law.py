@@ -69,10 +69,10 @@ class GradientLaw:
     true_gradient : ndarray, shape (d,)
     gradient_power : float
         Its squared length, and 0 where that is no more than rounding.
-    true_covectors : ndarray, shape (M, D)
+    true_logit_gradients : ndarray, shape (M, D)
         c(x) with g(x) = Phi' c(x).
     prompt_weights : ndarray, shape (M,)
-    mean_covectors : ndarray, shape (M, D)
+    mean_logit_gradients : ndarray, shape (M, D)
         c(x) with E[one group's estimate | x] = Phi' c(x).
     powers : ndarray, shape (M,)
         E[||one group's estimate||^2 | x].
@@ -97,9 +97,9 @@ class GradientLaw:
     group_size: int
     true_gradient: Array
     gradient_power: float
-    true_covectors: Array
+    true_logit_gradients: Array
     prompt_weights: Array
-    mean_covectors: Array
+    mean_logit_gradients: Array
     powers: Array
     shares: list[Share] = field(repr=False)
 
@@ -145,7 +145,7 @@ class GradientLaw:
     @property
     def mean(self) -> Array:
         """The expected estimate, shape (d,)."""
-        return self.logit_map.adjoint(self.prompt_weights[:, None] * self.mean_covectors)
+        return self.logit_map.adjoint(self.prompt_weights[:, None] * self.mean_logit_gradients)
 
     @property
     def bias(self) -> Array:
@@ -155,7 +155,7 @@ class GradientLaw:
     @property
     def prompt_traces(self) -> Array:
         """Trace of the covariance of one group's estimate given the prompt, shape (M,)."""
-        return self.powers - self.logit_map.squared_norms(self.mean_covectors[:, None])[:, 0]
+        return self.powers - self.logit_map.squared_norms(self.mean_logit_gradients[:, None])[:, 0]
 
     @property
     def trace(self) -> float:
@@ -189,7 +189,7 @@ class GradientLaw:
     @property
     def prompt_mses(self) -> Array:
         """E||one group's estimate - g(x)||^2 given the prompt, shape (M,)."""
-        bias = self.mean_covectors - self.true_covectors
+        bias = self.mean_logit_gradients - self.true_logit_gradients
         return self.prompt_traces + self.logit_map.squared_norms(bias[:, None])[:, 0]
 
     @property
@@ -343,9 +343,9 @@ def law_between(
         group_size=group_size,
         true_gradient=current.moments.gradient,
         gradient_power=current.moments.known_gradient_power,
-        true_covectors=current.moments.gradient_covectors,
+        true_logit_gradients=current.moments.gradient_in_logits,
         prompt_weights=current.bandit.prompt_weights,
-        mean_covectors=means / group_size,
+        mean_logit_gradients=means / group_size,
         powers=powers / group_size**2,
         shares=shares,
     )
@@ -387,7 +387,7 @@ def _group_moments(
 ) -> Share:
     """Sum the moments of a group's features over all multisets, for prompts that have equally many classes and these looks.
 
-    What multiplies the covectors of a class is its advantage, split by sign if clips do, and 1 for a KL term.
+    What multiplies the logit gradients of a class is its advantage, split by sign if clips do, and 1 for a KL term.
     """
     (n_prompts, n_classes), n_features = scores.classes.probabilities.shape, scores.means.shape[2]
     shape, log_p = (n_classes, n_features), np.log(scores.classes.probabilities)

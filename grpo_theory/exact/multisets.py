@@ -1,7 +1,7 @@
 """Multisets of classes: all the groups that a kernel can tell apart, and the moments of its advantages over them.
 
 In a group with counts n_1..n_R of the R classes, a response of class r adds F features of its class to the estimate. Each is
-multiplied by a covector of the response. The features are its advantage, or the advantage split by its sign, and 1 for what is
+multiplied by a logit gradient of the response. The features are its advantage, or that split by its sign, and 1 for what is
 added whatever the advantage.
 
 Let S_rf be the sum of feature f over class r. Given the counts, the responses of a class are independent draws from the class's

@@ -32,7 +32,7 @@ class TokenWeights:
     """What the tokens of every response weigh, at M prompts.
 
     The group's estimate is (1/G) sum_i [A_i u_i + v_i], with u = sum_t gain_t c_t and v = sum_t drift_t c_t over the tokens'
-    covectors c_t.
+    logit gradients c_t.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class TokenWeights:
     >>> tree = gt.gallery.problem("sequence-shared")
     >>> point = tree.at(tree.theta)
     >>> weights = gt.exact.token_weights(point, point, gt.estimators()["rloo"])
-    >>> weights.gains.shape, weights.by_token(np.array([0])).shape, weights.covectors(np.array([0])).shape
+    >>> weights.gains.shape, weights.by_token(np.array([0])).shape, weights.logit_gradients(np.array([0])).shape
     ((15, 2, 3, 6), (1, 1, 15, 3), (1, 1, 15, 21))
     """
 
@@ -82,7 +82,7 @@ class TokenWeights:
 
     @property
     def n_features(self) -> int:
-        """The number F of tables that `covectors` returns."""
+        """The number F of tables that `logit_gradients` returns."""
         return 1 + self.depends_on_sign + self.drifting
 
     def by_token(self, prompts: Integers) -> Array:
@@ -95,8 +95,8 @@ class TokenWeights:
         weights = np.stack([*tables, self.drifts[..., prompts]] if self.drifting else tables)
         return np.moveaxis(weights, -1, 0)
 
-    def covectors(self, prompts: Integers) -> Array:
-        """Return the sums of the tokens' covectors with the weights `by_token`, shape (S, F, K, D)."""
+    def logit_gradients(self, prompts: Integers) -> Array:
+        """Return the sums of the tokens' logit gradients with the weights `by_token`, shape (S, F, K, D)."""
         on_edges = self.paths.spread(self.by_token(prompts))
         return self.paths.centre(on_edges, self.token_probabilities[prompts, None, None])
 
@@ -243,7 +243,7 @@ def _forget_large(table: Array, drawn: np.ndarray) -> tuple[int, int] | None:
 
 
 _LARGEST_TABLES = 1 << 22
-"""The most numbers in the tables of covectors, or of tokens, that are held at a time."""
+"""The most numbers in the tables of logit gradients, or of tokens, that are held at a time."""
 
 
 class NotEnumerableError(ValueError):
@@ -270,11 +270,11 @@ class ScoreMoments:
     ----------
     classes : Classes
     means : ndarray, shape (S, R, F, D)
-        As covectors, given the class.
+        As logit gradients, given the class.
     products : ndarray, shape (S, R, F, F)
         The mean inner products of a response's vectors, given the class.
     forms : callable
-        ``forms(coefficients)``, (S, R, F, F), sums coefficients times E[x_f x_g' | class], in covectors, over r, f and g:
+        ``forms(coefficients)``, (S, R, F, F), sums coefficients times E[x_f x_g' | class], in logit gradients, over r, f and g:
         shape (S, D, D).
     """
 
@@ -318,7 +318,7 @@ class Share(NamedTuple):
 
 
 def means_and_powers(shares: list[Share], logit_map: LogitMap) -> tuple[Array, Array]:
-    """Return E[sum_i x_i] as covectors (M, D), and E||sum_i x_i||^2, shape (M,)."""
+    """Return E[sum_i x_i] as logit gradients (M, D), and E||sum_i x_i||^2, shape (M,)."""
     means, powers = np.zeros((logit_map.n_prompts, logit_map.n_logits)), np.zeros(logit_map.n_prompts)
     for share in shares:
         prompts, within = share.scores.classes.prompts, share.within()
@@ -333,7 +333,7 @@ def means_and_powers(shares: list[Share], logit_map: LogitMap) -> tuple[Array, A
 
 
 def second_moments(shares: list[Share], logit_map: LogitMap) -> Array:
-    """Return E[sum_ij x_i x_j'] as forms of covectors, shape (M, D, D)."""
+    """Return E[sum_ij x_i x_j'] as forms of logit gradients, shape (M, D, D)."""
     n_prompts, dimension = logit_map.n_prompts, logit_map.n_logits
     check_room("the second moments of each prompt", (n_prompts, dimension, dimension), "gradient_mse and .trace do without")
     forms = np.empty((n_prompts, dimension, dimension))
@@ -375,7 +375,7 @@ def _listed_forms(classes: ListedClasses, weights: TokenWeights, coefficients: A
     step = max(1, _LARGEST_TABLES // (weights.n_features * n_responses * dimension))
     for start in range(0, n_prompts, step):
         part = slice(start, start + step)
-        tables = weights.covectors(classes.prompts[part])
+        tables = weights.logit_gradients(classes.prompts[part])
         by_response = np.einsum("srfg,srk->sfgk", coefficients[part], classes.responses[part])
         for f in range(weights.n_features):
             for g in range(weights.n_features):

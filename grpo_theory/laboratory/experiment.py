@@ -244,13 +244,13 @@ def _tables(problem: Problem, directions: ArrayLike | None) -> tuple[Point, Arra
     policy, point = problem.policy, problem.at(problem.theta)
     if directions is None and type(policy.logit_map) is HeadMap:
         gram = policy.logit_map.hidden @ policy.logit_map.hidden.T
-        return point, point.rewards, partial(isometric_scores, point.covectors, point.outcome_responses, gram)
+        return point, point.rewards, partial(isometric_scores, point.logit_gradients, point.outcome_responses, gram)
     if directions is None:
         table = policy.scores(problem.theta)
     else:
         along = as_array("directions", directions)
         check_shape("directions", along, (len(along), policy.dimension), "(J, d), d the policy's dimension")
-        table = np.einsum("mkd,jmd->mkj", point.covectors, point.tangent.logits(along), optimize=True)
+        table = np.einsum("mkd,jmd->mkj", point.logit_gradients, point.tangent.logits(along), optimize=True)
     return point, point.rewards, partial(tabulated_scores, table, point.outcome_responses)
 
 
@@ -259,13 +259,13 @@ def tabulated_scores(table: Array, responses: Integers, prompts: Integers, outco
     return table[prompts[..., None], responses[outcomes]]
 
 
-def isometric_scores(covectors: Array, responses: Integers, gram: Array, prompts: Integers, outcomes: Integers) -> Array:
+def isometric_scores(logit_gradients: Array, responses: Integers, gram: Array, prompts: Integers, outcomes: Integers) -> Array:
     """Return the scores of a softmax head in the coordinates of their own batch.
 
-    These are covectors (M, K, D) times the rows of a factor of the inner products (M, M) of the prompts' hidden states.
+    These are logit gradients (M, K, D) times the rows of a factor of the inner products (M, M) of the prompts' hidden states.
     """
     factor = semidefinite_factor(gram[prompts[:, :, None], prompts[:, None, :]])
-    products = covectors[prompts[..., None], responses[outcomes]][..., None] * factor[:, :, None, None, :]
+    products = logit_gradients[prompts[..., None], responses[outcomes]][..., None] * factor[:, :, None, None, :]
     return products.reshape(*outcomes.shape, -1)
 
 

@@ -31,7 +31,7 @@ class ScoreSums:
     mass : ndarray, shape (M, R)
         P(Z = z) times the mean share.
     means : ndarray, shape (M, R, F, D)
-        E[share sum_t gain_f c_t 1(Z = z)] as covectors.
+        E[share sum_t gain_f c_t 1(Z = z)] as logit gradients.
     products : ndarray, shape (M, R, F, F)
         E[share^2 <sum_t gain_f w_t, sum_t gain_g w_t> 1(Z = z)], w_t the scores of the tokens.
     edges : ndarray, shape (M, R, S, V)
@@ -176,10 +176,10 @@ class ChainPoint(Point):
         return ScoreSums(counts.mass, self._means(counts.edges, gains), products, counts.edges)
 
     def centred(self, weights: Array) -> Array:
-        """Return the covectors of weights of edges (..., D): at each state less what the policy expects of them there."""
+        """Return the logit gradients of weights of edges (..., D): at each state less what the policy expects of them there."""
         by_state = weights.reshape(*weights.shape[:-1], *self.state_probabilities.shape)
-        covectors = by_state - by_state.sum(axis=-1, keepdims=True) * self.state_probabilities
-        return closed(covectors, self.state_probabilities).reshape(weights.shape)
+        logit_gradients = by_state - by_state.sum(axis=-1, keepdims=True) * self.state_probabilities
+        return closed(logit_gradients, self.state_probabilities).reshape(weights.shape)
 
     @cached_array
     def reached(self) -> Flags:
@@ -211,14 +211,14 @@ class ChainPoint(Point):
         weights, powers = self.bandit.prompt_weights, sums.products[..., 0, 0]
         value = sums.mass @ values
         centred = less_mean(values, sums.mass)
-        covectors = np.einsum("mr,mrd->md", centred, sums.means[:, :, 0])
+        logit_gradients = np.einsum("mr,mrd->md", centred, sums.means[:, :, 0])
         return Moments(
             prompt_weights=weights,
             value=value,
             reward_variance=(sums.mass * centred**2).sum(axis=1),
-            gradient=logit_map.adjoint(weights[:, None] * covectors),
-            gradient_covectors=covectors,
-            prompt_gradient_power=logit_map.squared_norms(covectors[:, None])[:, 0],
+            gradient=logit_map.adjoint(weights[:, None] * logit_gradients),
+            gradient_in_logits=logit_gradients,
+            prompt_gradient_power=logit_map.squared_norms(logit_gradients[:, None])[:, 0],
             score_power=powers.sum(axis=1),
             score_reward_power=(powers * values).sum(axis=1),
             oracle_power=(powers * centred**2).sum(axis=1),
@@ -270,7 +270,7 @@ class ChainPoint(Point):
     def score_forms(self, weights: Array, gains: Array, shares: Array, coefficients: Array) -> Array:
         """Return the sum over rewards r and pairs f, g of coefficient times E[share X_f X_g' 1(Z = z_r)], shape (M, D, D).
 
-        X_f is the sum over the response's tokens of their covectors times gain f.
+        X_f is the sum over the response's tokens of their logit gradients times gain f.
 
         Parameters
         ----------

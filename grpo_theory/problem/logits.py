@@ -158,8 +158,8 @@ class Paths:
     def centre(self, weights: Array, probabilities: Array) -> Array:
         """Subtract at each prefix what the policy expects of the weights there.
 
-        The covector of one token is e_edge - (the probabilities at its prefix); this is the sum of such covectors with the
-        given weights.
+        The logit gradient of one token is e_edge - (the probabilities at its prefix); this is the sum of
+        such logit gradients with the given weights.
 
         Parameters
         ----------
@@ -171,9 +171,9 @@ class Paths:
         ndarray, shape (..., D)
         """
         # sum_e w_e (e_edge - p) = w - p sum_e w_e at each prefix: the gradient of a log softmax, e - p, times the weights.
-        covectors = weights - self.by_prefix(weights) * probabilities
-        rows, p = (array.reshape(*array.shape[:-1], -1, self.vocabulary_size) for array in (covectors, probabilities))
-        return closed(rows, p).reshape(covectors.shape)
+        logit_gradients = weights - self.by_prefix(weights) * probabilities
+        rows, p = (array.reshape(*array.shape[:-1], -1, self.vocabulary_size) for array in (logit_gradients, probabilities))
+        return closed(rows, p).reshape(logit_gradients.shape)
 
     def collect(self, weights: Array) -> Array:
         """Sum weights of responses (..., K) over the edges that they take, shape (..., D)."""
@@ -238,16 +238,16 @@ def sums_of_others(rows: Array) -> Array:
     return sums
 
 
-def closed(covectors: Array, probabilities: Array) -> Array:
-    """Return covectors (..., V) in which a sure token has minus the sum of the others' entries.
+def closed(logit_gradients: Array, probabilities: Array) -> Array:
+    """Return logit gradients (..., V) in which a sure token has minus the sum of the others' entries.
 
-    The entries of a covector w - p sum(w) add up to 0.  That of a sure token is a difference in which 1 - p cancels, and no other
-    entry is.
+    The entries of a logit gradient w - p sum(w) add up to 0.  That of a sure token is a difference in which 1 - p
+    cancels, and no other entry is.
     """
     sure = probabilities > SURE
     if not sure.any():
-        return covectors
-    return np.where(sure, -np.where(sure, 0.0, covectors).sum(axis=-1, keepdims=True), covectors)
+        return logit_gradients
+    return np.where(sure, -np.where(sure, 0.0, logit_gradients).sum(axis=-1, keepdims=True), logit_gradients)
 
 
 def less_mean(values: Array, probabilities: Array, axis: int = -1) -> Array:
@@ -326,24 +326,24 @@ class SmoothMap(ABC):
 class LogitMap(SmoothMap):
     """A linear map Phi from parameters theta (d,) to logits (M, D), one for each prompt and edge.
 
-    Whatever a theorem asks of the d-dimensional scores is a statement about D-dimensional covectors and the inner products Phi_m
-    Phi_m' of each prompt.  A map therefore gives Phi, its adjoint and its Gram matrices.  No array of shape (M, D, d) is needed
-    anywhere.  Give a map of your own to `Policy`.
+    Whatever a theorem asks of the d-dimensional scores is a statement about D-dimensional logit gradients and the inner
+    products Phi_m Phi_m' of each prompt.  A map therefore gives Phi, its adjoint and its Gram matrices.  No array of shape (M,
+    D, d) is needed anywhere.  Give a map of your own to `Policy`.
 
     Examples
     --------
     >>> import numpy as np, grpo_theory as gt
     >>> policy = gt.LinearSoftmax([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [0.0, 0.0]]])
-    >>> phi, covectors = policy.logit_map, np.array([[0.5, -0.5], [0.25, -0.25]])
+    >>> phi, logit_gradients = policy.logit_map, np.array([[0.5, -0.5], [0.25, -0.25]])
     >>> phi.logits(np.array([1.0, 2.0])).tolist(), phi.gram().shape
     ([[1.0, 2.0], [3.0, 0.0]], (2, 2, 2))
-    >>> phi.adjoint(covectors).tolist(), phi.adjoint_by_prompt(covectors).tolist()
+    >>> phi.adjoint(logit_gradients).tolist(), phi.adjoint_by_prompt(logit_gradients).tolist()
     ([0.75, -0.25], [[0.5, -0.5], [0.25, 0.25]])
-    >>> phi.squared_norms(covectors[:, None]).tolist(), phi.congruence(np.tile(np.eye(2), (2, 1, 1))).tolist()
+    >>> phi.squared_norms(logit_gradients[:, None]).tolist(), phi.congruence(np.tile(np.eye(2), (2, 1, 1))).tolist()
     ([[0.5], [0.125]], [[2.0, 1.0], [1.0, 2.0]])
     >>> phi.token_products(policy.paths, policy.probabilities([0.0, 0.0])).shape
     (2, 2, 1, 1)
-    >>> phi.at(np.zeros(2)) is phi, phi.bend(np.zeros(2), covectors) is None  # a linear map has the same derivatives everywhere
+    >>> phi.at(np.zeros(2)) is phi, phi.bend(np.zeros(2), logit_gradients) is None  # a linear map does not bend
     (True, True)
     """
 
@@ -359,12 +359,12 @@ class LogitMap(SmoothMap):
         """Return nothing: a linear map has no second derivatives."""
 
     @abstractmethod
-    def adjoint_by_prompt(self, covectors: Array) -> Array:
-        """Return Phi_m' c_m for each prompt, shape (M, d), for covectors c of shape (M, D)."""
+    def adjoint_by_prompt(self, logit_gradients: Array) -> Array:
+        """Return Phi_m' c_m for each prompt, shape (M, d), for logit gradients c of shape (M, D)."""
 
     @abstractmethod
-    def adjoint(self, covectors: Array) -> Array:
-        """Return sum_m Phi_m' c_m, shape (d,), for covectors c of shape (M, D)."""
+    def adjoint(self, logit_gradients: Array) -> Array:
+        """Return sum_m Phi_m' c_m, shape (d,), for logit gradients c of shape (M, D)."""
 
     @abstractmethod
     def gram(self) -> Array:
@@ -374,9 +374,9 @@ class LogitMap(SmoothMap):
     def congruence(self, forms: Array) -> Array:
         """Return sum_m Phi_m' A_m Phi_m, shape (d, d), for forms A of shape (M, D, D)."""
 
-    def squared_norms(self, covectors: Array) -> Array:
-        """Return ||Phi_m' c||^2, shape (M, K), for K covectors c of each prompt, shape (M, K, D)."""
-        return np.maximum(((covectors @ self.gram()) * covectors).sum(axis=-1), 0.0)
+    def squared_norms(self, logit_gradients: Array) -> Array:
+        """Return ||Phi_m' c||^2, shape (M, K), for K logit gradients c of each prompt, shape (M, K, D)."""
+        return np.maximum(((logit_gradients @ self.gram()) * logit_gradients).sum(axis=-1), 0.0)
 
     def token_products(self, paths: Paths, probabilities: Array) -> Array:
         """Return the inner products of the scores of the tokens of each response, shape (M, K, T, T); 0 beyond its end.
@@ -401,7 +401,7 @@ class LogitMap(SmoothMap):
 
 
 def orthogonal_products(paths: Paths, probabilities: Array) -> Array:
-    """Return the inner products of tokens' covectors along each response, (M, K, T, T): those at different prefixes have none."""
+    """Return inner products of tokens' logit gradients along responses, (M, K, T, T): those at different prefixes have none."""
     of_others = complements(probabilities.reshape(len(probabilities), -1, paths.vocabulary_size)).reshape(probabilities.shape)
     # ||e_v - p||^2 = (1 - p_v)^2 + sum_{u != v} p_u^2, and 1 - p_v as the sum of the others.
     squares = of_others**2 + paths.beside(probabilities**2)
@@ -422,19 +422,19 @@ class TabularMap(LogitMap):
         """Return the table of logits, shape (..., M, D)."""
         return theta.reshape(*theta.shape[:-1], self.n_prompts, self.n_logits)
 
-    def adjoint_by_prompt(self, covectors: Array) -> Array:
-        """Return each covector in its own prompt's block, shape (M, d)."""
+    def adjoint_by_prompt(self, logit_gradients: Array) -> Array:
+        """Return each logit gradient in its own prompt's block, shape (M, d)."""
         check_room(
-            "the gradient of each prompt", (self.n_prompts, self.dimension), "moments have them as gradient_covectors, (M, D)"
+            "the gradient of each prompt", (self.n_prompts, self.dimension), "moments have them as gradient_in_logits, (M, D)"
         )
         blocks = np.zeros((self.n_prompts, self.n_prompts, self.n_logits))
         prompts = np.arange(self.n_prompts)
-        blocks[prompts, prompts] = covectors
+        blocks[prompts, prompts] = logit_gradients
         return blocks.reshape(self.n_prompts, self.dimension)
 
-    def adjoint(self, covectors: Array) -> Array:
-        """Return the covectors, flattened, shape (d,)."""
-        return covectors.reshape(self.dimension)
+    def adjoint(self, logit_gradients: Array) -> Array:
+        """Return the logit gradients, flattened, shape (d,)."""
+        return logit_gradients.reshape(self.dimension)
 
     def gram(self) -> Array:
         """Return M identity matrices, shape (M, D, D)."""
@@ -449,9 +449,9 @@ class TabularMap(LogitMap):
         blocks[prompts, :, prompts, :] = forms
         return blocks.reshape(self.dimension, self.dimension)
 
-    def squared_norms(self, covectors: Array) -> Array:
+    def squared_norms(self, logit_gradients: Array) -> Array:
         """Return |c|^2, shape (M, K)."""
-        return (covectors**2).sum(axis=-1)
+        return (logit_gradients**2).sum(axis=-1)
 
     def token_products(self, paths: Paths, probabilities: Array) -> Array:
         """Return the inner products of the scores of the tokens of each response, shape (M, K, T, T)."""
@@ -470,13 +470,13 @@ class FeatureMap(LogitMap):
         logits = theta.reshape(-1, self.dimension) @ self.features.reshape(-1, self.dimension).T
         return logits.reshape(*theta.shape[:-1], self.n_prompts, self.n_logits)
 
-    def adjoint_by_prompt(self, covectors: Array) -> Array:
+    def adjoint_by_prompt(self, logit_gradients: Array) -> Array:
         """Return the sum of c phi over edges, shape (M, d)."""
-        return np.einsum("mkd,mk->md", self.features, covectors)
+        return np.einsum("mkd,mk->md", self.features, logit_gradients)
 
-    def adjoint(self, covectors: Array) -> Array:
+    def adjoint(self, logit_gradients: Array) -> Array:
         """Return the sum of c phi over prompts and edges, shape (d,)."""
-        return np.einsum("mkd,mk->d", self.features, covectors)
+        return np.einsum("mkd,mk->d", self.features, logit_gradients)
 
     def gram(self) -> Array:
         """Return the inner products of features at each prompt, shape (M, D, D)."""
@@ -486,9 +486,9 @@ class FeatureMap(LogitMap):
         """Return sum_m Phi_m' A_m Phi_m, shape (d, d)."""
         return self.features.reshape(-1, self.dimension).T @ (forms @ self.features).reshape(-1, self.dimension)
 
-    def squared_norms(self, covectors: Array) -> Array:
+    def squared_norms(self, logit_gradients: Array) -> Array:
         """Return |sum_d c phi|^2, shape (M, K)."""
-        return ((covectors @ self.features) ** 2).sum(axis=-1)
+        return ((logit_gradients @ self.features) ** 2).sum(axis=-1)
 
     def token_products(self, paths: Paths, probabilities: Array) -> Array:
         """Return the inner products of the scores of the tokens of each response, shape (M, K, T, T)."""
@@ -520,22 +520,22 @@ class SharedMap(LogitMap):
         if features is not None:
             features.setflags(write=False)
 
-    def vectors(self, covectors: Array) -> Array:
-        """Return Phi' c for covectors c of shape (..., D), shape (..., d)."""
-        return covectors if self.features is None else covectors @ self.features
+    def vectors(self, logit_gradients: Array) -> Array:
+        """Return Phi' c for logit gradients c of shape (..., D), shape (..., d)."""
+        return logit_gradients if self.features is None else logit_gradients @ self.features
 
     def logits(self, theta: Array) -> Array:
         """Return the logits, the same for each prompt, shape (..., M, D)."""
         shared = theta if self.features is None else theta @ self.features.T
         return np.broadcast_to(shared[..., None, :], (*theta.shape[:-1], self.n_prompts, self.n_logits))
 
-    def adjoint_by_prompt(self, covectors: Array) -> Array:
+    def adjoint_by_prompt(self, logit_gradients: Array) -> Array:
         """Return Phi' c_m, shape (M, d)."""
-        return self.vectors(covectors)
+        return self.vectors(logit_gradients)
 
-    def adjoint(self, covectors: Array) -> Array:
+    def adjoint(self, logit_gradients: Array) -> Array:
         """Return Phi' sum_m c_m, shape (d,)."""
-        return self.vectors(covectors.sum(axis=0))
+        return self.vectors(logit_gradients.sum(axis=0))
 
     def gram(self) -> Array:
         """Return Phi Phi' for each prompt, shape (M, D, D)."""
@@ -548,9 +548,9 @@ class SharedMap(LogitMap):
         total = forms.sum(axis=0)
         return total if self.features is None else self.features.T @ total @ self.features
 
-    def squared_norms(self, covectors: Array) -> Array:
+    def squared_norms(self, logit_gradients: Array) -> Array:
         """Return ||Phi' c||^2, shape (M, K)."""
-        return (self.vectors(covectors) ** 2).sum(axis=-1)
+        return (self.vectors(logit_gradients) ** 2).sum(axis=-1)
 
 
 class PrefixHeadMap(LogitMap):
@@ -573,8 +573,8 @@ class PrefixHeadMap(LogitMap):
         """Inner products of the hidden states of each prompt, shape (M, P, P)."""
         return self.states @ np.swapaxes(self.states, 1, 2)
 
-    def _by_prefix(self, covectors: Array) -> Array:
-        return covectors.reshape(*covectors.shape[:-1], self.n_prefixes, self.vocabulary_size)
+    def _by_prefix(self, logit_gradients: Array) -> Array:
+        return logit_gradients.reshape(*logit_gradients.shape[:-1], self.n_prefixes, self.vocabulary_size)
 
     def logits(self, theta: Array) -> Array:
         """Return W h_mp, shape (..., M, D)."""
@@ -582,14 +582,14 @@ class PrefixHeadMap(LogitMap):
         by_prefix = np.swapaxes(by_token.reshape(*theta.shape[:-1], self.vocabulary_size, -1), -1, -2)
         return by_prefix.reshape(*theta.shape[:-1], self.n_prompts, self.n_logits)
 
-    def adjoint_by_prompt(self, covectors: Array) -> Array:
+    def adjoint_by_prompt(self, logit_gradients: Array) -> Array:
         """Return sum_p c_mp x h_mp, shape (M, d)."""
-        heads = np.swapaxes(self._by_prefix(covectors), 1, 2) @ self.states
+        heads = np.swapaxes(self._by_prefix(logit_gradients), 1, 2) @ self.states
         return heads.reshape(self.n_prompts, self.dimension)
 
-    def adjoint(self, covectors: Array) -> Array:
+    def adjoint(self, logit_gradients: Array) -> Array:
         """Return sum_mp c_mp x h_mp, shape (d,)."""
-        columns = covectors.reshape(-1, self.vocabulary_size)
+        columns = logit_gradients.reshape(-1, self.vocabulary_size)
         return (columns.T @ self.states.reshape(-1, self.width)).reshape(self.dimension)
 
     def gram(self) -> Array:
@@ -605,20 +605,20 @@ class PrefixHeadMap(LogitMap):
         product = np.einsum("mpvqw,mph,mqi->vhwi", blocks, self.states, self.states, optimize=True)
         return product.reshape(self.dimension, self.dimension)
 
-    def squared_norms(self, covectors: Array) -> Array:
+    def squared_norms(self, logit_gradients: Array) -> Array:
         """Return ||sum_p c_p x h_mp||^2, shape (M, K)."""
-        columns = np.swapaxes(self._by_prefix(covectors), -1, -2)
+        columns = np.swapaxes(self._by_prefix(logit_gradients), -1, -2)
         return np.maximum(((columns @ self.prefix_gram[:, None]) * columns).sum(axis=(-2, -1)), 0.0)
 
     def token_products(self, paths: Paths, probabilities: Array) -> Array:
         """Return the inner products of the scores of the tokens of each response, shape (M, K, T, T)."""
         prefixes, tokens = np.divmod(np.where(paths.taken, paths.edges, 0), self.vocabulary_size)
         of_tokens = less_mean(np.eye(self.vocabulary_size), self._by_prefix(probabilities)[..., None], axis=-2)
-        covectors = of_tokens[:, prefixes, tokens] * paths.taken[:, :, None]
+        logit_gradients = of_tokens[:, prefixes, tokens] * paths.taken[:, :, None]
         products = self.prefix_gram[:, prefixes[:, :, None], prefixes[:, None, :]]
         for s in range(paths.horizon):
             for t in range(paths.horizon):
-                products[..., s, t] *= np.einsum("mkv,mkv->mk", covectors[:, :, s], covectors[:, :, t])
+                products[..., s, t] *= np.einsum("mkv,mkv->mk", logit_gradients[:, :, s], logit_gradients[:, :, t])
         return products
 
 

@@ -29,8 +29,8 @@ class Moments:
         Var(Z | x).
     gradient : ndarray, shape (d,)
         g = E g(X).
-    gradient_covectors : ndarray, shape (M, D)
-        The covectors c(x) with g(x) = Phi' c(x).
+    gradient_in_logits : ndarray, shape (M, D)
+        The logit gradients c(x) with g(x) = Phi' c(x).
     prompt_gradient_power : ndarray, shape (M,)
         ||g(x)||^2.
     score_power : ndarray, shape (M,)
@@ -61,7 +61,7 @@ class Moments:
     value: Array
     reward_variance: Array
     gradient: Array
-    gradient_covectors: Array
+    gradient_in_logits: Array
     prompt_gradient_power: Array
     score_power: Array
     score_reward_power: Array
@@ -78,7 +78,7 @@ class Moments:
     @cached_array
     def prompt_gradients(self) -> Array:
         """g(x) = E[W Z | x], shape (M, d): mostly zeros where each prompt has parameters of its own, so made when asked for."""
-        return self.logit_map.adjoint_by_prompt(self.gradient_covectors)
+        return self.logit_map.adjoint_by_prompt(self.gradient_in_logits)
 
     @cached_array
     def score_reward_correlation(self) -> Array:
@@ -221,10 +221,10 @@ class Point:
         return (self.bandit.values - penalties[:, :, None]).reshape(len(penalties), -1)
 
     @cached_array
-    def covectors(self) -> Array:
-        """The score of each response as a covector, W = Phi_m' c, shape (M, K, D)."""
+    def logit_gradients(self) -> Array:
+        """The score of each response as a logit gradient, W = Phi_m' c, shape (M, K, D)."""
         paths, shape = self.policy.paths, (len(self.probabilities), self.policy.n_responses, self.policy.n_logits)
-        check_room("the scores of all responses as covectors", shape, "moments, objective and gradient_mse do without")
+        check_room("the scores of all responses as logit gradients", shape, "moments, objective and gradient_mse do without")
         return paths.centre(paths.incidence, self.token_probabilities[:, None, :])
 
     @cached_array
@@ -259,7 +259,7 @@ class Point:
         # baseline V (Williams 1992), which changes nothing, because sum_k pi_k w_k = 0.
         means = (self.bandit.probabilities * rewards.reshape(self.bandit.probabilities.shape)).sum(axis=-1)
         lead = self.probabilities * less_mean(means, self.probabilities)
-        covectors = paths.centre(paths.collect(lead), self.token_probabilities)
+        logit_gradients = paths.centre(paths.collect(lead), self.token_probabilities)
         score_power = np.einsum("mo,mo->m", p, norms)
         norm_variance = read_only(np.einsum("mo,mo->m", p, (norms - score_power[:, None]) ** 2))
         # E[||W||^2 Z] = Cov(||W||^2, Z) + E[||W||^2] V, and nothing cancels in the covariance.
@@ -268,9 +268,9 @@ class Point:
             prompt_weights=weights,
             value=value,
             reward_variance=reward_variance,
-            gradient=logit_map.adjoint(weights[:, None] * covectors),
-            gradient_covectors=covectors,
-            prompt_gradient_power=logit_map.squared_norms(covectors[:, None])[:, 0],
+            gradient=logit_map.adjoint(weights[:, None] * logit_gradients),
+            gradient_in_logits=logit_gradients,
+            prompt_gradient_power=logit_map.squared_norms(logit_gradients[:, None])[:, 0],
             score_power=score_power,
             score_reward_power=covariance + score_power * value,
             oracle_power=np.einsum("mo,mo,mo->m", p, norms, centred**2),

@@ -30,8 +30,9 @@ LARGEST_PARAMETER = 1e100
 class Policy:
     """A softmax policy: a softmax over the tokens at every prefix of a tree of responses.
 
-    The score of a response is Phi_m' c. The covector c is the sum over its tokens of e_edge - (the probabilities at the token's
-    prefix). Phi contains the derivatives of the logits in theta: `tangent(theta)`, the same everywhere if the logits are linear.
+    The score of a response is Phi_m' c. The logit gradient c is the sum over its tokens of e_edge - (the probabilities at the
+    token's prefix). Phi contains the derivatives of the logits in theta: `tangent(theta)`, the same everywhere if the logits
+    are linear.
 
     Parameters
     ----------
@@ -159,8 +160,8 @@ class Policy:
         tangent, probabilities = self.tangent(theta), np.exp(self.paths.log_probabilities(self.logits(theta)))
         shape = (self.n_prompts, self.n_responses, self.dimension)
         check_room("the scores of all responses", shape, "ask for moments, or take components along directions (gt.Pilot)")
-        covectors = self.paths.centre(self.paths.incidence, probabilities[:, None, :])
-        return np.stack([tangent.adjoint_by_prompt(covectors[:, k]) for k in range(self.n_responses)], axis=1)
+        logit_gradients = self.paths.centre(self.paths.incidence, probabilities[:, None, :])
+        return np.stack([tangent.adjoint_by_prompt(logit_gradients[:, k]) for k in range(self.n_responses)], axis=1)
 
     def __repr__(self) -> str:
         sizes = f"M={self.n_prompts}, K={self.n_responses}"

@@ -55,20 +55,20 @@ class TwoLayerTangent(LogitMap):
         moved = (self.inputs @ np.swapaxes(first, -1, -2))[..., None]
         return (self.slopes @ moved)[..., 0] + self.hidden @ np.swapaxes(second, -1, -2)
 
-    def _backwards(self, covectors: Array) -> Array:
+    def _backwards(self, logit_gradients: Array) -> Array:
         """Return S_m' c_m, what the units' inputs get, shape (M, H)."""
-        return (covectors[:, None, :] @ self.slopes)[:, 0]
+        return (logit_gradients[:, None, :] @ self.slopes)[:, 0]
 
-    def adjoint_by_prompt(self, covectors: Array) -> Array:
+    def adjoint_by_prompt(self, logit_gradients: Array) -> Array:
         """Return Phi_m' c_m, shape (M, d)."""
-        first = self._backwards(covectors)[:, :, None] * self.inputs[:, None, :]
-        second = covectors[:, :, None] * self.hidden[:, None, :]
+        first = self._backwards(logit_gradients)[:, :, None] * self.inputs[:, None, :]
+        second = logit_gradients[:, :, None] * self.hidden[:, None, :]
         return np.concatenate([layer.reshape(self.n_prompts, -1) for layer in (first, second)], axis=1)
 
-    def adjoint(self, covectors: Array) -> Array:
+    def adjoint(self, logit_gradients: Array) -> Array:
         """Return sum_m Phi_m' c_m, shape (d,)."""
-        first = self._backwards(covectors).T @ self.inputs
-        return np.concatenate([first.reshape(-1), (covectors.T @ self.hidden).reshape(-1)])
+        first = self._backwards(logit_gradients).T @ self.inputs
+        return np.concatenate([first.reshape(-1), (logit_gradients.T @ self.hidden).reshape(-1)])
 
     def gram(self) -> Array:
         """Return Phi_m Phi_m', shape (M, D, D)."""

@@ -128,9 +128,9 @@ class AllottedRuns(Runs):
                 norms, slope, weights = np.zeros(pi.shape), np.zeros(prompts.shape), pi * centred
                 paths = training.problem.policy.paths
                 for b, tokens in enumerate(self.policy.tokens):
-                    gram, covectors = training.gram[prompts[b]], paths.centre(paths.incidence, tokens.T[:, None])
-                    norms[b] = powers_of(covectors, gram).T
-                    slope[b] = powers_of(weights[b].T[:, None] @ covectors, gram)[:, 0]
+                    gram, logit_gradients = training.gram[prompts[b]], paths.centre(paths.incidence, tokens.T[:, None])
+                    norms[b] = powers_of(logit_gradients, gram).T
+                    slope[b] = powers_of(weights[b].T[:, None] @ logit_gradients, gram)[:, 0]
                 # docs/derivations.md, section 33.1: tr Cov(A W) with the oracle's advantage, and what a baseline of n - 1 adds.
                 facts[rules.ORACLE_TRACE] = np.maximum(0.0, (pi * norms * spread).sum(axis=1) - slope)
                 facts[rules.SECOND_ORDER] = variance * (pi * norms).sum(axis=1) + slope

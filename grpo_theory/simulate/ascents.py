@@ -212,7 +212,7 @@ class Runs:
         if sizes.moves:
             self._now = rollouts.make_policy_room(sizes.n_updated, world.logits, policy.n_logits, wants_logs=True)
         self.sums = np.zeros((sizes.batch_size, 1 + training.by_sign, policy.n_responses, LANES))
-        self._covectors = np.zeros((sizes.n_updated, policy.n_logits, LANES))
+        self._logit_gradients = np.zeros((sizes.n_updated, policy.n_logits, LANES))
         self._ball = np.empty(0) if training.ball is None else training.ball.as_array(policy)
         self._past = [self.state.theta.copy() for _ in range(sizes.lag)]
         self._places = np.arange(sizes.n_updated * LANES).reshape(-1, LANES)
@@ -251,7 +251,7 @@ class Runs:
             moves = rollouts.Moves(adaptive, training.settings, training.step_sizes, self._ball, self._alone)
             lanes, work = (
                 rollouts.Lanes(self.n, self._period, self.streams),
-                rollouts.Work(self.room, self.policy, self.sums, self._covectors, self.record),
+                rollouts.Work(self.room, self.policy, self.sums, self._logit_gradients, self.record),
             )
             at_once = max(1, CALL_RESPONSES // (LANES * sizes.batch_size * sizes.group_size))
             while self.count < count:
@@ -297,7 +297,7 @@ class Runs:
 
     def _update(self, first: int) -> None:
         """Make an update on the groups from one on."""
-        training, sizes, world, covectors = self.training, self.training.sizes, self.training.world, self._covectors
+        training, sizes, world, logit_gradients = self.training, self.training.sizes, self.training.world, self._logit_gradients
         logits, own = world.logits, slice(first, first + sizes.n_updated)
         if sizes.moves:
             rollouts.fill_policy(world, self.state.theta, self.room.prompts[own], self.n, self.room, self._now)
@@ -306,17 +306,17 @@ class Runs:
             log_ratios = self._now.log_tokens - self.policy.log_tokens[own]
             paths, side_by_side = training.problem.policy.paths, log_ratios.swapaxes(0, 1).reshape(log_ratios.shape[1], -1)
             gains = np.ascontiguousarray(gains_of(training.estimator, paths, side_by_side).swapaxes(0, 1))
-        rollouts.add_weights(logits, first, self.sums, gains, self._places, covectors)
+        rollouts.add_weights(logits, first, self.sums, gains, self._places, logit_gradients)
         if training.drift:
-            # The gradient of -strength k(l) with l = log(pi/reference) is -strength k'(l) times the covector of the token.
+            # The gradient of -strength k(l) with l = log(pi/reference) is -strength k'(l) times the logit gradient of the token.
             away = training.viewer.away(self._now.log_tokens, self.room.prompts[own])
             slopes = np.empty_like(away)
             training.estimator.kl.fill(away.reshape(-1, LANES), slopes.reshape(-1, LANES))
             shares = -training.drift * training.estimator.aggregation.shares(logits.lengths)
-            rollouts.add_drift(logits, first, self.room.counts, world.n_values, shares, slopes, covectors)
+            rollouts.add_drift(logits, first, self.room.counts, world.n_values, shares, slopes, logit_gradients)
         if training.pool:
-            pool_tokens(logits.lengths, world.n_values, training.pool, self.room.counts[own], covectors)
-        rollouts.centre(logits, self._now.tokens, self.scale, self.room.scratch.rows[2], covectors)
+            pool_tokens(logits.lengths, world.n_values, training.pool, self.room.counts[own], logit_gradients)
+        rollouts.centre(logits, self._now.tokens, self.scale, self.room.scratch.rows[2], logit_gradients)
         self._step(first)
 
     @property
@@ -325,11 +325,11 @@ class Runs:
         return 1.0 / (self.training.sizes.n_updated * self.training.sizes.group_size)
 
     def _step(self, first: int) -> None:
-        """Move along the covectors."""
+        """Move along the logit gradients."""
         training, state, room = self.training, self.state, self.room
         step_size, self.count = training.step_sizes[self.count], self.count + 1
-        prompts = room.prompts[first : first + len(self._covectors)]
-        add_gradient(training.world.logits, state.theta, prompts, self.n, self._covectors, room.scratch, state.gradient)
+        prompts = room.prompts[first : first + len(self._logit_gradients)]
+        add_gradient(training.world.logits, state.theta, prompts, self.n, self._logit_gradients, room.scratch, state.gradient)
         remember(state)
         # A move of a user's own sees columns of runs, however they are kept.
         arrays, turned = (state.theta, state.gradient, state.moments), self._alone and type(training.optimiser) not in (SGD, Adam)

@@ -73,14 +73,14 @@ class ChainGradients:
         # What is beyond double precision is found at the end, and said in the reader's words.
         with np.errstate(over="ignore", invalid="ignore"):
             for own in self.weighings:
-                covectors = own.covectors(walks, advantages_in(own.estimator, batch, batch_size), batch_size)
-                rows.append(self._compare(own.estimator, walks.prompts, covectors))
+                logit_gradients = own.logit_gradients(walks, advantages_in(own.estimator, batch, batch_size), batch_size)
+                rows.append(self._compare(own.estimator, walks.prompts, logit_gradients))
         return np.stack(rows)
 
-    def _compare(self, estimator: Estimator, prompts: Integers, covectors: Array) -> Array:
-        """Return what is observed of groups' covectors, shape (4 + J, R)."""
+    def _compare(self, estimator: Estimator, prompts: Integers, logit_gradients: Array) -> Array:
+        """Return what is observed of groups' logit gradients, shape (4 + J, R)."""
         moments, batch_size = self.current.moments, self.sizes[0]
-        vectors = self.current.tangent.vectors(covectors)
+        vectors = self.current.tangent.vectors(logit_gradients)
         apart = ((vectors - moments.prompt_gradients[prompts]) ** 2).sum(axis=1)
         estimates = vectors.reshape(-1, batch_size, vectors.shape[1]).sum(axis=1) / batch_size
         errors = ((estimates - moments.gradient) ** 2).sum(axis=1)
@@ -175,9 +175,9 @@ class ChainRun:
         # A token that was never sampled is on no response, so that its ratio does not matter.
         away = current.state_log_probabilities - sampler.state_log_probabilities
         weigh = weighing(training.estimator, current, np.where(sampler.state_probabilities > 0.0, away, 0.0))
-        covectors = weigh.covectors(walks, advantages, len(advantages))
+        logit_gradients = weigh.logit_gradients(walks, advantages, len(advantages))
         state, self.count = self.state, self.count + 1
-        state.gradient[0] = current.tangent.vectors(covectors.sum(axis=0)[None])[0] / len(advantages)
+        state.gradient[0] = current.tangent.vectors(logit_gradients.sum(axis=0)[None])[0] / len(advantages)
         step, columns = training.step_sizes[self.count - 1], (state.theta.T, state.gradient.T, state.moments.swapaxes(1, 2))
         compiled(training.optimiser.move)(*columns, training.settings, float(step), self.count)
         follow(state, self._ball, True, self.count, np.empty(1))

@@ -1,8 +1,8 @@
 """Sums of advantages to logit gradients, and these to what is observed of each batch: error, power, gain, and directions.
 
-The estimate of a batch is (1/B) sum_b Phi_b' c_b, with c_b the covector of group b.  For a table or a head, the squared length
-of Phi' c is |c|^2 times a number of the prompt.  Then all observations are sums of products of pairs of rows.  Any other map
-has features, by which the estimate itself is added up.
+The estimate of a batch is (1/B) sum_b Phi_b' c_b, with c_b the logit gradient of group b.  For a table or a head, the squared
+length of Phi' c is |c|^2 times a number of the prompt.  Then all observations are sums of products of pairs of rows.  Any other
+map has features, by which the estimate itself is added up.
 """
 
 from typing import NamedTuple
@@ -82,7 +82,7 @@ class Truth(NamedTuple):
     features : ndarray, shape (D d, M)
         Or (0, M).
     gradients : ndarray, shape (D, M) or (d, M)
-        The covectors of g(x), or with features g(x) itself.
+        The logit gradients of g(x), or with features g(x) itself.
     target : ndarray, shape (D, M) or (d, 1)
         The logits of g, or with features g itself.
     powers : ndarray, shape (M,)
@@ -113,14 +113,14 @@ def truth_at(point: Point, directions: Array) -> Truth:
         if isinstance(policy.logit_map, HeadMap):
             inner = policy.logit_map.hidden @ policy.logit_map.hidden.T
             own = np.diag(inner).copy()
-        covectors = moments.gradient_covectors
-        powers = own * (covectors**2).sum(axis=1)
-        tables = np.ascontiguousarray(covectors.T), np.ascontiguousarray(logits[-1].T)
+        logit_gradients = moments.gradient_in_logits
+        powers = own * (logit_gradients**2).sum(axis=1)
+        tables = np.ascontiguousarray(logit_gradients.T), np.ascontiguousarray(logits[-1].T)
         return Truth(inner, own, np.empty((0, n_prompts)), *tables, powers, along, float(moments.gradient_power))
     # Of any other class of map, the adjoint gives the features, a logit at a time.
     features = np.empty((policy.n_logits, policy.dimension, n_prompts))
-    for edge, covector in enumerate(np.eye(policy.n_logits)):
-        features[edge] = point.tangent.adjoint_by_prompt(np.tile(covector, (n_prompts, 1))).T
+    for edge, logit_gradient in enumerate(np.eye(policy.n_logits)):
+        features[edge] = point.tangent.adjoint_by_prompt(np.tile(logit_gradient, (n_prompts, 1))).T
     gradients = np.ascontiguousarray(moments.prompt_gradients.T)
     return Truth(
         inner=np.empty((0, 0)),
@@ -135,10 +135,10 @@ def truth_at(point: Point, directions: Array) -> Truth:
 
 
 @kernel
-def fill_covector(rule, prompts, sums, total, size, row):
-    """Fill in the covector (D, LANES) of a group's sums by response (F, K, LANES): sum_k S_k sum_t gain_kt c_kt.
+def fill_logit_gradient(rule, prompts, sums, total, size, row):
+    """Fill in the logit gradient (D, LANES) of a group's sums by response (F, K, LANES): sum_k S_k sum_t gain_kt c_kt.
 
-    A token's covector is e_edge - p, with p the probabilities at its prefix: what the prefix got in all, times p, comes off.
+    A token's logit gradient is e_edge - p, with p the probabilities at its prefix: what it got in all, times p, comes off.
     """
     n_logits, plain = row.shape[0], rule.gains.shape[3] == 1 and sums.shape[0] == 1 and rule.edges.shape[1] == 1
     if not plain:
@@ -288,7 +288,7 @@ def observe(rule, truth, batches, stride, sums, observations):
         prompts, weights = batches.prompts[t], sums.weights[t]
         for b in range(batch_size):
             for r in range(n_rows):
-                fill_covector(rule, prompts[b], sums.rows[t, b, r], dot, size, rows[b * n_rows + r])
+                fill_logit_gradient(rule, prompts[b], sums.rows[t, b, r], dot, size, rows[b * n_rows + r])
         if rule.pool > 0:
             pool_tokens(rule.lengths, stride, rule.pool, batches.counts[t], rows)
         found[:] = 0.0

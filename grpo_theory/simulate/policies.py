@@ -101,8 +101,8 @@ def rows_needed(policy: Policy, tables: LogitTables, batch_size: int) -> int:
 def dense_features(logit_map: LogitMap) -> Array:
     """Return the features of each prompt's edges, shape (D, d, M), of any linear map."""
     features = np.empty((logit_map.n_logits, logit_map.dimension, logit_map.n_prompts))
-    for edge, covector in enumerate(np.eye(logit_map.n_logits)):
-        features[edge] = logit_map.adjoint_by_prompt(np.tile(covector, (logit_map.n_prompts, 1))).T
+    for edge, logit_gradient in enumerate(np.eye(logit_map.n_logits)):
+        features[edge] = logit_map.adjoint_by_prompt(np.tile(logit_gradient, (logit_map.n_prompts, 1))).T
     return features
 
 
@@ -254,47 +254,47 @@ def fill_probabilities(tables, logits, scratch, tokens, log_tokens, pi):
 
 
 @kernel
-def add_head_gradient(tables, prompts, n, covectors, gradient):
+def add_head_gradient(tables, prompts, n, logit_gradients, gradient):
     """Add sum_b c_b h_b' (B, D, LANES) to the gradients (runs, d) of the first n runs."""
     width = tables.table.shape[1]
-    for b in range(covectors.shape[0]):
+    for b in range(logit_gradients.shape[0]):
         for j in range(n):
-            for d in range(covectors.shape[1]):
-                weight = covectors[b, d, j]
+            for d in range(logit_gradients.shape[1]):
+                weight = logit_gradients[b, d, j]
                 if weight != 0.0:
                     for h in range(width):
                         gradient[j, d * width + h] += weight * tables.table[prompts[b, j], h]
 
 
 @kernel
-def add_gradient(tables, theta, prompts, n, covectors, scratch, gradient):
-    """Fill the gradients with sum_b Phi_b' c_b, of covectors (B, D, LANES), after `fill_logits` at the same theta and prompts."""
-    n_logits, n_theta, units, back = covectors.shape[1], theta.shape[0], scratch.units, scratch.rows[1]
+def add_gradient(tables, theta, prompts, n, logit_gradients, scratch, gradient):
+    """Fill gradients with sum_b Phi_b' c_b, of logit gradients (B, D, LANES), after `fill_logits` at this theta and prompts."""
+    n_logits, n_theta, units, back = logit_gradients.shape[1], theta.shape[0], scratch.units, scratch.rows[1]
     gradient[:] = 0.0
     if tables.kind == HEAD:
-        add_head_gradient(tables, prompts, n, covectors, gradient)
+        add_head_gradient(tables, prompts, n, logit_gradients, gradient)
         return
     if tables.kind == FEW:
         units[:] = 0.0
-        for b in range(covectors.shape[0]):
+        for b in range(logit_gradients.shape[0]):
             for d in range(n_logits):
                 for j in range(LANES):
-                    units[prompts[b, j] * n_logits + d, j] += covectors[b, d, j]
+                    units[prompts[b, j] * n_logits + d, j] += logit_gradients[b, d, j]
         for row in range(units.shape[0]):
             for x in range(n_theta):
                 for j in range(LANES):
                     gradient[x, j] += tables.table[row, x] * units[row, j]
         return
-    for b in range(covectors.shape[0]):
+    for b in range(logit_gradients.shape[0]):
         if tables.kind == TABULAR:
             for d in range(n_logits):
                 for j in range(LANES):
-                    gradient[prompts[b, j] * n_logits + d, j] += covectors[b, d, j]
+                    gradient[prompts[b, j] * n_logits + d, j] += logit_gradients[b, d, j]
         elif tables.kind == FEATURES:
             for d in range(n_logits):
                 for x in range(n_theta):
                     for j in range(LANES):
-                        gradient[x, j] += covectors[b, d, j] * tables.table[d * n_theta + x, prompts[b, j]]
+                        gradient[x, j] += logit_gradients[b, d, j] * tables.table[d * n_theta + x, prompts[b, j]]
         else:
             n_inputs = tables.table.shape[0]
             width = n_theta // (n_inputs + n_logits)
@@ -307,8 +307,8 @@ def add_gradient(tables, theta, prompts, n, covectors, scratch, gradient):
                 for d in range(n_logits):
                     row = width * n_inputs + d * width + h
                     for j in range(LANES):
-                        back[j] += tables.scale * covectors[b, d, j] * theta[row, j]
-                        gradient[row, j] += tables.scale * covectors[b, d, j] * unit[j]
+                        back[j] += tables.scale * logit_gradients[b, d, j] * theta[row, j]
+                        gradient[row, j] += tables.scale * logit_gradients[b, d, j] * unit[j]
                 for j in range(LANES):
                     if tables.kind == TANH:
                         back[j] *= 1.0 - unit[j] * unit[j]

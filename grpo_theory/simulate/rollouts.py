@@ -219,37 +219,37 @@ def draw_in_order(world, group_size, room, policy):
 
 
 @kernel
-def add_weights(tables, first, sums, gains, places, covectors):
-    """Fill covectors (B', D, LANES) with what the sums (B, F, K, LANES) of groups from the first on weigh, see `weigh_edges`."""
-    for b in range(covectors.shape[0]):
-        weigh_edges(tables.edges, tables.lengths, gains, places[b], 1.0, sums[first + b], covectors[b])
+def add_weights(tables, first, sums, gains, places, logit_gradients):
+    """Fill logit gradients (B', D, LANES) with what the sums (B, F, K, LANES) of groups from one on weigh: `weigh_edges`."""
+    for b in range(logit_gradients.shape[0]):
+        weigh_edges(tables.edges, tables.lengths, gains, places[b], 1.0, sums[first + b], logit_gradients[b])
 
 
 @kernel
-def add_drift(tables, first, counts, n_values, shares, slopes, covectors):
+def add_drift(tables, first, counts, n_values, shares, slopes, logit_gradients):
     """Add what a KL term in the loss weighs: the slopes (B', D, LANES) of the edges taken, times the shares (K,) of responses."""
-    for b in range(covectors.shape[0]):
+    for b in range(logit_gradients.shape[0]):
         for k in range(shares.shape[0]):
             for value in range(n_values):
                 for t in range(tables.lengths[k]):
                     edge = tables.edges[k, t]
                     for j in range(LANES):
-                        covectors[b, edge, j] += shares[k] * counts[first + b, k * n_values + value, j] * slopes[b, edge, j]
+                        logit_gradients[b, edge, j] += shares[k] * counts[first + b, k * n_values + value, j] * slopes[b, edge, j]
 
 
 @kernel
-def centre(tables, tokens, scale, total, covectors):
-    """Turn weights of edges (B', D, LANES) into covectors: what a prefix got in all, times its probabilities, comes off."""
-    for b in range(covectors.shape[0]):
-        for first in range(0, covectors.shape[1], tables.size):
+def centre(tables, tokens, scale, total, logit_gradients):
+    """Turn weights of edges (B', D, LANES) into logit gradients: what a prefix got in all, times its probabilities, comes off."""
+    for b in range(logit_gradients.shape[0]):
+        for first in range(0, logit_gradients.shape[1], tables.size):
             for j in range(LANES):
                 total[j] = 0.0
             for d in range(first, first + tables.size):
                 for j in range(LANES):
-                    total[j] += covectors[b, d, j]
+                    total[j] += logit_gradients[b, d, j]
             for d in range(first, first + tables.size):
                 for j in range(LANES):
-                    covectors[b, d, j] = scale * (covectors[b, d, j] - total[j] * tokens[b, d, j])
+                    logit_gradients[b, d, j] = scale * (logit_gradients[b, d, j] - total[j] * tokens[b, d, j])
 
 
 class Rule(NamedTuple):
@@ -285,14 +285,14 @@ class Work(NamedTuple):
     room: Room
     policy: PolicyRoom
     sums: Array
-    covectors: Array
+    logit_gradients: Array
     record: Record
 
 
 @kernel
 def train(world, group_size, rule, moves, span, lanes, work, state):
     """Make the updates of a span: each draws a rollout from the policy that it updates, and finds advantages in a table."""
-    logits, room, policy, covectors = world.logits, work.room, work.policy, work.covectors
+    logits, room, policy, logit_gradients = world.logits, work.room, work.policy, work.logit_gradients
     batch_size, scratch, one_size = room.prompts.shape[0], room.scratch, np.zeros_like(room.prompts)
     for count in range(span[0] + 1, span[1] + 1):
         draw_prompts(world, group_size, lanes.streams, lanes.period, room)
@@ -305,10 +305,10 @@ def train(world, group_size, rule, moves, span, lanes, work, state):
             sum_affine(logits, rule.affine, room, policy, work.sums)
         else:
             sum_tabulated(rule.table, one_size, room.prompts[:0], room.prompts, room.counts, rule.by_sign, work.sums)
-        # (1/(B G)) sum_b Phi_b' sum_k S_bk sum_t gain_kt c_kt, with S the sums of advantages and c the tokens' covectors.
-        add_weights(logits, 0, work.sums, rule.gains, one_size, covectors)
-        centre(logits, policy.tokens, 1.0 / (batch_size * group_size), scratch.rows[2], covectors)
-        add_gradient(logits, state.theta, room.prompts, lanes.n, covectors, scratch, state.gradient)
+        # (1/(B G)) sum_b Phi_b' sum_k S_bk sum_t gain_kt c_kt, with S the sums of advantages and c the tokens' logit gradients.
+        add_weights(logits, 0, work.sums, rule.gains, one_size, logit_gradients)
+        centre(logits, policy.tokens, 1.0 / (batch_size * group_size), scratch.rows[2], logit_gradients)
+        add_gradient(logits, state.theta, room.prompts, lanes.n, logit_gradients, scratch, state.gradient)
         remember(state)
         step_size = moves.step_sizes[count - 1]
         if moves.adaptive:

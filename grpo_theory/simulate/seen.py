@@ -12,9 +12,9 @@ from grpo_theory.simulate.streams import LANES
 from grpo_theory.validation import Array, Integers
 
 
-def powers_of(covectors: Array, gram: Array) -> Array:
-    """Return ||Phi' c||^2 = c' Phi Phi' c, (n, K), of covectors (n, K, D) and Gram matrices (n, D, D)."""
-    return np.maximum(((covectors @ gram) * covectors).sum(axis=-1), 0.0)
+def powers_of(logit_gradients: Array, gram: Array) -> Array:
+    """Return ||Phi' c||^2 = c' Phi Phi' c, (n, K), of logit gradients (n, K, D) and Gram matrices (n, D, D)."""
+    return np.maximum(((logit_gradients @ gram) * logit_gradients).sum(axis=-1), 0.0)
 
 
 class Viewer:

@@ -223,8 +223,8 @@ class Weighing:
     gains: Array | None
     log_ratios: Array
 
-    def covectors(self, walks: Walks, advantages: Array, batch_size: int) -> Array:
-        """Return the estimates of groups as covectors, shape (n, D), for advantages (n, G) and batches of so many groups."""
+    def logit_gradients(self, walks: Walks, advantages: Array, batch_size: int) -> Array:
+        """Return the estimates of groups as logit gradients, shape (n, D), for advantages (n, G) and batches of some groups."""
         n_groups, group_size = advantages.shape
         weights = np.zeros((n_groups, self.current.policy.n_logits))
         scales = self.shares[walks.lengths] / group_size

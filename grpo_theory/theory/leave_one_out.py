@@ -121,7 +121,7 @@ def leave_one_out_parts(problem: Problem, theta: ArrayLike) -> tuple[Array, Arra
         prompts, chances = scores.classes.prompts, scores.classes.probabilities[..., None, None]
         deviations = (scores.classes.fields[0] - exact.value[prompts, None])[..., None, None]
         squares[prompts], powers[prompts] = scores.forms(chances * deviations**2), scores.forms(chances)
-    slopes = exact.gradient_covectors
+    slopes = exact.gradient_in_logits
     outer = slopes[:, :, None] * slopes[:, None, :]
     forms = (outer, squares - outer, exact.reward_variance[:, None, None] * powers + outer)
     weights = exact.prompt_weights[:, None, None]

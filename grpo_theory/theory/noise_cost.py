@@ -16,7 +16,7 @@ from grpo_theory.exact.derivatives import (
     logit_tables,
     noise_in_logits,
     reward_moments,
-    score_covectors,
+    score_logit_gradients,
 )
 from grpo_theory.problem import Problem
 from grpo_theory.problem.policy import LARGEST_PARAMETER
@@ -88,13 +88,13 @@ def _within_prompts(problem: Problem, logits: Array) -> Array:
     """Return the four parts of the third cumulant given each prompt, in the logits, shape (4, M, D, D, D)."""
     tables, (spread, skew) = logit_tables(problem, logits), reward_moments(problem)
     pi, z = tables.probabilities, tables.centred
-    c = score_covectors(problem.policy.paths, tables.token_probabilities)
+    c = score_logit_gradients(problem.policy.paths, tables.token_probabilities)
     powers = (z, z**2 + spread, z**3 + 3.0 * z * spread + skew)
     one, two, three = (pi * power for power in powers)
     variance, third = (weight.sum(axis=-1)[:, None, None, None] for weight in (two, three))
 
     def moment(weight: Array, order: int) -> Array:
-        """Return the mean of a weight times so many copies of the covector."""
+        """Return the mean of a weight times so many copies of the logit gradient."""
         copies = ",".join(("mka", "mkb", "mkc")[:order])
         return np.einsum(f"mk,{copies}->m{'abc'[:order]}", weight, *[c] * order, optimize=True)
 

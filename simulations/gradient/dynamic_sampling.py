@@ -48,7 +48,7 @@ def tables(problem, group_size):
     mean = gt.gradient_mean(problem, problem.theta, ESTIMATOR, batch_size=1, group_size=group_size)
     point, direction = problem.at(problem.theta), problem.policy.logits(mean / (mean @ mean))
     laws = np.cumsum(point.outcome_probabilities, axis=1)[:, :-1]
-    return point, (laws + np.arange(len(laws))[:, None]).ravel(), (point.covectors * direction[:, None]).sum(axis=-1)
+    return point, (laws + np.arange(len(laws))[:, None]).ravel(), (point.logit_gradients * direction[:, None]).sum(axis=-1)
 
 
 def draw(problem, prompts, group_size, rng):
@@ -95,7 +95,7 @@ def predict(problem, group_size, batch_size):
     law = gt.gradient_law(problem, problem.theta, ESTIMATOR, batch_size=1, group_size=group_size)
     mixed = mixed_share(problem.at(problem.theta).moments.value, group_size)
     share, g = float(law.prompt_weights @ mixed), law.mean / (law.mean @ law.mean)
-    by_prompt = (problem.policy.logits(g) * law.mean_covectors).sum(axis=1)
+    by_prompt = (problem.policy.logits(g) * law.mean_logit_gradients).sum(axis=1)
     second, dropped = float(law.variance_along(g[None])[0]) + 1.0, (1.0 - (1.0 - share) ** batch_size) / share
     means = (1.0 / share, second / share, 1.0 / share, dropped, float(law.prompt_weights @ (by_prompt / mixed)))
     return dict(zip(QUANTITIES, means, strict=True)), (1.0 / share - 1.0) * float(law.mean @ law.mean) / law.trace

@@ -49,8 +49,8 @@ def update(convention, right=True):
     for problem in map(gt.gallery.problem, PROBLEMS):
         for size in GROUP_SIZES[convention == "nemo_rl" :]:  # of two groups' others there is one, and no ddof matters
             law = gt.gradient_law(problem, problem.theta, convention if right else broken, batch_size=1, group_size=size)
-            expected = slope(gt.moments(problem, problem.theta).value, size)[:, None] * law.true_covectors
-            gaps.append(np.abs(law.mean_covectors - expected).max() / np.abs(expected).max())
+            expected = slope(gt.moments(problem, problem.theta).value, size)[:, None] * law.true_logit_gradients
+            gaps.append(np.abs(law.mean_logit_gradients - expected).max() / np.abs(expected).max())
     return np.array(gaps), 0.0
 
 

@@ -43,7 +43,7 @@ def mean_over_batches(problem, estimator, batch_size=2, group_size=2):
         advantages = advantages_of(estimator, np.array([point.rewards[prompt][group] for prompt, group, _ in batch]))
         p = np.prod([weight for _, _, weight in batch])
         for b, (prompt, group, _) in enumerate(batch):
-            total[prompt] += p * advantages[b] @ point.covectors[prompt][point.outcome_responses[group]]
+            total[prompt] += p * advantages[b] @ point.logit_gradients[prompt][point.outcome_responses[group]]
     return point.tangent.adjoint(total / (batch_size * group_size))
 
 

@@ -27,7 +27,7 @@ def conditional(point, prompt, size, mixed):
     mean, right : float
         The expected group mean, and that given besides that the first response is right.
     update : ndarray, shape (D,)
-        The expected covector of the update with advantages Z - group mean.
+        The expected logit gradient of the update with advantages Z - group mean.
     """
     groups = np.array(list(product(range(point.outcome_responses.size), repeat=size)))
     rewards = point.rewards[prompt][groups]
@@ -35,8 +35,8 @@ def conditional(point, prompt, size, mixed):
     kept = (rewards.max(axis=1) == 1.0) & ((rewards.min(axis=1) == 0.0) | (not mixed))
     weights, rewards, groups = weights[kept] / weights[kept].sum(), rewards[kept], groups[kept]
     means = rewards.mean(axis=1)
-    covectors = point.covectors[prompt][point.outcome_responses[groups]]
-    update = np.einsum("n,ng,ngd->d", weights, rewards - means[:, None], covectors) / size
+    logit_gradients = point.logit_gradients[prompt][point.outcome_responses[groups]]
+    update = np.einsum("n,ng,ngd->d", weights, rewards - means[:, None], logit_gradients) / size
     first = weights * rewards[:, 0]
     return float(weights @ means), float(first @ means / first.sum()), update
 
@@ -49,7 +49,7 @@ def gaps(problem, mixed=True):
     for prompt, size in product(range(problem.bandit.n_prompts), GROUP_SIZES):
         p = float(point.moments.value[prompt])
         expected, share = p + float(mixed_bias(p, size)), float(mixed_share(p, size))
-        truth = (1.0 - 1.0 / size) * point.moments.gradient_covectors[prompt] / share
+        truth = (1.0 - 1.0 / size) * point.moments.gradient_in_logits[prompt] / share
         mean, right, update = conditional(point, prompt, size, mixed)
         found.append((abs(mean - expected), abs(right - expected), np.abs(update - truth).max() / np.abs(truth).max()))
         shares.append(share)

@@ -54,7 +54,7 @@ class Head:
         return self.products @ (self.probabilities * (self.success - value)) / len(self.products)
 
     def drawn(self, estimator, group_size, rng, shift):
-        """Return the covectors of one estimate of the gradient, by prompt, (M, K); shifted, groups get others' advantages."""
+        """Return the logit gradients of one estimate of the gradient, by prompt, (M, K); shifted, with others' advantages."""
         prompts = rng.integers(len(self.logits), size=RESPONSES // group_size)
         below = self.probabilities.cumsum(axis=1)[prompts]
         responses = (rng.random((len(prompts), group_size, 1)) * below[:, None, -1:] > below[:, None]).sum(axis=-1)

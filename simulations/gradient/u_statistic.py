@@ -38,13 +38,13 @@ def discrepancies(problem, groups, group_size, rng, stray=0.0):
     for _ in range(groups):
         prompt = int(rng.integers(found.bandit.n_prompts))
         drawn = rng.choice(point.outcome_responses.size, size=group_size, p=point.outcome_probabilities[prompt])
-        scores, rewards = point.covectors[prompt, point.outcome_responses[drawn]], point.rewards[prompt, drawn]
+        scores, rewards = point.logit_gradients[prompt, point.outcome_responses[drawn]], point.rewards[prompt, drawn]
         left_out, own = (estimate(name, scores, rewards) for name in ("rloo", "dr_grpo"))
         of_pairs = (own if broken else left_out) - u_statistic(scores, rewards)
         of_means = own - (1.0 if broken else 1.0 - 1.0 / group_size) * left_out
         of_groups.append((largest(prompt, of_pairs), largest(prompt, of_means)))
     for prompt, (p, z) in enumerate(zip(point.outcome_probabilities, point.rewards, strict=True)):
-        w = point.covectors[prompt, point.outcome_responses]
+        w = point.logit_gradients[prompt, point.outcome_responses]
         partner = (1.0 - stray) * p + stray * (np.arange(p.size) == 0)
         # 2 h_1(y, z) = E (W - W')(z - z') over the partner
         gap = np.einsum("p,opk->ok", partner, (w[:, None] - w) * (z[:, None] - z)[..., None]) - w * (z - p @ z)[:, None]

@@ -92,8 +92,8 @@ def start_at(*place):
     return {
         "success": now.value.mean(),
         "deviation": now.deviation.mean(),
-        "feature_cosine": np.abs(cosines(products, np.ones_like(now.covectors))).mean(),
-        "orthogonality": near_orthogonal(cosines(products, now.covectors)),
+        "feature_cosine": np.abs(cosines(products, np.ones_like(now.logit_gradients))).mean(),
+        "orthogonality": near_orthogonal(cosines(products, now.logit_gradients)),
     }
 
 

@@ -67,12 +67,12 @@ def gram(problem):
 
 
 class State(NamedTuple):
-    """A policy on its way: success and its standard deviation (M,), and the gradients' covectors c (M, K)."""
+    """A policy on its way: success and its standard deviation (M,), and the gradients' logit gradients c (M, K)."""
 
     logits: Array
     value: Array
     deviation: Array
-    covectors: Array
+    logit_gradients: Array
 
 
 def state(logits: Array, success: Array) -> State:
@@ -97,16 +97,16 @@ def ascent(problem: gt.Problem, power: float, updates: int, stride: float = STRI
     for _ in range(updates):
         scales = np.zeros_like(now.deviation)
         np.power(now.deviation, power, out=scales, where=now.deviation > 0.0)
-        pushes = now.covectors * scales[:, None]
+        pushes = now.logit_gradients * scales[:, None]
         moves = products @ pushes
         step = step or stride * np.sqrt(len(products) / (pushes * moves).sum())
         now = state(now.logits + step * moves, success)
         yield now
 
 
-def cosines(products: Array, covectors: Array) -> Array:
-    """Return the cosines of all pairs of prompts' gradients, shape (M (M - 1)/2,), from products (M, M) and covectors (M, K)."""
-    both = covectors @ covectors.T * products
+def cosines(products: Array, logit_gradients: Array) -> Array:
+    """Return cosines of pairs of prompts' gradients, shape (M (M - 1)/2,), from products (M, M) and logit gradients (M, K)."""
+    both = logit_gradients @ logit_gradients.T * products
     lengths = np.sqrt(np.diag(both))
     return np.asarray(squareform(both / np.outer(lengths, lengths), checks=False))
 

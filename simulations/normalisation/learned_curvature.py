@@ -109,7 +109,7 @@ def hessians(problem, place):
     scale, act, width = network.scale, ACTIVATIONS[network.activation], network.width
     hidden, second = network.hidden(place.theta), network.layers(place.theta)[1]
     lengths = np.linalg.norm(network.inputs, axis=1)[:, None]
-    slopes = place.now.covectors
+    slopes = place.now.logit_gradients
     rest = complements(slopes)
     sizes = np.linalg.norm(slopes, axis=1, keepdims=True)
     units = scale * lengths[:, None] * second * act.slope(hidden)[:, None]
@@ -127,7 +127,7 @@ def hessians(problem, place):
 def logit_hessians(problem, place):
     """Return the second derivatives of J_i in its logits, shape (M, K, K): E (r - V) [(e - pi)(e - pi)' - (diag pi - pi pi')]."""
     pi = np.exp(problem.policy.log_probabilities(place.theta))
-    slopes = place.now.covectors
+    slopes = place.now.logit_gradients
     across = pi[:, :, None] * slopes[:, None] + slopes[:, :, None] * pi[:, None]
     return slopes[:, :, None] * np.eye(pi.shape[1]) - across
 

@@ -84,7 +84,9 @@ def measured(problem, theta, each):
     measures = np.stack([np.nan_to_num(finite_objectives(problem, theta)), np.ones(len(theta))], axis=1)
     for place in np.flatnonzero(np.isfinite(theta).all(axis=1) & (np.arange(len(theta)) % each == 0)):
         now = state(problem.policy.logits(theta[place]), problem.bandit.mean_reward)
-        measures[place, 1] = near_orthogonal(pair_cosines(problem.policy.tangent(theta[place]).adjoint_by_prompt(now.covectors)))
+        measures[place, 1] = near_orthogonal(
+            pair_cosines(problem.policy.tangent(theta[place]).adjoint_by_prompt(now.logit_gradients))
+        )
     return measures
 
 

@@ -74,7 +74,7 @@ def course(problem, arm, updates):
 def measured(place):
     """Return the `MEASURES` of a policy."""
     now, gradients = place.now, place.gradients
-    apart = TabularMap(*now.covectors.shape).adjoint_by_prompt(now.covectors)
+    apart = TabularMap(*now.logit_gradients.shape).adjoint_by_prompt(now.logit_gradients)
     shares = [near_orthogonal(pair_cosines(vectors)) for vectors in (gradients, np.abs(gradients), apart)]
     return [now.value.mean(), now.deviation.mean(), *shares]
 

@@ -36,7 +36,7 @@ class Place(NamedTuple):
     @property
     def gradients(self) -> Array:
         """The prompts' gradients, shape (M, d)."""
-        return self.tangent.adjoint_by_prompt(self.now.covectors)
+        return self.tangent.adjoint_by_prompt(self.now.logit_gradients)
 
 
 def network_problem(width: int, seed: int, draw: int = 0, mixture: str = BOTH) -> gt.Problem:
@@ -72,7 +72,7 @@ def ascent(problem: gt.Problem, power: float, updates: int, stride: float = STRI
         now = state(policy.logits(theta), problem.bandit.mean_reward)
         yield Place(theta, now, tangent)
         if n < updates:
-            push = tangent.adjoint(now.covectors * now.deviation[:, None] ** power)
+            push = tangent.adjoint(now.logit_gradients * now.deviation[:, None] ** power)
             step = step or stride * np.sqrt(len(now.value)) / float(np.linalg.norm(tangent.logits(push)))
             theta = theta + step * push
 

@@ -76,7 +76,7 @@ def where(how, ridge, **_):
 def measured(logits, products, success, easy):
     """Return `MEASURES` of a policy: success, also of halves, mean deviation, and shares of near-orthogonal gradients."""
     now = state(logits, success)
-    shares = (near_orthogonal(cosines(given, now.covectors)) for given in (products, np.diag(np.diag(products))))
+    shares = (near_orthogonal(cosines(given, now.logit_gradients)) for given in (products, np.diag(np.diag(products))))
     return [now.value.mean(), now.value[easy].mean(), now.value[~easy].mean(), now.deviation.mean(), *shares]
 
 

@@ -85,7 +85,7 @@ def gradients(problem):
     for ridge in RIDGES:
         products = gram(head_problem(problem, ridge))
         features = {"own": products, "same": np.ones_like(products), "apart": np.diag(np.diag(products))}
-        between = {how: [cosines(one, now.covectors) for now in states] for how, one in features.items()}
+        between = {how: [cosines(one, now.logit_gradients) for now in states] for how, one in features.items()}
         found[label(ridge)] = {how: [near_orthogonal(one) for one in each] for how, each in between.items()}
         found[label(ridge)]["density"] = [np.histogram(one, EDGES, density=True)[0] for one in between["own"]]
     return found

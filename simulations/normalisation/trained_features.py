@@ -136,8 +136,8 @@ def linear_course(data, updates, divided, stride):
     for update in range(updates[-1] + 1):
         now = state(logits, right)
         if update in updates:
-            yield now.value.mean(), cosines_of(np.einsum("ma,manb,nb->mn", now.covectors, data.kernel, now.covectors))
-        push = now.covectors / now.deviation[:, None] if divided else now.covectors
+            yield now.value.mean(), cosines_of(np.einsum("ma,manb,nb->mn", now.logit_gradients, data.kernel, now.logit_gradients))
+        push = now.logit_gradients / now.deviation[:, None] if divided else now.logit_gradients
         moved = (kernel @ push.ravel()).reshape(count, answers) / count
         step = step or stride / float(np.sqrt((moved**2).sum(axis=1).mean()))
         logits = logits + step * moved

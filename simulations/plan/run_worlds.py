@@ -83,14 +83,14 @@ def walked(case, theta):
 
     def draw(prompts, rng):
         states, rows = chain.starts[prompts], np.arange(prompts.size)
-        covectors, goes_on = np.zeros((prompts.size, *p.shape)), np.ones(prompts.size, dtype=bool)
+        logit_gradients, goes_on = np.zeros((prompts.size, *p.shape)), np.ones(prompts.size, dtype=bool)
         for _ in range(chain.horizon):
             tokens = (rng.random(prompts.size)[:, None] > below[states]).sum(axis=1)
-            covectors[rows, states] += np.where(goes_on[:, None], np.eye(p.shape[1])[tokens] - p[states], 0.0)
+            logit_gradients[rows, states] += np.where(goes_on[:, None], np.eye(p.shape[1])[tokens] - p[states], 0.0)
             ended = chain.ends[states, tokens]
             states = np.where(goes_on, chain.transitions[states, tokens], states)
             goes_on &= ~ended
-        return success[states], tangent.adjoint_by_prompt(covectors.reshape(prompts.size, -1))
+        return success[states], tangent.adjoint_by_prompt(logit_gradients.reshape(prompts.size, -1))
 
     return draw
 

@@ -77,7 +77,7 @@ RULES = {
 }
 
 
-def covectors(probabilities, right, rule, rng):
+def logit_gradients(probabilities, right, rule, rng):
     """Return estimates in the logits, shape (S, R, M, K): means over the groups begun of 1/n sum_i A_i e_i, A leave-one-out.
 
     Advantages add up to 0 in each group, so that the mean score takes no part.
@@ -117,7 +117,7 @@ def successes(problem, rule, rates, updates, rng, runs):
     columns = csr_array(problem.policy.jacobian().reshape(right.size, -1).T)
     for update in range(1, updates[-1] + 1):
         probabilities = np.exp(problem.policy.log_probabilities(theta))
-        estimates = covectors(probabilities, right, rule, rng).reshape(-1, right.size)
+        estimates = logit_gradients(probabilities, right, rule, rng).reshape(-1, right.size)
         theta += np.array(rates)[:, None, None] * np.asarray(columns @ estimates.T).T.reshape(theta.shape)
         if update in updates:
             found.append((np.exp(problem.policy.log_probabilities(theta)) * right).sum(axis=-1).mean(axis=-1))

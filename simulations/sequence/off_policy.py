@@ -82,8 +82,8 @@ class Pairs:
 
     def _add_up(self, weights: Array) -> Array:
         """Return the sum of the tokens' scores under the current policy with weights (N, M, K, T), shape (N, d)."""
-        covectors = self.paths.centre(self.paths.add_up(weights), np.exp(self.now))
-        return np.tensordot(covectors, self.features, axes=2)
+        logit_gradients = self.paths.centre(self.paths.add_up(weights), np.exp(self.now))
+        return np.tensordot(logit_gradients, self.features, axes=2)
 
     def _by_token(self, values: Array) -> Array:
         """Return the mean over prompts of values of tokens (N, M, K, T) that are weighed by their response's probability."""

@@ -47,9 +47,9 @@ def updates(problem, groups, group_size, strength, drift, rng, kernel="dr_grpo")
             return ((a[i] - a[j]) ** 2).sum() / group_size**2
 
         a = regularised(here.token_log_probabilities)
-        covectors = np.zeros((found.bandit.n_prompts, here.covectors.shape[-1]))
-        covectors[prompt] = estimate(kernel, here.covectors[prompt, responses], a)
-        update = found.policy.tangent(found.theta).adjoint(covectors)
+        logit_gradients = np.zeros((found.bandit.n_prompts, here.logit_gradients.shape[-1]))
+        logit_gradients[prompt] = estimate(kernel, here.logit_gradients[prompt, responses], a)
+        update = found.policy.tangent(found.theta).adjoint(logit_gradients)
         return np.linalg.norm(-gradient(found, loss, here.theta) / (2.0 * strength) - update) / (a.std() * scale[prompt])
 
     for _ in range(groups):

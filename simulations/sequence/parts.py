@@ -33,8 +33,8 @@ def mean_update(problem: gt.Problem, theta: Array, estimator: gt.Estimator, base
     weights = token_weights(point, point, estimator).by_token(np.arange(problem.bandit.n_prompts))[:, 0]
     centred = point.rewards - (point.moments.value[:, None] if baseline else 0.0)
     by_response = (point.outcome_probabilities * centred).reshape(*point.probabilities.shape, -1).sum(axis=-1)
-    covectors = paths.centre(paths.add_up(by_response[:, :, None] * weights), point.token_probabilities)
-    return point.tangent.adjoint(problem.bandit.prompt_weights[:, None] * covectors)
+    logit_gradients = paths.centre(paths.add_up(by_response[:, :, None] * weights), point.token_probabilities)
+    return point.tangent.adjoint(problem.bandit.prompt_weights[:, None] * logit_gradients)
 
 
 def cosine(one: Array, other: Array) -> float:

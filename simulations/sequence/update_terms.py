@@ -64,8 +64,8 @@ class Rollout:
         """Return the update that the library's estimator makes of it, sum zeta xi A u, shape (d,)."""
         weights = token_weights(self.problem.at(self.theta), self.problem.at(self.problem.theta), estimator)
         prompts, signs = np.arange(len(self.drawn)), int(weights.depends_on_sign) * (self.advantages < 0.0)
-        covectors = weights.covectors(prompts)[prompts[:, None], signs, self.drawn]
-        pushed = np.einsum("bg,bgd->bd", self.weights * self.advantages, covectors)
+        logit_gradients = weights.logit_gradients(prompts)[prompts[:, None], signs, self.drawn]
+        pushed = np.einsum("bg,bgd->bd", self.weights * self.advantages, logit_gradients)
         return self.problem.policy.tangent(self.theta).adjoint(pushed)
 
     def _sum(self, by_response, by_token, vectors):

@@ -37,8 +37,8 @@ class LearnedPairs(Pairs):
         self.now, self.old = (self.paths.log_probabilities(logits(vectors)) for vectors in (theta, behaviour))
 
     def _add_up(self, weights):
-        covectors = self.paths.centre(self.paths.add_up(weights), np.exp(self.now))
-        return np.stack([tangent.adjoint(one) for tangent, one in zip(self.tangents, covectors, strict=True)])
+        logit_gradients = self.paths.centre(self.paths.add_up(weights), np.exp(self.now))
+        return np.stack([tangent.adjoint(one) for tangent, one in zip(self.tangents, logit_gradients, strict=True)])
 
 
 def cases(quick):

@@ -68,8 +68,8 @@ def head_products(model, states, answers):
     for start in range(0, len(owner), TOKENS_AT_ONCE):
         part = slice(start, start + TOKENS_AT_ONCE)
         same = (tokens[part, None] == tokens).float()
-        covectors = same - chances[:, tokens[part]].T - chances[part][:, tokens] + chances[part] @ chances.T
-        products = (covectors * (hidden[part] @ hidden.T)).double().numpy()
+        logit_gradients = same - chances[:, tokens[part]].T - chances[part][:, tokens] + chances[part] @ chances.T
+        products = (logit_gradients * (hidden[part] @ hidden.T)).double().numpy()
         np.add.at(found, (owner[part, None], owner[None]), products)
     return (found + found.T) / 2.0
 

@@ -264,8 +264,8 @@ def score_moments(inner, probabilities, answers):
     """
     right = np.eye(LOGITS)[answers]
     # Success is pi_a, and its gradient in the logits pi_a (e_a - pi).
-    covectors = (probabilities * right).sum(axis=1, keepdims=True) * (right - probabilities)
-    gram = np.einsum("ma,manb,nb->mn", covectors, inner, covectors)
+    logit_gradients = (probabilities * right).sum(axis=1, keepdims=True) * (right - probabilities)
+    gram = np.einsum("ma,manb,nb->mn", logit_gradients, inner, logit_gradients)
     scores = np.eye(LOGITS) - probabilities[:, None]
     powers = np.einsum("mka,mamb,mkb->mk", scores, inner, scores)
     wrong = probabilities * (1.0 - right)
