@@ -90,7 +90,7 @@ def assert_one_law(found, expected):
 def test_laws_of_all_estimators_are_those_of_the_listed_responses(make, off_policy):
     """Every registered estimator has its law carried, or a reason why not; a behaviour that is left out is seen."""
     problem, sizes = make(), {"batch_size": 3, "group_size": 4}
-    listed, carried = problem.listed(), 0
+    listed, suffix_sums = problem.listed(), 0
     behaviour = problem.theta + 0.2 * np.sin(np.arange(problem.theta.size)) if off_policy else None
     for name in gt.estimators():
         try:
@@ -99,12 +99,12 @@ def test_laws_of_all_estimators_are_those_of_the_listed_responses(make, off_poli
             why = str(reason)
             assert "couples groups" in why or "cannot be carried" in why, name
             continue
-        carried += 1
+        suffix_sums += 1
         assert_one_law(found, gt.gradient_law(listed, problem.theta, name, **sizes, behaviour=behaviour))
         if off_policy:
             on_policy = gt.gradient_law(listed, problem.theta, name, **sizes)
             assert abs(found.mse / on_policy.mse - 1.0) > 1e-6, name
-    assert carried >= 20
+    assert suffix_sums >= 20
 
 
 def test_the_unclipped_ratio_of_the_whole_response_is_carried_and_its_clip_is_not():
@@ -122,14 +122,14 @@ def test_the_unclipped_ratio_of_the_whole_response_is_carried_and_its_clip_is_no
 
 @CHAINS
 def test_the_two_ways_to_the_mean_scores_agree_at_a_thousand_tokens(make):
-    """Carried back as vectors, and as logit gradients from the edges that are passed."""
+    """SuffixSums back as vectors, and as logit gradients from the edges that are passed."""
     problem = make()
     chain = problem.policy
     features = None if chain.logit_map.features is None else chain.logit_map.features.reshape(N_STATES, N_TOKENS, -1)
     long = gt.TokenChain(chain.transitions, 1000, chain.end_token, features, chain.starts)
     point = gt.Problem(problem.bandit, long).at(problem.theta)
     ones = np.ones((1, N_STATES, N_TOKENS))
-    back = point.carried(point.walk(point.state_probabilities, point.unit_shares), ones)
+    back = point.suffix_sums(point.walk(point.state_probabilities, point.unit_shares), ones)
     forward = chain.logit_map.vectors(point.own_sums.means[:, :, 0])
     size = 1e-12 * point.moments.score_power.max() ** 0.5
     np.testing.assert_allclose(back.mean[chain.starts, :, 0], forward, rtol=1e-9, atol=size)
@@ -142,7 +142,7 @@ def test_the_two_ways_to_the_mean_scores_agree_at_a_thousand_tokens(make):
 def test_the_hessian_is_that_of_the_listed_responses(make):
     problem = make()
     weights = problem.bandit.prompt_weights[:, None, None]
-    found = problem.policy.logit_map.congruence(weights * problem.at(problem.theta).hessian_forms())
+    found = problem.policy.logit_map.congruence(weights * problem.at(problem.theta).hessian_matrices())
     np.testing.assert_allclose(found, gt.hessian(problem.listed(), problem.theta), rtol=1e-11, atol=1e-15)
 
 

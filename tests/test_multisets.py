@@ -18,7 +18,7 @@ from grpo_theory.exact.multisets import (
     multiset_lines,
     multiset_ranks,
     multisets,
-    seen_at,
+    outcome_table,
 )
 
 
@@ -76,7 +76,7 @@ def test_sums_over_multisets_are_sums_over_ordered_groups(n_features):
 def test_classes_join_what_a_kernel_cannot_tell_apart():
     c = case("tabular", "binary")
     point = c.problem.at(c.theta)
-    seen = seen_at(point, gt.estimators()["rloo"].kl)
+    seen = outcome_table(point, gt.estimators()["rloo"].kl)
     by_reward = classes(point, seen, frozenset({"rewards"}))[0]
     assert by_reward.prompts[0] == 0
     rewards, norms, lengths = by_reward.fields[:, 0]

@@ -18,7 +18,7 @@ from grpo_theory.plan.reward_laws import fit_reward_laws, tilted_laws
 from grpo_theory.plan.reward_levels import LEVELS, best_cuts, reward_ladder
 from grpo_theory.plan.run_advice import JUDGED, JUDGED_GRADED, RunAdvice, WorldRuns, advise_run
 from grpo_theory.plan.run_agreement import alignment, log_alignment
-from grpo_theory.plan.run_rates import DROP, LARGEST, RARER, cap, graded_readings, lift, readings
+from grpo_theory.plan.run_rates import DROP, LARGEST, RARER, capped, graded_readings, lift, readings
 from grpo_theory.plan.run_simulation import TUNING, Arm, train_sizes
 from grpo_theory.plan.run_worlds import WORLDS
 from grpo_theory.plan.success_rates import fit_success_rates
@@ -123,7 +123,7 @@ def test_the_floor_is_where_the_likelihood_of_unsolved_prompts_falls_by_half_a_u
 def test_what_was_never_seen_comes_as_often_as_the_floor_in_the_proportions_of_the_log():
     law, pooled = np.array([[0.3, 0.7], [0.95, 0.05], [0.0, 1.0]]), np.array([0.5, 0.5])
     np.testing.assert_allclose(lift(law, 0.1, pooled)[:, 1], [0.7, 0.1, 1.0])
-    np.testing.assert_allclose(cap(law, pooled)[:, 1], [0.7, 0.05, LARGEST])
+    np.testing.assert_allclose(capped(law, pooled)[:, 1], [0.7, 0.05, LARGEST])
     lifted = lift(np.eye(4), 0.06, np.array([0.4, 0.3, 0.2, 0.1]))
     np.testing.assert_allclose(lifted[0], [0.94, 0.03, 0.02, 0.01], rtol=1e-6)
     assert lifted[1, 2:] == pytest.approx([0.02, 0.01], rel=1e-6)

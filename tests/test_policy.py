@@ -16,7 +16,7 @@ def test_every_map_agrees_with_the_dense_features(name):
     policy, theta, phi, own = c.policy, c.theta, c.features, c.policy.logit_map
     rng = np.random.default_rng(5)
     logit_gradients = rng.normal(size=phi.shape[:2])
-    forms = rng.normal(size=(*phi.shape[:2], phi.shape[1]))
+    matrices = rng.normal(size=(*phi.shape[:2], phi.shape[1]))
     several = rng.normal(size=(4, policy.dimension))
     close = {"rtol": 1e-13, "atol": 1e-14}
     np.testing.assert_allclose(policy.logits(theta), phi @ theta, **close)
@@ -25,10 +25,10 @@ def test_every_map_agrees_with_the_dense_features(name):
     np.testing.assert_allclose(own.adjoint_by_prompt(logit_gradients), np.einsum("mkd,mk->md", phi, logit_gradients), **close)
     np.testing.assert_allclose(own.adjoint(logit_gradients), np.einsum("mkd,mk->d", phi, logit_gradients), **close)
     np.testing.assert_allclose(own.gram(), phi @ phi.transpose(0, 2, 1), **close)
-    norms = (np.einsum("mkd,mjk->mjd", phi, forms) ** 2).sum(axis=-1)
-    np.testing.assert_allclose(own.squared_norms(forms), norms, **close)
-    np.testing.assert_allclose(gt.LogitMap.squared_norms(own, forms), norms, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(own.congruence(forms), sum(p.T @ a @ p for p, a in zip(phi, forms, strict=True)), **close)
+    norms = (np.einsum("mkd,mjk->mjd", phi, matrices) ** 2).sum(axis=-1)
+    np.testing.assert_allclose(own.squared_norms(matrices), norms, **close)
+    np.testing.assert_allclose(gt.LogitMap.squared_norms(own, matrices), norms, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(own.congruence(matrices), sum(p.T @ a @ p for p, a in zip(phi, matrices, strict=True)), **close)
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -61,8 +61,8 @@ class Scaled(gt.LogitMap):
     def gram(self):
         return (self.scales**2)[:, None, None] * np.eye(self.n_logits)
 
-    def congruence(self, forms):
-        return np.tensordot(self.scales**2, forms, axes=1)
+    def congruence(self, matrices):
+        return np.tensordot(self.scales**2, matrices, axes=1)
 
 
 @pytest.mark.parametrize("penalty", [None, gt.KL(0.5, np.full((3, 4), 0.25))])

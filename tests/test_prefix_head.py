@@ -23,14 +23,14 @@ def test_the_maps_agree_with_dense_features():
     head, dense = (tree.logit_map for tree in trees)
     assert type(head) is PrefixHeadMap
     assert head.dimension == dense.dimension == 12
-    theta, logit_gradients, forms = rng.normal(size=(5, 2, 12)), rng.normal(size=(3, 6, 21)), rng.normal(size=(3, 21, 21))
+    theta, logit_gradients, matrices = rng.normal(size=(5, 2, 12)), rng.normal(size=(3, 6, 21)), rng.normal(size=(3, 21, 21))
     np.testing.assert_allclose(head.logits(theta), dense.logits(theta), rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(
         head.adjoint_by_prompt(logit_gradients[:, 0]), dense.adjoint_by_prompt(logit_gradients[:, 0]), atol=1e-13
     )
     np.testing.assert_allclose(head.adjoint(logit_gradients[:, 0]), dense.adjoint(logit_gradients[:, 0]), atol=1e-13)
     np.testing.assert_allclose(head.gram(), dense.gram(), atol=1e-13)
-    np.testing.assert_allclose(head.congruence(forms), dense.congruence(forms), atol=1e-12)
+    np.testing.assert_allclose(head.congruence(matrices), dense.congruence(matrices), atol=1e-12)
     np.testing.assert_allclose(head.squared_norms(logit_gradients), dense.squared_norms(logit_gradients), rtol=1e-12)
     probabilities, paths = trees[0].paths.log_probabilities(head.logits(theta[0, 0])), trees[0].paths
     found = [one(paths, np.exp(probabilities)) for one in (head.token_products, dense.token_products)]

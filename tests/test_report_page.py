@@ -307,7 +307,7 @@ def test_every_link_within_the_page_leads_somewhere(page):
     assert len(set(anchors)) == len(anchors)
     links = set(re.findall(r'href="#([^"]+)"', page))
     assert links <= set(anchors), links - set(anchors)
-    assert {"proof-2", "group-size", "U9-best-printed", "powerless"} <= links | set(anchors)
+    assert {"proof-2", "group-size", "U9-best-printed", "uninformative"} <= links | set(anchors)
 
 
 def test_the_search_finds_printed_statements_first_and_shows_their_verdicts(page):
@@ -327,7 +327,7 @@ def test_the_search_finds_printed_statements_first_and_shows_their_verdicts(page
 
 
 def test_verdicts_lead_to_the_checks_without_power_and_their_first_clause_is_bold(page):
-    assert 'had no power: <a href="#powerless">see the table of those</a>.' in page
+    assert 'had no power: <a href="#uninformative">see the table of those</a>.' in page
     assert '<span class="verdict holds">Confirmed in the one setting tried (p0).</span>' in page
 
 

@@ -154,8 +154,8 @@ class Shifted(gt.LogitMap):
     def gram(self):
         return self.features @ self.features.transpose(0, 2, 1)
 
-    def congruence(self, forms):
-        return np.einsum("mkd,mkl,mle->de", self.features, forms, self.features)
+    def congruence(self, matrices):
+        return np.einsum("mkd,mkl,mle->de", self.features, matrices, self.features)
 
 
 def test_maps_of_a_users_own_are_simulated_by_the_maps_alone():

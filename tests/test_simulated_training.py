@@ -23,7 +23,7 @@ from streams_by_numpy import uniforms_of_runs
 
 import grpo_theory as gt
 from grpo_theory.simulate import BLOCK_RUNS
-from grpo_theory.simulate.policies import logit_tables
+from grpo_theory.simulate.policies import logit_rule
 from grpo_theory.simulate.rollouts import draw_in_order, draw_outcomes, make_policy_room, make_room, world_of
 from grpo_theory.simulate.step_grid import StepGrid
 from grpo_theory.simulate.streams import LANES
@@ -255,7 +255,7 @@ def test_divergence_is_counted_and_kept():
 def test_numbers_that_mean_nothing_are_counts_all_the_same():
     """Where a run has left the numbers: counts of G responses, none below 0, so that they lead out of no table."""
     problem, rng = gt.gallery.problem("tabular"), np.random.default_rng(0)
-    logits = logit_tables(problem.policy, 1)
+    logits = logit_rule(problem.policy, 1)
     world = world_of(problem, logits)
     policy = make_policy_room(1, logits, problem.policy.n_logits, wants_logs=False)
     for in_order, draw in ((False, draw_outcomes), (True, draw_in_order)):

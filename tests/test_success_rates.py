@@ -15,7 +15,7 @@ from grpo_theory.plan.advice import check_informative
 from grpo_theory.plan.average import mean_limits, ratio_limit
 from grpo_theory.plan.beta_rates import beta_quadrature
 from grpo_theory.plan.effective import share_terms
-from grpo_theory.plan.met_prompts import chance_of_signal, chance_of_success, most_success
+from grpo_theory.plan.success_chances import chance_of_signal, chance_of_success, most_success
 
 RATES = np.random.default_rng(20261122).beta(0.3, 0.5, 200)
 GRADED = gt.RewardCounts.from_rewards(

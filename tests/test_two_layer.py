@@ -33,13 +33,15 @@ def test_the_tangent_is_its_dense_features(kind):
     tangent, phi = c.policy.tangent(c.theta), derivatives_of(c.policy.logit_map, c.theta)
     rng = np.random.default_rng(5)
     logit_gradients, several = rng.normal(size=phi.shape[:2]), rng.normal(size=(4, c.policy.dimension))
-    forms = rng.normal(size=(*phi.shape[:2], phi.shape[1]))
+    matrices = rng.normal(size=(*phi.shape[:2], phi.shape[1]))
     np.testing.assert_allclose(tangent.logits(several), np.einsum("mkd,jd->jmk", phi, several), **CLOSE)
     np.testing.assert_allclose(c.policy.logit_slopes(c.theta, several[0]), phi @ several[0], **CLOSE)
     np.testing.assert_allclose(tangent.adjoint_by_prompt(logit_gradients), np.einsum("mkd,mk->md", phi, logit_gradients), **CLOSE)
     np.testing.assert_allclose(tangent.adjoint(logit_gradients), np.einsum("mkd,mk->d", phi, logit_gradients), **CLOSE)
     np.testing.assert_allclose(tangent.gram(), phi @ phi.transpose(0, 2, 1), **CLOSE)
-    np.testing.assert_allclose(tangent.congruence(forms), sum(p.T @ a @ p for p, a in zip(phi, forms, strict=True)), **CLOSE)
+    np.testing.assert_allclose(
+        tangent.congruence(matrices), sum(p.T @ a @ p for p, a in zip(phi, matrices, strict=True)), **CLOSE
+    )
     assert tangent.at(several[0]) is tangent
 
 

@@ -91,9 +91,9 @@ def test_a_control_that_is_its_claim_is_shown_and_fails_the_run(verify, tmp_path
     assert "Confirmed" not in done.stdout
     page = (tmp_path / "out" / "report.html").read_text()
     assert "the negative control was not refuted in 2 settings, so the check has no power there" in page
-    assert page.split('id="powerless"')[1].count("<td>exact</td></tr>") == 2, "more runs would not help"
+    assert page.split('id="uninformative"')[1].count("<td>exact</td></tr>") == 2, "more runs would not help"
     assert "Made from a quick run (fewer replications) of the one study with seed 0." in page
-    assert "<td>confirmed</td>" not in page.split('id="powerless"')[0]
+    assert "<td>confirmed</td>" not in page.split('id="uninformative"')[0]
 
 
 def test_a_weak_control_fails_a_full_run_unless_it_is_said_why(verify, tmp_path):

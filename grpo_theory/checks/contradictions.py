@@ -9,7 +9,7 @@ import numpy as np
 from grpo_theory.checks.conventions import Fit, GroupTable
 from grpo_theory.checks.resolution import half_spacings, tolerances
 from grpo_theory.estimation import Estimator
-from grpo_theory.samples.group_advantages import advantages_of
+from grpo_theory.samples.group_advantages import logged_advantages
 from grpo_theory.validation import Array, Flags, Integers
 
 MOST = 1000
@@ -47,7 +47,7 @@ class Sample:
         """Whether advantages (G,) differ from the convention's; None where it is not defined."""
         if self.rewards.size < self.estimator.advantage.minimum_group_size:
             return None
-        expected = advantages_of(self.estimator, self.rewards, np.zeros(self.rewards.size, dtype=np.int64))
+        expected = logged_advantages(self.estimator, self.rewards, np.zeros(self.rewards.size, dtype=np.int64))
         allowed = tolerances(expected[None], self.rewards[None], self.spacing[None])[0]
         return bool((np.abs(expected - advantages) > allowed).any())
 

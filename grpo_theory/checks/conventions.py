@@ -8,7 +8,7 @@ import numpy as np
 
 from grpo_theory.checks.resolution import half_spacings, tolerances
 from grpo_theory.estimation import Estimator, estimators
-from grpo_theory.samples.group_advantages import READABLE, advantages_of
+from grpo_theory.samples.group_advantages import READABLE, logged_advantages
 from grpo_theory.validation import Array, Flags, Integers
 
 VARIANTS = {"ddof": (0.0, 1.0), "epsilon": (0.0, 1e-9, 1e-8, 1e-6, 1e-4)}
@@ -179,7 +179,7 @@ def expected_advantages(estimator: Estimator, table: GroupTable) -> Array:
         if rows.size and not (estimator.couples_groups and np.ptp(sizes[rows])):
             index = np.unique(table.index[rows], return_inverse=True)[1]
             lengths = None if table.lengths is None else np.maximum(table.lengths[rows], 1.0)
-            expected[rows] = advantages_of(estimator, table.rewards[rows], index, lengths)
+            expected[rows] = logged_advantages(estimator, table.rewards[rows], index, lengths)
     return expected
 
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.validation import Array, as_count, as_generator, as_positive, as_real_array, check_shape
 
 Sides = Callable[[Array], Sequence[float]]
-Comparison = Literal["ratio", "difference"]
+ComparisonKind = Literal["ratio", "difference"]
 
 ROUNDING = 1e-9
 """By how much, relative to the larger side, the left may be above the right and still count as equal."""
@@ -71,7 +71,7 @@ def worst_case(
     rng: Any = None,
     starts: int = 256,
     climbs: int = 8,
-    compare: Comparison = "ratio",
+    compare: ComparisonKind = "ratio",
     tolerance: float = 1e-3,
 ) -> WorstCase:
     """Maximise the left side of an inequality over, or less, its right side, over a box of parameters.

@@ -14,7 +14,7 @@ from grpo_theory.evidence.claim import Statement
 from grpo_theory.evidence.rules import SKEWNESS, Evidence, Share, as_side, rounding
 from grpo_theory.validation import Array, as_array, as_numbers, as_real_array, check_shape, check_within
 
-Row = Mapping[Any, Any]
+EvidenceRow = Mapping[Any, Any]
 
 
 class BoundedMean(Share):
@@ -61,7 +61,7 @@ def exact(estimate: float, prediction: float, margin: float = 0.0) -> Evidence:
     return Evidence(float(estimate), float(prediction), margin=margin)
 
 
-def evidence(row: Row, prediction: float | None = None, margin: float = 0.0, comparisons: int = 1) -> Evidence:
+def evidence(row: EvidenceRow, prediction: float | None = None, margin: float = 0.0, comparisons: int = 1) -> Evidence:
     """Return the evidence of a row, against its own prediction or another; the row may say how skewed a replication is at most.
 
     Examples
@@ -160,7 +160,7 @@ def highest(scores: pd.Series) -> Any:
     return scores[scores == largest(scores)].index[0]
 
 
-def difference(one: Row, other: Row, prediction: float = 0.0) -> Evidence:
+def difference(one: EvidenceRow, other: EvidenceRow, prediction: float = 0.0) -> Evidence:
     """Return the difference of two rows' estimates, from independent draws, as evidence.
 
     Examples
@@ -180,7 +180,7 @@ def difference(one: Row, other: Row, prediction: float = 0.0) -> Evidence:
     )
 
 
-def distance(row: Row, prediction: float, margin: float) -> Evidence:
+def distance(row: EvidenceRow, prediction: float, margin: float) -> Evidence:
     """Return the relative distance of a row's estimate from an approximate prediction, as evidence against a margin.
 
     For upper bounds: a law that is claimed to so many percent is not refuted by being off by less, however surely it is.

@@ -169,7 +169,7 @@ def _hessians_at(problem: Problem, theta: ArrayLike) -> Array:
     if not isinstance(problem.policy, TokenChain):
         return hessians_in_logits(problem, problem.policy.logits(theta))
     weights = problem.bandit.prompt_weights[:, None, None]
-    return _at_points(problem, theta, lambda point: weights * on_chain(problem, point).hessian_forms())
+    return _at_points(problem, theta, lambda point: weights * on_chain(problem, point).hessian_matrices())
 
 
 def token_covariances(paths: Paths, weights: Array, token_probabilities: Array) -> Array:
@@ -184,11 +184,11 @@ def token_covariances(paths: Paths, weights: Array, token_probabilities: Array) 
         p, prefix by prefix.
     """
     share = weights * token_probabilities
-    forms = -paths.siblings * share[..., :, None] * token_probabilities[..., None, :]
+    matrices = -paths.siblings * share[..., :, None] * token_probabilities[..., None, :]
     diagonal = np.arange(paths.n_logits)
     rows = token_probabilities.reshape(*token_probabilities.shape[:-1], -1, paths.vocabulary_size)
-    forms[..., diagonal, diagonal] = share * complements(rows).reshape(share.shape)
-    return forms
+    matrices[..., diagonal, diagonal] = share * complements(rows).reshape(share.shape)
+    return matrices
 
 
 @typed
@@ -206,13 +206,13 @@ def fisher_information(problem: Problem, token_probabilities: Array, theta: Arra
     """
     tangent = problem.policy.tangent(problem.theta if theta is None else theta)
     if isinstance(problem.policy, TokenChain):
-        forms = on_chain(problem, problem.theta).fisher_forms(token_probabilities)
+        matrices = on_chain(problem, problem.theta).fisher_matrices(token_probabilities)
     else:
         paths = problem.policy.paths
         with np.errstate(divide="ignore"):
             pi = np.exp(paths.along(np.log(token_probabilities)))
-        forms = token_covariances(paths, paths.by_prefix(paths.collect(pi)), token_probabilities)
-    return tangent.congruence(problem.bandit.prompt_weights[:, None, None] * forms)
+        matrices = token_covariances(paths, paths.by_prefix(paths.collect(pi)), token_probabilities)
+    return tangent.congruence(problem.bandit.prompt_weights[:, None, None] * matrices)
 
 
 def _gradients_in_logits(problem: Problem, theta: ArrayLike) -> Array:
@@ -277,9 +277,9 @@ def hessians_in_logits(problem: Problem, logits: Array) -> Array:
     lead = tables.probabilities * tables.centred
     logit_gradients = score_logit_gradients(paths, tables.token_probabilities)
     # Section 5 of docs/derivations.md: sum_k pi_k (A_k - strength) c_k c_k' less the covariances at prefixes times E[A | prefix].
-    forms = _second_moment(logit_gradients, lead - strength * tables.probabilities)
-    forms -= token_covariances(paths, paths.by_prefix(paths.collect(lead)), tables.token_probabilities)
-    return problem.bandit.prompt_weights[:, None, None] * forms
+    matrices = _second_moment(logit_gradients, lead - strength * tables.probabilities)
+    matrices -= token_covariances(paths, paths.by_prefix(paths.collect(lead)), tables.token_probabilities)
+    return problem.bandit.prompt_weights[:, None, None] * matrices
 
 
 def noise_in_logits(problem: Problem, logits: Array) -> Array:

@@ -15,18 +15,18 @@ from grpo_theory.estimation.kernel import RESPONSE_FIELDS
 from grpo_theory.exact.multisets import (
     MAXIMUM_COUNTS,
     MAXIMUM_RESPONSES,
-    Looks,
+    DistinctPrompts,
     add_moments,
     check_exchangeable,
     class_tables,
     count_multisets,
+    distinct_prompts,
     looked_at,
-    looks_of,
 )
 from grpo_theory.exact.score_moments import (
     NotEnumerableError,
     ScoreMoments,
-    Share,
+    SharedScores,
     listed_moments,
     means_and_powers,
     prefix_sum_moments,
@@ -101,7 +101,7 @@ class GradientLaw:
     prompt_weights: Array
     mean_logit_gradients: Array
     powers: Array
-    shares: list[Share] = field(repr=False)
+    shares: list[SharedScores] = field(repr=False)
 
     def __repr__(self) -> str:
         sizes = f"batch_size={self.batch_size}, group_size={self.group_size}"
@@ -354,7 +354,7 @@ def law_between(
 class Scores(NamedTuple):
     """Score moments with the looks of their prompts, and what features multiply them."""
 
-    by_look: list[tuple[ScoreMoments, Looks, Integers]]
+    by_look: list[tuple[ScoreMoments, DistinctPrompts, Integers]]
     depends_on_sign: bool
     drifting: bool
 
@@ -369,7 +369,7 @@ def scores_of(current: Point, sampler: Point, estimator: Estimator, old: Point |
             raise ValueError("old must be left out for a TokenChain: laws of three policies are computed of trees and bandits")
         by_reward, split = prefix_sum_moments(current, sampler, estimator)
         known = sampler.moments.known_to_oracles
-        return Scores([(one, *looks_of(one.classes, known, estimator.reads)) for one in by_reward], split, False)
+        return Scores([(one, *distinct_prompts(one.classes, known, estimator.reads)) for one in by_reward], split, False)
     weights, products = token_weights(current, sampler, estimator, old), current.token_products
     partition = looked_at(sampler, estimator.kl, estimator.reads)
     listed = [(listed_moments(kinds, weights, products), looks, look) for kinds, looks, look in partition]
@@ -379,19 +379,19 @@ def scores_of(current: Point, sampler: Point, estimator: Estimator, old: Point |
 def _group_moments(
     estimator: Estimator,
     scores: ScoreMoments,
-    looks: Looks,
+    looks: DistinctPrompts,
     look: Integers,
     group_size: int,
     depends_on_sign: bool,
     drifting: bool,
-) -> Share:
+) -> SharedScores:
     """Sum the moments of a group's features over all multisets, for prompts that have equally many classes and these looks.
 
     What multiplies the logit gradients of a class is its advantage, split by sign if clips do, and 1 for a KL term.
     """
     (n_prompts, n_classes), n_features = scores.classes.probabilities.shape, scores.means.shape[2]
     shape, log_p = (n_classes, n_features), np.log(scores.classes.probabilities)
-    share = Share(scores, *(np.zeros((n_prompts, *rest)) for rest in (shape, shape + shape, (*shape, n_features))))
+    share = SharedScores(scores, *(np.zeros((n_prompts, *rest)) for rest in (shape, shape + shape, (*shape, n_features))))
     for counts, advantages in class_tables(estimator.advantage, looks, group_size):
         split = [np.maximum(advantages, 0.0), np.minimum(advantages, 0.0)] if depends_on_sign else [advantages]
         multipliers = np.stack([*split, np.ones_like(advantages)] if drifting else split, axis=-1)

@@ -476,8 +476,8 @@ def region(problem: Problem, optimum: ArrayLike, *, radius: float, reach: float)
         return np.asarray(highest - objective(problem, best + points @ directions.T))
 
     def curvature(points: Array) -> Array:
-        forms = hessian_along(problem, best + points @ directions.T, directions.T)
-        return np.abs(np.linalg.eigvalsh(forms)).max(axis=-1)
+        matrices = hessian_along(problem, best + points @ directions.T, directions.T)
+        return np.abs(np.linalg.eigvalsh(matrices)).max(axis=-1)
 
     def flatness(points: Array) -> Array:
         # mu is the least ||grad J||^2/(2 gap): Polyak and Lojasiewicz's inequality is ||grad J||^2 >= 2 mu (J* - J).

@@ -27,7 +27,7 @@ from grpo_theory.problem.logits import SURE, less_mean
 from grpo_theory.validation import Array, Integers, read_only
 
 
-class Seen(NamedTuple):
+class OutcomeTable(NamedTuple):
     """The fields of a batch, for every prompt and outcome.
 
     Attributes
@@ -46,7 +46,7 @@ class Seen(NamedTuple):
     prompt_fields: tuple[Array, Array, Array]
 
 
-def seen_at(point: Point, kl: KLTerm) -> Seen:
+def outcome_table(point: Point, kl: KLTerm) -> OutcomeTable:
     """Return what the kernel of an estimator with this KL term sees of responses drawn at a point."""
     rewards, moments = point.rewards, point.moments
     if point.kl is not None and kl.name != "k1 in reward":
@@ -58,7 +58,7 @@ def seen_at(point: Point, kl: KLTerm) -> Seen:
             penalties = np.where(point.probabilities > 0.0, point.kl.strength * point.policy.paths.along(terms), 0.0)
         rewards = point.rewards_less(penalties)
         moments = point.moments_of(rewards)
-    return Seen(rewards, point.squared_score_norms, point.policy.paths.lengths, moments.known_to_oracles)
+    return OutcomeTable(rewards, point.squared_score_norms, point.policy.paths.lengths, moments.known_to_oracles)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ class ListedClasses(Classes):
 
 
 @dataclass(frozen=True, eq=False)
-class Looks:
+class DistinctPrompts:
     """The L ways in which prompts look to a kernel; equal to others that show the same numbers.
 
     Attributes
@@ -114,13 +114,13 @@ class Looks:
         return self.fields.shape, self.fields.tobytes(), self.prompt_fields.tobytes()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Looks) and self._shown == other._shown
+        return isinstance(other, DistinctPrompts) and self._shown == other._shown
 
     def __hash__(self) -> int:
         return hash(self._shown)
 
 
-def classes(point: Point, seen: Seen, reads: Set[str]) -> list[ListedClasses]:
+def classes(point: Point, seen: OutcomeTable, reads: Set[str]) -> list[ListedClasses]:
     """Partition the outcomes of every prompt, drawn at a point, by the response fields in `reads`.
 
     Prompts that have equally many classes stand together.
@@ -165,7 +165,7 @@ def _distinct(rows: Array) -> tuple[Array, Integers]:
     return rows[first], code
 
 
-def looks_of(kinds: Classes, known: tuple[Array, Array, Array], reads: Set[str]) -> tuple[Looks, Integers]:
+def distinct_prompts(kinds: Classes, known: tuple[Array, Array, Array], reads: Set[str]) -> tuple[DistinctPrompts, Integers]:
     """Return the ways in which prompts look to a kernel, and the number of each prompt's look, shape (S,).
 
     Values, standard deviations and optimal baselines are `known`, (M,) each.
@@ -179,10 +179,10 @@ def looks_of(kinds: Classes, known: tuple[Array, Array, Array], reads: Set[str])
     # Rows are compared as bytes, because they hold NaN for what is not read, and NaN differs from itself.
     look = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows])
     _, first = np.unique(look, return_index=True)
-    return Looks(kinds.fields[:, first], prompt_fields[:, first]), look
+    return DistinctPrompts(kinds.fields[:, first], prompt_fields[:, first]), look
 
 
-Looked = list[tuple[ListedClasses, Looks, Integers]]
+Looked = list[tuple[ListedClasses, DistinctPrompts, Integers]]
 _LOOKED: WeakKeyDictionary[Point, dict[tuple[KLTerm, frozenset[str]], Looked]] = WeakKeyDictionary()
 
 
@@ -190,13 +190,13 @@ def looked_at(point: Point, kl: KLTerm, reads: frozenset[str]) -> Looked:
     """Return the classes of a point, and how they look to a kernel that reads these fields, of an estimator with this KL term.
 
     They are kept as long as the point is, because estimators are compared at one point; the tuples are classes, and what
-    `looks_of` returns.
+    `distinct_prompts` returns.
     """
     kept = _LOOKED.setdefault(point, {})
     key = kl, reads.intersection(RESPONSE_FIELDS + PROMPT_FIELDS)
     if key not in kept:
-        seen = seen_at(point, kl)
-        kept[key] = [(kinds, *looks_of(kinds, seen.prompt_fields, reads)) for kinds in classes(point, seen, reads)]
+        seen = outcome_table(point, kl)
+        kept[key] = [(kinds, *distinct_prompts(kinds, seen.prompt_fields, reads)) for kinds in classes(point, seen, reads)]
     return kept[key]
 
 
@@ -283,7 +283,7 @@ def add_moments(counts, log_weights, log_probabilities, look, features, mean, pr
                             product[m, r, f, s, g] += p * sums[r, f] * sums[s, g]
 
 
-def batch_of(advantage: Advantage, looks: Looks, groups: Integers) -> Batch:
+def batch_of(advantage: Advantage, looks: DistinctPrompts, groups: Integers) -> Batch:
     """Return the batch that shows a kernel all `groups` of class numbers, shape (n, G), look after look."""
     rewards, norms, lengths = (np.ascontiguousarray(field[:, groups].reshape(-1, groups.shape[1])) for field in looks.fields)
     # A length that is not read is NaN in a look, which integers do not have; the kernel is shown 1.
@@ -310,7 +310,7 @@ def advantages_of(advantage: Advantage, batch: Batch) -> Array:
     return advantages
 
 
-def class_tables(advantage: Advantage, looks: Looks, group_size: int) -> Iterator[tuple[Integers, Array]]:
+def class_tables(advantage: Advantage, looks: DistinctPrompts, group_size: int) -> Iterator[tuple[Integers, Array]]:
     """Yield counts of multisets (n, R) and what the kernel gives each class in them by look, (L, n, R), part by part."""
     n_looks, n_classes = looks.fields.shape[1:]
     n_counts = count_multisets(n_classes, group_size)
@@ -326,11 +326,11 @@ def class_tables(advantage: Advantage, looks: Looks, group_size: int) -> Iterato
 
 
 @lru_cache(maxsize=LAWS_KEPT)
-def _kept_table(advantage: Advantage, looks: Looks, group_size: int) -> Array:
+def _kept_table(advantage: Advantage, looks: DistinctPrompts, group_size: int) -> Array:
     return read_only(class_table(advantage, looks, multisets(looks.fields.shape[2], group_size)))
 
 
-def class_table(advantage: Advantage, looks: Looks, counts: Integers) -> Array:
+def class_table(advantage: Advantage, looks: DistinctPrompts, counts: Integers) -> Array:
     """Return what the kernel gives each class in the multisets with these counts (n, R), by look, (L, n, R)."""
     n_looks, n_classes = looks.fields.shape[1:]
     advantages = advantages_of(advantage, batch_of(advantage, looks, members(counts)))
@@ -348,7 +348,7 @@ _ALONE = 8
 _DECOYS = ((0.1, 0.7), (0.3, 0.45))
 
 
-def check_exchangeable(advantage: Advantage, shown: tuple[Looks, ...], group_size: int) -> None:
+def check_exchangeable(advantage: Advantage, shown: tuple[DistinctPrompts, ...], group_size: int) -> None:
     """Raise unless a kernel treats responses alike, whatever their order, and each group by itself.
 
     The kernel is tried on some thousands of groups, or fewer if the groups are large.  Their multisets are spread evenly over
@@ -359,7 +359,7 @@ def check_exchangeable(advantage: Advantage, shown: tuple[Looks, ...], group_siz
 
 
 @lru_cache(maxsize=LAWS_KEPT)
-def _check(advantage: Advantage, shown: tuple[Looks, ...], group_size: int) -> None:
+def _check(advantage: Advantage, shown: tuple[DistinctPrompts, ...], group_size: int) -> None:
     wanted = min(_CHECKED, _CHECKED_RESPONSES // group_size)
     share = max(_FEWEST, wanted // sum(looks.fields.shape[1] for looks in shown))
     batches = []
@@ -475,7 +475,7 @@ UNREAD: PromptFields = ((nan,), (nan,), (nan,))
 """For a kernel that reads none of them."""
 
 
-class AdvantageTable(NamedTuple):
+class ClassAdvantages(NamedTuple):
     """Advantages by the counts n_1..n_L of the group's responses with each reward value.
 
     Attributes
@@ -534,7 +534,7 @@ def can_be_tabulated(advantage: Advantage, n_values: int, group_size: int, n_pro
 @lru_cache(maxsize=64)
 def advantage_table(
     advantage: Advantage, values: tuple[float, ...], group_size: int, prompt_fields: PromptFields
-) -> AdvantageTable | None:
+) -> ClassAdvantages | None:
     """Return a kernel's table; made once, because many calls ask for the same.
 
     None if the kernel reads more than a table knows, if the table would be too large, or if responses are not treated alike.
@@ -560,7 +560,7 @@ def advantage_table(
     ranks = multiset_ranks(n_values, group_size)
     rows = fields.shape[1]
     unread = np.full((rows, n_values), nan)
-    batch = batch_of(advantage, Looks(np.stack([np.tile(values, (rows, 1)), unread, unread]), fields), members(counts))
+    batch = batch_of(advantage, DistinctPrompts(np.stack([np.tile(values, (rows, 1)), unread, unread]), fields), members(counts))
     advantages = advantages_of(advantage, batch)
     check_alone(advantage, batch, advantages)
     by_value = np.empty((rows * len(counts), n_values))
@@ -569,4 +569,4 @@ def advantage_table(
         return None
     table = np.empty((rows, *counts.shape))
     table[:, multiset_lines(counts, ranks)] = by_value.reshape(table.shape)
-    return AdvantageTable(table, ranks)
+    return ClassAdvantages(table, ranks)

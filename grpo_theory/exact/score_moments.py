@@ -4,7 +4,7 @@ The estimate is (1/G) sum_i x_i.  Here x_i is the sum of response i's features, 
 vectors of the response.  Given the classes, the vectors are independent draws.  First and second moments therefore need only the
 mean of the vectors and the mean of their inner products, by class (docs/derivations.md, section 4).  A kernel that reads only
 rewards cannot distinguish more than reward values, so its classes are those.  Responses that are listed are averaged; those of a
-chain are carried (`carried.py`).
+chain are carried (`problem/recursion.py`).
 """
 
 from collections.abc import Callable
@@ -273,18 +273,18 @@ class ScoreMoments:
         As logit gradients, given the class.
     products : ndarray, shape (S, R, F, F)
         The mean inner products of a response's vectors, given the class.
-    forms : callable
-        ``forms(coefficients)``, (S, R, F, F), sums coefficients times E[x_f x_g' | class], in logit gradients, over r, f and g:
-        shape (S, D, D).
+    matrices : callable
+        ``matrices(coefficients)``, (S, R, F, F), sums coefficients times E[x_f x_g' | class], in logit gradients, over r, f
+        and g: shape (S, D, D).
     """
 
     classes: Classes
     means: Array
     products: Array
-    forms: Callable[[Array], Array]
+    matrices: Callable[[Array], Array]
 
 
-class Share(NamedTuple):
+class SharedScores(NamedTuple):
     """Prompts that have equally many classes: their score moments, and the moments of their groups' sums within classes.
 
     Attributes
@@ -317,7 +317,7 @@ class Share(NamedTuple):
         return means.reshape(len(means), -1, means.shape[-1])
 
 
-def means_and_powers(shares: list[Share], logit_map: LogitMap) -> tuple[Array, Array]:
+def means_and_powers(shares: list[SharedScores], logit_map: LogitMap) -> tuple[Array, Array]:
     """Return E[sum_i x_i] as logit gradients (M, D), and E||sum_i x_i||^2, shape (M,)."""
     means, powers = np.zeros((logit_map.n_prompts, logit_map.n_logits)), np.zeros(logit_map.n_prompts)
     for share in shares:
@@ -332,16 +332,16 @@ def means_and_powers(shares: list[Share], logit_map: LogitMap) -> tuple[Array, A
     return means, powers
 
 
-def second_moments(shares: list[Share], logit_map: LogitMap) -> Array:
-    """Return E[sum_ij x_i x_j'] as forms of logit gradients, shape (M, D, D)."""
+def second_moments(shares: list[SharedScores], logit_map: LogitMap) -> Array:
+    """Return E[sum_ij x_i x_j'] as matrices in the logits, shape (M, D, D)."""
     n_prompts, dimension = logit_map.n_prompts, logit_map.n_logits
     check_room("the second moments of each prompt", (n_prompts, dimension, dimension), "gradient_mse and .trace do without")
-    forms = np.empty((n_prompts, dimension, dimension))
+    matrices = np.empty((n_prompts, dimension, dimension))
     for share in shares:
         within = share.within()
         between = np.swapaxes(within, 1, 2) @ share.between() @ within
-        forms[share.scores.classes.prompts] = share.scores.forms(share.squares) + between
-    return forms
+        matrices[share.scores.classes.prompts] = share.scores.matrices(share.squares) + between
+    return matrices
 
 
 def listed_moments(classes: ListedClasses, weights: TokenWeights, products: Array) -> ScoreMoments:
@@ -364,14 +364,14 @@ def listed_moments(classes: ListedClasses, weights: TokenWeights, products: Arra
         shares = (classes.leads if weights.are_level else responses)[part]
         on_edges = weights.paths.add_up(shares[:, :, None, :, None] * tokens[:, None])
         means[part] = weights.paths.centre(on_edges, weights.token_probabilities[prompts[part], None, None])
-    return ScoreMoments(classes, means, squares, lambda coefficients: _listed_forms(classes, weights, coefficients))
+    return ScoreMoments(classes, means, squares, lambda coefficients: _listed_matrices(classes, weights, coefficients))
 
 
-def _listed_forms(classes: ListedClasses, weights: TokenWeights, coefficients: Array) -> Array:
+def _listed_matrices(classes: ListedClasses, weights: TokenWeights, coefficients: Array) -> Array:
     """Return the sum of the responses' second moments with coefficients by class, shape (S, D, D), a part at a time."""
     n_prompts, _, n_responses = classes.responses.shape
     dimension = weights.token_probabilities.shape[1]
-    forms = np.zeros((n_prompts, dimension, dimension))
+    matrices = np.zeros((n_prompts, dimension, dimension))
     step = max(1, _LARGEST_TABLES // (weights.n_features * n_responses * dimension))
     for start in range(0, n_prompts, step):
         part = slice(start, start + step)
@@ -379,8 +379,8 @@ def _listed_forms(classes: ListedClasses, weights: TokenWeights, coefficients: A
         by_response = np.einsum("srfg,srk->sfgk", coefficients[part], classes.responses[part])
         for f in range(weights.n_features):
             for g in range(weights.n_features):
-                forms[part] += np.swapaxes(tables[:, f] * by_response[:, f, g, :, None], 1, 2) @ tables[:, g]
-    return forms
+                matrices[part] += np.swapaxes(tables[:, f] * by_response[:, f, g, :, None], 1, 2) @ tables[:, g]
+    return matrices
 
 
 _UNREADABLE = {"squared_score_norms": "score norms", "lengths": "lengths"}
@@ -446,8 +446,8 @@ def prefix_sum_moments(current: ChainPoint, sampler: ChainPoint, estimator: Esti
         lengths = np.full(values.shape, float(chain.lengths[0])) if "lengths" in estimator.reads else unread
         classes = Classes(prompts, chance, np.stack([values, unread, lengths]))
         means, products = sums.means[rows] / chance[..., None, None], sums.products[rows] / chance[..., None, None]
-        forms = partial(_forms_on_chain, current, tokens, shares**2, rows, chance)
-        moments.append(ScoreMoments(classes, means, products, forms))
+        matrices = partial(_matrices_on_chain, current, tokens, shares**2, rows, chance)
+        moments.append(ScoreMoments(classes, means, products, matrices))
     return moments, len(tokens.gains) > 1
 
 
@@ -458,13 +458,13 @@ def shares_by_length(estimator: Estimator, chain: TokenChain) -> Array:
     return shares
 
 
-def _forms_on_chain(
+def _matrices_on_chain(
     current: ChainPoint, tokens: TokenTables, shares: Array, rows: tuple[Integers, Integers], chance: Array, coefficients: Array
 ) -> Array:
-    """Return what `ScoreMoments.forms` does, of the prompts and rewards of some rows, which have chances."""
+    """Return what `ScoreMoments.matrices` does, of the prompts and rewards of some rows, which have chances."""
     every = np.zeros((current.chain.n_prompts, current.bandit.values.size, *coefficients.shape[2:]))
     every[rows] = coefficients / chance[..., None, None]
-    return current.score_forms(tokens.squares, tokens.gains, shares, every)[rows[0][:, 0]]
+    return current.score_matrices(tokens.squares, tokens.gains, shares, every)[rows[0][:, 0]]
 
 
 def _token_tables(current: ChainPoint, sampler: ChainPoint, estimator: Estimator) -> TokenTables:

@@ -34,9 +34,9 @@ class Collection:
     prepare: Callable[[], object]
 
     @property
-    def powerless(self) -> dict[tuple[str, str], str]:
+    def uninformative(self) -> dict[tuple[str, str], str]:
         """Why the control of a claim is known to survive, as its study says."""
-        return {key: why for study in self.studies.values() for key, why in study.powerless.items()}
+        return {key: why for study in self.studies.values() for key, why in study.uninformative.items()}
 
     def parts_of(self, statement: Statement) -> tuple[Statement, ...]:
         """Return the statements into which one is split, by their ids."""

@@ -104,8 +104,8 @@ def verify(names: Sequence[str], root: Path, options: argparse.Namespace, collec
     named = verdicts.claims[verdicts.claims["study"].isin(names)]
     if len(named):
         print(named.groupby(["id", "verdict"], sort=False).size().unstack(fill_value=0).to_string())
-    powerless = named[~named["power"]]
-    for row in powerless.itertuples():
+    uninformative = named[~named["power"]]
+    for row in uninformative.itertuples():
         print(f"no power: {row.id} on {row.problem}: its negative control is {row.control}")
     for name, part in named[named["verdict"] == ESTIMATE].groupby("id", sort=False):
         needed = f"; {part['needed'].max():,} replications could decide" if part["needed"].max() else ""
@@ -114,5 +114,5 @@ def verify(names: Sequence[str], root: Path, options: argparse.Namespace, collec
         print(f"left out: {reason}: run `{collection.program} verify {' '.join([name, given(options)]).rstrip()}`")
     others = len(verdicts.claims) - len(named)
     together = f", judged together with {others} of other studies whose tables stand there" if others else ""
-    print(f"{len(named)} claims, {len(powerless)} without power{together}: {root / CLAIMS}")
-    return say_unexplained(named, collection.powerless, quick=options.quick)
+    print(f"{len(named)} claims, {len(uninformative)} without power{together}: {root / CLAIMS}")
+    return say_unexplained(named, collection.uninformative, quick=options.quick)

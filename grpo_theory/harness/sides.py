@@ -347,7 +347,7 @@ def study_of(module: ModuleType) -> Study | None:
         return [claim_of(statements[row["statement"]], row) for row in stated if isinstance(row.get("evidence"), str)]
 
     title = (module.__doc__ or name).strip().partition("\n")[0].rstrip(".")
-    known: dict[str, Any] = {"statements": tuple(statements.values()), "powerless": getattr(module, "POWERLESS", {})}
+    known: dict[str, Any] = {"statements": tuple(statements.values()), "uninformative": getattr(module, "POWERLESS", {})}
     return Study(name, title, module.__name__, **{"claims": claims, **functions}, **known)
 
 

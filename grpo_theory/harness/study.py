@@ -90,7 +90,7 @@ class Study:
         ``claims(table)`` reads the claims off the table.
     statements : tuple of Statement
         What its file states: those that its claims are about, and the heads of those that are split.
-    powerless : Mapping
+    uninformative : Mapping
         Why the control of a claim is known to survive, by the statement's id and the setting, in which * stands for any text.
     sources : tuple of SourceFile
         Of a user's study the files that travel with its chunks: what it needs, and then its own.
@@ -104,7 +104,7 @@ class Study:
     table: Callable[[Iterable[tuple[Settings, list[Any]]], bool], Rows]
     claims: Callable[[pd.DataFrame], list[Claim]]
     statements: tuple[Statement, ...] = ()
-    powerless: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    uninformative: Mapping[tuple[str, str], str] = field(default_factory=dict)
     sources: tuple[SourceFile, ...] = ()
 
     @property

@@ -322,8 +322,8 @@ def gap_weights(record: TrainingRecord) -> Array:
     rest = start / (1.0 - start) * model.in_basis(record.path[..., 0, :] - record.path[..., -1, :])
     moments = covariance + rest[..., :, None] * rest[..., None, :]
     root = np.sqrt(np.maximum(model.curvatures, 0.0))
-    forms = root[..., :, None] * moments * root[..., None, :] / 2.0
-    weights = np.linalg.eigvalsh(np.where(model.usable[..., None, None], forms, 0.0))
+    matrices = root[..., :, None] * moments * root[..., None, :] / 2.0
+    weights = np.linalg.eigvalsh(np.where(model.usable[..., None, None], matrices, 0.0))
     return np.where(model.usable[..., None], np.maximum(weights, 0.0), np.nan)
 
 

@@ -134,7 +134,7 @@ class RecordedTraining:
         return TrainingRecord(block.step_sizes, block.path[i], block.mean_rewards[i], hessian, tail=block.tail)
 
 
-Scores = Callable[[Integers, Integers], Array]
+ScoreLookup = Callable[[Integers, Integers], Array]
 """``scores(prompts, outcomes)`` of prompts (R, B) and outcomes (R, B, G), shape (R, B, G, J)."""
 
 BLOCK_RESPONSES = 1 << 15
@@ -237,7 +237,7 @@ def draw_responses(
     return np.ascontiguousarray(prompts.T), np.ascontiguousarray(outcomes.T)
 
 
-def _tables(problem: Problem, directions: ArrayLike | None) -> tuple[Point, Array, Scores]:
+def _tables(problem: Problem, directions: ArrayLike | None) -> tuple[Point, Array, ScoreLookup]:
     """Return what outcomes are drawn from, their rewards (M, O), and the function that looks scores up."""
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")

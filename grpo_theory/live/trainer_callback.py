@@ -121,7 +121,7 @@ class TRLCallback:
 
     def _read(self, output: Any, local: int) -> None:
         """Give a scored batch, of which so many rows are this process's, to the monitor, and log what it says."""
-        rewards, prompts = batch_of(self.trainer, local * self.trainer.accelerator.num_processes)
+        rewards, prompts = trainer_batch(self.trainer, local * self.trainer.accelerator.num_processes)
         scored = np.isfinite(rewards)
         rows = np.flatnonzero(scored)
         clipped = None
@@ -212,7 +212,7 @@ def responses_of(arguments: Any) -> int:
     return int(arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * processes)
 
 
-def batch_of(trainer: Any, size: int) -> tuple[Array, list[tuple[str, int]]]:
+def trainer_batch(trainer: Any, size: int) -> tuple[Array, list[tuple[str, int]]]:
     """Return the rewards (N,) of the batch that was just scored, NaN where no function gave one, and the group of each.
 
     A group is known by its prompt, and by its number among the groups of the same prompt.

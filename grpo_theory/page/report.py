@@ -55,14 +55,14 @@ def add_rows(page: Page, claims: pd.DataFrame) -> None:
         page.table(shown, summary=f"The {counted(len(rows), 'row')} of evidence")
 
 
-def add_powerless(page: Page, claims: pd.DataFrame, group: str = "The rest") -> None:
+def add_uninformative(page: Page, claims: pd.DataFrame, group: str = "The rest") -> None:
     """Add the checks that decide nothing: they refute nothing, and their negative control was not refuted."""
-    page.section("Checks without power", "powerless", group)
+    page.section("Checks without power", "uninformative", group)
     weak = claims.drop(index=decided(claims).index)
     if weak.empty:
         page.paragraph("None: every negative control was refuted where a statement is not.")
         return
-    page.paragraph(said("powerless"))
+    page.paragraph(said("uninformative"))
     runs = ["exact" if row.replications == 0 else int(row.needed) or "" for row in weak.itertuples()]
     names = {"problem": "setting", "control": "control's verdict", "needed": "runs needed"}
     page.table(_named(weak[WEAK].assign(needed=runs), names))
@@ -113,7 +113,7 @@ def write_study_report(studies: Studies, verdicts: Verdicts, results: Path, draw
     page.paragraph(origin(verdicts, studies.studies), "quiet")
     for study in studies.studies.values():
         _add_study(page, study, studies, verdicts.claims, results, study.name in drawn)
-    add_powerless(page, verdicts.claims, "The rest")
+    add_uninformative(page, verdicts.claims, "The rest")
     page.section("How to read it", "reading", "The rest")
     add_numbers(page, verdicts.claims, studies.statements.values(), "statement")
     page.paragraph(HOW_TO_READ)

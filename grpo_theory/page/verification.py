@@ -96,15 +96,15 @@ def _say(studies: Collection, verdicts: Verdicts) -> None:
 
 def _say_what_has_no_power(studies: Collection, verdicts: Verdicts, file: Path) -> int:
     """Print the claims whose control was not refuted; returns 1 if one of them fails the run."""
-    powerless = verdicts.claims[~verdicts.claims["power"]]
-    for row in powerless.itertuples():
+    uninformative = verdicts.claims[~verdicts.claims["power"]]
+    for row in uninformative.itertuples():
         where = f"{printable(row.id)} on {printable(row.problem)}"
         sides = (
             f"{row.control_estimate:g} against {row.control_prediction:g}, the claim {row.estimate:g} against {row.prediction:g}"
         )
         print(f"no power: {where}: its negative control is {row.control} ({sides})")
-    print(f"{counted(len(verdicts.claims), 'claim')}, {len(powerless)} without power: {file}", flush=True)
-    return say_unexplained(verdicts.claims, studies.powerless, quick=verdicts.quick)
+    print(f"{counted(len(verdicts.claims), 'claim')}, {len(uninformative)} without power: {file}", flush=True)
+    return say_unexplained(verdicts.claims, studies.uninformative, quick=verdicts.quick)
 
 
 def _draw(studies: Collection, root: Path) -> tuple[list[str], str]:

@@ -23,9 +23,6 @@ from .graded_weights import GradedWeights as GradedWeights
 from .graded_weights import weigh_graded_prompts as weigh_graded_prompts
 from .group_size import GroupSizeChoice as GroupSizeChoice
 from .group_size import choose_group_size as choose_group_size
-from .met_prompts import chance_of_signal as chance_of_signal
-from .met_prompts import chance_of_success as chance_of_success
-from .met_prompts import most_success as most_success
 from .rate_limits import bound_success_rates as bound_success_rates
 from .run_advice import RunAdvice as RunAdvice
 from .run_advice import advise_run as advise_run
@@ -38,5 +35,8 @@ from .seeds import prompts_needed as prompts_needed
 from .seeds import responses_needed as responses_needed
 from .seeds import training_seeds_needed as training_seeds_needed
 from .seeds import unpaired_seeds_needed as unpaired_seeds_needed
+from .success_chances import chance_of_signal as chance_of_signal
+from .success_chances import chance_of_success as chance_of_success
+from .success_chances import most_success as most_success
 from .success_rates import SuccessRates as SuccessRates
 from .success_rates import fit_success_rates as fit_success_rates

@@ -8,9 +8,9 @@ from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals.interval import check_level
 from grpo_theory.plan.batches import FEWEST_PROMPTS, Limits
 from grpo_theory.plan.convention import baseline_of
-from grpo_theory.plan.met_prompts import most_success
 from grpo_theory.plan.rewards_advice import RewardsAdvice, advise_from_rewards
 from grpo_theory.plan.scores_advice import Missing, ScoresAdvice, advise_from_scores, usable
+from grpo_theory.plan.success_chances import most_success
 from grpo_theory.samples import Findings, Groups, RaggedRollouts, RewardCounts, RolloutLog, Rollouts
 from grpo_theory.validation import Argument, ArgumentError, as_count, as_fraction, shown
 

@@ -9,7 +9,7 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.intervals.interval import Interval, check_level, quotient_limits, tail_quantiles
 from grpo_theory.intervals.u_statistics import PromptTerms
 from grpo_theory.plan.batches import SizeChoice, sufficient_prompts
-from grpo_theory.plan.error_constants import likely_values, signal_interval, student_quantile
+from grpo_theory.plan.error_constants import likely_values, prompt_quantile, signal_interval
 from grpo_theory.plan.subgroups import RewardClasses, average_over_subgroups
 from grpo_theory.validation import Array, Integers, as_numbers, as_positive
 
@@ -50,7 +50,7 @@ class Estimates(NamedTuple):
         return np.maximum(likely_values(self.values, self.standard_errors), SMALLEST)
 
 
-def mean_of(terms: Array) -> Estimates:
+def mean_estimates(terms: Array) -> Estimates:
     """Return the means of terms (..., B) over the prompts."""
     mean = terms.mean(axis=-1)
     return Estimates(mean, terms - mean[..., None])
@@ -100,7 +100,7 @@ class StepLaw:
         square = product_of(terms.gradients, terms.gradients)
         at = as_numbers("group_sizes", group_sizes)[:, None]
         same = Estimates(np.full(at.size, square.values), np.tile(square.influences, (at.size, 1)))
-        power = mean_of(terms.power + terms.c2 / at + terms.c3 / (at * (at - 1.0)))
+        power = mean_estimates(terms.power + terms.c2 / at + terms.c3 / (at * (at - 1.0)))
         return cls(group_sizes, square, same, same, power)
 
     @classmethod
@@ -109,7 +109,7 @@ class StepLaw:
         averages = (average_over_subgroups(classes, estimator, size) for size in group_sizes.tolist())
         means, powers = (np.stack(part) for part in zip(*averages, strict=True))
         along, own = product_of(gradients, means), product_of(means, means)
-        return cls(group_sizes, product_of(gradients, gradients), along, own, mean_of(powers))
+        return cls(group_sizes, product_of(gradients, gradients), along, own, mean_estimates(powers))
 
     def root_efficiency(self, batch_sizes: Integers) -> tuple[Estimates, Array]:
         """Return the root of each efficiency times ||g||, with so many prompts beside each group size, shape (K,).
@@ -193,7 +193,7 @@ class EfficiencyChoice(SizeChoice):
 
         def risk(prompts: int) -> float:
             # The covariance falls as one over the number of prompts; limits have it times the square of the quantile alone.
-            t = student_quantile(prompts, self.level) * np.sqrt(self.pilot / prompts)
+            t = prompt_quantile(prompts, self.level) * np.sqrt(self.pilot / prompts)
             return float(_above(self.roots, np.full(1, self.best), -t, t)[1][0])
 
         if self.risk <= tolerance:
@@ -217,7 +217,7 @@ def choose_by_efficiency(law: StepLaw, batch_sizes: Integers, level: float = 0.9
     level : float, default 0.95
     """
     level = check_level(level)
-    t, (roots, likely) = student_quantile(law.prompts, level), law.root_efficiency(batch_sizes)
+    t, (roots, likely) = prompt_quantile(law.prompts, level), law.root_efficiency(batch_sizes)
     best, every = int(np.argmax(likely)), np.arange(likely.size)
     kept = np.asarray(~(roots.values - roots.values[:, None] > t * roots.differences).any(axis=1))
     kept[best] = True

@@ -52,7 +52,7 @@ class ErrorConstants:
     @property
     def alike(self) -> bool:
         """Whether the data do not rule out that c1 is 0: gradients so alike that a larger group is always better."""
-        return bool(self.law.c1 - student_quantile(self.pilot, self.level) * self.standard_errors[0] <= 0.0)
+        return bool(self.law.c1 - prompt_quantile(self.pilot, self.level) * self.standard_errors[0] <= 0.0)
 
 
 def pilot_terms(rollouts: Groups) -> PromptTerms:
@@ -86,7 +86,7 @@ def vector(law: GroupSizeLaw) -> Array:
     return np.array([law.c1, law.c2, law.c3], dtype=np.float64)
 
 
-def student_quantile(prompts: int, level: float) -> float:
+def prompt_quantile(prompts: int, level: float) -> float:
     """Return the upper quantile of Student's statistic for two-sided limits from so many prompts."""
     return float(stdtrit(prompts - 1, (1.0 + level) / 2.0))
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from grpo_theory.intervals.interval import Interval, check_level, quotient_limits, student_coverage, tail_quantiles
 from grpo_theory.plan.batches import Limits, SizeChoice, cost_optimum, sufficient_prompts
-from grpo_theory.plan.error_constants import ErrorConstants, likely_constants, pilot_terms, student_quantile, vector
+from grpo_theory.plan.error_constants import ErrorConstants, likely_constants, pilot_terms, prompt_quantile, vector
 from grpo_theory.samples import Groups
 from grpo_theory.theory import GroupSizeLaw, mse_weights
 from grpo_theory.validation import Array, Flags, Integers, as_positive, typed
@@ -18,7 +18,7 @@ PAIRS_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
-class Tails:
+class InfluenceTails:
     """Quantiles of Student's statistic for whatever is made of three constants.
 
     Attributes
@@ -42,7 +42,7 @@ class Tails:
     student: float
 
     @classmethod
-    def of(cls, influences: Array | None, t: float, level: float) -> "Tails":
+    def of(cls, influences: Array | None, t: float, level: float) -> "InfluenceTails":
         """Return the quantiles for the constants."""
         if influences is None:
             return cls(None, t, level, np.full(3, -t), np.full(3, t), level)
@@ -90,7 +90,7 @@ class SizeErrors:
     covariance: Array
     best: int
 
-    def worst_ratios(self, tails: Tails) -> tuple[Array, Array, Flags]:
+    def worst_ratios(self, tails: InfluenceTails) -> tuple[Array, Array, Flags]:
         """Return limits of each error over that of its best rival, (K,) each, and which sizes no rival is known to beat."""
         lower, upper = tails.of_losses(self.weights, self.best, self.constants)
         others = self.weights[rivals(len(self.weights), self.best)]
@@ -157,7 +157,7 @@ class GroupSizeChoice(SizeChoice):
         The three constants that all this rests on.
     errors : SizeErrors
         What the limits of the losses rest on.
-    tails : Tails
+    tails : InfluenceTails
         The quantiles of these limits.
 
     Examples
@@ -172,7 +172,7 @@ class GroupSizeChoice(SizeChoice):
 
     constants: ErrorConstants
     errors: SizeErrors
-    tails: Tails
+    tails: InfluenceTails
 
     @cached_property
     def mse(self) -> Interval:
@@ -198,7 +198,7 @@ class GroupSizeChoice(SizeChoice):
 
         def risk(prompts: int) -> float:
             errors = SizeErrors(weights, estimates, constants.covariance * (constants.pilot / prompts), self.best)
-            return errors.largest_loss(student_quantile(prompts, constants.level))
+            return errors.largest_loss(prompt_quantile(prompts, constants.level))
 
         if self.risk <= tolerance:
             return constants.pilot
@@ -260,7 +260,7 @@ def choose(
     With the prompts' influences (3, B) on the estimates the limits allow for heavy tails; without, they are Student's.
     """
     sizes, batches = limits.batches()
-    weights, tails = mse_weights(batches, sizes), Tails.of(influences, student_quantile(pilot, level), level)
+    weights, tails = mse_weights(batches, sizes), InfluenceTails.of(influences, prompt_quantile(pilot, level), level)
     constants = _constants(law, covariance, pilot, tails)
     expected = weights @ vector(constants.likely)
     errors = SizeErrors(weights, np.maximum(vector(law), 0.0), covariance, int(np.argmin(expected)))
@@ -277,7 +277,7 @@ def choose(
     )
 
 
-def _constants(law: GroupSizeLaw, covariance: Array, pilot: int, tails: Tails) -> ErrorConstants:
+def _constants(law: GroupSizeLaw, covariance: Array, pilot: int, tails: InfluenceTails) -> ErrorConstants:
     """Return the constants with their limits."""
     estimates, errors = vector(law), np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     return ErrorConstants(
@@ -292,7 +292,7 @@ def _constants(law: GroupSizeLaw, covariance: Array, pilot: int, tails: Tails) -
     )
 
 
-def _errors(errors: SizeErrors, law: GroupSizeLaw, expected: Array, tails: Tails) -> Interval:
+def _errors(errors: SizeErrors, law: GroupSizeLaw, expected: Array, tails: InfluenceTails) -> Interval:
     """Return the error of each batch: what is expected of it, with limits around the unbiased estimate."""
     variances = np.einsum("ki,ij,kj->k", errors.weights, errors.covariance, errors.weights)
     estimate, error = errors.weights @ vector(law), np.sqrt(np.maximum(variances, 0.0))

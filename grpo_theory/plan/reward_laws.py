@@ -43,7 +43,7 @@ class RewardLaws(NamedTuple):
         return self.laws[np.minimum(at, len(self.laws) - 1)]
 
 
-class Rows(NamedTuple):
+class LawRows(NamedTuple):
     """Different rows of counts, and how many prompts have each.
 
     Attributes
@@ -56,7 +56,7 @@ class Rows(NamedTuple):
     prompts: Array
 
     @classmethod
-    def of(cls, ladder: Ladder) -> "Rows":
+    def of(cls, ladder: Ladder) -> "LawRows":
         """Return the rows of a log; of very many different ones, evenly thinned, in the order of their counts."""
         counts, prompts = np.unique(ladder.counts, axis=0, return_counts=True)
         kept = np.unique(np.linspace(0, len(counts) - 1, min(len(counts), MOST_CELLS)).round().astype(int))
@@ -123,7 +123,7 @@ def fit_reward_laws(ladder: Ladder) -> RewardLaws:
     >>> (found.weights @ found.laws).round(2).tolist()
     [0.5, 0.5, 0.0]
     """
-    rows, laws = Rows.of(ladder), tilted_laws(ladder.grades, ladder.pooled)
+    rows, laws = LawRows.of(ladder), tilted_laws(ladder.grades, ladder.pooled)
     logs = rows.log_likelihoods(laws)
     table = np.exp(logs - logs.max(axis=1, keepdims=True))
     shares, weights = rows.prompts / rows.prompts.sum(), np.full(len(laws), 1.0 / len(laws))

@@ -13,7 +13,7 @@ from grpo_theory.plan.advice import UNNAMED, check_independent, check_informativ
 from grpo_theory.plan.reward_laws import fit_reward_laws
 from grpo_theory.plan.reward_levels import reward_ladder
 from grpo_theory.plan.run_agreement import agreement, alignment, log_alignment
-from grpo_theory.plan.run_rates import Reading, graded_readings, readings
+from grpo_theory.plan.run_rates import RateReading, graded_readings, readings
 from grpo_theory.plan.run_simulation import RESPONSES, Course, train_sizes
 from grpo_theory.plan.run_worlds import WORLDS, RunWorld
 from grpo_theory.plan.scores_advice import usable
@@ -283,7 +283,7 @@ def advise_run(
     updates = max(round(asked * prompts / RESPONSES), 1)
     seeds = np.random.SeedSequence(ENTROPY)
 
-    def run(case: tuple[RunWorld, Reading]) -> tuple[float, Course]:
+    def run(case: tuple[RunWorld, RateReading]) -> tuple[float, Course]:
         world, reading = case
         problem = world.graded(ladder.grades, reading.shares)
         weight = reading.agreement * (1.0 if found is None else agreement(found, alignment(problem)))

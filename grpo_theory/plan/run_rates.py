@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grpo_theory.plan.brackets import binomial_table
-from grpo_theory.plan.reward_laws import RewardLaws, Rows
+from grpo_theory.plan.reward_laws import LawRows, RewardLaws
 from grpo_theory.plan.reward_levels import Ladder
 from grpo_theory.plan.success_rates import Cells, SuccessRates
 from grpo_theory.samples import RewardCounts
@@ -22,7 +22,7 @@ UNSEEN = 1e-9
 """Of the responses to a prompt at a level between two that it has: an answer has a logit."""
 
 
-class Reading(NamedTuple):
+class RateReading(NamedTuple):
     """Rewards at the start that agree with a log.
 
     Attributes
@@ -45,7 +45,7 @@ class Reading(NamedTuple):
         return self.shares[:, -1]
 
 
-def readings(counts: RewardCounts, law: SuccessRates, prompts: int) -> tuple[Reading, ...]:
+def readings(counts: RewardCounts, law: SuccessRates, prompts: int) -> tuple[RateReading, ...]:
     """Return one or two readings of a log: prompts that were never solved succeed as often as it allows, or far more seldom.
 
     The first reading gives all rates at least the largest floor at which the log-likelihood of the counts falls by no more than
@@ -62,7 +62,7 @@ def readings(counts: RewardCounts, law: SuccessRates, prompts: int) -> tuple[Rea
 
     Returns
     -------
-    tuple of Reading
+    tuple of RateReading
     """
     cells = Cells.of(counts)
     quantiles = law.quantile((np.arange(prompts, 0, -1) - 0.5) / prompts)
@@ -77,7 +77,7 @@ def readings(counts: RewardCounts, law: SuccessRates, prompts: int) -> tuple[Rea
     return _near_and_far(fall, shares)
 
 
-def graded_readings(ladder: Ladder, found: RewardLaws, prompts: int) -> tuple[Reading, ...]:
+def graded_readings(ladder: Ladder, found: RewardLaws, prompts: int) -> tuple[RateReading, ...]:
     """Return one or two readings of a graded log: what a prompt never got is as frequent as the log allows, or far rarer.
 
     Every prompt has responses of every level. What is above the least reward has a rate of at least the floor, spread over the
@@ -93,9 +93,9 @@ def graded_readings(ladder: Ladder, found: RewardLaws, prompts: int) -> tuple[Re
 
     Returns
     -------
-    tuple of Reading
+    tuple of RateReading
     """
-    rows, quantiles, pooled = Rows.of(ladder), found.quantiles(prompts), ladder.pooled
+    rows, quantiles, pooled = LawRows.of(ladder), found.quantiles(prompts), ladder.pooled
     logs = rows.log_likelihoods(found.laws)
     tops = logs.max(axis=1, keepdims=True)
     best = np.log(np.exp(logs - tops) @ found.weights)
@@ -104,7 +104,7 @@ def graded_readings(ladder: Ladder, found: RewardLaws, prompts: int) -> tuple[Re
         lifted = np.log(np.exp(rows.log_likelihoods(lift(found.laws, floor, pooled)) - tops) @ found.weights)
         return float(rows.prompts @ (best - lifted))
 
-    return _near_and_far(fall, lambda floor: cap(lift(quantiles, floor, pooled), pooled))
+    return _near_and_far(fall, lambda floor: capped(lift(quantiles, floor, pooled), pooled))
 
 
 def lift(laws: Array, floor: float, pooled: Array) -> Array:
@@ -114,7 +114,7 @@ def lift(laws: Array, floor: float, pooled: Array) -> Array:
     return _shares(above)
 
 
-def cap(laws: Array, pooled: Array) -> Array:
+def capped(laws: Array, pooled: Array) -> Array:
     """Return laws (A, L) in which less than the greatest reward has at least 1 - `LARGEST`, spread as in the pooled law."""
     usual = 1.0 - _or_more(pooled)
     above = np.minimum(_or_more(laws), 1.0 - (1.0 - LARGEST) * usual / usual[..., -1:])
@@ -133,10 +133,10 @@ def _shares(above: Array) -> Array:
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
-def _near_and_far(fall: Callable[[float], float], shares: Callable[[float], Array]) -> tuple[Reading, ...]:
+def _near_and_far(fall: Callable[[float], float], shares: Callable[[float], Array]) -> tuple[RateReading, ...]:
     """Return the readings at the largest floor that a log allows, and at one `RARER` times as low, if they differ."""
     floor = _floor(fall)
-    found = [Reading(low, shares(low), float(np.exp(-fall(low)))) for low in (floor, max(floor / RARER, SMALLEST))]
+    found = [RateReading(low, shares(low), float(np.exp(-fall(low)))) for low in (floor, max(floor / RARER, SMALLEST))]
     same = np.array_equal(found[0].shares, found[1].shares)
     return tuple(found[:1] if same else found)
 

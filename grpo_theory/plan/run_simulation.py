@@ -108,12 +108,12 @@ def train_sizes(
         arm = Arm(problem, estimator, size)
         tried = np.array([arm.train(rate, updates, TUNING_RUNS, seed, TUNING).mean(axis=-1) for rate in rates])
         for c, count in enumerate(updates):
-            ends[s, c] = arm.train(best_step(rates, -tried[:, c]), (count,), JUDGED_RUNS, seed, JUDGED)[0]
+            ends[s, c] = arm.train(best_rate(rates, -tried[:, c]), (count,), JUDGED_RUNS, seed, JUDGED)[0]
     start = float(objective(problem, problem.theta))
     return Course(start, ends.mean(axis=-1), ends.std(axis=-1, ddof=1) / np.sqrt(JUDGED_RUNS))
 
 
-def best_step(steps: Array, losses: Array) -> float:
+def best_rate(steps: Array, losses: Array) -> float:
     """Return the step of least loss: the vertex of the parabola in log step through the least loss and its neighbours.
 
     The losses are smoothed with weights 1/4, 1/2, 1/4 before the least is sought, so that no lucky loss wins.  The step lies

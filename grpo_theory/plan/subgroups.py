@@ -90,7 +90,7 @@ def _distinct(counts: Integers) -> tuple[Integers, Integers]:
     return every[order], np.searchsorted((every @ numbering)[order], counts @ numbering)
 
 
-class GroupTable(NamedTuple):
+class PairedGroups(NamedTuple):
     """An estimator's advantages in groups of one size: multisets (n, L) of reward values, and what each value gets (n, L)."""
 
     multisets: Integers
@@ -115,7 +115,7 @@ def check_reads_own_rewards(estimator: Estimator) -> None:
 
 
 @lru_cache(maxsize=256)
-def group_table(estimator: Estimator, values: tuple[float, ...], group_size: int) -> GroupTable:
+def group_table(estimator: Estimator, values: tuple[float, ...], group_size: int) -> PairedGroups:
     """Return what an estimator gives each reward value, for every number of responses with each; made once.
 
     Raises
@@ -133,7 +133,7 @@ def group_table(estimator: Estimator, values: tuple[float, ...], group_size: int
             f"of {group_size}"
         )
     counts = multisets(len(values), group_size)
-    return read_only(GroupTable(counts, table.advantages[0][multiset_lines(counts, table.ranks)]))
+    return read_only(PairedGroups(counts, table.advantages[0][multiset_lines(counts, table.ranks)]))
 
 
 def can_be_averaged(classes: RewardClasses, group_size: int) -> bool:
@@ -190,7 +190,7 @@ def _shares_of_members(
     return Shares(*(read_only(_shares(*part)) for part in ((weights @ given, n), (own, n), (pairs, of_pairs))))
 
 
-def mean_advantages(counts: Integers, table: GroupTable) -> Array:
+def mean_advantages(counts: Integers, table: PairedGroups) -> Array:
     """Return the mean advantage of a response of each value over all subgroups of groups with counts (U, L), shape (U, L)."""
     weights = _hypergeometric(counts, table.multisets)
     return _shares(weights @ (table.advantages * table.multisets), counts.astype(np.float64))

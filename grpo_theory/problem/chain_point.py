@@ -10,8 +10,8 @@ from grpo_theory.problem.logits import SharedMap, closed, complements, less_mean
 from grpo_theory.problem.point import Moments, Point
 from grpo_theory.problem.policy import StateRewards
 from grpo_theory.problem.recursion import (
-    Carried,
     PairCounts,
+    SuffixSums,
     Walk,
     carry,
     chances_to_come,
@@ -54,15 +54,15 @@ class ChainPoint(Point):
     >>> chain = gt.TokenChain([[0, 1], [1, 0]], horizon=8)
     >>> problem = gt.Problem(gt.StateRewards([0.0, 1.0]), chain, theta=[0.0, -2.0, 0.0, -2.0])
     >>> point = problem.at(problem.theta)
-    >>> point.value.round(3).tolist(), point.fisher_forms(point.state_probabilities).shape, point.hessian_forms().shape
+    >>> point.value.round(3).tolist(), point.fisher_matrices(point.state_probabilities).shape, point.hessian_matrices().shape
     ([0.443], (1, 4, 4), (1, 4, 4))
     >>> tokens, gains = point.state_probabilities, np.ones((1, 2, 2))
     >>> sums = point.score_sums(tokens, tokens, gains, point.unit_shares)
     >>> point.pair_counts.pairs.shape, point.sums_of_drawn(point, gains).products.shape
     ((1, 2, 2, 2, 2), (1, 2, 1, 1))
-    >>> point.carried(point.walk(tokens, point.unit_shares), gains).mass.shape
+    >>> point.suffix_sums(point.walk(tokens, point.unit_shares), gains).mass.shape
     (8, 2, 2)
-    >>> point.score_forms(tokens, gains, point.unit_shares, np.ones((1, 2, 1, 1))).shape
+    >>> point.score_matrices(tokens, gains, point.unit_shares, np.ones((1, 2, 1, 1))).shape
     (1, 4, 4)
     >>> point.centred(np.ones(4)).round(3).tolist()
     [-0.762, 0.762, -0.762, 0.762]
@@ -113,7 +113,7 @@ class ChainPoint(Point):
         weights, ends = np.where(final, 0.0, weights), self.chain.ends.astype(np.int64)
         return Walk(nexts, ends, weights, np.ascontiguousarray(shares), law)
 
-    def carried(self, walk: Walk, gains: Array) -> Carried:
+    def suffix_sums(self, walk: Walk, gains: Array) -> SuffixSums:
         """Return what is carried back of scores times gains of tokens, (F, S, V)."""
         scores, offsets = self._blocks
         return carry(walk, gains[..., None] * scores, offsets, self.policy.dimension)
@@ -141,11 +141,11 @@ class ChainPoint(Point):
             found = ScoreSums(share * plain.mass, share * plain.means, share**2 * plain.products, share * plain.edges)
             return self._kept.setdefault(asked, read_only(found))
         first, second = self.walk(weights, shares), self.walk(squares, shares**2)
-        starts, carried = self.chain.starts, self.carried(second, gains)
+        starts, suffix_sums = self.chain.starts, self.suffix_sums(second, gains)
         alike = np.array_equal(weights, squares) and (shares[self.chain.lengths] == 1.0).all()
-        mass = carried.mass if alike else chances_to_come(first)
+        mass = suffix_sums.mass if alike else chances_to_come(first)
         edges = edge_mass(first, mass, starts)
-        found = ScoreSums(mass[0, starts], self._means(edges, gains), carried.product[starts], edges)
+        found = ScoreSums(mass[0, starts], self._means(edges, gains), suffix_sums.product[starts], edges)
         return self._kept.setdefault(asked, read_only(found))
 
     @cached_property
@@ -267,7 +267,7 @@ class ChainPoint(Point):
         starts = self.chain.starts
         return np.maximum(fourth[starts] - power[starts] ** 2, 0.0)
 
-    def score_forms(self, weights: Array, gains: Array, shares: Array, coefficients: Array) -> Array:
+    def score_matrices(self, weights: Array, gains: Array, shares: Array, coefficients: Array) -> Array:
         """Return the sum over rewards r and pairs f, g of coefficient times E[share X_f X_g' 1(Z = z_r)], shape (M, D, D).
 
         X_f is the sum over the response's tokens of their logit gradients times gain f.
@@ -286,7 +286,7 @@ class ChainPoint(Point):
         x = gains.reshape(n_features, size, 1) * x.reshape(size, size)
         walk = self.walk(weights, shares)
         here, mass = visits(walk, self.chain.starts), chances_to_come(walk)
-        forms = np.zeros((n_prompts, size, size))
+        matrices = np.zeros((n_prompts, size, size))
         mean = np.zeros((n_states, n_rewards, n_features, size))
         for t in range(self.chain.horizon, 0, -1):
             ended = (walk.ends != 0) | (t == self.chain.horizon)
@@ -298,36 +298,36 @@ class ChainPoint(Point):
                 weight = coefficients[m, r, f, g] * taken[m][:, None]
                 # (x_f + X_f)(x_g + X_g)' - X_f X_g' = x_f x_g' + x_f X_g' + X_f x_g': later tokens count X_f X_g'.
                 first = x[f].T @ (weight * (edges[:, r, None] * x[g] + after[:, r, g]))
-                forms[m] += first + (weight * after[:, r, f]).T @ x[g]
+                matrices[m] += first + (weight * after[:, r, f]).T @ x[g]
             own = to_come[..., None, None] * np.moveaxis(x.reshape(n_features, n_states, n_tokens, 1, size), 0, 3)
             mean = (walk.weights[..., None, None, None] * (own + later)).sum(axis=1)
-        return forms
+        return matrices
 
-    def fisher_forms(self, probabilities: Array) -> Array:
+    def fisher_matrices(self, probabilities: Array) -> Array:
         """Return E[c c'] of a policy's probabilities of tokens (S, V), shape (M, D, D): visits times diag(p) - p p'."""
         shape = self.chain.n_prompts, probabilities.size, probabilities.size
         check_room("the second moments of each prompt", shape, "gradient_mse does without")
         walk = self.walk(probabilities, self.unit_shares)
-        return state_forms(visits(walk, self.chain.starts).sum(axis=1), probabilities)
+        return state_matrices(visits(walk, self.chain.starts).sum(axis=1), probabilities)
 
-    def hessian_forms(self) -> Array:
+    def hessian_matrices(self) -> Array:
         """Return the second derivatives of E[Z | x] in the logits of each state, shape (M, D, D)."""
         sums, probabilities = self.own_sums, self.state_probabilities
         walk, ones = self.walk(probabilities, self.unit_shares), np.ones((1, *probabilities.shape))
         lead = less_mean(self.bandit.values, sums.mass)
-        forms = self.score_forms(probabilities, ones, self.unit_shares, lead[:, :, None, None])
+        matrices = self.score_matrices(probabilities, ones, self.unit_shares, lead[:, :, None, None])
         edges = edge_mass(walk, chances_to_come(walk), self.chain.starts)
-        return forms - state_forms(np.einsum("mr,mrsv->ms", lead, edges), probabilities)
+        return matrices - state_matrices(np.einsum("mr,mrsv->ms", lead, edges), probabilities)
 
 
-def state_forms(weights: Array, probabilities: Array) -> Array:
+def state_matrices(weights: Array, probabilities: Array) -> Array:
     """Return the matrices with weight (M, S) times diag(p) - p p' in the block of each state, shape (M, D, D), for p (S, V)."""
     n_states, n_tokens = probabilities.shape
-    forms = np.zeros((len(weights), n_states, n_tokens, n_states, n_tokens))
+    matrices = np.zeros((len(weights), n_states, n_tokens, n_states, n_tokens))
     diagonal = np.arange(n_tokens)
     for s, p in enumerate(probabilities):
         # E[(e_v - p)(e_v - p)'] = diag(p) - p p': the Fisher information of a softmax (Amari 1998); 1 - p as a sum of the others.
         own = -np.outer(p, p)
         own[diagonal, diagonal] = p * complements(p)
-        forms[:, s, :, s, :] = weights[:, s, None, None] * own
-    return forms.reshape(len(weights), n_states * n_tokens, -1)
+        matrices[:, s, :, s, :] = weights[:, s, None, None] * own
+    return matrices.reshape(len(weights), n_states * n_tokens, -1)

@@ -371,8 +371,8 @@ class LogitMap(SmoothMap):
         """Return Phi_m Phi_m' for each prompt, shape (M, D, D)."""
 
     @abstractmethod
-    def congruence(self, forms: Array) -> Array:
-        """Return sum_m Phi_m' A_m Phi_m, shape (d, d), for forms A of shape (M, D, D)."""
+    def congruence(self, matrices: Array) -> Array:
+        """Return sum_m Phi_m' A_m Phi_m, shape (d, d), for matrices A of shape (M, D, D)."""
 
     def squared_norms(self, logit_gradients: Array) -> Array:
         """Return ||Phi_m' c||^2, shape (M, K), for K logit gradients c of each prompt, shape (M, K, D)."""
@@ -441,12 +441,12 @@ class TabularMap(LogitMap):
         check_room("the inner products of all logits", (self.n_logits, self.n_logits), "moments and gradient_mse do without")
         return np.broadcast_to(np.eye(self.n_logits), (self.n_prompts, self.n_logits, self.n_logits))
 
-    def congruence(self, forms: Array) -> Array:
-        """Return the block diagonal matrix of the forms, shape (d, d)."""
+    def congruence(self, matrices: Array) -> Array:
+        """Return the block diagonal matrix of these, shape (d, d)."""
         check_room("the matrix of all pairs of parameters", (self.dimension, self.dimension), ALONE)
         blocks = np.zeros((self.n_prompts, self.n_logits, self.n_prompts, self.n_logits))
         prompts = np.arange(self.n_prompts)
-        blocks[prompts, :, prompts, :] = forms
+        blocks[prompts, :, prompts, :] = matrices
         return blocks.reshape(self.dimension, self.dimension)
 
     def squared_norms(self, logit_gradients: Array) -> Array:
@@ -482,9 +482,9 @@ class FeatureMap(LogitMap):
         """Return the inner products of features at each prompt, shape (M, D, D)."""
         return np.einsum("mkd,mld->mkl", self.features, self.features)
 
-    def congruence(self, forms: Array) -> Array:
+    def congruence(self, matrices: Array) -> Array:
         """Return sum_m Phi_m' A_m Phi_m, shape (d, d)."""
-        return self.features.reshape(-1, self.dimension).T @ (forms @ self.features).reshape(-1, self.dimension)
+        return self.features.reshape(-1, self.dimension).T @ (matrices @ self.features).reshape(-1, self.dimension)
 
     def squared_norms(self, logit_gradients: Array) -> Array:
         """Return |sum_d c phi|^2, shape (M, K)."""
@@ -543,9 +543,9 @@ class SharedMap(LogitMap):
         own = np.eye(self.n_logits) if self.features is None else self.features @ self.features.T
         return np.broadcast_to(own, (self.n_prompts, *own.shape))
 
-    def congruence(self, forms: Array) -> Array:
+    def congruence(self, matrices: Array) -> Array:
         """Return Phi' (sum_m A_m) Phi, shape (d, d)."""
-        total = forms.sum(axis=0)
+        total = matrices.sum(axis=0)
         return total if self.features is None else self.features.T @ total @ self.features
 
     def squared_norms(self, logit_gradients: Array) -> Array:
@@ -597,11 +597,11 @@ class PrefixHeadMap(LogitMap):
         blocks = self.prefix_gram[:, :, None, :, None] * np.eye(self.vocabulary_size)[:, None, :]
         return blocks.reshape(self.n_prompts, self.n_logits, self.n_logits)
 
-    def congruence(self, forms: Array) -> Array:
+    def congruence(self, matrices: Array) -> Array:
         """Return sum_m Phi_m' A_m Phi_m, shape (d, d); refused where that matrix is too large to be wanted."""
         check_square(self.dimension)
         sizes = (self.n_prefixes, self.vocabulary_size)
-        blocks = forms.reshape(self.n_prompts, *sizes, *sizes)
+        blocks = matrices.reshape(self.n_prompts, *sizes, *sizes)
         product = np.einsum("mpvqw,mph,mqi->vhwi", blocks, self.states, self.states, optimize=True)
         return product.reshape(self.dimension, self.dimension)
 

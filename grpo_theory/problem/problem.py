@@ -12,7 +12,7 @@ from grpo_theory.problem.chain import TokenChain
 from grpo_theory.problem.chain_point import ChainPoint
 from grpo_theory.problem.point import Moments, Point
 from grpo_theory.problem.policy import KL, Bandit, Policy, StateRewards
-from grpo_theory.problem.tree import listed
+from grpo_theory.problem.tree import listed_chain
 from grpo_theory.validation import Array, cached_array, read_only, typed
 
 
@@ -109,7 +109,7 @@ class Problem:
         """
         if not isinstance(self.policy, TokenChain) or not isinstance(self.bandit, StateRewards):
             return self
-        bandit, policy = listed(self.policy, self.bandit)
+        bandit, policy = listed_chain(self.policy, self.bandit)
         return Problem(bandit, policy, theta=self.theta, name=self.name, title=self.title)
 
     def __repr__(self) -> str:

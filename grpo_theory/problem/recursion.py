@@ -48,7 +48,7 @@ class Walk(NamedTuple):
         return now if t == len(mass) else np.where((self.ends != 0)[..., None], now, mass[t][self.nexts])
 
 
-class Carried(NamedTuple):
+class SuffixSums(NamedTuple):
     """Sums over the continuations of all responses.
 
     Attributes
@@ -66,7 +66,7 @@ class Carried(NamedTuple):
     product: Array
 
 
-def carry(walk: Walk, vectors: Array, offsets: Integers, width: int) -> Carried:
+def carry(walk: Walk, vectors: Array, offsets: Integers, width: int) -> SuffixSums:
     """Carry the sums back from the last token to the first.
 
     Parameters
@@ -87,12 +87,14 @@ def carry(walk: Walk, vectors: Array, offsets: Integers, width: int) -> Carried:
         check_room(what, shape, "take a shorter horizon, fewer states, or features in place of free logits")
     mass = chances_to_come(walk)
     with np.errstate(over="ignore", invalid="ignore"):
-        for _, mean, product in carried_back(walk, mass, vectors, offsets, width):  # noqa: B007  # the last ones are kept
+        for _, mean, product in suffix_sums_back(walk, mass, vectors, offsets, width):  # noqa: B007  # the last ones are kept
             pass
-    return Carried(mass, np.moveaxis(mean, 1, 3), product)
+    return SuffixSums(mass, np.moveaxis(mean, 1, 3), product)
 
 
-def carried_back(walk: Walk, mass: Array, vectors: Array, offsets: Integers, width: int) -> Iterator[tuple[int, Array, Array]]:
+def suffix_sums_back(
+    walk: Walk, mass: Array, vectors: Array, offsets: Integers, width: int
+) -> Iterator[tuple[int, Array, Array]]:
     """Yield each token's number, from the last on, with the means (S, W, R, F) and products (S, R, F, F) from there on."""
     (n_states, n_rewards), (n_features, _, n_tokens, size) = walk.law.shape, vectors.shape
     goes_on, states = walk.goes_on, np.arange(n_states)[:, None]
@@ -117,7 +119,7 @@ def carried_back(walk: Walk, mass: Array, vectors: Array, offsets: Integers, wid
 
 
 def chances_to_come(walk: Walk) -> Array:
-    """Return the sums of the weights alone, shape (T, S, R): see `Carried.mass`."""
+    """Return the sums of the weights alone, shape (T, S, R): see `SuffixSums.mass`."""
     mass = np.zeros((walk.shares.size - 1, *walk.law.shape))
     with np.errstate(over="ignore", invalid="ignore"):
         for t in range(len(mass), 0, -1):
@@ -184,9 +186,9 @@ def pair_counts(walk: Walk, starts: Integers) -> PairCounts:
     n_states, n_tokens = walk.weights.shape
     own, later = np.arange(n_states * n_tokens).reshape(n_states, n_tokens), np.zeros((n_states, n_tokens, n_tokens, 1))
     pairs = np.zeros((starts.size, walk.law.shape[1], n_states, n_tokens, n_tokens))
-    # Carried are the tokens still to come, by edge: each of a token's own state makes a pair with it.
+    # SuffixSums are the tokens still to come, by edge: each of a token's own state makes a pair with it.
     edges = np.broadcast_to(np.eye(n_tokens), (1, n_states, n_tokens, n_tokens))
-    for t, mean, _ in carried_back(walk, mass, edges, own[:, 0], own.size):
+    for t, mean, _ in suffix_sums_back(walk, mass, edges, own[:, 0], own.size):
         pairs += np.einsum("msv,svwr->mrsvw", here[:, t - 1, :, None] * walk.goes_on, later)
         later = mean[walk.nexts[:, :, None], own[:, None, :], :, 0]
     return PairCounts(mass[0, starts], edge_mass(walk, mass, starts), pairs)

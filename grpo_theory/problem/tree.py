@@ -264,7 +264,7 @@ def _check_policy(policy: Policy) -> None:
         raise TypeError(f"policy must be a Policy, such as gt.TokenTree(...) or problem.policy, got {shown(policy)}")
 
 
-def listed(chain: TokenChain, rewards: StateRewards) -> tuple[Bandit, Policy]:
+def listed_chain(chain: TokenChain, rewards: StateRewards) -> tuple[Bandit, Policy]:
     """Return the bandit and the policy over listed responses that a chain and its rewards are; both have the chain's theta.
 
     Raises

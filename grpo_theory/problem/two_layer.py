@@ -81,10 +81,10 @@ class TwoLayerTangent(LogitMap):
         second = np.eye(self.n_logits)[:, :, None] * self.hidden[:, None, None, :]
         return np.concatenate([layer.reshape(self.n_prompts, self.n_logits, -1) for layer in (first, second)], axis=2)
 
-    def congruence(self, forms: Array) -> Array:
+    def congruence(self, matrices: Array) -> Array:
         """Return sum_m Phi_m' A_m Phi_m, shape (d, d); refused where that matrix is too large to be wanted."""
         check_square(self.dimension)
-        return FeatureMap(self.features()).congruence(forms)
+        return FeatureMap(self.features()).congruence(matrices)
 
 
 class TwoLayerMap(SmoothMap):

@@ -85,11 +85,11 @@ def advantages(
         if groups is not None:
             raise ValueError("groups must be left out if rewards are a list of groups, which says already what belongs together")
         index = np.repeat(np.arange(sizes.size), sizes)
-    found = advantages_of(estimator, values, index, None if lengths is None else _lengths(lengths, values.size, sizes))
+    found = logged_advantages(estimator, values, index, None if lengths is None else _lengths(lengths, values.size, sizes))
     return found if sizes is None else np.split(found, np.cumsum(sizes)[:-1])
 
 
-def advantages_of(estimator: Estimator, rewards: Array, index: Integers, lengths: Array | None = None) -> Array:
+def logged_advantages(estimator: Estimator, rewards: Array, index: Integers, lengths: Array | None = None) -> Array:
     """Return the advantages (N,) of rewards (N,) whose groups are numbered by `index` (N,), all of them one batch.
 
     Lengths (N,) are numbers of tokens, and 1 where there are none.

@@ -15,7 +15,7 @@ from grpo_theory.samples.column_values import kind_of
 from grpo_theory.samples.log_folder import ENDINGS, ending
 from grpo_theory.samples.nested_rows import (
     Field,
-    Row,
+    NestedRow,
     check_depth,
     column_of,
     decoded,
@@ -74,7 +74,7 @@ class LogFile:
         self._bad_rows: list[str] = []
         self._packed = PACKED.get(path.suffix.lower())
         self._ending = str(ending(path)).removesuffix(".gz").removesuffix(".zst")
-        self._document: list[Row] | None = None
+        self._document: list[NestedRow] | None = None
         if path.stat().st_size == 0:
             raise ValueError(f"{printable(path)} is empty")
         self._check_kind()
@@ -155,7 +155,7 @@ class LogFile:
                 late += file.read(PEEK_BYTES).split(b"\n")[1:-1]
         return [line for line in late if is_row(line)]  # of one that is none, a number can be told only when all are read
 
-    def _whole_document(self, first: Sequence[bytes]) -> list[Row] | None:
+    def _whole_document(self, first: Sequence[bytes]) -> list[NestedRow] | None:
         """Return the rows of a file that is one JSON document and not an object a line."""
         if not may_be_document(first, keyed=self._ending == ".json"):
             return None
@@ -215,7 +215,7 @@ class LogFile:
         """Whether the rows are a document's, or lists of objects in lines: read row by row."""
         return self._document is not None or getattr(self, "_lists", False)
 
-    def rows(self, tops: list[str]) -> Iterator[Row]:
+    def rows(self, tops: list[str]) -> Iterator[NestedRow]:
         """Yield all rows as objects, with their numbers."""
         if self._document is not None:
             yield from self._document
@@ -303,5 +303,5 @@ def _csv_options(bad: list[str]) -> pyarrow.csv.ParseOptions:
     return pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=note)
 
 
-def _keys(rows: Sequence[Row]) -> list[str]:
+def _keys(rows: Sequence[NestedRow]) -> list[str]:
     return list(dict.fromkeys(str(key) for _, row in rows for key in row))

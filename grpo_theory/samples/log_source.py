@@ -26,7 +26,7 @@ from grpo_theory.samples.log_opening import (
     within,
     without_ignored,
 )
-from grpo_theory.samples.log_survey import Reading, Survey, judge
+from grpo_theory.samples.log_survey import Survey, SurveyReading, judge
 from grpo_theory.samples.nested_rows import ROW, parts_of, value_at
 from grpo_theory.samples.reward_choice import reward_of
 from grpo_theory.samples.row_responses import counted_rewards, response_tables, summed_rewards
@@ -34,8 +34,8 @@ from grpo_theory.user_text import printable
 from grpo_theory.validation import Array, Flags, Integers, as_count, shown
 
 
-class Rows(NamedTuple):
-    """Rows of a batch: their groups and rewards (n,), and what else the log has of each."""
+class SourceRows(NamedTuple):
+    """SourceRows of a batch: their groups and rewards (n,), and what else the log has of each."""
 
     groups: Integers
     rewards: Array
@@ -95,7 +95,7 @@ class Source:
                 ".-1 (the last) take another. If they are of several responses, response='' reads them so"
             )
 
-    def _read_how(self, columns: Columns) -> Reading:
+    def _read_how(self, columns: Columns) -> SurveyReading:
         """Look at the first rows, where there is anything that tells which belong together."""
         named = self.options.prompts is not None or self.options.group_of is not None
         seen = self.seen
@@ -108,7 +108,7 @@ class Source:
         again = [one for one in seen.all if one not in (*columns.prompt, columns.response)]
         several = columns.step is not None or len(self.files) > 1
         if not again and not (several and not named and set(columns.prompt) - set(seen.texts)):
-            return Reading(columns)
+            return SurveyReading(columns)
         wanted = dict.fromkeys((*columns.prompt, *(() if named else (*seen.prompts[:6], *seen.texts)), *seen.groups))
         wanted |= dict.fromkeys((*seen.trajectories, *seen.splits, *(one for one in (columns.step, columns.response) if one)))
         wanted |= dict.fromkeys((FILE,) if len(self.files) > 1 else ())
@@ -148,7 +148,7 @@ class Source:
         kept = [not is_evaluation(split, str(one)) for one in encoded.dictionary.to_pylist()]
         return np.array([*kept, True], dtype=np.bool_)[encoded.indices.fill_null(len(kept)).to_numpy(zero_copy_only=False)]
 
-    def read(self, groups: LogGroups) -> Iterator[Rows]:
+    def read(self, groups: LogGroups) -> Iterator[SourceRows]:
         """Yield all rows that are used, batch by batch; all at once where rows are turns of trajectories."""
         batches = self._batches(groups)
         if self.columns.trajectory is None:
@@ -158,7 +158,7 @@ class Source:
         if not self.rows:
             raise ValueError(f"{printable(self.files[0].path)} has columns, and no rows")
 
-    def _batches(self, groups: LogGroups) -> Iterator[Rows]:
+    def _batches(self, groups: LogGroups) -> Iterator[SourceRows]:
         columns, width = self.columns, None
         split = () if self.reading.split is None else (self.reading.split,)
         names = list(dict.fromkeys([*columns.needed, *split, *(one for one in self.options.where if one != "path")]))
@@ -188,7 +188,7 @@ class Source:
                 table, row_numbers = table.filter(pa.array(kept)), row_numbers[kept]
         return table, row_numbers
 
-    def _rows(self, table: pa.Table, groups: LogGroups, where: tuple[Path, Integers], width: int | None) -> Rows:
+    def _rows(self, table: pa.Table, groups: LogGroups, where: tuple[Path, Integers], width: int | None) -> SourceRows:
         columns, options = self.columns, self.options
         if columns.counted is not None:
             table, rewards = counted_rewards(table, columns.counted, *where)
@@ -228,7 +228,7 @@ class Source:
         sizes = np.bincount(groups_of_rows, minlength=self._sizes.size)
         sizes[: self._sizes.size] += self._sizes
         self._sizes = sizes
-        return Rows(groups_of_rows, rewards, None if columns.step is None else steps, lengths, responses, scores)
+        return SourceRows(groups_of_rows, rewards, None if columns.step is None else steps, lengths, responses, scores)
 
     def group_sizes(self) -> Integers:
         """Return how many rows each group has, those of all steps included."""
@@ -285,7 +285,7 @@ def _whole_steps(table: pa.Table, name: str | None, path: Path, before: Integers
     return steps.astype(np.int64)
 
 
-def _whole_trajectories(batches: list[Rows], trajectories: list[np.ndarray]) -> Rows:
+def _whole_trajectories(batches: list[SourceRows], trajectories: list[np.ndarray]) -> SourceRows:
     """Return one row a trajectory: the reward that all its rows have, or else their sum."""
     groups = np.concatenate([one.groups for one in batches])
     rewards = np.concatenate([one.rewards for one in batches])
@@ -303,4 +303,4 @@ def _whole_trajectories(batches: list[Rows], trajectories: list[np.ndarray]) -> 
         parts = [getattr(one, name) for one in batches]
         return None if parts[0] is None else np.concatenate(parts)[first][order]
 
-    return Rows(groups[first][order], whole[order], of_first("steps"), None, None, of_first("scores"))
+    return SourceRows(groups[first][order], whole[order], of_first("steps"), None, None, of_first("scores"))

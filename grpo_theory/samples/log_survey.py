@@ -101,7 +101,7 @@ def _text(value: object) -> str:
 
 
 @dataclass(frozen=True)
-class Reading:
+class SurveyReading:
     """How the rows of a log are read.
 
     Attributes
@@ -121,10 +121,10 @@ class Reading:
     remarks: tuple[str, ...] = ()
 
 
-def judge(survey: Survey, columns: Columns, seen: Witnesses, named: bool) -> Reading:
+def judge(survey: Survey, columns: Columns, seen: Witnesses, named: bool) -> SurveyReading:
     """Return how the rows are read; `named` where the user said which column is the prompt's."""
     split, survey = _split(survey, seen)
-    reading = Reading(columns, split)
+    reading = SurveyReading(columns, split)
     if not survey.rewards.size:
         return reading
     if not named and seen.prompts[:1] != (ROW,):
@@ -136,7 +136,7 @@ def judge(survey: Survey, columns: Columns, seen: Witnesses, named: bool) -> Rea
     columns = _trajectory(survey, _without_turns(survey, columns, seen), seen)
     group_of = None if columns.trajectory is not None else _blocks(survey, columns, named)
     remarks = tuple(survey.remarks)
-    return Reading(columns, split, group_of, remarks)
+    return SurveyReading(columns, split, group_of, remarks)
 
 
 def _split(survey: Survey, seen: Witnesses) -> tuple[str | None, Survey]:

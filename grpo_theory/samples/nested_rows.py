@@ -23,7 +23,7 @@ LEVELS[list(b"[{")], LEVELS[list(b"]}")] = 1, -1
 KEY = "key"
 """The column of the keys of a document that is an object of rows."""
 
-Row = tuple[int, dict[str, Any]]
+NestedRow = tuple[int, dict[str, Any]]
 
 
 SUMMARIES: dict[str, Callable[[list[float]], float]] = {"sum": math.fsum, "mean": fmean, "min": min, "max": max}
@@ -78,7 +78,7 @@ def column_of(values: list[Any]) -> pa.Array:
         return pa.array([one if one is None or isinstance(one, str) else json.dumps(one, sort_keys=True) for one in whole])
 
 
-def rows_of_lines(lines: Sequence[bytes], done: int) -> Iterator[Row]:
+def rows_of_lines(lines: Sequence[bytes], done: int) -> Iterator[NestedRow]:
     """Yield the objects of lines with the lines' numbers, one a line or a list of them; a broken line is named."""
     for index, line in enumerate(lines):
         if line.strip():
@@ -117,7 +117,7 @@ def may_be_document(first: Sequence[bytes], keyed: bool) -> bool:
     return len(lines) == 1 if isinstance(alone, list) else False
 
 
-def document_of(text: bytes) -> list[Row] | None:
+def document_of(text: bytes) -> list[NestedRow] | None:
     """Return the rows of a JSON document that is no object a line; None if the text is none."""
     check_depth([text], 0)
     try:
@@ -132,7 +132,7 @@ def document_of(text: bytes) -> list[Row] | None:
     return _rows_of_object(found) if isinstance(found, dict) else None
 
 
-def _rows_of_object(found: dict[str, Any]) -> list[Row]:
+def _rows_of_object(found: dict[str, Any]) -> list[NestedRow]:
     """Return the rows of an object: a table with names and data, columns by number, rows or lists by key, or one row."""
     columns, data, values = found.get("columns"), found.get("data"), list(found.values())
     if isinstance(columns, list) and isinstance(data, list) and all(isinstance(row, list) for row in data):

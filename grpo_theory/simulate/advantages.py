@@ -15,7 +15,7 @@ import numpy as np
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
-from grpo_theory.exact.multisets import Looks, TableSizeWarning, check_alone, class_table, multisets, seen_at
+from grpo_theory.exact.multisets import DistinctPrompts, TableSizeWarning, check_alone, class_table, multisets, outcome_table
 from grpo_theory.jit import kernel
 from grpo_theory.problem import Point, Problem
 from grpo_theory.simulate.draws import Batches, OutcomeLaw
@@ -89,7 +89,7 @@ def composition_steps(n_values: int, group_size: int) -> Integers:
 
 def tabulate(estimators: Sequence[Estimator], point: Point, group_size: int) -> AdvantageTable:
     """Tabulate kernels that read the same fields."""
-    seen, values = seen_at(point, estimators[0].kl), point.bandit.values
+    seen, values = outcome_table(point, estimators[0].kl), point.bandit.values
     reads = [name in estimators[0].advantage.reads for name in PROMPT_FIELDS]
     known = np.stack([field if read else np.zeros(len(field)) for field, read in zip(seen.prompt_fields, reads, strict=True)])
     distinct, looks = np.unique(known, axis=1, return_inverse=True)
@@ -99,7 +99,7 @@ def tabulate(estimators: Sequence[Estimator], point: Point, group_size: int) -> 
     fields = np.stack([np.tile(values, (distinct.shape[1], 1)), *np.full((2, distinct.shape[1], values.size), np.nan)])
     table = np.full((len(estimators), distinct.shape[1], int(counts.max() * steps[-1]) + 1, values.size), np.nan)
     for own, estimator in zip(table, estimators, strict=True):
-        own[:, counts @ steps] = class_table(estimator.advantage, Looks(fields, distinct), counts)
+        own[:, counts @ steps] = class_table(estimator.advantage, DistinctPrompts(fields, distinct), counts)
     return AdvantageTable(table, looks.reshape(-1).astype(np.int64), steps)
 
 
@@ -108,7 +108,7 @@ def reward_table(estimator: Estimator, values: Array, group_sizes: list[int]) ->
     largest = max(group_sizes)
     steps = composition_steps(values.size, largest)
     unread = np.full((1, values.size), np.nan)
-    looks = Looks(np.stack([values[None], unread, unread]), np.full((3, 1), np.nan))
+    looks = DistinctPrompts(np.stack([values[None], unread, unread]), np.full((3, 1), np.nan))
     table = np.full((1, len(group_sizes), largest * int(steps[-1]) + 1, values.size), np.nan)
     for own, size in zip(table[0], group_sizes, strict=True):
         counts = multisets(values.size, size)
@@ -118,7 +118,7 @@ def reward_table(estimator: Estimator, values: Array, group_sizes: list[int]) ->
     return AdvantageTable(table, of_size, steps)
 
 
-def as_contrasts(table: AdvantageTable, group_size: int) -> AdvantageTable:
+def contrast_table(table: AdvantageTable, group_size: int) -> AdvantageTable:
     """Return A = A_0 + s D and D = A_1 - A_0 in place of the advantages A_0 and A_1 of two reward values.
 
     Here s is the share of responses that got the higher one. D is 0 where one reward is all that there is.
@@ -131,7 +131,7 @@ def as_contrasts(table: AdvantageTable, group_size: int) -> AdvantageTable:
 
 @kernel
 def fill_contrasts(law, table, batches, with_mean, sums):
-    """Fill in rows and weights of kernels whose rewards have two values: A_k = D h_k + A n_k, see `as_contrasts`.
+    """Fill in rows and weights of kernels whose rewards have two values: A_k = D h_k + A n_k, see `contrast_table`.
 
     Of n_k responses k, n_k1 got the higher reward, and so did a share s of the group.  The contrast is h_k = n_k1 - s n_k.
     Estimators share h and n, and A is 0 for those that are centred.
@@ -326,7 +326,7 @@ class Caller:
     """Calls a kernel on the groups of tiles."""
 
     def __init__(self, estimator: Estimator, point: Point, law: OutcomeLaw) -> None:
-        self._call, seen = KernelCall(estimator.advantage), seen_at(point, estimator.kl)
+        self._call, seen = KernelCall(estimator.advantage), outcome_table(point, estimator.kl)
         by_level = seen.rewards.reshape(len(point.probabilities), point.policy.n_responses, -1)
         own = np.take_along_axis(by_level, law.levels.T[:, :, None], axis=2) if law.stride == 1 else by_level
         self._facts = own.reshape(len(by_level), -1), seen.squared_score_norms, seen.lengths, np.stack(seen.prompt_fields)

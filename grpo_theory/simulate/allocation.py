@@ -21,11 +21,11 @@ from grpo_theory.validation import Array
 
 
 @lru_cache
-def allotting(fill: Callable) -> Callable:
+def allocating(fill: Callable) -> Callable:
     """Return what shares out the responses of runs by the costs that a rule fills in; one is compiled for each rule."""
 
     @kernel
-    def allot(known, budget, low, high, costs, sizes):
+    def allocate(known, budget, low, high, costs, sizes):
         """Fill in the sizes (B, LANES) of runs of which (R, B, 7) is known; returns the first whose costs mean nothing, or -1."""
         gains, own = np.empty(sizes.shape[0]), np.empty(sizes.shape[0], np.int64)
         for run in range(known.shape[0]):
@@ -45,11 +45,11 @@ def allotting(fill: Callable) -> Callable:
                 sizes[b, run] = own[b]
         return -1
 
-    return allot
+    return allocate
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class AllottedTraining(Training):
+class AllocatedTraining(Training):
     """What such runs have in common: made as for groups of the most responses that the rule allows.
 
     Attributes
@@ -89,18 +89,18 @@ class AllottedTraining(Training):
 
     def start(
         self, seed: np.random.SeedSequence, block: int, starts: Array, factors: Array = NONE, period: int = LANES
-    ) -> "AllottedRuns":
+    ) -> "AllocatedRuns":
         """Return the runs of a block at their starts (R, d)."""
-        return AllottedRuns(self, block_streams(seed, block), starts, factors, period)
+        return AllocatedRuns(self, block_streams(seed, block), starts, factors, period)
 
 
-class AllottedRuns(Runs):
+class AllocatedRuns(Runs):
     """The runs of a block on their way, which remember the rewards that they have seen of each prompt."""
 
-    training: AllottedTraining
+    training: AllocatedTraining
     one_by_one = True  # a rule is asked before each
 
-    def __init__(self, training: AllottedTraining, streams: Streams, starts: Array, factors: Array, period: int) -> None:
+    def __init__(self, training: AllocatedTraining, streams: Streams, starts: Array, factors: Array, period: int) -> None:
         super().__init__(training, streams, starts, factors, period)
         bandit = training.problem.bandit
         self._seen = np.zeros((2, bandit.n_prompts, LANES))  # sums and numbers of rewards
@@ -138,7 +138,7 @@ class AllottedRuns(Runs):
             known[:, :, column] = fact.T
         costs = np.empty((len(prompts), 2))
         self.looks[:] = rule.low
-        bad = allotting(compiled(rule.fill))(known[: self.n], training.budget, rule.low, rule.high, costs, self.looks)
+        bad = allocating(compiled(rule.fill))(known[: self.n], training.budget, rule.low, rule.high, costs, self.looks)
         if bad >= 0:
             group = int(np.argmax(~((costs >= 0.0) & (costs < np.inf)).all(axis=1)))
             raise ValueError(rules.cost_message(rule.name, costs[group], known[bad, group]))
@@ -185,6 +185,6 @@ def training_of(
     budget = rules.checked_budget(batch_size * group_size, batch_size, rule.low, rule.high)
     made = make_training(problem, estimator, step_sizes, (batch_size, rule.high, *others), optimiser, ball, keeps=keeps)
     own = {name: getattr(made, name) for name in Training.__dataclass_fields__}
-    allotted = AllottedTraining(**own, rule=rule, budget=budget)
-    _ = allotted.table, allotted.gram
-    return allotted
+    allocated = AllocatedTraining(**own, rule=rule, budget=budget)
+    _ = allocated.table, allocated.gram
+    return allocated

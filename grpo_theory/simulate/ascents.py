@@ -16,7 +16,7 @@ from grpo_theory.simulate.advantages import LARGEST_TABLE, AdvantageTable, rewar
 from grpo_theory.simulate.affine import Affine, affine_of, sum_affine
 from grpo_theory.simulate.draws import as_sizes, pool_tokens
 from grpo_theory.simulate.optimisers import SGD, Adam, Ball, Optimiser, check_optimiser, follow, make_state, remember, stretch
-from grpo_theory.simulate.policies import HEAD, add_gradient, logit_tables, rows_needed
+from grpo_theory.simulate.policies import HEAD, add_gradient, logit_rule, rows_needed
 from grpo_theory.simulate.score_hessian import NO_RECORD, keep_rollout
 from grpo_theory.simulate.seen import Viewer
 from grpo_theory.simulate.streams import LANES, Streams, block_streams
@@ -59,7 +59,7 @@ class Training:
     @cached_property
     def world(self) -> rollouts.World:
         """What rollouts are drawn from."""
-        return rollouts.world_of(self.problem, logit_tables(self.problem.policy, self.sizes.batch_size))
+        return rollouts.world_of(self.problem, logit_rule(self.problem.policy, self.sizes.batch_size))
 
     @cached_property
     def settings(self) -> Array:
@@ -316,7 +316,7 @@ class Runs:
             rollouts.add_drift(logits, first, self.room.counts, world.n_values, shares, slopes, logit_gradients)
         if training.pool:
             pool_tokens(logits.lengths, world.n_values, training.pool, self.room.counts[own], logit_gradients)
-        rollouts.centre(logits, self._now.tokens, self.scale, self.room.scratch.rows[2], logit_gradients)
+        rollouts.centre_edges(logits, self._now.tokens, self.scale, self.room.scratch.rows[2], logit_gradients)
         self._step(first)
 
     @property

@@ -14,7 +14,17 @@ from grpo_theory.problem import ChainPoint
 from grpo_theory.simulate.ascents import Training
 from grpo_theory.simulate.gradient_simulation import GradientSimulation
 from grpo_theory.simulate.optimisers import follow, make_state
-from grpo_theory.simulate.walks import Chances, Walks, Weighing, advantages_in, chances_of, draw_walks, make_walks, seen, weighing
+from grpo_theory.simulate.walks import (
+    ChainWeights,
+    Chances,
+    Walks,
+    advantages_in,
+    chain_weights,
+    chances_of,
+    draw_walks,
+    make_walks,
+    seen,
+)
 from grpo_theory.simulate.workers import check_wanted, map_in_order
 from grpo_theory.validation import Array, Integers
 
@@ -30,7 +40,7 @@ class ChainGradients:
     ----------
     current, sampler : ChainPoint
         Where the gradient is estimated, and where responses are drawn.
-    weighings : list of Weighing
+    weighings : list of ChainWeights
         What the tokens of each of E estimators weigh.
     chances : Chances
     sizes : (int, int)
@@ -42,7 +52,7 @@ class ChainGradients:
 
     current: ChainPoint
     sampler: ChainPoint
-    weighings: list[Weighing]
+    weights: list[ChainWeights]
     chances: Chances
     sizes: tuple[int, int]
     directions: Array
@@ -52,7 +62,7 @@ class ChainGradients:
         """Simulate replications, in blocks of a size, from the first block on."""
         tokens = self.sizes[0] * self.sizes[1] * self.current.chain.horizon
         at_once = min(size, max(1, DRAW_TOKENS // tokens))  # fixed by their shape, as the last bits of sums depend on it
-        names, power = [one.estimator.name for one in self.weighings], self.current.moments.known_gradient_power
+        names, power = [one.estimator.name for one in self.weights], self.current.moments.known_gradient_power
         _ = self.current.moments.prompt_gradients, self.sampler.moments  # tabulated before the first thread starts
 
         def block(number: int) -> GradientSimulation:
@@ -68,11 +78,11 @@ class ChainGradients:
         batch_size, group_size = self.sizes
         walks = make_walks(replications * batch_size, group_size, self.current.chain.horizon)
         draw_walks(self.words, number, 0, batch_size * group_size, self.chances, walks)
-        batch = seen(walks, self.sampler, {name for one in self.weighings for name in one.estimator.advantage.reads})
+        batch = seen(walks, self.sampler, {name for one in self.weights for name in one.estimator.advantage.reads})
         rows = []
         # What is beyond double precision is found at the end, and said in the reader's words.
         with np.errstate(over="ignore", invalid="ignore"):
-            for own in self.weighings:
+            for own in self.weights:
                 logit_gradients = own.logit_gradients(walks, advantages_in(own.estimator, batch, batch_size), batch_size)
                 rows.append(self._compare(own.estimator, walks.prompts, logit_gradients))
         return np.stack(rows)
@@ -107,8 +117,8 @@ def chain_gradients(
     log_ratios = np.zeros(current.state_probabilities.shape)
     if current is not sampler and not all(one.ratio.constant for one in estimators):
         log_ratios = token_log_ratios(current, sampler)
-    weighings = [weighing(estimator, current, log_ratios) for estimator in estimators]
-    return ChainGradients(current, sampler, weighings, chances_of(sampler), sizes, directions, words)
+    weights = [chain_weights(estimator, current, log_ratios) for estimator in estimators]
+    return ChainGradients(current, sampler, weights, chances_of(sampler), sizes, directions, words)
 
 
 def train_on_chain(
@@ -174,7 +184,7 @@ class ChainRun:
         training = self.training
         # A token that was never sampled is on no response, so that its ratio does not matter.
         away = current.state_log_probabilities - sampler.state_log_probabilities
-        weigh = weighing(training.estimator, current, np.where(sampler.state_probabilities > 0.0, away, 0.0))
+        weigh = chain_weights(training.estimator, current, np.where(sampler.state_probabilities > 0.0, away, 0.0))
         logit_gradients = weigh.logit_gradients(walks, advantages, len(advantages))
         state, self.count = self.state, self.count + 1
         state.gradient[0] = current.tangent.vectors(logit_gradients.sum(axis=0)[None])[0] / len(advantages)

@@ -18,7 +18,7 @@ from grpo_theory.problem import ChainPoint, Point, Problem
 from grpo_theory.simulate import advantages, draws
 from grpo_theory.simulate.chains import chain_gradients
 from grpo_theory.simulate.gradient_simulation import GradientSimulation
-from grpo_theory.simulate.observations import TokenRule, Truth, observe, token_rule, truth_at
+from grpo_theory.simulate.observations import TokenRule, TrueGradient, observe, token_rule, truth_at
 from grpo_theory.simulate.streams import LANES, Rng, Streams, as_seed_sequence, block_streams
 from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import Array, as_count, as_real_array, check_shape, typed
@@ -91,7 +91,7 @@ def families_of(
             caller = None if tabulated else advantages.Caller(estimator, sampler, law)
             families.append(Family([estimator], rule, table, caller, 1, False, weights.depends_on_sign))
     for rule, members in shared.values():
-        table = advantages.as_contrasts(advantages.tabulate(members, sampler, group_size), group_size)
+        table = advantages.contrast_table(advantages.tabulate(members, sampler, group_size), group_size)
         centred = bool((np.abs(table.advantages[..., 0]) <= 1e-12).all())  # the advantages of every group add up to 0
         families.append(Family(members, rule, table, None, 1 if centred else 2, True, False))
     return families
@@ -101,7 +101,7 @@ class Workspace:
     """What one thread works in, block after block."""
 
     def __init__(
-        self, law: draws.OutcomeLaw, truth: Truth, families: list[Family], shape: tuple[int, int], n_responses: int
+        self, law: draws.OutcomeLaw, truth: TrueGradient, families: list[Family], shape: tuple[int, int], n_responses: int
     ) -> None:
         self.law, self.truth, self.families = law, truth, families
         tile = shape[0] * LANES * max(one.n_rows * len(one.rule.gains) * n_responses for one in families)

@@ -70,7 +70,7 @@ def token_rule(weights: TokenWeights, pool: str, batch_size: int, group_size: in
     )
 
 
-class Truth(NamedTuple):
+class TrueGradient(NamedTuple):
     """What estimates are compared with, at theta.
 
     Attributes
@@ -103,7 +103,7 @@ class Truth(NamedTuple):
     power: float
 
 
-def truth_at(point: Point, directions: Array) -> Truth:
+def truth_at(point: Point, directions: Array) -> TrueGradient:
     """Tabulate the truth at a point, and directions (J, d)."""
     policy, moments, n_prompts = point.policy, point.moments, point.policy.n_prompts
     logits = np.asarray(point.tangent.logits(np.concatenate([directions, moments.gradient[None]])), dtype=np.float64)
@@ -116,13 +116,13 @@ def truth_at(point: Point, directions: Array) -> Truth:
         logit_gradients = moments.gradient_in_logits
         powers = own * (logit_gradients**2).sum(axis=1)
         tables = np.ascontiguousarray(logit_gradients.T), np.ascontiguousarray(logits[-1].T)
-        return Truth(inner, own, np.empty((0, n_prompts)), *tables, powers, along, float(moments.gradient_power))
+        return TrueGradient(inner, own, np.empty((0, n_prompts)), *tables, powers, along, float(moments.gradient_power))
     # Of any other class of map, the adjoint gives the features, a logit at a time.
     features = np.empty((policy.n_logits, policy.dimension, n_prompts))
     for edge, logit_gradient in enumerate(np.eye(policy.n_logits)):
         features[edge] = point.tangent.adjoint_by_prompt(np.tile(logit_gradient, (n_prompts, 1))).T
     gradients = np.ascontiguousarray(moments.prompt_gradients.T)
-    return Truth(
+    return TrueGradient(
         inner=np.empty((0, 0)),
         own=np.ones(n_prompts),
         features=features.reshape(-1, n_prompts),

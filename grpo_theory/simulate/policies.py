@@ -21,7 +21,7 @@ FEW_PROMPTS = 4
 _LOG2_E, _LN2_HIGH, _LN2_LOW = 1.4426950408889634, 6.93147180369123816490e-01, 1.90821492927058770002e-10
 
 
-class LogitTables(NamedTuple):
+class LogitRule(NamedTuple):
     """How parameters become logits.
 
     Attributes
@@ -70,28 +70,28 @@ def make_scratch(rows_needed: int) -> Scratch:
     return Scratch(rows, rows[0].view(np.int64), np.empty((rows_needed, LANES)))
 
 
-def logit_tables(policy: Policy, batch_size: int) -> LogitTables:
+def logit_rule(policy: Policy, batch_size: int) -> LogitRule:
     """Tabulate a policy for batches of so many prompts; of a class of map that is not the package's, by its adjoint."""
     logit_map, paths = policy.logit_map, policy.paths
     ways = np.ascontiguousarray(paths.edges), np.ascontiguousarray(paths.lengths), paths.vocabulary_size
     if type(logit_map) is TabularMap:
-        return LogitTables(TABULAR, np.empty((0, 0)), 1.0, *ways)
+        return LogitRule(TABULAR, np.empty((0, 0)), 1.0, *ways)
     if type(logit_map) is HeadMap:
-        return LogitTables(HEAD, np.array(logit_map.hidden), 1.0, *ways)
+        return LogitRule(HEAD, np.array(logit_map.hidden), 1.0, *ways)
     if type(logit_map) is TwoLayerMap:
         kind = {"tanh": TANH, "relu": RELU, "identity": IDENTITY}[logit_map.activation]
-        return LogitTables(kind, np.ascontiguousarray(logit_map.inputs.T), float(logit_map.scale), *ways)
+        return LogitRule(kind, np.ascontiguousarray(logit_map.inputs.T), float(logit_map.scale), *ways)
     if not isinstance(logit_map, LogitMap):
         raise ValueError(
             f"policy must have logits that are linear in theta, or be a TwoLayerSoftmax, to be trained, got {policy!r}"
         )
     features = dense_features(logit_map)
     if policy.n_prompts <= FEW_PROMPTS * batch_size:
-        return LogitTables(FEW, np.ascontiguousarray(features.transpose(2, 0, 1)).reshape(-1, policy.dimension), 1.0, *ways)
-    return LogitTables(FEATURES, features.reshape(-1, policy.n_prompts), 1.0, *ways)
+        return LogitRule(FEW, np.ascontiguousarray(features.transpose(2, 0, 1)).reshape(-1, policy.dimension), 1.0, *ways)
+    return LogitRule(FEATURES, features.reshape(-1, policy.n_prompts), 1.0, *ways)
 
 
-def rows_needed(policy: Policy, tables: LogitTables, batch_size: int) -> int:
+def rows_needed(policy: Policy, tables: LogitRule, batch_size: int) -> int:
     """Return the rows of room that logits and steps need: logits of all prompts, or inputs and hidden units of B groups."""
     if tables.kind == FEW:
         return len(tables.table)

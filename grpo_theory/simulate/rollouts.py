@@ -16,7 +16,7 @@ from grpo_theory.simulate.advantages import AdvantageTable, sum_tabulated, weigh
 from grpo_theory.simulate.affine import Affine, sum_affine
 from grpo_theory.simulate.draws import PromptLaw, choose_prompts, count_classes, find_in_order, prompt_law, tally
 from grpo_theory.simulate.optimisers import ascend, ascend_adaptively, follow, remember, stretch
-from grpo_theory.simulate.policies import LogitTables, Scratch, add_gradient, fill_logits, fill_probabilities, make_scratch
+from grpo_theory.simulate.policies import LogitRule, Scratch, add_gradient, fill_logits, fill_probabilities, make_scratch
 from grpo_theory.simulate.score_hessian import Record, keep_rollout
 from grpo_theory.simulate.streams import LANES, Streams, fill_words
 from grpo_theory.validation import Array, Integers
@@ -52,7 +52,7 @@ class World(NamedTuple):
     Attributes
     ----------
     prompts : PromptLaw
-    logits : LogitTables
+    logits : LogitRule
     below : ndarray, shape (K L, M)
         The distribution function of the reward given prompt and response; its last value of a response is 1.
     n_values : int
@@ -60,12 +60,12 @@ class World(NamedTuple):
     """
 
     prompts: PromptLaw
-    logits: LogitTables
+    logits: LogitRule
     below: Array
     n_values: int
 
 
-def world_of(problem: Problem, logits: LogitTables) -> World:
+def world_of(problem: Problem, logits: LogitRule) -> World:
     """Tabulate what rollouts on a problem are drawn from."""
     bandit = problem.bandit
     below = np.cumsum(bandit.probabilities, axis=2)
@@ -108,7 +108,7 @@ class Room(NamedTuple):
     scratch: Scratch
 
 
-def make_policy_room(n_groups: int, logits: LogitTables, n_logits: int, *, wants_logs: bool) -> PolicyRoom:
+def make_policy_room(n_groups: int, logits: LogitRule, n_logits: int, *, wants_logs: bool) -> PolicyRoom:
     """Make room for a policy at so many groups."""
     edges, responses = (n_groups, n_logits, LANES), (n_groups, len(logits.lengths), LANES)
     tokens = np.empty(edges)
@@ -238,7 +238,7 @@ def add_drift(tables, first, counts, n_values, shares, slopes, logit_gradients):
 
 
 @kernel
-def centre(tables, tokens, scale, total, logit_gradients):
+def centre_edges(tables, tokens, scale, total, logit_gradients):
     """Turn weights of edges (B', D, LANES) into logit gradients: what a prefix got in all, times its probabilities, comes off."""
     for b in range(logit_gradients.shape[0]):
         for first in range(0, logit_gradients.shape[1], tables.size):
@@ -307,7 +307,7 @@ def train(world, group_size, rule, moves, span, lanes, work, state):
             sum_tabulated(rule.table, one_size, room.prompts[:0], room.prompts, room.counts, rule.by_sign, work.sums)
         # (1/(B G)) sum_b Phi_b' sum_k S_bk sum_t gain_kt c_kt, with S the sums of advantages and c the tokens' logit gradients.
         add_weights(logits, 0, work.sums, rule.gains, one_size, logit_gradients)
-        centre(logits, policy.tokens, 1.0 / (batch_size * group_size), scratch.rows[2], logit_gradients)
+        centre_edges(logits, policy.tokens, 1.0 / (batch_size * group_size), scratch.rows[2], logit_gradients)
         add_gradient(logits, state.theta, room.prompts, lanes.n, logit_gradients, scratch, state.gradient)
         remember(state)
         step_size = moves.step_sizes[count - 1]

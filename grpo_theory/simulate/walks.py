@@ -201,8 +201,8 @@ def advantages_in(estimator: Estimator, batch: Batch, batch_size: int) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Weighing:
-    """The weights of an estimator's tokens at one point, for responses drawn at another; made by `weighing`.
+class ChainWeights:
+    """The weights of an estimator's tokens at one point, for responses drawn at another; made by `chain_weights`.
 
     Attributes
     ----------
@@ -241,7 +241,7 @@ class Weighing:
         return self.current.centred(weights)
 
 
-def weighing(estimator: Estimator, current: ChainPoint, log_ratios: Array) -> Weighing:
+def chain_weights(estimator: Estimator, current: ChainPoint, log_ratios: Array) -> ChainWeights:
     """Return what the tokens of an estimator weigh at a point, for the logs of their ratios (S, V) there.
 
     Raises
@@ -258,7 +258,7 @@ def weighing(estimator: Estimator, current: ChainPoint, log_ratios: Array) -> We
         for sign in range(2):
             compiled(estimator.clip.function)(along, 1, sign == 0, estimator.clip.widths, gains[sign])
         gains = gains[:, 0]
-    return Weighing(estimator, current, shares_by_length(estimator, current.chain), gains, ratios)
+    return ChainWeights(estimator, current, shares_by_length(estimator, current.chain), gains, ratios)
 
 
 @kernel

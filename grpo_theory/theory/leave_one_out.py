@@ -120,12 +120,12 @@ def leave_one_out_parts(problem: Problem, theta: ArrayLike) -> tuple[Array, Arra
     for scores, _, _ in scores_of(point, point, find("rloo")).by_look:
         prompts, chances = scores.classes.prompts, scores.classes.probabilities[..., None, None]
         deviations = (scores.classes.fields[0] - exact.value[prompts, None])[..., None, None]
-        squares[prompts], powers[prompts] = scores.forms(chances * deviations**2), scores.forms(chances)
+        squares[prompts], powers[prompts] = scores.matrices(chances * deviations**2), scores.matrices(chances)
     slopes = exact.gradient_in_logits
     outer = slopes[:, :, None] * slopes[:, None, :]
-    forms = (outer, squares - outer, exact.reward_variance[:, None, None] * powers + outer)
+    matrices = (outer, squares - outer, exact.reward_variance[:, None, None] * powers + outer)
     weights = exact.prompt_weights[:, None, None]
-    between, oracle, second_order = (point.tangent.congruence(weights * form) for form in forms)
+    between, oracle, second_order = (point.tangent.congruence(weights * matrix) for matrix in matrices)
     between -= np.outer(exact.gradient, exact.gradient)
     # Rounding leaves it a little off zero where all prompts have one gradient, and its sign would decide what group is best.
     if np.trace(between) <= ROUNDING * exact.gradient_power:

@@ -55,7 +55,7 @@ class ThirdCumulant(NamedTuple):
         parts = (1.0 / g**2, 1.0 / (g * (g - 1.0)), (g - 2.0) / (g * (g - 1.0) ** 2), 1.0 / (g - 1.0) ** 2)
         within = np.tensordot(np.stack(parts, axis=-1), self.within, axes=1)
         mixed = np.tensordot(np.stack((1.0 / g, 1.0 / (g * (g - 1.0))), axis=-1), self.mixed, axes=1)
-        return lift(self.features, within) + mixed + self.between
+        return lifted(self.features, within) + mixed + self.between
 
 
 def leave_one_out_third_cumulant(problem: Problem, theta: ArrayLike) -> ThirdCumulant:
@@ -71,7 +71,7 @@ def leave_one_out_third_cumulant(problem: Problem, theta: ArrayLike) -> ThirdCum
     return ThirdCumulant(features, weights[:, None, None, None] * _within_prompts(problem, logits), mixed, between)
 
 
-def lift(features: Array, tensors: Array) -> Array:
+def lifted(features: Array, tensors: Array) -> Array:
     """Return sum_m of tensors (..., M, D, D, D) in the logits, taken to theta by features (M, D, d), shape (..., d, d, d)."""
     twice = np.swapaxes(features, 1, 2)[:, None] @ tensors @ features[:, None]
     shape = (*tensors.shape[:-4], -1, *twice.shape[-2:])
@@ -144,7 +144,7 @@ class LocalDerivatives:
         hessians, noise = partial(hessians_in_logits, problem), partial(noise_in_logits, problem)
         self.problem, self.logits, self.features = problem, problem.policy.logits(theta), problem.policy.jacobian()
         self.gradient, self.hessian = gradient(problem, theta), hessian(problem, theta)
-        self.third = lift(self.features, logit_derivative(hessians, self.logits, 2))
+        self.third = lifted(self.features, logit_derivative(hessians, self.logits, 2))
         self.fourth_in_logits = logit_derivative(partial(logit_derivative, hessians, axes=2), self.logits, 3)
         self.noise_parts = np.array(leave_one_out_parts(problem, theta))
         self.noise_slopes = logit_derivative(noise, self.logits, 2)
@@ -159,7 +159,7 @@ class LocalDerivatives:
         """Return the derivative of the noise's covariance with weights (S, 3), last axis, shape (S, d, d, d)."""
         product = self.hessian[:, None, :] * self.gradient[:, None]
         own = weights[:, :1, None, None] * (product + np.swapaxes(product, 0, 1))
-        return lift(self.features, np.tensordot(weights, self.noise_slopes, axes=1)) - own
+        return lifted(self.features, np.tensordot(weights, self.noise_slopes, axes=1)) - own
 
     def noise_bend(self, weights: Array, curvature: Array, covariance: Array) -> Array:
         """Return the second derivative of trace(curvature noise) along covariances (S, d, d), shape (S,)."""
@@ -230,7 +230,7 @@ def _added(
     plans, d = mean.shape
     bend = np.einsum("mcdef,smef->smcd", here.fourth_in_logits, here.at_prompts(covariance))
     bend = (np.swapaxes(here.features, 1, 2) @ bend @ here.features).sum(axis=-3)
-    fourth = lift(here.features, np.einsum("mcdef,mc->mdef", here.fourth_in_logits, here.features @ slope))
+    fourth = lifted(here.features, np.einsum("mcdef,mc->mdef", here.fourth_in_logits, here.features @ slope))
     along = (here.third @ mean.T).transpose(2, 0, 1)
     of_mean = 0.5 * np.einsum("sij,si,j->s", along + bend, mean, slope) + cubic.reshape(plans, -1) @ fourth.reshape(-1) / 6.0
     of_mean += here.fifth(slope, covariance) / 8.0
@@ -249,15 +249,15 @@ def _moved(here: LocalDerivatives, spread: _Spread, step: float, weights: Array,
     """Return the cumulants after one step."""
     plans, d = spread.mean.shape
     transition = np.eye(d) + step * here.hessian
-    carried = transition @ spread.covariance
+    suffix_sums = transition @ spread.covariance
     # k3 <- T k3 T T + eta sym(J''' C T C) + eta^2 sym(dSigma T C) + eta^3 k3(noise), T = I + eta H.
     third = (_both(spread.third, transition).reshape(plans, d, -1).swapaxes(1, 2) @ transition).swapaxes(1, 2)
     third = third.reshape(plans, d, d, d) + step * symmetric(_both(here.third, spread.covariance @ transition))
-    slopes = slope_of_noise.reshape(plans, -1, d) @ carried.swapaxes(1, 2)
+    slopes = slope_of_noise.reshape(plans, -1, d) @ suffix_sums.swapaxes(1, 2)
     third += step**2 * symmetric(np.moveaxis(slopes.reshape(plans, d, d, d), -1, 1))
     third += step**3 * sizes[:, None, None, None] ** 2 * here.third_cumulant.at(sizes)
     mean = spread.mean @ transition + 0.5 * step * spread.covariance.reshape(plans, -1) @ here.third.reshape(d, -1).T
-    return _Spread(mean, carried @ transition + step**2 * np.tensordot(weights, here.noise_parts, axes=1), third)
+    return _Spread(mean, suffix_sums @ transition + step**2 * np.tensordot(weights, here.noise_parts, axes=1), third)
 
 
 def _both(third: Array, matrices: Array) -> Array:

@@ -11,7 +11,7 @@ from grpo_theory.harness.verdicts import Verdicts
 from grpo_theory.page.captions import caption_of
 from grpo_theory.page.document import Page, anchor_of
 from grpo_theory.page.printed import printed
-from grpo_theory.page.report import HOW_TO_READ, add_made, add_numbers, add_powerless, add_rows, origin, versions_of
+from grpo_theory.page.report import HOW_TO_READ, add_made, add_numbers, add_rows, add_uninformative, origin, versions_of
 from grpo_theory.page.theorem import add_list, add_printed, add_proofs, add_statement, proofs_named
 from paper_figures.content.coverage_advice import RULE, advice, choices
 from paper_figures.content.derivations import derivations
@@ -45,7 +45,7 @@ def write_report(verdicts: Verdicts, results: Path, out: Path) -> None:
     if rest:
         page.section("Further pictures", "pictures", "The rest")
         _add_figures(page, rest, results, out)
-    add_powerless(page, verdicts.claims)
+    add_uninformative(page, verdicts.claims)
     page.section("Statements that are not decided yet", "undecided", "The rest")
     left = undecided()
     if left.empty:

@@ -48,12 +48,12 @@ def curvatures(pi, right, squared_lengths):
     return {
         "Fisher, trace": squared_lengths * (1.0 - power),
         "weighted, trace": squared_lengths * loss,
-        "Hessian, norm": squared_lengths * np.abs(np.linalg.eigvalsh(hessian_forms(pi, right))).max(axis=1),
+        "Hessian, norm": squared_lengths * np.abs(np.linalg.eigvalsh(hessian_matrices(pi, right))).max(axis=1),
         "Hessian, trace": squared_lengths * np.abs(2.0 * value * (power - value)),
     }
 
 
-def hessian_forms(pi, right):
+def hessian_matrices(pi, right):
     """Return B of each prompt, shape (M, K, K), with which Hess J_i = B (x) h h'."""
     value = (pi * right).sum(axis=1)[:, None, None]
     gap = right - pi

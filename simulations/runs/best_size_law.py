@@ -77,10 +77,10 @@ def frontier_weights(problem, estimator, group_size, budgets=BUDGETS):
 
 def law_sizes(problem, estimator, sizes, budgets):
     """Return the size that the law says is best at each budget."""
-    merits = [
+    lawful = [
         frontier_weights(problem, estimator, size, budgets) / np.sqrt(noise_at_start(problem, estimator, size)) for size in sizes
     ]
-    return [sizes[k] for k in np.argmax(merits, axis=0)]
+    return [sizes[k] for k in np.argmax(lawful, axis=0)]
 
 
 def chosen(found, noise=True):

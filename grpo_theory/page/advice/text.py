@@ -11,11 +11,11 @@ from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.batches import FEWEST_PROMPTS
 from grpo_theory.plan.expected_step import PromptWeights
 from grpo_theory.plan.graded_weights import GradedWeights
-from grpo_theory.plan.met_prompts import chance_of_success
 from grpo_theory.plan.rewards_advice import RewardsAdvice
 from grpo_theory.plan.run_advice import RunAdvice
 from grpo_theory.plan.scores_advice import FEWEST, Missing
 from grpo_theory.plan.seeds import unpaired_seeds_needed
+from grpo_theory.plan.success_chances import chance_of_success
 from grpo_theory.validation import counted
 
 RARE = (0.5, 0.1, 0.03, 0.01, 0.001)

@@ -9,7 +9,7 @@ import pytest
 from grpo_theory.harness.verdicts import unexplained
 from simulations.collection import catalogue, collection
 
-POWERLESS = collection().powerless
+POWERLESS = collection().uninformative
 VERDICTS = pd.read_csv(Path(__file__).resolve().parents[1] / "docs" / "verdicts.csv", keep_default_na=False)
 
 
@@ -44,5 +44,5 @@ def test_each_that_is_named_is_there_and_has_no_power(name, setting):
 
 def test_every_check_without_power_is_named():
     nothing = {"control_estimate": 0.0, "control_prediction": 0.0, "replications": 1}
-    powerless = VERDICTS.assign(power=VERDICTS["control"] == "refuted", **nothing)
-    assert unexplained(powerless, POWERLESS, quick=False).empty
+    uninformative = VERDICTS.assign(power=VERDICTS["control"] == "refuted", **nothing)
+    assert unexplained(uninformative, POWERLESS, quick=False).empty
