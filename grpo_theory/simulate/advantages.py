@@ -15,7 +15,7 @@ import numpy as np
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
-from grpo_theory.exact.multisets import DistinctPrompts, TableSizeWarning, check_alone, class_table, multisets, outcome_table
+from grpo_theory.exact.multisets import DistinctPrompts, TableSizeWarning, check_alone, class_tables, outcome_table
 from grpo_theory.jit import kernel
 from grpo_theory.problem import Point, Problem
 from grpo_theory.simulate.draws import Batches, OutcomeLaw
@@ -94,12 +94,12 @@ def tabulate(estimators: Sequence[Estimator], point: Point, group_size: int) -> 
     known = np.stack([field if read else np.zeros(len(field)) for field, read in zip(seen.prompt_fields, reads, strict=True)])
     distinct, looks = np.unique(known, axis=1, return_inverse=True)
     distinct[~np.array(reads)] = np.nan
-    counts = multisets(values.size, group_size)
     steps = composition_steps(values.size, group_size)
     fields = np.stack([np.tile(values, (distinct.shape[1], 1)), *np.full((2, distinct.shape[1], values.size), np.nan)])
-    table = np.full((len(estimators), distinct.shape[1], int(counts.max() * steps[-1]) + 1, values.size), np.nan)
+    table = np.full((len(estimators), distinct.shape[1], group_size * int(steps[-1]) + 1, values.size), np.nan)
     for own, estimator in zip(table, estimators, strict=True):
-        own[:, counts @ steps] = class_table(estimator.advantage, DistinctPrompts(fields, distinct), counts)
+        for counts, found in class_tables(estimator.advantage, DistinctPrompts(fields, distinct), group_size):
+            own[:, counts @ steps] = found
     return AdvantageTable(table, looks.reshape(-1).astype(np.int64), steps)
 
 
@@ -111,8 +111,8 @@ def reward_table(estimator: Estimator, values: Array, group_sizes: list[int]) ->
     looks = DistinctPrompts(np.stack([values[None], unread, unread]), np.full((3, 1), np.nan))
     table = np.full((1, len(group_sizes), largest * int(steps[-1]) + 1, values.size), np.nan)
     for own, size in zip(table[0], group_sizes, strict=True):
-        counts = multisets(values.size, size)
-        own[counts @ steps] = class_table(estimator.advantage, looks, counts)[0]
+        for counts, found in class_tables(estimator.advantage, looks, size):
+            own[counts @ steps] = found[0]
     of_size = np.zeros(largest + 1, dtype=np.int64)
     of_size[group_sizes] = np.arange(len(group_sizes))
     return AdvantageTable(table, of_size, steps)

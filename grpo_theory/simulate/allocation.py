@@ -160,7 +160,7 @@ class AllocatedRuns(Runs):
         return 1.0 / self.training.sizes.batch_size
 
 
-def training_of(
+def allocated_training(
     problem: Problem,
     estimator: Estimator,
     step_sizes: Array,
@@ -169,11 +169,9 @@ def training_of(
     ball: Ball | None = None,
     *,
     keeps: bool = False,
-    allocation: str | rules.AllocationRule | None = None,
+    allocation: str | rules.AllocationRule,
 ) -> Training:
     """Check what defines training runs, and return it; sizes are those of `StepSizes`, in its order."""
-    if allocation is None:
-        return make_training(problem, estimator, step_sizes, sizes, optimiser, ball, keeps=keeps)
     rule, (batch_size, group_size), others = rules.find_rule(allocation), as_sizes(*sizes[:2]), sizes[2:]
     for name, given, needed in zip(("inner_steps", "lag"), others, (1, 0), strict=False):
         if given != needed:
