@@ -283,12 +283,14 @@ class StoppedGroups:
     def mean(self) -> Array:
         """The expected estimate, shape (d,)."""
         f, exact = self.point.bandit.prompt_weights, self.point.moments
+        # E ghat_q = h_q g_q, h = E S^2/(p (1 - p)), S^2 the sample variance of the rewards (docs/derivations.md, section 33.2).
         return self.point.tangent.adjoint((f * self.slopes)[:, None] * exact.gradient_in_logits)
 
     @property
     def power(self) -> float:
         """E||estimate||^2."""
         f, gradients = self.point.bandit.prompt_weights, self.point.moments.prompt_gradients
+        # E ghat_q . ghat_r = g_q . g_r E[S_q^2 S_r^2]/(V_q V_r) for q != r, V = p (1 - p) (docs/derivations.md, section 33.2).
         between = self.products * (gradients @ gradients.T)
         np.fill_diagonal(between, self.powers)
         return float(f @ between @ f)
@@ -352,6 +354,7 @@ def first_mixed_groups(problem: Problem, theta: ArrayLike, *, low: int, high: in
     successes += [high, 0]
     chances += [p**high, (1.0 - p) ** high]
     law = np.array(sizes), np.array(successes), np.stack(chances)
+    # h(p) = sum over (n, k) of P(n, k) k (n - k)/(n (n - 1))/(p (1 - p)) (docs/derivations.md, section 33.2).
     slopes = (law[2] * _slopes(law[0][:, None], law[1][:, None], point)).sum(axis=0)
     powers = np.array([law[2][:, q] @ _powers(law[0], law[1], point, q) for q in range(len(p))])
     return StoppedGroups(law[0] @ law[2], slopes, np.outer(slopes, slopes), powers, point)
@@ -460,11 +463,15 @@ def _powers(sizes: Integers, successes: Integers, point: Point, q: int) -> Array
     p, square = float(exact.value[q]), float(exact.prompt_gradient_power[q])
     if not 0.0 < p < 1.0:
         return np.zeros(len(n))
+    # P_1 = E[||W||^2 | Z = 1] = E[||W||^2 Z]/p and P_0 = E[||W||^2 (1 - Z)]/(1 - p).
     right = float(exact.score_reward_power[q]) / p
     wrong = (float(exact.score_power[q]) - float(exact.score_reward_power[q])) / (1.0 - p)
+    # a = 1 - (k - 1)/(n - 1) = (n - k)/(n - 1) and b = -k/(n - 1) are the advantages (docs/derivations.md, section 33.2).
     of_right, of_wrong = (n - k) / (n - 1.0), -k / (n - 1.0)
+    # n^2 E[||ghat||^2 | n, k] = k a^2 P_1 + (n - k) b^2 P_0 + ||g||^2 R (docs/derivations.md, section 33.2).
     own = k * of_right**2 * right + (n - k) * of_wrong**2 * wrong
     # The mean score of a right response is g/p, that of a wrong one -g/(1 - p).
+    # R = k (k - 1) a^2/p^2 + (n - k)(n - k - 1) b^2/(1 - p)^2 - 2 k (n - k) a b/(p (1 - p)).
     pairs = k * (k - 1.0) * of_right**2 / p**2 + (n - k) * (n - k - 1.0) * of_wrong**2 / (1.0 - p) ** 2
     pairs -= 2.0 * k * (n - k) * of_right * of_wrong / (p * (1.0 - p))
     return (own + pairs * square) / n**2

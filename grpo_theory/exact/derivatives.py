@@ -90,6 +90,7 @@ def fill_objectives(logits, tables, weights, strength, edges, lengths, vocabular
                     log_chance += log_tokens[edges[k, t]]
                 # Where the chance is NaN it is not 0 either.
                 if chance != 0.0:
+                    # V = sum_k pi_k q_k, q_k = E[Z|k] - strength log(pi_k/reference_k) (docs/derivations.md, section 5).
                     value += chance * (rewards[m, k] - strength * (log_chance - log_reference[m, k]))
             objectives[point] += weights[m] * value
 
@@ -150,6 +151,7 @@ def hessian(problem: Problem, theta: ArrayLike) -> Array:
     True
     """
     policy, theta = problem.policy, problem.policy.check_theta(theta)
+    # d^2 J/dtheta^2 = sum_m Phi_m' H_m Phi_m + sum_mk a_mk d^2 s_mk/dtheta^2 (docs/derivations.md, section 5.1).
     along = policy.tangent(theta).congruence(_hessians_at(problem, theta))
     bent = None if policy.is_linear else policy.logit_map.bend(theta, _gradients_in_logits(problem, theta))
     return along if bent is None else along + bent
@@ -211,6 +213,8 @@ def fisher_information(problem: Problem, token_probabilities: Array, theta: Arra
         paths = problem.policy.paths
         with np.errstate(divide="ignore"):
             pi = np.exp(paths.along(np.log(token_probabilities)))
+        # E[c c'] = sum over prefixes of P(prefix) (diag(p) - p p'), as scores of different tokens are uncorrelated
+        # (T3; docs/derivations.md, section 26).
         matrices = token_covariances(paths, paths.by_prefix(paths.collect(pi)), token_probabilities)
     return tangent.congruence(problem.bandit.prompt_weights[:, None, None] * matrices)
 
@@ -252,6 +256,7 @@ def logit_tables(problem: Problem, logits: Array) -> LogitTables:
     log_tokens = paths.log_probabilities(logits)
     log_pi = paths.along(log_tokens)
     if kl is not None:
+        # A_k = q_k - V, q_k = E[Z|k] - strength log(pi_k/reference_k) (docs/derivations.md, section 5).
         rewards = rewards - kl.strength * (log_pi - np.log(kl.reference))
     pi = np.exp(log_pi)
     return LogitTables(np.exp(log_tokens), pi, less_mean(rewards, pi))
@@ -259,6 +264,7 @@ def logit_tables(problem: Problem, logits: Array) -> LogitTables:
 
 def score_logit_gradients(paths: Paths, token_probabilities: Array) -> Array:
     """Return the logit gradients of the responses' scores, shape (..., M, K, D), for probabilities of tokens (..., M, D)."""
+    # c_k = sum_t (e_edge_t - p_prefix_t) (docs/derivations.md, section 15).
     return paths.centre(paths.incidence, token_probabilities[..., None, :])
 
 
@@ -289,6 +295,7 @@ def noise_in_logits(problem: Problem, logits: Array) -> Array:
     """
     tokens, pi, centred = logit_tables(problem, logits)
     logit_gradients = score_logit_gradients(problem.policy.paths, tokens)
+    # E[(Z - V)^2 | k] = (E[Z|k] - V)^2 + Var(Z | k).
     squares = pi * (centred**2 + reward_moments(problem)[0])
     slopes = ((pi * centred)[..., None] * logit_gradients).sum(axis=-2)
     outer = slopes[..., :, None] * slopes[..., None, :]
@@ -399,6 +406,7 @@ def stability_message(problem: Problem, theta: ArrayLike, steps: Array) -> str |
     if policy.dimension > LARGEST_DIMENSION or recursion > LARGEST_RECURSION:
         return None
     radius, bent = _radius(problem, theta, float(steps[-1]))
+    # |1 + eta h| <= 1 for h < 0 exactly where eta <= -2/h: the most negative h gives the largest stable step.
     if radius <= 1.0:
         return None
     return (

@@ -140,6 +140,7 @@ class GradientLaw:
     @cached_array
     def second_moments(self) -> Array:
         """A(x) with E[one group's estimate times its transpose | x] = Phi' A(x) Phi, shape (M, D, D)."""
+        # ghat = (1/G) sum_i x_i, so E[ghat ghat'] = E[(sum_i x_i)(sum_i x_i)']/G^2 (docs/derivations.md, section 4).
         return second_moments(self.shares, self.logit_map) / self.group_size**2
 
     @property
@@ -168,6 +169,7 @@ class GradientLaw:
     def power(self) -> float:
         """E||estimate||^2 of the batch's estimate."""
         mean = self.mean
+        # E||ghat||^2 = ||m||^2 + (P - ||m||^2)/B, P = E||one group's estimate||^2 (docs/derivations.md, section 37).
         return self.trace + float(mean @ mean)
 
     @property
@@ -211,6 +213,7 @@ class GradientLaw:
 
     def covariance(self) -> Array:
         """Return the covariance of the batch's estimate, shape (d, d)."""
+        # Cov ghat = (sum_m f_m Phi_m' A_m Phi_m - m m')/B for B independent groups.
         second = self.logit_map.congruence(self.prompt_weights[:, None, None] * self.second_moments)
         return (second - np.outer(self.mean, self.mean)) / self.batch_size
 
@@ -219,6 +222,7 @@ class GradientLaw:
         directions = as_real_array("directions", directions, 2)
         check_shape("directions", directions, (len(directions), self.logit_map.dimension), "(J, d)")
         along = self.logit_map.logits(directions)
+        # Var <v, ghat> = (sum_m f_m (Phi_m v)' A_m (Phi_m v) - <v, m>^2)/B.
         second = np.einsum("m,jmk,mkl,jml->j", self.prompt_weights, along, self.second_moments, along, optimize=True)
         return (second - (directions @ self.mean) ** 2) / self.batch_size
 
@@ -393,9 +397,11 @@ def _group_moments(
     shape, log_p = (n_classes, n_features), np.log(scores.classes.probabilities)
     share = SharedScores(scores, *(np.zeros((n_prompts, *rest)) for rest in (shape, shape + shape, (*shape, n_features))))
     for counts, advantages in class_tables(estimator.advantage, looks, group_size):
+        # phi = (max(A, 0), min(A, 0), 1) (docs/derivations.md, section 4).
         split = [np.maximum(advantages, 0.0), np.minimum(advantages, 0.0)] if depends_on_sign else [advantages]
         multipliers = np.stack([*split, np.ones_like(advantages)] if drifting else split, axis=-1)
         if estimator.aggregation.pool:
+            # A pooled token weighs G/sum_i L_i, a function of the counts (docs/derivations.md, section 16).
             tokens = looks.fields[_LENGTHS] @ counts.T
             multipliers *= (group_size / tokens)[..., None, None]
         # Logs of the multinomial coefficients, because those of some hundred responses overflow a double.

@@ -53,6 +53,7 @@ def minimise(loss: Callable[[Array], float], slope: Gradient, curvature: Gradien
         if not np.linalg.norm(gradient) > tolerance or radius < LEAST * max(1.0, float(np.linalg.norm(theta))):
             break
         step = best_step(gradient, hessian, radius)
+        # m(s) = f + g's + s'Hs/2, ratio = [f(theta) - f(theta + s)]/[m(0) - m(s)] (Nocedal and Wright, Algorithm 4.1).
         promised = -(gradient @ step + 0.5 * step @ hessian @ step)
         if value - promised >= value:  # it promises less than the function rounds to
             break
@@ -85,6 +86,7 @@ def best_step(gradient: Array, hessian: Array, radius: float) -> Array:
             return np.asarray(directions @ inside)
     # The step is longer than the radius at the shift `low` or as long (it is infinite at a pole), and no longer at `high`.
     low = max(0.0, -curvatures[0])
+    # At `high` every h_j + shift is at least ||g||/radius, so that the step -g_j/(h_j + shift) has at most the length radius.
     high = low + np.linalg.norm(along) / radius
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
@@ -289,6 +291,7 @@ def _closed_form(problem: Problem) -> Array | None:
     if type(problem.policy.logit_map) is not TabularMap or problem.kl is None:
         return None
     paths = problem.policy.paths
+    # pi*_k is proportional to reference_k exp(E[Z|k]/strength) (docs/derivations.md, section 5).
     logits = paths.conditionals(np.log(problem.kl.reference) + problem.bandit.mean_reward / problem.kl.strength)
     return (logits - paths.by_prefix(logits) / paths.vocabulary_size).reshape(-1)
 
@@ -519,6 +522,7 @@ def steepest_ray(problem: Problem, optimum: ArrayLike, *, radius: float) -> floa
     best, directions = _centre(problem, optimum, radius=radius)
 
     def slope(points: Array) -> Array:
+        # Where (theta - theta*)' grad J <= 0 all along a ray, J falls along it (docs/derivations.md, section 7).
         ascents = directional_derivatives(problem, best + points @ directions.T, directions.T)
         return (points * ascents).sum(axis=1) / (points**2).sum(axis=1)
 
@@ -586,6 +590,7 @@ def longest_estimate(problem: Problem, optimum: ArrayLike, *, radius: float) -> 
 
     def bound(point: Array) -> float:
         here = problem.at(best + directions @ point)
+        # ||(1/G) sum_i A_i W_i|| <= max |A| max ||W||.
         advantage = max(float(np.abs(here.rewards).max()), float(np.ptp(here.rewards, axis=1).max()))
         return float(np.sqrt(here.squared_score_norms.max())) * advantage
 
@@ -609,6 +614,7 @@ def net(rank: int, radius: float, points: int) -> Array:
     cube = qmc.Sobol(rank + 1, rng=np.random.default_rng(0)).random(points)
     ball = ndtri(np.clip(cube[:, :rank], 1e-12, 1.0 - 1e-12))
     ball /= np.linalg.norm(ball, axis=1)[:, None]
+    # A point drawn evenly from the unit ball of r dimensions has P(length <= t) = t^r: its length is u^(1/r).
     lengths = np.where(np.arange(points) % 2 == 0, 1.0, np.maximum(cube[:, rank] ** (1.0 / rank), LEAST_RADIUS))
     return radius * lengths[:, None] * ball
 

@@ -56,6 +56,7 @@ def outcome_table(point: Point, kl: KLTerm) -> OutcomeTable:
             kl.fill(np.ascontiguousarray(point.log_ratios_to_reference), terms)
             # A response that is never drawn has no finite term.
             penalties = np.where(point.probabilities > 0.0, point.kl.strength * point.policy.paths.along(terms), 0.0)
+        # Z - strength sum_t k(l_t), l_t = log(pi/reference) of token t (docs/derivations.md, section 16).
         rewards = point.rewards_less(penalties)
         moments = point.moments_of(rewards)
     return OutcomeTable(rewards, point.squared_score_norms, point.policy.paths.lengths, moments.known_to_oracles)
@@ -144,6 +145,7 @@ def classes(point: Point, seen: OutcomeTable, reads: Set[str]) -> list[ListedCla
     if (pi > SURE).any():
         given = np.zeros(pi.shape)
         np.add.at(given, (member, responses), point.bandit.probabilities.reshape(len(point.probabilities), -1)[prompts, outcomes])
+        # Bayes: P(k | r) - pi_k = pi_k (P(r | k) - q_r)/q_r, q_r = P(r).
         leads = less_mean(given, pi) * pi / probabilities[:, None]
     counts = np.bincount(own)
     firsts = np.cumsum(counts) - counts
@@ -213,6 +215,7 @@ TOLERANCE = 1e-9
 
 def count_multisets(n_classes: int, group_size: int) -> int:
     """Return the number of multisets of `group_size` members from `n_classes` classes."""
+    # C(G + R - 1, G) (docs/derivations.md, section 4).
     return comb(group_size + n_classes - 1, group_size)
 
 
@@ -272,6 +275,7 @@ def add_moments(counts, log_weights, log_probabilities, look, features, mean, pr
             for r in range(n_classes):
                 for f in range(n_features):
                     feature = features[look[m], i, r, f]
+                    # S_rf = n_r phi_rf and Q_rfg = n_r phi_rf phi_rg (docs/derivations.md, section 4).
                     sums[r, f] = counts[i, r] * feature
                     mean[m, r, f] += p * sums[r, f]
                     for g in range(n_features):
@@ -495,6 +499,7 @@ def multiset_ranks(n_values: int, group_size: int) -> Integers:
     """Return C(s + l - 1, l) for l = 1..L-1 and s = 0..G, shape (L - 1, G + 1)."""
     ranks = np.tile(np.arange(group_size + 1), (n_values - 1, 1))
     for level in range(1, n_values - 1):
+        # C(s + l - 1, l) = sum over j <= s of C(j + l - 2, l - 1).
         np.cumsum(ranks[level - 1], out=ranks[level])
     return ranks
 
@@ -506,6 +511,7 @@ def multiset_lines(counts: Integers, ranks: Integers) -> Integers:
     """
     lines = np.zeros(len(counts), dtype=np.int64)
     for level, reached in enumerate(np.cumsum(counts[:, :-1], axis=1).T):
+        # rank = sum_l C(n_1 + .. + n_l + l - 1, l): how many multisets come before, in colexicographic order.
         lines += ranks[level, reached]
     return lines
 

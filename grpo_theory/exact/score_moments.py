@@ -98,6 +98,7 @@ class TokenWeights:
     def logit_gradients(self, prompts: Integers) -> Array:
         """Return the sums of the tokens' logit gradients with the weights `by_token`, shape (S, F, K, D)."""
         on_edges = self.paths.spread(self.by_token(prompts))
+        # sum_t w_t (e_edge - p_prefix) = E - P(E), E the weights added up on the edges (docs/derivations.md, section 15).
         return self.paths.centre(on_edges, self.token_probabilities[prompts, None, None])
 
 
@@ -154,6 +155,7 @@ def token_weights(current: Point, behaviour: Point, estimator: Estimator, old: P
     if estimator.kl.place == "loss" and current.kl is not None:
         slopes = np.empty_like(current.log_ratios_to_reference)
         estimator.kl.fill(np.ascontiguousarray(current.log_ratios_to_reference), slopes)
+        # v = -strength sum_t share_t slope_t c_t, slope 1, l or 1 - exp(-l) for k1, k2 or k3 (docs/derivations.md, section 16).
         by_token = paths.gather(-current.kl.strength * slopes) * estimator.aggregation.shares(paths.lengths)[:, None]
         drifts[:] = np.moveaxis(by_token, 0, -1)
     if (found := _forget_large(drifts, behaviour.probabilities > 0.0)) is not None:
@@ -180,6 +182,7 @@ def gains_of(estimator: Estimator, paths: Paths, log_ratios: Array) -> Array:
         compiled(estimator.ratio.function)(along, length, ratios)
         for sign in range(2):
             compiled(estimator.clip.function)(ratios, length, sign == POSITIVE, estimator.clip.widths, weights)
+            # w_t = share_t clip(r_t, sign A) (docs/derivations.md, section 16).
             own = weights.reshape(length, alike.size, -1) * shares[alike, None]
             gains[alike, sign, :length] = own.swapaxes(0, 1)
     return gains
@@ -307,6 +310,7 @@ class SharedScores(NamedTuple):
         """Return E[S_rf S_sg] less what is due to products of one response's own features, shape (S, R F, R F)."""
         product = self.product.copy()
         for r in range(product.shape[1]):
+            # The coefficient of m_rf m_sg' is E[S_rf S_sg] - 1{r = s} E[Q_rfg] (docs/derivations.md, section 4).
             product[:, r, :, r] -= self.squares[:, r]
         n_features = product.shape[1] * product.shape[2]
         return product.reshape(-1, n_features, n_features)
@@ -322,11 +326,13 @@ def means_and_powers(shares: list[SharedScores], logit_map: LogitMap) -> tuple[A
     means, powers = np.zeros((logit_map.n_prompts, logit_map.n_logits)), np.zeros(logit_map.n_prompts)
     for share in shares:
         prompts, within = share.scores.classes.prompts, share.within()
+        # E[sum_i x_i] = sum_rf E[S_rf] m_rf (docs/derivations.md, section 4).
         means[prompts] = np.einsum("sr,srd->sd", share.mean.reshape(len(prompts), -1), within)
         # The form sum_ab P_ab <w_a, w_b> is a sum of eigenvalues times squared lengths.
         values, vectors = np.linalg.eigh(share.between())
         turned = np.zeros((logit_map.n_prompts, *within.shape[1:]))
         turned[prompts] = np.swapaxes(vectors, 1, 2) @ within
+        # E||sum_i x_i||^2 = sum_rfg E[Q_rfg] E[<u_f, u_g> | r] + sum_ab P_ab <w_a, w_b> (docs/derivations.md, section 4).
         own = np.einsum("srfg,srfg->s", share.squares, share.scores.products)
         powers[prompts] = own + (values * logit_map.squared_norms(turned)[prompts]).sum(axis=1)
     return means, powers
@@ -339,6 +345,7 @@ def second_moments(shares: list[SharedScores], logit_map: LogitMap) -> Array:
     matrices = np.empty((n_prompts, dimension, dimension))
     for share in shares:
         within = share.within()
+        # E[(sum_i x_i)(sum_i x_i)'] = sum_rfg E[Q_rfg] E[u_f u_g' | r] + sum_ab P_ab m_a m_b' (docs/derivations.md, section 4).
         between = np.swapaxes(within, 1, 2) @ share.between() @ within
         matrices[share.scores.classes.prompts] = share.scores.matrices(share.squares) + between
     return matrices
@@ -356,6 +363,7 @@ def listed_moments(classes: ListedClasses, weights: TokenWeights, products: Arra
         part = slice(start, start + step)
         tokens, inner = weights.by_token(prompts[part]), products[prompts[part]]
         for f in range(n_features):
+            # <u_f, u_g> = w_f' B w_g, B the inner products of the scores of a response's tokens (docs/derivations.md, section 4).
             halfway = (tokens[:, f, :, None, :] @ inner)[:, :, 0]
             for g in range(n_features):
                 by_response = np.einsum("skt,skt->sk", halfway, tokens[:, g])
@@ -445,7 +453,9 @@ def prefix_sum_moments(current: ChainPoint, sampler: ChainPoint, estimator: Esti
         # Only where they are read: kernels that do not read them are then tried once, and not at each length anew.
         lengths = np.full(values.shape, float(chain.lengths[0])) if "lengths" in estimator.reads else unread
         classes = Classes(prompts, chance, np.stack([values, unread, lengths]))
+        # E[X_f | Z = z] = M_0/P(Z = z) and E[<X_f, X_g> | Z = z] = Q_0/P(Z = z) (docs/derivations.md, section 15.1).
         means, products = sums.means[rows] / chance[..., None, None], sums.products[rows] / chance[..., None, None]
+        # A share a(L) of a response of length L is a(L)^2 in second moments (docs/derivations.md, section 15.1).
         matrices = partial(_matrices_on_chain, current, tokens, shares**2, rows, chance)
         moments.append(ScoreMoments(classes, means, products, matrices))
     return moments, len(tokens.gains) > 1
@@ -476,6 +486,8 @@ def _token_tables(current: ChainPoint, sampler: ChainPoint, estimator: Estimator
     if by_token(estimator):
         return TokenTables(drawn, drawn, _gains(estimator, log_ratios))
     if estimator.ratio.function is trajectory_ratio and estimator.clip.function is no_clip:
+        # A ratio of the whole response has k = p0 (p/p0) = p in first and k = p0 (p/p0)^2 = p^2/p0 in second moments
+        # (docs/derivations.md, section 15.1).
         return TokenTables(current.state_probabilities, drawn * np.exp(2.0 * log_ratios), np.ones((1, *drawn.shape)))
     raise NotEnumerableError(
         f"the law of estimator {estimator.name!r} off policy cannot be carried from token to token. Its weights are "

@@ -52,6 +52,8 @@ def success_gradient(probabilities: ArrayLike, correct: ArrayLike, features: Arr
     [0.25, -0.15, -0.1]
     """
     sides, x = _sides(probabilities, correct), _features(probabilities, features)
+    # grad p = E[(r - p) x] = V (E+ x - E- x), since E[(r - p) f] = V (E+ f - E- f) for every f
+    # (docs/derivations.md, section 30).
     return np.asarray(sides.success * sides.failure * (x.T @ (sides.correct - sides.wrong)))
 
 
@@ -70,6 +72,7 @@ def success_hessian(probabilities: ArrayLike, correct: ArrayLike, features: Arra
     """
     sides, x = _sides(probabilities, correct), _features(probabilities, features)
     apart = x.T @ (sides.correct - sides.wrong)
+    # v' Hess p v = V [Var+ - Var- + ((1 - p)^2 - p^2) (v'm)^2], and (1 - p)^2 - p^2 = 1 - 2p (docs/derivations.md, section 30).
     spread = _covariance(sides.correct, x) - _covariance(sides.wrong, x)
     return np.asarray(sides.success * sides.failure * (spread + (sides.failure - sides.success) * np.outer(apart, apart)))
 
@@ -88,6 +91,8 @@ def curvature_bound(p: ArrayLike, n_responses: int) -> Array:
     """
     p = interior("p", p)
     least = 0.5 if as_count("n_responses", n_responses, 2) > 2 else 0.0
+    # Var+ + c delta^2 <= max(1/2, 2 c) ||X v||^2 with c = 1 - 2p; the other sign has the sides exchanged and -c
+    # (N1; docs/derivations.md, section 30).
     return np.asarray(p * (1.0 - p) * np.maximum(least, 2.0 * np.abs(1.0 - 2.0 * p)))
 
 
@@ -114,8 +119,10 @@ def local_curvature_bound(p: ArrayLike, radius: ArrayLike, n_responses: int) -> 
     p, radius = np.broadcast_arrays(interior("p", p), as_real_array("radius", radius, np.ndim(radius)))
     if (radius < 0.0).any():
         raise ValueError(f"radius must not be negative, got {radius.min():g}")
+    # |logit p' - logit p| <= sqrt(2) X |theta' - theta| (N3; docs/derivations.md, section 30).
     centre, reach = logit(p), np.sqrt(2.0) * radius
     bound = np.maximum(*(curvature_bound(expit(centre + sign * reach), n_responses) for sign in (-1.0, 1.0)))
+    # d[V (1 - 2p)]/dp = 6 p^2 - 6 p + 1 is 0 at p = (3 -+ sqrt 3)/6, and V/2 has its peak at 1/2.
     for peak in (_STEEPEST, 0.5, 1.0 - _STEEPEST):
         within = np.abs(logit(peak) - centre) <= reach
         bound = np.where(within, np.maximum(bound, curvature_bound(peak, n_responses)), bound)
@@ -145,6 +152,7 @@ def _covariance(shares: Array, features: Array) -> Array:
     return np.asarray(centred.T @ (shares[:, None] * centred))
 
 
+# With x = tanh(u/2) and V = (1 - x^2)/4: d[V (x + 1/2)]/dx = 0 is 3 x^2 + x = 1, and d[V 2 x]/dx = 0 is 3 x^2 = 1.
 _PEAKS = 2.0 * np.arctanh([(np.sqrt(13.0) - 1.0) / 6.0, 1.0 / np.sqrt(3.0)])
 """The log odds at which the bound of the downward curvature has its two local maxima."""
 _LOG_ODDS = np.linspace(-16.0, 16.0, 3201)
@@ -174,6 +182,8 @@ def downward_curvature(success: ArrayLike) -> Array:
 
 def _downward(p: Array, q: Array) -> Array:
     x = p - q
+    # -v' Hess v = V [x (v_a - m)^2 + r^2] with (v_a - m)^2 <= 2 (1 - r^2) and r^2 <= 1/2, linear in r^2
+    # (docs/derivations.md, section 31).
     return np.asarray(p * q * np.maximum(2.0 * x, np.maximum(x, 0.0) + 0.5))
 
 
@@ -219,6 +229,8 @@ def divided_gain_constant(step: float) -> float:
 def _least_gain(step: float, power: float) -> float:
     """Integrate the curvature bound along the step, whose log odds move by at most 2 s V^(1 - power), and take the worst p."""
     variance = expit(_LOG_ODDS) * expit(-_LOG_ODDS)
+    # gain >= (s ||grad J||^2/(X^2 D)) [1 - (s/D) int_0^1 (1 - t) c(u, 2 s t V/D) dt], D = V^power
+    # (docs/derivations.md, section 31).
     reach = 2.0 * step * variance ** (1.0 - power)
     share = (1.0 + _NODES) / 2.0
     loss = np.zeros_like(variance)
@@ -252,6 +264,8 @@ def softmax_gap_bound(n_responses: int, step: float) -> float:
     (60.6, 6.7)
     """
     count, step = as_count("n_responses", n_responses, 2), as_positive("step", step)
+    # Delta_{t+1} <= Delta_t - a Delta_t^2 with a = eta (1 - eta beta/2)/(K (K - 1)), so Delta_t <= 1/(a t)
+    # (docs/derivations.md, section 30.1).
     share = 1.0 - 0.5 * step * GREATEST_CURVATURE
     if share <= 0.0:
         raise ValueError(f"step must be below 2/beta = {2.0 / GREATEST_CURVATURE:.4g}, got {step:g}")
@@ -270,6 +284,7 @@ def softmax_gap_limit(n_responses: int, step: float, n_best: int = 1) -> float:
     count, best = as_count("n_responses", n_responses, 2), as_count("n_best", n_best)
     if best >= count:
         raise ValueError(f"n_best must be below n_responses, got {best} of {count}")
+    # d(1/Delta)/dt = 1/(K - m) + 1/m = K/(m (K - m)), in time eta t (docs/derivations.md, section 30.1).
     return best * (count - best) / (count * as_positive("step", step))
 
 
@@ -293,5 +308,6 @@ def divided_gap_limit(shortfalls: ArrayLike, step: float) -> float:
     short: Array = as_real_array("shortfalls", shortfalls, 1)
     if short.size == 0 or (short <= 0.0).any():
         raise ValueError(f"shortfalls must be positive, one for each response but the best, got {short.tolist()}")
+    # d(Delta^(-1/2))/dt = (K/(K - 1))/(2 sqrt(mean delta)), in time eta t (docs/derivations.md, section 30.1).
     share = short.size / (short.size + 1.0)
     return float(4.0 * share**2 * np.mean(short) / as_positive("step", step) ** 2)

@@ -47,12 +47,14 @@ class FiniteGroupObjective:
         """Return h'(p), of the shape of p."""
         p = _probabilities(p)
         size = self.group_size
+        # h'(p) = sum_K C(G - 1, K) p^K (1 - p)^(G - 1 - K) c_K (docs/derivations.md, section 24).
         return np.asarray(_binomial(np.arange(size), size - 1, p) @ self.coefficients)
 
     def value(self, p: ArrayLike) -> Array:
         """Return h(p) with h(0) = 0, of the shape of p; binomial probabilities integrate to incomplete beta functions over G."""
         p = _probabilities(p)
         others = np.arange(self.group_size)
+        # h(p) = (1/G) sum_K c_K I_p(K + 1, G - K) (docs/derivations.md, section 24).
         return np.asarray(betainc(others + 1.0, self.group_size - others, p[..., None]) @ self.coefficients / self.group_size)
 
     @property
@@ -128,6 +130,7 @@ def standardised_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: floa
     p = interior("p", p)
     successes = np.arange(1, group_size)
     share = successes / group_size
+    # s(f)^2 = G/(G - ddof) f (1 - f) (docs/derivations.md, section 24).
     deviation = np.sqrt(group_size / (group_size - ddof) * share * (1.0 - share))
     weights = _binomial(successes, group_size, p)
     return np.asarray(weights @ (share * (1.0 - share) / (deviation + epsilon)) / (p * (1.0 - p)))
@@ -148,6 +151,7 @@ def left_out_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -
     p, others = interior("p", p), group_size - 1
     successes = np.arange(group_size)
     share = successes / others
+    # c_K = [(1 - f) - (0 - f)]/(s + epsilon) = 1/(s + epsilon), and 1 where s = 0, of the others' mean f and deviation s.
     correction = others / (others - ddof) if others > ddof else 0.0
     deviation = np.sqrt(correction * share * (1.0 - share))
     # Both branches of "where" are computed: the 1 that is added to a deviation of 0 keeps the one that is not used finite.
@@ -182,6 +186,8 @@ def best_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -> Ar
     """
     group_size, ddof, epsilon = _settings(group_size, ddof, epsilon)
     p = interior("p", p)
+    # c_0 = 1/(s(1/G) + epsilon) and c_K = 0 for K > 0, with s(1/G)^2 = G/(G - ddof) (1/G)(1 - 1/G)
+    # (docs/derivations.md, section 24).
     deviation = np.sqrt((group_size - 1.0) / (group_size * (group_size - ddof)))
     return np.asarray(np.exp((group_size - 1) * np.log1p(-p)) / (deviation + epsilon))
 
@@ -212,6 +218,7 @@ def mixed_bias(p: ArrayLike, group_size: int) -> Array:
     """
     group_size = as_count("group_size", group_size, 2)
     p = interior("p", p)
+    # E[f | mixed] = (p - p^G)/P(mixed), as f = 1 on a group of successes (docs/derivations.md, section 24.1).
     return np.asarray((p * (1.0 - p) ** group_size + p ** (group_size + 1) - p**group_size) / mixed_share(p, group_size))
 
 
@@ -282,6 +289,7 @@ class SuccessFlow(ABC):
             In (0, 1); their shapes broadcast.
         """
         start, level = interior("start", start), interior("level", level)
+        # du/dt = k V w(p), V = p (1 - p), so k dt = du/(w V) (docs/derivations.md, section 31.2).
         return np.asarray((self.clock(logit(level)) - self.clock(logit(start))) / self.speed)
 
     def success(self, start: ArrayLike, time: ArrayLike) -> Array:
@@ -322,6 +330,7 @@ class PlainFlow(SuccessFlow):
     def clock(self, log_odds: ArrayLike) -> Array:
         """Return 2(u + sinh u)."""
         u = as_numbers("log_odds", log_odds)
+        # 1/V = 2 (1 + cosh u), whose integral is 2 (u + sinh u) (docs/derivations.md, section 31.2).
         return 2.0 * (u + np.sinh(u))
 
     def log_odds(self, clock: ArrayLike) -> Array:
@@ -351,6 +360,7 @@ class DividedFlow(SuccessFlow):
 
     def clock(self, log_odds: ArrayLike) -> Array:
         """Return 4 sinh(u/2)."""
+        # 1/sqrt(V) = 2 cosh(u/2), whose integral is 4 sinh(u/2) (docs/derivations.md, section 31.2).
         return np.asarray(4.0 * np.sinh(as_numbers("log_odds", log_odds) / 2.0))
 
     def log_odds(self, clock: ArrayLike) -> Array:
@@ -407,6 +417,7 @@ class FiniteGroupFlow(SuccessFlow):
     def log_odds(self, clock: ArrayLike) -> Array:
         """Invert the clock between those of the plain flows made as fast as the least and the greatest h'."""
         clocks = as_numbers("clock", clock)
+        # least <= h' <= most, so least |clock(u)| <= |plain clock(u)| <= most |clock(u)|, and all have the sign of u.
         least, most = self.objective.slope_range
         ends = PlainFlow().log_odds(np.multiply.outer([0.999 * least, 1.001 * most], clocks.ravel()))
         log_odds = [self._inverse(float(value), *sorted(pair)) for value, pair in zip(clocks.flat, ends.T, strict=True)]

@@ -67,6 +67,7 @@ def baseline_trace(moments: Moments, baseline: ArrayLike) -> Array:
     check_within("baseline", baseline, -LARGEST_REWARD, LARGEST_REWARD)
     if baseline.ndim and baseline.shape[-1] not in (1, best.size):
         raise ValueError(f"baseline must be a number or have shape (..., {best.size}), one for each prompt, got {baseline.shape}")
+    # trace Cov(W (Z - C)) = E[||W||^2 Z^2] - 2 C E[||W||^2 Z] + C^2 E||W||^2 - ||g||^2, a parabola in C with the vertex b*.
     excess = (baseline - best) ** 2 - (moments.value - best) ** 2
     return moments.oracle_trace + moments.score_power * excess
 
@@ -120,9 +121,11 @@ def leave_one_out_parts(problem: Problem, theta: ArrayLike) -> tuple[Array, Arra
     for scores, _, _ in scores_of(point, point, find("rloo")).by_look:
         prompts, chances = scores.classes.prompts, scores.classes.probabilities[..., None, None]
         deviations = (scores.classes.fields[0] - exact.value[prompts, None])[..., None, None]
+        # E[(Z - V)^2 W W'] = sum_z P(z) (z - V)^2 E[W W' | z], and F = E[W W'] = sum_z P(z) E[W W' | z].
         squares[prompts], powers[prompts] = scores.matrices(chances * deviations**2), scores.matrices(chances)
     slopes = exact.gradient_in_logits
     outer = slopes[:, :, None] * slopes[:, None, :]
+    # g g', Sigma_oracle = E[(Z - V)^2 W W'] - g g', and Var(Z) F + g g' (docs/derivations.md, section 2).
     matrices = (outer, squares - outer, exact.reward_variance[:, None, None] * powers + outer)
     weights = exact.prompt_weights[:, None, None]
     between, oracle, second_order = (point.tangent.congruence(weights * matrix) for matrix in matrices)
@@ -173,6 +176,7 @@ def own_mean_mse(moments: Moments, *, batch_size: int, group_size: int) -> float
     """
     batch_size = as_count("batch_size", batch_size)
     within = moments.prompt_weights @ leave_one_out_traces(moments, group_size)
+    # trace Cov = (E||g(X) - g||^2 + E trace Cov(X))/B, by the law of total variance over prompts.
     trace = (moments.between_prompts + float(within)) / batch_size
     return (1.0 - 1.0 / group_size) ** 2 * trace + moments.gradient_power / group_size**2
 
@@ -226,6 +230,7 @@ def break_even_group_size(moments: Moments) -> float:
     [False, True]
     """
     f = moments.prompt_weights
+    # Leave-one-out has the lower error if and only if c3/(G - 1) < D, the gain (docs/derivations.md, section 3).
     gain = float(f @ (baseline_trace(moments, 0.0) - moments.oracle_trace))
     return 1.0 + float(f @ moments.second_order) / gain if gain > 0.0 else float("inf")
 
@@ -271,6 +276,7 @@ class GroupSizeLaw:
 
         It is infinite where c1 is not above 0, and 1 where only c3 is not.
         """
+        # d[c1 G + c2 + c3/(G - 1)]/dG = c1 - c3/(G - 1)^2 = 0 (docs/derivations.md, section 2.1).
         return 1.0 + self.paper_optimum
 
     @property

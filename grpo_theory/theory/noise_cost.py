@@ -52,6 +52,8 @@ class ThirdCumulant(NamedTuple):
     def at(self, group_sizes: ArrayLike) -> Array:
         """Return the cumulant at group sizes of any shape, shape (..., d, d, d)."""
         g = as_numbers("group_sizes", group_sizes)
+        # k(2^3) = k6/G^2 + 12 k4 k2/(G (G - 1)) + 4 (G - 2) k3^2/(G (G - 1)^2) + 8 k2^3/(G - 1)^2
+        # (docs/derivations.md, section 14.1).
         parts = (1.0 / g**2, 1.0 / (g * (g - 1.0)), (g - 2.0) / (g * (g - 1.0) ** 2), 1.0 / (g - 1.0) ** 2)
         within = np.tensordot(np.stack(parts, axis=-1), self.within, axes=1)
         mixed = np.tensordot(np.stack((1.0 / g, 1.0 / (g * (g - 1.0))), axis=-1), self.mixed, axes=1)
@@ -64,6 +66,7 @@ def leave_one_out_third_cumulant(problem: Problem, theta: ArrayLike) -> ThirdCum
     logits, weights = problem.policy.logits(theta), problem.bandit.prompt_weights
     features = problem.policy.jacobian(theta)
     exact = problem.at(theta).moments
+    # kappa = E kappa(x) + Sym_3 E[(g(x) - g) Cov(x)] + E[(g(x) - g)^3] (docs/derivations.md, section 14.1).
     deviations = exact.prompt_gradients - exact.gradient
     spread = np.swapaxes(features, 1, 2) @ noise_in_logits(problem, logits)[1:] @ features
     mixed = symmetric(np.einsum("mi,pmjk->pijk", deviations, spread, optimize=True))
@@ -107,13 +110,17 @@ def _within_prompts(problem: Problem, logits: Array) -> Array:
     w_zzz, www_zzz = moment(three, 1), moment(three, 3)
     cubed = slope[:, :, None, None] * slope[:, None, :, None] * slope[:, None, None, :]
     slope_information = three_ways(slope, information)
+    # A fourth joint cumulant is the moment less its three products of two covariances: k4 = m4 - 3 m2^2.
     four_www_z = www_z - slope_information
     four_ww_zz = ww_zz - information * variance[..., 0] - 2.0 * slope[:, :, None] * slope[:, None, :]
     four_w_zzz = w_zzz - 3.0 * slope * variance[..., 0, 0]
     www = moment(pi, 3)
+    # k3^2: the two cumulants part each of the pairs (W_a, Z), (W_b, Z), (W_c, Z), in 1 + 3 = 4 ways (section 14.1).
     pairs_of_threes = www * third + three_ways(w_zz, ww_z)
+    # k6 = m6 - 15 m4 m2 - 10 m3^2 + 30 m2^3, each product summed over the ways to deal W_a, W_b, W_c, Z, Z, Z.
     six = www_zzz - three_ways(w_zzz, information) - 3.0 * three_ways(w_z, ww_zz) - 3.0 * variance * www_z
     six += -www * third - 3.0 * three_ways(w_zz, ww_z) + 6.0 * variance * slope_information + 12.0 * cubed
+    # k4 k2 and k2^3: every cumulant links two pairs or more, in 3 + 6 + 3 = 12 and 6 + 2 = 8 ways (section 14.1).
     four_and_two = 3.0 * variance * four_www_z + 2.0 * three_ways(slope, four_ww_zz) + three_ways(four_w_zzz, information)
     twos = 2.0 * variance * slope_information + 2.0 * cubed
     return np.stack((six, four_and_two, pairs_of_threes, twos))
@@ -157,6 +164,7 @@ class LocalDerivatives:
 
     def noise_slope(self, weights: Array) -> Array:
         """Return the derivative of the noise's covariance with weights (S, 3), last axis, shape (S, d, d, d)."""
+        # The derivative of g g' along e is (H e) g' + g (H e)'; it is taken off the part with the weight G.
         product = self.hessian[:, None, :] * self.gradient[:, None]
         own = weights[:, :1, None, None] * (product + np.swapaxes(product, 0, 1))
         return lifted(self.features, np.tensordot(weights, self.noise_slopes, axes=1)) - own
@@ -165,6 +173,7 @@ class LocalDerivatives:
         """Return the second derivative of trace(curvature noise) along covariances (S, d, d), shape (S,)."""
         along = np.einsum("pmcdef,mcd->pmef", self.noise_bends, self.at_prompts(curvature))
         total = np.einsum("sp,pmef,smef->s", weights, along, self.at_prompts(covariance), optimize=True)
+        # d^2 (g' K g)/dtheta^2 : C = 2 (J3 : C)' K g + 2 trace(H K H C), K the curvature.
         turned = covariance.reshape(len(covariance), -1) @ self.third.reshape(-1, len(self.gradient))
         squares = np.einsum("ij,sij->s", self.hessian @ curvature @ self.hessian, covariance)
         return total - 2.0 * weights[:, 0] * (turned @ (curvature @ self.gradient) + squares)
@@ -179,6 +188,7 @@ class LocalDerivatives:
         along = DIFFERENCE * slopes / sizes
         ahead, behind = (hessians_in_logits(self.problem, self.logits + shifts + sign * along) for sign in (1.0, -1.0))
         by_shift = np.einsum("rsmcd,smcd->rsm", ahead - behind, local) / (2.0 * DIFFERENCE)
+        # J5[v, C, C] = sum_r lambda_r d^2/du_r^2 of (dH/dv : C), with C = sum_r lambda_r u_r u_r' in a prompt's logits.
         n = len(axes)
         bends = (by_shift[:n] + by_shift[n : 2 * n] - 2.0 * by_shift[2 * n]) / DIFFERENCE**2
         return np.einsum("rsm,smr,m->s", bends, values, sizes[:, 0])
@@ -209,6 +219,7 @@ def second_order(points: list[LocalDerivatives], steps: Array, slopes: Array, cu
     spread = _Spread(np.zeros((plans, d)), np.zeros((plans, d, d)), np.zeros((plans, d, d, d)))
     total = np.zeros(plans)
     for here, step, slope, curvature, sizes in zip(points, steps, slopes, curvatures, group_sizes.T, strict=False):
+        # N Gamma = G Gamma_1 + Gamma_2 + Gamma_3/(G - 1), as B = N/G (docs/derivations.md, section 14).
         weights = np.stack((sizes, np.ones(plans), 1.0 / (sizes - 1.0)), axis=-1)
         slope_of_noise = here.noise_slope(weights)
         total += _added(here, spread, step, slope, curvature, weights, slope_of_noise)
@@ -232,8 +243,11 @@ def _added(
     bend = (np.swapaxes(here.features, 1, 2) @ bend @ here.features).sum(axis=-3)
     fourth = lifted(here.features, np.einsum("mcdef,mc->mdef", here.fourth_in_logits, here.features @ slope))
     along = (here.third @ mean.T).transpose(2, 0, 1)
+    # p . {J3[m, m]/2 + J4 : k3/6 + J4[m, C]/2 + J5[C, C]/8}, p the final objective's slope (docs/derivations.md, section 14.1).
     of_mean = 0.5 * np.einsum("sij,si,j->s", along + bend, mean, slope) + cubic.reshape(plans, -1) @ fourth.reshape(-1) / 6.0
     of_mean += here.fifth(slope, covariance) / 8.0
+    # trace[P X]/2 with X = eta Sym_2 {T [k3 : J3/2 + C J3[m] + C J4[C]/2]} + eta^2 {J3 C C J3/2 + dGamma[m] + d^2 Gamma[C]/2}
+    # and T = I + eta H, P the curvature of the final objective (docs/derivations.md, section 14.1).
     carrier = curvature @ (np.eye(d) + step * here.hessian)
     skewed = cubic.reshape(plans, d, -1) @ here.third.reshape(d, -1).T
     products = 0.5 * skewed + covariance @ (along + 0.5 * bend)
@@ -256,6 +270,7 @@ def _moved(here: LocalDerivatives, spread: _Spread, step: float, weights: Array,
     slopes = slope_of_noise.reshape(plans, -1, d) @ suffix_sums.swapaxes(1, 2)
     third += step**2 * symmetric(np.moveaxis(slopes.reshape(plans, d, d, d), -1, 1))
     third += step**3 * sizes[:, None, None, None] ** 2 * here.third_cumulant.at(sizes)
+    # m <- T m + (eta/2) J3 : C and C <- T C T + eta^2 Gamma (docs/derivations.md, section 14.1).
     mean = spread.mean @ transition + 0.5 * step * spread.covariance.reshape(plans, -1) @ here.third.reshape(d, -1).T
     return _Spread(mean, suffix_sums @ transition + step**2 * np.tensordot(weights, here.noise_parts, axes=1), third)
 
@@ -335,6 +350,7 @@ class TrainingLaw:
         """Return the least costly of some group sizes (J,), all at least 2, for each step, shape (n,)."""
         sizes = _as_group_sizes(as_real_array("group_sizes", group_sizes, 1))
         k1, _, k3 = self.constants.T
+        # The loss of a step is (k1 G + k2 + k3/(G - 1))/N: k2 does not decide (docs/derivations.md, section 14).
         return sizes[np.argmin(np.outer(k1, sizes) + np.outer(k3, 1.0 / (sizes - 1.0)), axis=1)]
 
     def loss(self, budget: int, group_sizes: ArrayLike) -> float:
@@ -479,6 +495,7 @@ def noise_free_slopes(problem: Problem, path: Array, steps: Array) -> Array:
     slope = gradient(problem, path[-1])
     for i in range(len(steps) - 1, -1, -1):
         slopes[i] = slope
+        # p_{i-1} = (I + eta_i H) p_i (docs/derivations.md, section 14).
         slope = slope + steps[i] * _derivative_along(partial(gradient, problem), path[i], slope)
     return slopes
 

@@ -135,6 +135,7 @@ def first_index(a: float, b: float, epsilon: float = 1.0) -> int:
 
     As printed the lemma has no ceil(A), and is false without it: see `sequence_bound`.
     """
+    # From n >= A on, 1 - A/n + B/n^2 is not negative (docs/derivations.md, section 7.1).
     return max(printed_first_index(a, b, epsilon), ceil(a))
 
 
@@ -152,6 +153,7 @@ def printed_first_index(a: float, b: float, epsilon: float = 1.0) -> int:
     epsilon = _as_level("epsilon", as_positive("epsilon", epsilon))
     if epsilon < LEAST_EPSILON:
         raise ValueError(f"epsilon must be at least {LEAST_EPSILON:g}, got {epsilon:g}")
+    # The induction needs B/n <= (A - 1) epsilon/(1 + epsilon) (docs/derivations.md, section 7.1).
     return ceil(b * (1.0 + epsilon) / (epsilon * (a - 1.0))) + 1
 
 
@@ -163,6 +165,7 @@ def sequence_bound(a: float, c: float, highest: float, start: int, n: ArrayLike,
     bracket may be negative at some n >= n_0.  Then a_n = 0 allows a_{n+1} = C/n^2, which can be above the bound.
     """
     n = _as_numbers_of_steps(n, 1)
+    # a_n <= K/n by induction from n_0 on, K = max{(1 + epsilon) C/(A - 1), highest n_0} (docs/derivations.md, section 7.1).
     return np.maximum((1.0 + epsilon) * c / ((a - 1.0) * n), highest * start / n)
 
 
@@ -214,6 +217,8 @@ def recursion_bound(region: Region, noise: float, steps: ArrayLike, start_gap: f
     bounds = np.empty(len(steps))
     gap = start_gap
     for i, step in enumerate(steps):
+        # J(theta + eta ghat) >= J + eta g . ghat - (L eta^2/2) ||ghat||^2, E||ghat||^2 = ||g||^2 + MSE and ||g||^2 >= 2 mu Delta
+        # (docs/derivations.md, section 7).
         contraction = 1.0 - 2.0 * region.pl * step + region.smoothness * region.pl * step**2
         gap = contraction * gap + region.smoothness * step**2 * noise / 2.0
         bounds[i] = gap
@@ -263,11 +268,14 @@ class Linearisation:
 
     def gap(self, covariance: Array) -> float:
         """Return the mean suboptimality gap (1/2) trace(diag(lambda) C) for a covariance C of Q'(theta - theta*)."""
+        # Delta = e' diag(lambda) e/2 with e = Q'(theta - theta*), to second order (docs/derivations.md, section 6).
         return float(0.5 * self.curvatures @ np.diag(covariance))
 
     def gap_law(self, covariance: Array) -> WeightedChiSquare:
         """Return the law of the gap if Q'(theta - theta*) is normal with mean 0 and covariance C."""
         root = np.sqrt(self.curvatures)
+        # C^(1/2) diag(lambda) C^(1/2)/2 has the same eigenvalues as diag(lambda)^(1/2) C diag(lambda)^(1/2)/2
+        # (docs/derivations.md, section 6).
         weights = 0.5 * np.linalg.eigvalsh(root[:, None] * covariance * root)
         return WeightedChiSquare(np.maximum(weights, 0.0))
 
@@ -360,6 +368,7 @@ def linearise(
     mean = float(np.linalg.norm(law.mean))
     if mean > 1e-8 * max(1.0, float(np.sqrt(law.trace))):
         raise ValueError(f"optimum must be a zero of the estimator's mean, got a mean of norm {mean:.3g}")
+    # A = -Q' m'(theta*) Q, m(theta) the mean of the estimate (docs/derivations.md, section 6).
     drift = np.empty((len(curvatures), len(curvatures)))
     for i, direction in enumerate(directions.T):
         forward, backward = (
@@ -401,6 +410,7 @@ def limit_covariance(linear: Linearisation, step_scale: float) -> Array:
     step_scale = as_positive("step_scale", step_scale)
     if step_scale > MOST_STEP:
         raise ValueError(f"step_scale must be at most {MOST_STEP:g}, got {step_scale:g}")
+    # The recursion for S is stable if and only if beta > 1/(2 min Re eig A) (docs/derivations.md, section 6).
     least = 1.0 / (2.0 * linear.slowest)
     if not (linear.slowest > 0.0 and step_scale > least):
         raise ValueError(

@@ -80,6 +80,7 @@ def smallest(weights: Array) -> Array:
 def log_volume(weights: Array, counts: Array) -> Array:
     """Return log v with P(Q <= q) = v q^(n/2) {1 + O(q / smallest weight)}, shape (P,)."""
     half = counts.sum(axis=1) / 2.0
+    # E exp(-s Q) is about prod_k (2 w_k s)^(-n_k/2) for large s, so v = prod_k (2 w_k)^(-n_k/2)/Gamma(n/2 + 1).
     logs = np.log(np.where(weights > 0.0, weights, 1.0))
     return -half * np.log(2.0) - gammaln(half + 1.0) - 0.5 * (counts * logs).sum(axis=1)
 
@@ -87,6 +88,7 @@ def log_volume(weights: Array, counts: Array) -> Array:
 @kernel
 def left_root(weights, counts, q):
     """Return T with sum w/(1 + 2 w T) + 1/T = q, for q below the mean; it lies between 1/q and (n/2 + 1)/q."""
+    # T is -t at the saddlepoint of exp(K(t))/t with K(t) = log E exp(t Q) - t q: K'(t) = 1/t.
     # The logarithm is halved, because roots lie many powers of ten apart.
     low, high = -log(q), log(counts.sum() / 2.0 + 1.0) - log(q)
     for _ in range(BISECTIONS):
@@ -109,6 +111,7 @@ def right_root(weights, counts, q):
     for _ in range(BISECTIONS):
         middle = (low + high) / 2.0
         s = exp(middle)
+        # -1/t = 2/(s - 1) and 1 - 2 w t = 1 - w + w s, because t = (1 - s)/2.
         slope = 2.0 / expm1(middle)
         for k in range(weights.shape[0]):
             slope += counts[k] * weights[k] / (1.0 - weights[k] + weights[k] * s)
@@ -141,6 +144,8 @@ def integrate(weights, counts, q, lower, upper, density):
         scale = 1.0 / sqrt(second)
         # Straighter than steepest descent, which is that of the large weights: the branch points of the small ones lie beyond.
         bend = max(third / (20.0 * second), 0.03 / scale)
+        # (1/(2 pi i)) int exp(K(t))/t dt is P(Q > q) right of the pole at 0, and -P(Q <= q) left of it.
+        # Without 1/t it is the density. The contour is t = distance (sign + bend y^2 + i y).
         height, tail = 0.0, 0.0
         for node in range(NODES):
             y = scale * SINH[node]
@@ -148,6 +153,7 @@ def integrate(weights, counts, q, lower, upper, density):
             size, angle = -x * distance * q[law], -y * distance * q[law]
             for k in range(weights.shape[1]):
                 if counts[law, k] > 0.0:
+                    # (1 - 2 w t)/(1 - 2 w t_0) = 1 - 2 ratio (x + i y), t_0 the saddlepoint.
                     real, imaginary = 1.0 - 2.0 * ratios[k] * x, -2.0 * ratios[k] * y
                     size -= 0.25 * counts[law, k] * log(real * real + imaginary * imaginary)
                     angle -= 0.5 * counts[law, k] * atan2(imaginary, real)
@@ -204,6 +210,7 @@ def law_distance(cdf: Callable[[Array], Array], values: ArrayLike, level: float 
     below = np.asarray(cdf(sample))
     steps = np.arange(sample.size + 1) / sample.size
     estimate = float(max((steps[1:] - below).max(), (below - steps[:-1]).max()))
+    # P(distance > h) <= 2 exp(-2 R h^2) (Massart 1990).
     half = float(np.sqrt(np.log(2.0 / (1.0 - level)) / (2.0 * sample.size)))
     return LawDistance(estimate, max(0.0, estimate - half), min(1.0, estimate + half), level, sample.size)
 
@@ -390,7 +397,9 @@ def _quantiles(units: Array, counts: Array, p: Array) -> Array:
     degrees, total, squares = counts.sum(axis=1), (counts * units).sum(axis=1), (counts * units**2).sum(axis=1)
     equal = ~((units < 1.0) & (counts > 0.0)).any(axis=1)
     with np.errstate(under="ignore"):
+        # v q^(n/2) = p for small p.
         near = np.exp((np.log(p) - log_volume(units, counts)) * 2.0 / degrees)
+        # Shape a = (sum w)^2/(2 sum w^2) and scale b = 2 sum w^2/sum w: a b = E Q and a b^2 = Var Q.
         gamma = 2.0 * squares / total * gammaincinv(total**2 / (2.0 * squares), p)
         chi = np.where(p < 0.5, 2.0 * gammaincinv(degrees / 2.0, p), chdtri(degrees, 1.0 - p))
     # No quantile is below `near`, because the density is nowhere above that of its leading term.
@@ -403,6 +412,7 @@ def _quantiles(units: Array, counts: Array, p: Array) -> Array:
         lower, upper = np.maximum(laws.lower, _LEAST), np.maximum(laws.upper, _LEAST)
         gap = logit(p[moving]) - np.log(lower) + np.log(upper)
         with np.errstate(over="ignore"):
+            # d logit F/d log q = q f/(F (1 - F)), f the density.
             step = gap * upper * (lower / np.maximum(laws.density, _LEAST)) / q[moving]
         moved = q[moving] * np.exp(np.clip(step, -np.log(8.0), np.log(8.0)))
         settled = np.abs(moved - q[moving]) <= 1e-14 * moved
