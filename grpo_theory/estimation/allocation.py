@@ -29,6 +29,8 @@ def fill_equal(known, costs):
 
 def fill_true_traces(known, costs):
     """The exact error of the leave-one-out estimator."""
+    # tau(n) = A/n + C/(n (n - 1)), A = E||W||^2 (Z - V)^2 - ||g||^2 and C = Var(Z) E||W||^2 + ||g||^2 (docs/derivations.md,
+    # section 33.1).
     costs[:, 0], costs[:, 1] = known[:, ORACLE_TRACE], known[:, SECOND_ORDER]
 
 
@@ -39,6 +41,7 @@ def fill_printed(known, costs):
 
 def fill_variance(known, costs):
     """The error is Var(Z)/n, so that sizes are as standard deviations of rewards."""
+    # sum_q a_q/n_q with sum_q n_q = N is least at n_q in proportion to sqrt(a_q) (docs/derivations.md, section 33.1).
     costs[:, 0], costs[:, 1] = known[:, VARIANCE], 0.0
 
 

@@ -38,6 +38,7 @@ def optimal(batch, advantages):
 def rloo(batch, advantages):
     """A = Z - mean of the group's other rewards: the GRPO-type estimator of arXiv 2603.01162."""
     n_groups, group_size = batch.rewards.shape
+    # Z_g - C_g = G/(G - 1) (Z_g - mean), C_g the mean of the others (docs/derivations.md, section 1).
     scale = group_size / (group_size - 1.0)
     for b in range(n_groups):
         mean = batch.rewards[b].mean()
@@ -51,6 +52,7 @@ def dr_grpo(batch, advantages):
     for b in range(batch.rewards.shape[0]):
         mean = batch.rewards[b].mean()
         for g in range(batch.rewards.shape[1]):
+            # Z_g - mean = (1 - 1/G)(Z_g - C_g), C_g the mean of the others (docs/derivations.md, section 1).
             advantages[b, g] = batch.rewards[b, g] - mean
 
 

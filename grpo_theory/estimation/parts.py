@@ -178,6 +178,7 @@ def geometric_ratio(log_ratios, length, ratios):
         total = 0.0
         for t in range(length):
             total += log_ratios[t, i]
+        # (prod_t r_t)^(1/length) = exp(mean_t l_t) (docs/derivations.md, section 16).
         mean = np.exp(total / length)
         for t in range(length):
             ratios[t, i] = mean
@@ -264,6 +265,8 @@ def clip_by_sign(ratios, length, positive, widths, weights):
     """
     for t in range(length):
         for i in range(ratios.shape[1]):
+            # The gradient is r A grad log pi where the unclipped branch is the smaller, and 0 where the clipped one is
+            # (docs/derivations.md, section 16).
             kept = ratios[t, i] <= 1.0 + widths[1] if positive else ratios[t, i] >= 1.0 - widths[0]
             weights[t, i] = ratios[t, i] if kept else 0.0
 
@@ -296,6 +299,7 @@ def dual_clip(ratios, length, positive, widths, weights):
     """
     for t in range(length):
         for i in range(ratios.shape[1]):
+            # Where A < 0 and r > 3, r A < 3 A, so that the maximum is the constant 3 A.
             kept = ratios[t, i] <= 1.0 + widths[1] if positive else 1.0 - widths[0] <= ratios[t, i] <= DUAL_BOUND
             weights[t, i] = ratios[t, i] if kept else 0.0
 
@@ -417,6 +421,8 @@ def k2(log_ratios, terms):
 def k3(log_ratios, terms):
     """Fill in exp(-l) - 1 + l."""
     # expm1, because exp(-l) - 1 loses all digits where the policy has hardly left the reference.
+    # On policy, E[W sum_t k3(l_t)] = grad {KL(pi || reference) - KL(reference || pi)}.  The last one has its visits to
+    # prefixes held fixed (docs/derivations.md, section 19).
     terms[:] = np.expm1(-log_ratios) + log_ratios
 
 
@@ -432,6 +438,8 @@ def k2_slope(log_ratios, terms):
 
 def k3_slope(log_ratios, terms):
     """Fill in 1 - exp(-l), the derivative of k3."""
+    # On policy, E[sum_t (1 - exp(-l_t)) W_t] = grad KL(reference || pi), with visits to prefixes held fixed
+    # (docs/derivations.md, section 19).
     terms[:] = -np.expm1(-log_ratios)
 
 

@@ -62,6 +62,7 @@ def leave_one_out_standardised(batch, advantages):
             others[:g] = batch.rewards[b, :g]
             others[g:] = batch.rewards[b, g + 1 :]
             squares = centre(others, deviations)
+            # Z_g - mean of the others = (Z_g - o_0) + (o_0 - mean of the others), o the others.
             advantages[b, g] = (batch.rewards[b, g] - others[0]) + deviations[0]
             deviation = np.sqrt(squares / (group_size - 1.0 - ddof)) if group_size - 1.0 > ddof else 0.0
             if deviation > floor:
@@ -142,6 +143,7 @@ def whitened_by_token(batch, advantages):
             advantages[b, 0] = alone * batch.rewards[b, 0]
     tokens = batch.lengths.sum()
     advantages[:, :] -= (batch.lengths * advantages).sum() / tokens
+    # v = sum |y| (a - m)^2/(tokens - 1) (REINFORCE++, arXiv 2501.03262).
     variance = (batch.lengths * advantages**2).sum() / (tokens - 1.0) if tokens > 1 else 0.0
     for b in range(n_groups):
         for g in range(group_size):
@@ -171,6 +173,7 @@ def shrunk(batch, advantages):
     means, noises = np.empty(n_groups), np.empty(n_groups)
     others, scratch = np.empty(max(n_groups - 1, 0)), np.empty(max(n_groups - 1, 0))
     for b in range(n_groups):
+        # The variance of a group's mean: sum_g (Z_g - mean)^2/((G - 1) G).
         noises[b] = centre(batch.rewards[b], advantages[b]) / ((group_size - 1.0) * group_size)
         means[b] = batch.rewards[b, 0] - advantages[b, 0]
     for b in range(n_groups):
@@ -186,4 +189,6 @@ def shrunk(batch, advantages):
             share = strength * noise / (noise + spread + epsilon) if noise > 0.0 else 0.0
         for g in range(group_size):
             left_out = advantages[b, g] * group_size / (group_size - 1.0)
+            # Z - (1 - l) C - l m = (1 - l)(Z - C) + l (Z - m) (docs/derivations.md, section 24.2).  C is the mean of the
+            # group's others, m that of the other groups.
             advantages[b, g] = (1.0 - share) * left_out + share * (batch.rewards[b, g] - elsewhere)

@@ -205,6 +205,8 @@ def _near(evidence: Evidence, level: float, allowance: float) -> Judgement:
     """Confirm if the interval lies within an allowance around the prediction; refute if it lies outside."""
     low, high = evidence.interval(level)
     least, most = evidence.prediction - allowance, evidence.prediction + allowance
+    # Inside: |estimate - prediction| + h <= allowance.  Outside: |estimate - prediction| - h > allowance.  Either is so where
+    # the half-width h is below this.
     half_width = abs(allowance - abs(evidence.estimate - evidence.prediction))
     return _judge(evidence, level, least <= low and high <= most, high < least or low > most, half_width)
 
@@ -245,6 +247,7 @@ def law(evidence: Evidence, level: float) -> Judgement:
 
 def enough_for_a_law(level: float, half_width: float) -> int:
     """Return the number of draws from which on the band has at most a half-width."""
+    # h = sqrt(log(2 / level) / (2 n)), solved for n (Massart 1990).
     return ceil(min(log(2.0 / level) / (2.0 * half_width**2), MOST)) if half_width > 0.0 else MOST
 
 

@@ -82,6 +82,8 @@ def judge(claims: Sequence[Claim], level: float = LEVEL) -> pd.DataFrame:
     for claim in claims:
         one, own = claim.statement, claim.evidence
         rule, at = KINDS[one.kind], level / own.comparisons
+        # Confirmed at alpha, refuted at alpha/m with m settings: either error has probability at most alpha (docs/derivations.md,
+        # section 18).
         inner, outer = rule(own, at), rule(own, at / max(settings[one.id], 1))
         judgement = inner if inner.verdict == CONFIRMED else outer
         if judgement.verdict == INCONCLUSIVE:

@@ -125,6 +125,7 @@ def paired_sequence(a: ArrayLike, b: ArrayLike, level: float = 0.95, *, horizon:
     bound = np.exp((np.log(growth) - 2.0 * np.log1p(-level)) / n)
     finite = (bound < growth) & varies
     ratio = np.where(finite, bound - 1.0, np.inf) / np.where(finite, 1.0 - bound / growth, 1.0)
+    # |mean D - mu| = |t| se, and E_n < 1/alpha where t^2 < (n - 1) ratio (docs/derivations.md, section 13.4).
     half = np.sqrt(degrees * ratio) * np.where(finite, error, 1.0)
     estimate, note = mean + first, WAITING if np.isinf(half).any() else ""
     return Interval(estimate, error, estimate - half, estimate + half, level, note)
@@ -132,6 +133,7 @@ def paired_sequence(a: ArrayLike, b: ArrayLike, level: float = 0.95, *, horizon:
 
 def prior_variance(level: float, horizon: int) -> float:
     """The prior variance for which the sequence is about narrowest at the horizon (Waudby-Smith et al. 2024)."""
+    # g n = -2 log alpha + log(1 - 2 log alpha), n the horizon and alpha = 1 - level (Waudby-Smith et al. 2024).
     logarithm = -2.0 * np.log1p(-level)
     return float((logarithm + np.log(max(logarithm, 1e-3) + 1.0)) / horizon)
 
@@ -250,5 +252,7 @@ def best_set(samples: ArrayLike, level: float = 0.95) -> Flags:
     if candidates == 1:
         return np.array([True])
     critical = -float(stdtrit(runs - 1, (1.0 - level) / (candidates - 1)))
+    # Candidate i stays if mean(x_j - x_i) <= t sd(x_j - x_i)/sqrt(R) for all j, and t is exceeded with probability
+    # (1 - level)/(k - 1) (Hsu 1984; Bonferroni).
     lead = samples[:, None, :] - samples[:, :, None]
     return (lead.mean(axis=0) <= critical * lead.std(axis=0, ddof=1) / np.sqrt(runs)).all(axis=-1)

@@ -135,6 +135,7 @@ class Ellipsoid:
         """The diameter of the ball of equal volume, shape (...)."""
         with np.errstate(invalid="ignore"):
             _, logarithm = np.linalg.slogdet(self.covariance)
+        # The volume c_J r^J sqrt(det S), r^2 the squared radius, is that of a ball of radius r det(S)^(1/(2 J)).
         return 2.0 * np.sqrt(self.squared_radius) * np.exp(logarithm / (2.0 * self.estimate.shape[-1]))
 
     def covers(self, truth: ArrayLike) -> Flags:
@@ -232,11 +233,14 @@ def quotient_limits(
 
     def quadratic(quantile: ArrayLike) -> tuple[Array, Array, Array]:
         t = as_numbers("a quantile", quantile)
+        # (n - r d)^2 = t^2 (v_nn - 2 r v_nd + r^2 v_dd) is a r^2 - 2 b r + c = 0 (docs/derivations.md, section 10).
         a, b, c = d**2 - t**2 * v_dd, d * n - t**2 * v_nd, n**2 - t**2 * v_nn
         return a, b + np.sqrt(np.maximum(b**2 - a * c, 0.0)), c
 
+    # At t = upper, low = c/(b + sqrt(b^2 - a c)) if c > 0, else 0.
     _, root, c = quadratic(upper_quantile)
     low = np.divide(c, root, out=np.zeros_like(root), where=(c > 0.0) & (root > 0.0))
+    # At t = lower, high = (b + sqrt(b^2 - a c))/a if a > 0, else inf (docs/derivations.md, section 10).
     a, root, _ = quadratic(lower_quantile)
     high = np.divide(root, a, out=np.full_like(root, np.inf), where=a > 0.0)
     return low, high

@@ -81,6 +81,7 @@ def gradient_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
     first = rollouts.sizes[0] - 1.0
     squares = (variances**2 * (first / (rollouts.sizes - 1.0))[:, None]).sum(axis=-2)
     degrees = first * np.divide(total**2, squares, out=np.ones_like(total), where=squares > 0.0)
+    # Var(mean_b U_b) given the prompts is sum_b Var(U_b)/B^2 (docs/derivations.md, section 9).
     estimate, error = prompt_gradients(rollouts).mean(axis=-2), np.sqrt(total) / rollouts.batch_size
     return student_interval(
         estimate, error, degrees, level, single=rollouts.single, of="the products of centred score and reward"
@@ -351,6 +352,7 @@ def value_effective(rollouts: Groups, level: float = 0.95, bounds: ArrayLike = (
 def effective_interval(means: Array, sizes: Integers, bounds: tuple[float, float], level: float) -> Interval:
     """Return `value_effective` from the prompts' mean rewards (..., B) and numbers of responses (B,)."""
     (least, most), size = bounds, means.shape[-1]
+    # B/mean_b(1/G_b), which is B G if all groups have one size (docs/derivations.md, section 33).
     total = size**2 * sizes[0] / (sizes[0] / sizes).sum()
     scaled = (means - least) / (most - least)
     rate, error = scaled.mean(axis=-1), error_of_mean(scaled, -1)
@@ -374,6 +376,7 @@ def _combination(
     level, terms, rows = check_level(level), prompt_terms(rollouts, 3), np.atleast_2d(weights)
     law, degrees, of = terms.components(), rollouts.batch_size - 1, "the prompts' terms of the error"
     estimate = np.stack([law.c1, law.c2, law.c3], axis=-1) @ rows.T
+    # Var(k'c) = k' Cov(c) k for weights k of c = (c1, c2, c3), in which the error is linear (docs/derivations.md, section 8).
     error = np.sqrt(np.einsum("li,...ij,lj->...l", rows, terms.covariance(), rows))
     found = student_interval(estimate, error, degrees, level, single=rollouts.single, of=of)
     low, high = found.low, found.high
@@ -578,6 +581,7 @@ def _optimum_interval(rollouts: Groups, level: float, ratios: Callable[..., tupl
     limits = ratios(law, covariance, terms, level)
     if rollouts.single and degenerate:
         raise ValueError("the prompts' terms of the error do not vary: they say nothing about the optimal group size")
+    # G* = 1 + sqrt(c3/c1) rises with c3/c1 (docs/derivations.md, section 2.1).
     low, high = (np.where(degenerate, np.nan, 1.0 + np.sqrt(ratio)) for ratio in limits)
     _, log_error = _log_ratio(law, covariance)
     optimum, proper = np.asarray(law.optimum), np.isfinite(log_error)
@@ -591,6 +595,7 @@ def _log_ratio(law: GroupSizeLaw, covariance: Array) -> tuple[Array, Array]:
     proper = (law.c1 > 0.0) & (law.c3 > 0.0)
     # "where" computes both branches; the 1 keeps the one that is not used free of divisions by 0.
     c1, c3 = np.where(proper, law.c1, 1.0), np.where(proper, law.c3, 1.0)
+    # d log(c3/c1) = dc3/c3 - dc1/c1, so that Var log(c3/c1) = s' Cov s with s = (-1/c1, 0, 1/c3).
     slopes = np.stack([-1.0 / c1, np.zeros_like(c1), 1.0 / c3], axis=-1)
     variance = np.einsum("...i,...ij,...j->...", slopes, covariance, slopes)
     return c3 / c1, np.where(proper, np.sqrt(np.maximum(variance, 0.0)), np.inf)
@@ -758,6 +763,8 @@ def group_size_bootstrap(rollouts: Groups, level: float = 0.95, *, resamples: in
     """
 
     def ratios(law: GroupSizeLaw, covariance: Array, terms: PromptTerms, level: float) -> tuple[Array, Array]:
+        # c3* - r c1* at r = c3/c1 = tan(angle), times cos(angle): the studentised statistic has no scale (docs/derivations.md,
+        # section 10).
         angle = np.arctan2(np.maximum(law.c3, 0.0), np.maximum(law.c1, 0.0))
         weights = np.stack([-np.sin(angle), np.zeros_like(angle), np.cos(angle)], axis=-1)[..., None, :]
         lower, upper = bootstrap_quantiles(terms, weights, resamples, level, rng)

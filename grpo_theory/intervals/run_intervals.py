@@ -69,6 +69,7 @@ class LocalModel:
         reach, products = np.zeros_like(self.curvatures), np.zeros_like(self.noise)
         # From the last step back, reach_i = sum_{j >= i} weight_j prod_{i < l <= j} (1 - eta_l a).  The error of the gradient at
         # step i has the influence eta_i reach_i, and the covariance is noise times the sum of eta_i^2 reach_i reach_i'.
+        # With weights 1/m on the last m steps, eta_i reach_i is N_i/m of docs/derivations.md, section 13.1; at m = 1 it is M_i.
         with np.errstate(over="ignore", invalid="ignore"):
             for weight, step in zip(weights[::-1], self.step_sizes[::-1], strict=True):
                 reach = reach + weight
@@ -76,6 +77,7 @@ class LocalModel:
                 reach = reach * (1.0 - step * self.curvatures)
             below = np.tril(products, -1)
             covariance = self.noise * (np.tril(products) + np.swapaxes(below, -1, -2))
+        # P = sum_j weight_j prod_{l <= j} (1 - eta_l a) (docs/derivations.md, section 13.1).
         start = np.where(self.curvatures == 0.0, 0.0, reach)
         return np.where(np.expand_dims(self.usable, (-2, -1)), covariance, np.nan), start
 
@@ -99,6 +101,8 @@ def fit_local_model(record: TrainingRecord) -> LocalModel:
     slowest = np.where(flat, np.inf, curvatures).min(axis=-1)
     step = record.step_sizes[-1]
     fall = 1.0 / step - 1.0 / record.step_sizes[-2]
+    # The start is forgotten if 2 lambda_min > lim (1/eta_n - 1/eta_{n-1}) (Pelletier 1998; docs/derivations.md, section 13.1).
+    # A step shrinks every error, |1 - eta lambda| < 1, if eta lambda_max < 2.
     usable = (slowest > 0.0) & np.isfinite(slowest) & (2.0 * slowest > fall) & (step * curvatures.max(axis=-1) < 2.0)
     if usable.ndim == 0 and not usable:
         if not np.isfinite(slowest):
@@ -116,6 +120,8 @@ def fit_local_model(record: TrainingRecord) -> LocalModel:
             )
         most = 2.0 / curvatures.max()
         raise ValueError(f"step_sizes must be below 2/lambda = {most:.4g} with the estimated largest curvature, got {step:.4g}")
+    # Q' Gamma Q; it is 0 where no probability changes: scores are orthogonal to such directions (docs/derivations.md,
+    # section 13.1).
     noise = np.swapaxes(directions, -1, -2) @ np.where(np.expand_dims(finite, (-2, -1)), record.noise, 0.0) @ directions
     noise = np.where(flat[..., :, None] | flat[..., None, :], 0.0, noise)
     # Along a positive curvature the recursion grows without bound.
@@ -262,6 +268,7 @@ def last_iterate_ellipsoid(record: TrainingRecord, level: float = 0.95, *, contr
     estimate, along, covariance, identified = _centred(record, functionals, record.path[..., -1, :], 1)
     spread = along @ covariance @ np.swapaxes(along, -1, -2)
     spread = np.where(np.expand_dims(identified.all(axis=-1), (-2, -1)), spread, np.nan)
+    # For e normal with covariance S in J dimensions, e' S^-1 e is chi^2_J.
     return Ellipsoid(estimate, spread, np.full(estimate.shape[:-1], chdtri(len(functionals), 1.0 - level)), level)
 
 
@@ -296,6 +303,7 @@ def _centred(record: TrainingRecord, functionals: Array, point: Array, last: int
     # With P = start, (I - P)^-1 (point - P theta_0) is centred at theta* wherever the run started.
     kept = 1.0 - start
     centre = (model.in_basis(point) - start * model.in_basis(record.path[..., 0, :])) / kept
+    # Its covariance is (I - P)^-1 Cov(e_n) (I - P)^-1 (docs/derivations.md, section 13.1).
     return (along @ centre[..., None])[..., 0], along, covariance / kept[..., :, None] / kept[..., None, :], identified
 
 
@@ -320,7 +328,9 @@ def gap_weights(record: TrainingRecord) -> Array:
     covariance, start = model.law_of_mean(1)
     # theta_0 - theta* is (theta_0 - theta_n) / (1 - start), up to noise.
     rest = start / (1.0 - start) * model.in_basis(record.path[..., 0, :] - record.path[..., -1, :])
+    # Cov(e_n) + b b', b = P (I - P)^-1 (theta_0 - theta_n) (docs/derivations.md, section 13.1).
     moments = covariance + rest[..., :, None] * rest[..., None, :]
+    # (1/2) e' A e = sum_k w_k chi^2_1, w the eigenvalues of (1/2) A^(1/2) S A^(1/2) (docs/derivations.md, section 13.1).
     root = np.sqrt(np.maximum(model.curvatures, 0.0))
     matrices = root[..., :, None] * moments * root[..., None, :] / 2.0
     weights = np.linalg.eigvalsh(np.where(model.usable[..., None, None], matrices, 0.0))
@@ -368,6 +378,7 @@ def gap_limit(record: TrainingRecord, level: float = 0.95) -> Interval:
     high = np.full(usable.shape, np.nan)
     if usable.any():
         high[usable] = WeightedChiSquare(weights[usable]).ppf(level)
+    # Var(sum_k w_k chi^2_1) = 2 sum_k w_k^2 (docs/derivations.md, section 13.2).
     spread = np.sqrt(2.0 * (weights**2).sum(axis=-1))
     return Interval(weights.sum(axis=-1), spread, np.where(np.isnan(high), np.nan, 0.0), high, level)
 
@@ -497,6 +508,7 @@ def random_scaling(record: TrainingRecord, level: float = 0.95, *, contrasts: Ar
     path, still = _functionals(record, contrasts)
     check_variation(still, single=path.ndim == 2, of="the iterates")
     estimate = path.mean(axis=-1)
+    # sums_s = s (m_s - m_n), so that V/n = sum_s sums_s^2/n^3 (Lee, Liao, Seo and Shin 2022, Algorithm 1).
     sums = np.cumsum(path - estimate[..., None], axis=-1)
     error = np.where(still, np.nan, np.sqrt((sums**2).sum(axis=-1)) / path.shape[-1] ** 1.5)
     return around(estimate, error, random_scaling_quantile(level), level)
@@ -520,6 +532,7 @@ def random_scaling_tail(x: float) -> float:
 
     if x <= 0.0:
         return 1.0
+    # P(|T| > x) = (2/pi) int_0^{pi/2} sqrt(z/sinh z) du (docs/derivations.md, section 13.3).
     return 2.0 / np.pi * quad(integrand, 0.0, np.pi / 2.0, epsabs=1e-14, epsrel=1e-13)[0]
 
 
@@ -674,11 +687,14 @@ def _tail_interval(record: TrainingRecord, level: float, less: float | None = No
     rewards, steps = record.mean_rewards[..., record.tail_start :], record.step_sizes[record.tail_start :]
     constant = np.asarray(np.ptp(rewards, axis=-1) == 0.0)
     check_variation(constant, single=constant.ndim == 0, of="the mean rewards of the last part")
+    # sum_i (R_i - J(theta_{i-1})) is a martingale, so the error of the mean is s/sqrt(m) (docs/derivations.md, section 13.2).
     error = np.where(constant, np.nan, shifted(rewards, -1).std(axis=-1, ddof=1)) / np.sqrt(rewards.shape[-1])
     mean = shifted_mean(rewards, -1)
     if less is not None:
         # A gap sum_k w_k chi^2_1 has mean sum_k w_k and variance 2 sum_k w_k^2; its mean falls with the step.
         weights = gap_weights(record)
+        # J(theta*) is the mean plus (mean eta/eta_n) sum w, and J(theta_n) is the mean plus (mean eta/eta_n - 1) sum w.
+        # The latter has 2 sum w^2 more variance (docs/derivations.md, section 13.2).
         mean = mean + weights.sum(axis=-1) * (steps.mean() / steps[-1] - less)
         error = np.sqrt(error**2 + 2.0 * (weights**2).sum(axis=-1)) if less else error
     return around(mean, error, normal_quantile(check_level(level)), level)

@@ -42,6 +42,8 @@ def shifted_mean(values: Array, axis: int) -> Array:
 
 def error_of_mean(values: Array, axis: int) -> Array:
     """Return the standard error of the mean of n independent values along an axis; exactly 0 where they are constant."""
+    # E[sum_b (t_b - mean t)^2/(n (n - 1))] = Var(mean t), also where the variances of the t_b differ (docs/derivations.md,
+    # section 33).
     size = values.shape[axis]
     return np.sqrt((centred(values, axis) ** 2).sum(axis=axis) / (size * (size - 1.0)))
 
@@ -73,9 +75,13 @@ def powers(z: Array, w: Array) -> Array:
     )
     reward_power = added(z**2, -1)
     # Each mean over distinct responses is a sum over all of them, less the sums in which some coincide (section 8).
+    # With h_ij = (w_i - w_j)(z_i - z_j)/2, sum h_ij . h_kl over distinct i, j, k, l is (G-1)(G-2) |T|^2 - G(G-1) Q + R.
+    # Here T = sum_i z_i w_i, Q = sum_i |w_i|^2 z_i^2 and R = sum_i |w_i|^2 sum_j z_j^2, with centred w and z.
     four = (size - 1.0) * (size - 2.0) * squared_total - pairs * weighted_centred_norms + centred_norms * reward_power
     gradient = four / (triples * (size - 3.0))
+    # sum ||W_i||^2 (Z_i - Z_j)(Z_i - Z_k) = G(G-1) sum_i ||W_i||^2 z_i^2 - sum_i ||W_i||^2 sum_j z_j^2 (section 8).
     advantage = (pairs * weighted_norms - norms * reward_power) / triples
+    # sum ||W_k||^2 (Z_i - Z_j)^2/2 = (G-1) sum_k ||W_k||^2 sum_i z_i^2 - G sum_k ||W_k||^2 z_k^2 (section 8).
     independent = ((size - 1.0) * norms * reward_power - size * weighted_norms) / triples
     return np.stack([gradient, advantage, independent], axis=-1)
 
@@ -154,6 +160,7 @@ class PromptTerms(NamedTuple):
         u, size = self.gradients, self.gradients.shape[-2]
         # ||g||^2 is the mean of u_a . u_b over different prompts: the square of the sum, less the sum of squares.
         product = added(added(u, -2) ** 2 - added(u**2, -2), -1) / (size * (size - 1.0))
+        # c1 = E||g(X) - g||^2 = E||g(X)||^2 - ||g||^2 (docs/derivations.md, sections 2 and 8).
         c1, c2, c3 = self.power.mean(axis=-1) - product, self.c2.mean(axis=-1), self.c3.mean(axis=-1)
         return GroupSizeLaw(np.where(np.abs(c1) <= ROUNDING * (np.abs(c2) + np.abs(c3)), 0.0, c1), c2, c3)
 
@@ -166,11 +173,14 @@ class PromptTerms(NamedTuple):
         others = added(u * (added(u, -2)[..., None, :] - u), -1)
         found = centred(np.stack([self.power, self.c2, self.c3], axis=-2), -1)
         # c1 is the mean of the powers less the mean product of pairs, of which a prompt has a share in 2 of B.
+        # Without prompt b a mean moves by -(t_b - mean t)/(B-1), and the mean product by -2 (o_b - mean o)/((B-1)(B-2)).
+        # Here o_b = u_b . sum_{c != b} u_c.
         found[..., 0, :] -= 2.0 / (size - 2.0) * centred(others, -1)
         return found
 
     def covariance(self) -> Array:
         """Return the delete-one-prompt jackknife covariance of the estimates, shape (..., 3, 3); needs B >= 3."""
+        # The jackknife: (B-1)/B sum_b d_b d_b', where d_b = -influence_b/(B-1) is what the estimates move by without prompt b.
         size, found = self.gradients.shape[-2], self.influences()
         return added(found[..., :, None, :] * found[..., None, :, :], -1) / (size * (size - 1.0))
 
@@ -179,6 +189,8 @@ def prompt_terms(rollouts: Groups, prompts: int) -> PromptTerms:
     """Return what each prompt says, of at least so many prompts with four responses."""
     rollouts.require(prompts=prompts, responses=4)
     found = prompt_powers(rollouts)
+    # c2 = E trace Sigma_oracle(X), trace Sigma_oracle = E||W||^2 (Z - V)^2 - ||g(x)||^2; and
+    # c3 = E[Var(Z | X) E(||W||^2 | X) + ||g(X)||^2] (docs/derivations.md, section 2).
     return PromptTerms(
         prompt_gradients(rollouts), found.gradient, found.advantage - found.gradient, found.independent + found.gradient
     )
@@ -246,6 +258,7 @@ def studentised(terms: PromptTerms, weights: Array, counts: Array) -> Array:
     """
     u, size, of_product = terms.gradients, len(counts), weights[:, 0]
     total, linear = u.sum(axis=0), weights @ np.stack([terms.power, terms.c2, terms.c3])
+    # The resampled mean of U_a* . U_b* over different draws has the mean |mean U|^2 (docs/derivations.md, section 10).
     centre = linear.mean(axis=1) - of_product * (total @ total) / size**2
     # The product of each prompt's estimate with those of all others drawn (B, R), and means over the resample.
     with_others = np.linalg.multi_dot([u, u.T, counts]) - (u**2).sum(axis=1, keepdims=True)

@@ -57,9 +57,12 @@ def replications_to_tell(level: float, coverage: float, *, error: float = 1e-3, 
         raise ValueError(f"coverage must differ from the level {level:g}, got the same")
     null, other = sqrt(level * (1.0 - level)), sqrt(coverage * (1.0 - coverage))
     # The normal approximation starts the search, and the exact power ends it.
+    # At level q and coverage p it is n = [(z_{1-error/2} sqrt(q (1-q)) + z_power sqrt(p (1-p)))/(p - q)]^2
+    # (docs/derivations.md, section 12).
     n = ceil(((-ndtri(error / 2.0) * null + ndtri(power) * other) / (coverage - level)) ** 2)
     while True:
         below, above = binom.ppf(error / 2.0, n, level) - 1, binom.isf(error / 2.0, n, level)
+        # The power is P(hits <= below) + P(hits > above) at the coverage: two binomial tails (docs/derivations.md, section 12).
         if binom.cdf(below, n, coverage) + binom.sf(above, n, coverage) >= power:
             return n
         n = ceil(1.02 * n)
@@ -104,6 +107,7 @@ def empirical_error(estimate: Array) -> Measured:
     if len(estimate) < 2:
         return nan, nan
     deviation = float(estimate.std(ddof=1))
+    # sd/sqrt(2 (n - 1)) (Morris, White and Crowther 2019, Table 6).
     return deviation, deviation / sqrt(2.0 * (len(estimate) - 1))
 
 
@@ -111,6 +115,7 @@ def model_error(standard_error: Array) -> Measured:
     """Return the root of the mean of the squared standard errors that the intervals were built on."""
     variance, mcse = mean(standard_error**2)
     error = sqrt(variance) if variance >= 0.0 else nan
+    # The delta method: sqrt(v) errs by (error of v)/(2 sqrt(v)) (Morris, White and Crowther 2019, Table 6).
     return error, mcse / (2.0 * error) if error > 0.0 else nan
 
 
@@ -121,6 +126,7 @@ def relative_error(estimate: Array, standard_error: Array) -> Measured:
     if not empirical > 0.0 or not model > 0.0:
         return nan, nan
     ratio = model / empirical
+    # Squared relative errors of the model SE and the empirical SE add up; that of the latter is 1/(2 (n - 1)) (Table 6).
     return 100.0 * (ratio - 1.0), 100.0 * ratio * sqrt((mcse / model) ** 2 + 0.5 / (len(estimate) - 1))
 
 

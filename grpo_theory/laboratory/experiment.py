@@ -250,6 +250,7 @@ def _tables(problem: Problem, directions: ArrayLike | None) -> tuple[Point, Arra
     else:
         along = as_array("directions", directions)
         check_shape("directions", along, (len(along), policy.dimension), "(J, d), d the policy's dimension")
+        # v . W = v . Phi' c = c . Phi v for each direction v (docs/derivations.md, section 15).
         table = np.einsum("mkd,jmd->mkj", point.logit_gradients, point.tangent.logits(along), optimize=True)
     return point, point.rewards, partial(tabulated_scores, table, point.outcome_responses)
 
@@ -264,6 +265,7 @@ def isometric_scores(logit_gradients: Array, responses: Integers, gram: Array, p
 
     These are logit gradients (M, K, D) times the rows of a factor of the inner products (M, M) of the prompts' hidden states.
     """
+    # <c x l_b, c' x l_b'> = (c . c')(l_b . l_b') = (c . c')(h_b . h_b'), as L L' is A (docs/derivations.md, section 11).
     factor = semidefinite_factor(gram[prompts[:, :, None], prompts[:, None, :]])
     products = logit_gradients[prompts[..., None], responses[outcomes]][..., None] * factor[:, :, None, None, :]
     return products.reshape(*outcomes.shape, -1)
@@ -283,9 +285,11 @@ def semidefinite_factor(gram: Array) -> Array:
         p = remaining.argmax(axis=1)
         pivot = remaining[matrices, p]
         usable = pivot > negligible
+        # L_ij = (A_ip - sum_{k<j} L_ik L_pk)/sqrt(R_pp), with R = A - L L' so far and p its largest diagonal entry.
         column = gram[matrices, :, p] - np.einsum("rij,rj->ri", factor[:, :, :j], factor[matrices, p, :j])
         # A batch in which a prompt was drawn twice runs out of pivots early: its remaining columns are 0.
         scale = np.where(usable, 1.0 / np.sqrt(np.where(usable, pivot, 1.0)), 0.0)
         factor[:, :, j] = column * scale[:, None]
+        # R is positive semidefinite, so that |R_ij| <= max_i R_ii (docs/derivations.md, section 11).
         remaining -= factor[:, :, j] ** 2
     return factor

@@ -54,6 +54,8 @@ class StateNetworkMap(SmoothMap):
     def bend(self, theta: Array, slopes: Array) -> Array:
         """Return sum_md slope_md times the second derivative of logit (m, d), shape (d, d), for slopes (M, D)."""
         by_state = np.zeros((self.network.n_prompts, self.network.n_logits))
+        # The slopes of all prompts, f_m a_m(s, v), add up before they multiply d^2 logit(s, v)/d theta^2 (docs/derivations.md,
+        # section 15.1).
         np.add.at(by_state.reshape(-1), self.edges, slopes)
         return self.network.bend(theta, by_state)
 

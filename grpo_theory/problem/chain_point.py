@@ -101,6 +101,7 @@ class ChainPoint(Point):
         if features is None:
             # The scores of tokens in a state of its own logits are 0 elsewhere.
             return less_mean(np.eye(n_tokens), probabilities[:, :, None], axis=1), np.arange(n_states) * n_tokens
+        # w = Phi' (e_(s,v) - p(.|s)): the token's features less their mean in the state (docs/derivations.md, section 15.1).
         own = features.reshape(n_states, n_tokens, -1)
         return less_mean(own, probabilities[:, :, None], axis=1), np.zeros(n_states, dtype=np.int64)
 
@@ -137,9 +138,13 @@ class ChainPoint(Point):
             return self._kept[asked]
         share = shares[self.chain.lengths[0]]
         if share != 1.0 and (shares[self.chain.lengths] == share).all():
+            # If all a(L) are one number a, it is a factor a of first moments and a^2 of second ones (docs/derivations.md,
+            # section 15.1).
             plain = self.score_sums(weights, squares, gains, self.unit_shares)
             found = ScoreSums(share * plain.mass, share * plain.means, share**2 * plain.products, share * plain.edges)
             return self._kept.setdefault(asked, read_only(found))
+        # For the ratio of whole responses k is p_0 p/p_0 = p in first moments and p^2/p_0 in second ones (docs/derivations.md,
+        # section 15.1).
         first, second = self.walk(weights, shares), self.walk(squares, shares**2)
         starts, suffix_sums = self.chain.starts, self.suffix_sums(second, gains)
         alike = np.array_equal(weights, squares) and (shares[self.chain.lengths] == 1.0).all()
@@ -155,6 +160,7 @@ class ChainPoint(Point):
 
     def _means(self, edges: Array, gains: Array) -> Array:
         """Return `ScoreSums.means` of the tokens' masses."""
+        # Logit gradients with gains g add up to g E less p times the state's sum of g E (docs/derivations.md, section 15.1).
         weights = edges[:, :, None] * gains
         return self.centred(weights.reshape(*weights.shape[:3], -1))
 
@@ -191,6 +197,7 @@ class ChainPoint(Point):
     def value(self) -> Array:
         """E[Z | x], shape (M,): of all that is carried the least."""
         walk = self.walk(self.state_probabilities, self.unit_shares)
+        # E[Z | x] = sum_z z H_0(s_1, z), because H_0 = P(Z = z) (docs/derivations.md, section 15.1).
         return chances_to_come(walk)[0, self.chain.starts] @ self.bandit.values
 
     @cached_array
@@ -211,6 +218,7 @@ class ChainPoint(Point):
         weights, powers = self.bandit.prompt_weights, sums.products[..., 0, 0]
         value = sums.mass @ values
         centred = less_mean(values, sums.mass)
+        # c(x) = sum_z (z - V) E[c 1(Z = z)], because E[c | x] = 0 (docs/derivations.md, section 15.1).
         logit_gradients = np.einsum("mr,mrd->md", centred, sums.means[:, :, 0])
         return Moments(
             prompt_weights=weights,
@@ -231,6 +239,7 @@ class ChainPoint(Point):
     def _token_magnitude(self) -> Array:
         """Return `Moments.magnitude`, with the lengths of the scores of a response's tokens added up."""
         sums, lengths = self.own_sums, np.sqrt((self._blocks[0] ** 2).sum(axis=-1))
+        # ||W|| <= sum_t ||w_t||, so that E[||W|| |Z - V|] is at most sum_z |z - V| E[sum_t ||w_t|| 1(Z = z)].
         centred = np.abs(less_mean(self.bandit.values, sums.mass))
         return (centred * (sums.edges * lengths).sum(axis=(2, 3))).sum(axis=1)
 
@@ -257,6 +266,7 @@ class ChainPoint(Point):
             # With w the score of a token and R the sum of later ones, of mean 0, A = E[R R'], q = E||R||^2, c = E[||R||^2 R] and
             # e = E||R||^4: E||w + R||^4 = |w|^4 + 4 w'A w + 2 |w|^2 q + 4 w'c + e, and
             # E[||w + R||^2 (w + R)] = w (|w|^2 + q) + 2 A w + c.
+            # This is "The fourth moment" of docs/derivations.md, section 15.1, where c is b.
             ahead = squares**2 + 4.0 * (turned * x).sum(axis=-1) + 2.0 * squares * q + 4.0 * (x * c).sum(axis=-1) + e
             lean = x * (squares + q)[..., None] + 2.0 * turned + c
             p = walk.weights
@@ -300,6 +310,7 @@ class ChainPoint(Point):
                 first = x[f].T @ (weight * (edges[:, r, None] * x[g] + after[:, r, g]))
                 matrices[m] += first + (weight * after[:, r, f]).T @ x[g]
             own = to_come[..., None, None] * np.moveaxis(x.reshape(n_features, n_states, n_tokens, 1, size), 0, 3)
+            # M_t(s) = sum_v k(s, v) [x_f H' + M_f'] (docs/derivations.md, section 15.1).
             mean = (walk.weights[..., None, None, None] * (own + later)).sum(axis=1)
         return matrices
 
@@ -308,6 +319,8 @@ class ChainPoint(Point):
         shape = self.chain.n_prompts, probabilities.size, probabilities.size
         check_room("the second moments of each prompt", shape, "gradient_mse does without")
         walk = self.walk(probabilities, self.unit_shares)
+        # E[c_t | the tokens before] = 0, so that E[c c'] = sum_t E[c_t c_t'] = sum_s visits(s) (diag p - p p')
+        # (docs/derivations.md, section 15.1).
         return state_matrices(visits(walk, self.chain.starts).sum(axis=1), probabilities)
 
     def hessian_matrices(self) -> Array:
@@ -315,6 +328,8 @@ class ChainPoint(Point):
         sums, probabilities = self.own_sums, self.state_probabilities
         walk, ones = self.walk(probabilities, self.unit_shares), np.ones((1, *probabilities.shape))
         lead = less_mean(self.bandit.values, sums.mass)
+        # H = sum_z (z - V) E[c c' 1(Z = z)] - sum_s (sum_zv (z - V) E_z(s, v)) (diag p - p p').
+        # The masses E_z(s, v) are edges (docs/derivations.md, sections 5 and 15.1).
         matrices = self.score_matrices(probabilities, ones, self.unit_shares, lead[:, :, None, None])
         edges = edge_mass(walk, chances_to_come(walk), self.chain.starts)
         return matrices - state_matrices(np.einsum("mr,mrsv->ms", lead, edges), probabilities)

@@ -159,6 +159,7 @@ def think_until_sure(horizon: int, success: float = 0.5) -> Problem:
     up, down = np.minimum(levels + 1, levels[-1]), np.maximum(levels - 1, 0)
     gains, base = np.zeros((levels.size, 3)), np.zeros((levels.size, 3))
     gains[:, 1] = 1.0
+    # Beside two logits of 0, p(stop) = (6/T)/(6/T + 2) = 3/(T + 3), so that about T/3 tokens come before.
     base[:, 0] = -np.log(max(horizon, 2) / 6.0)
     chain = TokenChain(np.stack([levels, up, down], axis=1), horizon, end_token=0, starts=EVIDENCE + np.array([-2, 0, 2]))
     return _at_success(chain, 1.0 / (1.0 + np.exp(levels - float(EVIDENCE)))[::-1], gains, base, success)
@@ -279,6 +280,7 @@ def _mixed_difficulty() -> Problem:
     success = np.zeros((8, 5))
     success[:, 0] = 1.0
     logits = np.zeros((8, 5))
+    # p = exp(l)/(exp(l) + 4) at l = log(4 p/(1 - p)).
     logits[:, 0] = np.log(4.0 * chance / (1.0 - chance))
     return Problem(Bandit(success), TabularSoftmax(8, 5), theta=logits.reshape(-1))
 
@@ -306,6 +308,7 @@ def _uncorrelated(policy: Policy, theta: Array, draws: Array) -> Array:
     centred = norms - (pi * norms).sum(axis=1, keepdims=True)
     # The least squares residual of the draws on ||W||^2 under pi, which is uncorrelated with it.
     left = draws - centred * (pi * centred * draws).sum(axis=1, keepdims=True) / (pi * centred**2).sum(axis=1, keepdims=True)
+    # Cov(||W||^2, Z | x) = 0 makes b* = V, which is Assumption 2 (docs/derivations.md, section 3); stretching keeps it.
     return 0.05 + 0.9 * (left - left.min()) / np.ptp(left)
 
 
@@ -404,6 +407,7 @@ def _balanced() -> Problem:
     policy, best = LinearSoftmax(rng.normal(size=(n_prompts, n_responses, 2)) / np.sqrt(2.0)), np.array([0.3, -0.2])
     pi, w = policy.probabilities(best), policy.scores(best)
     squares = np.stack([w[..., 0] ** 2, w[..., 0] * w[..., 1], w[..., 1] ** 2], axis=1)
+    # Cov(W W', q) = sum_k pi_k (w_k w_k' - E[W W']) q_k.
     squares -= (pi[:, None] * squares).sum(axis=-1, keepdims=True)
     by_prompt = np.concatenate([pi[:, None] * squares, pi[:, None]], axis=1)
     conditions = np.zeros((n_prompts, 4, n_prompts, n_responses))
@@ -411,7 +415,9 @@ def _balanced() -> Problem:
     gradients = np.moveaxis(pi[..., None] * w, -1, 0).reshape(2, -1)
     everything = np.concatenate([conditions.reshape(4 * n_prompts, -1), gradients])
     q = rng.normal(size=n_prompts * n_responses)
+    # q - A^+ A q is the nearest point to q at which all conditions A give 0.
     q -= np.linalg.pinv(everything) @ (everything @ q)
+    # q_k = E[Z | k] - strength log(pi_k/reference_k) with reference 1/K (docs/derivations.md, section 5), solved for E[Z | k].
     success = 0.5 + 0.3 * q.reshape(pi.shape) / np.abs(q).max() + strength * np.log(n_responses * pi)
     return Problem(Bandit(success), policy, _uniform_penalty(strength, n_prompts, n_responses))
 
@@ -437,6 +443,8 @@ def _two_speeds() -> Problem:
     The maximiser is 0, where the policy is the reference; the curvatures are strength/6 and 4 strength/3.
     """
     features = np.zeros((3, 2, 2))
+    # At 0 both responses are equally likely, and -H = strength E Cov(phi): strength (2/3) 1^2/4 and strength (1/3) 4^2/4
+    # (docs/derivations.md, section 5).
     features[:2, 0, 0] = 1.0
     features[2, 0, 1] = 4.0
     bandit = Bandit([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])

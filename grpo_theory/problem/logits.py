@@ -376,6 +376,7 @@ class LogitMap(SmoothMap):
 
     def squared_norms(self, logit_gradients: Array) -> Array:
         """Return ||Phi_m' c||^2, shape (M, K), for K logit gradients c of each prompt, shape (M, K, D)."""
+        # ||Phi' c||^2 = c' (Phi Phi') c: traces need only the Gram matrix (docs/derivations.md, section 4).
         return np.maximum(((logit_gradients @ self.gram()) * logit_gradients).sum(axis=-1), 0.0)
 
     def token_products(self, paths: Paths, probabilities: Array) -> Array:
@@ -494,6 +495,7 @@ class FeatureMap(LogitMap):
         """Return the inner products of the scores of the tokens of each response, shape (M, K, T, T)."""
         by_prefix = self.features.reshape(self.n_prompts, -1, paths.vocabulary_size, self.dimension)
         p = probabilities.reshape(by_prefix.shape[:-1])
+        # The score of token v at its prefix is w_v = phi_v - sum_u p_u phi_u (docs/derivations.md, section 15).
         scores = less_mean(by_prefix, p[..., None], axis=-2).reshape(self.features.shape)
         products = np.empty((self.n_prompts, *paths.edges.shape, paths.horizon))
         for t in range(paths.horizon):
@@ -602,11 +604,13 @@ class PrefixHeadMap(LogitMap):
         check_square(self.dimension)
         sizes = (self.n_prefixes, self.vocabulary_size)
         blocks = matrices.reshape(self.n_prompts, *sizes, *sizes)
+        # Features are e_v x h_p: entry (v h, w i) of sum_m Phi_m' A_m Phi_m is sum_mpq A_m[p v, q w] h_mp[h] h_mq[i].
         product = np.einsum("mpvqw,mph,mqi->vhwi", blocks, self.states, self.states, optimize=True)
         return product.reshape(self.dimension, self.dimension)
 
     def squared_norms(self, logit_gradients: Array) -> Array:
         """Return ||sum_p c_p x h_mp||^2, shape (M, K)."""
+        # ||sum_p c_p x h_p||^2 = sum_pq (c_p . c_q)(h_p . h_q) (docs/derivations.md, section 11).
         columns = np.swapaxes(self._by_prefix(logit_gradients), -1, -2)
         return np.maximum(((columns @ self.prefix_gram[:, None]) * columns).sum(axis=(-2, -1)), 0.0)
 
@@ -618,6 +622,7 @@ class PrefixHeadMap(LogitMap):
         products = self.prefix_gram[:, prefixes[:, :, None], prefixes[:, None, :]]
         for s in range(paths.horizon):
             for t in range(paths.horizon):
+                # <c_s x h_s, c_t x h_t> = (c_s . c_t)(h_s . h_t) (docs/derivations.md, section 11).
                 products[..., s, t] *= np.einsum("mkv,mkv->mk", logit_gradients[:, :, s], logit_gradients[:, :, t])
         return products
 

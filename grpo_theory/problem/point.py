@@ -87,6 +87,7 @@ class Moments:
         # Where norms or rewards are constant, rounding leaves a scale that is not 0, and a correlation that means nothing.
         tiny = 1e-12 * self.score_power * (self.standard_deviation + np.abs(self.value))
         correlation = np.zeros_like(self.value)
+        # Cov(||W||^2, Z) = E[||W||^2 Z] - E||W||^2 V (docs/derivations.md, section 3).
         np.divide(self.score_reward_power - self.score_power * self.value, scale, out=correlation, where=scale > tiny)
         return correlation
 
@@ -99,6 +100,7 @@ class Moments:
     def optimal_baseline(self) -> Array:
         """b*(x) = E[||W||^2 Z | x] / E[||W||^2 | x], shape (M,) (Greensmith et al. 2004); V(x) where W is 0."""
         baseline = self.value.copy()
+        # E||W||^2 (Z - C)^2 = E||W||^2 Z^2 - 2 C E||W||^2 Z + C^2 E||W||^2 is least at C = b* (docs/derivations.md, section 3).
         np.divide(self.score_reward_power, self.score_power, out=baseline, where=self.score_power > 0.0)
         return baseline
 
@@ -110,11 +112,14 @@ class Moments:
     @property
     def oracle_trace(self) -> Array:
         """Trace of Sigma_oracle(x) = Cov(W (Z - V) | x), shape (M,)."""
+        # trace Cov(W (Z - V)) = E||W||^2 (Z - V)^2 - ||g||^2 (docs/derivations.md, section 3).
         return self.oracle_power - self.prompt_gradient_power
 
     @property
     def second_order(self) -> Array:
         """Var(Z | x) E[||W||^2 | x] + ||g(x)||^2, shape (M,): what estimating the baseline adds, times G (G - 1)."""
+        # The trace of Var(Z) F + g g' in Cov(U) = Sigma_oracle/G + (Var(Z) F + g g')/(G (G - 1)), F = E[W W']
+        # (docs/derivations.md, section 2).
         return self.reward_variance * self.score_power + self.prompt_gradient_power
 
     @property
@@ -131,6 +136,7 @@ class Moments:
     @property
     def between_prompts(self) -> float:
         """E||g(X) - g||^2."""
+        # c1 = E||g(X) - g||^2 = E||g(X)||^2 - ||g||^2 (docs/derivations.md, section 2).
         return float(self.prompt_weights @ self.prompt_gradient_power) - self.gradient_power
 
 
@@ -198,6 +204,7 @@ class Point:
     def penalties(self) -> Array:
         """The strength times log(pi / reference) of each response, shape (M, K); zeros if there is no penalty."""
         strength = 0.0 if self.kl is None else self.kl.strength
+        # q = strength log(pi/reference), and the logarithm is a sum over tokens (docs/derivations.md, section 13).
         return strength * self.policy.paths.along(self.log_ratios_to_reference)
 
     @cached_array
@@ -225,6 +232,7 @@ class Point:
         """The score of each response as a logit gradient, W = Phi_m' c, shape (M, K, D)."""
         paths, shape = self.policy.paths, (len(self.probabilities), self.policy.n_responses, self.policy.n_logits)
         check_room("the scores of all responses as logit gradients", shape, "moments, objective and gradient_mse do without")
+        # c = sum_t (e_edge t - p_prefix t), the edges taken less what is expected (docs/derivations.md, section 15).
         return paths.centre(paths.incidence, self.token_probabilities[:, None, :])
 
     @cached_array
@@ -235,6 +243,7 @@ class Point:
     @cached_array
     def squared_score_norms(self) -> Array:
         """||W||^2 of each response, shape (M, K)."""
+        # W = sum_t w_t, so that ||W||^2 = sum_st <w_s, w_t> (docs/derivations.md, sections 4 and 15).
         return np.maximum(self.token_products.sum(axis=(-2, -1)), 0.0)
 
     @property

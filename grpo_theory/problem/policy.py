@@ -149,6 +149,7 @@ class Policy:
 
     def log_probabilities(self, theta: ArrayLike) -> Array:
         """Return log pi(k | m), shape (..., M, K), for theta of shape (..., d)."""
+        # log pi(y) = sum_t (s_edge t - log sum exp(s at the prefix)) (docs/derivations.md, section 15).
         return self.paths.along(self.paths.log_probabilities(self.logits(theta)))
 
     def probabilities(self, theta: ArrayLike) -> Array:
@@ -161,6 +162,7 @@ class Policy:
         shape = (self.n_prompts, self.n_responses, self.dimension)
         check_room("the scores of all responses", shape, "ask for moments, or take components along directions (gt.Pilot)")
         logit_gradients = self.paths.centre(self.paths.incidence, probabilities[:, None, :])
+        # W_k = Phi_m' c_k with c_k = sum_t (e_edge t - p_prefix t) (docs/derivations.md, section 15).
         return np.stack([tangent.adjoint_by_prompt(logit_gradients[:, k]) for k in range(self.n_responses)], axis=1)
 
     def __repr__(self) -> str:

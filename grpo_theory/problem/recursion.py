@@ -112,7 +112,9 @@ def suffix_sums_back(
         later = mean[walk.nexts[:, :, None], own[:, None, :]].reshape(n_states, n_tokens * size, -1)
         crossed = (ahead @ later).reshape(n_states, n_features, n_rewards, n_features).swapaxes(1, 2)
         alone = np.einsum("svr,svfg->srfg", weighted, inner)
+        # Q_t = sum_v k [<x_f, x_g> H' + <x_f, M_g'> + <x_g, M_f'> + Q'], H', M' and Q' after the token (section 15.1).
         product = alone + crossed + crossed.swapaxes(2, 3) + np.tensordot(moves, product, 1)
+        # M_t = sum_v k [x_f H' + M_f'] (docs/derivations.md, section 15.1).
         mean = np.tensordot(moves, mean, 1)
         mean[states, own] += np.einsum("svr,fsvi->sirf", weighted, vectors)
         yield t, mean, product
@@ -123,6 +125,8 @@ def chances_to_come(walk: Walk) -> Array:
     mass = np.zeros((walk.shares.size - 1, *walk.law.shape))
     with np.errstate(over="ignore", invalid="ignore"):
         for t in range(len(mass), 0, -1):
+            # H_{t-1}(s, z) = sum_v k(s, v) H', with H' = a(t) P(Z = z | s') where the response ends with v, else H_t(s', z)
+            # (docs/derivations.md, section 15.1).
             mass[t - 1] = (walk.weights[..., None] * walk.after(t, mass)).sum(axis=1)
     return mass
 
@@ -148,6 +152,7 @@ def visits(walk: Walk, starts: Integers) -> Array:
     here[np.arange(starts.size), 0, starts] = 1.0
     goes_on = walk.goes_on
     for t in range(1, horizon):
+        # A_t(s') = sum of A_{t-1}(s) k(s, v) over (s, v) that lead to s' and end no response (docs/derivations.md, section 15.1).
         np.add.at(here[:, t].T, walk.nexts, np.moveaxis(here[:, t - 1, :, None] * goes_on, 0, -1))
     return here
 
@@ -189,6 +194,7 @@ def pair_counts(walk: Walk, starts: Integers) -> PairCounts:
     # SuffixSums are the tokens still to come, by edge: each of a token's own state makes a pair with it.
     edges = np.broadcast_to(np.eye(n_tokens), (1, n_states, n_tokens, n_tokens))
     for t, mean, _ in suffix_sums_back(walk, mass, edges, own[:, 0], own.size):
+        # sum_t A_t(s) k(s, v) M', with M' how often w is taken in s later (docs/derivations.md, section 15.1, Matrices).
         pairs += np.einsum("msv,svwr->mrsvw", here[:, t - 1, :, None] * walk.goes_on, later)
         later = mean[walk.nexts[:, :, None], own[:, None, :], :, 0]
     return PairCounts(mass[0, starts], edge_mass(walk, mass, starts), pairs)

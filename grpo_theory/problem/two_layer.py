@@ -52,6 +52,7 @@ class TwoLayerTangent(LogitMap):
     def logits(self, theta: Array) -> Array:
         """Return the change of the logits along directions (..., d), to first order, shape (..., M, D)."""
         first, second = split_layers(theta, self.width, self.inputs.shape[1], self.n_logits)
+        # d logit_mk = scale sum_j {W2_kj act'(a_mj) x_m . dW1_j + act(a_mj) dW2_kj} (docs/derivations.md, section 5.1).
         moved = (self.inputs @ np.swapaxes(first, -1, -2))[..., None]
         return (self.slopes @ moved)[..., 0] + self.hidden @ np.swapaxes(second, -1, -2)
 
@@ -72,6 +73,7 @@ class TwoLayerTangent(LogitMap):
 
     def gram(self) -> Array:
         """Return Phi_m Phi_m', shape (M, D, D)."""
+        # Phi Phi' = |h|^2 I + |x|^2 S S', with the scale in h and in S (docs/derivations.md, section 5.1).
         lengths, powers = ((array**2).sum(axis=1)[:, None, None] for array in (self.hidden, self.inputs))
         return lengths * np.eye(self.n_logits) + powers * (self.slopes @ np.swapaxes(self.slopes, 1, 2))
 
@@ -225,5 +227,6 @@ class TwoLayerSoftmax(Policy):
         first = generator.normal(size=(network.width - pairs, n_inputs)) / np.sqrt(n_inputs)
         second = generator.normal(size=(self.n_responses, pairs)) / (network.scale * np.sqrt(network.width))
         rest = np.zeros((self.n_responses, network.width - 2 * pairs))
+        # Units come in pairs (u, v) and (u, -v), so that sum_j v_kj act(u_j . x) = 0 (docs/derivations.md, section 5.1).
         layers = np.concatenate([first[:pairs], first]), np.concatenate([second, -second, rest], axis=1)
         return np.concatenate([layer.reshape(-1) for layer in layers])
