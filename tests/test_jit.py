@@ -63,7 +63,7 @@ def test_no_kernel_is_slower_than_loops_over_lanes_are():
         make_draw_room(law, 8, 64),
         make_batches(law, 8, 8, 64, in_order=False),
     )
-    words, scratch = np.empty((512, LANES), dtype=np.uint64), make_scratch(0)
+    words, scratch = np.empty((512, LANES), dtype=np.uint64), make_scratch(0, LANES)
     short = words.view(np.int16).reshape(-1, LANES)
     thresholds, below = np.zeros((8, LANES), np.int16), np.zeros((8, LANES), np.uint16)
     cubes, dot = np.ones((16, 64, LANES)), np.zeros(LANES)

@@ -183,29 +183,29 @@ def sum_tabulated(table, keys, levels, prompts, counts, by_sign, sums):
     The keys (N, LANES) say how a group looks to the table.  The classes have levels (C, M) by prompt, or are pairs of a response
     and a level.  The last feature counts responses where there are more than advantages need.
     """
-    n_values, stride, decided = table.steps.shape[0], counts.shape[1] // sums.shape[2], levels.shape[0] > 0
-    places, got, advantages = np.empty(LANES, np.int64), np.empty((n_values, LANES), np.int64), np.empty((2, n_values, LANES))
-    signs = 2 if by_sign else 1
+    n_values, lanes, stride, signs = table.steps.shape[0], prompts.shape[1], counts.shape[1] // sums.shape[2], 2 if by_sign else 1
+    places, got, advantages = np.empty(lanes, np.int64), np.empty((n_values, lanes), np.int64), np.empty((2, n_values, lanes))
+    decided = levels.shape[0] > 0
     for b in range(counts.shape[0]):
         got[:] = 0
         places[:] = 0
         for c in range(counts.shape[1]):
             if decided:
-                for j in range(LANES):
+                for j in range(lanes):
                     got[levels[c, prompts[b, j]], j] += counts[b, c, j]
             else:
-                for j in range(LANES):
+                for j in range(lanes):
                     got[c % stride, j] += counts[b, c, j]
         for level in range(n_values):
-            for j in range(LANES):
+            for j in range(lanes):
                 places[j] += table.steps[level] * got[level, j]
         for level in range(n_values):
-            for j in range(LANES):
+            for j in range(lanes):
                 found = table.advantages[0, table.looks[keys[b, j]], places[j], level]
                 # The table has nothing for a reward that nobody got.
                 advantages[0, level, j] = found if got[level, j] > 0 else 0.0
             if by_sign:
-                for j in range(LANES):
+                for j in range(lanes):
                     advantages[1, level, j] = min(advantages[0, level, j], 0.0)
                     advantages[0, level, j] = max(advantages[0, level, j], 0.0)
         sums[b] = 0.0
@@ -213,13 +213,13 @@ def sum_tabulated(table, keys, levels, prompts, counts, by_sign, sums):
             k, level = c // stride, c % stride
             for sign in range(signs):
                 if decided:
-                    for j in range(LANES):
+                    for j in range(lanes):
                         sums[b, sign, k, j] += counts[b, c, j] * advantages[sign, levels[c, prompts[b, j]], j]
                 else:
-                    for j in range(LANES):
+                    for j in range(lanes):
                         sums[b, sign, k, j] += counts[b, c, j] * advantages[sign, level, j]
             if sums.shape[1] > signs:
-                for j in range(LANES):
+                for j in range(lanes):
                     sums[b, -1, k, j] += counts[b, c, j]
 
 
@@ -232,15 +232,15 @@ def show_groups(ordered, rewards, norms, lengths, known, shown):
     """
     batch_size, stride = shown[0].shape[1], rewards.shape[1] // norms.shape[1]
     for b in range(ordered.shape[0]):
-        first, place = b // batch_size * LANES, b % batch_size
+        first, place = b // batch_size * ordered.shape[2], b % batch_size
         for g in range(ordered.shape[1]):
-            for j in range(LANES):
+            for j in range(ordered.shape[2]):
                 c = ordered[b, g, j]
                 shown[0][first + j, place, g] = rewards[b, c, j]
                 shown[1][first + j, place, g] = norms[b, c // stride, j]
                 shown[2][first + j, place, g] = lengths[c // stride]
         for field in range(3):
-            for j in range(LANES):
+            for j in range(ordered.shape[2]):
                 shown[3][field, first + j, place] = known[field, b, j]
 
 
@@ -250,9 +250,9 @@ def sum_called(advantages, stride, ordered, by_sign, sums):
     batch_size, signs = advantages.shape[1], 2 if by_sign else 1
     sums[:] = 0.0
     for b in range(ordered.shape[0]):
-        first, place = b // batch_size * LANES, b % batch_size
+        first, place = b // batch_size * ordered.shape[2], b % batch_size
         for g in range(ordered.shape[1]):
-            for j in range(LANES):
+            for j in range(ordered.shape[2]):
                 k, advantage = ordered[b, g, j] // stride, advantages[first + j, place, g]
                 sums[b, 1 if by_sign and not advantage > 0.0 else 0, k, j] += advantage
                 if sums.shape[1] > signs:
@@ -273,10 +273,10 @@ def weigh_edges(edges, lengths, gains, places, scale, sums, row):
                 edge = edges[k, t]
                 if alike:
                     gain = scale * gains[feature, k, t, 0]
-                    for j in range(LANES):
+                    for j in range(row.shape[1]):
                         row[edge, j] += gain * sums[feature, k, j]
                 else:
-                    for j in range(LANES):
+                    for j in range(row.shape[1]):
                         row[edge, j] += scale * gains[feature, k, t, places[j]] * sums[feature, k, j]
 
 

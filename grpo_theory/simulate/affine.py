@@ -10,7 +10,6 @@ from grpo_theory.estimation.kernel import Batch
 from grpo_theory.exact.multisets import advantages_of, check_alone
 from grpo_theory.jit import kernel
 from grpo_theory.problem import Problem
-from grpo_theory.simulate.streams import LANES
 from grpo_theory.validation import Array
 
 
@@ -60,38 +59,38 @@ def affine_of(problem: Problem, estimator: Estimator, group_size: int) -> Affine
 def fill_penalties(tables, log_reference, strength, prompts, log_tokens, penalties):
     """Fill in strength log(pi/reference) of each response (K, LANES), from the logs of tokens (D, LANES) and (D, M)."""
     for k in range(penalties.shape[0]):
-        for j in range(LANES):
+        for j in range(penalties.shape[1]):
             penalties[k, j] = 0.0
         if strength != 0.0:
             for t in range(tables.lengths[k]):
                 edge = tables.edges[k, t]
-                for j in range(LANES):
+                for j in range(penalties.shape[1]):
                     penalties[k, j] += strength * (log_tokens[edge, j] - log_reference[edge, prompts[j]])
 
 
 @kernel
 def sum_affine(tables, affine, room, policy, sums):
     """Add up the advantages (B, 1, K, LANES) of each response of a kernel that is affine."""
-    (own, shared, of_value, constant), n_values = affine.coefficients, affine.values.shape[0]
-    total, value, penalties = room.scratch.rows[1], room.scratch.rows[2], np.empty((sums.shape[2], LANES))
+    (own, shared, of_value, constant), n_values, lanes = affine.coefficients, affine.values.shape[0], policy.pi.shape[2]
+    total, value, penalties = room.scratch.rows[1], room.scratch.rows[2], np.empty((sums.shape[2], lanes))
     for b in range(room.prompts.shape[0]):
         prompts, counts = room.prompts[b], room.counts[b]
-        for j in range(LANES):
+        for j in range(lanes):
             total[j] = 0.0
             value[j] = 0.0
         fill_penalties(tables, affine.log_reference, affine.strength, prompts, policy.log_tokens[b], penalties)
         for k in range(sums.shape[2]):
-            for j in range(LANES):
+            for j in range(lanes):
                 value[j] += policy.pi[b, k, j] * (affine.means[k, prompts[j]] - penalties[k, j])
             for o in range(n_values):
-                for j in range(LANES):
+                for j in range(lanes):
                     total[j] += counts[k * n_values + o, j] * (affine.values[o] - penalties[k, j])
-        for j in range(LANES):
+        for j in range(lanes):
             total[j] = shared * total[j] + of_value * value[j] + constant
         for k in range(sums.shape[2]):
-            for j in range(LANES):
+            for j in range(lanes):
                 sums[b, 0, k, j] = 0.0
             for o in range(n_values):
-                for j in range(LANES):
+                for j in range(lanes):
                     advantage = own * (affine.values[o] - penalties[k, j]) + total[j]
                     sums[b, 0, k, j] += counts[k * n_values + o, j] * advantage

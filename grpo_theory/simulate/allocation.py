@@ -103,8 +103,8 @@ class AllocatedRuns(Runs):
     def __init__(self, training: AllocatedTraining, streams: Streams, starts: Array, factors: Array, period: int) -> None:
         super().__init__(training, streams, starts, factors, period)
         bandit = training.problem.bandit
-        self._seen = np.zeros((2, bandit.n_prompts, LANES))  # sums and numbers of rewards
-        self._start_values = np.full((bandit.n_prompts, LANES), np.nan)
+        self._seen = np.zeros((2, bandit.n_prompts, self.lanes))  # sums and numbers of rewards
+        self._start_values = np.full((bandit.n_prompts, self.lanes), np.nan)
         own, places = np.unique(starts, axis=0, return_inverse=True)
         values = np.full((len(own), bandit.n_prompts), np.nan)
         for row in np.flatnonzero((np.abs(own) <= training.problem.policy.largest_parameter).all(axis=1)):
@@ -114,8 +114,8 @@ class AllocatedRuns(Runs):
 
     def share_out(self) -> None:
         """Ask the rule how many responses each prompt gets, by what is known of it before sampling."""
-        training, rule, prompts, lanes = self.training, self.training.rule, self.room.prompts, np.arange(LANES)
-        known = np.zeros((LANES, len(prompts), len(rules.KNOWN)))
+        training, rule, prompts, lanes = self.training, self.training.rule, self.room.prompts, np.arange(self.lanes)
+        known = np.zeros((self.lanes, len(prompts), len(rules.KNOWN)))
         means, pi = training.problem.bandit.mean_reward[prompts].swapaxes(1, 2), self.policy.pi
         with np.errstate(all="ignore"):
             value = (pi * means).sum(axis=1)
@@ -148,7 +148,7 @@ class AllocatedRuns(Runs):
         """Add up the advantages of the rollout by response, and remember its rewards, of which a share is forgotten each time."""
         super().sum_advantages(sampler)
         training, room = self.training, self.room
-        values, lanes = training.problem.bandit.values, np.arange(LANES)
+        values, lanes = training.problem.bandit.values, np.arange(self.lanes)
         totals = (room.counts * np.tile(values, room.counts.shape[1] // values.size)[:, None]).sum(axis=1)
         for b, prompts in enumerate(room.prompts):  # one after another, because a prompt may have several groups
             for seen, new in zip(self._seen, (totals[b], self.looks[b]), strict=True):

@@ -27,6 +27,8 @@ MOST_HELD = 1 << 29
 """The numbers of the iterates that the runs of a block may hold because of a lag: 4 GiB."""
 CALL_RESPONSES = 1 << 24
 """The responses that runs draw between looks at whether anybody still waits for them: a tenth of a second, about."""
+VECTOR = 8
+"""Numbers side by side in the longest vectors: lanes are made in so many."""
 NONE = np.empty(0)
 NO_TABLE = AdvantageTable(np.empty((0, 0, 0, 0)), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 NOT_AFFINE = Affine(NONE, NONE, np.empty((0, 0)), np.empty((0, 0)), 0.0)
@@ -186,6 +188,8 @@ class Runs:
     ----------
     count : int
         The number of updates made.
+    lanes : int
+        The runs side by side, those wanted and some more to fill vectors: LANES in the shapes of their arrays.
     looks : ndarray of int64, shape (B, LANES)
         How groups look to the kernel's table: 0, or the responses of each where these differ.
     record : Record
@@ -197,27 +201,26 @@ class Runs:
     one_by_one = False
 
     def __init__(self, training: Training, streams: Streams, starts: Array, factors: Array, period: int) -> None:
-        self.training, self.streams, self.n, self.count = training, streams, len(starts), 0
+        self.training, self.streams, self.n, self.count, self._period = training, streams, len(starts), 0, period
+        self.lanes = lanes = -(-self.n // VECTOR) * VECTOR
         sizes, world, policy = training.sizes, training.world, training.problem.policy
-        self._alone, self._period = world.logits.kind == HEAD, period
-        n_moments, steps = training.optimiser.n_moments, len(training.step_sizes)
-        self.state = make_state(starts, factors, n_moments, steps, alone=self._alone, keeps=training.keeps)
+        self._alone, n_moments, steps = world.logits.kind == HEAD, training.optimiser.n_moments, len(training.step_sizes)
+        self.state = make_state(starts, factors, n_moments, steps, lanes=0 if self._alone else lanes, keeps=training.keeps)
         wants_logs = training.problem.kl is not None or sizes.moves
-        shape = sizes.batch_size, sizes.group_size
         called = training.table is None and training.affine is None
         rows = rows_needed(policy, world.logits, sizes.batch_size)
-        self.room = rollouts.make_room(world, shape, rows, in_order=called)
-        self.policy = rollouts.make_policy_room(sizes.batch_size, world.logits, policy.n_logits, wants_logs=wants_logs)
+        self.room = rollouts.make_room(world, (sizes.batch_size, sizes.group_size), rows, lanes, in_order=called)
+        self.policy = rollouts.make_policy_room((sizes.batch_size, lanes), world.logits, policy.n_logits, wants_logs=wants_logs)
         self._now = self.policy
         if sizes.moves:
-            self._now = rollouts.make_policy_room(sizes.n_updated, world.logits, policy.n_logits, wants_logs=True)
-        self.sums = np.zeros((sizes.batch_size, 1 + training.by_sign, policy.n_responses, LANES))
-        self._logit_gradients = np.zeros((sizes.n_updated, policy.n_logits, LANES))
+            self._now = rollouts.make_policy_room((sizes.n_updated, lanes), world.logits, policy.n_logits, wants_logs=True)
+        self.sums = np.zeros((sizes.batch_size, 1 + training.by_sign, policy.n_responses, lanes))
+        self._logit_gradients = np.zeros((sizes.n_updated, policy.n_logits, lanes))
         self._ball = np.empty(0) if training.ball is None else training.ball.as_array(policy)
         self._past = [self.state.theta.copy() for _ in range(sizes.lag)]
-        self._places = np.arange(sizes.n_updated * LANES).reshape(-1, LANES)
+        self._places = np.arange(sizes.n_updated * lanes).reshape(-1, lanes)
         self.record = NO_RECORD
-        self.looks = np.zeros((sizes.batch_size, LANES), dtype=np.int64)
+        self.looks = np.zeros((sizes.batch_size, lanes), dtype=np.int64)
 
     def _by_run(self, array: Array) -> Array:
         return array.copy() if self._alone else np.ascontiguousarray(array[:, : self.n].T)
@@ -249,10 +252,8 @@ class Runs:
             rule = rollouts.Rule(training.table or NO_TABLE, training.affine or NOT_AFFINE, training.gains, training.by_sign)
             adaptive = isinstance(training.optimiser, Adam)
             moves = rollouts.Moves(adaptive, training.settings, training.step_sizes, self._ball, self._alone)
-            lanes, work = (
-                rollouts.Lanes(self.n, self._period, self.streams),
-                rollouts.Work(self.room, self.policy, self.sums, self._logit_gradients, self.record),
-            )
+            lanes = rollouts.Lanes(self.n, self._period, self.streams)
+            work = rollouts.Work(self.room, self.policy, self.sums, self._logit_gradients, self.record)
             at_once = max(1, CALL_RESPONSES // (LANES * sizes.batch_size * sizes.group_size))
             while self.count < count:
                 check_wanted()
@@ -311,7 +312,7 @@ class Runs:
             # The gradient of -strength k(l) with l = log(pi/reference) is -strength k'(l) times the logit gradient of the token.
             away = training.viewer.away(self._now.log_tokens, self.room.prompts[own])
             slopes = np.empty_like(away)
-            training.estimator.kl.fill(away.reshape(-1, LANES), slopes.reshape(-1, LANES))
+            training.estimator.kl.fill(away.reshape(-1, self.lanes), slopes.reshape(-1, self.lanes))
             shares = -training.drift * training.estimator.aggregation.shares(logits.lengths)
             rollouts.add_drift(logits, first, self.room.counts, world.n_values, shares, slopes, logit_gradients)
         if training.pool:

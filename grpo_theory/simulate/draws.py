@@ -178,7 +178,7 @@ def make_draw_room(law: OutcomeLaw, batch_size: int, group_size: int) -> DrawRoo
 def choose_prompts(words, row, law, prompts):
     """Choose prompts (LANES,) by the words of a row: a column by the upper half, who keeps it by the lower."""
     n_prompts = np.uint64(law.kept.shape[0])
-    for j in range(LANES):
+    for j in range(prompts.shape[0]):
         word = words[row, j]
         column = np.int64(((word >> _HALF) * n_prompts) >> _HALF)
         prompts[j] = column if (word & _LOW) < law.kept[column] else law.alias[column]
@@ -188,11 +188,11 @@ def choose_prompts(words, row, law, prompts):
 def count_below(words, first, stop, thresholds, below):
     """Count words (n, LANES), from the first to before `stop`, below each threshold (an even number, LANES)."""
     for c in range(0, thresholds.shape[0], 2):
-        for j in range(LANES):
+        for j in range(below.shape[1]):
             below[c, j] = 0
             below[c + 1, j] = 0
         for g in range(first, stop, 4):
-            for j in range(LANES):
+            for j in range(below.shape[1]):
                 one, two = thresholds[c, j], thresholds[c + 1, j]
                 x, y, z, w = words[g, j], words[g + 1, j], words[g + 2, j], words[g + 3, j]
                 below[c, j] += int(x < one) + int(y < one) + int(z < one) + int(w < one)
@@ -203,10 +203,10 @@ def count_below(words, first, stop, thresholds, below):
 def count_classes(words, first, group_size, thresholds, below, counts):
     """Count the classes (C, LANES) of a group by its words, from the first on."""
     count_below(words, first, first + (group_size + 3) // 4 * 4, thresholds, below)
-    for j in range(LANES):
+    for j in range(counts.shape[1]):
         counts[0, j] = below[0, j]
     for c in range(1, counts.shape[0]):
-        for j in range(LANES):
+        for j in range(counts.shape[1]):
             counts[c, j] = below[c, j] - below[c - 1, j]
 
 
@@ -227,7 +227,7 @@ def draw_residual(law, prompt, lone):
 def find_in_order(words, first, thresholds, n_classes, ordered):
     """Find the class of each response (G, LANES), by how many thresholds its word has reached, from the first word on."""
     for g in range(ordered.shape[0]):
-        for j in range(LANES):
+        for j in range(ordered.shape[1]):
             reached = 0
             for c in range(n_classes):
                 reached += int(words[first + g, j] >= thresholds[c, j])
@@ -239,7 +239,7 @@ def tally(ordered, counts):
     """Count how many responses (G, LANES) are in each class (C, LANES)."""
     counts[:] = 0
     for g in range(ordered.shape[0]):
-        for j in range(LANES):
+        for j in range(ordered.shape[1]):
             counts[ordered[g, j], j] += np.uint16(1)
 
 
@@ -283,17 +283,18 @@ def pool_tokens(lengths, stride, pool, counts, rows):
 
     The counts (B, C, LANES) are those of classes, of which a response has as many as the stride.
     """
-    n_rows, tokens, responses = rows.shape[0] // counts.shape[0], np.empty(LANES), np.empty(LANES)
+    lanes = counts.shape[2]
+    n_rows, tokens, responses = rows.shape[0] // counts.shape[0], np.empty(lanes), np.empty(lanes)
     for first in range(0, counts.shape[0], pool):
-        for j in range(LANES):
+        for j in range(lanes):
             tokens[j] = 0.0
             responses[j] = 0.0
         for b in range(first, first + pool):
             for c in range(counts.shape[1]):
-                for j in range(LANES):
+                for j in range(lanes):
                     tokens[j] += counts[b, c, j] * lengths[c // stride]
                     responses[j] += counts[b, c, j]
         for i in range(first * n_rows, (first + pool) * n_rows):
             for d in range(rows.shape[1]):
-                for j in range(LANES):
+                for j in range(lanes):
                     rows[i, d, j] *= responses[j] / tokens[j]

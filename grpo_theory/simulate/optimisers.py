@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.jit import kernel, summing_kernel
 from grpo_theory.problem import Policy
-from grpo_theory.simulate.streams import LANES
 from grpo_theory.validation import Array, as_count, as_positive, as_real_array, check_shape, read_only, shown
 
 
@@ -215,10 +214,10 @@ class State(NamedTuple):
     path: Array
 
 
-def make_state(starts: Array, factors: Array, n_moments: int, steps: int, *, alone: bool, keeps: bool) -> State:
-    """Return the state of at most LANES runs that are about to start, (R, d), whose steps have factors (R,)."""
-    rows = np.array(starts) if alone else np.concatenate([starts, np.repeat(starts[-1:], LANES - len(starts), axis=0)])
-    theta = rows if alone else np.ascontiguousarray(rows.T)
+def make_state(starts: Array, factors: Array, n_moments: int, steps: int, *, lanes: int, keeps: bool) -> State:
+    """Return the state of runs that are about to start, (R, d), whose steps have factors (R,); 0 lanes if each is by itself."""
+    rows = np.array(starts) if lanes == 0 else np.concatenate([starts, np.repeat(starts[-1:], lanes - len(starts), axis=0)])
+    theta = rows if lanes == 0 else np.ascontiguousarray(rows.T)
     path = np.empty((len(starts), steps + 1, starts.shape[1])) if keeps else np.empty((0, 0, 0))
     if keeps:
         path[:, 0] = starts

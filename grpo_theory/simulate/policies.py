@@ -12,7 +12,6 @@ from grpo_theory.jit import kernel, summing_kernel
 from grpo_theory.problem import LogitMap, Policy
 from grpo_theory.problem.logits import HeadMap, TabularMap
 from grpo_theory.problem.two_layer import TwoLayerMap
-from grpo_theory.simulate.streams import LANES
 from grpo_theory.validation import Array, Integers
 
 TABULAR, FEW, FEATURES, HEAD, TANH, RELU, IDENTITY = range(7)
@@ -64,10 +63,10 @@ class Scratch(NamedTuple):
     units: Array
 
 
-def make_scratch(rows_needed: int) -> Scratch:
+def make_scratch(rows_needed: int, lanes: int) -> Scratch:
     """Make room for policies that need so many rows."""
-    rows = np.empty((5, LANES))
-    return Scratch(rows, rows[0].view(np.int64), np.empty((rows_needed, LANES)))
+    rows = np.empty((5, lanes))
+    return Scratch(rows, rows[0].view(np.int64), np.empty((rows_needed, lanes)))
 
 
 def logit_rule(policy: Policy, batch_size: int) -> LogitRule:
@@ -113,7 +112,7 @@ def exponentiate(x, n, scratch):
     x = m ln 2 + r with |r| <= ln(2)/2 (Cody and Waite), and exp(r) is a Taylor polynomial of degree 12: it errs by 1e-15.
     """
     for row in range(n):
-        for j in range(LANES):
+        for j in range(x.shape[1]):
             y = x[row, j] if x[row, j] > -700.0 else -700.0
             m = np.rint(y * _LOG2_E)
             r = (y - m * _LN2_HIGH) - m * _LN2_LOW
@@ -123,7 +122,7 @@ def exponentiate(x, n, scratch):
             scratch.bits[j] = (np.int64(m) + 1023) << 52  # those of 2^m, which the first row of numbers is
             # What is no number stays none.
             x[row, j] = p * r + 1.0 if x[row, j] == x[row, j] else x[row, j]
-        for j in range(LANES):
+        for j in range(x.shape[1]):
             x[row, j] *= scratch.rows[0, j]
 
 
@@ -143,32 +142,32 @@ def fill_head_logits(tables, theta, prompts, n, logits):
 @kernel
 def fill_logits(tables, theta, prompts, n, scratch, logits):
     """Fill in logits (B, D, LANES) at the prompts (B, LANES) of the first n runs."""
-    n_logits, n_theta, units = logits.shape[1], theta.shape[0], scratch.units
+    (_, n_logits, lanes), n_theta, units = logits.shape, theta.shape[0], scratch.units
     if tables.kind == HEAD:
         fill_head_logits(tables, theta, prompts, n, logits)
         return
     if tables.kind == FEW:
         for row in range(units.shape[0]):
-            for j in range(LANES):
+            for j in range(lanes):
                 units[row, j] = 0.0
             for x in range(n_theta):
-                for j in range(LANES):
+                for j in range(lanes):
                     units[row, j] += tables.table[row, x] * theta[x, j]
     for b in range(prompts.shape[0]):
         if tables.kind == TABULAR:
             for d in range(n_logits):
-                for j in range(LANES):
+                for j in range(lanes):
                     logits[b, d, j] = theta[prompts[b, j] * n_logits + d, j]
         elif tables.kind == FEW:
             for d in range(n_logits):
-                for j in range(LANES):
+                for j in range(lanes):
                     logits[b, d, j] = units[prompts[b, j] * n_logits + d, j]
         elif tables.kind == FEATURES:
             for d in range(n_logits):
-                for j in range(LANES):
+                for j in range(lanes):
                     logits[b, d, j] = 0.0
                 for x in range(n_theta):
-                    for j in range(LANES):
+                    for j in range(lanes):
                         logits[b, d, j] += tables.table[d * n_theta + x, prompts[b, j]] * theta[x, j]
         else:
             n_inputs = tables.table.shape[0]
@@ -176,27 +175,27 @@ def fill_logits(tables, theta, prompts, n, scratch, logits):
             own = units[b * (n_inputs + width) : (b + 1) * (n_inputs + width)]
             fill_units(tables, theta, prompts[b], scratch, own)
             for d in range(n_logits):
-                for j in range(LANES):
+                for j in range(lanes):
                     logits[b, d, j] = 0.0
                 for h in range(width):
-                    for j in range(LANES):
+                    for j in range(lanes):
                         logits[b, d, j] += tables.scale * theta[width * n_inputs + d * width + h, j] * own[n_inputs + h, j]
 
 
 @kernel
 def fill_units(tables, theta, prompts, scratch, own):
     """Fill in the inputs and the hidden units (I + H, LANES) of a network at prompts (LANES,)."""
-    n_inputs, units = tables.table.shape[0], own[tables.table.shape[0] :]
+    n_inputs, lanes, units = tables.table.shape[0], own.shape[1], own[tables.table.shape[0] :]
     for x in range(n_inputs):
-        for j in range(LANES):
+        for j in range(lanes):
             own[x, j] = tables.table[x, prompts[j]]
     for h in range(units.shape[0]):
-        for j in range(LANES):
+        for j in range(lanes):
             units[h, j] = 0.0
         for x in range(n_inputs):
-            for j in range(LANES):
+            for j in range(lanes):
                 units[h, j] += theta[h * n_inputs + x, j] * own[x, j]
-        for j in range(LANES):
+        for j in range(lanes):
             if tables.kind == RELU:
                 units[h, j] = 0.0 if units[h, j] < 0.0 else units[h, j]
             elif tables.kind == TANH:  # (1 - e)/(1 + e) with e = exp(-2 a)
@@ -204,7 +203,7 @@ def fill_units(tables, theta, prompts, scratch, own):
     if tables.kind == TANH:
         exponentiate(units, units.shape[0], scratch)
         for h in range(units.shape[0]):
-            for j in range(LANES):
+            for j in range(lanes):
                 units[h, j] = (1.0 - units[h, j]) / (1.0 + units[h, j])
 
 
@@ -214,42 +213,42 @@ def fill_probabilities(tables, logits, scratch, tokens, log_tokens, pi):
 
     Their logs are filled in where there is room for them (B, D, LANES).
     """
-    wants_logs, top, total = log_tokens.shape[1] > 0, scratch.rows[1], scratch.rows[2]
+    lanes, wants_logs, top, total = logits.shape[2], log_tokens.shape[1] > 0, scratch.rows[1], scratch.rows[2]
     for b in range(logits.shape[0]):
         for first in range(0, logits.shape[1], tables.size):
-            for j in range(LANES):
+            for j in range(lanes):
                 top[j] = logits[b, first, j]
                 total[j] = 0.0
             for d in range(first + 1, first + tables.size):
-                for j in range(LANES):
+                for j in range(lanes):
                     top[j] = max(top[j], logits[b, d, j])
             for d in range(first, first + tables.size):
-                for j in range(LANES):
+                for j in range(lanes):
                     tokens[b, d, j] = logits[b, d, j] - top[j]
                     if wants_logs:
                         log_tokens[b, d, j] = tokens[b, d, j]
             exponentiate(tokens[b, first : first + tables.size], tables.size, scratch)
             for d in range(first, first + tables.size):
-                for j in range(LANES):
+                for j in range(lanes):
                     total[j] += tokens[b, d, j]
-            for j in range(LANES):
+            for j in range(lanes):
                 top[j] = 1.0 / total[j]
             for d in range(first, first + tables.size):
-                for j in range(LANES):
+                for j in range(lanes):
                     tokens[b, d, j] *= top[j]
             if wants_logs:
-                for j in range(LANES):
+                for j in range(lanes):
                     total[j] = np.log(total[j])
                 for d in range(first, first + tables.size):
-                    for j in range(LANES):
+                    for j in range(lanes):
                         log_tokens[b, d, j] -= total[j]
         if tables.edges.shape[1] == 1:  # a response is a token, and both are one array
             continue
         for k in range(pi.shape[1]):
-            for j in range(LANES):
+            for j in range(lanes):
                 pi[b, k, j] = tokens[b, tables.edges[k, 0], j]
             for t in range(1, tables.lengths[k]):
-                for j in range(LANES):
+                for j in range(lanes):
                     pi[b, k, j] *= tokens[b, tables.edges[k, t], j]
 
 
@@ -269,7 +268,7 @@ def add_head_gradient(tables, prompts, n, logit_gradients, gradient):
 @kernel
 def add_gradient(tables, theta, prompts, n, logit_gradients, scratch, gradient):
     """Fill gradients with sum_b Phi_b' c_b, of logit gradients (B, D, LANES), after `fill_logits` at this theta and prompts."""
-    n_logits, n_theta, units, back = logit_gradients.shape[1], theta.shape[0], scratch.units, scratch.rows[1]
+    (_, n_logits, lanes), n_theta, units, back = logit_gradients.shape, theta.shape[0], scratch.units, scratch.rows[1]
     gradient[:] = 0.0
     if tables.kind == HEAD:
         add_head_gradient(tables, prompts, n, logit_gradients, gradient)
@@ -278,22 +277,22 @@ def add_gradient(tables, theta, prompts, n, logit_gradients, scratch, gradient):
         units[:] = 0.0
         for b in range(logit_gradients.shape[0]):
             for d in range(n_logits):
-                for j in range(LANES):
+                for j in range(lanes):
                     units[prompts[b, j] * n_logits + d, j] += logit_gradients[b, d, j]
         for row in range(units.shape[0]):
             for x in range(n_theta):
-                for j in range(LANES):
+                for j in range(lanes):
                     gradient[x, j] += tables.table[row, x] * units[row, j]
         return
     for b in range(logit_gradients.shape[0]):
         if tables.kind == TABULAR:
             for d in range(n_logits):
-                for j in range(LANES):
+                for j in range(lanes):
                     gradient[prompts[b, j] * n_logits + d, j] += logit_gradients[b, d, j]
         elif tables.kind == FEATURES:
             for d in range(n_logits):
                 for x in range(n_theta):
-                    for j in range(LANES):
+                    for j in range(lanes):
                         gradient[x, j] += logit_gradients[b, d, j] * tables.table[d * n_theta + x, prompts[b, j]]
         else:
             n_inputs = tables.table.shape[0]
@@ -302,18 +301,18 @@ def add_gradient(tables, theta, prompts, n, logit_gradients, scratch, gradient):
             for h in range(width):
                 # Back through the second layer, scale W_2, and through the unit, whose slope is f'(a) by its value f(a).
                 unit = own[n_inputs + h]
-                for j in range(LANES):
+                for j in range(lanes):
                     back[j] = 0.0
                 for d in range(n_logits):
                     row = width * n_inputs + d * width + h
-                    for j in range(LANES):
+                    for j in range(lanes):
                         back[j] += tables.scale * logit_gradients[b, d, j] * theta[row, j]
                         gradient[row, j] += tables.scale * logit_gradients[b, d, j] * unit[j]
-                for j in range(LANES):
+                for j in range(lanes):
                     if tables.kind == TANH:
                         back[j] *= 1.0 - unit[j] * unit[j]
                     elif tables.kind == RELU:
                         back[j] *= 1.0 if unit[j] > 0.0 else 0.0
                 for x in range(n_inputs):
-                    for j in range(LANES):
+                    for j in range(lanes):
                         gradient[h * n_inputs + x, j] += back[j] * own[x, j]

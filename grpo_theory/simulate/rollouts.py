@@ -1,6 +1,7 @@
 """Rollouts of a policy that moves: prompts, outcomes by how often they came or in which order, logit gradients, and steps.
 
-Each run has a lane.  A rollout has B groups of each of LANES runs, of which the first n are wanted.  The probability of an
+Each run has a lane.  A rollout has B groups of each of some runs, LANES in shapes, of which the first n are wanted.  Words are
+drawn for all lanes that there can be, so that runs see the same ones whatever the number beside them.  The probability of an
 outcome (response, reward) is off by 2^-31 at most, because even words of 32 bits are compared with the distribution function.
 """
 
@@ -23,7 +24,6 @@ from grpo_theory.validation import Array, Integers
 
 PAST = 2147483647
 """A word of 32 bits that is below no threshold."""
-_EVEN = np.uint64(0xFFFFFFFEFFFFFFFE)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Room(NamedTuple):
     Attributes
     ----------
     words, short : ndarray of uint64 and int32, shape (n, LANES) and (2 n, LANES)
-        The words of a rollout, and their halves: the same memory.
+        The words of a rollout, of all lanes that there can be, and their halves: the same memory.
     prompts : ndarray of int64, shape (B, LANES)
     counts : ndarray of int32, shape (B, O, LANES)
     ordered : ndarray of int32, shape (B, G, LANES) or (0, G, LANES)
@@ -108,31 +108,31 @@ class Room(NamedTuple):
     scratch: Scratch
 
 
-def make_policy_room(n_groups: int, logits: LogitRule, n_logits: int, *, wants_logs: bool) -> PolicyRoom:
-    """Make room for a policy at so many groups."""
-    edges, responses = (n_groups, n_logits, LANES), (n_groups, len(logits.lengths), LANES)
+def make_policy_room(shape: tuple[int, int], logits: LogitRule, n_logits: int, *, wants_logs: bool) -> PolicyRoom:
+    """Make room for a policy at groups of lanes, (B, LANES)."""
+    n_groups, lanes = shape
+    edges, responses = (n_groups, n_logits, lanes), (n_groups, len(logits.lengths), lanes)
     tokens = np.empty(edges)
     pi = tokens if logits.edges.shape[1] == 1 else np.empty(responses)
-    return PolicyRoom(np.empty(edges), tokens, np.empty((n_groups, n_logits if wants_logs else 0, LANES)), pi)
+    return PolicyRoom(np.empty(edges), tokens, np.empty((n_groups, n_logits if wants_logs else 0, lanes)), pi)
 
 
-def make_room(world: World, sizes: tuple[int, int], rows_needed: int, *, in_order: bool) -> Room:
+def make_room(world: World, sizes: tuple[int, int], rows_needed: int, lanes: int, *, in_order: bool) -> Room:
     """Make room for rollouts of B prompts and G responses each, of a policy that needs so many rows."""
-    batch_size, group_size = sizes
-    n_outcomes = len(world.below)
+    (batch_size, group_size), n_outcomes = sizes, len(world.below)
     rows = batch_size * (1 + 2 * -(-group_size // 4))  # a word for each prompt, half of one for each response, rounded up
     words = np.empty((-(-rows // 4) * 4, LANES), dtype=np.uint64)
-    counted = 2, n_outcomes + n_outcomes % 2, LANES
+    counted = 2, n_outcomes + n_outcomes % 2, lanes
     thresholds, below = np.empty(counted, dtype=np.int32)
     return Room(
         words=words,
         short=words.view(np.int32).reshape(-1, LANES),
-        prompts=np.empty((batch_size, LANES), dtype=np.int64),
-        counts=np.empty((batch_size, n_outcomes, LANES), dtype=np.int32),
-        ordered=np.empty((batch_size if in_order else 0, group_size, LANES), dtype=np.int32),
+        prompts=np.empty((batch_size, lanes), dtype=np.int64),
+        counts=np.empty((batch_size, n_outcomes, lanes), dtype=np.int32),
+        ordered=np.empty((batch_size if in_order else 0, group_size, lanes), dtype=np.int32),
         thresholds=thresholds,
         below=below,
-        scratch=make_scratch(rows_needed),
+        scratch=make_scratch(rows_needed, lanes),
     )
 
 
@@ -145,56 +145,56 @@ def fill_policy(world: World, theta: Array, prompts: Integers, n: int, room: Roo
 @kernel
 def fill_thresholds(world, prompts, pi, reached, thresholds):
     """Fill in thresholds (O, LANES) of words of 32 bits; none is below the one before, whatever theta has become."""
-    n_values, last = world.n_values, thresholds.shape[0] - 1
-    for j in range(LANES):
+    lanes, n_values, last = reached.shape[0], world.n_values, thresholds.shape[0] - 1
+    for j in range(lanes):
         reached[j] = -2147483648.0
     for k in range(pi.shape[0]):
         for o in range(k * n_values, (k + 1) * n_values):
             before = max(o - 1, 0)
             if o == (k + 1) * n_values - 1:
-                for j in range(LANES):
+                for j in range(lanes):
                     reached[j] += 4294967296.0 * pi[k, j]
                     place = np.int32(min(reached[j], 2147483647.0) if reached[j] > -2147483648.0 else -2147483648.0)
                     thresholds[o, j] = max(place, thresholds[before, j]) if o > 0 else place
             else:
-                for j in range(LANES):
+                for j in range(lanes):
                     place = reached[j] + 4294967296.0 * pi[k, j] * world.below[o, prompts[j]]
                     whole = np.int32(min(place, 2147483647.0) if place > -2147483648.0 else -2147483648.0)
                     thresholds[o, j] = max(whole, thresholds[before, j]) if o > 0 else whole
     for o in range(pi.shape[0] * n_values - 1, last + 1):
-        for j in range(LANES):  # all words are below the last
+        for j in range(lanes):  # all words are below the last
             thresholds[o, j] = 2147483647
 
 
 @kernel
 def draw_prompts(world, group_size, streams, period, room):
     """Draw the words of a rollout and its prompts; lanes a period apart have the same words."""
-    batch_size, padded = room.prompts.shape[0], (group_size + 3) // 4 * 4
+    (batch_size, lanes), padded = room.prompts.shape, (group_size + 3) // 4 * 4
     fill_words(streams.lanes, room.words)
-    for row in range(batch_size, room.words.shape[0]):
-        for j in range(LANES):
-            room.words[row, j] &= _EVEN  # both halves: none is `PAST`, and all are below the last threshold
-    if period < LANES:
+    for row in range(2 * batch_size, room.short.shape[0]):
+        for j in range(lanes):
+            room.short[row, j] &= np.int32(-2)  # none is `PAST`, and all are below the last threshold
+    if period < lanes:
         for row in range(batch_size):
-            for j in range(period, LANES):
+            for j in range(period, lanes):
                 room.words[row, j] = room.words[row, j - period]
         for row in range(2 * batch_size, room.short.shape[0]):
-            for j in range(period, LANES):
+            for j in range(period, lanes):
                 room.short[row, j] = room.short[row, j - period]
     for b in range(batch_size):
         choose_prompts(room.words, b, world.prompts, room.prompts[b])
         for row in range(2 * batch_size + b * padded + group_size, 2 * batch_size + (b + 1) * padded):
-            for j in range(LANES):
+            for j in range(lanes):
                 room.short[row, j] = PAST
 
 
 @kernel
 def close_groups(sizes, group_size, room):
     """Leave out what is drawn beyond the sizes (B, LANES) of groups that have room for `group_size` responses."""
-    batch_size, padded = room.prompts.shape[0], (group_size + 3) // 4 * 4
+    (batch_size, lanes), padded = sizes.shape, (group_size + 3) // 4 * 4
     for b in range(batch_size):
         for g in range(group_size):
-            for j in range(LANES):
+            for j in range(lanes):
                 if g >= sizes[b, j]:
                     room.short[2 * batch_size + b * padded + g, j] = PAST
 
@@ -233,7 +233,7 @@ def add_drift(tables, first, counts, n_values, shares, slopes, logit_gradients):
             for value in range(n_values):
                 for t in range(tables.lengths[k]):
                     edge = tables.edges[k, t]
-                    for j in range(LANES):
+                    for j in range(logit_gradients.shape[2]):
                         logit_gradients[b, edge, j] += shares[k] * counts[first + b, k * n_values + value, j] * slopes[b, edge, j]
 
 
@@ -242,13 +242,13 @@ def centre_edges(tables, tokens, scale, total, logit_gradients):
     """Turn weights of edges (B', D, LANES) into logit gradients: what a prefix got in all, times its probabilities, comes off."""
     for b in range(logit_gradients.shape[0]):
         for first in range(0, logit_gradients.shape[1], tables.size):
-            for j in range(LANES):
+            for j in range(total.shape[0]):
                 total[j] = 0.0
             for d in range(first, first + tables.size):
-                for j in range(LANES):
+                for j in range(total.shape[0]):
                     total[j] += logit_gradients[b, d, j]
             for d in range(first, first + tables.size):
-                for j in range(LANES):
+                for j in range(total.shape[0]):
                     logit_gradients[b, d, j] = scale * (logit_gradients[b, d, j] - total[j] * tokens[b, d, j])
 
 

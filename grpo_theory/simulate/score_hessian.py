@@ -8,7 +8,6 @@ from grpo_theory.jit import kernel
 from grpo_theory.problem import LogitMap, Problem
 from grpo_theory.simulate.affine import fill_penalties
 from grpo_theory.simulate.policies import dense_features
-from grpo_theory.simulate.streams import LANES
 from grpo_theory.validation import Array, Integers
 
 
@@ -62,14 +61,14 @@ def make_record(problem: Problem, runs: int, steps: int, window: tuple[int, int]
 def keep_rollout(tables, record, count, room, policy):
     """Keep the mean rewards of a rollout, the count-th, and add what it estimates to the Hessians if it is in the window."""
     n_values, n_runs, (batch_size, n_outcomes, _) = record.values.shape[0], record.hessian.shape[0], room.counts.shape
-    penalties, total, size = np.empty((tables.lengths.shape[0], LANES)), np.empty(LANES), 0.0
+    penalties, total, size = np.empty((tables.lengths.shape[0], room.counts.shape[2])), np.empty(room.counts.shape[2]), 0.0
     for o in range(n_outcomes):
         size += room.counts[0, o, 0]
     for b in range(batch_size):
         fill_penalties(tables, record.log_reference, record.strength, room.prompts[b], policy.log_tokens[b], penalties)
         total[:] = 0.0
         for o in range(n_outcomes):
-            for j in range(LANES):
+            for j in range(room.counts.shape[2]):
                 total[j] += room.counts[b, o, j] * (record.values[o % n_values] - penalties[o // n_values, j])
         for j in range(n_runs):
             record.mean_rewards[j, count] += total[j] / (batch_size * size)

@@ -8,7 +8,6 @@ from grpo_theory.exact.score_moments import check_penalty
 from grpo_theory.problem import LogitMap, Problem
 from grpo_theory.simulate.advantages import KernelCall
 from grpo_theory.simulate.rollouts import PolicyRoom, Room, World
-from grpo_theory.simulate.streams import LANES
 from grpo_theory.validation import Array, Integers
 
 
@@ -34,13 +33,13 @@ class Viewer:
         ValueError
             If one is not finite, of a run that has not left the finite numbers.
         """
-        batch_size = len(policy.pi)
+        batch_size, _, lanes = policy.pi.shape
         penalties = self.penalties(room, policy)
-        reads_norms, known = self._reads & {"squared_score_norms", "optimal_baselines"}, np.full((3, batch_size, LANES), np.nan)
+        reads_norms, known = self._reads & {"squared_score_norms", "optimal_baselines"}, np.full((3, batch_size, lanes), np.nan)
         norms = self._norms(room, policy, theta) if reads_norms else np.full(policy.pi.shape, np.nan)
         if self._reads & set(PROMPT_FIELDS):
             known[:] = self._known(room, policy, penalties, norms)
-        wanted = np.zeros(LANES, dtype=bool)
+        wanted = np.zeros(lanes, dtype=bool)
         wanted[: len(theta)] = np.isfinite(theta).all(axis=1)
         lengths = self.world.logits.lengths
         return self._call.advantages(room.ordered, self.rewards(penalties), norms, lengths, known, batch_size, wanted)
@@ -48,7 +47,7 @@ class Viewer:
     def rewards(self, penalties: Array) -> Array:
         """Return the reward of each outcome, less the penalties (B, K, LANES) of the responses, shape (B, O, LANES)."""
         values = self.problem.bandit.values[:, None] - penalties[:, :, None]
-        return np.ascontiguousarray(values).reshape(len(values), -1, LANES)
+        return np.ascontiguousarray(values).reshape(len(values), -1, penalties.shape[2])
 
     def away(self, log_tokens: Array, prompts: Integers) -> Array:
         """Return log(pi/reference) of the tokens (B, D, LANES) at prompts (B, LANES)."""
@@ -61,7 +60,7 @@ class Viewer:
             return np.zeros(policy.pi.shape)
         away = self.away(policy.log_tokens, room.prompts)
         terms = np.empty_like(away)
-        self.estimator.kl.fill(away.reshape(-1, LANES), terms.reshape(-1, LANES))
+        self.estimator.kl.fill(away.reshape(-1, away.shape[2]), terms.reshape(-1, away.shape[2]))
         return self.problem.kl.strength * self.problem.policy.paths.along(terms.swapaxes(1, 2)).swapaxes(1, 2)
 
     def _norms(self, room: Room, policy: PolicyRoom, theta: Array) -> Array:

@@ -14,7 +14,7 @@ from grpo_theory.jit import kernel
 
 Rng = int | np.random.SeedSequence | np.random.Generator
 LANES = 64
-"""The replications of a tile: as many as four of the longest vectors hold.  With 32 a group took six times as long."""
+"""The replications of a tile, and the most runs side by side: as many as eight of the longest vectors hold."""
 _U11, _U3, _U24, _U40, _ONE = (np.uint64(number) for number in (11, 3, 24, 40, 1))
 WARM_UP = 12
 
