@@ -84,6 +84,7 @@ def warn_of_tables(problem: Problem, estimators: Sequence[Estimator], group_size
 
 def composition_steps(n_values: int, group_size: int) -> Integers:
     """Return what a response of each value adds to the place of a composition: counts of all values but the first tell it."""
+    # The place of counts n_1, ..., n_L is sum_{l > 1} (G + 1)^(l - 2) n_l (docs/derivations.md, section 17.1).
     return np.array([0, *((group_size + 1) ** np.arange(n_values - 1))], dtype=np.int64)
 
 
@@ -126,6 +127,7 @@ def contrast_table(table: AdvantageTable, group_size: int) -> AdvantageTable:
     low, high = np.moveaxis(table.advantages, -1, 0)
     low, high = np.where(np.isnan(low), high, low), np.where(np.isnan(high), low, high)
     apart, share = high - low, np.arange(group_size + 1) / group_size
+    # A_1 n_k1 + A_0 (n_k - n_k1) = D h_k + A n_k for each response k (docs/derivations.md, section 17).
     return table._replace(advantages=np.stack([low + share * apart, apart], axis=-1))
 
 
@@ -210,6 +212,7 @@ def sum_tabulated(table, keys, levels, prompts, counts, by_sign, sums):
                     advantages[0, level, j] = max(advantages[0, level, j], 0.0)
         sums[b] = 0.0
         for c in range(counts.shape[1]):
+            # S_kf = sum_l n_kl phi_f(A_l), with phi = (A, 1) or (max(A, 0), min(A, 0), 1) (docs/derivations.md, section 4).
             k, level = c // stride, c % stride
             for sign in range(signs):
                 if decided:
@@ -267,6 +270,7 @@ def weigh_edges(edges, lengths, gains, places, scale, sums, row):
     """
     alike = gains.shape[3] == 1
     row[:] = 0.0
+    # E = scale sum_f sum_k S_kf sum_t gain_fkt e_edge(k,t), which is then centred (docs/derivations.md, section 15).
     for feature in range(sums.shape[0]):
         for k in range(sums.shape[1]):
             for t in range(lengths[k]):

@@ -42,6 +42,7 @@ def affine_of(problem: Problem, estimator: Estimator, group_size: int) -> Affine
         strength, reference = problem.kl.strength, np.array(problem.log_reference, dtype=np.float64).T.copy()
     if strength and estimator.kl.name != "k1 in reward":
         return None
+    # A_i = a r_i + b sum_j r_j + g V + c for all rewards whatever, without sd and b* (docs/derivations.md, section 17.1).
     found = affine_coefficients(kind, group_size)
     if found is None or found[3:5].any():
         return None
@@ -61,6 +62,7 @@ def fill_penalties(tables, log_reference, strength, prompts, log_tokens, penalti
     for k in range(penalties.shape[0]):
         for j in range(penalties.shape[1]):
             penalties[k, j] = 0.0
+        # strength sum_t l_t, with l_t = log(pi/reference) of token t (docs/derivations.md, section 16).
         if strength != 0.0:
             for t in range(tables.lengths[k]):
                 edge = tables.edges[k, t]
@@ -80,6 +82,7 @@ def sum_affine(tables, affine, room, policy, sums):
             value[j] = 0.0
         fill_penalties(tables, affine.log_reference, affine.strength, prompts, policy.log_tokens[b], penalties)
         for k in range(sums.shape[2]):
+            # V = sum_k pi_k q_k, with q_k = E[Z | k] - strength log(pi_k/reference_k) (docs/derivations.md, section 5).
             for j in range(lanes):
                 value[j] += policy.pi[b, k, j] * (affine.means[k, prompts[j]] - penalties[k, j])
             for o in range(n_values):

@@ -40,6 +40,7 @@ def allocating(fill: Callable) -> Callable:
             for b in range(known.shape[1]):
                 if not (costs[b, 0] >= 0.0 and costs[b, 1] >= 0.0 and costs[b, 0] < np.inf and costs[b, 1] < np.inf):
                     return run
+            # Sizes n_b that make sum_b a_b/n_b + c_b/(n_b (n_b - 1)) least (docs/derivations.md, section 33.1).
             rules.spread_budget(costs, budget, low, high, gains, own)
             for b in range(own.size):
                 sizes[b, run] = own[b]
@@ -72,6 +73,7 @@ class AllocatedTraining(Training):
                 f"pooled tokens. On this problem {self.estimator.name!r} is not one. Use rloo, dr_grpo or grpo, without a KL term"
             )
         found = reward_table(self.estimator, self.problem.bandit.values, sizes)
+        # (1/B) sum_b (1/n_b) sum_i A_bi u_bi, as each draw of a prompt has the weight 1/B (docs/derivations.md, section 33.1).
         return found._replace(advantages=found.advantages / np.array(sizes)[:, None, None])
 
     @cached_property
@@ -130,8 +132,10 @@ class AllocatedRuns(Runs):
                 for b, tokens in enumerate(self.policy.tokens):
                     gram, logit_gradients = training.gram[prompts[b]], paths.centre(paths.incidence, tokens.T[:, None])
                     norms[b] = powers_of(logit_gradients, gram).T
+                    # ||g||^2 = c' Phi Phi' c, with c = sum_k pi_k (E[Z | k] - V) c_k (docs/derivations.md, section 5).
                     slope[b] = powers_of(weights[b].T[:, None] @ logit_gradients, gram)[:, 0]
                 # docs/derivations.md, section 33.1: tr Cov(A W) with the oracle's advantage, and what a baseline of n - 1 adds.
+                # A = E[||W||^2 (Z - V)^2] - ||g||^2 and C = Var(Z) E||W||^2 + ||g||^2.
                 facts[rules.ORACLE_TRACE] = np.maximum(0.0, (pi * norms * spread).sum(axis=1) - slope)
                 facts[rules.SECOND_ORDER] = variance * (pi * norms).sum(axis=1) + slope
         for column, fact in facts.items():
@@ -184,5 +188,5 @@ def allocated_training(
     made = make_training(problem, estimator, step_sizes, (batch_size, rule.high, *others), optimiser, ball, keeps=keeps)
     own = {name: getattr(made, name) for name in Training.__dataclass_fields__}
     allocated = AllocatedTraining(**own, rule=rule, budget=budget)
-    _ = allocated.table, allocated.gram
+    _ = allocated.table, allocated.gram, allocated.world, allocated.gains, allocated.settings
     return allocated

@@ -110,7 +110,7 @@ class Training:
 
     @property
     def in_one_loop(self) -> bool:
-        """Whether updates follow each other in compiled code: nothing is called, and the policy that draws is the one updated."""
+        """Whether updates can follow each other in compiled code: nothing is called, and who draws is updated."""
         own = type(self.optimiser) in (SGD, Adam)
         summed = self.table is not None or self.affine is not None
         return summed and not self.sizes.moves and self.drift == 0.0 and self.pool == 0 and own
@@ -145,7 +145,7 @@ def checked_sizes(
 ) -> rollouts.StepSizes:
     """Check what defines training runs; return the sizes: B, G and, if given, updates a rollout and lag."""
     if ball is not None and not isinstance(ball, Ball):
-        raise TypeError(f"ball must be a Ball(rollouts.centre, radius) or None, got {ball!r}")
+        raise TypeError(f"ball must be a Ball(centre, radius) or None, got {ball!r}")
     found = rollouts.StepSizes(*as_sizes(*sizes[:2]), *sizes[2:])
     estimator.check_defined(found.group_size, problem.bandit.values, problem.policy.lengths)
     check_optimiser(optimiser)
@@ -208,7 +208,7 @@ class Runs:
         self.state = make_state(starts, factors, n_moments, steps, lanes=0 if self._alone else lanes, keeps=training.keeps)
         wants_logs = training.problem.kl is not None or sizes.moves
         called = training.table is None and training.affine is None
-        rows = rows_needed(policy, world.logits, sizes.batch_size)
+        rows = rows_needed(policy, world.logits)
         self.room = rollouts.make_room(world, (sizes.batch_size, sizes.group_size), rows, lanes, in_order=called)
         self.policy = rollouts.make_policy_room((sizes.batch_size, lanes), world.logits, policy.n_logits, wants_logs=wants_logs)
         self._now = self.policy

@@ -40,7 +40,7 @@ class ChainGradients:
     ----------
     current, sampler : ChainPoint
         Where the gradient is estimated, and where responses are drawn.
-    weighings : list of ChainWeights
+    weights : list of ChainWeights
         What the tokens of each of E estimators weigh.
     chances : Chances
     sizes : (int, int)
@@ -92,6 +92,7 @@ class ChainGradients:
         moments, batch_size = self.current.moments, self.sizes[0]
         vectors = self.current.tangent.vectors(logit_gradients)
         apart = ((vectors - moments.prompt_gradients[prompts]) ** 2).sum(axis=1)
+        # ghat = (1/B) sum_b Phi' c_b, with ||ghat - g||^2, ||ghat||^2 and g . ghat (docs/derivations.md, section 37).
         estimates = vectors.reshape(-1, batch_size, vectors.shape[1]).sum(axis=1) / batch_size
         errors = ((estimates - moments.gradient) ** 2).sum(axis=1)
         power, gain = (estimates**2).sum(axis=1), (estimates * moments.gradient).sum(axis=1)
@@ -184,9 +185,11 @@ class ChainRun:
         training = self.training
         # A token that was never sampled is on no response, so that its ratio does not matter.
         away = current.state_log_probabilities - sampler.state_log_probabilities
+        # w_t = share_t clip(r_t), by l_t = log(pi/pi_0) of its edge (docs/derivations.md, section 16).
         weigh = chain_weights(training.estimator, current, np.where(sampler.state_probabilities > 0.0, away, 0.0))
         logit_gradients = weigh.logit_gradients(walks, advantages, len(advantages))
         state, self.count = self.state, self.count + 1
+        # ghat = (1/B') Phi' sum_b c_b, and theta_i = theta_{i-1} + eta_i ghat (Algorithms 1 and 2 of arXiv 2603.01162).
         state.gradient[0] = current.tangent.vectors(logit_gradients.sum(axis=0)[None])[0] / len(advantages)
         step, columns = training.step_sizes[self.count - 1], (state.theta.T, state.gradient.T, state.moments.swapaxes(1, 2))
         compiled(training.optimiser.move)(*columns, training.settings, float(step), self.count)

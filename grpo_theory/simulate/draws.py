@@ -1,8 +1,8 @@
 """Groups that a fixed policy draws: random words to prompts, and to how often each outcome came or in which order.
 
 A group is counted by comparisons of integer words with thresholds, without finding out which response had which outcome.  Let p
-be the probabilities of a prompt's classes of outcomes.  Then p = (1 - R/2^16) q + (R/2^16) r, where q is made of the whole parts
-of 2^16 p, and r of what is left.  A word of 16 bits below 2^16 - R is a draw from q.  Any other leads to a draw from r with 53
+be the probabilities of a prompt's classes of outcomes.  Then p = (1 - R/2^16) d + (R/2^16) q, where d is made of the whole parts
+of 2^16 p, and q of what is left.  A word of 16 bits below 2^16 - R is a draw from d.  Any other leads to a draw from q with 53
 bits.  So the law is exact to the rounding of p, whatever p.
 """
 
@@ -86,6 +86,8 @@ def fill_aliases(laws, thresholds, choices):
             total += laws[s, v]
         for v in range(n_tokens):
             edge = first + v
+            # In the end n_tokens p_v = thresholds[v] + the sum of 1 - thresholds[low] over low with choices[low, 1] = v
+            # (Walker 1977; Vose 1991).
             thresholds[edge] = laws[s, v] * n_tokens / total
             choices[edge, 0] = choices[edge, 1] = edge
             if thresholds[edge] < 1.0:
@@ -115,9 +117,11 @@ def outcome_law(point: Point) -> OutcomeLaw:
     n_prompts, n_values = len(point.outcome_probabilities), point.bandit.values.size
     joint = point.outcome_probabilities.reshape(n_prompts, -1, n_values)
     decided = bool(((joint > 0.0).sum(axis=2) <= 1).all())
+    # If one of (k, 1), ..., (k, L) at most is possible, a threshold for each response does (docs/derivations.md, section 17).
     p = joint.sum(axis=2) if decided else joint.reshape(n_prompts, -1)
     levels = np.argmax(joint > 0.0, axis=2) if decided else np.empty((n_prompts, 0), dtype=np.int64)
     scaled = 65536.0 * (p / p.sum(axis=1, keepdims=True))
+    # p = whole/2^16 + rho residual, with rho = 1 - sum_c whole_c/2^16 (docs/derivations.md, section 17).
     whole = np.floor(scaled)
     full = whole.sum(axis=1) >= 65536.0  # at least one word is left open, so that every threshold has 16 bits
     whole[full, np.argmax(whole[full], axis=1)] -= 1.0
@@ -179,6 +183,7 @@ def choose_prompts(words, row, law, prompts):
     """Choose prompts (LANES,) by the words of a row: a column by the upper half, who keeps it by the lower."""
     n_prompts = np.uint64(law.kept.shape[0])
     for j in range(prompts.shape[0]):
+        # P(m) = (kept[m]/2^32 + the sum of 1 - kept[c]/2^32 over columns c with alias[c] = m)/n_prompts (Walker 1977).
         word = words[row, j]
         column = np.int64(((word >> _HALF) * n_prompts) >> _HALF)
         prompts[j] = column if (word & _LOW) < law.kept[column] else law.alias[column]
@@ -203,6 +208,7 @@ def count_below(words, first, stop, thresholds, below):
 def count_classes(words, first, group_size, thresholds, below, counts):
     """Count the classes (C, LANES) of a group by its words, from the first on."""
     count_below(words, first, first + (group_size + 3) // 4 * 4, thresholds, below)
+    # C_c = #(words < F_c) - #(words < F_{c-1}), with thresholds F: a group is its counts (docs/derivations.md, section 17).
     for j in range(counts.shape[1]):
         counts[0, j] = below[0, j]
     for c in range(1, counts.shape[0]):
@@ -214,6 +220,7 @@ def count_classes(words, first, group_size, thresholds, below, counts):
 def draw_residual(law, prompt, lone):
     """Draw a class from what words of 16 bits leave open."""
     rest, last = next_uniform(lone), law.residual.shape[1] - 1
+    # The first c with residual_0 + ... + residual_c > u, for u of 53 bits (docs/derivations.md, section 17).
     for c in range(last):
         rest -= law.residual[prompt, c]
         if rest < 0.0:
@@ -297,4 +304,5 @@ def pool_tokens(lengths, stride, pool, counts, rows):
         for i in range(first * n_rows, (first + pool) * n_rows):
             for d in range(rows.shape[1]):
                 for j in range(lanes):
+                    # A token weighs G/(tokens of the group), or B G/(tokens of the batch) (docs/derivations.md, section 16).
                     rows[i, d, j] *= responses[j] / tokens[j]

@@ -109,6 +109,7 @@ class GradientSimulation:
         count = self.replications + other.replications
         apart, weight = other.means - self.means, self.replications * other.replications / count
         between = zip(_ARRAYS[1:], _scatters(apart[:, None]), strict=True)
+        # S = S_1 + S_2 + R_1 R_2/(R_1 + R_2) d d', with d the difference of the means (Chan, Golub and LeVeque 1983).
         scatters = [getattr(self, name) + getattr(other, name) + weight * scatter for name, scatter in between]
         means = self.means + apart * (other.replications / count)
         return type(self)(self.estimators, count, self.gradient_power, means, *scatters)
@@ -225,6 +226,7 @@ class GradientSimulation:
         """Return gain / (||g|| sqrt(power)) by the means, (E,), whose squares are efficiencies, and their covariance (E, E)."""
         power, gain = self.means[:, 2], self.means[:, 3]
         roots, slopes, moves = np.copysign(np.sqrt(self.efficiency), gain), np.zeros((2, *power.shape)), power > 0.0
+        # root = a/(||g|| sqrt(p)): droot/dp = -root/(2 p), and droot/da = 1/(||g|| sqrt(p)) (docs/derivations.md, section 37).
         slopes[0, moves] = -0.5 * roots[moves] / power[moves]
         slopes[1, moves] = 1.0 / np.sqrt(self.gradient_power * power[moves])
         scatter = self.efficiency_scatter.reshape(2, len(power), 2, len(power))
@@ -233,6 +235,7 @@ class GradientSimulation:
     def _covariance_of_efficiencies(self) -> Array:
         """Return the covariance (E, E) of the squares of the roots, as of normal variables."""
         roots, covariance = self._roots()
+        # Cov(x^2, y^2) = 4 E[x] E[y] Cov(x, y) + 2 Cov(x, y)^2 of normal x and y (Isserlis 1918).
         return 4.0 * np.outer(roots, roots) * covariance + 2.0 * covariance**2
 
     def _difference(self, means: Array, covariances: Callable[[], Array], first: str, second: str) -> tuple[float, float]:

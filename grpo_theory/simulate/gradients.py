@@ -79,11 +79,13 @@ def families_of(
     (current, sampler), group_size, families = points, shape[1], []
     shared: dict[tuple, tuple[TokenRule, list[Estimator]]] = {}
     for estimator in estimators:
+        # u = sum_t share_t clip(r_t) c_t and v = -strength sum_t share_t slope_t c_t (docs/derivations.md, section 16).
         weights = token_weights(current, sampler, estimator)
         rule = token_rule(weights, estimator.aggregation.pool, *shape)
         size = advantages.table_size(current, estimator, group_size)
         tabulated = size is not None and size <= advantages.LARGEST_TABLE
         if tabulated and weights.n_features == 1 and sampler.bandit.values.size == 2:
+            # Of D h_k + A n_k, estimators with the same gains share h and n (docs/derivations.md, section 17).
             alike = rule.gains.tobytes(), rule.pool, estimator.kl, estimator.advantage.reads & set(PROMPT_FIELDS)
             shared.setdefault(alike, (rule, []))[1].append(estimator)
         else:

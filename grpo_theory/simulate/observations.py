@@ -114,6 +114,7 @@ def truth_at(point: Point, directions: Array) -> TrueGradient:
             inner = policy.logit_map.hidden @ policy.logit_map.hidden.T
             own = np.diag(inner).copy()
         logit_gradients = moments.gradient_in_logits
+        # ||Phi_m' c||^2 = own_m ||c||^2: own is 1 for a table and ||h_m||^2 for a head (docs/derivations.md, section 4).
         powers = own * (logit_gradients**2).sum(axis=1)
         tables = np.ascontiguousarray(logit_gradients.T), np.ascontiguousarray(logits[-1].T)
         return TrueGradient(inner, own, np.empty((0, n_prompts)), *tables, powers, along, float(moments.gradient_power))
@@ -136,13 +137,14 @@ def truth_at(point: Point, directions: Array) -> TrueGradient:
 
 @kernel
 def fill_logit_gradient(rule, prompts, sums, total, size, row):
-    """Fill in the logit gradient (D, LANES) of a group's sums by response (F, K, LANES): sum_k S_k sum_t gain_kt c_kt.
+    """Fill in the logit gradient (D, LANES) of a group's sums by response (F, K, LANES): scale sum_k S_k sum_t gain_kt c_kt.
 
     A token's logit gradient is e_edge - p, with p the probabilities at its prefix: what it got in all, times p, comes off.
     """
     n_logits, plain = row.shape[0], rule.gains.shape[3] == 1 and sums.shape[0] == 1 and rule.edges.shape[1] == 1
     if not plain:
         weigh_edges(rule.edges, rule.lengths, rule.gains, prompts, rule.scale, sums, row)
+    # sum_t w_t (e_edge - p_prefix) = E - P(E), with P(E) the sum of E at a prefix, times p (docs/derivations.md, section 15).
     for first in range(0, n_logits, rule.width):
         for j in range(LANES):
             total[j] = 0.0
@@ -213,6 +215,7 @@ def observe_pairs(truth, prompts, rows, weights, found):
             inside[:] = 0.0
             for other_b in range(b):
                 for j in range(LANES):
+                    # <Phi_m' c, Phi_n' c'> = (c . c') (h_m . h_n) for a head (docs/derivations.md, section 11).
                     if truth.inner.shape[0] > 1:
                         relation[j] = truth.inner[prompts[b, j], prompts[other_b, j]]
                     else:
@@ -233,8 +236,11 @@ def observe_pairs(truth, prompts, rows, weights, found):
             for j in range(LANES):
                 gap[j] *= own[j]
             for e in range(n_estimators):
+                # ||y||^2 of y = sum_i w_i x_i is the sum over i of w_i (w_i ||x_i||^2 + 2 sum_{i' < i} w_i' <x_i, x_i'>)
+                # (docs/derivations.md, section 17.1).
                 for j in range(LANES):
                     product[j] = weights[e, b, r, j] * (weights[e, b, r, j] * dot[j] + 2.0 * inside[e, j])
+                # ||y - g(x)||^2 = ||y||^2 - 2 <y, g(x)> + ||g(x)||^2 of a group, whose last term is added below.
                 for j in range(LANES):
                     found[e, 1, j] += product[j] - 2.0 * weights[e, b, r, j] * gap[j]
                 for j in range(LANES):
@@ -305,6 +311,8 @@ def observe(rule, truth, batches, stride, sums, observations):
                             found[e, 4 + direction, j] += weights[e, b, r, j] * dot[j]
         for e in range(n_estimators):
             for j in range(LANES):
+                # ||ghat||^2 and g . ghat of ghat = (1/B) sum_b y_b, and ||ghat - g||^2 = power - 2 gain + ||g||^2
+                # (docs/derivations.md, section 37).
                 power, gain = found[e, 2, j] * share * share, found[e, 3, j] * share
                 observations[t, e, 0, j] = power - 2.0 * gain + truth.power
                 observations[t, e, 1, j] = found[e, 1, j] * share

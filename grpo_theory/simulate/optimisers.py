@@ -52,6 +52,8 @@ def ascend(theta, gradient, moments, settings, step, count):
 def ascend_adaptively(theta, gradient, moments, settings, step, count):
     """Theta moves by the step times the mean gradient over the root of the mean square, both running and freed of their start."""
     first, second, eps = settings[0], settings[1], settings[2]
+    # theta + step m^/(sqrt(v^) + eps), with m^ = m/(1 - beta_1^count) and v^ = v/(1 - beta_2^count)
+    # (arXiv 1412.6980, Algorithm 1).
     of_mean, of_square = 1.0 / (1.0 - first**count), 1.0 / (1.0 - second**count)
     for j in range(theta.shape[0]):
         for i in range(theta.shape[1]):
@@ -281,9 +283,11 @@ def follow(state, ball, alone, count, distances):
             for i in range(theta.shape[1]):
                 squared, middle = distances[j if alone else i], ball[i if alone else j]
                 if squared > ball[d] * ball[d]:
+                    # centre + radius (theta - centre)/||theta - centre||, the projection (docs/derivations.md, section 7).
                     theta[j, i] = middle + ball[d] / np.sqrt(squared) * (theta[j, i] - middle)
     for j in range(theta.shape[0]):
         for i in range(theta.shape[1]):
+            # mean_n = mean_{n-1} + (theta_n - mean_{n-1})/n of theta_1, ..., theta_n (Polyak and Juditsky 1992).
             average[j, i] += (theta[j, i] - average[j, i]) / count
     squared_distances(theta, state.start, alone, distances)
     for j in range(distances.shape[0]):

@@ -55,7 +55,7 @@ class Scratch(NamedTuple):
     bits : ndarray of int64, shape (LANES,)
         Those of the first of these rows: the same memory.
     units : ndarray, shape (rows, LANES)
-        The logits of all prompts, or of each group the inputs and then the hidden units of a network, see `rows_needed`.
+        The logits of all prompts, or the inputs and then the hidden units of a network at a group, see `rows_needed`.
     """
 
     rows: Array
@@ -90,11 +90,11 @@ def logit_rule(policy: Policy, batch_size: int) -> LogitRule:
     return LogitRule(FEATURES, features.reshape(-1, policy.n_prompts), 1.0, *ways)
 
 
-def rows_needed(policy: Policy, tables: LogitRule, batch_size: int) -> int:
-    """Return the rows of room that logits and steps need: logits of all prompts, or inputs and hidden units of B groups."""
+def rows_needed(policy: Policy, tables: LogitRule) -> int:
+    """Return the rows of room that logits and steps need: logits of all prompts, or inputs and hidden units of one."""
     if tables.kind == FEW:
         return len(tables.table)
-    return batch_size * (len(tables.table) + policy.logit_map.width) if isinstance(policy.logit_map, TwoLayerMap) else 0
+    return len(tables.table) + policy.logit_map.width if isinstance(policy.logit_map, TwoLayerMap) else 0
 
 
 def dense_features(logit_map: LogitMap) -> Array:
@@ -170,22 +170,21 @@ def fill_logits(tables, theta, prompts, n, scratch, logits):
                     for j in range(lanes):
                         logits[b, d, j] += tables.table[d * n_theta + x, prompts[b, j]] * theta[x, j]
         else:
-            n_inputs = tables.table.shape[0]
-            width = n_theta // (n_inputs + n_logits)
-            own = units[b * (n_inputs + width) : (b + 1) * (n_inputs + width)]
-            fill_units(tables, theta, prompts[b], scratch, own)
+            n_inputs, width = tables.table.shape[0], units.shape[0] - tables.table.shape[0]
+            fill_units(tables, theta, prompts[b], scratch)
+            # s_d = scale sum_h v_dh act(u_h . x) (docs/derivations.md, section 5.1).
             for d in range(n_logits):
                 for j in range(lanes):
                     logits[b, d, j] = 0.0
                 for h in range(width):
                     for j in range(lanes):
-                        logits[b, d, j] += tables.scale * theta[width * n_inputs + d * width + h, j] * own[n_inputs + h, j]
+                        logits[b, d, j] += tables.scale * theta[width * n_inputs + d * width + h, j] * units[n_inputs + h, j]
 
 
 @kernel
-def fill_units(tables, theta, prompts, scratch, own):
+def fill_units(tables, theta, prompts, scratch):
     """Fill in the inputs and the hidden units (I + H, LANES) of a network at prompts (LANES,)."""
-    n_inputs, lanes, units = tables.table.shape[0], own.shape[1], own[tables.table.shape[0] :]
+    n_inputs, lanes, own, units = tables.table.shape[0], prompts.shape[0], scratch.units, scratch.units[tables.table.shape[0] :]
     for x in range(n_inputs):
         for j in range(lanes):
             own[x, j] = tables.table[x, prompts[j]]
@@ -215,6 +214,7 @@ def fill_probabilities(tables, logits, scratch, tokens, log_tokens, pi):
     """
     lanes, wants_logs, top, total = logits.shape[2], log_tokens.shape[1] > 0, scratch.rows[1], scratch.rows[2]
     for b in range(logits.shape[0]):
+        # p_d = exp(s_d - max s)/sum exp(s - max s) at each prefix (docs/derivations.md, section 15).
         for first in range(0, logits.shape[1], tables.size):
             for j in range(lanes):
                 top[j] = logits[b, first, j]
@@ -244,6 +244,7 @@ def fill_probabilities(tables, logits, scratch, tokens, log_tokens, pi):
                         log_tokens[b, d, j] -= total[j]
         if tables.edges.shape[1] == 1:  # a response is a token, and both are one array
             continue
+        # pi_k = prod_t p_edge(k,t) (docs/derivations.md, section 15).
         for k in range(pi.shape[1]):
             for j in range(lanes):
                 pi[b, k, j] = tokens[b, tables.edges[k, 0], j]
@@ -267,13 +268,14 @@ def add_head_gradient(tables, prompts, n, logit_gradients, gradient):
 
 @kernel
 def add_gradient(tables, theta, prompts, n, logit_gradients, scratch, gradient):
-    """Fill gradients with sum_b Phi_b' c_b, of logit gradients (B, D, LANES), after `fill_logits` at this theta and prompts."""
+    """Fill gradients with sum_b Phi_b' c_b, of logit gradients (B, D, LANES)."""
     (_, n_logits, lanes), n_theta, units, back = logit_gradients.shape, theta.shape[0], scratch.units, scratch.rows[1]
     gradient[:] = 0.0
     if tables.kind == HEAD:
         add_head_gradient(tables, prompts, n, logit_gradients, gradient)
         return
     if tables.kind == FEW:
+        # sum_b Phi_b' c_b = sum_m Phi_m' c_m, with c_m the sum of c_b over m's groups (docs/derivations.md, section 5.1).
         units[:] = 0.0
         for b in range(logit_gradients.shape[0]):
             for d in range(n_logits):
@@ -295,12 +297,12 @@ def add_gradient(tables, theta, prompts, n, logit_gradients, scratch, gradient):
                     for j in range(lanes):
                         gradient[x, j] += logit_gradients[b, d, j] * tables.table[d * n_theta + x, prompts[b, j]]
         else:
-            n_inputs = tables.table.shape[0]
-            width = n_theta // (n_inputs + n_logits)
-            own = units[b * (n_inputs + width) : (b + 1) * (n_inputs + width)]
+            fill_units(tables, theta, prompts[b], scratch)
+            n_inputs, width = tables.table.shape[0], units.shape[0] - tables.table.shape[0]
             for h in range(width):
+                # ds_d/du_h = scale v_dh act'(u_h . x) x, and ds_d/dv_dh = scale act(u_h . x) (docs/derivations.md, section 5.1).
                 # Back through the second layer, scale W_2, and through the unit, whose slope is f'(a) by its value f(a).
-                unit = own[n_inputs + h]
+                unit = units[n_inputs + h]
                 for j in range(lanes):
                     back[j] = 0.0
                 for d in range(n_logits):
@@ -315,4 +317,4 @@ def add_gradient(tables, theta, prompts, n, logit_gradients, scratch, gradient):
                         back[j] *= 1.0 if unit[j] > 0.0 else 0.0
                 for x in range(n_inputs):
                     for j in range(lanes):
-                        gradient[h * n_inputs + x, j] += back[j] * own[x, j]
+                        gradient[h * n_inputs + x, j] += back[j] * units[x, j]

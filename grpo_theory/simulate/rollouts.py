@@ -148,6 +148,8 @@ def fill_thresholds(world, prompts, pi, reached, thresholds):
     lanes, n_values, last = reached.shape[0], world.n_values, thresholds.shape[0] - 1
     for j in range(lanes):
         reached[j] = -2147483648.0
+    # thresholds[o] is the whole part of 2^32 F_o - 2^31, with F_o = pi_0 + ... + pi_{k-1} + pi_k below[o]
+    # (docs/derivations.md, section 17).
     for k in range(pi.shape[0]):
         for o in range(k * n_values, (k + 1) * n_values):
             before = max(o - 1, 0)
@@ -229,6 +231,7 @@ def add_weights(tables, first, sums, gains, places, logit_gradients):
 def add_drift(tables, first, counts, n_values, shares, slopes, logit_gradients):
     """Add what a KL term in the loss weighs: the slopes (B', D, LANES) of the edges taken, times the shares (K,) of responses."""
     for b in range(logit_gradients.shape[0]):
+        # sum_i v(k_i) = -strength sum_k n_k share_k sum_t slope_t c_t, before it is centred (docs/derivations.md, section 16).
         for k in range(shares.shape[0]):
             for value in range(n_values):
                 for t in range(tables.lengths[k]):
@@ -241,6 +244,7 @@ def add_drift(tables, first, counts, n_values, shares, slopes, logit_gradients):
 def centre_edges(tables, tokens, scale, total, logit_gradients):
     """Turn weights of edges (B', D, LANES) into logit gradients: what a prefix got in all, times its probabilities, comes off."""
     for b in range(logit_gradients.shape[0]):
+        # sum_t w_t (e_edge - p_prefix) = E - P(E), with P(E) the sum of E at a prefix, times p (docs/derivations.md, section 15).
         for first in range(0, logit_gradients.shape[1], tables.size):
             for j in range(total.shape[0]):
                 total[j] = 0.0
@@ -291,16 +295,19 @@ class Work(NamedTuple):
 
 @kernel
 def train(world, group_size, rule, moves, span, lanes, work, state):
-    """Make the updates of a span: each draws a rollout from the policy that it updates, and finds advantages in a table."""
+    """Make the updates of a span: each draws a rollout from the policy that it updates; advantages are tabulated or affine."""
     logits, room, policy, logit_gradients = world.logits, work.room, work.policy, work.logit_gradients
     batch_size, scratch, one_size = room.prompts.shape[0], room.scratch, np.zeros_like(room.prompts)
     for count in range(span[0] + 1, span[1] + 1):
         draw_prompts(world, group_size, lanes.streams, lanes.period, room)
+        # Logits s at theta, p the softmax of s at each prefix, and pi_k = prod_t p_edge(k,t) (docs/derivations.md, section 15).
         fill_logits(logits, state.theta, room.prompts, lanes.n, scratch, policy.logits)
         fill_probabilities(logits, policy.logits, scratch, policy.tokens, policy.log_tokens, policy.pi)
+        # C_bo, how often outcome o came in group b (docs/derivations.md, section 17).
         draw_outcomes(world, group_size, room, policy)
         if work.record.hessian.shape[0] > 0:
             keep_rollout(logits, work.record, count - 1, room, policy)
+        # S_bk = sum over i with k_i = k of A_bi, by affine form or table (docs/derivations.md, section 17.1).
         if rule.affine.coefficients.shape[0] > 0:
             sum_affine(logits, rule.affine, room, policy, work.sums)
         else:
@@ -309,6 +316,7 @@ def train(world, group_size, rule, moves, span, lanes, work, state):
         add_weights(logits, 0, work.sums, rule.gains, one_size, logit_gradients)
         centre_edges(logits, policy.tokens, 1.0 / (batch_size * group_size), scratch.rows[2], logit_gradients)
         add_gradient(logits, state.theta, room.prompts, lanes.n, logit_gradients, scratch, state.gradient)
+        # theta_i = theta_{i-1} + eta_i ghat (Algorithms 1 and 2 of arXiv 2603.01162), or a step of Adam.
         remember(state)
         step_size = moves.step_sizes[count - 1]
         if moves.adaptive:

@@ -59,7 +59,7 @@ def make_record(problem: Problem, runs: int, steps: int, window: tuple[int, int]
 
 @kernel
 def keep_rollout(tables, record, count, room, policy):
-    """Keep the mean rewards of a rollout, the count-th, and add what it estimates to the Hessians if it is in the window."""
+    """Keep the mean rewards of a rollout, counted from 0, and add what it estimates to the Hessians if it is in the window."""
     n_values, n_runs, (batch_size, n_outcomes, _) = record.values.shape[0], record.hessian.shape[0], room.counts.shape
     penalties, total, size = np.empty((tables.lengths.shape[0], room.counts.shape[2])), np.empty(room.counts.shape[2]), 0.0
     for o in range(n_outcomes):
@@ -68,6 +68,7 @@ def keep_rollout(tables, record, count, room, policy):
         fill_penalties(tables, record.log_reference, record.strength, room.prompts[b], policy.log_tokens[b], penalties)
         total[:] = 0.0
         for o in range(n_outcomes):
+            # R = Z - strength log(pi/reference) (docs/derivations.md, section 13).
             for j in range(room.counts.shape[2]):
                 total[j] += room.counts[b, o, j] * (record.values[o % n_values] - penalties[o // n_values, j])
         for j in range(n_runs):
@@ -93,6 +94,7 @@ def add_hessian(tables, record, b, j, mean, penalties, room, policy):
         for o in range(k * n_values, (k + 1) * n_values):
             # The advantage of a response is its reward less the mean of the group's others; the reward if there are none.
             gap = record.values[o - k * n_values] - penalties[k, j]
+            # R_i - C_i = G/(G - 1) (R_i - mean R), with C_i the mean of the others (docs/derivations.md, section 1).
             lead += room.counts[b, o, j] * (gap if size == 1.0 else size / (size - 1.0) * (gap - mean))
             number += room.counts[b, o, j]
         if number == 0.0:
@@ -104,12 +106,15 @@ def add_hessian(tables, record, b, j, mean, penalties, room, policy):
             middle[:] = 0.0
             for d in range(prefix, prefix + tables.size):
                 middle += policy.tokens[b, d, j] * features[d]
+            # W = Phi' sum_t (e_edge - p_prefix) (docs/derivations.md, section 15).
             score += features[edge] - middle
+            # F = the sum over prefixes of Phi' (diag p - p p') Phi (docs/derivations.md, section 5).
             for d in range(prefix, prefix + tables.size):
                 for x in range(columns.shape[0]):
                     weight = share * lead * policy.tokens[b, d, j] * (features[d, x] - middle[x])
                     for y in range(columns.shape[0]):
                         hessian[columns[x], columns[y]] -= weight * (features[d, y] - middle[y])
+        # Hhat = mean over i of A_i (W_i W_i' - F_i) - strength W_i W_i' (docs/derivations.md, section 15).
         for x in range(columns.shape[0]):
             for y in range(columns.shape[0]):
                 hessian[columns[x], columns[y]] += share * (lead - record.strength * number) * score[x] * score[y]

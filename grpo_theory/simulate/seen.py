@@ -60,6 +60,7 @@ class Viewer:
             return np.zeros(policy.pi.shape)
         away = self.away(policy.log_tokens, room.prompts)
         terms = np.empty_like(away)
+        # strength sum_t k(l_t), with l = log(pi/reference) at the policy that sampled (docs/derivations.md, section 16).
         self.estimator.kl.fill(away.reshape(-1, away.shape[2]), terms.reshape(-1, away.shape[2]))
         return self.problem.kl.strength * self.problem.policy.paths.along(terms.swapaxes(1, 2)).swapaxes(1, 2)
 
@@ -84,5 +85,6 @@ class Viewer:
         powers = policy.pi * norms
         with np.errstate(all="ignore"):
             power = np.maximum(powers.sum(axis=1), np.finfo(float).tiny)
+            # b* = V + Cov(||W||^2, Z)/E||W||^2 (docs/derivations.md, section 3).
             baseline = value + (powers * (means - value[:, None])).sum(axis=1) / power
         return value, np.sqrt((policy.pi * spread).sum(axis=1)), baseline

@@ -84,6 +84,7 @@ def fill_words(states, words):
         for j in range(words.shape[1]):
             a, b, c, counter = states[0, j], states[1, j], states[2, j], states[3, j]
             for k in range(4):
+                # a, b, c, counter = b ^ (b >> 11), 9 c, rotl(c, 24) + word, counter + 1, all mod 2^64 (SFC64, PractRand).
                 word = a + b + counter
                 words[row + k, j] = word
                 a = b ^ (b >> _U11)
@@ -105,4 +106,5 @@ def next_uniform(state):
     state[1, 0] = c + (c << _U3)
     state[2, 0] = ((c << _U24) | (c >> _U40)) + word
     state[3, 0] = counter + _ONE
+    # floor(word/2^11)/2^53: the draw with 53 bits of docs/derivations.md, section 17.
     return (word >> _U11) * (1.0 / 9007199254740992.0)

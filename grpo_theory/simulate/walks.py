@@ -153,6 +153,7 @@ def draw_walks(words, number, first, batch, chances, walks):
         state, length = chances.starts[prompt], 0
         while length < horizon:
             word, a, b, c, counter = turn(a, b, c, counter)
+            # x = V u: the column is floor(x), and its own edge is taken if x - floor(x) is below the threshold (Walker 1977).
             x = np.int64(word >> _U11) * (n_tokens * unit)
             place = np.int64(x)
             edge = chances.choices[state + place, np.int64(x - place >= chances.thresholds[state + place])]
@@ -227,6 +228,7 @@ class ChainWeights:
         """Return the estimates of groups as logit gradients, shape (n, D), for advantages (n, G) and batches of some groups."""
         n_groups, group_size = advantages.shape
         weights = np.zeros((n_groups, self.current.policy.n_logits))
+        # a(L)/G for each token; pooled, 1/(tokens of the group) or B/(tokens of the batch) (docs/derivations.md, section 16).
         scales = self.shares[walks.lengths] / group_size
         pool = {"": 0, "group": 1, "batch": batch_size}[self.estimator.aggregation.pool] * group_size
         if pool:
@@ -238,6 +240,7 @@ class ChainWeights:
             clip = self.estimator.clip
             add = adding_anew(compiled(self.estimator.ratio.function), compiled(clip.function))
             add(clip.widths, self.log_ratios, walks, factors, positive, weights)
+        # sum_t w_t (e_(s,v) - p(.|s)) = E - P(E), with P(E) the sum of E in a state, times p (docs/derivations.md, section 15).
         return self.current.centred(weights)
 
 
@@ -288,6 +291,7 @@ def adding_anew(fill_ratios: Callable, fill_weights: Callable) -> Callable:
                 continue
             for t in range(length):
                 along[t, 0] = log_ratios[walks.edges[i, t]]
+            # r_t of all l_s of the response, exp(sum_s l_s) say, and what the clip makes of it (docs/derivations.md, section 16).
             fill_ratios(along, length, ratios)
             fill_weights(ratios, length, positive[i], widths, own)
             for t in range(length):
