@@ -121,7 +121,7 @@ def test_rewards_are_weighted_and_groups_are_known_by_prompt_and_number():
     talk = [{"role": "user", "content": "7"}]
     trainer = Trainer([RIGHT, BRIEF], prompts=["p"] * 4 + [talk] * 4 + ["p"] * 4)
     trainer._generate_and_score_completions([{}] * LOCAL)
-    rewards, groups = trainer_callback.batch_of(trainer, LOCAL)
+    rewards, groups = trainer_callback.trainer_batch(trainer, LOCAL)
     assert rewards.tolist() == [*RIGHT[:8], 0.0, 0.5, 0.0, 0.0]
     assert (len(set(groups)), groups[0], groups[8]) == (GROUPS, ("p", 0), ("p", 1))
 
