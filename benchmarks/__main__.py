@@ -42,7 +42,7 @@ def jax_target(task: Task) -> float:
     """Return by how much the simulator should be faster than JAX."""
     if isinstance(task, Training):
         return {"kl-tabular": 1.2, "linear": 2.5}[task.problem_name]
-    return 6.0 if task.group_size >= LARGE_GROUP else 2.5
+    return 3.5 if task.group_size >= LARGE_GROUP else 2.5
 
 
 def rows_of(library: str, place: str, task: Task, times: list[Timed], target: float) -> list[Row]:
