@@ -20,7 +20,6 @@ AGAINST = {size: stated(f"plan/run/against {size}") for size in (4, 8, 16)}
 SAME = stated("plan/run/no better than 4")
 NEAR = "what the broken size loses there differs so much between draws that 48 of them do not tell it from the margin"
 POWERLESS = {
-    (AGAINST[4].id, "hard (trl_grpo), 128 responses a prompt"): NEAR,
     (AGAINST[4].id, "network of width 16 (trl_grpo), 128 responses a prompt"): NEAR,
 }
 RATES = {"easy": (0.5, 0.1), "wide": (0.5, 1e-3), "hard": (0.1, 1e-4)}

@@ -4,11 +4,11 @@ TOO_FEW = "24 draws are too few to tell what the control loses there at a level 
 POWERLESS: dict[tuple[str, str], str] = {
     (name, settings): TOO_FEW
     for name, own in (
-        ("P1/64 over 8", ("few prompts*", "wrong rewards*", "16 tokens, grpo*", "learned features*", "hard*")),
+        ("P1/64 over 8", ("few prompts, [!n]*", "wrong rewards*", "16 tokens, grpo*", "learned features*", "hard*")),
         ("P1/grows", ("few prompts, grpo, N = 64", "few prompts, grpo, N = 1024", "hard*")),
         ("U9/whole runs", ("few prompts, grpo, N = 1024",)),
         ("P1/interference", ("learned features, rloo*", "few prompts, grpo, N = 1024")),
-        ("P8/law", ("few prompts*", "shared, rloo*", "easy*", "hard*", "wrong rewards*", "16 tokens*", "learned features*")),
+        ("P8/law", ("few prompts*", "wrong rewards*", "16 tokens*", "learned features*")),
     )
     for settings in own
 }
