@@ -28,8 +28,8 @@ from grpo_theory.validation import Array, as_count, as_numbers, as_real_array, c
 class ThirdCumulant(NamedTuple):
     """The third cumulant of one group's leave-one-out estimate, its prompt drawn too, at every group size.
 
-    Theorem (docs/derivations.md, section 14).  Given the prompt, the estimate is the sample covariance of score and reward.  Its
-    third cumulant is Fisher's for a sample variance, with joint cumulants of scores and rewards in place of those of one
+    Theorem (docs/derivations.md, section 14.1).  Given the prompt, the estimate is the sample covariance of score and reward.
+    Its third cumulant is Fisher's for a sample variance, with joint cumulants of scores and rewards in place of those of one
     variable.  The law of total cumulance combines the prompts.  The third cumulant of a batch is 1/B^2 times that of a group.
 
     Attributes
@@ -197,7 +197,7 @@ class LocalDerivatives:
 def second_order(points: list[LocalDerivatives], steps: Array, slopes: Array, curvatures: Array, group_sizes: Array) -> Array:
     """Return N^2 times the second order of E J(theta_n) in the noise, for the leave-one-out estimator with N = B_i G_i.
 
-    Theorem (docs/derivations.md, section 14).  The cumulants of theta_i about the noise-free run are of order 1/B (mean and
+    Theorem (docs/derivations.md, section 14.1).  The cumulants of theta_i about the noise-free run are of order 1/B (mean and
     covariance) and 1/B^2 (the third), and follow a recursion.  The terms of order 1/B^2 of E J(theta_n) are sums over the steps.
     They combine the cumulants with the derivatives of the final objective in theta_1..theta_n.
 
