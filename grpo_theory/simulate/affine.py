@@ -35,11 +35,16 @@ class Affine(NamedTuple):
     strength: float
 
 
+def penalty_in_reward(problem: Problem, estimator: Estimator) -> tuple[Array, float]:
+    """Return the log of the reference (D, M) and the strength of a penalty in the reward; zeros if there is none."""
+    if problem.kl is None or estimator.kl.place != "reward":
+        return np.zeros((problem.policy.n_logits, problem.policy.n_prompts)), 0.0
+    return np.array(problem.log_reference, dtype=np.float64).T.copy(), problem.kl.strength
+
+
 def affine_of(problem: Problem, estimator: Estimator, group_size: int) -> Affine | None:
     """Return how the advantages of groups depend on rewards, or None if the kernel or the penalty is of another kind."""
-    kind, strength, reference = estimator.advantage, 0.0, np.zeros((problem.policy.n_logits, problem.policy.n_prompts))
-    if problem.kl is not None and estimator.kl.place == "reward":
-        strength, reference = problem.kl.strength, np.array(problem.log_reference, dtype=np.float64).T.copy()
+    kind, (reference, strength) = estimator.advantage, penalty_in_reward(problem, estimator)
     if strength and estimator.kl.name != "k1 in reward":
         return None
     # A_i = a r_i + b sum_j r_j + g V + c for all rewards whatever, without sd and b* (docs/derivations.md, section 17.1).

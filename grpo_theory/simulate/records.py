@@ -87,7 +87,7 @@ def simulate_records(
     def record(block: int) -> TrainingRecord:
         begun = starts[block * LANES : (block + 1) * LANES]
         runs = training.start(seed, block, begun)
-        runs.record = make_record(problem, len(begun), steps, window)
+        runs.record = make_record(problem, chosen, len(begun), steps, window)
         runs.advance(steps)
         kept = runs.path, runs.record.mean_rewards, runs.record.hessian
         return TrainingRecord(sizes, *map(read_only, kept), tail=tail)

@@ -4,9 +4,10 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
+from grpo_theory.estimation import Estimator
 from grpo_theory.jit import kernel
 from grpo_theory.problem import LogitMap, Problem
-from grpo_theory.simulate.affine import fill_penalties
+from grpo_theory.simulate.affine import fill_penalties, penalty_in_reward
 from grpo_theory.simulate.policies import dense_features
 from grpo_theory.validation import Array, Integers
 
@@ -44,60 +45,61 @@ NO_RECORD = Record(
 )
 
 
-def make_record(problem: Problem, runs: int, steps: int, window: tuple[int, int]) -> Record:
+def make_record(problem: Problem, estimator: Estimator, runs: int, steps: int, window: tuple[int, int]) -> Record:
     """Make room for the record of so many runs of so many rollouts, whose Hessian is estimated over a window of them."""
     dense = dense_features(cast(LogitMap, problem.policy.logit_map)).transpose(2, 0, 1)
     used = (dense != 0.0).any(axis=1)
     columns = np.ascontiguousarray(np.argsort(~used, axis=1, kind="stable")[:, : max(1, int(used.sum(axis=1).max()))])
     features = np.ascontiguousarray(np.take_along_axis(dense, columns[:, None, :], axis=2))
-    strength, reference = 0.0, np.zeros((problem.policy.n_logits, problem.policy.n_prompts))
-    if problem.kl is not None:
-        strength, reference = problem.kl.strength, np.array(problem.log_reference, dtype=np.float64).T.copy()
     kept = np.zeros((runs, steps)), np.zeros((runs, problem.policy.dimension, problem.policy.dimension))
-    return Record(*kept, np.array(window), problem.bandit.values, reference, strength, columns, features)
+    return Record(*kept, np.array(window), problem.bandit.values, *penalty_in_reward(problem, estimator), columns, features)
 
 
 @kernel
 def keep_rollout(tables, record, count, room, policy):
     """Keep the mean rewards of a rollout, counted from 0, and add what it estimates to the Hessians if it is in the window."""
-    n_values, n_runs, (batch_size, n_outcomes, _) = record.values.shape[0], record.hessian.shape[0], room.counts.shape
-    penalties, total, size = np.empty((tables.lengths.shape[0], room.counts.shape[2])), np.empty(room.counts.shape[2]), 0.0
+    n_values, n_runs, (batch_size, n_outcomes, lanes) = record.values.shape[0], record.hessian.shape[0], room.counts.shape
+    penalties, total, size = np.empty((tables.lengths.shape[0], lanes)), np.empty(lanes), 0.0
+    leads, masses = np.empty_like(penalties), np.empty_like(penalties)
     for o in range(n_outcomes):
         size += room.counts[0, o, 0]
+    share = 1.0 / (max(record.window[1] - record.window[0], 1) * batch_size * size)
     for b in range(batch_size):
         fill_penalties(tables, record.log_reference, record.strength, room.prompts[b], policy.log_tokens[b], penalties)
         total[:] = 0.0
         for o in range(n_outcomes):
             # R = Z - strength log(pi/reference) (docs/derivations.md, section 13).
-            for j in range(room.counts.shape[2]):
+            for j in range(lanes):
                 total[j] += room.counts[b, o, j] * (record.values[o % n_values] - penalties[o // n_values, j])
         for j in range(n_runs):
             record.mean_rewards[j, count] += total[j] / (batch_size * size)
-            if record.window[0] <= count < record.window[1]:
-                add_hessian(tables, record, b, j, total[j] / size, penalties, room, policy)
+        if not record.window[0] <= count < record.window[1]:
+            continue
+        for k in range(penalties.shape[0]):
+            for j in range(n_runs):
+                lead, number = 0.0, 0.0
+                for value in range(n_values):
+                    # The advantage of a response is its reward less the mean of the group's others; the reward if there are none.
+                    gap, times = record.values[value] - penalties[k, j], room.counts[b, k * n_values + value, j]
+                    # R_i - C_i = G/(G - 1) (R_i - mean R), with C_i the mean of the others (docs/derivations.md, section 1).
+                    lead += times * (gap if size == 1.0 else size / (size - 1.0) * (gap - total[j] / size))
+                    number += times
+                leads[k, j] = share * lead
+                masses[k, j] = share * (lead - record.strength * number)
+        for j in range(n_runs):
+            add_hessian(tables, record, room.prompts[b, j], j, leads, masses, policy.tokens[b])
 
 
 @kernel
-def add_hessian(tables, record, b, j, mean, penalties, room, policy):
-    """Add sum_g A_g (v_g v_g' - F_g) - strength v_g v_g' of a group, over all responses of the window, to a run's Hessian.
+def add_hessian(tables, record, prompt, j, leads, masses, tokens):
+    """Add sum_k (mass_k v_k v_k' - lead_k F_k) of a group, from leads and masses (K, LANES) of responses, to a run's Hessian.
 
     Here v is the score of a response, and F the sum of the Fisher matrices of the prefixes that it passes.
     """
-    prompt, n_values, size = room.prompts[b, j], record.values.shape[0], 0.0
     features, columns, hessian = record.features[prompt], record.columns[prompt], record.hessian[j]
     score, middle = np.empty(columns.shape[0]), np.empty(columns.shape[0])
-    for o in range(room.counts.shape[1]):
-        size += room.counts[b, o, j]
-    share = 1.0 / ((record.window[1] - record.window[0]) * room.counts.shape[0] * size)
     for k in range(tables.lengths.shape[0]):
-        lead, number = 0.0, 0.0
-        for o in range(k * n_values, (k + 1) * n_values):
-            # The advantage of a response is its reward less the mean of the group's others; the reward if there are none.
-            gap = record.values[o - k * n_values] - penalties[k, j]
-            # R_i - C_i = G/(G - 1) (R_i - mean R), with C_i the mean of the others (docs/derivations.md, section 1).
-            lead += room.counts[b, o, j] * (gap if size == 1.0 else size / (size - 1.0) * (gap - mean))
-            number += room.counts[b, o, j]
-        if number == 0.0:
+        if leads[k, j] == 0.0 and masses[k, j] == 0.0:
             continue
         score[:] = 0.0
         for t in range(tables.lengths[k]):
@@ -105,16 +107,16 @@ def add_hessian(tables, record, b, j, mean, penalties, room, policy):
             prefix = edge // tables.size * tables.size
             middle[:] = 0.0
             for d in range(prefix, prefix + tables.size):
-                middle += policy.tokens[b, d, j] * features[d]
+                middle += tokens[d, j] * features[d]
             # W = Phi' sum_t (e_edge - p_prefix) (docs/derivations.md, section 15).
             score += features[edge] - middle
             # F = the sum over prefixes of Phi' (diag p - p p') Phi (docs/derivations.md, section 5).
             for d in range(prefix, prefix + tables.size):
                 for x in range(columns.shape[0]):
-                    weight = share * lead * policy.tokens[b, d, j] * (features[d, x] - middle[x])
+                    weight = leads[k, j] * tokens[d, j] * (features[d, x] - middle[x])
                     for y in range(columns.shape[0]):
                         hessian[columns[x], columns[y]] -= weight * (features[d, y] - middle[y])
-        # Hhat = mean over i of A_i (W_i W_i' - F_i) - strength W_i W_i' (docs/derivations.md, section 15).
+        # Hhat = mean over i of A_i (W_i W_i' - F_i) - strength W_i W_i' (docs/derivations.md, section 13).
         for x in range(columns.shape[0]):
             for y in range(columns.shape[0]):
-                hessian[columns[x], columns[y]] += share * (lead - record.strength * number) * score[x] * score[y]
+                hessian[columns[x], columns[y]] += masses[k, j] * score[x] * score[y]
