@@ -15,6 +15,7 @@ from grpo_theory.problem import Point
 from grpo_theory.problem.logits import SURE, HeadMap, TabularMap
 from grpo_theory.simulate.advantages import weigh_edges
 from grpo_theory.simulate.draws import pool_tokens
+from grpo_theory.simulate.policies import dense_features
 from grpo_theory.simulate.streams import LANES
 from grpo_theory.validation import Array, Integers
 
@@ -119,14 +120,11 @@ def truth_at(point: Point, directions: Array) -> TrueGradient:
         tables = np.ascontiguousarray(logit_gradients.T), np.ascontiguousarray(logits[-1].T)
         return TrueGradient(inner, own, np.empty((0, n_prompts)), *tables, powers, along, float(moments.gradient_power))
     # Of any other class of map, the adjoint gives the features, a logit at a time.
-    features = np.empty((policy.n_logits, policy.dimension, n_prompts))
-    for edge, logit_gradient in enumerate(np.eye(policy.n_logits)):
-        features[edge] = point.tangent.adjoint_by_prompt(np.tile(logit_gradient, (n_prompts, 1))).T
     gradients = np.ascontiguousarray(moments.prompt_gradients.T)
     return TrueGradient(
         inner=np.empty((0, 0)),
         own=np.ones(n_prompts),
-        features=features.reshape(-1, n_prompts),
+        features=dense_features(point.tangent).reshape(-1, n_prompts),
         gradients=gradients,
         target=np.array(moments.gradient)[:, None],
         powers=(gradients**2).sum(axis=0),
