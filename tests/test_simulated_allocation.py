@@ -10,7 +10,7 @@ from runs_by_hand import groups_of, match, small_case
 import grpo_theory as gt
 from grpo_theory.estimation.allocation import spread_sizes
 from grpo_theory.exact.allocation import least_sizes
-from grpo_theory.simulate.allocation import allocated_training
+from grpo_theory.simulate.allocation import training_of
 from grpo_theory.simulate.rollouts import draw_prompts, fill_policy
 from grpo_theory.simulate.step_grid import StepGrid
 from grpo_theory.simulate.streams import LANES
@@ -212,7 +212,7 @@ def test_a_run_remembers_what_it_has_seen():
 def test_a_run_knows_before_sampling_what_the_exact_law_knows(problem, name):
     """The sizes of its first groups are those that the exact traces ask for."""
     rule, theta = RULES[name].between(2, 40), problem.theta
-    training = allocated_training(problem, gt.estimators()["rloo"], np.ones(1), (8, 8), gt.SGD(), allocation=rule)
+    training = training_of(problem, gt.estimators()["rloo"], np.ones(1), (8, 8), gt.SGD(), allocation=rule)
     runs = training.start(np.random.SeedSequence(3), 0, np.tile(theta, (32, 1)))
     draw_prompts(training.world, training.sizes.group_size, runs.streams, LANES, runs.room)
     fill_policy(training.world, runs.state.theta, runs.room.prompts, 32, runs.room, runs.policy)

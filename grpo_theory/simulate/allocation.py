@@ -164,7 +164,7 @@ class AllocatedRuns(Runs):
         return 1.0 / self.training.sizes.batch_size
 
 
-def allocated_training(
+def training_of(
     problem: Problem,
     estimator: Estimator,
     step_sizes: Array,
@@ -173,9 +173,11 @@ def allocated_training(
     ball: Ball | None = None,
     *,
     keeps: bool = False,
-    allocation: str | rules.AllocationRule,
+    allocation: str | rules.AllocationRule | None = None,
 ) -> Training:
     """Check what defines training runs, and return it; sizes are those of `StepSizes`, in its order."""
+    if allocation is None:
+        return make_training(problem, estimator, step_sizes, sizes, optimiser, ball, keeps=keeps)
     rule, (batch_size, group_size), others = rules.find_rule(allocation), as_sizes(*sizes[:2]), sizes[2:]
     for name, given, needed in zip(("inner_steps", "lag"), others, (1, 0), strict=False):
         if given != needed:

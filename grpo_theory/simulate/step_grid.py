@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,8 +9,8 @@ from numpy.typing import ArrayLike
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.allocation import AllocationRule
 from grpo_theory.problem import Problem
-from grpo_theory.simulate.allocation import allocated_training
-from grpo_theory.simulate.ascents import Runs, Training, make_training, starting_points
+from grpo_theory.simulate.allocation import training_of
+from grpo_theory.simulate.ascents import Runs, Training, starting_points
 from grpo_theory.simulate.optimisers import SGD, Optimiser
 from grpo_theory.simulate.streams import LANES, Rng, as_seed_sequence
 from grpo_theory.simulate.training import finite_objectives
@@ -60,8 +59,7 @@ class StepGrid:
         `sizes` are those of `StepSizes`, in its order; `keeps` says whether iterates are wanted.
         """
         steps = np.array(shape, dtype=float)
-        make = make_training if allocation is None else partial(allocated_training, allocation=allocation)
-        training = make(problem, estimator, steps, sizes, optimiser, keeps=keeps)
+        training = training_of(problem, estimator, steps, sizes, optimiser, keeps=keeps, allocation=allocation)
         return cls(training, as_real_array("rates", rates, 1))
 
     def objectives(self, replications: int, rng: Rng, checkpoints: Sequence[int]) -> Array:

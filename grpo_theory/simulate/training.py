@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,8 +18,8 @@ from grpo_theory.exact.derivatives import warn_if_unstable
 from grpo_theory.problem import Problem, TokenChain
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.advantages import warn_of_tables
-from grpo_theory.simulate.allocation import allocated_training
-from grpo_theory.simulate.ascents import Training, checked_sizes, make_training, starting_points
+from grpo_theory.simulate.allocation import training_of
+from grpo_theory.simulate.ascents import Training, checked_sizes, starting_points
 from grpo_theory.simulate.chains import train_on_chain
 from grpo_theory.simulate.optimisers import SGD, Ball, Optimiser
 from grpo_theory.simulate.streams import LANES, Rng, as_seed_sequence
@@ -211,8 +210,7 @@ def simulate_training(
         on_chain = Training(problem, chosen, checked, etas, optimiser, ball)
         found = map_in_order(lambda one: train_on_chain(on_chain, words, kept, *one), enumerate(starts), workers)
         return TrainingRuns(chosen.name, kept, *(np.array(part) for part in zip(*found, strict=True)))
-    make = make_training if allocation is None else partial(allocated_training, allocation=allocation)
-    training = make(problem, chosen, step_sizes(schedule, steps), sizes, optimiser, ball)
+    training = training_of(problem, chosen, step_sizes(schedule, steps), sizes, optimiser, ball, allocation=allocation)
     if not chosen.advantage.reads & set(PROMPT_FIELDS):
         warn_of_tables(problem, [chosen], training.sizes.group_size, stacklevel=3)
     if isinstance(optimiser, SGD):
