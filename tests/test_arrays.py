@@ -12,11 +12,11 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.exact.multisets import DistinctPrompts, class_tables, multisets
 from grpo_theory.intervals.interval import tail_table
+from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.laboratory.experiment import RecordedTraining
 from grpo_theory.language_model.projection import CountSketch
 from grpo_theory.plan.brackets import rate_grid
 from grpo_theory.plan.subgroups import group_table
-from grpo_theory.samples import RewardCounts
 
 PROBLEM = gt.gallery.problem("kl-tabular")
 M, K, D = PROBLEM.bandit.n_prompts, PROBLEM.bandit.n_responses, PROBLEM.policy.dimension

@@ -12,10 +12,10 @@ import pytest
 from tables import rows, write
 
 import grpo_theory as gt
+from grpo_theory.logs import log_file
+from grpo_theory.logs.nested_rows import DEEPEST
 from grpo_theory.page.command import main
 from grpo_theory.page.section import Section
-from grpo_theory.samples import log_file
-from grpo_theory.samples.nested_rows import DEEPEST
 from grpo_theory.user_text import LONGEST, LONGEST_MESSAGE, printable
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\nx"

@@ -11,8 +11,8 @@ import pytest
 from tables import read, same_counts, write
 
 import grpo_theory as gt
-from grpo_theory.samples import log_file
-from grpo_theory.samples.reward_counts import filtered
+from grpo_theory.logs import log_file
+from grpo_theory.logs.reward_counts import filtered
 
 
 def frame_of(seed=3, count=400, prompts=30):

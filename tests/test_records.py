@@ -9,7 +9,7 @@ from streams_by_numpy import alias_rows, uniforms_of_runs
 
 import grpo_theory as gt
 from grpo_theory import TrainingRecord
-from grpo_theory.samples import rollout_hessian
+from grpo_theory.intervals.records import rollout_hessian
 
 SIZES = {"batch_size": 2, "group_size": 3}
 CASES = (*POLICIES, *TREES)

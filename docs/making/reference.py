@@ -11,7 +11,7 @@ SUBPACKAGES = {
     "problem": "Problems: bandits, policies, the gallery",
     "problem.gallery": "The gallery of problems",
     "estimation": "Estimators: advantages, ratios, clips, aggregation, KL terms",
-    "samples": "Samples: rollouts and training records",
+    "logs": "Logs: readers of what trainers write",
     "exact": "Exact: the truth, without randomness",
     "theory": "Theory: predictions, each with its theorem",
     "simulate": "Simulation",

@@ -9,7 +9,7 @@ import numpy as np
 from grpo_theory.checks.conventions import Fit, GroupTable
 from grpo_theory.checks.resolution import half_spacings, tolerances
 from grpo_theory.estimation import Estimator
-from grpo_theory.samples.group_advantages import logged_advantages
+from grpo_theory.logs.group_advantages import logged_advantages
 from grpo_theory.validation import Array, Flags, Integers
 
 MOST = 1000

@@ -8,7 +8,7 @@ import numpy as np
 
 from grpo_theory.checks.resolution import half_spacings, tolerances
 from grpo_theory.estimation import Estimator, estimators
-from grpo_theory.samples.group_advantages import READABLE, logged_advantages
+from grpo_theory.logs.group_advantages import READABLE, logged_advantages
 from grpo_theory.validation import Array, Flags, Integers
 
 VARIANTS = {"ddof": (0.0, 1.0), "epsilon": (0.0, 1e-9, 1e-8, 1e-6, 1e-4)}

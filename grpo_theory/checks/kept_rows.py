@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from grpo_theory.samples import Findings
-from grpo_theory.samples.column_values import kind_of, numbers, whole
-from grpo_theory.samples.log_source import Source
-from grpo_theory.samples.row_responses import response_tables, summed_rewards
+from grpo_theory.logs import Findings
+from grpo_theory.logs.column_values import kind_of, numbers, whole
+from grpo_theory.logs.log_source import Source
+from grpo_theory.logs.row_responses import response_tables, summed_rewards
 from grpo_theory.user_text import printable
 from grpo_theory.validation import Array, Flags, Integers
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from grpo_theory.checks.kept_rows import BATCH_ROWS, KeptRows, TokenLogs
-from grpo_theory.samples import Findings, RaggedRollouts, read_rollouts
-from grpo_theory.samples.log_file import LogFile
-from grpo_theory.samples.log_opening import Options
-from grpo_theory.samples.log_source import Source
+from grpo_theory.intervals.ragged import RaggedRollouts
+from grpo_theory.logs import Findings, read_rollouts
+from grpo_theory.logs.log_file import LogFile
+from grpo_theory.logs.log_opening import Options
+from grpo_theory.logs.log_source import Source
 from grpo_theory.user_text import listed, printable
 from grpo_theory.validation import Array, Integers, counted, shown
 

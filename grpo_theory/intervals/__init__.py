@@ -7,6 +7,11 @@ from grpo_theory.intervals.comparisons import seeds_needed as seeds_needed
 from grpo_theory.intervals.interval import Ellipsoid as Ellipsoid
 from grpo_theory.intervals.interval import Interval as Interval
 from grpo_theory.intervals.interval import vectorized as vectorized
+from grpo_theory.intervals.ragged import RaggedRollouts as RaggedRollouts
+from grpo_theory.intervals.ragged import RewardCounts as RewardCounts
+from grpo_theory.intervals.records import TrainingRecord as TrainingRecord
+from grpo_theory.intervals.records import rollout_hessian as rollout_hessian
+from grpo_theory.intervals.records import simulate_records as simulate_records
 from grpo_theory.intervals.rollout_intervals import components_bootstrap as components_bootstrap
 from grpo_theory.intervals.rollout_intervals import components_jackknife as components_jackknife
 from grpo_theory.intervals.rollout_intervals import gradient_between as gradient_between
@@ -20,6 +25,8 @@ from grpo_theory.intervals.rollout_intervals import mse_jackknife as mse_jackkni
 from grpo_theory.intervals.rollout_intervals import value_clustered as value_clustered
 from grpo_theory.intervals.rollout_intervals import value_effective as value_effective
 from grpo_theory.intervals.rollout_intervals import value_naive as value_naive
+from grpo_theory.intervals.rollouts import Groups as Groups
+from grpo_theory.intervals.rollouts import Rollouts as Rollouts
 from grpo_theory.intervals.run_intervals import averaged_iterate as averaged_iterate
 from grpo_theory.intervals.run_intervals import batch_means as batch_means
 from grpo_theory.intervals.run_intervals import best_value as best_value

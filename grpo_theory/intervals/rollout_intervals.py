@@ -17,6 +17,7 @@ from grpo_theory.intervals.interval import (
     student_interval,
     student_quantile,
 )
+from grpo_theory.intervals.rollouts import Groups
 from grpo_theory.intervals.u_statistics import (
     PromptTerms,
     bootstrap_quantiles,
@@ -27,7 +28,6 @@ from grpo_theory.intervals.u_statistics import (
     prompt_terms,
     shifted_mean,
 )
-from grpo_theory.samples import Groups
 from grpo_theory.simulate.streams import Rng
 from grpo_theory.theory import GroupSizeLaw, mse_weights
 from grpo_theory.validation import Array, Integers, as_numbers, shown

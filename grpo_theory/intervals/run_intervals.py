@@ -19,9 +19,8 @@ from grpo_theory.intervals.interval import (
     normal_quantile,
     student_interval,
 )
+from grpo_theory.intervals.records import TrainingRecord, by_component
 from grpo_theory.intervals.u_statistics import shifted, shifted_mean
-from grpo_theory.samples import TrainingRecord
-from grpo_theory.samples.record import by_component
 from grpo_theory.theory import WeightedChiSquare
 from grpo_theory.validation import ROUNDING, Array, Flags, Integers, as_count, as_real_array, typed
 

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from grpo_theory.samples import Groups
+from grpo_theory.intervals.rollouts import Groups
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.theory import GroupSizeLaw
 from grpo_theory.validation import ROUNDING, Array, as_count, read_only, typed

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator
+from grpo_theory.intervals.records import TrainingRecord, simulate_records
+from grpo_theory.intervals.rollouts import Rollouts
 from grpo_theory.problem import Point, Problem
 from grpo_theory.problem.logits import HeadMap
-from grpo_theory.samples import Rollouts, TrainingRecord
 from grpo_theory.schedule import Schedule, step_sizes
-from grpo_theory.simulate import BLOCK_RUNS, simulate_records
+from grpo_theory.simulate import BLOCK_RUNS
 from grpo_theory.simulate.draws import as_sizes
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.validation import Array, Integers, as_array, as_count, as_real_array, check_shape, read_only

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.intervals.interval import binomial_limits
-from grpo_theory.samples import RaggedRollouts
+from grpo_theory.intervals.ragged import RaggedRollouts
 from grpo_theory.validation import Array, Flags, Integers, as_real_array, shown
 
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals.interval import check_level
+from grpo_theory.intervals.ragged import RaggedRollouts
 from grpo_theory.live.allowance import Allowance
 from grpo_theory.live.clips import ClippedShares
 from grpo_theory.live.groups import SignalWindow, SketchPool, StepGroups
@@ -18,7 +19,6 @@ from grpo_theory.live.step_advice import StepAdvice, advise_step
 from grpo_theory.plan.convention import baseline_of
 from grpo_theory.plan.scores_advice import FEWEST
 from grpo_theory.plan.subgroups import MOST_VALUES, check_reads_own_rewards
-from grpo_theory.samples import RaggedRollouts
 from grpo_theory.validation import Array, Integers, as_count, as_real_array, check_shape
 
 Sketch = Callable[[Integers], ArrayLike]

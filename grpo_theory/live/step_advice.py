@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from grpo_theory.estimation import Estimator, find
+from grpo_theory.intervals.ragged import RaggedRollouts
+from grpo_theory.intervals.rollouts import Groups
 from grpo_theory.plan.baseline_gain import pair_terms
 from grpo_theory.plan.baselines import baseline_terms
 from grpo_theory.plan.batches import LARGEST_GROUP, Limits
@@ -14,7 +16,6 @@ from grpo_theory.plan.error_constants import pilot_terms
 from grpo_theory.plan.estimator_advice import EstimatorLaws, logged_size
 from grpo_theory.plan.group_size import rivals
 from grpo_theory.plan.scores_advice import usable
-from grpo_theory.samples import Groups, RaggedRollouts
 from grpo_theory.validation import Integers, as_count
 
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from grpo_theory.samples import RolloutLog, read_rollouts
+from grpo_theory.logs import RolloutLog, read_rollouts
 from grpo_theory.user_text import printable
 
 LAST = 2**16

@@ -49,7 +49,7 @@ def targets(outputs: Mapping[str, str | None], table: str, read: Sequence[Path])
 
 def log_files(table: str) -> list[Path]:
     """Return the files of a log that will be read; none where the reader will say what is wrong with it."""
-    from grpo_theory.samples.log_folder import files_of  # pyarrow is slow to import
+    from grpo_theory.logs.log_folder import files_of  # pyarrow is slow to import
 
     try:
         return files_of(Path(table)) if table else []

@@ -70,10 +70,11 @@ def _progress(done: int, total: int) -> None:
 
 
 def _advice(options: argparse.Namespace) -> "tuple[Advice, RunAdvice | None]":
+    from grpo_theory.intervals.ragged import RewardCounts
+    from grpo_theory.logs import RolloutLog, read_reward_counts, read_rollouts
     from grpo_theory.page.section import option
     from grpo_theory.plan import Limits, advise, advise_run
     from grpo_theory.plan.batches import LARGEST_GROUP
-    from grpo_theory.samples import RewardCounts, RolloutLog, read_reward_counts, read_rollouts
     from grpo_theory.validation import ArgumentError
 
     columns = {name: getattr(options, name) for name in ("prompt", "response", "step", "trajectory")}

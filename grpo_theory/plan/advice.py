@@ -6,12 +6,14 @@ import numpy as np
 
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals.interval import check_level
+from grpo_theory.intervals.ragged import RaggedRollouts, RewardCounts
+from grpo_theory.intervals.rollouts import Groups, Rollouts
+from grpo_theory.logs import Findings, RolloutLog
 from grpo_theory.plan.batches import FEWEST_PROMPTS, Limits
 from grpo_theory.plan.convention import baseline_of
 from grpo_theory.plan.rewards_advice import RewardsAdvice, advise_from_rewards
 from grpo_theory.plan.scores_advice import Missing, ScoresAdvice, advise_from_scores, usable
 from grpo_theory.plan.success_chances import most_success
-from grpo_theory.samples import Findings, Groups, RaggedRollouts, RewardCounts, RolloutLog, Rollouts
 from grpo_theory.validation import Argument, ArgumentError, as_count, as_fraction, shown
 
 TOLERANCE = 0.05

@@ -7,8 +7,8 @@ import numpy as np
 from scipy.special import betaincinv, stdtrit
 
 from grpo_theory.intervals import Interval
+from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.plan.brackets import RateFunction, bracket, power_of_two, reference_parameter
-from grpo_theory.samples import RewardCounts
 from grpo_theory.validation import ROUNDING, Array
 
 UNSEEN = 4.0

@@ -6,6 +6,7 @@ from math import sqrt
 import numpy as np
 
 from grpo_theory.intervals.interval import Interval, quotient_limits, tail_quantiles
+from grpo_theory.intervals.rollouts import Groups
 from grpo_theory.intervals.u_statistics import PromptTerms
 from grpo_theory.plan.baselines import (
     NAMES,
@@ -19,7 +20,6 @@ from grpo_theory.plan.baselines import (
 from grpo_theory.plan.batches import Limits
 from grpo_theory.plan.error_constants import likely_constants, pilot_terms, vector
 from grpo_theory.plan.group_size import GroupSizeChoice, choose
-from grpo_theory.samples import Groups
 from grpo_theory.theory import mse_weights
 from grpo_theory.validation import Array
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from grpo_theory.intervals.interval import Interval, check_level, quotient_limits, tail_quantiles
+from grpo_theory.intervals.rollouts import Groups, Rollouts
 from grpo_theory.intervals.u_statistics import prompt_powers
 from grpo_theory.plan.error_constants import pilot_terms
-from grpo_theory.samples import Groups, Rollouts
 from grpo_theory.validation import Array, as_count, typed
 
 NAMES = ("none", "mean over prompts", "leave-one-out mean", "shrinkage", "value", "optimal")

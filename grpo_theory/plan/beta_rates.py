@@ -10,8 +10,8 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.optimize import minimize
 from scipy.special import betainc, betaincinv, betaln, expit
 
+from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.plan.success_rates import Cells, as_shares, check_binary
-from grpo_theory.samples import RewardCounts
 from grpo_theory.validation import Array, as_numbers, typed
 
 NODES = 64

@@ -7,11 +7,11 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import check_level
+from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.intervals.rollout_intervals import effective_interval
 from grpo_theory.plan.average import Reference, Terms, clipped, mean_interval, stacked, terms_of
 from grpo_theory.plan.brackets import RateFunction, bracket
 from grpo_theory.plan.success_rates import Cells, likeliest_law
-from grpo_theory.samples import RewardCounts
 from grpo_theory.validation import Array, Integers, as_count, typed
 
 

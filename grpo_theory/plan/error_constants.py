@@ -7,8 +7,8 @@ import numpy as np
 from scipy.special import log_ndtr, stdtrit
 
 from grpo_theory.intervals.interval import Interval, check_level, quotient_limits, tail_quantiles
+from grpo_theory.intervals.rollouts import Groups
 from grpo_theory.intervals.u_statistics import PromptTerms, prompt_terms
-from grpo_theory.samples import Groups
 from grpo_theory.theory import GroupSizeLaw, mse_weights
 from grpo_theory.validation import Array, as_count, typed
 

@@ -8,6 +8,8 @@ import numpy as np
 
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals.interval import Interval
+from grpo_theory.intervals.ragged import RaggedRollouts
+from grpo_theory.intervals.rollouts import Groups
 from grpo_theory.intervals.u_statistics import prompt_gradients
 from grpo_theory.plan.baseline_gain import BaselineChoice, Pair, pair_terms
 from grpo_theory.plan.baselines import BaselineTerms, baseline_terms
@@ -24,7 +26,6 @@ from grpo_theory.plan.efficiency import (
 from grpo_theory.plan.error_constants import pilot_terms
 from grpo_theory.plan.group_size import rivals
 from grpo_theory.plan.subgroups import MOST_VALUES, RewardClasses, can_be_averaged, check_reads_own_rewards, group_table
-from grpo_theory.samples import Groups, RaggedRollouts
 from grpo_theory.validation import Integers
 
 OTHERS = ("rloo", "trl_grpo", "nemo_rl", "max_rl")

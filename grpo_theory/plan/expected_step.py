@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import check_level
+from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.plan.average import Terms, average_terms, clipped, mean_interval, ratio_interval, stacked
 from grpo_theory.plan.brackets import RateFunction
 from grpo_theory.plan.success_rates import SuccessRates, check_pairs, fit_success_rates
-from grpo_theory.samples import RewardCounts
 from grpo_theory.theory import finite_group_objective
 from grpo_theory.validation import Array, as_count, as_numbers, typed
 

@@ -4,9 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from grpo_theory.intervals.ragged import RaggedRollouts
+from grpo_theory.intervals.rollouts import Groups
+from grpo_theory.logs import RolloutLog
 from grpo_theory.plan.beta_rates import fit_beta_rates
 from grpo_theory.problem import Bandit, LinearSoftmax, Problem
-from grpo_theory.samples import Groups, RaggedRollouts, RolloutLog
 from grpo_theory.validation import MOST_BYTES, Array, Integers, check_room, shown
 
 ANCHOR = 1e6

@@ -8,9 +8,9 @@ from grpo_theory.estimation import Estimator, find
 from grpo_theory.exact.multisets import count_multisets
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import check_level
+from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.plan.average import clipped, ratio_limit, stacked
 from grpo_theory.plan.subgroups import MOST_TERMS, MOST_VALUES, group_table, mean_advantages
-from grpo_theory.samples import RewardCounts
 from grpo_theory.validation import Array, Flags, as_count, typed
 
 EDGES = (0.2, 0.8)

@@ -6,9 +6,9 @@ from functools import cached_property
 import numpy as np
 
 from grpo_theory.intervals.interval import Interval, check_level, quotient_limits, student_coverage, tail_quantiles
+from grpo_theory.intervals.rollouts import Groups
 from grpo_theory.plan.batches import Limits, SizeChoice, cost_optimum, sufficient_prompts
 from grpo_theory.plan.error_constants import ErrorConstants, likely_constants, pilot_terms, prompt_quantile, vector
-from grpo_theory.samples import Groups
 from grpo_theory.theory import GroupSizeLaw, mse_weights
 from grpo_theory.validation import Array, Flags, Integers, as_positive, typed
 

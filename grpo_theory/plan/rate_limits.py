@@ -5,10 +5,10 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import check_level
+from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.plan.average import average_terms, clipped, mean_interval, stacked
 from grpo_theory.plan.brackets import RateFunction
 from grpo_theory.plan.success_rates import SuccessRates, check_pairs, fit_success_rates
-from grpo_theory.samples import RewardCounts
 from grpo_theory.validation import as_real_array, check_within, typed
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from grpo_theory.samples import RewardCounts
+from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.validation import Array, Integers
 
 LEVELS = 6

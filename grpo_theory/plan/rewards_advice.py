@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from grpo_theory.intervals.ragged import RewardCounts
+from grpo_theory.logs.reward_counts import filtered
 from grpo_theory.plan.batches import Limits
 from grpo_theory.plan.effective import (
     SampleSize,
@@ -16,8 +18,6 @@ from grpo_theory.plan.expected_step import LearningRateFactor, PromptWeights, le
 from grpo_theory.plan.graded_weights import GradedWeights, weigh_graded_prompts
 from grpo_theory.plan.seeds import evaluation_error, evaluation_variance, prompts_needed
 from grpo_theory.plan.success_rates import SuccessRates, fit_success_rates
-from grpo_theory.samples import RewardCounts
-from grpo_theory.samples.reward_counts import filtered
 
 SHOWN = (2, 4, 8, 16, 32, 64, 128)
 """Group sizes that are always shown, where they are allowed."""

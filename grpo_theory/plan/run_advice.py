@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.advantage import affine_coefficients
+from grpo_theory.intervals.ragged import RewardCounts
+from grpo_theory.intervals.rollouts import Groups
+from grpo_theory.logs import RolloutLog
 from grpo_theory.plan.advice import UNNAMED, check_independent, check_informative, parts
 from grpo_theory.plan.reward_laws import fit_reward_laws
 from grpo_theory.plan.reward_levels import reward_ladder
@@ -18,7 +21,6 @@ from grpo_theory.plan.run_simulation import RESPONSES, Course, train_sizes
 from grpo_theory.plan.run_worlds import WORLDS, RunWorld
 from grpo_theory.plan.scores_advice import usable
 from grpo_theory.plan.success_rates import fit_success_rates
-from grpo_theory.samples import Groups, RewardCounts, RolloutLog
 from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import Argument, ArgumentError, Array, Flags, Integers, as_count, as_number
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from grpo_theory.intervals.rollouts import Groups
 from grpo_theory.plan.error_constants import pilot_terms
 from grpo_theory.problem import Problem
-from grpo_theory.samples import Groups
 from grpo_theory.validation import Array
 
 COARSE = 0.1

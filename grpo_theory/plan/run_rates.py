@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.plan.brackets import binomial_table
 from grpo_theory.plan.reward_laws import LawRows, RewardLaws
 from grpo_theory.plan.reward_levels import Ladder
 from grpo_theory.plan.success_rates import Cells, SuccessRates
-from grpo_theory.samples import RewardCounts
 from grpo_theory.validation import Array
 
 DROP = 0.5

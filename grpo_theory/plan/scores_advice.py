@@ -6,6 +6,8 @@ import numpy as np
 
 from grpo_theory.estimation import Estimator
 from grpo_theory.intervals import Interval
+from grpo_theory.intervals.ragged import RaggedRollouts
+from grpo_theory.intervals.rollouts import Groups
 from grpo_theory.plan.baseline_gain import LEAVE_ONE_OUT, BaselineChoice, choose_baseline, pair_terms
 from grpo_theory.plan.baselines import BaselineTable, baseline_terms, compare_baselines
 from grpo_theory.plan.batches import FEWEST_PROMPTS, Limits, SizeChoice
@@ -13,7 +15,6 @@ from grpo_theory.plan.efficiency import EfficiencyChoice
 from grpo_theory.plan.error_constants import pilot_terms, signal_of
 from grpo_theory.plan.estimator_advice import EstimatorAdvice, advise_by_efficiency
 from grpo_theory.plan.group_size import GroupSizeChoice, choose_group_size, real_optimum
-from grpo_theory.samples import Groups, RaggedRollouts
 from grpo_theory.theory import mse_weights
 
 FEWEST = 4

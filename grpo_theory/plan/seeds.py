@@ -8,8 +8,8 @@ import numpy as np
 
 from grpo_theory.intervals.comparisons import LARGEST_EFFECT, MOST_SEEDS, pairs_needed, seeds_needed
 from grpo_theory.intervals.interval import check_level, student_quantile
+from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.plan.effective import split_variance
-from grpo_theory.samples import RewardCounts
 from grpo_theory.validation import as_count, as_fraction, as_not_negative, as_number, as_positive, typed
 
 

@@ -12,7 +12,7 @@ from scipy.special import gammaln
 
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.multisets import UNREAD, advantage_table, count_multisets, multiset_lines, multisets
-from grpo_theory.samples import Groups
+from grpo_theory.intervals.rollouts import Groups
 from grpo_theory.validation import Argument, ArgumentError, Array, Integers, read_only, shown
 
 MOST_VALUES = 8

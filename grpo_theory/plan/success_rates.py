@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike
 from scipy.optimize import nnls
 from scipy.special import xlogy
 
+from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.plan.brackets import binomial_table, log_choose, rate_grid
-from grpo_theory.samples import RewardCounts
 from grpo_theory.validation import Array, Flags, Integers, as_numbers, check_within, typed
 
 GAP = 1e-7

@@ -7,7 +7,6 @@ from grpo_theory.simulate.optimisers import SGD as SGD
 from grpo_theory.simulate.optimisers import Adam as Adam
 from grpo_theory.simulate.optimisers import Ball as Ball
 from grpo_theory.simulate.optimisers import Optimiser as Optimiser
-from grpo_theory.simulate.records import simulate_records as simulate_records
 from grpo_theory.simulate.streams import LANES as BLOCK_RUNS
 from grpo_theory.simulate.training import TrainingRuns as TrainingRuns
 from grpo_theory.simulate.training import simulate_training as simulate_training
@@ -22,6 +21,5 @@ __all__ = [
     "TrainingRuns",
     "block_replications",
     "simulate_gradients",
-    "simulate_records",
     "simulate_training",
 ]

@@ -8,8 +8,8 @@ control all groups have 32 responses. In that of a usual size, groups four times
 import numpy as np
 
 import grpo_theory as gt
+from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.plan.run_worlds import WORLDS
-from grpo_theory.samples import RewardCounts
 from simulations.plan import run_regret
 from simulations.plan.run_regret import ANSWERS as FEW
 from simulations.plan.run_regret import LOGGED, PROMPTS

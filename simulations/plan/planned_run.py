@@ -9,8 +9,8 @@ a usual size, groups four times as large stand in for the planner's.
 import numpy as np
 
 import grpo_theory as gt
+from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.plan.run_worlds import WORLDS
-from grpo_theory.samples import RewardCounts
 from simulations.plan import run_regret
 from simulations.plan.run_regret import ANSWERS, LOGGED, PROMPTS
 from simulations.statements import stated

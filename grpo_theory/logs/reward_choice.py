@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from grpo_theory.samples import column_names as names
-from grpo_theory.samples.column_names import RECOGNISED, TRL, Fields, field_at, found, known, last_words, of_pieces, plain
-from grpo_theory.samples.log_file import LogFile
-from grpo_theory.samples.log_folder import words
-from grpo_theory.samples.nested_rows import parts_of, value_at
+from grpo_theory.logs import column_names as names
+from grpo_theory.logs.column_names import RECOGNISED, TRL, Fields, field_at, found, known, last_words, of_pieces, plain
+from grpo_theory.logs.log_file import LogFile
+from grpo_theory.logs.log_folder import words
+from grpo_theory.logs.nested_rows import parts_of, value_at
 from grpo_theory.user_text import listed, printable
 from grpo_theory.validation import Array, shown
 

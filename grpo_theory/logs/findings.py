@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from grpo_theory.samples.reward_counts import TINY, RewardCounts, centred, filtered, nearly_equal
+from grpo_theory.logs.reward_counts import TINY, RewardCounts, centred, filtered, nearly_equal
 from grpo_theory.user_text import listed, printable
 from grpo_theory.validation import Integers
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Batch, Estimator, find
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
-from grpo_theory.samples.ragged import numbered
+from grpo_theory.intervals.ragged import numbered
 from grpo_theory.validation import Array, Integers, as_real_array, check_shape, counted, shown
 
 READABLE = frozenset({"rewards", "lengths", "parameters"})

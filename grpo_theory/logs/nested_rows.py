@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from grpo_theory.samples.column_values import kind_of
+from grpo_theory.logs.column_values import kind_of
 
 DEEPEST = 200
 """JSON that is nested deeper is refused: readers of it, which call themselves for each level, end with the process."""

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from grpo_theory.samples.column_names import FILE, RESPONSES, is_evaluation, known, witnesses
-from grpo_theory.samples.column_values import hashes, ids, numbers, refuse_rows, vectors
-from grpo_theory.samples.log_folder import check_one_run, open_folder, same_value, words
-from grpo_theory.samples.log_groups import LogGroups
-from grpo_theory.samples.log_opening import (
+from grpo_theory.logs.column_names import FILE, RESPONSES, is_evaluation, known, witnesses
+from grpo_theory.logs.column_values import hashes, ids, numbers, refuse_rows, vectors
+from grpo_theory.logs.log_folder import check_one_run, open_folder, same_value, words
+from grpo_theory.logs.log_groups import LogGroups
+from grpo_theory.logs.log_opening import (
     INFINITE,
     UNSCORED,
     WORDS,
@@ -26,10 +26,10 @@ from grpo_theory.samples.log_opening import (
     within,
     without_ignored,
 )
-from grpo_theory.samples.log_survey import Survey, SurveyReading, judge
-from grpo_theory.samples.nested_rows import ROW, parts_of, value_at
-from grpo_theory.samples.reward_choice import reward_of
-from grpo_theory.samples.row_responses import counted_rewards, response_tables, summed_rewards
+from grpo_theory.logs.log_survey import Survey, SurveyReading, judge
+from grpo_theory.logs.nested_rows import ROW, parts_of, value_at
+from grpo_theory.logs.reward_choice import reward_of
+from grpo_theory.logs.row_responses import counted_rewards, response_tables, summed_rewards
 from grpo_theory.user_text import printable
 from grpo_theory.validation import Array, Flags, Integers, as_count, shown
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from grpo_theory.samples.log_folder import BARE, EVALUATION, words
-from grpo_theory.samples.nested_rows import BUT_LAST, ROW, Field
+from grpo_theory.logs.log_folder import BARE, EVALUATION, words
+from grpo_theory.logs.nested_rows import BUT_LAST, ROW, Field
 from grpo_theory.user_text import listed
 
 RECOGNISED: dict[str, tuple[str, ...]] = {

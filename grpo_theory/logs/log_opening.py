@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from grpo_theory.samples import column_names as names
-from grpo_theory.samples.column_names import FILE, RECOGNISED, Fields, found, known, of_pieces, plain, witnesses
-from grpo_theory.samples.log_file import LogFile
-from grpo_theory.samples.log_folder import BARE, Folder
-from grpo_theory.samples.nested_rows import ROW, Field, parts_of, value_at
-from grpo_theory.samples.reward_choice import Counted, Reward, Rewards, choose_rewards
+from grpo_theory.logs import column_names as names
+from grpo_theory.logs.column_names import FILE, RECOGNISED, Fields, found, known, of_pieces, plain, witnesses
+from grpo_theory.logs.log_file import LogFile
+from grpo_theory.logs.log_folder import BARE, Folder
+from grpo_theory.logs.nested_rows import ROW, Field, parts_of, value_at
+from grpo_theory.logs.reward_choice import Counted, Reward, Rewards, choose_rewards
 from grpo_theory.validation import as_count, shown
 
 UNSCORED = ". Choose unscored='leave' (--unscored leave) to leave rows without a reward out, or 'zero' to count them as 0"

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from grpo_theory.samples import column_names as names
-from grpo_theory.samples.column_names import FILE, Witnesses, is_evaluation
-from grpo_theory.samples.column_values import ids, numbers
-from grpo_theory.samples.log_opening import Columns
-from grpo_theory.samples.nested_rows import ROW
+from grpo_theory.logs import column_names as names
+from grpo_theory.logs.column_names import FILE, Witnesses, is_evaluation
+from grpo_theory.logs.column_values import ids, numbers
+from grpo_theory.logs.log_opening import Columns
+from grpo_theory.logs.nested_rows import ROW
 from grpo_theory.user_text import printable
 from grpo_theory.validation import Array, Flags, Integers, counted
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
-from grpo_theory.samples.log_groups import NO_RESPONSE
+from grpo_theory.logs.log_groups import NO_RESPONSE
 from grpo_theory.user_text import printable
 from grpo_theory.validation import Array, Integers
 

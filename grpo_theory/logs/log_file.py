@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from grpo_theory.samples.column_values import kind_of
-from grpo_theory.samples.log_folder import ENDINGS, ending
-from grpo_theory.samples.nested_rows import (
+from grpo_theory.logs.column_values import kind_of
+from grpo_theory.logs.log_folder import ENDINGS, ending
+from grpo_theory.logs.nested_rows import (
     Field,
     NestedRow,
     check_depth,

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from grpo_theory.samples.column_names import known
-from grpo_theory.samples.column_values import numbers, refuse_rows
-from grpo_theory.samples.log_file import BROKEN, LogFile
-from grpo_theory.samples.log_opening import Columns
-from grpo_theory.samples.nested_rows import ROW, column_of, message, parts_of, value_at
-from grpo_theory.samples.reward_choice import Counted
+from grpo_theory.logs.column_names import known
+from grpo_theory.logs.column_values import numbers, refuse_rows
+from grpo_theory.logs.log_file import BROKEN, LogFile
+from grpo_theory.logs.log_opening import Columns
+from grpo_theory.logs.nested_rows import ROW, column_of, message, parts_of, value_at
+from grpo_theory.logs.reward_choice import Counted
 from grpo_theory.user_text import listed, printable
 from grpo_theory.validation import Array, Flags, Integers
 
