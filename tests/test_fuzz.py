@@ -101,14 +101,13 @@ ROOMS = {
         group_size_jackknife group_size_fieller group_size_bootstrap components_jackknife components_bootstrap mse_jackknife
         mse_bootstrap estimate_group_size_law tail_value learned_value best_value last_iterate averaged_iterate
         last_iterate_ellipsoid batch_means random_scaling random_scaling_quantile gap_limit gap_weights best_set
-        paired_difference paired_sequence seeds_needed""",
+        paired_difference paired_sequence seeds_needed rollout_hessian""",
     gt.laboratory: "coverage_of_several coverage_grid replications_to_tell",
     gt.language_model: "CountSketch",
     gt.gallery: "problem",
     gt.Bandit: "from_law",
     gt.RaggedRollouts: "from_index from_inner_products",
     gt.RewardCounts: "from_rewards",
-    gt.samples: "rollout_hessian",
     gt.evidence: "log_log_slope",
     gt.estimation: "find",
     TABULAR: "at",

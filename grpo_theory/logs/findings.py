@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from grpo_theory.logs.reward_counts import TINY, RewardCounts, centred, filtered, nearly_equal
+from grpo_theory.intervals.ragged import RewardCounts
+from grpo_theory.logs.reward_counts import TINY, centred, filtered, nearly_equal
 from grpo_theory.user_text import listed, printable
 from grpo_theory.validation import Integers
 

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import sparse
 
-from grpo_theory.logs.reward_counts import RewardCounts
+from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.validation import Array, Flags, Integers
 
 

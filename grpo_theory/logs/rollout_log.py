@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from grpo_theory.intervals.ragged import RaggedRollouts
+from grpo_theory.intervals.ragged import RaggedRollouts, RewardCounts
 from grpo_theory.logs.column_names import weighted_sum
 from grpo_theory.logs.findings import Findings, check_sizes, order_remark, reward_remarks, size_remark
 from grpo_theory.logs.log_groups import NO_RESPONSE, LogGroups, Selection, Steps, check_steps
 from grpo_theory.logs.log_opening import Columns, Options, Unscored
 from grpo_theory.logs.log_source import Source
 from grpo_theory.logs.reward_choice import Reward
-from grpo_theory.logs.reward_counts import RewardCounts, levels
+from grpo_theory.logs.reward_counts import levels
 from grpo_theory.logs.reward_tally import RewardTally
 from grpo_theory.validation import Array, Integers
 
