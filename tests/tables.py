@@ -7,8 +7,6 @@ import numpy as np
 import pyarrow as pa
 from pilots import draw, gentle_case
 
-import grpo_theory as gt
-
 
 def rows(prompts=48, responses=8, seed=14):
     """Return rows of a log with sketches, one a response."""
@@ -26,12 +24,6 @@ def rows(prompts=48, responses=8, seed=14):
     ]
 
 
-def answer(printed):
-    """Return what the command prints without its first section, which says what was taken for what."""
-    assert printed.startswith("READ AS")
-    return printed.partition("\n\n")[2]
-
-
 def write(path, found):
     """Write rows as JSON lines, packed if the name says so; returns the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,20 +34,6 @@ def write(path, found):
         text = pa.compress(text, codec="zstd", asbytes=True)
     path.write_bytes(text)
     return path
-
-
-def same_counts(one, other):
-    """Return whether two counts of rewards are the same."""
-    return np.array_equal(one.values, other.values) and np.array_equal(one.counts.toarray(), other.counts.toarray())
-
-
-def read(path, **options):
-    """Read a log in both ways, which must agree, and return it."""
-    log = gt.read_rollouts(path, **options)
-    counts, found = gt.read_reward_counts(path, **{k: v for k, v in options.items() if k not in ("length", "scores")})
-    assert same_counts(counts, log.rollouts.counts)
-    assert (found.groups, found.kept, found.steps) == (log.findings.groups, log.findings.kept, log.findings.steps)
-    return log
 
 
 def said(printed):

@@ -54,6 +54,7 @@ def test_rows_of_a_group_need_not_be_neighbours():
         ([[1.0], [0.0, 1.0]], "trl_grpo_batch", {}, "must have one size for estimator 'trl_grpo_batch'.*got sizes 1 to 2"),
         ([[1.0, 0.0]], "oracle", {}, "the kernel of 'oracle' reads values of the policy too"),
         ([[1.0, 0.0]], "verl_opo", {}, "lengths must be given for estimator 'verl_opo'"),
+        ([[1e200, -1e200, 0.0]], "trl_grpo", {}, r"rewards\[0\] must lie in"),
         ([[1.0, 0.0]], "rlo", {}, "must be one of rloo, "),
         ([[1.0, 0.0]], "rloo", {"weights": {"a": 1.0}}, "weights must be left out"),
         ({"a": [[1.0, 0.0]]}, "rloo", {"weights": {"b": 1.0}}, "weights must be of the rewards a"),

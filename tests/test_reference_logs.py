@@ -41,14 +41,15 @@ def trl_logs():
 @pytest.mark.parametrize("name", ["plain", "conversation", "two rewards", "two updates"])
 def test_a_log_of_trl_is_read_as_it_is(name):
     folder, found = trl_logs()
-    reward = {"letters": 1.0, "brevity": 0.5} if name == "two rewards" else None
+    reward = "letters + 0.5 * brevity" if name == "two rewards" else None
     log = gt.read_rollouts(folder / name / "completions", reward=reward, steps="all")
     batches = len(found[name]["rewards"])
     assert batches == (2 if name == "two updates" else 4)
     assert (log.findings.files, log.findings.rows, log.findings.kept) == (4, 4 * 12, batches * 12)
     assert log.findings.sizes == {4: 3 * batches}
-    assert log.findings.repeated_steps == ((2, 4) if name == "two updates" else ())
-    assert log.findings.columns["reward"] == ("letters + 0.5 * brevity" if name == "two rewards" else "letters")
+    repeated = {"rows of 2 steps that repeat the step before (2, 4)": 24}
+    assert log.findings.left_out == (repeated if name == "two updates" else {})
+    assert (log.findings.schema, log.findings.columns["reward"]) == ("trl", reward or "letters")
     group_steps = np.array([step for step, _ in log.rollouts.prompts])
     for step, mean, uniform in zip(log.findings.steps, *found[name].values(), strict=True):
         rows = log.steps == step
@@ -78,6 +79,6 @@ for step in (7, 8):
     done = subprocess.run([python, "-c", source], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     log = gt.read_rollouts(tmp_path, steps="all")
-    assert log.findings.columns == {"prompt": "input", "reward": "score", "response": "request_id", "step": "step"}
+    assert log.findings.columns == {"prompt": "input", "step": "step", "reward": "score"}
     assert log.rollouts.prompts.tolist() == [(step, text) for step in (7, 8) for text in dict.fromkeys(given["inputs"])]
     assert log.rollouts.rewards.tolist() == [*given["scores"], *given["scores"][::-1]]

@@ -1,53 +1,45 @@
 """What a reader found in a log of rollouts, and what the rows of the log say against it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
 
 from grpo_theory.intervals.ragged import RewardCounts
-from grpo_theory.logs.reward_counts import TINY, centred, filtered, nearly_equal
 from grpo_theory.user_text import listed, printable
-from grpo_theory.validation import Integers
+from grpo_theory.validation import counted
 
 FEW = 8
 """Up to this number, different values or sizes are listed one by one."""
+TINY = 1e-3
+"""Rewards of a group that differ by no more than this share of the range of all rewards are remarked on."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What a log of rollouts contains and what was left out of it; print it for a summary.
+    r"""What a log of rollouts contains and what was left out of it; print it for a summary.
 
     Attributes
     ----------
-    files, rows : int
-        The numbers of files and of rows that were read, including rows of repeated steps and of steps not asked for.
-    kept : int
-        The number of rows that stayed.
+    schema : str
+        The name of the schema by which it was read.
     columns : mapping of str to str
-        The columns that were taken, by what they mean.
-    ignored : tuple of str
-        The columns that were not read.
-    prompts, groups : int
-        The numbers of different prompts, and of groups of responses, one per prompt and step.
+        The expressions that were taken, by what they mean.
+    files, rows : int
+        The numbers of files and of rows that were read.
+    left_out : mapping of str to int
+        What was left out, and how many there were of it.
+    steps : tuple of float
+        The steps of the groups that are used, ascending; empty if the log has none.
+    prompts : int
+        The number of different prompts among the groups that are used.
     sizes : mapping of int to int
         How many groups there are of each size, ascending.
     rewards : mapping of float to int
-        How often each reward came, ascending.
+        How often each reward came, ascending; empty if the log has none.
     uniform : int
         The number of groups whose rewards are all equal.
-    steps : tuple of int
-        The steps of the rows that stayed, ascending; empty if the log has none.
-    other_steps : int
-        The number of steps that were not asked for.
-    repeated_steps : tuple of int
-        Steps that were left out because their rows repeat those of the step before, one for one.
-    older_groups : int
-        The number of groups of steps that were asked for, left out because their prompt has a newer one.
-    duplicates : int
-        The number of rows that repeat the prompt, response and reward of a row of their step; all of them stayed.
-    left_out : mapping of str to int
-        The number of rows that are not used, or not as they are, by the reason.
-    files_left_out : mapping of str to tuple of str
-        Files of the folder that were not read, by the reason.
     remarks : tuple of str
         Sentences on what was read otherwise than it seems, and on what the rows say against the log.
 
@@ -58,206 +50,120 @@ class Findings:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "log.csv"
     ...     with path.open("w", newline="") as file:
-    ...         csv.writer(file).writerows([("prompt_id", "reward"), *[(n // 4, n % 2) for n in range(12)]])
+    ...         csv.writer(file).writerows([("prompt_id", "reward"), *[(n // 4, n % 4 // 3) for n in range(12)]])
     ...     findings = gt.read_rollouts(path).findings
-    >>> print(findings)
-    12 rows in 1 file
+    >>> print("\n".join(findings.reading[:4]))
+    12 rows in 1 file by the schema plain
     columns: prompt = prompt_id, reward = reward
     3 prompts, 3 groups of responses
-    group sizes: 3 of 4
-    rewards: 0 (6), 1 (6); 0 of 3 groups have rewards that are all equal
+    group sizes: 3 of 4; rewards: 0 (9), 1 (3); in 0 of 3 groups all are equal
     """
 
+    schema: str
+    columns: Mapping[str, str]
     files: int
     rows: int
-    kept: int
-    columns: Mapping[str, str]
-    ignored: tuple[str, ...]
+    left_out: Mapping[str, int]
+    steps: tuple[float, ...]
     prompts: int
-    groups: int
     sizes: Mapping[int, int]
     rewards: Mapping[float, int]
     uniform: int
-    steps: tuple[int, ...]
-    other_steps: int
-    repeated_steps: tuple[int, ...]
-    older_groups: int
-    duplicates: int
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    files_left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[str, ...]
 
     @property
-    def ragged(self) -> bool:
-        """Whether groups differ in size."""
-        return len(self.sizes) > 1
+    def groups(self) -> int:
+        """The number of groups that are used, one per prompt and step."""
+        return sum(self.sizes.values())
+
+    @property
+    def kept(self) -> int:
+        """The number of responses that are used."""
+        return sum(size * many for size, many in self.sizes.items())
+
+    @property
+    def reading(self) -> tuple[str, ...]:
+        """How the log was read, and how much there is of everything; one line each."""
+        left = ", ".join(f"{many} {what}" for what, many in self.left_out.items())
+        sizes, rewards, steps = (
+            ", ".join(one.format(value, many) for value, many in held.items())
+            if len(held) <= FEW
+            else f"{len(held)} from {min(held):g} to {max(held):g}"
+            for one, held in (("{1} of {0}", self.sizes), ("{0:g} ({1})", self.rewards), ("{0:g}", dict.fromkeys(self.steps)))
+        )
+        return (
+            f"{counted(self.rows, 'row')} in {counted(self.files, 'file')} by the schema {self.schema}"
+            + (f"; left out: {left}" if left else ""),
+            "columns: " + ", ".join(f"{role} = {printable(text)}" for role, text in self.columns.items()),
+            f"{counted(self.prompts, 'prompt')}, {counted(self.groups, 'group')} of responses"
+            + (f" at {counted(len(self.steps), 'step')} ({steps})" if self.steps else ""),
+            f"group sizes: {sizes}; rewards: {rewards or 'none'}; in {self.uniform} of {self.groups} groups all are equal",
+            *self.remarks,
+        )
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What may be wrong with the log, or with what is said from it; one sentence each."""
-        sentences = []
+        small, said = sum(many for size, many in self.sizes.items() if size < 4), []
         if len(self.rewards) == 1:
-            sentences.append(
-                f"All rewards are equal ({next(iter(self.rewards)):g}): they tell nothing about groups or gradients."
-            )
-        if self.older_groups:
-            sentences.append(
-                f"{_counted(self.older_groups, 'group')} left out: their prompts have newer ones, and groups of one prompt are "
-                "not independent. Each prompt's newest group is used."
-            )
+            said.append(f"All rewards are equal ({min(self.rewards):g}): they tell nothing about groups or gradients.")
         if self.groups > self.prompts:
-            sentences.append(
-                f"The {self.groups} groups are of {_counted(self.prompts, 'prompt')}, and intervals take them for independent: "
-                "they come out too narrow (steps='newest' uses each prompt's newest group)."
+            said.append(
+                f"The {self.groups} groups are of {counted(self.prompts, 'prompt')}, and intervals take them for independent: "
+                "they come out too narrow (--steps newest uses each prompt's newest group)."
             )
         if len(self.steps) > 1:
-            sentences.append(
-                f"The groups are of {len(self.steps)} steps, between which the policy changed. Different prompts may be of "
-                "different policies, and what is said is about their average (steps='last' takes the last step alone)."
+            said.append(
+                f"The groups are of {len(self.steps)} steps, between which the policy changed. What is said is about the average "
+                "of the policies (--steps last takes the last step alone)."
             )
-        if self.repeated_steps:
-            sentences.append(
-                f"{_counted(len(self.repeated_steps), 'step')} ({_listed(self.repeated_steps)}) repeated the rows of the step "
-                "before, as a trainer's log does that takes several updates from one batch: left out."
-            )
-        if self.duplicates:
-            repeat = "repeats" if self.duplicates == 1 else "repeat"
-            sentences.append(
-                f"{_counted(self.duplicates, 'row')} of {self.kept} {repeat} another row's prompt, response and reward. Short "
-                "answers do so by chance; if rows were written twice, intervals are too narrow."
-            )
-        small = sum(count for size, count in self.sizes.items() if size < 4)
         if small:
-            have = "has" if small == 1 else "have"
-            sentences.append(
-                f"{_counted(small, 'group')} of {self.groups} {have} fewer than four responses, too few for c1, c2 and c3."
-            )
-        return tuple(sentences)
+            held = f"{counted(small, 'group')} of {self.groups} {'has' if small == 1 else 'have'}"
+            said.append(f"{held} fewer than four responses, too few for c1, c2 and c3.")
+        return tuple(said)
 
     def __str__(self) -> str:
         return "\n".join([*self.reading, *self.warnings])
 
-    @property
-    def reading(self) -> tuple[str, ...]:
-        """How the columns were read, and how much there is of everything; one line each."""
-        taken = ", ".join(f"{role} = {printable(name)}" for role, name in self.columns.items())
-        sizes = ", ".join(f"{count} of {size}" for size, count in self.sizes.items())
-        if len(self.sizes) > FEW:
-            sizes = f"{self.groups} of {min(self.sizes)} to {max(self.sizes)}"
-        rewards = ", ".join(f"{value:g} ({count})" for value, count in self.rewards.items())
-        if len(self.rewards) > FEW:
-            rewards = f"{len(self.rewards)} values from {min(self.rewards):g} to {max(self.rewards):g}"
-        left = [f"{_counted(many, 'row')} {why}" for why, many in self.left_out.items() if many]
-        other = [f"{_listed_names(names)} ({why})" for why, names in self.files_left_out.items()]
-        lines = [
-            f"{_counted(self.rows, 'row')} in {_counted(self.files, 'file')}"
-            + (f", of which {self.kept} are used" if self.kept < self.rows and "trajectory" not in self.columns else "")
-            + (
-                f", which hold {self.kept} responses that are used"
-                if self.kept > self.rows or "trajectory" in self.columns
-                else ""
-            )
-            + (f"; of the rows: {', '.join(left)}" if left else "")
-            + (f"; files left out: {', '.join(other)}" if other else ""),
-            f"columns: {taken}" + (f"; not read: {listed(map(_name, self.ignored))}" if self.ignored else ""),
-            f"{_counted(self.prompts, 'prompt')}, {_counted(self.groups, 'group')} of responses"
-            + (f" at {_counted(len(self.steps), 'step')} ({_listed(self.steps)})" if self.steps else "")
-            + (f"; {_counted(self.other_steps, 'other step')} not asked for" if self.other_steps else ""),
-            f"group sizes: {sizes}",
-            f"rewards: {rewards}; {self.uniform} of {self.groups} groups have rewards that are all equal",
-        ]
-        return (*lines, *self.remarks)
+
+def filtered(counts: RewardCounts) -> bool:
+    """Return whether groups of equal rewards may have been left out: there are none, though most groups have equal pairs."""
+    many = counts.prompts
+    ties = np.add.reduceat(counts.counts.data, counts.counts.indptr[:-1]) > np.diff(counts.counts.indptr)
+    return many > 1 and not counts.uniform.any() and int(ties.sum()) * 2 > many
 
 
-def check_sizes(findings: Findings) -> None:
-    """Raise ValueError if every group of a log has one response."""
-    if max(findings.sizes) == 1:
-        which = f"each of the {findings.groups} groups" if findings.groups > 1 else "the only group"
-        at = " at its step" if findings.steps else ""
-        other = f" (not read: {listed(map(_name, findings.ignored))})" if findings.ignored else ""
-        prompt = printable(findings.columns["prompt"])
-        raise ValueError(
-            f"prompt ({prompt}) must be shared by the responses to a prompt, and {which} has one response{at}. "
-            f"One response says nothing about groups. Name the column that they share with prompt=COLUMN (--prompt COLUMN){other}"
+def reward_remarks(counts: RewardCounts) -> Iterator[str]:
+    """Yield what the rewards say, a sentence or two each."""
+    if filtered(counts):
+        yield (
+            f"No group of {counts.prompts} has rewards that are all equal. If such groups were left out before logging (dynamic "
+            "sampling), all shares and success rates are of what was kept; how many were left out, this log cannot tell."
         )
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _listed_names(names: tuple[str, ...]) -> str:
-    return listed(names) if len(names) <= FEW else f"{printable(names[0])} and {len(names) - 1} more"
-
-
-def _name(column: str) -> str:
-    return column if column and column == column.strip() else repr(column)
-
-
-def _listed(values: tuple[int, ...]) -> str:
-    return ", ".join(map(str, values)) if len(values) <= FEW else f"{values[0]} to {values[-1]}"
-
-
-def reward_remarks(counts: RewardCounts) -> list[str]:
-    """Return what the rewards say: a sentence each."""
-    remarks = []
-    expected = filtered(counts)
-    if expected:
-        remarks.append(
-            f"No group has rewards that are all equal, and about {expected:.0f} or more of {counts.prompts} were to be expected. "
-            "Groups of equal rewards were left out before logging (dynamic sampling). What is said is about the groups that were "
-            "kept; how many had equal rewards, this log cannot tell."
-        )
-    if centred(counts):
-        remarks.append(
+    starts, ends = counts.counts.indptr[:-1], counts.counts.indptr[1:]
+    spans = np.ptp(counts.values) * TINY
+    ordered = counts.counts.copy()
+    ordered.sort_indices()
+    low, high = counts.values[ordered.indices[starts]], counts.values[ordered.indices[ends - 1]]
+    mixed = high > low
+    if mixed.sum() > 1 and (np.abs(counts.means) <= TINY * np.abs(counts.values).max()).all():
+        yield (
             "In every group the rewards sum to 0, as advantages do. If this column holds advantages, name the one of the rewards "
             "(--reward NAME)."
         )
-    near = nearly_equal(counts) if counts.values.size > 2 else 0
-    if near:
-        uniform = int(counts.uniform.sum())
-        tolerance = TINY * float(counts.values[-1] - counts.values[0])
-        remarks.append(
-            f"In {near} of {counts.prompts} groups rewards differ by {tolerance:.3g} at most, a thousandth of their range. They "
-            f"count as different. reward_tolerance={tolerance:.3g} (--reward-tolerance {tolerance:.3g}) takes them for equal: "
-            f"{near + uniform} and not {uniform} groups then have rewards that are all equal."
+    near = int((mixed & (high - low <= spans)).sum())
+    if near and counts.values.size > 2:
+        digits = max(0, int(np.floor(-np.log10(spans))))
+        yield (
+            f"In {near} of {counts.prompts} groups rewards differ by {spans:.3g} at most, a thousandth of their range, and count "
+            f"as different. --reward 'round(reward, {digits})' takes them for equal."
         )
-    return remarks
 
 
-def order_remark(runs: Mapping[int, int], sizes: Integers, group_of: int | None) -> str | None:
-    """Return what the order of the rows says: several blocks of a prompt's rows may be several groups.
-
-    Parameters
-    ----------
-    runs : mapping of int to int
-        How often so many rows of a group come one after another.
-    sizes : ndarray, shape (B,)
-        Of all groups.
-    group_of : int, optional
-        The size that was asked for.
-    """
-    several = sum(runs.values())
-    if group_of is not None or several <= sizes.size:
-        return None
-    usual = max(runs, key=lambda size: runs[size])
-    if usual < 2 or runs[usual] < 0.9 * several or (sizes % usual).any():
-        return None
-    many = int((sizes > usual).sum())
-    return (
-        f"The rows of {many} of {sizes.size} groups come in several blocks of {usual} rows. Each block may be a group of its own "
-        f"(group_of={usual}, --group-of {usual}, reads them so)."
-    )
-
-
-def size_remark(sizes: Mapping[int, int], group_of: int | None) -> str | None:
-    """Return that some groups have twice the usual size, or more, of which each may be several groups."""
-    usual = max(sizes, key=lambda size: sizes[size])
-    larger = {size: count for size, count in sizes.items() if size > usual and size % usual == 0}
-    if group_of is not None or usual < 2 or not larger or sizes[usual] < 2 * sum(larger.values()):
-        return None
-    found = ", ".join(f"{count} of {size}" for size, count in larger.items())
-    return (
-        f"Most groups have {usual} responses, and some a multiple of that ({found}). A prompt that came twice at a step looks so "
-        f"(group_of={usual}, --group-of {usual}, reads {usual} rows one after another as a group)."
-    )
+def environment_remarks(ranges: pd.DataFrame) -> Iterator[str]:
+    """Yield that environments have rewards of other ranges, if they do: columns min and max, a row an environment."""
+    wide = ranges[ranges["max"] > ranges["min"]]
+    least = (wide["max"] - wide["min"]).min()
+    if len(wide) > 1 and max(np.ptp(wide["min"]), np.ptp(wide["max"])) > least / 2:
+        found = listed(f"{name} {low:g} to {high:g}" for name, low, high in wide[["min", "max"]].itertuples())
+        yield f"Environments whose rewards have other ranges are read as one: {found}. --where reads one of them."

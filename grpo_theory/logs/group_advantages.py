@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 from grpo_theory.estimation import Batch, Estimator, find
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.intervals.ragged import numbered
-from grpo_theory.validation import Array, Integers, as_real_array, check_shape, counted, shown
+from grpo_theory.problem.policy import LARGEST_REWARD
+from grpo_theory.validation import Array, Integers, as_real_array, check_shape, check_size, counted, shown
 
 READABLE = frozenset({"rewards", "lengths", "parameters"})
 """What a user has of each response; a kernel that reads more needs the policy."""
@@ -85,7 +86,14 @@ def advantages(
         if groups is not None:
             raise ValueError("groups must be left out if rewards are a list of groups, which says already what belongs together")
         index = np.repeat(np.arange(sizes.size), sizes)
-    found = logged_advantages(estimator, values, index, None if lengths is None else _lengths(lengths, values.size, sizes))
+    tokens, own = (None, sizes) if lengths is None else _flat("lengths", lengths)
+    if tokens is not None:
+        check_shape("lengths", tokens, (values.size,), "(N,), one number of tokens per reward")
+        if not _alike(own, sizes):
+            raise ValueError("lengths must be given like the rewards: flat, or one array per group of the same sizes")
+        if (tokens < 1).any() or (tokens != np.floor(tokens)).any():
+            raise ValueError("lengths must be whole numbers of tokens, at least 1")
+    found = logged_advantages(estimator, values, index, tokens)
     return found if sizes is None else np.split(found, np.cumsum(sizes)[:-1])
 
 
@@ -99,7 +107,13 @@ def logged_advantages(estimator: Estimator, rewards: Array, index: Integers, len
     ValueError
         As `advantages`.
     """
-    check_readable(estimator, lengths is not None)
+    if needed := estimator.advantage.reads - READABLE:
+        raise ValueError(
+            f"name must be a convention that reads rewards, and the kernel of {estimator.name!r} reads "
+            f"{', '.join(sorted(needed))} of the policy too. Use gt.gradient_law or gt.simulate_gradients with a problem"
+        )
+    if "lengths" in estimator.advantage.reads and lengths is None:
+        raise ValueError(f"lengths must be given for estimator {estimator.name!r}, whose advantages depend on them")
     sizes = np.bincount(index)
     used = np.unique(sizes[sizes > 0])
     if estimator.couples_groups and used.size > 1:
@@ -122,18 +136,6 @@ def logged_advantages(estimator: Estimator, rewards: Array, index: Integers, len
         rows = order[first[:, None] + np.arange(size)]
         found[rows] = _of_one_size(estimator, rewards[rows], tokens[rows])
     return found
-
-
-def check_readable(estimator: Estimator, has_lengths: bool) -> None:
-    """Raise ValueError if a kernel reads what a table of rewards, and perhaps lengths, does not have."""
-    needed = estimator.advantage.reads - READABLE
-    if needed:
-        raise ValueError(
-            f"name must be a convention that reads rewards, and the kernel of {estimator.name!r} reads "
-            f"{', '.join(sorted(needed))} of the policy too. Use gt.gradient_law or gt.simulate_gradients with a problem"
-        )
-    if "lengths" in estimator.advantage.reads and not has_lengths:
-        raise ValueError(f"lengths must be given for estimator {estimator.name!r}, whose advantages depend on them")
 
 
 def _of_one_size(estimator: Estimator, rewards: Array, lengths: Integers) -> Array:
@@ -165,8 +167,7 @@ def _combined(rewards: Any, weights: Mapping[str, float] | None) -> tuple[Array,
     parts = {one: _flat(f"rewards[{one!r}]", part, missing=True) for one, part in rewards.items()}
     (first, (values, sizes)), *others = parts.items()
     for other, (found, own) in others:
-        same = own is None if sizes is None else own is not None and np.array_equal(own, sizes)
-        if not same or found.size != values.size:
+        if not _alike(own, sizes) or found.size != values.size:
             raise ValueError(f"rewards must have one number per response each, and {other!r} has other shapes than {first!r}")
     stacked = np.stack([part for part, _ in parts.values()])
     factors = as_real_array("weights", [(weights or {}).get(one, 1.0) for one in parts], 1)
@@ -182,31 +183,19 @@ def _flat(name: str, values: Any, missing: bool = False) -> tuple[Array, Integer
     """Return numbers in a row (N,), and the sizes of their groups if they are a list of groups; missing ones are NaN."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be numbers, or one array of numbers per group, got {shown(values)}")
-    listed = values if isinstance(values, np.ndarray) else list(values)
-    nested = [np.ndim(one) > 0 for one in listed]
+    groups = values if isinstance(values, np.ndarray) else list(values)
+    nested = [np.ndim(one) > 0 for one in groups]
     if not nested or any(nested) != all(nested):
         raise ValueError(f"{name} must be numbers, or one array of numbers per group, got {'both' if nested else 'none'}")
-    groups = [_numbers(f"{name}[{k}]", one, missing) for k, one in enumerate(listed)] if all(nested) else None
-    if groups is None:
-        return _numbers(name, listed, missing), None
-    return np.concatenate(groups), np.array([one.size for one in groups])
+    found = []
+    for k, one in enumerate(groups if all(nested) else [groups]):
+        label = f"{name}[{k}]" if all(nested) else name
+        known = np.asarray([np.nan if part is None else part for part in one], dtype=np.float64) if missing else one
+        # Beyond it, powers of rewards overflow, and a deviation is infinite or none.
+        check_size(label, as_real_array(label, np.nan_to_num(known, nan=0.0) if missing else known, 1), LARGEST_REWARD)
+        found.append(np.asarray(known, dtype=np.float64))
+    return np.concatenate(found), np.array([one.size for one in found]) if all(nested) else None
 
 
-def _numbers(name: str, values: Any, missing: bool) -> Array:
-    """Return an array (n,) of finite numbers, or of NaN where one may be missing."""
-    if missing:
-        values = [np.nan if one is None else one for one in values]
-        known = np.asarray(values, dtype=np.float64)
-        as_real_array(name, np.where(np.isnan(known), 0.0, known), 1)
-        return known
-    return as_real_array(name, values, 1)
-
-
-def _lengths(lengths: Any, n_responses: int, sizes: Integers | None) -> Array:
-    values, own = _flat("lengths", lengths)
-    check_shape("lengths", values, (n_responses,), "(N,), one number of tokens per reward")
-    if (own is None) != (sizes is None) or (sizes is not None and not np.array_equal(own, sizes)):  # type: ignore[arg-type]
-        raise ValueError("lengths must be given like the rewards: flat, or one array per group of the same sizes")
-    if (values < 1).any() or (values != np.floor(values)).any():
-        raise ValueError("lengths must be whole numbers of tokens, at least 1")
-    return values
+def _alike(one: Integers | None, other: Integers | None) -> bool:
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))
