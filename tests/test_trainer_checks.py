@@ -1,6 +1,7 @@
-"""Checks of a trainer: the convention of logged advantages, groups that contradict it, ratios, direction, what is missing."""
+"""Checks of a trainer: what its advantages follow, groups that contradict it, ratios, direction, and the command."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from test_trainers import ADVANTAGES, transcriptions
 import grpo_theory as gt
 from grpo_theory.page.command import main
 
+LOGS = Path(__file__).parent / "data" / "logs"
 PROMPTS, SIZE = 24, 8
 SAME = {
     **dict.fromkeys(("trl_grpo_none", "verl_dr_grpo", "openrlhf_dr_grpo", "prime_rl", "tinker"), "trl_grpo_none"),
@@ -51,7 +53,7 @@ def checked(log, folder, /, **options):
 
 
 def names(check):
-    return {name for one in check.fits for name in one.candidate.names}
+    return {name for one in check.advantages.fits for name in one.names}
 
 
 def standard(rewards):
@@ -65,7 +67,7 @@ def standard(rewards):
 def test_every_convention_is_found_from_what_its_source_says(name, tmp_path):
     rewards, lengths = rollouts()
     check = checked(table(rewards, transcriptions(rewards, lengths)[name], lengths), tmp_path)
-    assert (check.followed, check.fits[0].share) == (True, 1.0)
+    assert (check.advantages.followed, check.advantages.fits[0].share) == (True, 1.0)
     assert check.contradictions.total == check.contradictions.unequal == 0
     found = names(check)
     assert name in found
@@ -81,59 +83,86 @@ def test_numbers_of_a_convention_are_told_apart_and_rounded_logs_are_read_to_the
     rewards, _ = rollouts("binary")
     for decimals in (3, 4):
         check = checked(table(rewards, standard(rewards)).round({"advantage": decimals}), tmp_path)
-        assert (check.fits[0].share, "trl_grpo" in names(check), "rllm" in names(check)) == (1.0, True, False)
+        found = check.advantages.fits[0].share, "trl_grpo" in names(check), "rllm" in names(check)
+        assert found == (1.0, True, False)
     short = standard(rewards).astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)  # bfloat16, cut
     assert "trl_grpo" in names(checked(table(rewards, short.view(np.float32)), tmp_path))
 
 
-def consecutive():
-    """Rows in which prompts alternate, and advantages are those of neighbouring rows."""
+def neighbours(size, prompts=PROMPTS):
+    """Rows in which prompts alternate, and advantages are those of so many neighbouring rows."""
     rewards, _ = rollouts()
-    rows = table(rewards, rewards).sort_index(key=lambda k: k % SIZE, kind="stable").reset_index(drop=True)
-    rows["advantage"] = standard(rows["reward"].to_numpy().reshape(-1, SIZE)).ravel()
+    rows = table(rewards, rewards).sort_index(key=lambda k: k % prompts, kind="stable").reset_index(drop=True)
+    rows["advantage"] = standard(rows["reward"].to_numpy().reshape(-1, size)).ravel()
     return rows
 
 
-def of_graded(advantages, rows=lambda one: one):
-    """Return rows of graded rewards with advantages that are made from them."""
-    rewards, _ = rollouts()
+def of_graded(advantages, rows=lambda one: one, kind="graded"):
+    """Return rows with advantages that are made from their rewards."""
+    rewards, _ = rollouts(kind)
     return rows(table(rewards, advantages(rewards)))
 
 
+def repeated(rows):
+    """Return two to four rows a response, the turns of it, with the mean and the deviation taken over turns."""
+    turns = np.random.default_rng(2).integers(2, 5, len(rows))
+    rows = rows.assign(rollout_id=np.arange(len(rows))).loc[np.repeat(rows.index, turns)]
+    inside = rows.groupby("prompt_id")["reward"]
+    return rows.assign(advantage=(rows["reward"] - inside.transform("mean")) / (inside.transform("std") + 1e-4))
+
+
+NAMED = {"group": "prompt_id"}
+"""The user says that these are the groups; else the reader proposes others where equal rewards have different advantages."""
 WRONG = {
-    "noise": (of_graded(lambda r: np.random.default_rng(5).normal(size=r.shape)), {}, None),
-    "the wrong axis": (of_graded(lambda r: standard(r.T).T), {}, "strided"),
-    "the whole batch": (of_graded(lambda r: standard(r.reshape(1, -1)).reshape(r.shape)), {}, "whole batch"),
-    "rows that follow each other": (consecutive(), {}, "consecutive"),
+    "noise": (of_graded(lambda r: np.random.default_rng(5).normal(size=r.shape)), NAMED, None, "no registered convention"),
+    "the wrong axis": (of_graded(lambda r: standard(r.T).T), NAMED, "strided", "wrong axis"),
+    "the whole step": (of_graded(lambda r: standard(r.reshape(1, -1)).reshape(r.shape)), {}, "batch", "of the whole step,"),
+    "a constant baseline": (of_graded(lambda r: r - 0.5, kind="binary"), {}, "batch", "baseline (0.5) is subtracted"),
+    "no baseline": (of_graded(lambda r: 0.3 * r), {}, "batch", "no baseline is subtracted"),
+    "rows that follow each other": (neighbours(SIZE), NAMED, "consecutive", "8 neighbouring rows"),
+    "rows cut at another stride": (neighbours(6), NAMED, "consecutive", "6 neighbouring rows"),
     "a prompt that was sampled twice": (
-        of_graded(standard, lambda rows: rows.assign(prompt_id=rows["prompt_id"] // 2)), {"prompt": "prompt_id"}, "parts"
+        of_graded(standard, lambda rows: rows.assign(prompt_id=rows["prompt_id"] // 2)), {"group": "prompt_id"}, "parts", "8 rows"
     ),
+    "turns": (repeated(of_graded(lambda r: r)), {}, "turns", "once per turn"),
+    "half of a convention": (of_graded(lambda r: 0.5 * standard(r)), {}, "factor", "times 0.5"),
+    "the other sign": (of_graded(lambda r: -standard(r)), {}, "sign", "Wrong sign"),
 }  # fmt: skip
-"""Advantages of no convention: rows, columns that are named, and the groups that explain them."""
+"""Advantages of no convention: rows, columns that are named, what explains them, and the words for it."""
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_advantages_of_other_groups_are_named(name, tmp_path):
-    rows, columns, groups = WRONG[name]
-    check = checked(rows, tmp_path, columns=columns)
-    assert (check.followed, check.negated) == (False, ())
-    assert (check.regrouping.name if check.regrouping else None) == groups
-    if groups is None:
-        assert "No registered convention" in gt.page.check_to_text(check)
-    else:
-        assert check.regrouping.size == (PROMPTS * SIZE if groups == "whole batch" else PROMPTS if groups == "strided" else SIZE)
-        assert check.regrouping.fits[0].share == 1.0
-        assert "trl_grpo" in {one for fit in check.regrouping.fits for one in fit.candidate.names}
+def test_advantages_that_follow_no_convention_are_explained(name, tmp_path):
+    rows, columns, explanation, words = WRONG[name]
+    check = checked(rows, tmp_path, **columns)
+    found = check.advantages.explanation
+    assert (check.advantages.followed, found and found.name) == (False, explanation)
+    assert words in said(check.to_text()), check.advantages.wrong
+    assert found is None or found.share == 1.0
 
 
-def test_reversed_signs_of_all_advantages_are_named_and_those_of_few_are_not(tmp_path):
-    rewards, _ = rollouts()
-    check = checked(table(rewards, -standard(rewards)), tmp_path)
-    assert (check.followed, check.regrouping, check.negated[0].share) == (False, None, 1.0)
-    assert "Wrong sign: with the signs of all advantages reversed, they follow" in said(gt.page.check_to_text(check))
-    signs = np.where(np.arange(PROMPTS) < 0.3 * PROMPTS, -1.0, 1.0)[:, None]
-    check = checked(table(rewards, signs * standard(rewards)), tmp_path)
-    assert (check.followed, check.negated, set(check.contradictions.counts)) == (True, (), {"wrong sign"})
+THREADS = {
+    "F14_slime_uneven.jsonl": "batch",
+    "F15_turn_rows_advantage.jsonl.gz": "turns",
+    "F16_turn_rows_right.jsonl.gz": None,
+    "F27_unscored_trl.jsonl": None,
+    "F37_reward_minus_half.jsonl": "batch",
+    "F38_half_of_trl.jsonl.gz": "factor",
+    "F39_one_short_batch.jsonl.gz": "batch",
+}
+"""What explains the advantages of logs of public threads."""
+
+
+@pytest.mark.parametrize(("name", "explanation"), THREADS.items())
+def test_logs_of_public_threads_are_read_right(name, explanation):
+    check = gt.checks.check_log(LOGS / name)
+    found = check.advantages.explanation
+    assert (found and found.name, check.advantages.wrong is None) == (explanation, explanation is None)
+    assert check.contradictions.total == 0
+
+
+def test_rows_of_one_id_each_have_no_baseline():
+    assert "no baseline is subtracted" in gt.checks.check_log(LOGS / "F23_lone_ids.jsonl.gz").advantages.wrong
 
 
 # ---- groups that contradict
@@ -159,7 +188,6 @@ def corrupted(how):
 @pytest.mark.parametrize("how", ["missing rows", "repeated rows", "several groups in one", "other order", "unexplained", None])
 def test_a_group_that_contradicts_is_explained(how, tmp_path):
     check = checked(corrupted(how), tmp_path)
-    assert check.followed
     assert names(check) >= {"trl_grpo", "grpo"}
     assert check.contradictions.counts == ({how: 1} if how else {})
     assert how is None or check.contradictions.groups == (0,)
@@ -173,42 +201,27 @@ def test_of_many_groups_a_few_are_tried_first_and_all_are_judged(tmp_path):
     check = checked(table(rewards, advantages), tmp_path)
     assert names(check) >= {"trl_grpo", "grpo"}
     assert check.contradictions.counts == {"wrong sign": 90}
-    assert check.fits[0].share == pytest.approx(1.0 - 90 / mixed.size)
+    assert check.advantages.fits[0].share == pytest.approx(1.0 - 90 / mixed.size)
 
 
 # ---- rows that lack something
 
 
-def test_groups_with_gaps_are_left_out_and_the_others_are_judged(tmp_path, capsys):
+def test_groups_with_gaps_are_left_out_and_the_others_are_judged(tmp_path):
     rewards, _ = rollouts()
     rows = table(rewards, standard(rewards))
     gaps = rows.copy()
     gaps.loc[[5, 6, 40], "advantage"] = np.nan
     found = checked(gaps, tmp_path)
-    assert (found.contradictions.judged, found.contradictions.total, found.fits[0].share) == (PROMPTS - 2, 0, 1.0)
-    assert main(["check", str(tmp_path / "log.parquet")]) == 0
-    words = "3 rows without a number in advantage: the check leaves out 2 groups with them."
-    assert words in said(capsys.readouterr().out)
+    assert (found.contradictions.judged, found.contradictions.total, found.advantages.fits[0].share) == (PROMPTS - 2, 0, 1.0)
+    assert "2 groups with a row without an advantage left out" in said(found.to_text())
     gaps.loc[60, "advantage"] = 9.0
-    assert checked(gaps, tmp_path).contradictions.total == 1, "a wrong advantage beside a gap is still found"
+    changed = checked(gaps, tmp_path)
+    assert changed.contradictions.total == 1, "a wrong advantage beside a gap is still found"
+    assert changed.to_dict()["contradictions"]["prompts"] == ["7"], "row 60 is of prompt 7, the gaps before it left out"
     rows.loc[::SIZE, "advantage"] = np.nan
-    with pytest.raises(ValueError, match="in every row of a group at least; advantage='' reads none"):
+    with pytest.raises(ValueError, match="in every row of a group at least"):
         checked(rows, tmp_path)
-
-
-def test_rows_are_left_out_of_every_column(tmp_path):
-    """Without a reward, of another kind, and of a step that repeats the one before, each and together."""
-    rows, *_ = with_logprobs()
-    rows = rows.assign(completion=np.arange(len(rows)).astype(str), split=np.arange(len(rows)) // SIZE % 2)
-    whole = checked(rows, tmp_path)
-    part = checked(rows, tmp_path, rows={"where": {"split": 1}})
-    assert part.log.advantages.tolist() == rows.loc[rows["split"] == 1, "advantage"].tolist()
-    rows.loc[[2, 9], "reward"] = np.nan
-    for log in (rows, pd.concat([rows, rows.assign(step=2)])):
-        left = checked(log, tmp_path, rows={"unscored": "leave"})
-        kept = np.setdiff1d(np.arange(len(rows)), [2, 9])
-        assert left.log.advantages.tolist() == whole.log.advantages[kept].tolist()
-        assert left.log.logprobs["logprobs"].counts.tolist() == whole.log.logprobs["logprobs"].counts[kept].tolist()
 
 
 # ---- ratios and direction
@@ -248,6 +261,9 @@ def test_ratios_are_what_their_definitions_say(tmp_path):
         assert (one.by_token, other.by_token) == (True, False)
         assert (other.effective, other.geometric) == (pytest.approx(one.effective), pytest.approx(one.geometric))
     assert [one.name for one in checked(rows.drop(columns="old_log_probs"), tmp_path).ratios] == ["both"]
+    alone = checked(rows[["rollout_log_probs", "old_log_probs"]], tmp_path)
+    assert (alone.advantages, alone.ratios[0].k3) == (None, pytest.approx(mismatch.k3)), "ratios need no rewards"
+    assert alone.to_text().startswith("IMPORTANCE RATIOS")
 
 
 def test_masked_tokens_count_for_nothing(tmp_path):
@@ -284,13 +300,13 @@ def test_log_probabilities_above_0_are_remarked_on_with_their_column_and_row(tmp
     rows, *_ = with_logprobs()
     for name, most in (("old_log_probs", 0.0), ("rollout_log_probs", 0.0), ("logprobs", 5e-7)):
         rows[name] = [np.minimum(one, most) for one in rows[name]]
-    assert checked(rows, tmp_path).log.remarks == (), "the control: what rounding leaves above 0 is no mistake"
+    assert checked(rows, tmp_path).remarks == (), "the control: what rounding leaves above 0 is no mistake"
     rows.at[3, "old_log_probs"] = np.concatenate([[-1.0, 0.7], rows["old_log_probs"][3][2:]])
     rows.at[5, "old_log_probs"] = np.concatenate([[0.2], rows["old_log_probs"][5][1:]])
     check = checked(rows, tmp_path)
     total = sum(one.size for one in rows["old_log_probs"])
-    words = f"ABOVE 0 old_logprobs (old_log_probs) has 2 of {total:,} numbers above 0, the first of them 0.7 in row 4. "
-    assert words in said(gt.page.check_to_text(check))
+    words = f"behaviour has 2 of {total:,} numbers above 0, the first of them 0.7 in response 4. "
+    assert words in said(check.to_text())
 
 
 # ---- the command, and mistakes
@@ -302,7 +318,7 @@ def test_the_command_prints_and_writes_and_a_log_is_never_written_over(tmp_path,
     table(rewards, standard(rewards)).assign(kl=0.1).to_csv(log, index=False)
     assert main(["check", str(log), "--json", str(out)]) == 0
     words = said(capsys.readouterr().out)
-    assert "The advantages follow grpo in 24 of 24 groups whose rewards differ." in words
+    assert "The advantages follow grpo or trl_grpo in 24 of 24 groups that tell." in words
     found = json.loads(out.read_text())
     assert "trl_grpo" in {name for one in found["conventions"] for name in one["names"]}
     assert main(["check", str(log), "--json", str(log)]) == 2
@@ -311,15 +327,10 @@ def test_the_command_prints_and_writes_and_a_log_is_never_written_over(tmp_path,
 
 def test_columns_that_do_not_fit_are_refused(tmp_path):
     rows, *_ = with_logprobs()
-    lists = [np.full(n, a) for n, a in zip(rows["length"], rows["advantage"], strict=True)]
-    assert checked(rows.assign(advantage=lists), tmp_path).fits[0].share == 1.0, "the same number for all tokens"
-    unequal = [one + (k == 3) * np.arange(one.size) for k, one in enumerate(lists)]
-    infinite = rows["advantage"].where(rows.index != 5, np.inf)
     for changed, options, message in (
-        ({"advantage": unequal}, {}, "must be one number per response, the same for all its tokens, and those of response 4"),
-        ({"advantage": infinite}, {}, r"finite numbers in every row, and row 6 has inf; advantage='' reads none"),
+        ({"advantage": rows["advantage"].where(rows.index != 5, np.inf)}, {}, "advantage must be finite numbers, and has inf"),
         ({"old_log_probs": [one[1:] for one in rows["old_log_probs"]]}, {}, "must have as many numbers in every row"),
-        ({}, {"columns": {"rewards": "reward"}}, "columns must be of prompt, reward"),
+        ({}, {"clip": (-0.1, 0.2)}, r"clip\[0\] must"),
     ):
         with pytest.raises(ValueError, match=message):
             checked(rows.assign(**changed), tmp_path, **options)

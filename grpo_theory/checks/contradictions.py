@@ -1,147 +1,31 @@
 """Groups whose advantages contradict the convention that the others follow, and what would explain each."""
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.checks.conventions import Fit, GroupTable
-from grpo_theory.checks.resolution import half_spacings, tolerances
+from grpo_theory.checks.conventions import Fit, Groups, fit, half_spacings, tolerances, unequal_groups
 from grpo_theory.estimation import Estimator
-from grpo_theory.logs.group_advantages import logged_advantages
-from grpo_theory.validation import Array, Flags, Integers
+from grpo_theory.validation import Array
 
 MOST = 1000
 """So many contradicting groups are explained; the others are counted."""
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """A group that contradicts a convention.
-
-    Attributes
-    ----------
-    rewards, advantages, spacing : ndarray, shape (G,)
-    estimator : Estimator
-    usual : int
-        The commonest size of a group in the log.
-    """
-
-    rewards: Array
-    advantages: Array
-    spacing: Array
-    estimator: Estimator
-    usual: int
-
-    def part(self, rows: slice | Integers) -> "Sample":
-        """Return some of the rows, or all in another order."""
-        return Sample(self.rewards[rows], self.advantages[rows], self.spacing[rows], self.estimator, self.usual)
-
-    @property
-    def follows(self) -> bool:
-        """Whether the advantages are the convention's."""
-        return self.differs_by(self.advantages) is False
-
-    def differs_by(self, advantages: Array) -> bool | None:
-        """Whether advantages (G,) differ from the convention's; None where it is not defined."""
-        if self.rewards.size < self.estimator.advantage.minimum_group_size:
-            return None
-        expected = logged_advantages(self.estimator, self.rewards, np.zeros(self.rewards.size, dtype=np.int64))
-        allowed = tolerances(expected[None], self.rewards[None], self.spacing[None])[0]
-        return bool((np.abs(expected - advantages) > allowed).any())
-
-
-def two_groups(one: Sample) -> bool:
-    """Whether the group is several of the usual size, one after the other, each of which follows the convention."""
-    size, rest = one.rewards.size, one.rewards.size % one.usual
-    starts = range(0, size, one.usual)
-    return size > one.usual and not rest and all(one.part(slice(start, start + one.usual)).follows for start in starts)
-
-
-def repeated_rows(one: Sample) -> bool:
-    """Whether the group follows the convention without rows that repeat others of it."""
-    extra = one.rewards.size - one.usual
-    pairs = Counter(zip(one.rewards.tolist(), one.advantages.tolist(), strict=True))
-    if extra <= 0:
-        return False
-    times = one.rewards.size // one.usual
-    if one.rewards.size == times * one.usual and all(count % times == 0 for count in pairs.values()):
-        kept = [row for pair, count in pairs.items() for row in _rows(one, pair)[: count // times]]
-        return one.part(np.sort(kept)).follows
-    if extra > 1:
-        return False
-    return any(one.part(np.delete(np.arange(one.rewards.size), _rows(one, pair)[0])).follows for pair in pairs if pairs[pair] > 1)
-
-
-def _rows(one: Sample, pair: tuple[float, float]) -> list[int]:
-    same = (one.rewards == pair[0]) & (one.advantages == pair[1])
-    return np.flatnonzero(same).tolist()
-
-
-def missing_rows(one: Sample) -> bool:
-    """Whether the advantages are the rewards less a mean, on some scale, that a group of the usual size can have with these rows.
-
-    Scale and mean follow from two different rewards; the rows that are not there must then have rewards within the group's range.
-    """
-    lost = one.usual - one.rewards.size
-    low, high = int(np.argmin(one.rewards)), int(np.argmax(one.rewards))
-    span = one.rewards[high] - one.rewards[low]
-    if lost <= 0 or span == 0.0:
-        return False
-    slope = (one.advantages[high] - one.advantages[low]) / span
-    if not slope > 0.0:
-        return False
-    mean = one.rewards[low] - one.advantages[low] / slope
-    allowed = tolerances((slope * (one.rewards - mean))[None], one.rewards[None], one.spacing[None])[0]
-    straight = (np.abs(slope * (one.rewards - mean) - one.advantages) <= 2.0 * allowed).all()
-    absent = (one.usual * mean - one.rewards.sum()) / lost
-    slack = 1e-3 * span
-    return bool(straight and one.rewards[low] - slack <= absent <= one.rewards[high] + slack)
-
-
-def other_order(one: Sample) -> bool:
-    """Whether the advantages are those of the group's other rows: sorted, they follow the convention of the sorted rewards."""
-    order = np.argsort(one.rewards, kind="stable")
-    sorted_rows = Sample(one.rewards[order], np.sort(one.advantages), one.spacing[order], one.estimator, one.usual)
-    return sorted_rows.follows
-
-
-def wrong_sign(one: Sample) -> bool:
-    """Whether the advantages have the other sign."""
-    return one.differs_by(-one.advantages) is False
-
-
-def rounded_deviation(one: Sample) -> bool:
-    """Whether one response got more than 100 times its advantage, beside others whose rewards are all equal.
-
-    Their deviation, as the root of a difference of two rounded means, is then rounding, and divides that one advantage.
-    """
-    values, counts = np.unique(one.rewards, return_counts=True)
-    if values.size != 2 or counts.min() != 1 or "ddof" not in one.estimator.advantage.parameters:
-        return False
-    odd = int(np.flatnonzero(one.rewards == values[np.argmin(counts)])[0])
-    spread = abs(values[1] - values[0])
-    return bool(abs(one.advantages[odd]) > 100.0 * spread)
-
-
-EXPLANATIONS: dict[str, tuple[Callable[[Sample], bool], str]] = {
-    "several groups in one": (two_groups, "their prompt was sampled again in the same step, and each part follows by itself"),
-    "repeated rows": (repeated_rows, "rows were written twice: without the repeats they follow"),
-    "missing rows": (missing_rows, "rows are not in the log: the mean that was subtracted is of a larger group"),
-    "wrong sign": (wrong_sign, "advantages have the wrong sign"),
-    "other order": (other_order, "advantages stand beside the rewards of other rows"),
-    "rounded deviation": (
-        rounded_deviation,
-        "the one response that differs was divided by the rounding of a standard deviation that is 0",
-    ),
+EXPLANATIONS = {
+    "several groups in one": "their prompt was sampled again in the same step, and each part follows by itself",
+    "repeated rows": "rows were written twice: without the repeats they follow",
+    "missing rows": "rows are not in the log: the mean that was subtracted is of a larger group",
+    "wrong sign": "advantages have the wrong sign",
+    "other order": "advantages stand beside the rewards of other rows",
+    "rounded deviation": "the one response that differs was divided by the rounding of a standard deviation that is 0",
+    "unexplained": "none of the explanations above fits",
 }
 """What may explain a group, in the order in which it is tried; and in words."""
-UNEXPLAINED = "unexplained"
+HUGE = 100.0
+"""An advantage of more than so many differences of reward was divided by rounding."""
 
 
-@dataclass(frozen=True, eq=False)
-class Contradictions:
+class Contradictions(NamedTuple):
     """Groups that contradict the convention.
 
     Attributes
@@ -149,7 +33,7 @@ class Contradictions:
     groups : tuple of int
         Their numbers in the log, at most `MOST`.
     reasons : tuple of str
-        The reason of each group: one of `EXPLANATIONS`, or "unexplained".
+        The reason of each group, of `EXPLANATIONS`.
     total : int
         How many there are.
     unequal : int
@@ -170,37 +54,71 @@ class Contradictions:
         return dict(Counter(self.reasons).most_common())
 
 
-def find_contradictions(table: GroupTable, found: Fit | None) -> Contradictions:
+def find_contradictions(groups: Groups, found: Fit | None) -> Contradictions:
     """Return the groups that do not follow a convention, and what would explain them; without one, only unequal advantages."""
-    spacing = half_spacings(table.advantages)
-    unequal = 0
-    against: list[int] = []
-    reasons: list[str] = []
-    usual = int(np.bincount(table.sizes).argmax())
-    for groups, rows in table.by_size():
-        apart = _unequal(table.rewards[rows], table.advantages[rows], spacing[rows])
-        unequal += int((apart if found is None else apart & ~found.follows[groups]).sum())
-        if found is not None:
-            for k in np.flatnonzero(~found.follows[groups]).tolist():
-                against.append(int(groups[k]))
-                if len(reasons) < MOST:
-                    where = rows[k]
-                    one = Sample(table.rewards[where], table.advantages[where], spacing[where], found.candidate.estimator, usual)
-                    reasons.append(_reason(one))
-    return Contradictions(tuple(against[:MOST]), tuple(reasons), len(against), unequal, table.batches.size)
+    apart = unequal_groups(groups)[0]
+    if found is None:
+        return Contradictions((), (), 0, int(apart.sum()), apart.size)
+    against = np.flatnonzero(~found.near)
+    spacing, usual, reasons = half_spacings(groups.advantages), int(np.bincount(groups.sizes).argmax()), []
+    coupled = found.estimator.couples_groups or "lengths" in found.estimator.advantage.reads
+    for number in against[:MOST].tolist():
+        rows = np.flatnonzero(groups.index == number)
+        one = np.stack([groups.rewards[rows], groups.advantages[rows], spacing[rows]])
+        reasons.append("unexplained" if coupled else reason(one, found.estimator, usual))  # one group alone does not tell
+    unequal = int((apart & ~found.near).sum())
+    return Contradictions(tuple(against[:MOST].tolist()), tuple(reasons), against.size, unequal, apart.size)
 
 
-def _reason(one: Sample) -> str:
-    if one.estimator.couples_groups or "lengths" in one.estimator.advantage.reads:
-        return UNEXPLAINED  # one group by itself does not tell
-    return next((name for name, (explains, _) in EXPLANATIONS.items() if explains(one)), UNEXPLAINED)
+def reason(one: Array, estimator: Estimator, usual: int) -> str:
+    """Return what explains a group, whose rewards, advantages and spacings are the rows of `one` (3, G); the usual size is G'."""
+    rewards, advantages, _ = one
+    size = rewards.size
+
+    def follows(part: Array) -> bool:
+        zeros = np.zeros(part.shape[1], dtype=np.int64)
+        return bool(fit(estimator, Groups(part[0], part[1], zeros, zeros), spacing=part[2]).follows[0])
+
+    pairs = Counter(zip(rewards.tolist(), advantages.tolist(), strict=True))
+    rows = {pair: np.flatnonzero((rewards == pair[0]) & (advantages == pair[1])).tolist() for pair in pairs}
+    times, rest = divmod(size, usual)
+    if times > 1 and not rest:
+        if all(follows(one[:, start : start + usual]) for start in range(0, size, usual)):
+            return "several groups in one"
+        kept = [row for same in rows.values() for row in same[: len(same) // times]]
+        if all(len(same) % times == 0 for same in rows.values()) and follows(one[:, np.sort(kept)]):
+            return "repeated rows"
+    if size == usual + 1 and any(follows(np.delete(one, same[0], axis=1)) for same in rows.values() if len(same) > 1):
+        return "repeated rows"
+    if size < usual and _is_part(one, usual):
+        return "missing rows"
+    if follows(one * np.array([[1.0], [-1.0], [1.0]])):
+        return "wrong sign"
+    order = np.argsort(rewards, kind="stable")
+    if follows(np.stack([rewards[order], np.sort(advantages), one[2, order]])):
+        return "other order"
+    values, counts = np.unique(rewards, return_counts=True)
+    if values.size == 2 and counts.min() == 1 and "ddof" in estimator.advantage.parameters:
+        odd = np.flatnonzero(rewards == values[np.argmin(counts)])[0]
+        if abs(advantages[odd]) > HUGE * np.ptp(values):
+            return "rounded deviation"
+    return "unexplained"
 
 
-def _unequal(rewards: Array, advantages: Array, spacing: Array) -> Flags:
-    """Whether equal rewards of a group (b, G) got different advantages."""
-    order = np.argsort(rewards, axis=1, kind="stable")
-    sorted_rewards = np.take_along_axis(rewards, order, axis=1)
-    sorted_advantages = np.take_along_axis(advantages, order, axis=1)
-    allowed = tolerances(advantages, rewards, spacing).max(axis=1, keepdims=True)
-    equal = np.diff(sorted_rewards, axis=1) == 0.0
-    return (equal & (np.abs(np.diff(sorted_advantages, axis=1)) > 2.0 * allowed)).any(axis=1)
+def _is_part(one: Array, usual: int) -> bool:
+    """Whether the advantages are the rewards less a mean, on some scale, that a group of the usual size can have with these rows.
+
+    Scale and mean follow from two different rewards; the rows that are not there must then have rewards within the group's range.
+    """
+    rewards, advantages, spacing = one
+    low, high = int(np.argmin(rewards)), int(np.argmax(rewards))
+    span = rewards[high] - rewards[low]
+    slope = (advantages[high] - advantages[low]) / span if span else 0.0
+    if slope <= 0.0:
+        return False
+    mean = rewards[low] - advantages[low] / slope
+    line = slope * (rewards - mean)
+    straight = (np.abs(line - advantages) <= 2.0 * tolerances(line[None], rewards[None], spacing[None])[0]).all()
+    absent = (usual * mean - rewards.sum()) / (usual - rewards.size)
+    slack = 1e-3 * span
+    return bool(straight and rewards[low] - slack <= absent <= rewards[high] + slack)

@@ -1,100 +1,83 @@
-"""The conventions that a log's advantages may follow: every registered kernel that reads rewards, and near variants of it."""
+"""The convention that a log's advantages follow: every registered kernel that reads rewards, in the logged or in other groups."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.checks.resolution import half_spacings, tolerances
+from grpo_theory.checks import sentences
 from grpo_theory.estimation import Estimator, estimators
 from grpo_theory.logs.group_advantages import READABLE, logged_advantages
 from grpo_theory.validation import Array, Flags, Integers
 
 VARIANTS = {"ddof": (0.0, 1.0), "epsilon": (0.0, 1e-9, 1e-8, 1e-6, 1e-4)}
 """Values of parameters that trainers differ in, tried for every kernel that has such a parameter."""
+ROUNDING = 16.0 * 2.0**-24
+"""So far sixteen roundings of float32 may carry a number of size 1: sums of a group, its mean, its deviation."""
+MANTISSAS = ((16, 2.0**-9), (13, 2.0**-12), (0, 2.0**-24))
+"""The last bits of a float32 that are 0 in bfloat16, in float16 and in itself, and half the distance from 1 to the next."""
 EXACT = 2.0**10
 """Rewards that are multiples of 1/1024, such as 0 and 1, are added up without rounding."""
-UNIFORM_NOISE = 1.0
-"""The largest advantage that rounding gives to equal rewards: a deviation that is left of a rounded mean, over its own size."""
-
+NEAR = 1e-3
+"""Advantages that are off by this share of the largest of their group contradict nothing."""
+FOLLOWED = 0.5
+"""More than this share of the groups must follow a convention."""
 TRIED = 500
-"""Of more groups so many, evenly spread, are tried first; conventions that none of these follows are left out."""
+"""Of more groups so many are tried first; conventions that fewer of them follow are left out."""
 LARGEST_BATCH = 4096
-"""In batches of more groups, conventions that look at other groups are not tried: some compare every two groups."""
+"""In steps of more groups, conventions that look at other groups are not tried: some compare every two groups."""
+LARGEST_BLOCK = 64
+"""The most neighbouring rows that are tried as a group."""
+CENTRED = 1e-3
+"""Blocks of sizes that no group has are tried where most have sums of advantages below this share of their absolute sum."""
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
-    """A kernel with its parameters, and the registered names under which it is known.
-
-    Attributes
-    ----------
-    estimator : Estimator
-    names : tuple of str
-        Empty for a variant that has no name of its own.
-    """
-
-    estimator: Estimator
-    names: tuple[str, ...]
-
-    @property
-    def label(self) -> str:
-        """The first registered name, or that of the kernel with its parameters."""
-        return self.names[0] if self.names else self.estimator.name
-
-
-@dataclass(frozen=True, eq=False)
-class GroupTable:
-    """The groups of a log whose advantages are compared, step by step.
+class Groups:
+    """The rows of a log whose advantages are compared, in the order of the log.
 
     Attributes
     ----------
     rewards, advantages : ndarray, shape (N,)
-    index : ndarray of int64, shape (N,)
-        The group of each response, 0 to B - 1.
-    batches : ndarray of int64, shape (B,)
-        The step of each group, by number.
+    index, steps : ndarray of int64, shape (N,)
+        The group and the step of each row, numbered from 0.
     lengths : ndarray, shape (N,), or None
     """
 
     rewards: Array
     advantages: Array
     index: Integers
-    batches: Integers
-    lengths: Array | None
+    steps: Integers
+    lengths: Array | None = None
 
     @property
     def sizes(self) -> Integers:
-        """The number of responses of each group, shape (B,)."""
-        return np.bincount(self.index, minlength=self.batches.size)
+        """The number of rows of each group, shape (B,)."""
+        return np.bincount(self.index)
 
     def by_size(self) -> Iterator[tuple[Integers, Integers]]:
         """Yield groups of one size (b,), and their rows (b, G) in the order of the log."""
         order, sizes = np.argsort(self.index, kind="stable"), self.sizes
         ends = np.cumsum(sizes)
-        for size in np.unique(sizes[sizes > 0]).tolist():
+        for size in np.unique(sizes).tolist():
             groups = np.flatnonzero(sizes == size)
             yield groups, order[(ends[groups] - size)[:, None] + np.arange(size)]
 
-    def evenly(self, count: int) -> Integers:
-        """Return the numbers of at most so many groups, evenly spread over the log."""
-        return np.unique(np.linspace(0, self.batches.size - 1, count).astype(np.int64))
-
-    def part(self, groups: Integers) -> "GroupTable":
-        """Return some of the groups, given by ascending numbers."""
-        rows = np.isin(self.index, groups)
+    def taken(self, rows: Integers, index: Integers | None = None) -> "Groups":
+        """Return some rows, which may repeat, in their groups or in those of `index`."""
+        own = np.unique(self.index[rows] if index is None else index, return_inverse=True)[1]
         lengths = None if self.lengths is None else self.lengths[rows]
-        index = np.searchsorted(groups, self.index[rows])
-        return GroupTable(self.rewards[rows], self.advantages[rows], index, self.batches[groups], lengths)
+        return Groups(self.rewards[rows], self.advantages[rows], own, self.steps[rows], lengths)
 
-    def negated(self) -> "GroupTable":
-        """Return the same groups with the signs of all advantages reversed."""
-        return replace(self, advantages=-self.advantages)
-
-    def regrouped(self, index: Integers, batches: Integers) -> "GroupTable":
-        """Return the same rows in other groups."""
-        return GroupTable(self.rewards, self.advantages, index, batches, self.lengths)
+    @property
+    def places(self) -> Integers:
+        """The place of each row in its group, shape (N,)."""
+        found = np.empty(self.index.size, dtype=np.int64)
+        for _, rows in self.by_size():
+            found[rows] = np.arange(rows.shape[1])
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,107 +86,240 @@ class Fit:
 
     Attributes
     ----------
-    candidate : Candidate
+    estimator : Estimator
+    names : tuple of str
+        The registered names of the kernel; empty for a variant that has no name of its own.
     follows : ndarray of bool, shape (B,)
     telling : ndarray of bool, shape (B,)
-        Groups in which the convention, or the log, gives an advantage that is not 0: only these tell conventions apart.
+        Groups that tell conventions apart. In these an advantage is not 0, by the log or by the convention.
+    near : ndarray of bool, shape (B,)
+        Groups that follow up to a thousandth of their largest advantage, which does not matter.
+    factor : float
+        The logged advantages are the convention's times this.
     """
 
-    candidate: Candidate
+    estimator: Estimator
+    names: tuple[str, ...]
     follows: Flags
     telling: Flags
+    near: Flags
+    factor: float = 1.0
+
+    @property
+    def label(self) -> str:
+        """The first registered name, or that of the kernel with its parameters."""
+        return self.names[0] if self.names else self.estimator.name
+
+    @property
+    def count(self) -> int:
+        """How many telling groups follow."""
+        return int((self.follows & self.telling).sum())
 
     @property
     def share(self) -> float:
         """The share of the telling groups that follow the convention; 0 if none tells."""
-        return float(self.follows[self.telling].mean()) if self.telling.any() else 0.0
+        return self.count / max(int(self.telling.sum()), 1)
 
 
-def candidates(has_lengths: bool) -> list[Candidate]:
-    """Return all kernels that read rewards, and lengths if the log has them, with variants of their parameters."""
-    found: dict[tuple, tuple[Estimator, list[str]]] = {}
-    readable = READABLE if has_lengths else READABLE - {"lengths"}
-    kernels = [one for one in estimators().values() if one.advantage.reads <= readable]
-    for one in kernels:
-        key = _key(one)
-        found.setdefault(key, (one, []))[1].append(one.advantage.name)
-    for one in kernels:
-        tried = {name: values for name, values in VARIANTS.items() if name in one.advantage.parameters}
-        for values in product(*tried.values()) if tried else ():
-            variant = one.with_parameters(**dict(zip(tried, values, strict=True)))
-            found.setdefault(_key(variant), (variant, []))
-    return [Candidate(one, tuple(dict.fromkeys(names))) for one, names in found.values()]
+class Explanation(NamedTuple):
+    """What most advantages follow where they follow no convention in the logged groups.
 
-
-def _key(one: Estimator) -> tuple:
-    return one.advantage.function, tuple(sorted(one.advantage.parameters.items()))
-
-
-def fit(candidate: Candidate, table: GroupTable, spacing: Array | None = None) -> Fit:
-    """Compare the logged advantages with a convention's, group by group.
-
-    Groups that are too small for the convention, and groups of several sizes where it couples them, do not follow it.
+    Attributes
+    ----------
+    name : str
+        "factor", "sign", "batch" (one baseline for a whole step), or one of `sentences.PLACES`.
+    share : float
+        The share of the telling groups that it explains.
+    size : int
+        The largest group that it takes.
+    said : str
+        What is wrong, in words.
     """
-    spacing = half_spacings(table.advantages) if spacing is None else spacing
-    expected = expected_advantages(candidate.estimator, table)
-    follows = np.zeros(table.batches.size, dtype=np.bool_)
-    telling = np.zeros(table.batches.size, dtype=np.bool_)
-    beside = float(np.abs(table.rewards).max()) if candidate.estimator.couples_groups else 0.0
-    for groups, rows in table.by_size():
-        rewards, logged, own = table.rewards[rows], table.advantages[rows], expected[rows]
-        allowed = tolerances(np.nan_to_num(own), rewards, spacing[rows], beside)
-        near = (np.abs(own - logged) <= allowed).all(axis=1)  # NaN is near to nothing
-        follows[groups] = near | _rounded_zeros(rewards, logged, allowed)
-        uniform = rewards.max(axis=1) == rewards.min(axis=1)
-        telling[groups] = ~uniform & ((np.abs(logged) > allowed) | (np.abs(np.nan_to_num(own)) > allowed)).any(axis=1)
-    return Fit(candidate, follows, telling)
+
+    name: str
+    share: float
+    size: int
+    said: str
 
 
-def _rounded_zeros(rewards: Array, logged: Array, allowed: Array) -> Flags:
-    """Whether all rewards of a group are equal, and all advantages, to no more than what is left of a mean that was rounded."""
-    uniform = rewards.max(axis=1) == rewards.min(axis=1)
-    rounds = np.abs(rewards[:, 0] * EXACT % 1.0) > 0.0
-    alike = np.ptp(logged, axis=1) <= allowed.max(axis=1)
-    return uniform & rounds & alike & (np.abs(logged).max(axis=1) <= UNIFORM_NOISE) & (rewards.shape[1] > 1)
+def half_spacings(values: Array) -> Array:
+    """Return half the distance between neighbours in the coarsest format that holds all values (N,): decimals or short floats."""
+    for decimals in range(2, 7):
+        if np.allclose(values, np.round(values, decimals), rtol=1e-14, atol=1e-14):
+            if np.allclose(values, np.round(values, 1), rtol=1e-14, atol=1e-14):
+                break  # all are likely to be exact, as 1 and -0.5 are
+            return np.full(values.shape, 0.5 * 10.0**-decimals)
+    bits = values.astype(np.float32).view(np.uint32)
+    single = np.array_equal(values.astype(np.float32).astype(np.float64), values)
+    share = next(share for empty, share in MANTISSAS if not empty or (single and not (bits & np.uint32(2**empty - 1)).any()))
+    return np.abs(values) * share
 
 
-def expected_advantages(estimator: Estimator, table: GroupTable) -> Array:
-    """Return what a convention gives (N,), each step a batch of its own; NaN where it is not defined."""
-    expected = np.full(table.rewards.size, np.nan)
-    sizes = table.sizes[table.index]
+def tolerances(expected: Array, rewards: Array, spacing: Array, beside: float = 0.0) -> Array:
+    """Return how far logged advantages (B, G) may be from the expected ones (B, G) of rewards (B, G).
+
+    The advantages carry the rounding of the rewards, multiplied by a scale. The scale is the largest advantage of the group
+    divided by the largest deviation of a reward from the group's mean, but at least 1. `spacing` (B, G) is that of the log,
+    `beside` the largest reward of other groups that the convention looks at.
+    """
+    deviations = np.abs(rewards - rewards.mean(axis=1, keepdims=True)).max(axis=1, keepdims=True)
+    largest = np.abs(expected).max(axis=1, keepdims=True)
+    gain = np.maximum(1.0, np.divide(largest, deviations, out=np.ones_like(largest), where=deviations > 0.0))
+    carried = ROUNDING * gain * np.maximum(beside, np.abs(rewards).max(axis=1, keepdims=True))
+    return spacing + carried + ROUNDING * np.abs(expected)
+
+
+def candidates(has_lengths: bool) -> list[tuple[Estimator, tuple[str, ...]]]:
+    """Return all kernels that read rewards, and lengths if the log has them, with their names, and variants of parameters."""
+    found: dict[tuple, tuple[Estimator, dict[str, None]]] = {}
+    readable = READABLE if has_lengths else READABLE - {"lengths"}
+    tried = [(one, {one.advantage.name: None}) for one in estimators().values() if one.advantage.reads <= readable]
+    for one, _ in tuple(tried):
+        numbers = {name: values for name, values in VARIANTS.items() if name in one.advantage.parameters}
+        tried += [(one.with_parameters(**dict(zip(numbers, few, strict=True))), {}) for few in product(*numbers.values()) if few]
+    for one, names in tried:
+        key = one.advantage.function, tuple(sorted(one.advantage.parameters.items()))
+        found.setdefault(key, (one, {}))[1].update(names)
+    return [(one, tuple(names)) for one, names in found.values()]
+
+
+def fit(
+    estimator: Estimator, groups: Groups, names: tuple[str, ...] = (), free: bool = False, spacing: Array | None = None
+) -> Fit:
+    """Compare the logged advantages with a convention's, or if `free` with a constant multiple of it, group by group.
+
+    Each step is a batch of its own.
+    """
+    spacing = half_spacings(groups.advantages) if spacing is None else spacing
+    expected, sizes = np.full(groups.rewards.size, np.nan), groups.sizes[groups.index]  # NaN where it is not defined
     defined = sizes >= estimator.advantage.minimum_group_size
-    steps = table.batches[table.index]
-    batches = np.unique(steps) if estimator.couples_groups else [None]
-    for batch in batches:
-        rows = np.flatnonzero(defined if batch is None else defined & (steps == batch))
-        if rows.size and not (estimator.couples_groups and np.ptp(sizes[rows])):
-            index = np.unique(table.index[rows], return_inverse=True)[1]
-            lengths = None if table.lengths is None else np.maximum(table.lengths[rows], 1.0)
-            expected[rows] = logged_advantages(estimator, table.rewards[rows], index, lengths)
-    return expected
+    for step in np.unique(groups.steps) if estimator.couples_groups else [None]:
+        inside = np.flatnonzero(defined if step is None else defined & (groups.steps == step))
+        if inside.size and not (estimator.couples_groups and np.ptp(sizes[inside])):
+            index = np.unique(groups.index[inside], return_inverse=True)[1]
+            lengths = None if groups.lengths is None else np.maximum(groups.lengths[inside], 1.0)
+            expected[inside] = logged_advantages(estimator, groups.rewards[inside], index, lengths)
+    logged_all, factor = groups.advantages, 1.0
+    if free:
+        known = np.nan_to_num(expected)
+        products, squares = np.bincount(groups.index, known * logged_all), np.bincount(groups.index, known**2)
+        ratios = products[squares > 0.0] / squares[squares > 0.0]
+        factor = float(np.median(ratios)) if ratios.size else 1.0
+    expected = expected * factor
+    follows, telling, near = np.zeros((3, groups.sizes.size), dtype=np.bool_)
+    beside = float(np.abs(groups.rewards).max()) if estimator.couples_groups else 0.0
+    for numbers, rows in groups.by_size():
+        rewards, logged, own = groups.rewards[rows], logged_all[rows], expected[rows]
+        allowed = tolerances(np.nan_to_num(own), rewards, spacing[rows], beside)
+        uniform = rewards.max(axis=1) == rewards.min(axis=1)
+        # what is left of a rounded mean, over a deviation of its own size, is at most 1 and the same for all
+        rounds = uniform & (rows.shape[1] > 1) & (np.abs(rewards[:, 0] * EXACT % 1.0) > 0.0)
+        rounds &= (np.ptp(logged, axis=1) <= allowed.max(axis=1)) & (np.abs(logged).max(axis=1) <= 1.0)
+        follows[numbers] = (np.abs(own - logged) <= allowed).all(axis=1) | rounds  # NaN is near to nothing
+        some = ((np.abs(logged) > allowed) | (np.abs(np.nan_to_num(own)) > allowed)).any(axis=1)
+        allowed = allowed + NEAR * np.abs(logged).max(axis=1, keepdims=True)
+        near[numbers] = (np.abs(own - logged) <= allowed).all(axis=1) | rounds
+        # equal rewards of an advantage that is not 0 contradict most conventions, and tell for those that give it
+        telling[numbers] = some & ~rounds
+    return Fit(estimator, names, follows, telling, near, factor)
 
 
-def _likely(table: GroupTable, tried: list[Candidate], spacing: Array) -> list[Candidate]:
-    """Leave out the conventions that none of a few groups follows, and those that take too long for large batches."""
-    if table.batches.size <= TRIED:
-        return tried
-    coupled = [one for one in tried if one.estimator.couples_groups]
-    groups = table.evenly(TRIED)
-    few = table.part(groups)
-    own = spacing[np.isin(table.index, groups)]  # the log's rounding is that of all its values
-    fits = [fit(one, few, own) for one in tried if not one.estimator.couples_groups]
-    likely = [one.candidate for one in fits if (one.follows & one.telling).any() or not one.telling.any()]
-    return likely + (coupled if np.bincount(table.batches).max() <= LARGEST_BATCH else [])
-
-
-def best_fits(table: GroupTable) -> list[Fit]:
+def best_fits(groups: Groups, free: bool = False) -> tuple[Fit, ...]:
     """Return the conventions that most of the telling groups follow, named ones first; all of the others follow fewer."""
-    spacing = half_spacings(table.advantages)
-    fits = [fit(one, table, spacing) for one in _likely(table, candidates(table.lengths is not None), spacing)]
-    if not any(one.telling.any() for one in fits):
-        return []
-    most = max(int((one.follows & one.telling).sum()) for one in fits)
-    best = [one for one in fits if int((one.follows & one.telling).sum()) == most] if most else []
-    overall = max((int(one.follows.sum()) for one in best), default=0)
-    best = [one for one in best if int(one.follows.sum()) == overall]
-    return sorted(best, key=lambda one: not one.candidate.names)
+    tried = candidates(groups.lengths is not None)
+    spacing = half_spacings(groups.advantages)
+    if groups.sizes.size > TRIED:
+        first_rows = np.unique(groups.index, return_index=True)[1]
+        by_step = np.bincount(groups.steps[first_rows])
+        most, steps = by_step.max(), by_step.size
+        if most > LARGEST_BATCH or (steps == 1 and most > TRIED):  # groups, evenly spread, or else whole steps
+            chosen = np.isin(groups.index, np.linspace(0, first_rows.size - 1, TRIED).astype(np.int64))
+        else:
+            number = max(1, round(TRIED / by_step.mean()))
+            chosen = np.isin(groups.steps, np.linspace(0, steps - 1, number).astype(np.int64))
+        few = np.flatnonzero(chosen)
+        part = groups.taken(few)
+        tried = [one for one in tried if most <= LARGEST_BATCH or not one[0].couples_groups]
+        first = [fit(one, part, names, free, spacing[few]) for one, names in tried]
+        most = max(one.count for one in first)
+        tried = [(one.estimator, one.names) for one in first if one.count == most > 0]
+    fits = [fit(one, groups, names, free, spacing) for one, names in tried]
+    for best in ("count", "share"):
+        most = max((getattr(one, best) for one in fits), default=0)
+        fits = [one for one in fits if getattr(one, best) == most > 0]
+    return tuple(sorted(fits, key=lambda one: not one.names))
+
+
+def explain(groups: Groups, share: float, turns: Array | None = None) -> Explanation | None:
+    """Return what explains more than half of the groups, and more than a convention in the logged groups does (`share`)."""
+    found = [one_line(groups), _refitted("factor", groups, free=True)]
+    if turns is not None and np.ptp(turns):
+        found.append(_refitted("turns", groups.taken(np.repeat(np.arange(turns.size), turns.astype(np.int64)))))
+    if max(one.share for one in found) <= FOLLOWED:
+        found += [_refitted(name, other) for name, other in regroupings(groups)]
+    best = max(found, key=lambda one: one.share)
+    return best if best.share > max(share, FOLLOWED) else None
+
+
+def _refitted(name: str, groups: Groups, free: bool = False) -> Explanation:
+    fits, size = best_fits(groups, free), int(groups.sizes.max())
+    if not fits:
+        return Explanation(name, 0.0, size, "")
+    names, factor = sentences.named(tuple(one for best in fits for one in best.names) or (fits[0].label,), 2), fits[0].factor
+    said = sentences.multiple(factor, names) if free else sentences.other_groups(name, size, names)
+    return Explanation("sign" if free and factor <= 0.0 else name, fits[0].share, size, said)
+
+
+def regroupings(groups: Groups) -> Iterator[tuple[str, Groups]]:
+    """Yield the same rows in other groups, if they are other ones in which equal rewards mostly have equal advantages."""
+    every, places, sizes = np.arange(groups.index.size), groups.places, groups.sizes
+    most, inside = int(sizes.max()), Groups(groups.rewards, groups.advantages, groups.steps, groups.steps).places
+    kinds = [("parts", k, groups.index * most + places // k) for k in range(most // 2, 1, -1) if not (sizes % k).any()]
+    blocks = sorted(range(2, min(LARGEST_BLOCK, every.size // 2) + 1), key=lambda k: (k not in sizes, k))
+    kinds += [("consecutive", k, groups.steps * every.size + inside // k) for k in blocks]
+    kinds += [("strided", most, groups.steps * every.size + places)]
+    for name, size, index in kinds:
+        other = groups.taken(every, index)
+        pairs = np.unique(index * sizes.size + groups.index).size
+        apart, judged = unequal_groups(other)
+        sums, all_of_them = (np.bincount(other.index, one) for one in (other.advantages, np.abs(other.advantages)))
+        centred = size in sizes or (np.abs(sums) <= CENTRED * all_of_them).mean() > FOLLOWED
+        alike = not judged.any() or apart[judged].mean() <= FOLLOWED
+        if centred and alike and not pairs == sizes.size == other.sizes.size:
+            yield name, other
+
+
+def unequal_groups(groups: Groups) -> tuple[Flags, Flags]:
+    """Return where equal rewards of a group got different advantages (B,), and where rewards are equal at all (B,)."""
+    apart, judged = np.zeros((2, groups.sizes.size), dtype=np.bool_)
+    spacing = half_spacings(groups.advantages)
+    for numbers, rows in groups.by_size():
+        rewards, logged = groups.rewards[rows], groups.advantages[rows]
+        order = np.argsort(rewards, axis=1, kind="stable")
+        equal = np.diff(np.take_along_axis(rewards, order, axis=1), axis=1) == 0.0
+        steps = np.abs(np.diff(np.take_along_axis(logged, order, axis=1), axis=1))
+        allowed = tolerances(logged, rewards, spacing[rows]).max(axis=1, keepdims=True)
+        apart[numbers], judged[numbers] = (equal & (steps > 2.0 * allowed)).any(axis=1), equal.any(axis=1)
+    return apart, judged
+
+
+def one_line(groups: Groups) -> Explanation:
+    """Return whether all advantages of a step are one line over its rewards: a baseline that does not know the groups."""
+    rewards, logged, steps = groups.rewards, groups.advantages, groups.steps
+    number = np.bincount(steps)
+    means, levels = (np.bincount(steps, one) / number for one in (rewards, logged))
+    away = rewards - means[steps]
+    squares = np.bincount(steps, away**2)
+    slopes = np.divide(np.bincount(steps, away * logged), squares, out=np.zeros(number.size), where=squares > 0.0)
+    line = levels[steps] + slopes[steps] * away
+    allowed = 2.0 * tolerances(line[None], rewards[None], half_spacings(logged)[None])[0]
+    near = np.bincount(groups.index, np.abs(line - logged) > allowed) == 0
+    several = number[steps] > groups.sizes[groups.index]
+    telling = np.bincount(groups.index, (away != 0.0) & several) > 0
+    rising = slopes > 0.0
+    if not telling.any() or not rising.any() or (slopes < 0.0).any():
+        return Explanation("batch", 0.0, 0, "")
+    baselines = (means - levels / np.where(rising, slopes, 1.0))[rising]
+    is_mean = bool(np.allclose(baselines, means[rising], atol=1e-4 * float(np.abs(rewards).max())))
+    said = sentences.one_baseline(float(np.median(baselines)), is_mean)
+    return Explanation("batch", float(near[telling].mean()), int(number.max()), said)

@@ -1,0 +1,151 @@
+"""The words in which `read`, `check`, `watch` and `gt.live` speak of a log: pure functions of numbers.
+
+Facts, a piece of a line each: `percent`, `share_text`, `signal`, `course`, `pass_at`, `information`.
+Advice, a sentence or None where there is nothing to do: `difficulty`, `fall`, `truncation`, `tiny_differences`,
+`one_baseline`, `multiple`, `other_groups`.
+An `Estimate` is a number with its limits.  `shares.py` and `course.py` compute what is said here.
+"""
+
+from typing import NamedTuple
+
+MOST = 0.5
+"""Groups of one kind are too many if the lower limit of their share is above this: most responses are then wasted."""
+CUT = 0.05
+"""Truncation is worth a sentence if the lower limit of its share is above this, and the upper one of its difference below 0."""
+TINY = 0.1
+"""So are differences of rewards that are tiny, from this share of the mixed groups on."""
+NO_BASELINE = 1e-5
+"""A baseline, or a difference of a factor from 1, that is rounding."""
+PLACES = {
+    "turns": "a response counts once per turn in the mean and the deviation, so that long ones count more",
+    "parts": "{} rows of a prompt, one after the other, are a group",
+    "consecutive": "{} neighbouring rows are a group, whatever their prompt",
+    "strided": "the first response of every prompt is in one group, the second in another: the wrong axis",
+}
+"""What is in a group, where it is not the responses to a prompt."""
+NOTHING = "Nothing to change."
+
+
+class Estimate(NamedTuple):
+    """A number with its 95% limits."""
+
+    value: float
+    low: float
+    high: float
+
+
+def percent(share: float) -> str:
+    """Return a share in percent, with a decimal where it is neither 0 nor at least 10%, nor near 100%."""
+    if share != share:
+        return "not known"
+    fine = 0.0 < share < 0.0995 or 0.9905 < share < 1.0
+    return f"{share:.{1 if fine else 0}%}".replace(".0%", "%")
+
+
+def share_text(share: Estimate) -> str:
+    """Return a share with its limits: 40% (32% to 49%)."""
+    return f"{percent(share.value)} ({percent(share.low)} to {percent(share.high)})"
+
+
+def signal(mixed: Estimate, right: Estimate, wrong: Estimate) -> str:
+    """Return how many groups have differing rewards, and how many have none because all are right, or all wrong."""
+    if right.value != right.value:
+        return f"mixed {share_text(mixed)} of the groups; the log has one reward, and right and wrong cannot be told apart"
+    return f"mixed {share_text(mixed)}, all right {share_text(right)}, all wrong {share_text(wrong)} of the groups"
+
+
+def difficulty(right: Estimate, wrong: Estimate, size: int) -> str | None:
+    """Return what to do if most groups are surely all right, or surely all wrong; groups have `size` responses."""
+    if right.value != right.value:
+        return "Check the reward function: all rewards are equal, nothing is learned, and right and wrong cannot be told apart."
+    if right.low > MOST:
+        return (
+            f"Too easy: {percent(right.value)} of the groups are all right. Take harder prompts or leave out the solved ones; "
+            "larger groups would not help."
+        )
+    if wrong.low > MOST:
+        return (
+            f"Too hard: {percent(wrong.value)} of the groups are all wrong. Take easier prompts, start from a better policy, "
+            f"or use more than {size} responses per prompt."
+        )
+    return None
+
+
+def steps_text(step: float, low: float, high: float) -> str:
+    """Return a step with its limits, if they differ: step 44 (42 to 46)."""
+    return f"step {step:g}" + (f" ({low:g} to {high:g})" if low < high else "")
+
+
+def course(direction: str, since: Estimate, start: float, end: float, change: Estimate) -> str:
+    """Return how a mean has gone since a step: direction is "rising", "falling" or "level"."""
+    return (
+        f"{direction} since {steps_text(*since)}: mean reward {start:.3g} to {end:.3g} "
+        f"(change {change.low:+.2g} to {change.high:+.2g})"
+    )
+
+
+def fall(since: Estimate, start: float, end: float, longer: float | None = None) -> str:
+    """Return what to do about a reward that fell; `longer` is the step since which responses lengthen."""
+    beside = "" if longer is None else f" Responses have become longer since step {longer:g}."
+    return f"Go back to the checkpoint of {steps_text(*since)}: the mean reward fell from {start:.2g} to {end:.2g} since.{beside}"
+
+
+def truncation(share: Estimate, difference: Estimate | None) -> str | None:
+    """Return what to do about truncated responses, if they are surely many, and surely below the others of their group."""
+    if difference is None or share.low <= CUT or difference.high >= 0.0:
+        return None
+    return (
+        f"Raise the length limit, or leave truncated responses out of the loss: {percent(share.value)} are truncated, and their "
+        f"mean reward is {-difference.value:.2g} lower inside groups."
+    )
+
+
+def tiny_differences(share: float) -> str | None:
+    """Return what to do if rewards differ by less than 1% of their range in this share of the mixed groups."""
+    if share < TINY:
+        return None
+    return (
+        f"Round the rewards: in {percent(share)} of the mixed groups they differ by less than 1% of their range. "
+        "Division by the standard deviation makes such differences as large as a right answer."
+    )
+
+
+def pass_at(size: int, share: Estimate) -> str:
+    """Return the share of prompts that `size` responses solve: pass@4 50% (41% to 60%)."""
+    return f"@{size} {share_text(share)}"
+
+
+def information(name: str, effective: float) -> str:
+    """Return what importance ratios leave of a log: `effective` is the effective sample size as a share of the responses."""
+    share = percent(effective)
+    return f"With {name} as a weight on whole responses the log carries as much information as {share} of its responses."
+
+
+def named(names: tuple[str, ...], most: int = 4) -> str:
+    """Return names of conventions that a log does not tell apart: the first ones, and how many more."""
+    rest = len(names) - most
+    return " or ".join(names[:most]) + (f" or {rest} more" if rest > 0 else "")
+
+
+def one_baseline(baseline: float, is_mean: bool) -> str:
+    """Return what is wrong if one baseline is subtracted from all rewards of a step."""
+    if abs(baseline) < NO_BASELINE and not is_mean:
+        return "Repair the advantages: no baseline is subtracted. Each row may have a group's id of its own."
+    own = ", the mean reward of the whole step," if is_mean else ""
+    return f"Repair the advantages: the same baseline ({baseline:.3g}){own} is subtracted in all groups, which are not used."
+
+
+def multiple(factor: float, names: str) -> str:
+    """Return what is wrong with advantages that are a multiple of a convention's."""
+    times = "" if abs(abs(factor) - 1.0) < NO_BASELINE else f", times {abs(factor):.4g}"
+    if factor < 0.0:
+        return (
+            f"Wrong sign: with the signs of all advantages reversed, they follow {names}{times}. Either the trainer has the sign "
+            "wrong, or the logged reward is a cost."
+        )
+    return f"The advantages are those of {names}{times}: unless that is meant, the learning rate is off by this factor."
+
+
+def other_groups(place: str, size: int, names: str) -> str:
+    """Return what is wrong with advantages that follow a convention in other groups: of `PLACES`, of so many rows."""
+    return f"Repair the advantages, or name the groups: {PLACES[place].format(size)}. They then follow {names}."

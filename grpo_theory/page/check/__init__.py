@@ -1,1 +1,0 @@
-"""A trainer's check as text and as JSON."""

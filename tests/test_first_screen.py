@@ -1,0 +1,227 @@
+"""The first screen of a log: what to do, the course, shares with limits, pass@k, two logs compared, and the command."""
+
+import json
+from itertools import combinations
+from math import comb
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from tables import said
+
+import grpo_theory as gt
+from grpo_theory.checks import sentences, shares
+from grpo_theory.checks.course import fit_course
+from grpo_theory.page.command import main
+
+LOGS = Path(__file__).parent / "data" / "logs"
+LINES = 25
+
+
+def written(rows, folder, name="log.parquet"):
+    """Write rows and return the path."""
+    pd.DataFrame(rows).to_parquet(folder / name)
+    return folder / name
+
+
+def prompts_of(rewards, **columns):
+    """Return rows of groups (B, G) of rewards."""
+    rewards = np.asarray(rewards, dtype=float)
+    return {"prompt_id": np.repeat(np.arange(len(rewards)), rewards.shape[1]), "reward": rewards.ravel(), **columns}
+
+
+# ---- what to do
+
+
+def test_a_collapse_is_told_with_its_step_and_lengthening_responses():
+    """Success is 0.7 until step 44 and 0 from step 53; responses are 60 tokens longer at each step from 45."""
+    reading = gt.checks.read_log(LOGS / "F20_verl_collapse")
+    fall, longer = reading.fallen, reading.longer
+    assert fall.since.low <= 44 <= fall.since.high <= 50
+    assert (round(fall.start, 1), round(fall.end, 1)) == (0.7, 0.1)
+    assert longer.since.low <= 44 <= longer.since.high
+    assert reading.advice[0].startswith("Go back to the checkpoint of step 4")
+    assert "longer since step 44" in reading.advice[0]
+    assert reading.to_text().count("\n") <= LINES
+
+
+def test_easy_and_hard_logs_get_opposite_advice():
+    easy, hard = (gt.checks.read_log(LOGS / name) for name in ("F26_easy", "F26_hard"))
+    assert [one.advice[0][:9] for one in (easy, hard)] == ["Too easy:", "Too hard:"]
+    assert (easy.signal["right"].value, easy.signal["wrong"].value) == (304 / 384, 0.0)
+    assert (hard.signal["right"].value, hard.signal["wrong"].value) == (0.0, 310 / 384)
+    assert easy.signal["wrong"].high == pytest.approx(0.0099, abs=1e-4), "Wilson: z^2/(n + z^2)"
+
+
+def test_a_log_without_faults_needs_no_change_and_a_level_course_is_no_reason_to_act(tmp_path):
+    rng = np.random.default_rng(0)
+    level = prompts_of(rng.integers(0, 2, (240, 8)), step=np.repeat(np.arange(30), 64))
+    reading = gt.checks.read_log(written(level, tmp_path))
+    assert (reading.course.now.direction, reading.advice) == ("level", ["Nothing to change."])
+    assert np.unique(reading.recent["step"]).tolist() == list(range(23, 30)), "the last quarter of 30 steps"
+
+
+def test_truncation_and_wrong_advantages_come_with_what_to_do(tmp_path):
+    rng = np.random.default_rng(1)
+    rewards = rng.integers(0, 2, (20, 8)).astype(float)
+    cut = (rewards.ravel() == 0) & (rng.random(160) < 0.5)
+    rows = prompts_of(rewards, truncated=cut, length=np.where(rewards.ravel() == 1, 100, 300), advantage=rewards.ravel() - 0.5)
+    reading = gt.checks.read_log(written(rows, tmp_path))
+    share, apart = reading.truncated
+    inside = [rewards[b][~one].mean() for b, one in enumerate(cut.reshape(20, 8)) if one.any() and not one.all()]
+    assert (share.value, apart.value) == (cut.mean(), pytest.approx(-np.mean(inside))), "truncated responses are all wrong"
+    assert ["the same baseline" in reading.advice[0], "Raise the length limit" in reading.advice[1]] == [True, True]
+    assert "right less wrong in a group -200 (-200 to -200)" in reading.to_text()
+    assert gt.checks.read_log(written(rows | {"truncated": rng.random(160) < 0.05}, tmp_path)).advice[1:] == []
+
+
+def test_tiny_differences_and_graded_rewards():
+    reading = gt.checks.read_log(LOGS / "A26_tiny_differences.jsonl.gz")
+    assert reading.advice[0].startswith("Round the rewards")
+    assert (reading.prompts, "rewards are graded" in reading.to_text()) == (None, True)
+    assert gt.checks.read_log(LOGS / "A26_tiny_differences.jsonl.gz", right=0.5).prompts is not None
+
+
+def test_truncation_is_advised_on_only_where_it_is_frequent_and_lowers_the_reward_inside_groups(tmp_path):
+    """Easy prompts have no truncated responses and hard ones have half of them, so that these are lower for another reason."""
+    assert gt.checks.read_log(LOGS / "F26_easy").truncated is None
+    rewards, cut = np.zeros((40, 8)), np.zeros((40, 8), dtype=bool)
+    rewards[:20], cut[20:, ::2], rewards[20:, :2], rewards[20:, 4:6] = 1.0, True, 1.0, 1.0
+    rewards[20, 0] = 0.0  # the truncated ones are lower in one group: that shows nothing
+    for hidden, advised in ((rewards, False), (np.where(cut, 0.0, rewards), True)):
+        reading = gt.checks.read_log(written(prompts_of(hidden, truncated=cut.ravel()), tmp_path))
+        assert any("Raise the length limit" in one for one in reading.advice) == advised
+        assert reading.truncated[1].value == (-0.5 if advised else -0.25 / 20)
+    few = np.zeros((40, 8), dtype=bool)
+    few[:, 0] = np.arange(40) < 18
+    rare = gt.checks.read_log(written(prompts_of(np.where(few, 0.0, 1.0), truncated=few.ravel()), tmp_path))
+    assert (rare.truncated[0].value, rare.truncated[1].high) == (18 / 320, -1.0)
+    assert "Raise" not in str(rare.advice)
+
+
+@pytest.mark.parametrize("reward", [0.0, 1.0])
+def test_a_log_of_one_reward_tells_no_right_from_wrong(reward, tmp_path):
+    reading = gt.checks.read_log(written(prompts_of(np.full((12, 4), reward)), tmp_path))
+    assert reading.signal["mixed"].value == 0.0
+    assert (reading.signal["right"].low, reading.signal["wrong"].low) == (0.0, 0.0)
+    assert reading.advice[0].startswith("Check the reward function")
+    text = said(reading.to_text())
+    assert "right and wrong cannot be told apart" in text
+    assert "all right" not in text
+    json.loads(reading.to_json())
+
+
+def test_the_end_of_a_run_is_judged_by_the_rewards_of_the_whole_log(tmp_path):
+    """Rewards are 1 until step 30 and 0 in the last ten: all groups of the last quarter are wrong."""
+    rewards = np.repeat([1.0, 0.0], [120, 40])[:, None] * np.ones(4)
+    reading = gt.checks.read_log(written(prompts_of(rewards, step=np.repeat(np.arange(40), 16)), tmp_path))
+    assert (reading.signal["right"].value, reading.signal["wrong"].value) == (0.0, 1.0)
+
+
+# ---- the course
+
+
+def test_a_broken_line_is_found_exactly_and_its_changes_are_those_of_the_line():
+    steps = np.arange(1.0, 41.0)
+    line = 0.2 + 0.02 * np.minimum(steps, 20) - 0.03 * np.maximum(steps - 30, 0)
+    course = fit_course(steps, line, np.full(40, 8.0))
+    assert list(course.knots) == [20.0, 30.0]
+    assert (course.now.since.value, course.now.direction) == (30.0, "falling")
+    assert course.now[1:3] == (pytest.approx(0.6), pytest.approx(0.3))
+    assert course.fall(0.29).difference.value == pytest.approx(-0.3)
+    assert course.fall(0.31) is None, "smaller than what matters"
+    shuffled = np.random.default_rng(0).permutation(40)
+    other = fit_course(steps[shuffled], line[shuffled], np.full(40, 8.0))
+    assert (list(other.knots), other.now[:3]) == ([20.0, 30.0], (course.now.since, *map(pytest.approx, course.now[1:3])))
+    assert fit_course(steps[:7], line[:7], np.ones(7)) is None
+
+
+def test_limits_of_a_change_without_knots_are_those_of_least_squares():
+    """Residuals that alternate are not alike, so that no correction for likeness is made."""
+    steps = np.arange(10.0)
+    means = 0.1 * steps + 0.01 * (-1.0) ** steps
+    change = fit_course(steps, means, np.ones(10)).now
+    fitted = stats.linregress(steps, means)
+    half = 9.0 * fitted.stderr * stats.t.ppf(0.975, 8)
+    assert change.difference == pytest.approx((9.0 * fitted.slope, 9.0 * fitted.slope - half, 9.0 * fitted.slope + half))
+
+
+# ---- shares and success
+
+
+def test_limits_of_a_share_use_the_effective_sample_size():
+    """Pairs of equal values count once but for n/(n - 1) and the quantiles: p (1 - p)/v with v of 25 cluster sums."""
+    one = np.array([1.0] * 10 + [0.0] * 15)
+    value, low, high = shares.clustered_share(np.repeat(one, 2), np.repeat(np.arange(25), 2))
+    size = 0.4 * 0.6 / (0.4 * 0.6 / 24) * (stats.norm.ppf(0.975) / stats.t.ppf(0.975, 24)) ** 2
+    z = stats.norm.ppf(0.975)
+    middle, half = (
+        (0.4 + z**2 / (2 * size)) / (1 + z**2 / size),
+        z * np.sqrt(0.24 / size + z**2 / (4 * size**2)) / (1 + z**2 / size),
+    )
+    assert (value, low, high) == (pytest.approx(0.4), pytest.approx(middle - half), pytest.approx(middle + half))
+    assert shares.clustered_share(np.ones(6), np.repeat([0, 1], 3))[:2] == (1.0, pytest.approx(2 / (2 + z**2)))
+
+
+def test_pass_at_k_is_the_share_of_all_choices_of_k_responses_that_hold_a_right_one():
+    rewards = np.array([[0, 0, 0, 0, 0], [1, 0, 0, 0, 0], [1, 1, 0, 1, 0], [1, 1, 1, 1, 1]])
+    rows = pd.DataFrame(prompts_of(rewards)).rename(columns={"prompt_id": "prompt"})
+    table = shares.prompt_successes(rows, rows["reward"] == 1)
+    for k in (1, 2, 4):
+        solved = [np.mean([max(one) for one in combinations(group, k)]) for group in rewards]
+        assert shares.pass_at(table, k).value == pytest.approx(np.mean(solved))
+    assert table["c"].tolist() == [0, 1, 3, 5]
+    assert table["low"].tolist()[::3] == [0.0, pytest.approx(0.05 ** (1 / 5))]
+    at_least_three = sum(comb(5, c) * table["low"].iloc[2] ** c * (1 - table["low"].iloc[2]) ** (5 - c) for c in (3, 4, 5))
+    assert at_least_three == pytest.approx(0.05), "Clopper and Pearson's lower limit"
+
+
+# ---- two logs, columns, the command
+
+
+def test_two_logs_are_paired_by_prompt_and_unpaired_where_prompts_differ():
+    both = gt.checks.read_log(LOGS / "F21_eval_A", against=LOGS / "F21_eval_B").comparison
+    assert both.difference == pytest.approx((0.0025, -0.052, 0.057), abs=5e-4)
+    assert (both.prompts, both.paired) == (100, True)
+    many = both.needed(0.05)
+    power = [_power(0.05 / both.deviation, n) for n in (many - 1, many)]
+    assert power[0] < 0.8 <= power[1]
+    rows = pd.DataFrame({"prompt": list("abcd"), "reward": [0.0, 1.0, 0.0, 1.0]})
+    apart = shares.compare(rows, rows.assign(prompt=list("efgh")))
+    assert (apart.paired, apart.difference.value) == (False, 0.0)
+    with pytest.raises(ValueError, match="two prompts or more"):
+        shares.compare(rows[:1], rows[1:])
+
+
+def _power(effect, n):
+    """The power of a two-sided t test of n differences at 5%."""
+    t = stats.t.ppf(0.975, n - 1)
+    return stats.nct.sf(t, n - 1, effect * np.sqrt(n)) + stats.nct.cdf(-t, n - 1, effect * np.sqrt(n))
+
+
+def test_the_command_prints_writes_and_refuses(tmp_path, capsys):
+    rng = np.random.default_rng(2)
+    rows = prompts_of(rng.integers(0, 2, (16, 4)), env_name=np.repeat(["math", "code"], 32))
+    log, out, table = written(rows, tmp_path), tmp_path / "out.json", tmp_path / "prompts.csv"
+    assert main(["read", str(log), "--by", "env_name", "--against", str(log), "--json", str(out), "--prompts", str(table)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("WHAT TO DO\n")
+    assert text.count("\n") <= LINES
+    for name, own in pd.DataFrame(rows).groupby("env_name"):
+        assert f"{name} 32 responses, rewards 0 to 1, mean {own['reward'].mean():.3g}" in said(text)
+    assert "mean reward +0.0000 (+0.000 to +0.000): a difference is not shown; 16 prompts, paired by prompt" in said(text)
+    found = json.loads(out.read_text())
+    assert (found["advice"], found["comparison"]["prompts"]) == (gt.checks.read_log(log).advice, 16)
+    ids = pd.read_csv(table)
+    assert ids["c"].sum() == rows["reward"].sum()
+    assert ids["high"].is_monotonic_increasing
+    graded = written(prompts_of(rng.random((4, 4))), tmp_path)
+    assert main(["read", str(graded), "--prompts", str(table)]) == 2
+    assert "--right X" in capsys.readouterr().err
+    assert main(["read", str(log), "--json", str(log)]) == 2
+
+
+def test_words_of_shares():
+    assert [sentences.percent(one) for one in (0.0, 0.004, 0.04, 0.4, 0.996, 1.0)] == ["0%", "0.4%", "4%", "40%", "99.6%", "100%"]
