@@ -1,4 +1,4 @@
-"""What logged responses are worth, and sizes of evaluations: by enumeration, by brute force, by the noncentral t law."""
+"""What logged responses are worth, and sizes of evaluations: by enumeration, and by the noncentral t law."""
 
 from itertools import product
 
@@ -8,7 +8,7 @@ from rates import table
 from scipy.stats import binom, nct, t
 
 import grpo_theory as gt
-from grpo_theory.plan import EvaluationVariance
+from grpo_theory.plan import RewardVariance
 
 ATOMS, WEIGHTS = np.array([0.1, 0.4, 1.0]), np.array([0.5, 0.3, 0.2])
 """A law of success rates."""
@@ -40,57 +40,13 @@ def test_the_two_variances_are_without_bias_by_all_tables(sizes):
     assert one.effective_responses == pytest.approx(sum(sizes) / one.design_effect)
 
 
-def test_a_comparison_has_the_variance_of_differences_by_all_tables():
-    """Two policies of which the second is better where the first is bad: expectations over all pairs of tables of two prompts."""
-    second = np.array([0.6, 0.5, 0.9])
-    chances = np.einsum(
-        "m,mi,mj->ij", WEIGHTS, binom.pmf(np.arange(3), 2, ATOMS[:, None]), binom.pmf(np.arange(4), 3, second[:, None])
-    )
-    between = within = 0.0
-    for (i, j), (k, m) in product(np.ndindex(3, 4), np.ndindex(3, 4)):
-        one = gt.plan.compared_variance(table([i, k], 2), table([j, m], 3))
-        between += chances[i, j] * chances[k, m] * one.between
-        within += chances[i, j] * chances[k, m] * one.within
-    difference = ATOMS - second
-    assert between == pytest.approx(WEIGHTS @ (difference - WEIGHTS @ difference) ** 2, abs=1e-12)
-    assert within == pytest.approx(WEIGHTS @ (ATOMS * (1.0 - ATOMS) + second * (1.0 - second)), abs=1e-12)
-
-
 @pytest.mark.parametrize("responses", [1, 4, 16])
-def test_prompts_needed_are_the_fewest_with_the_power(responses):
-    variance = EvaluationVariance(0.05, 0.3)
-    needed = gt.plan.prompts_needed(variance, -0.04, responses)
+def test_prompts_are_the_fewest_with_the_power_and_the_error_is_that_of_one_policy(responses):
+    found = gt.plan.evaluation_size(RewardVariance(0.25, 0.15), 0.04, responses, 0.9)
 
     def power(prompts):
         effect = 0.04 / np.sqrt(0.05 + 0.3 / responses)
         return nct.sf(t.ppf(0.975, prompts - 1), prompts - 1, np.sqrt(prompts) * effect)
 
-    assert power(needed) >= 0.8 > power(needed - 1)
-
-
-@pytest.mark.parametrize("between", [0.001, 0.02, 0.3])
-@pytest.mark.parametrize("prompt_cost", [0.0, 0.5, 40.0])
-def test_the_best_split_is_the_cheapest_of_all(between, prompt_cost):
-    variance = EvaluationVariance(between, 0.3)
-    cost = [variance.of_mean(1, size) * (prompt_cost + 0.7 * size) for size in range(1, 1000)]
-    best = gt.plan.best_responses(variance, prompt_cost, 0.7)
-    assert cost[best - 1] == pytest.approx(min(cost), rel=1e-12)
-    assert cost[best + 1] > min(cost)
-
-
-COUNTS, VARIANCE = table([1, 2, 0, 3], 4), EvaluationVariance(0.01, 0.3)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: gt.plan.split_variance(table([1], 4)), "at least 2 prompts"),
-        (lambda: gt.plan.split_variance(table([1, 0], 1)), "two responses"),
-        (lambda: gt.plan.compared_variance(COUNTS, table([1, 2], 4)), "same 4 prompts"),
-        (lambda: gt.plan.prompts_needed(VARIANCE, 0.0, 8), "difference"),
-        (lambda: gt.plan.training_seeds_needed([COUNTS], [COUNTS], 0.1), "first must be.*two runs"),
-    ],
-)
-def test_what_cannot_be_had(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+    assert power(found.prompts) >= 0.8 > power(found.prompts - 1)
+    assert found.error == pytest.approx(np.sqrt((0.25 + 0.15 / responses) / found.prompts), rel=1e-12)

@@ -67,7 +67,7 @@ def test_the_planners_limits_contain_students():
     limits = Limits(budget=240, max_group_size=12)
     for i in range(5):
         found = choose_group_size(pick(drawn, i), limits)
-        plain = choose(found.constants.law, found.constants.covariance, 24, limits)
+        plain = choose(found.estimates, limits, heavy=False)
         for one, other in ((found.constants, plain.constants), (found.mse, plain.mse), (found.loss, plain.loss)):
             assert (one.high >= other.high).all()
         assert (found.constants.low <= plain.constants.low).all()

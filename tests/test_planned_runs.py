@@ -1,26 +1,48 @@
 """The group size of a whole run: ladders of rewards, laws of prompts, readings of a log, worlds, runs, and the advice of them."""
 
 import json
+import re
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
 from rates import table
-from tables import answer, write
+from tables import said, write
 
 import grpo_theory as gt
 from grpo_theory.estimation import find
-from grpo_theory.page.advice.whole_run import run_record, whole_run
+from grpo_theory.page.advice.screen import how_sure, warnings
 from grpo_theory.page.command import main
 from grpo_theory.plan import run_advice
-from grpo_theory.plan.reward_laws import fit_reward_laws, tilted_laws
-from grpo_theory.plan.reward_levels import LEVELS, best_cuts, reward_ladder
-from grpo_theory.plan.run_advice import JUDGED, JUDGED_GRADED, RunAdvice, WorldRuns, advise_run
-from grpo_theory.plan.run_agreement import alignment, log_alignment
-from grpo_theory.plan.run_rates import DROP, LARGEST, RARER, capped, graded_readings, lift, readings
-from grpo_theory.plan.run_simulation import TUNING, Arm, train_sizes
-from grpo_theory.plan.run_worlds import WORLDS
+from grpo_theory.plan.run_advice import (
+    JUDGED,
+    JUDGED_GRADED,
+    RunAdvice,
+    WorldRuns,
+    advise_run,
+    alignment,
+    log_alignment,
+    make_training,
+    train,
+    train_sizes,
+)
+from grpo_theory.plan.run_worlds import (
+    DROP,
+    LARGEST,
+    LEVELS,
+    RARER,
+    WORLDS,
+    best_cuts,
+    capped,
+    fit_reward_laws,
+    graded_readings,
+    lift,
+    readings,
+    reward_ladder,
+    tilted_laws,
+)
 from grpo_theory.plan.success_rates import fit_success_rates
 from simulations.plan import planned_graded_run, planned_run
 
@@ -112,7 +134,7 @@ def test_the_floor_is_where_the_likelihood_of_unsolved_prompts_falls_by_half_a_u
     assert (near.floor, far.floor) == (pytest.approx(exact, rel=1e-6), pytest.approx(exact / RARER, rel=1e-6))
     assert near.agreement == pytest.approx(np.exp(-DROP), rel=1e-6)
     assert far.agreement == pytest.approx((1.0 - far.floor) ** 240, rel=1e-6)
-    np.testing.assert_allclose(near.rates, [LARGEST] * 5 + [near.floor] * 5)
+    np.testing.assert_allclose(near.shares[:, -1], [LARGEST] * 5 + [near.floor] * 5)
     ladder = reward_ladder(counts_of([[0.0] * 8] * 30 + [[1.0] * 8] * 30 + [[0.5] * 8]))
     near, far = graded_readings(ladder, fit_reward_laws(ladder), 10)
     assert (near.floor, far.floor) == (pytest.approx(exact, rel=0.1), pytest.approx(near.floor / RARER, rel=1e-9))
@@ -156,22 +178,22 @@ def test_alignment_is_the_mean_product_of_two_prompts_gradients_over_their_mean_
 
 def test_a_world_trains_as_the_trainer_does():
     problem = WORLDS[1].problem(np.geomspace(0.5, 0.05, 8))
-    own = Arm(problem, find("rloo"), 8).train(6.0, (3, 12), 16, np.random.SeedSequence(3), TUNING)
+    training = make_training(problem, find("rloo"), np.ones(1), (8, 8))
+    own = train(problem, training, 6.0, 12, np.random.SeedSequence(3), (0, 16))
     runs = gt.simulate_training(
         problem, problem.theta, "rloo", gt.Constant(6.0), batch_size=8, group_size=8, steps=12, replications=16,
-        checkpoints=[3, 12], rng=np.random.SeedSequence(3), workers=1,
+        rng=np.random.SeedSequence(3), workers=1,
     )  # fmt: skip
-    np.testing.assert_array_equal(own, runs.objectives.T)
-    course = train_sizes(WORLDS[3].problem(np.full(8, 0.3)), find("rloo"), (4, 64), (10,), np.random.SeedSequence(1))
-    assert course.start == pytest.approx(0.3)
-    assert (course.success > 0.4).all()
+    np.testing.assert_array_equal(own, runs.objectives[:, -1])
+    ends = train_sizes(WORLDS[3].problem(np.full(8, 0.3)), find("rloo"), (4, 64), (10, 5), np.random.SeedSequence(1))
+    assert (ends.mean(axis=1) > 0.4).all()
 
 
 def made(success, weights=(0.5, 0.25, 0.25), floors=(0.1, 0.1, 0.1), errors=0.0, **more):
     """An advice of made up runs, success of shape (W, S)."""
     parts = zip(np.asarray(success, dtype=float), weights, floors, strict=True)
     worlds = tuple(WorldRuns(f"w{i}", f, w, 0.1, own, np.full(own.size, errors)) for i, (own, w, f) in enumerate(parts))
-    return replace(RunAdvice("rloo", 8000.0, 100, 80.0, np.array([2, 4, 8]), worlds, None), **more)
+    return replace(RunAdvice("rloo", 8000.0, 100, 80.0, np.array([2, 4, 8]), worlds), **more)
 
 
 def test_the_recommendation_loses_least_on_average_and_a_measurement_is_worth_the_loss_that_it_saves():
@@ -182,35 +204,36 @@ def test_the_recommendation_loses_least_on_average_and_a_measurement_is_worth_th
     assert (run.group_size, run.candidates.tolist()) == (4, [False, True, False])
     assert [run.quantiles(place) for place in (1, 0)] == [pytest.approx((0.0, 0.1, 0.1)), pytest.approx((0.0, 0.0, 0.3))]
     assert run.worth == pytest.approx({"sharing": 0.075, "rare": 0.05})
-    assert [row["loss"] for row in run_record(run)["group_sizes"]] == pytest.approx([0.125, 0.075, 0.225])
+    assert [replace(run, asked=size).keep for size in (None, 4, 5, 3, 8, 64)] == [None, True, True, True, False, False]
+    assert made([[0.500, 0.509, 0.498]] * 3, asked=2).keep is True, "within a point"
+    assert made([[0.500, 0.509, 0.498]] * 3, asked=8).keep is False
     unsure = made([[0.50, 0.51, 0.3]] * 3, errors=0.02)
     np.testing.assert_allclose(unsure.errors, 0.02 * np.sqrt(0.375))
     assert unsure.candidates.tolist() == [True, True, False]
 
 
 RARE = (0.1, 0.01, 0.01)
+WARNED = ("extrapolated", "not judged: ", "larger groups may serve", "rewards are graded", "far from all other rewards")
 
 
 @pytest.mark.parametrize(
-    ("changed", "begins"),
+    ("changed", "told"),
     [
-        ({}, set()),
-        ({"total": 12_900.0}, {"extrapolated", "Not judged: "}),
-        ({"total": 2e5, "floors": RARE, "estimator": "trl_grpo"}, {"extrapolated", "Not judged: ", "Larger groups may serve"}),
-        ({"total": 2e5, "estimator": "grpo"}, {"extrapolated", "Not judged: "}),
-        ({"rewards": (-1e6, 0.1, 0.4, 0.9)}, {"far from all other rewards", "Not judged: "}),
-        ({"rewards": (1.0, 1.0 + 1e-9, 1.0 + 3e-9)}, {"1, 1.000000001, 1.000000003.", "Not judged: "}),
+        ({}, ()),
+        ({"total": 12_900.0}, WARNED[:2]),
+        ({"total": 2e5, "floors": RARE, "estimator": "trl_grpo"}, WARNED[:3]),
+        ({"total": 2e5, "estimator": "grpo"}, WARNED[:2]),
+        ({"rewards": (-1e6, 0.1, 0.4, 0.9)}, (WARNED[1], *WARNED[3:])),
+        ({"rewards": (1.0, 1.0 + 1e-9, 1.0 + 3e-9)}, (WARNED[1], WARNED[3])),
     ],
 )
-def test_it_says_where_it_is_less_sure(changed, begins):
-    """Of runs of another length; without runs that judged it; where larger groups may serve; and of which rewards."""
+def test_it_says_where_it_is_less_sure(changed, told):
+    """Of runs of another length; without runs that judged it; where larger groups may serve; and where rewards are graded."""
     run = made([[0.9, 0.8, 0.5]] * 3, **changed)
-    text, every = " ".join(whole_run(run).paragraphs), ("extrapolated", "Not judged: ", "Larger groups may serve")
-    assert {words for words in (*every, "far from all other rewards", "1, 1.000000001, 1.000000003.") if words in text} == begins
-    assert run_record(run)["judged"] is ("Not judged: " not in begins)
-    assert ("Rewards are graded" in text) == ("rewards" in changed)
-    rows = {asked: [row[-1] for row in whole_run(run, asked).table if "yours" in row[-1]] for asked in (2, 8, 3, None)}
-    assert rows == {2: ["recommended, yours"], 8: ["yours"], 3: [], None: []}
+    text = " ".join(warnings(gt.plan.advise(table([3, 4, 5] * 20, 8), 64), run))
+    assert [words for words in WARNED if words in text] == list(told)
+    assert run.judged == (WARNED[1] not in told)
+    assert "They cannot tell groups of 2 from 4." in how_sure(None, made([[0.50, 0.51, 0.3]] * 3, errors=0.02))
 
 
 def test_judged_is_what_the_studies_of_the_advice_judge():
@@ -218,10 +241,45 @@ def test_judged_is_what_the_studies_of_the_advice_judge():
     assert max(each for _, _, each in planned_graded_run.CASES) == JUDGED_GRADED
 
 
+@pytest.mark.parametrize(
+    ("estimator", "best", "kept"),
+    [("rloo", 4, {2, 4, 8}), ("dr_grpo", 4, {2, 4, 8}), ("grpo", 8, {8, 16}), ("max_rl", 8, {8, 16})],
+)
+def test_from_a_thousand_responses_a_prompt_on_the_rule_of_the_page_decides(estimator, best, kept):
+    """Worlds that like 4 most choose among 2 to 8 for who does not divide, and 8 or 16 for who does."""
+    run = made([[0.8, 0.9, 0.5]] * 3, total=1e7, training_prompts=10_000, estimator=estimator)
+    assert (run.rule, run.group_size) == ((2, 8) if best == 4 else (8, 16), best)
+    assert {size for size in (2, 4, 8, 16, 32) if replace(run, asked=size).keep} == kept
+    assert (replace(run, total=9e6).rule, replace(run, total=9e6).group_size) == (None, 4)
+    words = (Path(__file__).parents[1] / "docs" / "runs.md").read_text(encoding="utf-8")
+    assert "2 to 8 if your trainer does not divide, and 8 or 16 if it does" in words
+
+
+def test_costs_of_prompts_leave_more_responses_to_larger_groups():
+    run = made([[0.9, 0.8, 0.5]] * 3, costs=(4.0, 0.5))
+    assert run.each == pytest.approx(8000.0 / (0.5 + 4.0 / 2) / 100)
+    assert replace(run, worlds=run.worlds, group_sizes=np.array([8, 16, 32])).each == pytest.approx(
+        8000.0 / (0.5 + 4.0 / 8) / 100
+    )
+
+
 @pytest.fixture
 def few(monkeypatch):
     """Let one world be run."""
     monkeypatch.setattr(run_advice, "WORLDS", WORLDS[:1])
+
+
+@pytest.mark.usefixtures("few")
+def test_runs_are_as_long_as_their_cost_and_the_factor_is_that_of_the_change():
+    counts = table([3, 4, 5] * 20, 8)
+    costly = advise_run(counts, 3840, largest=8, costs=(4.0, 1.0), group_size=8, estimator="dr_grpo")
+    plain = advise_run(counts, 3840 / (1 + 4 / 8), largest=8, estimator="dr_grpo")
+    np.testing.assert_array_equal(costly.worlds[0].success[2], plain.worlds[0].success[2])
+    assert costly.worlds[0].success[0] < plain.worlds[0].success[0], "groups of 2 have half as many responses"
+    if costly.group_size != 8:
+        assert costly.learning_rate.most == pytest.approx((7 / 8) / (1 - 1 / costly.group_size), rel=1e-12)
+    with pytest.raises(ValueError, match="at least one group, which costs 6, got 5"):
+        advise_run(counts, 5, costs=(4.0, 1.0))
 
 
 def test_small_groups_are_advised_where_all_prompts_are_easy():
@@ -248,11 +306,11 @@ def test_the_command_advises_on_a_run(parts, tmp_path, capsys):
     found = [{"prompt_id": b, "reward": float(r)} for b, row in enumerate(drawn(30, 4, 4, parts)) for r in row]
     asked = ["plan", str(write(tmp_path / "log.jsonl", found)), "--total", "500", "--max-group-size", "4"]
     assert main([*asked, "--html", str(tmp_path / "plan.html")]) == 0
-    said = capsys.readouterr().out
-    assert answer(said).startswith("GROUP SIZE FOR THE WHOLE RUN\n  Use groups of ")
-    assert ("Rewards are graded" in said) == (parts > 1)
-    assert "Group size for the whole run" in (tmp_path / "plan.html").read_text(encoding="utf-8")
+    text = said(capsys.readouterr().out)
+    assert re.match("Use groups of [24] with rloo for the whole run of 500 responses, 16.7 for each of 30 prompts", text)
+    assert ("rewards are graded" in text) == (parts > 1)
+    assert "THE SIMULATED WORLDS" in (tmp_path / "plan.html").read_text(encoding="utf-8")
     assert main([*asked, "--json", "-"]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert [row["group_size"] for row in record["run"]["group_sizes"]] == [2, 4]
-    assert len(record["run"]["rewards"]) == (2 if parts == 1 else LEVELS)
+    record = json.loads(capsys.readouterr().out)["run"]
+    assert record["group_sizes"] == [2, 4]
+    assert len(record["rewards"]) == (2 if parts == 1 else LEVELS)

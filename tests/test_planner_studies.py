@@ -10,7 +10,7 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.plan import choose_group_size
-from grpo_theory.plan.estimator_advice import EstimatorLaws
+from grpo_theory.plan.efficiency import EstimatorLaws
 from grpo_theory.plan.run_advice import SIZES
 from simulations.best_rate import lead
 from simulations.plan import advice_regret, pilot_problems, twin_reach
@@ -104,7 +104,10 @@ def test_gains_that_are_judged_are_those_that_a_user_is_told(estimator):
     (log,) = pilot_problems.draw_logs("graded", np.random.default_rng(3), 1)
     advice = gt.plan.advise(log, pilot_problems.LOG_LIMITS, estimator=estimator)
     laws = EstimatorLaws(log, pilot_problems.LOG_LIMITS, None)
-    chosen = {"rloo": choose_group_size(log, pilot_problems.LOG_LIMITS), "trl_grpo": laws.choice("trl_grpo", LEVEL)}
+    chosen = {
+        "rloo": choose_group_size(log, pilot_problems.LOG_LIMITS),
+        "trl_grpo": laws.choice(gt.estimators()["trl_grpo"], LEVEL),
+    }
     told, size = advice.scores.by_efficiency.others, advice.scores.choice.group_size
     assert size == chosen[estimator].group_size
     found = [(one.name, one.group_size, one.gain.low, one.gain.high) for one in told_switches(laws, chosen)[estimator]]
@@ -191,21 +194,21 @@ def test_the_study_asks_the_planner_that_users_ask(estimator):
 
 
 WRITTEN = """
-planner planner planner_tables PLANNER
-planner heavy_tails tails_table TAILS
-planner planned_run total_table TOTAL
-planner planned_graded_run total_table GRADED
-planner advice_regret runs_table RUNS
-planner trained_advice trained_tables TRAINED
-twin twin twin_table TWIN
-twin trained_twin trained_twin_table TRAINED
+planner planner_tables PLANNER planner
+planner tails_table TAILS heavy_tails
+planner total_table TOTAL planned_run planned_graded_run
+planner runs_table RUNS advice_regret
+planner trained_table TRAINED trained_advice
+twin twin_table TWIN twin
+twin trained_twin_table TRAINED trained_twin
 """.strip()
 """The pages, and the tables that tools/write_planner.py puts between their marks."""
 
 
 @pytest.mark.parametrize("line", WRITTEN.split("\n"))
 def test_the_pages_numbers_are_those_of_the_tables(line, monkeypatch):
-    (page, table, made, marks), docs = line.split(), Path(__file__).resolve().parents[1] / "docs"
+    (page, made, marks, *tables), docs = line.split(), Path(__file__).resolve().parents[1] / "docs"
     monkeypatch.syspath_prepend(docs.parent / "tools")
     tool, text = importlib.import_module("write_planner"), (docs / f"{page}.md").read_text(encoding="utf-8")
-    assert tool.with_tables(text, getattr(tool, made)(pd.read_csv(docs / f"{table}.csv")), getattr(tool, marks)) == text
+    found = getattr(tool, made)(*(pd.read_csv(docs / f"{table}.csv") for table in tables))
+    assert tool.with_tables(text, found, getattr(tool, marks)) == text

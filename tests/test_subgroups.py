@@ -11,8 +11,7 @@ import grpo_theory as gt
 from grpo_theory.estimation import find
 from grpo_theory.estimation.code import plain_python
 from grpo_theory.estimation.kernel import Batch
-from grpo_theory.plan import subgroups
-from grpo_theory.plan.subgroups import (
+from grpo_theory.plan.efficiency import (
     RewardClasses,
     average_over_subgroups,
     can_be_averaged,
@@ -45,11 +44,9 @@ def test_the_means_over_all_logs_are_the_law_of_smaller_groups(name):
             assert weights @ powers == pytest.approx(chances @ (estimates**2).sum(axis=1), abs=1e-12)
 
 
-@pytest.mark.parametrize("few", [0, subgroups.FEW_COUNTS])
 @pytest.mark.parametrize("name", NAMES)
-def test_groups_of_any_sizes_have_the_averages_of_their_own_subgroups(name, few, monkeypatch):
-    """From all counts that could be, and from those that are; one prompt has one value alone."""
-    monkeypatch.setattr(subgroups, "FEW_COUNTS", few)
+def test_groups_of_any_sizes_have_the_averages_of_their_own_subgroups(name):
+    """One prompt has one value alone."""
     rng, sizes, found = np.random.default_rng(3), (6, 3, 5), find(name)
     index = np.repeat(np.arange(3), sizes)
     rewards, scores = rng.choice([0.0, 0.5, 2.0], index.size), rng.normal(size=(index.size, 3))

@@ -8,7 +8,7 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.estimation.kernel import Batch
 from grpo_theory.exact import directional_derivatives
-from grpo_theory.plan.run_simulation import best_rate
+from grpo_theory.plan.run_advice import best_rate
 from simulations.seeds import child_seed
 from simulations.sequence.off_policy import Pairs
 from simulations.sequence.parts import random_problem

@@ -5,23 +5,98 @@ from dataclasses import dataclass
 import numpy as np
 
 from grpo_theory.estimation import Estimator, find
-from grpo_theory.intervals.interval import check_level
+from grpo_theory.intervals.interval import Interval, check_level
 from grpo_theory.intervals.ragged import RaggedRollouts, RewardCounts
 from grpo_theory.intervals.rollouts import Groups, Rollouts
 from grpo_theory.logs import Findings, RolloutLog
-from grpo_theory.plan.batches import FEWEST_PROMPTS, Limits
-from grpo_theory.plan.convention import baseline_of
+from grpo_theory.plan.batches import FEWEST_PROMPTS, Limits, cost_optimum
+from grpo_theory.plan.efficiency import EfficiencyChoice, EstimatorAdvice, StepLaw, advise_by_efficiency, baseline_of
+from grpo_theory.plan.group_size import (
+    LEAVE_ONE_OUT,
+    BaselineChoice,
+    GroupSizeChoice,
+    SizeChoice,
+    baseline_terms,
+    choose_baseline,
+    choose_group_size,
+)
 from grpo_theory.plan.rewards_advice import RewardsAdvice, advise_from_rewards
-from grpo_theory.plan.scores_advice import Missing, ScoresAdvice, advise_from_scores, usable
-from grpo_theory.plan.success_chances import most_success
+from grpo_theory.plan.success_rates import most_success
+from grpo_theory.theory import GroupSizeLaw
 from grpo_theory.validation import Argument, ArgumentError, as_count, as_fraction, shown
 
 TOLERANCE = 0.05
 UNNAMED = "rloo"
 """What the rewards' weights are those of where no estimator is named."""
-OPTION = "your group size (--group-size)"
 SHORT = 0.05
 """A warning is given where Student's limits would hold less often than the level by so much: 90% for 95%."""
+FEWEST = 4
+"""Responses that a prompt must have to say something about the error of a gradient."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScoresAdvice:
+    """What rewards and scores together tell.
+
+    Attributes
+    ----------
+    recommended : BaselineChoice
+        The recommended pair of a baseline and a batch, and what has less error.
+    leave_one_out : GroupSizeChoice
+        The batches with the leave-one-out mean.
+    real_optimum : float
+        The best group size with the recommended baseline were sizes not whole and only the cost a limit.
+    signal : Interval
+        The squared norm of the gradient over its mean squared error, with the recommended pair. The limits are those for
+        sketches, which the scores are taken for.
+    prompts_needed : int or None
+        How many prompts a pilot needs for the recommended size to be sure of losing less than the tolerance.
+    prompts, dropped : int
+        The prompts that this rests on, and those left out because they have fewer than four responses.
+    by_efficiency : EstimatorAdvice
+        The batches of the user's estimator, if the squared error has another order, and what other estimators would gain.
+    """
+
+    recommended: BaselineChoice
+    leave_one_out: GroupSizeChoice
+    real_optimum: float
+    signal: Interval
+    prompts_needed: int | None
+    prompts: int
+    dropped: int
+    by_efficiency: EstimatorAdvice
+
+    @property
+    def own(self) -> EfficiencyChoice | None:
+        """The batches of the user's estimator, by their efficiency; None where the recommendation is by squared error."""
+        return self.by_efficiency.choice
+
+    @property
+    def choice(self) -> SizeChoice:
+        """The recommended group size, its rivals, and what each size loses: by efficiency, or with the recommended baseline."""
+        return self.recommended.choice if self.own is None else self.own
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Why rollouts do not tell the best group size.
+
+    Attributes
+    ----------
+    scores : bool
+        Whether there are none.
+    prompts : int
+        How many prompts have enough responses. If they are enough themselves, their rewards are the reason: in no group do they
+        differ.
+    """
+
+    scores: bool
+    prompts: int = 0
+
+    @property
+    def few(self) -> bool:
+        """Whether too few prompts have enough responses."""
+        return not self.scores and self.prompts < FEWEST_PROMPTS
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,13 +152,6 @@ class Advice:
         return f"<Advice {told}; gt.page.to_text shows all of it>"
 
     @property
-    def asked(self) -> int | None:
-        """The group size about which rewards are asked: the user's, or the recommended one, or None."""
-        if self.group_size is not None:
-            return self.group_size
-        return None if self.scores is None else self.scores.choice.group_size
-
-    @property
     def enough(self) -> bool | None:
         """Whether the recommended size is sure to lose no more than the tolerance; None without scores."""
         return None if self.scores is None else self.scores.choice.risk <= self.tolerance
@@ -91,7 +159,7 @@ class Advice:
     @property
     def heavy_tailed(self) -> bool:
         """Whether the prompts differ so much in gradient length that Student's limits of the error would be too narrow."""
-        return self.scores is not None and self.scores.leave_one_out.constants.student_coverage < self.level - SHORT
+        return self.scores is not None and self.scores.leave_one_out.student_coverage < self.level - SHORT
 
 
 def advise(
@@ -164,17 +232,25 @@ def advise(
     own = None if named is None else baseline_of(named, int(group_size or sizes[0]))
     scores = None
     if kept is not None:
-        scores = advise_from_scores(
-            kept,
-            counts.prompts,
-            limits,
-            group_size=group_size,
-            estimator=named,
-            baseline=own,
-            level=level,
-            tolerance=tolerance,
+        # Without a name it is for what trainers can be set to; other baselines are remarks.
+        leave_one_out = choose_group_size(kept, limits, level)
+        recommended = choose_baseline(kept, limits, leave_one_out, own or LEAVE_ONE_OUT)
+        pair, width = recommended.pair, kept.known_scores.shape[-1]
+        planned = None if own is not None else named
+        by_efficiency = advise_by_efficiency(kept, limits, pair, planned, group_size, level)
+        choice, likely = by_efficiency.choice or recommended.choice, recommended.choice.estimates.likely
+        law = StepLaw.of_unbiased(baseline_terms(kept)[pair.name], np.array([pair.group_size]))
+        scores = ScoresAdvice(
+            recommended=recommended,
+            leave_one_out=leave_one_out,
+            real_optimum=cost_optimum(GroupSizeLaw(*likely.tolist()), limits.cost_prompt, limits.cost_response),
+            signal=by_efficiency.signal or law.signal(0, pair.batch_size, level, width),
+            prompts_needed=choice.prompts_needed(tolerance),
+            prompts=kept.batch_size,
+            dropped=counts.prompts - kept.batch_size,
+            by_efficiency=by_efficiency,
         )
-    recommended = None if scores is None else scores.choice.group_size
+    best = None if scores is None else scores.choice.group_size
     name = UNNAMED if named is None else named.name
     return Advice(
         limits=limits,
@@ -183,41 +259,48 @@ def advise(
         baseline=own,
         level=level,
         tolerance=tolerance,
-        rewards=advise_from_rewards(counts, name, limits, group_size or recommended, recommended, level),
+        rewards=advise_from_rewards(counts, name, limits, group_size or best, best, level),
         scores=scores,
         missing=missing,
-        notes=() if findings is None else (*findings.warnings, *_contradicted(findings, group_size)),
+        notes=() if findings is None else (*findings.warnings, *findings.remarks, *_contradicted(findings, group_size)),
         reading=() if findings is None else findings.reading,
     )
 
 
+def usable(groups: Groups | None) -> tuple[Groups | None, Missing | None]:
+    """Return the prompts that say something about the best group size, or None and what is missing."""
+    if groups is None or groups.scores is None:
+        return None, Missing(scores=True)
+    enough = int((groups.sizes >= FEWEST).sum())
+    if enough < FEWEST_PROMPTS:
+        return None, Missing(scores=False, prompts=enough)
+    kept = groups.at_least(FEWEST) if isinstance(groups, RaggedRollouts) else groups
+    if not kept.by_prompt(lambda group: np.ptp(group.rewards, axis=-1)).any():
+        return None, Missing(scores=False, prompts=enough)
+    return kept, None
+
+
 def _contradicted(findings: Findings, group_size: int | None) -> tuple[str, ...]:
     """Return that the log's groups are not of the size that the user has, if all of them have another."""
-    if group_size is None or group_size in findings.sizes:
-        return ()
     sizes = list(findings.sizes)
+    if group_size is None or group_size in sizes:
+        return ()
     held = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
-    note = f"The groups of the log have {held} responses, and none the {group_size:,} of {OPTION}."
-    if all(size % group_size == 0 for size in sizes):
-        option = f"group_of={group_size}, --group-of {group_size}"
-        note += f" If each {group_size:,} rows one after another are a group, say so ({option})."
-    return (note,)
+    return (f"The groups of the log have {held} responses, and none the {group_size:,} of your group size (--group-size).",)
 
 
 def parts(rollouts: RolloutLog | Groups | RewardCounts) -> tuple[Groups | None, RewardCounts]:
     """Return rollouts if there are any, and the counts of their rewards."""
-    if isinstance(rollouts, RolloutLog):
-        return rollouts.rollouts, rollouts.rollouts.counts
-    if isinstance(rollouts, RewardCounts):
-        return None, rollouts
-    if isinstance(rollouts, RaggedRollouts):
-        return rollouts, rollouts.counts
-    if isinstance(rollouts, Rollouts):
-        if not rollouts.single:
-            raise ValueError(f"rollouts must be one batch, without leading axes, got rewards of shape {rollouts.rewards.shape}")
-        prompts = np.repeat(np.arange(rollouts.batch_size), rollouts.group_size)
-        return rollouts, RewardCounts.from_rewards(prompts, rollouts.rewards.ravel())
-    raise TypeError(f"rollouts must be what gt.read_rollouts returns, rollouts or reward counts, got {shown(rollouts)}")
+    found = rollouts.rollouts if isinstance(rollouts, RolloutLog) else rollouts
+    if isinstance(found, RewardCounts):
+        return None, found
+    if isinstance(found, RaggedRollouts):
+        return found, found.counts
+    if not isinstance(found, Rollouts):
+        raise TypeError(f"rollouts must be what gt.read_rollouts returns, rollouts or reward counts, got {shown(rollouts)}")
+    if not found.single:
+        raise ValueError(f"rollouts must be one batch, without leading axes, got rewards of shape {found.rewards.shape}")
+    return found, RewardCounts.from_rewards(np.repeat(np.arange(found.batch_size), found.group_size), found.rewards.ravel())
 
 
 def check_independent(findings: Findings | None) -> None:
@@ -238,9 +321,9 @@ def check_informative(counts: RewardCounts) -> None:
     if counts.values.size < 2:
         told = "they say nothing about a gradient"
         if counts.values[0] == 0.0:
+            most, size = most_success(counts.prompts), int(counts.sizes.min())
             told += (
-                f". If 1 is success, at 95% confidence the mean success rate is at most {most_success(counts.prompts):.2g}. "
-                f"So is the share of groups of up to {int(counts.sizes.min())} responses with a signal. Log more prompts, or "
-                "easier ones"
+                f". If 1 is success, at 95% confidence the mean success rate is at most {most:.2g}. So is the share of groups "
             )
+            told += f"of up to {size} responses with a signal. Log more prompts, or easier ones"
         raise ValueError(f"rollouts must have different rewards, and all are {counts.values[0]:g}: {told}")

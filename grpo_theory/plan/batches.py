@@ -1,27 +1,20 @@
-"""What a batch costs, which batches are allowed, the best group size under a cost, and a choice among the allowed group sizes."""
+"""What a batch costs, which batches are allowed, and the best group size under a cost."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import gcd
 from typing import Any
 
 import numpy as np
 
-from grpo_theory.intervals.interval import Interval
 from grpo_theory.theory import GroupSizeLaw
-from grpo_theory.validation import Argument, ArgumentError, Flags, Integers, as_count, as_not_negative, as_positive
+from grpo_theory.validation import Argument, ArgumentError, Integers, as_count, as_not_negative, as_positive
 
 LARGEST_GROUP = 4096
 """The largest group that may be asked for."""
 MOST_PAIRS = 1e12
 """The most pairs of responses that a budget may buy: numbers of prompts are then exact."""
 BUDGET, MAX_RESPONSES, MIN_PROMPTS = (Argument(name) for name in ("budget", "max_responses", "min_prompts"))
-
-
 FEWEST_PROMPTS = 3
 """The fewest prompts from which a group size is chosen: fewer give no standard errors by leaving one out."""
-MOST_FACTOR = 4096.0
-"""A pilot is not advised to be more than so many times larger."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,36 +100,18 @@ class Limits:
         whole = fitting // step * step
         allowed = whole >= self.min_prompts
         if not allowed.any():
-            raise ArgumentError("no batch meets all limits: ", *self._ruled_out(int(bought.max()), int(fitting.max())))
+            ends = (BUDGET, self.budget, "pays", bought.max()), (MAX_RESPONSES, self.max_responses, "leaves room", fitting.max())
+            for limit, value, gives, most in ends:
+                if most < self.min_prompts:
+                    told = f" {value:g} {gives} for at most {most} prompt{'s' * int(most != 1)}, fewer than "
+                    raise ArgumentError("no batch meets all limits: ", limit, told, MIN_PROMPTS, f" {self.min_prompts}")
+            divided = Argument("multiple_of"), f" {self.multiple_of} divides"
+            raise ArgumentError("no batch meets all limits: none that fits has a number of responses that ", *divided)
         return sizes[allowed], whole[allowed]
-
-    def _ruled_out(self, bought: int, fitting: int) -> tuple[str, ...]:
-        """Return which limit leaves no batch, from the most prompts that are bought, and that fit, in groups of any size."""
-        fewest = (", fewer than ", MIN_PROMPTS, f" {self.min_prompts}")
-        if bought < self.min_prompts:
-            return BUDGET, f" {self.budget:g} pays for at most {bought} prompt{'s' * (bought != 1)}", *fewest
-        if fitting < self.min_prompts:
-            room = f" {self.max_responses} leaves room for at most {fitting} prompt{'s' * (fitting != 1)}"
-            return MAX_RESPONSES, room, *fewest
-        memory = () if self.max_responses is None else (", ", MAX_RESPONSES, f" {self.max_responses}")
-        prompts = () if self.min_prompts == 1 else (", ", MIN_PROMPTS, f" {self.min_prompts}")
-        return (
-            f"none in groups of 2 to {self.max_group_size} has a number of responses that ",
-            *(Argument("multiple_of"), f" {self.multiple_of} divides. A batch must also fit "),
-            *(BUDGET, f" {self.budget:g}", *memory, *prompts),
-        )
 
 
 FREE: dict[str, Any] = {"max_group_size": LARGEST_GROUP, "max_responses": None, "min_prompts": 1, "multiple_of": 1}
 """What each limit is where it limits nothing."""
-
-
-def limits_prompts(limits: Limits, group_size: int) -> bool:
-    """Return whether the budget would pay for more prompts at a group size, and max_responses leaves no room for them."""
-    step = limits.multiple_of // gcd(limits.multiple_of, group_size)
-    more = (limits.prompts(group_size) + step) * group_size
-    full = limits.max_responses is not None and more > limits.max_responses
-    return full and limits.cost(more // group_size, group_size) <= limits.budget
 
 
 def limits_groups(limits: Limits) -> tuple[str, ...]:
@@ -190,90 +165,3 @@ def cost_optimum(law: GroupSizeLaw, cost_prompt: float = 0.0, cost_response: flo
     roots = np.roots(above / np.abs(above).max())
     real = roots.real[np.abs(roots.imag) <= 1e-6 * np.abs(roots)]
     return float(max(real.max(initial=1.0), 1.0))
-
-
-@dataclass(frozen=True, eq=False)
-class SizeChoice:
-    """The allowed batches, what each loses, and which is best.
-
-    Attributes
-    ----------
-    group_sizes, batch_sizes : ndarray, shape (K,)
-        The group sizes, ascending, and the number of prompts at each.
-    loss : Interval
-        Shape (K,): what each size loses against the best one. No standard errors.
-    candidates : ndarray, shape (K,)
-        Whether the size cannot be told from the best.
-    best : int
-        The index of the recommended size.
-    """
-
-    group_sizes: Integers
-    batch_sizes: Integers
-    loss: Interval
-    candidates: Flags
-    best: int
-
-    @property
-    def group_size(self) -> int:
-        """The recommended group size."""
-        return int(self.group_sizes[self.best])
-
-    @property
-    def batch_size(self) -> int:
-        """The number of prompts beside it."""
-        return int(self.batch_sizes[self.best])
-
-    @property
-    def low(self) -> int:
-        """The smallest group size that cannot be told from the best."""
-        return int(self.group_sizes[self.candidates][0])
-
-    @property
-    def high(self) -> int:
-        """The largest group size that cannot be told from the best."""
-        return int(self.group_sizes[self.candidates][-1])
-
-    @property
-    def runs(self) -> list[tuple[int, int]]:
-        """The smallest and the largest size of each run of whole numbers without a hole that cannot be told from the best."""
-        kept = self.group_sizes[self.candidates]
-        breaks = np.flatnonzero(np.diff(kept) > 1)
-        first, last = kept[[0, *(breaks + 1)]], kept[[*breaks, kept.size - 1]]
-        return list(zip(first.tolist(), last.tolist(), strict=True))
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the data rule out that the largest allowed group is best."""
-        return not bool(self.candidates[-1])
-
-    @property
-    def risk(self) -> float:
-        """The upper limit of what the recommended size loses; infinite if the data set none."""
-        return float(self.loss.high[self.best])
-
-    def at(self, group_size: int) -> int:
-        """Return the index of a group size; ValueError if no batch of it is allowed."""
-        index = int(np.searchsorted(self.group_sizes, group_size))
-        if index == self.group_sizes.size or self.group_sizes[index] != group_size:
-            raise ValueError(f"group_size must be one that budget and limits allow, got {group_size}")
-        return index
-
-
-def sufficient_prompts(risk: Callable[[int], float], pilot: int, tolerance: float) -> int | None:
-    """Return the least number of prompts at which a limit that falls with it is within the tolerance, from a pilot's number on.
-
-    The answer is None if the limit is within the tolerance at the pilot's own number: this limit is then not what the pilot
-    lacks. It is also None if more than `MOST_FACTOR` times as many are needed.
-    """
-    low = high = pilot
-    if risk(pilot) <= tolerance:
-        return None
-    while risk(high) > tolerance:
-        low, high = high, 2 * high
-        if high > MOST_FACTOR * pilot:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if risk(middle) > tolerance else (low, middle)
-    return high

@@ -1,59 +1,213 @@
-"""What prompts tell of the step of one estimator, which group size gains most in it, and what the other sizes lose."""
+"""What prompts tell of one estimator's step: its best group size by efficiency, and what other estimators would gain.
 
+A subgroup of G of a prompt's n responses, drawn without replacement, is a group of G. The mean over all of them of an estimator's
+estimate, and of its squared norm, is unbiased for a group of G (docs/derivations.md, section 35.4).
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property, lru_cache
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+from scipy.special import gammaln
 
-from grpo_theory.estimation import Estimator
-from grpo_theory.intervals.interval import Interval, check_level, quotient_limits, tail_quantiles
-from grpo_theory.intervals.u_statistics import PromptTerms
-from grpo_theory.plan.batches import SizeChoice, sufficient_prompts
-from grpo_theory.plan.error_constants import likely_values, prompt_quantile, signal_interval
-from grpo_theory.plan.subgroups import RewardClasses, average_over_subgroups
-from grpo_theory.validation import Array, Integers, as_numbers, as_positive
+from grpo_theory.estimation import Estimator, find
+from grpo_theory.estimation.advantage import affine_coefficients
+from grpo_theory.estimation.parts import constant_length, whole
+from grpo_theory.exact.multisets import UNREAD, advantage_table, count_multisets, multiset_lines, multisets
+from grpo_theory.intervals.interval import Interval, check_level
+from grpo_theory.intervals.ragged import RaggedRollouts
+from grpo_theory.intervals.rollouts import Groups
+from grpo_theory.intervals.u_statistics import PromptTerms, prompt_gradients
+from grpo_theory.plan.batches import FEWEST_PROMPTS, Limits
+from grpo_theory.plan.group_size import (
+    LEAVE_ONE_OUT,
+    Estimates,
+    Pair,
+    SizeChoice,
+    baseline_terms,
+    compare_sizes,
+    pilot_terms,
+    ratio_interval,
+    rivals,
+)
+from grpo_theory.validation import Argument, ArgumentError, Array, Integers, as_count, as_numbers, read_only, shown, typed
 
 SMALLEST = 1e-300
-"""Stands for 0 where a logarithm is taken."""
+"""Stands for 0 where a logarithm is taken, or a ratio."""
+MOST_VALUES = 8
+"""Sums of scores are kept for each reward value: of more values they would take more room than the scores."""
+MOST_TERMS = 1 << 20
+"""The most multisets of rewards, times prompts with different counts of rewards, that are gone through for one group size."""
+OTHERS = ("rloo", "trl_grpo", "nemo_rl", "max_rl")
+"""The estimators compared with: they divide by nothing, the group's deviation, the other responses' deviation, and the mean."""
 
 
-class Estimates(NamedTuple):
-    """Estimates (...) from B prompts, and what each prompt adds to their errors, (..., B), of mean 0."""
-
-    values: Array
-    influences: Array
-
-    @property
-    def prompts(self) -> int:
-        """The number of prompts B."""
-        return self.influences.shape[-1]
-
-    @property
-    def standard_errors(self) -> Array:
-        """By leaving out one prompt at a time, shape (...)."""
-        return np.asarray(np.sqrt((self.influences**2).sum(axis=-1) / (self.prompts * (self.prompts - 1.0))))
-
-    @property
-    def covariance(self) -> Array:
-        """Of K estimates, shape (K, K)."""
-        return self.influences @ self.influences.T / (self.prompts * (self.prompts - 1.0))
-
-    @property
-    def differences(self) -> Array:
-        """The standard errors of all differences of two of K estimates, shape (K, K)."""
-        own = np.diagonal(self.covariance)
-        return np.sqrt(np.maximum(own[:, None] + own - 2.0 * self.covariance, 0.0))
-
-    @property
-    def likely(self) -> Array:
-        """The means given that the true values are not below 0, shape (...)."""
-        return np.maximum(likely_values(self.values, self.standard_errors), SMALLEST)
+# ---- What an estimator does.
 
 
-def mean_estimates(terms: Array) -> Estimates:
-    """Return the means of terms (..., B) over the prompts."""
-    mean = terms.mean(axis=-1)
-    return Estimates(mean, terms - mean[..., None])
+def baseline_of(estimator: Estimator, group_size: int) -> str | None:
+    """Return the baseline of an estimator whose estimate on policy is the gradient's, times a constant above 0; None for others.
+
+    It is the leave-one-out mean if the advantage is a constant times Z - group mean, and none if it is a constant times Z. Both
+    are decided on symbols and so hold for all rewards (`affine_coefficients`). The aggregation must weigh all tokens alike,
+    whatever the lengths. On policy ratios are 1 and clips idle.
+    """
+    coefficients = None if weighs_by_length(estimator) else affine_coefficients(estimator.advantage, group_size)
+    if coefficients is None:
+        return None
+    own, total, *rest = coefficients
+    rounding = 1e-12 * abs(own)
+    if not own > 0.0 or np.abs(rest).max() > rounding:
+        return None
+    if abs(own + group_size * total) <= rounding:
+        return LEAVE_ONE_OUT
+    return "none" if abs(total) <= rounding else None
+
+
+def weighs_by_length(estimator: Estimator) -> bool:
+    """Return whether the weight of a token depends on the lengths of responses, as in a mean over tokens."""
+    aggregation = estimator.aggregation
+    return bool(aggregation.pool) or aggregation.function not in (whole, constant_length)
+
+
+def check_reads_own_rewards(estimator: Estimator) -> None:
+    """Raise ValueError unless the advantages depend on the rewards of a response's own group alone."""
+    read = [name.replace("_", " ") for name in sorted(estimator.advantage.reads - {"rewards", "parameters"})]
+    if read := ["the other groups of the batch"] if estimator.advantage.couples_groups else read:
+        told = " must be one whose advantages depend on the rewards of their own group alone, and those of "
+        told += f"{estimator.name!r} depend on {' and '.join(read)}. Name another, or leave the name out"
+        raise ArgumentError(Argument("estimator"), told)
+
+
+class PairedGroups(NamedTuple):
+    """An estimator's advantages in groups of one size: multisets (n, L) of reward values, and what each value gets (n, L)."""
+
+    multisets: Integers
+    advantages: Array
+
+
+@lru_cache(maxsize=256)
+def group_table(estimator: Estimator, values: tuple[float, ...], group_size: int) -> PairedGroups:
+    """Return what an estimator gives each reward value, for every number of responses with each; made once.
+
+    Raises
+    ------
+    ValueError
+        If the advantages are not defined for these rewards. If they depend on more than the rewards of their own group, or on
+        the order of the responses.
+    """
+    check_reads_own_rewards(estimator)
+    estimator.check_defined(group_size, np.array(values))
+    table = advantage_table(estimator.advantage, values, group_size, UNREAD)
+    if table is None:
+        raise ValueError(
+            f"estimator must give responses with equal rewards equal advantages, and {shown(estimator.name)} does not in groups "
+            f"of {group_size}"
+        )
+    counts = multisets(len(values), group_size)
+    return read_only(PairedGroups(counts, table.advantages[0][multiset_lines(counts, table.ranks)]))
+
+
+# ---- Averages over the subgroups of a logged group.
+
+
+class RewardClasses(NamedTuple):
+    """The responses to B prompts, added up by their reward, of L values.
+
+    Attributes
+    ----------
+    values : tuple of float
+        The rewards, ascending.
+    counts : ndarray of int64, shape (U, L)
+        The different counts of rewards that prompts have.
+    which : ndarray of int64, shape (B,)
+        Which of them each prompt has.
+    sums : ndarray, shape (B, L, J)
+        Of the scores.
+    squares : ndarray, shape (B, L)
+        Sums of the scores' squared norms.
+    products : ndarray, shape (B, L, L)
+        Inner products of the sums.
+    """
+
+    values: tuple[float, ...]
+    counts: Integers
+    which: Integers
+    sums: Array
+    squares: Array
+    products: Array
+
+    @classmethod
+    def of(cls, rollouts: Groups) -> "RewardClasses":
+        """Add up one batch; raise ValueError if it has more than `MOST_VALUES` different rewards."""
+        values = np.unique(rollouts.rewards)
+        if values.size > MOST_VALUES:
+            what = "for the law of an estimator that does more than subtract a baseline"
+            raise ValueError(f"rollouts must have at most {MOST_VALUES} different rewards {what}, got {values.size:,}")
+
+        def added(group: Groups) -> Array:
+            """Return each prompt's counts, sums of squared norms and sums of scores by reward, side by side."""
+            of, scores = (group.rewards[..., None] == values).astype(np.float64), group.known_scores
+            parts = of.sum(axis=-2)[..., None], np.einsum("...gl,...gj,...gj->...l", of, scores, scores)[..., None]
+            return np.concatenate([*parts, np.einsum("...gl,...gj->...lj", of, scores)], axis=-1)
+
+        found = rollouts.by_prompt(added)
+        counts, which = np.unique(found[..., 0].astype(np.int64), axis=0, return_inverse=True)
+        sums = found[..., 2:]
+        products = np.einsum("blj,bmj->blm", sums, sums)
+        return cls(tuple(values.tolist()), counts, which.ravel(), sums, found[..., 1], products)
+
+
+def can_be_averaged(classes: RewardClasses, group_size: int) -> bool:
+    """Whether all prompts have so many responses, and there are not too many multisets of rewards of this size."""
+    fits = int(classes.counts.sum(axis=1).min()) >= group_size
+    return fits and len(classes.counts) * count_multisets(len(classes.values), group_size) <= MOST_TERMS
+
+
+def average_over_subgroups(classes: RewardClasses, estimator: Estimator, group_size: int) -> tuple[Array, Array]:
+    """Return, for each prompt, the means over all subgroups of the estimate, shape (B, J), and of its squared norm, (B,).
+
+    The numbers of a subgroup's responses with each reward are hypergeometric. Given them, each response of a class is as likely
+    to be in the subgroup as another, and so is each pair of two.
+    """
+    table, members, which = group_table(estimator, classes.values, group_size), classes.counts, classes.which
+    weights, diagonal = _hypergeometric(members, table.multisets), np.eye(len(classes.values))
+    given = table.advantages * table.multisets
+    own = weights @ (table.advantages * given)
+    pairs = np.einsum("un,nl,nm->ulm", weights, given, given) - own[:, :, None] * diagonal
+    n = members.astype(np.float64)
+    of_pairs = n[:, :, None] * n[:, None, :] - n[:, :, None] * diagonal
+    means = np.einsum("bl,blj->bj", _shares(weights @ given, n)[which], classes.sums) / group_size
+    distinct_pairs = classes.products - classes.squares[:, :, None] * diagonal
+    powers = (_shares(own, n)[which] * classes.squares).sum(axis=1)
+    powers = powers + (_shares(pairs, of_pairs)[which] * distinct_pairs).sum(axis=(1, 2))
+    return means, powers / group_size**2
+
+
+def mean_advantages(counts: Integers, table: PairedGroups) -> Array:
+    """Return the mean advantage of a response of each value over all subgroups of groups with counts (U, L), shape (U, L)."""
+    weights = _hypergeometric(counts, table.multisets)
+    return _shares(weights @ (table.advantages * table.multisets), counts.astype(np.float64))
+
+
+def _hypergeometric(counts: Integers, drawn: Integers) -> Array:
+    """Return the probability of each multiset (n, L) among subgroups of groups with counts (U, L), shape (U, n)."""
+    size, total = int(drawn[0].sum()), counts.sum(axis=1, keepdims=True)
+    left = counts[:, None, :] - drawn
+    # The logarithm of the factorial of a number below 0 is infinite: such a multiset cannot be drawn.
+    logs = gammaln(counts + 1.0)[:, None, :] - gammaln(drawn + 1.0) - gammaln(left + 1.0)
+    ways = gammaln(total + 1.0) - gammaln(size + 1.0) - gammaln(total - size + 1.0)
+    return np.where((left >= 0).all(axis=2), np.exp(logs.sum(axis=2) - ways), 0.0)
+
+
+def _shares(sums: Array, members: Array) -> Array:
+    """Return sums over the members of a class as those of one member; 0 where there is none."""
+    return np.divide(sums, members, out=np.zeros_like(sums), where=members > 0.0)
+
+
+# ---- The law of a step, and the choice of its group size.
 
 
 def product_of(first: Array, second: Array) -> Estimates:
@@ -89,27 +243,26 @@ class StepLaw:
     mean_square: Estimates
     power: Estimates
 
-    @property
-    def prompts(self) -> int:
-        """The number of prompts that this rests on."""
-        return self.square.prompts
+    @classmethod
+    def of_powers(cls, sizes: Integers, powers: Array, gradients: Array, means: Array | None = None) -> "StepLaw":
+        """Return the law from each prompt's gradient (B, J), and its group's squared norms (K, B) and means (K, B, J)."""
+        square, mean = product_of(gradients, gradients), powers.mean(axis=-1)
+        same = Estimates(np.full(sizes.size, square.values), np.tile(square.influences, (sizes.size, 1)))
+        along, own = (same, same) if means is None else (product_of(gradients, means), product_of(means, means))
+        return cls(sizes, square, along, own, Estimates(mean, powers - mean[:, None]))
 
     @classmethod
     def of_unbiased(cls, terms: PromptTerms, group_sizes: Integers) -> "StepLaw":
         """Return the law of an estimator that is unbiased for g, from what prompts say of c1 and its own c2 and c3."""
-        square = product_of(terms.gradients, terms.gradients)
         at = as_numbers("group_sizes", group_sizes)[:, None]
-        same = Estimates(np.full(at.size, square.values), np.tile(square.influences, (at.size, 1)))
-        power = mean_estimates(terms.power + terms.c2 / at + terms.c3 / (at * (at - 1.0)))
-        return cls(group_sizes, square, same, same, power)
+        return cls.of_powers(group_sizes, terms.power + terms.c2 / at + terms.c3 / (at * (at - 1.0)), terms.gradients)
 
     @classmethod
     def of_subgroups(cls, classes: RewardClasses, gradients: Array, estimator: Estimator, group_sizes: Integers) -> "StepLaw":
         """Return the law of an estimator's advantages from all subgroups, and the prompts' gradient estimates (B, J)."""
         averages = (average_over_subgroups(classes, estimator, size) for size in group_sizes.tolist())
         means, powers = (np.stack(part) for part in zip(*averages, strict=True))
-        along, own = product_of(gradients, means), product_of(means, means)
-        return cls(group_sizes, product_of(gradients, gradients), along, own, mean_estimates(powers))
+        return cls.of_powers(group_sizes, powers, gradients, means)
 
     def root_efficiency(self, batch_sizes: Integers) -> tuple[Estimates, Array]:
         """Return the root of each efficiency times ||g||, with so many prompts beside each group size, shape (K,).
@@ -118,95 +271,102 @@ class StepLaw:
         is not below 0.
         """
         share = 1.0 / as_numbers("batch_sizes", batch_sizes)
-        below = self.power.values * share + (1.0 - share) * self.mean_square.likely
+        below = self.power.values * share + (1.0 - share) * np.maximum(self.mean_square.likely, SMALLEST)
         moved = self.power.influences * share[:, None] + (1.0 - share)[:, None] * self.mean_square.influences
         # With few prompts the estimate of a mean square may be 0 or less: the likely value takes its place.
-        length = np.sqrt(np.where(below > 0.0, below, Estimates(below, moved).likely))
+        length = np.sqrt(np.where(below > 0.0, below, np.maximum(Estimates(below, moved).likely, SMALLEST)))
         roots = self.along.values / length
         influences = (self.along.influences - (0.5 * roots / length)[:, None] * moved) / length[:, None]
-        return Estimates(roots, influences), self.along.likely / length
+        return Estimates(roots, influences), np.maximum(self.along.likely, SMALLEST) / length
 
-    def signal(self, index: int, batch_size: int) -> tuple[Estimates, Estimates]:
-        """Return (g . E ghat)^2/||g||^2 and what a step's E||ghat||^2 is above it: efficiency is the first over the sum.
+    def signal(self, index: int, batch_size: int, level: float, sketch_width: int | None = None) -> Interval:
+        """Return the interval of (g . E ghat)^2/||g||^2 over what a step's E||ghat||^2 is above it.
 
-        Of an estimator that is unbiased these are ||g||^2 and the squared error.
+        It is efficiency/(1 - efficiency). Of an unbiased estimator it is ||g||^2 over the squared error.
         """
-        share = 1.0 / batch_size
-        along, own, power = (
-            Estimates(part.values[index], part.influences[index]) for part in (self.along, self.mean_square, self.power)
-        )
-        slope = float(along.likely / self.square.likely)
-        strength = Estimates(
-            slope * (2.0 * along.values - slope * self.square.values),
-            slope * (2.0 * along.influences - slope * self.square.influences),
-        )
+        share, along, own, power = 1.0 / batch_size, *(part.at(index) for part in (self.along, self.mean_square, self.power))
+        slope = float(np.maximum(along.likely, SMALLEST) / np.maximum(self.square.likely, SMALLEST))
+        weights = slope * np.array([2.0, -slope])
+        strength = Estimates(*(np.tensordot(weights, np.stack(part), 1) for part in zip(along, self.square, strict=True)))
         step = (share * part + (1.0 - share) * other for part, other in zip(power, own, strict=True))
-        noise = (whole - part for whole, part in zip(step, strength, strict=True))
-        return strength, Estimates(*noise)
+        noise = Estimates(*(whole - part for whole, part in zip(step, strength, strict=True)))
+        return ratio_interval(
+            strength, noise, level, noise=0.0 if sketch_width is None else 2.0 / as_count("sketch_width", sketch_width)
+        )
+
+
+@typed
+def signal_to_noise(
+    rollouts: Groups, batch_size: int, group_size: int, level: float = 0.95, *, sketch_width: int | None = None
+) -> Interval:
+    """Return an interval of ||g||^2 over the mean squared error of the leave-one-out gradient at a batch and group size.
+
+    At 1 the noise of one step is as large as the gradient itself. The products of different prompts' gradient estimates are
+    unbiased for ||g||^2, so that the estimate can be below 0. The limits are Fieller's (1954), cut at 0, with variances from
+    deleting one prompt at a time. Their quantiles allow for gradients whose lengths differ much between prompts
+    (`grpo_theory.intervals.interval`). A lower limit of 0 says that the data do not tell the gradient from 0.
+
+    Parameters
+    ----------
+    rollouts : Rollouts or RaggedRollouts
+        One batch of at least 3 prompts, 4 responses each.
+    batch_size, group_size : int
+        Of the training step that is asked about: at least 1 and 2.
+    level : float, default 0.95
+    sketch_width : int, optional
+        How many numbers a sketch has, if the scores are sketches. The limits then take in the error of the one map that makes
+        all sketches. Its relative variance is at most 2/width, for ||g||^2 and for the error, which is a trace. The two errors
+        have a correlation of 0 or more, and are taken for uncorrelated (docs/derivations.md, section 36).
+
+    Returns
+    -------
+    Interval
+        The upper limit is infinite where the data do not tell the error from 0. The standard error is the delta method's.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=64, group_size=8)
+    >>> rollouts = pilot.take(pilot.sample(problem, 0, 1), 0)
+    >>> found = gt.plan.signal_to_noise(rollouts, batch_size=128, group_size=8)
+    >>> round(float(found.estimate), 1)
+    2.3
+    """
+    sizes = np.array([as_count("group_size", group_size, 2)])
+    law = StepLaw.of_unbiased(pilot_terms(rollouts), sizes)
+    return law.signal(0, as_count("batch_size", batch_size), check_level(level), sketch_width)
 
 
 @dataclass(frozen=True, eq=False)
 class EfficiencyChoice(SizeChoice):
     """The batches of one estimator, the efficiency of a step with each, and which is best.
 
+    The fields are those of every choice: `estimates`, of shape (K,), are the roots of the efficiencies times ||g||. A loss is by
+    what share the best size's efficiency is above that of the size: 0.05 is 5% more gain of one step.
+
     Attributes
     ----------
-    group_sizes, batch_sizes : ndarray, shape (K,)
-        The group sizes, ascending, and the number of prompts at each.
-    loss : Interval
-        Shape (K,): by what share the best size's efficiency is above that of each: 0.05 is 5% more gain of one step. No
-        standard errors.
-    candidates : ndarray, shape (K,)
-        Whether the size cannot be told from the best.
-    best : int
-        The index of the recommended size.
     efficiency : ndarray, shape (K,)
         Likely values, none above 1.
-    roots : Estimates
-        Of the roots of the efficiencies times ||g||, shape (K,).
     likely_root : float
-        The likely value of the recommended size's.
-    level : float
+        The likely value of the recommended size's root.
     """
 
     efficiency: Array
-    roots: Estimates
     likely_root: float
-    level: float
-
-    @property
-    def pilot(self) -> int:
-        """The number of prompts that the estimates come from."""
-        return self.roots.prompts
+    power: ClassVar[float] = -2.0
 
     @property
     def root(self) -> Estimates:
         """The recommended size's, shape ()."""
-        return Estimates(self.roots.values[self.best], self.roots.influences[self.best])
-
-    def prompts_needed(self, tolerance: float) -> int | None:
-        """Return how many prompts a pilot needs for the recommended size to lose less than a share, at the level.
-
-        As `GroupSizeChoice.prompts_needed`.
-        """
-        tolerance = as_positive("tolerance", tolerance)
-
-        def risk(prompts: int) -> float:
-            # The covariance falls as one over the number of prompts; limits have it times the square of the quantile alone.
-            t = prompt_quantile(prompts, self.level) * np.sqrt(self.pilot / prompts)
-            return float(_above(self.roots, np.full(1, self.best), -t, t)[1][0])
-
-        if self.risk <= tolerance:
-            return self.pilot
-        return sufficient_prompts(risk, self.pilot, tolerance)
+        return self.estimates.at(self.best)
 
 
 def choose_by_efficiency(law: StepLaw, batch_sizes: Integers, level: float = 0.95) -> EfficiencyChoice:
     """Choose the group size at which a step of its own best length gains most, from the law of an estimator's step.
 
     A size is a candidate unless a two-sided t test shows that another has a larger root of its efficiency. `choose_group_size`
-    tests errors in the same way. Limits of losses are Fieller's limits of ratios of these roots (docs/derivations.md, section
-    35.4). Their quantiles allow for heavy tails, for the recommended size too.
+    tests errors in the same way. Quantiles allow for heavy tails, for the recommended size too.
 
     Parameters
     ----------
@@ -216,65 +376,182 @@ def choose_by_efficiency(law: StepLaw, batch_sizes: Integers, level: float = 0.9
         The number of prompts in a training batch at each of the law's group sizes.
     level : float, default 0.95
     """
-    level = check_level(level)
-    t, (roots, likely) = prompt_quantile(law.prompts, level), law.root_efficiency(batch_sizes)
-    best, every = int(np.argmax(likely)), np.arange(likely.size)
-    kept = np.asarray(~(roots.values - roots.values[:, None] > t * roots.differences).any(axis=1))
-    kept[best] = True
-    ratio = np.maximum(roots.values / max(float(roots.values[best]), SMALLEST), 0.0)[:, None]
-    from_best = roots.influences[best] * ratio - roots.influences
-    lower, upper = (np.tile(side, (likely.size, 1)).T for side in tail_quantiles(from_best, level))
-    lower[best], upper[best] = tail_quantiles(-from_best, level)
-    low, high = _above(roots, every, lower, upper)
+    level, (roots, likely) = check_level(level), law.root_efficiency(batch_sizes)
+    best, weights = int(np.argmax(likely)), np.eye(likely.size)
     with np.errstate(over="ignore"):  # a size whose likely step has no part along the gradient loses without limit
         loss = (likely[best] / likely) ** 2 - 1.0
-    return EfficiencyChoice(
-        group_sizes=law.group_sizes,
-        batch_sizes=batch_sizes,
-        loss=Interval(
-            loss,
-            np.full(loss.size, np.nan),
-            np.where(kept, 0.0, np.clip(low, 0.0, loss)),
-            np.maximum(high, loss),
-            level,
-        ),
-        candidates=kept,
-        best=best,
-        efficiency=np.minimum(likely**2 / float(law.square.likely), 1.0),
-        roots=roots,
-        likely_root=float(likely[best]),
-        level=level,
-    )
+    interval, kept = compare_sizes(roots, weights, loss, best, level, EfficiencyChoice.power)
+    efficiency = np.minimum(likely**2 / float(np.maximum(law.square.likely, SMALLEST)), 1.0)
+    return EfficiencyChoice(law.group_sizes, batch_sizes, interval, kept, best, roots, weights, efficiency, float(likely[best]))
 
 
-def _above(roots: Estimates, sizes: Integers, lower: Array | float, upper: Array | float) -> tuple[Array, Array]:
-    """Return limits of by what share the best rival's efficiency is above that of each of some sizes."""
-    values, covariance = np.maximum(roots.values, 0.0), roots.covariance
-    own = np.diagonal(covariance)
-    variances = own, covariance[sizes], own[sizes, None]
-    low, high = quotient_limits(values, values[sizes, None], variances, lower, upper)
-    return low.max(axis=1) ** 2 - 1.0, high.max(axis=1) ** 2 - 1.0
+# ---- The user's estimator and others.
 
 
-def efficiency_gain(root: Estimates, base: Estimates, likely: float, level: float) -> Interval:
-    """Return by what share one efficiency is above another, from their roots, each of shape (), and their likely ratio."""
-    spread = Estimates(root.values, root.influences - likely * base.influences)
-    quantiles = tail_quantiles(spread.influences, level)
-    both = Estimates(np.stack([root.values, base.values]), np.stack([root.influences, base.influences])).covariance
-    above, below = max(float(root.values), 0.0), max(float(base.values), 0.0)
-    low, high = quotient_limits(above, below, (both[0, 0], both[0, 1], both[1, 1]), *quantiles)
-    error = 2.0 * likely * spread.standard_errors / below if below > 0.0 else np.asarray(np.nan)
-    return Interval(np.asarray(likely**2 - 1.0), error, low**2 - 1.0, high**2 - 1.0, level)
+@dataclass(frozen=True, eq=False)
+class Switch:
+    """Another estimator with its own best batch.
+
+    Attributes
+    ----------
+    name : str
+    group_size, batch_size : int
+    gain : Interval
+        By what share its efficiency is above that of the recommendation: 0.1 is 10% more, below 0 it is less.
+    """
+
+    name: str
+    group_size: int
+    batch_size: int
+    gain: Interval
 
 
-def efficiency_signal(law: StepLaw, index: int, batch_size: int, level: float, sketch_width: int | None) -> Interval:
-    """Interval of efficiency/(1 - efficiency) of a step: for unbiased estimators ||g||^2 over the squared error."""
-    strength, noise = law.signal(index, batch_size)
-    both = Estimates(*(np.stack(part) for part in zip(strength, noise, strict=True)))
-    variances = float(both.covariance[0, 0]), float(both.covariance[0, 1]), float(both.covariance[1, 1])
-    means = float(strength.values), float(noise.values)
+@dataclass(frozen=True, eq=False)
+class EstimatorAdvice:
+    """Advice by efficiency, from the prompts that have as many responses as half of all prompts have.
 
-    def influences(ratio: float) -> Array:
-        return strength.influences - ratio * noise.influences
+    Attributes
+    ----------
+    choice : EfficiencyChoice or None
+        The batches of the user's estimator; None where none is named, or where the squared error has the same order.
+    signal : Interval or None
+        Efficiency/(1 - efficiency) of the user's estimator with the recommended batch; None without a choice.
+    by_length : bool
+        Whether the user's estimator weighs tokens by the lengths of responses, which is left out.
+    others : tuple of Switch
+        Other estimators, of `OTHERS`; empty where the table has too many different rewards.
+    refusal : str
+        Why there is no choice although the squared error has another order; empty if there is one, or none is needed.
+    largest : int
+        The number of responses to each prompt that this rests on: the largest group size that is considered.
+    prompts : int
+        The number of prompts.
+    """
 
-    return signal_interval(means, variances, influences, level, sketch_width)
+    choice: EfficiencyChoice | None
+    signal: Interval | None
+    by_length: bool
+    others: tuple[Switch, ...]
+    refusal: str
+    largest: int
+    prompts: int
+
+
+def logged_size(sizes: Integers) -> int:
+    """Return the largest number of responses that at least half the prompts have, and at least three."""
+    most = max(FEWEST_PROMPTS, (sizes.size + 1) // 2)
+    return int(np.sort(sizes)[::-1][most - 1])
+
+
+class EstimatorLaws:
+    """The laws of estimators' steps on usable rollouts, at the allowed group sizes."""
+
+    def __init__(self, kept: Groups, limits: Limits, group_size: int | None) -> None:
+        self.largest = logged_size(kept.sizes)
+        self.rollouts = kept.at_least(self.largest) if isinstance(kept, RaggedRollouts) else kept
+        self.allowed, self.batches = limits.batches()
+        self.asked = group_size
+        self.gradients = prompt_gradients(self.rollouts)
+
+    @cached_property
+    def classes(self) -> RewardClasses:
+        """The responses by their reward."""
+        return RewardClasses.of(self.rollouts)
+
+    def sizes(self, estimator: Estimator | None) -> Integers:
+        """Return the allowed group sizes, or some of them; of an estimator, those whose subgroups are averaged over."""
+        within = self.allowed
+        if estimator is not None:
+            within = within[(within >= estimator.advantage.minimum_group_size) & (within <= self.largest)]
+        some = within[rivals(within.size, 0)] if within.size else within
+        some = np.union1d(some, within[within == self.asked])
+        return some if estimator is None else some[[can_be_averaged(self.classes, size) for size in some.tolist()]]
+
+    def of(self, estimator: Estimator) -> StepLaw | None:
+        """Return the law of an estimator's advantages up to the logged group size; None if no such size is allowed."""
+        sizes = self.sizes(estimator)
+        return StepLaw.of_subgroups(self.classes, self.gradients, estimator, sizes) if sizes.size else None
+
+    def choice(self, estimator: Estimator, level: float) -> EfficiencyChoice | None:
+        """Return the best batch of an estimator, of RLOO by its constants; None if no size is allowed."""
+        unbiased, sizes = estimator.name == "rloo", self.sizes(None)
+        law = StepLaw.of_unbiased(pilot_terms(self.rollouts), sizes) if unbiased else self.of(estimator)
+        return None if law is None else choose_by_efficiency(law, self.prompts(law), level)
+
+    def prompts(self, law: StepLaw) -> Integers:
+        """Return the number of prompts at each of a law's group sizes."""
+        return self.batches[np.searchsorted(self.allowed, law.group_sizes)]
+
+    def others(self, own: Estimator | None, level: float) -> dict[str, EfficiencyChoice]:
+        """Return the choices of `OTHERS` but the user's estimator; of all but RLOO if the user's is planned by its error."""
+        found = {}
+        for other in map(find, OTHERS):
+            if not (other.name == "rloo" if own is None else self._same(other, own)):
+                try:
+                    found[other.name] = self.choice(other, level)
+                except ValueError:  # as one that divides by the mean, of rewards below 0
+                    continue
+        return {name: choice for name, choice in found.items() if choice is not None}
+
+    def _same(self, other: Estimator, own: Estimator) -> bool:
+        """Return whether an estimator gives responses the advantages of the user's, whatever either is called."""
+        sizes = np.intersect1d(self.sizes(other), self.sizes(own)).tolist()
+        try:
+            tables = [[group_table(one, self.classes.values, size).advantages for one in (other, own)] for size in sizes]
+        except ValueError:
+            return False
+        return bool(tables) and all(np.allclose(first, second, rtol=1e-9, atol=1e-12) for first, second in tables)
+
+    def of_recommended(self, pair: Pair) -> tuple[Estimates, float]:
+        """Return the root of the efficiency of a baseline with its batch, times ||g||, and its likely value."""
+        law = StepLaw.of_unbiased(baseline_terms(self.rollouts)[pair.name], np.array([pair.group_size]))
+        roots, likely = law.root_efficiency(np.array([pair.batch_size]))
+        return roots.at(0), float(likely[0])
+
+
+def advise_by_efficiency(
+    kept: Groups, limits: Limits, pair: Pair, own: Estimator | None, group_size: int | None, level: float
+) -> EstimatorAdvice:
+    """Plan an estimator's batch by efficiency, and compare others with it, or with a pair that is planned by its error.
+
+    Raises
+    ------
+    ValueError
+        If the estimator's advantages depend on more than the rewards of their own group, or are not defined for these rewards.
+    """
+    if own is not None:
+        check_reads_own_rewards(own)
+    laws, law, why = EstimatorLaws(kept, limits, group_size), None, ""
+    try:
+        values: tuple[float, ...] = laws.classes.values
+    except ValueError:
+        values, many = (), f"the table has {np.unique(kept.rewards).size:,} different rewards, and the law of"
+        why = "" if own is None else f"{many} {own.name} is known for at most {MOST_VALUES}"
+    if own is not None and values:
+        law = laws.of(own)
+        why = "" if law else f"budget and limits allow no group of at most {laws.largest}, the number of responses of the prompts"
+    choice, signal, others = None, None, tuple[Switch, ...]()
+    if law is not None:
+        choice = choose_by_efficiency(law, laws.prompts(law), level)
+        signal = law.signal(choice.best, choice.batch_size, level, kept.known_scores.shape[-1])
+    if values and not why:
+        base = laws.of_recommended(pair) if choice is None else (choice.root, choice.likely_root)
+        others = switches(laws.others(own, level), *base, level)
+    by_length = own is not None and weighs_by_length(own)
+    return EstimatorAdvice(choice, signal, by_length, others, why, laws.largest, laws.rollouts.batch_size)
+
+
+def switches(choices: Mapping[str, EfficiencyChoice], root: Estimates, likely: float, level: float) -> tuple[Switch, ...]:
+    """Return what other estimators would gain over one whose efficiency has a root: all limits hold at once, at the level.
+
+    Each has an equal part of the error probability. What is promised is said of the batches that are named, not of batches that
+    would be best.
+    """
+    found = []
+    for name, choice in choices.items():
+        each, ratio = 1.0 - (1.0 - level) / len(choices), choice.likely_root / likely
+        roots = ratio_interval(choice.root, root, each, at=np.asarray(ratio))
+        error = 2.0 * ratio * roots.standard_error
+        gain = Interval(np.asarray(ratio**2 - 1.0), error, roots.low**2 - 1.0, roots.high**2 - 1.0, each)
+        found.append(Switch(name, choice.group_size, choice.batch_size, gain))
+    return tuple(found)

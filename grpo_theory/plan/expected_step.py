@@ -4,21 +4,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator, find
+from grpo_theory.estimation.advantage import affine_coefficients
+from grpo_theory.exact.multisets import count_multisets
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import check_level
 from grpo_theory.intervals.ragged import RewardCounts
-from grpo_theory.plan.average import Terms, average_terms, clipped, mean_interval, ratio_interval, stacked
-from grpo_theory.plan.brackets import RateFunction
-from grpo_theory.plan.success_rates import SuccessRates, check_pairs, fit_success_rates
+from grpo_theory.plan.bootstrap import bootstrap_limits
+from grpo_theory.plan.efficiency import MOST_TERMS, MOST_VALUES, group_table, mean_advantages
+from grpo_theory.plan.rate_limits import RateFunction, average_terms, mean_interval, ratio_interval, stacked
+from grpo_theory.plan.success_rates import SuccessRates, check_binary, fit_success_rates
 from grpo_theory.theory import finite_group_objective
-from grpo_theory.validation import Array, as_count, as_numbers, typed
+from grpo_theory.validation import Array, Flags, as_count, typed
 
 EDGES = (0.2, 0.8)
-"""A prompt is hard below the first success rate, easy above the second, and middling between."""
-PLAIN = RateFunction(np.ones_like, "plain", (1.0,))
+"""A prompt is hard if its success rate is at most the first, easy above the second, and middling between. Graded rewards count by
+their mean, on the range of the rewards."""
+PLAIN = RateFunction("plain", np.ones_like, (1.0,))
 """The plain gradient's h'."""
 CONSTANT = 1e-12
 """The relative variation of coefficients that is rounding."""
@@ -28,79 +31,81 @@ GRID = 1 << 12
 
 @dataclass(frozen=True, eq=False)
 class PromptWeights:
-    """The weights that an estimator's expected update gives to prompts: h'(p) grad p at success rate p.
+    """How an estimator's expected step is shared among hard, middling and easy prompts.
 
     Attributes
     ----------
     estimator : str
     group_size : int
-    slope : callable
-        h', of success rates in an array.
-    scale : Interval
-        E h'(p), the mean weight. It is the length of the expected update over that of the plain gradient, if the prompts'
-        gradients do not depend on their success rates.
-    shares : Interval
-        Shape (3,): the shares of the whole weight on hard, middling and easy prompts, as if all gradients were of one length.
     step_shares : Interval
-        Shape (3,): their shares of the expected step, by h'(p) p (1 - p). The length of a prompt's gradient is taken to be in
-        proportion to p (1 - p), as for a softmax policy with one token.
+        Shape (3,): the shares of the expected step, by h'(p) p (1 - p). The length of a prompt's gradient is taken to be in
+        proportion to p (1 - p), as for a softmax policy with one token. With graded rewards it is taken to be in proportion to
+        the variance of the prompt's rewards.
     prompts : Interval
         Shape (3,): the shares of hard, middling and easy prompts themselves, which are those of the plain gradient's weight.
-    mean_rate : Interval
+    used : int
+        The prompts that this rests on. Of graded rewards those with so many responses: the others say nothing about such groups.
+    scale : Interval or None
+        E h'(p), the mean weight; this and what follows are None for graded rewards. It is the length of the expected update over
+        that of the plain gradient, if the prompts' gradients do not depend on their success rates.
+    shares : Interval or None
+        Shape (3,): of the whole weight, as if all gradients were of one length.
+    mean_rate : Interval or None
         E[h'(p) p]/E h'(p), the mean success rate of a prompt drawn in proportion to its weight.
 
-    A standard error that is NaN marks what is not measured. Shares of hard and easy prompts never are; the rest is not where
-    groups are too small for h' of this G. There the limits hold whatever the law of success rates, and the estimate is that of
-    the likeliest law.
+    A standard error that is NaN marks what is not measured. With two rewards shares of hard and easy prompts never are; the rest
+    is not where groups are too small for h' of this G. There the limits hold whatever the law of success rates, and the estimate
+    is that of the likeliest law.
 
     Examples
     --------
     >>> import numpy as np, grpo_theory as gt
-    >>> data = gt.data.sampled_answers()
-    >>> rewards = data.rewards[data.index]  # of 129 prompts, with 32 responses each
-    >>> counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(129), 32), rewards.ravel())
-    >>> found = gt.plan.weigh_prompts(counts, "grpo", 8)
-    >>> found.weight([0.1, 0.5]).round(2).tolist()
-    [1.07, 0.85]
+    >>> rewards = [0.0, 0.5, 1.0, 1.0, 0.0, 0.0, 0.5, 0.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.0, 1.0, 0.5]
+    >>> counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(4), 4), rewards)
+    >>> found = gt.plan.weigh_prompts(counts, "grpo", 4)
+    >>> found.used, found.prompts.estimate.round(2).tolist(), found.scale
+    (4, [0.25, 0.5, 0.25], None)
     """
 
     estimator: str
     group_size: int
-    slope: Callable[[Array], Array]
-    scale: Interval
-    shares: Interval
     step_shares: Interval
     prompts: Interval
-    mean_rate: Interval
-
-    def weight(self, rate: ArrayLike) -> Array:
-        """Return the weight of prompts of a success rate, 1 on average over the prompts."""
-        return self.slope(as_numbers("rate", rate)) / float(self.scale.estimate)
+    used: int
+    scale: Interval | None = None
+    shares: Interval | None = None
+    mean_rate: Interval | None = None
 
 
 @typed
 def weigh_prompts(
     counts: RewardCounts, estimator: str | Estimator, group_size: int, level: float = 0.95, *, law: SuccessRates | None = None
 ) -> PromptWeights:
-    """Estimate how much weight an estimator's expected update gives to hard, middling and easy prompts.
+    """Estimate how much of an estimator's expected update hard, middling and easy prompts get.
 
-    The estimator's advantages must read nothing but the group's rewards. On policy, and with tokens added up, its expected
-    update is then h'(p) grad p at a prompt of success rate p (docs/derivations.md, section 24). The plain gradient has h' = 1,
-    so that h'(p) is the prompt's weight. E h'(p) and E h'(p) p are polynomials' means, of degree G - 1 and G, measured where
-    groups are as large. Shares of hard and easy prompts are not measured, however large the groups, and are bounded (section
-    34).
+    The estimator's advantages must read nothing but the group's rewards. Let there be two rewards, on policy, with tokens added
+    up. Its expected update is then h'(p) grad p at a prompt of success rate p (docs/derivations.md, section 24). The plain
+    gradient has h' = 1, so that h'(p) is the prompt's weight. E h'(p) and E h'(p) p are polynomials' means, of degree G - 1 and
+    G, measured where groups are as large. Shares of hard and easy prompts are not measured, however large the groups, and are
+    bounded (section 34).
 
-    Unless prompts are few, intervals of the shares cover nearly always, because they are bounds that cannot close. `mean_rate` of
-    "max_rl" covers too rarely in large groups of few prompts, because its weight reaches G on prompts too rare to be among few.
+    With more rewards a prompt's share is in proportion to the covariance of a response's advantage with its reward. This is
+    averaged over all subgroups of so many of the prompt's responses. It is the length of the prompt's part of the expected step
+    if the expected score given the reward is linear in the reward. Prompts are classed by the mean of their logged rewards,
+    which is noisy in small groups. The limits of the shares of the step are those of a bootstrap over prompts.
+
+    With two rewards, unless prompts are few, intervals of the shares cover nearly always, because they are bounds that cannot
+    close. `mean_rate` of "max_rl" covers too rarely in large groups of few prompts, because its weight reaches G on prompts too
+    rare to be among few.
 
     Parameters
     ----------
     counts : RewardCounts
-        Of two rewards, and at least two prompts; groups of any sizes.
+        At least two prompts; groups of any sizes. At most 8 different rewards, unless the estimator only subtracts a baseline.
     estimator : str or Estimator
         With h' >= 0, as every named one that reads only rewards has.
     group_size : int
-        That of the training in question, which need not be that of the counts.
+        That of the training in question, which need not be that of the counts if there are two rewards.
     level : float, default 0.95
         Of each interval by itself.
     law : SuccessRates, optional
@@ -113,7 +118,8 @@ def weigh_prompts(
     Raises
     ------
     ValueError
-        If there are not exactly two rewards, fewer than two prompts, or the estimator has no h, or one that falls.
+        If there are fewer than two prompts, or the estimator has no h, or one that falls. With graded rewards if there are more
+        than 8, or fewer than two prompts with so many responses.
 
     Examples
     --------
@@ -125,25 +131,75 @@ def weigh_prompts(
     >>> found.prompts.estimate.round(2).tolist(), found.step_shares.estimate.round(2).tolist()
     ([0.45, 0.5, 0.05], [0.24, 0.73, 0.03])
     """
-    level = check_level(level)
-    check_pairs(counts)
+    level, size, name = check_level(level), as_count("group_size", group_size), find(estimator).name
+    if not counts.binary:
+        return _graded_weights(counts, find(estimator), size, level)
+    check_binary(counts, 2)
     slope = slope_function(counts, estimator, group_size)
     law = fit_success_rates(counts) if law is None else law
-    times_rate = RateFunction(lambda rate: slope.function(rate) * rate, (slope.key, "times rate"), raised(slope.coefficients))
     bottom, total = average_terms(counts, slope), law.average(slope.function)
-    mean_rate = ratio_interval(
-        average_terms(counts, times_rate), bottom, law.average(times_rate.function) / total, level, (0.0, 1.0)
-    )
+    rising = times_rate(slope)
+    rate = law.average(rising.function) / total
     return PromptWeights(
-        find(estimator).name,
-        as_count("group_size", group_size),
-        slope.function,
+        name,
+        size,
+        _shares(counts, times_variance(slope), law, level),
+        _shares(counts, PLAIN, law, level),
+        counts.prompts,
         mean_interval(bottom, total, level),
         _shares(counts, slope, law, level),
-        _shares(counts, times_variance(slope), law, level),
-        clipped(stacked([mean_interval(part, of, level) for part, of in _classes(counts, PLAIN, law)])),
-        mean_rate,
+        ratio_interval(average_terms(counts, rising), bottom, rate, level, (0.0, 1.0)),
     )
+
+
+def _shares(counts: RewardCounts, function: RateFunction, law: SuccessRates, level: float) -> Interval:
+    """Return the shares of a function's mean on hard, middling and easy prompts, shape (3,)."""
+    bottom, total, shares = average_terms(counts, function), law.average(function.function), []
+    for low, high in zip((0.0, *EDGES), (*EDGES, 1.0), strict=True):
+        part = replace(function, low=low, high=high)
+        terms, of = average_terms(counts, part), float(law.weights @ part.values(law.atoms, above=low > 0.0 and high < 1.0))
+        if function is PLAIN:
+            shares.append(mean_interval(terms, of, level))
+        else:
+            shares.append(ratio_interval(terms, bottom, of / total if total > 0.0 else np.nan, level, (0.0, 1.0)))
+    return stacked(shares)
+
+
+def _graded_weights(counts: RewardCounts, estimator: Estimator, size: int, level: float) -> PromptWeights:
+    """Return how the expected step is shared among prompts of low, middling and high mean reward, for any rewards."""
+    from statsmodels.stats.proportion import proportion_confint  # slow to import, and seldom wanted
+
+    large = counts.sizes >= max(size, 2)
+    if large.sum() < 2 or size < 2:
+        raise ValueError(
+            f"counts must have at least 2 prompts with {max(size, 2)} responses for groups of {size}, got {large.sum()}"
+        )
+    parts, span = _covariances(counts, estimator, size, large), float(counts.values[-1] - counts.values[0]) or 1.0
+    place = np.searchsorted(EDGES, (counts.means[large] - counts.values[0]) / span)
+    classes, many = (place == np.arange(3)[:, None]).astype(np.float64), place.size
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = bootstrap_limits(lambda often: often @ (classes * parts).T / (often @ parts)[:, None], many, level)
+    found = classes.mean(axis=1)
+    low, high = proportion_confint(classes.sum(axis=1), many, 1.0 - level, method="beta")
+    prompts = Interval(found, np.sqrt(found * (1.0 - found) / (many - 1.0)), np.nan_to_num(low), high, level)
+    return PromptWeights(estimator.name, size, shares, prompts, many)
+
+
+def _covariances(counts: RewardCounts, estimator: Estimator, size: int, large: Flags) -> Array:
+    """Return the mean over subgroups of advantage times (reward less the prompt's mean), of each large prompt."""
+    values, held = counts.values, counts.counts[np.flatnonzero(large)].toarray()
+    if values.size > MOST_VALUES:
+        raise ValueError(
+            f"counts must have at most {MOST_VALUES} different rewards for the weights of prompts, got {values.size}. Round them "
+            '(--reward "round(reward, 1)") to take those that differ by little for equal'
+        )
+    distinct, which = np.unique(held, axis=0, return_inverse=True)
+    if len(distinct) * count_multisets(values.size, size) > MOST_TERMS:
+        raise ValueError(f"group_size must be smaller for {values.size} different rewards: there are too many groups of {size}")
+    by_value = mean_advantages(distinct, group_table(estimator, tuple(values.tolist()), size))
+    means = distinct @ values / distinct.sum(axis=1)
+    above = distinct * (values - means[:, None])
+    return np.asarray((by_value * above).sum(axis=1) / size)[which.ravel()]
 
 
 def slope_function(counts: RewardCounts, estimator: str | Estimator, group_size: int) -> RateFunction:
@@ -155,32 +211,22 @@ def slope_function(counts: RewardCounts, estimator: str | Estimator, group_size:
         coefficients = (coefficients[0],)
     if min(coefficients) < 0.0 or max(coefficients) <= 0.0:
         raise ValueError(f"estimator {find(estimator).name!r} must give a success no less than a failure among the same others")
-    return RateFunction(objective.slope, coefficients, coefficients)
+    return RateFunction(coefficients, objective.slope, coefficients)
 
 
-def raised(coefficients: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the Bernstein coefficients of a polynomial times the rate: p times the j-th of degree d is (j+1)/(d+1) the next."""
-    degree = len(coefficients)
-    return (0.0, *((j + 1.0) / degree * one for j, one in enumerate(coefficients)))
+def times_rate(slope: RateFunction) -> RateFunction:
+    """Return a function times p: p times the j-th Bernstein polynomial of degree d is (j+1)/(d+1) times the next of d + 1."""
+    degree = len(slope.coefficients)
+    raised = (0.0, *((j + 1.0) / degree * one for j, one in enumerate(slope.coefficients)))
+    return RateFunction((slope.key, "times rate"), lambda rate: slope.function(rate) * rate, raised)
 
 
-def _shares(counts: RewardCounts, function: RateFunction, law: SuccessRates, level: float) -> Interval:
-    """Return the shares of a function's mean on hard, middling and easy prompts, shape (3,)."""
-    bottom, total = average_terms(counts, function), law.average(function.function)
-    shares = [
-        ratio_interval(part, bottom, of / total if total > 0.0 else np.nan, level, (0.0, 1.0))
-        for part, of in _classes(counts, function, law)
-    ]
-    return stacked(shares)
-
-
-def _classes(counts: RewardCounts, function: RateFunction, law: SuccessRates) -> list[tuple[Terms, float]]:
-    """Return the terms of a function's means on hard, middling and easy prompts, and what the likeliest law says of each."""
-    classes = []
-    for low, high in zip((0.0, *EDGES), (*EDGES, 1.0), strict=True):
-        part = replace(function, low=low, high=high)
-        classes.append((average_terms(counts, part), float(law.weights @ part.values(law.atoms, above=low > 0.0 and high < 1.0))))
-    return classes
+def times_variance(slope: RateFunction) -> RateFunction:
+    """Return a function times p (1 - p)."""
+    by_rate = np.array(times_rate(slope).coefficients)
+    degree = by_rate.size
+    lessened = (*(by_rate * (degree - np.arange(degree)) / degree).tolist(), 0.0)
+    return RateFunction((slope.key, "times variance"), lambda rate: slope.function(rate) * rate * (1.0 - rate), lessened)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,10 +236,12 @@ class LearningRateFactor:
     Attributes
     ----------
     factor : Interval
-        The factor if the lengths of the prompts' gradients are in proportion to p (1 - p), and these point alike.
+        The factor if the lengths of the prompts' gradients are in proportion to p (1 - p), and these point alike. With graded
+        rewards they are in proportion to the variance of the rewards.
     least, most : float
         Its limits whatever the lengths, for the component of the update along any direction in which no prompt's gradient
-        points backwards. Where the two are equal the factor is exact.
+        points backwards. Where the two are equal the factor is exact. With graded rewards the range is that over the prompts
+        of the log.
 
     Examples
     --------
@@ -233,10 +281,12 @@ def learning_rate_factor(
     are. `factor` takes s + f to be the same at all prompts. Adam divides by the gradient's size, and so needs no factor for what
     multiplies all of h'.
 
+    With more than two rewards the factor is the ratio of the mean covariances of advantage and reward, as in `weigh_prompts`.
+
     Parameters
     ----------
     counts : RewardCounts
-        Of two rewards, and at least two prompts; groups of any sizes.
+        At least two prompts; groups of any sizes.
     old, new : (str or Estimator, int)
         Estimator and group size.
     level : float, default 0.95
@@ -265,12 +315,16 @@ def learning_rate_factor(
     1.33
     """
     level = check_level(level)
-    check_pairs(counts)
-    slopes = [slope_function(counts, *_setting(name, setting)) for name, setting in (("old", old), ("new", new))]
-    least, most = ratio_range(*slopes)
+    for name, setting in (("old", old), ("new", new)):
+        if not isinstance(setting, tuple | list) or len(setting) != 2:
+            raise ValueError(f"{name} must be an estimator and a group size, such as ('grpo', 8)")
+    if not counts.binary:
+        return _graded_factor(counts, [(find(name), as_count("group_size", size, 2)) for name, size in (old, new)], level)
+    check_binary(counts, 2)
+    slopes = [slope_function(counts, *setting) for setting in (old, new)]
+    least, most = ratio_range(slopes[0].function, slopes[1].function)
     if most - least <= CONSTANT * most:
-        exact = np.array((least + most) / 2.0)
-        return LearningRateFactor(Interval(exact, np.array(0.0), exact, exact, level), float(exact), float(exact))
+        return _exactly((least + most) / 2.0, level)
     law = fit_success_rates(counts) if law is None else law
     moved = [times_variance(slope) for slope in slopes]
     means = [law.average(one.function) for one in moved]
@@ -279,23 +333,34 @@ def learning_rate_factor(
     return LearningRateFactor(ratio_interval(top_terms, bottom_terms, predicted, level, (least, most)), least, most)
 
 
-def ratio_range(top: RateFunction, bottom: RateFunction) -> tuple[float, float]:
+def _exactly(factor: float, level: float) -> LearningRateFactor:
+    exact = np.array(factor)
+    return LearningRateFactor(Interval(exact, np.array(0.0), exact, exact, level), factor, factor)
+
+
+def _graded_factor(counts: RewardCounts, settings: list[tuple[Estimator, int]], level: float) -> LearningRateFactor:
+    """Return the factor for more than two rewards: exact if both advantages are affine in the rewards, whatever these are."""
+    affine = [one for one in (affine_coefficients(estimator.advantage, size) for estimator, size in settings) if one is not None]
+    if len(affine) == 2 and np.abs([one[2:] for one in affine]).max() <= CONSTANT:
+        # E[(own Z_i + total sum Z) (Z_i - E Z)] = (own + total) var Z: the others are independent of Z_i.
+        return _exactly(float(sum(affine[0][:2]) / sum(affine[1][:2])), level)
+    large = counts.sizes >= max(size for _, size in settings)
+    if large.sum() < 2:
+        raise ValueError(f"counts must have at least 2 prompts with {max(size for _, size in settings)} responses")
+    top, bottom = (_covariances(counts, estimator, size, large) for estimator, size in settings)
+    some = bottom > 0.0
+    if not some.any():
+        raise ValueError("counts must have a prompt whose rewards differ")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = bootstrap_limits(lambda often: (often @ top / (often @ bottom))[:, None], top.size, level)
+    factor = Interval(found.estimate[0], found.standard_error[0], found.low[0], found.high[0], level)
+    ratios = top[some] / bottom[some]
+    return LearningRateFactor(factor, float(ratios.min()), float(ratios.max()))
+
+
+def ratio_range(top: Callable[[Array], Array], bottom: Callable[[Array], Array]) -> tuple[float, float]:
     """Return the least and the greatest ratio of two functions over the success rates, on a grid of 4,097 points."""
     rates = np.linspace(0.0, 1.0, GRID + 1)
-    above, below = top.function(rates), bottom.function(rates)
+    above, below = top(rates), bottom(rates)
     ratios = np.divide(above, below, out=np.full_like(above, np.inf), where=below > 0.0)[(above > 0.0) | (below > 0.0)]
     return float(ratios.min()), float(ratios.max())
-
-
-def _setting(name: str, setting: tuple[str | Estimator, int]) -> tuple[str | Estimator, int]:
-    if not isinstance(setting, tuple | list) or len(setting) != 2:
-        raise ValueError(f"{name} must be an estimator and a group size, such as ('grpo', 8)")
-    return setting[0], setting[1]
-
-
-def times_variance(slope: RateFunction) -> RateFunction:
-    """Return a function times p (1 - p)."""
-    by_rate = np.array(raised(slope.coefficients))
-    degree = by_rate.size
-    lessened = (*(by_rate * (degree - np.arange(degree)) / degree), 0.0)
-    return RateFunction(lambda rate: slope.function(rate) * rate * (1.0 - rate), (slope.key, "times variance"), lessened)

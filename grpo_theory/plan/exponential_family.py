@@ -7,9 +7,9 @@ import numpy as np
 from grpo_theory.intervals.ragged import RaggedRollouts
 from grpo_theory.intervals.rollouts import Groups
 from grpo_theory.logs import RolloutLog
-from grpo_theory.plan.beta_rates import fit_beta_rates
+from grpo_theory.plan.success_rates import fit_beta_rates
 from grpo_theory.problem import Bandit, LinearSoftmax, Problem
-from grpo_theory.validation import MOST_BYTES, Array, Integers, check_room, shown
+from grpo_theory.validation import MOST_BYTES, Array, check_room, shown
 
 ANCHOR = 1e6
 """The parameter that holds the sampled probabilities, in units of 1/(a score's length): it learns 1e-12 as fast as the others."""
@@ -34,16 +34,6 @@ class Candidates(NamedTuple):
         whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
         _, first, counts = np.unique(whole, return_index=True, return_counts=True)
         return cls(rows[first, 0], rows[first, 1:], counts / counts.sum())
-
-    @property
-    def centre(self) -> Array:
-        """The mean sketch, shape (J,)."""
-        return self.shares @ self.sketches
-
-    @property
-    def mixed(self) -> bool:
-        """Whether the rewards differ."""
-        return bool(np.ptp(self.rewards) > 0.0)
 
     def contrast(self) -> float:
         """Return the mean squared distance of the sketch of a best response from the mean sketch of the others."""
@@ -134,11 +124,14 @@ def half_twins(log: RolloutLog | Groups) -> tuple[Problem, Problem]:
     """
     rollouts = _checked(log, 2 * FEWEST)
     unit, order = _unit(rollouts), np.argsort(rollouts.index, kind="stable")
-    starts = np.cumsum(rollouts.sizes) - rollouts.sizes
     place = np.empty(rollouts.index.size, dtype=np.int64)
-    place[order] = np.arange(order.size) - np.repeat(starts, rollouts.sizes)
-    first, second = (_rows(rollouts, place % 2 == half) for half in (0, 1))
-    return _family(_candidates(first), rollouts, unit), _family(_candidates(second), rollouts, unit)
+    place[order] = np.arange(order.size) - np.repeat(np.cumsum(rollouts.sizes) - rollouts.sizes, rollouts.sizes)
+    twins = []
+    for kept in (np.flatnonzero(place % 2 == half) for half in (0, 1)):
+        scores = rollouts.known_scores[kept]
+        half_log = RaggedRollouts.from_index(rollouts.prompts, rollouts.index[kept], rollouts.rewards[kept], scores)
+        twins.append(_family(_candidates(half_log), half_log, unit))
+    return twins[0], twins[1]
 
 
 def _checked(log: RolloutLog | Groups, responses: int) -> RaggedRollouts:
@@ -166,12 +159,6 @@ def _checked(log: RolloutLog | Groups, responses: int) -> RaggedRollouts:
     return RaggedRollouts(prompts, log.rewards.ravel(), log.scores.reshape(prompts.size, -1))
 
 
-def _rows(rollouts: RaggedRollouts, kept: np.ndarray) -> RaggedRollouts:
-    """Return some rows of rollouts, of which every prompt keeps at least one."""
-    scores = rollouts.known_scores[kept]
-    return RaggedRollouts.from_index(rollouts.prompts, rollouts.index[kept], rollouts.rewards[kept], scores)
-
-
 def _unit(rollouts: RaggedRollouts) -> float:
     """Return the anchor's parameter: `ANCHOR` over the length of a typical score."""
     scores = rollouts.known_scores
@@ -184,44 +171,31 @@ def _unit(rollouts: RaggedRollouts) -> float:
 
 def _candidates(rollouts: RaggedRollouts) -> list[Candidates]:
     """Return the candidates of each prompt: those sampled, and one of the other reward where all of two rewards are one."""
-    order, ends = np.argsort(rollouts.index, kind="stable"), np.cumsum(rollouts.sizes)
-    groups = np.split(order, ends[:-1])
+    order, counts = np.argsort(rollouts.index, kind="stable"), rollouts.counts
+    groups = np.split(order, np.cumsum(rollouts.sizes)[:-1])
     found = [Candidates.of(rollouts.rewards[rows], rollouts.known_scores[rows]) for rows in groups]
-    contrasts = [one.contrast() for one in found if one.mixed]
+    contrasts = [one.contrast() for one in found if np.ptp(one.rewards) > 0.0]
     if not contrasts:
         raise ValueError(
             "log must have a prompt whose responses differ in their reward; there is none, so nothing can be learned from it"
         )
-    _check_room(found, rollouts)
-    own = np.zeros((len(found), len(found) if rollouts.counts.binary else 0))
-    unseen = _unseen(rollouts) if rollouts.counts.binary else np.zeros(len(found))
-    np.fill_diagonal(own, np.mean(contrasts) ** 0.5)
-    return [_completed(one, row, chance, rollouts.counts.values) for one, row, chance in zip(found, own, unseen, strict=True)]
-
-
-def _check_room(found: list[Candidates], rollouts: RaggedRollouts) -> None:
-    """Raise before anything grows with the square of the prompts, if the features of all candidates take too much memory."""
-    own = len(found) if rollouts.counts.binary else 0
-    most, width = max(one.rewards.size for one in found) + bool(own), found[0].sketches.shape[1]
-    prompts = _prompts_with_room(most, width, squared=bool(own))
+    most, width = max(one.rewards.size for one in found) + counts.binary, found[0].sketches.shape[1] + 1
+    # Features take B K (J + B + 1) numbers of two rewards, or B K (J + 1): checked before anything grows with the square of B.
+    room = MOST_BYTES / 8.0 / most
+    fitting = int((width**2 / 4.0 + room) ** 0.5 - width / 2.0) if counts.binary else int(room / width)
     check_room(
         f"a twin of {len(found):,} prompts, with up to {most} candidates each and features",
-        (len(found), most, width + own + 1),
-        f"give it a log of at most {prompts:,} of these prompts, or of fewer responses to each, or shorter sketches",
+        (len(found), most, width + len(found) * counts.binary),
+        f"give it a log of at most {fitting:,} of these prompts, or of fewer responses to each, or shorter sketches",
     )
-
-
-def _prompts_with_room(candidates: int, width: int, *, squared: bool) -> int:
-    """Return how many prompts have features that fit into memory: B K (J + B + 1) numbers, or B K (J + 1)."""
-    numbers, width = MOST_BYTES / 8.0 / candidates, width + 1
-    return int((width**2 / 4.0 + numbers) ** 0.5 - width / 2.0) if squared else int(numbers / width)
-
-
-def _unseen(rollouts: RaggedRollouts) -> Array:
-    """Return the probability of the reward that a prompt's responses never had, shape (B,): 0 where they had both."""
-    law, counts = fit_beta_rates(rollouts.counts), rollouts.counts
+    if not counts.binary:
+        return found
+    own, law = np.zeros((len(found), len(found))), fit_beta_rates(counts)
+    np.fill_diagonal(own, np.mean(contrasts) ** 0.5)
+    # The chance of a reward that a prompt's responses never had: the mean that the beta law leaves after such a sample.
     missing = np.where(counts.successes == 0, law.a, law.b)
-    return np.where(counts.uniform, missing / (law.a + law.b + counts.sizes), 0.0)
+    unseen = np.where(counts.uniform, missing / (law.a + law.b + counts.sizes), 0.0)
+    return [_completed(one, row, chance, counts.values) for one, row, chance in zip(found, own, unseen, strict=True)]
 
 
 def _completed(one: Candidates, own: Array, chance: float, values: Array) -> Candidates:
@@ -230,7 +204,7 @@ def _completed(one: Candidates, own: Array, chance: float, values: Array) -> Can
     if chance == 0.0:
         return Candidates(one.rewards, padded, one.shares)
     other = values[values != one.rewards[0]]
-    feature = np.concatenate([one.centre, own])[None]
+    feature = np.concatenate([one.shares @ one.sketches, own])[None]
     return Candidates(
         np.append(one.rewards, other), np.concatenate([padded, feature]), np.append((1.0 - chance) * one.shares, chance)
     )
@@ -245,13 +219,8 @@ def _family(found: list[Candidates], rollouts: RaggedRollouts, unit: float) -> P
     for m, one in enumerate(found):
         features[m, : sizes[m], :-1] = one.sketches
         features[m, : sizes[m], -1] = np.log(one.shares) / unit
-        rewards[m, : sizes[m]] = _places(one.rewards, values)
+        rewards[m, : sizes[m]] = np.searchsorted(values, one.rewards)
     theta = np.zeros(shape[2])
     theta[-1] = unit
     bandit = Bandit.from_law(values, np.eye(values.size)[rewards])
     return Problem(bandit, LinearSoftmax(features), theta=theta, name="twin", title="a log's twin")
-
-
-def _places(rewards: Array, values: Array) -> Integers:
-    """Return where rewards stand among the ascending values."""
-    return np.searchsorted(values, rewards)

@@ -1,131 +1,124 @@
-"""The group size of least error, the sizes that the data cannot distinguish from it, and what each loses."""
+"""The group size of least error with a baseline, the sizes that the data cannot distinguish from it, and what each loses."""
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+from scipy.special import log_ndtr, stdtrit
 
 from grpo_theory.intervals.interval import Interval, check_level, quotient_limits, student_coverage, tail_quantiles
-from grpo_theory.intervals.rollouts import Groups
-from grpo_theory.plan.batches import Limits, SizeChoice, cost_optimum, sufficient_prompts
-from grpo_theory.plan.error_constants import ErrorConstants, likely_constants, pilot_terms, prompt_quantile, vector
+from grpo_theory.intervals.rollouts import Groups, Rollouts
+from grpo_theory.intervals.u_statistics import PromptTerms, prompt_terms
+from grpo_theory.plan.batches import Limits
 from grpo_theory.theory import GroupSizeLaw, mse_weights
 from grpo_theory.validation import Array, Flags, Integers, as_positive, typed
 
 RIVALS = 128
 """Each size is compared with at most so many others, spread evenly in the logarithm."""
-PAIRS_AT_ONCE = 1 << 18
+MOST_FACTOR = 4096
+"""A pilot is not advised to be more than so many times larger."""
 
 
-@dataclass(frozen=True, eq=False)
-class InfluenceTails:
-    """Quantiles of Student's statistic for whatever is made of three constants.
+class Estimates(NamedTuple):
+    """Estimates (...) from B prompts, and what each prompt adds to their errors, (..., B), of mean 0."""
 
-    Attributes
+    values: Array
+    influences: Array
+
+    @property
+    def prompts(self) -> int:
+        """The number of prompts B."""
+        return self.influences.shape[-1]
+
+    @property
+    def standard_errors(self) -> Array:
+        """By leaving out one prompt at a time, shape (...)."""
+        return np.asarray(np.sqrt((self.influences**2).sum(axis=-1) / (self.prompts * (self.prompts - 1.0))))
+
+    @property
+    def covariance(self) -> Array:
+        """Of K estimates, shape (K, K)."""
+        return self.influences @ self.influences.T / (self.prompts * (self.prompts - 1.0))
+
+    @property
+    def likely(self) -> Array:
+        """The means given the estimates and that the true values are not below 0: normal errors, a flat prior; shape (...).
+
+        The mean is x + s phi(x/s)/Phi(x/s) with the standard error s. It hardly moves an estimate of several standard errors,
+        turns one of 0 into 0.8 standard errors, and is never below 0. So an estimate of c1 that is below 0 by chance does not
+        ask for a single group.
+        """
+        errors = self.standard_errors
+        ratio = np.divide(self.values, errors, out=np.full(np.shape(self.values), np.inf), where=errors > 0.0)
+        with np.errstate(over="ignore"):
+            excess = np.exp(-0.5 * ratio**2 - log_ndtr(ratio)) / np.sqrt(2.0 * np.pi)
+        return np.asarray(np.maximum(self.values + errors * excess, 0.0))
+
+    def at(self, index: int) -> "Estimates":
+        """Return one of K estimates."""
+        return Estimates(self.values[index], self.influences[index])
+
+    def combined(self, weights: Array) -> "Estimates":
+        """Return sums of K estimates with weights (..., K)."""
+        return Estimates(weights @ self.values, weights @ self.influences)
+
+
+def pilot_terms(rollouts: Groups) -> PromptTerms:
+    """Return what each prompt of one batch says of the error's constants."""
+    if not rollouts.single:
+        raise ValueError(f"rollouts must be one batch, without leading axes, got rewards of shape {rollouts.rewards.shape}")
+    return prompt_terms(rollouts, 3)
+
+
+def error_constants(terms: PromptTerms) -> Estimates:
+    """Return the unbiased estimates of c1, c2 and c3, shape (3,)."""
+    return Estimates(vector(terms.components()), terms.influences())
+
+
+def vector(law: GroupSizeLaw) -> Array:
+    """Return c1, c2 and c3 as an array, shape (3,)."""
+    return np.array([law.c1, law.c2, law.c3], dtype=np.float64)
+
+
+def prompt_quantile(prompts: int, level: float) -> float:
+    """Return the upper quantile of Student's statistic for two-sided limits from so many prompts."""
+    return float(stdtrit(prompts - 1, (1.0 + level) / 2.0))
+
+
+def ratio_interval(top: Estimates, bottom: Estimates, level: float, *, at: Array | None = None, noise: float = 0.0) -> Interval:
+    """Return Fieller's (1954) limits of a ratio of two estimates, neither below 0 in truth, with quantiles for heavy tails.
+
+    A ratio r is within them if Student's statistic of top - r bottom lies between two quantiles. These are those of draws from
+    a law as skewed as the prompts' influences (`tail_quantiles`): a studentised bootstrap of a smooth law.
+
+    Parameters
     ----------
-    influences : ndarray, shape (3, B), or None
-        None for Student's own quantiles.
-    t : float
-        Student's.
+    top, bottom : Estimates
+        Of one shape (...), or shapes that fit.
     level : float
-    lower, upper : ndarray, shape (3,)
-        For the constants themselves.
-    student : float
-        How often Student's limits of the constants would hold.
+    at : ndarray, shape (...), optional
+        The ratio at which the skewness is read; by default that of the estimates.
+    noise : float, default 0
+        The relative variance that the numerator and the denominator have besides, each of its own.
     """
-
-    influences: Array | None
-    t: float
-    level: float
-    lower: Array
-    upper: Array
-    student: float
-
-    @classmethod
-    def of(cls, influences: Array | None, t: float, level: float) -> "InfluenceTails":
-        """Return the quantiles for the constants."""
-        if influences is None:
-            return cls(None, t, level, np.full(3, -t), np.full(3, t), level)
-        return cls(influences, t, level, *tail_quantiles(influences, level), float(student_coverage(influences, level).min()))
-
-    def of_errors(self, weights: Array, best: int) -> tuple[Array, Array]:
-        """Return the quantiles for the errors with weights (K, 3) on the constants, both of shape (K,)."""
-        return self._along(weights, rivals(len(weights), best), 0.0)
-
-    def of_losses(self, weights: Array, best: int, constants: Array) -> tuple[Array, Array]:
-        """Return the quantiles for each size's error less its share of the best one's, shape (K,) each; Student's at the best."""
-        sizes, base = rivals(len(weights), best), float(weights[best] @ constants)
-        ratio = (weights @ constants / base if base > 0.0 else np.ones(len(weights)))[:, None]
-        lower, upper = self._along(weights, sizes, ratio * weights[best])
-        lower[best], upper[best] = -self.t, self.t
-        return lower, upper
-
-    def _along(self, weights: Array, sizes: Integers, less: Array | float) -> tuple[Array, Array]:
-        """Return the quantiles for weights less others, computed at some sizes, and at the others those of the nearest below."""
-        if self.influences is None:
-            return np.full(len(weights), -self.t), np.full(len(weights), self.t)
-        nearest = np.searchsorted(sizes, np.arange(len(weights)), side="right") - 1
-        lower, upper = tail_quantiles((weights - less)[sizes] @ self.influences, self.level)
-        return lower[nearest], upper[nearest]
-
-
-@dataclass(frozen=True, eq=False)
-class SizeErrors:
-    """The errors of K batches, each linear in three constants, and how well their ratios are known.
-
-    Attributes
-    ----------
-    weights : ndarray, shape (K, 3)
-        Of each batch's error on the constants.
-    constants : ndarray, shape (3,)
-        Estimates, none below 0.
-    covariance : ndarray, shape (3, 3)
-        Of the estimates.
-    best : int
-        The index of the recommended batch.
-    """
-
-    weights: Array
-    constants: Array
-    covariance: Array
-    best: int
-
-    def worst_ratios(self, tails: InfluenceTails) -> tuple[Array, Array, Flags]:
-        """Return limits of each error over that of its best rival, (K,) each, and which sizes no rival is known to beat."""
-        lower, upper = tails.of_losses(self.weights, self.best, self.constants)
-        others = self.weights[rivals(len(self.weights), self.best)]
-        low, high = np.empty(len(self.weights)), np.empty(len(self.weights))
-        kept = np.empty(len(self.weights), dtype=bool)
-        step = max(1, PAIRS_AT_ONCE // len(others))
-        for start in range(0, len(self.weights), step):
-            part = slice(start, start + step)
-            limits = self.ratios(self.weights[part], others, lower[part, None], upper[part, None])
-            low[part], high[part] = (limit.max(axis=1) for limit in limits)
-            kept[part] = ~self._beaten(self.weights[part], others, tails.t)
-        kept[self.best] = True
-        return low, high, kept
-
-    def largest_loss(self, t: float) -> float:
-        """Return the upper limit of what the recommended batch loses to the best of its rivals, with a quantile of Student's."""
-        others = self.weights[rivals(len(self.weights), self.best)]
-        return float(self.ratios(self.weights[self.best : self.best + 1], others, -t, t)[1].max()) - 1.0
-
-    def ratios(self, weights: Array, others: Array, lower: Array | float, upper: Array | float) -> tuple[Array, Array]:
-        """Return Fieller's limits of errors (K,) over those of rivals (C,), both of shape (K, C), with quantiles (K, 1)."""
-        half = weights @ self.covariance
-        variances = (
-            np.einsum("ki,ki->k", half, weights)[:, None],
-            half @ others.T,
-            np.einsum("ci,ij,cj->c", others, self.covariance, others),
-        )
-        return quotient_limits((weights @ self.constants)[:, None], others @ self.constants, variances, lower, upper)
-
-    def _beaten(self, weights: Array, others: Array, t: float) -> Flags:
-        """Return which sizes (K,) have an error that is significantly above that of some rival."""
-        spread, axes = np.linalg.eigh(self.covariance)
-        root = axes * np.sqrt(np.maximum(spread, 0.0))
-        variance = sum((mine[:, None] - theirs) ** 2 for mine, theirs in zip((weights @ root).T, (others @ root).T, strict=True))
-        return ((weights @ self.constants)[:, None] - others @ self.constants > t * np.sqrt(variance)).any(axis=1)
+    above, below = np.maximum(top.values, 0.0), np.maximum(bottom.values, 0.0)
+    known, size = below > 0.0, top.prompts * (top.prompts - 1.0)
+    ratio = np.divide(top.values, below, out=np.zeros_like(above + below), where=known)
+    within = top.influences - (np.maximum(ratio, 0.0) if at is None else np.asarray(at))[..., None] * bottom.influences
+    variances = (
+        (top.influences**2).sum(axis=-1) / size + noise * above**2,
+        (top.influences * bottom.influences).sum(axis=-1) / size,
+        (bottom.influences**2).sum(axis=-1) / size + noise * below**2,
+    )
+    low, high = quotient_limits(above, below, variances, *tail_quantiles(within, level))
+    spread = ((top.influences - ratio[..., None] * bottom.influences) ** 2).sum(axis=-1) / size
+    spread = spread + noise * (above**2 + (ratio * below) ** 2)
+    error = np.divide(np.sqrt(spread), below, out=np.full_like(ratio, np.nan), where=known)
+    same = error == 0.0
+    found = np.where(known, ratio, np.nan)
+    return Interval(found, np.asarray(error), np.where(same, ratio, low), np.where(same, ratio, high), level)
 
 
 def rivals(size: int, best: int) -> Integers:
@@ -137,28 +130,178 @@ def rivals(size: int, best: int) -> Integers:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupSizeChoice(SizeChoice):
-    """The allowed batches, the mean squared error of the gradient with one baseline at each, and which is best.
+class SizeChoice:
+    """The allowed batches, what each loses, and which is best.
 
-    Limits hold at each size by itself, not for all at once.
+    A measure of each batch, its error or the root of its efficiency, is linear in a few estimates. The loss of a batch is a power
+    of the ratio of its measure to the best rival's, less 1.
 
     Attributes
     ----------
     group_sizes, batch_sizes : ndarray, shape (K,)
-        The allowed group sizes, ascending, and the number of prompts at each.
+        The group sizes, ascending, and the number of prompts at each.
     loss : Interval
-        Shape (K,): by what share the error is above the least possible one. 0.05 is 5% more, as if one response in 21 were
-        thrown away. No standard errors.
+        Shape (K,): what each size loses against the best one. No standard errors.
     candidates : ndarray, shape (K,)
         Whether the size cannot be told from the best.
     best : int
         The index of the recommended size.
-    constants : ErrorConstants
-        The three constants that all this rests on.
-    errors : SizeErrors
-        What the limits of the losses rest on.
-    tails : InfluenceTails
-        The quantiles of these limits.
+    estimates : Estimates
+        Shape (L,).
+    weights : ndarray, shape (K, L)
+        Of each batch's measure on the estimates.
+    """
+
+    group_sizes: Integers
+    batch_sizes: Integers
+    loss: Interval
+    candidates: Flags
+    best: int
+    estimates: Estimates
+    weights: Array
+    power: ClassVar[float] = 1.0
+
+    @property
+    def group_size(self) -> int:
+        """The recommended group size."""
+        return int(self.group_sizes[self.best])
+
+    @property
+    def batch_size(self) -> int:
+        """The number of prompts beside it."""
+        return int(self.batch_sizes[self.best])
+
+    @property
+    def low(self) -> int:
+        """The smallest group size that cannot be told from the best."""
+        return int(self.group_sizes[self.candidates][0])
+
+    @property
+    def high(self) -> int:
+        """The largest group size that cannot be told from the best."""
+        return int(self.group_sizes[self.candidates][-1])
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the data rule out that the largest allowed group is best."""
+        return not bool(self.candidates[-1])
+
+    @property
+    def risk(self) -> float:
+        """The upper limit of what the recommended size loses; infinite if the data set none."""
+        return float(self.loss.high[self.best])
+
+    def at(self, group_size: int) -> int:
+        """Return the index of a group size; ValueError if no batch of it is allowed."""
+        index = int(np.searchsorted(self.group_sizes, group_size))
+        if index == self.group_sizes.size or self.group_sizes[index] != group_size:
+            raise ValueError(f"group_size must be one that budget and limits allow, got {group_size}")
+        return index
+
+    def prompts_needed(self, tolerance: float) -> int | None:
+        """Return how many prompts a pilot needs for the recommended size to lose less than a share, at the level.
+
+        The prompts are like those seen, with as many responses each. The estimates are taken to stay what they are, and their
+        errors to fall as one over the square root of the number of prompts. The upper limit of the loss, with Student's
+        quantile, is then at the tolerance. The answer is the pilot's own number if the limit is there now. It is None if more
+        than 4,096 times as many are needed. It is also None where the pilot is too small to say: its own limit is above the
+        tolerance, that from likely estimates is not.
+        """
+        tolerance, pilot, level = as_positive("tolerance", tolerance), self.estimates.prompts, self.loss.level
+        if self.risk <= tolerance:
+            return pilot
+        values, own = np.maximum(self.weights @ self.planned.values, 0.0), self.weights @ self.estimates.covariance
+        others, variances = rivals(len(values), self.best), (own * self.weights).sum(axis=1)
+        ratio, below = (1.0 + tolerance) ** (1.0 / self.power), values[others]
+        gap = ratio * below - values[self.best]
+        spread = variances[self.best] - 2.0 * ratio * own[self.best] @ self.weights[others].T + ratio**2 * variances[others]
+        # A limit is within the ratio where gap^2 > t^2 spread and, as it is finite then, the denominator's square is above t^2
+        # times its variance. The variances fall as 1/prompts (docs/derivations.md, section 35).
+        with np.errstate(divide="ignore", invalid="ignore"):
+            finite = variances[others] / below**2 if self.power > 0.0 else variances[self.best] / values[self.best] ** 2
+            needed = pilot * np.nanmax(np.maximum(spread / gap**2, finite))
+        found = bisect_left(
+            range(MOST_FACTOR * pilot + 1), True, pilot, key=lambda n: n >= needed * prompt_quantile(n, level) ** 2
+        )
+        return found if pilot < found <= MOST_FACTOR * pilot else None
+
+    @property
+    def planned(self) -> Estimates:
+        """What a larger pilot is taken to find."""
+        return self.estimates
+
+
+def size_quantiles(estimates: Estimates, weights: Array, best: int, level: float, ratio: Array | float) -> tuple[Array, Array]:
+    """Return the tail quantiles of each measure less a multiple of the best one's, (K,): at most at `RIVALS` sizes anew."""
+    sizes = rivals(len(weights), best)
+    nearest = np.searchsorted(sizes, np.arange(len(weights)), side="right") - 1
+    lower, upper = tail_quantiles((weights - ratio * weights[best])[sizes] @ estimates.influences, level)
+    return lower[nearest], upper[nearest]
+
+
+def compare_sizes(
+    estimates: Estimates, weights: Array, loss: Array, best: int, level: float, power: float, *, heavy: bool = True
+) -> tuple[Interval, Flags]:
+    """Return what each of K sizes loses (K,), with limits, and which sizes no rival is known to beat.
+
+    Limits of losses are Fieller's limits of the ratios of two measures (docs/derivations.md, section 35.4). The tests of one
+    measure against another are Student's.
+
+    Parameters
+    ----------
+    estimates, weights : Estimates, ndarray
+        Shapes (L,) and (K, L).
+    loss : ndarray, shape (K,)
+        The estimated loss.
+    best : int
+    level, power : float
+    heavy : bool, default True
+        Whether limits allow for heavy tails. Of a choice by error the limit of the recommended size is Student's all the same.
+    """
+    others, t = rivals(len(weights), best), prompt_quantile(estimates.prompts, level)
+    values, own = weights @ estimates.values, weights @ estimates.covariance
+    variances, shared = (own * weights).sum(axis=1), own @ weights[others].T
+    differences = variances[:, None] + variances[others] - 2.0 * shared
+    worse = np.sign(power) * (values[:, None] - values[others])
+    kept = np.asarray(~(worse > t * np.sqrt(np.maximum(differences, 0.0))).any(axis=1))
+    kept[best] = True
+    lower, upper = np.full((len(weights), others.size), -t), np.full((len(weights), others.size), t)
+    if heavy:
+        base = max(float(values[best]), 0.0)
+        ratio = np.maximum(values / base, 0.0)[:, None] if base > 0.0 else 1.0
+        below, above = size_quantiles(estimates, weights, best, level, ratio)
+        lower[:], upper[:] = below[:, None], above[:, None]
+        lower[best], upper[best] = (-t, t) if power > 0.0 else (-above[others], -below[others])
+    top = np.maximum(values, 0.0)
+    low, high = quotient_limits(top[:, None], top[others], (variances[:, None], shared, variances[others]), lower, upper)
+    if power < 0.0:
+        low, high = high.min(axis=1), low.min(axis=1)
+    else:
+        low, high = low.max(axis=1), high.max(axis=1)
+    with np.errstate(divide="ignore"):
+        low, high = low**power - 1.0, high**power - 1.0
+    low = np.where(kept, 0.0, np.clip(low, 0.0, loss))
+    return Interval(loss, np.full(loss.size, np.nan), low, np.maximum(high, loss), level), kept
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSizeChoice(SizeChoice):
+    """The allowed batches, the mean squared error of the gradient with one baseline at each, and which is best.
+
+    Limits hold at each size by itself, not for all at once. The fields are those of every choice: `estimates` are those of c1, c2
+    and c3. A loss is by what share the error is above the least possible one. 0.05 is 5% more, as if one response in 21 were
+    thrown away.
+
+    Attributes
+    ----------
+    constants : Interval
+        Shape (3,): the unbiased estimates of c1, c2 and c3, with limits that are not below 0. With another baseline than the
+        leave-one-out mean, c2 and c3 are its own.
+    student_coverage : float
+        How often Student's limits of these would hold: the least over the three. The prompts' terms are taken for draws from a
+        lognormal law as skewed as they are.
+    heavy : bool
+        Whether limits allow for heavy tails; Student's do not.
 
     Examples
     --------
@@ -170,9 +313,14 @@ class GroupSizeChoice(SizeChoice):
     (5, [4, 5, 6], True)
     """
 
-    constants: ErrorConstants
-    errors: SizeErrors
-    tails: InfluenceTails
+    constants: Interval
+    student_coverage: float
+    heavy: bool
+
+    @property
+    def planned(self) -> Estimates:
+        """What a larger pilot is taken to find: the likely constants."""
+        return self.estimates._replace(values=self.estimates.likely)
 
     @cached_property
     def mse(self) -> Interval:
@@ -180,29 +328,13 @@ class GroupSizeChoice(SizeChoice):
 
         The estimate is that from the likely constants, and the standard error that of the unbiased estimate.
         """
-        expected = self.errors.weights @ vector(self.constants.likely)
-        return _errors(self.errors, self.constants.law, expected, self.tails)
-
-    def prompts_needed(self, tolerance: float) -> int | None:
-        """Return how many prompts a pilot needs for the recommended size to lose less than a share, at the level.
-
-        The prompts are like those seen, with as many responses each. The estimates are taken to stay what they are, and their
-        errors to fall as one over the square root of the number of prompts. The upper limit of the loss is then at the
-        tolerance. The answer is the pilot's own number if the limit is there now. It is None if more than 4,096 times as many
-        are needed. It is also None where the pilot is too small to say: its own limit is above the tolerance, that from likely
-        constants is not.
-        """
-        tolerance = as_positive("tolerance", tolerance)
-        constants = self.constants
-        weights, estimates = mse_weights(self.batch_sizes, self.group_sizes), vector(constants.likely)
-
-        def risk(prompts: int) -> float:
-            errors = SizeErrors(weights, estimates, constants.covariance * (constants.pilot / prompts), self.best)
-            return errors.largest_loss(prompt_quantile(prompts, constants.level))
-
-        if self.risk <= tolerance:
-            return constants.pilot
-        return sufficient_prompts(risk, constants.pilot, tolerance)
+        expected, estimate = self.weights @ self.estimates.likely, self.weights @ self.estimates.values
+        variances = ((self.weights @ self.estimates.covariance) * self.weights).sum(axis=1)
+        error, level = np.sqrt(np.maximum(variances, 0.0)), self.loss.level
+        t = prompt_quantile(self.estimates.prompts, level)
+        lower, upper = size_quantiles(self.estimates, self.weights, self.best, level, 0.0) if self.heavy else (-t, t)
+        low = np.minimum(np.maximum(estimate - upper * error, 0.0), expected)
+        return Interval(expected, error, low, np.maximum(estimate - lower * error, expected), level)
 
 
 @typed
@@ -211,7 +343,7 @@ def choose_group_size(rollouts: Groups, limits: Limits, level: float = 0.95) -> 
 
     The error is c1/B + c2/(BG) + c3/(BG(G-1)) (docs/derivations.md, section 2). The three constants are estimated without bias,
     and their covariance by deleting one prompt at a time. The recommended size has the least error at the constants' means
-    given what the data say and that they are not below 0 (`likely_constants`).
+    given what the data say and that they are not below 0 (`Estimates.likely`).
 
     A size is a candidate unless a two-sided t test at the level shows that another size has a smaller error. Without costs and
     rounding, only the tests against the next larger and the next smaller size can lose the best one. Each errs on one side, so
@@ -242,71 +374,150 @@ def choose_group_size(rollouts: Groups, limits: Limits, level: float = 0.95) -> 
     >>> gt.plan.choose_group_size(rollouts, gt.plan.Limits(budget=1024, cost_prompt=4.0)).group_size
     10
     """
-    level = check_level(level)
-    terms = pilot_terms(rollouts)
-    covariance = terms.covariance()
+    level, estimates = check_level(level), error_constants(pilot_terms(rollouts))
+    covariance = estimates.covariance
     if not np.isfinite(covariance).all():
         raise ValueError("rollouts must have rewards and scores of moderate size: the squares of these overflow")
     if not covariance.any():
         raise ValueError("the prompts' terms of the error do not vary: they say nothing about the best group size")
-    return choose(terms.components(), covariance, rollouts.batch_size, limits, level, terms.influences())
+    return choose(estimates, limits, level)
 
 
-def choose(
-    law: GroupSizeLaw, covariance: Array, pilot: int, limits: Limits, level: float = 0.95, influences: Array | None = None
-) -> GroupSizeChoice:
-    """Choose from estimates of c1, c2 and c3 with a covariance (3, 3) from so many prompts; exact ones have covariance 0.
+def choose(estimates: Estimates, limits: Limits, level: float = 0.95, *, heavy: bool = True) -> GroupSizeChoice:
+    """Choose from estimates of c1, c2 and c3; with limits that allow for heavy tails, or else Student's.
 
-    With the prompts' influences (3, B) on the estimates the limits allow for heavy tails; without, they are Student's.
+    Of exact constants all influences are 0.
     """
     sizes, batches = limits.batches()
-    weights, tails = mse_weights(batches, sizes), InfluenceTails.of(influences, prompt_quantile(pilot, level), level)
-    constants = _constants(law, covariance, pilot, tails)
-    expected = weights @ vector(constants.likely)
-    errors = SizeErrors(weights, np.maximum(vector(law), 0.0), covariance, int(np.argmin(expected)))
-    low, high, kept = errors.worst_ratios(tails)
-    return GroupSizeChoice(
-        group_sizes=sizes,
-        batch_sizes=batches,
-        loss=_losses(expected / expected[errors.best] - 1.0, low, high, kept, level),
-        candidates=kept,
-        best=errors.best,
-        constants=constants,
-        errors=errors,
-        tails=tails,
-    )
+    weights, likely, errors = mse_weights(batches, sizes), estimates.likely, estimates.standard_errors
+    t = prompt_quantile(estimates.prompts, level)
+    lower, upper = tail_quantiles(estimates.influences, level) if heavy else (-t, t)
+    low, high = (np.maximum(estimates.values - side * errors, 0.0) for side in (upper, lower))
+    constants = Interval(estimates.values, errors, low, high, level)
+    student = float(student_coverage(estimates.influences, level).min()) if heavy else level
+    expected = weights @ likely
+    best = int(np.argmin(expected))
+    clipped = estimates._replace(values=np.maximum(estimates.values, 0.0))
+    power = GroupSizeChoice.power
+    loss, kept = compare_sizes(clipped, weights, expected / expected[best] - 1.0, best, level, power, heavy=heavy)
+    return GroupSizeChoice(sizes, batches, loss, kept, best, estimates, weights, constants, student, heavy)
 
 
-def _constants(law: GroupSizeLaw, covariance: Array, pilot: int, tails: InfluenceTails) -> ErrorConstants:
-    """Return the constants with their limits."""
-    estimates, errors = vector(law), np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-    return ErrorConstants(
-        law=law,
-        likely=likely_constants(law, covariance),
-        covariance=covariance,
-        low=np.maximum(estimates - tails.upper * errors, 0.0),
-        high=np.maximum(estimates - tails.lower * errors, 0.0),
-        pilot=pilot,
-        level=tails.level,
-        student_coverage=tails.student,
-    )
+# ---- Baselines that a trainer can run.
+
+LEAVE_ONE_OUT = "leave-one-out mean"
+RUNNABLE = (LEAVE_ONE_OUT, "mean over prompts", "none")
+"""In the order in which they are preferred where the data cannot tell.
+
+Trainers have the leave-one-out mean, or the group mean, whose estimate is a multiple of that. Without a baseline the error
+depends on where the rewards have their zero.
+"""
 
 
-def _errors(errors: SizeErrors, law: GroupSizeLaw, expected: Array, tails: InfluenceTails) -> Interval:
-    """Return the error of each batch: what is expected of it, with limits around the unbiased estimate."""
-    variances = np.einsum("ki,ij,kj->k", errors.weights, errors.covariance, errors.weights)
-    estimate, error = errors.weights @ vector(law), np.sqrt(np.maximum(variances, 0.0))
-    lower, upper = tails.of_errors(errors.weights, errors.best)
-    low = np.minimum(np.maximum(estimate - upper * error, 0.0), expected)
-    return Interval(expected, error, low, np.maximum(estimate - lower * error, expected), tails.level)
+@dataclass(frozen=True)
+class Pair:
+    """A baseline, of `RUNNABLE`, and an allowed batch."""
+
+    name: str
+    group_size: int
+    batch_size: int
 
 
-def _losses(loss: Array, low: Array, high: Array, kept: Flags, level: float) -> Interval:
-    """Return what each size loses, with limits from those of its error over its best rival's; a candidate may lose nothing."""
-    lowest = np.where(kept, 0.0, np.clip(low - 1.0, 0.0, loss))
-    return Interval(loss, np.full(loss.size, np.nan), lowest, np.maximum(high - 1.0, loss), level)
+@dataclass(frozen=True, eq=False)
+class Rival:
+    """A pair that is shown to have less error than the recommended one.
+
+    Attributes
+    ----------
+    pair : Pair
+    gain : Interval
+        By what share its error is less than that of the recommended pair: 0.4 is 40% less.
+    """
+
+    pair: Pair
+    gain: Interval
 
 
-def real_optimum(choice: GroupSizeChoice, limits: Limits) -> float:
-    """Return the best group size if sizes and prompts need not be whole and only the cost counts."""
-    return cost_optimum(choice.constants.likely, limits.cost_prompt, limits.cost_response)
+@dataclass(frozen=True, eq=False)
+class BaselineChoice:
+    """The recommended pair, and the group sizes under its baseline.
+
+    Attributes
+    ----------
+    pair : Pair
+        The recommended one.
+    choice : GroupSizeChoice
+        Of the group sizes under its baseline; `constants` has the baseline's own c2 and c3.
+    rivals : tuple of Rival
+        At most one.
+    """
+
+    pair: Pair
+    choice: GroupSizeChoice
+    rivals: tuple[Rival, ...]
+
+
+def baseline_terms(rollouts: Groups) -> dict[str, PromptTerms]:
+    """Return what each prompt says of c1 and of each baseline's own c2 and c3: what falls with BG, and with BG(G-1).
+
+    With a baseline m that is not made of the group's rewards c2 is E[||W||^2 (Z - m)^2] - ||g||^2, and c3 is 0. The mean over
+    prompts is that of the other prompts (docs/derivations.md, section 35).
+    """
+    terms = pilot_terms(rollouts)
+    means = rollouts.by_prompt(lambda group: group.rewards.mean(axis=-1))
+    centre = float(means.mean())
+
+    def moments(group: Rollouts) -> Array:
+        """Return the means of P, P (Z - centre), P (Z - centre)^2 and P Z^2, with P = ||W||^2."""
+        p, z = (group.known_scores**2).sum(axis=-1), group.rewards - centre
+        return np.stack([(p * part).mean(axis=-1) for part in (1.0, z, z**2, group.rewards**2)], axis=-1)
+
+    p, pz, pzz, uncentred = rollouts.by_prompt(moments).T
+    m, none = (means.sum() - means) / (means.size - 1.0) - centre, np.zeros_like(p)
+    # What a prompt does to the others' noise through the mean over prompts: the mean derivative in m, times its deviation.
+    through = (2.0 * (m * p - pz)).mean() * (means - centre)
+    over_prompts = pzz - 2.0 * m * pz + m**2 * p - terms.power + through
+    return {
+        LEAVE_ONE_OUT: terms,
+        "mean over prompts": terms._replace(c2=over_prompts, c3=none),
+        "none": terms._replace(c2=uncentred - terms.power, c3=none),
+    }
+
+
+def choose_baseline(
+    rollouts: Groups, limits: Limits, leave_one_out: GroupSizeChoice, baseline: str = LEAVE_ONE_OUT
+) -> BaselineChoice:
+    """Choose the best batch of one baseline, and find the pair that is shown to have less error, if there is one.
+
+    The error of each pair is c1/B + c2/(BG) + c3/(BG(G-1)), with the baseline's own c2 and c3. All these estimates are unbiased
+    for one gradient, so that their squared errors can be compared. Each baseline is taken with its best batch. The
+    rival is shown to have less error, and not shown to have more than another. Of several it is the first in `RUNNABLE`.
+
+    Parameters
+    ----------
+    rollouts : Rollouts or RaggedRollouts
+    limits : Limits
+    leave_one_out : GroupSizeChoice
+        What `choose_group_size` says of these.
+    baseline : str, default "leave-one-out mean"
+        The user's own baseline, of `RUNNABLE`: its best batch is recommended.
+    """
+    weights, level = leave_one_out.weights, leave_one_out.loss.level
+    constants = {name: error_constants(terms) for name, terms in baseline_terms(rollouts).items()}
+    pairs, errors = {}, {}
+    for name, found in constants.items():
+        best = int(np.argmin(weights @ found.likely))
+        pairs[name] = Pair(name, int(leave_one_out.group_sizes[best]), int(leave_one_out.batch_sizes[best]))
+        above = np.append(np.maximum(found.values[:1], 0.0), found.values[1:])
+        errors[name] = found._replace(values=above).combined(weights[best])
+
+    def gain(first: str, second: str) -> Interval:
+        # As the first is picked from several, each of these has its part of the error probability.
+        ratio = ratio_interval(errors[first], errors[second], 1.0 - (1.0 - level) / (len(RUNNABLE) - 1))
+        return Interval(1.0 - ratio.estimate, ratio.standard_error, 1.0 - ratio.high, 1.0 - ratio.low, level)
+
+    better = [name for name in RUNNABLE if name != baseline and float(gain(name, baseline).low) > 0.0]
+    unbeaten = [one for one in better if not any(float(gain(other, one).low) > 0.0 for other in better if other != one)]
+    rival = tuple(Rival(pairs[name], gain(name, baseline)) for name in unbeaten[:1])
+    choice = leave_one_out if baseline == LEAVE_ONE_OUT else choose(constants[baseline], limits, level)
+    return BaselineChoice(pairs[baseline], choice, rival)

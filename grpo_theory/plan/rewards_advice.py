@@ -1,37 +1,396 @@
-"""What rewards alone tell about a training step and an evaluation."""
+"""What rewards alone tell: what responses are worth, shares of groups of one reward, success rates, weights, evaluations."""
 
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import gammaln
 
+from grpo_theory.intervals import Interval
+from grpo_theory.intervals.comparisons import MOST_SEEDS, pairs_needed
+from grpo_theory.intervals.interval import check_level
 from grpo_theory.intervals.ragged import RewardCounts
-from grpo_theory.logs.reward_counts import filtered
+from grpo_theory.intervals.rollout_intervals import effective_interval
+from grpo_theory.logs.findings import filtered
 from grpo_theory.plan.batches import Limits
-from grpo_theory.plan.effective import (
-    SampleSize,
-    UniformShares,
-    effective_sample_size,
-    estimate_uniform_shares,
-    unknown_uniform_shares,
-)
 from grpo_theory.plan.expected_step import LearningRateFactor, PromptWeights, learning_rate_factor, weigh_prompts
-from grpo_theory.plan.graded_weights import GradedWeights, weigh_graded_prompts
-from grpo_theory.plan.seeds import evaluation_error, evaluation_variance, prompts_needed
+from grpo_theory.plan.rate_limits import likeliest_range, mean_interval, share_terms, stacked
 from grpo_theory.plan.success_rates import SuccessRates, fit_success_rates
+from grpo_theory.validation import Array, Integers, as_count, as_fraction, as_number, as_positive, typed
 
 SHOWN = (2, 4, 8, 16, 32, 64, 128)
 """Group sizes that are always shown, where they are allowed."""
+FEWEST = 4
+"""Responses to a prompt from which the law of success rates is told: of fewer it shows two or three moments."""
+OPEN = 0.05
+"""A share that the log leaves open by more than this, whatever its prompts, is not estimated: its limits alone are given."""
 DIFFERENCE = 0.02
 """The difference that an evaluation is to find, as a share of the range of the rewards."""
-CORRELATIONS = (0.0, 0.9)
-"""Of two policies' expected rewards over prompts: nothing in common, and one a few steps on from the other."""
+CORRELATIONS, EVALUATED = (0.0, 0.9), (1, 8)
+"""Of two policies' expected rewards over prompts: nothing in common, and one a few steps on; and responses a prompt."""
+POWER = 0.8
 CHOSEN = (
     "no group has equal rewards, and by the groups that were logged some should. Such groups were left out before logging, and "
     "those that were kept do not tell how often prompts succeed"
 )
 """Why success rates are unknown where groups were chosen by their rewards."""
-EVALUATED = (1, 8)
-"""Responses a prompt in an evaluation."""
+
+
+@dataclass(frozen=True)
+class RewardVariance:
+    """The variance of rewards, split into that between prompts and that within them, both estimated without bias.
+
+    Attributes
+    ----------
+    between : float
+        The variance of the prompts' expected rewards; may come out below 0 where it is small.
+    within : float
+        The mean variance of a prompt's rewards; with binary rewards the mean of p (1 - p).
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> prompts = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
+    >>> counts = gt.RewardCounts.from_rewards(prompts, [1, 0, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0])
+    >>> found = gt.plan.split_variance(counts)
+    >>> round(found.between, 3), round(found.within, 3), round(found.correlation, 2)
+    (0.097, 0.194, 0.33)
+    """
+
+    between: float
+    within: float
+
+    @property
+    def correlation(self) -> float:
+        """The share of the variance that lies between prompts, which is the correlation of two rewards of a prompt."""
+        total = self.between + self.within
+        return self.between / total if total > 0.0 else 0.0
+
+    def of_mean(self, prompts: int, responses: int) -> float:
+        """Return the variance of a mean reward over so many prompts, with so many responses to each: (between + within/k)/n."""
+        return (max(self.between, 0.0) + self.within / responses) / prompts
+
+    def compared(self, correlation: float) -> "RewardVariance":
+        """Return the variance of the difference of two policies that are both like this one.
+
+        Their expected rewards have a correlation over prompts, which one table does not tell. It is 0 if the policies have
+        nothing in common, and near 1 if one is the other a few steps on.
+        """
+        return RewardVariance(2.0 * (1.0 - correlation) * max(self.between, 0.0), 2.0 * self.within)
+
+
+@typed
+def split_variance(counts: RewardCounts) -> RewardVariance:
+    """Estimate the variance of rewards between and within prompts without bias, for any rewards and group sizes.
+
+    The variance within prompts is the mean of the groups' variances (divisor n - 1) over prompts of at least two responses. The
+    variance between them is that of the groups' means less what sampling adds to it, the mean of the within variance over n.
+
+    Raises
+    ------
+    ValueError
+        On fewer than two prompts, and where no prompt has two responses.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> rewards = data.rewards[data.index]  # of 129 prompts, with 32 responses each
+    >>> counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(129), 32), rewards.ravel())
+    >>> found = gt.plan.split_variance(counts)
+    >>> round(found.between / (found.between + found.within), 2)  # the share that lies between prompts
+    0.38
+    """
+    if counts.prompts < 2:
+        raise ValueError("counts must be of at least 2 prompts for a variance between them, got 1")
+    pairs, rows = counts.sizes >= 2, np.repeat(np.arange(counts.prompts), np.diff(counts.counts.indptr))
+    if not pairs.any():
+        raise ValueError("counts must have a prompt with two responses: one per prompt does not tell the two variances apart")
+    squares = counts.counts.data * (counts.values[counts.counts.indices] - counts.means[rows]) ** 2
+    own = np.bincount(rows, weights=squares, minlength=counts.prompts) / np.maximum(counts.sizes - 1, 1)
+    within = float(own[pairs].mean())
+    noise = np.where(pairs, own, within) / counts.sizes
+    return RewardVariance(float(counts.means.var(ddof=1) - noise.mean()), within)
+
+
+@dataclass(frozen=True, eq=False)
+class SampleSize:
+    """The effective sample size of N logged responses.
+
+    Attributes
+    ----------
+    prompts, responses : int
+    mixed_prompts, mixed_responses : int
+        Of groups whose rewards are not all equal, as they were logged: the others give most estimators no gradient.
+    mean_reward : Interval
+        The mean over prompts of the expected reward; every prompt counts alike, however many responses it has.
+    variance : RewardVariance or None
+        None if no prompt has two responses.
+    design_effect : float
+        The variance of the mean reward over that of as many independent responses. It is 1 + (G - 1) times the correlation if
+        all groups have size G. NaN without a variance.
+    effective_responses : float
+        The number of independent responses that would tell the mean reward as well. NaN without a variance.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> rewards = data.rewards[data.index]  # of 129 prompts, with 32 responses each
+    >>> counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(129), 32), rewards.ravel())
+    >>> found = gt.plan.effective_sample_size(counts)
+    >>> found.responses, round(found.effective_responses)
+    (4128, 325)
+    """
+
+    prompts: int
+    responses: int
+    mixed_prompts: int
+    mixed_responses: int
+    mean_reward: Interval
+    variance: RewardVariance | None
+    design_effect: float
+    effective_responses: float
+
+
+@typed
+def effective_sample_size(counts: RewardCounts, level: float = 0.95) -> SampleSize:
+    """Estimate the mean reward and the effective sample size of logged responses, with any rewards and group sizes.
+
+    Parameters
+    ----------
+    counts : RewardCounts
+        At least two prompts.
+    level : float, default 0.95
+
+    Returns
+    -------
+    SampleSize
+        The interval of the mean reward is `gt.intervals.value_effective`. Its bounds are 0 and 1 if rewards are, and otherwise
+        the least and the greatest reward that came.
+
+    Raises
+    ------
+    ValueError
+        On fewer than two prompts.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> prompts = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
+    >>> counts = gt.RewardCounts.from_rewards(prompts, [1, 0, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0])
+    >>> found = gt.plan.effective_sample_size(counts)
+    >>> found.mixed_prompts, round(found.design_effect, 2)
+    (2, 2.0)
+    """
+    level = check_level(level)
+    _check_prompts(counts)
+    total, least, most = int(counts.sizes.sum()), float(counts.values[0]), float(counts.values[-1])
+    if np.isin(counts.values, (0.0, 1.0)).all():  # success or not, though all may have been one of them
+        least, most = 0.0, 1.0
+    interval = Interval(np.array(least), np.array(0.0), np.array(least), np.array(most), level)
+    if most > least:
+        interval = effective_interval(counts.means, counts.sizes, (least, most), level)
+    variance, effect = None, np.nan
+    if (counts.sizes >= 2).any():
+        variance = split_variance(counts)
+        # The variance of the mean of the prompts' means over that of as many independent responses (section 34).
+        correlation = float(np.clip(variance.correlation, 0.0, 1.0))
+        noise = float((1.0 / counts.sizes).mean())
+        effect = float((correlation + (1.0 - correlation) * noise) / counts.prompts * counts.sizes.sum())
+    mixed = ~counts.uniform
+    sums = int(mixed.sum()), int(counts.sizes[mixed].sum())
+    return SampleSize(counts.prompts, total, *sums, interval, variance, effect, total / effect)
+
+
+def _check_prompts(counts: RewardCounts) -> None:
+    if counts.prompts < 2:
+        raise ValueError("counts must be of at least 2 prompts for an interval, got 1")
+
+
+@dataclass(frozen=True, eq=False)
+class UniformShares:
+    """The share of uniform groups at several group sizes.
+
+    Attributes
+    ----------
+    group_sizes : ndarray of int64, shape (S,)
+    interval : Interval
+        Shape (S,): the share of groups whose rewards are all equal. The standard error is NaN where it is not measured, and the
+        estimate where the log leaves it open. The limits hold whatever the law of success rates.
+    measured : ndarray, shape (S,)
+        The share of the prompts with so many responses. Where it is 1, the estimate is measured and without bias.
+    identified : ndarray, shape (S, 2)
+        The least and the greatest share by all laws of success rates that are as likely as the likeliest. Where counts vary
+        less than those of a law this is one law, and only the limits say how unsure it is. NaN with more than two rewards,
+        and one law's share where there are more than 20 different counts.
+    responses : ndarray of int64, shape (S,)
+        How many responses a prompt tell the share to within 0.05, whatever the law, were there no sampling error.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> prompts = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
+    >>> counts = gt.RewardCounts.from_rewards(prompts, [1, 0, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0])
+    >>> shares = gt.plan.estimate_uniform_shares(counts, [2, 4, 64])
+    >>> shares.interval.estimate.round(2).tolist(), shares.measured.tolist(), shares.responses.tolist()
+    ([0.61, 0.33, nan], [1.0, 1.0, 0.0], [2, 2, 12])
+    """
+
+    group_sizes: Integers
+    interval: Interval
+    measured: Array
+    identified: Array
+    responses: Integers
+
+
+@typed
+def estimate_uniform_shares(
+    counts: RewardCounts, group_sizes: ArrayLike, level: float = 0.95, *, law: SuccessRates | None = None
+) -> UniformShares:
+    """Estimate the share of groups with no signal (all rewards equal) at each group size.
+
+    A prompt with n >= G responses measures its own share without bias: the probability that G of them, drawn without
+    replacement, have one reward. For G > n the share is the mean of p^G + (1-p)^G over the law of success rates p, of which the
+    log shows n moments. Polynomials of degree n above and below give limits that hold whatever the law (docs/derivations.md,
+    section 34). With more rewards it is E[X^(G-1)], with X the probability of a response's own reward.
+
+    There is an estimate of an unmeasured share only where so many moments leave open at most 0.05 of it, whatever the law. It
+    is the middle of what they leave open. Pairs, for example, tell the share of groups of 4, and not that of groups of 8.
+
+    Parameters
+    ----------
+    counts : RewardCounts
+        At least two prompts; any number of rewards, groups of any sizes. The prompts are draws from all prompts, and a prompt's
+        number of responses says nothing about it that matters here.
+    group_sizes : array_like of int, shape (S,)
+        Each at least 1.
+    level : float, default 0.95
+        Of each limit pair by itself, not of all together.
+    law : SuccessRates, optional
+        What `fit_success_rates(counts)` returns, if it is at hand.
+
+    Returns
+    -------
+    UniformShares
+
+    Raises
+    ------
+    ValueError
+        On fewer than two prompts, and where no prompt has two responses.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> rewards = data.rewards[data.index]  # of 129 prompts, with 32 responses each
+    >>> counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(129), 32), rewards.ravel())
+    >>> shares = gt.plan.estimate_uniform_shares(counts, [2, 8])
+    >>> shares.interval.estimate.round(2).tolist()
+    [0.71, 0.31]
+    """
+    level, sizes = check_level(level), _group_sizes(group_sizes)
+    _check_prompts(counts)
+    if counts.sizes.max() < 2:
+        raise ValueError(
+            "counts must have a prompt with two responses: one response per prompt says nothing about uniform groups"
+        )
+    intervals, ends, levels = [], np.full((sizes.size, 2), np.nan), int(counts.values.size)
+    needed = np.array([responses_to_tell(size, levels) for size in sizes.tolist()])
+    for place, size in enumerate(sizes.tolist()):
+        terms = share_terms(counts, size)
+        low, high = float(terms.below.mean()), float(terms.above.mean())
+        if terms.below is terms.above:
+            ends[place] = low
+        elif counts.binary:
+            law = fit_success_rates(counts) if law is None else law
+            low, high = ends[place] = likeliest_range(counts, size, law)
+        told = np.median(counts.sizes) >= needed[place]
+        intervals.append(mean_interval(terms, (low + high) / 2.0 if told else np.nan, level))
+    measured = np.array([(counts.sizes >= size).mean() for size in sizes])
+    return UniformShares(sizes, stacked(intervals), measured, np.clip(ends, 0.0, 1.0), needed)
+
+
+def responses_to_tell(group_size: int, levels: int = 2, tolerance: float = OPEN) -> int:
+    """Return the least n of which the moments leave open at most the tolerance of the share of uniform groups of a size.
+
+    With two rewards n moments leave open at most 4 P(|S| > n, S even) (section 34, theorem). S is a walk of 2 G steps of
+    +-1/2. With more it is 2 P(|S| > n - 1), S of 2 (G - 1) steps, by the chance of a response's own reward.
+
+    Examples
+    --------
+    >>> from grpo_theory.plan.rewards_advice import responses_to_tell
+    >>> [responses_to_tell(size) for size in (2, 4, 8, 16, 128)]
+    [2, 2, 4, 6, 18]
+    """
+    half = group_size if levels == 2 else group_size - 1
+    k = np.arange(half + 1.0)
+    chances = np.exp(gammaln(2 * half + 1.0) - gammaln(half + k + 1.0) - gammaln(half - k + 1.0) - 2 * half * np.log(2.0))
+    both = 8.0 * chances * (k % 2 == 0) if levels == 2 else 4.0 * chances
+    beyond = np.append(np.cumsum(both[::-1])[::-1], 0.0)  # of k or more
+    n = int(np.flatnonzero(beyond[1:] <= tolerance)[0])
+    return min(max(n if levels == 2 else n + 1, 2), max(group_size, 2))
+
+
+def unknown_uniform_shares(counts: RewardCounts, group_sizes: ArrayLike, level: float = 0.95) -> UniformShares:
+    """Return what is known of the share of uniform groups where groups were chosen by their rewards: the least that it can be.
+
+    Of L rewards a group of G responses is uniform with a chance of at least L^(1-G), whatever the policy. No upper limit but 1
+    holds, because prompts of which all groups are uniform are never seen. The estimates are NaN.
+    """
+    sizes, levels = _group_sizes(group_sizes), int(counts.values.size)
+    least, unknown = np.array([float(levels) ** (1 - size) for size in sizes.tolist()]), np.full(sizes.size, np.nan)
+    needed = np.array([responses_to_tell(size, levels) for size in sizes.tolist()])
+    ends = np.stack([unknown, unknown], axis=1)
+    return UniformShares(sizes, Interval(unknown, unknown, least, np.ones(sizes.size), level), np.zeros(sizes.size), ends, needed)
+
+
+def _group_sizes(group_sizes: ArrayLike) -> Integers:
+    sizes = np.atleast_1d(np.asarray(group_sizes))
+    if sizes.ndim != 1 or sizes.size == 0 or sizes.dtype.kind not in "iu":
+        raise ValueError(f"group_sizes must be whole numbers, shape (S,), got shape {sizes.shape} of type {sizes.dtype}")
+    for size in sizes:
+        as_count("group_sizes", int(size))
+    return sizes.astype(np.int64)
+
+
+def unpaired_seeds_needed(spread: float, difference: float, power: float = POWER, level: float = 0.95) -> int:
+    """Return the number of runs of each of two settings at which a t test of two samples finds a difference.
+
+    Parameters
+    ----------
+    spread : float
+        The standard deviation of runs between seeds, the same for both settings.
+    difference : float
+        Of the settings' means, not 0.
+    power : float, default 0.8
+        The probability to find it.
+    level : float, default 0.95
+        One less the size of the two-sided test.
+
+    Returns
+    -------
+    int
+        The least R >= 2, exact if runs are normal (statsmodels' `TTestIndPower`). 10,000,001 if it would be more.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.plan.unpaired_seeds_needed(spread=0.02, difference=0.02)
+    17
+    """
+    from statsmodels.stats.power import TTestIndPower  # slow to import, and seldom wanted
+
+    effect = abs(as_number("difference", difference)) / as_positive("spread", spread)
+    if not 0.0 < effect < np.inf:
+        raise ValueError(f"difference must be finite and not 0, got {difference}")
+    asked, test = {"alpha": 1.0 - check_level(level), "power": as_fraction("power", power)}, TTestIndPower()
+    if effect**2 * MOST_SEEDS < 1.0:
+        return MOST_SEEDS + 1
+    if test.power(effect, 2, asked["alpha"]) >= asked["power"]:
+        return 2
+    return min(int(np.ceil(test.solve_power(effect, nobs1=None, **asked) - 1e-9)), MOST_SEEDS + 1)
 
 
 @dataclass(frozen=True)
@@ -58,6 +417,24 @@ class Evaluation:
     error: float
 
 
+def evaluation_size(
+    variance: RewardVariance, difference: float, responses: int, correlation: float, level: float = 0.95
+) -> Evaluation:
+    """Return how many prompts a paired t test over prompts takes to find a difference of two policies with a chance of 0.8.
+
+    The number is the least, exact if the prompts' differences were normal; 10,000,001 if it would be more.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.plan.evaluation_size(gt.plan.RewardVariance(0.1, 0.15), 0.05, responses=4, correlation=0.9).prompts
+    301
+    """
+    effect = difference / sqrt(max(variance.compared(correlation).of_mean(1, responses), 1e-300))
+    prompts = pairs_needed(effect, POWER, level)
+    return Evaluation(correlation, responses, difference, prompts, sqrt(variance.of_mean(prompts, responses)))
+
+
 @dataclass(frozen=True, eq=False)
 class RewardsAdvice:
     """What rewards alone tell.
@@ -77,14 +454,13 @@ class RewardsAdvice:
     evaluations : tuple of Evaluation
         How many prompts tell two policies apart; empty where groups were chosen by their rewards.
     rates : SuccessRates or None
-        The law of the prompts' success rates; None unless there are exactly two rewards.
-    weights : PromptWeights, GradedWeights or None
-        How the estimator's expected update weights prompts, at the group size asked about. With more than two rewards, it is
-        how the expected step is shared among prompts.
+        The law of the prompts' success rates; None unless there are exactly two rewards, and groups of four or more.
+    weights : PromptWeights or None
+        How the estimator's expected step is shared among prompts, at the group size asked about.
     learning_rate : LearningRateFactor or None
         By what to multiply the learning rate when going from the group size in use to the recommended one.
     refusal : str
-        Why the estimator has no weights; empty if it has, or if no group size was asked about.
+        Why success rates or weights are not told; empty if they are, or if no group size was asked about.
     """
 
     sample: SampleSize
@@ -94,7 +470,7 @@ class RewardsAdvice:
     uniform: UniformShares
     evaluations: tuple[Evaluation, ...]
     rates: SuccessRates | None
-    weights: PromptWeights | GradedWeights | None
+    weights: PromptWeights | None
     learning_rate: LearningRateFactor | None
     refusal: str
 
@@ -114,41 +490,39 @@ def advise_from_rewards(
 ) -> RewardsAdvice:
     """Say what rewards alone tell, at the group size asked about and of a change to the recommended one, where there are such."""
     allowed, _ = limits.batches()
-    sizes = sorted({*SHOWN, *(size for size in (asked, recommended) if size is not None)} & set(allowed.tolist()))
-    chosen = filtered(counts) > 0.0
-    rates = fit_success_rates(counts) if counts.binary and not chosen else None
-    weights: PromptWeights | GradedWeights | None = None
-    factor, refusal = None, CHOSEN if chosen else ""
+    shown = {*SHOWN, *(size for size in (asked, recommended) if size is not None)}
+    sizes = np.array(sorted(shown & set(allowed.tolist())) or allowed[:1])
+    chosen, largest, law = bool(filtered(counts)), int(counts.sizes.max()), None
+    weights, factor, refusal = None, None, CHOSEN if chosen else ""
+    if counts.binary and not chosen:
+        law = fit_success_rates(counts)
+        if largest < FEWEST:
+            refusal = (
+                f"groups of {largest} responses do not tell how success rates are distributed over prompts. Log groups of "
+                f"{FEWEST} or more; groups of {responses_to_tell(max(sizes))} tell how many groups of up to {max(sizes)} are of "
+                "equal rewards"
+            )
     try:
-        if asked is not None and not counts.binary and not chosen:
-            weights = weigh_graded_prompts(counts, estimator, asked, level)
-        if asked is not None and rates is not None:
-            weights = weigh_prompts(counts, estimator, asked, level, law=rates)
+        if asked is not None and not chosen:
+            weights = weigh_prompts(counts, estimator, asked, level, law=law) if not refusal else None
             if recommended is not None and recommended != asked:
-                factor = learning_rate_factor(counts, (estimator, asked), (estimator, recommended), level, law=rates)
+                factor = learning_rate_factor(counts, (estimator, asked), (estimator, recommended), level, law=law)
     except ValueError as error:  # an estimator whose update is not a function of the success rate
-        refusal = str(error)
+        refusal = refusal or str(error)
+    uniform = unknown_uniform_shares(counts, sizes, level) if chosen else estimate_uniform_shares(counts, sizes, level, law=law)
+    difference, evaluations = DIFFERENCE * float(counts.values[-1] - counts.values[0]), []
+    if not chosen:
+        variance = split_variance(counts)
+        evaluations = [evaluation_size(variance, difference, k, rho, level) for rho in CORRELATIONS for k in EVALUATED]
     return RewardsAdvice(
         sample=effective_sample_size(counts, level),
-        group_sizes=(int(counts.sizes.min()), int(counts.sizes.max())),
+        group_sizes=(int(counts.sizes.min()), largest),
         range=(float(counts.values[0]), float(counts.values[-1])),
         distinct=int(counts.values.size),
-        uniform=(unknown_uniform_shares if chosen else estimate_uniform_shares)(counts, np.array(sizes or allowed[:1]), level),
-        evaluations=() if chosen else _evaluations(counts, level),
-        rates=rates,
+        uniform=uniform,
+        evaluations=tuple(evaluations),
+        rates=None if refusal and largest < FEWEST else law,
         weights=weights,
         learning_rate=factor,
         refusal=refusal,
     )
-
-
-def _evaluations(counts: RewardCounts, level: float) -> tuple[Evaluation, ...]:
-    difference = DIFFERENCE * float(counts.values[-1] - counts.values[0])
-    evaluations = []
-    for correlation in CORRELATIONS:
-        variance = evaluation_variance(counts, correlation)
-        for responses in EVALUATED:
-            prompts = prompts_needed(variance, difference, responses, level=level)
-            error = evaluation_error(counts, prompts, responses)
-            evaluations.append(Evaluation(correlation, responses, difference, prompts, error))
-    return tuple(evaluations)

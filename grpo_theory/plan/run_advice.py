@@ -1,28 +1,36 @@
 """A group size for a whole run: what each size loses in simulated worlds that agree with the log."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.advantage import affine_coefficients
+from grpo_theory.exact import objective
 from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.intervals.rollouts import Groups
 from grpo_theory.logs import RolloutLog
-from grpo_theory.plan.advice import UNNAMED, check_independent, check_informative, parts
-from grpo_theory.plan.reward_laws import fit_reward_laws
-from grpo_theory.plan.reward_levels import reward_ladder
-from grpo_theory.plan.run_agreement import agreement, alignment, log_alignment
-from grpo_theory.plan.run_rates import RateReading, graded_readings, readings
-from grpo_theory.plan.run_simulation import RESPONSES, Course, train_sizes
-from grpo_theory.plan.run_worlds import WORLDS, RunWorld
-from grpo_theory.plan.scores_advice import usable
+from grpo_theory.plan.advice import UNNAMED, check_independent, check_informative, parts, usable
+from grpo_theory.plan.expected_step import LearningRateFactor, learning_rate_factor
+from grpo_theory.plan.group_size import pilot_terms
+from grpo_theory.plan.run_worlds import WORLDS, RateReading, RunWorld, fit_reward_laws, graded_readings, readings, reward_ladder
 from grpo_theory.plan.success_rates import fit_success_rates
+from grpo_theory.problem import Problem
+from grpo_theory.simulate.ascents import Training, make_training, starting_points
+from grpo_theory.simulate.streams import LANES
 from grpo_theory.simulate.workers import map_in_order
-from grpo_theory.validation import Argument, ArgumentError, Array, Flags, Integers, as_count, as_number
+from grpo_theory.validation import (
+    Argument,
+    ArgumentError,
+    Array,
+    Flags,
+    Integers,
+    as_count,
+    as_not_negative,
+    as_number,
+    as_positive,
+)
 
 SIZES = (2, 4, 8, 16, 32, 64)
 """The group sizes that are simulated: the largest is a whole update."""
@@ -30,12 +38,25 @@ PROMPTS = ((32, 64), (512, 32), (2048, 16))
 """Up to the first number of responses per training prompt, a world has the second number of prompts: all cost alike."""
 LEAST, MOST = 8, PROMPTS[-1][0]
 """The fewest and the most responses per prompt that are simulated."""
-JUDGED = 128
-"""The most responses per prompt of runs that judged the advice (docs/planner.md)."""
-JUDGED_GRADED = 64
-"""As `JUDGED`, where rewards are graded."""
-DIVIDED, OFTEN = 8, 1000.0
-"""A group size that tells estimators that divide, and the responses per prompt from which their best size has grown."""
+JUDGED, JUDGED_GRADED = 128, 64
+"""The most responses per prompt of runs that judged the advice (docs/planner.md), and where rewards are graded."""
+OFTEN, RULES = 1000.0, {False: (2, 8), True: (8, 16)}
+"""From so many responses per prompt on, the sizes that docs/runs.md allows estimators that do not divide, and those that do. The
+worlds choose among these alone, because no runs judged them there."""
+DIVIDED = 8
+"""A group size that tells estimators that divide."""
+NOISE = 0.01
+"""A size that loses a point of success less than the user's is no reason for a change: advice is judged to two points."""
+COARSE = 0.1
+"""The worlds are coarse: an alignment that is off by so much is no evidence against one."""
+RESPONSES = 64
+"""N, those of an update: a group of 64 is then a batch of one prompt."""
+TUNING, JUDGING = (0, 32), (1, 128)
+"""The block of streams, and the number, of the runs that choose a learning rate, and of those that are judged."""
+BLOCKS = 2
+"""The simulator's blocks that each of these takes."""
+POWERS: Sequence[int] = range(-3, 5)
+"""The learning rates are these powers of 3, times the number of prompts: a step is on the mean over prompts."""
 WORKERS = 2
 ENTROPY = 20261127
 
@@ -85,18 +106,23 @@ class RunAdvice:
     estimator : str
         The estimator that was simulated.
     total : float
-        The responses of the run.
+        What the run may cost: its responses, where a response costs 1 and a prompt nothing.
     training_prompts : int
         The prompts that are trained on.
     simulated : float
-        The responses per prompt at which the worlds were run. Another number than `total / training_prompts` is an extrapolation.
+        The responses per prompt at which the worlds were run with the recommended size. Another number than `each` is an
+        extrapolation.
     group_sizes : ndarray of int, shape (S,)
     worlds : tuple of WorldRuns
-    alignment : float or None
-        How alike the prompts' gradients are in the log; None without gradients.
     rewards : tuple of float
         The log's rewards that the worlds pay, ascending. Success is the mean reward on a scale from 0, the least of them, to 1,
         the greatest.
+    costs : (float, float)
+        Of a prompt in an update, and of a response.
+    asked : int or None
+        The group size in use.
+    learning_rate : LearningRateFactor or None
+        By what to multiply the learning rate when going from the size in use to the recommended one, to keep the expected step.
 
     Examples
     --------
@@ -105,9 +131,9 @@ class RunAdvice:
     >>> errors = np.full(2, 0.001)
     >>> alone = WorldRuns("prompts do not touch each other", 0.01, 0.75, 0.3, np.array([0.70, 0.72]), errors)
     >>> shared = WorldRuns("prompts share parameters, with room for all", 0.01, 0.25, 0.3, np.array([0.80, 0.74]), errors)
-    >>> run = gt.plan.RunAdvice("rloo", 1e5, 100, 1000.0, np.array([4, 16]), (alone, shared), None)
-    >>> run.group_size, run.expected_losses.round(3).tolist(), [round(loss, 3) for loss in run.quantiles(run.best)]
-    (4, [0.015, 0.015], [0.0, 0.02, 0.02])
+    >>> run = gt.plan.RunAdvice("rloo", 1e4, 100, 100.0, np.array([4, 16]), (alone, shared), asked=16)
+    >>> run.group_size, run.expected_losses.round(3).tolist(), [round(loss, 3) for loss in run.quantiles(run.best)], run.keep
+    (4, [0.015, 0.015], [0.0, 0.02, 0.02], True)
     """
 
     estimator: str
@@ -116,8 +142,10 @@ class RunAdvice:
     simulated: float
     group_sizes: Integers
     worlds: tuple[WorldRuns, ...]
-    alignment: float | None
     rewards: tuple[float, ...] = (0.0, 1.0)
+    costs: tuple[float, float] = (0.0, 1.0)
+    asked: int | None = None
+    learning_rate: LearningRateFactor | None = None
 
     @property
     def graded(self) -> bool:
@@ -126,8 +154,8 @@ class RunAdvice:
 
     @property
     def each(self) -> float:
-        """The responses of the run over the prompts trained on."""
-        return self.total / self.training_prompts
+        """The responses of the run over the prompts trained on, with groups of the recommended size."""
+        return responses_each(self.total, self.training_prompts, self.costs, self.group_size)
 
     @property
     def extrapolated(self) -> bool:
@@ -145,14 +173,24 @@ class RunAdvice:
         return self.each <= self.most_judged
 
     @property
+    def divides(self) -> bool:
+        """Whether advantages are divided by something that depends on the rewards, as by the group's deviation."""
+        return affine_coefficients(find(self.estimator).advantage, DIVIDED) is None
+
+    @property
+    def rule(self) -> tuple[int, int] | None:
+        """The sizes that docs/runs.md allows where each prompt is asked a thousand times; None below, where the worlds decide."""
+        often = responses_each(self.total, self.training_prompts, self.costs, DIVIDED) >= OFTEN
+        return RULES[self.divides] if often else None
+
+    @property
     def larger_may_serve(self) -> bool:
         """Whether groups larger than recommended may serve, because the estimator weights rare prompts more in larger groups.
 
         So it was in whole runs that asked each prompt a thousand times (docs/runs.md). It takes an estimator that divides, and a
         log that leaves open how rarely prompts succeed.
         """
-        divides = affine_coefficients(find(self.estimator).advantage, DIVIDED) is None
-        return divides and self.each >= OFTEN and len({world.floor for world in self.worlds}) > 1
+        return self.rule is not None and self.divides and len({world.floor for world in self.worlds}) > 1
 
     @property
     def weights(self) -> Array:
@@ -177,8 +215,10 @@ class RunAdvice:
 
     @property
     def best(self) -> int:
-        """The place of the recommended size."""
-        return int(self.expected_losses.argmin())
+        """The place of the recommended size: it loses least over the worlds, of those sizes that a rule allows."""
+        low, high = self.rule or (0, np.inf)
+        allowed = (self.group_sizes >= min(low, self.group_sizes[-1])) & (self.group_sizes <= max(high, self.group_sizes[0]))
+        return int(np.where(allowed, self.expected_losses, np.inf).argmin())
 
     @property
     def group_size(self) -> int:
@@ -189,7 +229,23 @@ class RunAdvice:
     def candidates(self) -> Flags:
         """Which sizes the simulated runs cannot tell from the recommended one, shape (S,): within two standard errors."""
         behind = self.expected_losses - self.expected_losses[self.best]
-        return behind <= 2.0 * np.hypot(self.errors, self.errors[self.best])
+        return np.abs(behind) <= 2.0 * np.hypot(self.errors, self.errors[self.best])
+
+    @property
+    def keep(self) -> bool | None:
+        """Whether the size in use loses at most `NOISE`, or what simulated runs cannot tell; None if none was named.
+
+        A size that was not simulated is judged as the nearest one, in ratio, if that is within a factor of the root of 2. Where
+        the rule of docs/runs.md decides, the sizes that it allows are kept.
+        """
+        if self.asked is None:
+            return None
+        if self.rule is not None:
+            return self.rule[0] <= self.asked <= self.rule[1]
+        octaves = np.abs(np.log2(self.group_sizes / self.asked))
+        place = int(octaves.argmin())
+        behind = self.expected_losses[place] - self.expected_losses[self.best]
+        return bool(octaves[place] <= 0.5 and (behind <= NOISE or self.candidates[place]))
 
     def quantiles(self, size: int) -> tuple[float, float, float]:
         """Return what the size at a place loses in the best, the middle and the worst of the worlds, the middle by weight."""
@@ -205,15 +261,19 @@ class RunAdvice:
         The key "sharing" is how prompts share parameters, which sketches of gradients and a short run show. The key "rare" is
         the success rate of the prompts that the log cannot tell from 0, which more responses to them show.
         """
-        left = float(self.expected_losses.min())
-        titles = np.array([world.title for world in self.worlds])
-        floors = np.array([world.floor for world in self.worlds])
-        return {"sharing": left - self._known(titles), "rare": left - self._known(floors)}
 
-    def _known(self, labels: NDArray[Any]) -> float:
-        """Return the loss that is left if one of some kinds of worlds, by their labels (W,), is known to be the true one."""
-        kinds = [labels == label for label in np.unique(labels)]
-        return float(sum((self.weights[kind] @ self.losses[kind]).min() for kind in kinds))
+        def known(name: str) -> float:
+            labels = [getattr(world, name) for world in self.worlds]
+            kinds = [np.array([one == label for one in labels]) for label in set(labels)]
+            return float(sum((self.weights[kind] @ self.losses[kind]).min() for kind in kinds))
+
+        left = float(self.expected_losses.min())
+        return {"sharing": left - known("title"), "rare": left - known("floor")}
+
+
+def responses_each(total: float, training_prompts: int, costs: tuple[float, float], size: int) -> float:
+    """Return the responses per training prompt that a cost pays in groups of a size, of which a prompt costs a + b G."""
+    return total / (costs[1] + costs[0] / size) / training_prompts
 
 
 def advise_run(
@@ -222,6 +282,8 @@ def advise_run(
     *,
     training_prompts: int | None = None,
     estimator: str | Estimator | None = None,
+    group_size: int | None = None,
+    costs: tuple[float, float] = (0.0, 1.0),
     largest: int = SIZES[-1],
     progress: Progress | None = None,
 ) -> RunAdvice:
@@ -233,16 +295,23 @@ def advise_run(
     every group size, by plain ascent with the learning rate that is best for it. What counts is the number of responses that
     the run spends on each prompt.
 
+    Where prompts cost something, larger groups pay for fewer prompts and so have more responses for the same cost. Where each
+    prompt is asked a thousand times or more, the worlds choose among the sizes of docs/runs.md alone.
+
     Parameters
     ----------
     rollouts : RolloutLog, RaggedRollouts, Rollouts or RewardCounts
         As `gt.read_rollouts` returns them, with at least two different rewards.
     total : float
-        The responses of the whole run, of all prompts and updates.
+        What the whole run may cost: its responses of all prompts and updates, if costs are not given.
     training_prompts : int, optional
         How many prompts are trained on; those of the log if it is not given.
     estimator : str or Estimator, optional
         The estimator that is trained with: a name of `gt.estimators()`. "rloo" if it is not given.
+    group_size : int, optional
+        The size in use, which is kept if it is within the noise of the best.
+    costs : (float, float), default (0, 1)
+        Of a prompt in an update, whatever its group's size, and of a response, in the unit of the total.
     largest : int, default 64
         The largest group size to consider.
     progress : callable, optional
@@ -270,10 +339,12 @@ def advise_run(
     check_informative(counts)
     chosen = find(UNNAMED if estimator is None else estimator)
     sizes = tuple(size for size in SIZES if chosen.advantage.minimum_group_size <= size <= as_count("largest", largest, 2))
-    number = check_total(total)
+    paid = as_not_negative("cost_prompt", costs[0]), as_positive("cost_response", costs[1])
+    number, asked = check_total(total, paid), None if group_size is None else as_count("group_size", group_size, 2)
     trained_on = counts.prompts if training_prompts is None else as_count("training_prompts", training_prompts)
-    asked = float(np.clip(number / trained_on, LEAST, MOST))
-    prompts = next(few for most, few in PROMPTS if asked <= most)
+    each = np.array([responses_each(number, trained_on, paid, size) for size in sizes])
+    most = float(np.clip(each.max(), LEAST, MOST))
+    prompts = next(few for some, few in PROMPTS if most <= some)
     kept, _ = usable(groups)
     found = None if kept is None else log_alignment(kept)
     ladder = reward_ladder(counts)
@@ -282,39 +353,133 @@ def advise_run(
     else:
         starts = graded_readings(ladder, fit_reward_laws(ladder), prompts)
     cases = [(world, reading) for world in WORLDS for reading in starts]
-    updates = max(round(asked * prompts / RESPONSES), 1)
+    updates = tuple(max(round(one * prompts / RESPONSES), 1) for one in (most * (each / each.max())).tolist())
     seeds = np.random.SeedSequence(ENTROPY)
 
-    def run(case: tuple[RunWorld, RateReading]) -> tuple[float, Course]:
-        world, reading = case
-        problem = world.graded(ladder.grades, reading.shares)
-        weight = reading.agreement * (1.0 if found is None else agreement(found, alignment(problem)))
-        return weight, train_sizes(problem, chosen, sizes, (updates,), seeds)
+    def run(case: tuple[RunWorld, RateReading]) -> tuple[float, float, Array]:
+        problem = case[0].graded(ladder.grades, case[1].shares)
+        weight = case[1].agreement * (1.0 if found is None else agreement(found, alignment(problem)))
+        return weight, float(objective(problem, problem.theta)), train_sizes(problem, chosen, sizes, updates, seeds)
 
     if progress is not None:
         progress(0, len(cases))  # the first world takes longest: what it runs is compiled
-    weights, courses = [], []
-    for done, (weight, course) in enumerate(map_in_order(run, cases, WORKERS), start=1):
-        weights.append(weight)
-        courses.append(course)
+    results = []
+    for done, one in enumerate(map_in_order(run, cases, WORKERS), start=1):
+        results.append(one)
         if progress is not None:
             progress(done, len(cases))
-    if not sum(weights) > 0.0:  # a log that is unlike every world tells none from another
-        weights = [1.0] * len(weights)
-    shares = np.array(weights) / sum(weights)
+    weights = np.array([weight for weight, _, _ in results])
+    if not weights.sum() > 0.0:  # a log that is unlike every world tells none from another
+        weights = np.ones(len(results))
+    shares = weights / sum(weights.tolist())
     worlds = tuple(
-        WorldRuns(world.title, reading.floor, float(share), course.start, course.success[:, 0], course.errors[:, 0])
-        for (world, reading), share, course in zip(cases, shares, courses, strict=True)
+        WorldRuns(
+            world.title, reading.floor, float(share), start, ends.mean(axis=-1), ends.std(axis=-1, ddof=1) / JUDGING[1] ** 0.5
+        )
+        for (world, reading), share, (_, start, ends) in zip(cases, shares, results, strict=True)
     )
-    simulated = updates * RESPONSES / prompts
-    known = None if found is None else found[0]
-    paid = tuple(ladder.rewards.tolist())
-    return RunAdvice(chosen.name, number, trained_on, simulated, np.array(sizes), worlds, known, paid)
+    given = np.array(sizes), worlds, tuple(ladder.rewards.tolist()), paid, asked
+    advice = RunAdvice(chosen.name, number, trained_on, 0.0, *given)
+    advice = replace(advice, simulated=updates[advice.best] * RESPONSES / prompts)
+    if asked is None or asked == advice.group_size:
+        return advice
+    try:
+        return replace(advice, learning_rate=learning_rate_factor(counts, (chosen, asked), (chosen, advice.group_size)))
+    except ValueError:  # an estimator whose update is not a function of the success rate
+        return advice
 
 
-def check_total(total: float) -> float:
-    """Return the responses of a run as a float; ValueError unless it is finite and at least one group of two."""
-    number = as_number("total", total, "the responses of the whole run")
-    if not 2.0 <= number < np.inf:
-        raise ArgumentError(Argument("total"), f" must be finite and at least one group, 2 responses, got {total:g}")
+def check_total(total: float, costs: tuple[float, float] = (0.0, 1.0)) -> float:
+    """Return what a run may cost as a float; ValueError unless it is finite and pays at least one group of two."""
+    number, pair = as_number("total", total, "the responses of the whole run"), costs[0] + 2.0 * costs[1]
+    if not pair <= number < np.inf:
+        group = "2 responses" if pair == 2.0 else f"which costs {pair:g}"
+        raise ArgumentError(Argument("total"), f" must be finite and at least one group, {group}, got {total:g}")
     return number
+
+
+def log_alignment(rollouts: Groups) -> tuple[float, float]:
+    """Return the alignment of the prompts' gradients and its standard error, by leaving out one prompt at a time.
+
+    The alignment is the mean product of two prompts' gradients over the mean squared length of one. It is 1 if all are equal,
+    and 0 if they have nothing in common. Both means are estimated without bias from a group's responses. It is (0, inf) where
+    the log shows no gradient at all.
+    """
+    terms = pilot_terms(rollouts)
+    gradients, own = terms.gradients, terms.power
+    size = len(gradients)
+    total, squares = gradients.sum(axis=0), (gradients**2).sum(axis=-1)
+    all_pairs = float(total @ total - squares.sum())
+    left = all_pairs - 2.0 * (gradients @ total - squares)  # without one prompt, of all others
+    powers = (own.sum() - own) / (size - 1.0)
+    if not (own.mean() > 0.0 and powers.min() > 0.0):
+        return 0.0, np.inf
+    without = left / ((size - 1.0) * (size - 2.0)) / powers
+    spread = float(np.sqrt((size - 1.0) * np.mean((without - without.mean()) ** 2)))
+    return all_pairs / (size * (size - 1.0)) / float(own.mean()), spread
+
+
+def alignment(problem: Problem) -> float:
+    """Return the alignment of a problem's prompts' gradients at its parameter, exact; each prompt counts alike."""
+    gradients: Array = problem.at(problem.theta).moments.prompt_gradients
+    size, total, squares = len(gradients), gradients.sum(axis=0), (gradients**2).sum()
+    return float((total @ total - squares) / (size - 1.0) / squares)
+
+
+def agreement(found: tuple[float, float], world: float) -> float:
+    """Return the likelihood of a log's alignment in a world, over the highest there could be: normal errors."""
+    estimate, error = found
+    return float(np.exp(-0.5 * ((estimate - world) / np.hypot(error, COARSE)) ** 2))
+
+
+def train_sizes(
+    problem: Problem, estimator: Estimator, sizes: tuple[int, ...], updates: tuple[int, ...], seed: np.random.SeedSequence
+) -> Array:
+    """Train by plain ascent at each group size, choose its learning rate by some runs, and train anew with it.
+
+    The learning rate is the vertex of a parabola through the best of a grid and its neighbours. So no size wins because its
+    best rate happens to be on the grid. Sizes divide `RESPONSES`, and each has its number of updates. All see the same streams,
+    whatever their group size and learning rate. Runs start at the problem's parameter.
+
+    Returns
+    -------
+    ndarray, shape (S, R)
+        Success at the end of each judged run.
+    """
+    rates, ends = problem.bandit.n_prompts * 3.0 ** np.array(POWERS), []
+    for size, count in zip(sizes, updates, strict=True):
+        # Made ready once: most of the time of short runs would go into that, learning rate by learning rate.
+        training = make_training(problem, estimator, np.ones(1), (RESPONSES // size, size))
+        tried = np.array([train(problem, training, rate, count, seed, TUNING).mean() for rate in rates])
+        ends.append(train(problem, training, best_rate(rates, -tried), count, seed, JUDGING))
+    return np.stack(ends)
+
+
+def train(
+    problem: Problem, training: Training, rate: float, updates: int, seed: np.random.SeedSequence, runs: tuple[int, int]
+) -> Array:
+    """Return success after some updates of each run, shape (R,); one that left the finite numbers has 0."""
+    (block, count), prepared = runs, training.with_steps(np.full(updates, rate))
+    found = np.zeros(count)
+    for first in range(0, count, LANES):
+        starts = starting_points(problem.policy, problem.theta, min(LANES, count - first))
+        going = prepared.start(seed, BLOCKS * block + first // LANES, starts)
+        going.advance(updates)
+        theta = going.theta
+        finite = np.isfinite(theta).all(axis=-1)
+        found[first + np.flatnonzero(finite)] = objective(problem, theta[finite])
+    return found
+
+
+def best_rate(steps: Array, losses: Array) -> float:
+    """Return the step of least loss: the vertex of the parabola in log step through the least loss and its neighbours.
+
+    The losses are smoothed with weights 1/4, 1/2, 1/4 before the least is sought, so that no lucky loss wins.  The step lies
+    between the first and the last.
+    """
+    smooth = losses[:-2] / 4.0 + losses[1:-1] / 2.0 + losses[2:] / 4.0
+    at = slice(int(smooth.argmin()), int(smooth.argmin()) + 3)
+    low, middle, high = np.log(steps[at])
+    bend, slope, _ = np.polyfit(np.log(steps[at]) - middle, losses[at], 2)
+    vertex = middle - slope / (2.0 * bend) if bend > 0.0 else middle
+    return float(np.exp(np.clip(vertex, low, high)))

@@ -1,16 +1,321 @@
-"""Worlds in which a whole run is tried: they start at the log's success rates, and differ in what rewards do not show."""
+"""Worlds in which a whole run is tried: they start at a log's rewards, and differ in what rewards do not show."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 
+from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.laboratory.prompt_features import Sharing, graded_features, graded_logits
+from grpo_theory.plan.success_rates import Cells, SuccessRates, binomial_table
 from grpo_theory.problem import Bandit, LinearSoftmax, Problem, TabularSoftmax
-from grpo_theory.validation import Array
+from grpo_theory.validation import Array, Integers
 
+LEVELS = 6
+"""The most rewards of a simulated world: of its 8 answers two may be right, and two are left for the least reward."""
+CHUNKS = 256
+"""Different rewards are first put together in so many runs of neighbours, so that the search is fast."""
+KEPT = (0.8, 1.25)
+"""How much of the log's variance within groups levels may have: a quarter more noise moves the best size by less than two."""
+STEPS = 24
+"""Steps of the grid of mean rewards, of equal angle, as standard errors of a success rate are."""
+NEAREST = (1e-6, 1e-5, 1e-4, 1e-3)
+"""Mean rewards nearer to an end than a step."""
+CURVATURES = (-40.0, -15.0, -5.0, 0.0, 5.0, 15.0, 40.0, 120.0)
+"""How much rarer than in the log rewards far from a prompt's own are: from all at the ends to all at neighbouring levels."""
+STEEPEST, HALVINGS, ITERATIONS = 500.0, 60, 400
+"""Bound of the tilt that gives a law its mean, halvings of its interval, and steps of expectation-maximisation."""
+TINY = 1e-300
+"""Of what never happens: its logarithm is a number."""
+MOST_CELLS = 4096
+"""The most different rows of counts that the law is fitted to: more are thinned out evenly."""
+DROP = 0.5
+"""By so much the log-likelihood falls where a rate is one standard error from the likeliest."""
+RARER = 30.0
+"""By what factor the prompts that were never solved are rarer in the other reading: it takes them out of reach of most runs."""
+SMALLEST, LARGEST = 1e-5, 1.0 - 1e-3
+"""Success rates of simulated prompts: a prompt at 0 or 1 never learns."""
+UNSEEN = 1e-9
+"""Of the responses to a prompt at a level between two that it has: an answer has a logit."""
 SEED = 20261127
 FROZEN = 1e3
 """Logits of the start are a feature, divided by this, times a parameter that begins here: it hardly learns."""
+
+
+class Ladder(NamedTuple):
+    """The levels that stand for a log's rewards, and how often each prompt got each.
+
+    Attributes
+    ----------
+    rewards : ndarray, shape (L,)
+        In the log's unit, ascending: of at most `LEVELS` different rewards these, and else the means of clusters.
+    counts : ndarray of int, shape (B, L)
+    """
+
+    rewards: Array
+    counts: Integers
+
+    @property
+    def grades(self) -> Array:
+        """The levels on a scale from 0, the least, to 1, the greatest, shape (L,)."""
+        return (self.rewards - self.rewards[0]) / (self.rewards[-1] - self.rewards[0])
+
+    @property
+    def pooled(self) -> Array:
+        """The share of all responses at each level, shape (L,)."""
+        totals = self.counts.sum(axis=0)
+        return np.asarray(totals / totals.sum())
+
+
+def reward_ladder(counts: RewardCounts, most: int = LEVELS) -> Ladder:
+    """Return at most so many levels for a log's rewards: clusters of neighbours, with the least squared distances to their means.
+
+    A cluster's mean stands for its rewards, so that the log's mean reward is kept. Of its variance as much is kept as so many
+    levels can.
+
+    Raises
+    ------
+    ValueError
+        If the levels do not keep the variance within groups, of which advantages are made: prompts differ more than responses.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> from grpo_theory.plan.run_worlds import reward_ladder
+    >>> counts = gt.RewardCounts.from_rewards([0, 0, 0, 1, 1, 1], [0.0, 0.1, 1.0, 0.0, 0.9, 0.5])
+    >>> ladder = reward_ladder(counts, 3)
+    >>> ladder.rewards.round(3).tolist(), ladder.counts.tolist()
+    ([0.033, 0.5, 0.95], [[2, 0, 1], [1, 1, 1]])
+    """
+    values = counts.values
+    if values.size <= most:
+        return Ladder(values, counts.counts.toarray())
+    weights = np.asarray(counts.counts.sum(axis=0)).ravel().astype(np.float64)
+    inner = np.array_split(np.arange(1, values.size - 1), min(values.size, CHUNKS) - 2)
+    firsts = np.array([0, *(chunk[0] for chunk in inner), values.size - 1])  # the ends are alone: one may be an outlier
+    mass = np.add.reduceat(weights, firsts)
+    centres = np.add.reduceat(weights * (values - values[0]), firsts) / mass
+    cuts = firsts[best_cuts(centres / centres[-1], mass, most)]
+    level = np.searchsorted(cuts, np.arange(values.size), side="right") - 1
+    membership = sparse.csr_array((np.ones(values.size, dtype=np.int64), (np.arange(values.size), level)))
+    sums = np.bincount(level, weights=weights * (values - values[0]))
+    ladder = Ladder(values[0] + sums / np.bincount(level, weights=weights), (counts.counts @ membership).toarray())
+    logged = _within(values, counts.counts)
+    kept = _within(ladder.rewards, sparse.csr_array(ladder.counts)) / logged if logged > 0.0 else 1.0
+    if not KEPT[0] <= kept <= KEPT[1]:
+        raise ValueError(
+            f"rewards must differ within groups as they do between prompts. The {len(ladder.rewards)} levels that stand for them "
+            f"have {kept:.2g} times the log's variance within groups; from {KEPT[0]:g} to {KEPT[1]:g} is allowed. Subtract from "
+            "each reward its prompt's usual reward, which changes no advantage. Or ask for one step with --budget, which reads "
+            "graded rewards as they are"
+        )
+    return ladder
+
+
+def _within(values: Array, counts: sparse.csr_array) -> float:
+    """Return the sum of squared distances from the means of the groups."""
+    sizes, near = np.asarray(counts.sum(axis=1)).ravel(), values - values[values.size // 2]
+    return float((counts @ near**2 - (counts @ near) ** 2 / np.maximum(sizes, 1)).sum())
+
+
+def best_cuts(values: Array, weights: Array, clusters: int) -> Integers:
+    """Return where each cluster begins, (clusters,), of those with the least squared distance from their means.
+
+    Clusters of numbers in order are runs of neighbours, so that the best are found exactly, one cluster more at a time (Fisher
+    1958). Values (V,) are ascending, weights above 0, and clusters at most V.
+    """
+    size = values.size
+    # Squares as far as an outlier would swamp all others.
+    values = values - values[np.searchsorted(np.cumsum(weights), 0.5 * weights.sum())]
+    mass, first, second = (np.append(0.0, np.cumsum(weights * values**power)) for power in range(3))
+    some = np.arange(size + 1)[:, None] < np.arange(size + 1)
+    total = np.where(some, mass[None, :] - mass[:, None], 1.0)
+    within = (second[None, :] - second[:, None]) - (first[None, :] - first[:, None]) ** 2 / total
+    cost = np.where(some, within, np.inf)  # of values i to j - 1
+    best, starts = cost[0], []
+    for _ in range(clusters - 1):
+        through = best[:, None] + cost
+        starts.append(through.argmin(axis=0))
+        best = through.min(axis=0)
+    cuts, end = [], size
+    for start in reversed(starts):
+        end = int(start[end])
+        cuts.append(end)
+    return np.array([0, *reversed(cuts)])
+
+
+def tilted_laws(grades: Array, pooled: Array) -> Array:
+    """Return laws of rewards of many means and spreads, shape (A, L), the largest mean first: the log's own law, tilted.
+
+    A law is in proportion to w exp(a x - b x^2), with w the shares in the whole log and x the grades. This is the exponential
+    family whose statistics are the mean reward and the mean square. With three levels it contains every law, if tilts may be
+    large.
+    """
+
+    def law(tilt: Array) -> Array:
+        with np.errstate(divide="ignore"):  # a level that no response reached has probability 0
+            logs = np.log(pooled) + tilt[:, None] * grades - curvature[:, None] * grades**2
+        shares = np.exp(logs - logs.max(axis=1, keepdims=True))
+        return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+    angles = np.linspace(0.0, np.pi / 2.0, STEPS + 1)[1:-1]
+    means = np.unique(np.concatenate([np.sin(angles) ** 2, NEAREST, 1.0 - np.array(NEAREST)]))
+    mean, curvature = (grid.ravel() for grid in np.meshgrid(means, CURVATURES, indexing="ij"))
+    low, high = np.full(mean.size, -STEEPEST), np.full(mean.size, STEEPEST)
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        above = law(middle) @ grades > mean
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    laws = law(0.5 * (low + high))
+    return laws[np.lexsort((laws @ grades**2, laws @ grades))[::-1]]
+
+
+class RewardLaws(NamedTuple):
+    """A distribution over prompts of the law of their rewards: laws (A, L), the largest mean first, and their weights (A,).
+
+    `log_likelihoods` returns those of the log's different rows of counts under other laws, shape (C, A), but for multinomial
+    coefficients. `prompts` (C,) is how many prompts have each row.
+    """
+
+    laws: Array
+    weights: Array
+    log_likelihoods: Callable[[Array], Array]
+    prompts: Array
+
+    def quantiles(self, prompts: int) -> Array:
+        """Return the laws (M, L) at the middles of M equal shares of the prompts, the largest mean reward first."""
+        at = np.searchsorted(np.cumsum(self.weights), (np.arange(prompts) + 0.5) / prompts * (1.0 - 1e-12))
+        return self.laws[np.minimum(at, len(self.laws) - 1)]
+
+
+def fit_reward_laws(ladder: Ladder) -> RewardLaws:
+    """Fit the distribution of the prompts' laws of rewards by maximum likelihood over `tilted_laws`.
+
+    This is done as for success rates, but a prompt has a mean and a spread of its own. Given its law, a prompt's counts are
+    multinomial. The weights are found by expectation-maximisation. It stops short of the very best fit, which does not change
+    the shape of worlds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from grpo_theory.plan.run_worlds import Ladder, fit_reward_laws
+    >>> found = fit_reward_laws(Ladder(np.array([0.0, 0.5, 1.0]), np.array([[4, 4, 0]] * 40)))
+    >>> (found.weights @ found.laws).round(2).tolist()
+    [0.5, 0.5, 0.0]
+    """
+    counts, prompts = np.unique(ladder.counts, axis=0, return_counts=True)
+    kept = np.unique(np.linspace(0, len(counts) - 1, min(len(counts), MOST_CELLS)).round().astype(int))
+    rows, prompts = counts[kept], prompts[kept] * (prompts.sum() / prompts[kept].sum())
+
+    def log_likelihoods(laws: Array) -> Array:
+        return np.asarray(rows @ np.log(np.maximum(laws, TINY)).T)
+
+    laws = tilted_laws(ladder.grades, ladder.pooled)
+    logs = log_likelihoods(laws)
+    table = np.exp(logs - logs.max(axis=1, keepdims=True))
+    shares, weights = prompts / prompts.sum(), np.full(len(laws), 1.0 / len(laws))
+    for _ in range(ITERATIONS):
+        weights = weights * (table.T @ (shares / (table @ weights)))
+    some = weights > 1e-6
+    return RewardLaws(laws[some], weights[some] / weights[some].sum(), log_likelihoods, prompts)
+
+
+class RateReading(NamedTuple):
+    """Rewards at the start that agree with a log.
+
+    Attributes
+    ----------
+    floor : float
+        The rate of the prompts that the log cannot tell from 0: of success, or of more than the least reward.
+    shares : ndarray, shape (M, L)
+        Of each prompt's responses at each level of reward; the prompts with the largest mean first.
+    agreement : float
+        The likelihood of the log's counts, over that of the likeliest law.
+    """
+
+    floor: float
+    shares: Array
+    agreement: float
+
+
+def readings(counts: RewardCounts, law: SuccessRates, prompts: int) -> tuple[RateReading, ...]:
+    """Return one or two readings of a log: prompts that were never solved succeed as often as it allows, or far more seldom.
+
+    The first reading gives all rates at least the largest floor at which the log-likelihood of the counts falls by no more than
+    `DROP`. The second divides the floor by `RARER`. There is one reading where the log has no prompts below the floor. Of the
+    likeliest law the worlds start at M quantiles.
+    """
+    cells = Cells.of(counts)
+    quantiles = law.quantile((np.arange(prompts, 0, -1) - 0.5) / prompts)
+
+    def fall(floor: float) -> float:
+        at, best = (
+            np.log(binomial_table(cells.successes, cells.sizes, np.maximum(law.atoms, least)) @ law.weights)
+            for least in (floor, 0.0)
+        )
+        return float(cells.prompts @ (best - at))
+
+    def shares(floor: float) -> Array:
+        rates = np.clip(quantiles, floor, LARGEST)
+        return np.stack([1.0 - rates, rates], axis=-1)
+
+    return _near_and_far(fall, shares)
+
+
+def graded_readings(ladder: Ladder, found: RewardLaws, prompts: int) -> tuple[RateReading, ...]:
+    """Return one or two readings of a graded log: what a prompt never got is as frequent as the log allows, or far rarer.
+
+    Every prompt has responses of every level. What is above the least reward has a rate of at least the floor, spread over the
+    levels as in the whole log. With two levels these are `readings`. The laws found are those of `fit_reward_laws(ladder)`.
+    """
+    quantiles, pooled, logs = found.quantiles(prompts), ladder.pooled, found.log_likelihoods(found.laws)
+    tops = logs.max(axis=1, keepdims=True)
+    best = np.log(np.exp(logs - tops) @ found.weights)
+
+    def fall(floor: float) -> float:
+        lifted = np.log(np.exp(found.log_likelihoods(lift(found.laws, floor, pooled)) - tops) @ found.weights)
+        return float(found.prompts @ (best - lifted))
+
+    return _near_and_far(fall, lambda floor: capped(lift(quantiles, floor, pooled), pooled))
+
+
+def lift(laws: Array, floor: float, pooled: Array) -> Array:
+    """Return laws (A, L) in which more than the least reward has at least a rate, spread over the levels as in the pooled law."""
+    usual = _or_more(pooled)
+    above = np.maximum(_or_more(laws), floor * usual / usual[..., :1])
+    return _shares(above)
+
+
+def capped(laws: Array, pooled: Array) -> Array:
+    """Return laws (A, L) in which less than the greatest reward has at least 1 - `LARGEST`, spread as in the pooled law."""
+    usual = 1.0 - _or_more(pooled)
+    above = np.minimum(_or_more(laws), 1.0 - (1.0 - LARGEST) * usual / usual[..., -1:])
+    return _shares(above)
+
+
+def _or_more(laws: Array) -> Array:
+    """Return the probability of each level or more but the least, shape (..., L - 1)."""
+    return np.asarray(np.cumsum(laws[..., ::-1], axis=-1)[..., -2::-1])
+
+
+def _shares(above: Array) -> Array:
+    """Return laws, all above 0, of probabilities of each level or more."""
+    ends = np.ones((len(above), 1))
+    shares = np.maximum(-np.diff(np.concatenate([ends, above, 0.0 * ends], axis=1), axis=1), UNSEEN)
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+
+def _near_and_far(fall: Callable[[float], float], shares: Callable[[float], Array]) -> tuple[RateReading, ...]:
+    """Return the readings at the largest floor that a log allows, and at one `RARER` times as low, if they differ."""
+    low, high = np.log(SMALLEST), np.log(0.5)
+    for _ in range(30):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if fall(float(np.exp(middle))) <= DROP else (low, middle)
+    floor = float(np.exp(low))
+    found = [RateReading(low, shares(low), float(np.exp(-fall(low)))) for low in (floor, max(floor / RARER, SMALLEST))]
+    same = np.array_equal(found[0].shares, found[1].shares)
+    return tuple(found[:1] if same else found)
 
 
 class RunWorld(NamedTuple):

@@ -1,32 +1,55 @@
-"""How success rates are distributed over prompts, with the sampling noise of small groups removed: the likeliest law."""
+"""How success rates are distributed over prompts: the likeliest law of all, and the likeliest beta law."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import nnls
-from scipy.special import xlogy
+from scipy.optimize import minimize, nnls
+from scipy.special import betaln, expit, gammaln, xlog1py, xlogy
 
 from grpo_theory.intervals.ragged import RewardCounts
-from grpo_theory.plan.brackets import binomial_table, log_choose, rate_grid
-from grpo_theory.validation import Array, Flags, Integers, as_numbers, check_within, typed
+from grpo_theory.validation import Array, Integers, as_count, as_fraction, as_numbers, check_within, typed
 
+GRID_ANGLES = 1024
+"""Steps of the grid from 0 to 1, equal in the angle whose squared sine is the rate: equal in standard errors of a rate."""
 GAP = 1e-7
 """By so much a prompt's mean log-likelihood may fall short of the highest."""
 MOST_STEPS = 200
+LARGEST_LOG_PRECISION = 14.0
+"""Beyond it, a precision of a million, all prompts have one success rate for any purpose."""
 
 
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """The distinct pairs of successes and size among prompts, and how many prompts have each.
+@lru_cache(maxsize=8)
+def rate_grid(fineness: int, angles: int = GRID_ANGLES) -> Array:
+    """Return success rates from 0 to 1, ascending: steps of equal angle, times the fineness, and the hundredths."""
+    steps = np.linspace(0.0, np.pi / 2.0, fineness * angles + 1)
+    grid = np.unique(np.concatenate([np.sin(steps) ** 2, np.linspace(0.0, 1.0, 101)]))
+    grid.flags.writeable = False
+    return grid
 
-    Attributes
-    ----------
-    successes, sizes : ndarray of int64, shape (C,)
-    prompts : ndarray, shape (C,)
-        Need not be whole: a prompt may be shared out among cells.
-    """
+
+def log_choose(n: ArrayLike, k: ArrayLike) -> Array:
+    """Return log C(n, k), -inf where k is below 0 or above n."""
+    n, k = np.asarray(n, dtype=np.float64), np.asarray(k, dtype=np.float64)
+    possible = (k >= 0.0) & (k <= n)
+    k = np.where(possible, k, 0.0)
+    return np.where(possible, gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0), -np.inf)
+
+
+def binomial_table(successes: ArrayLike, sizes: ArrayLike, rates: ArrayLike, less: ArrayLike | None = None) -> Array:
+    """Return P(successes of size) at each rate, shape (C, M); if given, exp(less) stands for 1/C(size, successes)."""
+    k, n, p = np.asarray(successes)[:, None], np.asarray(sizes)[:, None], np.asarray(rates)
+    logs = xlogy(k, p) + xlog1py(n - k, -p)
+    logs += log_choose(n, k) if less is None else -np.asarray(less)[:, None]
+    with np.errstate(under="ignore"):
+        return np.exp(logs)
+
+
+class Cells(NamedTuple):
+    """The distinct pairs of successes and size among prompts, shape (C,), and how many prompts have each, which may be shares."""
 
     successes: Integers
     sizes: Integers
@@ -35,14 +58,9 @@ class Cells:
     @classmethod
     def of(cls, counts: RewardCounts) -> "Cells":
         """Return the cells of binary rewards."""
-        return cls.gather(counts.successes, counts.sizes, np.ones(counts.prompts))
-
-    @classmethod
-    def gather(cls, successes: Integers, sizes: Integers, prompts: Array) -> "Cells":
-        """Return cells with equal ones put together."""
-        width = int(sizes.max()) + 1
-        keys, cell = np.unique(sizes * width + successes, return_inverse=True)
-        return cls(keys % width, keys // width, np.asarray(np.bincount(cell, weights=prompts), dtype=np.float64))
+        width = int(counts.sizes.max()) + 1
+        keys, prompts = np.unique(counts.sizes * width + counts.successes, return_counts=True)
+        return cls(keys % width, keys // width, prompts.astype(np.float64))
 
     @property
     def log_coefficients(self) -> float:
@@ -52,11 +70,11 @@ class Cells:
 
 @dataclass(frozen=True, eq=False)
 class SuccessRates:
-    """The maximum-likelihood distribution of success rates over prompts, on finitely many atoms.
+    """A maximum-likelihood distribution of success rates over prompts, on finitely many atoms.
 
     Groups of n responses identify only the first n moments of the law. Averages of polynomials of degree at most n are
-    estimated without bias. All else, above all where the atoms lie, rests on the shape that maximum likelihood chooses.
-    `bound_success_rates` says what the counts leave open.
+    estimated without bias. All else, above all where the atoms lie, rests on what the optimiser found: other laws may be as
+    likely. `bound_success_rates` and `estimate_uniform_shares` say what the counts leave open.
 
     Attributes
     ----------
@@ -103,19 +121,14 @@ class SuccessRates:
 
     def quantile(self, share: ArrayLike) -> Array:
         """Return the least success rate that at least a `share` of the prompts do not exceed, of its shape."""
-        at = np.searchsorted(np.cumsum(self.weights), as_shares(share) * (1.0 - 1e-12))
+        shares = as_numbers("share", share)
+        check_within("share", shares, 0.0, 1.0)
+        at = np.searchsorted(np.cumsum(self.weights), shares * (1.0 - 1e-12))
         return self.atoms[np.minimum(at, self.atoms.size - 1)]
 
     def average(self, function: Callable[[Array], Array]) -> float:
         """Return the mean over prompts of a function of the success rate, which takes and returns an array."""
         return float(self.weights @ function(self.atoms))
-
-
-def as_shares(share: ArrayLike) -> Array:
-    """Return shares of prompts, in [0, 1]."""
-    share = as_numbers("share", share)
-    check_within("share", share, 0.0, 1.0)
-    return share
 
 
 @typed
@@ -136,6 +149,7 @@ def fit_success_rates(counts: RewardCounts) -> SuccessRates:
     Returns
     -------
     SuccessRates
+        In groups of few responses one of many laws that are as likely.
 
     Raises
     ------
@@ -153,54 +167,30 @@ def fit_success_rates(counts: RewardCounts) -> SuccessRates:
     (1.0, 32)
     """
     check_binary(counts)
-    return likeliest_law(Cells.of(counts))
-
-
-def likeliest_law(cells: Cells) -> SuccessRates:
-    """Return the likeliest law of the success rates behind cells of counts."""
-    grid = rate_grid(1)
-    table = _scaled_table(cells, grid)
-    shares = cells.prompts / cells.prompts.sum()
-    start = np.abs(grid - (cells.successes / cells.sizes)[:, None]).argmin(axis=1)
-    weights = np.zeros(grid.size)
-    np.add.at(weights, start, shares)
+    cells, grid = Cells.of(counts), rate_grid(1)
+    k, n = cells.successes, cells.sizes
+    largest = xlogy(k, k / n) + xlogy(n - k, (n - k) / n)  # of p^k (1-p)^(n-k): likelihoods are relative to it
+    table, shares = binomial_table(k, n, grid, largest), cells.prompts / cells.prompts.sum()
+    weights: Array = np.bincount(np.abs(grid - (k / n)[:, None]).argmin(axis=1), shares, grid.size).astype(np.float64)
     for _ in range(MOST_STEPS):
         mixed = table @ weights
-        slope = table.T @ (shares / mixed)
+        slope = table.T @ (shares / mixed)  # D(p) of section 34
         if slope.max() <= 1.0 + GAP:
             break
-        active = np.flatnonzero((weights > 0.0) | _peaks(slope))
-        before, weights = weights, _step(table, shares, mixed, weights, active)
+        padded = np.concatenate([[-np.inf], slope, [-np.inf]])
+        peaks = (slope > 1.0) & (slope >= padded[:-2]) & (slope >= padded[2:])
+        before, weights = weights, _step(table, shares, mixed, weights, np.flatnonzero((weights > 0.0) | peaks))
         if np.array_equal(before, weights):
             break
-    used = weights > 0.0
-    mixed = table @ weights
-    highest = (_scaled_table(cells, rate_grid(4)).T @ (shares / mixed)).max()
-    likelihood = float(cells.prompts @ (np.log(mixed) + _largest_logs(cells))) + cells.log_coefficients
-    return SuccessRates(grid[used], weights[used], likelihood, float(max(highest - 1.0, 0.0)), int(cells.sizes.max()))
-
-
-def _largest_logs(cells: Cells) -> Array:
-    """Return the logarithm of p^k (1-p)^(n-k) at its maximum, shape (C,)."""
-    k, n = cells.successes, cells.sizes
-    return np.asarray(xlogy(k, k / n) + xlogy(n - k, (n - k) / n))
-
-
-def _scaled_table(cells: Cells, grid: Array) -> Array:
-    """Return the cells' likelihoods at each rate relative to their largest, shape (C, M)."""
-    return binomial_table(cells.successes, cells.sizes, grid, _largest_logs(cells))
-
-
-def _peaks(slope: Array) -> Flags:
-    """Return where the slope is above 1 and no less than at its neighbours."""
-    padded = np.concatenate([[-np.inf], slope, [-np.inf]])
-    return (slope > 1.0) & (slope >= padded[:-2]) & (slope >= padded[2:])
+    used, mixed = weights > 0.0, table @ weights
+    highest = (binomial_table(k, n, rate_grid(4), largest).T @ (shares / mixed)).max()
+    likelihood = float(cells.prompts @ (np.log(mixed) + largest)) + cells.log_coefficients
+    return SuccessRates(grid[used], weights[used], likelihood, float(max(highest - 1.0, 0.0)), int(n.max()))
 
 
 def _step(table: Array, shares: Array, mixed: Array, weights: Array, active: Integers) -> Array:
     """Return better weights: those of the quadratic approximation, or a point on the way to them."""
-    root = np.sqrt(shares)
-    relative = root[:, None] * (table[:, active] / mixed[:, None] - 2.0)
+    relative = np.sqrt(shares)[:, None] * (table[:, active] / mixed[:, None] - 2.0)
     # With weights that sum to 1, ||S v - 2||^2 is ||(S - 2) v||^2; the row of ones lets the sum be anything, and divides by it.
     solution, _ = nnls(np.vstack([relative, np.ones(active.size)]), np.append(np.zeros(shares.size), 1.0))
     target = np.zeros_like(weights)
@@ -215,8 +205,91 @@ def _step(table: Array, shares: Array, mixed: Array, weights: Array, active: Int
     return moved / moved.sum()
 
 
-def check_binary(counts: RewardCounts) -> None:
-    """Raise unless there are exactly two rewards."""
+@dataclass(frozen=True)
+class BetaSuccessRates:
+    """A beta distribution of success rates, fitted by maximum likelihood; it cannot describe prompts of two kinds.
+
+    Attributes
+    ----------
+    a, b : float
+        The parameters of the beta law.
+    log_likelihood : float
+        Of the counts, binomial coefficients included; that of `SuccessRates` is never lower, but for its gap.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> rates = gt.plan.BetaSuccessRates(a=1.0, b=3.0, log_likelihood=0.0)
+    >>> rates.mean, rates.variance
+    (0.25, 0.0375)
+    """
+
+    a: float
+    b: float
+    log_likelihood: float
+
+    @property
+    def mean(self) -> float:
+        """The mean success rate."""
+        return self.a / (self.a + self.b)
+
+    @property
+    def variance(self) -> float:
+        """The variance of success rates between prompts."""
+        return self.mean * (1.0 - self.mean) / (self.a + self.b + 1.0)
+
+
+@typed
+def fit_beta_rates(counts: RewardCounts) -> BetaSuccessRates:
+    """Fit a beta distribution of success rates by maximum likelihood (beta-binomial counts).
+
+    Parameters
+    ----------
+    counts : RewardCounts
+        Of two rewards; groups of any sizes.
+
+    Returns
+    -------
+    BetaSuccessRates
+        The sum a + b is at most 1.2 million, where all prompts have the same rate for any purpose. Counts that vary less than
+        binomial ones go there. Prompts with one response each do not determine the sum, which may be anything.
+
+    Raises
+    ------
+    ValueError
+        If there are not exactly two rewards.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> rewards = data.rewards[data.index]  # of 129 prompts, with 32 responses each
+    >>> counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(129), 32), rewards.ravel())
+    >>> law = gt.plan.fit_beta_rates(counts)
+    >>> round(law.a / (law.a + law.b), 2)
+    0.35
+    """
+    check_binary(counts)
+    cells = Cells.of(counts)
+    (k, n, prompts), total = cells, float(cells.prompts.sum())
+    mean = float(prompts @ k / (prompts @ n))
+
+    def parts(point: Array) -> tuple[float, float]:
+        share, precision = float(expit(point[0])), float(np.exp(point[1]))
+        return share * precision, (1.0 - share) * precision
+
+    def loss(point: Array) -> float:
+        a, b = parts(point)
+        return -float(prompts @ (betaln(a + k, b + n - k) - betaln(a, b))) / total
+
+    starts = [(np.log(mean / (1.0 - mean)), at) for at in (-1.0, 1.0, 4.0, LARGEST_LOG_PRECISION)]
+    bounds = [(-20.0, 20.0), (-8.0, LARGEST_LOG_PRECISION)]
+    best = min((minimize(loss, start, method="L-BFGS-B", bounds=bounds) for start in starts), key=lambda fit: fit.fun)
+    return BetaSuccessRates(*parts(best.x), cells.log_coefficients - best.fun * total)
+
+
+def check_binary(counts: RewardCounts, fewest: int = 1) -> None:
+    """Raise unless there are exactly two rewards, and so many prompts."""
     if not counts.binary:
         distinct = counts.values.size
         seen = f"all are {counts.values[0]:g}" if distinct == 1 else f"there are {distinct} of them"
@@ -224,10 +297,31 @@ def check_binary(counts: RewardCounts) -> None:
             f"counts must be of two rewards, failure and success, for a law of success rates; {seen}: "
             "count a reward above a threshold as success"
         )
+    if counts.prompts < fewest:
+        raise ValueError(f"counts must be of at least {fewest} prompts for an interval, got {counts.prompts}")
 
 
-def check_pairs(counts: RewardCounts) -> None:
-    """Raise unless there are two rewards and at least two prompts."""
-    check_binary(counts)
-    if counts.prompts < 2:
-        raise ValueError("counts must be of at least 2 prompts for an interval, got 1")
+def most_success(prompts: int, level: float = 0.95) -> float:
+    """Return the upper limit of the mean success rate where no response of any prompt succeeded.
+
+    The probability that no response of B independent prompts succeeds is (E (1-p)^n)^B. This is at most (1 - E p)^B, and equal
+    if prompts are either always or never solved. So the limit 1 - (1-level)^(1/B) holds whatever the law of success rates, and
+    n cannot improve it. It limits the share of groups of at most n responses with a signal, too.
+
+    Parameters
+    ----------
+    prompts : int
+        B.
+    level : float, default 0.95
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> round(gt.plan.most_success(prompts=100), 3)
+    0.03
+    """
+    return float(-np.expm1(np.log1p(-as_fraction("level", level)) / as_count("prompts", prompts)))

@@ -20,9 +20,8 @@ from grpo_theory.data import long_rollouts
 from grpo_theory.estimation import find
 from grpo_theory.harness import check, rows
 from grpo_theory.intervals.u_statistics import prompt_gradients
-from grpo_theory.plan.efficiency import Estimates, StepLaw, choose_by_efficiency
-from grpo_theory.plan.error_constants import pilot_terms
-from grpo_theory.plan.subgroups import RewardClasses
+from grpo_theory.plan.efficiency import RewardClasses, StepLaw, choose_by_efficiency
+from grpo_theory.plan.group_size import Estimates, pilot_terms
 from simulations.gradient.groups import RESPONSES
 from simulations.gradient.sampled_statistics import of_responses
 from simulations.gradient.sampled_terms import covariances
@@ -95,8 +94,8 @@ def by_size(name, data, rewards, scores):
         # Not a number where the data set no bound: another size may be any number of times as good.
         above = {end: getattr(choice.loss, end)[i] for end in ("estimate", "low", "high")}
         yield common | {"quantity": "best above it"} | {end: x if x < UNBOUNDED else np.nan for end, x in above.items()}
-        for quantity, roots in (("loss", choice.roots), ("loss, one prompt alone", alone)):
-            yield common | {"quantity": quantity} | row(loss(roots, choice.roots, i, choice.best))
+        for quantity, roots in (("loss", choice.estimates), ("loss, one prompt alone", alone)):
+            yield common | {"quantity": quantity} | row(loss(roots, choice.estimates, i, choice.best))
 
 
 def loss(roots, of_best, size, best):

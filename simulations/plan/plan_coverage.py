@@ -11,8 +11,7 @@ from grpo_theory.harness import check, rows, run
 from grpo_theory.intervals.interval import student_coverage
 from grpo_theory.intervals.u_statistics import PromptTerms
 from grpo_theory.plan.advice import SHORT
-from grpo_theory.plan.error_constants import pilot_terms
-from grpo_theory.plan.group_size import choose, choose_group_size
+from grpo_theory.plan.group_size import choose, choose_group_size, pilot_terms
 from simulations.plan import rate_laws
 from simulations.plan.pilot_problems import LAWS, LIMITS, draw_pilot, exact_law, judge, misses
 from simulations.statements import stated
@@ -102,10 +101,10 @@ def counted_tails(part, law, prompts, ragged, pilots, rng):
     for _ in range(pilots):
         rollouts, lengths = draw_pilot(law, prompts, ragged, rng)
         planned = choose_group_size(rollouts, LIMITS, LEVEL)
-        plain = choose(planned.constants.law, planned.constants.covariance, prompts, LIMITS, LEVEL)
+        plain = choose(planned.estimates, LIMITS, LEVEL, heavy=False)
         factors = LAWS[HEAVY].draw(rng, prompts) if law == LIGHT else 1.0 / lengths
         other = student_coverage(scaled(pilot_terms(rollouts), factors).influences(), LEVEL).min()
-        arms = {"covered": (planned, planned.constants.student_coverage), "plugged_in": (plain, other)}
+        arms = {"covered": (planned, planned.student_coverage), "plugged_in": (plain, other)}
         for arm, (choice, coverage) in arms.items():
             judged = {**judge(choice, exact_law(law)), "warned": coverage < LEVEL - SHORT}
             for quantity in TAIL_QUANTITIES:

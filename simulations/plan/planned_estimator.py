@@ -15,9 +15,8 @@ from grpo_theory.evidence.reading import mean_of
 from grpo_theory.harness import check, rows, run
 from grpo_theory.plan import choose_group_size
 from grpo_theory.plan.advice import TOLERANCE
-from grpo_theory.plan.baseline_gain import LEAVE_ONE_OUT, Pair
-from grpo_theory.plan.efficiency import EfficiencyChoice, Estimates, StepLaw, choose_by_efficiency
-from grpo_theory.plan.estimator_advice import OTHERS, EstimatorLaws, switches
+from grpo_theory.plan.efficiency import OTHERS, EfficiencyChoice, EstimatorLaws, StepLaw, choose_by_efficiency, switches
+from grpo_theory.plan.group_size import LEAVE_ONE_OUT, Estimates, Pair
 from simulations.plan.pilot_problems import CHAINS, HEAVY, LOG_LIMITS, LOG_NAMES, LOGGED, PROMPTS, draw_logs, efficiencies, misses
 from simulations.statements import stated
 
@@ -79,7 +78,7 @@ def plan(rollouts, laws, estimator, arm="planned"):
     For that one more prompts are better, and estimates are exact.
     """
     if arm == "planned":
-        return choose_group_size(rollouts, LOG_LIMITS, LEVEL) if estimator == BY_ERROR else laws.choice(estimator, LEVEL)
+        return choose_group_size(rollouts, LOG_LIMITS, LEVEL) if estimator == BY_ERROR else laws.choice(find(estimator), LEVEL)
     law = laws.of(find(estimator))
     parts = (law.along, law.mean_square, law.power)
     noisy = (Estimates(np.full_like(one.values, one.values[0]), np.zeros_like(one.influences)) for one in parts)
@@ -100,13 +99,13 @@ def judge(choice, problem, estimator):
 def told_switches(laws, chosen, by_response=False):
     """Return what is said of the others' gains by estimator in use, with the batches that are recommended to its users."""
     by_error, divided = chosen[BY_ERROR], chosen[DIVIDED]
-    choices = {other: divided if other == DIVIDED else laws.choice(other, LEVEL) for other in OTHERS}
-    pair = Pair(LEAVE_ONE_OUT, 0.0, by_error.group_size, by_error.batch_size)
+    choices = {other: divided if other == DIVIDED else laws.choice(find(other), LEVEL) for other in OTHERS}
+    pair = Pair(LEAVE_ONE_OUT, by_error.group_size, by_error.batch_size)
     told = {}
     for own, (root, likely) in ((BY_ERROR, laws.of_recommended(pair)), (DIVIDED, (divided.root, divided.likely_root))):
         others = {other: choice for other, choice in choices.items() if other != own and choice is not None}
         if by_response:
-            root, others = narrowed(root), {one: replace(c, roots=narrowed(c.roots)) for one, c in others.items()}
+            root, others = narrowed(root), {one: replace(c, estimates=narrowed(c.estimates)) for one, c in others.items()}
         told[own] = switches(others, root, likely, LEVEL)
     return told
 

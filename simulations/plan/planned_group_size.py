@@ -9,10 +9,8 @@ import grpo_theory as gt
 from grpo_theory.evidence.reading import mean_of, summary
 from grpo_theory.harness import check, rows, run
 from grpo_theory.plan import choose_group_size, signal_to_noise
-from grpo_theory.plan.advice import TOLERANCE
-from grpo_theory.plan.error_constants import pilot_terms
-from grpo_theory.plan.group_size import choose
-from grpo_theory.plan.scores_advice import usable
+from grpo_theory.plan.advice import TOLERANCE, usable
+from grpo_theory.plan.group_size import choose, error_constants, pilot_terms
 from simulations.plan.pilot_problems import ASKED, HEAD, LIMITS, NAMES, NONE, constants, judge, misses, truth
 from simulations.plan.pilot_problems import problem as named
 from simulations.statements import stated
@@ -86,7 +84,7 @@ def wrong_choice(rollouts, name, rng):
         return choose_group_size(gt.Rollouts(rng.permuted(rollouts.rewards, axis=1), rollouts.scores), LIMITS, LEVEL)
     terms = pilot_terms(rollouts)
     noisy = terms._replace(power=(terms.gradients**2).sum(axis=-1))
-    return choose(noisy.components(), noisy.covariance(), rollouts.batch_size, LIMITS, LEVEL)
+    return choose(error_constants(noisy), LIMITS, LEVEL, heavy=False)
 
 
 @check(*HOLD, of=tried_often, cases=points, broken={"arm": "control"}, setting="{problem}, {prompts} prompts of {size}")

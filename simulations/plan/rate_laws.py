@@ -9,10 +9,9 @@ from scipy import sparse
 from scipy.special import betainc
 
 import grpo_theory as gt
-from grpo_theory.plan.average import Reference, Terms, average_terms, mean_ends, ratio_ends
-from grpo_theory.plan.brackets import RateFunction, bernstein, beta_binomial, power_of_two, reference_parameter
-from grpo_theory.plan.effective import share_terms
-from grpo_theory.plan.expected_step import PLAIN, raised, ratio_range, slope_function, times_variance
+from grpo_theory.plan import rate_limits
+from grpo_theory.plan.expected_step import PLAIN, ratio_range, slope_function, times_rate, times_variance
+from grpo_theory.plan.rate_limits import Terms, average_terms, bernstein, beta_binomial, mean_ends, ratio_ends, share_terms
 
 LANGUAGE_MODEL = "lm-few-shot"
 LEVEL, HARD = 0.95, 0.2
@@ -93,10 +92,10 @@ def honest_limits(tables):
     size, prompts = tables.shape[1] - 1, tables[0].sum()
     k = np.arange(size + 1.0)
     agree = tables @ (k * (k - 1.0) + (size - k) * (size - k - 1.0)) / (prompts * size * (size - 1.0))
-    chosen = np.array([reference_parameter(share) for share in agree])
+    chosen = np.array([rate_limits.reference_parameter(share) for share in agree])
     limits = {name: np.empty((2, chosen.size)) for name in SOUGHT}
     for a in np.unique(chosen):
-        terms = _terms(size, Reference(float(a), power_of_two(prompts)))
+        terms = _terms(size, (float(a), rate_limits.power_of_two(prompts)))
         for name, some in limits_of(terms, tables[chosen == a]).items():
             limits[name][:, chosen == a] = some
     return limits
@@ -129,11 +128,10 @@ def _functions(size):
     """Return the functions of the success rate whose means are asked for, but for the shares of uniform groups."""
     weight, doubled = (slope_function(_every(size), "grpo", n) for n in (size, 2 * size))
     steep = slope_function(_every(size), "max_rl", size)
-    by_rate = RateFunction(lambda rate: steep.function(rate) * rate, (steep.key, "times rate"), raised(steep.coefficients))
     return {
         "weight": weight,
         "steep weight": steep,
-        "steep weight times rate": by_rate,
+        "steep weight times rate": times_rate(steep),
         "hard": replace(PLAIN, high=HARD),
         "hard weight": replace(weight, high=HARD),
         "step": times_variance(weight),
@@ -144,7 +142,7 @@ def _functions(size):
 @cache
 def _sure_range(size):
     """Return between what the factor on the learning rate lies for sure, when groups are doubled."""
-    return ratio_range(*(slope_function(_every(size), "grpo", n) for n in (size, 2 * size)))
+    return ratio_range(*(slope_function(_every(size), "grpo", n).function for n in (size, 2 * size)))
 
 
 @cache

@@ -19,8 +19,7 @@ import grpo_theory as gt
 from grpo_theory.estimation import find
 from grpo_theory.evidence import Evidence
 from grpo_theory.harness.study import EXACT, Cell, Settings
-from grpo_theory.plan.run_advice import SIZES, advise_run
-from grpo_theory.plan.run_simulation import RESPONSES
+from grpo_theory.plan.run_advice import RESPONSES, SIZES, advise_run
 from grpo_theory.simulate.step_grid import StepGrid
 from simulations.best_rate import lead
 from simulations.seeds import child_seed, seed_of

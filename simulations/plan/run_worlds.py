@@ -9,8 +9,7 @@ import grpo_theory as gt
 from grpo_theory.data import trained_model
 from grpo_theory.estimation import find
 from grpo_theory.plan import Limits, choose_group_size
-from grpo_theory.plan.efficiency import choose_by_efficiency
-from grpo_theory.plan.estimator_advice import EstimatorLaws
+from grpo_theory.plan.efficiency import EstimatorLaws, choose_by_efficiency
 from grpo_theory.problem.gallery import KINDS
 from grpo_theory.schedule import step_sizes
 from grpo_theory.simulate import BLOCK_RUNS
