@@ -1,7 +1,6 @@
 """The callback for TRL with a stub of the trainer's interface; with the trainer itself in test_reference_live.py."""
 
 import logging
-import sys
 from collections import defaultdict, deque
 from types import SimpleNamespace
 
@@ -13,22 +12,6 @@ from grpo_theory.live import trainer_callback
 
 SIZE, GROUPS = 4, 3
 LOCAL = SIZE * GROUPS
-
-
-class Base:
-    """Stands for transformers.TrainerCallback."""
-
-    def on_epoch_begin(self, args, state, control, **kwargs):
-        """Do nothing, as its events do."""
-
-
-@pytest.fixture(autouse=True)
-def transformers(monkeypatch):
-    """Let the library find a package of that name."""
-    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(TrainerCallback=Base))
-    trainer_callback._with_events.cache_clear()
-    yield
-    trainer_callback._with_events.cache_clear()
 
 
 def arguments(**changed):
@@ -71,14 +54,13 @@ class Trainer:
             "completion_mask": mask.astype(int),
         }
 
-    def steps(self, callback, count, low=0.0, high=0.0):
-        """Go through steps as the trainer does, and log after each."""
+    def steps(self, callback, count):
+        """Go through steps as the trainer does, which calls all events of a callback, and log after each."""
         callback.on_train_begin(self.args, self.state, None, model=self.model)
         logged = []
         for _ in range(count):
             self._generate_and_score_completions([{}] * LOCAL)
-            self._metrics["train"]["clip_ratio/low_mean"].append(low)
-            self._metrics["train"]["clip_ratio/high_mean"].append(high)
+            self._metrics["train"]["loss"].append(0.0)
             self.state.global_step += 1
             callback.on_step_end(self.args, self.state, None)
             logged.append({name: list(values) for name, values in self._metrics["train"].items()})
@@ -91,30 +73,27 @@ RIGHT = [1.0, 0.0, 1.0, 0.0] + [1.0] * 4 + [0.0] * 4
 BRIEF = [np.nan] * 8 + [0.0, 1.0, 0.0, 0.0]
 
 
-def free(monkeypatch):
+@pytest.fixture(autouse=True)
+def _free(monkeypatch):
     """Let every reading have the time that it needs, whatever the machine does."""
     monkeypatch.setattr(trainer_callback, "Monitor", lambda **given: gt.live.Monitor(**{**given, "overhead": None}))
 
 
-def test_numbers_are_logged_beside_the_trainers_own(monkeypatch):
-    free(monkeypatch)
+def test_numbers_are_logged_beside_the_trainers_own():
     trainer = Trainer([RIGHT, BRIEF])
-    logged = trainer.steps(gt.live.TRLCallback(trainer, every=2), 4, low=0.25, high=0.5)
+    logged = trainer.steps(gt.live.TRLCallback(trainer, every=2), 4)
     assert [any(name.startswith("live/") for name in one) for one in logged] == [False, True, False, True]
     assert logged[1]["live/groups_with_signal"] == [2 / 3]
+    assert (logged[1]["live/groups_all_right"], logged[1]["live/groups_all_wrong"]) == ([1 / 3], [0.0])
     assert logged[1]["live/overhead"][0] > 0.0
-    assert (logged[3]["live/clipped_low"], logged[3]["live/clipped_high"]) == ([0.25], [0.5])
 
 
-def test_it_is_one_of_transformers_callbacks_and_another_trainer_is_refused(monkeypatch):
+def test_it_answers_all_events_and_another_trainer_is_refused():
     callback = gt.live.TRLCallback(Trainer([RIGHT, BRIEF]))
-    assert isinstance(callback, Base)
+    assert callback.on_an_event_of_the_future(None, None, None, model=None) is None
+    assert not hasattr(callback, "control")
     with pytest.raises(TypeError, match="trainer must be TRL's GRPOTrainer or RLOOTrainer, got an object of type Simple"):
         gt.live.TRLCallback(SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    trainer_callback._with_events.cache_clear()
-    with pytest.raises(ImportError, match="needs transformers, which comes with TRL: pip install trl"):
-        gt.live.TRLCallback(Trainer([RIGHT, BRIEF]))
 
 
 def test_rewards_are_weighted_and_groups_are_known_by_prompt_and_number():
@@ -129,7 +108,6 @@ def test_rewards_are_weighted_and_groups_are_known_by_prompt_and_number():
 @pytest.fixture
 def asked(monkeypatch):
     """What is asked of a stub of `gt.sketch`: prompts, responses and options."""
-    free(monkeypatch)
     calls = []
 
     def sketch(model, prompts, responses, **options):
@@ -145,13 +123,12 @@ def test_tokens_that_count_are_sketched(asked):
     trainer = Trainer([RIGHT, BRIEF])
     callback = gt.live.TRLCallback(trainer, every=1, sketches=True, width=128)
     logged = trainer.steps(callback, 1)
-    assert callback.monitor.guard.errors == 0
+    assert callback.monitor.errors == 0
     ((prompts, responses, options),) = asked
     assert prompts == [[5]] * 6
     assert responses == [list(range(3 * row, 3 * row + row % 4)) for row in (1, 2, 3, 9, 10, 11)]
     assert options == {"width": 128, "blocks": 4, "temperature": 0.7, "progress": False}
     assert logged[0]["live/sketched_prompts"] == [3.0]
-    assert 2.0 <= logged[0]["live/best_group_size"][0] <= 4.0
 
 
 def test_rewards_of_other_processes_count_and_are_not_sketched(asked):
@@ -168,8 +145,7 @@ def test_rewards_of_other_processes_count_and_are_not_sketched(asked):
     assert other._generate_and_score_completions == before
 
 
-def test_evaluations_are_not_read(monkeypatch):
-    free(monkeypatch)
+def test_evaluations_are_not_read():
     trainer = Trainer([RIGHT, BRIEF])
     gt.live.TRLCallback(trainer, every=1)
     trainer.model.training = False
@@ -181,8 +157,7 @@ def test_evaluations_are_not_read(monkeypatch):
 
 
 @pytest.mark.parametrize("broken", ["_logs", "_metrics", "state"])
-def test_another_trainers_inside_is_said_once_and_training_ends(broken, caplog, monkeypatch):
-    free(monkeypatch)
+def test_another_trainers_inside_is_said_once_and_training_ends(broken, caplog):
     trainer = Trainer([RIGHT, BRIEF])
     output = trainer._generate_and_score_completions([{}] * LOCAL)
     trainer._generate_and_score_completions = lambda inputs: output
@@ -192,34 +167,35 @@ def test_another_trainers_inside_is_said_once_and_training_ends(broken, caplog, 
             trainer.state = SimpleNamespace(global_step=step)
             setattr(trainer, broken, None)
             assert trainer._generate_and_score_completions([{}] * LOCAL) is output
-    assert (len(caplog.records), callback.monitor.guard.errors) == (1, 5)
+    assert (len(caplog.records), callback.monitor.errors) == (1, 5)
 
 
 def test_the_estimator_is_that_of_the_configuration():
-    for changed, name in (
-        ({}, "trl_grpo"),
-        ({"scale_rewards": False}, "trl_grpo_none"),
-        ({"scale_rewards": "batch"}, None),
-        ({"multi_objective_aggregation": "normalize_then_sum"}, None),
-        ({"normalize_advantages": False}, "trl_rloo"),
-        ({"normalize_advantages": True}, None),
-    ):
+    configured = [({}, "trl_grpo"), ({"scale_rewards": False}, "trl_grpo_none"), ({"scale_rewards": "batch"}, None)]
+    configured += [({"normalize_advantages": False}, "trl_rloo"), ({"normalize_advantages": True}, None)]
+    for changed, name in [*configured, ({"multi_objective_aggregation": "normalize_then_sum"}, None)]:
         assert trainer_callback.estimator_of(arguments(**changed)) == name
 
 
-def test_what_couples_groups_or_has_tools_or_pictures_is_read_without_sketches(caplog):
+def test_what_couples_groups_or_has_tools_or_pictures_is_read_without_sketches(caplog, asked):
     callback = gt.live.TRLCallback(Trainer([RIGHT, BRIEF], scale_rewards="batch"), sketches=True)
     assert not callback.sketches
     assert "no sketches are taken" in caplog.text
-    callback = gt.live.TRLCallback(Trainer([RIGHT, BRIEF]), sketches=True)
-    assert [callback._can_sketch(batch) for batch in ({}, {"tool_mask": 1}, {"pixel_values": 1})] == [True, False, False]
+    for part, sketched in (("more", 1), ("tool_mask", 0), ("pixel_values", 0)):
+        trainer = Trainer([RIGHT, BRIEF])
+        scored = trainer._generate_and_score_completions
+        trainer._generate_and_score_completions = lambda inputs, part=part, scored=scored: scored(inputs) | {part: 1}
+        del asked[:]
+        trainer.steps(gt.live.TRLCallback(trainer, every=1, sketches=True), 1)
+        assert len(asked) == sketched
 
 
-def test_remarks_are_logged_as_warnings_and_an_error_of_the_trainer_is_the_trainers(monkeypatch, caplog):
-    free(monkeypatch)
-    trainer = Trainer([[1.0] * LOCAL, [0.0] * LOCAL])
+def test_remarks_are_logged_as_warnings_and_an_error_of_the_trainer_is_the_trainers(caplog):
+    trainer = Trainer([[1.0] * 4 * LOCAL, [0.0] * 4 * LOCAL], processes=4, generation_batch_size=4 * LOCAL)
     trainer.steps(gt.live.TRLCallback(trainer, every=4), 4)
-    assert [record.getMessage().partition(" (")[0] for record in caplog.records] == ["step 4: 0% of the groups have signal"]
+    assert [record.getMessage().partition(". ")[0] for record in caplog.records] == [
+        "step 4: Too easy: 100% of the groups are all right"
+    ]
     trainer.rewards = []
     with pytest.raises(ValueError, match="zip"):
         trainer._generate_and_score_completions([{}] * LOCAL)

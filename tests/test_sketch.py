@@ -74,7 +74,7 @@ def test_frozen_parameters_are_left_out():
     np.testing.assert_array_equal(found, gt.sketch(model, PROMPTS, RESPONSES, parameters=[last], progress=False))
 
 
-def test_work_goes_on_where_it_was_and_damage_is_made_good(tmp_path):
+def test_work_goes_on_where_it_was(tmp_path):
     model, passes = tiny(), []
     model.register_forward_hook(lambda *_: passes.append(1))
     fresh = gt.sketch(model, PROMPTS, RESPONSES, progress=False)
@@ -83,21 +83,11 @@ def test_work_goes_on_where_it_was_and_damage_is_made_good(tmp_path):
     del passes[:]
     np.testing.assert_array_equal(gt.sketch(model, PROMPTS, RESPONSES, folder=tmp_path), fresh)
     assert len(passes) == 2
-    files = sorted(tmp_path.iterdir())
-    files[0].unlink()
-    files[1].write_bytes(files[1].read_bytes()[:200])
-    del passes[:]
-    np.testing.assert_array_equal(gt.sketch(model, PROMPTS, RESPONSES, folder=tmp_path), fresh)
-    assert len(passes) == 2
-    for other in ({"seed": 1}, {"temperature": 2.0}, {"blocks": 2}):
+    sorted(tmp_path.iterdir())[0].unlink()
+    for other, count in (({}, 1), ({"seed": 1}, 4), ({"temperature": 2.0}, 4), ({"blocks": 2}, 4)):
         del passes[:]
-        gt.sketch(model, PROMPTS, RESPONSES, folder=tmp_path, **other)
-        assert len(passes) == 4
-    with torch.no_grad():
-        model.model.norm.weight[0] += 0.1
-    del passes[:]
-    gt.sketch(model, PROMPTS, RESPONSES, folder=tmp_path)
-    assert len(passes) == 4, "sketches of another model were taken for its own"
+        found = gt.sketch(model, PROMPTS, RESPONSES, folder=tmp_path, **other)
+        assert (len(passes), np.array_equal(found, fresh)) == (count, count == 1)
 
 
 def test_sketches_of_another_frozen_weight_or_buffer_are_not_taken(tmp_path):

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from grpo_theory.language_model.shelf import Shelf
+from grpo_theory.language_model.scores import Kept
 from grpo_theory.language_model.tokens import token_pairs
 
 pairs_of = partial(token_pairs, tokenizer=None, vocabulary=32)
@@ -35,10 +35,11 @@ def test_a_text_is_cut_once_and_without_special_tokens():
     [
         ([[1]], [], "prompts and responses must be as many, at least one, got 1 and 0"),
         ("text", [[1]], "prompts must be a list of texts, or of lists of token numbers, one per response, got 'text'"),
-        (["text"], [[1]], "tokenizer must be given where prompts are texts, got 'text'"),
-        ([[1], [2]], [[1], []], "responses must have at least one token each, and number 1 has none"),
-        ([[1]], [[32]], "responses must be texts, or token numbers from 0 to 31, and number 0 is an object of type list"),
-        ([[1.5]], [[3]], "prompts must be texts, or token numbers"),
+        (["text"], [[1]], r"tokenizer must be given where prompts or responses are texts, as prompts\[0\] is, got 'text'"),
+        ([[1], [2]], [[1], []], r"responses\[1\] must be a text, or at least one token number from 0 to 31, got no token"),
+        ([[1]], [[32]], r"responses\[0\] must be a text, or at least one token number from 0 to 31, got an object of type list"),
+        ([[1.5]], [[3]], "must be a text, or at least one token number"),
+        (np.array(5), [[3]], "prompts must be a list of texts"),
     ],
 )
 def test_bad_pairs(prompts, responses, message):
@@ -46,22 +47,21 @@ def test_bad_pairs(prompts, responses, message):
         pairs_of(prompts, responses)
 
 
-def test_what_is_put_on_the_shelf_is_there_for_the_same_settings(tmp_path):
-    shelf, array = Shelf(tmp_path / "new", (1, "a")), np.arange(4.0)
-    assert shelf.take("key", 4) is None
-    shelf.put("key", array)
-    np.testing.assert_array_equal(Shelf(tmp_path / "new", (1, "a")).take("key", 4), array)
-    assert shelf.take("other", 4) is None
-    assert Shelf(tmp_path / "new", (2, "a")).take("key", 4) is None
+def test_what_is_kept_is_there_for_the_same_settings_and_damage_counts_for_none(tmp_path):
+    kept, array = Kept(tmp_path / "new", (1, "a"), 4), np.arange(4.0)
+    assert kept.take("key") is None
+    kept.put("key", array)
+    np.testing.assert_array_equal(Kept(tmp_path / "new", (1, "a"), 4).take("key"), array)
     assert [path.suffix for path in (tmp_path / "new").iterdir()] == [".npy"]
-
-
-def test_a_damaged_file_and_an_array_of_another_width_or_that_is_not_finite_count_for_none(tmp_path):
-    shelf = Shelf(tmp_path, 0)
+    for other, key in (
+        (kept, "other"),
+        (Kept(tmp_path / "new", (2, "a"), 4), "key"),
+        (Kept(tmp_path / "new", (1, "a"), 5), "key"),
+    ):
+        assert other.take(key) is None
+    kept.put("nan", np.full(4, np.nan))
+    assert kept.take("nan") is None
     for content in (b"", b"\x93NUMPY", b"no array at all"):
-        shelf.path("key").write_bytes(content)
-        assert shelf.take("key", 4) is None
-    shelf.put("wide", np.zeros(5))
-    shelf.put("nan", np.full(4, np.nan))
-    assert shelf.take("wide", 4) is None
-    assert shelf.take("nan", 4) is None
+        kept.path("key").write_bytes(content)
+        assert kept.take("key") is None
+    assert Kept(None, (1, "a"), 4).take("key") is None

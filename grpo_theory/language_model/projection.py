@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from grpo_theory.jit import kernel
 from grpo_theory.validation import Array, as_array, as_count, shown
@@ -83,20 +83,15 @@ class CountSketch:
         m, chunk = self.width // self.blocks, 0
         sums = np.zeros((self.blocks, 2 * m))
         for piece in pieces:
-            vector = _single(piece)
+            try:
+                if np.iscomplexobj(piece):
+                    raise TypeError("complex numbers")
+                with np.errstate(over="ignore"):  # what is too large for single precision becomes infinite
+                    vector = np.ascontiguousarray(as_array("pieces", piece), dtype=np.float32).reshape(-1)
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"pieces must be arrays of real numbers, got {shown(piece)}: {error}") from None
             add_signed(vector, np.uint64(chunk), self.keys, sums)
             chunk += -(-vector.size // m)
         if not np.isfinite(sums).all():
             raise ValueError("pieces must be finite in single precision, and are not")
         return ((sums[:, :m] + sums[:, m:]) / np.sqrt(self.blocks)).reshape(-1)
-
-
-def _single(piece: ArrayLike) -> NDArray[np.float32]:
-    """Return an array in single precision and one dimension; what is too large for it becomes infinite."""
-    try:
-        if np.iscomplexobj(piece):
-            raise TypeError("complex numbers")
-        with np.errstate(over="ignore"):
-            return np.ascontiguousarray(as_array("pieces", piece), dtype=np.float32).reshape(-1)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"pieces must be arrays of real numbers, got {shown(piece)}: {error}") from None

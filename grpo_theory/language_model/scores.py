@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,6 @@ import numpy as np
 from tqdm import tqdm
 
 from grpo_theory.language_model.projection import CountSketch
-from grpo_theory.language_model.shelf import Shelf
 from grpo_theory.language_model.tokens import Pair, Text, Tokens, token_pairs
 from grpo_theory.validation import Array, as_positive, shown
 
@@ -92,34 +92,63 @@ def sketch(
         raise TypeError(f"model must be a causal language model of transformers, got {shown(model)}")
     if not isinstance(folder, str | Path | None) or folder == "":
         raise TypeError(f"folder must be a path, got {shown(folder)}")
-    if not isinstance(progress, bool):
-        raise TypeError(f"progress must be True or False, got {shown(progress)}")
     temperature = as_positive("temperature", temperature)
     projection = CountSketch(width, blocks, seed)
     pairs = token_pairs(prompts, responses, tokenizer, model.get_input_embeddings().weight.shape[0])
     wanted = trained_parameters(model, parameters)
-    shelf = None if folder is None else Shelf(Path(folder), (width, blocks, seed, temperature, fingerprint(model, wanted)))
+    kept = Kept(folder, (width, blocks, seed, temperature, "" if folder is None else fingerprint(model, wanted)), width)
     sketches: dict[Pair, Array] = {}
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
         # Different pairs only: short answers come many times, and a gradient is what takes time.
         for pair in tqdm(dict.fromkeys(pairs), desc="gradients", unit="response", disable=None if progress else True):
-            kept = None if shelf is None else shelf.take(pair, width)
-            if kept is None:
+            found = kept.take(pair)
+            if found is None:
                 with torch.enable_grad():
                     likelihood = log_likelihood(model, *pair, temperature)
                     gradients = torch.autograd.grad(likelihood, wanted, materialize_grads=True)
                 if not all(gradient.isfinite().all() for gradient in gradients):
                     raise ValueError(f"model must have finite gradients, and has one that is not at temperature {temperature:g}")
-                kept = projection(gradient.detach().float().cpu().numpy() for gradient in gradients)
-                if shelf is not None:
-                    shelf.put(pair, kept)
-            sketches[pair] = kept
+                found = projection(gradient.detach().float().cpu().numpy() for gradient in gradients)
+                kept.put(pair, found)
+            sketches[pair] = found
     finally:
         for module in training:
             module.training = True
     return np.stack([sketches[pair] for pair in pairs])
+
+
+class Kept:
+    """Finished arrays (width,) in a folder, so that long work can be interrupted; without a folder none are.
+
+    An array is known by its key and by `settings`, all else that it depends on: the `repr` of both is what counts.
+    """
+
+    def __init__(self, folder: str | Path | None, settings: Any, width: int) -> None:
+        self.folder, self.settings, self.width = None if folder is None else Path(folder), repr(settings), width
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+
+    def path(self, key: Any) -> Path:
+        """Return where the array of a key is."""
+        return Path(self.folder or "", f"{hashlib.sha256(f'{self.settings} {key!r}'.encode()).hexdigest()[:32]}.npy")
+
+    def take(self, key: Any) -> Array | None:
+        """Return the array of a key, or None if there is none, or a damaged one."""
+        try:
+            array = np.load(self.path(key), allow_pickle=False) if self.folder else np.empty(0)
+        except (FileNotFoundError, ValueError, EOFError):
+            return None
+        return array if array.shape == (self.width,) and np.isfinite(array).all() else None
+
+    def put(self, key: Any, array: Array) -> None:
+        """Keep the array of a key: the file is there whole or not at all."""
+        if self.folder is not None:
+            draft = self.path(key).with_suffix(f".{os.getpid()}.tmp")
+            with draft.open("wb") as file:
+                np.save(file, array)
+            draft.replace(self.path(key))
 
 
 def trained_parameters(model: Any, parameters: Sequence[Any] | None) -> list[Any]:

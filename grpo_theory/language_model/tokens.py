@@ -24,44 +24,30 @@ def token_pairs(prompts: Sequence[Text], responses: Sequence[Text], tokenizer: A
     """
     if tokenizer is not None and not callable(tokenizer):
         raise TypeError(f"tokenizer must be one of transformers' tokenizers, got {shown(tokenizer)}")
-    listed = {name: _listed(name, texts) for name, texts in (("prompts", prompts), ("responses", responses))}
-    sizes = [len(texts) for texts in listed.values()]
-    if sizes[0] != sizes[1] or sizes[0] == 0:
-        raise ValueError(f"prompts and responses must be as many, at least one, got {sizes[0]} and {sizes[1]}")
     cut: dict[str, Tokens] = {}
     columns = []
-    for name, texts in listed.items():
-        columns.append([_tokens(name, number, text, tokenizer, vocabulary, cut) for number, text in enumerate(texts)])
+    for name, texts in (("prompts", prompts), ("responses", responses)):
+        if isinstance(texts, str | bytes) or not isinstance(texts, Sequence | np.ndarray) or getattr(texts, "ndim", 1) == 0:
+            raise TypeError(f"{name} must be a list of texts, or of lists of token numbers, one per response, got {shown(texts)}")
+        columns.append([_tokens(f"{name}[{number}]", text, tokenizer, vocabulary, cut) for number, text in enumerate(texts)])
+    if len(columns[0]) != len(columns[1]) or not columns[0]:
+        raise ValueError(f"prompts and responses must be as many, at least one, got {len(columns[0])} and {len(columns[1])}")
     return list(zip(*columns, strict=True))
 
 
-def _listed(name: str, texts: Any) -> list[Any]:
-    listable = isinstance(texts, Sequence) if not isinstance(texts, np.ndarray) else texts.ndim > 0
-    if isinstance(texts, str | bytes) or not listable:
-        raise TypeError(f"{name} must be a list of texts, or of lists of token numbers, one per response, got {shown(texts)}")
-    return list(texts)
-
-
-def _tokens(name: str, number: int, text: Any, tokenizer: Any, vocabulary: int, cut: dict[str, Tokens]) -> Tokens:
+def _tokens(name: str, text: Any, tokenizer: Any, vocabulary: int, cut: dict[str, Tokens]) -> Tokens:
+    """Return the numbers of a text's tokens; raise unless they are at least one, and in the vocabulary."""
     if isinstance(text, str):
         if tokenizer is None:
-            raise ValueError(f"tokenizer must be given where {name} are texts, got {shown(text)}")
+            raise ValueError(f"tokenizer must be given where prompts or responses are texts, as {name} is, got {shown(text)}")
         if text not in cut:
-            cut[text] = _numbers(name, number, tokenizer(text, add_special_tokens=False)["input_ids"], vocabulary)
+            cut[text] = _tokens(name, tokenizer(text, add_special_tokens=False)["input_ids"], None, vocabulary, {})
         return cut[text]
-    return _numbers(name, number, text, vocabulary)
-
-
-def _numbers(name: str, number: int, tokens: Any, vocabulary: int) -> Tokens:
-    """Return the numbers of tokens; raise unless they are at least one, and in the vocabulary."""
     try:
-        array = as_array(name, tokens)
+        array = as_array(name, text)
     except (TypeError, ValueError):
-        array = np.empty(0, dtype=object)
-    if array.size == 0 and array.dtype != object:
-        raise ValueError(f"{name} must have at least one token each, and number {number} has none")
-    if array.ndim != 1 or array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= vocabulary:
-        raise ValueError(
-            f"{name} must be texts, or token numbers from 0 to {vocabulary - 1}, and number {number} is {shown(tokens)}"
-        )
+        array = np.zeros(1)
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= vocabulary:
+        wanted = f"must be a text, or at least one token number from 0 to {vocabulary - 1}"
+        raise ValueError(f"{name} {wanted}, got {'no token' if array.size == 0 else shown(text)}")
     return tuple(array.tolist())

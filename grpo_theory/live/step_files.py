@@ -4,25 +4,26 @@ import json
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from grpo_theory.logs import RolloutLog, read_rollouts
 from grpo_theory.user_text import printable
 
-LAST = 2**16
-"""So many bytes at a file's end are looked at first to find its last line."""
+KINDS = {".jsonl", ".parquet"}
+SETTLED = 3
+"""The newest file of JSON lines has not grown for so many looks: a trainer may pause at the end of a line."""
+STUCK = 12
+"""A file that has not grown for so many looks, and is not whole, is named."""
 
 
 class StepFiles:
-    """The files STEP.jsonl of a folder, each given out once, when it is whole.
+    """The files STEP.jsonl or ..._STEP.parquet of a folder, each given out when it is whole, and again if it grows after that.
 
-    A file is whole if its last line is whole, and one of two things holds. It has not grown since the look before, or a later
-    step has begun.
+    A Parquet file is whole if it has its end mark. The last line of a whole file of JSON lines is an object.
+    Such a file has not grown for some looks, or a later step has begun.
 
     Parameters
     ----------
     folder : Path
-        Of files whose names hold the number of their step, as verl's rollout_data_dir has them.
+        Of files whose names hold the number of their step, as verl's rollout_data_dir or TRL's completions have them.
 
     Raises
     ------
@@ -37,59 +38,44 @@ class StepFiles:
                 f"DIR must be a folder with a file for each step, as verl's rollout_data_dir; '{printable(folder)}' {found}"
             )
         self.folder = folder
-        self._read: set[Path] = set()
-        self._sizes: dict[Path, int] = {}
+        self._given: dict[Path, int] = {}
+        self._looks: dict[Path, tuple[int, int]] = {}
 
     def present(self) -> list[tuple[int, Path]]:
         """Return the steps and files that are there, by step; names that begin with a dot are somebody's unfinished ones."""
-        paths = [one for one in self.folder.glob("*.jsonl") if one.is_file() and not one.name.startswith(".")]
-        numbered = [(re.findall(r"\d+", one.name), one) for one in paths]
-        return sorted((int(numbers[-1]), one) for numbers, one in numbered if numbers)
+        paths = (one for one in self.folder.iterdir() if one.suffix in KINDS and one.is_file() and not one.name.startswith("."))
+        return sorted((int(numbers[-1]), one) for one in paths if (numbers := re.findall(r"\d+", one.stem)))
 
-    def whole(self, *, ended: bool = False) -> list[tuple[int, Path]]:
-        """Return the steps and files that were not given out before and are whole.
+    def whole(self, *, ended: bool = False) -> list[tuple[int, Path, bool]]:
+        """Return the steps and files that are whole and not given out as they are now, and whether each was given out before.
 
         Parameters
         ----------
         ended : bool, default False
-            Nothing more will be written: it is enough that a file's last line is whole.
+            Nothing more will be written: it is enough that a file's end is whole.
         """
         files = self.present()
         ready = []
         for step, path in files:
-            if path in self._read:
-                continue
             with suppress(FileNotFoundError):  # somebody tidies up
-                size, before = path.stat().st_size, self._sizes.get(path)
-                self._sizes[path] = size
-                settled = ended or size == before or step < files[-1][0]
-                if size and settled and ends_whole(path):
-                    self._read.add(path)
-                    ready.append((step, path))
+                size, (before, looks) = path.stat().st_size, self._looks.get(path, (-1, 0))
+                looks = looks + 1 if size == before else 0
+                self._looks[path] = size, looks
+                settled = ended or path.suffix == ".parquet" or looks >= SETTLED or step < files[-1][0]
+                if settled and size != self._given.get(path) and ends_whole(path):
+                    ready.append((step, path, path in self._given))
+                    self._given[path] = size
         return ready
 
-    def waiting(self) -> list[Path]:
-        """Return the files that are there and were not given out."""
-        return [path for _, path in self.present() if path not in self._read]
+    def waiting(self, looks: int | None = None) -> list[Path]:
+        """Return the files that were never given out; if a number is given, those seen unchanged for just so many looks."""
+        unread = [path for _, path in self.present() if path not in self._given]
+        return [path for path in unread if looks is None or self._looks.get(path, (0, 0))[1] == looks]
 
 
 def ends_whole(path: Path) -> bool:
-    """Return whether the last line of a file of JSON lines is an object: one that is half written has no closing brace."""
-    size, length = path.stat().st_size, LAST
-    while True:
-        with path.open("rb") as file:
-            file.seek(max(0, size - length))
-            end = file.read(length).rstrip()
-        line = end.rpartition(b"\n")[2]
-        if b"\n" in end or length >= size:
-            break
-        length *= 16
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def read_step(path: Path, **reading: Any) -> RolloutLog:
-    """Read the rollouts of one step's file; names of columns and choices of rows as in `gt.read_rollouts`."""
-    return read_rollouts(path, steps="all", **reading)
+    """Return whether a file's end is whole: Parquet's mark, or a last line that is an object, which half of one is not."""
+    end = path.read_bytes().rstrip()
+    with suppress(ValueError, RecursionError):
+        return end.endswith(b"PAR1") if path.suffix == ".parquet" else isinstance(json.loads(end.rpartition(b"\n")[2]), dict)
+    return False

@@ -2,35 +2,19 @@
 
 import functools
 import json
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from grpo_theory.live.clips import ClippedShares
-from grpo_theory.live.guard import LOG
-from grpo_theory.live.monitor import Monitor, Reading
+from grpo_theory.live.monitor import LOG, Monitor
 from grpo_theory.validation import Array, Integers, as_count
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SCORED = "_generate_and_score_completions"
 """The trainer's function that samples and scores a batch: after it, the policy still is the one that sampled."""
 BLOCKS = 4
-NEEDED = "gt.live.TRLCallback needs transformers, which comes with TRL: pip install trl (gt.live.Monitor serves any trainer)"
-CLIPS = ("clip_ratio/low_mean", "clip_ratio/high_mean")
-"""The trainer's own measures of what its clip leaves without a gradient, one per pass through a batch."""
-
-
-@cache
-def _with_events(own: type) -> type:
-    """Return the class as one of transformers' callbacks, with all events that it does not use itself."""
-    try:
-        from transformers import TrainerCallback
-    except ImportError as error:
-        raise ImportError(f"{NEEDED}: {error}") from None
-    return type(own.__name__, (own, TrainerCallback), {"__module__": own.__module__, "__doc__": own.__doc__})
+UNREAD = {"tool_mask", "pixel_values"}
+SCALINGS = {"group": "trl_grpo", "True": "trl_grpo", "none": "trl_grpo_none", "False": "trl_grpo_none"}
 
 
 class TRLCallback:
@@ -61,20 +45,16 @@ class TRLCallback:
 
     Raises
     ------
-    ImportError
-        If transformers is not installed.
+    TypeError
+        If the trainer is of another kind.
 
     Examples
     --------
     >>> import grpo_theory as gt
     >>> callback = gt.live.TRLCallback(trainer, every=20, sketches=True)  # doctest: +SKIP
     >>> trainer.add_callback(callback)  # doctest: +SKIP
-    >>> trainer.train()  # it calls .on_train_begin(...), .on_step_end(...) and .on_log(...)  # doctest: +SKIP
+    >>> trainer.train()  # it calls .on_train_begin(...)  # doctest: +SKIP
     """
-
-    def __new__(cls, *_: Any, **__: Any) -> "TRLCallback":
-        """Make one that transformers knows for a callback."""
-        return object.__new__(_with_events(cls))  # type: ignore[arg-type]  # classes are hashable
 
     def __init__(
         self,
@@ -88,111 +68,74 @@ class TRLCallback:
     ) -> None:
         if not callable(getattr(trainer, SCORED, None)):
             raise TypeError(f"trainer must be TRL's GRPOTrainer or RLOOTrainer, got an object of type {type(trainer).__name__}")
-        self.trainer, self.sketches = trainer, sketches
-        self.width = as_count("width", width)
-        name = estimator_of(trainer.args) if estimator is None else estimator
-        if name is None:
-            name, self.sketches = "rloo", False
-            if sketches:
-                LOG.warning(
-                    "no sketches are taken: the trainer scales advantages over the whole batch, and single groups do not tell "
-                    "the efficiency of that. Name another estimator, as estimator='trl_grpo', to have the efficiency of that one"
-                )
+        name, scored = estimator or estimator_of(trainer.args), getattr(trainer, SCORED)
+        self.trainer, self.sketches, self.width = trainer, sketches and name is not None, as_count("width", width)
+        if sketches and name is None:
+            told = "the trainer scales advantages over the whole batch, and single groups do not tell the efficiency of that"
+            LOG.warning(
+                "no sketches are taken: %s. Name another estimator, as estimator='trl_grpo', to have that of this one", told
+            )
         responses = responses_of(trainer.args)
-        self.monitor = Monitor(every=every, estimator=name, responses=responses, overhead=overhead)
-        self._clips_seen = 0
-        self._clipped: list[ClippedShares] = []
-        if trainer.accelerator.is_main_process:
-            setattr(trainer, SCORED, self._watching(getattr(trainer, SCORED)))
-
-    def _watching(self, scored: "Callable[..., Any]") -> "Callable[..., Any]":
-        """Return the trainer's function, after which the batch is read."""
+        self.monitor = Monitor(every=every, estimator=name or "rloo", responses=responses, overhead=overhead)
 
         @functools.wraps(scored)
         def watched(inputs: Any) -> Any:
             output = scored(inputs)
-            with self.monitor.guard.held("reading the trainer's rollouts"):
+            with self.monitor.working("reading the trainer's rollouts"):
                 if self.trainer.model.training:  # not an evaluation
-                    with self.monitor.allowance.spending():
-                        self._read(output, len(inputs))
+                    self._read(output, len(inputs))
             return output
 
-        return watched
+        if trainer.accelerator.is_main_process:
+            setattr(trainer, SCORED, watched)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        """Return an event of transformers' callbacks that does nothing: those that are used are defined below."""
+        if not name.startswith("on_"):
+            raise AttributeError(f"'{type(self).__name__}' has no attribute '{name}'")
+        return lambda *_, **__: None
 
     def _read(self, output: Any, local: int) -> None:
         """Give a scored batch, of which so many rows are this process's, to the monitor, and log what it says."""
         rewards, prompts = trainer_batch(self.trainer, local * self.trainer.accelerator.num_processes)
-        scored = np.isfinite(rewards)
-        rows = np.flatnonzero(scored)
-        clipped = None
-        if self._clipped:
-            clipped = ClippedShares(*(float(np.mean([getattr(one, side) for one in self._clipped])) for side in ("low", "high")))
-            self._clipped.clear()
+        rows = np.flatnonzero(np.isfinite(rewards))
         reading = self.monitor.step(
             self.trainer.state.global_step + 1,
             rewards[rows],
             [prompts[row] for row in rows],
-            sketch=(lambda chosen: self._sketch(output, rows[chosen])) if self._can_sketch(output) else None,
-            at_hand=int(scored[:local].sum()),
-            clipped=clipped,
+            # Gradients of a batch are those of its texts alone where it has no tools and no pictures.
+            sketch=(lambda chosen: self._sketch(output, rows[chosen])) if self.sketches and not UNREAD & set(output) else None,
+            at_hand=int((rows < local).sum()),
         )
-        self._log(reading)
-
-    def _can_sketch(self, output: Any) -> bool:
-        """Return whether the gradients of a batch are those of its texts alone."""
-        return self.sketches and "tool_mask" not in output and "pixel_values" not in output
-
-    def _sketch(self, output: Any, rows: Integers) -> Array:
-        """Return the sketches of some responses; zeros for one whose tokens are all masked, which the trainer leaves out."""
-        from grpo_theory.language_model import sketch
-
-        tokens = {
-            part: [_unmasked(output[f"{part}_ids"][row], output[f"{part}_mask"][row]) for row in rows.tolist()]
-            for part in ("prompt", "completion")
-        }
-        some = np.flatnonzero([bool(one) for one in tokens["completion"]])
-        sketches = np.zeros((rows.size, self.width))
-        if some.size:
-            sketches[some] = sketch(
-                self.trainer.accelerator.unwrap_model(self.trainer.model),
-                [tokens["prompt"][one] for one in some],
-                [tokens["completion"][one] for one in some],
-                width=self.width,
-                blocks=BLOCKS,
-                temperature=self.trainer.temperature,
-                progress=False,
-            )
-        return sketches
-
-    def _log(self, reading: Reading) -> None:
         for name, value in reading.numbers.items():
             self.trainer._metrics["train"][f"live/{name}"].append(float(value))
         for remark in reading.remarks:
             LOG.warning("step %d: %s", reading.step, remark)
 
+    def _sketch(self, output: Any, rows: Integers) -> Array:
+        """Return the sketches of some responses; zeros for one whose tokens are all masked, which the trainer leaves out."""
+        from grpo_theory.language_model import sketch
+
+        def tokens(part: str) -> list[list[int]]:
+            return [output[f"{part}_ids"][row][output[f"{part}_mask"][row] != 0].tolist() for row in rows.tolist()]
+
+        prompts, responses = tokens("prompt"), tokens("completion")
+        some = [number for number, one in enumerate(responses) if one]
+        sketches, model = np.zeros((rows.size, self.width)), self.trainer.accelerator.unwrap_model(self.trainer.model)
+        if some:
+            given = ([texts[number] for number in some] for texts in (prompts, responses))
+            options = {"width": self.width, "blocks": BLOCKS, "temperature": self.trainer.temperature, "progress": False}
+            sketches[some] = sketch(model, *given, **options)
+        return sketches
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Import and compile what readings need, before the run's time counts."""
-        with self.monitor.guard.held("the start of the callback"):
+        with self.monitor.working("the start of the callback"):
             if self.sketches:
                 from grpo_theory.language_model import CountSketch
 
                 CountSketch(self.width, BLOCKS)([np.zeros(1, dtype=np.float32)])
         self.monitor.start(self.trainer.num_generations)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Take in what share of tokens the step's clip left without a gradient."""
-        with self.monitor.guard.held("reading the trainer's clips"), self.monitor.allowance.spending():
-            low, high = (list(self.trainer._metrics["train"].get(name, ())) for name in CLIPS)
-            self._clipped += [ClippedShares(*pair) for pair in zip(low, high, strict=True)][self._clips_seen :]
-            self._clips_seen = len(low)
-
-    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The trainer clears its numbers after it logged them."""
-        self._clips_seen = 0
-
-
-def _unmasked(tokens: Any, mask: Any) -> list[int]:
-    return [token for token, kept in zip(tokens.tolist(), mask.tolist(), strict=True) if kept]
 
 
 def estimator_of(arguments: Any) -> str | None:
@@ -201,9 +144,7 @@ def estimator_of(arguments: Any) -> str | None:
         return None if arguments.normalize_advantages else "trl_rloo"
     if getattr(arguments, "multi_objective_aggregation", "sum_then_normalize") != "sum_then_normalize":
         return None
-    return {"group": "trl_grpo", "True": "trl_grpo", "none": "trl_grpo_none", "False": "trl_grpo_none"}.get(
-        str(arguments.scale_rewards)
-    )
+    return SCALINGS.get(str(arguments.scale_rewards))
 
 
 def responses_of(arguments: Any) -> int:
@@ -217,15 +158,13 @@ def trainer_batch(trainer: Any, size: int) -> tuple[Array, list[tuple[str, int]]
 
     A group is known by its prompt, and by its number among the groups of the same prompt.
     """
-    columns = [np.array(trainer._logs["rewards"][name], dtype=np.float64)[-size:] for name in trainer.reward_func_names]
-    parts, weights = np.stack(columns), np.array(trainer.reward_weights.tolist())
-    rewards = np.where(np.isnan(parts).all(axis=0), np.nan, np.nansum(parts * weights[:, None], axis=0))
-    prompts = list(trainer._logs["prompt"])[-size:]
-    texts = [one if isinstance(one, str) else json.dumps(one, default=str) for one in prompts]
-    seen: dict[str, int] = {}
+    parts = np.array([list(trainer._logs["rewards"][name])[-size:] for name in trainer.reward_func_names], dtype=np.float64)
+    weighed = np.nansum(parts * np.array(trainer.reward_weights.tolist())[:, None], axis=0)
+    rewards = np.where(np.isnan(parts).all(axis=0), np.nan, weighed)
+    prompts, count, seen = list(trainer._logs["prompt"])[-size:], trainer.num_generations, dict[str, int]()
     groups = []
-    for first in range(0, size, trainer.num_generations):
-        number = seen.get(texts[first], 0)
-        seen[texts[first]] = number + 1
-        groups += [(text, number) for text in texts[first : first + trainer.num_generations]]
+    for one in prompts[::count]:
+        text = one if isinstance(one, str) else json.dumps(one, default=str)
+        seen[text] = seen.get(text, -1) + 1
+        groups += [(text, seen[text])] * count
     return rewards, groups

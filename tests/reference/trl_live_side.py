@@ -8,6 +8,7 @@ import json
 import logging
 import sys
 import time
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -17,7 +18,8 @@ from trl_side import make_trainer
 import grpo_theory as gt
 from grpo_theory.live import trainer_callback
 
-TEXTS = ["a", "b", "a b", "b a", "a a", "b b", "a a b", "b a b"]
+TEXTS = [" ".join(one) for size in range(1, 6) for one in product("ab", repeat=size)][:48]
+"""More than the fewest prompts with which a group size is named."""
 GROUPS, SIZE, STEPS = 8, 4, 200
 PAIRS = 3
 SETTINGS = {"logging_strategy": "steps", "logging_steps": 5, "max_steps": STEPS, "seed": 5}
@@ -52,7 +54,7 @@ def letters(completions, **_):
 
 def check_rows(trainer, callback):
     """Return a list: for each batch of sketched rows, whether their texts, and those of the rows after them, have the rewards."""
-    agree, sketch, rewards_of = [], callback._sketch, trainer_callback.batch_of
+    agree, sketch, rewards_of = [], callback._sketch, trainer_callback.trainer_batch
 
     def checked(output, rows):
         texts = trainer.processing_class.batch_decode(output["completion_ids"][rows], skip_special_tokens=True)
@@ -74,7 +76,7 @@ def train(folder, settings=None, kind="grpo", **options):
         callback = gt.live.TRLCallback(trainer, **options) if options else None
         if callback is not None:
             # The processor's time, which other processes of the machine do not add to.
-            callback.monitor._clock = callback.monitor.allowance._clock = time.process_time
+            callback.monitor._clock = time.process_time
             trainer.add_callback(callback)
             agree = check_rows(trainer, callback)
         timer = Timer()
@@ -91,10 +93,9 @@ def train(folder, settings=None, kind="grpo", **options):
     if callback is not None:
         found |= {
             "estimator": callback.monitor.estimator.name,
-            "known as a callback": isinstance(callback, transformers.TrainerCallback),
-            "overhead": callback.monitor.allowance.overhead,
-            "spent": callback.monitor.allowance.spent,
-            "errors": callback.monitor.guard.errors,
+            "overhead": callback.monitor.overhead,
+            "spent": callback.monitor.spent,
+            "errors": callback.monitor.errors,
             "rows agree": agree,
         }
     return found
@@ -114,12 +115,11 @@ def main():
     found["none"], found["sketches"] = pairs[-1]
     found["processor"] = [[one["processor"] for one in pair] for pair in pairs]
     found["overheads"] = [pair[1]["overhead"] for pair in pairs]
-    found["rloo"] = train(folder, {"max_steps": 20}, "rloo", every=5, sketches=True, overhead=None)
+    found["rloo"] = train(folder, {"max_steps": 60}, "rloo", every=5, sketches=True, overhead=None)
     found["batch"] = train(folder, {"max_steps": 4, "scale_rewards": "batch"}, every=2, sketches=True)
-    found["two updates"] = train(folder, {"max_steps": 40, "num_iterations": 2, "learning_rate": 0.05}, every=2, overhead=None)
-    batch_of, trainer_callback.batch_of = trainer_callback.batch_of, broken
+    read, trainer_callback.trainer_batch = trainer_callback.trainer_batch, broken
     found["broken"] = train(folder, {"max_steps": 20}, every=2, sketches=True)
-    trainer_callback.batch_of = batch_of
+    trainer_callback.trainer_batch = read
     (folder / "found.json").write_text(json.dumps(found))
 
 
