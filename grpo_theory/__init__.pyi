@@ -58,7 +58,6 @@ from .laboratory import replay as replay
 from .language_model import sketch as sketch
 from .logs import RolloutLog as RolloutLog
 from .logs import advantages as advantages
-from .logs import read_reward_counts as read_reward_counts
 from .logs import read_rollouts as read_rollouts
 from .plan.exponential_family import twin as twin
 from .problem import KL as KL

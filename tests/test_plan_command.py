@@ -1,4 +1,4 @@
-"""`grpo-theory plan`: it says what the library says, as text, page and data; what it refuses, and that it is quick to start."""
+"""`grpo-theory plan`: one screen that says what to do first, page and data of the same advice, what it refuses; and its start."""
 
 import configparser
 import json
@@ -6,23 +6,18 @@ import pkgutil
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from tables import answer, rows, said, write
+from tables import rows, said, write
 
 import grpo_theory as gt
-from grpo_theory.page.advice import text
-from grpo_theory.page.advice.comparisons import with_baseline
 from grpo_theory.page.command import SUBCOMMANDS, main, parser
+from grpo_theory.plan.run_advice import RunAdvice, WorldRuns
 
-KEYS = {
-    *("format", "limits", "level", "tolerance", "estimator", "baseline", "recommendation", "confidence_set", "current"),
-    *("group_sizes", "constants", "signal_to_noise", "baselines", "rivals", "by_efficiency", "scores", "learning_rate"),
-    *("uniform_groups", "rewards", "evaluations", "success_rates", "prompt_weights", "no_group_size", "run", "would_change"),
-    *("assumptions", "notes"),
-}
-"""The documented keys of the JSON (docs/planner.md)."""
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +33,12 @@ def bare(tmp_path_factory):
     return write(tmp_path_factory.mktemp("plan") / "bare.jsonl", [{name: row[name] for name in kept} for row in rows()])
 
 
+@pytest.fixture(scope="module")
+def advice(table):
+    """The advice of the log with sketches, whose best group size is not 8."""
+    return gt.plan.advise(gt.read_rollouts(table), 1024, group_size=8)
+
+
 def told(capsys, *arguments):
     """Run the command; return its status and what it printed."""
     status = main(["plan", *map(str, arguments)])
@@ -51,45 +52,103 @@ def data(capsys, *arguments):
     return json.loads(out)
 
 
+def ran(success, errors=0.0, sizes=(2, 4, 8), total=8000.0):
+    """A run in one world, of which the sizes' success is made up."""
+    world = WorldRuns("prompts do not touch each other", 0.1, 1.0, 0.1, np.array(success), np.full(len(sizes), errors))
+    return RunAdvice("rloo", total, 100, total / 100, np.array(sizes), (world,), asked=8)
+
+
 @pytest.mark.parametrize("which", ["table", "bare"])
 @pytest.mark.parametrize("estimator", [None, "rloo", "reinforce", "trl_grpo", "gspo"])
 def test_text_page_and_data_are_those_of_the_library_and_recommend_one_batch(which, estimator, request, capsys, tmp_path):
     path, named = request.getfixturevalue(which), ("--estimator", estimator) if estimator else ()
     advice = gt.plan.advise(gt.read_rollouts(path), 1024, group_size=8, estimator=estimator)
-    files = ("--json", tmp_path / "a.json", "--html", tmp_path / "a.html")
-    status, out, err = told(capsys, path, "--budget", 1024, "--group-size", 8, *named, *files)
+    asked = (path, "--budget", 1024, "--group-size", 8, *named)
+    status, out, err = told(capsys, *asked, "--json", tmp_path / "a.json", "--html", tmp_path / "a.html")
     record, page = json.loads((tmp_path / "a.json").read_text()), (tmp_path / "a.html").read_text()
     assert (status, err, out) == (0, "", gt.page.to_text(advice))
     assert (record, page) == (gt.page.to_dict(advice), gt.page.to_html(advice))
-    assert set(record) == KEYS
-    assert json.dumps(record, allow_nan=False)
-    assert page.count("<svg") == (2 if which == "table" else 1)
-    assert re.findall(r"<(?:script|link)|(?:src|href)=\"[^#]", page) == [], "the page needs nothing else"
-    by_title = {part.title: list(part.paragraphs) for part in text.sections(advice)}
-    assert record["assumptions"] == by_title["Assumed, and not checked"]
-    found = record["recommendation"]
+    assert re.findall(r"(?:src|href)=\"(?!data:|#)", page) == [], "the page needs nothing else"
+    every = told(capsys, *asked, "--all")[1]
+    assert every == gt.page.to_text(advice, everything=True)
+    assert "ASSUMED, AND NOT CHECKED" in every
+    sample, found = advice.rewards.sample, record["recommendation"]
+    assert [record["rewards"][name] for name in ("prompts", "mixed_prompts", "largest_group")] == [48, sample.mixed_prompts, 8]
+    assert record["rewards"]["mean"]["estimate"] == float(sample.mean_reward.estimate)
     if which == "bare":
-        assert found is None
-        assert answer(out).startswith("THE BEST GROUP SIZE FOR ONE STEP CANNOT BE TOLD FROM REWARDS ALONE")
-        assert "gt.sketch(" in out
+        assert (record["step"], found["group_size"], page.count("<figure")) == (None, None, 0)
+        assert out.startswith("No group size for one step can be told: the table has no gradients.")
         return
     choice, scores = advice.scores.choice, advice.scores
-    assert (found["group_size"], found["batch_size"]) == (choice.group_size, choice.batch_size)
+    assert (found["best"], page.count("<figure")) == (choice.group_size, 1)
     divides = estimator in ("trl_grpo", "gspo")
-    assert found["baseline"] == (None if divides else scores.recommended.pair.name)
-    use = f"Use {estimator} with" if divides else f"Use {with_baseline(scores.recommended.pair)} and"
-    assert said(answer(out)).startswith(f"RECOMMENDATION {use} groups of {choice.group_size}: {choice.batch_size} prompts with")
+    using = estimator or "the leave-one-out baseline"
+    size = 8 if found["keep"] else choice.group_size
+    batch = f"with {using} for a step: {1024 // size} prompts with {size} responses each"
+    assert said(out).startswith(f"{'Keep your group size 8' if found['keep'] else f'Use groups of {size}'} {batch}")
     assert ("weighs tokens by the lengths of responses" in said(out)) == (estimator == "gspo")
-    assert [row["group_size"] for row in record["group_sizes"] if row["loss"] == 0.0] == [choice.group_size]
-    if divides:
-        assert [row["efficiency"] for row in record["group_sizes"]] == scores.own.efficiency.tolist()
+    assert divides == (scores.own is not None) == ("a step: gain left" in out)
+    loss = record["step"]["loss"]["estimate"]
+    assert loss == choice.loss.estimate.tolist()
+    assert record["step"]["group_sizes"][loss.index(0.0)] == choice.group_size
 
 
-def test_the_page_of_the_docs_names_every_key_and_option():
-    page = (Path(__file__).resolve().parents[1] / "docs" / "planner.md").read_text(encoding="utf-8")
-    assert [key for key in KEYS if f"`{key}`" not in page] == []
-    told_of = re.findall(r"--[a-z-]+", parser(["plan"])._subparsers._group_actions[0].choices["plan"].format_help())
-    assert [name for name in set(told_of) - {"--help"} if f"`{name}" not in page] == []
+@pytest.mark.parametrize("notes", [0, 1, 6])
+def test_the_screen_has_at_most_25_lines_whatever_the_log_and_the_notes(notes, advice, table, bare):
+    """And loses nothing that --all does not have."""
+    runs = (None, ran([0.5, 0.6, 0.4]), ran([0.5, 0.6, 0.4], total=1e7))
+    for path in (table, bare):
+        for estimator in (None, "gspo"):
+            one = gt.plan.advise(gt.read_rollouts(path), 1024, group_size=8, estimator=estimator)
+            one = replace(one, notes=tuple(f"note {i} {'goes on ' * 40}" for i in range(notes)))
+            for run in runs:
+                screen, every = gt.page.to_text(one, run).splitlines(), said(gt.page.to_text(one, run, everything=True))
+                assert len(screen) <= 25
+                assert max(map(len, screen)) <= 100
+                assert screen[-1].startswith("What this rests on")
+                assert screen[-1].endswith(": --all")
+                assert all(f"Note: note {i} goes on" in every for i in range(notes))
+
+
+def test_a_run_is_followed_where_it_was_asked_for_and_the_step_is_named_in_one_line(advice):
+    """Sizes 2, 4 and 8 end at 50, 60 and 40% here, so that 4 is recommended and 8 loses 20 points."""
+    step, run = advice.scores.choice.group_size, ran([0.5, 0.6, 0.4])
+    text = gt.page.to_text(advice, run)
+    assert said(text).startswith("Use groups of 4 with rloo for the whole run of 8,000 responses, 80 for each of 100 prompts.")
+    assert f"One step alone would ask for groups of {step}" in said(text)
+    assert [line.split()[0] for line in text.splitlines() if "recommended" in line] == ["4"]
+    assert re.search(r"^ +8 .* 20.0 points .* yours$", text, re.MULTILINE)
+    record = gt.page.to_dict(advice, run)
+    assert (record["recommendation"]["question"], record["recommendation"]["group_size"]) == ("run", 4)
+    assert record["run"]["expected_losses"] == pytest.approx([0.1, 0.0, 0.2])
+    assert "give its number of responses (--total)" in said(gt.page.to_text(advice))
+
+
+def test_a_size_within_the_noise_is_kept(advice):
+    """Of a run by the errors of its simulation, of a step by the set of sizes that may be best."""
+    for errors, keep in ((0.0, False), (0.2, True)):
+        found = gt.page.answer(advice, ran([0.5, 0.6, 0.55], errors))
+        assert (found.keep, found.group_size, found.best) == (keep, 8 if keep else 4, 4)
+    choice = advice.scores.choice
+    for size in (2, 4, 8, 64):
+        found = gt.page.answer(replace(advice, group_size=size))
+        assert found.keep == choice.candidates[choice.at(size)]
+        assert found.group_size == (size if found.keep else choice.group_size)
+        assert found.batch_size == 1024 // found.group_size
+    assert gt.page.to_text(replace(advice, group_size=choice.group_size)).startswith("Keep your group size ")
+
+
+def test_the_learning_rate_goes_with_the_size(table, capsys):
+    """With the leave-one-out mean the step's mean does not depend on the size; with the deviation it does."""
+    assert "Keep the learning rate." in said(told(capsys, table, "--budget", 1024, "--group-size", 64)[1])
+    log = gt.read_rollouts(DOCS.parent / "examples" / "rollouts.jsonl")
+    found = gt.plan.advise(log, 1024, group_size=8, estimator="trl_grpo")
+    size, factor = found.scores.choice.group_size, found.rewards.learning_rate
+    known = gt.plan.learning_rate_factor(log.rollouts.counts, ("trl_grpo", 8), ("trl_grpo", size))
+    assert float(factor.factor.estimate) == pytest.approx(float(known.factor.estimate))
+    words = f"Multiply the learning rate by about {float(known.factor.estimate):.3g}"
+    assert words in said(gt.page.to_text(found))
+    assert words in said(gt.page.to_text(found, replace(ran([0.5, 0.6, 0.4]), learning_rate=factor)))
 
 
 def test_costs_and_limits_reach_the_answer(capsys, table):
@@ -98,60 +157,73 @@ def test_costs_and_limits_reach_the_answer(capsys, table):
 
     assert best("--cost-prompt", 64)["group_size"] > best()["group_size"]
     assert best("--max-group-size", 2)["group_size"] == 2
-    assert best("--max-responses", 100)["responses"] <= 100
-    assert best("--multiple-of", 64)["responses"] % 64 == 0
+    few = best("--max-responses", 100)
+    assert few["group_size"] * few["batch_size"] <= 100
+    whole = best("--multiple-of", 64)
+    assert whole["group_size"] * whole["batch_size"] % 64 == 0
     assert best("--min-prompts", 1365)["batch_size"] >= 1365
 
 
-def test_scores_that_cannot_tell_are_said_to(capsys, tmp_path):
-    """Groups of 2 and 3 give the error at their own sizes, and not the three constants behind it."""
-    few = [row for i, row in enumerate(rows(12, 8)) if i % 8 < 3]
-    alike = [row | {"reward": float(i // 8 % 2)} for i, row in enumerate(rows(12, 8))]
-    for found, reason in (
-        (few, "3 prompts with 4 responses or more are needed, and the table has 0"),
-        (alike, "in no group of 4 responses or more do the rewards differ"),
-    ):
-        record = data(capsys, write(tmp_path / "rollouts.jsonl", found), "--budget", 64)
-        assert (record["recommendation"], reason in record["no_group_size"]) == (None, True)
-
-
 def test_logs_that_tell_less_are_said_to(capsys, tmp_path, table):
-    """Small pilots, many rewards, limits without a logged size, groups of 4 at the edge, and one of everything."""
-    small = write(tmp_path / "small.jsonl", rows(6, 4))
-    graded = write(tmp_path / "graded.jsonl", [{**row, "reward": float(i % 13)} for i, row in enumerate(rows())])
+    """Small pilots, many rewards, limits without a logged size, groups of 4 at the edge or less, and one of everything."""
+    sketched = rows(12, 8)
     alike = [{**row, "sketch": [row["reward"] - 0.5 + 0.01 * float(i % 3)]} for i, row in enumerate(rows(40, 4))]
-    edge, one = write(tmp_path / "alike.jsonl", alike), write(tmp_path / "one.jsonl", rows(12, 8)[5:])
-    for path, options, words in (
-        (small, (), "The data are not sufficient to be sure"),
-        (graded, ("--estimator", "trl_grpo"), "has 13 different rewards, and the law of trl_grpo is known for at most 8"),
-        (table, ("--estimator", "trl_grpo", "--multiple-of", 37, "--max-responses", 37), "allow no group of at most 8"),
-        (edge, ("--estimator", "trl_grpo", "--cost-prompt", 50), "Larger groups may be better, but this table cannot tell"),
-        (one, ("--budget", 2), "1 prompt with fewer than 4 responses was left out; 11 were used"),
+    logs = {
+        "small": rows(6, 4),
+        "graded": [{**row, "reward": float(i % 13)} for i, row in enumerate(rows())],
+        "edge": alike,
+        "one": sketched[5:],
+        "few": [row for i, row in enumerate(sketched) if i % 8 < 3],
+        "equal": [row | {"reward": float(i // 8 % 2)} for i, row in enumerate(sketched)],
+    }
+    paths = {name: write(tmp_path / f"{name}.jsonl", found) for name, found in logs.items()} | {"table": table}
+    for name, options, words in (
+        ("small", (), "To be sure, log about"),
+        (
+            "graded",
+            ("--estimator", "trl_grpo"),
+            "trl_grpo could not be planned for itself: ",
+        ),
+        ("table", ("--estimator", "trl_grpo", "--multiple-of", 37, "--max-responses", 37), "allow no group of at most 8"),
+        ("edge", ("--estimator", "trl_grpo", "--cost-prompt", 50), "Larger groups may be better: log more responses"),
+        ("one", ("--budget", 2), "1 prompt with fewer than 4 responses left out where gradients are needed; 11 used"),
+        ("few", (), "3 prompts with 4 responses or more are needed, and the table has 0"),
+        ("equal", (), "in no group of 4 responses or more do the rewards differ"),
     ):
-        status, out, _ = told(capsys, path, "--budget", 1024, *options)
+        status, out, _ = told(capsys, paths[name], "--budget", 1024, *options, "--all")
         assert (status, words in said(out)) == (0, True), words
 
 
 def test_shares_of_filtered_groups_have_no_estimate(capsys, tmp_path):
     rewards = ({"prompt": f"p{k // 4}", "reward": float(k % 4 < 1 + k // 4 % 3)} for k in range(240))
-    record = data(capsys, write(tmp_path / "log.jsonl", rewards), "--budget", 64, "--group-size", 4)
-    for row in record["uniform_groups"]:
-        assert (row["share"], row["low"], row["high"]) == (None, 2.0 ** (1 - row["group_size"]), 1.0)
-    assert (record["success_rates"], record["prompt_weights"], record["evaluations"]) == (None, None, [])
-    assert "left out before logging" in record["rewards"]["missing"]
+    path = write(tmp_path / "log.jsonl", rewards)
+    found = data(capsys, path, "--budget", 64, "--group-size", 4)["rewards"]
+    assert re.search(r"^ +4 +16 +12% to 100% +yours$", told(capsys, path, "--budget", 64, "--group-size", 4)[1], re.MULTILINE)
+    shares = found["uniform"]
+    assert shares["interval"]["low"] == [2.0 ** (1 - size) for size in shares["group_sizes"]]
+    assert set(shares["interval"]["estimate"]) == {None}
+    assert (found["rates"], found["weights"], found["evaluations"]) == (None, None, [])
+    assert "left out before logging" in found["refusal"]
 
 
 def test_the_planner_counts_prompts_and_not_groups(capsys, tmp_path):
-    """With scores and from rewards alone; a log that was read with all its groups is refused."""
+    """A log of three steps says what its last step says alone; one that was read with all its groups is refused."""
     found = [row | {"step": step} for step in (1, 2, 3) for row in rows(24, 8, seed=step)]
     path = write(tmp_path / "rollouts.jsonl", found)
     alone = write(tmp_path / "last.jsonl", [row for row in found if row["step"] == 3])
-    for more in ((), ("--rewards-only",)):
-        every, last = (said(answer(told(capsys, one, "--budget", 256, *more)[1])) for one in (path, alone))
-        assert every[: every.index("WHAT WAS READ")] == last[: last.index("WHAT WAS READ")]
+    every, last = (data(capsys, one, "--budget", 256) for one in (path, alone))
+    assert every | {"notes": None} == last | {"notes": None}
     log = gt.read_rollouts(path, steps="all")
     with pytest.raises(ValueError, match="rollouts must have one group per prompt, and these 72 groups are of 24 prompts"):
         gt.plan.advise(log.rollouts.counts, 256, findings=log.findings)
+
+
+def test_the_page_of_the_docs_is_short_and_its_options_are_there():
+    page = (DOCS / "planner.md").read_text(encoding="utf-8")
+    offered = parser(["plan"])._subparsers._group_actions[0].choices["plan"].format_help()
+    assert set(re.findall(r"`(--[a-z-]+)", page)) <= set(re.findall(r"--[a-z-]+", offered))
+    written = re.sub(r"<!-- (\w[\w ]*): written by .*?<!-- end of \1 -->", "", page, flags=re.DOTALL)
+    assert len(written.split()) <= 1200
 
 
 BAD = {
@@ -159,19 +231,14 @@ BAD = {
     "all are 1": ([row | {"reward": 1.0} for row in rows(6, 4)], ()),
     "scores must lie in [-1e+12, 1e+12], got 1e+200": ([row | {"sketch": [1e200, 1.0]} for row in rows(6, 4)], ()),
     "at least 3 prompts": (rows(2, 4), ()),
-    "budget must buy at most": (rows(6, 4), ("--budget", "1e300")),
     "--estimator must be one of": (rows(6, 4), ("--estimator", "trl_rlo")),
-    "those of 'james_stein' depend on the other groups of the batch": (rows(6, 4), ("--estimator", "james_stein")),
     "--group-size must be one that": (rows(6, 4), ("--group-size", "999")),
     "--max-group-size must be at least 2": (rows(6, 4), ("--max-group-size", "0")),
-    "--max-group-size must be at most 4096, got 10000": (rows(6, 4), ("--max-group-size", "10000")),
-    "--budget 64 pays for at most 32 prompts, fewer than --min-prompts 51\n": (rows(6, 4), ("--min-prompts", "51")),
-    "--level must lie strictly between 0 and 1": (rows(6, 4), ("--level", "1")),
+    "--budget 64 pays for at most 32 prompts": (rows(6, 4), ("--min-prompts", "51")),
     "--budget), or the responses of the whole run (--total)": (rows(6, 4), None),
     "--total must be finite and at least one group, 2 responses, got 1": (rows(6, 4), ("--total", "1")),
     "--total 32 is less than one batch of --budget 64": (rows(6, 4), ("--total", "32")),
     "give its responses too (--total)": (rows(6, 4), ("--training-prompts", "9")),
-    "--where must be KEY=VALUE, as split=train, got split": (rows(6, 4), ("--where", "split")),
 }
 """What the message must hold, the rows, and the options."""
 

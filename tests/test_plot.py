@@ -57,14 +57,18 @@ def test_new_axes_have_the_report_s_colours_and_given_ones_their_own(runs):
     assert mpl.rcParams["axes.prop_cycle"] == before, "the session's style is as it was"
 
 
-def test_sizes_that_may_be_best_are_a_strip_below_the_curve():
-    """Over the whole panel their colour mixed with that of the limits."""
+def test_a_plan_marks_the_sizes_that_may_be_best_and_the_user_s():
+    """On the axis of no loss, so that neither the curve nor its limits are hidden."""
     pilot = gt.Pilot(batch_size=64, group_size=8)
     advice = gt.plan.advise(pilot.take(pilot.sample(gt.gallery.problem("linear"), 0, 1), 0), 1024, group_size=8)
-    axes = gt.plot.plan(advice)
-    assert axes.patches
-    for strip in axes.patches:
-        assert axes.transData.inverted().transform(strip.get_window_extent().corners())[:, 1].max() < 0.0
+    choice = advice.scores.choice
+    curve, may, best, yours = gt.plot.plan(advice).lines
+    drawn = curve.get_xdata().size
+    np.testing.assert_array_equal(curve.get_ydata(), choice.loss.estimate[:drawn])
+    assert may.get_xdata().tolist() == choice.group_sizes[:drawn][choice.candidates[:drawn]].tolist()
+    assert {*may.get_ydata(), *best.get_ydata()} == {0.0}
+    assert best.get_xdata().tolist() == [choice.group_size]
+    assert (yours.get_xdata().tolist(), yours.get_ydata().tolist()) == ([8], [choice.loss.estimate[choice.at(8)]])
 
 
 def test_a_zip_plot_colours_what_covers(record):

@@ -25,8 +25,8 @@ def marks(name: str) -> tuple[str, str]:
     return f"<!-- {name}: written by tools/write_planner.py -->", f"<!-- end of {name} -->"
 
 
-PLANNER, TAILS, RUNS, GRADED = marks("planner"), marks("heavy tails"), marks("whole runs"), marks("graded")
-TOTAL, TWIN, TRAINED = marks("total"), marks("reach"), marks("trained model")
+PLANNER, TAILS, RUNS, TOTAL = marks("planner"), marks("heavy tails"), marks("step through runs"), marks("total")
+TWIN, TRAINED = marks("reach"), marks("trained model")
 SAMPLED = ["estimate", "standard_error", "replications"]
 LIMITS = [*SAMPLED, "low", "high", "other_sign", "at_end"]
 TOTAL_COLUMNS = ["start", "estimator", "each", "quantity", "world", "log", "group_size", "arm", "against", *LIMITS]
@@ -119,45 +119,30 @@ def tails_table(kept: pd.DataFrame) -> str:
     return markdown(rows) + "\n"
 
 
-def total_table(kept: pd.DataFrame) -> str:
-    """Return a Markdown table of the success, in points, that the planner's group size for a run loses, and one size for all."""
-    rows = [["start", "estimator", "responses per prompt", "recommended", "loses", "in single kinds", "other sign"]]
-    rows[0] += [*(f"always {size}" for size in ALWAYS), "more than always 4", "more than always 16"]
-    logs = spread_of_logs(kept)
-    for key, cell in kept.groupby(["start", "estimator", "each"], sort=False):
-        found = evidence_by_arm(cell, logs)
-        told = cell[cell["quantity"] == "told"]["estimate"].value_counts().index  # the usual size first
-        own = cell[(cell["arm"] == "planned") & (cell["against"] == "best")]
-        pairs = [*((f"always {size}", "best") for size in ALWAYS), ("planned", "always 4"), ("planned", "always 16")]
-        ends = [f"{100.0 * each + 0.0:.1f}" for each in (own["estimate"].min(), own["estimate"].max())][: len(own)]
-        spread = [" to ".join(ends), f"{own['other_sign'].mean():.0%}"]
-        lost, *losses = (_points(found[pair].estimate, found[pair].standard_error) for pair in (("planned", "best"), *pairs))
-        rows.append([*map(str, key), " or ".join(f"{size:.0f}" for size in told), lost, *spread, *losses])
+def total_table(*kept: pd.DataFrame) -> str:
+    """Return a Markdown table of the success, in points, that the size recommended for a run loses, and one size for all."""
+    rows = [["start", "estimator", "responses per prompt", "recommended", "loses", *(f"always {size}" for size in ALWAYS)]]
+    for table in kept:
+        logs = spread_of_logs(table)
+        for key, cell in table.groupby(["start", "estimator", "each"], sort=False):
+            found = evidence_by_arm(cell, logs)
+            told = cell[cell["quantity"] == "told"]["estimate"].value_counts().index  # the usual size first
+            arms = ("planned", *(f"always {size}" for size in ALWAYS))
+            losses = [_points(found[arm, "best"].estimate, found[arm, "best"].standard_error) for arm in arms]
+            rows.append([*map(str, key), " or ".join(f"{size:.0f}" for size in told), *losses])
     return markdown(rows) + "\n"
 
 
 def runs_table(kept: pd.DataFrame) -> str:
-    """Return a Markdown table of success at the end, and of what the planner's size and three habits lose to the best."""
-    lost = kept[kept["quantity"] == "lost"].set_index(["problem", "estimator", "updates", "against", "arm"]).sort_index()
-    success = kept[kept["quantity"] == "success"].set_index(["problem", "estimator", "updates", "arm"])
-    recommended = kept[kept["quantity"] == "log2 recommended"].set_index(["problem", "estimator"])["estimate"]
-    habits = ("always 4", "always 8", "always 16")
-    rows = [["policy", "estimator", "updates", "best size", "its success", "recommended", "planner loses", "other sign"]]
-    rows[0] += [*(f"{habit} loses" for habit in habits), "planner loses to always 4", "to always 16"]
-
-    def points(row: pd.Series) -> str:
-        estimate, error = float(row["estimate"]), float(row["standard_error"])
-        return _points(estimate, error) if estimate or error else "0"
-
-    for problem, estimator in kept[["problem", "estimator"]].drop_duplicates().itertuples(index=False):
-        for updates in sorted(kept["updates"].dropna().unique()):
-            against, best = lost.loc[problem, estimator, updates, "best"], success.loc[problem, estimator, updates, "best"]
-            size = f"{2.0 ** float(recommended[problem, estimator]):.1f}"
-            planned, *losses = (points(against.loc[arm]) for arm in ("planned", *habits))
-            sign = f"{float(against.loc['planned', 'other_sign']):.0%}"
-            losses += [points(lost.loc[(problem, estimator, updates, habit, "planned")]) for habit in (habits[0], habits[-1])]
-            end, name = _percent(float(best["estimate"])), f"{best['size']:.0f}"
-            rows.append([str(problem), str(estimator), f"{updates:.0f}", name, end, size, planned, sign, *losses])
+    """Return a Markdown table of the points of success that the size recommended for a step, and habits, lose in whole runs."""
+    habits = ("planned", *(f"always {size}" for size in ALWAYS[:-1]))
+    lost = kept[(kept["quantity"] == "lost") & (kept["against"] == "best") & kept["arm"].isin(habits)]
+    cells = lost.assign(points=100.0 * lost["estimate"]).groupby(["estimator", "updates", "arm"])["points"]
+    rows = [["estimator", "updates", "planned", *habits[1:]]]
+    for estimator, updates in lost[["estimator", "updates"]].drop_duplicates().sort_values(["estimator", "updates"]).values:
+        told = (cells.agg(["mean", "min", "max"]).loc[estimator, updates, arm] for arm in habits)
+        losses = (f"{one['mean'] + 0.0:.1f} ({one['min'] + 0.0:.1f} to {one['max'] + 0.0:.1f})" for one in told)
+        rows.append([str(estimator), f"{updates:.0f}", *losses])
     return markdown(rows) + "\n"
 
 
@@ -176,32 +161,16 @@ def twin_table(kept: pd.DataFrame) -> str:
     return markdown(rows) + "\n"
 
 
-def trained_tables(kept: pd.DataFrame) -> str:
-    """Return two Markdown tables of SmolLM2: the efficiency that recommended sizes lose, and the success, with 95% limits."""
-    arms = ("planned", "always 4", "always 8", "always 16", "always 64")
-    other = "with permuted rewards"
-    told = kept[(kept["quantity"] == "recommended") & (kept["arm"] == "planned") & (kept["estimate"] > 0.0)]
-    step = [["trained", "estimator", "recommended", "policy", "planner loses", other, *(f"{arm} loses" for arm in arms[1:])]]
-    keys = ["trained", "estimator"]
-    for (*key, place), part in kept[kept["quantity"] == "efficiency lost"].groupby([*keys, "place"], sort=False):
-        asked = told[(told["asked"] == "step") & (told[keys] == key).all(axis=1)]
-        by = part.set_index("arm")["estimate"]
-        losses = (f"{by[arm]:.1%}" for arm in ("planned", "permuted", *arms[1:]))
-        step.append([*map(str, key), _shares(asked), str(place), *losses])
-    run = [["trained", "estimator", "updates", "recommended", "planner loses", *(f"{arm} loses" for arm in arms[1:])]]
-    run[0].append("planner loses to always 4")
-    for (*key, updates), part in kept[kept["asked"] == "run"].groupby([*keys, "updates"], sort=False):
-        asked = told[(told["asked"] == "run") & (told[keys] == key).all(axis=1) & (told["updates"] == updates)]
-        by = part[part["quantity"] == "lost"].set_index(["arm", "against"])
-        losses = [_with_limits(by.loc[arm, "best"]) for arm in arms] + [_with_limits(by.loc["planned", "always 4"])]
-        run.append([*map(str, key), f"{updates}", _shares(asked), *losses])
-    return f"{markdown(step)}\n\n{markdown(run)}\n"
-
-
-def _shares(asked: pd.DataFrame) -> str:
-    """Return the sizes that were recommended, the usual one first, each with its share of the logs."""
-    ordered = asked.sort_values("estimate", ascending=False, kind="stable")
-    return ", ".join(f"{row.size:.0f} ({row.estimate:.0%})" for row in ordered.itertuples())
+def trained_table(kept: pd.DataFrame) -> str:
+    """Return a Markdown table of SmolLM2: what recommended sizes lose, of a step's efficiency and of a run's success."""
+    rows = [["trained", "estimator", "step: loses", "with permuted rewards", "always 16"]]
+    rows[0] += ["run of 96 updates: loses", "always 4", "always 64"]
+    for key, part in kept.groupby(["trained", "estimator"], sort=False):
+        step = part[part["quantity"] == "efficiency lost"].groupby("arm")["estimate"].agg(["min", "max"])
+        ends = (f"{step.loc[arm, 'min']:.0%} to {step.loc[arm, 'max']:.0%}" for arm in ("planned", "permuted", "always 16"))
+        run = part[(part["quantity"] == "lost") & (part["updates"] == 96) & (part["against"] == "best")].set_index("arm")
+        rows.append([*map(str, key), *ends, *(_with_limits(run.loc[arm]) for arm in ("planned", "always 4", "always 64"))])
+    return markdown(rows) + "\n"
 
 
 def _with_limits(row: pd.Series) -> str:
@@ -243,9 +212,8 @@ def main(results: Path) -> None:
     parts = (
         ("planner.md", PLANNER, planner_tables(kept["planner"])),
         ("planner.md", TAILS, tails_table(kept["heavy_tails"])),
-        ("planner.md", TOTAL, total_table(kept["planned_run"])),
-        ("planner.md", GRADED, total_table(kept["planned_graded_run"])),
-        ("planner.md", TRAINED, trained_tables(kept["trained_advice"])),
+        ("planner.md", TOTAL, total_table(kept["planned_run"], kept["planned_graded_run"])),
+        ("planner.md", TRAINED, trained_table(kept["trained_advice"])),
         ("planner.md", RUNS, runs_table(kept["advice_regret"])),
         ("twin.md", TRAINED, trained_twin_table(kept["trained_twin"])),
         ("twin.md", TWIN, twin_table(kept["twin"])),

@@ -16,12 +16,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from grpo_theory.page import check_command, plan_command, verify_command, watch_command
+from grpo_theory.page import verify_command
+from grpo_theory.page.advice import plan_command, watch_command
+from grpo_theory.page.advice.check_command import check_command, read_command
 from grpo_theory.page.listing_commands import estimators_command, problems_command
 from grpo_theory.user_text import LONGEST_MESSAGE, Parser, printable
 
 SUBCOMMANDS: dict[str, Any] = {
     "plan": plan_command,
+    "read": read_command,
     "check": check_command,
     "watch": watch_command,
     "verify": verify_command,
@@ -45,7 +48,7 @@ def parser(asked: Sequence[str]) -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, subcommand in SUBCOMMANDS.items():
         described = commands.add_parser(name, help=subcommand.HELP)
-        described.set_defaults(run=subcommand.run)
+        described.set_defaults(act=subcommand.run)  # run is a column of logs
         if name in asked:
             subcommand.describe(described)
     return top
@@ -59,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # a terminal of few characters, as of ASCII alone, gets others as escapes
             stream.reconfigure(errors="backslashreplace")
     try:
-        return int(options.run(options))
+        return int(options.act(options))
     except BrokenPipeError:
         _say_no_more()
         return 0

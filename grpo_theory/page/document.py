@@ -90,11 +90,14 @@ class Page:
 
     def write(self, out: Path) -> None:
         """Write both twins."""
-        style, script = (Markup((_HERE / f"report.{kind}").read_text(encoding="utf-8")) for kind in ("css", "js"))
         for kind in ("html", "md"):
-            facts = {"title": self.title, "blocks": self.blocks, "style": style, "script": script}
-            text = TEMPLATES.get_template(f"page.{kind}.jinja").render(facts).rstrip()
-            write_atomically(out / f"report.{kind}", f"{text}\n".encode())
+            write_atomically(out / f"report.{kind}", self.rendered(kind).encode())
+
+    def rendered(self, kind: str) -> str:
+        """Return the page as "html" or "md"."""
+        style, script = (Markup((_HERE / f"report.{kind}").read_text(encoding="utf-8")) for kind in ("css", "js"))
+        facts = {"title": self.title, "blocks": self.blocks, "style": style, "script": script}
+        return TEMPLATES.get_template(f"page.{kind}.jinja").render(facts).rstrip() + "\n"
 
 
 def _cell(value: Any) -> tuple[str, str]:

@@ -48,13 +48,11 @@ def targets(outputs: Mapping[str, str | None], table: str, read: Sequence[Path])
 
 
 def log_files(table: str) -> list[Path]:
-    """Return the files of a log that will be read; none where the reader will say what is wrong with it."""
-    from grpo_theory.logs.log_folder import files_of  # pyarrow is slow to import
-
-    try:
-        return files_of(Path(table)) if table else []
-    except (OSError, ValueError):
-        return []
+    """Return the files that a log may be read from: itself, or all in the folder."""
+    path = Path(table)
+    if not path.is_dir():
+        return [path]
+    return sorted(file for file in path.rglob("*") if file.is_file()) if table else []
 
 
 def printed(given: str | None) -> bool:

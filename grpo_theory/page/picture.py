@@ -1,7 +1,13 @@
-"""Pictures within the page: an SVG as a data URI of half its size, to be seen as it was."""
+"""Pictures within the page: an SVG as a data URI of half its size, and the curve of a plan."""
 
 import re
 from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _UNSEEN = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", re.DOTALL)
 _PLACES = re.compile(r'\b(d|x|y|x1|x2|y1|y2|cx|cy|width|height|points)="([^"]*)"')
@@ -46,3 +52,31 @@ def _classed(svg: str) -> str:
     svg = _STYLE.sub(lambda style: f'class="{short[style[1]]}"' if style[1] in short else style[0], svg)
     rules = "".join(f".{name}{{{look}}}" for look, name in short.items())
     return svg.replace("</style>", f"{rules}</style>", 1)
+
+
+def draw_losses(axes: "Axes", advice: Any) -> None:
+    """Draw what each group size loses in a step, with limits: an advice with scores, which no module of the report may import.
+
+    Points on the abscissa are the sizes that may be best, a circle the recommended one, a cross the user's.
+    """
+    choice, scores = advice.scores.choice, advice.scores
+    compared = advice.group_size if advice.group_size in choice.group_sizes else None
+    last = max(64, 2 * choice.group_size, compared or 0, choice.high if choice.bounded else 0)
+    shown = choice.group_sizes <= last
+    sizes, loss, top = choice.group_sizes[shown], choice.loss, 1.0
+    level = f"{100.0 * advice.level:g}% limits"
+    limits = axes.fill_between(sizes, loss.low[shown], np.minimum(loss.high[shown], 100.0), alpha=0.25, linewidth=0)
+    axes.plot(sizes, loss.estimate[shown], color=np.asarray(limits.get_facecolor())[0, :3].tolist(), label=f"error, {level}")
+    best = sizes[choice.candidates[shown]]
+    axes.plot(best, np.zeros(best.size), ".", color="#009E73", label="may be the best size")
+    axes.plot(choice.group_size, 0.0, "o", color="#009E73", markersize=8, label=f"recommended: {choice.group_size}", zorder=5)
+    if compared is not None and compared != choice.group_size:
+        found = float(loss.estimate[choice.at(compared)])
+        top = max(top, 1.5 * found)
+        axes.plot(compared, found, "X", color="#D55E00", markersize=8, label=f"yours: {compared}", zorder=5)
+    axes.set_ylim(-0.05 * top, top)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100.0 * value:.0f}%")
+    axes.set_ylabel("error above the least" if scores.own is None else "best efficiency above this one")
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(lambda size, _: f"{size:g}")
+    axes.set_xlabel("group size: responses per prompt")

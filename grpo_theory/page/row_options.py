@@ -2,10 +2,9 @@
 
 import argparse
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-from grpo_theory.user_text import printable
 
 TYPES = {"int": int, "float": float, "Path": Path}
 
@@ -13,7 +12,7 @@ TYPES = {"int": int, "float": float, "Path": Path}
 def add_options(parser: argparse.ArgumentParser, command: str) -> None:
     """Describe a command by what ``options.toml`` says of it: its purpose, its options, and those of rows.
 
-    The messages of `gt.read_rollouts` recommend the options of rows: --where, --group-of and --unscored.
+    The messages of `gt.read_rollouts` recommend the options of rows.
     """
     read = tomllib.loads(Path(__file__).with_name("options.toml").read_text(encoding="utf-8"))
     own = read[command]
@@ -28,35 +27,14 @@ def add_options(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def chosen_rows(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what these options say as arguments of `gt.read_rollouts`: where, group_of and unscored."""
-    return {"where": wanted_of(options.where), "group_of": options.group_of, "unscored": options.unscored}
-
-
-def wanted_of(given: list[str] | None) -> dict[str, object]:
-    """Return what --where says: values by column, several of one column in a list."""
-    wanted: dict[str, object] = {}
-    for one in given or ():
-        key, equals, value = one.partition("=")
-        if not equals or not key:
-            raise ValueError(f"--where must be KEY=VALUE, as split=train, got {printable(one)}")
-        before = wanted.get(key, [])
-        wanted[key] = [*before, value] if isinstance(before, list) else value
-    return wanted
-
-
-def rewards_of(given: list[str] | None) -> str | list[str] | dict[str, float] | None:
-    """Return what --reward says: a column, columns to be added up, or their weights."""
-    if given is None:
-        return None
-    weights: dict[str, float] = {}
-    weighed = False
-    for one in given:
-        path, equals, weight = one.rpartition("=")
-        try:
-            weights[path if equals else one] = float(weight) if equals else 1.0
-            weighed |= bool(equals)
-        except ValueError:  # a column with the sign in its name
-            weights[one] = 1.0
-    if weighed:
-        return weights
-    return given[0] if len(given) == 1 else given
+    """Return what these options say as arguments of `gt.read_rollouts`; those that are not given are left out."""
+    listed = tomllib.loads(Path(__file__).with_name("options.toml").read_text(encoding="utf-8"))["rows"]
+    names = [one["names"][0].removeprefix("--").replace("-", "_") for one in listed]
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if "where" in given:
+        given["where"] = " and ".join(f"({one})" for one in given["where"])
+    if "steps" in given:
+        low, dash, high = given["steps"].partition("-")
+        with suppress(ValueError):  # a word, or what the reader refuses
+            given["steps"] = (float(low), float(high)) if dash else float(low)
+    return given

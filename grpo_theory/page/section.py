@@ -80,10 +80,14 @@ def section_text(part: Section) -> str:
     lines += [fill(text, WIDTH, initial_indent="  ", subsequent_indent="  ") for text in part.paragraphs]
     lines += [f"    {line}" for line in part.code]
     if part.table:
-        widths = [max(len(row[i]) for row in part.table) for i in range(len(part.table[0]))]
-        lines += [""]
-        lines += ["  " + "  ".join(_cell(i, row[i], widths[i]) for i in range(len(row))).rstrip() for row in part.table]
+        lines += ["", *table_lines(part.table)]
     return "\n".join(lines)
+
+
+def table_lines(rows: tuple[tuple[str, ...], ...]) -> list[str]:
+    """Return the lines of a table."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  " + "  ".join(_cell(i, row[i], widths[i]) for i in range(len(row))).rstrip() for row in rows]
 
 
 def _cell(column: int, text: str, width: int) -> str:

@@ -1,14 +1,14 @@
 """Curves over group sizes: exact efficiency of estimators at a budget, and what a plan says of each size."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.registry import find
 from grpo_theory.exact import efficiency as exact_efficiency
-from grpo_theory.plan import Advice
+from grpo_theory.page.picture import draw_losses
 from grpo_theory.plot.axes import given_or_new, group_size_axis
 from grpo_theory.problem import Problem
 from grpo_theory.validation import as_count
@@ -85,7 +85,7 @@ def efficiency(
     return axes
 
 
-def plan(advice: Advice, axes: "Axes | None" = None) -> "Axes":
+def plan(advice: Any, axes: "Axes | None" = None) -> "Axes":
     """Draw what each group size loses, with limits, the sizes that may be best, the recommended one and the user's.
 
     Parameters
@@ -112,14 +112,12 @@ def plan(advice: Advice, axes: "Axes | None" = None) -> "Axes":
     >>> gt.plot.plan(gt.plan.advise(rollouts, 1024, group_size=8)).get_ylabel()
     'error above the least'
     """
-    from grpo_theory.page.advice.curves import draw_errors
-
-    if not isinstance(advice, Advice):
+    if not hasattr(advice, "scores"):
         raise TypeError(f"advice must be what gt.plan.advise returns, got {type(advice).__name__}")
     if advice.scores is None:
         raise ValueError("advice must be of rollouts with sketches for losses to be drawn: of rewards alone there are none")
     axes = given_or_new(axes)
-    draw_errors(axes, advice)
+    draw_losses(axes, advice)
     axes.legend()
     return axes
 

@@ -1,1 +1,1 @@
-"""An advice from rollouts, as it is shown: sections of words and tables, as text or a web page, with curves; and as JSON."""
+"""An advice from rollouts, as it is shown: one screen, what it rests on, JSON and a page; and the commands of the wing."""

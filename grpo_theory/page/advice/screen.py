@@ -1,0 +1,430 @@
+"""An advice in words: one screen that says what to do first, and all that it rests on behind it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from textwrap import fill
+
+import numpy as np
+
+from grpo_theory.intervals import Interval
+from grpo_theory.page.section import WIDTH, Section, interval_text, level_text, number, option, percent, section_text, table_lines
+from grpo_theory.plan.advice import FEWEST, Advice, Missing
+from grpo_theory.plan.batches import FEWEST_PROMPTS, limits_groups
+from grpo_theory.plan.expected_step import LearningRateFactor
+from grpo_theory.plan.rewards_advice import SHOWN
+from grpo_theory.plan.run_advice import RunAdvice
+from grpo_theory.user_text import printable
+from grpo_theory.validation import counted
+
+MOST_LINES, MOST_ROWS = 25, 5
+"""Of the screen, and of its table."""
+WORTH = 0.002
+"""A measurement that gains less than a fifth of a point of success is not worth its mention."""
+RATES_FROM = 8
+"""Fewer responses per prompt leave open how often prompts succeed."""
+FAR = 0.05
+"""Where all levels but one lie within this share of the scale, the one at its end is an outlier."""
+BASELINES = {
+    "none": "no baseline",
+    "mean over prompts": "the mean reward of all prompts as baseline",
+    "leave-one-out mean": "the leave-one-out baseline",
+    "shrinkage": "a mixture of the leave-one-out mean and the mean of all prompts as baseline",
+}
+"""What each baseline is, in words that go after "with"."""
+TRAINERS = (
+    "In TRL, use RLOOTrainer with num_generations={0}, or GRPOTrainer with the same, scale_rewards='none' and "
+    "loss_type='dr_grpo'. In verl, set rollout.n={0}, adv_estimator=rloo and loss_agg_mode=seq-mean-token-sum-norm."
+)
+"""What makes a trainer's estimate the leave-one-out gradient, up to a factor."""
+ASSUMED = (
+    "Prompts are independent draws from those trained on, and the number of responses to each was fixed beforehand. A trainer "
+    "that drops groups with equal rewards before it logs them breaks this.",
+    "All responses come from one policy, at the temperature and with the settings of training. Each batch makes one update.",
+    "For a step, only the error of its gradient counts; scores are gradients of whole responses or sketches by one matrix.",
+    "For a run, small softmax policies trained by plain ascent stand for yours. They show which size fits which mechanism, and "
+    "not how large the loss of a language model would be.",
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The one recommendation.
+
+    Attributes
+    ----------
+    question : str
+        "run" or "step": what it is for.
+    group_size : int or None
+        None where it cannot be told.
+    batch_size : int or None
+        The prompts of a step; None for a run.
+    best : int or None
+        The size with the best estimate, which is another where the user's is within the noise of it.
+    keep : bool
+        Whether the user's size is within the noise of the best, and so is recommended.
+    learning_rate : LearningRateFactor or None
+        By what to multiply the learning rate; None where nothing changes or it is not known.
+    """
+
+    question: str
+    group_size: int | None
+    batch_size: int | None
+    best: int | None
+    keep: bool
+    learning_rate: LearningRateFactor | None
+
+
+def answer(advice: Advice, run: RunAdvice | None = None) -> Answer:
+    """Return the recommendation: for the run if it was asked for, else for a step.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("linear"), gt.Pilot(batch_size=64, group_size=8)
+    >>> rollouts = pilot.take(pilot.sample(problem, 0, 1), 0)
+    >>> found = gt.page.answer(gt.plan.advise(rollouts, 1024, group_size=2))
+    >>> found.question, found.group_size, found.keep
+    ('step', 5, False)
+    """
+    if run is not None:
+        keep, best, factor = bool(run.keep), run.group_size, run.learning_rate
+        return Answer("run", run.asked if keep else best, None, best, keep, None if keep else factor)
+    if advice.scores is None:
+        return Answer("step", None, None, None, False, None)
+    choice, asked = advice.scores.choice, advice.group_size
+    keep = asked in choice.group_sizes[choice.candidates]
+    size = asked if keep and asked is not None else choice.group_size
+    factor = None if keep else advice.rewards.learning_rate
+    return Answer("step", size, advice.limits.prompts(size), choice.group_size, keep, factor)
+
+
+def to_text(advice: Advice, run: RunAdvice | None = None, *, everything: bool = False) -> str:
+    """Format an advice as text: one screen of at most 25 lines, with lines of at most 100 characters but for its table.
+
+    `run` is what `gt.plan.advise_run` returns, if it was asked. With `everything`, the screen is not cut, and what it rests on
+    follows.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> data = gt.data.sampled_answers()
+    >>> text = gt.page.to_text(gt.plan.advise(gt.Rollouts(data.rewards[data.index]), 1024))
+    >>> print(text.partition(":")[0])
+    No group size for one step can be told
+    """
+    told = [
+        (headline(advice, run, answer(advice, run)), 3),
+        (the_other(advice, run), 2),
+        (how_sure(advice, run), 3),
+        (what_was_read(advice), 2),
+        (would_change(advice, run), 2),
+        (signal(advice), 2),
+    ]
+    paragraphs = [_wrapped(text, None if everything else most) for text, most in told]
+    table = table_lines(size_table(advice, run, None if everything else MOST_ROWS))
+    lines = [*chain(*paragraphs[:3]), "", *table, "", *chain(*paragraphs[3:])]
+    notes = [f"Note: {note}" for note in (*warnings(advice, run), *advice.notes)]
+    if everything:
+        lines += chain(*(_wrapped(note, None) for note in notes))
+        return "\n".join([*lines, "", *(f"\n{section_text(part)}" for part in behind(advice, run)), ""])
+    while notes and (room := MOST_LINES - 1 - len(lines)) >= min(2, len(_wrapped(notes[0], None))):
+        lines += _wrapped(notes.pop(0), min(2, room))
+    last = "What this rests on: --all" if not notes else f"What this rests on, and {counted(len(notes), 'more note')}: --all"
+    return "\n".join([*lines, last, ""])
+
+
+def _wrapped(text: str, most: int | None) -> list[str]:
+    """Return the lines of a paragraph, the last one cut if there are more than so many."""
+    if not text:
+        return []
+    return fill(printable(text, None), WIDTH, subsequent_indent="  ", max_lines=most, placeholder=" ... (--all)").splitlines()
+
+
+def headline(advice: Advice, run: RunAdvice | None, found: Answer) -> str:
+    """Return the one recommendation, how it compares with what is in use, and what becomes of the learning rate."""
+    asked, size, scores = advice.group_size, found.group_size, advice.scores
+    if size is None:
+        total = f"For a whole run rewards are enough: give its number of responses ({option('total')})."
+        sketch = " For a step, log sketches of gradients (gt.sketch)." if advice.missing == Missing(scores=True) else ""
+        return f"No group size for one step can be told: {size_missing(advice)}. {total}{sketch}"
+    if run is not None:
+        total, plain = number(run.total), run.costs == (0.0, 1.0)
+        cost = f"of {total} responses" if plain else f"that costs {total}, with responses"
+        each = f"{number(run.each)} for each of {counted(run.training_prompts, 'prompt')}"
+        what = f"with {run.estimator} for the whole run {cost}, {each}"
+    else:
+        assert scores is not None
+        named = advice.estimator is not None and (advice.baseline is not None or scores.own is not None)
+        spent, batch = advice.limits.cost(found.batch_size or 0, size), counted(found.batch_size or 0, "prompt")
+        what = f"with {advice.estimator if named else BASELINES[scores.recommended.pair.name]} for a step: {batch} with {size:,} "
+        what += f"responses each, {number(spent)} of the budget of {number(advice.limits.budget)}"
+    if found.keep:
+        why = "the data cannot tell it from" if run is None else "it loses at most a point, or what runs cannot tell, to"
+        better = "no size has a better estimate" if found.best == size else f"{why} {found.best:,}"
+        return f"Keep your group size {size:,} {what}; {better}. Keep the learning rate."
+    text = f"Use groups of {size:,} {what}."
+    if asked is None:
+        return text
+    if run is None and scores is not None and asked in scores.choice.group_sizes:
+        loss, at = scores.choice.loss, scores.choice.at(asked)
+        limits = f"{level_text(advice.level)} limits {interval_text(loss.low[at], loss.high[at])}"
+        more = "more error" if scores.own is None else "to gain in efficiency"
+        text += f" Your groups of {asked:,} have {percent(loss.estimate[at])} {more} ({limits})."
+    factor = found.learning_rate
+    if factor is None and run is None and advice.estimator is None:
+        return f"{text} Keep the learning rate."  # with these baselines the expected step is the same at all sizes
+    if factor is None:
+        return f"{text} How to change the learning rate is not known."
+    least, most = number(factor.least), number(factor.most)
+    if least == most:
+        return f"{text} {'Keep the learning rate' if most == '1' else f'Multiply the learning rate by {most}'}."
+    about = f"{number(float(factor.factor.estimate))} ({least} to {most})"
+    return f"{text} Multiply the learning rate by about {about} for plain SGD; Adam rescales its steps by itself."
+
+
+def the_other(advice: Advice, run: RunAdvice | None) -> str:
+    """Return what the answer would be to the question that was not asked first: for a step, or for a whole run."""
+    if run is None and advice.scores is None:
+        return ""  # the headline says it
+    if run is None:
+        return f"For a whole run the best size may be another: give its number of responses ({option('total')})."
+    if advice.scores is None:
+        return f"One step alone: no size can be told, as {size_missing(advice)}."
+    choice = advice.scores.choice
+    span = "" if choice.low == choice.high else f" ({choice.low:,} to {choice.high:,} may be best)"
+    return (
+        f"One step alone would ask for groups of {choice.group_size:,}{span}. Follow the run: its size is judged by the "
+        "success at the end, and not by the error of one gradient."
+    )
+
+
+def how_sure(advice: Advice, run: RunAdvice | None) -> str:
+    """Return which sizes cannot be told from the recommended one, and what it may lose."""
+    if run is not None:
+        worst = run.worlds[int(run.losses[:, run.best].argmax())]
+        most, at = float(worst.losses[run.best]), f"Groups of {run.group_size}"
+        lose = f"{at} lose most, {points(most)}, where {worst.title}." if most >= 0.0005 else f"{at} lose nothing in any of them."
+        if run.rule is not None:
+            low, high = run.rule
+            return f"Sure? Runs that ask prompts so often led with groups of {low} to {high} (docs/runs.md). {lose}"
+        others = [f"{size}" for size in run.group_sizes[run.candidates] if size != run.group_size]
+        alike = f" They cannot tell groups of {_joined(others)} from {run.group_size}." if others else ""
+        return f"Sure? {len(run.worlds)} small simulated worlds that fit the log decide.{alike} {lose}"
+    if advice.scores is None:
+        return ""
+    choice, scores, level = advice.scores.choice, advice.scores, level_text(advice.level)
+    if choice.group_sizes.size == 1:
+        return f"Sure? Only this group size is allowed ({binding(advice)})."
+    if choice.low == choice.high:
+        return f"Sure? At {level} confidence every other group size that is allowed is worse."
+    text = f"Sure? At {level} confidence the best size is between {choice.low:,} and {choice.high:,}"
+    text += "." if choice.bounded else ", the largest that was compared."
+    if np.isfinite(choice.risk):
+        within = f", within the tolerance of {percent(advice.tolerance)}" if advice.enough else ""
+        text += f" Groups of {choice.group_size:,} are at most {percent(choice.risk)} worse than the best{within}."
+    needed = f"about {scores.prompts_needed:,}" if scores.prompts_needed else "many more"
+    return text if advice.enough else f"{text} To be sure, log {needed} prompts like these {scores.prompts:,}."
+
+
+def size_table(advice: Advice, run: RunAdvice | None, most: int | None) -> tuple[tuple[str, ...], ...]:
+    """Return a table of what sizes lose for a step and for a run, and of groups with equal rewards; of the nearest sizes."""
+    asked, told, scores, shares = advice.group_size, answer(advice, run), advice.scores, advice.rewards.uniform
+    found, first = told.group_size, (told.group_size, told.best, asked)
+    allowed, prompts = (each.tolist() for each in advice.limits.batches())
+    columns = {"prompts": {size: f"{count:,}" for size, count in zip(allowed, prompts, strict=True)}}
+    best_step = None if scores is None else scores.choice.group_size
+    if scores is not None:
+        loss = scores.choice.loss
+        losses = map("{} ({})".format, map(percent, loss.estimate), map(interval_text, loss.low, loss.high))
+        name = "a step: more error" if scores.own is None else "a step: gain left"
+        columns[name] = dict(zip(scores.choice.group_sizes.tolist(), losses, strict=True))
+    if run is not None:
+        columns["the run loses"] = dict(zip(run.group_sizes.tolist(), map(points, run.expected_losses), strict=True))
+    limits = map(interval_text, shares.interval.low, shares.interval.high)  # all that is told where the log leaves it open
+    equal = np.where(np.isfinite(shares.interval.estimate), [*map(percent, shares.interval.estimate)], [*limits])
+    columns["equal rewards"] = dict(zip(shares.group_sizes.tolist(), equal, strict=True))
+    centre, wanted = found or asked or 8, {*SHOWN[:6], *(size for size in (*first, best_step) if size)} & set(allowed)
+    near = sorted(wanted, key=lambda size: (size not in first, abs(np.log2(size / centre))))[:most]
+    rows = [("group size", *columns, "")]
+    for size in sorted(near):
+        marks = {"recommended": size == found, "yours": size == asked, "best for a step": found != size == best_step}
+        cells = (column.get(size, "") for column in columns.values())
+        rows.append((f"{size:,}", *cells, ", ".join(mark for mark, holds in marks.items() if holds)))
+    return tuple(rows)
+
+
+def signal(advice: Advice) -> str:
+    """Return how many responses have a signal, and how strong that of a step is."""
+    sample = advice.rewards.sample
+    mixed, mean = percent(sample.mixed_responses / sample.responses), _limits(sample.mean_reward)
+    text = f"Signal: {mixed} of the responses are in groups with different rewards; mean reward {mean}."
+    if advice.scores is None:
+        return text
+    ratio = advice.scores.signal
+    told = _limits(ratio) if ratio.low > 0.0 else "the data do not tell it from 0"
+    return f"{text} Signal to noise of the step's gradient: {told}."
+
+
+def _limits(interval: Interval) -> str:
+    """Return an estimate with its limits."""
+    low, middle, high = (number(float(one)) for one in (interval.low, interval.estimate, interval.high))
+    return f"{middle} ({low} to {high})" if np.isfinite(interval.high) else f"{middle} ({low} or more)"
+
+
+def would_change(advice: Advice, run: RunAdvice | None) -> str:
+    """Return what would change the recommendation."""
+    text = "Changes: success rates change as the policy learns, so log and plan again."
+    if run is not None:
+        name, gain = max(run.worth.items(), key=lambda item: item[1])
+        what = "more responses to prompts never solved" if name == "rare" else "sketches, and each prompt's course in a short run"
+        return text if gain < WORTH else f"{text} Most would be told by {what} ({points(gain)})."
+    if advice.scores is None:
+        return text
+    choice = advice.scores.choice
+    if choice.best == choice.group_sizes.size - 1 and choice.group_sizes.size > 1:
+        own = advice.scores.own is not None and choice.group_size == advice.scores.by_efficiency.largest
+        what = "log more responses to each prompt" if own else f"the limit is {binding(advice)}"
+        return f"{text} Larger groups may be better: {what}."
+    if advice.limits.cost_prompt == 0.0:
+        text += f" A cost of reading each prompt ({option('cost_prompt')}) makes larger groups better."
+    return text
+
+
+def warnings(advice: Advice, run: RunAdvice | None) -> Iterable[str]:
+    """Return what a reader must know before acting, a sentence or two each."""
+    if run is not None and run.extrapolated:
+        side = "fewer" if run.each < run.simulated else "more"
+        yield (
+            f"extrapolated: the worlds were run with {number(run.simulated)} responses per prompt, as {side} are not simulated. "
+            f"The run trains on {counted(run.training_prompts, 'prompt')} ({option('training_prompts')})."
+        )
+    if run is not None and not run.judged:
+        judged, each = run.most_judged, number(run.each)
+        yield f"not judged: runs that tested this advice had up to {judged} responses per prompt, and yours has {each}."
+    if run is not None and run.graded:
+        least, *_, greatest = run.rewards
+        far = min(greatest - run.rewards[1], run.rewards[-2] - least) < FAR * (greatest - least)
+        alone = " One end is far from all other rewards, so that all losses look small." if far else ""
+        yield f"rewards are graded: a point is a hundredth of the way from {least:.10g} to {greatest:.10g} in mean reward.{alone}"
+    if run is not None and run.larger_may_serve:
+        yield (
+            f"larger groups may serve better, up to 32 and more: {run.estimator} weights rare prompts more in them, and the log "
+            "leaves open how rarely some prompts succeed (docs/runs.md)."
+        )
+    shares, most = advice.rewards.uniform, advice.rewards.group_sizes[1]
+    if (untold := shares.group_sizes[~np.isfinite(shares.interval.estimate) & (shares.responses > most)]).size:
+        needed = int(shares.responses[shares.group_sizes == untold[0]][0])
+        yield f"to tell the share of equal-reward groups of {untold[0]} takes {needed} responses per prompt."
+    if advice.scores is None:
+        return
+    efficiency = advice.scores.by_efficiency
+    if efficiency.refusal:
+        yield f"{advice.estimator} could not be planned for itself: {efficiency.refusal}."
+    elif advice.estimator is not None and efficiency.by_length:
+        yield f"{advice.estimator} weighs tokens by the lengths of responses, which is left out: the plan is for its advantages."
+    if advice.heavy_tailed:
+        yield "few prompts make most of the error, so its limits are wide. More prompts help; more responses to each do not."
+    if advice.scores.dropped:
+        dropped = counted(advice.scores.dropped, "prompt")
+        yield f"{dropped} with fewer than {FEWEST} responses left out where gradients are needed; {advice.scores.prompts:,} used."
+
+
+def size_missing(advice: Advice) -> str:
+    """Return what rollouts lack for the best group size of a step, in words; empty if they lack nothing."""
+    if advice.missing is None:
+        return ""
+    if advice.missing.scores:
+        return "the table has no gradients"
+    if advice.missing.few:
+        return f"{FEWEST_PROMPTS} prompts with {FEWEST} responses or more are needed, and the table has {advice.missing.prompts}"
+    return f"in no group of {FEWEST} responses or more do the rewards differ"
+
+
+def what_was_read(advice: Advice) -> str:
+    """Return the size of the table, and what its reader took for what."""
+    sample, (smallest, largest) = advice.rewards.sample, advice.rewards.group_sizes
+    sizes = f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
+    table = f"{sample.prompts:,} prompts, {sample.responses:,} responses, {sizes} per prompt"
+    return f"Read: {'; '.join([table, *advice.reading[:2]])}"
+
+
+def points(loss: float) -> str:
+    """Return a loss of mean success in points of a hundred."""
+    return f"{100.0 * loss:.1f} points"
+
+
+def binding(advice: Advice) -> str:
+    """Return the limits that keep out larger groups, in words."""
+    names = limits_groups(advice.limits)
+    return " and ".join(f"{option(name)} {getattr(advice.limits, name):,}" for name in names) if names else "the budget"
+
+
+def _joined(words: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def behind(advice: Advice, run: RunAdvice | None) -> list[Section]:
+    """Return what the screen rests on: other estimators and baselines, rewards, evaluations, worlds, assumptions, reading."""
+    found = [] if advice.scores is None else [compared(advice)]
+    found.append(rewards_alone(advice))
+    if run is not None:
+        rows = [("world", "prompts never solved", "weight", "loses")]
+        for world in run.worlds:
+            floor = f"{100.0 * world.floor:.2g}%"
+            rows.append((world.title, floor, percent(world.weight), points(world.losses[run.best])))
+        paid = f"They pay the rewards {', '.join(f'{reward:.10g}' for reward in run.rewards)}."
+        found.append(Section("The simulated worlds", (paid,), tuple(rows)))
+    found.append(Section("Assumed, and not checked", ASSUMED))
+    return [*found, Section("Read as", advice.reading)] if advice.reading else found
+
+
+def compared(advice: Advice) -> Section:
+    """Return how other baselines and estimators compare with the recommendation for a step, each with its own best batch."""
+    scores, lines = advice.scores, []
+    assert scores is not None
+    if scores.own is None:
+        lines.append(TRAINERS.format(scores.choice.group_size))
+        for rival in scores.recommended.rivals:
+            batch = f"{BASELINES[rival.pair.name]} and groups of {rival.pair.group_size:,}"
+            gain = percent(float(rival.gain.estimate)), interval_text(float(rival.gain.low), float(rival.gain.high))
+            zero = ", if rewards keep their zero" if rival.pair.name == "none" else ""
+            lines.append(f"With {batch} the error is estimated to be {gain[0]} less ({gain[1]}){zero}.")
+    rows = [("instead", "group size", "gains in efficiency")]
+    for one in scores.by_efficiency.others:
+        limits = interval_text(float(one.gain.low), float(one.gain.high), signed=True)
+        rows.append((one.name, f"{one.group_size:,}", f"{percent(float(one.gain.estimate), signed=True)} ({limits})"))
+    lines.append("Other estimators have their own best group size and learning rate here; the limits hold all at once.")
+    return Section("Other baselines and estimators", tuple(lines), tuple(rows))
+
+
+def rewards_alone(advice: Advice) -> Section:
+    """Return success rates, how an estimator weighs prompts, and how many prompts tell two policies apart."""
+    rewards, sample = advice.rewards, advice.rewards.sample
+    independent = f"{number(sample.effective_responses)} independent ones"
+    lines = [f"For the mean reward these {sample.responses:,} responses carry as much information as {independent}."]
+    if rewards.rates is not None and rewards.group_sizes[1] >= RATES_FROM:
+        hard, easy = percent(float(rewards.rates.cdf(0.2))), percent(1.0 - float(rewards.rates.cdf(0.8)))
+        lines.append(f"By the likeliest law, {hard} of the prompts succeed at most 20% of the time and {easy} more than 80%.")
+    if rewards.weights is not None:
+        shares, prompts = rewards.weights.step_shares, rewards.weights.prompts
+        parts = [
+            f"{kind} ({percent(float(prompts.estimate[i]))} of the prompts) {percent(float(shares.estimate[i]))} "
+            f"({interval_text(float(shares.low[i]), float(shares.high[i]))})"
+            for i, kind in enumerate(("hard ones", "middling ones", "easy ones"))
+        ]
+        lines.append(
+            f"With {rewards.weights.estimator} in groups of {rewards.weights.group_size} the expected step is shared among "
+            f"prompts so: {_joined(parts)}. Gradients are taken to be as long as the variance of a prompt's rewards."
+        )
+    if rewards.refusal:
+        lines.append(f"Not given: {rewards.refusal}.")
+    if rewards.evaluations:
+        one = [case for case in rewards.evaluations if case.responses == 1]
+        unlike, *_, alike = sorted(one, key=lambda case: case.correlation)
+        lines.append(
+            f"An evaluation with one response per prompt finds a difference of {number(alike.difference)} in mean reward with a "
+            f"chance of 80% on {alike.prompts:,} prompts if one policy is the other a few steps on (expected rewards correlate "
+            f"by {number(alike.correlation)}), and on {unlike.prompts:,} if they are unrelated."
+        )
+    return Section("From the rewards alone", tuple(lines))

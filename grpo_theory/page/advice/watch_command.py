@@ -1,0 +1,82 @@
+"""`grpo-theory watch`: reads the files that a trainer writes for each step as they come, and prints a line for each.
+
+What is slow to import is imported after the command line is understood.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from grpo_theory.page.row_options import add_options, chosen_rows
+from grpo_theory.user_text import LONGEST_MESSAGE, printable
+
+HELP = "read a trainer's rollouts while it runs: a line for each step, a remark where the advice changes"
+
+
+def describe(watch: argparse.ArgumentParser) -> None:
+    """Describe the subcommand and its options."""
+    add_options(watch, "watch")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what comes until it is interrupted, or what is there; returns the exit status."""
+    from grpo_theory.live.monitor import Monitor
+    from grpo_theory.live.step_files import STUCK, StepFiles
+    from grpo_theory.validation import as_positive
+
+    try:
+        interval, files = as_positive("--interval", options.interval), StepFiles(options.folder)
+        monitor = Monitor(every=1, estimator=options.estimator, overhead=None)
+        if not options.once and not files.present():
+            print(f"waiting for files STEP.jsonl or ..._STEP.parquet in {printable(options.folder)}", file=sys.stderr)
+        read = 0
+        while True:
+            read += sum([_reported(monitor, options, *one) for one in files.whole(ended=options.once)])
+            if options.once:
+                break
+            for path in files.waiting(STUCK):
+                print(f"{printable(path.name)}: not whole, and it does not grow; left out until it does", file=sys.stderr)
+            time.sleep(interval)
+    except KeyboardInterrupt:
+        return 0
+    folder = printable(options.folder)
+    if not files.present():
+        raise ValueError(f"DIR must hold files named by their step, as 7.jsonl; '{folder}' has none (without --once, it waits)")
+    for path in files.waiting():
+        print(f"{printable(path.name)}: half written, left out", file=sys.stderr)
+    if not read:
+        raise ValueError(f"no step of '{folder}' could be read, for the reasons above")
+    return 0
+
+
+def _reported(monitor: Any, options: argparse.Namespace, step: int, path: Path, again: bool) -> bool:
+    """Print a line for a step whose file is whole, and its remarks; return whether it could be read."""
+    from grpo_theory.checks.sentences import Estimate, signal
+    from grpo_theory.logs import read_rollouts
+    from grpo_theory.validation import counted
+
+    def estimate(name: str) -> Estimate:
+        return Estimate(*(numbers[name + end] for end in ("", "_low", "_high")))
+
+    name = f"step {step}" + " (its file has grown, read again)" * again
+    try:
+        rollouts = read_rollouts(path, **chosen_rows(options) | {"steps": "all"}).rollouts
+    except (OSError, ValueError, TypeError) as error:
+        print(f"{name}: not read: {printable(error, LONGEST_MESSAGE)}", flush=True)
+        return False
+    sketch = None if rollouts.scores is None else rollouts.scores.__getitem__
+    _, numbers, remarks = monitor.step(step, rollouts.rewards, rollouts.prompts[rollouts.index].tolist(), sketch=sketch)
+    sizes = "" if rollouts.sizes.min() == rollouts.sizes.max() else f" to {rollouts.sizes.max()}"
+    groups = f"{counted(rollouts.batch_size, 'group')} of {rollouts.sizes.min()}{sizes}"
+    text = f"{name}: {groups}, mean reward {rollouts.rewards.mean():.3g}"
+    if "groups_with_signal" in numbers:
+        text += f", {signal(*(estimate(f'groups_{kind}') for kind in ('with_signal', 'all_right', 'all_wrong')))}"
+    if "efficiency" in numbers:
+        size, low, high = estimate("best_group_size")
+        text += f", efficiency {numbers['efficiency']:.2g}, best group size {size:g} ({low:g} to {high:g})"
+    elif "sketched_prompts" in numbers:
+        text += f", sketches of {numbers['sketched_prompts']:g} prompts: too few for a group size"
+    print("\n  ".join([text, *remarks]), flush=True)
+    return True
