@@ -15,8 +15,7 @@ from grpo_theory.intervals.interval import tail_table
 from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.laboratory.experiment import RecordedTraining
 from grpo_theory.language_model.projection import CountSketch
-from grpo_theory.plan.brackets import rate_grid
-from grpo_theory.plan.subgroups import group_table
+from grpo_theory.plan.efficiency import group_table
 
 PROBLEM = gt.gallery.problem("kl-tabular")
 M, K, D = PROBLEM.bandit.n_prompts, PROBLEM.bandit.n_responses, PROBLEM.policy.dimension
@@ -97,7 +96,7 @@ def holds_arrays(kind):
 def test_what_a_function_keeps_for_the_next_call_is_closed_to_writing():
     advantage = gt.estimators()["grpo"].advantage
     looks = DistinctPrompts(np.array([[[0.0, 1.0]], [[1.0, 1.0]], [[1.0, 1.0]]]), np.ones((3, 1)))
-    returned = [multisets(1, 4), multisets(3, 4), *tail_table(12, 0.9), *next(class_tables(advantage, looks, 4)), rate_grid(2)]
+    returned = [multisets(1, 4), multisets(3, 4), *tail_table(12, 0.9), *next(class_tables(advantage, looks, 4))]
     returned += [*group_table(gt.estimators()["grpo"], (0.0, 1.0), 4)]
     assert multisets(3, 4) is returned[1]
     assert not any(one.flags.writeable for one in returned)

@@ -63,7 +63,8 @@ VALID |= {"couples_groups": False}
 """What every callable takes by the name of an argument, which means one thing in the whole package."""
 
 ALONE, COLUMNS = {"theta": TABULAR.theta}, {"steps": "newest"}
-COLUMNS |= dict.fromkeys(("prompt", "reward", "response", "step", "length", "scores"))
+COLUMNS |= dict.fromkeys(("schema", "where", "files", "group_of", "turns", "lone"))
+COLUMNS |= {"source": Path(__file__).parent / "rollouts.csv"}
 REWARDED, SHORT = {"rewards": ROLLOUTS.rewards, "scores": ROLLOUTS.scores}, {"steps": np.full(4, 0.1)}
 OTHERWISE = {"Ball": {"radius": 1.0}, "Bandit.at_prompt": {"prompt": 0}, "Problem": ALONE | {"policy": TABULAR.policy}}
 OTHERWISE |= {"Problem.at": ALONE, "Policy.probabilities": ALONE, "Policy.scores": ALONE, "TokenTree": {"hidden": None}}
@@ -73,7 +74,7 @@ OTHERWISE |= {"finite_group_objective": {"rewards": (0.0, 1.0)}, "harmonic_step_
 OTHERWISE |= {"gap_recursion": {"steps": np.ones(4), "start": np.eye(3)}, "recursion_bound": SHORT, "noise_free_path": SHORT}
 OTHERWISE |= {"training_law": {"steps": 4}, "simulate_gradients": {"behaviour": None, "directions": None}, "Rollouts": REWARDED}
 OTHERWISE |= {"rollout_hessian": REWARDED, "RaggedRollouts.from_index": {"prompts": RAGGED.prompts}, "CountSketch": {"width": 64}}
-OTHERWISE |= {"RewardCounts": {"values": RAGGED.counts.values}, "read_rollouts": COLUMNS, "read_reward_counts": COLUMNS}
+OTHERWISE |= {"RewardCounts": {"values": RAGGED.counts.values}, "read_rollouts": COLUMNS}
 OTHERWISE |= {"advantages": {"rewards": [1.0, 0.0], "name": "verl_opo", "weights": None}, "TrainingRecord": {"path": RECORD.path}}
 OTHERWISE |= {"value_effective": {"bounds": (0.0, 1.0)}, "last_iterate_ellipsoid": {"contrasts": np.eye(3)}}
 OTHERWISE |= {"paired_sequence": {"horizon": 30}, "Pilot": {"directions": None}, "RecordedTraining": {"theta0": None}}
