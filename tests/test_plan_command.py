@@ -206,6 +206,14 @@ def test_shares_of_filtered_groups_have_no_estimate(capsys, tmp_path):
     assert "left out before logging" in found["refusal"]
 
 
+def test_groups_that_may_have_been_filtered_are_told_with_the_remark(capsys, tmp_path):
+    """31 mixed groups of 8: at the least 31/128 groups of equal rewards were to be expected, which proves nothing."""
+    rewards = ({"prompt": f"p{k // 8}", "reward": float(k % 8 < 1 + k // 8 % 7)} for k in range(248))
+    found = data(capsys, write(tmp_path / "log.jsonl", rewards), "--budget", 64, "--group-size", 4)
+    assert (found["rewards"]["rates"] is None, found["rewards"]["refusal"]) == (False, "")
+    assert any("dynamic sampling" in note for note in found["notes"])
+
+
 def test_the_planner_counts_prompts_and_not_groups(capsys, tmp_path):
     """A log of three steps says what its last step says alone; one that was read with all its groups is refused."""
     found = [row | {"step": step} for step in (1, 2, 3) for row in rows(24, 8, seed=step)]

@@ -23,6 +23,8 @@ SHOWN = (2, 4, 8, 16, 32, 64, 128)
 """Group sizes that are always shown, where they are allowed."""
 FEWEST = 4
 """Responses to a prompt from which the law of success rates is told: of fewer it shows two or three moments."""
+EXPECTED = 5.0
+"""A log without groups of equal rewards has been filtered for sure where so many were to be expected at least."""
 OPEN = 0.05
 """A share that the log leaves open by more than this, whatever its prompts, is not estimated: its limits alone are given."""
 DIFFERENCE = 0.02
@@ -492,7 +494,10 @@ def advise_from_rewards(
     allowed, _ = limits.batches()
     shown = {*SHOWN, *(size for size in (asked, recommended) if size is not None)}
     sizes = np.array(sorted(shown & set(allowed.tolist())) or allowed[:1])
-    chosen, largest, law = bool(filtered(counts)), int(counts.sizes.max()), None
+    # Whatever the policy, n responses with L rewards are alike with a chance of at least L^(1-n), by Jensen. Where 5 were to be
+    # expected, none come with a chance below exp(-5) = 0.7%. Else the log's remark stands beside the numbers.
+    expected = float((float(counts.values.size) ** (1.0 - counts.sizes)).sum())
+    chosen, largest, law = filtered(counts) and expected >= EXPECTED, int(counts.sizes.max()), None
     weights, factor, refusal = None, None, CHOSEN if chosen else ""
     if counts.binary and not chosen:
         law = fit_success_rates(counts)
