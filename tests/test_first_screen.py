@@ -225,3 +225,12 @@ def test_the_command_prints_writes_and_refuses(tmp_path, capsys):
 
 def test_words_of_shares():
     assert [sentences.percent(one) for one in (0.0, 0.004, 0.04, 0.4, 0.996, 1.0)] == ["0%", "0.4%", "4%", "40%", "99.6%", "100%"]
+
+
+def test_what_is_called_level_has_limits_that_hold_0():
+    rng, steps, said = np.random.default_rng(0), np.arange(40.0), set()
+    for slope in np.linspace(0.0, 0.008, 9):
+        change = fit_course(steps, 0.6 - slope * steps + rng.normal(0.0, 0.1, 40), np.full(40, 32.0)).now
+        assert (change.difference.low <= 0.0 <= change.difference.high) == (change.direction == "level")
+        said.add(change.direction)
+    assert said >= {"level", "level or falling", "falling"}

@@ -31,7 +31,8 @@ class Change(NamedTuple):
         The fitted mean at both steps.
     difference : Estimate
     direction : str
-        "rising" or "falling" if the difference is shown at the level `SHOWN`, else "level".
+        "rising" or "falling" if the difference is shown at the level `SHOWN`. "level" if its limits hold 0,
+        and else "level or" these.
     """
 
     since: Estimate
@@ -68,7 +69,9 @@ class Course:
         levels = float(start @ self.coefficients), float(end @ self.coefficients)
         value, error = levels[1] - levels[0], float(np.sqrt((end - start) @ self.covariance @ (end - start)))
         half, far = (error * float(stdtrit(self.freedom, one)) for one in (0.975, 1.0 - SHOWN / 2.0))
-        direction = "level" if abs(value) <= far else "rising" if value > 0.0 else "falling"
+        # A change that the limits show, and the stricter level of advice does not, is left open between the two.
+        sure, moved = abs(value) > far, "rising" if value > 0.0 else "falling"
+        direction = moved if sure else "level" if abs(value) <= half else f"level or {moved}"
         where = self.knots.get(step, Estimate(step, step, step))
         return Change(where, *levels, Estimate(value, value - half, value + half), direction)
 
