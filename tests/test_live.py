@@ -14,6 +14,12 @@ from grpo_theory.live.monitor import FEWEST_PROMPTS
 LOG = "grpo_theory.live"
 
 
+@pytest.fixture(autouse=True)
+def heard(monkeypatch):
+    """Import Linter, which other tests call, turns off the loggers that there are."""
+    monkeypatch.setattr(logging.getLogger(LOG), "disabled", False)
+
+
 def drawn(prompts, size, seed=0, width=8):
     """Return ids, rewards and scores of responses whose prompts differ in success rate and gradient."""
     rng = np.random.default_rng(seed)
