@@ -1,10 +1,12 @@
-"""Text that users supply, as it may be shown: it moves no cursor, hides no word and fills no screen."""
+"""Text that users supply, as it may be shown: it moves no cursor, hides no word and fills no screen.  And records, as JSON."""
 
 import argparse
 import difflib
 from collections.abc import Iterable, Sequence
+from dataclasses import fields, is_dataclass
+from math import isfinite
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 LONGEST = 200
 """So many characters of a name or value are shown."""
@@ -47,3 +49,19 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and end with status 2."""
         super().error(printable(message, LONGEST_MESSAGE))
+
+
+def json_value(value: Any) -> Any:
+    """Return a value as JSON can hold it: records by their fields, arrays as lists, and None for what is not finite."""
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    elif is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, dict):
+        named = ((f"{key:g}" if isinstance(key, float) else key, part) for key, part in value.items())
+        return {key: json_value(part) for key, part in named if not callable(part)}
+    if isinstance(value, list | tuple):
+        return [json_value(part) for part in value]
+    if hasattr(value, "tolist"):
+        return json_value(value.tolist())
+    return None if isinstance(value, float) and not isfinite(value) else value

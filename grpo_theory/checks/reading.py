@@ -13,9 +13,9 @@ import pandas as pd
 from grpo_theory.checks import sentences, shares
 from grpo_theory.checks.course import Change, Course, fit_course
 from grpo_theory.checks.sentences import Estimate
-from grpo_theory.checks.trainer_check import AdvantageCheck, check_advantages, plain
+from grpo_theory.checks.trainer_check import AdvantageCheck, check_advantages
 from grpo_theory.logs import RolloutLog, read_rollouts
-from grpo_theory.user_text import printable
+from grpo_theory.user_text import json_value, printable
 from grpo_theory.validation import counted
 
 RECENT = 4
@@ -243,7 +243,7 @@ class Reading:
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers of the screen as dictionaries, lists, strings, finite numbers and None."""
         own, table = self.advantages, self.prompts
-        return plain(
+        return json_value(
             {
                 "format": 1,
                 **{name: getattr(self, name) for name in ("advice", "signal", "fallen", "longer", "truncated", "comparison")},

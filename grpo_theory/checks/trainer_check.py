@@ -16,7 +16,7 @@ from grpo_theory.checks.contradictions import EXPLANATIONS, Contradictions, find
 from grpo_theory.checks.conventions import FOLLOWED, Explanation, Fit, Groups, best_fits, explain
 from grpo_theory.checks.ratios import PAIRS, Direction, ImportanceRatios, direction_left, importance_ratios, token_logs
 from grpo_theory.logs import RolloutLog, read_rollouts
-from grpo_theory.user_text import printable
+from grpo_theory.user_text import json_value, printable
 from grpo_theory.validation import Array, as_not_negative, as_positive, counted
 
 SHOWN_GROUPS = 5
@@ -237,7 +237,7 @@ class TrainerCheck:
     def to_dict(self) -> dict[str, Any]:
         """Return the check as dictionaries, lists, strings, finite numbers and None; docs/trainer_checks.md lists the keys."""
         own, found = self.advantages, self.contradictions
-        return plain(
+        return json_value(
             {
                 "format": 2,
                 **{name: getattr(self, name) for name in ("clip", "cap", "loss", "direction", "missing", "remarks")},
@@ -342,19 +342,6 @@ def _fit(one: Fit) -> dict[str, Any]:
     advantage, told = one.estimator.advantage, int(one.telling.sum())
     kernel = {"kernel": advantage.name, "parameters": dict(advantage.parameters)}
     return {"names": list(one.names), **kernel, "factor": one.factor, "share": one.share, "telling_groups": told}
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: arrays as lists, and None for what is not finite."""
-    if hasattr(value, "_asdict"):
-        return plain(value._asdict())
-    if isinstance(value, dict):
-        return {f"{key:g}" if isinstance(key, float) else key: plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def section_text(title: str, paragraphs: Sequence[str], table: Sequence[Sequence[str]] | None = None) -> str:

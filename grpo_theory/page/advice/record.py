@@ -1,14 +1,12 @@
 """An advice as dictionaries, lists, strings, finite numbers and None: what `--json` writes, as its records hold it."""
 
 import json
-from dataclasses import fields, is_dataclass
 from typing import Any
-
-import numpy as np
 
 from grpo_theory.page.advice.screen import answer
 from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.run_advice import RunAdvice
+from grpo_theory.user_text import json_value
 
 FORMAT = 4
 """Raised when a key changes its meaning or goes."""
@@ -52,28 +50,14 @@ def to_dict(advice: Advice, run: RunAdvice | None = None) -> dict[str, Any]:
     mean = {"mean": rewards.sample.mean_reward, "smallest_group": rewards.group_sizes[0], "largest_group": rewards.group_sizes[1]}
     return {
         "format": FORMAT,
-        "recommendation": plain(answer(advice, run)),
+        "recommendation": json_value(answer(advice, run)),
         **{
-            name: plain(getattr(advice, name)) for name in ("group_size", "estimator", "baseline", "level", "tolerance", "limits")
+            name: json_value(getattr(advice, name))
+            for name in ("group_size", "estimator", "baseline", "level", "tolerance", "limits")
         },
-        "step": plain(step),
-        "missing": plain(advice.missing),
-        "run": None if run is None else plain(run) | plain({name: getattr(run, name) for name in OF_RUN}),
-        "rewards": plain(rewards) | plain(rewards.sample) | plain(mean),
+        "step": json_value(step),
+        "missing": json_value(advice.missing),
+        "run": None if run is None else json_value(run) | json_value({name: getattr(run, name) for name in OF_RUN}),
+        "rewards": json_value(rewards) | json_value(rewards.sample) | json_value(mean),
         "notes": [*advice.reading, *advice.notes],
     }
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: records by their fields, arrays as lists, and None for what is not finite."""
-    if is_dataclass(value):
-        value = {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items() if not callable(part)}
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    return value
