@@ -33,15 +33,19 @@ from .evidence import worst_case as worst_case
 from .exact import AllocationLaw as AllocationLaw
 from .exact import GradientLaw as GradientLaw
 from .exact import NotEnumerableError as NotEnumerableError
+from .exact import Observable as Observable
 from .exact import allocation_law as allocation_law
 from .exact import efficiency as efficiency
 from .exact import find_optimum as find_optimum
+from .exact import fixed_point as fixed_point
 from .exact import gradient_covariance as gradient_covariance
 from .exact import gradient_law as gradient_law
 from .exact import gradient_mean as gradient_mean
 from .exact import gradient_mse as gradient_mse
 from .exact import hessian as hessian
+from .exact import mean_path as mean_path
 from .exact import objective as objective
+from .exact import observe as observe
 from .harness import check as check
 from .intervals import Ellipsoid as Ellipsoid
 from .intervals import Interval as Interval
@@ -65,6 +69,7 @@ from .problem import Bandit as Bandit
 from .problem import LinearSoftmax as LinearSoftmax
 from .problem import LogitMap as LogitMap
 from .problem import Moments as Moments
+from .problem import Objective as Objective
 from .problem import Paths as Paths
 from .problem import Point as Point
 from .problem import Policy as Policy

@@ -78,12 +78,12 @@ class AllocationLaw:
 
     def mse(self, sizes: ArrayLike) -> float:
         """Return E||estimate - grad J||^2: the trace plus the squared bias."""
-        bias = self.mean(sizes) - self.point.moments.gradient
+        bias = self.mean(sizes) - self.point.target.gradient
         return self.trace(sizes) + float(bias @ bias)
 
     def efficiency(self, sizes: ArrayLike) -> float:
         """Return the efficiency (g . E ghat)^2/(||g||^2 E||ghat||^2), see `gt.efficiency`; ValueError where the gradient is 0."""
-        mean, exact = self.mean(sizes), self.point.moments
+        mean, exact = self.mean(sizes), self.point.target
         power = self.trace(sizes) + float(mean @ mean)
         return float(efficiency_of(exact.gradient @ mean, exact.known_gradient_power, power))
 
@@ -298,19 +298,19 @@ class StoppedGroups:
     @property
     def mse(self) -> float:
         """E||estimate - grad J||^2."""
-        gradient = self.point.moments.gradient
+        gradient = self.point.target.gradient
         return self.power - 2.0 * float(gradient @ self.mean) + float(gradient @ gradient)
 
     @property
     def efficiency(self) -> float:
         """(g . E ghat)^2/(||g||^2 E||ghat||^2), see `gt.efficiency`."""
-        exact = self.point.moments
+        exact = self.point.target
         return float(efficiency_of(exact.gradient @ self.mean, exact.known_gradient_power, self.power))
 
     @property
     def cosine(self) -> float:
         """Cosine of the angle between the expected estimate and the gradient."""
-        gradient, mean = self.point.moments.gradient, self.mean
+        gradient, mean = self.point.target.gradient, self.mean
         return float(gradient @ mean / (np.linalg.norm(gradient) * np.linalg.norm(mean)))
 
 

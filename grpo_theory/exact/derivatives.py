@@ -35,6 +35,13 @@ def objective(problem: Problem, theta: ArrayLike) -> Array:
         return _at_points(problem, theta, value)[()]
     bandit, kl, paths = problem.bandit, problem.kl, problem.policy.paths
     logits = problem.policy.logits(theta)
+    if problem.objective is not None:
+        log_pi = paths.along(paths.log_probabilities(logits))
+        pi = np.exp(log_pi)
+        climbed = problem.objective.value(bandit.values, np.einsum("...mk,mkl->...ml", pi, bandit.probabilities))
+        if kl is not None:
+            climbed = climbed - kl.strength * (pi * (log_pi - np.log(kl.reference))).sum(axis=-1)
+        return np.asarray(climbed @ bandit.prompt_weights)[()]
     points = np.require(logits.reshape(-1, *logits.shape[-2:]), np.float64, ["C", "W"])
     log_reference = np.zeros(bandit.mean_reward.shape) if kl is None else np.log(kl.reference)
     tables, weights = np.array((bandit.mean_reward, log_reference)), np.ascontiguousarray(bandit.prompt_weights)
@@ -242,7 +249,7 @@ class LogitTables(NamedTuple):
     probabilities : ndarray, shape (..., M, K)
         pi.
     centred : ndarray, shape (..., M, K)
-        The mean reward of each response, less its penalty and less V.
+        The mean reward of each response, or mean slope of another objective, less its penalty and less the mean of these.
     """
 
     token_probabilities: Array
@@ -255,6 +262,11 @@ def logit_tables(problem: Problem, logits: Array) -> LogitTables:
     paths, kl, rewards = problem.policy.paths, problem.kl, problem.bandit.mean_reward
     log_tokens = paths.log_probabilities(logits)
     log_pi = paths.along(log_tokens)
+    if problem.objective is not None:
+        # Of another objective q_k is the mean of its slopes F_l in place of that of the rewards (section 39).
+        law = np.einsum("...mk,mkl->...ml", np.exp(log_pi), problem.bandit.probabilities)
+        slopes = problem.objective.slope(problem.bandit.values, law)
+        rewards = np.einsum("mkl,...ml->...mk", problem.bandit.probabilities, slopes)
     if kl is not None:
         # A_k = q_k - V, q_k = E[Z|k] - strength log(pi_k/reference_k) (docs/derivations.md, section 5).
         rewards = rewards - kl.strength * (log_pi - np.log(kl.reference))
@@ -285,6 +297,16 @@ def hessians_in_logits(problem: Problem, logits: Array) -> Array:
     # Section 5 of docs/derivations.md: sum_k pi_k (A_k - strength) c_k c_k' less the covariances at prefixes times E[A | prefix].
     matrices = _second_moment(logit_gradients, lead - strength * tables.probabilities)
     matrices -= token_covariances(paths, paths.by_prefix(paths.collect(lead)), tables.token_probabilities)
+    if problem.objective is not None:
+        # The second derivative of F(q) has sum_lm F_lm (grad q_l)(grad q_m)' besides, grad q_l = sum_k pi_k P(l | k) c_k.
+        if problem.objective.curvature is None:
+            raise ValueError(
+                f"{problem.objective!r} must have a curvature for a Hessian: gt.Objective(name, value, slope, curvature)"
+            )
+        law = problem.bandit.probabilities
+        slopes = np.einsum("...mk,mkl,...mkd->...mld", tables.probabilities, law, logit_gradients)
+        bent = problem.objective.curvature(problem.bandit.values, np.einsum("...mk,mkl->...ml", tables.probabilities, law))
+        matrices += np.swapaxes(slopes, -1, -2) @ bent @ slopes
     return problem.bandit.prompt_weights[:, None, None] * matrices
 
 
@@ -293,6 +315,7 @@ def noise_in_logits(problem: Problem, logits: Array) -> Array:
 
     They are those of `leave_one_out_parts`, weighted by the prompts' probabilities.  The first lacks its - g g'.
     """
+    problem.check_climbs_mean("the noise of the leave-one-out estimator")
     tokens, pi, centred = logit_tables(problem, logits)
     logit_gradients = score_logit_gradients(problem.policy.paths, tokens)
     # E[(Z - V)^2 | k] = (E[Z|k] - V)^2 + Var(Z | k).

@@ -345,9 +345,9 @@ def law_between(
         logit_map=current.tangent,
         batch_size=batch_size,
         group_size=group_size,
-        true_gradient=current.moments.gradient,
-        gradient_power=current.moments.known_gradient_power,
-        true_logit_gradients=current.moments.gradient_in_logits,
+        true_gradient=current.target.gradient,
+        gradient_power=current.target.known_gradient_power,
+        true_logit_gradients=current.target.gradient_in_logits,
         prompt_weights=current.bandit.prompt_weights,
         mean_logit_gradients=means / group_size,
         powers=powers / group_size**2,
@@ -409,29 +409,6 @@ def _group_moments(
         log_weights = gammaln(group_size + 1.0) - gammaln(counts + 1.0).sum(axis=1)
         add_moments(counts, log_weights, log_p, look, multipliers, share.mean, share.product, share.squares)
     return share
-
-
-@typed
-def gradient_mean(
-    problem: Problem,
-    theta: ArrayLike,
-    estimator: str | Estimator,
-    *,
-    batch_size: int,
-    group_size: int,
-    behaviour: ArrayLike | None = None,
-) -> Array:
-    """Return the exact expected estimate, shape (d,); arguments as for `gradient_law`.
-
-    Examples
-    --------
-    >>> import numpy as np, grpo_theory as gt
-    >>> problem, sizes = gt.gallery.problem("linear"), {"batch_size": 8, "group_size": 4}
-    >>> gradient = gt.exact.gradient(problem, problem.theta)
-    >>> [bool(np.allclose(gt.gradient_mean(problem, problem.theta, name, **sizes), gradient)) for name in ("rloo", "dr_grpo")]
-    [True, False]
-    """
-    return gradient_law(problem, theta, estimator, batch_size=batch_size, group_size=group_size, behaviour=behaviour).mean
 
 
 @typed

@@ -288,7 +288,7 @@ def search_optimum(problem: Problem, theta0: ArrayLike | None = None, *, restart
 
 def _closed_form(problem: Problem) -> Array | None:
     """Return the maximiser where it is known: for tabular logits with a KL penalty."""
-    if type(problem.policy.logit_map) is not TabularMap or problem.kl is None:
+    if type(problem.policy.logit_map) is not TabularMap or problem.kl is None or problem.objective is not None:
         return None
     paths = problem.policy.paths
     # pi*_k is proportional to reference_k exp(E[Z|k]/strength) (docs/derivations.md, section 5).

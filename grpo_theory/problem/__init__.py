@@ -6,6 +6,7 @@ from grpo_theory.problem.chain_point import ChainPoint as ChainPoint
 from grpo_theory.problem.logits import LogitMap as LogitMap
 from grpo_theory.problem.logits import Paths as Paths
 from grpo_theory.problem.logits import SmoothMap as SmoothMap
+from grpo_theory.problem.objectives import Objective as Objective
 from grpo_theory.problem.point import Moments as Moments
 from grpo_theory.problem.point import Point as Point
 from grpo_theory.problem.policy import KL as KL

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from grpo_theory.problem.logits import LogitMap, less_mean
+from grpo_theory.problem.objectives import Objective
 from grpo_theory.problem.policy import KL, Bandit, Policy
 from grpo_theory.validation import Array, Integers, cached_array, check_room, read_only
 
@@ -154,6 +155,8 @@ class Point:
     log_reference : ndarray, shape (M, D), or None
         See `Problem.log_reference`.
     theta : ndarray, shape (d,)
+    objective : Objective or None
+        What is climbed in place of the mean reward.
 
     Examples
     --------
@@ -172,6 +175,7 @@ class Point:
     kl: KL | None
     log_reference: Array | None
     theta: Array
+    objective: Objective | None = None
 
     @cached_array
     def tangent(self) -> LogitMap:
@@ -255,6 +259,20 @@ class Point:
     def moments(self) -> Moments:
         """Exact moments of reward and score."""
         return self.moments_of(self.rewards)
+
+    @cached_array
+    def reward_law(self) -> Array:
+        """The probability of each reward value, shape (M, L)."""
+        return np.einsum("mk,mkl->ml", self.probabilities, self.bandit.probabilities)
+
+    @cached_array
+    def target(self) -> Moments:
+        """The moments whose gradient is that of what is climbed: the rewards are the objective's slopes, less the penalty."""
+        if self.objective is None:
+            return self.moments
+        # grad F(q) = sum_l F_l grad q_l = E[F_Z W], q_l = sum_k pi_k P(l | k) (docs/derivations.md, section 39).
+        slopes = self.objective.slope(self.bandit.values, self.reward_law)
+        return self.moments_of((slopes[:, None] - self.penalties[:, :, None]).reshape(len(slopes), -1))
 
     def moments_of(self, rewards: Array) -> Moments:
         """Return the moments with other rewards of the outcomes, shape (M, O), in place of the problem's own."""

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.problem.chain import TokenChain
 from grpo_theory.problem.chain_point import ChainPoint
+from grpo_theory.problem.objectives import Objective
 from grpo_theory.problem.point import Moments, Point
 from grpo_theory.problem.policy import KL, Bandit, Policy, StateRewards
 from grpo_theory.problem.tree import listed_chain
@@ -32,6 +33,9 @@ class Problem:
         with learned features refuses zeros.
     name, title : str, default ""
         The name is for tables, and the title for figures.
+    objective : Objective, optional
+        What is climbed in place of each prompt's mean reward, as ``gt.Objective.best_of(4)``.  Objective, gradient, Hessian,
+        maximiser, and bias, error and efficiency of estimates are then about it.  Rewards stay what they are.
 
     Raises
     ------
@@ -58,6 +62,7 @@ class Problem:
     theta: Array
     name: str
     title: str
+    objective: Objective | None
 
     def __init__(
         self,
@@ -67,6 +72,7 @@ class Problem:
         theta: ArrayLike | None = None,
         name: str = "",
         title: str = "",
+        objective: Objective | None = None,
     ) -> None:
         if not isinstance(bandit, Bandit):
             raise TypeError(f"bandit must be a Bandit, got {bandit!r}")
@@ -74,7 +80,11 @@ class Problem:
             raise TypeError(f"policy must be a Policy, got {policy!r}")
         if kl is not None and not isinstance(kl, KL):
             raise TypeError(f"kl must be a KL(strength, reference) or None, got {kl!r}")
+        if objective is not None and not isinstance(objective, Objective):
+            raise TypeError(f"objective must be an Objective or None, got {objective!r}")
         if isinstance(bandit, StateRewards) or isinstance(policy, TokenChain):
+            if objective is not None:
+                raise ValueError("objective must be None for a TokenChain; give it to problem.listed(), of up to 4,096 responses")
             bandit = _rewards_of_chain(bandit, policy, kl)
         else:
             shape = bandit.n_prompts, bandit.n_responses
@@ -82,13 +92,16 @@ class Problem:
                 raise ValueError(f"policy must have the bandit's (M, K) = {shape}, got {(policy.n_prompts, policy.n_responses)}")
             if kl is not None:
                 kl.check_reference(shape)
+        if objective is not None:
+            objective.check(bandit.values)
         start = read_only(policy.check_theta(policy.starting_point() if theta is None else theta))
-        vars(self).update(bandit=bandit, policy=policy, kl=kl, theta=start, name=name, title=title)
+        vars(self).update(bandit=bandit, policy=policy, kl=kl, theta=start, name=name, title=title, objective=objective)
 
     def at(self, theta: ArrayLike) -> Point:
         """Return the problem at the parameters theta (d,); tables and moments there are computed once and kept."""
         kind = ChainPoint if isinstance(self.policy, TokenChain) else Point
-        return kind(self.bandit, self.policy, self.kl, self.log_reference, read_only(self.policy.check_theta(theta)))
+        theta = read_only(self.policy.check_theta(theta))
+        return kind(self.bandit, self.policy, self.kl, self.log_reference, theta, self.objective)
 
     @cached_array
     def log_reference(self) -> Array | None:
@@ -115,7 +128,13 @@ class Problem:
     def __repr__(self) -> str:
         name = f"{self.name!r}, " if self.name else ""
         penalty = f", kl strength {self.kl.strength:g}" if self.kl is not None else ""
-        return f"Problem({name}{self.bandit!r}, {self.policy!r}{penalty})"
+        climbed = f", {self.objective!r}" if self.objective is not None else ""
+        return f"Problem({name}{self.bandit!r}, {self.policy!r}{penalty}{climbed})"
+
+    def check_climbs_mean(self, what: str) -> None:
+        """Raise ValueError where `what`, a prediction about the mean reward, is asked of a problem that climbs something else."""
+        if self.objective is not None:
+            raise ValueError(f"problem must climb its mean reward for {what}, and has {self.objective!r}; leave objective out")
 
 
 @typed

@@ -106,7 +106,7 @@ class TrueGradient(NamedTuple):
 
 def truth_at(point: Point, directions: Array) -> TrueGradient:
     """Tabulate the truth at a point, and directions (J, d)."""
-    policy, moments, n_prompts = point.policy, point.moments, point.policy.n_prompts
+    policy, moments, n_prompts = point.policy, point.target, point.policy.n_prompts
     logits = np.asarray(point.tangent.logits(np.concatenate([directions, moments.gradient[None]])), dtype=np.float64)
     along = np.ascontiguousarray(logits[:-1].swapaxes(1, 2))
     if type(policy.logit_map) in (TabularMap, HeadMap):

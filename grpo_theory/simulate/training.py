@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.allocation import AllocationRule
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
-from grpo_theory.exact import objective
+from grpo_theory.exact import Observable, objective
 from grpo_theory.exact.derivatives import warn_if_unstable
 from grpo_theory.problem import Problem, TokenChain
 from grpo_theory.schedule import Schedule, step_sizes
@@ -47,6 +47,8 @@ class TrainingRuns:
         The last iterates and the averages.
     farthest : ndarray, shape (R,)
         The largest distance of an iterate from the start.
+    observed : dict of str to ndarray, shape (R, C)
+        What else was asked for at the checkpoints, by the observables' names.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class TrainingRuns:
     theta: Array
     average: Array
     farthest: Array
+    observed: dict[str, Array] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         last = f"updates={self.checkpoints[-1]}, mean objective={self.objectives[:, -1].mean():.4g}"
@@ -127,6 +130,7 @@ def simulate_training(
     checkpoints: Sequence[int] | None = None,
     ball: Ball | None = None,
     allocation: str | AllocationRule | None = None,
+    observables: Sequence[Observable] = (),
 ) -> TrainingRuns:
     """Simulate theta <- theta + eta_i ghat (Algorithms 1 and 2 of arXiv 2603.01162) from theta0, many times.
 
@@ -171,6 +175,8 @@ def simulate_training(
     allocation : str or AllocationRule, optional
         How a rollout's B G responses are divided between its prompts, given what is known before sampling; see
         `gt.allocation_rules`.  Without a rule each prompt has G.  The estimate is the mean over the prompts' groups.
+    observables : sequence of Observable, optional
+        What else is looked at, at the checkpoints, as ``gt.Observable.entropy()``; not of a `TokenChain`.
 
     Returns
     -------
@@ -201,6 +207,10 @@ def simulate_training(
     starts = starting_points(problem.policy, as_numbers("theta0", theta0), replications)
     sizes = batch_size, group_size, inner_steps, as_count("lag", lag, 0)
     if isinstance(problem.policy, TokenChain):
+        if observables:
+            raise ValueError(
+                "observables are of responses that are listed: leave them out for a TokenChain, or use problem.listed()"
+            )
         if allocation is not None:
             raise ValueError("allocation is for responses that are listed: a TokenChain's groups have one size")
         checked, etas = checked_sizes(problem, chosen, sizes, optimiser, ball), step_sizes(schedule, steps)
@@ -209,7 +219,8 @@ def simulate_training(
         words = as_seed_sequence(rng).generate_state(3, np.uint64)
         on_chain = Training(problem, chosen, checked, etas, optimiser, ball)
         found = map_in_order(lambda one: train_on_chain(on_chain, words, kept, *one), enumerate(starts), workers)
-        return TrainingRuns(chosen.name, kept, *(np.array(part) for part in zip(*found, strict=True)))
+        objectives, averages, theta, average, farthest = (np.array(part) for part in zip(*found, strict=True))
+        return TrainingRuns(chosen.name, kept, objectives, averages, theta, average, farthest)
     training = training_of(problem, chosen, step_sizes(schedule, steps), sizes, optimiser, ball, allocation=allocation)
     if not chosen.advantage.reads & set(PROMPT_FIELDS):
         warn_of_tables(problem, [chosen], training.sizes.group_size, stacklevel=3)
@@ -217,20 +228,22 @@ def simulate_training(
         warn_if_unstable(problem, starts[0], training.step_sizes)
     seed = as_seed_sequence(rng)
 
-    def run(block: int) -> tuple[Array, Array, Array, Array, Array]:
+    def run(block: int) -> tuple[Array, ...]:
         runs = training.start(seed, block, starts[block * LANES : (block + 1) * LANES])
-        found = []
+        found, seen = [], []
         for checkpoint in kept:
             runs.advance(int(checkpoint))
             both = np.stack([runs.theta, runs.average if checkpoint else runs.theta])
             found.append(finite_objectives(problem, both))
+            seen.append(np.array([one.along(problem, both[0]) for one in observables]).reshape(-1, len(both[0])))
         runs.advance(steps)
         objectives, averages = np.stack(found, axis=-1)
-        return objectives, averages, runs.theta, runs.average, runs.farthest
+        return objectives, averages, runs.theta, runs.average, runs.farthest, np.transpose(seen, (2, 0, 1))
 
     parts = list(map_in_order(run, range(-(-replications // LANES)), workers))
-    objectives, averages, theta, average, farthest = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return TrainingRuns(chosen.name, kept, objectives, averages, theta, average, farthest)
+    objectives, averages, theta, average, farthest, seen = (np.concatenate(part) for part in zip(*parts, strict=True))
+    observed = {one.name: seen[..., i] for i, one in enumerate(observables)}
+    return TrainingRuns(chosen.name, kept, objectives, averages, theta, average, farthest, observed)
 
 
 def _checkpoints(checkpoints: Sequence[int] | None, steps: int, inner_steps: int) -> Integers:

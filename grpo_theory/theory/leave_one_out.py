@@ -352,6 +352,7 @@ def group_size_law(problem: Problem, theta: ArrayLike) -> GroupSizeLaw:
     >>> round(float(law.optimum), 1), law.best(budget=1024)
     (3.3, 4)
     """
+    problem.check_climbs_mean("the scaling law of the group size")
     exact = problem.at(theta).moments
     f = exact.prompt_weights
     # Rounding can leave E||g(X)||^2 - ||g||^2 a little off zero where all prompts have one gradient.

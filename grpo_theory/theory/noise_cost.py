@@ -433,6 +433,7 @@ def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | Array
     >>> bool(law.loss(budget=64, group_sizes=4) > 0.0)
     True
     """
+    problem.check_climbs_mean("the law of training with the leave-one-out estimator")
     steps = as_count("steps", steps)
     sizes = step_sizes(schedule, steps)
     path = noise_free_path(problem, theta0, sizes)

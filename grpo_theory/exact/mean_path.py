@@ -1,0 +1,357 @@
+"""Where an estimator leads on average: its mean at the cost of matrix products, the path of mean updates, fixed points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.estimation import AGGREGATIONS, CLIPS, RATIOS, Estimator, find
+from grpo_theory.exact.derivatives import fisher_information, objective
+from grpo_theory.exact.group_law import law_between
+from grpo_theory.exact.mean_advantages import Population, advantages_beside, group_chances, mean_advantages, population
+from grpo_theory.exact.observables import Observable
+from grpo_theory.exact.score_moments import token_weights
+from grpo_theory.problem import ChainPoint, Point, Problem
+from grpo_theory.schedule import Schedule, step_sizes
+from grpo_theory.validation import Array, as_count, typed
+
+Move = Callable[[Point, Array, float], Array]
+"""What makes the next parameters of a point, a mean estimate (d,) and a step size."""
+DIFFERENCE = 1e-5
+"""The step of central differences of the mean, relative to the larger of 1 and the parameter: right to 1e-9."""
+TIME, FLAT = 1e3, 1e-9
+"""How long small updates are followed towards a fixed point, and the Fisher information along a direction that is lost."""
+RESIDUAL = 1e-9
+"""The largest mean estimate that counts as 0, relative to the larger of 1 and that at the start."""
+
+
+def mean_estimate(current: Point, sampler: Point, estimator: Estimator | Population, group_size: int | float) -> Array:
+    """Return an estimator's mean at one point, shape (d,), of responses drawn at another; see `gt.gradient_mean`.
+
+    Of a kernel that reads only rewards the mean is a policy gradient with mean advantages in place of rewards.  Nothing is then
+    enumerated but the rewards of the group's others.  Other estimators take their whole law.
+    """
+    bandit, paths, on_policy = sampler.bandit, current.policy.paths, current is sampler
+    if not isinstance(estimator, Estimator):
+        if current.kl is not None or isinstance(current, ChainPoint) or not on_policy:
+            raise ValueError(
+                "estimator must be named or composed where there is a penalty, a TokenChain or a behaviour policy: a function of "
+                "values and law is an advantage in groups without end, and knows nothing of these"
+            )
+        chances, advantages, plain = (
+            None,
+            mean_advantages(estimator, bandit.values, sampler.reward_law, group_size=math.inf),
+            True,
+        )
+    else:
+        chosen = estimator.at_lengths(current.policy.lengths)
+        penalised = current.kl is not None and chosen.kl.place == "reward"
+        if isinstance(current, ChainPoint) or penalised or chosen.aggregation.pool or chosen.reads - {"rewards", "parameters"}:
+            return law_between(current, sampler, chosen, batch_size=1, group_size=cast(int, group_size)).mean
+        if group_size == math.inf:
+            chances, advantages = None, population(chosen)(bandit.values, sampler.reward_law)
+        else:
+            size = as_count("group_size", cast(int, group_size))
+            chosen.check_defined(size, bandit.values, current.policy.lengths)
+            counts, advantages = advantages_beside(chosen, tuple(bandit.values.tolist()), size, size - 1)
+            chances = group_chances(counts, sampler.reward_law)
+        parts = chosen.ratio, chosen.clip, chosen.aggregation, chosen.kl.place
+        plain = on_policy and parts == (RATIOS["none"], CLIPS["none"], AGGREGATIONS["sum"], "reward")
+
+    def worth(kept: Array) -> Array:
+        """Return the mean of what is kept of the advantages, times each response's chance, shape (M, K)."""
+        by_reward = kept if chances is None else chances @ kept
+        return sampler.probabilities * np.einsum("mkl,ml->mk", bandit.probabilities, by_reward)
+
+    if plain:
+        # E[a_Z W] = sum_k pi_k (w_k - sum_j pi_j w_j) c_k, w_k = sum_l P(l | k) a_l, as sum_k pi_k c_k = 0.
+        own = worth(advantages)
+        lead = own - sampler.probabilities * own.sum(axis=1, keepdims=True)
+        edges = paths.centre(paths.collect(lead), current.token_probabilities)
+    else:
+        weights = token_weights(current, sampler, chosen)
+        tables = weights.by_token(np.arange(len(current.token_probabilities)))
+        # Clips see an advantage's sign, so that its positive and negative parts have means of their own (section 39).
+        split = [np.maximum(advantages, 0.0), np.minimum(advantages, 0.0)] if weights.depends_on_sign else [advantages]
+        shares = [*map(worth, split), *[sampler.probabilities] * weights.drifting]
+        on_edges = paths.add_up(np.einsum("fmk,mfkt->mkt", shares, tables))
+        edges = paths.centre(on_edges, current.token_probabilities)
+    return current.tangent.adjoint(bandit.prompt_weights[:, None] * edges)
+
+
+@typed
+def gradient_mean(
+    problem: Problem,
+    theta: ArrayLike,
+    estimator: str | Estimator,
+    *,
+    batch_size: int,
+    group_size: int,
+    behaviour: ArrayLike | None = None,
+) -> Array:
+    """Return the exact expected estimate, shape (d,); arguments as for `gradient_law`.
+
+    Examples
+    --------
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem, sizes = gt.gallery.problem("linear"), {"batch_size": 8, "group_size": 4}
+    >>> gradient = gt.exact.gradient(problem, problem.theta)
+    >>> [bool(np.allclose(gt.gradient_mean(problem, problem.theta, name, **sizes), gradient)) for name in ("rloo", "dr_grpo")]
+    [True, False]
+    """
+    as_count("batch_size", batch_size)
+    if isinstance(estimator, list | tuple):
+        raise TypeError(f"estimator must be one name or Estimator, got {len(estimator)} in a {type(estimator).__name__}")
+    current = problem.at(theta)
+    sampled = current.theta if behaviour is None else problem.policy.check_theta(behaviour, "behaviour")
+    sampler = current if np.array_equal(sampled, current.theta) else problem.at(sampled)
+    return mean_estimate(current, sampler, find(estimator), as_count("group_size", group_size))
+
+
+def _found(estimator: str | Estimator | Population) -> Estimator | Population:
+    return find(estimator) if isinstance(estimator, str | Estimator) else estimator
+
+
+def plain_step(point: Point, mean: Array, step: float) -> Array:
+    """Return theta + step times the mean."""
+    return point.theta + step * mean
+
+
+def natural_step(problem: Problem, radius: float | None = None) -> Move:
+    """Return a move along the natural gradient, the Fisher information's pseudoinverse times the mean.
+
+    With a radius the step is as long as a KL divergence of it allows, to second order, whatever the step size (TRPO).
+
+    Examples
+    --------
+    With a logit for each response it is mirror descent: logits rise by the step times the advantages.
+
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem = gt.gallery.problem("two-arms")
+    >>> move = gt.exact.natural_step(problem)
+    >>> path = gt.mean_path(problem, problem.theta, "rloo", gt.Constant(0.5), group_size=4, steps=1, move=move)
+    >>> advantage = problem.bandit.mean_reward[0] - problem.at(problem.theta).value
+    >>> moved = path.theta[1] - path.theta[0]
+    >>> bool(np.allclose(np.diff(moved), 0.5 * np.diff(advantage)))
+    True
+    """
+
+    def move(point: Point, mean: Array, step: float) -> Array:
+        fisher = fisher_information(problem, point.token_probabilities, point.theta)
+        direction = np.linalg.pinv(fisher, hermitian=True) @ mean
+        if radius is not None:
+            length = math.sqrt(max(float(direction @ mean), 0.0))
+            # KL is about s'Fs/2 for a step s, and d'Fd = d . mean for d = F^-1 mean.
+            step = math.sqrt(2.0 * radius) / length if length > 0.0 else 0.0
+        return point.theta + step * direction
+
+    return move
+
+
+@dataclass(frozen=True, eq=False)
+class MeanPath:
+    """The path of an estimator's mean updates.
+
+    Attributes
+    ----------
+    problem : Problem
+    theta : ndarray, shape (n + 1, d)
+        The parameters, the start first.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("single")
+    >>> path = gt.mean_path(problem, problem.theta, "grpo", gt.Constant(0.2), group_size=8, steps=10)
+    >>> path
+    MeanPath(updates=10, objective=0.337 to 0.343)
+    >>> entropies = path.observe(gt.Observable.entropy())
+    >>> entropies.shape, bool(entropies[-1] < entropies[0])
+    ((11,), True)
+    """
+
+    problem: Problem
+    theta: Array
+
+    def __repr__(self) -> str:
+        first, last = self.objectives[[0, -1]]
+        return f"MeanPath(updates={len(self.theta) - 1}, objective={first:.3g} to {last:.3g})"
+
+    @property
+    def objectives(self) -> Array:
+        """The objective after each update, shape (n + 1,)."""
+        return objective(self.problem, self.theta)
+
+    def observe(self, observable: Observable) -> Array:
+        """Return an observable after each update, shape (n + 1,)."""
+        return observable.along(self.problem, self.theta)
+
+
+@typed
+def mean_path(
+    problem: Problem,
+    theta0: ArrayLike,
+    estimator: str | Estimator | Population,
+    schedule: Schedule | ArrayLike,
+    *,
+    group_size: int | float = math.inf,
+    steps: int,
+    inner_steps: int = 1,
+    behaviour: ArrayLike | None = None,
+    move: Move = plain_step,
+) -> MeanPath:
+    """Return the path theta <- theta + eta_i E[estimate], exactly: what training is without noise, or with batches without end.
+
+    Parameters
+    ----------
+    problem : Problem
+    theta0 : array_like, shape (d,)
+    estimator : str, Estimator or callable
+        A callable ``advantage(values, law)`` is a population advantage, see `gt.exact.population`.
+    schedule : Schedule or array_like, shape (steps,)
+        The step sizes.
+    group_size : int or inf, default inf
+        G.  Groups without end have the population advantage.
+    steps : int
+        n.
+    inner_steps : int, default 1
+        The updates that one behaviour policy serves: it is the current one at the first of them, and lags at the others.
+    behaviour : array_like, shape (d,), optional
+        One behaviour policy for all updates.
+    move : callable, default a plain step
+        ``move(point, mean, step)`` returns the next parameters: `gt.exact.natural_step(problem)`, or a projection of one's own.
+
+    Raises
+    ------
+    ValueError
+        If the estimator's mean cannot be had exactly.
+
+    Examples
+    --------
+    Dividing by the group's standard deviation takes longer steps where rewards vary little:
+
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("two-arms")
+    >>> paths = [gt.mean_path(problem, problem.theta, name, gt.Constant(0.5), steps=8) for name in ("rloo", "grpo")]
+    >>> [round(float(path.objectives[-1]), 2) for path in paths]
+    [0.71, 0.74]
+    """
+    sizes, found = step_sizes(schedule, as_count("steps", steps)), _found(estimator)
+    inner_steps = as_count("inner_steps", inner_steps)
+    current = problem.at(theta0)
+    sampler, fixed = current, None if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))
+    path = [current.theta]
+    for number, step in enumerate(sizes.tolist()):
+        sampler = fixed or (current if number % inner_steps == 0 else sampler)
+        current = problem.at(move(current, mean_estimate(current, sampler, found, group_size), step))
+        path.append(current.theta)
+    return MeanPath(problem, np.array(path))
+
+
+@dataclass(frozen=True, eq=False)
+class FixedPoint:
+    """Where an estimator's mean is 0, and whether updates lead there.
+
+    Attributes
+    ----------
+    theta : ndarray, shape (d,)
+    eigenvalues : ndarray of complex, shape (d,)
+        Of the mean's Jacobian there, by falling real part; those that are 0 are directions along which nothing changes.
+    residual : float
+        The length of the mean that is left.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("kl-linear")
+    >>> found = gt.fixed_point(problem, problem.theta, "rloo", group_size=8)
+    >>> found.stable, found.largest_step > 1.0, found.residual < 1e-9
+    (True, True, True)
+    """
+
+    theta: Array
+    eigenvalues: Array
+    residual: float
+
+    @property
+    def _moving(self) -> Array:
+        size = np.abs(self.eigenvalues)
+        return self.eigenvalues[size > 1e-6 * max(1e-3, float(size.max(initial=0.0)))]
+
+    @property
+    def stable(self) -> bool:
+        """Whether small steps lead there from nearby."""
+        return bool((self._moving.real < 0.0).all())
+
+    @property
+    def largest_step(self) -> float:
+        """The step size below which updates lead there from nearby; 0 where none does."""
+        if not self.stable:
+            return 0.0
+        # |1 + eta l|^2 < 1 exactly where eta < -2 Re(l)/|l|^2.
+        return float((-2.0 * self._moving.real / np.abs(self._moving) ** 2).min(initial=np.inf))
+
+
+@typed
+def fixed_point(
+    problem: Problem, theta0: ArrayLike, estimator: str | Estimator | Population, *, group_size: int | float = math.inf
+) -> FixedPoint:
+    """Find a fixed point of an estimator's mean updates on policy, from a start, by least squares.
+
+    Raises
+    ------
+    ValueError
+        If none is found from there: without a penalty all may lie at infinity.
+
+    Examples
+    --------
+    With a penalty in the loss, dividing by the standard deviation stays where the reward is higher:
+
+    >>> import numpy as np, grpo_theory as gt
+    >>> problem = gt.Problem(gt.Bandit([[0.0, 1.0]]), gt.TabularSoftmax(1, 2), kl=gt.KL(1.0, [[0.8, 0.2]]))
+    >>> name = gt.compose("grpo_k2_example", advantage="grpo", kl="k2 in loss")
+    >>> found = gt.fixed_point(problem, problem.theta, name, group_size=64)
+    >>> found.stable, round(float(problem.at(found.theta).reward_law[0, 1]), 2)
+    (True, 0.67)
+    """
+    found = _found(estimator)
+
+    def mean(theta: Array) -> Array:
+        point = problem.at(theta)
+        return mean_estimate(point, point, found, group_size)
+
+    def slopes(theta: Array) -> Array:
+        steps = DIFFERENCE * np.maximum(1.0, np.abs(theta))
+        shifts = np.diag(steps)
+        return np.stack(
+            [(mean(theta + one) - mean(theta - one)) / (2.0 * step) for one, step in zip(shifts, steps, strict=True)], axis=1
+        )
+
+    from scipy.integrate import solve_ivp  # slow to import, and not always wanted
+    from scipy.optimize import least_squares
+
+    def rank(theta: Array) -> int:
+        fisher = fisher_information(problem, problem.at(theta).token_probabilities, theta)
+        return int(np.linalg.matrix_rank(fisher, tol=FLAT, hermitian=True))
+
+    start = problem.policy.check_theta(theta0, "theta0")
+    enough, free, near = RESIDUAL * max(1.0, float(np.linalg.norm(mean(start)))), rank(start), start
+    for _ in range(2):
+        theta = least_squares(mean, near, slopes, xtol=1e-15, ftol=1e-15, gtol=1e-15).x
+        left = float(np.linalg.norm(mean(theta)))
+        # Where a policy is all but sure every mean is 0: that is no fixed point, but one at infinity.
+        if left <= enough and rank(theta) == free:
+            break
+        near = solve_ivp(lambda _, at: mean(at), (0.0, TIME), start, method="LSODA").y[:, -1]
+    else:
+        raise ValueError(
+            "theta0 must be a start from which a fixed point is found, and none is by least squares, from there or from where "
+            f"small updates lead: the last ended where the mean has length {left:.3g}. Without a penalty all may lie at infinity"
+        )
+    values: Any = np.linalg.eigvals(slopes(theta))
+    return FixedPoint(theta, values[np.argsort(-values.real)], left)

@@ -1,0 +1,161 @@
+"""What a problem climbs: values by enumeration of draws, derivatives by differences, and estimates that are unbiased for it."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+
+VALUES = np.array([0.0, 0.3, 1.0])
+OBJECTIVES = {
+    "best of 3": (gt.Objective.best_of(3), 3, -1),
+    "2 of 4": (gt.Objective.order_statistic(2, 4), 4, 1),
+    "1 of 3": (gt.Objective.order_statistic(1, 3), 3, 0),
+}
+DIFFERENCE = 1e-5
+
+
+def problem_of(policy, objective, kl=None, values=VALUES, seed=0):
+    rng = np.random.default_rng(seed)
+    law = rng.dirichlet(np.ones(len(values)), size=(policy.n_prompts, policy.n_responses))
+    bandit = gt.Bandit.from_law(values, law, [0.3, 0.7])
+    return gt.Problem(bandit, policy, kl=kl, theta=rng.normal(size=policy.dimension), objective=objective)
+
+
+def slopes_of(function, theta):
+    """Central differences of a function of theta (d,), along the first axis."""
+    moves = DIFFERENCE * np.eye(theta.size)
+    return np.array([(function(theta + one) - function(theta - one)) / (2.0 * DIFFERENCE) for one in moves])
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_an_order_statistic_is_the_mean_over_all_draws(name):
+    objective, draws, rank = OBJECTIVES[name]
+    law = np.array([[0.2, 0.5, 0.3], [0.0, 0.6, 0.4], [1.0, 0.0, 0.0]])
+    every = np.array(list(itertools.product(range(3), repeat=draws)))
+    expected = [law[m][every].prod(axis=1) @ np.sort(VALUES[every], axis=1)[:, rank] for m in range(3)]
+    np.testing.assert_allclose(objective.value(VALUES, law), expected, atol=1e-14)
+
+
+@pytest.mark.parametrize("penalty", [None, gt.KL(0.3, np.full((2, 4), 0.25))], ids=["free", "penalised"])
+@pytest.mark.parametrize("policy", [gt.TabularSoftmax(2, 4), gt.TokenTree(2, 2, 2)], ids=["bandit", "tree"])
+@pytest.mark.parametrize(
+    "objective",
+    [*(one for one, _, _ in OBJECTIVES.values()), gt.Objective.log_success(), gt.Objective.arcsin_success()],
+    ids=repr,
+)
+def test_gradient_and_hessian_are_those_of_the_objective(objective, policy, penalty):
+    values = np.array([0.0, 1.0]) if "success" in objective.name else VALUES
+    problem = problem_of(policy, objective, penalty, values)
+    theta, gradient = problem.theta, gt.exact.gradient(problem, problem.theta)
+    np.testing.assert_allclose(gradient, slopes_of(lambda at: gt.objective(problem, at), theta), atol=1e-9)
+    np.testing.assert_allclose(problem.at(theta).target.gradient, gradient, atol=1e-15)
+    np.testing.assert_allclose(gt.hessian(problem, theta), slopes_of(lambda at: gt.exact.gradient(problem, at), theta), atol=1e-8)
+
+
+@gt.estimator("best_of_pairs_test", parameters={"k": 3.0}, minimum_group_size=3, exchangeable=True)
+def best_of_pairs(batch, advantages):
+    """A = G/C(G,k) times the sum over the k-subsets with the response of their largest reward (PKPO, arXiv 2505.15201)."""
+    k, n = int(batch.parameters[0]), batch.rewards.shape[1]
+    for b in range(batch.rewards.shape[0]):
+        order = np.argsort(batch.rewards[b])
+        for i in range(n):
+            total, subsets = 0.0, 1.0
+            for j in range(k):
+                subsets *= (n - j) / (j + 1)
+            for j in range(i, n):
+                # The largest is the response itself, with k - 1 below it, or a larger one, with k - 2 others below that.
+                least, below = (k - 1, i) if j == i else (k - 2, j - 1)
+                ways = 1.0
+                for m in range(least):
+                    ways *= max(below - m, 0) / (m + 1)
+                total += ways * batch.rewards[b, order[j]]
+            advantages[b, order[i]] = n * total / subsets
+
+
+def test_error_and_efficiency_are_about_the_objective():
+    """PKPO's estimator is unbiased for the best of 3; leave-one-out is not, and simulation agrees with the law about both."""
+    problem = problem_of(gt.TabularSoftmax(2, 4), gt.Objective.best_of(3))
+    sizes = {"batch_size": 2, "group_size": 5}
+    law = gt.gradient_law(problem, problem.theta, best_of_pairs, **sizes)
+    assert np.abs(law.bias).max() < 1e-15
+    other = gt.gradient_law(problem, problem.theta, "rloo", **sizes)
+    assert np.linalg.norm(other.bias) > 0.1 * np.linalg.norm(law.mean)
+    assert other.efficiency < 1.0
+    runs = gt.simulate_gradients(problem, problem.theta, [best_of_pairs, "rloo"], **sizes, replications=40_000, rng=1)
+    for found, exact in zip(runs.mse, (law.mse, other.mse), strict=True):
+        assert found == pytest.approx(exact, rel=0.05)  # five standard errors or so; that about the mean reward is 40% off
+    allocated = gt.allocation_law(problem, problem.theta, "rloo", low=2, high=5)
+    assert allocated.mse([5, 5]) - allocated.trace([5, 5]) == pytest.approx(float(other.bias @ other.bias), rel=1e-12)
+
+
+def test_a_maximiser_is_that_of_the_objective_and_training_is_judged_by_it():
+    kl = gt.KL(0.2, np.full((2, 4), 0.25))
+    best, mean = (problem_of(gt.TabularSoftmax(2, 4), one, kl) for one in (gt.Objective.best_of(4), None))
+    optimum = gt.find_optimum(best, best.theta)
+    assert np.abs(gt.exact.gradient(best, optimum)).max() < 1e-9
+    assert gt.objective(best, optimum) > gt.objective(best, gt.find_optimum(mean, mean.theta)) + 1e-3
+    runs = gt.simulate_training(
+        best, best.theta, "rloo", gt.Constant(0.1), batch_size=2, group_size=4, steps=3, replications=3, rng=0
+    )
+    np.testing.assert_allclose(runs.objectives[:, -1], gt.objective(best, runs.theta), atol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["grpo", "rloo", "max_rl", "dr_grpo", "nemo_rl"])
+def test_of_two_rewards_an_estimator_climbs_what_is_climbed(name):
+    problem = problem_of(gt.TabularSoftmax(2, 4), gt.exact.climbed(name, [0.0, 1.0], group_size=6), values=np.array([0.0, 1.0]))
+    law = gt.gradient_law(problem, problem.theta, name, batch_size=1, group_size=6)
+    assert np.abs(law.bias).max() < 1e-14
+    theta = problem.theta
+    np.testing.assert_allclose(
+        gt.exact.gradient(problem, theta), slopes_of(lambda at: gt.objective(problem, at), theta), atol=1e-9
+    )
+    np.testing.assert_allclose(gt.hessian(problem, theta), slopes_of(lambda at: gt.exact.gradient(problem, at), theta), atol=1e-8)
+
+
+def test_of_three_rewards_division_climbs_nothing():
+    """Around a loop of laws the mean does work, as no gradient does; that of a kernel affine in the rewards does none."""
+    corners = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.8, 0.1, 0.1]])
+    nodes, weights = np.polynomial.legendre.leggauss(12)
+    work = {}
+    for name in ("rloo", "grpo"):
+        work[name] = 0.0
+        for start, end in itertools.pairwise(corners):
+            laws = start + 0.5 * (nodes + 1.0)[:, None] * (end - start)
+            work[name] += 0.5 * weights @ gt.exact.mean_advantages(name, VALUES, laws, group_size=4) @ (end - start)
+    assert abs(work["rloo"]) < 1e-14 < 1e-3 < abs(work["grpo"])
+    climbed = gt.exact.climbed("rloo", VALUES, group_size=4)
+    law = corners[:3]
+    np.testing.assert_allclose(np.diff(climbed.value(VALUES, law)), np.diff(law @ VALUES), atol=1e-14)
+    with pytest.raises(ValueError, match=r"'grpo' climbs no objective with rewards .* in groups of 4"):
+        gt.exact.climbed("grpo", VALUES, group_size=4)
+
+
+def test_what_does_not_fit_is_refused():
+    bandit, policy = gt.Bandit([[0.3, 0.8]]), gt.TabularSoftmax(1, 2)
+    wrong = gt.Objective("wrong", lambda z, q: q @ z, lambda z, q: np.broadcast_to(z**2 + 2.0 * z, q.shape))
+    shapeless = gt.Objective("shapeless", lambda z, q: q, lambda z, q: z)
+    flat = gt.Objective("flat", lambda z, q: q @ z, lambda z, q: np.broadcast_to(z, q.shape))
+    for objective, told in ((wrong, "slopes differ by 3, and values by 1"), (shapeless, "shape")):
+        with pytest.raises(ValueError, match=told):
+            gt.Problem(bandit, policy, objective=objective)
+    with pytest.raises(ValueError, match="curvature"):
+        gt.hessian(gt.Problem(bandit, policy, objective=flat), np.zeros(2))
+    with pytest.raises(ValueError, match="needs two rewards"):
+        problem_of(gt.TabularSoftmax(2, 4), gt.Objective.log_success())
+    with pytest.raises(ValueError, match="rank must be at most draws, 2, got 3"):
+        gt.Objective.order_statistic(3, 2)
+    with pytest.raises(TypeError, match="must be an Objective"):
+        gt.Problem(bandit, policy, objective="mean")
+    chain = gt.gallery.problem("chain-copy")
+    with pytest.raises(ValueError, match="TokenChain"):
+        gt.Problem(chain.bandit, chain.policy, objective=gt.Objective.best_of(2))
+    problem = gt.Problem(bandit, policy, objective=gt.Objective.best_of(2))
+    for ask in (
+        lambda: gt.group_size_law(problem, problem.theta),
+        lambda: gt.theory.training_law(problem, problem.theta, gt.Constant(0.1), steps=2),
+        lambda: gt.theory.training_law(problem, problem.theta, gt.Constant(0.2), steps=1),
+    ):
+        with pytest.raises(ValueError, match="must climb its mean reward"):
+            ask()
