@@ -18,6 +18,7 @@ from .estimation import Aggregation as Aggregation
 from .estimation import AllocationRule as AllocationRule
 from .estimation import Batch as Batch
 from .estimation import Clip as Clip
+from .estimation import Credit as Credit
 from .estimation import Estimator as Estimator
 from .estimation import KLTerm as KLTerm
 from .estimation import Mismatch as Mismatch

@@ -10,11 +10,13 @@ from grpo_theory.estimation.kernel import Batch as Batch
 from grpo_theory.estimation.kernel import SourceFile as SourceFile
 from grpo_theory.estimation.parts import AGGREGATIONS as AGGREGATIONS
 from grpo_theory.estimation.parts import CLIPS as CLIPS
+from grpo_theory.estimation.parts import CREDITS as CREDITS
 from grpo_theory.estimation.parts import KL_TERMS as KL_TERMS
 from grpo_theory.estimation.parts import MISMATCHES as MISMATCHES
 from grpo_theory.estimation.parts import RATIOS as RATIOS
 from grpo_theory.estimation.parts import Aggregation as Aggregation
 from grpo_theory.estimation.parts import Clip as Clip
+from grpo_theory.estimation.parts import Credit as Credit
 from grpo_theory.estimation.parts import KLTerm as KLTerm
 from grpo_theory.estimation.parts import Mismatch as Mismatch
 from grpo_theory.estimation.parts import Ratio as Ratio

@@ -1,4 +1,4 @@
-"""The parts of a composition: importance ratios, clips, mismatches, aggregation over tokens, and KL terms.
+"""The parts of a composition: importance ratios, clips, mismatches, aggregation over tokens, KL terms, and credits of tokens.
 
 The current policy is pi; the behaviour policy, which sampled, is pi_0.  A function of a ratio fills the weights of one response's
 tokens from the logs of pi/pi_0 of its tokens.  It does so for N pairs of policies side by side.  A clip says what becomes of a
@@ -517,12 +517,80 @@ MISMATCHES = {
 """The mismatches by name, with the bounds that trainers use by default.  The bound is 2 where the ratio is truncated (verl), 5
 where tokens are masked (AReaL), and 3 where responses are masked (TRL with vLLM).  The sources are in docs/trainers.md."""
 
+
+@dataclass(frozen=True)
+class Credit(Part):
+    """What each token gets besides the advantage of its response.
+
+    Attributes
+    ----------
+    name : str
+    function : callable
+        ``function(point, settings)`` returns the credits of the tokens of all responses, shape (M, K, T), at the `gt.Point` of
+        the policy that samples.  Beyond a response's end they are not read.  Ratio, clip and aggregation apply to them.
+    settings : tuple of float
+        What the function finds in `settings`.
+
+    Examples
+    --------
+    Process rewards, here a tenth for each token that is not the first of the vocabulary, from each token on:
+
+    >>> import numpy as np, grpo_theory as gt
+    >>> def to_go(point, settings):
+    ...     paths = point.policy.paths
+    ...     paid = settings[0] * paths.gather(np.arange(paths.n_logits) % paths.vocabulary_size > 0)
+    ...     rest = np.cumsum(paid[:, ::-1], axis=1)[:, ::-1]
+    ...     return np.broadcast_to(rest, (len(point.probabilities), *rest.shape))
+    >>> process = gt.estimation.Credit("process", to_go, (0.1,))
+    >>> gt.compose("rloo_and_process_example", advantage="rloo", credit=process).credit.with_settings(0.2).settings
+    (0.2,)
+    """
+
+    name: str
+    function: Callable
+    settings: tuple[float, ...] = ()
+
+    def with_settings(self, *settings: float) -> "Credit":
+        """Return the same credit with other settings."""
+        return replace(self, settings=tuple(as_number("settings", one) for one in settings))
+
+
+def no_credit(point: Any, settings: tuple[float, ...]) -> float:
+    """Return 0."""
+    return 0.0
+
+
+def advantage_estimation(point: Any, settings: tuple[float, ...]) -> Array:
+    """Return sum_l lambda^l delta_{t+l}, delta_t = V_{t+1} - V_t, for exact values V; at its end that of a response is its reward."""
+    paths, decay = point.policy.paths, settings[0]
+    p, rewards = point.probabilities, point.bandit.mean_reward - point.penalties
+    taken, gained = paths.collect(p), paths.collect(p * rewards)
+    # V at a prefix is what is gained through its edges over the chance to be there; a token leads to its edge's own.
+    before, after = (
+        np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0.0)
+        for top, bottom in ((paths.by_prefix(gained), paths.by_prefix(taken)), (gained, taken))
+    )
+    # GAE (Schulman et al. 2016, equation 16) with discount 1; with lambda = 0 it is Q - V, with 1 the reward less V.
+    credits = paths.gather(after) - paths.gather(before)
+    for t in range(credits.shape[-1] - 2, -1, -1):
+        credits[..., t] += decay * credits[..., t + 1]
+    return credits
+
+
+CREDITS = {
+    "none": Credit("none", no_credit),
+    "values": Credit("values", advantage_estimation, (0.0,)),
+    "gae": Credit("gae", advantage_estimation, (0.95,)),
+}
+"""The credits by name: "values" is Q - V at each prefix, "gae" generalised advantage estimation, both with exact values."""
+
 _PARTS: dict[str, tuple[type, Mapping[str, Any]]] = {
     "ratio": (Ratio, RATIOS),
     "clip": (Clip, CLIPS),
     "aggregation": (Aggregation, AGGREGATIONS),
     "kl": (KLTerm, KL_TERMS),
     "mismatch": (Mismatch, MISMATCHES),
+    "credit": (Credit, CREDITS),
 }
 """By the argument of `gt.compose`."""
 

@@ -13,11 +13,13 @@ from grpo_theory.estimation.kernel import check_arguments, fields_read, remember
 from grpo_theory.estimation.parts import (
     AGGREGATIONS,
     CLIPS,
+    CREDITS,
     KL_TERMS,
     MISMATCHES,
     RATIOS,
     Aggregation,
     Clip,
+    Credit,
     KLTerm,
     Mismatch,
     Ratio,
@@ -49,6 +51,8 @@ class Estimator:
         Formula and source, in a line; the kernel's own if empty.
     mismatch : Mismatch
         The ratio of the policy at the start of the update over the one that sampled, where these differ.
+    credit : Credit
+        What tokens get besides the advantage of their response.
 
     Examples
     --------
@@ -73,6 +77,7 @@ class Estimator:
     kl: KLTerm = KL_TERMS["k1 in reward"]
     source: str = ""
     mismatch: Mismatch = MISMATCHES["none"]
+    credit: Credit = CREDITS["none"]
 
     def __repr__(self) -> str:
         return f"Estimator({self.name!r}, {self.description})"
@@ -154,7 +159,7 @@ def register(new: Estimator, *, overwrite: bool = False) -> Estimator:
     """Put an estimator into the registry, in the place of the same one, or with `overwrite` of any that the package has not."""
     known = _REGISTRY.get(new.name)
     if known is not None and (new.name in _SHIPPED or not overwrite):
-        parts = [(one.ratio, one.clip, one.aggregation, one.kl, one.mismatch) for one in (known, new)]
+        parts = [(one.ratio, one.clip, one.aggregation, one.kl, one.mismatch, one.credit) for one in (known, new)]
         kernels = [one.advantage.function for one in (known, new)]
         if not is_same_function(*kernels) or not all(one.is_same(other) for one, other in zip(*parts, strict=True)):
             advice = "choose another name" if new.name in _SHIPPED else "overwrite=True replaces it"
@@ -310,21 +315,22 @@ def compose(
     aggregation: str | Aggregation = "sum",
     kl: str | KLTerm = "k1 in reward",
     mismatch: str | Mismatch = "none",
+    credit: str | Credit = "none",
     source: str = "",
     overwrite: bool = False,
 ) -> Estimator:
-    """Build an estimator from advantage, importance ratio, clip, aggregation and KL term, and register it.
+    """Build an estimator from advantage, importance ratio, clip, aggregation, KL term and credits, and register it.
 
-    A response with tokens t contributes A sum_t w_t c_t + v to the estimate. A is its advantage, and v is the gradient of a KL
-    term in the loss. The logit gradient c_t of the token is e_edge - (the probabilities at its prefix). The weight w_t is what
-    clip and aggregation make of the importance ratio, times the bounded mismatch.
+    A response with tokens t contributes sum_t (A + a_t) w_t c_t + v to the estimate. A is its advantage, a_t the credit of a token,
+    and v the gradient of a KL term in the loss. The logit gradient c_t of the token is e_edge - (the probabilities at its prefix).
+    The weight w_t is what clip and aggregation make of the importance ratio, times the bounded mismatch.
 
     Parameters
     ----------
     name : str
         The name by which every function of the package accepts the estimator.
     advantage : str or Estimator
-        Whose advantages.
+        Whose advantages; "none" for 0.
     ratio : {"none", "token", "trajectory", "geometric"} or Ratio
         The importance ratio: probability under the current policy divided by that under the policy that sampled.
     clip : {"none", "two-sided", "upper only", "by sign", "cap", "cap at high", "clamp", "dual"} or Clip
@@ -338,6 +344,8 @@ def compose(
     mismatch : {"none", "token", "token truncated", "token masked", "response truncated", "response masked"} or Mismatch
         A second ratio, of the policy at the start of the update over the one that sampled. It has a bound of its own. It counts
         where `gt.gradient_law` is told both policies, and is 1 elsewhere.
+    credit : {"none", "values", "gae"} or Credit
+        What each token gets besides. It is in exact laws, mean paths and `gt.simulate_gradients`, of responses that are listed.
     source : str, optional
         Formula and source, in a line.
     overwrite : bool, default False
@@ -357,10 +365,18 @@ def compose(
     1.0
     """
     _check_named(name)
-    given = {"ratio": ratio, "clip": clip, "aggregation": aggregation, "kl": kl, "mismatch": mismatch}
+    given = {"ratio": ratio, "clip": clip, "aggregation": aggregation, "kl": kl, "mismatch": mismatch, "credit": credit}
     parts = {argument: find_part(argument, value) for argument, value in given.items()}
-    kernel = find(advantage, "advantage").advantage
+    found = make_estimator("none", no_advantage, exchangeable=True) if advantage == "none" else find(advantage, "advantage")
+    kernel = found.advantage
     return register(Estimator(name, kernel, **parts, source=source), overwrite=overwrite)
+
+
+def no_advantage(batch, advantages):  # type: ignore[no-untyped-def]
+    """A = 0: tokens have their own credits."""
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = 0.0
 
 
 def _check_named(name: str) -> None:

@@ -191,6 +191,8 @@ def climbed(estimator: str | Estimator, values: ArrayLike, *, group_size: int) -
     """
     found, values = find(estimator), as_numbers("values", values)
     size, levels = as_count("group_size", group_size, 2), tuple(values.tolist())
+    if found.credit.name != "none":
+        raise ValueError(f"estimator {found.name!r} has credits of tokens, whose mean is no function of the rewards' law")
     found.check_defined(size, values)
     counts, advantages = advantages_beside(found, levels, size, size - 1)
     _, pairs = advantages_beside(found, levels, size, size - 2)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.estimation import AGGREGATIONS, CLIPS, RATIOS, Estimator, find
+from grpo_theory.estimation import AGGREGATIONS, CLIPS, CREDITS, RATIOS, Estimator, find
 from grpo_theory.exact.derivatives import fisher_information, objective
 from grpo_theory.exact.group_law import law_between
 from grpo_theory.exact.mean_advantages import Population, advantages_beside, group_chances, mean_advantages, population
@@ -60,8 +60,8 @@ def mean_estimate(current: Point, sampler: Point, estimator: Estimator | Populat
             chosen.check_defined(size, bandit.values, current.policy.lengths)
             counts, advantages = advantages_beside(chosen, tuple(bandit.values.tolist()), size, size - 1)
             chances = group_chances(counts, sampler.reward_law)
-        parts = chosen.ratio, chosen.clip, chosen.aggregation, chosen.kl.place
-        plain = on_policy and parts == (RATIOS["none"], CLIPS["none"], AGGREGATIONS["sum"], "reward")
+        parts = chosen.ratio, chosen.clip, chosen.aggregation, chosen.kl.place, chosen.credit
+        plain = on_policy and parts == (RATIOS["none"], CLIPS["none"], AGGREGATIONS["sum"], "reward", CREDITS["none"])
 
     def worth(kept: Array) -> Array:
         """Return the mean of what is kept of the advantages, times each response's chance, shape (M, K)."""

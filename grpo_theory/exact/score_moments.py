@@ -19,7 +19,7 @@ from grpo_theory.estimation.parts import no_clip, trajectory_ratio
 from grpo_theory.exact.multisets import Classes, ListedClasses
 from grpo_theory.jit import compiled
 from grpo_theory.problem import KL, ChainPoint, LogitMap, Paths, Point, TokenChain
-from grpo_theory.validation import Array, Integers, check_room, typed
+from grpo_theory.validation import Array, Integers, as_numbers, check_finite, check_room, check_shape, typed
 
 POSITIVE, NEGATIVE = 0, 1
 """Indices of the signs of an advantage in a table of gains."""
@@ -42,7 +42,7 @@ class TokenWeights:
     gains : ndarray, shape (K, 2, T, M)
         Ratio, clip and aggregation, for positive advantages and for others; 0 beyond a response's end.
     drifts : ndarray, shape (K, T, M)
-        The slope of a KL term in the loss, with its strength and aggregation; 0 if there is none.
+        The slope of a KL term in the loss, with its strength and aggregation, and credits of tokens; 0 if there is neither.
     on_policy : bool
         Whether the current policy has drawn the responses.
 
@@ -165,6 +165,13 @@ def token_weights(current: Point, behaviour: Point, estimator: Estimator, old: P
             f"The response is sampled with probability {behaviour.probabilities[prompt, response]:.3g}, and has a token that the "
             "current policy all but excludes and the reference does not"
         )
+    if estimator.credit.name != "none":
+        credits = as_numbers("credit", estimator.credit.function(behaviour, estimator.credit.settings))
+        check_shape("credit", credits, (len(current.token_probabilities), *paths.edges.shape), "(M, K, T)")
+        check_finite("credit", credits)
+        # A credit does not depend on the group, as the slope of a KL term does not: it stands beside it in v, weighted as A is.
+        own = np.moveaxis(np.where(paths.taken, credits, 0.0), 0, -1)
+        drifts += np.where(own > 0.0, gains[:, POSITIVE], gains[:, NEGATIVE]) * own
     return TokenWeights(paths, current.token_probabilities, gains, drifts, current is behaviour)
 
 
@@ -416,6 +423,8 @@ def _check_summable(estimator: Estimator, one_length: bool) -> None:
         why = f"its advantages read {' and '.join(read)}, which a recursion over states does not know"
     elif estimator.aggregation.pool:
         why = "it divides by the tokens of the whole group, and a recursion sees one response"
+    elif estimator.credit.name != "none":
+        why = "its tokens have credits of their own, which are tables over listed responses"
     elif estimator.kl.place == "loss":
         why = "it has a KL term in the loss, and a problem with a chain has no penalty"
     else:

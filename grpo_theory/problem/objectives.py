@@ -22,8 +22,8 @@ AGREEMENT = 1e-5
 class Objective:
     """A function F of each prompt's reward law, whose mean over the prompts a problem climbs.
 
-    Let q be the probabilities of the reward values at theta, and F_l the derivative of F in q_l.  The gradient of F(q) is E[F_Z W]
-    with the score W, a policy gradient with the reward F_Z in place of Z.  A constant added to all F_l changes nothing.
+    Let q be the probabilities of the reward values at theta, and F_l the derivative of F in q_l.  With the score W the gradient
+    of F(q) is E[F_Z W], a policy gradient with the reward F_Z in place of Z.  A constant added to all F_l changes nothing.
 
     Parameters
     ----------

@@ -157,6 +157,10 @@ def checked_sizes(
             f"each run are held in memory, got {found.lag:,}"
         )
     check_penalty(problem.kl, estimator)
+    if estimator.credit.name != "none":
+        raise ValueError(
+            f"estimator {estimator.name!r} must have no credits of tokens in training runs: gt.mean_path has its mean path"
+        )
     return found
 
 

@@ -253,6 +253,8 @@ def chain_weights(estimator: Estimator, current: ChainPoint, log_ratios: Array) 
         If the estimator has a KL term in the loss.
     """
     check_penalty(current.kl, estimator)
+    if estimator.credit.name != "none":
+        raise ValueError(f"estimator {estimator.name!r} has credits of tokens, tables over responses: use problem.listed()")
     ratios = np.zeros(log_ratios.size) if estimator.ratio.constant else np.ascontiguousarray(log_ratios).ravel()
     gains = None
     if by_token(estimator):

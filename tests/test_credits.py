@@ -1,0 +1,96 @@
+"""Credits of tokens: their law by enumeration of all groups, what exact values are worth, and what cannot have them."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+
+SIZES = {"batch_size": 1, "group_size": 2}
+TREE = gt.TokenTree(1, vocabulary_size=2, horizon=2, end_token=0)
+PROBLEM = gt.Problem(gt.Bandit([[0.2, 0.9, 0.4]]), TREE, theta=[0.3, -0.2, 0.5, 0.1])
+OLD = np.array([0.1, 0.2, -0.3, 0.4])
+
+
+def uneven(point, settings):
+    """Credits that no structure explains: they differ by response and token."""
+    k, t = np.indices(point.policy.paths.edges.shape)
+    return np.broadcast_to(settings[0] * np.sin(1.0 + 3.0 * k + t), (len(point.probabilities), *k.shape))
+
+
+def estimator(credit, **parts):
+    return gt.compose("credit_test", **{"advantage": "none"} | parts, credit=credit, overwrite=True)
+
+
+def terms(one, theta, old):
+    """The sums of weighted token scores of each response: what advantages multiply, by sign, and what credits add (K, d)."""
+    now, before = PROBLEM.at(theta), PROBLEM.at(old)
+    paths, eye = TREE.paths, np.eye(TREE.n_logits)
+    by_sign, added = np.zeros((3, 2, TREE.dimension)), np.zeros((3, TREE.dimension))
+    credits = one.credit.function(before, one.credit.settings)[0]
+    for k, t in zip(*np.nonzero(paths.taken), strict=True):
+        edge = paths.edges[k, t]
+        score = eye[edge].copy()
+        start = edge // 2 * 2
+        score[start : start + 2] -= now.token_probabilities[0, start : start + 2]
+        ratio = now.token_probabilities[0, edge] / before.token_probabilities[0, edge] if one.ratio.name == "token" else 1.0
+        kept = [ratio * (ratio <= 1.2), ratio * (ratio >= 0.8)] if one.clip.name == "by sign" else [ratio, ratio]
+        for sign in (0, 1):
+            by_sign[k, sign] += kept[sign] * score
+        added[k] += credits[k, t] * kept[0 if credits[k, t] > 0.0 else 1] * score
+    return by_sign, added
+
+
+@pytest.mark.parametrize("parts", [{}, {"advantage": "rloo", "ratio": "token", "clip": "by sign"}], ids=["alone", "clipped"])
+def test_the_law_is_that_of_all_groups(parts):
+    credit = gt.estimation.Credit("uneven", uneven, (0.7,))
+    one, old = estimator(credit, **parts), OLD if parts else PROBLEM.theta
+    by_sign, added = terms(one, PROBLEM.theta, old)
+    pi, success = PROBLEM.at(old).probabilities[0], PROBLEM.bandit.mean_reward[0]
+    mean, second = np.zeros(4), np.zeros((4, 4))
+    for group in itertools.product(itertools.product(range(3), (0.0, 1.0)), repeat=2):
+        chance = np.prod([pi[k] * (success[k] if z else 1.0 - success[k]) for k, z in group])
+        estimate = np.zeros(4)
+        for (k, z), (_, other) in (group, group[::-1]):
+            advantage = z - other if parts else 0.0
+            estimate += 0.5 * (advantage * by_sign[k, 0 if advantage > 0.0 else 1] + added[k])
+        mean, second = mean + chance * estimate, second + chance * np.outer(estimate, estimate)
+    law = gt.gradient_law(PROBLEM, PROBLEM.theta, one, **SIZES, behaviour=old)
+    np.testing.assert_allclose(law.mean, mean, atol=1e-15)
+    np.testing.assert_allclose(law.covariance(), second - np.outer(mean, mean), atol=1e-15)
+    np.testing.assert_allclose(gt.gradient_mean(PROBLEM, PROBLEM.theta, one, **SIZES, behaviour=old), mean, atol=1e-15)
+    runs = gt.simulate_gradients(PROBLEM, PROBLEM.theta, one, **SIZES, behaviour=old, replications=50_000, rng=2)
+    assert runs.mse[0] == pytest.approx(law.mse, rel=0.03)  # five standard errors; without credits it is a third off
+
+
+def test_exact_values_are_unbiased_and_quieter():
+    """Q - V of each token is the gradient for every lambda, and lambda = 0 is the quietest: it adds up what is known."""
+    gradient = gt.exact.gradient(PROBLEM, PROBLEM.theta)
+    traces = []
+    for decay in (0.0, 0.5, 1.0):
+        law = gt.gradient_law(PROBLEM, PROBLEM.theta, estimator(gt.estimation.CREDITS["gae"].with_settings(decay)), **SIZES)
+        np.testing.assert_allclose(law.mean, gradient, atol=1e-15)
+        traces.append(law.trace)
+    assert traces == sorted(traces)
+    values = gt.gradient_law(PROBLEM, PROBLEM.theta, estimator("values"), **SIZES)
+    assert values.trace == pytest.approx(traces[0], rel=1e-12)
+    assert values.trace < 0.5 * gt.gradient_law(PROBLEM, PROBLEM.theta, "oracle", **SIZES).trace
+
+
+def test_what_cannot_have_credits_says_so():
+    one, chain = estimator("values"), gt.gallery.problem("chain-copy")
+    run = {"batch_size": 1, "group_size": 2, "replications": 2, "rng": 0}
+    for ask, told in (
+        (lambda: gt.simulate_training(PROBLEM, PROBLEM.theta, one, gt.Constant(0.1), **run, steps=1), "gt.mean_path"),
+        (lambda: gt.gradient_law(chain, chain.theta, one, **SIZES), "tables over listed responses"),
+        (lambda: gt.simulate_gradients(chain, chain.theta, one, **run), "tables over responses"),
+        (lambda: gt.exact.climbed(one, [0.0, 1.0], group_size=2), "no function of the rewards' law"),
+        (lambda: estimator("value"), "credit must be"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            ask()
+    short = gt.estimation.Credit("short", lambda point, settings: np.zeros((1, 2)))
+    with pytest.raises(ValueError, match=r"credit must have shape .*\(M, K, T\)"):
+        gt.gradient_law(PROBLEM, PROBLEM.theta, estimator(short), **SIZES)
+    assert len(gt.mean_path(PROBLEM, PROBLEM.theta, one, gt.Constant(0.5), group_size=2, steps=3).theta) == 4
