@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from test_sides import computed
 
 from grpo_theory.evidence import judge
+from grpo_theory.page.command import main
 
 FOLDER = Path(__file__).parents[1] / "examples" / "theorems"
 ANSWERS = {
@@ -33,6 +35,19 @@ ANSWERS = {
 
 def test_every_example_has_its_answer():
     assert {path.stem for path in FOLDER.glob("*.py")} == set(ANSWERS)
+
+
+def test_a_new_study_runs_as_it_is(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "https://arxiv.org/abs/2505.15201"]) == 0
+    assert main(["verify", "paper_2505_15201.py"]) == 0
+    claims = pd.read_csv("verified/claims.csv")
+    assert (claims["verdict"] == "confirmed").all()
+    assert (claims["control"] == "refuted").all()
+    assert main(["new", "2505.15201"]) == main(["new", "pkpo"]) == 2
+    told = capsys.readouterr().err
+    assert "paper_2505_15201.py: File exists" in told
+    assert "must be a number at arXiv" in told
 
 
 @pytest.mark.parametrize("name", ANSWERS)

@@ -139,7 +139,8 @@ OBSERVABLES = [
 def test_an_observable_has_the_gradient_of_its_value(name, observable):
     problem = gt.gallery.problem(name)
     theta, moves = problem.theta, DIFFERENCE * np.eye(problem.theta.size)
-    for one in (observable, gt.Observable.kl(problem.at(theta + 0.2).probabilities)):
+    prefix = [] if name == "linear" else [problem.policy.paths.tokens[-1][0]]
+    for one in (observable, gt.Observable.kl(problem.at(theta + 0.2).probabilities), gt.Observable.entropy_after(prefix)):
         slopes = (one.along(problem, theta + moves) - one.along(problem, theta - moves)) / (2.0 * DIFFERENCE)
         seen = gt.observe(problem, theta, one)
         np.testing.assert_allclose(seen.gradient, slopes, atol=1e-9)

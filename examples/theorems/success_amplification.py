@@ -34,14 +34,6 @@ def h(p, p_ref, beta, divided=True):
     return 1.0 / (1.0 + (1.0 - p_ref) / p_ref * np.exp(-1.0 / (beta * deviation)))
 
 
-def fixed(p_ref, beta):
-    """Return the fixed point of h."""
-    p = p_ref
-    for _ in range(500):
-        p = h(p, p_ref, beta)
-    return p
-
-
 def best(reference, p, beta):
     """Return the maximiser of E[(r-p)/sqrt(p(1-p)+eps)] - beta KL(pi||reference), by Newton's method, and its success."""
     values = np.array([-p, 1.0 - p]) / np.sqrt(p * (1.0 - p) + EPSILON)
@@ -68,11 +60,10 @@ def three_steps(beta, rng, divided=True):
 def at_the_fixed_point(beta, rng, sign=1.0, group_size=64):
     """The fixed point beside the reference, and the mean update there."""
     reference = rng.dirichlet(np.ones(6))
-    p_ref = float(reference @ RIGHT)
-    p = fixed(p_ref, beta)
-    theta = best(reference, p, beta)[0]
     free, tied = (gt.Problem(gt.Bandit([RIGHT]), gt.TabularSoftmax(1, 6), kl=kl) for kl in (None, gt.KL(beta, [reference])))
-    sizes = {"batch_size": 1, "group_size": group_size}
+    # Groups without end: the mean update is 0 exactly where h has its fixed point.
+    theta = gt.fixed_point(tied, np.log(reference), K2).theta
+    p, p_ref, sizes = tied.at(theta).reward_law[0, 1], float(reference @ RIGHT), {"batch_size": 1, "group_size": group_size}
     part = np.linalg.norm(gt.gradient_mean(free, theta, "grpo", **sizes))
     whole = np.linalg.norm(gt.gradient_mean(tied, theta, K2, **sizes))
-    return {AMPLIFIES.id: (p_ref, fixed(p_ref, sign * beta)), STAYS.id: (whole, 0.05 * part)}
+    return {AMPLIFIES.id: (p_ref, p if sign > 0.0 else h(p, p_ref, -beta)), STAYS.id: (whole, 0.05 * part)}

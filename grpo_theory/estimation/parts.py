@@ -561,7 +561,7 @@ def no_credit(point: Any, settings: tuple[float, ...]) -> float:
 
 
 def advantage_estimation(point: Any, settings: tuple[float, ...]) -> Array:
-    """Return sum_l lambda^l delta_{t+l}, delta_t = V_{t+1} - V_t, for exact values V; at its end that of a response is its reward."""
+    """Return sum_l lambda^l delta_{t+l}, delta_t = V_{t+1} - V_t for exact values V, at a response's end its reward."""
     paths, decay = point.policy.paths, settings[0]
     p, rewards = point.probabilities, point.bandit.mean_reward - point.penalties
     taken, gained = paths.collect(p), paths.collect(p * rewards)

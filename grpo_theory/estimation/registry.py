@@ -321,9 +321,9 @@ def compose(
 ) -> Estimator:
     """Build an estimator from advantage, importance ratio, clip, aggregation, KL term and credits, and register it.
 
-    A response with tokens t contributes sum_t (A + a_t) w_t c_t + v to the estimate. A is its advantage, a_t the credit of a token,
-    and v the gradient of a KL term in the loss. The logit gradient c_t of the token is e_edge - (the probabilities at its prefix).
-    The weight w_t is what clip and aggregation make of the importance ratio, times the bounded mismatch.
+    A response with tokens t contributes sum_t (A + a_t) w_t c_t + v to the estimate. A is its advantage, a_t the credit of a
+    token, and v the gradient of a KL term in the loss. The logit gradient c_t of the token is e_edge - (the probabilities at its
+    prefix). The weight w_t is what clip and aggregation make of the importance ratio, times the bounded mismatch.
 
     Parameters
     ----------
@@ -372,7 +372,7 @@ def compose(
     return register(Estimator(name, kernel, **parts, source=source), overwrite=overwrite)
 
 
-def no_advantage(batch, advantages):  # type: ignore[no-untyped-def]
+def no_advantage(batch, advantages):
     """A = 0: tokens have their own credits."""
     for b in range(batch.rewards.shape[0]):
         for g in range(batch.rewards.shape[1]):

@@ -36,6 +36,7 @@ from .mean_path import fixed_point as fixed_point
 from .mean_path import gradient_mean as gradient_mean
 from .mean_path import mean_path as mean_path
 from .mean_path import natural_step as natural_step
+from .mean_path import plain_step as plain_step
 from .multisets import TableSizeWarning as TableSizeWarning
 from .observables import Observable as Observable
 from .observables import Observed as Observed

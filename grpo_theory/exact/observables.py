@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -94,6 +94,41 @@ class Observable:
             return (logs - (entropy / length)[:, None] * point.policy.lengths) / length[:, None]
 
         return cls("entropy of a token", lambda point: np.divide(*parts(point)[1:]), counts)
+
+    @classmethod
+    def entropy_after(cls, prefix: Sequence[int]) -> Self:
+        """Return the entropy of the token that follows a prefix, given as tokens.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> problem = gt.gallery.problem("two-arms")
+        >>> both = gt.Observable.entropy_after([]), gt.Observable.entropy()
+        >>> first, whole = (gt.observe(problem, problem.theta, one) for one in both)
+        >>> bool(abs(first.value - whole.value) < 1e-15)
+        True
+        """
+        tokens = tuple(as_count("prefix", token, 0) for token in prefix)
+
+        def parts(point: Point) -> tuple[Array, Array, Array]:
+            paths = point.policy.paths
+            after = [len(own) > len(tokens) and own[: len(tokens)] == tokens for own in paths.tokens]
+            if not any(after):
+                raise ValueError(f"prefix must be followed by a token in some response, and {list(tokens)} is not")
+            logs = -paths.gather(point.token_log_probabilities)[..., len(tokens)]
+            visits = (point.probabilities * after).sum(axis=1, keepdims=True)
+            return after * logs / visits, np.asarray(after) / visits, point.probabilities
+
+        def value(point: Point) -> Array:
+            logs, _, p = parts(point)
+            return (p * logs).sum(axis=1)
+
+        def counts(point: Point) -> Array:
+            logs, visited, p = parts(point)
+            # grad H = E[1{visited} (-log p_t - H) W]/P(visited): tokens before and after have scores of mean 0 there.
+            return logs - visited * (p * logs).sum(axis=1, keepdims=True)
+
+        return cls(f"entropy after {list(tokens)}", value, counts)
 
     @classmethod
     def length(cls) -> Self:

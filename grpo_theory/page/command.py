@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from grpo_theory.page import verify_command
+from grpo_theory.page import new_command, verify_command
 from grpo_theory.page.advice import plan_command, watch_command
 from grpo_theory.page.advice.check_command import check_command, read_command
 from grpo_theory.page.listing_commands import estimators_command, problems_command
@@ -27,6 +27,7 @@ SUBCOMMANDS: dict[str, Any] = {
     "read": read_command,
     "check": check_command,
     "watch": watch_command,
+    "new": new_command,
     "verify": verify_command,
     "estimators": estimators_command,
     "problems": problems_command,
