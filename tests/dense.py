@@ -149,6 +149,7 @@ class Dense:
             seen.rewards[prompts[:, None], outcomes],
             seen.norms[prompts[:, None], responses],
             seen.lengths[responses],
+            np.log(at.responses[prompts[:, None], responses]),
             seen.values[prompts],
             seen.standard_deviations[prompts],
             seen.optimal_baselines[prompts],

@@ -329,6 +329,7 @@ def advantages(estimator: gt.Estimator, tables: list[Prompt], rows) -> np.ndarra
         rewards=np.array([t.rewards[row] for t, row in pairs]),
         squared_score_norms=np.array([(t.scores[row] ** 2).sum(axis=1) for t, row in pairs]),
         lengths=np.array([t.lengths[row] for t, row in pairs]),
+        log_probabilities=np.log(np.array([(t.probabilities @ (t.responses[:, None] == t.responses))[row] for t, row in pairs])),
         values=np.array([t.value for t in tables]),
         standard_deviations=np.array([t.standard_deviation for t in tables]),
         optimal_baselines=np.array([t.optimal_baseline for t in tables]),

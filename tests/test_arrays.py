@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.exact.multisets import DistinctPrompts, class_tables, multisets
+from grpo_theory.exact.multisets import DistinctPrompts, class_tables, fields_of_rewards, multisets
 from grpo_theory.intervals.interval import tail_table
 from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.laboratory.experiment import RecordedTraining
@@ -95,7 +95,7 @@ def holds_arrays(kind):
 
 def test_what_a_function_keeps_for_the_next_call_is_closed_to_writing():
     advantage = gt.estimators()["grpo"].advantage
-    looks = DistinctPrompts(np.array([[[0.0, 1.0]], [[1.0, 1.0]], [[1.0, 1.0]]]), np.ones((3, 1)))
+    looks = DistinctPrompts(fields_of_rewards(np.array([[0.0, 1.0]])), np.full((3, 1), np.nan))
     returned = [multisets(1, 4), multisets(3, 4), *tail_table(12, 0.9), *next(class_tables(advantage, looks, 4))]
     returned += [*group_table(gt.estimators()["grpo"], (0.0, 1.0), 4)]
     assert multisets(3, 4) is returned[1]

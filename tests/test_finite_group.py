@@ -37,7 +37,7 @@ def moments_of_groups(name, p, size):
     nothing, unread = np.full(len(groups), np.nan), np.full(groups.shape, np.nan)
     lengths = np.ones(groups.shape, dtype=np.int64)
     filled = np.empty(groups.shape)
-    advantage.function(gt.Batch(groups, unread, lengths, nothing, nothing, nothing, advantage.parameter_array), filled)
+    advantage.function(gt.Batch(groups, unread, lengths, unread, nothing, nothing, nothing, advantage.parameter_array), filled)
     weights = np.where(groups > 0.0, p, 1.0 - p).prod(axis=1)
     scores = np.where(groups > 0.0, 1.0 / p, -1.0 / (1.0 - p))  # of p itself
     return weights @ (filled * scores).mean(axis=1)

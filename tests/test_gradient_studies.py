@@ -153,6 +153,6 @@ ADVANTAGES = {
 def test_advantages_are_as_described(name):
     advantages, unread, one = np.empty((1, 4)), np.ones((1, 4)), np.ones(1)
     parameters = kernel_at(name, T).advantage.parameter_array
-    batch = gt.Batch(REWARDS, unread, unread.astype(np.int64), VALUE * one, one, BEST * one, parameters)
+    batch = gt.Batch(REWARDS, unread, unread.astype(np.int64), unread, VALUE * one, one, BEST * one, parameters)
     KERNELS[name](batch, advantages)
     np.testing.assert_allclose(advantages, ADVANTAGES[name], rtol=1e-14)

@@ -120,6 +120,12 @@ def test_a_fixed_point_is_where_updates_lead_with_steps_up_to_the_largest():
         rate = 1.0 / (1.0 + 0.7 / 0.3 * np.exp(-0.5 / (np.sqrt(rate * (1.0 - rate)) + epsilon)))
     found = gt.fixed_point(problem, problem.theta, names["grpo"])
     assert float(problem.at(found.theta).reward_law[0, 1]) == pytest.approx(rate, abs=1e-9)
+    # From here least squares alone end where the policy is all but sure, and every mean is 0.
+    loose = gt.Problem(problem.bandit, problem.policy, kl=gt.KL(1.0, [[0.7, 0.2, 0.1]]))
+    ends = [
+        loose.at(gt.fixed_point(loose, at, names["grpo"], group_size=5).theta) for at in (np.zeros(3), np.log([0.7, 0.2, 0.1]))
+    ]
+    np.testing.assert_allclose(ends[1].probabilities, ends[0].probabilities, atol=1e-9)
     free = gt.Problem(problem.bandit, problem.policy)
     with pytest.raises(ValueError, match="Without a penalty all may lie at infinity"):
         gt.fixed_point(free, [0.0, 3.0, -2.0], "reinforce", group_size=4)

@@ -120,7 +120,7 @@ def is_multiple(estimator, size):
         rewards, lengths = rng.normal(size=(3, size)), rng.integers(1, 9, (3, size))
         rewards[0, :zeros] = 0.0  # what counts successes tells 0 from the rest
         lengths[0, 0] = 9  # the horizon
-        fields = [rewards, 1.0 + rng.random(rewards.shape), lengths, *rng.random((len(PROMPT_FIELDS), 3))]
+        fields = [rewards, 1.0 + rng.random(rewards.shape), lengths, -rewards, *rng.random((len(PROMPT_FIELDS), 3))]
         found = np.full(rewards.shape, np.nan)
         plain_python(estimator.advantage.function)(Batch._make([*fields, estimator.advantage.parameter_array]), found)
         whole = {"": 1.0, "group": lengths.sum(axis=1, keepdims=True), "batch": lengths.sum()}[estimator.aggregation.pool]

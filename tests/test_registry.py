@@ -214,13 +214,16 @@ def test_kernels_are_what_they_are_declared_to_be():
     for name, estimator in gt.estimators().items():
         kind = estimator.advantage
         if kind.exchangeable and not kind.couples_groups:
-            found, moved = run(kind, rewards, norms, lengths), run(kind, rewards[:, place], norms[:, place], lengths[:, place])
+            found, moved = (
+                run(kind, rewards, norms, lengths, -norms),
+                run(kind, *(one[:, place] for one in (rewards, norms, lengths, -norms))),
+            )
             np.testing.assert_allclose(moved, found[:, place], rtol=1e-9, atol=1e-12, err_msg=name)
         form = affine_coefficients(kind, 5)
         if form is not None:
             a, b, *of_prompt, c = form
             told = a * rewards + b * rewards.sum(axis=1, keepdims=True) + (np.array(of_prompt) @ known)[:, None] + c
-            np.testing.assert_allclose(run(kind, rewards, norms, lengths), told, atol=1e-12, err_msg=name)
+            np.testing.assert_allclose(run(kind, rewards, norms, lengths, -norms), told, atol=1e-12, err_msg=name)
             affine.add(name)
     assert {"reinforce", "oracle", "optimal", "rloo", "dr_grpo"} <= affine
     assert "grpo" not in affine

@@ -24,7 +24,15 @@ NAMES = ("rloo", "dr_grpo", "trl_grpo", "verl_grpo", "nemo_rl", "max_rl", "reinf
 def by_hand(estimator, rewards, scores):
     """Return one group's estimates (n, J) for groups of rewards (n, G) and scores (n, G, J), the kernel as plain Python."""
     advantages, unread = np.full(rewards.shape, np.nan), np.full(len(rewards), np.nan)
-    fields = rewards, np.full(rewards.shape, np.nan), np.ones(rewards.shape, dtype=np.int64), unread, unread, unread
+    fields = (
+        rewards,
+        np.full(rewards.shape, np.nan),
+        np.ones(rewards.shape, dtype=np.int64),
+        np.full(rewards.shape, np.nan),
+        unread,
+        unread,
+        unread,
+    )
     plain_python(estimator.advantage.function)(Batch(*fields, estimator.advantage.parameter_array), advantages)
     return (advantages[..., None] * scores).mean(axis=1)
 

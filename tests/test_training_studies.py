@@ -103,7 +103,7 @@ def test_nothing_is_left_of_the_mean_update_of_a_broken_arm_or_a_quarter(arms, s
         total = 0.0
         for group in product([0.0, 1.0], repeat=size):
             z, advantages = np.array([group]), np.empty((1, size))
-            arms[arm].advantage.function(Batch(z, z, z, z[:, 0], z[:, 0], z[:, 0], np.empty(0)), advantages)
+            arms[arm].advantage.function(Batch(z, z, z, z, z[:, 0], z[:, 0], z[:, 0], np.empty(0)), advantages)
             total += np.prod(np.where(z == 1.0, 0.3, 0.7)) * (advantages * (z - 0.3)).mean()
         means.append(total)
     whole = (1.0 - 1.0 / size) * 0.3 * 0.7

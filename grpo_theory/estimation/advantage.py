@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from grpo_theory.estimation.code import plain_python
-from grpo_theory.estimation.kernel import CONTRACT, PROMPT_FIELDS, Batch, compile_kernel, read_only_batch
+from grpo_theory.estimation.kernel import CONTRACT, PROMPT_FIELDS, RESPONSE_FIELDS, Batch, compile_kernel, read_only_batch
 from grpo_theory.estimation.parts import Part
 from grpo_theory.user_text import printable
 from grpo_theory.validation import Array, Integers, as_number, read_only
@@ -207,7 +207,7 @@ def _own_batches(advantage: Advantage, group_size: int, values: Array, lengths: 
 def _batch(advantage: Advantage, rewards: Array, lengths: Integers) -> Batch:
     """Return groups of these rewards and lengths (B, G), which nobody can write."""
     norms, means = 1.0 + np.random.default_rng(0).random(rewards.shape), rewards.mean(axis=1)
-    fields = np.ascontiguousarray(rewards), norms, np.ascontiguousarray(lengths), means, rewards.std(axis=1), means.copy()
+    fields = np.ascontiguousarray(rewards), norms, np.ascontiguousarray(lengths), -norms, means, rewards.std(axis=1), means.copy()
     return Batch._make([*read_only(fields), advantage.parameter_array])
 
 
@@ -293,7 +293,7 @@ def affine_coefficients(advantage: Advantage, group_size: int) -> Array | None:
         Five coefficients and the constant.  The coefficients multiply the response's own reward, the sum of the group's rewards,
         and the prompt's value, standard deviation and optimal baseline.
     """
-    if advantage.couples_groups or advantage.reads & {"squared_score_norms", "lengths"} or group_size > LARGEST_GROUP:
+    if advantage.couples_groups or advantage.reads & set(RESPONSE_FIELDS[1:]) or group_size > LARGEST_GROUP:
         return None
     n_symbols = group_size + len(PROMPT_FIELDS)
     symbols = np.empty(n_symbols, dtype=object)
@@ -302,7 +302,7 @@ def affine_coefficients(advantage: Advantage, group_size: int) -> Array | None:
     advantages = np.full((1, group_size), np.nan, dtype=object)
     fields = (symbols[group_size + f : group_size + f + 1] for f in range(len(PROMPT_FIELDS)))
     lengths, norms = np.ones((1, group_size), dtype=np.int64), np.full((1, group_size), np.nan)
-    batch = Batch._make([symbols[None, :group_size], norms, lengths, *fields, advantage.parameter_array])
+    batch = Batch._make([symbols[None, :group_size], norms, lengths, norms, *fields, advantage.parameter_array])
     try:
         advantage.function(batch, advantages)
     except Exception:

@@ -41,6 +41,8 @@ class Batch(NamedTuple):
         ||grad log pi(response | prompt)||^2 of the policy that sampled.
     lengths : ndarray of int64, shape (B, G)
         Numbers of tokens; 1 in a bandit.
+    log_probabilities : ndarray, shape (B, G)
+        log pi(response | prompt) of the policy that sampled.
     values : ndarray, shape (B,)
         The prompt's true value V(x) = E[Z | x] under the policy that sampled (for oracles).
     standard_deviations : ndarray, shape (B,)
@@ -66,6 +68,7 @@ class Batch(NamedTuple):
     rewards: Array
     squared_score_norms: Array
     lengths: Integers
+    log_probabilities: Array
     values: Array
     standard_deviations: Array
     optimal_baselines: Array
@@ -73,13 +76,13 @@ class Batch(NamedTuple):
 
 
 _DEFERRED = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
-RESPONSE_FIELDS = ("rewards", "squared_score_norms", "lengths")
+RESPONSE_FIELDS = ("rewards", "squared_score_norms", "lengths", "log_probabilities")
 PROMPT_FIELDS = ("values", "standard_deviations", "optimal_baselines")
 
 
 _TABLE, _VECTOR = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (2, 1))
 _LENGTHS = types.Array(types.int64, 2, "C", readonly=True)
-SIGNATURE = types.void(types.NamedTuple((_TABLE, _TABLE, _LENGTHS, *[_VECTOR] * 4), Batch), types.float64[:, ::1])
+SIGNATURE = types.void(types.NamedTuple((_TABLE, _TABLE, _LENGTHS, _TABLE, *[_VECTOR] * 4), Batch), types.float64[:, ::1])
 """Nobody may write on a batch, because it is shared by all the kernels that see it."""
 
 CONTRACT = (

@@ -36,6 +36,7 @@ class OutcomeTable(NamedTuple):
         The rewards, less the penalty if the estimator has it in the reward.
     squared_score_norms : ndarray, shape (M, K)
     lengths : ndarray of int64, shape (K,)
+    log_probabilities : ndarray, shape (M, K)
     prompt_fields : tuple of ndarrays, shape (M,)
         Moments with these rewards: the values, standard deviations and optimal baselines are those of the rewards above.
     """
@@ -43,6 +44,7 @@ class OutcomeTable(NamedTuple):
     rewards: Array
     squared_score_norms: Array
     lengths: Integers
+    log_probabilities: Array
     prompt_fields: tuple[Array, Array, Array]
 
 
@@ -59,7 +61,9 @@ def outcome_table(point: Point, kl: KLTerm) -> OutcomeTable:
         # Z - strength sum_t k(l_t), l_t = log(pi/reference) of token t (docs/derivations.md, section 16).
         rewards = point.rewards_less(penalties)
         moments = point.moments_of(rewards)
-    return OutcomeTable(rewards, point.squared_score_norms, point.policy.paths.lengths, moments.known_to_oracles)
+    paths = point.policy.paths
+    logs = paths.along(point.token_log_probabilities)
+    return OutcomeTable(rewards, point.squared_score_norms, paths.lengths, logs, moments.known_to_oracles)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +74,18 @@ class Classes:
     ----------
     prompts : ndarray of int64, shape (S,)
     probabilities : ndarray, shape (S, R)
-    fields : ndarray, shape (3, S, R)
-        What a kernel sees of a member: reward, squared score norm and length; NaN for a field that it does not read.
+    fields : ndarray, shape (4, S, R)
+        What a kernel sees of a member, in the order of `RESPONSE_FIELDS`; NaN for a field that it does not read.
     """
 
     prompts: Integers
     probabilities: Array
     fields: Array
+
+
+def fields_of_rewards(values: Array) -> Array:
+    """Return the fields, as of `Classes`, of classes (S, R) that are told apart by their rewards alone."""
+    return np.stack([values, *np.full((len(RESPONSE_FIELDS) - 1, *values.shape), np.nan)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +110,7 @@ class DistinctPrompts:
 
     Attributes
     ----------
-    fields : ndarray, shape (3, L, R)
+    fields : ndarray, shape (4, L, R)
         As for `Classes`.
     prompt_fields : ndarray, shape (3, L)
         Value, standard deviation and optimal baseline; NaN for a field that the kernel does not read.
@@ -128,7 +137,8 @@ def classes(point: Point, seen: OutcomeTable, reads: Set[str]) -> list[ListedCla
     """
     prompts, outcomes = np.nonzero(point.outcome_probabilities > 0.0)
     p, responses = point.outcome_probabilities[prompts, outcomes], point.outcome_responses[outcomes]
-    fields = seen.rewards[prompts, outcomes], seen.squared_score_norms[prompts, responses], seen.lengths[responses]
+    own = seen.squared_score_norms, np.tile(seen.lengths.astype(np.float64), (len(seen.rewards), 1)), seen.log_probabilities
+    fields = seen.rewards[prompts, outcomes], *(field[prompts, responses] for field in own)
     unread = [name not in reads for name in RESPONSE_FIELDS]
     # A field that is not read is 0 while classes are told apart, because NaN differs from itself. It is NaN afterwards, so
     # that a kernel that reads more than it says gives advantages that are not finite, and is found out.
@@ -289,11 +299,13 @@ def add_moments(counts, log_weights, log_probabilities, look, features, mean, pr
 
 def batch_of(advantage: Advantage, looks: DistinctPrompts, groups: Integers) -> Batch:
     """Return the batch that shows a kernel all `groups` of class numbers, shape (n, G), look after look."""
-    rewards, norms, lengths = (np.ascontiguousarray(field[:, groups].reshape(-1, groups.shape[1])) for field in looks.fields)
+    rewards, norms, lengths, logs = (
+        np.ascontiguousarray(field[:, groups].reshape(-1, groups.shape[1])) for field in looks.fields
+    )
     # A length that is not read is NaN in a look, which integers do not have; the kernel is shown 1.
     counted = np.where(np.isnan(lengths), 1.0, lengths).astype(np.int64)
     value, deviation, baseline = looks.prompt_fields.repeat(len(groups), axis=1)
-    return Batch(rewards, norms, counted, value, deviation, baseline, advantage.parameter_array)
+    return Batch(rewards, norms, counted, logs, value, deviation, baseline, advantage.parameter_array)
 
 
 class NotFiniteError(ValueError):
@@ -531,7 +543,7 @@ class TableSizeWarning(RuntimeWarning):
 
 def can_be_tabulated(advantage: Advantage, n_values: int, group_size: int, n_prompts: int) -> bool:
     """Whether a kernel may have a table, as far as it says what it reads, and whether that table is small enough."""
-    if advantage.couples_groups or advantage.reads & {"squared_score_norms", "lengths"}:
+    if advantage.couples_groups or advantage.reads & set(RESPONSE_FIELDS[1:]):
         return False
     tables = n_prompts if advantage.reads & set(PROMPT_FIELDS) else 1
     return tables * count_multisets(n_values, group_size) * group_size <= LARGEST_TABLE
@@ -565,8 +577,7 @@ def advantage_table(
     counts = multisets(n_values, group_size)
     ranks = multiset_ranks(n_values, group_size)
     rows = fields.shape[1]
-    unread = np.full((rows, n_values), nan)
-    batch = batch_of(advantage, DistinctPrompts(np.stack([np.tile(values, (rows, 1)), unread, unread]), fields), members(counts))
+    batch = batch_of(advantage, DistinctPrompts(fields_of_rewards(np.tile(values, (rows, 1))), fields), members(counts))
     advantages = advantages_of(advantage, batch)
     check_alone(advantage, batch, advantages)
     by_value = np.empty((rows * len(counts), n_values))

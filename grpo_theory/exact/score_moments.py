@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from grpo_theory.estimation import AGGREGATIONS, Estimator
+from grpo_theory.estimation.kernel import RESPONSE_FIELDS
 from grpo_theory.estimation.parts import no_clip, trajectory_ratio
-from grpo_theory.exact.multisets import Classes, ListedClasses
+from grpo_theory.exact.multisets import Classes, ListedClasses, fields_of_rewards
 from grpo_theory.jit import compiled
 from grpo_theory.problem import KL, ChainPoint, LogitMap, Paths, Point, TokenChain
 from grpo_theory.validation import Array, Integers, as_numbers, check_finite, check_room, check_shape, typed
@@ -398,7 +399,7 @@ def _listed_matrices(classes: ListedClasses, weights: TokenWeights, coefficients
     return matrices
 
 
-_UNREADABLE = {"squared_score_norms": "score norms", "lengths": "lengths"}
+_UNREADABLE = {"squared_score_norms": "score norms", "lengths": "lengths", "log_probabilities": "probabilities"}
 """What a kernel may read of a response besides its reward."""
 
 
@@ -458,10 +459,11 @@ def prefix_sum_moments(current: ChainPoint, sampler: ChainPoint, estimator: Esti
         prompts = np.flatnonzero(number == n_classes)
         rows = prompts[:, None], np.nonzero(chances[prompts] > 0.0)[1].reshape(-1, n_classes)
         chance, values = chances[rows], current.bandit.values[rows[1]]
-        unread = np.full(values.shape, np.nan)
+        fields = fields_of_rewards(values)
         # Only where they are read: kernels that do not read them are then tried once, and not at each length anew.
-        lengths = np.full(values.shape, float(chain.lengths[0])) if "lengths" in estimator.reads else unread
-        classes = Classes(prompts, chance, np.stack([values, unread, lengths]))
+        if "lengths" in estimator.reads:
+            fields[RESPONSE_FIELDS.index("lengths")] = float(chain.lengths[0])
+        classes = Classes(prompts, chance, fields)
         # E[X_f | Z = z] = M_0/P(Z = z) and E[<X_f, X_g> | Z = z] = Q_0/P(Z = z) (docs/derivations.md, section 15.1).
         means, products = sums.means[rows] / chance[..., None, None], sums.products[rows] / chance[..., None, None]
         # A share a(L) of a response of length L is a(L)^2 in second moments (docs/derivations.md, section 15.1).

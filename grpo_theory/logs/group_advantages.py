@@ -141,7 +141,7 @@ def logged_advantages(estimator: Estimator, rewards: Array, index: Integers, len
 def _of_one_size(estimator: Estimator, rewards: Array, lengths: Integers) -> Array:
     """Return the advantages (B, G) of groups of one size."""
     unread = [np.ones(rewards.shape), *(np.zeros(len(rewards)) for _ in PROMPT_FIELDS)]
-    fields = [np.ascontiguousarray(rewards), unread[0], np.ascontiguousarray(lengths), *unread[1:]]
+    fields = [np.ascontiguousarray(rewards), unread[0], np.ascontiguousarray(lengths), *unread]
     batch = Batch._make([*fields, estimator.advantage.parameter_array])
     advantages = np.full(rewards.shape, np.nan)
     estimator.advantage.run(batch[:-1], advantages)

@@ -14,8 +14,15 @@ import numpy as np
 
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import Advantage
-from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
-from grpo_theory.exact.multisets import DistinctPrompts, TableSizeWarning, check_alone, class_tables, outcome_table
+from grpo_theory.estimation.kernel import PROMPT_FIELDS, RESPONSE_FIELDS, Batch
+from grpo_theory.exact.multisets import (
+    DistinctPrompts,
+    TableSizeWarning,
+    check_alone,
+    class_tables,
+    fields_of_rewards,
+    outcome_table,
+)
 from grpo_theory.jit import kernel
 from grpo_theory.problem import Point, Problem
 from grpo_theory.simulate.draws import Batches, OutcomeLaw
@@ -63,7 +70,7 @@ def table_size(problem: Problem | Point, estimator: Estimator, group_size: int) 
     """Return the numbers of a kernel's table over compositions, or None if it reads more than the table knows."""
     kind, n_values = estimator.advantage, problem.bandit.values.size
     whole = problem.kl is None or estimator.kl.place != "reward"
-    if not whole or kind.couples_groups or not kind.exchangeable or kind.reads & {"squared_score_norms", "lengths"}:
+    if not whole or kind.couples_groups or not kind.exchangeable or kind.reads & set(RESPONSE_FIELDS[1:]):
         return None
     return (group_size + 1) ** (n_values - 1) * n_values * (problem.policy.n_prompts if kind.reads & set(PROMPT_FIELDS) else 1)
 
@@ -96,7 +103,7 @@ def tabulate(estimators: Sequence[Estimator], point: Point, group_size: int) -> 
     distinct, looks = np.unique(known, axis=1, return_inverse=True)
     distinct[~np.array(reads)] = np.nan
     steps = composition_steps(values.size, group_size)
-    fields = np.stack([np.tile(values, (distinct.shape[1], 1)), *np.full((2, distinct.shape[1], values.size), np.nan)])
+    fields = fields_of_rewards(np.tile(values, (distinct.shape[1], 1)))
     table = np.full((len(estimators), distinct.shape[1], group_size * int(steps[-1]) + 1, values.size), np.nan)
     for own, estimator in zip(table, estimators, strict=True):
         for counts, found in class_tables(estimator.advantage, DistinctPrompts(fields, distinct), group_size):
@@ -108,8 +115,7 @@ def reward_table(estimator: Estimator, values: Array, group_sizes: list[int]) ->
     """Return what a kernel gives rewards with these values (L,) in groups of some sizes, which are the looks of the table."""
     largest = max(group_sizes)
     steps = composition_steps(values.size, largest)
-    unread = np.full((1, values.size), np.nan)
-    looks = DistinctPrompts(np.stack([values[None], unread, unread]), np.full((3, 1), np.nan))
+    looks = DistinctPrompts(fields_of_rewards(values[None]), np.full((3, 1), np.nan))
     table = np.full((1, len(group_sizes), largest * int(steps[-1]) + 1, values.size), np.nan)
     for own, size in zip(table[0], group_sizes, strict=True):
         for counts, found in class_tables(estimator.advantage, looks, size):
@@ -227,24 +233,25 @@ def sum_tabulated(table, keys, levels, prompts, counts, by_sign, sums):
 
 
 @kernel
-def show_groups(ordered, rewards, norms, lengths, known, shown):
+def show_groups(ordered, rewards, own, lengths, known, shown):
     """Write out what a kernel sees: fields (n, B, G) of responses, and (3, n, B) of prompts, for n = LANES N/B batches.
 
-    The classes of the responses (N, G, LANES) have rewards (N, C, LANES), and the responses norms (N, K, LANES) and lengths (K,).
-    Of the prompts (3, N, LANES) is known.
+    The classes of the responses (N, G, LANES) have rewards (N, C, LANES), and the responses lengths (K,).  Their squared score
+    norms and log probabilities are (2, N, K, LANES).  Of the prompts (3, N, LANES) is known.
     """
-    batch_size, stride = shown[0].shape[1], rewards.shape[1] // norms.shape[1]
+    batch_size, stride = shown[0].shape[1], rewards.shape[1] // own.shape[2]
     for b in range(ordered.shape[0]):
         first, place = b // batch_size * ordered.shape[2], b % batch_size
         for g in range(ordered.shape[1]):
             for j in range(ordered.shape[2]):
                 c = ordered[b, g, j]
                 shown[0][first + j, place, g] = rewards[b, c, j]
-                shown[1][first + j, place, g] = norms[b, c // stride, j]
+                shown[1][first + j, place, g] = own[0, b, c // stride, j]
                 shown[2][first + j, place, g] = lengths[c // stride]
+                shown[3][first + j, place, g] = own[1, b, c // stride, j]
         for field in range(3):
             for j in range(ordered.shape[2]):
-                shown[3][field, first + j, place] = known[field, b, j]
+                shown[4][field, first + j, place] = known[field, b, j]
 
 
 @kernel
@@ -291,7 +298,7 @@ class KernelCall:
         self.advantage, self._checked = advantage, False
 
     def advantages(
-        self, ordered: Any, rewards: Array, norms: Array, lengths: Integers, known: Array, batch_size: int, wanted: Flags
+        self, ordered: Any, rewards: Array, own: Array, lengths: Integers, known: Array, batch_size: int, wanted: Flags
     ) -> Array:
         """Return the advantages (n, B, G) of n batches, for the fields of `show_groups`.
 
@@ -302,14 +309,14 @@ class KernelCall:
         """
         kernel, group_size = self.advantage, ordered.shape[1]
         n, shape = len(wanted), (len(wanted), batch_size, group_size)
-        shown = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64), np.empty((3, n, batch_size))
-        show_groups(ordered, rewards, norms, lengths, known, shown)
+        shown = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64), np.empty(shape), np.empty((3, n, batch_size))
+        show_groups(ordered, rewards, own, lengths, known, shown)
         advantages = np.full(shape, np.nan)
         if kernel.couples_groups:
             for i in range(n):
-                kernel.run([*(field[i] for field in shown[:3]), *shown[3][:, i]], advantages[i])
+                kernel.run([*(field[i] for field in shown[:4]), *shown[4][:, i]], advantages[i])
         else:
-            flat = [*(field.reshape(-1, group_size) for field in shown[:3]), *shown[3].reshape(3, -1)]
+            flat = [*(field.reshape(-1, group_size) for field in shown[:4]), *shown[4].reshape(3, -1)]
             found = advantages.reshape(-1, group_size)
             kernel.run(flat, found)
             told = np.isfinite(found).all(axis=1)
@@ -333,12 +340,13 @@ class Caller:
         self._call, seen = KernelCall(estimator.advantage), outcome_table(point, estimator.kl)
         by_level = seen.rewards.reshape(len(point.probabilities), point.policy.n_responses, -1)
         own = np.take_along_axis(by_level, law.levels.T[:, :, None], axis=2) if law.stride == 1 else by_level
-        self._facts = own.reshape(len(by_level), -1), seen.squared_score_norms, seen.lengths, np.stack(seen.prompt_fields)
+        of_response = np.stack([seen.squared_score_norms, seen.log_probabilities])
+        self._facts = own.reshape(len(by_level), -1), of_response, seen.lengths, np.stack(seen.prompt_fields)
 
     def advantages(self, batches: Batches) -> Array:
         """Return the advantages of the responses, shape (n, B, G)."""
-        prompts, (rewards, norms, lengths, known) = batches.prompts.reshape(-1, LANES), self._facts
-        of_class, of_response = (np.ascontiguousarray(fact[prompts].swapaxes(1, 2)) for fact in (rewards, norms))
+        prompts, (rewards, own, lengths, known) = batches.prompts.reshape(-1, LANES), self._facts
+        of_class, of_response = (np.ascontiguousarray(fact[..., prompts, :].swapaxes(-1, -2)) for fact in (rewards, own))
         n_tiles, batch_size, *shape = batches.ordered.shape
         ordered, wanted = batches.ordered.reshape(-1, *shape), np.ones(n_tiles * LANES, dtype=bool)
         return self._call.advantages(ordered, of_class, of_response, lengths, known[:, prompts], batch_size, wanted)

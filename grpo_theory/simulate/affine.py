@@ -54,7 +54,8 @@ def affine_of(problem: Problem, estimator: Estimator, group_size: int) -> Affine
     # Symbols show one group: several tell whether a kernel couples them unannounced.
     rng = np.random.default_rng(0)
     rewards, lengths = rng.random((64, group_size)), np.ones((64, group_size), dtype=np.int64)
-    batch = Batch._make([rewards, np.full(rewards.shape, np.nan), lengths, *rng.random((3, 64)), kind.parameter_array])
+    unread = np.full(rewards.shape, np.nan)
+    batch = Batch._make([rewards, unread, lengths, unread, *rng.random((3, 64)), kind.parameter_array])
     check_alone(kind, batch, advantages_of(kind, batch))
     coefficients = found[[0, 1, 2, 5]]  # those of the standard deviation and of the optimal baseline are 0
     means = np.ascontiguousarray(problem.bandit.mean_reward.T)

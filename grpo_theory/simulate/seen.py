@@ -37,12 +37,15 @@ class Viewer:
         penalties = self.penalties(room, policy)
         reads_norms, known = self._reads & {"squared_score_norms", "optimal_baselines"}, np.full((3, batch_size, lanes), np.nan)
         norms = self._norms(room, policy, theta) if reads_norms else np.full(policy.pi.shape, np.nan)
+        logs = np.log(policy.pi) if "log_probabilities" in self._reads else np.full(policy.pi.shape, np.nan)
         if self._reads & set(PROMPT_FIELDS):
             known[:] = self._known(room, policy, penalties, norms)
         wanted = np.zeros(lanes, dtype=bool)
         wanted[: len(theta)] = np.isfinite(theta).all(axis=1)
         lengths = self.world.logits.lengths
-        return self._call.advantages(room.ordered, self.rewards(penalties), norms, lengths, known, batch_size, wanted)
+        return self._call.advantages(
+            room.ordered, self.rewards(penalties), np.stack([norms, logs]), lengths, known, batch_size, wanted
+        )
 
     def rewards(self, penalties: Array) -> Array:
         """Return the reward of each outcome, less the penalties (B, K, LANES) of the responses, shape (B, O, LANES)."""

@@ -180,7 +180,12 @@ def seen(walks: Walks, sampler: ChainPoint, reads: Iterable[str]) -> Batch:
             norms[b] = np.maximum((sampler.tangent.vectors(sampler.centred(counts)) ** 2).sum(axis=-1), 0.0)
     if reads & set(PROMPT_FIELDS):
         fields = [known[walks.prompts] for known in sampler.moments.known_to_oracles]
-    return Batch._make([walks.rewards.reshape(shape), norms, walks.lengths.reshape(shape), *fields, np.empty(0)])
+    logs = np.full(shape, np.nan)
+    if "log_probabilities" in reads:
+        taken = np.arange(walks.edges.shape[1]) < walks.lengths[:, None]
+        of_edge = np.log(sampler.state_probabilities).ravel()
+        logs = np.where(taken, of_edge[np.where(taken, walks.edges, 0)], 0.0).sum(axis=1).reshape(shape)
+    return Batch._make([walks.rewards.reshape(shape), norms, walks.lengths.reshape(shape), logs, *fields, np.empty(0)])
 
 
 def advantages_in(estimator: Estimator, batch: Batch, batch_size: int) -> Array:

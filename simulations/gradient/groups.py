@@ -15,7 +15,7 @@ def advantages_of(name: str, rewards: Array) -> Array:
     advantages = np.empty_like(rewards)
     unread, nothing = np.ones_like(rewards), np.zeros(n_groups)
     lengths = np.ones(rewards.shape, dtype=np.int64)
-    advantage.run((rewards, unread, lengths, nothing, nothing, nothing), advantages)
+    advantage.run((rewards, unread, lengths, unread, nothing, nothing, nothing), advantages)
     return advantages
 
 

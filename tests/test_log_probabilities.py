@@ -1,0 +1,44 @@
+"""A kernel that reads the responses' probabilities: its law by enumeration, and simulation, runs and chains beside the law."""
+
+import numpy as np
+import pytest
+from enumeration import assert_law, batch_law, case
+
+import grpo_theory as gt
+
+
+@gt.estimator("unlikely_test", minimum_group_size=2, exchangeable=True)
+def unlikely(batch, advantages):
+    """A = (Z - group mean) times 1 - pi: rare responses count more."""
+    for b in range(batch.rewards.shape[0]):
+        mean = batch.rewards[b].mean()
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = (batch.rewards[b, g] - mean) * (1.0 - np.exp(batch.log_probabilities[b, g]))
+
+
+@pytest.mark.parametrize("place", [("linear", "graded", "plain"), ("shared tree", "binary", "plain")])
+def test_the_law_is_that_of_all_groups(place):
+    c, sizes = case(*place), {"batch_size": 2, "group_size": 2, "behaviour": None}
+    assert_law(gt.gradient_law(c.problem, c.theta, unlikely, **sizes), batch_law(c, unlikely, **sizes))
+
+
+def test_simulation_and_runs_have_the_mean_of_the_law():
+    """Within five standard errors, by which a kernel that is shown NaN, or another response's chance, is far off."""
+    problem = gt.gallery.problem("sequence-shared")
+    sizes = {"batch_size": 4, "group_size": 3}
+    law = gt.gradient_law(problem, problem.theta, unlikely, **sizes)
+    runs = gt.simulate_gradients(problem, problem.theta, unlikely, **sizes, replications=20_000, rng=5)
+    assert abs(runs.mse[0] - law.mse) < 5.0 * runs.mse_standard_error[0]
+    trained = gt.simulate_training(problem, problem.theta, unlikely, [1.0], **sizes, steps=1, replications=20_000, rng=6)
+    moved, spread = trained.theta - problem.theta, np.sqrt(np.diag(law.covariance()) / 20_000)
+    assert (np.abs(moved.mean(axis=0) - law.mean) < 5.0 * spread + 1e-12).all()
+
+
+def test_on_a_chain_it_is_that_of_its_listed_responses():
+    chain = gt.TokenChain([[0, 1], [1, 0]], 3, end_token=0)
+    problem = gt.Problem(gt.StateRewards([0.2, 0.8]), chain, theta=[0.3, -0.2, 0.5, 0.1])
+    law = gt.gradient_law(problem.listed(), problem.theta, unlikely, batch_size=1, group_size=2)
+    runs = gt.simulate_gradients(problem, problem.theta, unlikely, batch_size=1, group_size=2, replications=20_000, rng=7)
+    assert abs(runs.mse[0] - law.mse) < 5.0 * runs.mse_standard_error[0]
+    with pytest.raises(gt.NotEnumerableError, match="read probabilities"):
+        gt.gradient_law(problem, problem.theta, unlikely, batch_size=1, group_size=2)
