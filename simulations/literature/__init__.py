@@ -1,0 +1,1 @@
+"""Other papers' theorems, one file for each paper: what estimators climb, exact."""
