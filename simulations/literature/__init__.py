@@ -1,1 +1,1 @@
-"""Other papers' theorems, one file for each paper: what estimators climb, exact."""
+"""Theorems of papers by others, one file a paper: exact, and small enough to read."""

@@ -1,0 +1,107 @@
+"""Schulman's note on approximating KL (2020): means and variances of k1, k2 and k3 of whole responses, exactly.
+
+In the controls responses come from another policy than is meant, or the weight of the control variate is less than 1.
+"""
+
+import numpy as np
+
+import grpo_theory as gt
+from grpo_theory.evidence import log_log_slope
+from grpo_theory.harness import check
+from simulations.literature.drawn import FEATURES, TABLE, TREE, UNEVEN, drawn
+from simulations.statements import stated
+
+AWAY, STRAY = 0.7, 0.05
+WEIGHTS = np.array([0.0, 0.5, 1.0, 2.0])
+DISTANCES = np.array([1e-2, 3e-3, 1e-3])
+NODES = 80
+PRINTED = {0.1: (20.0, 1.42, 1.42), 1.0: (2.0, 1.73, 1.7)}
+"""Deviations over KL of k1, k2 and k3, by the distance of two normal laws."""
+
+
+def estimates(logs):
+    """Return k1, k2 and k3 for log r (..., K), shape (3, ..., K)."""
+    return np.stack([-logs, 0.5 * logs**2, np.expm1(logs) - logs])
+
+
+def spread(p, values):
+    """Return the variance under p over the last axis, without the cancellation of a difference."""
+    centred = values - (p * values).sum(axis=-1, keepdims=True)
+    return (p * centred**2).sum(axis=-1)
+
+
+@check(
+    *stated("schulman/unbiased", "schulman/other direction"),
+    cases=[{"kind": kind} for kind in (TABLE, FEATURES, TREE, UNEVEN)],
+    broken={"stray": STRAY},
+    setting="{kind}",
+)
+def values(kind, rng, stray=0.0):
+    """Means beside divergences, of which the package knows one and the other is that of the exchanged policies."""
+    problem = drawn(kind, rng)
+    away, aside = rng.normal(size=(2, problem.theta.size))
+    reference, point = problem.at(problem.theta + AWAY * away), problem.at(problem.theta)
+    sampled = problem.at(problem.theta + stray * aside).probabilities
+    r = reference.probabilities / point.probabilities
+    means = [(sampled * (weight * (r - 1.0) - np.log(r))).sum() for weight in WEIGHTS]
+    there = gt.observe(problem, problem.theta, gt.Observable.kl(reference.probabilities)).value
+    back = gt.observe(problem, reference.theta, gt.Observable.kl(point.probabilities)).value
+    return {
+        "schulman/unbiased": (means, np.full(WEIGHTS.size, there)),
+        "schulman/other direction": ((sampled * (r * np.log(r) - (r - 1.0))).sum(), back),
+    }
+
+
+@check(
+    *stated("schulman/k2", "schulman/k3 variance, near"),
+    cases=[{"kind": kind} for kind in (TABLE, TREE)],
+    broken={"factor": 1.1},
+    setting="{kind}",
+)
+def near(kind, rng, factor=1.0):
+    """Policies that approach each other; in the control log r is a tenth too large in k2, and k1 has its weight in k3."""
+    problem, found = drawn(kind, rng), []
+    p, away = problem.at(problem.theta).probabilities[0], rng.normal(size=problem.theta.size)
+    for distance in DISTANCES:
+        logs = np.log(problem.at(problem.theta + distance * away).probabilities[0] / p)
+        k1, _, k3 = estimates(logs)
+        found.append((abs(p @ (0.5 * (factor * logs) ** 2) - p @ k3), spread(p, k3 + (factor - 1.0) * k1) / spread(p, k1)))
+    rates = [log_log_slope(DISTANCES, column)[0] for column in np.transpose(found)]
+    return {"schulman/k2": (rates[0], 3.0), "schulman/k3 variance, near": (rates[1], 2.0)}
+
+
+@check(
+    *stated("schulman/positive", "schulman/k3 variance"),
+    cases=[{"responses": number} for number in (2, 3)],
+    broken={"weight": 0.5},
+    sound={"logits": 0.1},
+    setting="{responses} responses, worst case found",
+)
+def worst(responses, rng, weight=1.0, logits=4.0):
+    """Seek two policies of which k3 has a negative value, or more variance than k1; in the sound case they are near."""
+
+    def laws(x):
+        logs = np.split(x, 2)
+        return [one - np.logaddexp.reduce(one) for one in logs]
+
+    def least(x):
+        own, reference = laws(x)
+        return -(weight * np.expm1(reference - own) - (reference - own)).min(), 0.0
+
+    def variances(x):
+        own, reference = laws(x)
+        k1, _, k3 = estimates(reference - own)
+        return spread(np.exp(own), k3 + (weight - 1.0) * np.expm1(reference - own)), spread(np.exp(own), k1)
+
+    box = [(-logits, logits)] * (2 * responses)
+    negative = gt.worst_case(least, box, rng=rng, starts=64, climbs=2, compare="difference")
+    larger = gt.worst_case(variances, box, rng=rng, starts=64, climbs=2)
+    return {"schulman/positive": (negative.left, 0.0), "schulman/k3 variance": (larger.left, larger.right)}
+
+
+@check(stated("schulman/examples"), cases=[{"shift": one} for one in PRINTED], broken={"scale": 1.1}, setting="shift {shift}")
+def examples(shift, scale=1.0):
+    """Two normal laws, by quadrature; in the control the deviation of the second is a tenth larger in the logs."""
+    x, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    logs = scale * (shift * x - 0.5 * shift**2)
+    return np.sqrt(spread(weights / weights.sum(), estimates(logs))) / (0.5 * shift**2), np.array(PRINTED[shift])

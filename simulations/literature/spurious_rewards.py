@@ -1,0 +1,89 @@
+"""Spurious rewards (arXiv 2506.10947): rewards that say nothing move the policy through the clip alone.
+
+Every response is right with probability 1/2. The policy has left the one that sampled. In one control the clip acts where there
+is said to be none. In others advantages are those of a larger group, or the response is less likely than is said.
+"""
+
+import numpy as np
+
+import grpo_theory as gt
+from grpo_theory.harness import check
+from simulations.literature.drawn import FEATURES, SHARED, TABLE, TREE, UNEVEN, drawn
+from simulations.sequence.divergences import expected, gradient
+from simulations.sequence.parts import composed
+from simulations.statements import stated
+
+GROUP_SIZE, WIDTH, DRIFT = 8, 0.2, 0.6
+SIZES = {"batch_size": 1, "group_size": GROUP_SIZE}
+CLIPPED, WHOLE = composed("grpo", "token", "by sign"), composed("grpo", "token")
+LIKELY = 0.85
+"""The prior of the paper's example, above 1/(1 + WIDTH)."""
+
+
+def half_the_size(problem, size):
+    """Return E|A|/2 of the advantages of a group of a size, mu."""
+    sizes = gt.exact.group_expectation(
+        problem, problem.theta, lambda rewards: np.abs(gt.advantages([rewards], "grpo")).mean(), group_size=size
+    )
+    return 0.5 * float(sizes[0])
+
+
+def outside(old):
+    """Return the distance of the ratio to a policy from the clip's range, a function of a token's log probability."""
+
+    def distance(logs):
+        ratio = np.exp(logs - old.token_log_probabilities)
+        low, high = 1.0 - WIDTH - ratio, ratio - 1.0 - WIDTH
+        return np.where(low.real > 0.0, low, 0.0) + np.where(high.real > 0.0, high, 0.0)
+
+    return distance
+
+
+@check(
+    *stated("spurious/no clip", "spurious/clip", "spurious/pulls back"),
+    cases=[{"kind": kind} for kind in (TABLE, FEATURES, TREE, UNEVEN, SHARED)],
+    broken={"wrong": True},
+    setting="{kind}",
+)
+def moved(kind, rng, wrong=False):
+    """The mean update without a clip, with it, and what it descends."""
+    problem = drawn(kind, rng, success=0.5)
+    behaviour = problem.theta + DRIFT * rng.normal(size=problem.theta.size)
+    now, old, paths = problem.at(problem.theta), problem.at(behaviour), problem.policy.paths
+    clipped, whole = (gt.gradient_mean(problem, problem.theta, one, behaviour=behaviour, **SIZES) for one in (CLIPPED, WHOLE))
+    mu, ratio = half_the_size(problem, GROUP_SIZE + wrong), now.token_probabilities / old.token_probabilities
+    sign = 1.0 * (ratio < 1.0 - WIDTH) - (ratio > 1.0 + WIDTH)
+    told = now.tangent.adjoint(paths.centre(paths.collect(old.probabilities) * ratio * sign, now.token_probabilities))
+    pull = gradient(problem, expected(problem, old, outside(old)), problem.theta)
+    return {
+        "spurious/no clip": (clipped if wrong else whole, np.zeros_like(whole)),
+        "spurious/clip": (clipped, mu * told),
+        "spurious/pulls back": (clipped, -mu * pull),
+    }
+
+
+@check(
+    *stated("spurious/threshold", "spurious/high prior"),
+    cases=[{"responses": number} for number in (2, 3)],
+    broken={"prior": 0.5},
+    sound={"rising": False},
+    setting="{responses} responses, worst case found",
+)
+def high_prior(responses, rng, prior=LIKELY, rising=True):
+    """Seek where the clip moves the likely response down, by its own term and in all; in the sound case it has fallen."""
+    old = np.array([prior, *np.full(responses - 1, (1.0 - prior) / (responses - 1))])
+    problem = gt.Problem(gt.Bandit(np.full((1, responses), 0.5)), gt.TabularSoftmax(1, responses))
+
+    def sides(step):
+        theta = np.log(old) + step * (1.0 if rising else -1.0) * np.eye(responses)[0]
+        mean = gt.gradient_mean(problem, theta, CLIPPED, behaviour=np.log(old), **SIZES)
+        now = problem.at(theta).probabilities[0]
+        return now[0] / prior - 1.0 - WIDTH, -now[0] * (mean[0] - now @ mean)
+
+    found = [
+        gt.worst_case(
+            lambda x, side=side: (sides(x[0])[side], 0.0), [(0.0, 2.0)], rng=rng, starts=32, climbs=1, compare="difference"
+        )
+        for side in (0, 1)
+    ]
+    return {"spurious/threshold": (found[0].left, 0.0), "spurious/high prior": (found[1].left, 0.0)}
