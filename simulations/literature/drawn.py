@@ -3,14 +3,16 @@
 import numpy as np
 
 import grpo_theory as gt
+from grpo_theory.problem import Policy
 from simulations.sequence.divergences import STEP, token_logs
 
 TABLE, FEATURES, TREE, UNEVEN, SHARED = "table", "features", "tree", "uneven tree", "shared tree"
-"""Six responses have a logit each, or four features. Trees of two tokens have logits by prefix, an end token, or shared features."""
+"""Six responses have a logit each, or four features.  Trees of two tokens have logits by prefix, an end token, or features."""
 
 
 def drawn(kind, rng, success=None):
     """Return one prompt's problem of a kind at random parameters, with random success rates unless one is given for all."""
+    policy: Policy
     if kind in (TABLE, FEATURES):
         policy = gt.TabularSoftmax(1, 6) if kind == TABLE else gt.LinearSoftmax(rng.normal(size=(1, 6, 4)))
     else:
@@ -33,3 +35,9 @@ def by_state(problem, edges):
 def score_mean(problem, theta, weights):
     """Return sum_y weights(y) grad log pi(y) of one prompt, shape (d,), for weights (1, K)."""
     return np.asarray(weights[0] @ problem.policy.scores(theta)[0])
+
+
+def worst(sides, box, rng, climbs=1, compare="difference"):
+    """Return both sides of an inequality where a search over a box finds it worst."""
+    found = gt.worst_case(sides, box, rng=rng, starts=64, climbs=climbs, compare=compare)
+    return found.left, found.right

@@ -8,12 +8,11 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.drawn import FEATURES, SHARED, TABLE, TREE, UNEVEN, by_state, drawn, slope
+from simulations.literature.drawn import FEATURES, SHARED, TABLE, TREE, UNEVEN, by_state, drawn, slope, worst
 from simulations.statements import stated
 
 SIZES = {"batch_size": 1, "group_size": 4}
 LOGITS = 4.0
-STARTS, CLIMBS = 64, 1
 
 
 def covariance(p, one, other):
@@ -118,6 +117,5 @@ def one_rewarded(responses, rng, exchanged=False):
         found = [change(theta, number) for number in np.flatnonzero(~rare if exchanged else rare)]
         return -min(found, default=0.0), 0.0
 
-    box, how = [(-LOGITS, LOGITS)] * responses, {"starts": STARTS, "climbs": CLIMBS, "compare": "difference"}
-    worst = {name: gt.worst_case(sides, box, rng=rng, **how) for name, sides in (("likeliest", likeliest), ("rarer", rarer))}
-    return {f"entropy/{name}": (found.left, found.right) for name, found in worst.items()}
+    box = [(-LOGITS, LOGITS)] * responses
+    return {f"entropy/{sides.__name__}": worst(sides, box, rng) for sides in (likeliest, rarer)}

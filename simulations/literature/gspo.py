@@ -8,7 +8,7 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.evidence import log_log_slope
 from grpo_theory.harness import check
-from simulations.literature.drawn import SHARED, TREE, UNEVEN, drawn
+from simulations.literature.drawn import SHARED, TREE, UNEVEN, drawn, worst
 from simulations.sequence.divergences import gradient
 from simulations.sequence.parts import composed
 from simulations.statements import stated
@@ -102,5 +102,4 @@ def variance(tokens, rng, power=None):
         normalised = (q / p) ** (power or 1.0 / tokens)
         return p @ normalised**2 - (p @ normalised) ** 2, max(p @ (q / p) ** 2 - 1.0, 0.0)
 
-    found = gt.worst_case(sides, [(-LOGITS, LOGITS)] * (2 * policy.dimension), rng=rng, starts=64, climbs=1)
-    return found.left, found.right
+    return worst(sides, [(-LOGITS, LOGITS)] * (2 * policy.dimension), rng, compare="ratio")

@@ -8,14 +8,13 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.evidence import log_log_slope
 from grpo_theory.harness import check
-from simulations.literature.drawn import FEATURES, TABLE, TREE, UNEVEN, drawn, score_mean
+from simulations.literature.drawn import FEATURES, TABLE, TREE, UNEVEN, drawn, score_mean, worst
 from simulations.sequence.divergences import gradient
 from simulations.sequence.parts import composed
 from simulations.statements import stated
 
 TEMPERATURES = np.array([8.0, 16.0, 32.0, 64.0])
 DRIFT = 0.5
-LARGEST = {"starts": 64, "climbs": 2}
 
 
 def log_partition(tau, p, rewards):
@@ -108,6 +107,7 @@ def gap(tau, rng, factor=1.0, above=False):
         return log_partition(tau, p, x[:3]) - p @ x[:3], factor * min(1.0 / (8.0 * tau), 1.0)
 
     box = [(0.0, 1.0)] * 3 + [(-12.0, 12.0)] * 3
-    most = gt.worst_case(sides, box, rng=rng, **LARGEST)
-    least = gt.worst_case(lambda x: (sides(x)[0] * (1.0 if above else -1.0), 0.0), box, rng=rng, compare="difference", **LARGEST)
-    return {"kimi/mean below": (least.left, 0.0), "kimi/gap": (most.left, most.right)}
+    return {
+        "kimi/mean below": worst(lambda x: (sides(x)[0] * (1.0 if above else -1.0), 0.0), box, rng, climbs=2),
+        "kimi/gap": worst(sides, box, rng, climbs=2, compare="ratio"),
+    }

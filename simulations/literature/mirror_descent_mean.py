@@ -9,11 +9,9 @@ from scipy.special import lambertw
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.drawn import TABLE, TREE, drawn, score_mean
+from simulations.literature.drawn import TABLE, TREE, drawn, score_mean, worst
 from simulations.sequence.parts import composed
 from simulations.statements import stated
-
-SEARCH = {"starts": 64, "climbs": 2}
 
 
 def solution(p, rewards, tau):
@@ -88,7 +86,6 @@ def conservative(tau, rng, wrong=False):
         low, high = (own / exact for own, exact, _ in (steps(rate, tau) for rate in np.sort(x)))
         return (high, low) if wrong else (low, high)
 
-    box, how = [(1e-3, 1.0 - 1e-3)] * 2, {"compare": "difference", **SEARCH}
+    box = [(1e-3, 1.0 - 1e-3)] * 2
     names = {"weight": weight, "largest ratio": ratio, "low rewards": shares, "success": success}
-    worst = {name: gt.worst_case(sides, box[: 1 + (sides is shares)], rng=rng, **how) for name, sides in names.items()}
-    return {f"pmd-mean/{name}": (found.left, found.right) for name, found in worst.items()}
+    return {f"pmd-mean/{name}": worst(sides, box[: 1 + (sides is shares)], rng, climbs=2) for name, sides in names.items()}

@@ -8,7 +8,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.drawn import FEATURES, SHARED, TABLE, TREE, UNEVEN, drawn
+from simulations.literature.drawn import FEATURES, SHARED, TABLE, TREE, UNEVEN, drawn, worst
 from simulations.sequence.divergences import expected, gradient
 from simulations.sequence.parts import composed
 from simulations.statements import stated
@@ -74,16 +74,17 @@ def high_prior(responses, rng, prior=LIKELY, rising=True):
     old = np.array([prior, *np.full(responses - 1, (1.0 - prior) / (responses - 1))])
     problem = gt.Problem(gt.Bandit(np.full((1, responses), 0.5)), gt.TabularSoftmax(1, responses))
 
-    def sides(step):
+    def now(step):
         theta = np.log(old) + step * (1.0 if rising else -1.0) * np.eye(responses)[0]
-        mean = gt.gradient_mean(problem, theta, CLIPPED, behaviour=np.log(old), **SIZES)
-        now = problem.at(theta).probabilities[0]
-        return now[0] / prior - 1.0 - WIDTH, -now[0] * (mean[0] - now @ mean)
+        return theta, problem.at(theta).probabilities[0]
 
-    found = [
-        gt.worst_case(
-            lambda x, side=side: (sides(x[0])[side], 0.0), [(0.0, 2.0)], rng=rng, starts=32, climbs=1, compare="difference"
-        )
-        for side in (0, 1)
-    ]
-    return {"spurious/threshold": (found[0].left, 0.0), "spurious/high prior": (found[1].left, 0.0)}
+    def threshold(x):
+        return now(x[0])[1][0] / prior, 1.0 + WIDTH
+
+    def lowered(x):
+        theta, p = now(x[0])
+        mean = gt.gradient_mean(problem, theta, CLIPPED, behaviour=np.log(old), **SIZES)
+        return -p[0] * (mean[0] - p @ mean), 0.0
+
+    box = [(0.0, 2.0)]
+    return {"spurious/threshold": worst(threshold, box, rng), "spurious/high prior": worst(lowered, box, rng)}
