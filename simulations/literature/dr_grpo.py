@@ -1,0 +1,127 @@
+"""Dr. GRPO (arXiv 2503.20783): what dividing by a response's length and by a group's deviation does, exactly.
+
+In the controls factors are off by one response, all questions weigh alike, or the two aggregations are exchanged for one.
+"""
+
+import numpy as np
+
+import grpo_theory as gt
+from grpo_theory.harness import check
+from simulations.gradient.groups import advantages_of
+from simulations.literature.drawn import GRADED, POLICIES, world
+from simulations.statements import stated
+
+SIZES = (2, 4, 8)
+WHOLE = gt.compose("dr_grpo_whole_response", advantage="dr_grpo")
+DIVIDED = gt.compose("dr_grpo_over_own_length", advantage="dr_grpo", aggregation="own length")
+
+
+@check(
+    stated("dr-grpo/leave-one-out"),
+    cases=[{"group_size": size} for size in SIZES],
+    broken={"more": 1},
+    setting="G = {group_size}",
+)
+def scaled(group_size, rng, more=0):
+    """Advantages in 50 groups of any rewards, in both forms."""
+    rewards = rng.normal(size=(50, group_size))
+    factor = (group_size + more) / (group_size + more - 1.0)
+    return factor * advantages_of("dr_grpo", rewards), advantages_of("rloo", rewards)
+
+
+@check(
+    *stated("dr-grpo/unbiased", "dr-grpo/shortened"),
+    cases=[{"policy": policy, "group_size": size} for policy in POLICIES for size in SIZES],
+    broken={"more": 1},
+    sound={"whole": False},
+    setting="{policy}, G = {group_size}",
+)
+def mean_update(policy, group_size, rng, more=0, whole=True):
+    """The mean update beside the gradient; in the sound case without the own reward in the mean."""
+    problem = world(policy, rng, GRADED)
+    kernels = {"dr-grpo/unbiased": "dr_grpo" if whole else "rloo", "dr-grpo/shortened": "dr_grpo"}
+    sizes, gradient = {"batch_size": 1, "group_size": group_size}, gt.exact.gradient(problem, problem.theta)
+    found = {name: gt.gradient_mean(problem, problem.theta, kernel, **sizes) for name, kernel in kernels.items()}
+    factors = {"dr-grpo/unbiased": 1.0 + more, "dr-grpo/shortened": 1.0 - 1.0 / (group_size + more)}
+    return {name: (mean, factors[name] * gradient) for name, mean in found.items()}
+
+
+@check(
+    *stated("dr-grpo/difficulty", "dr-grpo/difficulty from four on"),
+    cases=[{"group_size": size} for size in (2, 3, 4, 8, 64)],
+    broken={"kernel": "dr_grpo"},
+    sound={"least": 4},
+    setting="G = {group_size}",
+)
+def weights(group_size, kernel="grpo", least=2):
+    """What multiplies the gradient of a question's success rate, at rates in the order of falling deviation."""
+    rates = np.array([0.5, 0.6, 0.3, 0.8, 0.1, 0.95, 0.01])
+    law = np.stack([1.0 - rates, rates], axis=-1)
+
+    def at(size):
+        means = gt.exact.mean_advantages(kernel, [0.0, 1.0], law, group_size=size)
+        return means[:, 1] - means[:, 0]
+
+    found = at(max(group_size, least))
+    sides = {"dr-grpo/difficulty": (found[:-1], found[1:])}
+    if group_size >= 4:
+        sides["dr-grpo/difficulty from four on"] = found[:-1], found[1:]
+    return sides
+
+
+def sides_of(tree, theta, right, counted, kernels):
+    """Return how fast the mean length of right responses, if `counted`, or of wrong ones grows for each unit of success gained.
+
+    That with both aggregations, in the order in which the paper has them.
+    """
+    problem = gt.Problem(gt.Bandit([right.astype(float)]), tree, theta=theta)
+    of, length, gradient = (right == counted).astype(float), tree.paths.lengths, gt.exact.gradient(problem, theta)
+
+    def mean(point):
+        return (point.probabilities * of) @ length / (point.probabilities @ of)
+
+    def counts(point):
+        # d E[of L]/E[of] = E[of (L - l) W]/E[of], l the mean length.
+        return of * (length - mean(point)[:, None]) / (point.probabilities @ of)[:, None]
+
+    slope = gt.observe(problem, theta, gt.Observable("mean length", mean, counts)).gradient
+    updates = [gt.gradient_mean(problem, theta, one, batch_size=1, group_size=4) for one in kernels]
+    rates = [slope @ update / (gradient @ update) for update in updates]
+    return tuple(rates[::-1] if counted else rates)
+
+
+def drawn(shape, counted, rng):
+    """Draw a tree, parameters, and which responses are right: both kinds occur, and those that count have two lengths or more."""
+    tree = gt.TokenTree(1, vocabulary_size=shape[0], horizon=shape[1], end_token=0)
+    right = np.zeros(len(tree.responses), dtype=bool)
+    while right.all() or not right.any() or len({*tree.paths.lengths[right == counted]}) < 2:
+        right = rng.random(right.size) < 0.5
+    return tree, rng.normal(size=tree.dimension), right
+
+
+COUNTED = {"dr-grpo/longer if wrong": False, "dr-grpo/shorter if right": True}
+
+
+@check(
+    *stated(*COUNTED, "dr-grpo/up to two tokens"),
+    cases=[{"policy": name} for name in ("uniform", *(f"draw {number}" for number in range(12)))],
+    broken={"kernels": (WHOLE, WHOLE)},
+    sound={"shape": (2, 2)},
+    setting="{policy}",
+)
+def lengths(policy, rng, shape=None, kernels=(WHOLE, DIVIDED)):
+    """Trees of up to three of three tokens, and one where both fail; in the sound case responses have one token or two.
+
+    There the policy is uniform over the tokens 0, which ends, and 1. Responses 0, 110 and 1111 are right and the others wrong.
+    For the second statement it is the other way round.
+    """
+    sides = {}
+    for name, counted in COUNTED.items():
+        tree, theta, right = drawn(shape or (3, 3), counted, rng)
+        if policy == "uniform" and shape is None:
+            tree = gt.TokenTree(1, vocabulary_size=2, horizon=4, end_token=0)
+            theta = np.zeros(tree.dimension)
+            right = np.array([one in ((0,), (1, 1, 0), (1, 1, 1, 1)) for one in tree.responses]) != counted
+        sides[name] = sides_of(tree, theta, right, counted, kernels)
+    both = [sides_of(*drawn((2, 2), counted, rng), counted, kernels) for counted in COUNTED.values()]
+    return sides | {"dr-grpo/up to two tokens": tuple(np.array(both).T)}
