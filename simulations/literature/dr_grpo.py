@@ -8,7 +8,7 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.harness import check
 from simulations.gradient.groups import advantages_of
-from simulations.literature.drawn import GRADED, POLICIES, world
+from simulations.literature.worlds import GRADED, POLICIES, world
 from simulations.statements import stated
 
 SIZES = (2, 4, 8)

@@ -7,7 +7,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.drawn import BINARY, GRADED, POLICIES, direction, scores_of, world
+from simulations.literature.worlds import BINARY, GRADED, POLICIES, direction, scores_of, world
 from simulations.statements import stated
 
 DRAWS = [{"policy": policy, "draw": draw} for policy in POLICIES for draw in range(2)]

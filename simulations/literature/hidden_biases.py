@@ -7,7 +7,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.drawn import GRADED, POLICIES, scores_of, world
+from simulations.literature.worlds import GRADED, POLICIES, scores_of, world
 from simulations.sequence.divergences import gradient
 from simulations.statements import stated
 

@@ -7,7 +7,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.drawn import GRADED, POLICIES, world
+from simulations.literature.worlds import GRADED, POLICIES, world
 from simulations.statements import stated
 
 SIZES = (2, 4, 8)

@@ -10,7 +10,7 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.harness import check
 from grpo_theory.validation import Array
-from simulations.literature.drawn import direction
+from simulations.literature.worlds import direction
 from simulations.statements import stated
 
 TREES = {"two tokens, ragged": (2, 4, 0), "three tokens, ragged": (3, 3, 0), "three tokens, even": (3, 3, None)}

@@ -8,7 +8,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.drawn import POLICIES, policy_of, scores_of
+from simulations.literature.worlds import POLICIES, policy_of, scores_of
 from simulations.sequence.divergences import gradient
 from simulations.statements import stated
 

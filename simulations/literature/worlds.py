@@ -1,4 +1,4 @@
-"""Problems drawn anew, the logarithm cut short, and what a mean update works around a loop of laws."""
+"""Problems drawn anew, scores of their responses, the logarithm cut short, and what a mean update works around a loop of laws."""
 
 from itertools import pairwise
 
@@ -7,6 +7,7 @@ import numpy as np
 import grpo_theory as gt
 
 POLICIES = ("tabular", "linear", "tree")
+BINARY, GRADED = (0.0, 1.0), (0.0, 0.3, 1.0)
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(80)
 
 
@@ -49,3 +50,33 @@ def worked(estimator, values, group_size):
         law = start + shares * (end - start)
         total += lengths @ gt.exact.mean_advantages(estimator, values, law, group_size=group_size) @ (end - start)
     return float(total)
+
+
+def policy_of(kind, rng, prompts):
+    """Return a policy with four responses a prompt; those of the tree have one to three tokens, and prompts share parameters."""
+    if kind == "tabular":
+        return gt.TabularSoftmax(prompts, 4)
+    if kind == "linear":
+        return gt.LinearSoftmax(rng.normal(size=(prompts, 4, 5)))
+    return gt.TokenTree(prompts, vocabulary_size=2, horizon=3, end_token=0, features=rng.normal(size=(prompts, 6, 5)))
+
+
+def world(kind, rng, values=BINARY, prompts=2):
+    """Return a problem whose rewards have random laws, at random parameters."""
+    policy = policy_of(kind, rng, prompts)
+    law = rng.dirichlet(np.ones(len(values)), size=(prompts, 4))
+    bandit = gt.Bandit.from_law(values, law, rng.dirichlet(5.0 * np.ones(prompts)))
+    return gt.Problem(bandit, policy, theta=0.7 * rng.normal(size=policy.dimension))
+
+
+def direction(vector):
+    """Return a vector of length 1."""
+    return vector / np.linalg.norm(vector)
+
+
+def scores_of(problem):
+    """Return grad log pi of each response, shape (M, K, d)."""
+    adjoint, found = problem.policy.tangent(problem.theta).adjoint, problem.at(problem.theta).logit_gradients
+    prompts, responses, _ = found.shape
+    lone = np.eye(prompts)[:, None, :, None] * found[:, :, None, :]
+    return np.array([[adjoint(lone[m, k]) for k in range(responses)] for m in range(prompts)])
