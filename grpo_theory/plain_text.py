@@ -29,6 +29,8 @@ def plain(text: str) -> str:
     --------
     >>> plain(r"The error is $\frac{c_1}{B}+\frac{c_2}{BG}$, at most $\tfrac12\sqrt{\mu}$.")
     'The error is c_1/B + c_2/(BG), at most (1/2) sqrt(mu).'
+    >>> plain(r"$1-\binom{n-c}k/\binom nk$")
+    '1 - C(n - c, k)/C(n, k)'
     """
     text = re.sub(r"([^\s.,;:])\$\$(\s+[A-Z])", r"\1.$$\2", text)
     return " ".join(_FORMULA.sub(lambda found: _Formula(found[1] or found[2]).read(), text).split())
@@ -76,6 +78,8 @@ class _Formula:
             word = self._argument(token)
         elif token in (r"\frac", r"\tfrac", r"\dfrac"):
             word = self._fraction()
+        elif token == r"\binom":
+            word = f"C({self._argument()}, {self._argument()})"
         elif token == r"\sqrt":
             word = f"sqrt({self._argument()})"
         elif token in _ACCENTS:
