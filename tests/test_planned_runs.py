@@ -35,15 +35,12 @@ from grpo_theory.plan.run_worlds import (
     RARER,
     WORLDS,
     best_cuts,
-    capped,
     fit_reward_laws,
-    graded_readings,
     lift,
     readings,
     reward_ladder,
     tilted_laws,
 )
-from grpo_theory.plan.success_rates import fit_success_rates
 from simulations.plan import planned_graded_run, planned_run
 
 
@@ -118,25 +115,26 @@ def test_the_laws_of_a_log_have_its_mean_and_its_spreads_without_the_noise_of_sm
     """Between prompts the variance of mean rewards is the beta law's, 1/18; within one it is E p (1 - p) / 10 = 1/60."""
     rewards = drawn(2000, 4, 3)
     ladder = reward_ladder(counts_of(rewards), 11)
-    found = fit_reward_laws(ladder)
-    means = found.laws @ ladder.grades
-    within = found.laws @ ladder.grades**2 - means**2
-    middle = found.weights @ means
+    laws, weights = fit_reward_laws(ladder)
+    means = laws @ ladder.grades
+    within = laws @ ladder.grades**2 - means**2
+    middle = weights @ means
     assert middle == pytest.approx(rewards.mean(), abs=1e-3)
-    assert found.weights @ (means - middle) ** 2 == pytest.approx(1.0 / 18.0, abs=4.0 * 0.0016)  # of 2000 prompts
-    assert found.weights @ within == pytest.approx(1.0 / 60.0, abs=4.0 * 0.0004)
+    assert weights @ (means - middle) ** 2 == pytest.approx(1.0 / 18.0, abs=4.0 * 0.0016)  # of 2000 prompts
+    assert weights @ within == pytest.approx(1.0 / 60.0, abs=4.0 * 0.0004)
 
 
 def test_the_floor_is_where_the_likelihood_of_unsolved_prompts_falls_by_half_a_unit():
     """30 prompts of 8 failures, 30 of 8 successes: the law has atoms at 0 and 1, and the floor solves 240 log(1 - p) = -1/2."""
     counts, exact = table([0] * 30 + [8] * 30, 8), 1.0 - np.exp(-DROP / 240)
-    near, far = readings(counts, fit_success_rates(counts), 10)
+    ladder = reward_ladder(counts)
+    near, far = readings(ladder, *fit_reward_laws(ladder), 10)
     assert (near.floor, far.floor) == (pytest.approx(exact, rel=1e-6), pytest.approx(exact / RARER, rel=1e-6))
     assert near.agreement == pytest.approx(np.exp(-DROP), rel=1e-6)
     assert far.agreement == pytest.approx((1.0 - far.floor) ** 240, rel=1e-6)
     np.testing.assert_allclose(near.shares[:, -1], [LARGEST] * 5 + [near.floor] * 5)
     ladder = reward_ladder(counts_of([[0.0] * 8] * 30 + [[1.0] * 8] * 30 + [[0.5] * 8]))
-    near, far = graded_readings(ladder, fit_reward_laws(ladder), 10)
+    near, far = readings(ladder, *fit_reward_laws(ladder), 10)
     assert (near.floor, far.floor) == (pytest.approx(exact, rel=0.1), pytest.approx(near.floor / RARER, rel=1e-9))
     assert 1.0 - near.shares[-1, 0] == pytest.approx(near.floor, rel=0.02)
     assert (np.diff(near.shares @ ladder.grades) <= 1e-12).all()
@@ -145,7 +143,7 @@ def test_the_floor_is_where_the_likelihood_of_unsolved_prompts_falls_by_half_a_u
 def test_what_was_never_seen_comes_as_often_as_the_floor_in_the_proportions_of_the_log():
     law, pooled = np.array([[0.3, 0.7], [0.95, 0.05], [0.0, 1.0]]), np.array([0.5, 0.5])
     np.testing.assert_allclose(lift(law, 0.1, pooled)[:, 1], [0.7, 0.1, 1.0])
-    np.testing.assert_allclose(capped(law, pooled)[:, 1], [0.7, 0.05, LARGEST])
+    np.testing.assert_allclose(lift(law, 0.0, pooled, LARGEST)[:, 1], [0.7, 0.05, LARGEST])
     lifted = lift(np.eye(4), 0.06, np.array([0.4, 0.3, 0.2, 0.1]))
     np.testing.assert_allclose(lifted[0], [0.94, 0.03, 0.02, 0.01], rtol=1e-6)
     assert lifted[1, 2:] == pytest.approx([0.02, 0.01], rel=1e-6)
@@ -278,7 +276,7 @@ def test_runs_are_as_long_as_their_cost_and_the_factor_is_that_of_the_change():
     assert costly.worlds[0].success[0] < plain.worlds[0].success[0], "groups of 2 have half as many responses"
     if costly.group_size != 8:
         assert costly.learning_rate.most == pytest.approx((7 / 8) / (1 - 1 / costly.group_size), rel=1e-12)
-    with pytest.raises(ValueError, match="at least one group, which costs 6, got 5"):
+    with pytest.raises(ValueError, match="pay a group of 2, which costs 6, got 5"):
         advise_run(counts, 5, costs=(4.0, 1.0))
 
 

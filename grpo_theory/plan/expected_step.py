@@ -13,8 +13,8 @@ from grpo_theory.intervals.interval import check_level
 from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.plan.bootstrap import bootstrap_limits
 from grpo_theory.plan.efficiency import MOST_TERMS, MOST_VALUES, group_table, mean_advantages
-from grpo_theory.plan.rate_limits import RateFunction, average_terms, mean_interval, ratio_interval, stacked
-from grpo_theory.plan.success_rates import SuccessRates, check_binary, fit_success_rates
+from grpo_theory.plan.rate_limits import RateFunction, average_terms, mean_interval, stacked
+from grpo_theory.plan.success_rates import SuccessRates, fit_success_rates
 from grpo_theory.theory import finite_group_objective
 from grpo_theory.validation import Array, Flags, as_count, typed
 
@@ -134,7 +134,6 @@ def weigh_prompts(
     level, size, name = check_level(level), as_count("group_size", group_size), find(estimator).name
     if not counts.binary:
         return _graded_weights(counts, find(estimator), size, level)
-    check_binary(counts, 2)
     slope = slope_function(counts, estimator, group_size)
     law = fit_success_rates(counts) if law is None else law
     bottom, total = average_terms(counts, slope), law.average(slope.function)
@@ -148,7 +147,7 @@ def weigh_prompts(
         counts.prompts,
         mean_interval(bottom, total, level),
         _shares(counts, slope, law, level),
-        ratio_interval(average_terms(counts, rising), bottom, rate, level, (0.0, 1.0)),
+        mean_interval(average_terms(counts, rising), rate, level, bottom),
     )
 
 
@@ -161,7 +160,7 @@ def _shares(counts: RewardCounts, function: RateFunction, law: SuccessRates, lev
         if function is PLAIN:
             shares.append(mean_interval(terms, of, level))
         else:
-            shares.append(ratio_interval(terms, bottom, of / total if total > 0.0 else np.nan, level, (0.0, 1.0)))
+            shares.append(mean_interval(terms, of / total if total > 0.0 else np.nan, level, bottom))
     return stacked(shares)
 
 
@@ -320,7 +319,6 @@ def learning_rate_factor(
             raise ValueError(f"{name} must be an estimator and a group size, such as ('grpo', 8)")
     if not counts.binary:
         return _graded_factor(counts, [(find(name), as_count("group_size", size, 2)) for name, size in (old, new)], level)
-    check_binary(counts, 2)
     slopes = [slope_function(counts, *setting) for setting in (old, new)]
     least, most = ratio_range(slopes[0].function, slopes[1].function)
     if most - least <= CONSTANT * most:
@@ -330,7 +328,7 @@ def learning_rate_factor(
     means = [law.average(one.function) for one in moved]
     predicted = means[0] / means[1] if means[1] > 0.0 else np.sqrt(least) * np.sqrt(most)
     top_terms, bottom_terms = (average_terms(counts, one) for one in moved)
-    return LearningRateFactor(ratio_interval(top_terms, bottom_terms, predicted, level, (least, most)), least, most)
+    return LearningRateFactor(mean_interval(top_terms, predicted, level, bottom_terms, (least, most)), least, most)
 
 
 def _exactly(factor: float, level: float) -> LearningRateFactor:

@@ -15,21 +15,22 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linprog
-from scipy.special import betaincinv, betaln, stdtrit
+from scipy.special import betaincinv, betaln, ndtri, stdtrit
 
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import check_level
 from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.plan.success_rates import (
-    Cells,
     SuccessRates,
     binomial_table,
+    cells,
     check_binary,
+    check_prompts,
     fit_success_rates,
     log_choose,
     rate_grid,
 )
-from grpo_theory.validation import ROUNDING, Array, as_real_array, check_within, typed
+from grpo_theory.validation import ROUNDING, Array, Integers, as_real_array, check_within, typed
 
 LADDER = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48)
 """Degrees at which polynomials are searched; from larger groups the polynomial of the next degree below is estimated."""
@@ -43,8 +44,6 @@ UNSEEN = 4.0
 """Prompts that were not drawn and might have been at either end: Agresti and Coull's (1998) four."""
 MOST_CELLS = 20
 """Of more different counts the range of the likeliest laws is not computed: it takes long, and they leave little open."""
-INFINITE = 1e12
-"""Degrees of freedom at which Student's t is normal."""
 
 
 def bernstein(degree: int, rates: ArrayLike) -> Array:
@@ -104,12 +103,10 @@ class Terms:
     responses: int
     prompts: Array | float = 1.0
 
-    @classmethod
-    def of(cls, below: Array, above: Array, polynomials: list[tuple[Array, Array]], responses: int) -> "Terms":
-        """Return terms with the ends of the polynomials' coefficients; measured where the two of each pair are one."""
-        ends = [(float(min(pair[side].min() for pair in polynomials)), max(float(pair[side].max()) for pair in polynomials))
-                for side in (0, 1)]  # fmt: skip
-        return cls(below, below if all(low is high for low, high in polynomials) else above, ends[0], ends[1], responses)
+    @property
+    def measured(self) -> bool:
+        """Whether the mean is estimated without bias."""
+        return self.below is self.above
 
 
 def reference(counts: RewardCounts) -> tuple[float, float]:
@@ -117,6 +114,7 @@ def reference(counts: RewardCounts) -> tuple[float, float]:
 
     Both are rounded to powers of two, so that the choice hardly sees the data.
     """
+    check_prompts(counts)
     n = counts.sizes.astype(np.float64)
     paired = n >= 2.0
     squares = np.asarray(counts.counts.astype(np.float64).power(2).sum(axis=1)).ravel()
@@ -139,12 +137,7 @@ def reference_parameter(pair_share: float) -> float:
 def average_terms(counts: RewardCounts, function: RateFunction, chosen_for: tuple[float, float] | None = None) -> Terms:
     """Return the terms of a function's mean over the prompts, from binary rewards."""
     a, prompts = chosen_for or reference(counts)
-    ends, below, above = [], np.empty(counts.prompts), np.empty(counts.prompts)
-    for size in np.unique(counts.sizes):
-        here = counts.sizes == size
-        ends.append(bracket(function, int(size), a, a, prompts))
-        below[here], above[here] = (side[counts.successes[here]] for side in ends[-1])
-    return Terms.of(below, above, ends, int(counts.sizes.sum()))
+    return _terms(counts, function, (a, a, prompts), (np.arange(counts.prompts), counts.successes, counts.sizes), 1.0)
 
 
 def share_terms(counts: RewardCounts, group_size: int, chosen_for: tuple[float, float] | None = None) -> Terms:
@@ -152,20 +145,34 @@ def share_terms(counts: RewardCounts, group_size: int, chosen_for: tuple[float, 
     power, (a, prompts) = group_size - 1, chosen_for or reference(counts)
     if counts.binary:
         # f = p^G + (1-p)^G, a polynomial whose Bernstein coefficients of degree G are 1, 0, ..., 0, 1.
-        ends = (1.0,) if group_size == 1 else (1.0, *(0.0,) * power, 1.0)
+        ends = (1.0, *(0.0,) * power, 1.0)
         whole = RateFunction(("equal", group_size), lambda rate: rate**group_size + (1.0 - rate) ** group_size, ends)
         return average_terms(counts, whole, (a, prompts))
     own = RateFunction(("power", power), lambda rate: rate**power, (*(0.0,) * power, 1.0))
     rows = np.repeat(np.arange(counts.prompts), np.diff(counts.counts.indptr))
     same, sizes = counts.counts.data, counts.sizes[rows]
-    values, polynomials = np.empty((2, same.size)), []
-    for size in np.unique(counts.sizes):
+    # E X^(G-1), X the chance of a response's own reward, by the other n - 1 responses (section 34).
+    return _terms(counts, own, (a + 1.0, a, prompts), (rows, same - 1, sizes - 1), same / sizes)
+
+
+def _terms(
+    counts: RewardCounts,
+    function: RateFunction,
+    chosen_for: tuple[float, float, float],
+    draws: tuple[Integers, Integers, Integers],
+    share: Array | float,
+) -> Terms:
+    """Return the terms of draws, each of a prompt, with successes of a size, and with a share in its prompt's term."""
+    (rows, successes, sizes), pairs = draws, []
+    values = np.empty((2, rows.size))
+    for size in np.unique(sizes):
         here = sizes == size
-        # E X^(G-1), X the chance of a response's own reward, by the other n - 1 responses (section 34).
-        polynomials.append(bracket(own, int(size) - 1, a + 1.0, a, prompts))
-        values[:, here] = np.stack(polynomials[-1])[:, same[here] - 1] * (same[here] / size)
-    below, above = (np.bincount(rows, value, counts.prompts).astype(np.float64) for value in values)
-    return Terms.of(below, above, polynomials, int(counts.sizes.sum()))
+        pairs.append(bracket(function, int(size), *chosen_for))
+        values[:, here] = np.stack(pairs[-1])[:, successes[here]]
+    below, above = (np.bincount(rows, value * share, counts.prompts).astype(np.float64) for value in values)
+    ends = [(float(min(map(np.min, side))), float(max(map(np.max, side)))) for side in zip(*pairs, strict=True)]
+    measured = all(low is high for low, high in pairs)
+    return Terms(below, below if measured else above, ends[0], ends[1], int(counts.sizes.sum()))
 
 
 def bracket(function: RateFunction, size: int, a: float, b: float, prompts: float) -> tuple[Array, Array]:
@@ -180,8 +187,8 @@ def bracket(function: RateFunction, size: int, a: float, b: float, prompts: floa
         degree = max(degree for degree in LADDER if degree <= size)
         found = [_one_sided(function, degree, a, b, prompts, above) for above in (False, True)]
     k, j = np.arange(size + 1)[:, None], np.arange(found[0].size)
-    with np.errstate(under="ignore"):  # (34.1): means over the successes in a draw of fewer responses from these
-        chances = np.exp(log_choose(k, j) + log_choose(size - k, j[-1] - j) - log_choose(size, j[-1]))
+    # (34.1): means over the successes in a draw of fewer responses from these.
+    chances = np.exp(log_choose(k, j) + log_choose(size - k, j[-1] - j) - log_choose(size, j[-1]))
     raised = [chances @ one for one in found]
     return raised[0], raised[-1]
 
@@ -225,59 +232,36 @@ def likeliest_range(counts: RewardCounts, group_size: int, law: SuccessRates) ->
     law : SuccessRates
         What `fit_success_rates(counts)` returns.
     """
-    cells, grid = Cells.of(counts), rate_grid(1)
+    (successes, sizes, prompts), grid = cells(counts), rate_grid(1)
     values = grid**group_size + (1.0 - grid) ** group_size
-    if cells.sizes.size > MOST_CELLS:
-        return (law.average(lambda rate: rate**group_size + (1.0 - rate) ** group_size),) * 2
-    weights = np.zeros(grid.size)
-    weights[np.searchsorted(grid, law.atoms)] = law.weights
-    table = binomial_table(cells.successes, cells.sizes, grid)
+    ends = [float(law.weights @ values[np.searchsorted(grid, law.atoms)])] * 2
+    if sizes.size > MOST_CELLS:
+        return ends[0], ends[1]
+    table = np.vstack([binomial_table(successes, sizes, grid), np.ones(grid.size)])
     # Where the counts are those of a law to rounding, they are fitted themselves, and else what the likeliest law makes of them.
-    of_size = np.bincount(cells.sizes, cells.prompts)[cells.sizes]
-    for fitted in (cells.prompts / of_size, table @ weights):
-        kept, sums = np.vstack([table, np.ones(grid.size)]), np.append(fitted, 1.0)
-        found = [linprog(sign * values, A_eq=kept, b_eq=sums, bounds=(0.0, None)).x for sign in (1.0, -1.0)]
-        if found[0] is not None and found[1] is not None:
+    seen = np.append(prompts / np.bincount(sizes, prompts)[sizes], 1.0)
+    for fitted in (seen, table[:, np.searchsorted(grid, law.atoms)] @ law.weights):
+        found = [linprog(sign * values, A_eq=table, b_eq=fitted, bounds=(0.0, None)) for sign in (1.0, -1.0)]
+        if all(one.success for one in found):
+            ends = [found[0].fun, -found[1].fun]
             break
-    ends = [float(values @ (weights if one is None else one)) for one in found]
     return min(ends), max(ends)
 
 
-def mean_ends(terms: Terms, level: float) -> tuple[Array, Array]:
-    """Return the limits of the mean, shape (...)."""
-    low = mean_limits(terms.below, *terms.ends_below, terms.responses, level, terms.prompts)[0]
-    high = mean_limits(terms.above, *terms.ends_above, terms.responses, level, terms.prompts)[1]
-    return low, high
+def mean_interval(
+    top: Terms, predicted: float, level: float, bottom: Terms | None = None, sure: tuple[float, float] = (0.0, 1.0)
+) -> Interval:
+    """Return an interval of a mean, or of the ratio of two, neither below 0, within limits that are sure.
 
-
-def ratio_ends(top: Terms, bottom: Terms, level: float, sure: tuple[float, float]) -> tuple[Array, Array]:
-    """Return the limits of the ratio of two means, neither below 0, within limits that are sure; shape (...)."""
-    low = ratio_limit(top.below, bottom.above, level, above=False, prompts=top.prompts)
-    high = ratio_limit(top.above, bottom.below, level, above=True, prompts=top.prompts)
-    return np.clip(low, *sure), np.clip(high, *sure)
-
-
-def mean_interval(terms: Terms, predicted: float, level: float) -> Interval:
-    """Return an interval of the mean; the estimate is the prediction where it is not measured."""
-    measured, size = terms.below is terms.above, terms.below.size
-    estimate = float(terms.below.mean()) if measured else predicted
-    return _within(
-        estimate, float(terms.below.std(ddof=1)) / np.sqrt(size) if measured else np.nan, mean_ends(terms, level), level
-    )
-
-
-def ratio_interval(top: Terms, bottom: Terms, predicted: float, level: float, sure: tuple[float, float]) -> Interval:
-    """Return an interval of the ratio of two means, neither below 0, within limits that are sure."""
-    estimate, error, mean = predicted, np.nan, float(bottom.below.mean())
-    if top.below is top.above and bottom.below is bottom.above and mean > 0.0:
+    The estimate is the prediction where it is not measured, moved within the limits: a law may predict a little beyond them.
+    """
+    limits = mean_limits(top, level) if bottom is None else ratio_limits(top, bottom, level, sure)
+    down = np.ones(1) if bottom is None else bottom.below
+    estimate, error, mean = predicted, np.nan, float(down.mean())
+    if top.measured and (bottom is None or bottom.measured) and mean > 0.0:
         estimate = float(top.below.mean()) / mean
-        error = float((top.below - estimate * bottom.below).std(ddof=1)) / mean / np.sqrt(top.below.size)
-    return _within(estimate, error, ratio_ends(top, bottom, level, sure), level)
-
-
-def _within(estimate: float, error: float, ends: tuple[Array, Array], level: float) -> Interval:
-    """Return an interval with its estimate moved within it: what a law predicts may lie outside by little."""
-    return Interval(np.clip(estimate, *ends), np.array(error), *ends, level)
+        error = float((top.below - estimate * down).std(ddof=1)) / mean / np.sqrt(top.below.size)
+    return Interval(np.clip(estimate, *limits), np.array(error), *limits, level)
 
 
 def stacked(intervals: list[Interval]) -> Interval:
@@ -290,57 +274,52 @@ def stacked(intervals: list[Interval]) -> Interval:
     return Interval(np.clip(table[:, 0], ends[:, 0], ends[:, 1]), table[:, 1], ends[:, 0], ends[:, 1], intervals[0].level)
 
 
-def mean_limits(
-    terms: Array, least: float, most: float, responses: int, level: float, prompts: Array | float = 1.0
-) -> tuple[Array, Array]:
-    """Return two-sided limits of the mean of independent terms in [least, most]: Clopper and Pearson's at an effective size.
+def mean_limits(terms: Terms, level: float) -> tuple[Array, Array]:
+    """Return two-sided limits of the mean of independent terms, shape (...): Clopper and Pearson's at an effective size.
 
     The terms are brought to [0, 1], with mean m and variance s^2. They then tell as much as n = B m (1 - m)/s^2 draws of 0 and
     1 (Korn and Graubard 1998). No law on [0, 1] has more variance than m (1 - m). Few terms may not show the rare large ones,
     so s^2 is taken as if four more terms had the variance m (1 - m). The size n is at most the number of responses, and is
-    multiplied by (t_inf/t_{B-1})^2 for the degrees of freedom behind s. So rare events get honest limits, and where many terms
+    multiplied by (z/t_{B-1})^2 for the degrees of freedom behind s. So rare events get honest limits, and where many terms
     vary the limits are Student's t.
-
-    `terms` has shape (..., B). `prompts` is how many prompts have each term, in a shape that extends to that of the terms.
     """
-    terms, weights = np.broadcast_arrays(terms, prompts)
-    size, span = weights.sum(axis=-1), most - least
-    if span <= 0.0:
-        return np.full(terms.shape[:-1], least), np.full(terms.shape[:-1], most)
-    scaled = np.clip((terms - least) / span, 0.0, 1.0)
-    mean = (weights * scaled).sum(axis=-1) / size
-    spread = mean * (1.0 - mean)
-    variance = ((weights * (scaled - mean[..., None]) ** 2).sum(axis=-1) + UNSEEN * spread) / (size - 1.0 + UNSEEN)
-    worth = np.where(spread > ROUNDING, size * spread / np.where(spread > ROUNDING, variance, 1.0), size)
-    tail = (1.0 - level) / 2.0
-    effective = np.minimum(worth, np.maximum(responses, size)) * (stdtrit(INFINITE, tail) / stdtrit(size - 1, tail)) ** 2
-    ends = []
-    for share in (mean, 1.0 - mean):  # the upper limit is that of what is missing to 1
+    ends, tail = [], (1.0 - level) / 2.0
+    for values, (least, most), upper in ((terms.below, terms.ends_below, False), (terms.above, terms.ends_above, True)):
+        values, weights = np.broadcast_arrays(values, terms.prompts)
+        size, span = weights.sum(axis=-1), most - least
+        scaled = np.clip((values - least) / (span or 1.0), 0.0, 1.0)
+        mean = (weights * scaled).sum(axis=-1) / size
+        spread = mean * (1.0 - mean)
+        variance = ((weights * (scaled - mean[..., None]) ** 2).sum(axis=-1) + UNSEEN * spread) / (size - 1.0 + UNSEEN)
+        worth = np.where(spread > ROUNDING, size * spread / np.where(spread > ROUNDING, variance, 1.0), size)
+        effective = np.minimum(worth, np.maximum(terms.responses, size)) * (ndtri(tail) / stdtrit(size - 1, tail)) ** 2
+        share = 1.0 - mean if upper else mean  # the upper limit is that of what is missing to 1
         some = share * effective > 0.0
-        ends.append(
-            np.where(some, betaincinv(np.where(some, share * effective, 1.0), (1.0 - share) * effective + 1.0, tail), 0.0)
-        )
-    return least + span * ends[0], least + span * (1.0 - ends[1])
+        end = np.where(some, betaincinv(np.where(some, share * effective, 1.0), (1.0 - share) * effective + 1.0, tail), 0.0)
+        ends.append(least + span * (1.0 - end if upper else end))
+    return ends[0], ends[1]
 
 
-def ratio_limit(numerator: Array, denominator: Array, level: float, above: bool, prompts: Array | float = 1.0) -> Array:
-    """Return the upper or the lower of two-sided limits of E[numerator]/E[denominator] from independent pairs (..., B).
+def ratio_limits(top: Terms, bottom: Terms, level: float, sure: tuple[float, float]) -> tuple[Array, Array]:
+    """Return two-sided limits of the ratio of two means, neither below 0, within limits that are sure; shape (...).
 
-    Fieller's limits are the ends of the ratios r at which Student's t does not tell the mean of numerator - r denominator from
-    0. The upper limit is inf, and the lower one -inf, where the denominator's mean is not surely above 0. `prompts` is as in
-    `mean_limits`.
+    Fieller's limits are the ends of the ratios r at which Student's t does not tell the mean of top - r bottom from 0. Where the
+    bottom's mean is not surely above 0, they are those that are sure.
     """
-    numerator, denominator, weights = np.broadcast_arrays(numerator, denominator, prompts)
-    size = weights.sum(axis=-1)
-    square = stdtrit(size - 1, (1.0 + level) / 2.0) ** 2 / (size * (size - 1.0))
-    top, bottom = ((weights * one).sum(axis=-1) / size for one in (numerator, denominator))
-    across, down = numerator - top[..., None], denominator - bottom[..., None]
-    a = bottom**2 - square * (weights * down**2).sum(axis=-1)
-    b = top * bottom - square * (weights * across * down).sum(axis=-1)
-    c = top**2 - square * (weights * across**2).sum(axis=-1)
-    root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
-    sure, end = (bottom > 0.0) & (a > 0.0), 1.0 if above else -1.0
-    return np.where(sure, (b + end * root) / np.where(sure, a, 1.0), end * np.inf)
+    ends = []
+    for above, below, sign, end in ((top.below, bottom.above, -1.0, sure[0]), (top.above, bottom.below, 1.0, sure[1])):
+        above, below, weights = np.broadcast_arrays(above, below, top.prompts)
+        size = weights.sum(axis=-1)
+        square = stdtrit(size - 1, (1.0 + level) / 2.0) ** 2 / (size * (size - 1.0))
+        means = [(weights * one).sum(axis=-1) / size for one in (above, below)]
+        across, down = (one - mean[..., None] for one, mean in zip((above, below), means, strict=True))
+        a = means[1] ** 2 - square * (weights * down**2).sum(axis=-1)
+        b = means[0] * means[1] - square * (weights * across * down).sum(axis=-1)
+        c = means[0] ** 2 - square * (weights * across**2).sum(axis=-1)
+        known = (means[1] > 0.0) & (a > 0.0)
+        root = (b + sign * np.sqrt(np.maximum(b**2 - a * c, 0.0))) / np.where(known, a, 1.0)
+        ends.append(np.where(known, np.clip(root, *sure), end))
+    return ends[0], ends[1]
 
 
 @typed
@@ -385,7 +364,7 @@ def bound_success_rates(
     (0.13, 0.56)
     """
     level = check_level(level)
-    check_binary(counts, 2)
+    check_binary(counts)
     rates = as_real_array("rates", rates, 1)
     check_within("rates", rates, 0.0, 1.0)
     law = fit_success_rates(counts) if law is None else law

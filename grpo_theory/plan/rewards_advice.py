@@ -5,7 +5,6 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln
 
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.comparisons import MOST_SEEDS, pairs_needed
@@ -16,8 +15,8 @@ from grpo_theory.logs.findings import filtered
 from grpo_theory.plan.batches import Limits
 from grpo_theory.plan.expected_step import LearningRateFactor, PromptWeights, learning_rate_factor, weigh_prompts
 from grpo_theory.plan.rate_limits import likeliest_range, mean_interval, share_terms, stacked
-from grpo_theory.plan.success_rates import SuccessRates, fit_success_rates
-from grpo_theory.validation import Array, Integers, as_count, as_fraction, as_number, as_positive, typed
+from grpo_theory.plan.success_rates import SuccessRates, check_prompts, fit_success_rates, log_choose
+from grpo_theory.validation import Array, Integers, as_array, as_count, as_fraction, as_number, as_positive, typed
 
 SHOWN = (2, 4, 8, 16, 32, 64, 128)
 """Group sizes that are always shown, where they are allowed."""
@@ -73,14 +72,6 @@ class RewardVariance:
         """Return the variance of a mean reward over so many prompts, with so many responses to each: (between + within/k)/n."""
         return (max(self.between, 0.0) + self.within / responses) / prompts
 
-    def compared(self, correlation: float) -> "RewardVariance":
-        """Return the variance of the difference of two policies that are both like this one.
-
-        Their expected rewards have a correlation over prompts, which one table does not tell. It is 0 if the policies have
-        nothing in common, and near 1 if one is the other a few steps on.
-        """
-        return RewardVariance(2.0 * (1.0 - correlation) * max(self.between, 0.0), 2.0 * self.within)
-
 
 @typed
 def split_variance(counts: RewardCounts) -> RewardVariance:
@@ -104,8 +95,7 @@ def split_variance(counts: RewardCounts) -> RewardVariance:
     >>> round(found.between / (found.between + found.within), 2)  # the share that lies between prompts
     0.38
     """
-    if counts.prompts < 2:
-        raise ValueError("counts must be of at least 2 prompts for a variance between them, got 1")
+    check_prompts(counts)
     pairs, rows = counts.sizes >= 2, np.repeat(np.arange(counts.prompts), np.diff(counts.counts.indptr))
     if not pairs.any():
         raise ValueError("counts must have a prompt with two responses: one per prompt does not tell the two variances apart")
@@ -187,7 +177,7 @@ def effective_sample_size(counts: RewardCounts, level: float = 0.95) -> SampleSi
     (2, 2.0)
     """
     level = check_level(level)
-    _check_prompts(counts)
+    check_prompts(counts)
     total, least, most = int(counts.sizes.sum()), float(counts.values[0]), float(counts.values[-1])
     if np.isin(counts.values, (0.0, 1.0)).all():  # success or not, though all may have been one of them
         least, most = 0.0, 1.0
@@ -204,11 +194,6 @@ def effective_sample_size(counts: RewardCounts, level: float = 0.95) -> SampleSi
     mixed = ~counts.uniform
     sums = int(mixed.sum()), int(counts.sizes[mixed].sum())
     return SampleSize(counts.prompts, total, *sums, interval, variance, effect, total / effect)
-
-
-def _check_prompts(counts: RewardCounts) -> None:
-    if counts.prompts < 2:
-        raise ValueError("counts must be of at least 2 prompts for an interval, got 1")
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,18 +277,17 @@ def estimate_uniform_shares(
     >>> shares.interval.estimate.round(2).tolist()
     [0.71, 0.31]
     """
-    level, sizes = check_level(level), _group_sizes(group_sizes)
-    _check_prompts(counts)
+    level = check_level(level)
+    sizes = np.array([as_count("group_sizes", size) for size in np.atleast_1d(as_array("group_sizes", group_sizes)).tolist()])
     if counts.sizes.max() < 2:
         raise ValueError(
             "counts must have a prompt with two responses: one response per prompt says nothing about uniform groups"
         )
-    intervals, ends, levels = [], np.full((sizes.size, 2), np.nan), int(counts.values.size)
-    needed = np.array([responses_to_tell(size, levels) for size in sizes.tolist()])
+    intervals, ends, needed = [], np.full((sizes.size, 2), np.nan), _needed(counts, sizes)
     for place, size in enumerate(sizes.tolist()):
         terms = share_terms(counts, size)
         low, high = float(terms.below.mean()), float(terms.above.mean())
-        if terms.below is terms.above:
+        if terms.measured:
             ends[place] = low
         elif counts.binary:
             law = fit_success_rates(counts) if law is None else law
@@ -312,6 +296,10 @@ def estimate_uniform_shares(
         intervals.append(mean_interval(terms, (low + high) / 2.0 if told else np.nan, level))
     measured = np.array([(counts.sizes >= size).mean() for size in sizes])
     return UniformShares(sizes, stacked(intervals), measured, np.clip(ends, 0.0, 1.0), needed)
+
+
+def _needed(counts: RewardCounts, sizes: Integers) -> Integers:
+    return np.array([responses_to_tell(size, counts.values.size) for size in sizes.tolist()])
 
 
 def responses_to_tell(group_size: int, levels: int = 2, tolerance: float = OPEN) -> int:
@@ -327,34 +315,12 @@ def responses_to_tell(group_size: int, levels: int = 2, tolerance: float = OPEN)
     [2, 2, 4, 6, 18]
     """
     half = group_size if levels == 2 else group_size - 1
-    k = np.arange(half + 1.0)
-    chances = np.exp(gammaln(2 * half + 1.0) - gammaln(half + k + 1.0) - gammaln(half - k + 1.0) - 2 * half * np.log(2.0))
+    k = np.arange(half + 1)
+    chances = np.exp(log_choose(2 * half, half + k) - 2 * half * np.log(2.0))
     both = 8.0 * chances * (k % 2 == 0) if levels == 2 else 4.0 * chances
     beyond = np.append(np.cumsum(both[::-1])[::-1], 0.0)  # of k or more
     n = int(np.flatnonzero(beyond[1:] <= tolerance)[0])
     return min(max(n if levels == 2 else n + 1, 2), max(group_size, 2))
-
-
-def unknown_uniform_shares(counts: RewardCounts, group_sizes: ArrayLike, level: float = 0.95) -> UniformShares:
-    """Return what is known of the share of uniform groups where groups were chosen by their rewards: the least that it can be.
-
-    Of L rewards a group of G responses is uniform with a chance of at least L^(1-G), whatever the policy. No upper limit but 1
-    holds, because prompts of which all groups are uniform are never seen. The estimates are NaN.
-    """
-    sizes, levels = _group_sizes(group_sizes), int(counts.values.size)
-    least, unknown = np.array([float(levels) ** (1 - size) for size in sizes.tolist()]), np.full(sizes.size, np.nan)
-    needed = np.array([responses_to_tell(size, levels) for size in sizes.tolist()])
-    ends = np.stack([unknown, unknown], axis=1)
-    return UniformShares(sizes, Interval(unknown, unknown, least, np.ones(sizes.size), level), np.zeros(sizes.size), ends, needed)
-
-
-def _group_sizes(group_sizes: ArrayLike) -> Integers:
-    sizes = np.atleast_1d(np.asarray(group_sizes))
-    if sizes.ndim != 1 or sizes.size == 0 or sizes.dtype.kind not in "iu":
-        raise ValueError(f"group_sizes must be whole numbers, shape (S,), got shape {sizes.shape} of type {sizes.dtype}")
-    for size in sizes:
-        as_count("group_sizes", int(size))
-    return sizes.astype(np.int64)
 
 
 def unpaired_seeds_needed(spread: float, difference: float, power: float = POWER, level: float = 0.95) -> int:
@@ -424,6 +390,9 @@ def evaluation_size(
 ) -> Evaluation:
     """Return how many prompts a paired t test over prompts takes to find a difference of two policies with a chance of 0.8.
 
+    Their expected rewards have a correlation over prompts, which one table does not tell. It is 0 if the policies have nothing in
+    common, and near 1 if one is the other a few steps on.
+
     The number is the least, exact if the prompts' differences were normal; 10,000,001 if it would be more.
 
     Examples
@@ -432,7 +401,9 @@ def evaluation_size(
     >>> gt.plan.evaluation_size(gt.plan.RewardVariance(0.1, 0.15), 0.05, responses=4, correlation=0.9).prompts
     301
     """
-    effect = difference / sqrt(max(variance.compared(correlation).of_mean(1, responses), 1e-300))
+    # Of the difference of two policies that are both like this one.
+    compared = RewardVariance(2.0 * (1.0 - correlation) * max(variance.between, 0.0), 2.0 * variance.within)
+    effect = difference / sqrt(max(compared.of_mean(1, responses), 1e-300))
     prompts = pairs_needed(effect, POWER, level)
     return Evaluation(correlation, responses, difference, prompts, sqrt(variance.of_mean(prompts, responses)))
 
@@ -476,16 +447,6 @@ class RewardsAdvice:
     learning_rate: LearningRateFactor | None
     refusal: str
 
-    @property
-    def chosen(self) -> bool:
-        """Whether groups were chosen by their rewards before logging."""
-        return self.refusal == CHOSEN
-
-    @property
-    def binary(self) -> bool:
-        """Whether there are two rewards, failure and success."""
-        return self.distinct == 2
-
 
 def advise_from_rewards(
     counts: RewardCounts, estimator: str, limits: Limits, asked: int | None, recommended: int | None, level: float
@@ -514,15 +475,21 @@ def advise_from_rewards(
                 factor = learning_rate_factor(counts, (estimator, asked), (estimator, recommended), level, law=law)
     except ValueError as error:  # an estimator whose update is not a function of the success rate
         refusal = refusal or str(error)
-    uniform = unknown_uniform_shares(counts, sizes, level) if chosen else estimate_uniform_shares(counts, sizes, level, law=law)
-    difference, evaluations = DIFFERENCE * float(counts.values[-1] - counts.values[0]), []
-    if not chosen:
-        variance = split_variance(counts)
-        evaluations = [evaluation_size(variance, difference, k, rho, level) for rho in CORRELATIONS for k in EVALUATED]
+    least, greatest, evaluations = float(counts.values[0]), float(counts.values[-1]), []
+    if chosen:  # uniform groups may be of any share above that least one: prompts of which all are uniform are never seen
+        unknown = np.full(sizes.size, np.nan)
+        known = Interval(unknown, unknown, float(counts.values.size) ** (1.0 - sizes), np.ones(sizes.size), level)
+        ends = np.stack([unknown, unknown], axis=1)
+        uniform = UniformShares(sizes, known, np.zeros(sizes.size), ends, _needed(counts, sizes))
+    else:
+        uniform, variance = estimate_uniform_shares(counts, sizes, level, law=law), split_variance(counts)
+        evaluations = [
+            evaluation_size(variance, DIFFERENCE * (greatest - least), k, rho, level) for rho in CORRELATIONS for k in EVALUATED
+        ]
     return RewardsAdvice(
         sample=effective_sample_size(counts, level),
         group_sizes=(int(counts.sizes.min()), largest),
-        range=(float(counts.values[0]), float(counts.values[-1])),
+        range=(least, greatest),
         distinct=int(counts.values.size),
         uniform=uniform,
         evaluations=tuple(evaluations),

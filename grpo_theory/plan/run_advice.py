@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import softmax
 
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.advantage import affine_coefficients
@@ -14,8 +15,7 @@ from grpo_theory.logs import RolloutLog
 from grpo_theory.plan.advice import UNNAMED, check_independent, check_informative, parts, usable
 from grpo_theory.plan.expected_step import LearningRateFactor, learning_rate_factor
 from grpo_theory.plan.group_size import pilot_terms
-from grpo_theory.plan.run_worlds import WORLDS, RateReading, RunWorld, fit_reward_laws, graded_readings, readings, reward_ladder
-from grpo_theory.plan.success_rates import fit_success_rates
+from grpo_theory.plan.run_worlds import WORLDS, RateReading, RunWorld, fit_reward_laws, readings, reward_ladder
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.ascents import Training, make_training, starting_points
 from grpo_theory.simulate.streams import LANES
@@ -348,30 +348,24 @@ def advise_run(
     kept, _ = usable(groups)
     found = None if kept is None else log_alignment(kept)
     ladder = reward_ladder(counts)
-    if counts.binary:
-        starts = readings(counts, fit_success_rates(counts), prompts)
-    else:
-        starts = graded_readings(ladder, fit_reward_laws(ladder), prompts)
+    starts = readings(ladder, *fit_reward_laws(ladder), prompts)
     cases = [(world, reading) for world in WORLDS for reading in starts]
     updates = tuple(max(round(one * prompts / RESPONSES), 1) for one in (most * (each / each.max())).tolist())
     seeds = np.random.SeedSequence(ENTROPY)
 
     def run(case: tuple[RunWorld, RateReading]) -> tuple[float, float, Array]:
         problem = case[0].graded(ladder.grades, case[1].shares)
-        weight = case[1].agreement * (1.0 if found is None else agreement(found, alignment(problem)))
-        return weight, float(objective(problem, problem.theta)), train_sizes(problem, chosen, sizes, updates, seeds)
+        # The likelihood of the log's alignment in the world, if errors are normal.
+        off = 0.0 if found is None else (found[0] - alignment(problem)) / np.hypot(found[1], COARSE)
+        likelihood = float(np.log(case[1].agreement) - 0.5 * off**2)
+        return likelihood, float(objective(problem, problem.theta)), train_sizes(problem, chosen, sizes, updates, seeds)
 
-    if progress is not None:
-        progress(0, len(cases))  # the first world takes longest: what it runs is compiled
-    results = []
-    for done, one in enumerate(map_in_order(run, cases, WORKERS), start=1):
+    results, tell = [], progress or (lambda done, every: None)
+    tell(0, len(cases))  # the first world takes longest: what it runs is compiled
+    for one in map_in_order(run, cases, WORKERS):
         results.append(one)
-        if progress is not None:
-            progress(done, len(cases))
-    weights = np.array([weight for weight, _, _ in results])
-    if not weights.sum() > 0.0:  # a log that is unlike every world tells none from another
-        weights = np.ones(len(results))
-    shares = weights / sum(weights.tolist())
+        tell(len(results), len(cases))
+    shares = softmax([likelihood for likelihood, _, _ in results])
     worlds = tuple(
         WorldRuns(
             world.title, reading.floor, float(share), start, ends.mean(axis=-1), ends.std(axis=-1, ddof=1) / JUDGING[1] ** 0.5
@@ -393,8 +387,7 @@ def check_total(total: float, costs: tuple[float, float] = (0.0, 1.0)) -> float:
     """Return what a run may cost as a float; ValueError unless it is finite and pays at least one group of two."""
     number, pair = as_number("total", total, "the responses of the whole run"), costs[0] + 2.0 * costs[1]
     if not pair <= number < np.inf:
-        group = "2 responses" if pair == 2.0 else f"which costs {pair:g}"
-        raise ArgumentError(Argument("total"), f" must be finite and at least one group, {group}, got {total:g}")
+        raise ArgumentError(Argument("total"), f" must be finite and pay a group of 2, which costs {pair:g}, got {total:g}")
     return number
 
 
@@ -424,12 +417,6 @@ def alignment(problem: Problem) -> float:
     gradients: Array = problem.at(problem.theta).moments.prompt_gradients
     size, total, squares = len(gradients), gradients.sum(axis=0), (gradients**2).sum()
     return float((total @ total - squares) / (size - 1.0) / squares)
-
-
-def agreement(found: tuple[float, float], world: float) -> float:
-    """Return the likelihood of a log's alignment in a world, over the highest there could be: normal errors."""
-    estimate, error = found
-    return float(np.exp(-0.5 * ((estimate - world) / np.hypot(error, COARSE)) ** 2))
 
 
 def train_sizes(

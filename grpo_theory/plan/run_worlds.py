@@ -1,14 +1,14 @@
 """Worlds in which a whole run is tried: they start at a log's rewards, and differ in what rewards do not show."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
+from scipy.special import logsumexp, softmax
 
 from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.laboratory.prompt_features import Sharing, graded_features, graded_logits
-from grpo_theory.plan.success_rates import Cells, SuccessRates, binomial_table
+from grpo_theory.plan.success_rates import fit_success_rates
 from grpo_theory.problem import Bandit, LinearSoftmax, Problem, TabularSoftmax
 from grpo_theory.validation import Array, Integers
 
@@ -18,14 +18,10 @@ CHUNKS = 256
 """Different rewards are first put together in so many runs of neighbours, so that the search is fast."""
 KEPT = (0.8, 1.25)
 """How much of the log's variance within groups levels may have: a quarter more noise moves the best size by less than two."""
-STEPS = 24
-"""Steps of the grid of mean rewards, of equal angle, as standard errors of a success rate are."""
 NEAREST = (1e-6, 1e-5, 1e-4, 1e-3)
-"""Mean rewards nearer to an end than a step."""
+"""Mean rewards nearer to an end than a step of the grid."""
 CURVATURES = (-40.0, -15.0, -5.0, 0.0, 5.0, 15.0, 40.0, 120.0)
 """How much rarer than in the log rewards far from a prompt's own are: from all at the ends to all at neighbouring levels."""
-STEEPEST, HALVINGS, ITERATIONS = 500.0, 60, 400
-"""Bound of the tilt that gives a law its mean, halvings of its interval, and steps of expectation-maximisation."""
 TINY = 1e-300
 """Of what never happens: its logarithm is a number."""
 MOST_CELLS = 4096
@@ -38,7 +34,6 @@ SMALLEST, LARGEST = 1e-5, 1.0 - 1e-3
 """Success rates of simulated prompts: a prompt at 0 or 1 never learns."""
 UNSEEN = 1e-9
 """Of the responses to a prompt at a level between two that it has: an answer has a logit."""
-SEED = 20261127
 FROZEN = 1e3
 """Logits of the start are a feature, divided by this, times a parameter that begins here: it hardly learns."""
 
@@ -66,6 +61,13 @@ class Ladder(NamedTuple):
         """The share of all responses at each level, shape (L,)."""
         totals = self.counts.sum(axis=0)
         return np.asarray(totals / totals.sum())
+
+    @property
+    def rows(self) -> tuple[Integers, Array]:
+        """The different rows of counts, shape (C, L), and how many prompts have each; thinned out if they are very many."""
+        rows, prompts = np.unique(self.counts, axis=0, return_counts=True)
+        kept = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_CELLS)).round().astype(int))
+        return rows[kept], prompts[kept] * (prompts.sum() / prompts[kept].sum())
 
 
 def reward_ladder(counts: RewardCounts, most: int = LEVELS) -> Ladder:
@@ -154,16 +156,14 @@ def tilted_laws(grades: Array, pooled: Array) -> Array:
     """
 
     def law(tilt: Array) -> Array:
-        with np.errstate(divide="ignore"):  # a level that no response reached has probability 0
-            logs = np.log(pooled) + tilt[:, None] * grades - curvature[:, None] * grades**2
-        shares = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+        usual = np.log(np.maximum(pooled, TINY))
+        return np.asarray(softmax(usual + tilt[:, None] * grades - curvature[:, None] * grades**2, axis=1))
 
-    angles = np.linspace(0.0, np.pi / 2.0, STEPS + 1)[1:-1]
+    angles = np.linspace(0.0, np.pi / 2.0, 25)[1:-1]  # of equal steps, as standard errors of a success rate are
     means = np.unique(np.concatenate([np.sin(angles) ** 2, NEAREST, 1.0 - np.array(NEAREST)]))
     mean, curvature = (grid.ravel() for grid in np.meshgrid(means, CURVATURES, indexing="ij"))
-    low, high = np.full(mean.size, -STEEPEST), np.full(mean.size, STEEPEST)
-    for _ in range(HALVINGS):
+    low, high = np.full(mean.size, -500.0), np.full(mean.size, 500.0)
+    for _ in range(60):
         middle = 0.5 * (low + high)
         above = law(middle) @ grades > mean
         low, high = np.where(above, low, middle), np.where(above, middle, high)
@@ -171,54 +171,38 @@ def tilted_laws(grades: Array, pooled: Array) -> Array:
     return laws[np.lexsort((laws @ grades**2, laws @ grades))[::-1]]
 
 
-class RewardLaws(NamedTuple):
-    """A distribution over prompts of the law of their rewards: laws (A, L), the largest mean first, and their weights (A,).
+def fit_reward_laws(ladder: Ladder) -> tuple[Array, Array]:
+    """Fit the distribution of the prompts' laws of rewards by maximum likelihood: `fit_success_rates`, or over `tilted_laws`.
 
-    `log_likelihoods` returns those of the log's different rows of counts under other laws, shape (C, A), but for multinomial
-    coefficients. `prompts` (C,) is how many prompts have each row.
-    """
+    With more than two levels a prompt has a mean and a spread of its own. Given its law, a prompt's counts are multinomial. The
+    weights are then found by expectation-maximisation. It stops short of the very best fit, which does not change the shape of
+    worlds.
 
-    laws: Array
-    weights: Array
-    log_likelihoods: Callable[[Array], Array]
-    prompts: Array
-
-    def quantiles(self, prompts: int) -> Array:
-        """Return the laws (M, L) at the middles of M equal shares of the prompts, the largest mean reward first."""
-        at = np.searchsorted(np.cumsum(self.weights), (np.arange(prompts) + 0.5) / prompts * (1.0 - 1e-12))
-        return self.laws[np.minimum(at, len(self.laws) - 1)]
-
-
-def fit_reward_laws(ladder: Ladder) -> RewardLaws:
-    """Fit the distribution of the prompts' laws of rewards by maximum likelihood over `tilted_laws`.
-
-    This is done as for success rates, but a prompt has a mean and a spread of its own. Given its law, a prompt's counts are
-    multinomial. The weights are found by expectation-maximisation. It stops short of the very best fit, which does not change
-    the shape of worlds.
+    Returns
+    -------
+    laws : ndarray, shape (A, L)
+        The largest mean first.
+    weights : ndarray, shape (A,)
 
     Examples
     --------
     >>> import numpy as np
     >>> from grpo_theory.plan.run_worlds import Ladder, fit_reward_laws
-    >>> found = fit_reward_laws(Ladder(np.array([0.0, 0.5, 1.0]), np.array([[4, 4, 0]] * 40)))
-    >>> (found.weights @ found.laws).round(2).tolist()
+    >>> laws, weights = fit_reward_laws(Ladder(np.array([0.0, 0.5, 1.0]), np.array([[4, 4, 0]] * 40)))
+    >>> (weights @ laws).round(2).tolist()
     [0.5, 0.5, 0.0]
     """
-    counts, prompts = np.unique(ladder.counts, axis=0, return_counts=True)
-    kept = np.unique(np.linspace(0, len(counts) - 1, min(len(counts), MOST_CELLS)).round().astype(int))
-    rows, prompts = counts[kept], prompts[kept] * (prompts.sum() / prompts[kept].sum())
-
-    def log_likelihoods(laws: Array) -> Array:
-        return np.asarray(rows @ np.log(np.maximum(laws, TINY)).T)
-
-    laws = tilted_laws(ladder.grades, ladder.pooled)
-    logs = log_likelihoods(laws)
+    if len(ladder.rewards) == 2:
+        law = fit_success_rates(RewardCounts(ladder.rewards, ladder.counts))
+        return np.stack([1.0 - law.atoms, law.atoms], axis=-1)[::-1], law.weights[::-1]
+    laws, (rows, prompts) = tilted_laws(ladder.grades, ladder.pooled), ladder.rows
+    logs = rows @ np.log(np.maximum(laws, TINY)).T
     table = np.exp(logs - logs.max(axis=1, keepdims=True))
     shares, weights = prompts / prompts.sum(), np.full(len(laws), 1.0 / len(laws))
-    for _ in range(ITERATIONS):
+    for _ in range(400):
         weights = weights * (table.T @ (shares / (table @ weights)))
     some = weights > 1e-6
-    return RewardLaws(laws[some], weights[some] / weights[some].sum(), log_likelihoods, prompts)
+    return laws[some], weights[some] / weights[some].sum()
 
 
 class RateReading(NamedTuple):
@@ -239,83 +223,45 @@ class RateReading(NamedTuple):
     agreement: float
 
 
-def readings(counts: RewardCounts, law: SuccessRates, prompts: int) -> tuple[RateReading, ...]:
-    """Return one or two readings of a log: prompts that were never solved succeed as often as it allows, or far more seldom.
+def readings(ladder: Ladder, laws: Array, weights: Array, prompts: int) -> tuple[RateReading, ...]:
+    """Return one or two readings of a log: what a prompt never got is as frequent as the log allows, or far rarer.
 
-    The first reading gives all rates at least the largest floor at which the log-likelihood of the counts falls by no more than
-    `DROP`. The second divides the floor by `RARER`. There is one reading where the log has no prompts below the floor. Of the
-    likeliest law the worlds start at M quantiles.
+    Every prompt has responses of every level. What is above the least reward has a rate of at least a floor, spread over the
+    levels as in the whole log. The floor of the first reading is the largest at which the log-likelihood of the counts falls by
+    no more than `DROP`. The second divides it by `RARER`. There is one reading where the log has no prompts below the floor.
+    Laws and weights are those of `fit_reward_laws(ladder)`; the worlds start at M quantiles of these.
     """
-    cells = Cells.of(counts)
-    quantiles = law.quantile((np.arange(prompts, 0, -1) - 0.5) / prompts)
+    (rows, held), pooled = ladder.rows, ladder.pooled
 
-    def fall(floor: float) -> float:
-        at, best = (
-            np.log(binomial_table(cells.successes, cells.sizes, np.maximum(law.atoms, least)) @ law.weights)
-            for least in (floor, 0.0)
-        )
-        return float(cells.prompts @ (best - at))
+    def likelihood(some: Array) -> float:
+        return float(held @ logsumexp(rows @ np.log(np.maximum(some, TINY)).T, axis=1, b=weights))
 
-    def shares(floor: float) -> Array:
-        rates = np.clip(quantiles, floor, LARGEST)
-        return np.stack([1.0 - rates, rates], axis=-1)
-
-    return _near_and_far(fall, shares)
-
-
-def graded_readings(ladder: Ladder, found: RewardLaws, prompts: int) -> tuple[RateReading, ...]:
-    """Return one or two readings of a graded log: what a prompt never got is as frequent as the log allows, or far rarer.
-
-    Every prompt has responses of every level. What is above the least reward has a rate of at least the floor, spread over the
-    levels as in the whole log. With two levels these are `readings`. The laws found are those of `fit_reward_laws(ladder)`.
-    """
-    quantiles, pooled, logs = found.quantiles(prompts), ladder.pooled, found.log_likelihoods(found.laws)
-    tops = logs.max(axis=1, keepdims=True)
-    best = np.log(np.exp(logs - tops) @ found.weights)
-
-    def fall(floor: float) -> float:
-        lifted = np.log(np.exp(found.log_likelihoods(lift(found.laws, floor, pooled)) - tops) @ found.weights)
-        return float(found.prompts @ (best - lifted))
-
-    return _near_and_far(fall, lambda floor: capped(lift(quantiles, floor, pooled), pooled))
-
-
-def lift(laws: Array, floor: float, pooled: Array) -> Array:
-    """Return laws (A, L) in which more than the least reward has at least a rate, spread over the levels as in the pooled law."""
-    usual = _or_more(pooled)
-    above = np.maximum(_or_more(laws), floor * usual / usual[..., :1])
-    return _shares(above)
-
-
-def capped(laws: Array, pooled: Array) -> Array:
-    """Return laws (A, L) in which less than the greatest reward has at least 1 - `LARGEST`, spread as in the pooled law."""
-    usual = 1.0 - _or_more(pooled)
-    above = np.minimum(_or_more(laws), 1.0 - (1.0 - LARGEST) * usual / usual[..., -1:])
-    return _shares(above)
-
-
-def _or_more(laws: Array) -> Array:
-    """Return the probability of each level or more but the least, shape (..., L - 1)."""
-    return np.asarray(np.cumsum(laws[..., ::-1], axis=-1)[..., -2::-1])
-
-
-def _shares(above: Array) -> Array:
-    """Return laws, all above 0, of probabilities of each level or more."""
-    ends = np.ones((len(above), 1))
-    shares = np.maximum(-np.diff(np.concatenate([ends, above, 0.0 * ends], axis=1), axis=1), UNSEEN)
-    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
-
-
-def _near_and_far(fall: Callable[[float], float], shares: Callable[[float], Array]) -> tuple[RateReading, ...]:
-    """Return the readings at the largest floor that a log allows, and at one `RARER` times as low, if they differ."""
+    at = np.searchsorted(np.cumsum(weights), (np.arange(prompts) + 0.5) / prompts * (1.0 - 1e-12))
+    best, quantiles = likelihood(laws), laws[np.minimum(at, len(laws) - 1)]
     low, high = np.log(SMALLEST), np.log(0.5)
     for _ in range(30):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if fall(float(np.exp(middle))) <= DROP else (low, middle)
-    floor = float(np.exp(low))
-    found = [RateReading(low, shares(low), float(np.exp(-fall(low)))) for low in (floor, max(floor / RARER, SMALLEST))]
-    same = np.array_equal(found[0].shares, found[1].shares)
-    return tuple(found[:1] if same else found)
+        allowed = best - likelihood(lift(laws, np.exp(middle), pooled)) <= DROP
+        low, high = (middle, high) if allowed else (low, middle)
+    floors = float(np.exp(low)), max(float(np.exp(low)) / RARER, SMALLEST)
+    agreements = [float(np.exp(likelihood(lift(laws, floor, pooled)) - best)) for floor in floors]
+    shares = [lift(quantiles, floor, pooled, LARGEST) for floor in floors]
+    found = tuple(map(RateReading, floors, shares, agreements))
+    return found[:1] if np.array_equal(*shares) else found
+
+
+def lift(laws: Array, floor: float, pooled: Array, most: float = 1.0) -> Array:
+    """Return laws (A, L), all above 0, in which more than the least reward has at least a rate, and the greatest at most another.
+
+    What is added or taken is spread over the levels as in the pooled law.
+    """
+    # The probability of each level or more but the least, shape (..., L - 1).
+    usual, above = (np.cumsum(one[..., ::-1], axis=-1)[..., -2::-1] for one in (pooled, laws))
+    above = np.maximum(above, floor * usual / usual[0])
+    above = np.minimum(above, 1.0 - (1.0 - most) * (1.0 - usual) / (1.0 - usual[-1]))
+    ends = np.ones((len(above), 1))
+    shares = np.maximum(-np.diff(np.concatenate([ends, above, 0.0 * ends], axis=1), axis=1), UNSEEN)
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
 class RunWorld(NamedTuple):
@@ -364,7 +310,7 @@ class RunWorld(NamedTuple):
         -------
         Problem
         """
-        rng, (count, size) = np.random.default_rng((SEED, draw)), shares.shape
+        rng, (count, size) = np.random.default_rng((20261127, draw)), shares.shape
         order = np.maximum(size - 1 - np.maximum(np.arange(self.answers) - self.right + 1, 0), 0)
         levels = np.broadcast_to(order, (count, self.answers))
         logits = graded_logits(shares, levels, rng)

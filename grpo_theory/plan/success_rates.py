@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,40 +31,21 @@ def rate_grid(fineness: int, angles: int = GRID_ANGLES) -> Array:
 
 
 def log_choose(n: ArrayLike, k: ArrayLike) -> Array:
-    """Return log C(n, k), -inf where k is below 0 or above n."""
-    n, k = np.asarray(n, dtype=np.float64), np.asarray(k, dtype=np.float64)
-    possible = (k >= 0.0) & (k <= n)
-    k = np.where(possible, k, 0.0)
-    return np.where(possible, gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0), -np.inf)
+    """Return log C(n, k) of whole numbers, n >= 0; -inf where k is below 0 or above n, of which the factorial is infinite."""
+    n, k = np.asarray(n), np.asarray(k)
+    return np.asarray(gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0))
 
 
-def binomial_table(successes: ArrayLike, sizes: ArrayLike, rates: ArrayLike, less: ArrayLike | None = None) -> Array:
-    """Return P(successes of size) at each rate, shape (C, M); if given, exp(less) stands for 1/C(size, successes)."""
+def binomial_table(successes: ArrayLike, sizes: ArrayLike, rates: ArrayLike) -> Array:
+    """Return P(successes of size) at each rate, shape (C, M)."""
     k, n, p = np.asarray(successes)[:, None], np.asarray(sizes)[:, None], np.asarray(rates)
-    logs = xlogy(k, p) + xlog1py(n - k, -p)
-    logs += log_choose(n, k) if less is None else -np.asarray(less)[:, None]
-    with np.errstate(under="ignore"):
-        return np.exp(logs)
+    return np.asarray(np.exp(xlogy(k, p) + xlog1py(n - k, -p) + log_choose(n, k)))
 
 
-class Cells(NamedTuple):
-    """The distinct pairs of successes and size among prompts, shape (C,), and how many prompts have each, which may be shares."""
-
-    successes: Integers
-    sizes: Integers
-    prompts: Array
-
-    @classmethod
-    def of(cls, counts: RewardCounts) -> "Cells":
-        """Return the cells of binary rewards."""
-        width = int(counts.sizes.max()) + 1
-        keys, prompts = np.unique(counts.sizes * width + counts.successes, return_counts=True)
-        return cls(keys % width, keys // width, prompts.astype(np.float64))
-
-    @property
-    def log_coefficients(self) -> float:
-        """The sum over prompts of the logarithms of the binomial coefficients."""
-        return float(self.prompts @ log_choose(self.sizes, self.successes))
+def cells(counts: RewardCounts) -> tuple[Integers, Integers, Array]:
+    """Return the distinct pairs of successes and size among prompts, shape (C,) each, and how many prompts have each."""
+    (sizes, successes), prompts = np.unique([counts.sizes, counts.successes], axis=1, return_counts=True)
+    return successes, sizes, prompts.astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,10 +147,8 @@ def fit_success_rates(counts: RewardCounts) -> SuccessRates:
     (1.0, 32)
     """
     check_binary(counts)
-    cells, grid = Cells.of(counts), rate_grid(1)
-    k, n = cells.successes, cells.sizes
-    largest = xlogy(k, k / n) + xlogy(n - k, (n - k) / n)  # of p^k (1-p)^(n-k): likelihoods are relative to it
-    table, shares = binomial_table(k, n, grid, largest), cells.prompts / cells.prompts.sum()
+    (k, n, prompts), grid = cells(counts), rate_grid(1)
+    table, shares = binomial_table(k, n, grid), prompts / prompts.sum()
     weights: Array = np.bincount(np.abs(grid - (k / n)[:, None]).argmin(axis=1), shares, grid.size).astype(np.float64)
     for _ in range(MOST_STEPS):
         mixed = table @ weights
@@ -183,9 +161,8 @@ def fit_success_rates(counts: RewardCounts) -> SuccessRates:
         if np.array_equal(before, weights):
             break
     used, mixed = weights > 0.0, table @ weights
-    highest = (binomial_table(k, n, rate_grid(4), largest).T @ (shares / mixed)).max()
-    likelihood = float(cells.prompts @ (np.log(mixed) + largest)) + cells.log_coefficients
-    return SuccessRates(grid[used], weights[used], likelihood, float(max(highest - 1.0, 0.0)), int(n.max()))
+    highest = (binomial_table(k, n, rate_grid(4)).T @ (shares / mixed)).max()
+    return SuccessRates(grid[used], weights[used], float(prompts @ np.log(mixed)), float(max(highest - 1.0, 0.0)), int(n.max()))
 
 
 def _step(table: Array, shares: Array, mixed: Array, weights: Array, active: Integers) -> Array:
@@ -270,8 +247,7 @@ def fit_beta_rates(counts: RewardCounts) -> BetaSuccessRates:
     0.35
     """
     check_binary(counts)
-    cells = Cells.of(counts)
-    (k, n, prompts), total = cells, float(cells.prompts.sum())
+    k, n, prompts = cells(counts)
     mean = float(prompts @ k / (prompts @ n))
 
     def parts(point: Array) -> tuple[float, float]:
@@ -280,25 +256,27 @@ def fit_beta_rates(counts: RewardCounts) -> BetaSuccessRates:
 
     def loss(point: Array) -> float:
         a, b = parts(point)
-        return -float(prompts @ (betaln(a + k, b + n - k) - betaln(a, b))) / total
+        return -float(prompts @ (betaln(a + k, b + n - k) - betaln(a, b))) / counts.prompts
 
     starts = [(np.log(mean / (1.0 - mean)), at) for at in (-1.0, 1.0, 4.0, LARGEST_LOG_PRECISION)]
     bounds = [(-20.0, 20.0), (-8.0, LARGEST_LOG_PRECISION)]
     best = min((minimize(loss, start, method="L-BFGS-B", bounds=bounds) for start in starts), key=lambda fit: fit.fun)
-    return BetaSuccessRates(*parts(best.x), cells.log_coefficients - best.fun * total)
+    return BetaSuccessRates(*parts(best.x), float(prompts @ log_choose(n, k)) - best.fun * counts.prompts)
 
 
-def check_binary(counts: RewardCounts, fewest: int = 1) -> None:
-    """Raise unless there are exactly two rewards, and so many prompts."""
+def check_binary(counts: RewardCounts) -> None:
+    """Raise unless there are exactly two rewards."""
     if not counts.binary:
-        distinct = counts.values.size
-        seen = f"all are {counts.values[0]:g}" if distinct == 1 else f"there are {distinct} of them"
         raise ValueError(
-            f"counts must be of two rewards, failure and success, for a law of success rates; {seen}: "
-            "count a reward above a threshold as success"
+            "counts must be of two different rewards, failure and success, for a law of success rates, got "
+            f"{counts.values.size}: count a reward above a threshold as success"
         )
-    if counts.prompts < fewest:
-        raise ValueError(f"counts must be of at least {fewest} prompts for an interval, got {counts.prompts}")
+
+
+def check_prompts(counts: RewardCounts) -> None:
+    """Raise unless there are two prompts: one does not tell how prompts differ."""
+    if counts.prompts < 2:
+        raise ValueError("counts must be of at least 2 prompts for an interval, got 1")
 
 
 def most_success(prompts: int, level: float = 0.95) -> float:

@@ -11,7 +11,7 @@ from scipy.special import betainc
 import grpo_theory as gt
 from grpo_theory.plan import rate_limits
 from grpo_theory.plan.expected_step import PLAIN, ratio_range, slope_function, times_rate, times_variance
-from grpo_theory.plan.rate_limits import Terms, average_terms, bernstein, beta_binomial, mean_ends, ratio_ends, share_terms
+from grpo_theory.plan.rate_limits import Terms, average_terms, bernstein, beta_binomial, mean_limits, ratio_limits, share_terms
 
 LANGUAGE_MODEL = "lm-few-shot"
 LEVEL, HARD = 0.95, 0.2
@@ -108,11 +108,11 @@ def limits_of(terms, tables):
     found = {}
     for name, (above, below) in SOUGHT.items():
         if below is None:
-            low, high = mean_ends(at[above], LEVEL)
+            low, high = mean_limits(at[above], LEVEL)
             found[name] = (low, high) if name == "step" else (np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0))
         else:
             sure = _sure_range(size) if name == "learning rate" else (0.0, 1.0)
-            found[name] = ratio_ends(at[above], at[below], LEVEL, sure)
+            found[name] = ratio_limits(at[above], at[below], LEVEL, sure)
     return found
 
 
