@@ -87,7 +87,7 @@ def twin(log: RolloutLog | Groups) -> Problem:
     True
     """
     rollouts = _checked(log, FEWEST)
-    return _family(_candidates(rollouts), rollouts, _unit(rollouts))
+    return _family(rollouts, _unit(rollouts))
 
 
 def half_twins(log: RolloutLog | Groups) -> tuple[Problem, Problem]:
@@ -128,9 +128,8 @@ def half_twins(log: RolloutLog | Groups) -> tuple[Problem, Problem]:
     place[order] = np.arange(order.size) - np.repeat(np.cumsum(rollouts.sizes) - rollouts.sizes, rollouts.sizes)
     twins = []
     for kept in (np.flatnonzero(place % 2 == half) for half in (0, 1)):
-        scores = rollouts.known_scores[kept]
-        half_log = RaggedRollouts.from_index(rollouts.prompts, rollouts.index[kept], rollouts.rewards[kept], scores)
-        twins.append(_family(_candidates(half_log), half_log, unit))
+        parts = rollouts.index[kept], rollouts.rewards[kept], rollouts.known_scores[kept]
+        twins.append(_family(RaggedRollouts.from_index(rollouts.prompts, *parts), unit))
     return twins[0], twins[1]
 
 
@@ -169,8 +168,11 @@ def _unit(rollouts: RaggedRollouts) -> float:
     return ANCHOR / power**0.5
 
 
-def _candidates(rollouts: RaggedRollouts) -> list[Candidates]:
-    """Return the candidates of each prompt: those sampled, and one of the other reward where all of two rewards are one."""
+def _family(rollouts: RaggedRollouts, unit: float) -> Problem:
+    """Return the problem of the candidates of all prompts, whose empty places have no probability.
+
+    They are those sampled, and one of the other reward where all of two rewards are one.
+    """
     order, counts = np.argsort(rollouts.index, kind="stable"), rollouts.counts
     groups = np.split(order, np.cumsum(rollouts.sizes)[:-1])
     found = [Candidates.of(rollouts.rewards[rows], rollouts.known_scores[rows]) for rows in groups]
@@ -179,48 +181,33 @@ def _candidates(rollouts: RaggedRollouts) -> list[Candidates]:
         raise ValueError(
             "log must have a prompt whose responses differ in their reward; there is none, so nothing can be learned from it"
         )
-    most, width = max(one.rewards.size for one in found) + counts.binary, found[0].sketches.shape[1] + 1
+    chances = np.zeros(len(found))
+    if counts.binary:
+        # Of a reward that a prompt's responses never had: the mean that the beta law leaves after such a sample.
+        law = fit_beta_rates(counts)
+        missing = np.where(counts.successes == 0, law.a, law.b)
+        chances = np.where(counts.uniform, missing / (law.a + law.b + counts.sizes), 0.0)
+    most, width = int(max(one.rewards.size + (chances[m] > 0.0) for m, one in enumerate(found))), found[0].sketches.shape[1]
     # Features take B K (J + B + 1) numbers of two rewards, or B K (J + 1): checked before anything grows with the square of B.
-    room = MOST_BYTES / 8.0 / most
-    fitting = int((width**2 / 4.0 + room) ** 0.5 - width / 2.0) if counts.binary else int(room / width)
+    shape, room = (len(found), most, width + len(found) * counts.binary + 1), MOST_BYTES / 8.0 / most
+    fitting = int(((width + 1) ** 2 / 4.0 + room) ** 0.5 - (width + 1) / 2.0) if counts.binary else int(room / (width + 1))
     check_room(
         f"a twin of {len(found):,} prompts, with up to {most} candidates each and features",
-        (len(found), most, width + len(found) * counts.binary),
+        shape,
         f"give it a log of at most {fitting:,} of these prompts, or of fewer responses to each, or shorter sketches",
     )
-    if not counts.binary:
-        return found
-    own, law = np.zeros((len(found), len(found))), fit_beta_rates(counts)
-    np.fill_diagonal(own, np.mean(contrasts) ** 0.5)
-    # The chance of a reward that a prompt's responses never had: the mean that the beta law leaves after such a sample.
-    missing = np.where(counts.successes == 0, law.a, law.b)
-    unseen = np.where(counts.uniform, missing / (law.a + law.b + counts.sizes), 0.0)
-    return [_completed(one, row, chance, counts.values) for one, row, chance in zip(found, own, unseen, strict=True)]
-
-
-def _completed(one: Candidates, own: Array, chance: float, values: Array) -> Candidates:
-    """Return candidates with coordinates of the prompt's own and, if it has a chance, the response that was not seen."""
-    padded = np.concatenate([one.sketches, np.zeros((one.rewards.size, own.size))], axis=1)
-    if chance == 0.0:
-        return Candidates(one.rewards, padded, one.shares)
-    other = values[values != one.rewards[0]]
-    feature = np.concatenate([one.shares @ one.sketches, own])[None]
-    return Candidates(
-        np.append(one.rewards, other), np.concatenate([padded, feature]), np.append((1.0 - chance) * one.shares, chance)
-    )
-
-
-def _family(found: list[Candidates], rollouts: RaggedRollouts, unit: float) -> Problem:
-    """Return the problem of the candidates of all prompts, whose empty places have no probability."""
-    values, sizes = rollouts.counts.values, np.array([one.rewards.size for one in found])
-    shape = len(found), int(sizes.max()), found[0].sketches.shape[1] + 1
     features, rewards = np.zeros(shape), np.zeros(shape[:2], dtype=np.int64)
     features[..., -1] = ABSENT / unit
-    for m, one in enumerate(found):
-        features[m, : sizes[m], :-1] = one.sketches
-        features[m, : sizes[m], -1] = np.log(one.shares) / unit
-        rewards[m, : sizes[m]] = np.searchsorted(values, one.rewards)
-    theta = np.zeros(shape[2])
-    theta[-1] = unit
-    bandit = Bandit.from_law(values, np.eye(values.size)[rewards])
+    for m, (one, chance) in enumerate(zip(found, chances, strict=True)):
+        size, shares = one.rewards.size, one.shares
+        features[m, :size, :width] = one.sketches
+        rewards[m, :size] = np.searchsorted(counts.values, one.rewards)
+        if chance > 0.0:
+            shares = np.append((1.0 - chance) * shares, chance)
+            rewards[m, size] = 1 - rewards[m, 0]
+            features[m, size, :width] = one.shares @ one.sketches
+            features[m, size, width + m] = np.mean(contrasts) ** 0.5
+        features[m, : shares.size, -1] = np.log(shares) / unit
+    theta = np.append(np.zeros(features.shape[2] - 1), unit)
+    bandit = Bandit.from_law(counts.values, np.eye(counts.values.size)[rewards])
     return Problem(bandit, LinearSoftmax(features), theta=theta, name="twin", title="a log's twin")
