@@ -245,7 +245,7 @@ BAD = {
     "--max-group-size must be at least 2": (rows(6, 4), ("--max-group-size", "0")),
     "--budget 64 pays for at most 32 prompts": (rows(6, 4), ("--min-prompts", "51")),
     "--budget), or the responses of the whole run (--total)": (rows(6, 4), None),
-    "--total must be finite and pay a group of 2, which costs 2, got 1": (rows(6, 4), ("--total", "1")),
+    "--total must pay at least one group of 2, which costs 2, got 1": (rows(6, 4), ("--total", "1")),
     "--total 32 is less than one batch of --budget 64": (rows(6, 4), ("--total", "32")),
     "give its responses too (--total)": (rows(6, 4), ("--training-prompts", "9")),
 }

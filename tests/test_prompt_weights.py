@@ -8,7 +8,7 @@ from rates import drawn, expected, table
 
 import grpo_theory as gt
 from grpo_theory.plan.expected_step import slope_function
-from grpo_theory.plan.rate_limits import average_terms
+from grpo_theory.plan.success_rates import average_terms
 
 NAMES = ("rloo", "dr_grpo", "grpo", "trl_grpo", "verl_grpo", "nemo_rl", "rllm", "max_rl", "verl_grpo_passk")
 RATES = np.random.default_rng(20261122).beta(0.3, 0.5, 4000)

@@ -13,9 +13,15 @@ from statsmodels.stats.power import TTestIndPower
 
 import grpo_theory as gt
 from grpo_theory.plan.advice import check_informative
-from grpo_theory.plan.rate_limits import Terms, likeliest_range, mean_limits, ratio_limits, share_terms
-from grpo_theory.plan.rewards_advice import responses_to_tell
-from grpo_theory.plan.success_rates import most_success
+from grpo_theory.plan.success_rates import (
+    Terms,
+    likeliest_range,
+    mean_limits,
+    most_success,
+    ratio_limits,
+    responses_to_tell,
+    share_terms,
+)
 
 RATES = np.random.default_rng(20261122).beta(0.3, 0.5, 200)
 GRADED = gt.RewardCounts.from_rewards(
@@ -227,6 +233,24 @@ def test_what_pairs_do_not_tell_is_not_told():
     assert found.responses.tolist() == [2, 2, 4, 6]
     wide = counts_of(((0.0, 0.25), (0.5, 0.5), (1.0, 0.25)), 2, 64)
     assert np.isnan(gt.plan.estimate_uniform_shares(wide, [8]).interval.estimate[0])
+
+
+def test_limits_of_shares_fall_with_the_size_as_shares_do():
+    """Of 64 responses those of 128 would be wider than those of 64, which are measured: 30 tables, sizes in any order."""
+    sizes = [64, 2, 128, 16]
+    for seed in range(30):
+        counts = drawn(RATES[:30], 64, [9, seed])
+        alone = [gt.plan.estimate_uniform_shares(counts, [size]).interval for size in sizes]
+        found = gt.plan.estimate_uniform_shares(counts, sizes).interval
+        order = np.argsort(sizes)
+        assert (np.diff(found.high[order]) <= 0.0).all()
+        assert (np.diff(found.low[order]) <= 0.0).all()
+        assert found.high[2] == min(one.high[0] for one in alone)
+        assert found.low[1] == max(one.low[0] for one in alone)
+        assert not (found.estimate > found.high).any()
+        if alone[2].high > alone[0].high:
+            return
+    pytest.fail("no table in which it matters")
 
 
 @pytest.mark.parametrize("group_size", [4, 6, 11])

@@ -11,13 +11,10 @@ from .exponential_family import half_twins as half_twins
 from .exponential_family import twin as twin
 from .group_size import GroupSizeChoice as GroupSizeChoice
 from .group_size import choose_group_size as choose_group_size
-from .rate_limits import bound_success_rates as bound_success_rates
 from .rewards_advice import Evaluation as Evaluation
 from .rewards_advice import RewardVariance as RewardVariance
 from .rewards_advice import SampleSize as SampleSize
-from .rewards_advice import UniformShares as UniformShares
 from .rewards_advice import effective_sample_size as effective_sample_size
-from .rewards_advice import estimate_uniform_shares as estimate_uniform_shares
 from .rewards_advice import evaluation_size as evaluation_size
 from .rewards_advice import split_variance as split_variance
 from .rewards_advice import unpaired_seeds_needed as unpaired_seeds_needed
@@ -25,6 +22,9 @@ from .run_advice import RunAdvice as RunAdvice
 from .run_advice import advise_run as advise_run
 from .success_rates import BetaSuccessRates as BetaSuccessRates
 from .success_rates import SuccessRates as SuccessRates
+from .success_rates import UniformShares as UniformShares
+from .success_rates import bound_success_rates as bound_success_rates
+from .success_rates import estimate_uniform_shares as estimate_uniform_shares
 from .success_rates import fit_beta_rates as fit_beta_rates
 from .success_rates import fit_success_rates as fit_success_rates
 from .success_rates import most_success as most_success

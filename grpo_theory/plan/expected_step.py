@@ -13,8 +13,7 @@ from grpo_theory.intervals.interval import check_level
 from grpo_theory.intervals.ragged import RewardCounts
 from grpo_theory.plan.bootstrap import bootstrap_limits
 from grpo_theory.plan.efficiency import MOST_TERMS, MOST_VALUES, group_table, mean_advantages
-from grpo_theory.plan.rate_limits import RateFunction, average_terms, mean_interval, stacked
-from grpo_theory.plan.success_rates import SuccessRates, fit_success_rates
+from grpo_theory.plan.success_rates import RateFunction, SuccessRates, average_terms, fit_success_rates, mean_interval, stacked
 from grpo_theory.theory import finite_group_objective
 from grpo_theory.validation import Array, Flags, as_count, typed
 

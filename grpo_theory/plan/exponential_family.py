@@ -7,6 +7,7 @@ import numpy as np
 from grpo_theory.intervals.ragged import RaggedRollouts
 from grpo_theory.intervals.rollouts import Groups
 from grpo_theory.logs import RolloutLog
+from grpo_theory.plan.advice import check_independent
 from grpo_theory.plan.success_rates import fit_beta_rates
 from grpo_theory.problem import Bandit, LinearSoftmax, Problem
 from grpo_theory.validation import MOST_BYTES, Array, check_room, shown
@@ -123,24 +124,19 @@ def half_twins(log: RolloutLog | Groups) -> tuple[Problem, Problem]:
     (129,)
     """
     rollouts = _checked(log, 2 * FEWEST)
-    unit, order = _unit(rollouts), np.argsort(rollouts.index, kind="stable")
-    place = np.empty(rollouts.index.size, dtype=np.int64)
-    place[order] = np.arange(order.size) - np.repeat(np.cumsum(rollouts.sizes) - rollouts.sizes, rollouts.sizes)
-    twins = []
-    for kept in (np.flatnonzero(place % 2 == half) for half in (0, 1)):
-        parts = rollouts.index[kept], rollouts.rewards[kept], rollouts.known_scores[kept]
-        twins.append(_family(RaggedRollouts.from_index(rollouts.prompts, *parts), unit))
-    return twins[0], twins[1]
+    unit, index, scores = _unit(rollouts), rollouts.index, rollouts.known_scores
+    place = np.argsort(np.argsort(index, kind="stable")) - (np.cumsum(rollouts.sizes) - rollouts.sizes)[index]
+    first, second = (
+        RaggedRollouts.from_index(rollouts.prompts, index[kept], rollouts.rewards[kept], scores[kept])
+        for kept in (place % 2 == 0, place % 2 == 1)
+    )
+    return _family(first, unit), _family(second, unit)
 
 
 def _checked(log: RolloutLog | Groups, responses: int) -> RaggedRollouts:
     """Return the rollouts of a log from which a twin can be made."""
     if isinstance(log, RolloutLog):
-        if log.findings.groups > log.findings.prompts:
-            raise ValueError(
-                f"log must have one group per prompt for a twin, and has {log.findings.groups} groups of {log.findings.prompts} "
-                "prompts; read it with steps='newest' or steps='last'"
-            )
+        check_independent(log.findings)
         log = log.rollouts
     if not isinstance(log, Groups):
         raise TypeError(f"log must be rollouts, as gt.read_rollouts(path) or gt.RaggedRollouts(...) makes them, got {shown(log)}")

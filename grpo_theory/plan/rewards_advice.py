@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.comparisons import MOST_SEEDS, pairs_needed
@@ -14,9 +13,14 @@ from grpo_theory.intervals.rollout_intervals import effective_interval
 from grpo_theory.logs.findings import filtered
 from grpo_theory.plan.batches import Limits
 from grpo_theory.plan.expected_step import LearningRateFactor, PromptWeights, learning_rate_factor, weigh_prompts
-from grpo_theory.plan.rate_limits import likeliest_range, mean_interval, share_terms, stacked
-from grpo_theory.plan.success_rates import SuccessRates, check_prompts, fit_success_rates, log_choose
-from grpo_theory.validation import Array, Integers, as_array, as_count, as_fraction, as_number, as_positive, typed
+from grpo_theory.plan.success_rates import (
+    SuccessRates,
+    UniformShares,
+    estimate_uniform_shares,
+    fit_success_rates,
+    responses_to_tell,
+)
+from grpo_theory.validation import as_fraction, as_number, as_positive, typed
 
 SHOWN = (2, 4, 8, 16, 32, 64, 128)
 """Group sizes that are always shown, where they are allowed."""
@@ -24,8 +28,6 @@ FEWEST = 4
 """Responses to a prompt from which the law of success rates is told: of fewer it shows two or three moments."""
 EXPECTED = 5.0
 """A log without groups of equal rewards has been filtered for sure where so many were to be expected at least."""
-OPEN = 0.05
-"""A share that the log leaves open by more than this, whatever its prompts, is not estimated: its limits alone are given."""
 DIFFERENCE = 0.02
 """The difference that an evaluation is to find, as a share of the range of the rewards."""
 CORRELATIONS, EVALUATED = (0.0, 0.9), (1, 8)
@@ -95,10 +97,9 @@ def split_variance(counts: RewardCounts) -> RewardVariance:
     >>> round(found.between / (found.between + found.within), 2)  # the share that lies between prompts
     0.38
     """
-    check_prompts(counts)
     pairs, rows = counts.sizes >= 2, np.repeat(np.arange(counts.prompts), np.diff(counts.counts.indptr))
-    if not pairs.any():
-        raise ValueError("counts must have a prompt with two responses: one per prompt does not tell the two variances apart")
+    if counts.prompts < 2 or not pairs.any():
+        raise ValueError("counts must be of at least 2 prompts, one with two responses, for a variance between them and within")
     squares = counts.counts.data * (counts.values[counts.counts.indices] - counts.means[rows]) ** 2
     own = np.bincount(rows, weights=squares, minlength=counts.prompts) / np.maximum(counts.sizes - 1, 1)
     within = float(own[pairs].mean())
@@ -177,10 +178,10 @@ def effective_sample_size(counts: RewardCounts, level: float = 0.95) -> SampleSi
     (2, 2.0)
     """
     level = check_level(level)
-    check_prompts(counts)
-    total, least, most = int(counts.sizes.sum()), float(counts.values[0]), float(counts.values[-1])
-    if np.isin(counts.values, (0.0, 1.0)).all():  # success or not, though all may have been one of them
-        least, most = 0.0, 1.0
+    if counts.prompts < 2:
+        raise ValueError("counts must be of at least 2 prompts for an interval, got 1")
+    success = np.isin(counts.values, (0.0, 1.0)).all()  # or failure, though all may have been one of them
+    total, (least, most) = int(counts.sizes.sum()), (0.0, 1.0) if success else (float(counts.values[0]), float(counts.values[-1]))
     interval = Interval(np.array(least), np.array(0.0), np.array(least), np.array(most), level)
     if most > least:
         interval = effective_interval(counts.means, counts.sizes, (least, most), level)
@@ -191,136 +192,8 @@ def effective_sample_size(counts: RewardCounts, level: float = 0.95) -> SampleSi
         correlation = float(np.clip(variance.correlation, 0.0, 1.0))
         noise = float((1.0 / counts.sizes).mean())
         effect = float((correlation + (1.0 - correlation) * noise) / counts.prompts * counts.sizes.sum())
-    mixed = ~counts.uniform
-    sums = int(mixed.sum()), int(counts.sizes[mixed].sum())
+    sums = int((~counts.uniform).sum()), int(counts.sizes[~counts.uniform].sum())
     return SampleSize(counts.prompts, total, *sums, interval, variance, effect, total / effect)
-
-
-@dataclass(frozen=True, eq=False)
-class UniformShares:
-    """The share of uniform groups at several group sizes.
-
-    Attributes
-    ----------
-    group_sizes : ndarray of int64, shape (S,)
-    interval : Interval
-        Shape (S,): the share of groups whose rewards are all equal. The standard error is NaN where it is not measured, and the
-        estimate where the log leaves it open. The limits hold whatever the law of success rates.
-    measured : ndarray, shape (S,)
-        The share of the prompts with so many responses. Where it is 1, the estimate is measured and without bias.
-    identified : ndarray, shape (S, 2)
-        The least and the greatest share by all laws of success rates that are as likely as the likeliest. Where counts vary
-        less than those of a law this is one law, and only the limits say how unsure it is. NaN with more than two rewards,
-        and one law's share where there are more than 20 different counts.
-    responses : ndarray of int64, shape (S,)
-        How many responses a prompt tell the share to within 0.05, whatever the law, were there no sampling error.
-
-    Examples
-    --------
-    >>> import grpo_theory as gt
-    >>> prompts = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
-    >>> counts = gt.RewardCounts.from_rewards(prompts, [1, 0, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0])
-    >>> shares = gt.plan.estimate_uniform_shares(counts, [2, 4, 64])
-    >>> shares.interval.estimate.round(2).tolist(), shares.measured.tolist(), shares.responses.tolist()
-    ([0.61, 0.33, nan], [1.0, 1.0, 0.0], [2, 2, 12])
-    """
-
-    group_sizes: Integers
-    interval: Interval
-    measured: Array
-    identified: Array
-    responses: Integers
-
-
-@typed
-def estimate_uniform_shares(
-    counts: RewardCounts, group_sizes: ArrayLike, level: float = 0.95, *, law: SuccessRates | None = None
-) -> UniformShares:
-    """Estimate the share of groups with no signal (all rewards equal) at each group size.
-
-    A prompt with n >= G responses measures its own share without bias: the probability that G of them, drawn without
-    replacement, have one reward. For G > n the share is the mean of p^G + (1-p)^G over the law of success rates p, of which the
-    log shows n moments. Polynomials of degree n above and below give limits that hold whatever the law (docs/derivations.md,
-    section 34). With more rewards it is E[X^(G-1)], with X the probability of a response's own reward.
-
-    There is an estimate of an unmeasured share only where so many moments leave open at most 0.05 of it, whatever the law. It
-    is the middle of what they leave open. Pairs, for example, tell the share of groups of 4, and not that of groups of 8.
-
-    Parameters
-    ----------
-    counts : RewardCounts
-        At least two prompts; any number of rewards, groups of any sizes. The prompts are draws from all prompts, and a prompt's
-        number of responses says nothing about it that matters here.
-    group_sizes : array_like of int, shape (S,)
-        Each at least 1.
-    level : float, default 0.95
-        Of each limit pair by itself, not of all together.
-    law : SuccessRates, optional
-        What `fit_success_rates(counts)` returns, if it is at hand.
-
-    Returns
-    -------
-    UniformShares
-
-    Raises
-    ------
-    ValueError
-        On fewer than two prompts, and where no prompt has two responses.
-
-    Examples
-    --------
-    >>> import numpy as np, grpo_theory as gt
-    >>> data = gt.data.sampled_answers()
-    >>> rewards = data.rewards[data.index]  # of 129 prompts, with 32 responses each
-    >>> counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(129), 32), rewards.ravel())
-    >>> shares = gt.plan.estimate_uniform_shares(counts, [2, 8])
-    >>> shares.interval.estimate.round(2).tolist()
-    [0.71, 0.31]
-    """
-    level = check_level(level)
-    sizes = np.array([as_count("group_sizes", size) for size in np.atleast_1d(as_array("group_sizes", group_sizes)).tolist()])
-    if counts.sizes.max() < 2:
-        raise ValueError(
-            "counts must have a prompt with two responses: one response per prompt says nothing about uniform groups"
-        )
-    intervals, ends, needed = [], np.full((sizes.size, 2), np.nan), _needed(counts, sizes)
-    for place, size in enumerate(sizes.tolist()):
-        terms = share_terms(counts, size)
-        low, high = float(terms.below.mean()), float(terms.above.mean())
-        if terms.measured:
-            ends[place] = low
-        elif counts.binary:
-            law = fit_success_rates(counts) if law is None else law
-            low, high = ends[place] = likeliest_range(counts, size, law)
-        told = np.median(counts.sizes) >= needed[place]
-        intervals.append(mean_interval(terms, (low + high) / 2.0 if told else np.nan, level))
-    measured = np.array([(counts.sizes >= size).mean() for size in sizes])
-    return UniformShares(sizes, stacked(intervals), measured, np.clip(ends, 0.0, 1.0), needed)
-
-
-def _needed(counts: RewardCounts, sizes: Integers) -> Integers:
-    return np.array([responses_to_tell(size, counts.values.size) for size in sizes.tolist()])
-
-
-def responses_to_tell(group_size: int, levels: int = 2, tolerance: float = OPEN) -> int:
-    """Return the least n of which the moments leave open at most the tolerance of the share of uniform groups of a size.
-
-    With two rewards n moments leave open at most 4 P(|S| > n, S even) (section 34, theorem). S is a walk of 2 G steps of
-    +-1/2. With more it is 2 P(|S| > n - 1), S of 2 (G - 1) steps, by the chance of a response's own reward.
-
-    Examples
-    --------
-    >>> from grpo_theory.plan.rewards_advice import responses_to_tell
-    >>> [responses_to_tell(size) for size in (2, 4, 8, 16, 128)]
-    [2, 2, 4, 6, 18]
-    """
-    half = group_size if levels == 2 else group_size - 1
-    k = np.arange(half + 1)
-    chances = np.exp(log_choose(2 * half, half + k) - 2 * half * np.log(2.0))
-    both = 8.0 * chances * (k % 2 == 0) if levels == 2 else 4.0 * chances
-    beyond = np.append(np.cumsum(both[::-1])[::-1], 0.0)  # of k or more
-    n = int(np.flatnonzero(beyond[1:] <= tolerance)[0])
-    return min(max(n if levels == 2 else n + 1, 2), max(group_size, 2))
 
 
 def unpaired_seeds_needed(spread: float, difference: float, power: float = POWER, level: float = 0.95) -> int:
@@ -350,9 +223,7 @@ def unpaired_seeds_needed(spread: float, difference: float, power: float = POWER
     """
     from statsmodels.stats.power import TTestIndPower  # slow to import, and seldom wanted
 
-    effect = abs(as_number("difference", difference)) / as_positive("spread", spread)
-    if not 0.0 < effect < np.inf:
-        raise ValueError(f"difference must be finite and not 0, got {difference}")
+    effect = as_positive("difference", abs(as_number("difference", difference))) / as_positive("spread", spread)
     asked, test = {"alpha": 1.0 - check_level(level), "power": as_fraction("power", power)}, TTestIndPower()
     if effect**2 * MOST_SEEDS < 1.0:
         return MOST_SEEDS + 1
@@ -477,10 +348,10 @@ def advise_from_rewards(
         refusal = refusal or str(error)
     least, greatest, evaluations = float(counts.values[0]), float(counts.values[-1]), []
     if chosen:  # uniform groups may be of any share above that least one: prompts of which all are uniform are never seen
-        unknown = np.full(sizes.size, np.nan)
+        unknown, needed = np.full(sizes.size, np.nan), np.vectorize(responses_to_tell)(sizes, counts.values.size)
         known = Interval(unknown, unknown, float(counts.values.size) ** (1.0 - sizes), np.ones(sizes.size), level)
         ends = np.stack([unknown, unknown], axis=1)
-        uniform = UniformShares(sizes, known, np.zeros(sizes.size), ends, _needed(counts, sizes))
+        uniform = UniformShares(sizes, known, np.zeros(sizes.size), ends, needed)
     else:
         uniform, variance = estimate_uniform_shares(counts, sizes, level, law=law), split_variance(counts)
         evaluations = [

@@ -20,17 +20,7 @@ from grpo_theory.problem import Problem
 from grpo_theory.simulate.ascents import Training, make_training, starting_points
 from grpo_theory.simulate.streams import LANES
 from grpo_theory.simulate.workers import map_in_order
-from grpo_theory.validation import (
-    Argument,
-    ArgumentError,
-    Array,
-    Flags,
-    Integers,
-    as_count,
-    as_not_negative,
-    as_number,
-    as_positive,
-)
+from grpo_theory.validation import Argument, ArgumentError, Array, Flags, Integers, as_count, as_not_negative, as_positive
 
 SIZES = (2, 4, 8, 16, 32, 64)
 """The group sizes that are simulated: the largest is a whole update."""
@@ -53,12 +43,8 @@ RESPONSES = 64
 """N, those of an update: a group of 64 is then a batch of one prompt."""
 TUNING, JUDGING = (0, 32), (1, 128)
 """The block of streams, and the number, of the runs that choose a learning rate, and of those that are judged."""
-BLOCKS = 2
-"""The simulator's blocks that each of these takes."""
 POWERS: Sequence[int] = range(-3, 5)
 """The learning rates are these powers of 3, times the number of prompts: a step is on the mean over prompts."""
-WORKERS = 2
-ENTROPY = 20261127
 
 Progress = Callable[[int, int], None]
 """``progress(done, all)``: called before the first world and after each."""
@@ -173,15 +159,11 @@ class RunAdvice:
         return self.each <= self.most_judged
 
     @property
-    def divides(self) -> bool:
-        """Whether advantages are divided by something that depends on the rewards, as by the group's deviation."""
-        return affine_coefficients(find(self.estimator).advantage, DIVIDED) is None
-
-    @property
     def rule(self) -> tuple[int, int] | None:
         """The sizes that docs/runs.md allows where each prompt is asked a thousand times; None below, where the worlds decide."""
+        divides = affine_coefficients(find(self.estimator).advantage, DIVIDED) is None  # by what depends on the rewards
         often = responses_each(self.total, self.training_prompts, self.costs, DIVIDED) >= OFTEN
-        return RULES[self.divides] if often else None
+        return RULES[divides] if often else None
 
     @property
     def larger_may_serve(self) -> bool:
@@ -190,7 +172,7 @@ class RunAdvice:
         So it was in whole runs that asked each prompt a thousand times (docs/runs.md). It takes an estimator that divides, and a
         log that leaves open how rarely prompts succeed.
         """
-        return self.rule is not None and self.divides and len({world.floor for world in self.worlds}) > 1
+        return self.rule == RULES[True] and len({world.floor for world in self.worlds}) > 1
 
     @property
     def weights(self) -> Array:
@@ -250,9 +232,8 @@ class RunAdvice:
     def quantiles(self, size: int) -> tuple[float, float, float]:
         """Return what the size at a place loses in the best, the middle and the worst of the worlds, the middle by weight."""
         losses = self.losses[:, size]
-        order = losses.argsort()
-        middle = order[np.searchsorted(np.cumsum(self.weights[order]), 0.5 * self.weights.sum())]
-        return float(losses.min()), float(losses[middle]), float(losses.max())
+        middle = np.quantile(losses, 0.5, weights=self.weights, method="inverted_cdf")
+        return float(losses.min()), float(middle), float(losses.max())
 
     @property
     def worth(self) -> dict[str, float]:
@@ -351,29 +332,27 @@ def advise_run(
     starts = readings(ladder, *fit_reward_laws(ladder), prompts)
     cases = [(world, reading) for world in WORLDS for reading in starts]
     updates = tuple(max(round(one * prompts / RESPONSES), 1) for one in (most * (each / each.max())).tolist())
-    seeds = np.random.SeedSequence(ENTROPY)
+    seeds = np.random.SeedSequence(20261127)
 
-    def run(case: tuple[RunWorld, RateReading]) -> tuple[float, float, Array]:
-        problem = case[0].graded(ladder.grades, case[1].shares)
+    def run(case: tuple[RunWorld, RateReading]) -> WorldRuns:
+        world, reading = case
+        problem = world.graded(ladder.grades, reading.shares)
         # The likelihood of the log's alignment in the world, if errors are normal.
         off = 0.0 if found is None else (found[0] - alignment(problem)) / np.hypot(found[1], COARSE)
-        likelihood = float(np.log(case[1].agreement) - 0.5 * off**2)
-        return likelihood, float(objective(problem, problem.theta)), train_sizes(problem, chosen, sizes, updates, seeds)
+        weight, start = float(np.log(reading.agreement) - 0.5 * off**2), float(objective(problem, problem.theta))
+        ends = train_sizes(problem, chosen, sizes, updates, seeds)
+        error = ends.std(axis=-1, ddof=1) / JUDGING[1] ** 0.5
+        return WorldRuns(world.title, reading.floor, weight, start, ends.mean(axis=-1), error)
 
     results, tell = [], progress or (lambda done, every: None)
     tell(0, len(cases))  # the first world takes longest: what it runs is compiled
-    for one in map_in_order(run, cases, WORKERS):
+    for one in map_in_order(run, cases, 2):
         results.append(one)
         tell(len(results), len(cases))
-    shares = softmax([likelihood for likelihood, _, _ in results])
-    worlds = tuple(
-        WorldRuns(
-            world.title, reading.floor, float(share), start, ends.mean(axis=-1), ends.std(axis=-1, ddof=1) / JUDGING[1] ** 0.5
-        )
-        for (world, reading), share, (_, start, ends) in zip(cases, shares, results, strict=True)
-    )
-    given = np.array(sizes), worlds, tuple(ladder.rewards.tolist()), paid, asked
-    advice = RunAdvice(chosen.name, number, trained_on, 0.0, *given)
+    shares = softmax([one.weight for one in results])
+    worlds = tuple(replace(one, weight=float(share)) for one, share in zip(results, shares, strict=True))
+    rewards = tuple(ladder.rewards.tolist())
+    advice = RunAdvice(chosen.name, number, trained_on, 0.0, np.array(sizes), worlds, rewards, paid, asked)
     advice = replace(advice, simulated=updates[advice.best] * RESPONSES / prompts)
     if asked is None or asked == advice.group_size:
         return advice
@@ -385,9 +364,9 @@ def advise_run(
 
 def check_total(total: float, costs: tuple[float, float] = (0.0, 1.0)) -> float:
     """Return what a run may cost as a float; ValueError unless it is finite and pays at least one group of two."""
-    number, pair = as_number("total", total, "the responses of the whole run"), costs[0] + 2.0 * costs[1]
-    if not pair <= number < np.inf:
-        raise ArgumentError(Argument("total"), f" must be finite and pay a group of 2, which costs {pair:g}, got {total:g}")
+    number, pair = as_positive("total", total), costs[0] + 2.0 * costs[1]
+    if number < pair:
+        raise ArgumentError(Argument("total"), f" must pay at least one group of 2, which costs {pair:g}, got {total:g}")
     return number
 
 
@@ -450,7 +429,7 @@ def train(
     found = np.zeros(count)
     for first in range(0, count, LANES):
         starts = starting_points(problem.policy, problem.theta, min(LANES, count - first))
-        going = prepared.start(seed, BLOCKS * block + first // LANES, starts)
+        going = prepared.start(seed, 2 * block + first // LANES, starts)  # of two blocks at most
         going.advance(updates)
         theta = going.theta
         finite = np.isfinite(theta).all(axis=-1)

@@ -18,8 +18,6 @@ CHUNKS = 256
 """Different rewards are first put together in so many runs of neighbours, so that the search is fast."""
 KEPT = (0.8, 1.25)
 """How much of the log's variance within groups levels may have: a quarter more noise moves the best size by less than two."""
-NEAREST = (1e-6, 1e-5, 1e-4, 1e-3)
-"""Mean rewards nearer to an end than a step of the grid."""
 CURVATURES = (-40.0, -15.0, -5.0, 0.0, 5.0, 15.0, 40.0, 120.0)
 """How much rarer than in the log rewards far from a prompt's own are: from all at the ends to all at neighbouring levels."""
 TINY = 1e-300
@@ -101,8 +99,8 @@ def reward_ladder(counts: RewardCounts, most: int = LEVELS) -> Ladder:
     cuts = firsts[best_cuts(centres / centres[-1], mass, most)]
     level = np.searchsorted(cuts, np.arange(values.size), side="right") - 1
     membership = sparse.csr_array((np.ones(values.size, dtype=np.int64), (np.arange(values.size), level)))
-    sums = np.bincount(level, weights=weights * (values - values[0]))
-    ladder = Ladder(values[0] + sums / np.bincount(level, weights=weights), (counts.counts @ membership).toarray())
+    means = values[0] + np.add.reduceat(weights * (values - values[0]), cuts) / np.add.reduceat(weights, cuts)
+    ladder = Ladder(means, (counts.counts @ membership).toarray())
     logged = _within(values, counts.counts)
     kept = _within(ladder.rewards, sparse.csr_array(ladder.counts)) / logged if logged > 0.0 else 1.0
     if not KEPT[0] <= kept <= KEPT[1]:
@@ -160,7 +158,8 @@ def tilted_laws(grades: Array, pooled: Array) -> Array:
         return np.asarray(softmax(usual + tilt[:, None] * grades - curvature[:, None] * grades**2, axis=1))
 
     angles = np.linspace(0.0, np.pi / 2.0, 25)[1:-1]  # of equal steps, as standard errors of a success rate are
-    means = np.unique(np.concatenate([np.sin(angles) ** 2, NEAREST, 1.0 - np.array(NEAREST)]))
+    near = np.array([1e-6, 1e-5, 1e-4, 1e-3])  # to an end: nearer than a step
+    means = np.unique(np.concatenate([np.sin(angles) ** 2, near, 1.0 - near]))
     mean, curvature = (grid.ravel() for grid in np.meshgrid(means, CURVATURES, indexing="ij"))
     low, high = np.full(mean.size, -500.0), np.full(mean.size, 500.0)
     for _ in range(60):
@@ -288,10 +287,6 @@ class RunWorld(NamedTuple):
     transfer: float = 0.0
     misled: float = 0.0
 
-    def problem(self, rates: Array, draw: int = 0) -> Problem:
-        """Return the problem whose prompts start at success rates, shape (M,), the largest first."""
-        return self.graded(np.array([0.0, 1.0]), np.stack([1.0 - rates, rates], axis=-1), draw)
-
     def graded(self, values: Array, shares: Array, draw: int = 0) -> Problem:
         """Return the problem of graded rewards whose prompts start at given laws of them.
 
@@ -319,9 +314,7 @@ class RunWorld(NamedTuple):
             return Problem(bandit, TabularSoftmax(count, self.answers), theta=logits.reshape(-1))
         sharing = Sharing(max(round(self.roominess * count), 2), self.coherence, self.transfer, self.misled)
         features = np.concatenate([graded_features(values[levels], sharing, rng), logits[..., None] / FROZEN], axis=-1)
-        theta = np.zeros(sharing.dimension + 1)
-        theta[-1] = FROZEN
-        return Problem(bandit, LinearSoftmax(features), theta=theta)
+        return Problem(bandit, LinearSoftmax(features), theta=np.append(np.zeros(sharing.dimension), FROZEN))
 
 
 WORLDS: tuple[RunWorld, ...] = (

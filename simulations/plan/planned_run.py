@@ -49,7 +49,8 @@ def problems(start, draw):
     if start in NETWORKS:
         return {start: run_regret.network(NETWORKS[start], [SEED, NETWORKS[start], draw], one_right)}
     rates = np.geomspace(*RATES[start], PROMPTS)
-    return {world.title: world.problem(rates, draw) for world in WORLDS}
+    shares = np.stack([1.0 - rates, rates], axis=-1)
+    return {world.title: world.graded(np.array([0.0, 1.0]), shares, draw) for world in WORLDS}
 
 
 def drawn_log(problem, rng):

@@ -9,9 +9,9 @@ from scipy import sparse
 from scipy.special import betainc
 
 import grpo_theory as gt
-from grpo_theory.plan import rate_limits
+from grpo_theory.plan import success_rates
 from grpo_theory.plan.expected_step import PLAIN, ratio_range, slope_function, times_rate, times_variance
-from grpo_theory.plan.rate_limits import Terms, average_terms, bernstein, beta_binomial, mean_limits, ratio_limits, share_terms
+from grpo_theory.plan.success_rates import Terms, average_terms, bernstein, beta_binomial, mean_limits, ratio_limits, share_terms
 
 LANGUAGE_MODEL = "lm-few-shot"
 LEVEL, HARD = 0.95, 0.2
@@ -92,10 +92,10 @@ def honest_limits(tables):
     size, prompts = tables.shape[1] - 1, tables[0].sum()
     k = np.arange(size + 1.0)
     agree = tables @ (k * (k - 1.0) + (size - k) * (size - k - 1.0)) / (prompts * size * (size - 1.0))
-    chosen = np.array([rate_limits.reference_parameter(share) for share in agree])
+    chosen = np.array([success_rates.reference_parameter(share) for share in agree])
     limits = {name: np.empty((2, chosen.size)) for name in SOUGHT}
     for a in np.unique(chosen):
-        terms = _terms(size, (float(a), rate_limits.power_of_two(prompts)))
+        terms = _terms(size, (float(a), success_rates.power_of_two(prompts)))
         for name, some in limits_of(terms, tables[chosen == a]).items():
             limits[name][:, chosen == a] = some
     return limits
