@@ -70,10 +70,6 @@ class RewardVariance:
         total = self.between + self.within
         return self.between / total if total > 0.0 else 0.0
 
-    def of_mean(self, prompts: int, responses: int) -> float:
-        """Return the variance of a mean reward over so many prompts, with so many responses to each: (between + within/k)/n."""
-        return (max(self.between, 0.0) + self.within / responses) / prompts
-
 
 @typed
 def split_variance(counts: RewardCounts) -> RewardVariance:
@@ -272,11 +268,10 @@ def evaluation_size(
     >>> gt.plan.evaluation_size(gt.plan.RewardVariance(0.1, 0.15), 0.05, responses=4, correlation=0.9).prompts
     301
     """
-    # Of the difference of two policies that are both like this one.
-    compared = RewardVariance(2.0 * (1.0 - correlation) * max(variance.between, 0.0), 2.0 * variance.within)
-    effect = difference / sqrt(max(compared.of_mean(1, responses), 1e-300))
-    prompts = pairs_needed(effect, POWER, level)
-    return Evaluation(correlation, responses, difference, prompts, sqrt(variance.of_mean(prompts, responses)))
+    between, within = max(variance.between, 0.0), variance.within / responses
+    squared = 2.0 * (1.0 - correlation) * between + 2.0 * within  # of the difference of two policies that are both like this one
+    prompts = pairs_needed(difference / sqrt(max(squared, 1e-300)), POWER, level)
+    return Evaluation(correlation, responses, difference, prompts, sqrt((between + within) / prompts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -350,8 +345,7 @@ def advise_from_rewards(
     if chosen:  # uniform groups may be of any share above that least one: prompts of which all are uniform are never seen
         unknown, needed = np.full(sizes.size, np.nan), np.vectorize(responses_to_tell)(sizes, counts.values.size)
         known = Interval(unknown, unknown, float(counts.values.size) ** (1.0 - sizes), np.ones(sizes.size), level)
-        ends = np.stack([unknown, unknown], axis=1)
-        uniform = UniformShares(sizes, known, np.zeros(sizes.size), ends, needed)
+        uniform = UniformShares(sizes, known, np.zeros(sizes.size), np.full((sizes.size, 2), np.nan), needed)
     else:
         uniform, variance = estimate_uniform_shares(counts, sizes, level, law=law), split_variance(counts)
         evaluations = [

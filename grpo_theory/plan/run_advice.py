@@ -1,6 +1,7 @@
 """A group size for a whole run: what each size loses in simulated worlds that agree with the log."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -354,12 +355,10 @@ def advise_run(
     rewards = tuple(ladder.rewards.tolist())
     advice = RunAdvice(chosen.name, number, trained_on, 0.0, np.array(sizes), worlds, rewards, paid, asked)
     advice = replace(advice, simulated=updates[advice.best] * RESPONSES / prompts)
-    if asked is None or asked == advice.group_size:
-        return advice
-    try:
-        return replace(advice, learning_rate=learning_rate_factor(counts, (chosen, asked), (chosen, advice.group_size)))
-    except ValueError:  # an estimator whose update is not a function of the success rate
-        return advice
+    with suppress(ValueError):  # an estimator whose update is not a function of the success rate
+        if asked is not None and asked != advice.group_size:
+            return replace(advice, learning_rate=learning_rate_factor(counts, (chosen, asked), (chosen, advice.group_size)))
+    return advice
 
 
 def check_total(total: float, costs: tuple[float, float] = (0.0, 1.0)) -> float:
@@ -378,8 +377,7 @@ def log_alignment(rollouts: Groups) -> tuple[float, float]:
     the log shows no gradient at all.
     """
     terms = pilot_terms(rollouts)
-    gradients, own = terms.gradients, terms.power
-    size = len(gradients)
+    gradients, own, size = terms.gradients, terms.power, len(terms.gradients)
     total, squares = gradients.sum(axis=0), (gradients**2).sum(axis=-1)
     all_pairs = float(total @ total - squares.sum())
     left = all_pairs - 2.0 * (gradients @ total - squares)  # without one prompt, of all others

@@ -14,16 +14,12 @@ from grpo_theory.validation import Array, Integers
 
 LEVELS = 6
 """The most rewards of a simulated world: of its 8 answers two may be right, and two are left for the least reward."""
-CHUNKS = 256
-"""Different rewards are first put together in so many runs of neighbours, so that the search is fast."""
 KEPT = (0.8, 1.25)
 """How much of the log's variance within groups levels may have: a quarter more noise moves the best size by less than two."""
 CURVATURES = (-40.0, -15.0, -5.0, 0.0, 5.0, 15.0, 40.0, 120.0)
 """How much rarer than in the log rewards far from a prompt's own are: from all at the ends to all at neighbouring levels."""
 TINY = 1e-300
 """Of what never happens: its logarithm is a number."""
-MOST_CELLS = 4096
-"""The most different rows of counts that the law is fitted to: more are thinned out evenly."""
 DROP = 0.5
 """By so much the log-likelihood falls where a rate is one standard error from the likeliest."""
 RARER = 30.0
@@ -62,9 +58,9 @@ class Ladder(NamedTuple):
 
     @property
     def rows(self) -> tuple[Integers, Array]:
-        """The different rows of counts, shape (C, L), and how many prompts have each; thinned out if they are very many."""
+        """The different rows of counts, shape (C, L), and how many prompts have each; of more than 4096 some, spread evenly."""
         rows, prompts = np.unique(self.counts, axis=0, return_counts=True)
-        kept = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_CELLS)).round().astype(int))
+        kept = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), 4096)).round().astype(int))
         return rows[kept], prompts[kept] * (prompts.sum() / prompts[kept].sum())
 
 
@@ -92,7 +88,8 @@ def reward_ladder(counts: RewardCounts, most: int = LEVELS) -> Ladder:
     if values.size <= most:
         return Ladder(values, counts.counts.toarray())
     weights = np.asarray(counts.counts.sum(axis=0)).ravel().astype(np.float64)
-    inner = np.array_split(np.arange(1, values.size - 1), min(values.size, CHUNKS) - 2)
+    # Different rewards are first put together in 256 runs of neighbours, so that the search is fast.
+    inner = np.array_split(np.arange(1, values.size - 1), min(values.size, 256) - 2)
     firsts = np.array([0, *(chunk[0] for chunk in inner), values.size - 1])  # the ends are alone: one may be an outlier
     mass = np.add.reduceat(weights, firsts)
     centres = np.add.reduceat(weights * (values - values[0]), firsts) / mass
@@ -133,16 +130,12 @@ def best_cuts(values: Array, weights: Array, clusters: int) -> Integers:
     total = np.where(some, mass[None, :] - mass[:, None], 1.0)
     within = (second[None, :] - second[:, None]) - (first[None, :] - first[:, None]) ** 2 / total
     cost = np.where(some, within, np.inf)  # of values i to j - 1
-    best, starts = cost[0], []
+    best, cuts = cost[0], np.zeros((1, size + 1), dtype=np.int64)
     for _ in range(clusters - 1):
         through = best[:, None] + cost
-        starts.append(through.argmin(axis=0))
-        best = through.min(axis=0)
-    cuts, end = [], size
-    for start in reversed(starts):
-        end = int(start[end])
-        cuts.append(end)
-    return np.array([0, *reversed(cuts)])
+        last = through.argmin(axis=0)
+        best, cuts = through.min(axis=0), np.vstack([cuts[:, last], last])
+    return cuts[:, size]
 
 
 def tilted_laws(grades: Array, pooled: Array) -> Array:
@@ -192,7 +185,7 @@ def fit_reward_laws(ladder: Ladder) -> tuple[Array, Array]:
     [0.5, 0.5, 0.0]
     """
     if len(ladder.rewards) == 2:
-        law = fit_success_rates(RewardCounts(ladder.rewards, ladder.counts))
+        law = fit_success_rates(RewardCounts(ladder.rewards, sparse.csr_array(ladder.counts)))
         return np.stack([1.0 - law.atoms, law.atoms], axis=-1)[::-1], law.weights[::-1]
     laws, (rows, prompts) = tilted_laws(ladder.grades, ladder.pooled), ladder.rows
     logs = rows @ np.log(np.maximum(laws, TINY)).T
@@ -246,7 +239,7 @@ def readings(ladder: Ladder, laws: Array, weights: Array, prompts: int) -> tuple
     agreements = [float(np.exp(likelihood(lift(laws, floor, pooled)) - best)) for floor in floors]
     shares = [lift(quantiles, floor, pooled, LARGEST) for floor in floors]
     found = tuple(map(RateReading, floors, shares, agreements))
-    return found[:1] if np.array_equal(*shares) else found
+    return found[:1] if np.array_equal(shares[0], shares[1]) else found
 
 
 def lift(laws: Array, floor: float, pooled: Array, most: float = 1.0) -> Array:

@@ -30,8 +30,6 @@ LADDER = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48)
 """Degrees at which polynomials are searched; from larger groups the polynomial of the next degree below is estimated."""
 ANGLES, FINENESS = 96, 64
 """Steps of the grid on which a polynomial is kept above or below; a grid `FINENESS` times as fine then corrects it."""
-DEVIATIONS = 2.0
-"""Standard errors that a choice of polynomials has in mind."""
 FLATTEST, STEEPEST = 2.0**-6, 2.0**6
 """Bounds of the reference law's parameter."""
 UNSEEN = 4.0
@@ -468,7 +466,7 @@ def _one_sided(function: RateFunction, degree: int, a: float, b: float, prompts:
     sign = 1.0 if above else -1.0
     rates = np.union1d(rate_grid(1, ANGLES), (function.low, function.high))
     chances = beta_binomial(degree, a, b)
-    penalty = DEVIATIONS / np.sqrt(prompts) * np.sqrt(chances)
+    penalty = 2.0 / np.sqrt(prompts) * np.sqrt(chances)  # of two standard errors
     cost = np.concatenate([penalty + sign * chances, penalty - sign * chances])
     basis = bernstein(degree, rates)
     wanted = function.values(rates, above)
@@ -498,19 +496,16 @@ def likeliest_range(counts: RewardCounts, group_size: int, law: SuccessRates) ->
         What `fit_success_rates(counts)` returns.
     """
     (successes, sizes, prompts), grid = cells(counts), rate_grid(1)
-    values = grid**group_size + (1.0 - grid) ** group_size
-    ends = [float(law.weights @ values[np.searchsorted(grid, law.atoms)])] * 2
-    if sizes.size > MOST_CELLS:
-        return ends[0], ends[1]
+    values, at = grid**group_size + (1.0 - grid) ** group_size, np.searchsorted(grid, law.atoms)
     table = np.vstack([binomial_table(successes, sizes, grid), np.ones(grid.size)])
     # Where the counts are those of a law to rounding, they are fitted themselves, and else what the likeliest law makes of them.
     seen = np.append(prompts / np.bincount(sizes, prompts)[sizes], 1.0)
-    for fitted in (seen, table[:, np.searchsorted(grid, law.atoms)] @ law.weights):
-        found = [linprog(sign * values, A_eq=table, b_eq=fitted, bounds=(0.0, None)) for sign in (1.0, -1.0)]
-        if all(one.success for one in found):
-            ends = [found[0].fun, -found[1].fun]
-            break
-    return min(ends), max(ends)
+    for fitted in (seen, table[:, at] @ law.weights) if sizes.size <= MOST_CELLS else ():
+        found = [linprog(sign * values, A_eq=table, b_eq=fitted, bounds=(0.0, None)).x for sign in (1.0, -1.0)]
+        ends = [float(values @ one) for one in found if one is not None]
+        if len(ends) == 2:
+            return min(ends), max(ends)
+    return (float(values[at] @ law.weights),) * 2
 
 
 def mean_interval(
@@ -680,8 +675,8 @@ def estimate_uniform_shares(
     log shows n moments. Polynomials of degree n above and below give limits that hold whatever the law (docs/derivations.md,
     section 34). With more rewards it is E[X^(G-1)], with X the probability of a response's own reward.
 
-    Larger groups are more seldom uniform. So limits of other sizes that are asked for hold, too, and the narrowest are given.
-    Those of groups of 64 may be narrower than those of 128, for example, where 64 responses were logged.
+    Larger groups are more seldom uniform. So limits of other sizes that are asked for hold, too, and the narrowest around the
+    estimate are given. Those of groups of 64 may be narrower than those of 128, for example, where 64 responses were logged.
 
     There is an estimate of an unmeasured share only where so many moments leave open at most 0.05 of it, whatever the law. It
     is the middle of what they leave open. Pairs, for example, tell the share of groups of 4, and not that of groups of 8.
@@ -735,9 +730,9 @@ def estimate_uniform_shares(
         told = np.median(counts.sizes) >= needed[place]
         intervals.append(mean_interval(terms, (low + high) / 2.0 if told else np.nan, level))
     found, smaller = stacked(intervals), sizes <= sizes[:, None]
-    high = np.where(smaller, found.high, 1.0).min(axis=1)
-    low = np.minimum(np.where(smaller.T, found.low, 0.0).max(axis=1), high)
-    interval = Interval(np.clip(found.estimate, low, high), found.standard_error, low, high, level)
+    high = np.fmax(np.where(smaller, found.high, 1.0).min(axis=1), found.estimate)
+    low = np.fmin(np.where(smaller.T, found.low, 0.0).max(axis=1), np.fmin(found.estimate, high))
+    interval = Interval(found.estimate, found.standard_error, low, high, level)
     measured = np.array([(counts.sizes >= size).mean() for size in sizes])
     return UniformShares(sizes, interval, measured, np.clip(ends, 0.0, 1.0), needed)
 
