@@ -3,8 +3,16 @@
 They are made here and not registered, so nobody else sees them.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import grpo_theory as gt
 from grpo_theory.estimation import make_estimator
+
+
+def unregistered(name: str, **how: Any) -> Callable[[Callable], gt.estimation.Estimator]:
+    """Return what `gt.estimator` does, without a place in the registry."""
+    return lambda function: make_estimator(name, function, **how)
 
 
 def scaled_value(batch, advantages):

@@ -146,7 +146,7 @@ def test_tables_are_of_text_in_both_twins(tmp_path):
     page.table(pd.DataFrame({"a|b": ["x|y", "<i>"], "n": [1.5, 2.25], "verdict": ["confirmed", "estimate only"]}))
     code, twin = written(page, tmp_path)
     assert "<h1>a &lt; b</h1>" in code
-    assert '<tr><td>&lt;i&gt;</td><td class="number">2.25</td><td class="estimate-only">estimate only</td></tr>' in code
+    assert '<tr><td>&lt;i&gt;</td><td class=n>2.25</td><td class=estimate-only>estimate only</td></tr>' in code
     assert "| x\\|y | 1.5 | confirmed |" in twin
     assert cell("a*b|c") == "a\\*b\\|c"
 
@@ -331,7 +331,7 @@ def test_verdicts_lead_to_the_checks_without_power_and_their_first_clause_is_bol
     assert '<span class="verdict holds">Confirmed in the one setting tried (p0).</span>' in page
 
 
-def test_a_picture_keeps_its_points_to_a_hundredth():
+def test_a_picture_keeps_its_points_to_a_tenth():
     rng = np.random.default_rng(0)
     points = rng.uniform(0.0, 500.0, (40, 2))
     path = " ".join(f"L {x:.6f} {y:.6f}\n" for x, y in points)
@@ -344,7 +344,7 @@ def test_a_picture_keeps_its_points_to_a_hundredth():
     assert group[0].attrib["style"] == "stroke: #1f77b4; width: 100%"
     assert group[1].text == "a & b"
     kept = np.array(re.findall(r"L([\d.]+) ([\d.]+)", group[0].attrib["d"]), dtype=float)
-    np.testing.assert_allclose(kept, points, atol=0.01)
+    np.testing.assert_allclose(kept, points, atol=0.1)
 
 
 def test_a_group_law_through_exact_values_is_that_of_the_theory():

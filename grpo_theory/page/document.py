@@ -104,5 +104,5 @@ def _cell(value: Any) -> tuple[str, str]:
     """Return the text of a cell, and how it looks: as a number, as a verdict, or as nothing of these."""
     text = f"{value:.4g}" if isinstance(value, float) else str(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return text, "number"
+        return text, "n"
     return text, text.replace(" ", "-") if value in VERDICTS else ""

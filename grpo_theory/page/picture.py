@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _UNSEEN = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", re.DOTALL)
 _PLACES = re.compile(r'\b(d|x|y|x1|x2|y1|y2|cx|cy|width|height|points)="([^"]*)"')
 _SHIFT = re.compile(r' transform="translate\(([-.\d]+) ([-.\d]+)\)"/>')
-_DECIMALS = re.compile(r"(\.\d\d)\d+")
+_DECIMALS = re.compile(r"(\.\d)\d*")
 _LETTERS = re.compile(r" ?([A-Za-z]) ?")
 _STYLE = re.compile(r'style="([^"]*)"')
 _USED = re.compile(r'(?:href="#|url\(#)([^")]+)')
@@ -20,7 +20,7 @@ _NAME = re.compile(r' id="([^"]+)"')
 
 
 def picture(svg: str) -> str:
-    """Return an SVG as a data URI: hundredths of a point are kept, the rest of each coordinate is not.
+    """Return an SVG as a data URI: tenths of a point are kept, the rest of each coordinate is not.
 
     Names that are referred to are short, names that are not are left out, and looks that recur are written once.
     """
@@ -34,7 +34,7 @@ def picture(svg: str) -> str:
 
 def _rounded(attribute: re.Match[str]) -> str:
     places = _LETTERS.sub(r"\1", attribute[2]) if attribute[1] == "d" else attribute[2]
-    return f'{attribute[1]}="{_DECIMALS.sub(lambda found: found[1], places)}"'
+    return f'{attribute[1]}="{_DECIMALS.sub(lambda found: found[1].replace(".0", ""), places)}"'
 
 
 def _named(svg: str) -> str:

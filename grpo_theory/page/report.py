@@ -52,6 +52,8 @@ def add_rows(page: Page, claims: pd.DataFrame) -> None:
     rows = decided(claims)
     if len(rows):
         shown = _named(rows[SHOWN].assign(facts=rows["facts"].fillna("")), {"problem": "setting", "replications": "runs"})
+        # An exact number has no limits.
+        shown[["low", "high"]] = shown[["low", "high"]].astype(object).mask(shown["runs"] == 0, "")
         page.table(shown, summary=f"The {counted(len(rows), 'row')} of evidence")
 
 

@@ -8,13 +8,14 @@ from scipy.special import expit, logit
 
 import grpo_theory as gt
 from grpo_theory.harness import check
+from simulations.sequence.parts import composed
 from simulations.statements import stated
 
 EPSILON = 1e-4
 RIGHT = np.array([1.0, 1.0, 0.0, 0.0, 0.0])
 CASES = [{"draw": draw, "beta": beta} for draw in range(3) for beta in (2.0, 5.0)]
 TIED = {
-    name: gt.compose(f"{name}_tied", advantage=one, kl="k2 in loss")
+    name: composed(one, "none", kl="k2 in loss")
     for name, one in (("divided", gt.estimators()["grpo"].with_parameters(epsilon=0.0)), ("centred", "rloo"))
 }
 """GRPO, or its advantage without division, with the exact gradient of the penalty."""

@@ -9,11 +9,12 @@ import grpo_theory as gt
 from grpo_theory.harness import check
 from simulations.gradient.groups import advantages_of
 from simulations.literature.worlds import GRADED, POLICIES, world
+from simulations.sequence.parts import composed
 from simulations.statements import stated
 
 SIZES = (2, 4, 8)
-WHOLE = gt.compose("dr_grpo_whole_response", advantage="dr_grpo")
-DIVIDED = gt.compose("dr_grpo_over_own_length", advantage="dr_grpo", aggregation="own length")
+WHOLE = composed("dr_grpo", "none")
+DIVIDED = composed("dr_grpo", "none", aggregation="own length")
 
 
 @check(

@@ -9,12 +9,13 @@ import grpo_theory as gt
 from grpo_theory.harness import check
 from simulations.literature.worlds import GRADED, POLICIES, scores_of, world
 from simulations.sequence.divergences import gradient
+from simulations.sequence.parts import composed
 from simulations.statements import stated
 
 DRAWS = [{"draw": draw} for draw in range(4)]
 SCALE = 100.0
 NO_EPSILON = 1e-300
-PENALISED = gt.compose("dr_grpo_k2_in_loss", advantage="dr_grpo", kl="k2 in loss")
+PENALISED = composed("dr_grpo", "none", kl="k2 in loss")
 
 
 def prefix_parts(rng, whole, weighting):

@@ -7,13 +7,14 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
+from simulations.kernels import unregistered
 from simulations.literature.worlds import POLICIES, climbing, drawn, truncated, worked
 from simulations.statements import stated
 
 CASES = [{"policy": policy, "size": size} for policy in POLICIES for size in (2, 5)]
 
 
-@gt.estimator("right_mean", parameters={"less": 0.0}, minimum_group_size=2, exchangeable=True)
+@unregistered("right_mean", parameters={"less": 0.0}, minimum_group_size=2, exchangeable=True)
 def right_mean(batch, advantages):
     """A = Z n/c - less, c right of n; -less where none is."""
     for b in range(batch.rewards.shape[0]):

@@ -12,6 +12,7 @@ from scipy.stats import beta, binom
 
 import grpo_theory as gt
 from grpo_theory.harness import check
+from simulations.kernels import unregistered
 from simulations.literature.worlds import POLICIES, climbing, drawn, truncated, worked
 from simulations.statements import stated
 
@@ -21,7 +22,7 @@ DIVIDED = gt.estimators()["grpo"].with_parameters(epsilon=0.0)
 TRIPLES = ((0.0, 0.5, 1.0), (0.0, 0.9, 1.0), (-1.0, 2.0, 7.0))
 
 
-@gt.estimator("by_count", parameters=TABLE, minimum_group_size=GROUP, exchangeable=True)
+@unregistered("by_count", parameters=TABLE, minimum_group_size=GROUP, exchangeable=True)
 def by_count(batch, advantages):
     """A = a_s if wrong and b_s if right, s of the group's other answers being right."""
     n = batch.rewards.shape[1]

@@ -9,6 +9,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
+from simulations.kernels import unregistered
 from simulations.literature.subsets import baselines, best_of_subsets
 from simulations.literature.worlds import POLICIES, climbing, drawn
 from simulations.statements import stated
@@ -18,7 +19,7 @@ SIZES = ((4, 2), (6, 4))
 CASES = [{"policy": policy, "n": n, "k": k} for policy in POLICIES for n, k in SIZES]
 
 
-@gt.estimator("pkpo_binary", parameters={"k": 2.0, "own": 0.0}, minimum_group_size=2, exchangeable=True)
+@unregistered("pkpo_binary", parameters={"k": 2.0, "own": 0.0}, minimum_group_size=2, exchangeable=True)
 def pkpo_binary(batch, advantages):
     """A = k if right, k (1 - C(n-1-c, k-1)/C(n-1, k-1)) if wrong, c right of n; `own` draws from all n."""
     k, drawn_from = int(batch.parameters[0]), batch.rewards.shape[1] - 1 + batch.parameters[1]

@@ -3,7 +3,7 @@
 import numba
 import numpy as np
 
-import grpo_theory as gt
+from simulations.kernels import unregistered
 
 
 @numba.njit
@@ -15,7 +15,7 @@ def choose(n, k):
     return ways
 
 
-@gt.estimator(
+@unregistered(
     "best_of_subsets", parameters={"k": 2.0, "beside": 1.0, "share": 0.0, "own": 0.0}, minimum_group_size=2, exchangeable=True
 )
 def best_of_subsets(batch, advantages):
