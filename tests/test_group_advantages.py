@@ -57,7 +57,7 @@ def test_rows_of_a_group_need_not_be_neighbours():
         ([[1e200, -1e200, 0.0]], "trl_grpo", {}, r"rewards\[0\] must lie in"),
         ([[1.0, 0.0]], "rlo", {}, "must be one of rloo, "),
         ([[1.0, 0.0]], "rloo", {"weights": {"a": 1.0}}, "weights must be left out"),
-        ({"a": [[1.0, 0.0]]}, "rloo", {"weights": {"b": 1.0}}, "weights must be of the rewards a"),
+        ({"a": [[1.0, 0.0]]}, "rloo", {"weights": {"b": 1.0}}, "weights must be one of a, got 'b'"),
         ({"a": [[1.0, None]], "b": [[0.0, None]]}, "rloo", {}, "none has one for response 1"),
     ],
 )

@@ -248,7 +248,9 @@ def test_texts_that_change_inside_a_rollout_are_no_prompts(tmp_path):
     assert (log.findings.sizes, log.findings.prompts) == ({2: 2}, 2)
     assert "prompts (prompt) differ inside groups" in str(log.findings)
     some = write(tmp_path / "few.jsonl", [{"prompt": k // 4, "reward": k % 2} for k in range(41)])
-    assert gt.read_rollouts(some).findings.left_out == {"responses without another to their prompt": 1}
+    found = gt.read_rollouts(some).findings
+    assert found.left_out == {"responses without another to their prompt": 1}
+    assert "left out: 1 response without another" in str(found)
     assert gt.read_rollouts(some, lone="keep").findings.sizes == {1: 1, 4: 10}
     many = write(tmp_path / "many.jsonl", [{"prompt": k // 4 if k < 20 else k, "reward": k % 2} for k in range(22)])
     with pytest.raises(ValueError, match="2 of 7 groups have one response"):

@@ -133,8 +133,9 @@ def test_half_written_and_bad_files_are_named_and_the_others_read(tmp_path, caps
     dumped(tmp_path / "9.jsonl", [{"input": "a", "output": "b\x1b[2J"}] * 4)
     path = dumped(tmp_path / "10.jsonl", rows())
     path.write_bytes(path.read_bytes()[:-9])
+    (tmp_path / "13.jsonl").touch()
     status, out, err = watched(capsys, tmp_path)
-    assert (status, err) == (0, "10.jsonl: half written, left out\n")
+    assert (status, err) == (0, "10.jsonl: half written, left out\n13.jsonl: empty, left out\n")
     assert [line.partition(":")[0] for line in out.splitlines()] == ["step 2", "step 9", "step 11", "step 12"]
     assert "step 9: not read: " in out
     assert "\x1b" not in out

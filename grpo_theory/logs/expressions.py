@@ -6,12 +6,16 @@ import operator
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from functools import reduce
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from grpo_theory.user_text import listed, printable
+
+BACKTICKS = re.compile(r"`([^`]+)`")
 
 
 class RowError(ValueError):
@@ -27,14 +31,12 @@ SIGNS: dict[type, Callable] = {
     **{ast.GtE: operator.ge, ast.In: lambda one, of: one.isin(of), ast.NotIn: lambda one, of: ~one.isin(of)},
     **{ast.And: operator.and_, ast.Or: operator.or_, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv},
 }
-FUNCTIONS: dict[str, Callable] = {}
-"""What an expression may call, by name; each takes columns and constants, and returns a column."""
 
 
 def parsed(text: str) -> ast.AST:
     """Return the tree of an expression, in which `column('reward/acc')` stands for a name in backticks."""
     try:
-        return ast.parse(re.sub(r"`([^`]+)`", lambda name: f"column({name[1]!r})", text).strip(), mode="eval").body
+        return ast.parse(BACKTICKS.sub(lambda name: f"column({name[1]!r})", text).strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         example = "an expression is a column, info.reward, 'correct + 0.2 * format' or \"split == 'train'\""
         raise ValueError(f"'{printable(text)}' cannot be read: {example}; other names stand in `backticks`") from None
@@ -43,15 +45,9 @@ def parsed(text: str) -> ast.AST:
 def columns_of(text: str) -> set[str]:
     """Return the columns that an expression reads."""
     nodes = list(ast.walk(parsed(text)))
-    called = {id(one.func): one for one in nodes if isinstance(one, ast.Call)}
-    known = {one.id for one in nodes if isinstance(one, ast.Name) and id(one) not in called}
-    for one in called.values():
-        match one:
-            case ast.Call(ast.Name("column"), [ast.Constant(str(name))]):
-                known.add(name)
-            case ast.Call(ast.Name("in_path")):
-                known.add("file")
-    return known
+    called = [one.func for one in nodes if isinstance(one, ast.Call)]
+    known = {one.id for one in nodes if isinstance(one, ast.Name) and one not in called}
+    return known | {*BACKTICKS.findall(text)} | {"file" for one in called if ast.unparse(one) == "in_path"}
 
 
 def value(text: str, rows: pd.DataFrame) -> pd.Series:
@@ -72,12 +68,10 @@ def _value(node: ast.AST, rows: pd.DataFrame) -> Any:
             return constant
         case ast.Name(name) | ast.Call(ast.Name("column"), [ast.Constant(name)]):
             return rows[name]
-        case ast.Attribute(of, field):
-            return _field(_value(of, rows), field)
-        case ast.Subscript(of, ast.Constant(place)):
-            return each_row(lambda one: _entry(one, place), _value(of, rows))
+        case ast.Attribute(of, place) | ast.Subscript(of, ast.Constant(place)):
+            return _inside(_value(of, rows), place)
         case ast.Subscript(of, ast.UnaryOp(ast.USub(), ast.Constant(int(place)))):
-            return each_row(lambda one: _entry(one, -place), _value(of, rows))
+            return _inside(_value(of, rows), -place)
         case ast.Call(ast.Name("in_path"), [ast.Constant(str(pattern))]):
             groups = 0
             with suppress(re.error):
@@ -86,8 +80,10 @@ def _value(node: ast.AST, rows: pd.DataFrame) -> Any:
                 raise ValueError("needs a pattern with one group in parentheses, as 'step_([0-9]+)'")
             found = [(at := re.search(pattern, str(one))) and at[1] for one in rows["file"].cat.categories]
             return pd.Series(np.array(found, dtype=object)[rows["file"].cat.codes], index=rows.index)
+        case ast.Call(ast.Name("round"), [of, *digits]):
+            return numbers(_value(of, rows)).round(*map(ast.literal_eval, digits))
         case ast.Call(ast.Name(name), arguments) if name in FUNCTIONS:
-            return FUNCTIONS[name](*(_value(one, rows) for one in arguments))
+            return each_row(FUNCTIONS[name], *(_value(one, rows) for one in arguments))
         case ast.BinOp(left, ast.Add(), right):
             one, other = numbers(_value(left, rows)), numbers(_value(right, rows))
             # As in TRL, a reward function that returned None counts as 0 beside one that returned a number.
@@ -103,23 +99,17 @@ def _value(node: ast.AST, rows: pd.DataFrame) -> Any:
             inside = [_value(one, rows) for one in parts]
             return each_row(lambda *of: list(of), *inside) if any(isinstance(one, pd.Series) for one in inside) else inside
         case ast.Compare(left, [sign], [right]) if type(sign) in SIGNS:
-            return _compared(SIGNS[type(sign)], _value(left, rows), _value(right, rows))
+            one, other, compare = _value(left, rows), _value(right, rows), SIGNS[type(sign)]
+            try:
+                return compare(one, other)
+            except (TypeError, ValueError, NotImplementedError):  # texts beside numbers
+                return compare(one.map(str), other) if isinstance(other, str | list) else compare(numbers(one), numbers(other))
         case ast.BoolOp(joint, parts):
-            first, *others = (truth(_value(one, rows)) for one in parts)
-            for one in others:
-                first = SIGNS[type(joint)](first, one)
-            return first
-    known = ", ".join(sorted([*FUNCTIONS, "in_path"]))
+            return reduce(SIGNS[type(joint)], (truth(_value(one, rows)) for one in parts))
+    known = ", ".join(sorted([*FUNCTIONS, "in_path", "round"]))
     raise ValueError(
         f"'{printable(ast.unparse(node))}' cannot be read; there are + - * /, comparisons, and, or, not, and {known}"
     )
-
-
-def _compared(sign: Callable, left: Any, right: Any) -> Any:
-    try:
-        return sign(left, right)
-    except (TypeError, ValueError, NotImplementedError):  # texts beside numbers
-        return sign(left.map(str), right) if isinstance(right, str | list) else sign(numbers(left), numbers(right))
 
 
 def truth(values: pd.Series) -> pd.Series:
@@ -133,20 +123,20 @@ def numbers(values: Any) -> Any:
         return float(values)
     try:
         return pd.Series(pd.to_numeric(values).to_numpy(dtype=float, na_value=np.nan), index=values.index)
-    except (TypeError, ValueError, NotImplementedError):
-        return pd.Series([_number(one, row) for row, one in values.items()], index=values.index, dtype=float)
+    except (TypeError, ValueError, NotImplementedError, OverflowError):
+        return each_row(_number, values).astype(float)
 
 
-def _number(one: Any, row: object) -> float:
+def _number(one: Any) -> float:
     try:
         return np.nan if one is None or one is pd.NA else float(one)
-    except (TypeError, ValueError):
-        what = f"must be numbers, and one is '{printable(one)}'"
+    except (TypeError, ValueError, OverflowError):
+        what = f"must be numbers, and one is '{printable(one, 40)}'"
     if isinstance(one, list | np.ndarray):
         what = "holds lists: last(...) or total(...) of it is one number, each(...) makes a response of each entry"
     if isinstance(one, dict):
         what = f"holds objects with the fields {listed(one)}: name one, as in reward.score"
-    raise RowError(what, row)
+    raise ValueError(what)
 
 
 def each_row(function: Callable, *columns: Any) -> pd.Series:
@@ -154,29 +144,30 @@ def each_row(function: Callable, *columns: Any) -> pd.Series:
     known = [one for one in columns if isinstance(one, pd.Series)]
     if not known:
         raise ValueError("an expression must have a column in it")
-    filled = [one if isinstance(one, pd.Series) else [one] * len(known[0]) for one in columns]
-    return pd.Series([function(*of) for of in zip(*filled, strict=True)], index=known[0].index, dtype=object)
+    found: list = []
+    try:
+        for of in zip(*(one if isinstance(one, pd.Series) else repeat(one) for one in columns), strict=False):
+            found.append(function(*of))
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise RowError(str(error), known[0].index[len(found)]) from None
+    return pd.Series(found, index=known[0].index, dtype=object)
 
 
-def _field(values: pd.Series, name: str) -> pd.Series:
-    """Return a field of objects, or of all objects of lists."""
-    arrow = getattr(values.dtype, "pyarrow_dtype", None)
-    if arrow is not None and hasattr(arrow, "get_field_index") and "struct" in str(arrow)[:6]:
-        return values.struct.field(name) if arrow.get_field_index(name) >= 0 else pd.Series(None, values.index, dtype=object)
-    return each_row(lambda one: _of(one, name), values)
-
-
-def _of(one: Any, name: str) -> Any:
-    if isinstance(one, list | np.ndarray):
-        return [_of(inside, name) for inside in one]
-    return one.get(name) if isinstance(one, dict) else None
+def _inside(values: pd.Series, place: Any) -> pd.Series:
+    """Return a field of objects, or of all objects of lists, or an entry of lists."""
+    if hasattr(values, "struct") and place in values.struct.dtypes.index:
+        return values.struct.field(place)
+    return each_row(lambda one: _entry(one, place), values)
 
 
 def _entry(one: Any, place: Any) -> Any:
     if isinstance(one, dict):
         return one.get(place)
-    inside = isinstance(one, list | np.ndarray) and isinstance(place, int) and -len(one) <= place < len(one)
-    return one[place] if inside else None
+    if not isinstance(one, list | np.ndarray):
+        return None
+    if isinstance(place, str):
+        return [_entry(inside, place) for inside in one]
+    return one[place] if -len(one) <= place < len(one) else None
 
 
 def entries(one: Any) -> list:
@@ -190,41 +181,6 @@ def entries(one: Any) -> list:
     return [] if missing else list(one) if isinstance(one, list | np.ndarray) else [one]
 
 
-def row_function(function: Callable) -> Callable:
-    """Make a function of one row's values one that expressions may call."""
-    FUNCTIONS[function.__name__.strip("_")] = lambda *columns: each_row(function, *columns)
-    return function
-
-
-@row_function
-def each(values: Any) -> list | None:
-    """Each entry of a list becomes a row of its own."""
-    return entries(values) or None
-
-
-@row_function
-def last(values: Any) -> Any:
-    """Return the last entry: an advantage that is written at each token is 0 at the prompt's."""
-    return (entries(values) or [None])[-1]
-
-
-@row_function
-def total(values: Any) -> float | None:
-    """Return the sum of a list, None of an empty one."""
-    found = [one for one in entries(values) if one is not None]
-    return float(sum(found)) if found else None
-
-
-@row_function
-def size(values: Any) -> int:
-    """Return how many entries a list has."""
-    return len(entries(values))
-
-
-FUNCTIONS["round"] = lambda values, digits=0: numbers(values).round(int(digits))
-
-
-@row_function
 def successes(right: Any, of: Any) -> list | None:
     """Return the rewards of a prompt of which only the number of successes is logged; each is a row."""
     try:
@@ -238,15 +194,28 @@ def successes(right: Any, of: Any) -> list | None:
     return [1.0] * count + [0.0] * int(of - count) or None
 
 
-@row_function
 def weighted(rewards: Any) -> float | None:
     """Return the sum of scores times weights: {correct: {score, weight}, ...}."""
     parts = [one for one in (rewards or {}).values() if one and one.get("score") is not None]
     return float(sum(one["score"] * one.get("weight", 1.0) for one in parts)) if parts else None
 
 
-@row_function
 def opening(messages: Any) -> list:
     """Return a conversation before the first answer: what was asked."""
     roles = [one.get("role") for one in entries(messages)]
     return list(entries(messages)[: roles.index("assistant") if "assistant" in roles else None])
+
+
+def total(values: Any) -> float | None:
+    """Return the sum of a list, None of an empty one."""
+    found = [one for one in entries(values) if one is not None]
+    return float(sum(found)) if found else None
+
+
+FUNCTIONS: dict[str, Callable] = {
+    "each": lambda values: entries(values) or None,  # each entry of a list becomes a row of its own
+    "last": lambda values: (entries(values) or [None])[-1],  # an advantage that is written at each token is 0 at the prompt's
+    "size": lambda values: len(entries(values)),
+    **{"total": total, "successes": successes, "weighted": weighted, "opening": opening},
+}
+"""What an expression may call, by name, beside `round` and `in_path`: each makes a value of those of a row."""

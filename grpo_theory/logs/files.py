@@ -22,6 +22,8 @@ PACKED = (".gz", ".zst")
 HEAD = 1 << 20
 """Bytes that show which columns a file has."""
 BROKEN = (pa.ArrowException, OSError, EOFError, UnicodeDecodeError)
+BLANK = 4096
+"""Bytes from which on a file holds something."""
 FIRST = 64
 """Rows that show what the columns hold."""
 CSV = {
@@ -46,8 +48,7 @@ def files_of(path: Path, pattern: str | None = None) -> list[Path]:
         raise ValueError(f"path must be a file or a folder of files, and {str(path)!r} does not exist")
     if path.is_dir():
         inside = [one for one in path.rglob("*") if kind(one) in KINDS and one.is_file()]
-        found = [one for one in inside if not any(part.startswith(".") for part in one.relative_to(path).parts)]
-        if not found:
+        if not (found := [one for one in inside if not any(part[0] == "." for part in one.relative_to(path).parts)]):
             raise ValueError(f"path must be a file or a folder of files that end in {', '.join(KINDS)}; {str(path)!r} has none")
         if not (found := [one for one in found if pattern is None or fnmatchcase(place(one, path), pattern)]):
             raise ValueError(f"--files '{printable(pattern)}' fits none of the files of {str(path)!r}")
@@ -109,8 +110,7 @@ def rows(paths: Sequence[Path], wanted: Iterable[str] | None = None, like: pd.Da
             raise pa.ArrowInvalid
         together = _frame(pa.concat_tables(read, promote_options="permissive") if len(read) > 1 else read[0])
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        lists = [one.to_pylist() if isinstance(one, pa.Table) else one for one in read]
-        every = [row for one in lists for row in one]
+        every = [row for one in read for row in (one.to_pylist() if isinstance(one, pa.Table) else one)]
         names = dict.fromkeys(name for row in every for name in row)
         together = pd.DataFrame({name: _column([row.get(name) for row in every]) for name in names})
     codes = np.repeat(np.arange(len(read)), [len(one) for one in read])
@@ -129,6 +129,11 @@ def _column(values: list) -> pd.Series:
         return pd.Series(values, dtype=object)
 
 
+def is_blank(path: Path) -> bool:
+    """Return whether a file holds nothing but white space; a long one is not looked into."""
+    return path.stat().st_size < BLANK and not path.read_bytes().strip()
+
+
 def _bytes(path: Path) -> bytes:
     with pa.input_stream(utf8(path), compression="detect") as stream:
         return bytes(stream.read())
@@ -136,8 +141,6 @@ def _bytes(path: Path) -> bytes:
 
 def _content(path: Path, wanted: Iterable[str] | None, like: pd.DataFrame | None) -> pa.Table | list[dict]:
     """Return the rows of a file; ValueError names the file, and the line if one is broken."""
-    if not path.stat().st_size:
-        raise ValueError(f"{path.name} is empty")
     try:
         match kind(path):
             case ".parquet":
@@ -200,7 +203,7 @@ def _document(path: Path, text: bytes, wanted: Iterable[str] | None) -> list[dic
 def _listed(lines: list[bytes], path: Path, wanted: Iterable[str] | None) -> list[dict]:
     """Return rows that have no common type, line by line; a line may hold a list of them, and a broken one is named."""
     found: list[dict] = []
-    names = None if wanted is None else set(wanted)
+    names = None if wanted is None else {*wanted}
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:

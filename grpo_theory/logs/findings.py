@@ -84,7 +84,7 @@ class Findings:
     @property
     def reading(self) -> tuple[str, ...]:
         """How the log was read, and how much there is of everything; one line each."""
-        left = ", ".join(f"{many} {what}" for what, many in self.left_out.items())
+        left = ", ".join(f"{many} {what.replace('s ', ' ', many == 1)}" for what, many in self.left_out.items())
         sizes, rewards, steps = (
             ", ".join(one.format(value, many) for value, many in held.items())
             if len(held) <= FEW
@@ -133,37 +133,31 @@ def filtered(counts: RewardCounts) -> bool:
     return many > 1 and not counts.uniform.any() and int(ties.sum()) * 2 > many
 
 
-def reward_remarks(counts: RewardCounts) -> Iterator[str]:
-    """Yield what the rewards say, a sentence or two each."""
+def reward_remarks(counts: RewardCounts, rows: pd.DataFrame) -> Iterator[str]:
+    """Yield what the rewards of rows with a group (and an environment) say, a sentence or two each."""
     if filtered(counts):
         yield (
             f"No group of {counts.prompts} has rewards that are all equal. If such groups were left out before logging (dynamic "
             "sampling), all shares and success rates are of what was kept; how many were left out, this log cannot tell."
         )
-    starts, ends = counts.counts.indptr[:-1], counts.counts.indptr[1:]
-    spans = np.ptp(counts.values) * TINY
-    ordered = counts.counts.copy()
-    ordered.sort_indices()
-    low, high = counts.values[ordered.indices[starts]], counts.values[ordered.indices[ends - 1]]
-    mixed = high > low
-    if mixed.sum() > 1 and (np.abs(counts.means) <= TINY * np.abs(counts.values).max()).all():
+    ranges = rows.groupby("group")["reward"].agg(["min", "max"])
+    spans, far = ranges["max"] - ranges["min"], np.ptp(counts.values) * TINY
+    if (spans > 0).sum() > 1 and (np.abs(counts.means) <= TINY * np.abs(counts.values).max()).all():
         yield (
             "In every group the rewards sum to 0, as advantages do. If this column holds advantages, name the one of the rewards "
             "(--reward NAME)."
         )
-    near = int((mixed & (high - low <= spans)).sum())
+    near = int(((spans > 0) & (spans <= far)).sum())
     if near and counts.values.size > 2:
-        digits = max(0, int(np.floor(-np.log10(spans))))
+        digits = max(0, int(np.floor(-np.log10(far))))
         yield (
-            f"In {near} of {counts.prompts} groups rewards differ by {spans:.3g} at most, a thousandth of their range, and count "
+            f"In {near} of {counts.prompts} groups rewards differ by {far:.3g} at most, a thousandth of their range, and count "
             f"as different. --reward 'round(reward, {digits})' takes them for equal."
         )
-
-
-def environment_remarks(ranges: pd.DataFrame) -> Iterator[str]:
-    """Yield that environments have rewards of other ranges, if they do: columns min and max, a row an environment."""
-    wide = ranges[ranges["max"] > ranges["min"]]
-    least = (wide["max"] - wide["min"]).min()
-    if len(wide) > 1 and max(np.ptp(wide["min"]), np.ptp(wide["max"])) > least / 2:
-        found = listed(f"{name} {low:g} to {high:g}" for name, low, high in wide[["min", "max"]].itertuples())
-        yield f"Environments whose rewards have other ranges are read as one: {found}. --where reads one of them."
+    if "environment" in rows:
+        ranges = rows.groupby("environment", observed=True)["reward"].agg(["min", "max"])
+        wide = ranges[ranges["max"] > ranges["min"]]
+        least = (wide["max"] - wide["min"]).min()
+        if len(wide) > 1 and max(np.ptp(wide["min"]), np.ptp(wide["max"])) > least / 2:
+            found = listed(f"{name} {low:g} to {high:g}" for name, low, high in wide.itertuples())
+            yield f"Environments whose rewards have other ranges are read as one: {found}. --where reads one of them."

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.estimation import Batch, Estimator, find
+from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.intervals.ragged import numbered
 from grpo_theory.problem.policy import LARGEST_REWARD
-from grpo_theory.validation import Array, Integers, as_real_array, check_shape, check_size, counted, shown
+from grpo_theory.validation import Array, Integers, as_real_array, check_name, check_size, counted, shown
 
+Sizes = tuple[int, ...] | None
+"""Of the groups of a list; flat numbers have none."""
 READABLE = frozenset({"rewards", "lengths", "parameters"})
 """What a user has of each response; a kernel that reads more needs the policy."""
 
@@ -73,23 +75,18 @@ def advantages(
     """
     estimator = find(name, "name")
     values, sizes = _combined(rewards, weights)
-    if sizes is None:
-        if groups is None:
-            raise ValueError(
-                "groups must have one id per reward if rewards are flat, and is missing. Pass groups=, or a list with one "
-                "array of rewards per group"
-            )
-        _, index = numbered("groups", groups)
-        if index.size != values.size:
-            raise ValueError(f"groups must have an id for each of the {values.size} rewards, got {index.size}")
-    else:
-        if groups is not None:
-            raise ValueError("groups must be left out if rewards are a list of groups, which says already what belongs together")
-        index = np.repeat(np.arange(sizes.size), sizes)
-    tokens, own = (None, sizes) if lengths is None else _flat("lengths", lengths)
-    if tokens is not None:
-        check_shape("lengths", tokens, (values.size,), "(N,), one number of tokens per reward")
-        if not _alike(own, sizes):
+    if (sizes is None) == (groups is None):
+        raise ValueError(
+            "groups must have one id per reward where rewards are flat, and be left out where rewards are a list of arrays, one "
+            "per group"
+        )
+    index = np.repeat(np.arange(len(sizes)), sizes) if sizes else numbered("groups", groups)[1]  # type: ignore[arg-type]
+    if index.size != values.size:
+        raise ValueError(f"groups must have an id for each of the {values.size} rewards, got {index.size}")
+    tokens = None
+    if lengths is not None:
+        tokens, own = _flat("lengths", lengths)
+        if own != sizes or tokens.size != values.size:
             raise ValueError("lengths must be given like the rewards: flat, or one array per group of the same sizes")
         if (tokens < 1).any() or (tokens != np.floor(tokens)).any():
             raise ValueError("lengths must be whole numbers of tokens, at least 1")
@@ -134,40 +131,32 @@ def logged_advantages(estimator: Estimator, rewards: Array, index: Integers, len
         estimator.check_group_size(int(size))
         first = ends[sizes == size] - size
         rows = order[first[:, None] + np.arange(size)]
-        found[rows] = _of_one_size(estimator, rewards[rows], tokens[rows])
+        # A kernel may read nothing of the policy here: those fields hold ones and zeros.
+        ones = np.ones(rows.shape)
+        fields = [rewards[rows], ones, tokens[rows], ones, *(np.zeros(len(rows)) for _ in PROMPT_FIELDS)]
+        given = np.full(rows.shape, np.nan)
+        estimator.advantage.run(fields, given)
+        if not np.isfinite(given).all():
+            group = int(np.argmin(np.isfinite(given).all(axis=1)))
+            raise ValueError(
+                f"the kernel of estimator {estimator.name!r} gives {given[group]} for a group with rewards {fields[0][group]}"
+            )
+        found[rows] = given
     return found
 
 
-def _of_one_size(estimator: Estimator, rewards: Array, lengths: Integers) -> Array:
-    """Return the advantages (B, G) of groups of one size."""
-    unread = [np.ones(rewards.shape), *(np.zeros(len(rewards)) for _ in PROMPT_FIELDS)]
-    fields = [np.ascontiguousarray(rewards), unread[0], np.ascontiguousarray(lengths), *unread]
-    batch = Batch._make([*fields, estimator.advantage.parameter_array])
-    advantages = np.full(rewards.shape, np.nan)
-    estimator.advantage.run(batch[:-1], advantages)
-    if not np.isfinite(advantages).all():
-        group = int(np.argmin(np.isfinite(advantages).all(axis=1)))
-        raise ValueError(
-            f"the kernel of estimator {estimator.name!r} gives {advantages[group]} for a group with rewards {rewards[group]}"
-        )
-    return advantages
-
-
-def _combined(rewards: Any, weights: Mapping[str, float] | None) -> tuple[Array, Integers | None]:
+def _combined(rewards: Any, weights: Mapping[str, float] | None) -> tuple[Array, Sizes]:
     """Return all rewards in a row (N,), several of a response added up, and the sizes of the groups of a list."""
-    if not isinstance(rewards, Mapping):
+    if not isinstance(rewards, Mapping) or not rewards:
         if weights is not None:
             raise ValueError("weights must be left out unless rewards are a mapping of several rewards by name")
         return _flat("rewards", rewards)
-    if not rewards:
-        raise ValueError("rewards must have at least one reward, and the mapping is empty")
-    unknown = [one for one in weights or {} if one not in rewards]
-    if unknown:
-        raise ValueError(f"weights must be of the rewards {', '.join(map(str, rewards))}, got {unknown[0]!r}")
+    for one in weights or {}:
+        check_name("weights", one, rewards)
     parts = {one: _flat(f"rewards[{one!r}]", part, missing=True) for one, part in rewards.items()}
     (first, (values, sizes)), *others = parts.items()
     for other, (found, own) in others:
-        if not _alike(own, sizes) or found.size != values.size:
+        if own != sizes or found.size != values.size:
             raise ValueError(f"rewards must have one number per response each, and {other!r} has other shapes than {first!r}")
     stacked = np.stack([part for part, _ in parts.values()])
     factors = as_real_array("weights", [(weights or {}).get(one, 1.0) for one in parts], 1)
@@ -179,7 +168,7 @@ def _combined(rewards: Any, weights: Mapping[str, float] | None) -> tuple[Array,
     return factors @ np.where(np.isnan(stacked), 0.0, stacked), sizes
 
 
-def _flat(name: str, values: Any, missing: bool = False) -> tuple[Array, Integers | None]:
+def _flat(name: str, values: Any, missing: bool = False) -> tuple[Array, Sizes]:
     """Return numbers in a row (N,), and the sizes of their groups if they are a list of groups; missing ones are NaN."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be numbers, or one array of numbers per group, got {shown(values)}")
@@ -194,8 +183,4 @@ def _flat(name: str, values: Any, missing: bool = False) -> tuple[Array, Integer
         # Beyond it, powers of rewards overflow, and a deviation is infinite or none.
         check_size(label, as_real_array(label, np.nan_to_num(known, nan=0.0) if missing else known, 1), LARGEST_REWARD)
         found.append(np.asarray(known, dtype=np.float64))
-    return np.concatenate(found), np.array([one.size for one in found]) if all(nested) else None
-
-
-def _alike(one: Integers | None, other: Integers | None) -> bool:
-    return one is other or (one is not None and other is not None and np.array_equal(one, other))
+    return np.concatenate(found), tuple(one.size for one in found) if all(nested) else None

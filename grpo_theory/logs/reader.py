@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,12 +14,13 @@ import numpy as np
 import pandas as pd
 
 from grpo_theory.intervals.ragged import RaggedRollouts, RewardCounts
+from grpo_theory.intervals.rollouts import LARGEST
 from grpo_theory.logs import files as log_files
 from grpo_theory.logs.expressions import RowError, columns_of, entries, numbers, truth, value
-from grpo_theory.logs.findings import Findings, environment_remarks, reward_remarks
+from grpo_theory.logs.findings import Findings, reward_remarks
 from grpo_theory.logs.schemas import KEYS, NUMBERS, PLACES, ROLES, TOKENS, Opened, opened
 from grpo_theory.user_text import listed, printable
-from grpo_theory.validation import Array, counted, shown
+from grpo_theory.validation import Array, as_real_array, counted, shown
 
 EVALUATION = ("eval", "evaluation", "val", "validation", "test")
 HIDDEN = ("row", "file", "code", "split", "run_id")
@@ -72,12 +74,16 @@ class RolloutLog:
         ids: Iterable = first["prompt"].astype(str)
         if self.findings.groups > self.findings.prompts:
             ids = zip(first["step"].map(lambda one: int(one) if one.is_integer() else one), ids, strict=True)
-        found = [entries(one) for one in rows.get("scores", ())]
-        for number, one in enumerate(found, 1):
-            if len(one) != len(found[0]) or not one:
-                raise ValueError(f"scores must be lists of equal length, and row {number} has {len(one)}; --scores '' reads none")
-        scores = np.array(found, dtype=np.float64) if "scores" in rows else None
-        return RaggedRollouts.from_index(list(ids), index, rows["reward"].to_numpy(), scores)
+        scores: list = []
+        for number, one in enumerate(rows.get("scores", ()), 1):
+            with suppress(TypeError, ValueError, OverflowError):
+                scores.append(as_real_array("scores", entries(one), 1))
+            if len(scores) < number or scores[-1].size != scores[0].size or np.abs(scores[-1]).max() > LARGEST["scores"]:
+                raise ValueError(
+                    f"scores ({printable(self.findings.columns['scores'])}) must be lists of equal length of numbers of at most "
+                    f"{LARGEST['scores']:g} in size, and are not in row {number} of those used; --scores '' reads none"
+                )
+        return RaggedRollouts.from_index(list(ids), index, rows["reward"].to_numpy(), np.array(scores) if scores else None)
 
     @property
     def lengths(self) -> Array | None:
@@ -197,8 +203,10 @@ class _Reading:
         """Read the rows; refuse what must not be pooled, and leave out what has no reward."""
         self.chosen = self.source.columns(self.given, group_of is not None, require_reward)
         roles = {role: text for role, text in self.chosen.items() if role != "response"}
-        self.keep = [name for name in keep if name not in roles or name in HIDDEN]
-        self.rows = rows = self._table(roles | {name: self.source.checked("keep", name) for name in keep if name not in roles})
+        self.keep = keep
+        self.rows = rows = self._table(
+            roles | {name: self.source.checked("keep (--by)", name) for name in keep if name not in roles}
+        )
         held_out = rows["split"].isin(EVALUATION) if "split" in rows else pd.Series(dtype=bool)
         if held_out.any() and not held_out.all():
             text = self.chosen["split"]
@@ -210,8 +218,9 @@ class _Reading:
         if "run_id" in rows and rows["run_id"].nunique() > 1:
             runs = listed(map(str, rows["run_id"].dropna().unique()))
             raise ValueError(f"the files are of several runs ({runs}): choose one, as --files '*seed_0*'; --run-id '' pools them")
+        for role in [one for one in ("reward", "step", "length") if one in rows]:
+            self._check(role, rows[role].abs() > LARGEST["rewards"], f"at most {LARGEST['rewards']:g} in size")
         if "reward" in rows:
-            self._check("reward", np.isinf(rows["reward"]), "finite")
             if rows["reward"].isna().all():
                 raise ValueError(f"reward ({printable(self.chosen['reward'])}) is empty in every row: name another by --reward")
             self._leave("rows without a reward", rows["reward"].notna())
@@ -228,11 +237,17 @@ class _Reading:
         raw[[name for name in wanted if name not in raw]] = None
         self.first = raw.drop_duplicates("file").set_index("file")["row"]
         if self.where:
-            raw = raw[truth(self._value("where", self.where, raw))]
+            with self._named("where", self.where, raw):
+                raw = raw[truth(value(self.where, raw))]
             self.left_out["rows not asked for (--where)"] = self.read - len(raw)
         if raw.empty:
-            raise ValueError("no row is left" + (f": --where {printable(self.where)} is true of none" if self.where else ""))
-        table: pd.DataFrame = raw[["file", "row"]].assign(**{role: self._value(role, text, raw) for role, text in roles.items()})
+            raise ValueError(
+                f"no row is left: --where {printable(self.where)} is true of none" if self.read else "the log has no rows"
+            )
+        table: pd.DataFrame = raw[["file", "row"]].copy()
+        for role, text in roles.items():
+            with self._named(role, text, raw):
+                table[role] = value(text, raw)
         depth = {role: text.count("each(") + text.count("successes(") for role, text in roles.items()}
         for level in range(max(depth.values(), default=0)):
             split = [role for role, deep in depth.items() if deep > level]
@@ -247,21 +262,19 @@ class _Reading:
             if role == "group" and roles[role] == roles.get("prompt"):
                 table[role] = table["prompt"]
                 continue
-            try:
+            with self._named(role, roles[role], table):
                 table[role] = (numbers if role in NUMBERS else keys if role in KEYS else truth)(table[role])
-            except ValueError as error:
-                raise self._refused(role, roles[role], error, table) from None
         return table
 
-    def _value(self, role: str, text: str, rows: pd.DataFrame) -> pd.Series:
+    @contextmanager
+    def _named(self, role: str, text: str, rows: pd.DataFrame) -> Iterator[None]:
+        """Say of an error which column it is of, where it stands, and which option names another."""
         try:
-            return value(text, rows)
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
-            raise self._refused(role, text, error, rows) from None
-
-    def _refused(self, role: str, text: str, error: Exception, rows: pd.DataFrame) -> ValueError:
-        at = f" in {self._at(rows, error.row)}" if isinstance(error, RowError) else ""
-        return ValueError(f"{role} ({printable(text)}) {error}{at}; another is named by --{role}")
+            yield
+        except (ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
+            at = f" in {self._at(rows, error.row)}" if isinstance(error, RowError) else ""
+            option = role if role in (*ROLES, "where") else "by"
+            raise ValueError(f"{role} ({printable(text)}) {error}{at}; another is named by --{option}") from None
 
     def _at(self, rows: pd.DataFrame, index: Any) -> str:
         """Return where a row stands."""
@@ -398,9 +411,7 @@ class _Reading:
         if not self.stepped and not isinstance(steps, str):
             raise ValueError(f"steps must be 'newest' for a log without steps, got {steps}")
         if steps == "last" or not isinstance(steps, str):
-            low, high = (
-                (first["step"].max(),) * 2 if isinstance(steps, str) else steps if isinstance(steps, tuple) else (steps, steps)
-            )
+            low, high = steps if isinstance(steps, tuple) else (first["step"].max() if isinstance(steps, str) else steps,) * 2
             asked = first[first["step"].between(low, high)]
             self.left_out["groups of other steps"] = len(first) - len(asked)
         if asked.empty:
@@ -423,9 +434,7 @@ class _Reading:
             counts = RewardCounts.from_rewards(pd.factorize(used["group"])[0], used["reward"])
             totals = np.asarray(counts.counts.sum(axis=0)).ravel()
             rewards, uniform = dict(zip(counts.values.tolist(), totals.tolist(), strict=True)), int(counts.uniform.sum())
-            remarks += reward_remarks(counts)
-            if "environment" in used:
-                remarks += environment_remarks(used.groupby("environment", observed=True)["reward"].agg(["min", "max"]))
+            remarks += reward_remarks(counts, used)
         if self.source.others:
             remarks.append(f"Not read: {listed(self.source.others)}.")
         same = self.chosen.get("group") == self.chosen.get("prompt")
@@ -468,7 +477,11 @@ def keys(values: pd.Series) -> pd.Series:
     texts = [_text(one) for one in known]
     names = sorted({one for one in texts if one is not None})
     place = {one: k for k, one in enumerate(names)} | {None: -1}
-    return pd.Series(pd.Categorical.from_codes(np.array([*map(place.get, texts), -1])[codes], names), index=values.index)
+    try:
+        return pd.Series(pd.Categorical.from_codes(np.array([*map(place.get, texts), -1])[codes], names), index=values.index)
+    except UnicodeEncodeError as error:
+        row = values.index[np.argmax(codes == texts.index(error.object))]
+        raise RowError(f"must be text, and {error.object[error.start]!r} is half of a character", row) from None
 
 
 def _text(one: Any) -> str | None:

@@ -137,7 +137,8 @@ def opened(path: Path, named: str | None, pattern: str | None, given: Mapping[st
     if named is not None and named not in schemas():
         raise ValueError(f"schema must be one of {', '.join(schemas())}, got {shown(named)}")
     found = files.files_of(path, pattern)
-    full = [one for one in found if one.stat().st_size or one == path]
+    if not (full := [one for one in found if not files.is_blank(one)]):
+        raise ValueError(f"path must be a log with rows, and '{printable(path)}' is empty")
     heads = {shape: files.head(one) for shape, one in {files.shape(one): one for one in reversed(full)}.items()}
     fits: dict[str, list[Path]] = {}
     for one in schemas().values():
@@ -160,7 +161,5 @@ def opened(path: Path, named: str | None, pattern: str | None, given: Mapping[st
         wanted = [text for text in given.values() if text] or schema.roles["reward"]
         able = {shape for shape, head in heads.items() if all(_there(text, head) for text in wanted)}
         mine = [one for one in full if files.shape(one) in able] or full[:1]
-    if not mine:
-        raise ValueError(f"path must be a log, and all files of {str(path)!r} are empty")
     others = [files.place(one, path) for one in found if one not in set(mine)]
     return Opened(path, schema, mine, others, heads[files.shape(mine[0])])

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     if not files.present():
         raise ValueError(f"DIR must hold files named by their step, as 7.jsonl; '{folder}' has none (without --once, it waits)")
     for path in files.waiting():
-        print(f"{printable(path.name)}: half written, left out", file=sys.stderr)
+        print(f"{printable(path.name)}: {'half written' if path.stat().st_size else 'empty'}, left out", file=sys.stderr)
     if not read:
         raise ValueError(f"no step of '{folder}' could be read, for the reasons above")
     return 0
