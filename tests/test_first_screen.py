@@ -208,6 +208,7 @@ def test_the_command_prints_writes_and_refuses(tmp_path, capsys):
     assert main(["read", str(log), "--by", "env_name", "--against", str(log), "--json", str(out), "--prompts", str(table)]) == 0
     text = capsys.readouterr().out
     assert text.startswith("WHAT TO DO\n")
+    assert "\nColumns     prompt = prompt_id, reward = reward" in text
     assert text.count("\n") <= LINES
     for name, own in pd.DataFrame(rows).groupby("env_name"):
         assert f"{name} 32 responses, rewards 0 to 1, mean {own['reward'].mean():.3g}" in said(text)
@@ -221,6 +222,9 @@ def test_the_command_prints_writes_and_refuses(tmp_path, capsys):
     assert main(["read", str(graded), "--prompts", str(table)]) == 2
     assert "--right X" in capsys.readouterr().err
     assert main(["read", str(log), "--json", str(log)]) == 2
+    for option, given, expected in (("--right", "nan", ""), ("--right", "inf", ""), ("--difference", "-1", " above 0")):
+        assert main(["read", str(log), option, given]) == 2
+        assert f"{option} must be a finite number{expected}, got {given}" in capsys.readouterr().err
 
 
 def test_words_of_shares():

@@ -52,10 +52,10 @@ def data(capsys, *arguments):
     return json.loads(out)
 
 
-def ran(success, errors=0.0, sizes=(2, 4, 8), total=8000.0):
+def ran(success, errors=0.0, sizes=(2, 4, 8), total=8000.0, asked=8):
     """A run in one world, of which the sizes' success is made up."""
     world = WorldRuns("prompts do not touch each other", 0.1, 1.0, 0.1, np.array(success), np.full(len(sizes), errors))
-    return RunAdvice("rloo", total, 100, total / 100, np.array(sizes), (world,), asked=8)
+    return RunAdvice("rloo", total, 100, total / 100, np.array(sizes), (world,), asked=asked)
 
 
 @pytest.mark.parametrize("which", ["table", "bare"])
@@ -138,11 +138,43 @@ def test_a_size_within_the_noise_is_kept(advice):
     assert gt.page.to_text(replace(advice, group_size=choice.group_size)).startswith("Keep your group size ")
 
 
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (ran([0.5, 0.55, 0.6]), "no size has a better estimate"),
+        (ran([0.5, 0.605, 0.6]), "it loses at most a point, or what runs cannot tell, to 4"),
+        (ran([0.5, 0.6, 0.4], asked=3), "it was not simulated, and 4, the nearest size that was, has the best estimate"),
+        (
+            ran([0.6, 0.595, 0.4], asked=3),
+            "and 4, the nearest size that was, loses at most a point, or what runs cannot tell, to 2",
+        ),
+        (ran([0.5, 0.5, 0.6, 0.7], sizes=(2, 4, 8, 16), total=1e6), "docs/runs.md allows groups of 2 to 8"),
+    ],
+)
+def test_a_size_is_kept_for_a_run_for_the_reason_that_decides(run, words, bare):
+    """The last run is so long that the rule decides, and says so, though 16 loses less in the world."""
+    advice = gt.plan.advise(gt.read_rollouts(bare), 1024, group_size=run.asked)
+    text = gt.page.to_text(advice, run)
+    assert said(text).startswith(f"Keep your group size {run.asked} ")
+    assert words in said(text.partition("\n\n")[0])
+    assert ("Not the simulated losses alone: a rule" in said(text)) == (run.rule is not None)
+    assert ("  as 4  " in text) == (run.asked == 3)
+
+
+def test_a_size_that_loses_less_than_the_tolerance_is_kept(table):
+    advice = gt.plan.advise(gt.read_rollouts(table), 1024, group_size=8)
+    loss = float(advice.scores.choice.loss.estimate[advice.scores.choice.at(8)])
+    for tolerance, kept in ((1.01 * loss, True), (0.99 * loss, False)):
+        one = replace(advice, tolerance=tolerance)
+        assert gt.page.answer(one).keep == kept
+        assert (f"within the tolerance of {100 * tolerance:.0f}% of groups of" in said(gt.page.to_text(one))) == kept
+
+
 def test_the_learning_rate_goes_with_the_size(table, capsys):
     """With the leave-one-out mean the step's mean does not depend on the size; with the deviation it does."""
     assert "Keep the learning rate." in said(told(capsys, table, "--budget", 1024, "--group-size", 64)[1])
     log = gt.read_rollouts(DOCS.parent / "examples" / "rollouts.jsonl")
-    found = gt.plan.advise(log, 1024, group_size=8, estimator="trl_grpo")
+    found = gt.plan.advise(log, 1024, group_size=8, estimator="trl_grpo", tolerance=0.001)
     size, factor = found.scores.choice.group_size, found.rewards.learning_rate
     known = gt.plan.learning_rate_factor(log.rollouts.counts, ("trl_grpo", 8), ("trl_grpo", size))
     assert float(factor.factor.estimate) == pytest.approx(float(known.factor.estimate))

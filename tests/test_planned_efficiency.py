@@ -61,7 +61,7 @@ def test_limits_hold_the_exact_efficiencies_and_losses(name, log):
 def test_gains_of_another_estimator_hold_the_exact_ones(name, log):
     scores = gt.plan.advise(log, LIMITS, estimator=name, level=SURE).scores
     own = exact(name, scores.choice.batch_size, scores.choice.group_size)[0]
-    others = {one.name: one for one in scores.by_efficiency.others}
+    others = {one.name: one for one in scores.others}
     assert len(others) == 3
     for one in others.values():
         assert one.gain.level == pytest.approx(1.0 - (1.0 - SURE) / 3.0), "all limits hold at once"
@@ -106,7 +106,7 @@ def test_logs_that_tell_little_say_so():
     for _ in range(5):  # few prompts with whole-numbered sketches: the estimate of a mean square is then often 0 or less
         rewards = np.tile([0.0, 1.0, 1.0, 0.0], 5)
         few = gt.RaggedRollouts(np.repeat(np.arange(5), 4), rewards, rng.integers(-1, 2, size=(20, 2)) * rewards[:, None])
-        assert np.isfinite(gt.plan.advise(few, 64, estimator="trl_grpo").scores.by_efficiency.choice.efficiency).all()
+        assert np.isfinite(gt.plan.advise(few, 64, estimator="trl_grpo").scores.own.efficiency).all()
 
 
 # ---- which estimators are compared, and from which groups
@@ -143,12 +143,12 @@ def test_other_estimators_stand_beside_the_plan_and_do_not_change_its_numbers(tm
     for name in (None, "rloo", "dr_grpo", "trl_grpo", "trl_grpo_loss", "grpo", "max_rl", "nemo_rl"):
         scores = gt.plan.advise(log, 1024, estimator=name).scores
         same = {None: "rloo", "dr_grpo": "rloo", "trl_grpo_loss": "trl_grpo", "grpo": "trl_grpo"}.get(name, name)
-        gains[name] = {one.name: one.gain for one in scores.by_efficiency.others}
+        gains[name] = {one.name: one.gain for one in scores.others}
         assert list(gains[name]) == [one for one in OTHERS if one != same]
         assert [one.level for one in gains[name].values()] == pytest.approx([1.0 - 0.05 / 3.0] * 3)
         if same == "rloo":
             assert (scores.own, scores.choice.group_size) == (None, expected.group_size)
-            assert (scores.recommended.choice.mse.estimate == expected.mse.estimate).all()
+            assert (scores.by_error.mse.estimate == expected.mse.estimate).all()
     forth, back = gains["max_rl"]["nemo_rl"].estimate, gains["nemo_rl"]["max_rl"].estimate
     assert (1.0 + forth) * (1.0 + back) == pytest.approx(1.0), "what one gains is what the other loses"
 
@@ -157,4 +157,4 @@ def test_groups_of_several_sizes_are_planned_up_to_what_half_of_them_have(tmp_pa
     assert [logged_size(np.array(sizes)) for sizes in ([4, 8, 8, 16], [4, 8, 16], [64] * 5 + [4] * 4)] == [8, 4, 64]
     found = [row for i, row in enumerate(rows()) if i // 8 % 3 or i % 8 < 5]
     scores = gt.plan.advise(gt.read_rollouts(write(tmp_path / "ragged.jsonl", found)), 1024, estimator="trl_grpo").scores
-    assert (scores.by_efficiency.largest, scores.by_efficiency.prompts, scores.prompts) == (8, 32, 48)
+    assert (scores.laws.largest, scores.laws.rollouts.batch_size, scores.prompts) == (8, 32, 48)

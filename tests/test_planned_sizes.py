@@ -24,7 +24,6 @@ from grpo_theory.plan.group_size import (
     compare_sizes,
     error_constants,
     ratio_interval,
-    vector,
 )
 
 LAW = gt.GroupSizeLaw(0.02, 0.3, 1.7)
@@ -43,7 +42,7 @@ LIMITS = {
 def independent(law, errors, prompts=50):
     """Return estimates of independent constants with given standard errors: influences on cosines, which are orthogonal."""
     waves = np.cos(np.pi * np.arange(1, 4)[:, None] * (np.arange(prompts) + 0.5) / prompts) * np.sqrt(2.0 * (prompts - 1.0))
-    return Estimates(vector(law), np.asarray(errors)[:, None] * waves)
+    return Estimates(np.array([law.c1, law.c2, law.c3]), np.asarray(errors)[:, None] * waves)
 
 
 def known(law, limits):
@@ -196,7 +195,7 @@ def test_the_number_of_prompts_asked_for_is_the_first_that_brings_the_limit_belo
         roots = independent(gt.GroupSizeLaw(0.99, 1.0, 0.97), np.array([0.01, 0.01, 0.02]) * less, prompts)
         loss = 1.0 / roots.values**2 - 1.0
         found = compare_sizes(roots, np.eye(3), loss, 1, 0.95, kind.power, heavy=False)
-        return kind(sizes, sizes, *found, 1, roots, np.eye(3), roots.values**2, 1.0)
+        return kind(sizes, sizes, *found, 1, roots, np.eye(3), roots.values, roots.values**2, 1.0, None)
 
     needed = choice(50).prompts_needed(tolerance)
     assert 50 < needed < 5000
@@ -289,24 +288,23 @@ def test_the_rival_is_nearly_the_best_of_all_and_the_limits_cover_its_gain(error
     for i in range(PAIRS):
         rollouts = pick(drawn, i)
         plain = choose_group_size(rollouts, SHORT)
-        found = choose_baseline(rollouts, SHORT, plain)
-        (rival,), own = found.rivals, errors[LEAVE_ONE_OUT, found.pair.group_size]
-        assert found.choice is plain
-        assert found.pair.name == LEAVE_ONE_OUT != rival.pair.name
-        best = errors[rival.pair.name, rival.pair.group_size]
+        found, rival = choose_baseline(rollouts, SHORT, plain)
+        own = errors[LEAVE_ONE_OUT, plain.group_size]
+        assert found is plain
+        assert rival.name != LEAVE_ONE_OUT
+        best = errors[rival.name, rival.group_size]
         gains.append(rival.gain.covers(1.0 - best / own))
         wrong.append(rival.gain.covers(1.15 - best / own))
         lost.append(best / min(errors.values()) - 1.0)
-        kept = choose_baseline(rollouts, SHORT, plain, rival.pair.name)  # the user's own baseline has no rival then
-        assert kept.pair == rival.pair
-        assert not kept.rivals
-        at = kept.choice.at(4)
-        loss = errors[rival.pair.name, 4] / min(errors[rival.pair.name, size] for size in (2, 3, 4)) - 1.0
-        losses.append([one.loss.low[at] <= loss <= one.loss.high[at] for one in (kept.choice, plain)])
+        kept, none = choose_baseline(rollouts, SHORT, plain, rival.name)  # the user's own baseline has no rival then
+        assert (kept.group_size, kept.batch_size, none) == (rival.group_size, rival.batch_size, None)
+        at = kept.at(4)
+        loss = errors[rival.name, 4] / min(errors[rival.name, size] for size in (2, 3, 4)) - 1.0
+        losses.append([one.loss.low[at] <= loss <= one.loss.high[at] for one in (kept, plain)])
         if i < 25:
             apart = gt.Rollouts(rollouts.rewards + 10.0 * which[i][:, None], rollouts.scores)
-            kept_mean.append(not choose_baseline(apart, SHORT, choose_group_size(apart, SHORT)).rivals)
-        estimates.append([choose_baseline(rollouts, SHORT, plain, one).choice.mse.estimate for one in RUNNABLE])
+            kept_mean.append(choose_baseline(apart, SHORT, choose_group_size(apart, SHORT))[1] is None)
+        estimates.append([choose_baseline(rollouts, SHORT, plain, one)[0].mse.estimate for one in RUNNABLE])
     expected = [[errors[name, size] for size in (2, 3, 4)] for name in RUNNABLE]
     np.testing.assert_allclose(np.mean(estimates, axis=0), expected, rtol=0.02)
     assert np.mean(gains) >= 0.87

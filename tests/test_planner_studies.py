@@ -108,7 +108,7 @@ def test_gains_that_are_judged_are_those_that_a_user_is_told(estimator):
         "rloo": choose_group_size(log, pilot_problems.LOG_LIMITS),
         "trl_grpo": laws.choice(gt.estimators()["trl_grpo"], LEVEL),
     }
-    told, size = advice.scores.by_efficiency.others, advice.scores.choice.group_size
+    told, size = advice.scores.others, advice.scores.choice.group_size
     assert size == chosen[estimator].group_size
     found = [(one.name, one.group_size, one.gain.low, one.gain.high) for one in told_switches(laws, chosen)[estimator]]
     assert found == [(one.name, one.group_size, one.gain.low, one.gain.high) for one in told]

@@ -1,6 +1,7 @@
 """Advice from a user's rollouts: everything that the plan says, as data."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -10,12 +11,20 @@ from grpo_theory.intervals.ragged import RaggedRollouts, RewardCounts
 from grpo_theory.intervals.rollouts import Groups, Rollouts
 from grpo_theory.logs import Findings, RolloutLog
 from grpo_theory.plan.batches import FEWEST_PROMPTS, Limits, cost_optimum
-from grpo_theory.plan.efficiency import EfficiencyChoice, EstimatorAdvice, StepLaw, advise_by_efficiency, baseline_of
+from grpo_theory.plan.efficiency import (
+    MOST_VALUES,
+    EfficiencyChoice,
+    EstimatorLaws,
+    StepLaw,
+    baseline_of,
+    plan_by_efficiency,
+    switches,
+)
 from grpo_theory.plan.group_size import (
     LEAVE_ONE_OUT,
-    BaselineChoice,
     GroupSizeChoice,
     SizeChoice,
+    Switch,
     baseline_terms,
     choose_baseline,
     choose_group_size,
@@ -32,6 +41,7 @@ SHORT = 0.05
 """A warning is given where Student's limits would hold less often than the level by so much: 90% for 95%."""
 FEWEST = 4
 """Responses that a prompt must have to say something about the error of a gradient."""
+NO_SCORES = "the table has no gradients"
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,63 +50,61 @@ class ScoresAdvice:
 
     Attributes
     ----------
-    recommended : BaselineChoice
-        The recommended pair of a baseline and a batch, and what has less error.
-    leave_one_out : GroupSizeChoice
-        The batches with the leave-one-out mean.
+    baseline : str
+        The recommended one.
+    by_error : GroupSizeChoice
+        The batches with it.
+    rival : Switch or None
+        The baseline that is shown to have less error, if there is one.
     real_optimum : float
         The best group size with the recommended baseline were sizes not whole and only the cost a limit.
     signal : Interval
-        The squared norm of the gradient over its mean squared error, with the recommended pair. The limits are those for
-        sketches, which the scores are taken for.
-    prompts_needed : int or None
-        How many prompts a pilot needs for the recommended size to be sure of losing less than the tolerance.
-    prompts, dropped : int
-        The prompts that this rests on, and those left out because they have fewer than four responses.
-    by_efficiency : EstimatorAdvice
-        The batches of the user's estimator, if the squared error has another order, and what other estimators would gain.
+        The squared norm of the gradient over its mean squared error, with the recommended batch. The limits are those for
+        sketches, which the scores are taken for. Of an estimator that divides it is efficiency/(1 - efficiency).
+    student_coverage : float
+        How often Student's limits of the constants with the leave-one-out mean would hold.
+    laws : EstimatorLaws
+        Of the prompts that have as many responses as half of all prompts have: by these the efficiencies are known.
+    estimator : Estimator or None
+        The user's; None where none is named, or where the squared error has the same order as its efficiency.
+    own : EfficiencyChoice or None
+        The batches of that estimator, by their efficiency.
+    refusal : str
+        Why there are none for it; empty if there are, or none are needed.
     """
 
-    recommended: BaselineChoice
-    leave_one_out: GroupSizeChoice
+    baseline: str
+    by_error: GroupSizeChoice
+    rival: Switch | None
     real_optimum: float
     signal: Interval
-    prompts_needed: int | None
-    prompts: int
-    dropped: int
-    by_efficiency: EstimatorAdvice
-
-    @property
-    def own(self) -> EfficiencyChoice | None:
-        """The batches of the user's estimator, by their efficiency; None where the recommendation is by squared error."""
-        return self.by_efficiency.choice
+    student_coverage: float
+    laws: EstimatorLaws
+    estimator: Estimator | None
+    own: EfficiencyChoice | None
+    refusal: str
 
     @property
     def choice(self) -> SizeChoice:
         """The recommended group size, its rivals, and what each size loses: by efficiency, or with the recommended baseline."""
-        return self.recommended.choice if self.own is None else self.own
-
-
-@dataclass(frozen=True)
-class Missing:
-    """Why rollouts do not tell the best group size.
-
-    Attributes
-    ----------
-    scores : bool
-        Whether there are none.
-    prompts : int
-        How many prompts have enough responses. If they are enough themselves, their rewards are the reason: in no group do they
-        differ.
-    """
-
-    scores: bool
-    prompts: int = 0
+        return self.by_error if self.own is None else self.own
 
     @property
-    def few(self) -> bool:
-        """Whether too few prompts have enough responses."""
-        return not self.scores and self.prompts < FEWEST_PROMPTS
+    def prompts(self) -> int:
+        """The prompts that this rests on: those with four responses or more."""
+        return self.by_error.estimates.prompts
+
+    @cached_property
+    def others(self) -> tuple[Switch, ...]:
+        """Other estimators and what they gain; empty where the user's cannot be planned, or the table has too many rewards."""
+        if self.refusal or self.laws.distinct > MOST_VALUES:
+            return ()
+        level, own = self.choice.loss.level, self.own
+        if own is None:
+            root, likely = self.laws.of_recommended(self.baseline, self.by_error)
+        else:
+            root, likely = own.estimates.at(own.best), own.likely_root
+        return switches(self.laws.others(self.estimator, level), root, likely, level)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,8 +127,8 @@ class Advice:
     rewards : RewardsAdvice
     scores : ScoresAdvice or None
         None where the best group size cannot be told.
-    missing : Missing or None
-        Why it cannot be told; None if it can.
+    missing : str
+        Why it cannot be told; empty if it can.
     notes : tuple of str
         What the reader of the table remarks on, a sentence each.
     reading : tuple of str
@@ -131,8 +139,8 @@ class Advice:
     >>> import grpo_theory as gt
     >>> data = gt.data.sampled_answers()
     >>> advice = gt.plan.advise(gt.Rollouts(data.rewards[data.index]), 1024)  # from rewards alone
-    >>> advice.scores, advice.missing.scores, advice.limits.budget
-    (None, True, 1024.0)
+    >>> advice.scores, advice.missing, advice.limits.budget
+    (None, 'the table has no gradients', 1024.0)
     """
 
     limits: Limits
@@ -143,12 +151,12 @@ class Advice:
     tolerance: float
     rewards: RewardsAdvice
     scores: ScoresAdvice | None
-    missing: Missing | None = None
+    missing: str = ""
     notes: tuple[str, ...] = ()
     reading: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        told = self.missing if self.scores is None else self.scores.recommended.pair
+        told = self.missing if self.scores is None else f"groups of {self.scores.choice.group_size}"
         return f"<Advice {told}; gt.page.to_text shows all of it>"
 
     @property
@@ -159,7 +167,7 @@ class Advice:
     @property
     def heavy_tailed(self) -> bool:
         """Whether the prompts differ so much in gradient length that Student's limits of the error would be too narrow."""
-        return self.scores is not None and self.scores.leave_one_out.student_coverage < self.level - SHORT
+        return self.scores is not None and self.scores.student_coverage < self.level - SHORT
 
 
 def advise(
@@ -233,22 +241,28 @@ def advise(
     scores = None
     if kept is not None:
         # Without a name it is for what trainers can be set to; other baselines are remarks.
-        leave_one_out = choose_group_size(kept, limits, level)
-        recommended = choose_baseline(kept, limits, leave_one_out, own or LEAVE_ONE_OUT)
-        pair, width = recommended.pair, kept.known_scores.shape[-1]
-        planned = None if own is not None else named
-        by_efficiency = advise_by_efficiency(kept, limits, pair, planned, group_size, level)
-        choice, likely = by_efficiency.choice or recommended.choice, recommended.choice.estimates.likely
-        law = StepLaw.of_unbiased(baseline_terms(kept)[pair.name], np.array([pair.group_size]))
+        baseline, leave_one_out = own or LEAVE_ONE_OUT, choose_group_size(kept, limits, level)
+        by_error, rival = choose_baseline(kept, limits, leave_one_out, baseline)
+        laws, divides, planned, refusal = EstimatorLaws(kept, limits, group_size), None if own else named, None, ""
+        if divides is not None:
+            planned, refusal = plan_by_efficiency(laws, divides, level)
+        choice = planned or by_error
+        law, at = (StepLaw.of_unbiased(baseline_terms(kept)[baseline], choice.group_sizes[[choice.best]]), 0)
+        if planned is not None:
+            law, at = planned.law, planned.best
         scores = ScoresAdvice(
-            recommended=recommended,
-            leave_one_out=leave_one_out,
-            real_optimum=cost_optimum(GroupSizeLaw(*likely.tolist()), limits.cost_prompt, limits.cost_response),
-            signal=by_efficiency.signal or law.signal(0, pair.batch_size, level, width),
-            prompts_needed=choice.prompts_needed(tolerance),
-            prompts=kept.batch_size,
-            dropped=counts.prompts - kept.batch_size,
-            by_efficiency=by_efficiency,
+            baseline=baseline,
+            by_error=by_error,
+            rival=rival,
+            real_optimum=cost_optimum(
+                GroupSizeLaw(*by_error.estimates.likely.tolist()), limits.cost_prompt, limits.cost_response
+            ),
+            signal=law.signal(at, choice.batch_size, level, kept.known_scores.shape[-1]),
+            student_coverage=leave_one_out.student_coverage,
+            laws=laws,
+            estimator=divides,
+            own=planned,
+            refusal=refusal,
         )
     best = None if scores is None else scores.choice.group_size
     name = UNNAMED if named is None else named.name
@@ -267,17 +281,17 @@ def advise(
     )
 
 
-def usable(groups: Groups | None) -> tuple[Groups | None, Missing | None]:
-    """Return the prompts that say something about the best group size, or None and what is missing."""
+def usable(groups: Groups | None) -> tuple[Groups | None, str]:
+    """Return the prompts that say something about the best group size and "", or None and what is missing."""
     if groups is None or groups.scores is None:
-        return None, Missing(scores=True)
+        return None, NO_SCORES
     enough = int((groups.sizes >= FEWEST).sum())
     if enough < FEWEST_PROMPTS:
-        return None, Missing(scores=False, prompts=enough)
+        return None, f"{FEWEST_PROMPTS} prompts with {FEWEST} responses or more are needed, and the table has {enough}"
     kept = groups.at_least(FEWEST) if isinstance(groups, RaggedRollouts) else groups
     if not kept.by_prompt(lambda group: np.ptp(group.rewards, axis=-1)).any():
-        return None, Missing(scores=False, prompts=enough)
-    return kept, None
+        return None, f"in no group of {FEWEST} responses or more do the rewards differ"
+    return kept, ""
 
 
 def _contradicted(findings: Findings, group_size: int | None) -> tuple[str, ...]:

@@ -24,8 +24,8 @@ from grpo_theory.plan.batches import FEWEST_PROMPTS, Limits
 from grpo_theory.plan.group_size import (
     LEAVE_ONE_OUT,
     Estimates,
-    Pair,
     SizeChoice,
+    Switch,
     baseline_terms,
     compare_sizes,
     pilot_terms,
@@ -158,12 +158,6 @@ class RewardClasses(NamedTuple):
         sums = found[..., 2:]
         products = np.einsum("blj,bmj->blm", sums, sums)
         return cls(tuple(values.tolist()), counts, which.ravel(), sums, found[..., 1], products)
-
-
-def can_be_averaged(classes: RewardClasses, group_size: int) -> bool:
-    """Whether all prompts have so many responses, and there are not too many multisets of rewards of this size."""
-    fits = int(classes.counts.sum(axis=1).min()) >= group_size
-    return fits and len(classes.counts) * count_multisets(len(classes.values), group_size) <= MOST_TERMS
 
 
 def average_over_subgroups(classes: RewardClasses, estimator: Estimator, group_size: int) -> tuple[Array, Array]:
@@ -350,16 +344,14 @@ class EfficiencyChoice(SizeChoice):
         Likely values, none above 1.
     likely_root : float
         The likely value of the recommended size's root.
+    law : StepLaw
+        What it rests on.
     """
 
     efficiency: Array
     likely_root: float
+    law: StepLaw
     power: ClassVar[float] = -2.0
-
-    @property
-    def root(self) -> Estimates:
-        """The recommended size's, shape ()."""
-        return self.estimates.at(self.best)
 
 
 def choose_by_efficiency(law: StepLaw, batch_sizes: Integers, level: float = 0.95) -> EfficiencyChoice:
@@ -380,61 +372,13 @@ def choose_by_efficiency(law: StepLaw, batch_sizes: Integers, level: float = 0.9
     best, weights = int(np.argmax(likely)), np.eye(likely.size)
     with np.errstate(over="ignore"):  # a size whose likely step has no part along the gradient loses without limit
         loss = (likely[best] / likely) ** 2 - 1.0
-    interval, kept = compare_sizes(roots, weights, loss, best, level, EfficiencyChoice.power)
+    compared = compare_sizes(roots, weights, loss, best, level, EfficiencyChoice.power)
     efficiency = np.minimum(likely**2 / float(np.maximum(law.square.likely, SMALLEST)), 1.0)
-    return EfficiencyChoice(law.group_sizes, batch_sizes, interval, kept, best, roots, weights, efficiency, float(likely[best]))
+    told = roots, weights, roots.values, efficiency, float(likely[best]), law
+    return EfficiencyChoice(law.group_sizes, batch_sizes, *compared, best, *told)
 
 
 # ---- The user's estimator and others.
-
-
-@dataclass(frozen=True, eq=False)
-class Switch:
-    """Another estimator with its own best batch.
-
-    Attributes
-    ----------
-    name : str
-    group_size, batch_size : int
-    gain : Interval
-        By what share its efficiency is above that of the recommendation: 0.1 is 10% more, below 0 it is less.
-    """
-
-    name: str
-    group_size: int
-    batch_size: int
-    gain: Interval
-
-
-@dataclass(frozen=True, eq=False)
-class EstimatorAdvice:
-    """Advice by efficiency, from the prompts that have as many responses as half of all prompts have.
-
-    Attributes
-    ----------
-    choice : EfficiencyChoice or None
-        The batches of the user's estimator; None where none is named, or where the squared error has the same order.
-    signal : Interval or None
-        Efficiency/(1 - efficiency) of the user's estimator with the recommended batch; None without a choice.
-    by_length : bool
-        Whether the user's estimator weighs tokens by the lengths of responses, which is left out.
-    others : tuple of Switch
-        Other estimators, of `OTHERS`; empty where the table has too many different rewards.
-    refusal : str
-        Why there is no choice although the squared error has another order; empty if there is one, or none is needed.
-    largest : int
-        The number of responses to each prompt that this rests on: the largest group size that is considered.
-    prompts : int
-        The number of prompts.
-    """
-
-    choice: EfficiencyChoice | None
-    signal: Interval | None
-    by_length: bool
-    others: tuple[Switch, ...]
-    refusal: str
-    largest: int
-    prompts: int
 
 
 def logged_size(sizes: Integers) -> int:
@@ -451,7 +395,12 @@ class EstimatorLaws:
         self.rollouts = kept.at_least(self.largest) if isinstance(kept, RaggedRollouts) else kept
         self.allowed, self.batches = limits.batches()
         self.asked = group_size
-        self.gradients = prompt_gradients(self.rollouts)
+        self.distinct = np.unique(self.rollouts.rewards).size
+
+    @cached_property
+    def gradients(self) -> Array:
+        """The prompts' estimates of the gradient."""
+        return prompt_gradients(self.rollouts)
 
     @cached_property
     def classes(self) -> RewardClasses:
@@ -459,13 +408,19 @@ class EstimatorLaws:
         return RewardClasses.of(self.rollouts)
 
     def sizes(self, estimator: Estimator | None) -> Integers:
-        """Return the allowed group sizes, or some of them; of an estimator, those whose subgroups are averaged over."""
+        """Return the allowed group sizes, or some of them; of an estimator, those whose subgroups are averaged over.
+
+        All prompts then have so many responses, and there are not too many multisets of rewards.
+        """
         within = self.allowed
         if estimator is not None:
             within = within[(within >= estimator.advantage.minimum_group_size) & (within <= self.largest)]
         some = within[rivals(within.size, 0)] if within.size else within
         some = np.union1d(some, within[within == self.asked])
-        return some if estimator is None else some[[can_be_averaged(self.classes, size) for size in some.tolist()]]
+        if estimator is None or not some.size:
+            return some
+        of, values = len(self.classes.counts), len(self.classes.values)
+        return some[[of * count_multisets(values, size) <= MOST_TERMS for size in some.tolist()]]
 
     def of(self, estimator: Estimator) -> StepLaw | None:
         """Return the law of an estimator's advantages up to the logged group size; None if no such size is allowed."""
@@ -476,11 +431,9 @@ class EstimatorLaws:
         """Return the best batch of an estimator, of RLOO by its constants; None if no size is allowed."""
         unbiased, sizes = estimator.name == "rloo", self.sizes(None)
         law = StepLaw.of_unbiased(pilot_terms(self.rollouts), sizes) if unbiased else self.of(estimator)
-        return None if law is None else choose_by_efficiency(law, self.prompts(law), level)
-
-    def prompts(self, law: StepLaw) -> Integers:
-        """Return the number of prompts at each of a law's group sizes."""
-        return self.batches[np.searchsorted(self.allowed, law.group_sizes)]
+        if law is None:
+            return None
+        return choose_by_efficiency(law, self.batches[np.searchsorted(self.allowed, law.group_sizes)], level)
 
     def others(self, own: Estimator | None, level: float) -> dict[str, EfficiencyChoice]:
         """Return the choices of `OTHERS` but the user's estimator; of all but RLOO if the user's is planned by its error."""
@@ -502,43 +455,28 @@ class EstimatorLaws:
             return False
         return bool(tables) and all(np.allclose(first, second, rtol=1e-9, atol=1e-12) for first, second in tables)
 
-    def of_recommended(self, pair: Pair) -> tuple[Estimates, float]:
+    def of_recommended(self, baseline: str, choice: SizeChoice) -> tuple[Estimates, float]:
         """Return the root of the efficiency of a baseline with its batch, times ||g||, and its likely value."""
-        law = StepLaw.of_unbiased(baseline_terms(self.rollouts)[pair.name], np.array([pair.group_size]))
-        roots, likely = law.root_efficiency(np.array([pair.batch_size]))
+        law = StepLaw.of_unbiased(baseline_terms(self.rollouts)[baseline], np.array([choice.group_size]))
+        roots, likely = law.root_efficiency(np.array([choice.batch_size]))
         return roots.at(0), float(likely[0])
 
 
-def advise_by_efficiency(
-    kept: Groups, limits: Limits, pair: Pair, own: Estimator | None, group_size: int | None, level: float
-) -> EstimatorAdvice:
-    """Plan an estimator's batch by efficiency, and compare others with it, or with a pair that is planned by its error.
+def plan_by_efficiency(laws: EstimatorLaws, own: Estimator, level: float) -> tuple[EfficiencyChoice | None, str]:
+    """Plan an estimator's batch by efficiency; or say why it cannot be planned so.
 
     Raises
     ------
     ValueError
         If the estimator's advantages depend on more than the rewards of their own group, or are not defined for these rewards.
     """
-    if own is not None:
-        check_reads_own_rewards(own)
-    laws, law, why = EstimatorLaws(kept, limits, group_size), None, ""
-    try:
-        values: tuple[float, ...] = laws.classes.values
-    except ValueError:
-        values, many = (), f"the table has {np.unique(kept.rewards).size:,} different rewards, and the law of"
-        why = "" if own is None else f"{many} {own.name} is known for at most {MOST_VALUES}"
-    if own is not None and values:
-        law = laws.of(own)
-        why = "" if law else f"budget and limits allow no group of at most {laws.largest}, the number of responses of the prompts"
-    choice, signal, others = None, None, tuple[Switch, ...]()
-    if law is not None:
-        choice = choose_by_efficiency(law, laws.prompts(law), level)
-        signal = law.signal(choice.best, choice.batch_size, level, kept.known_scores.shape[-1])
-    if values and not why:
-        base = laws.of_recommended(pair) if choice is None else (choice.root, choice.likely_root)
-        others = switches(laws.others(own, level), *base, level)
-    by_length = own is not None and weighs_by_length(own)
-    return EstimatorAdvice(choice, signal, by_length, others, why, laws.largest, laws.rollouts.batch_size)
+    check_reads_own_rewards(own)
+    if laws.distinct > MOST_VALUES:
+        told = f"the table has {laws.distinct:,} different rewards, and the law of {own.name} is known for at most {MOST_VALUES}"
+        return None, told
+    choice = laws.choice(own, level)
+    none = f"budget and limits allow no group of at most {laws.largest}, the number of responses of the prompts"
+    return choice, "" if choice else none
 
 
 def switches(choices: Mapping[str, EfficiencyChoice], root: Estimates, likely: float, level: float) -> tuple[Switch, ...]:
@@ -550,7 +488,7 @@ def switches(choices: Mapping[str, EfficiencyChoice], root: Estimates, likely: f
     found = []
     for name, choice in choices.items():
         each, ratio = 1.0 - (1.0 - level) / len(choices), choice.likely_root / likely
-        roots = ratio_interval(choice.root, root, each, at=np.asarray(ratio))
+        roots = ratio_interval(choice.estimates.at(choice.best), root, each, at=np.asarray(ratio))
         error = 2.0 * ratio * roots.standard_error
         gain = Interval(np.asarray(ratio**2 - 1.0), error, roots.low**2 - 1.0, roots.high**2 - 1.0, each)
         found.append(Switch(name, choice.group_size, choice.batch_size, gain))

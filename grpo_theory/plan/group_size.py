@@ -6,13 +6,20 @@ from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr, stdtrit
+from scipy.special import log_ndtr
 
-from grpo_theory.intervals.interval import Interval, check_level, quotient_limits, student_coverage, tail_quantiles
+from grpo_theory.intervals.interval import (
+    Interval,
+    check_level,
+    quotient_limits,
+    student_coverage,
+    student_quantile,
+    tail_quantiles,
+)
 from grpo_theory.intervals.rollouts import Groups, Rollouts
 from grpo_theory.intervals.u_statistics import PromptTerms, prompt_terms
 from grpo_theory.plan.batches import Limits
-from grpo_theory.theory import GroupSizeLaw, mse_weights
+from grpo_theory.theory import mse_weights
 from grpo_theory.validation import Array, Flags, Integers, as_positive, typed
 
 RIVALS = 128
@@ -74,17 +81,8 @@ def pilot_terms(rollouts: Groups) -> PromptTerms:
 
 def error_constants(terms: PromptTerms) -> Estimates:
     """Return the unbiased estimates of c1, c2 and c3, shape (3,)."""
-    return Estimates(vector(terms.components()), terms.influences())
-
-
-def vector(law: GroupSizeLaw) -> Array:
-    """Return c1, c2 and c3 as an array, shape (3,)."""
-    return np.array([law.c1, law.c2, law.c3], dtype=np.float64)
-
-
-def prompt_quantile(prompts: int, level: float) -> float:
-    """Return the upper quantile of Student's statistic for two-sided limits from so many prompts."""
-    return float(stdtrit(prompts - 1, (1.0 + level) / 2.0))
+    law = terms.components()
+    return Estimates(np.array([law.c1, law.c2, law.c3]), terms.influences())
 
 
 def ratio_interval(top: Estimates, bottom: Estimates, level: float, *, at: Array | None = None, noise: float = 0.0) -> Interval:
@@ -150,6 +148,8 @@ class SizeChoice:
         Shape (L,).
     weights : ndarray, shape (K, L)
         Of each batch's measure on the estimates.
+    planned : ndarray, shape (K,)
+        The measures that a larger pilot is taken to find.
     """
 
     group_sizes: Integers
@@ -159,6 +159,7 @@ class SizeChoice:
     best: int
     estimates: Estimates
     weights: Array
+    planned: Array
     power: ClassVar[float] = 1.0
 
     @property
@@ -210,7 +211,7 @@ class SizeChoice:
         tolerance, pilot, level = as_positive("tolerance", tolerance), self.estimates.prompts, self.loss.level
         if self.risk <= tolerance:
             return pilot
-        values, own = np.maximum(self.weights @ self.planned.values, 0.0), self.weights @ self.estimates.covariance
+        values, own = np.maximum(self.planned, 0.0), self.weights @ self.estimates.covariance
         others, variances = rivals(len(values), self.best), (own * self.weights).sum(axis=1)
         ratio, below = (1.0 + tolerance) ** (1.0 / self.power), values[others]
         gap = ratio * below - values[self.best]
@@ -220,15 +221,9 @@ class SizeChoice:
         with np.errstate(divide="ignore", invalid="ignore"):
             finite = variances[others] / below**2 if self.power > 0.0 else variances[self.best] / values[self.best] ** 2
             needed = pilot * np.nanmax(np.maximum(spread / gap**2, finite))
-        found = bisect_left(
-            range(MOST_FACTOR * pilot + 1), True, pilot, key=lambda n: n >= needed * prompt_quantile(n, level) ** 2
-        )
+        enough = range(MOST_FACTOR * pilot + 1)
+        found = bisect_left(enough, True, pilot, key=lambda n: n >= needed * student_quantile(n - 1.0, level) ** 2)
         return found if pilot < found <= MOST_FACTOR * pilot else None
-
-    @property
-    def planned(self) -> Estimates:
-        """What a larger pilot is taken to find."""
-        return self.estimates
 
 
 def size_quantiles(estimates: Estimates, weights: Array, best: int, level: float, ratio: Array | float) -> tuple[Array, Array]:
@@ -258,7 +253,7 @@ def compare_sizes(
     heavy : bool, default True
         Whether limits allow for heavy tails. Of a choice by error the limit of the recommended size is Student's all the same.
     """
-    others, t = rivals(len(weights), best), prompt_quantile(estimates.prompts, level)
+    others, t = rivals(len(weights), best), student_quantile(estimates.prompts - 1.0, level)
     values, own = weights @ estimates.values, weights @ estimates.covariance
     variances, shared = (own * weights).sum(axis=1), own @ weights[others].T
     differences = variances[:, None] + variances[others] - 2.0 * shared
@@ -289,8 +284,8 @@ class GroupSizeChoice(SizeChoice):
     """The allowed batches, the mean squared error of the gradient with one baseline at each, and which is best.
 
     Limits hold at each size by itself, not for all at once. The fields are those of every choice: `estimates` are those of c1, c2
-    and c3. A loss is by what share the error is above the least possible one. 0.05 is 5% more, as if one response in 21 were
-    thrown away.
+    and c3, and `planned` are the errors by the likely constants. A loss is by what share the error is above the least possible
+    one. 0.05 is 5% more, as if one response in 21 were thrown away.
 
     Attributes
     ----------
@@ -317,24 +312,18 @@ class GroupSizeChoice(SizeChoice):
     student_coverage: float
     heavy: bool
 
-    @property
-    def planned(self) -> Estimates:
-        """What a larger pilot is taken to find: the likely constants."""
-        return self.estimates._replace(values=self.estimates.likely)
-
     @cached_property
     def mse(self) -> Interval:
         """The error of each batch, shape (K,), in units of squared gradient norm; made when it is first asked for.
 
         The estimate is that from the likely constants, and the standard error that of the unbiased estimate.
         """
-        expected, estimate = self.weights @ self.estimates.likely, self.weights @ self.estimates.values
+        estimate, t = self.weights @ self.estimates.values, student_quantile(self.estimates.prompts - 1.0, self.loss.level)
         variances = ((self.weights @ self.estimates.covariance) * self.weights).sum(axis=1)
         error, level = np.sqrt(np.maximum(variances, 0.0)), self.loss.level
-        t = prompt_quantile(self.estimates.prompts, level)
         lower, upper = size_quantiles(self.estimates, self.weights, self.best, level, 0.0) if self.heavy else (-t, t)
-        low = np.minimum(np.maximum(estimate - upper * error, 0.0), expected)
-        return Interval(expected, error, low, np.maximum(estimate - lower * error, expected), level)
+        low = np.minimum(np.maximum(estimate - upper * error, 0.0), self.planned)
+        return Interval(self.planned, error, low, np.maximum(estimate - lower * error, self.planned), level)
 
 
 @typed
@@ -389,18 +378,16 @@ def choose(estimates: Estimates, limits: Limits, level: float = 0.95, *, heavy: 
     Of exact constants all influences are 0.
     """
     sizes, batches = limits.batches()
-    weights, likely, errors = mse_weights(batches, sizes), estimates.likely, estimates.standard_errors
-    t = prompt_quantile(estimates.prompts, level)
+    weights, errors, t = mse_weights(batches, sizes), estimates.standard_errors, student_quantile(estimates.prompts - 1.0, level)
     lower, upper = tail_quantiles(estimates.influences, level) if heavy else (-t, t)
     low, high = (np.maximum(estimates.values - side * errors, 0.0) for side in (upper, lower))
     constants = Interval(estimates.values, errors, low, high, level)
     student = float(student_coverage(estimates.influences, level).min()) if heavy else level
-    expected = weights @ likely
+    expected = weights @ estimates.likely
     best = int(np.argmin(expected))
     clipped = estimates._replace(values=np.maximum(estimates.values, 0.0))
-    power = GroupSizeChoice.power
-    loss, kept = compare_sizes(clipped, weights, expected / expected[best] - 1.0, best, level, power, heavy=heavy)
-    return GroupSizeChoice(sizes, batches, loss, kept, best, estimates, weights, constants, student, heavy)
+    loss, kept = compare_sizes(clipped, weights, expected / expected[best] - 1.0, best, level, SizeChoice.power, heavy=heavy)
+    return GroupSizeChoice(sizes, batches, loss, kept, best, estimates, weights, expected, constants, student, heavy)
 
 
 # ---- Baselines that a trainer can run.
@@ -414,47 +401,23 @@ depends on where the rewards have their zero.
 """
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A baseline, of `RUNNABLE`, and an allowed batch."""
+@dataclass(frozen=True, eq=False)
+class Switch:
+    """Another baseline or estimator with its own best batch.
+
+    Attributes
+    ----------
+    name : str
+    group_size, batch_size : int
+    gain : Interval
+        Of a baseline by what share its error is less than that of the recommendation: 0.4 is 40% less. Of an estimator by what
+        share its efficiency is above: 0.1 is 10% more, below 0 it is less.
+    """
 
     name: str
     group_size: int
     batch_size: int
-
-
-@dataclass(frozen=True, eq=False)
-class Rival:
-    """A pair that is shown to have less error than the recommended one.
-
-    Attributes
-    ----------
-    pair : Pair
-    gain : Interval
-        By what share its error is less than that of the recommended pair: 0.4 is 40% less.
-    """
-
-    pair: Pair
     gain: Interval
-
-
-@dataclass(frozen=True, eq=False)
-class BaselineChoice:
-    """The recommended pair, and the group sizes under its baseline.
-
-    Attributes
-    ----------
-    pair : Pair
-        The recommended one.
-    choice : GroupSizeChoice
-        Of the group sizes under its baseline; `constants` has the baseline's own c2 and c3.
-    rivals : tuple of Rival
-        At most one.
-    """
-
-    pair: Pair
-    choice: GroupSizeChoice
-    rivals: tuple[Rival, ...]
 
 
 def baseline_terms(rollouts: Groups) -> dict[str, PromptTerms]:
@@ -486,8 +449,8 @@ def baseline_terms(rollouts: Groups) -> dict[str, PromptTerms]:
 
 def choose_baseline(
     rollouts: Groups, limits: Limits, leave_one_out: GroupSizeChoice, baseline: str = LEAVE_ONE_OUT
-) -> BaselineChoice:
-    """Choose the best batch of one baseline, and find the pair that is shown to have less error, if there is one.
+) -> tuple[GroupSizeChoice, Switch | None]:
+    """Choose the best batch of one baseline, and find the baseline that is shown to have less error, if there is one.
 
     The error of each pair is c1/B + c2/(BG) + c3/(BG(G-1)), with the baseline's own c2 and c3. All these estimates are unbiased
     for one gradient, so that their squared errors can be compared. Each baseline is taken with its best batch. The
@@ -501,23 +464,29 @@ def choose_baseline(
         What `choose_group_size` says of these.
     baseline : str, default "leave-one-out mean"
         The user's own baseline, of `RUNNABLE`: its best batch is recommended.
+
+    Returns
+    -------
+    GroupSizeChoice, Switch or None
+        Of the group sizes under the baseline, with its own c2 and c3 among the constants; and the rival.
     """
     weights, level = leave_one_out.weights, leave_one_out.loss.level
     constants = {name: error_constants(terms) for name, terms in baseline_terms(rollouts).items()}
-    pairs, errors = {}, {}
+    best = {name: int(np.argmin(weights @ found.likely)) for name, found in constants.items()}
+    errors = {}
     for name, found in constants.items():
-        best = int(np.argmin(weights @ found.likely))
-        pairs[name] = Pair(name, int(leave_one_out.group_sizes[best]), int(leave_one_out.batch_sizes[best]))
         above = np.append(np.maximum(found.values[:1], 0.0), found.values[1:])
-        errors[name] = found._replace(values=above).combined(weights[best])
+        errors[name] = found._replace(values=above).combined(weights[best[name]])
 
     def gain(first: str, second: str) -> Interval:
         # As the first is picked from several, each of these has its part of the error probability.
         ratio = ratio_interval(errors[first], errors[second], 1.0 - (1.0 - level) / (len(RUNNABLE) - 1))
         return Interval(1.0 - ratio.estimate, ratio.standard_error, 1.0 - ratio.high, 1.0 - ratio.low, level)
 
-    better = [name for name in RUNNABLE if name != baseline and float(gain(name, baseline).low) > 0.0]
-    unbeaten = [one for one in better if not any(float(gain(other, one).low) > 0.0 for other in better if other != one)]
-    rival = tuple(Rival(pairs[name], gain(name, baseline)) for name in unbeaten[:1])
     choice = leave_one_out if baseline == LEAVE_ONE_OUT else choose(constants[baseline], limits, level)
-    return BaselineChoice(pairs[baseline], choice, rival)
+    better = [name for name in RUNNABLE if name != baseline and float(gain(name, baseline).low) > 0.0]
+    for one in better:
+        if not any(float(gain(other, one).low) > 0.0 for other in better if other != one):
+            batch = int(choice.group_sizes[best[one]]), int(choice.batch_sizes[best[one]])
+            return choice, Switch(one, *batch, gain(one, baseline))
+    return choice, None

@@ -18,7 +18,7 @@ from grpo_theory.evidence import Share
 from grpo_theory.plan import Limits
 from grpo_theory.plan.advice import TOLERANCE
 from grpo_theory.plan.efficiency import group_table
-from grpo_theory.plan.group_size import Estimates, choose, vector
+from grpo_theory.plan.group_size import Estimates, choose
 from grpo_theory.problem.logits import HeadMap
 from grpo_theory.validation import Array
 
@@ -82,14 +82,14 @@ def constants(name):
 @cache
 def truth(law):
     """Return the exact error at every allowed group size, and the best, of exact c1, c2 and c3."""
-    return choose(Estimates(vector(law), np.zeros((3, 2))), LIMITS, heavy=False)
+    return choose(Estimates(np.array([law.c1, law.c2, law.c3]), np.zeros((3, 2))), LIMITS, heavy=False)
 
 
 def judge(choice, law):
     """Return the regret, whether the planner calls its answer good enough, and what of its limits and its set holds."""
     exact = truth(law)
     regret, at = exact.loss.estimate[choice.best], exact.at(ASKED)
-    constants = vector(law)
+    constants = np.array([law.c1, law.c2, law.c3])
     return {
         "regret": regret,
         "enough": choice.risk <= TOLERANCE,

@@ -16,7 +16,7 @@ from grpo_theory.harness import check, rows, run
 from grpo_theory.plan import choose_group_size
 from grpo_theory.plan.advice import TOLERANCE
 from grpo_theory.plan.efficiency import OTHERS, EfficiencyChoice, EstimatorLaws, StepLaw, choose_by_efficiency, switches
-from grpo_theory.plan.group_size import LEAVE_ONE_OUT, Estimates, Pair
+from grpo_theory.plan.group_size import LEAVE_ONE_OUT, Estimates
 from simulations.plan.pilot_problems import CHAINS, HEAVY, LOG_LIMITS, LOG_NAMES, LOGGED, PROMPTS, draw_logs, efficiencies, misses
 from simulations.statements import stated
 
@@ -100,9 +100,9 @@ def told_switches(laws, chosen, by_response=False):
     """Return what is said of the others' gains by estimator in use, with the batches that are recommended to its users."""
     by_error, divided = chosen[BY_ERROR], chosen[DIVIDED]
     choices = {other: divided if other == DIVIDED else laws.choice(find(other), LEVEL) for other in OTHERS}
-    pair = Pair(LEAVE_ONE_OUT, by_error.group_size, by_error.batch_size)
-    told = {}
-    for own, (root, likely) in ((BY_ERROR, laws.of_recommended(pair)), (DIVIDED, (divided.root, divided.likely_root))):
+    told, root_divided = {}, divided.estimates.at(divided.best)
+    in_both = (BY_ERROR, laws.of_recommended(LEAVE_ONE_OUT, by_error)), (DIVIDED, (root_divided, divided.likely_root))
+    for own, (root, likely) in in_both:
         others = {other: choice for other, choice in choices.items() if other != own and choice is not None}
         if by_response:
             root, others = narrowed(root), {one: replace(c, estimates=narrowed(c.estimates)) for one, c in others.items()}

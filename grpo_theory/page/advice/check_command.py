@@ -5,6 +5,8 @@ What is slow to import is imported after the command line is understood.
 
 import argparse
 from collections.abc import Callable, Mapping
+from math import inf
+from textwrap import fill
 from typing import Any, NamedTuple
 
 from grpo_theory.page.outputs import log_files, named, printed, targets, write
@@ -55,8 +57,13 @@ def _read(options: argparse.Namespace) -> Mapping[str, Callable[[], str]]:
     from grpo_theory.checks import read_log
 
     own: dict[str, Any] = {name: getattr(options, name) for name in OWN}
+    for name, least in (("right", -inf), ("difference", 0.0)):
+        if own[name] is not None and not least < own[name] < inf:
+            raise ValueError(f"--{name} must be a finite number{' above 0' if least == 0.0 else ''}, got {own[name]:g}")
     reading = read_log(options.table, **own, **chosen_rows(options))
-    return {"json": reading.to_json, "text": lambda: reading.to_text(options.all), "prompts": reading.prompts_csv}
+    columns = fill(f"{'Columns':<12}{reading.log.findings.reading[1].removeprefix('columns: ')}", 100, subsequent_indent=" " * 12)
+    text = f"{reading.to_text(options.all)}{columns}\n"
+    return {"json": reading.to_json, "text": lambda: text, "prompts": reading.prompts_csv}
 
 
 check_command = Command(

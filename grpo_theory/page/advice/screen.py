@@ -9,8 +9,9 @@ import numpy as np
 
 from grpo_theory.intervals import Interval
 from grpo_theory.page.section import WIDTH, Section, interval_text, level_text, number, option, percent, section_text, table_lines
-from grpo_theory.plan.advice import FEWEST, Advice, Missing
-from grpo_theory.plan.batches import FEWEST_PROMPTS, limits_groups
+from grpo_theory.plan.advice import FEWEST, NO_SCORES, Advice
+from grpo_theory.plan.batches import limits_groups
+from grpo_theory.plan.efficiency import weighs_by_length
 from grpo_theory.plan.expected_step import LearningRateFactor
 from grpo_theory.plan.rewards_advice import SHOWN
 from grpo_theory.plan.run_advice import RunAdvice
@@ -60,9 +61,9 @@ class Answer:
     batch_size : int or None
         The prompts of a step; None for a run.
     best : int or None
-        The size with the best estimate, which is another where the user's is within the noise of it.
+        The size with the best estimate, which is another where the user's is as good.
     keep : bool
-        Whether the user's size is within the noise of the best, and so is recommended.
+        Whether the user's size is within the noise of the best, or within the tolerance, and so is recommended.
     learning_rate : LearningRateFactor or None
         By what to multiply the learning rate; None where nothing changes or it is not known.
     """
@@ -92,9 +93,10 @@ def answer(advice: Advice, run: RunAdvice | None = None) -> Answer:
         return Answer("run", run.asked if keep else best, None, best, keep, None if keep else factor)
     if advice.scores is None:
         return Answer("step", None, None, None, False, None)
-    choice, asked = advice.scores.choice, advice.group_size
-    keep = asked in choice.group_sizes[choice.candidates]
-    size = asked if keep and asked is not None else choice.group_size
+    choice, size = advice.scores.choice, advice.scores.choice.group_size
+    keep = advice.group_size in choice.group_sizes[choice.candidates | (choice.loss.estimate <= advice.tolerance)]
+    if keep and advice.group_size is not None:
+        size = advice.group_size
     factor = None if keep else advice.rewards.learning_rate
     return Answer("step", size, advice.limits.prompts(size), choice.group_size, keep, factor)
 
@@ -113,17 +115,20 @@ def to_text(advice: Advice, run: RunAdvice | None = None, *, everything: bool = 
     >>> print(text.partition(":")[0])
     No group size for one step can be told
     """
+    found, sample, (smallest, largest) = answer(advice, run), advice.rewards.sample, advice.rewards.group_sizes
+    sizes = f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
+    table = f"{counted(sample.prompts, 'prompt')}, {counted(sample.responses, 'response')}, {sizes} per prompt"
     told = [
-        (headline(advice, run, answer(advice, run)), 3),
+        (headline(advice, run, found), 3),
         (the_other(advice, run), 2),
         (how_sure(advice, run), 3),
-        (what_was_read(advice), 2),
+        (f"Read: {'; '.join([table, *advice.reading[:2]])}", 2),
         (would_change(advice, run), 2),
         (signal(advice), 2),
     ]
     paragraphs = [_wrapped(text, None if everything else most) for text, most in told]
-    table = table_lines(size_table(advice, run, None if everything else MOST_ROWS))
-    lines = [*chain(*paragraphs[:3]), "", *table, "", *chain(*paragraphs[3:])]
+    rows = table_lines(size_table(advice, run, found, None if everything else MOST_ROWS))
+    lines = [*chain(*paragraphs[:3]), "", *rows, "", *chain(*paragraphs[3:])]
     notes = [f"Note: {note}" for note in (*warnings(advice, run), *advice.notes)]
     if everything:
         lines += chain(*(_wrapped(note, None) for note in notes))
@@ -146,8 +151,8 @@ def headline(advice: Advice, run: RunAdvice | None, found: Answer) -> str:
     asked, size, scores = advice.group_size, found.group_size, advice.scores
     if size is None:
         total = f"For a whole run rewards are enough: give its number of responses ({option('total')})."
-        sketch = " For a step, log sketches of gradients (gt.sketch)." if advice.missing == Missing(scores=True) else ""
-        return f"No group size for one step can be told: {size_missing(advice)}. {total}{sketch}"
+        sketch = " For a step, log sketches of gradients (gt.sketch)." if advice.missing == NO_SCORES else ""
+        return f"No group size for one step can be told: {advice.missing}. {total}{sketch}"
     if run is not None:
         total, plain = number(run.total), run.costs == (0.0, 1.0)
         cost = f"of {total} responses" if plain else f"that costs {total}, with responses"
@@ -157,20 +162,24 @@ def headline(advice: Advice, run: RunAdvice | None, found: Answer) -> str:
         assert scores is not None
         named = advice.estimator is not None and (advice.baseline is not None or scores.own is not None)
         spent, batch = advice.limits.cost(found.batch_size or 0, size), counted(found.batch_size or 0, "prompt")
-        what = f"with {advice.estimator if named else BASELINES[scores.recommended.pair.name]} for a step: {batch} with {size:,} "
+        what = f"with {advice.estimator if named else BASELINES[scores.baseline]} for a step: {batch} with {size:,} "
         what += f"responses each, {number(spent)} of the budget of {number(advice.limits.budget)}"
+    loses = ""
+    if run is None and scores is not None and asked in scores.choice.group_sizes:
+        loss, at = scores.choice.loss, scores.choice.at(asked)
+        loses = f"{percent(loss.estimate[at])} {'more error' if scores.own is None else 'to gain in efficiency'} "
+        loses += f"({level_text(advice.level)} limits {interval_text(loss.low[at], loss.high[at])})"
     if found.keep:
-        why = "the data cannot tell it from" if run is None else "it loses at most a point, or what runs cannot tell, to"
-        better = "no size has a better estimate" if found.best == size else f"{why} {found.best:,}"
+        better = "no size has a better estimate" if found.best == size else f"the data cannot tell it from {found.best:,}"
+        if run is not None:
+            better = kept_for_a_run(run, size)
+        elif scores is not None and not scores.choice.candidates[scores.choice.at(size)]:
+            better = f"its {loses} are within the tolerance of {percent(advice.tolerance)} of groups of {found.best:,}"
         return f"Keep your group size {size:,} {what}; {better}. Keep the learning rate."
     text = f"Use groups of {size:,} {what}."
     if asked is None:
         return text
-    if run is None and scores is not None and asked in scores.choice.group_sizes:
-        loss, at = scores.choice.loss, scores.choice.at(asked)
-        limits = f"{level_text(advice.level)} limits {interval_text(loss.low[at], loss.high[at])}"
-        more = "more error" if scores.own is None else "to gain in efficiency"
-        text += f" Your groups of {asked:,} have {percent(loss.estimate[at])} {more} ({limits})."
+    text += f" Your groups of {asked:,} have {loses}." if loses else ""
     factor = found.learning_rate
     if factor is None and run is None and advice.estimator is None:
         return f"{text} Keep the learning rate."  # with these baselines the expected step is the same at all sizes
@@ -183,6 +192,22 @@ def headline(advice: Advice, run: RunAdvice | None, found: Answer) -> str:
     return f"{text} Multiply the learning rate by about {about} for plain SGD; Adam rescales its steps by itself."
 
 
+def kept_for_a_run(run: RunAdvice, size: int) -> str:
+    """Return why a size is kept for a run: a rule allows it, or it loses little, or the nearest one that was simulated."""
+    if run.rule is not None:
+        return f"where prompts are asked so often, docs/runs.md allows groups of {run.rule[0]} to {run.rule[1]}"
+    near = nearest(run, size)
+    which = "it" if near == size else f"it was not simulated, and {near}, the nearest size that was,"
+    if near == run.group_size:
+        return "no size has a better estimate" if near == size else f"{which} has the best estimate"
+    return f"{which} loses at most a point, or what runs cannot tell, to {run.group_size}"
+
+
+def nearest(run: RunAdvice, size: int) -> int:
+    """Return the simulated size that is nearest, in ratio."""
+    return int(run.group_sizes[np.abs(np.log2(run.group_sizes / size)).argmin()])
+
+
 def the_other(advice: Advice, run: RunAdvice | None) -> str:
     """Return what the answer would be to the question that was not asked first: for a step, or for a whole run."""
     if run is None and advice.scores is None:
@@ -190,7 +215,7 @@ def the_other(advice: Advice, run: RunAdvice | None) -> str:
     if run is None:
         return f"For a whole run the best size may be another: give its number of responses ({option('total')})."
     if advice.scores is None:
-        return f"One step alone: no size can be told, as {size_missing(advice)}."
+        return f"One step alone: no size can be told, as {advice.missing}."
     choice = advice.scores.choice
     span = "" if choice.low == choice.high else f" ({choice.low:,} to {choice.high:,} may be best)"
     return (
@@ -207,9 +232,10 @@ def how_sure(advice: Advice, run: RunAdvice | None) -> str:
         lose = f"{at} lose most, {points(most)}, where {worst.title}." if most >= 0.0005 else f"{at} lose nothing in any of them."
         if run.rule is not None:
             low, high = run.rule
-            return f"Sure? Runs that ask prompts so often led with groups of {low} to {high} (docs/runs.md). {lose}"
+            rule = f"a rule for prompts that are asked so often decides, groups of {low} to {high} (docs/runs.md)"
+            return f"Sure? Not the simulated losses alone: {rule}. {lose}"
         others = [f"{size}" for size in run.group_sizes[run.candidates] if size != run.group_size]
-        alike = f" They cannot tell groups of {_joined(others)} from {run.group_size}." if others else ""
+        alike = f" They cannot tell groups of {' or '.join(others)} from {run.group_size}." if others else ""
         return f"Sure? {len(run.worlds)} small simulated worlds that fit the log decide.{alike} {lose}"
     if advice.scores is None:
         return ""
@@ -223,13 +249,14 @@ def how_sure(advice: Advice, run: RunAdvice | None) -> str:
     if np.isfinite(choice.risk):
         within = f", within the tolerance of {percent(advice.tolerance)}" if advice.enough else ""
         text += f" Groups of {choice.group_size:,} are at most {percent(choice.risk)} worse than the best{within}."
-    needed = f"about {scores.prompts_needed:,}" if scores.prompts_needed else "many more"
+    enough = choice.prompts_needed(advice.tolerance)
+    needed = f"about {enough:,}" if enough else "many more"
     return text if advice.enough else f"{text} To be sure, log {needed} prompts like these {scores.prompts:,}."
 
 
-def size_table(advice: Advice, run: RunAdvice | None, most: int | None) -> tuple[tuple[str, ...], ...]:
+def size_table(advice: Advice, run: RunAdvice | None, told: Answer, most: int | None) -> tuple[tuple[str, ...], ...]:
     """Return a table of what sizes lose for a step and for a run, and of groups with equal rewards; of the nearest sizes."""
-    asked, told, scores, shares = advice.group_size, answer(advice, run), advice.scores, advice.rewards.uniform
+    asked, scores, shares = advice.group_size, advice.scores, advice.rewards.uniform
     found, first = told.group_size, (told.group_size, told.best, asked)
     allowed, prompts = (each.tolist() for each in advice.limits.batches())
     columns = {"prompts": {size: f"{count:,}" for size, count in zip(allowed, prompts, strict=True)}}
@@ -241,6 +268,8 @@ def size_table(advice: Advice, run: RunAdvice | None, most: int | None) -> tuple
         columns[name] = dict(zip(scores.choice.group_sizes.tolist(), losses, strict=True))
     if run is not None:
         columns["the run loses"] = dict(zip(run.group_sizes.tolist(), map(points, run.expected_losses), strict=True))
+        if asked is not None and told.keep and asked not in run.group_sizes:
+            columns["the run loses"][asked] = f"as {nearest(run, asked)}"
     limits = map(interval_text, shares.interval.low, shares.interval.high)  # all that is told where the log leaves it open
     equal = np.where(np.isfinite(shares.interval.estimate), [*map(percent, shares.interval.estimate)], [*limits])
     columns["equal rewards"] = dict(zip(shares.group_sizes.tolist(), equal, strict=True))
@@ -256,20 +285,19 @@ def size_table(advice: Advice, run: RunAdvice | None, most: int | None) -> tuple
 
 def signal(advice: Advice) -> str:
     """Return how many responses have a signal, and how strong that of a step is."""
+
+    def limits(interval: Interval) -> str:
+        low, middle, high = (number(float(one)) for one in (interval.low, interval.estimate, interval.high))
+        return f"{middle} ({low} to {high})" if np.isfinite(interval.high) else f"{middle} ({low} or more)"
+
     sample = advice.rewards.sample
-    mixed, mean = percent(sample.mixed_responses / sample.responses), _limits(sample.mean_reward)
+    mixed, mean = percent(sample.mixed_responses / sample.responses), limits(sample.mean_reward)
     text = f"Signal: {mixed} of the responses are in groups with different rewards; mean reward {mean}."
     if advice.scores is None:
         return text
     ratio = advice.scores.signal
-    told = _limits(ratio) if ratio.low > 0.0 else "the data do not tell it from 0"
+    told = limits(ratio) if ratio.low > 0.0 else "the data do not tell it from 0"
     return f"{text} Signal to noise of the step's gradient: {told}."
-
-
-def _limits(interval: Interval) -> str:
-    """Return an estimate with its limits."""
-    low, middle, high = (number(float(one)) for one in (interval.low, interval.estimate, interval.high))
-    return f"{middle} ({low} to {high})" if np.isfinite(interval.high) else f"{middle} ({low} or more)"
 
 
 def would_change(advice: Advice, run: RunAdvice | None) -> str:
@@ -283,7 +311,7 @@ def would_change(advice: Advice, run: RunAdvice | None) -> str:
         return text
     choice = advice.scores.choice
     if choice.best == choice.group_sizes.size - 1 and choice.group_sizes.size > 1:
-        own = advice.scores.own is not None and choice.group_size == advice.scores.by_efficiency.largest
+        own = advice.scores.own is not None and choice.group_size == advice.scores.laws.largest
         what = "log more responses to each prompt" if own else f"the limit is {binding(advice)}"
         return f"{text} Larger groups may be better: {what}."
     if advice.limits.cost_prompt == 0.0:
@@ -318,35 +346,17 @@ def warnings(advice: Advice, run: RunAdvice | None) -> Iterable[str]:
         yield f"to tell the share of equal-reward groups of {untold[0]} takes {needed} responses per prompt."
     if advice.scores is None:
         return
-    efficiency = advice.scores.by_efficiency
-    if efficiency.refusal:
-        yield f"{advice.estimator} could not be planned for itself: {efficiency.refusal}."
-    elif advice.estimator is not None and efficiency.by_length:
+    if advice.scores.refusal:
+        yield f"{advice.estimator} could not be planned for itself: {advice.scores.refusal}."
+    elif advice.scores.estimator is not None and weighs_by_length(advice.scores.estimator):
         yield f"{advice.estimator} weighs tokens by the lengths of responses, which is left out: the plan is for its advantages."
     if advice.heavy_tailed:
         yield "few prompts make most of the error, so its limits are wide. More prompts help; more responses to each do not."
-    if advice.scores.dropped:
-        dropped = counted(advice.scores.dropped, "prompt")
-        yield f"{dropped} with fewer than {FEWEST} responses left out where gradients are needed; {advice.scores.prompts:,} used."
-
-
-def size_missing(advice: Advice) -> str:
-    """Return what rollouts lack for the best group size of a step, in words; empty if they lack nothing."""
-    if advice.missing is None:
-        return ""
-    if advice.missing.scores:
-        return "the table has no gradients"
-    if advice.missing.few:
-        return f"{FEWEST_PROMPTS} prompts with {FEWEST} responses or more are needed, and the table has {advice.missing.prompts}"
-    return f"in no group of {FEWEST} responses or more do the rewards differ"
-
-
-def what_was_read(advice: Advice) -> str:
-    """Return the size of the table, and what its reader took for what."""
-    sample, (smallest, largest) = advice.rewards.sample, advice.rewards.group_sizes
-    sizes = f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
-    table = f"{sample.prompts:,} prompts, {sample.responses:,} responses, {sizes} per prompt"
-    return f"Read: {'; '.join([table, *advice.reading[:2]])}"
+    if left := advice.rewards.sample.prompts - advice.scores.prompts:
+        yield (
+            f"{counted(left, 'prompt')} with fewer than {FEWEST} responses left out where gradients are needed; "
+            f"{advice.scores.prompts:,} used."
+        )
 
 
 def points(loss: float) -> str:
@@ -358,10 +368,6 @@ def binding(advice: Advice) -> str:
     """Return the limits that keep out larger groups, in words."""
     names = limits_groups(advice.limits)
     return " and ".join(f"{option(name)} {getattr(advice.limits, name):,}" for name in names) if names else "the budget"
-
-
-def _joined(words: list[str]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def behind(advice: Advice, run: RunAdvice | None) -> list[Section]:
@@ -385,13 +391,13 @@ def compared(advice: Advice) -> Section:
     assert scores is not None
     if scores.own is None:
         lines.append(TRAINERS.format(scores.choice.group_size))
-        for rival in scores.recommended.rivals:
-            batch = f"{BASELINES[rival.pair.name]} and groups of {rival.pair.group_size:,}"
+        if rival := scores.rival:
             gain = percent(float(rival.gain.estimate)), interval_text(float(rival.gain.low), float(rival.gain.high))
-            zero = ", if rewards keep their zero" if rival.pair.name == "none" else ""
+            zero = ", if rewards keep their zero" if rival.name == "none" else ""
+            batch = f"{BASELINES[rival.name]} and groups of {rival.group_size:,}"
             lines.append(f"With {batch} the error is estimated to be {gain[0]} less ({gain[1]}){zero}.")
     rows = [("instead", "group size", "gains in efficiency")]
-    for one in scores.by_efficiency.others:
+    for one in scores.others:
         limits = interval_text(float(one.gain.low), float(one.gain.high), signed=True)
         rows.append((one.name, f"{one.group_size:,}", f"{percent(float(one.gain.estimate), signed=True)} ({limits})"))
     lines.append("Other estimators have their own best group size and learning rate here; the limits hold all at once.")
@@ -415,7 +421,8 @@ def rewards_alone(advice: Advice) -> Section:
         ]
         lines.append(
             f"With {rewards.weights.estimator} in groups of {rewards.weights.group_size} the expected step is shared among "
-            f"prompts so: {_joined(parts)}. Gradients are taken to be as long as the variance of a prompt's rewards."
+            f"prompts so: {parts[0]}, {parts[1]} and {parts[2]}. Gradients are taken to be as long as the variance of a "
+            "prompt's rewards."
         )
     if rewards.refusal:
         lines.append(f"Not given: {rewards.refusal}.")
