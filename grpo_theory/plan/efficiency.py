@@ -374,8 +374,8 @@ def choose_by_efficiency(law: StepLaw, batch_sizes: Integers, level: float = 0.9
         loss = (likely[best] / likely) ** 2 - 1.0
     compared = compare_sizes(roots, weights, loss, best, level, EfficiencyChoice.power)
     efficiency = np.minimum(likely**2 / float(np.maximum(law.square.likely, SMALLEST)), 1.0)
-    told = roots, weights, roots.values, efficiency, float(likely[best]), law
-    return EfficiencyChoice(law.group_sizes, batch_sizes, *compared, best, *told)
+    root = float(likely[best])
+    return EfficiencyChoice(law.group_sizes, batch_sizes, *compared, best, roots, weights, roots.values, efficiency, root, law)
 
 
 # ---- The user's estimator and others.

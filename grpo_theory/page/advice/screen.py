@@ -165,7 +165,7 @@ def headline(advice: Advice, run: RunAdvice | None, found: Answer) -> str:
         what = f"with {advice.estimator if named else BASELINES[scores.baseline]} for a step: {batch} with {size:,} "
         what += f"responses each, {number(spent)} of the budget of {number(advice.limits.budget)}"
     loses = ""
-    if run is None and scores is not None and asked in scores.choice.group_sizes:
+    if run is None and scores is not None and asked is not None and asked in scores.choice.group_sizes:
         loss, at = scores.choice.loss, scores.choice.at(asked)
         loses = f"{percent(loss.estimate[at])} {'more error' if scores.own is None else 'to gain in efficiency'} "
         loses += f"({level_text(advice.level)} limits {interval_text(loss.low[at], loss.high[at])})"
