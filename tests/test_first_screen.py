@@ -208,7 +208,7 @@ def test_the_command_prints_writes_and_refuses(tmp_path, capsys):
     assert main(["read", str(log), "--by", "env_name", "--against", str(log), "--json", str(out), "--prompts", str(table)]) == 0
     text = capsys.readouterr().out
     assert text.startswith("WHAT TO DO\n")
-    assert "\nColumns     prompt = prompt_id, reward = reward" in text
+    assert "\nColumns     prompt = prompt_id, environment = env_name, reward = reward\n" in text
     assert text.count("\n") <= LINES
     for name, own in pd.DataFrame(rows).groupby("env_name"):
         assert f"{name} 32 responses, rewards 0 to 1, mean {own['reward'].mean():.3g}" in said(text)

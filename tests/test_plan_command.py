@@ -321,3 +321,17 @@ def test_the_help_names_every_subcommand_and_python_runs_the_package_as_the_comm
     installed.read(Path(__file__).resolve().parents[1] / "setup.cfg")
     name, _, function = installed["options.entry_points"]["console_scripts"].strip().partition(" = ")
     assert (name, pkgutil.resolve_name(function)) == ("grpo-theory", main)
+
+
+def test_a_plan_visits_at_most_30_files_of_the_package(capsys):
+    """The screen asks for nothing of what other estimators gain: how far a reader of one plan has to follow it."""
+    asked = ["plan", str(DOCS.parent / "examples" / "rollouts.jsonl"), "--budget", "1024", "--group-size", "8"]
+    main(asked)
+    found = set()
+    sys.setprofile(lambda frame, event, _: found.add(frame.f_code.co_filename) if event == "call" else None)
+    try:
+        main(asked)
+    finally:
+        sys.setprofile(None)
+    package = Path(gt.__file__).parent
+    assert len([name for name in found if name.endswith(".py") and Path(name).is_relative_to(package)]) <= 30
