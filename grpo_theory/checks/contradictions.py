@@ -1,13 +1,13 @@
 """Groups whose advantages contradict the convention that the others follow, and what would explain each."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.checks.conventions import Fit, Groups, fit, half_spacings, tolerances, unequal_groups
+from grpo_theory.checks.conventions import Fit, Groups, fit, unequal_groups
 from grpo_theory.estimation import Estimator
-from grpo_theory.validation import Array
 
 MOST = 1000
 """So many contradicting groups are explained; the others are counted."""
@@ -59,58 +59,52 @@ def find_contradictions(groups: Groups, found: Fit | None) -> Contradictions:
     apart = unequal_groups(groups)[0]
     if found is None:
         return Contradictions((), (), 0, int(apart.sum()), apart.size)
-    against = np.flatnonzero(~found.near)
-    spacing, usual, reasons = half_spacings(groups.advantages), int(np.bincount(groups.sizes).argmax()), []
-    coupled = found.estimator.couples_groups or "lengths" in found.estimator.advantage.reads
-    for number in against[:MOST].tolist():
-        rows = np.flatnonzero(groups.index == number)
-        one = np.stack([groups.rewards[rows], groups.advantages[rows], spacing[rows]])
-        reasons.append("unexplained" if coupled else reason(one, found.estimator, usual))  # one group alone does not tell
-    unequal = int((apart & ~found.near).sum())
-    return Contradictions(tuple(against[:MOST].tolist()), tuple(reasons), against.size, unequal, apart.size)
+    against, usual = np.flatnonzero(~found.near), int(np.bincount(groups.sizes).argmax())
+    ones = [groups.taken(np.flatnonzero(groups.index == number)) for number in against[:MOST]]
+    reasons = tuple(reason(one, found.estimator, usual) for one in ones)
+    return Contradictions(tuple(against[:MOST].tolist()), reasons, against.size, int((apart & ~found.near).sum()), apart.size)
 
 
-def reason(one: Array, estimator: Estimator, usual: int) -> str:
-    """Return what explains a group, whose rewards, advantages and spacings are the rows of `one` (3, G); the usual size is G'."""
-    rewards, advantages, _ = one
-    size = rewards.size
+def reason(one: Groups, estimator: Estimator, usual: int) -> str:
+    """Return what explains a group; the usual size is G'. One group alone does not tell where others or lengths are read."""
+    if estimator.couples_groups or "lengths" in estimator.advantage.reads:
+        return "unexplained"
+    rewards, advantages, size = one.rewards, one.advantages, one.rewards.size
 
-    def follows(part: Array) -> bool:
-        zeros = np.zeros(part.shape[1], dtype=np.int64)
-        return bool(fit(estimator, Groups(part[0], part[1], zeros, zeros), spacing=part[2]).follows[0])
+    def follows(part: Groups) -> bool:
+        return bool(fit(estimator, part).follows[0])
 
     pairs = Counter(zip(rewards.tolist(), advantages.tolist(), strict=True))
-    rows = {pair: np.flatnonzero((rewards == pair[0]) & (advantages == pair[1])).tolist() for pair in pairs}
+    rows = [np.flatnonzero((rewards == reward) & (advantages == advantage)) for reward, advantage in pairs]
     times, rest = divmod(size, usual)
     if times > 1 and not rest:
-        if all(follows(one[:, start : start + usual]) for start in range(0, size, usual)):
+        if all(follows(one.taken(part)) for part in np.split(np.arange(size), times)):
             return "several groups in one"
-        kept = [row for same in rows.values() for row in same[: len(same) // times]]
-        if all(len(same) % times == 0 for same in rows.values()) and follows(one[:, np.sort(kept)]):
+        kept = np.sort(np.concatenate([same[: same.size // times] for same in rows]))
+        if all(same.size % times == 0 for same in rows) and follows(one.taken(kept)):
             return "repeated rows"
-    if size == usual + 1 and any(follows(np.delete(one, same[0], axis=1)) for same in rows.values() if len(same) > 1):
+    if size == usual + 1 and any(follows(one.taken(np.delete(np.arange(size), same[0]))) for same in rows if same.size > 1):
         return "repeated rows"
     if size < usual and _is_part(one, usual):
         return "missing rows"
-    if follows(one * np.array([[1.0], [-1.0], [1.0]])):
+    if follows(replace(one, advantages=-advantages)):
         return "wrong sign"
-    order = np.argsort(rewards, kind="stable")
-    if follows(np.stack([rewards[order], np.sort(advantages), one[2, order]])):
+    if follows(replace(one.taken(np.argsort(advantages)), rewards=np.sort(rewards))):
         return "other order"
     values, counts = np.unique(rewards, return_counts=True)
     if values.size == 2 and counts.min() == 1 and "ddof" in estimator.advantage.parameters:
-        odd = np.flatnonzero(rewards == values[np.argmin(counts)])[0]
-        if abs(advantages[odd]) > HUGE * np.ptp(values):
+        odd = advantages[rewards == values[np.argmin(counts)]]
+        if abs(odd[0]) > HUGE * np.ptp(values):
             return "rounded deviation"
     return "unexplained"
 
 
-def _is_part(one: Array, usual: int) -> bool:
+def _is_part(one: Groups, usual: int) -> bool:
     """Whether the advantages are the rewards less a mean, on some scale, that a group of the usual size can have with these rows.
 
     Scale and mean follow from two different rewards; the rows that are not there must then have rewards within the group's range.
     """
-    rewards, advantages, spacing = one
+    rewards, advantages = one.rewards, one.advantages
     low, high = int(np.argmin(rewards)), int(np.argmax(rewards))
     span = rewards[high] - rewards[low]
     slope = (advantages[high] - advantages[low]) / span if span else 0.0
@@ -118,7 +112,6 @@ def _is_part(one: Array, usual: int) -> bool:
         return False
     mean = rewards[low] - advantages[low] / slope
     line = slope * (rewards - mean)
-    straight = (np.abs(line - advantages) <= 2.0 * tolerances(line[None], rewards[None], spacing[None])[0]).all()
     absent = (usual * mean - rewards.sum()) / (usual - rewards.size)
-    slack = 1e-3 * span
-    return bool(straight and rewards[low] - slack <= absent <= rewards[high] + slack)
+    straight = (np.abs(line - advantages) <= 2.0 * one.tolerances(line)).all()
+    return bool(straight and rewards[low] - 1e-3 * span <= absent <= rewards[high] + 1e-3 * span)

@@ -1,11 +1,12 @@
 """The convention that a log's advantages follow: every registered kernel that reads rewards, in the logged or in other groups."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from grpo_theory.checks import sentences
 from grpo_theory.estimation import Estimator, estimators
@@ -40,7 +41,8 @@ class Groups:
 
     Attributes
     ----------
-    rewards, advantages : ndarray, shape (N,)
+    rewards, advantages, spacing : ndarray, shape (N,)
+        The spacing is half the distance from an advantage to the next that the log could hold.
     index, steps : ndarray of int64, shape (N,)
         The group and the step of each row, numbered from 0.
     lengths : ndarray, shape (N,), or None
@@ -48,6 +50,7 @@ class Groups:
 
     rewards: Array
     advantages: Array
+    spacing: Array
     index: Integers
     steps: Integers
     lengths: Array | None = None
@@ -57,27 +60,38 @@ class Groups:
         """The number of rows of each group, shape (B,)."""
         return np.bincount(self.index)
 
-    def by_size(self) -> Iterator[tuple[Integers, Integers]]:
-        """Yield groups of one size (b,), and their rows (b, G) in the order of the log."""
-        order, sizes = np.argsort(self.index, kind="stable"), self.sizes
-        ends = np.cumsum(sizes)
-        for size in np.unique(sizes).tolist():
-            groups = np.flatnonzero(sizes == size)
-            yield groups, order[(ends[groups] - size)[:, None] + np.arange(size)]
-
-    def taken(self, rows: Integers, index: Integers | None = None) -> "Groups":
-        """Return some rows, which may repeat, in their groups or in those of `index`."""
-        own = np.unique(self.index[rows] if index is None else index, return_inverse=True)[1]
-        lengths = None if self.lengths is None else self.lengths[rows]
-        return Groups(self.rewards[rows], self.advantages[rows], own, self.steps[rows], lengths)
-
-    @property
-    def places(self) -> Integers:
-        """The place of each row in its group, shape (N,)."""
-        found = np.empty(self.index.size, dtype=np.int64)
-        for _, rows in self.by_size():
-            found[rows] = np.arange(rows.shape[1])
+    def largest(self, values: Array) -> Array:
+        """Return the largest of values (N,) in each group (B,)."""
+        found = np.full(self.sizes.size, -np.inf)
+        np.maximum.at(found, self.index, values)
         return found
+
+    def spread(self, values: Array) -> Array:
+        """Return the largest less the smallest of values (N,) in each group (B,)."""
+        return self.largest(values) + self.largest(-values)
+
+    def having(self, rows: Flags) -> Flags:
+        """Return which groups have one of the rows (N,) that are marked, shape (B,)."""
+        return np.bincount(self.index, rows) > 0
+
+    def taken(self, rows: Integers) -> "Groups":
+        """Return some rows, which may repeat, with their groups numbered anew."""
+        columns = (self.rewards, self.advantages, self.spacing, self.index, self.steps, self.lengths)
+        rewards, advantages, spacing, index, steps, lengths = (None if one is None else one[rows] for one in columns)
+        return Groups(rewards, advantages, spacing, np.unique(index, return_inverse=True)[1], steps, lengths)
+
+    def tolerances(self, expected: Array, beside: float = 0.0) -> Array:
+        """Return how far logged advantages may be from the expected ones (N,).
+
+        The advantages carry the rounding of the rewards, multiplied by a scale. The scale is the largest advantage of the group
+        divided by the largest deviation of a reward from the group's mean, but at least 1. `beside` is the largest reward of
+        other groups that the convention looks at.
+        """
+        means = np.bincount(self.index, self.rewards) / self.sizes
+        deviations, largest = self.largest(np.abs(self.rewards - means[self.index])), self.largest(np.abs(expected))
+        gain = np.maximum(1.0, np.divide(largest, deviations, out=np.ones_like(largest), where=deviations > 0.0))
+        carried = ROUNDING * gain * np.maximum(beside, self.largest(np.abs(self.rewards)))
+        return self.spacing + carried[self.index] + ROUNDING * np.abs(expected)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +122,7 @@ class Fit:
     @property
     def label(self) -> str:
         """The first registered name, or that of the kernel with its parameters."""
-        return self.names[0] if self.names else self.estimator.name
+        return (*self.names, self.estimator.name)[0]
 
     @property
     def count(self) -> int:
@@ -155,20 +169,6 @@ def half_spacings(values: Array) -> Array:
     return np.abs(values) * share
 
 
-def tolerances(expected: Array, rewards: Array, spacing: Array, beside: float = 0.0) -> Array:
-    """Return how far logged advantages (B, G) may be from the expected ones (B, G) of rewards (B, G).
-
-    The advantages carry the rounding of the rewards, multiplied by a scale. The scale is the largest advantage of the group
-    divided by the largest deviation of a reward from the group's mean, but at least 1. `spacing` (B, G) is that of the log,
-    `beside` the largest reward of other groups that the convention looks at.
-    """
-    deviations = np.abs(rewards - rewards.mean(axis=1, keepdims=True)).max(axis=1, keepdims=True)
-    largest = np.abs(expected).max(axis=1, keepdims=True)
-    gain = np.maximum(1.0, np.divide(largest, deviations, out=np.ones_like(largest), where=deviations > 0.0))
-    carried = ROUNDING * gain * np.maximum(beside, np.abs(rewards).max(axis=1, keepdims=True))
-    return spacing + carried + ROUNDING * np.abs(expected)
-
-
 def candidates(has_lengths: bool) -> list[tuple[Estimator, tuple[str, ...]]]:
     """Return all kernels that read rewards, and lengths if the log has them, with their names, and variants of parameters."""
     found: dict[tuple, tuple[Estimator, dict[str, None]]] = {}
@@ -183,14 +183,11 @@ def candidates(has_lengths: bool) -> list[tuple[Estimator, tuple[str, ...]]]:
     return [(one, tuple(names)) for one, names in found.values()]
 
 
-def fit(
-    estimator: Estimator, groups: Groups, names: tuple[str, ...] = (), free: bool = False, spacing: Array | None = None
-) -> Fit:
+def fit(estimator: Estimator, groups: Groups, names: tuple[str, ...] = (), free: bool = False) -> Fit:
     """Compare the logged advantages with a convention's, or if `free` with a constant multiple of it, group by group.
 
     Each step is a batch of its own.
     """
-    spacing = half_spacings(groups.advantages) if spacing is None else spacing
     expected, sizes = np.full(groups.rewards.size, np.nan), groups.sizes[groups.index]  # NaN where it is not defined
     defined = sizes >= estimator.advantage.minimum_group_size
     for step in np.unique(groups.steps) if estimator.couples_groups else [None]:
@@ -199,35 +196,36 @@ def fit(
             index = np.unique(groups.index[inside], return_inverse=True)[1]
             lengths = None if groups.lengths is None else np.maximum(groups.lengths[inside], 1.0)
             expected[inside] = logged_advantages(estimator, groups.rewards[inside], index, lengths)
-    logged_all, factor = groups.advantages, 1.0
+    known, logged, factor = np.nan_to_num(expected), groups.advantages, 1.0
     if free:
-        known = np.nan_to_num(expected)
-        products, squares = np.bincount(groups.index, known * logged_all), np.bincount(groups.index, known**2)
+        products, squares = np.bincount(groups.index, known * logged), np.bincount(groups.index, known**2)
         ratios = products[squares > 0.0] / squares[squares > 0.0]
         factor = float(np.median(ratios)) if ratios.size else 1.0
-    expected = expected * factor
-    follows, telling, near = np.zeros((3, groups.sizes.size), dtype=np.bool_)
-    beside = float(np.abs(groups.rewards).max()) if estimator.couples_groups else 0.0
-    for numbers, rows in groups.by_size():
-        rewards, logged, own = groups.rewards[rows], logged_all[rows], expected[rows]
-        allowed = tolerances(np.nan_to_num(own), rewards, spacing[rows], beside)
-        uniform = rewards.max(axis=1) == rewards.min(axis=1)
-        # what is left of a rounded mean, over a deviation of its own size, is at most 1 and the same for all
-        rounds = uniform & (rows.shape[1] > 1) & (np.abs(rewards[:, 0] * EXACT % 1.0) > 0.0)
-        rounds &= (np.ptp(logged, axis=1) <= allowed.max(axis=1)) & (np.abs(logged).max(axis=1) <= 1.0)
-        follows[numbers] = (np.abs(own - logged) <= allowed).all(axis=1) | rounds  # NaN is near to nothing
-        some = ((np.abs(logged) > allowed) | (np.abs(np.nan_to_num(own)) > allowed)).any(axis=1)
-        allowed = allowed + NEAR * np.abs(logged).max(axis=1, keepdims=True)
-        near[numbers] = (np.abs(own - logged) <= allowed).all(axis=1) | rounds
-        # equal rewards of an advantage that is not 0 contradict most conventions, and tell for those that give it
-        telling[numbers] = some & ~rounds
+    known, off = known * factor, np.abs(expected * factor - logged)
+    allowed = groups.tolerances(known, float(np.abs(groups.rewards).max()) if estimator.couples_groups else 0.0)
+    most = groups.largest(np.abs(logged))
+    # what is left of a rounded mean, over a deviation of its own size, is at most 1 and the same for all
+    rounds = (groups.sizes > 1) & (groups.spread(groups.rewards) == 0.0) & groups.having(groups.rewards * EXACT % 1.0 != 0.0)
+    rounds &= (groups.spread(logged) <= groups.largest(allowed)) & (most <= 1.0)
+    follows, near = (
+        ~groups.having(~(off <= limit)) | rounds  # NaN is near to nothing
+        for limit in (allowed, allowed + NEAR * most[groups.index])
+    )
+    # equal rewards of an advantage that is not 0 contradict most conventions, and tell for those that give it
+    telling = groups.having((np.abs(logged) > allowed) | (np.abs(known) > allowed)) & ~rounds
     return Fit(estimator, names, follows, telling, near, factor)
+
+
+def named(fits: Sequence[Fit], most: int = 4) -> str:
+    """Return the names of conventions that a log does not tell apart: the first ones, and how many more."""
+    names = [name for one in fits for name in one.names] or [fits[0].label]
+    rest = len(names) - most
+    return " or ".join(names[:most]) + (f" or {rest} more" if rest > 0 else "")
 
 
 def best_fits(groups: Groups, free: bool = False) -> tuple[Fit, ...]:
     """Return the conventions that most of the telling groups follow, named ones first; all of the others follow fewer."""
     tried = candidates(groups.lengths is not None)
-    spacing = half_spacings(groups.advantages)
     if groups.sizes.size > TRIED:
         first_rows = np.unique(groups.index, return_index=True)[1]
         by_step = np.bincount(groups.steps[first_rows])
@@ -237,13 +235,12 @@ def best_fits(groups: Groups, free: bool = False) -> tuple[Fit, ...]:
         else:
             number = max(1, round(TRIED / by_step.mean()))
             chosen = np.isin(groups.steps, np.linspace(0, steps - 1, number).astype(np.int64))
-        few = np.flatnonzero(chosen)
-        part = groups.taken(few)
+        part = groups.taken(np.flatnonzero(chosen))
         tried = [one for one in tried if most <= LARGEST_BATCH or not one[0].couples_groups]
-        first = [fit(one, part, names, free, spacing[few]) for one, names in tried]
+        first = [fit(one, part, names, free) for one, names in tried]
         most = max(one.count for one in first)
         tried = [(one.estimator, one.names) for one in first if one.count == most > 0]
-    fits = [fit(one, groups, names, free, spacing) for one, names in tried]
+    fits = [fit(one, groups, names, free) for one, names in tried]
     for best in ("count", "share"):
         most = max((getattr(one, best) for one in fits), default=0)
         fits = [one for one in fits if getattr(one, best) == most > 0]
@@ -265,21 +262,22 @@ def _refitted(name: str, groups: Groups, free: bool = False) -> Explanation:
     fits, size = best_fits(groups, free), int(groups.sizes.max())
     if not fits:
         return Explanation(name, 0.0, size, "")
-    names, factor = sentences.named(tuple(one for best in fits for one in best.names) or (fits[0].label,), 2), fits[0].factor
+    names, factor = named(fits, 2), fits[0].factor
     said = sentences.multiple(factor, names) if free else sentences.other_groups(name, size, names)
     return Explanation("sign" if free and factor <= 0.0 else name, fits[0].share, size, said)
 
 
 def regroupings(groups: Groups) -> Iterator[tuple[str, Groups]]:
     """Yield the same rows in other groups, if they are other ones in which equal rewards mostly have equal advantages."""
-    every, places, sizes = np.arange(groups.index.size), groups.places, groups.sizes
-    most, inside = int(sizes.max()), Groups(groups.rewards, groups.advantages, groups.steps, groups.steps).places
+    places, inside = (pd.Series(one).groupby(one).cumcount().to_numpy() for one in (groups.index, groups.steps))
+    sizes, rows = groups.sizes, groups.index.size
+    most = int(sizes.max())
     kinds = [("parts", k, groups.index * most + places // k) for k in range(most // 2, 1, -1) if not (sizes % k).any()]
-    blocks = sorted(range(2, min(LARGEST_BLOCK, every.size // 2) + 1), key=lambda k: (k not in sizes, k))
-    kinds += [("consecutive", k, groups.steps * every.size + inside // k) for k in blocks]
-    kinds += [("strided", most, groups.steps * every.size + places)]
+    blocks = sorted(range(2, min(LARGEST_BLOCK, rows // 2) + 1), key=lambda k: (k not in sizes, k))
+    kinds += [("consecutive", k, groups.steps * rows + inside // k) for k in blocks]
+    kinds += [("strided", most, groups.steps * rows + places)]
     for name, size, index in kinds:
-        other = groups.taken(every, index)
+        other = replace(groups, index=np.unique(index, return_inverse=True)[1])
         pairs = np.unique(index * sizes.size + groups.index).size
         apart, judged = unequal_groups(other)
         sums, all_of_them = (np.bincount(other.index, one) for one in (other.advantages, np.abs(other.advantages)))
@@ -291,15 +289,12 @@ def regroupings(groups: Groups) -> Iterator[tuple[str, Groups]]:
 
 def unequal_groups(groups: Groups) -> tuple[Flags, Flags]:
     """Return where equal rewards of a group got different advantages (B,), and where rewards are equal at all (B,)."""
-    apart, judged = np.zeros((2, groups.sizes.size), dtype=np.bool_)
-    spacing = half_spacings(groups.advantages)
-    for numbers, rows in groups.by_size():
-        rewards, logged = groups.rewards[rows], groups.advantages[rows]
-        order = np.argsort(rewards, axis=1, kind="stable")
-        equal = np.diff(np.take_along_axis(rewards, order, axis=1), axis=1) == 0.0
-        steps = np.abs(np.diff(np.take_along_axis(logged, order, axis=1), axis=1))
-        allowed = tolerances(logged, rewards, spacing[rows]).max(axis=1, keepdims=True)
-        apart[numbers], judged[numbers] = (equal & (steps > 2.0 * allowed)).any(axis=1), equal.any(axis=1)
+    order = np.lexsort((groups.rewards, groups.index))
+    index, rewards, logged = groups.index[order], groups.rewards[order], groups.advantages[order]
+    equal = (index[1:] == index[:-1]) & (rewards[1:] == rewards[:-1])
+    allowed = groups.largest(groups.tolerances(groups.advantages))
+    apart = equal & (np.abs(np.diff(logged)) > 2.0 * allowed[index[1:]])
+    apart, judged = (np.bincount(index[1:], one, groups.sizes.size) > 0 for one in (apart, equal))
     return apart, judged
 
 
@@ -312,10 +307,10 @@ def one_line(groups: Groups) -> Explanation:
     squares = np.bincount(steps, away**2)
     slopes = np.divide(np.bincount(steps, away * logged), squares, out=np.zeros(number.size), where=squares > 0.0)
     line = levels[steps] + slopes[steps] * away
-    allowed = 2.0 * tolerances(line[None], rewards[None], half_spacings(logged)[None])[0]
-    near = np.bincount(groups.index, np.abs(line - logged) > allowed) == 0
+    allowed = 2.0 * replace(groups, index=np.zeros_like(steps)).tolerances(line)
+    near = ~groups.having(np.abs(line - logged) > allowed)
     several = number[steps] > groups.sizes[groups.index]
-    telling = np.bincount(groups.index, (away != 0.0) & several) > 0
+    telling = groups.having((away != 0.0) & several)
     rising = slopes > 0.0
     if not telling.any() or not rising.any() or (slopes < 0.0).any():
         return Explanation("batch", 0.0, 0, "")

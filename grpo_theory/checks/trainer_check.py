@@ -1,7 +1,6 @@
 """What a trainer's log tells of its trainer: everything that `grpo-theory check` shows."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +12,7 @@ import pandas as pd
 
 from grpo_theory.checks import sentences
 from grpo_theory.checks.contradictions import EXPLANATIONS, Contradictions, find_contradictions
-from grpo_theory.checks.conventions import FOLLOWED, Explanation, Fit, Groups, best_fits, explain
+from grpo_theory.checks.conventions import FOLLOWED, Explanation, Fit, Groups, best_fits, explain, half_spacings, named
 from grpo_theory.checks.ratios import PAIRS, Direction, ImportanceRatios, direction_left, importance_ratios, token_logs
 from grpo_theory.logs import RolloutLog, read_rollouts
 from grpo_theory.user_text import json_value, printable
@@ -31,6 +30,8 @@ NEEDED = {
     "direction": "sketches (gt.sketch), advantage and two of the log-probabilities",
 }
 """What would be needed to say more: the columns, by what they are for."""
+Section = tuple[str, list[str], list[tuple[str, ...]]]
+"""A title, paragraphs and a table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,8 @@ class AdvantageCheck:
     ----------
     groups : Groups
         The groups in which every row has an advantage.
+    prompts : list of str
+        The prompt of each group.
     left_out : int
         How many groups have a row without one.
     fits : tuple of Fit
@@ -50,6 +53,7 @@ class AdvantageCheck:
     """
 
     groups: Groups
+    prompts: list[str]
     left_out: int
     fits: tuple[Fit, ...]
     explanation: Explanation | None
@@ -66,10 +70,8 @@ class AdvantageCheck:
             # rewards themselves are a convention, but in groups of several rows they have no baseline
             alone = set(self.fits[0].names) == {"reinforce"} and int(self.groups.sizes.max()) > 1
             return sentences.one_baseline(0.0, False) if alone else None
-        if self.explanation is not None:
-            return self.explanation.said
-        if self.uniform:
-            return None
+        if self.explanation is not None or self.uniform:
+            return self.explanation and self.explanation.said
         if self.groups.advantages.any():
             return "Look at the advantages: no registered convention gives them."
         return "All logged advantages are 0: nothing is learned, or the column is another."
@@ -77,8 +79,7 @@ class AdvantageCheck:
     @property
     def uniform(self) -> bool:
         """Whether all rewards of each group are equal, so that nothing tells."""
-        one = self.groups
-        return not self.fits and bool((one.rewards == one.rewards[np.unique(one.index, return_index=True)[1]][one.index]).all())
+        return not self.fits and not self.groups.spread(self.groups.rewards).any()
 
     @property
     def text(self) -> str:
@@ -86,9 +87,9 @@ class AdvantageCheck:
         if not self.followed:
             equal = "all rewards of each group are equal: every convention gives 0"
             return equal if self.uniform else "not as they should be, see above"
-        best, names = self.fits[0], tuple(name for one in self.fits for name in one.names) or (self.fits[0].label,)
+        best = self.fits[0]
         near, telling = int((best.near & best.telling).sum()), int(best.telling.sum())
-        return f"{sentences.named(names)} in {near:,} of {counted(telling, 'group')} that tell"
+        return f"{named(self.fits)} in {near:,} of {counted(telling, 'group')} that tell"
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,11 +165,15 @@ class TrainerCheck:
 
     def to_text(self) -> str:
         """Return the check in words, lines of at most 100 characters but for tables."""
-        missing = "What could not be checked", list[str](), [*self.missing.items()]
-        parts = (self._convention(), self._loss(), self._ratios(), missing if self.missing else None)
-        return "\n\n".join(section_text(*part) for part in parts if part) + "\n"
+        missing = ("What could not be checked", [], [*self.missing.items()]) if self.missing else None
+        lines: list[str] = []
+        for title, paragraphs, table in filter(None, (self._convention(), self._loss(), self._ratios(), missing)):
+            lines += ["", title.upper(), *(fill(one, 100, initial_indent="  ", subsequent_indent="  ") for one in paragraphs)]
+            widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+            lines += ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+        return "\n".join([*lines[1:], ""])
 
-    def _convention(self) -> tuple | None:
+    def _convention(self) -> Section | None:
         found, own = self.contradictions, self.advantages
         if found is None or own is None:
             return None
@@ -177,7 +182,7 @@ class TrainerCheck:
             best = own.fits[0].estimator.advantage
             shown = [f"{name} = {value:g}" for name, value in best.parameters.items() if name in ("ddof", "epsilon", "floor")]
             said.append(f"Its formula: {best.description.rstrip('.')}{'; ' if shown else ''}{', '.join(shown)}.")
-            first = [str(number) for number in self._prompts(found.groups[:SHOWN_GROUPS])]
+            first = [printable(own.prompts[group]) for group in found.groups[:SHOWN_GROUPS]]
             more = f" and {found.total - len(first):,} more" if found.total > len(first) else ""
             none = f"None of {counted(found.judged, 'group')} contradicts it."
             said.append(f"{found.total:,} of {found.judged:,} groups contradict it: {', '.join(first)}{more}." if first else none)
@@ -191,11 +196,7 @@ class TrainerCheck:
         table = [(name, f"{count:,}", EXPLANATIONS[name]) for name, count in found.counts.items()]
         return "The convention of the advantages", [*filter(None, said)], table and [("explanation", "groups", "meaning"), *table]
 
-    def _prompts(self, groups: Sequence[int]) -> list[str]:
-        ids = _complete(self.rows).groupby("group")["prompt"].first().tolist()
-        return [printable(ids[group]) for group in groups]
-
-    def _loss(self) -> tuple | None:
+    def _loss(self) -> Section | None:
         if not self.loss:
             return None
         by_response, by_token, by_group, size = self.loss.values()
@@ -207,9 +208,9 @@ class TrainerCheck:
                 "A loss of 0 is correct here and does not mean that nothing is learned. Advantages add up to 0 in every group. "
                 "Its gradient is not 0. Watch the reward and the norm of the gradient."
             )
-        return "The loss at the start of an update", [said, told if size else ALL_ZERO], None
+        return "The loss at the start of an update", [said, told if size else ALL_ZERO], []
 
-    def _ratios(self) -> tuple | None:
+    def _ratios(self) -> Section | None:
         if not self.ratios:
             return None
         said = [*self.remarks, *(f"{one.name.capitalize()} is {PAIRS[one.name][1]}." for one in self.ratios)]
@@ -243,11 +244,20 @@ class TrainerCheck:
                 **{name: getattr(self, name) for name in ("clip", "cap", "loss", "direction", "missing", "remarks")},
                 "responses": len(self.rows),
                 "followed": own.followed if own else None,
-                "conventions": [_fit(one) for one in own.fits] if own else [],
+                "conventions": [
+                    {
+                        **{"names": list(one.names), "kernel": one.estimator.advantage.name},
+                        **{"parameters": dict(one.estimator.advantage.parameters), "factor": one.factor},
+                        **{"share": one.share, "telling_groups": int(one.telling.sum())},
+                    }
+                    for one in (own.fits if own else ())
+                ],
                 "wrong": own.wrong if own else None,
                 "explanation": own.explanation if own else None,
                 "contradictions": found
-                and found._asdict() | {"explanations": found.counts, "prompts": self._prompts(found.groups)},
+                and own
+                and found._asdict()
+                | {"explanations": found.counts, "prompts": [printable(own.prompts[group]) for group in found.groups]},
                 "ratios": {one.name: one for one in self.ratios},
             }
         )
@@ -319,34 +329,16 @@ def check_advantages(rows: pd.DataFrame) -> AdvantageCheck | None:
     """Return what the advantages of a log's rows follow; None without advantages or rewards."""
     if not {"advantage", "reward"} <= set(rows) or rows["advantage"].isna().all():
         return None
-    kept = _complete(rows)
+    kept = rows[rows["advantage"].notna().groupby(rows["group"]).transform("all")]
     if kept.empty:
         raise ValueError("advantage must be a number in every row of a group at least, and each group lacks one")
     rewards, logged = (kept[name].to_numpy(float) for name in ("reward", "advantage"))
-    index, steps = (np.unique(kept[name], return_inverse=True)[1] for name in ("group", "step"))
-    groups = Groups(rewards, logged, index, steps, _whole(kept, "length"))
-    if not np.isfinite(groups.advantages).all():
+    if not np.isfinite(logged).all():
         raise ValueError("advantage must be finite numbers, and has inf; --advantage '' reads none")
+    index, steps = (np.unique(kept[name], return_inverse=True)[1] for name in ("group", "step"))
+    groups = Groups(rewards, logged, half_spacings(logged), index, steps, _whole(kept, "length"))
     fits = best_fits(groups)
     share = fits[0].share if fits else 0.0
-    told = explain(groups, share, _whole(kept, "turns")) if share <= FOLLOWED and groups.advantages.any() else None
-    return AdvantageCheck(groups, int(rows["group"].nunique()) - groups.sizes.size, fits, told)
-
-
-def _complete(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the groups in which every row has an advantage."""
-    return rows[rows["advantage"].notna().groupby(rows["group"]).transform("all")]
-
-
-def _fit(one: Fit) -> dict[str, Any]:
-    advantage, told = one.estimator.advantage, int(one.telling.sum())
-    kernel = {"kernel": advantage.name, "parameters": dict(advantage.parameters)}
-    return {"names": list(one.names), **kernel, "factor": one.factor, "share": one.share, "telling_groups": told}
-
-
-def section_text(title: str, paragraphs: Sequence[str], table: Sequence[Sequence[str]] | None = None) -> str:
-    """Return a heading, paragraphs and a table as text of at most 100 characters a line but for tables."""
-    lines = [title.upper(), *(fill(text, 100, initial_indent="  ", subsequent_indent="  ") for text in paragraphs)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)] if table else []
-    rows = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table or ())
-    return "\n".join([*lines, *(f"  {row}" for row in rows)])
+    told = explain(groups, share, _whole(kept, "turns")) if share <= FOLLOWED and logged.any() else None
+    prompts = kept.groupby("group")["prompt"].first().tolist()
+    return AdvantageCheck(groups, prompts, int(rows["group"].nunique()) - len(prompts), fits, told)
