@@ -12,8 +12,8 @@ from scipy import stats
 from tables import said
 
 import grpo_theory as gt
-from grpo_theory.checks import sentences, shares
-from grpo_theory.checks.course import fit_course
+from grpo_theory.checks import sentences
+from grpo_theory.checks.estimates import clustered_share, fit_course
 from grpo_theory.page.command import main
 
 LOGS = Path(__file__).parent / "data" / "logs"
@@ -154,7 +154,7 @@ def test_limits_of_a_change_without_knots_are_those_of_least_squares():
 def test_limits_of_a_share_use_the_effective_sample_size():
     """Pairs of equal values count once but for n/(n - 1) and the quantiles: p (1 - p)/v with v of 25 cluster sums."""
     one = np.array([1.0] * 10 + [0.0] * 15)
-    value, low, high = shares.clustered_share(np.repeat(one, 2), np.repeat(np.arange(25), 2))
+    value, low, high = clustered_share(np.repeat(one, 2), np.repeat(np.arange(25), 2))
     size = 0.4 * 0.6 / (0.4 * 0.6 / 24) * (stats.norm.ppf(0.975) / stats.t.ppf(0.975, 24)) ** 2
     z = stats.norm.ppf(0.975)
     middle, half = (
@@ -162,37 +162,59 @@ def test_limits_of_a_share_use_the_effective_sample_size():
         z * np.sqrt(0.24 / size + z**2 / (4 * size**2)) / (1 + z**2 / size),
     )
     assert (value, low, high) == (pytest.approx(0.4), pytest.approx(middle - half), pytest.approx(middle + half))
-    assert shares.clustered_share(np.ones(6), np.repeat([0, 1], 3))[:2] == (1.0, pytest.approx(2 / (2 + z**2)))
+    assert clustered_share(np.ones(6), np.repeat([0, 1], 3))[:2] == (1.0, pytest.approx(2 / (2 + z**2)))
 
 
-def test_pass_at_k_is_the_share_of_all_choices_of_k_responses_that_hold_a_right_one():
+def test_pass_at_k_is_the_share_of_all_choices_of_k_responses_that_hold_a_right_one(tmp_path):
     rewards = np.array([[0, 0, 0, 0, 0], [1, 0, 0, 0, 0], [1, 1, 0, 1, 0], [1, 1, 1, 1, 1]])
-    rows = pd.DataFrame(prompts_of(rewards)).rename(columns={"prompt_id": "prompt"})
-    table = shares.prompt_successes(rows, rows["reward"] == 1)
-    for k in (1, 2, 4):
+    reading = gt.checks.read_log(written(prompts_of(rewards), tmp_path))
+    for k, found in reading.pass_at().items():
         solved = [np.mean([max(one) for one in combinations(group, k)]) for group in rewards]
-        assert shares.pass_at(table, k).value == pytest.approx(np.mean(solved))
-    assert table["c"].tolist() == [0, 1, 3, 5]
-    assert table["low"].tolist()[::3] == [0.0, pytest.approx(0.05 ** (1 / 5))]
-    at_least_three = sum(comb(5, c) * table["low"].iloc[2] ** c * (1 - table["low"].iloc[2]) ** (5 - c) for c in (3, 4, 5))
+        assert found.value == pytest.approx(np.mean(solved))
+    assert (list(reading.pass_at()), reading.prompts["c"].tolist()) == ([1, 2, 4], [0, 1, 3, 5])
+    low = reading.prompts["low"].tolist()
+    assert low[::3] == [0.0, pytest.approx(0.05 ** (1 / 5))]
+    at_least_three = sum(comb(5, c) * low[2] ** c * (1 - low[2]) ** (5 - c) for c in (3, 4, 5))
     assert at_least_three == pytest.approx(0.05), "Clopper and Pearson's lower limit"
 
 
 # ---- two logs, columns, the command
 
 
-def test_two_logs_are_paired_by_prompt_and_unpaired_where_prompts_differ():
+def test_two_logs_are_paired_by_prompt_and_unpaired_where_prompts_differ(tmp_path):
     both = gt.checks.read_log(LOGS / "F21_eval_A", against=LOGS / "F21_eval_B").comparison
     assert both.difference == pytest.approx((0.0025, -0.052, 0.057), abs=5e-4)
     assert (both.prompts, both.paired) == (100, True)
     many = both.needed(0.05)
     power = [_power(0.05 / both.deviation, n) for n in (many - 1, many)]
     assert power[0] < 0.8 <= power[1]
-    rows = pd.DataFrame({"prompt": list("abcd"), "reward": [0.0, 1.0, 0.0, 1.0]})
-    apart = shares.compare(rows, rows.assign(prompt=list("efgh")))
-    assert (apart.paired, apart.difference.value) == (False, 0.0)
+    first = prompts_of([[0, 0], [1, 1], [0, 0], [1, 1]])
+    log = written(first, tmp_path)
+    apart = gt.checks.read_log(log, against=written(first | {"prompt_id": first["prompt_id"] + 4}, tmp_path, "other.parquet"))
+    assert (apart.comparison.paired, apart.comparison.difference.value) == (False, 0.0)
     with pytest.raises(ValueError, match="two prompts or more"):
-        shares.compare(rows[:1], rows[1:])
+        gt.checks.read_log(log, against=written(prompts_of([[0, 1]]), tmp_path, "one.parquet")).to_text()
+
+
+def test_a_comparison_says_which_log_is_subtracted_and_the_steps_and_prompts_that_count(tmp_path):
+    """The last quarter of the steps counts: ten of 40, and two of ten, with two prompts each."""
+    rewards = np.tile([[0.0, 1.0], [0.0, 0.0]], (40, 1))
+    long = prompts_of(rewards, step=np.repeat(np.arange(1, 41), 4))
+    log = written(long, tmp_path)
+    higher = np.tile([[0.0, 1.0], [1.0, 1.0]], (10, 1))
+    short = written(prompts_of(higher, step=np.repeat(np.arange(1, 11), 4)), tmp_path, "short.parquet")
+    for one, other, words in (
+        (
+            log,
+            log,
+            "this one's +0.0000 (+0.000 to +0.000): a difference is not shown; 20 prompts, paired by prompt, of steps 31 to 40",
+        ),
+        (log, short, "this one's +0.5000 ("),
+        (log, short, "4 prompts, of different prompts, of steps 31 to 40 here and steps 9 to 10 there"),
+        (short, log, "mean reward of the second log less this one's -0.5000 ("),
+    ):
+        assert words in said(gt.checks.read_log(one, against=other).to_text())
+    assert gt.checks.read_log(log, against=short).to_dict()["comparison"]["steps"] == ["steps 31 to 40", "steps 9 to 10"]
 
 
 def _power(effect, n):
@@ -212,7 +234,7 @@ def test_the_command_prints_writes_and_refuses(tmp_path, capsys):
     assert text.count("\n") <= LINES
     for name, own in pd.DataFrame(rows).groupby("env_name"):
         assert f"{name} 32 responses, rewards 0 to 1, mean {own['reward'].mean():.3g}" in said(text)
-    assert "mean reward +0.0000 (+0.000 to +0.000): a difference is not shown; 16 prompts, paired by prompt" in said(text)
+    assert "+0.0000 (+0.000 to +0.000): a difference is not shown; 16 prompts, paired by prompt, of all steps" in said(text)
     found = json.loads(out.read_text())
     assert (found["advice"], found["comparison"]["prompts"]) == (gt.checks.read_log(log).advice, 16)
     ids = pd.read_csv(table)
@@ -225,6 +247,22 @@ def test_the_command_prints_writes_and_refuses(tmp_path, capsys):
     for option, given, expected in (("--right", "nan", ""), ("--right", "inf", ""), ("--difference", "-1", " above 0")):
         assert main(["read", str(log), option, given]) == 2
         assert f"{option} must be a finite number{expected}, got {given}" in capsys.readouterr().err
+
+
+def test_one_row_that_is_left_out_is_one_row(tmp_path):
+    log = written({"prompt_id": [0, 0, 0, 1, 1], "reward": [0.0, 1.0, None, 1.0, 0.0]}, tmp_path)
+    assert "left out: 1 row without a reward" in said(gt.checks.read_log(log).to_text())
+    assert "; left out: 1 row without a reward" in gt.read_rollouts(log).findings.reading[0]
+
+
+@pytest.mark.parametrize(("odd", "rows", "words"), [(-1.0, [3], "1 length below 0"), (2.0**63, [0, 9], "2 lengths below 0")])
+def test_lengths_that_no_response_has_are_said_and_not_averaged(odd, rows, words, tmp_path):
+    lengths = np.arange(100.0, 164.0)
+    lengths[rows] = odd
+    log = prompts_of(np.random.default_rng(3).integers(0, 2, (16, 4)), length=lengths)
+    text = said(gt.checks.read_log(written(log, tmp_path)).to_text())
+    assert f"{words} or above 2,147,483,648 tokens: taken for missing." in text
+    assert f"Length mean {lengths[lengths == np.arange(100.0, 164.0)].mean():.0f}" in text
 
 
 def test_words_of_shares():

@@ -8,8 +8,8 @@ from pages import DOCS, blocks
 
 import grpo_theory as gt
 from grpo_theory.checks import sentences
-from grpo_theory.live.best_size import best_size
-from grpo_theory.live.monitor import FEWEST_PROMPTS
+from grpo_theory.checks.estimates import Estimate
+from grpo_theory.live.monitor import FEWEST_PROMPTS, best_size
 
 LOG = "grpo_theory.live"
 
@@ -39,9 +39,21 @@ def test_shares_of_groups_by_hand():
     found = monitor.step(3, rewards, list("abcabc")).numbers  # groups (1, 1), (0, 0) and (1, 0)
     assert [found[f"groups_{kind}"] for kind in ("with_signal", "all_right", "all_wrong")] == [3 / 9] * 3
     assert found["groups_all_wrong_low"] < 3 / 9 < found["groups_all_wrong_high"]
-    for own, kinds in (([0.5] * 4, (0, 1, 0)), ([0.0] * 4, (0, 0, 1)), ([-1.0] * 4, (0, 0, 1)), ([0, 1, 0.5, 0.5], (0.5, 0, 0))):
-        found = free().step(1, own, list("aabb")).numbers  # a run with one reward; a group between the two ends is neither
-        assert tuple(found[f"groups_{kind}"] for kind in ("with_signal", "all_right", "all_wrong")) == kinds
+    found = free().step(1, [0, 1, 0.5, 0.5], list("aabb")).numbers  # a group between the two ends is neither
+    assert [found[f"groups_{kind}"] for kind in ("with_signal", "all_right", "all_wrong")] == [0.5, 0, 0]
+
+
+@pytest.mark.parametrize("reward", [-1.0, 0.0, 0.5])
+def test_groups_of_a_run_with_one_reward_are_equal_and_neither_right_nor_wrong_until_another_comes(reward):
+    monitor, ids = free(), np.repeat(np.arange(40), 4)
+    first = monitor.step(1, np.full(160, reward), ids)
+    assert {name for name in first.numbers if name.startswith("groups") and name.count("_") == 1} == {"groups_equal"}
+    assert (first.numbers["groups_equal"], first.numbers["groups_equal_high"]) == (1.0, 1.0)
+    assert first.remarks == [sentences.difficulty(Estimate(np.nan, 0.0, 1.0), Estimate(np.nan, 0.0, 1.0), 4)]
+    assert monitor.step(2, np.full(160, reward), ids).remarks == [], "said once"
+    second = monitor.step(3, [reward - 1.0] * 4 + [reward] * 156, ids)
+    assert (second.numbers["groups_all_right"], second.numbers["groups_all_wrong"]) == (39 / 40, 1 / 40)
+    assert second.remarks[0].startswith("Too easy")
 
 
 @pytest.mark.parametrize("estimator", ["trl_grpo", "nemo_rl", "rloo", "reinforce"])
@@ -106,7 +118,7 @@ def timed(seconds, steps, every=20, advice=0.0, **options):
         asked.append(rows.size)
         return scores[rows]
 
-    def advise(reading):
+    def advise(*_):
         now[0] += advice
 
     monitor._best_size = advise
@@ -207,12 +219,11 @@ def test_remarks_on_signal_are_made_where_the_advice_changes_in_the_words_of_rea
     for step, wrong in enumerate((10, 36, 36, 22, 10, 36)):
         rewards = np.where(np.arange(40)[:, None] < wrong, 0.0, np.array([0.0, 1.0, 1.0, 0.0])).ravel()
         reading = monitor.step(step, rewards, np.repeat(np.arange(40), 4))
-        share = sentences.Estimate(*(reading.numbers[f"groups_all_wrong{end}"] for end in ("", "_low", "_high")))
+        share = Estimate(*(reading.numbers[f"groups_all_wrong{end}"] for end in ("", "_low", "_high")))
         said.append(reading.remarks)
         if reading.remarks:
-            assert reading.remarks == [sentences.difficulty(sentences.Estimate(0.0, 0.0, 0.0), share, 4)]
+            assert reading.remarks == [sentences.difficulty(Estimate(0.0, 0.0, 0.0), share, 4)]
     assert [len(one) for one in said] == [0, 1, 0, 0, 0, 1]
-    assert "Too easy" in free().step(1, np.ones(160), np.repeat(np.arange(40), 4)).remarks[0]
 
 
 def test_a_fall_is_said_once_and_a_run_that_goes_back_to_its_checkpoint_forgets_it():

@@ -110,7 +110,7 @@ def test_other_ways_to_write_the_same(name, tmp_path):
     log = gt.read_rollouts(tmp_path / file)
     assert log.rollouts.index.tolist() == index
     assert log.rollouts.rewards.tolist() == [float((k + (len(index) < 900)) % 2) for k in range(len(index))]
-    assert log.lengths is None or log.lengths.tolist() == [2.0**63] * 4
+    assert log.lengths is None or np.isnan(log.lengths).all(), "no response is so long"
 
 
 # ---- expressions

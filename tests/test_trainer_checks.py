@@ -204,6 +204,13 @@ def test_of_many_groups_a_few_are_tried_first_and_all_are_judged(tmp_path):
     assert check.advantages.fits[0].share == pytest.approx(1.0 - 90 / mixed.size)
 
 
+def test_a_convention_that_looks_at_the_whole_batch_is_found_in_one_large_step(tmp_path):
+    """Of more than 500 groups some are tried first, and of such a convention these are whole steps."""
+    rewards = np.random.default_rng(8).normal(size=(600, 4)).round(3)
+    check = checked(table(rewards, gt.advantages(list(rewards), "trl_grpo_batch")), tmp_path)
+    assert (check.advantages.wrong, "trl_grpo_batch" in names(check), check.contradictions.total) == (None, True, 0)
+
+
 # ---- rows that lack something
 
 

@@ -112,7 +112,10 @@ def test_a_line_for_each_step_and_a_remark_under_its_own(tmp_path, capsys):
     assert second.startswith("step 2: 2 groups of 4, mean reward 1, mixed 0% (")
     assert "all right 100% (" in second
     dumped(tmp_path / "1.jsonl", rows(20, 4, [0]))
-    assert watched(capsys, tmp_path)[1].splitlines()[1].startswith("  Too hard: 100% of the groups are all wrong. ")
+    first, remark, second = watched(capsys, tmp_path)[1].splitlines()
+    assert first.endswith("the log has one reward, and right and wrong cannot be told apart")
+    assert remark.startswith("  Check the reward function: all rewards are equal")
+    assert "all right 100% (" in second, "the steps before have other rewards"
 
 
 def test_sketches_give_efficiency_and_the_best_size_of_enough_prompts(tmp_path, capsys):

@@ -124,35 +124,33 @@ def token_logs(rows: pd.DataFrame) -> TokenLogs | None:
     roles = [one for one in ("trained", "behaviour", "sampled") if one in rows]
     if len(roles) < 2:
         return None
-    lists = {role: [np.atleast_1d(np.asarray(one, dtype=np.float64)) for one in rows[role]] for role in roles}
-    counts = np.array([one.size for one in lists[roles[0]]])
-    mask = [np.atleast_1d(np.asarray(one)) > 0 for one in rows["mask"]] if "mask" in rows else [np.ones(n, bool) for n in counts]
-    for role in (*roles, "mask"):
-        own = np.array([one.size for one in lists.get(role, mask)])
-        if own.size and (own != counts).any():
+    read = [*roles, *(["mask"] if "mask" in rows else [])]
+    lists = {role: [np.atleast_1d(np.asarray(one, dtype=np.float64)) for one in rows[role]] for role in read}
+    sizes = {role: np.array([one.size for one in own]) for role, own in lists.items()}
+    counts = sizes[roles[0]]
+    for role, own in sizes.items():
+        if (own != counts).any():
             row = int(np.argmax(own != counts))
             raise ValueError(
                 f"{roles[0]} and {role} must have as many numbers in every row, and response {row + 1} has {counts[row]} and "
                 f"{own[row]}; --{role} '' leaves {role} out"
             )
-    stays = np.concatenate(mask)
-    values = {role: np.concatenate(one)[stays] for role, one in lists.items()}
-    for role, one in values.items():
+    response = np.repeat(np.arange(counts.size), counts)
+    stays = np.concatenate(lists["mask"]) > 0 if "mask" in lists else np.ones(response.size, dtype=np.bool_)
+    response, values, remarks = response[stays], {}, []
+    for role in roles:
+        values[role] = one = np.concatenate(lists[role])[stays]
         if not np.isfinite(one).all():
             raise ValueError(f"{role} must be finite numbers, and has {one[~np.isfinite(one)][0]}; --{role} '' reads none")
-    by_token = any(isinstance(one, list | tuple | np.ndarray) for one in rows[roles[0]])
-    kept = np.array([int(one.sum()) for one in mask])
-    remarks = []
-    for role, one in values.items():
         above = np.flatnonzero(one > ROUNDED)
         if above.size:
-            row = int(np.searchsorted(np.cumsum(kept), above[0], side="right"))
             remarks.append(
                 f"{role} has {above.size:,} of {one.size:,} numbers above 0, the first of them {one[above[0]]:.3g} in response "
-                f"{row + 1}. A log-probability is at most 0. The column holds something else, or tokens whose mask must be "
-                "named. Ratios of this column are not to be trusted."
+                f"{response[above[0]] + 1}. A log-probability is at most 0. The column holds something else, or tokens whose "
+                "mask must be named. Ratios of this column are not to be trusted."
             )
-    return TokenLogs(values, kept, by_token, tuple(remarks))
+    by_token = any(isinstance(one, list | tuple | np.ndarray) for one in rows[roles[0]])
+    return TokenLogs(values, np.bincount(response, minlength=counts.size), by_token, tuple(remarks))
 
 
 def effective_share(log_weights: Array) -> float:
@@ -191,7 +189,6 @@ def direction_left(scores: Array, advantages: Array, logs: TokenLogs, clip: tupl
         kept = np.where(signs > 0.0, ratios <= 1.0 + clip[1], ratios >= 1.0 - clip[0])
         weights *= np.minimum(ratios, cap) if name == "mismatch" else np.where(kept, ratios, 0.0)
     plain, weighed = advantages @ scores, (advantages * (logs.sums(weights) / np.maximum(logs.counts, 1))) @ scores
-    lengths = float(np.linalg.norm(plain)), float(np.linalg.norm(weighed))
-    product = lengths[0] * lengths[1]
-    cosine = float(plain @ weighed) / product if product > 0.0 else np.nan
-    return Direction(cosine, lengths[1] / lengths[0] if lengths[0] > 0.0 else np.nan, scores.shape[1])
+    before, after = float(np.linalg.norm(plain)), float(np.linalg.norm(weighed))
+    cosine = float(plain @ weighed) / (before * after) if before * after > 0.0 else np.nan
+    return Direction(cosine, after / before if before > 0.0 else np.nan, scores.shape[1])

@@ -1,19 +1,13 @@
 """The words in which `read`, `check`, `watch` and `gt.live` speak of a log: pure functions of numbers.
 
-Facts, a piece of a line each: `percent`, `share_text`, `signal`, `course`, `pass_at`, `information`.
-Advice, a sentence or None where there is nothing to do: `difficulty`, `fall`, `truncation`, `tiny_differences`,
-`one_baseline`, `multiple`, `other_groups`.
-An `Estimate` is a number with its limits.  `shares.py` and `course.py` compute what is said here.
+Facts, a piece of a line each: `percent`, `share_text`, `signal`, `steps_text`.
+Advice, a sentence or None where there is nothing to do: `difficulty`, `fall`, `one_baseline`, `multiple`, `other_groups`.
 """
 
-from typing import NamedTuple
+from grpo_theory.checks.estimates import Estimate
 
 MOST = 0.5
 """Groups of one kind are too many if the lower limit of their share is above this: most responses are then wasted."""
-CUT = 0.05
-"""Truncation is worth a sentence if the lower limit of its share is above this, and the upper one of its difference below 0."""
-TINY = 0.1
-"""So are differences of rewards that are tiny, from this share of the mixed groups on."""
 NO_BASELINE = 1e-5
 """A baseline, or a difference of a factor from 1, that is rounding."""
 PLACES = {
@@ -23,15 +17,6 @@ PLACES = {
     "strided": "the first response of every prompt is in one group, the second in another: the wrong axis",
 }
 """What is in a group, where it is not the responses to a prompt."""
-NOTHING = "Nothing to change."
-
-
-class Estimate(NamedTuple):
-    """A number with its 95% limits."""
-
-    value: float
-    low: float
-    high: float
 
 
 def percent(share: float) -> str:
@@ -76,55 +61,10 @@ def steps_text(step: float, low: float, high: float) -> str:
     return f"step {step:g}" + (f" ({low:g} to {high:g})" if low < high else "")
 
 
-def course(direction: str, since: Estimate, start: float, end: float, change: Estimate) -> str:
-    """Return how a mean has gone since a step: direction is "rising", "falling" or "level"."""
-    return (
-        f"{direction} since {steps_text(*since)}: mean reward {start:.3g} to {end:.3g} "
-        f"(change {change.low:+.2g} to {change.high:+.2g})"
-    )
-
-
 def fall(since: Estimate, start: float, end: float, longer: float | None = None) -> str:
     """Return what to do about a reward that fell; `longer` is the step since which responses lengthen."""
     beside = "" if longer is None else f" Responses have become longer since step {longer:g}."
     return f"Go back to the checkpoint of {steps_text(*since)}: the mean reward fell from {start:.2g} to {end:.2g} since.{beside}"
-
-
-def truncation(share: Estimate, difference: Estimate | None) -> str | None:
-    """Return what to do about truncated responses, if they are surely many, and surely below the others of their group."""
-    if difference is None or share.low <= CUT or difference.high >= 0.0:
-        return None
-    return (
-        f"Raise the length limit, or leave truncated responses out of the loss: {percent(share.value)} are truncated, and their "
-        f"mean reward is {-difference.value:.2g} lower inside groups."
-    )
-
-
-def tiny_differences(share: float) -> str | None:
-    """Return what to do if rewards differ by less than 1% of their range in this share of the mixed groups."""
-    if share < TINY:
-        return None
-    return (
-        f"Round the rewards: in {percent(share)} of the mixed groups they differ by less than 1% of their range. "
-        "Division by the standard deviation makes such differences as large as a right answer."
-    )
-
-
-def pass_at(size: int, share: Estimate) -> str:
-    """Return the share of prompts that `size` responses solve: pass@4 50% (41% to 60%)."""
-    return f"@{size} {share_text(share)}"
-
-
-def information(name: str, effective: float) -> str:
-    """Return what importance ratios leave of a log: `effective` is the effective sample size as a share of the responses."""
-    share = percent(effective)
-    return f"With {name} as a weight on whole responses the log carries as much information as {share} of its responses."
-
-
-def named(names: tuple[str, ...], most: int = 4) -> str:
-    """Return names of conventions that a log does not tell apart: the first ones, and how many more."""
-    rest = len(names) - most
-    return " or ".join(names[:most]) + (f" or {rest} more" if rest > 0 else "")
 
 
 def one_baseline(baseline: float, is_mean: bool) -> str:

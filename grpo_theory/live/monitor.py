@@ -2,18 +2,24 @@
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
+from grpo_theory.checks.estimates import Estimate, fit_course, group_signal
 from grpo_theory.checks.sentences import MOST, difficulty, fall
 from grpo_theory.estimation import Estimator, find
-from grpo_theory.plan.efficiency import baseline_of, check_reads_own_rewards
+from grpo_theory.intervals.ragged import RaggedRollouts
+from grpo_theory.plan import efficiency
+from grpo_theory.plan.advice import usable
+from grpo_theory.plan.batches import LARGEST_GROUP, Limits
+from grpo_theory.plan.group_size import baseline_terms
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
-from grpo_theory.validation import Array, Integers, as_count, as_fraction, as_real_array, counted, shown
+from grpo_theory.validation import Array, Integers, as_count, as_fraction, as_real_array, counted
 
 LOG = logging.getLogger("grpo_theory.live")
 """Remarks and errors are written here, as warnings: these are shown where nobody set up a log."""
@@ -56,32 +62,6 @@ class Reading(NamedTuple):
     step: int
     numbers: dict[str, float]
     remarks: list[str]
-
-
-class StepGroups(NamedTuple):
-    """The responses of a step: rewards (N,), groups of all (N,), and each group's prompt, size and range of rewards (B,)."""
-
-    rewards: Array
-    group: Integers
-    prompts: list[Hashable]
-    sizes: Integers
-    low: Array
-    high: Array
-
-
-def step_groups(rewards: ArrayLike, prompts: Iterable[Hashable]) -> StepGroups:
-    """Return the groups of a step; raise unless there is an id for each reward, none is None, and one is shared."""
-    given, numbers = as_real_array("rewards", rewards, 1), dict[Hashable, int]()
-    if isinstance(prompts, str | bytes) or not isinstance(prompts, Iterable):
-        raise TypeError(f"prompts must be ids, one per response, got {shown(prompts)}")
-    group: Integers = np.array([numbers.setdefault(one, len(numbers)) for one in prompts], dtype=np.int64)
-    if group.size != given.size or None in numbers or len(numbers) == group.size:
-        found = f"{group.size} ids, {len(numbers)} of them different{', one of them None' * (None in numbers)}"
-        raise ValueError(f"prompts must be an id for each of the {given.size} rewards, shared by each group's, got {found}")
-    low, high = np.full(len(numbers), np.inf), np.full(len(numbers), -np.inf)
-    np.minimum.at(low, group, given)
-    np.maximum.at(high, group, given)
-    return StepGroups(given, group, list(numbers), np.bincount(group), low, high)
 
 
 class Monitor:
@@ -137,16 +117,16 @@ class Monitor:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.every, self.estimator = as_count("every", every), find(estimator)
-        check_reads_own_rewards(self.estimator)
+        efficiency.check_reads_own_rewards(self.estimator)
         # Without a baseline groups with equal rewards have a gradient too.
-        self._uniform_counts = baseline_of(self.estimator, FEWEST) == "none"
+        self._uniform_counts = efficiency.baseline_of(self.estimator, FEWEST) == "none"
         self.responses = None if responses is None else as_count("responses", responses, 2)
         self._share = None if overhead is None else as_fraction("overhead", overhead)
         self._clock, self._began, self._depth = clock, clock(), 0
         self.spent, self.errors, self._failed = 0.0, 0, set[str]()
         self._cost, self._row_seconds = dict[str, float](), 0.0
         self._next: int | None = None
-        self._window, self._range = list[tuple[int, StepGroups]](), (np.inf, -np.inf)
+        self._window, self._range, self._groups = list[pd.DataFrame](), (np.inf, -np.inf), 0
         self._course, self._course_seen = list[tuple[float, ...]](), 0
         self._pool: dict[Hashable, tuple[int, Array, Array | None]] = {}
         self._said: dict[str, object] = {}
@@ -249,15 +229,20 @@ class Monitor:
         -------
         Reading
             Its `numbers` are groups_with_signal, groups_all_right and groups_all_wrong with limits (_low, _high), and overhead.
+            Right is the highest reward of the run, wrong the lowest; while it has had one, groups_equal stands in their place.
             With sketches there is also sketched_prompts. From 32 of these on there are efficiency, best_group_size with the
             limits of the sizes that may be best, and loss. That is the share by which the best size's efficiency is above
             that of the size in use.
         """
         reading = Reading(step, {}, [])
         with self.working("reading rewards", step):
-            groups = step_groups(rewards, prompts)
-            self._window.append((step, groups))
-            self._range = min(self._range[0], groups.low.min()), max(self._range[1], groups.high.max())
+            groups = RaggedRollouts(prompts, rewards)  # type: ignore[arg-type]  # it makes arrays of them
+            if groups.sizes.max() == 1:
+                raise ValueError(f"prompts must be ids that a group's responses share, and all {groups.batch_size} differ")
+            columns = {"group": self._groups + groups.index, "prompt": groups.prompts[groups.index], "reward": groups.rewards}
+            self._window.append(pd.DataFrame({"step": step, **columns}))
+            self._groups += groups.batch_size
+            self._range = min(self._range[0], groups.rewards.min()), max(self._range[1], groups.rewards.max())
             while self._course and self._course[-1][0] > step:  # the run was taken back to a checkpoint
                 self._course_seen = min(self._course_seen, len(self._course) - 1)
                 self._course.pop()
@@ -267,7 +252,9 @@ class Monitor:
             if step < self._next:
                 return reading
             self._next = step + self.every
-            self._signal(reading)
+            rows = pd.concat(self._window)
+            self._window.clear()
+            self._signal(reading, rows)
             if len(self._course) - self._course_seen >= COURSE_EVERY and self._affords(COURSE):
                 with self.working(COURSE, step):
                     self._falls(reading)
@@ -276,8 +263,7 @@ class Monitor:
                     self._take(step, groups, sketch, at_hand)
             if self._pool and self._affords(SIZE):
                 with self.working(SIZE, step):
-                    self._best_size(reading)
-            self._window.clear()
+                    self._best_size(reading, len(rows) / rows["step"].nunique())
             reading.numbers["overhead"] = self.overhead
         return reading
 
@@ -287,28 +273,20 @@ class Monitor:
             reading.remarks.append(sentence)
         self._said[topic] = state
 
-    def _signal(self, reading: Reading) -> None:
+    def _signal(self, reading: Reading, rows: pd.DataFrame) -> None:
         """Read the shares of the groups since the last reading that have signal, are all right or all wrong."""
-        from grpo_theory.checks.shares import clustered_share
-
-        numbers: dict[Hashable, int] = {}
-        low, high, sizes = map(np.concatenate, zip(*((one.low, one.high, one.sizes) for _, one in self._window), strict=True))
-        prompts = np.array([numbers.setdefault(one, len(numbers)) for _, groups in self._window for one in groups.prompts])
-        bottom, top = self._range
-        mixed = high > low
-        right = ~mixed & (high == top) & (top > min(bottom, 0.0))  # where the run has one reward, above 0 is right
-        kinds = {"with_signal": mixed, "all_right": right, "all_wrong": ~mixed & ~right & (low == bottom)}
-        shares = {name: clustered_share(kind, prompts) for name, kind in kinds.items()}
-        for name, share in shares.items():
+        mixed, right, wrong = group_signal(rows, self._range).values()
+        kinds = {"with_signal": mixed, "all_right": right, "all_wrong": wrong}
+        if self._range[0] == self._range[1]:  # right and wrong cannot be told apart yet
+            kinds = {"with_signal": mixed, "equal": Estimate(1.0 - mixed.value, 1.0 - mixed.high, 1.0 - mixed.low)}
+        for name, share in kinds.items():
             reading.numbers.update(zip((f"groups_{name}{end}" for end in ("", "_low", "_high")), share, strict=True))
-        signal, all_right, all_wrong = shares.values()
-        state = None if signal.low > MOST else self._said.get("difficulty")
-        state = "right" if all_right.low > MOST else "wrong" if all_wrong.low > MOST else state
-        self._say(reading, "difficulty", state, difficulty(all_right, all_wrong, int(np.median(sizes))))
+        state = next((name for name, share in kinds.items() if share.low > MOST), self._said.get("difficulty"))
+        state = None if state == "with_signal" else state
+        self._say(reading, "difficulty", state, difficulty(right, wrong, int(rows.groupby("group").size().median())))
 
     def _falls(self, reading: Reading) -> None:
         """Say what to do where the mean reward has fallen, once."""
-        from grpo_theory.checks.course import fit_course
         from grpo_theory.checks.reading import MATTERS
 
         self._course_seen = len(self._course)
@@ -317,14 +295,15 @@ class Monitor:
         said = None if change is None else fall(change.since, change.start, change.end)
         self._say(reading, "fall", said is not None or None, said)
 
-    def _take(self, step: int, groups: StepGroups, sketch: Sketch, at_hand: int | None) -> None:
+    def _take(self, step: int, groups: RaggedRollouts, sketch: Sketch, at_hand: int | None) -> None:
         """Sketch as many groups as there is time for, the first ones: their number is chosen without a look at their rewards."""
-        known = np.bincount(groups.group[:at_hand], minlength=groups.sizes.size) == groups.sizes
+        known = np.bincount(groups.index[:at_hand], minlength=groups.batch_size) == groups.sizes
         taken = np.flatnonzero(known & (groups.sizes >= FEWEST))
         if self._share is not None:  # one group while no cost is known
             seconds = np.cumsum(groups.sizes[taken]) * self._row_seconds
             taken = taken[seconds <= self._left() - self._cost.get(SIZE, 0.0)] if self._row_seconds else taken[:1]
-        needed = np.isin(groups.group, taken) & ((groups.high > groups.low) | self._uniform_counts)[groups.group]
+        mixed = groups.by_prompt(lambda group: np.ptp(group.rewards, axis=-1)) > 0.0
+        needed = np.isin(groups.index, taken) & (mixed | self._uniform_counts)[groups.index]
         rows, given = np.flatnonzero(needed), np.zeros((0, 1))
         if rows.size:
             began = self._clock()
@@ -335,21 +314,18 @@ class Monitor:
                 f"sketch must return a row for each of the {rows.size} responses that were asked for, got {len(given)}"
             )
         for group in taken.tolist():
-            own, prompt = groups.group == group, groups.prompts[group]
+            own, prompt = groups.index == group, groups.prompts[group]
             self._pool.pop(prompt, None)
             self._pool[prompt] = (step, groups.rewards[own], given[own[rows]] if needed[own].any() else None)
 
-    def _best_size(self, reading: Reading) -> None:
-        """Read what the newest sketched group of each prompt tells of the group size."""
-        from grpo_theory.live.best_size import best_size
-
+    def _best_size(self, reading: Reading, responses: float) -> None:
+        """Read what the newest sketched group of each prompt tells of the group size; a step has so many responses."""
         fresh = [one for one in self._pool.items() if reading.step - one[1][0] < READINGS_KEPT * self.every]
         self._pool = dict(fresh[-MOST_PROMPTS:])
         reading.numbers["sketched_prompts"] = float(len(self._pool))
         if len(self._pool) < FEWEST_PROMPTS:
             return
-        mean = sum(groups.rewards.size for _, groups in self._window) / len({step for step, _ in self._window})
-        found = best_size([one[1:] for one in self._pool.values()], self.responses or round(mean), self.estimator)
+        found = best_size([one[1:] for one in self._pool.values()], self.responses or round(responses), self.estimator)
         if found is None:
             return
         choice, in_use = found
@@ -365,3 +341,29 @@ class Monitor:
                 f"A step with groups of {best} gains {loss:.0%} more than with yours, {in_use}, for {self.estimator.name} {rest}."
             )
             self._say(reading, "size", said if isinstance(said, int) and low <= said <= high else best, more)
+
+
+def best_size(
+    groups: Sequence[tuple[Array, Array | None]], responses: int, estimator: Estimator
+) -> tuple[efficiency.EfficiencyChoice, int] | None:
+    """Return the choice among group sizes G with responses // G prompts, and the size in use, which half of the groups have.
+
+    A group is its rewards (n,) and their sketches (n, width). These are None where they make no difference: rewards are all
+    equal and the estimator has a baseline. The result is None if the groups do not tell: fewer than three have four responses,
+    or none has different rewards. An estimator that divides is known up to the size in use, and for eight different rewards.
+    """
+    width = next((one.shape[1] for _, one in groups if one is not None), 1)
+    rewards = np.concatenate([own for own, _ in groups])
+    sketches = np.concatenate([np.zeros((own.size, width)) if one is None else one for own, one in groups])
+    index = np.repeat(np.arange(len(groups)), [own.size for own, _ in groups])
+    kept, _ = usable(RaggedRollouts.from_index(range(len(groups)), index, rewards, sketches))
+    if kept is None:
+        return None
+    in_use = min(efficiency.logged_size(kept.sizes), responses)
+    laws = efficiency.EstimatorLaws(kept, Limits(budget=responses, max_group_size=min(responses, LARGEST_GROUP)), in_use)
+    baseline = efficiency.baseline_of(estimator, in_use)
+    unbiased = efficiency.StepLaw.of_unbiased
+    law = laws.of(estimator) if baseline is None else unbiased(baseline_terms(kept)[baseline], laws.sizes(None))
+    if law is None or in_use not in law.group_sizes:
+        return None
+    return efficiency.choose_by_efficiency(law, laws.prompts(law), 0.95), in_use

@@ -82,9 +82,15 @@ class Findings:
         return sum(size * many for size, many in self.sizes.items())
 
     @property
+    def left(self) -> tuple[str, ...]:
+        """What was left out, and how much of it."""
+        parts = [(many, what.split("s ", 1)) for what, many in self.left_out.items()]
+        return tuple(f"{counted(many, noun)} {rest}" for many, (noun, rest) in parts)
+
+    @property
     def reading(self) -> tuple[str, ...]:
         """How the log was read, and how much there is of everything; one line each."""
-        left = ", ".join(f"{many} {what.replace('s ', ' ', many == 1)}" for what, many in self.left_out.items())
+        left = ", ".join(self.left)
         sizes, rewards, steps = (
             ", ".join(one.format(value, many) for value, many in held.items())
             if len(held) <= FEW

@@ -24,6 +24,8 @@ from grpo_theory.validation import Array, as_real_array, counted, shown
 
 EVALUATION = ("eval", "evaluation", "val", "validation", "test")
 HIDDEN = ("row", "file", "code", "split", "run_id")
+LONGEST = 2**31
+"""No response has more tokens."""
 LONE = 0.1
 """The share of groups with one response above which a log is refused."""
 AGREE = 1e-4
@@ -224,6 +226,9 @@ class _Reading:
             if rows["reward"].isna().all():
                 raise ValueError(f"reward ({printable(self.chosen['reward'])}) is empty in every row: name another by --reward")
             self._leave("rows without a reward", rows["reward"].notna())
+        if "length" in self.rows and (odd := ~self.rows["length"].fillna(0.0).between(0.0, LONGEST)).any():
+            self.rows = self.rows.assign(length=self.rows["length"].mask(odd))
+            self.remarks.append(f"{counted(int(odd.sum()), 'length')} below 0 or above {LONGEST:,} tokens: taken for missing.")
 
     def _table(self, roles: Mapping[str, str]) -> pd.DataFrame:
         """Return a column for each role, and a row for each response."""

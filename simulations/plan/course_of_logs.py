@@ -10,8 +10,7 @@ itself, and limits of rare success are Student's.
 
 import numpy as np
 
-from grpo_theory.checks.course import fit_course
-from grpo_theory.checks.shares import clustered_share, mean_limits
+from grpo_theory.checks.estimates import clustered_share, fit_course, mean_estimate
 from grpo_theory.evidence import Share
 from grpo_theory.evidence.reading import summary
 from grpo_theory.harness import check, rows, run
@@ -79,7 +78,7 @@ def rarely(prompts, logs, rng):
     """Return which limits of the mean success rate hold it: those of shares, and Student's."""
     truth = OFTEN * RATES[1] + (1.0 - OFTEN) * RATES[0]
     seen = rng.binomial(SIZE, np.where(rng.random((logs, prompts)) < OFTEN, RATES[1], RATES[0])) / SIZE
-    limits = [(clustered_share(one, np.arange(prompts))[1:], mean_limits(one)[1:]) for one in seen]
+    limits = [(clustered_share(one, np.arange(prompts))[1:], mean_estimate(one)[1:]) for one in seen]
     return np.array([[low <= truth <= high for low, high in both] for both in limits])
 
 

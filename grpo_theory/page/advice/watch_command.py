@@ -53,12 +53,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _reported(monitor: Any, options: argparse.Namespace, step: int, path: Path, again: bool) -> bool:
     """Print a line for a step whose file is whole, and its remarks; return whether it could be read."""
-    from grpo_theory.checks.sentences import Estimate, signal
+    from grpo_theory.checks.estimates import Estimate
+    from grpo_theory.checks.sentences import signal
     from grpo_theory.logs import read_rollouts
     from grpo_theory.validation import counted
 
     def estimate(name: str) -> Estimate:
-        return Estimate(*(numbers[name + end] for end in ("", "_low", "_high")))
+        return Estimate(*(numbers.get(name + end, float("nan")) for end in ("", "_low", "_high")))
 
     name = f"step {step}" + " (its file has grown, read again)" * again
     try:
