@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -146,6 +146,13 @@ class Fit:
     def count(self) -> int:
         """How many telling groups follow."""
         return int((self.follows & self.telling).sum())
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """What JSON holds of it."""
+        kernel, told = self.estimator.advantage, int(self.telling.sum())
+        own = {"kernel": kernel.name, "parameters": dict(kernel.parameters), "telling_groups": told}
+        return own | {name: getattr(self, name) for name in ("names", "factor", "share")}
 
 
 class Explanation(NamedTuple):

@@ -15,15 +15,13 @@ from scipy.special import gammaln
 from grpo_theory.checks import sentences
 from grpo_theory.checks.conventions import AdvantageCheck, check_advantages
 from grpo_theory.checks.estimates import Change, Course, Estimate, clustered_share, fit_course, group_signal, mean_estimate
-from grpo_theory.checks.sentences import percent, share_text, steps_text
+from grpo_theory.checks.sentences import MATTERS, percent, share_text, steps_text
 from grpo_theory.logs import RolloutLog, read_rollouts
 from grpo_theory.user_text import json_value, printable
 from grpo_theory.validation import counted
 
 RECENT = 4
 """Signal, prompts and lengths of a log with a course are those of the last quarter of its steps: of the policy of now."""
-MATTERS = 0.05
-"""A fall is worth a sentence if it is at least this share of the range of the rewards."""
 LONGER = 0.1
 """Lengths that grow by less than this share are not said to grow."""
 CUT = 0.05
@@ -180,11 +178,8 @@ class Reading:
     @cached_property
     def advice(self) -> list[str]:
         """What to do, at most three sentences: what is wrong first, what would waste fewer responses next."""
-        fall, longer, (cut, apart) = self.fallen, self.longer, self.truncated or (None, None)
-        found = [
-            self.advantages and self.advantages.wrong,
-            fall and sentences.fall(fall.since, fall.start, fall.end, longer.since.value if longer else None),
-        ]
+        cut, apart = self.truncated or (None, None)
+        found = [self.advantages and self.advantages.wrong, self.fallen and sentences.fall(self.fallen, self.longer)]
         if cut and apart and cut.low > CUT and apart.high < 0.0:
             found.append(
                 f"Raise the length limit, or leave truncated responses out of the loss: {percent(cut.value)} are truncated, and "

@@ -4,10 +4,12 @@ Facts, a piece of a line each: `percent`, `share_text`, `signal`, `steps_text`.
 Advice, a sentence or None where there is nothing to do: `difficulty`, `fall`, `one_baseline`, `multiple`, `other_groups`.
 """
 
-from grpo_theory.checks.estimates import Estimate
+from grpo_theory.checks.estimates import Change, Estimate
 
 MOST = 0.5
 """Groups of one kind are too many if the lower limit of their share is above this: most responses are then wasted."""
+MATTERS = 0.05
+"""A fall is worth a sentence if it is at least this share of the range of the rewards."""
 NO_BASELINE = 1e-5
 """A baseline, or a difference of a factor from 1, that is rounding."""
 PLACES = {
@@ -61,9 +63,10 @@ def steps_text(step: float, low: float, high: float) -> str:
     return f"step {step:g}" + (f" ({low:g} to {high:g})" if low < high else "")
 
 
-def fall(since: Estimate, start: float, end: float, longer: float | None = None) -> str:
-    """Return what to do about a reward that fell; `longer` is the step since which responses lengthen."""
-    beside = "" if longer is None else f" Responses have become longer since step {longer:g}."
+def fall(change: Change, longer: Change | None = None) -> str:
+    """Return what to do about a reward that fell; responses may have become longer."""
+    beside = "" if longer is None else f" Responses have become longer since step {longer.since.value:g}."
+    since, start, end = change[:3]
     return f"Go back to the checkpoint of {steps_text(*since)}: the mean reward fell from {start:.2g} to {end:.2g} since.{beside}"
 
 

@@ -109,7 +109,7 @@ class TrainerCheck:
             lines += ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
         return "\n".join([*lines[1:], ""])
 
-    def _sections(self) -> Iterator[tuple[str, list[str], list[tuple[str, ...]]]]:
+    def _sections(self) -> Iterator[tuple[str, list, list]]:
         """Yield the title, the paragraphs and the table of each section."""
         if self.advantages is not None:
             own, found = self.advantages, self.advantages.contradictions
@@ -130,8 +130,8 @@ class TrainerCheck:
             if own.left_out:
                 said.append(f"{counted(own.left_out, 'group')} with a row without an advantage left out.")
             table = [(name, f"{count:,}", EXPLANATIONS[name]) for name, count in found.counts.items()]
-            head = [("explanation", "groups", "meaning")] if table else []
-            yield "The convention of the advantages", [*filter(None, said)], [*head, *table]
+            table = table and [("explanation", "groups", "meaning"), *table]
+            yield "The convention of the advantages", [*filter(None, said)], table
             by_response, by_token, by_group, size = self.loss.values()
             loss = f"When all ratios are 1 the loss is {by_response:.3g} as a mean over responses"
             loss += f", and {by_token:.3g} as a mean over tokens." if np.isfinite(by_token) else "."
@@ -169,29 +169,20 @@ class TrainerCheck:
                 "effective sample size": lambda one: percent(one.effective),
                 "the same, geometric mean": lambda one: percent(one.geometric),
             }
-            yield "Importance ratios", [*filter(None, said)], [(name, *map(cell, self.ratios)) for name, cell in cells.items()]
+            yield "Importance ratios", said, [(name, *map(cell, self.ratios)) for name, cell in cells.items()]
         if self.missing:
             yield "What could not be checked", [], [*self.missing.items()]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the check as dictionaries, lists, strings, finite numbers and None; docs/trainer_checks.md lists the keys."""
+        """Return the check as dictionaries, lists, strings, finite numbers and None."""
         own, found = self.advantages, self.contradictions
         return json_value(
             {
                 "format": 2,
                 **{name: getattr(self, name) for name in ("clip", "cap", "loss", "direction", "missing", "remarks")},
                 "responses": len(self.rows),
-                "followed": own.followed if own else None,
-                "conventions": [
-                    {
-                        **{"names": list(one.names), "kernel": one.estimator.advantage.name},
-                        **{"parameters": dict(one.estimator.advantage.parameters), "factor": one.factor},
-                        **{"share": one.share, "telling_groups": int(one.telling.sum())},
-                    }
-                    for one in (own.fits if own else ())
-                ],
-                "wrong": own.wrong if own else None,
-                "explanation": own.explanation if own else None,
+                **{name: getattr(own, name, None) for name in ("followed", "wrong", "explanation")},
+                "conventions": [one.numbers for one in own.fits] if own else [],
                 "contradictions": found and found._asdict() | {"explanations": found.counts},
                 "ratios": {one.name: one for one in self.ratios},
             }

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from grpo_theory.checks.estimates import Estimate, fit_course, group_signal
-from grpo_theory.checks.sentences import MOST, difficulty, fall
+from grpo_theory.checks.sentences import MATTERS, MOST, difficulty, fall
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals.ragged import RaggedRollouts
 from grpo_theory.plan import efficiency
@@ -19,7 +19,7 @@ from grpo_theory.plan.advice import usable
 from grpo_theory.plan.batches import LARGEST_GROUP, Limits
 from grpo_theory.plan.group_size import baseline_terms
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
-from grpo_theory.validation import Array, Integers, as_count, as_fraction, as_real_array, counted
+from grpo_theory.validation import Array, Integers, as_count, as_fraction, as_real_array, check_shape, counted
 
 LOG = logging.getLogger("grpo_theory.live")
 """Remarks and errors are written here, as warnings: these are shown where nobody set up a log."""
@@ -287,13 +287,10 @@ class Monitor:
 
     def _falls(self, reading: Reading) -> None:
         """Say what to do where the mean reward has fallen, once."""
-        from grpo_theory.checks.reading import MATTERS
-
         self._course_seen = len(self._course)
         course = fit_course(*np.array(self._course, dtype=np.float64).T)
         change = None if course is None else course.fall(MATTERS * (self._range[1] - self._range[0]))
-        said = None if change is None else fall(change.since, change.start, change.end)
-        self._say(reading, "fall", said is not None or None, said)
+        self._say(reading, "fall", change is not None or None, change and fall(change))
 
     def _take(self, step: int, groups: RaggedRollouts, sketch: Sketch, at_hand: int | None) -> None:
         """Sketch as many groups as there is time for, the first ones: their number is chosen without a look at their rewards."""
@@ -308,11 +305,8 @@ class Monitor:
         if rows.size:
             began = self._clock()
             given = as_real_array("sketch", sketch(rows), 2)
+            check_shape("sketch", given, (rows.size, given.shape[1]), "(n, width), a row for each response that was asked for")
             self._row_seconds = max((self._clock() - began) / rows.size, FADE * self._row_seconds)
-        if len(given) != rows.size:
-            raise ValueError(
-                f"sketch must return a row for each of the {rows.size} responses that were asked for, got {len(given)}"
-            )
         for group in taken.tolist():
             own, prompt = groups.index == group, groups.prompts[group]
             self._pool.pop(prompt, None)
@@ -337,9 +331,8 @@ class Monitor:
         if choice.candidates[at]:
             self._say(reading, "size", None, f"Keep your group size, {in_use}: it may be the best again {rest}.")
         else:
-            more = (
-                f"A step with groups of {best} gains {loss:.0%} more than with yours, {in_use}, for {self.estimator.name} {rest}."
-            )
+            name = self.estimator.name
+            more = f"A step with groups of {best} gains {loss:.0%} more than with yours, {in_use}, for {name} {rest}."
             self._say(reading, "size", said if isinstance(said, int) and low <= said <= high else best, more)
 
 

@@ -75,8 +75,7 @@ class TRLCallback:
             LOG.warning(
                 "no sketches are taken: %s. Name another estimator, as estimator='trl_grpo', to have that of this one", told
             )
-        responses = responses_of(trainer.args)
-        self.monitor = Monitor(every=every, estimator=name or "rloo", responses=responses, overhead=overhead)
+        self.monitor = Monitor(every=every, estimator=name or "rloo", responses=responses_of(trainer.args), overhead=overhead)
 
         @functools.wraps(scored)
         def watched(inputs: Any) -> Any:
@@ -123,9 +122,8 @@ class TRLCallback:
         some = [number for number, one in enumerate(responses) if one]
         sketches, model = np.zeros((rows.size, self.width)), self.trainer.accelerator.unwrap_model(self.trainer.model)
         if some:
-            given = ([texts[number] for number in some] for texts in (prompts, responses))
             options = {"width": self.width, "blocks": BLOCKS, "temperature": self.trainer.temperature, "progress": False}
-            sketches[some] = sketch(model, *given, **options)
+            sketches[some] = sketch(model, *([texts[number] for number in some] for texts in (prompts, responses)), **options)
         return sketches
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
