@@ -148,7 +148,7 @@ class Fit:
         return int((self.follows & self.telling).sum())
 
     @property
-    def numbers(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """What JSON holds of it."""
         kernel, told = self.estimator.advantage, int(self.telling.sum())
         own = {"kernel": kernel.name, "parameters": dict(kernel.parameters), "telling_groups": told}
@@ -373,13 +373,13 @@ def reason(one: Groups, estimator: Estimator, usual: int) -> str:
     pairs = Counter(zip(rewards.tolist(), advantages.tolist(), strict=True))
     rows = [np.flatnonzero((rewards == reward) & (advantages == advantage)) for reward, advantage in pairs]
     times, rest = divmod(size, usual)
+    fewer = [np.delete(np.arange(size), same[0]) for same in rows if same.size > 1] if size == usual + 1 else []
     if times > 1 and not rest:
         if all(follows(one.taken(part)) for part in np.split(np.arange(size), times)):
             return "several groups in one"
-        kept = np.sort(np.concatenate([same[: same.size // times] for same in rows]))
-        if all(same.size % times == 0 for same in rows) and follows(one.taken(kept)):
-            return "repeated rows"
-    if size == usual + 1 and any(follows(one.taken(np.delete(np.arange(size), same[0]))) for same in rows if same.size > 1):
+        if all(same.size % times == 0 for same in rows):
+            fewer.append(np.sort(np.concatenate([same[: same.size // times] for same in rows])))
+    if any(follows(one.taken(kept)) for kept in fewer):
         return "repeated rows"
     (slope,), (mean,), near = lines(one)
     if size < usual and slope > 0.0 and near.all():  # a mean that a group of the usual size can have with these rows

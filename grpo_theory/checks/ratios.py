@@ -44,15 +44,12 @@ class TokenLogs:
     remarks: tuple[str, ...] = ()
 
     @property
-    def available(self) -> list[str]:
-        """The ratios that these allow; that of both only if staleness and mismatch are not both there."""
-        possible = [name for name, (pair, _) in PAIRS.items() if all(one in self.values for one in pair)]
-        return [name for name in possible if name != "both" or len(possible) == 1]
-
-    def logarithms(self, name: str) -> Array:
-        """Return the logarithms of the ratios (T,)."""
-        first, second = PAIRS[name][0]
-        return self.values[first] - self.values[second]
+    def logarithms(self) -> dict[str, Array]:
+        """The logarithms of the ratios (T,) by name; those of both only if staleness and mismatch are not both there."""
+        pairs = {name: pair for name, (pair, _) in PAIRS.items() if set(pair) <= set(self.values)}
+        if len(pairs) > 1:
+            del pairs["both"]
+        return {name: self.values[one] - self.values[other] for name, (one, other) in pairs.items()}
 
     def sums(self, values: Array) -> Array:
         """Return the sum over each response's tokens (N,), 0 for a response without any."""
@@ -163,7 +160,7 @@ def importance_ratios(
     logs: TokenLogs, name: str, advantages: Array | None, lengths: Array | None, clip: tuple[float, float]
 ) -> ImportanceRatios:
     """Describe the ratios of a pair of policies; clip (2,) are the widths below and above 1."""
-    own, low, high = logs.logarithms(name), 1.0 - clip[0], 1.0 + clip[1]
+    own, low, high = logs.logarithms[name], 1.0 - clip[0], 1.0 + clip[1]
     bounded = np.clip(own, -LARGEST, LARGEST)
     ratios, sums, tokens = np.exp(bounded), logs.sums(own), logs.counts if logs.by_token else lengths
     clipped = np.nan
@@ -184,8 +181,8 @@ def direction_left(scores: Array, advantages: Array, logs: TokenLogs, clip: tupl
     whole response, so that tokens cannot be weighed apart.
     """
     signs, weights = np.repeat(advantages, logs.counts), np.ones(int(logs.counts.sum()))
-    for name in logs.available:
-        ratios = np.exp(np.clip(logs.logarithms(name), -LARGEST, LARGEST))
+    for name, own in logs.logarithms.items():
+        ratios = np.exp(np.clip(own, -LARGEST, LARGEST))
         kept = np.where(signs > 0.0, ratios <= 1.0 + clip[1], ratios >= 1.0 - clip[0])
         weights *= np.minimum(ratios, cap) if name == "mismatch" else np.where(kept, ratios, 0.0)
     plain, weighed = advantages @ scores, (advantages * (logs.sums(weights) / np.maximum(logs.counts, 1))) @ scores

@@ -16,6 +16,7 @@ from grpo_theory.checks import sentences
 from grpo_theory.checks.conventions import AdvantageCheck, check_advantages
 from grpo_theory.checks.estimates import Change, Course, Estimate, clustered_share, fit_course, group_signal, mean_estimate
 from grpo_theory.checks.sentences import MATTERS, percent, share_text, steps_text
+from grpo_theory.intervals.interval import binomial_limits
 from grpo_theory.logs import RolloutLog, read_rollouts
 from grpo_theory.user_text import json_value, printable
 from grpo_theory.validation import counted
@@ -142,12 +143,10 @@ class Reading:
 
         The limits are those of Clopper and Pearson, each one-sided at 95%.
         """
-        from statsmodels.stats.proportion import proportion_confint
-
         if self.solved is None:
             return None
         table = self.solved.groupby(self.recent["prompt"].astype(str), observed=True).agg(n="size", c="sum")
-        low, high = proportion_confint(table["c"].to_numpy(), table["n"].to_numpy(), alpha=0.1, method="beta")
+        low, high = binomial_limits(table["c"].to_numpy(), (table["n"] - table["c"]).to_numpy(), 0.9)
         return table.assign(low=low, high=high)
 
     @cached_property
@@ -205,11 +204,8 @@ class Reading:
             return None
         logs = self, Reading(self.against)
         first, second = (one.recent.groupby(one.recent["prompt"].astype(str))["reward"].mean() for one in logs)
-        both, fewer, steps = (
-            pd.concat([first, second], axis=1, join="inner"),
-            min(len(first), len(second)),
-            (self.span, logs[1].span),
-        )
+        both, fewer = pd.concat([first, second], axis=1, join="inner"), min(len(first), len(second))
+        steps = self.span, logs[1].span
         if 2 * len(both) >= fewer and len(both) > 1:
             apart = (both.iloc[:, 1] - both.iloc[:, 0]).to_numpy()
             return Comparison(mean_estimate(apart), len(apart), True, float(apart.std(ddof=1)), steps)

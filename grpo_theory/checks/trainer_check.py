@@ -182,7 +182,7 @@ class TrainerCheck:
                 **{name: getattr(self, name) for name in ("clip", "cap", "loss", "direction", "missing", "remarks")},
                 "responses": len(self.rows),
                 **{name: getattr(own, name, None) for name in ("followed", "wrong", "explanation")},
-                "conventions": [one.numbers for one in own.fits] if own else [],
+                "conventions": [one.summary for one in own.fits] if own else [],
                 "contradictions": found and found._asdict() | {"explanations": found.counts},
                 "ratios": {one.name: one for one in self.ratios},
             }
@@ -240,7 +240,7 @@ def check_log(
     ratios: tuple[ImportanceRatios, ...] = ()
     direction = None
     if logs is not None:
-        ratios = tuple(importance_ratios(logs, name, advantages, lengths, widths) for name in logs.available)
+        ratios = tuple(importance_ratios(logs, name, advantages, lengths, widths) for name in logs.logarithms)
         if "scores" in rows and advantages is not None:
             direction = direction_left(np.array(rows["scores"].tolist(), dtype=np.float64), advantages, logs, widths, cap)
     return TrainerCheck(rows, widths, cap, check_advantages(rows), ratios, direction, logs.remarks if logs else ())
