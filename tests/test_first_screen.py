@@ -265,6 +265,14 @@ def test_lengths_that_no_response_has_are_said_and_not_averaged(odd, rows, words
     assert f"Length mean {lengths[lengths == np.arange(100.0, 164.0)].mean():.0f}" in text
 
 
+def test_steps_without_lengths_are_left_out_of_their_course(tmp_path):
+    steps = np.repeat(np.arange(1, 21), 8)
+    rewards = np.random.default_rng(4).integers(0, 2, (40, 4))
+    log = prompts_of(rewards, step=steps, length=np.where(steps % 7 == 0, np.nan, 100.0 + 10.0 * steps))
+    longer = gt.checks.read_log(written(log, tmp_path)).longer
+    assert (longer.start, longer.end) == (pytest.approx(110.0), pytest.approx(300.0))
+
+
 def test_words_of_shares():
     assert [sentences.percent(one) for one in (0.0, 0.004, 0.04, 0.4, 0.996, 1.0)] == ["0%", "0.4%", "4%", "40%", "99.6%", "100%"]
 

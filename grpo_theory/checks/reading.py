@@ -108,10 +108,10 @@ class Reading:
     def course_of(self, column: str) -> Course | None:
         """Return the course of the mean of a column."""
         rows = self.log.rows
-        if column not in rows or rows[column].isna().all():
+        if column not in rows:
             return None
-        by = rows[column].astype(float).groupby(rows["step"]).agg(["mean", "size"])
-        return fit_course(by.index.to_numpy(float), by["mean"].to_numpy(), by["size"].to_numpy(float))
+        by = rows[column].astype(float).groupby(rows["step"]).agg(["mean", "count"]).dropna()  # a step may have none
+        return fit_course(by.index.to_numpy(float), by["mean"].to_numpy(), by["count"].to_numpy(float))
 
     @cached_property
     def recent(self) -> pd.DataFrame:
