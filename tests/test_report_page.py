@@ -146,7 +146,7 @@ def test_tables_are_of_text_in_both_twins(tmp_path):
     page.table(pd.DataFrame({"a|b": ["x|y", "<i>"], "n": [1.5, 2.25], "verdict": ["confirmed", "estimate only"]}))
     code, twin = written(page, tmp_path)
     assert "<h1>a &lt; b</h1>" in code
-    assert '<tr><td>&lt;i&gt;</td><td class=n>2.25</td><td class=estimate-only>estimate only</td></tr>' in code
+    assert "<tr><td>&lt;i&gt;</td><td class=n>2.25</td><td class=estimate-only>estimate only</td></tr>" in code
     assert "| x\\|y | 1.5 | confirmed |" in twin
     assert cell("a*b|c") == "a\\*b\\|c"
 

@@ -124,5 +124,8 @@ def lengths(policy, rng, shape=None, kernels=(WHOLE, DIVIDED)):
             theta = np.zeros(tree.dimension)
             right = np.array([one in ((0,), (1, 1, 0), (1, 1, 1, 1)) for one in tree.responses]) != counted
         sides[name] = sides_of(tree, theta, right, counted, kernels)
-    both = [sides_of(*drawn((2, 2), counted, rng), counted, kernels) for counted in COUNTED.values()]
+    both = []
+    for counted in COUNTED.values():
+        tree, theta, right = drawn((2, 2), counted, rng)
+        both.append(sides_of(tree, theta, right, counted, kernels))
     return sides | {"dr-grpo/up to two tokens": tuple(np.array(both).T)}

@@ -131,7 +131,7 @@ def overshoot(steps, betas, rng, saturated=False):
 def ratios_beyond(problem, response, sign, betas):
     """Return the ratio of a response once it has left 1 +- 0.2 and its gradient has ended, over 30 steps of Adam."""
     start = problem.at(problem.theta).probabilities[0, response]
-    ended = []
+    ended: list[float] = []
 
     def ratio(theta):
         return problem.at(theta).probabilities[0, response] / start

@@ -3,6 +3,8 @@
 The worst rewards and parameters are sought.  In the broken cases the gradient would vanish as the reward's variance.
 """
 
+from functools import partial
+
 import numpy as np
 
 import grpo_theory as gt
@@ -52,7 +54,8 @@ def worst(policy, rng, power=None):
 
     found = {}
     for name, (constant, exponent) in bounds.items():
-        how = {"starts": 32, "climbs": 1, "rng": rng, "compare": "difference" if power else "ratio"}
-        one = gt.worst_case(lambda x, c=constant, e=power or exponent: sides(x, c, e), box, **how)
+        scaled = partial(sides, constant=constant, exponent=power or exponent)
+        compare = "difference" if power else "ratio"
+        one = gt.worst_case(scaled, box, rng=rng, starts=32, climbs=1, compare=compare)
         found[name] = one.left, one.right
     return found
