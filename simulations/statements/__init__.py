@@ -8,7 +8,7 @@ from grpo_theory.evidence import Statement, read_statements
 FILES = (
     *("demystifying", "tic_grpo", "normalization", "related", "frontier"),
     *("intervals", "estimators", "length", "division", "planner", "group_sizes"),
-    *("climbed_objectives", "dynamics", "published_estimators"),
+    *("climbed_objectives", "dynamics", "published_estimators", "certificates"),
 )
 STATEMENTS: dict[str, Statement] = {}
 """By id, in the order of the catalogue."""
