@@ -3,8 +3,8 @@
 Each inequality is one between polynomials. Their variables are p or c = 1 - 2p, shares of responses, and rewards. Here the logits
 are the parameters. Features of spectral norm X lengthen a gradient by X at most, and a Hessian by X^2.
 
-The left side is 1 if no policy is above the bound. In the controls the constant is about a thousandth below a sharp one. There the
-left side is how far a policy that is found lies above it.
+The left side is 1 if no policy is above the bound. In the controls the constant is about a thousandth below a sharp one. The left
+side is then how far a policy that is found lies above it.
 """
 
 from fractions import Fraction
@@ -61,9 +61,9 @@ def hessian(x, k, right):
 def curvatures(k, times, constant=None):
     """||Hess p||/V against max(1/2, 2|c|), without the 1/2 for two responses, or against a constant.
 
-    The Hessian of 1 - p is minus that of p, so one sign is enough: bound + Hess p/V is to be positive semidefinite.  The bound is
-    times a projection, so both have the null vector (1, ..., 1), and the last row and column may be left out.  A symmetric matrix
-    is positive semidefinite if the sums of products of its eigenvalues are at least 0.
+    The Hessian of 1 - p is minus that of p, so one sign is enough: bound + Hess p/V is to be positive semidefinite.  The bound
+    stands before a projection, so that both have the null vector (1, ..., 1): the last row and column may be left out.  A
+    symmetric matrix is positive semidefinite if the sums of products of its eigenvalues are at least 0.
     """
     edge, least = (QUARTER, HALF) if k > 2 else (Fraction(0), Fraction(0))
     bounds = [((-1, -edge), -2, 0), ((-edge, edge), 0, least), ((edge, 1), 2, 0)]
