@@ -359,4 +359,4 @@ def best_size(
     law = laws.of(estimator) if baseline is None else unbiased(baseline_terms(kept)[baseline], laws.sizes(None))
     if law is None or in_use not in law.group_sizes:
         return None
-    return efficiency.choose_by_efficiency(law, laws.prompts(law), 0.95), in_use
+    return efficiency.choose_by_efficiency(law, laws.batches[np.searchsorted(laws.allowed, law.group_sizes)], 0.95), in_use

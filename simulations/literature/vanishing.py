@@ -4,6 +4,7 @@ The worst rewards and parameters are sought.  In the broken cases the gradient w
 """
 
 from functools import partial
+from typing import Literal
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def worst(policy, rng, power=None):
     found = {}
     for name, (constant, exponent) in bounds.items():
         scaled = partial(sides, constant=constant, exponent=power or exponent)
-        compare = "difference" if power else "ratio"
+        compare: Literal["difference", "ratio"] = "difference" if power else "ratio"
         one = gt.worst_case(scaled, box, rng=rng, starts=32, climbs=1, compare=compare)
         found[name] = one.left, one.right
     return found
