@@ -121,9 +121,9 @@ def as_steps(name: str, value: ArrayLike, n: int) -> Array:
         raise ValueError(
             f"{name} must be a schedule or an array of {n} steps, got {value:g}: gt.Constant({value:g}) has steps of one size"
         )
-    if np.size(value) == 0:
-        raise ValueError(f"{name} must have {n} steps, got none: give one for each update, as gt.Constant(0.1) does")
     steps = as_real_array(name, value, 1)
+    if steps.size == 0:
+        raise ValueError(f"{name} must have {n} steps, got none: give one for each update, as gt.Constant(0.1) does")
     check_shape(name, steps, (n,), "(steps,)")
     if steps.min() <= 0.0:
         where = int(np.argmin(steps))

@@ -59,7 +59,7 @@ VALID |= {"functions": {"between": gt.intervals.gradient_between}, "designs": {"
 VALID |= {"y": [1.0, 0.5, 0.2], "standard_errors": None, "sides": lambda x: (float(np.sum(x)), 9.0), "bounds": [(0, 1), (0, 1)]}
 VALID |= {"climbs": 1, "compare": "ratio", "tolerance": 0.001, "advantage": "grpo", "ratio": "none", "clip": "none"}
 VALID |= {"aggregation": "sum", "mismatch": "none", "overwrite": False, "parameters": None, "minimum_group_size": 1}
-VALID |= {"couples_groups": False}
+VALID |= {"couples_groups": False, "observable": gt.Observable.entropy(), "credit": "none", "observables": ()}
 """What every callable takes by the name of an argument, which means one thing in the whole package."""
 
 ALONE, COLUMNS = {"theta": TABULAR.theta}, {"steps": "newest"}
@@ -72,7 +72,12 @@ OTHERWISE |= {"LinearSoftmax": {"features": np.ones((2, 3, 2))}, "StateRewards":
 OTHERWISE |= {"problem": {"name": "linear"}, "Harmonic": {"step_scale": 1.0}, "Power": {"step_scale": 1.0}}
 OTHERWISE |= {"finite_group_objective": {"rewards": (0.0, 1.0)}, "harmonic_step_bound": {"epsilon": 1.0}}
 OTHERWISE |= {"gap_recursion": {"steps": np.ones(4), "start": np.eye(3)}, "recursion_bound": SHORT, "noise_free_path": SHORT}
-OTHERWISE |= {"training_law": {"steps": 4}, "simulate_gradients": {"behaviour": None, "directions": None}, "Rollouts": REWARDED}
+OTHERWISE |= {
+    "mean_advantages": {"law": [0.4, 0.6]},
+    "training_law": {"steps": 4},
+    "simulate_gradients": {"behaviour": None, "directions": None},
+    "Rollouts": REWARDED,
+}
 OTHERWISE |= {"rollout_hessian": REWARDED, "RaggedRollouts.from_index": {"prompts": RAGGED.prompts}, "CountSketch": {"width": 64}}
 OTHERWISE |= {"RewardCounts": {"values": RAGGED.counts.values}, "read_rollouts": COLUMNS}
 OTHERWISE |= {"advantages": {"rewards": [1.0, 0.0], "name": "verl_opo", "weights": None}, "TrainingRecord": {"path": RECORD.path}}
@@ -87,12 +92,14 @@ TrainingRuns WorstCase"""
 """Records that the package makes, and no user: they hold what they are given."""
 WITHOUT_INPUT = "LogitMap NotEnumerableError Optimiser Schedule SmoothMap"
 """A class to derive from, an error and protocols."""
-ELSEWHERE = "sketch Aggregation Clip Estimator KLTerm Mismatch Ratio check"
-"""Tried in tests/test_sketch.py, where torch is installed, and in tests/test_registry.py, test_mismatch.py and test_sides.py."""
+ELSEWHERE = "sketch Aggregation Clip Credit Estimator KLTerm Mismatch Objective Observable Ratio check"
+"""Tried in tests/test_sketch.py, where torch is installed, and in tests/test_registry.py, test_mismatch.py, test_credits.py,
+test_objectives.py, test_mean_path.py and test_sides.py."""
 LEFT = {*f"{RECORDS} {WITHOUT_INPUT} {ELSEWHERE}".split()}
 ROOMS = {
     gt: " ".join(name for name in dir(gt) if callable(getattr(gt, name)) and name not in LEFT),
-    gt.exact: """gradient directional_derivatives spectral_radius check_optimum search_optimum region steepest_ray
+    gt.exact: """mean_advantages population climbed gradient directional_derivatives
+        spectral_radius check_optimum search_optimum region steepest_ray
         longest_estimate""",
     gt.theory: """mse_weights leave_one_out_parts leave_one_out_covariance leave_one_out_traces own_mean_mse break_even_group_size
         remainder_bound baseline_trace finite_group_objective standardised_slope left_out_slope best_slope relative_slope

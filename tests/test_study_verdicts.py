@@ -15,7 +15,9 @@ LONG = {
     *("full_gradient", "baseline_curve", "passes", "learned_phases", "success_flow", "log_ratios", "coverage", "gap_weights"),
     *("gain_map", "learned_time", "group_size_growth", "group_size_path", "estimators", "finite_group", "path_sums"),
     *("error_law", "stopped_groups", "gradient_error", "allocation_step", "weak_sums", "phase_course", "prompt_baselines"),
-    *("drift", "curvature_proxy", "curvature"),
+    *("drift", "curvature_proxy", "curvature", "certificates"),
+    *("amplification", "dr_grpo", "entropy_mechanism", "gspo", "hidden_biases", "kl_estimators", "leave_two_out", "pkpo"),
+    *("mirror_descent", "mirror_descent_mean", "monotone_transforms", "spurious_rewards", "vanishing"),
     *("trained_drift", "network_width", "planned_run", "planned_graded_run"),
 }
 """More than a second and a half each, or (the last line) settings that the full run has not: left to `make reproduce`."""

@@ -367,7 +367,11 @@ def compose(
     _check_named(name)
     given = {"ratio": ratio, "clip": clip, "aggregation": aggregation, "kl": kl, "mismatch": mismatch, "credit": credit}
     parts = {argument: find_part(argument, value) for argument, value in given.items()}
-    found = make_estimator("none", no_advantage, exchangeable=True) if advantage == "none" else find(advantage, "advantage")
+    found = (
+        make_estimator("none", no_advantage, exchangeable=True)
+        if isinstance(advantage, str) and advantage == "none"
+        else find(advantage, "advantage")
+    )
     kernel = found.advantage
     return register(Estimator(name, kernel, **parts, source=source), overwrite=overwrite)
 

@@ -20,10 +20,22 @@ from grpo_theory.estimation import trainer_kernels as trainers
 from grpo_theory.exact.multisets import UNREAD, advantage_table, multiset_lines, multisets
 from grpo_theory.exact.score_moments import NotEnumerableError
 from grpo_theory.problem import Objective, Problem
-from grpo_theory.validation import Array, Integers, as_count, as_numbers, check_shape, read_only, typed
+from grpo_theory.validation import (
+    Array,
+    Integers,
+    as_count,
+    as_numbers,
+    as_real_array,
+    check_shape,
+    check_within,
+    read_only,
+    typed,
+)
 
 NEVER = -1e4
 """The logarithm of a chance of 0, times a count of 0 is 0, and times another the logarithm of what underflows to 0."""
+LARGEST = 1e100
+"""Squares of rewards are numbers up to it."""
 CLOSED = 1e-9
 """By how much advantages may differ that are to be equal, beside the largest."""
 
@@ -63,6 +75,11 @@ def advantages_beside(estimator: Estimator, values: tuple[float, ...], group_siz
     return read_only(counts), read_only(table.advantages[0][lines, own])
 
 
+def is_endless(group_size: int | float) -> bool:
+    """Return whether groups have no end."""
+    return isinstance(group_size, float) and group_size == math.inf
+
+
 @typed
 def mean_advantages(
     estimator: str | Estimator | Population, values: ArrayLike, law: ArrayLike, *, group_size: int | float
@@ -97,12 +114,14 @@ def mean_advantages(
     [-0.32  2.91]
     [-0.33  3.  ]
     """
-    values, law = as_numbers("values", values), as_numbers("law", law)
+    values, law = as_real_array("values", values, 1), as_numbers("law", law)
+    check_within("values", values, -LARGEST, LARGEST)
     check_shape("law", law, (*law.shape[:-1], len(values)), "(..., L)")
+    check_within("law", law, -CLOSED, 1.0 + CLOSED)
     if callable(estimator) and not isinstance(estimator, Estimator):
         return np.broadcast_to(estimator(values, law), law.shape)
     estimator = find(estimator)
-    if group_size == math.inf:
+    if is_endless(group_size):
         return population(estimator)(values, law)
     size = as_count("group_size", cast(int, group_size))
     estimator.check_defined(size, values)
@@ -189,7 +208,8 @@ def climbed(estimator: str | Estimator, values: ArrayLike, *, group_size: int) -
     >>> bool(abs(law.bias).max() < 1e-15)
     True
     """
-    found, values = find(estimator), as_numbers("values", values)
+    found, values = find(estimator), as_real_array("values", values, 1)
+    check_within("values", values, -LARGEST, LARGEST)
     size, levels = as_count("group_size", group_size, 2), tuple(values.tolist())
     if found.credit.name != "none":
         raise ValueError(f"estimator {found.name!r} has credits of tokens, whose mean is no function of the rewards' law")

@@ -13,12 +13,19 @@ from numpy.typing import ArrayLike
 from grpo_theory.estimation import AGGREGATIONS, CLIPS, CREDITS, RATIOS, Estimator, find
 from grpo_theory.exact.derivatives import fisher_information, objective
 from grpo_theory.exact.group_law import law_between
-from grpo_theory.exact.mean_advantages import Population, advantages_beside, group_chances, mean_advantages, population
+from grpo_theory.exact.mean_advantages import (
+    Population,
+    advantages_beside,
+    group_chances,
+    is_endless,
+    mean_advantages,
+    population,
+)
 from grpo_theory.exact.observables import Observable
 from grpo_theory.exact.score_moments import token_weights
 from grpo_theory.problem import ChainPoint, Point, Problem
 from grpo_theory.schedule import Schedule, step_sizes
-from grpo_theory.validation import Array, as_count, typed
+from grpo_theory.validation import Array, as_count, as_numbers, typed
 
 Move = Callable[[Point, Array, float], Array]
 """What makes the next parameters of a point, a mean estimate (d,) and a step size."""
@@ -53,7 +60,7 @@ def mean_estimate(current: Point, sampler: Point, estimator: Estimator | Populat
         penalised = current.kl is not None and chosen.kl.place == "reward"
         if isinstance(current, ChainPoint) or penalised or chosen.aggregation.pool or chosen.reads - {"rewards", "parameters"}:
             return law_between(current, sampler, chosen, batch_size=1, group_size=cast(int, group_size)).mean
-        if group_size == math.inf:
+        if is_endless(group_size):
             chances, advantages = None, population(chosen)(bandit.values, sampler.reward_law)
         else:
             size = as_count("group_size", cast(int, group_size))
@@ -243,12 +250,17 @@ def mean_path(
     """
     sizes, found = step_sizes(schedule, as_count("steps", steps)), _found(estimator)
     inner_steps = as_count("inner_steps", inner_steps)
-    current = problem.at(theta0)
+    current = problem.at(problem.policy.check_theta(theta0, "theta0"))
     sampler, fixed = current, None if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))
     path = [current.theta]
     for number, step in enumerate(sizes.tolist()):
         sampler = fixed or (current if number % inner_steps == 0 else sampler)
-        current = problem.at(move(current, mean_estimate(current, sampler, found, group_size), step))
+        moved = as_numbers("move", move(current, mean_estimate(current, sampler, found, group_size), step))
+        if not np.abs(moved).max() <= problem.policy.largest_parameter:
+            raise ValueError(
+                f"schedule must leave theta below {problem.policy.largest_parameter:g}, and step {number + 1} does not"
+            )
+        current = problem.at(moved)
         path.append(current.theta)
     return MeanPath(problem, np.array(path))
 

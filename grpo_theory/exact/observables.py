@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.problem import Objective, Point, Problem
-from grpo_theory.validation import Array, as_count, as_distribution, as_numbers, as_positive, check_shape, typed
+from grpo_theory.validation import Array, as_count, as_distribution, as_numbers, as_positive, check_shape, shown, typed
 
 
 class Observed(NamedTuple):
@@ -233,6 +233,12 @@ def _logarithms(point: Point) -> Array:
     return np.where(np.isfinite(logs), logs, 0.0)
 
 
+def check_observable(name: str, observable: Observable) -> None:
+    """Raise TypeError unless it is an `Observable`."""
+    if not isinstance(observable, Observable):
+        raise TypeError(f"{name} must be an Observable, as gt.Observable.entropy(), got {shown(observable)}")
+
+
 @typed
 def observe(problem: Problem, theta: ArrayLike, observable: Observable) -> Observed:
     """Return an observable at theta (d,), exactly, with its gradient.
@@ -246,6 +252,7 @@ def observe(problem: Problem, theta: ArrayLike, observable: Observable) -> Obser
     >>> gt.observe(problem, problem.theta, gt.Observable.length()).value
     1.0
     """
+    check_observable("observable", observable)
     point = problem.listed().at(theta)
     by_prompt, weights = np.asarray(observable.value(point), dtype=np.float64), point.bandit.prompt_weights
     check_shape("the observable's value", by_prompt, weights.shape, "(M,)")

@@ -20,7 +20,7 @@ from grpo_theory.logs.expressions import RowError, columns_of, entries, numbers,
 from grpo_theory.logs.findings import Findings, reward_remarks
 from grpo_theory.logs.schemas import KEYS, NUMBERS, PLACES, ROLES, TOKENS, Opened, opened
 from grpo_theory.user_text import listed, printable
-from grpo_theory.validation import Array, as_real_array, counted, shown
+from grpo_theory.validation import Array, as_count, as_real_array, counted, shown
 
 EVALUATION = ("eval", "evaluation", "val", "validation", "test")
 HIDDEN = ("row", "file", "code", "split", "run_id")
@@ -322,7 +322,8 @@ class _Reading:
                 )
         same = rows.groupby(["step", "code"], sort=False)
         number, block = same.ngroup(), np.zeros(len(rows), dtype=np.int64)
-        if group_of:
+        if group_of is not None:
+            group_of = as_count("group_of", group_of)
             size = same["code"].transform("size")
             if (bad := size[size % group_of != 0]).size:
                 raise ValueError(

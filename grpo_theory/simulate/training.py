@@ -15,6 +15,7 @@ from grpo_theory.estimation.allocation import AllocationRule
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.exact import Observable, objective
 from grpo_theory.exact.derivatives import warn_if_unstable
+from grpo_theory.exact.observables import check_observable
 from grpo_theory.problem import Problem, TokenChain
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.advantages import warn_of_tables
@@ -202,6 +203,10 @@ def simulate_training(
         raise TypeError(f"problem must be a Problem, got {problem!r}")
     kept = _checkpoints(checkpoints, as_count("steps", steps), as_count("inner_steps", inner_steps))
     chosen = find(estimator)
+    if not isinstance(observables, Sequence) or isinstance(observables, str | bytes):
+        raise TypeError(f"observables must be a sequence of Observable, got {shown(observables)}")
+    for one in observables:
+        check_observable("observables", one)
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     starts = starting_points(problem.policy, as_numbers("theta0", theta0), replications)
