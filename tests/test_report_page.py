@@ -334,6 +334,7 @@ def test_verdicts_lead_to_the_checks_without_power_and_their_first_clause_is_bol
 def test_a_picture_keeps_its_points_to_a_tenth():
     rng = np.random.default_rng(0)
     points = rng.uniform(0.0, 500.0, (40, 2))
+    points[10, 1], points[20, 0] = points[9, 1], points[19, 0]
     path = " ".join(f"L {x:.6f} {y:.6f}\n" for x, y in points)
     svg = '<?xml version="1.0"?>\n<!-- seen by none -->\n<svg xmlns="http://www.w3.org/2000/svg"><g transform="scale(0.015625)">'
     svg += f'<path d="M 0 0 {path}" style="stroke: #1f77b4; width: 100%"/><text>a &amp; b</text></g></svg>'
@@ -343,8 +344,12 @@ def test_a_picture_keeps_its_points_to_a_tenth():
     assert group.attrib["transform"] == "scale(0.015625)"
     assert group[0].attrib["style"] == "stroke: #1f77b4; width: 100%"
     assert group[1].text == "a & b"
-    kept = np.array(re.findall(r"L([\d.]+) ([\d.]+)", group[0].attrib["d"]), dtype=float)
-    np.testing.assert_allclose(kept, points, atol=0.1)
+    kept, at = [], ["0", "0"]
+    for letter, numbers in re.findall(r"([A-Z])([\d. ]*)", group[0].attrib["d"]):
+        at = {"H": [numbers, at[1]], "V": [at[0], numbers]}.get(letter, numbers.split())
+        kept.append(at)
+    np.testing.assert_allclose(np.array(kept[1:], dtype=float), points, atol=0.1)
+    assert [group[0].attrib["d"].count(letter) for letter in "HV"] == [1, 1]
 
 
 def test_a_group_law_through_exact_values_is_that_of_the_theory():

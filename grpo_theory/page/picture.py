@@ -14,6 +14,7 @@ _PLACES = re.compile(r'\b(d|x|y|x1|x2|y1|y2|cx|cy|width|height|points)="([^"]*)"
 _SHIFT = re.compile(r' transform="translate\(([-.\d]+) ([-.\d]+)\)"/>')
 _DECIMALS = re.compile(r"(\.\d)\d*")
 _LETTERS = re.compile(r" ?([A-Za-z]) ?")
+_STEP = re.compile(r"([A-Za-z])([^A-Za-z]*)")
 _STYLE = re.compile(r'style="([^"]*)"')
 _USED = re.compile(r'(?:href="#|url\(#)([^")]+)')
 _NAME = re.compile(r' id="([^"]+)"')
@@ -34,7 +35,19 @@ def picture(svg: str) -> str:
 
 def _rounded(attribute: re.Match[str]) -> str:
     places = _LETTERS.sub(r"\1", attribute[2]) if attribute[1] == "d" else attribute[2]
-    return f'{attribute[1]}="{_DECIMALS.sub(lambda found: found[1].replace(".0", ""), places)}"'
+    places = _DECIMALS.sub(lambda found: found[1].replace(".0", ""), places)
+    return f'{attribute[1]}="{_straight(places) if attribute[1] == "d" else places}"'
+
+
+def _straight(path: str) -> str:
+    """Write lines across and upright with their one coordinate."""
+    at, steps = [""], []
+    for letter, numbers in _STEP.findall(path):
+        to = numbers.split()
+        across, upright = to[1:] == at[1:] and len(to) == 2, to[:1] == at[:1] and len(to) == 2
+        steps.append(f"H{to[0]}" if letter == "L" and across else f"V{to[1]}" if letter == "L" and upright else letter + numbers)
+        at = to[-2:] or [""]
+    return "".join(steps)
 
 
 def _named(svg: str) -> str:
