@@ -44,7 +44,8 @@ def all_fields(batch, advantages):
         total = batch.rewards[b].sum() + 0.3 * batch.squared_score_norms[b].sum() / batch.lengths[b].sum()
         for g in range(batch.rewards.shape[1]):
             own = (batch.rewards[b, g] - batch.values[b]) * batch.squared_score_norms[b, g] / batch.standard_deviations[b]
-            advantages[b, g] = own - batch.optimal_baselines[b] / batch.lengths[b, g] + 0.2 * total
+            rare = 0.1 * batch.log_probabilities[b, g]
+            advantages[b, g] = own - batch.optimal_baselines[b] / batch.lengths[b, g] + 0.2 * total - rare
 
 
 OWN = {"asymmetric": make_estimator("asymmetric", asymmetric), "all fields": make_estimator("all fields", all_fields)}

@@ -270,7 +270,10 @@ def test_the_page_of_the_docs_is_short_and_its_options_are_there():
 BAD = {
     "one response": ([row | {"prompt_id": str(i)} for i, row in enumerate(rows(6, 4))], ()),
     "all are 1": ([row | {"reward": 1.0} for row in rows(6, 4)], ()),
-    "scores must lie in [-1e+12, 1e+12], got 1e+200": ([row | {"sketch": [1e200, 1.0]} for row in rows(6, 4)], ()),
+    "scores (sketch) must be lists of equal length of numbers of at most 1e+12 in size": (
+        [row | {"sketch": [1e200, 1.0]} for row in rows(6, 4)],
+        (),
+    ),
     "at least 3 prompts": (rows(2, 4), ()),
     "--estimator must be one of": (rows(6, 4), ("--estimator", "trl_rlo")),
     "--group-size must be one that": (rows(6, 4), ("--group-size", "999")),

@@ -121,8 +121,8 @@ def test_the_readmes_plan_is_what_the_command_prints(capsys, monkeypatch):
 def test_the_planners_page_runs_as_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(TOP)
     names = run_blocks(read("planner"), tmp_path)
-    assert capsys.readouterr().out.startswith("Use groups of 3 with trl_grpo for a step")
-    assert names["gt"].page.answer(names["advice"]).group_size == 3
+    assert capsys.readouterr().out.startswith("Keep your group size 8 with trl_grpo for a step")
+    assert names["gt"].page.answer(names["advice"]).group_size == 8
 
 
 @pytest.mark.parametrize("path", NOTES, ids=lambda path: path.stem)

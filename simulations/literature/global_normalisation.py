@@ -5,7 +5,6 @@ In the controls the group's own deviation divides, or the advantage is centred a
 """
 
 import numpy as np
-from scipy.stats import binom
 
 import grpo_theory as gt
 from grpo_theory.evidence import log_log_slope
@@ -19,6 +18,8 @@ DRAWS = range(3)
 def weights(rates, group_size, batch_size):
     """Return E[c (G - c)/G^2 over the batch's deviation]/(p (1 - p)), which multiplies each prompt's grad p."""
     right = np.arange(group_size + 1)
+    from scipy.stats import binom  # slow to import
+
     law, squares = binom.pmf(right, group_size, rates[:, None]), right * (group_size - right)
     one, rest = np.bincount(squares, weights=law.mean(axis=0)), np.ones(1)
     for _ in range(batch_size - 1):

@@ -8,7 +8,6 @@ import math
 
 import numpy as np
 from scipy.special import betainc
-from scipy.stats import beta, binom
 
 import grpo_theory as gt
 from grpo_theory.harness import check
@@ -34,6 +33,8 @@ def by_count(batch, advantages):
 
 def transform(weights):
     """Return h_M(t) = (1/M) sum_s (b_s - a_s) I_t(s + 1, M - s), from the differences b_s - a_s."""
+    from scipy.stats import beta  # slow to import
+
     size = len(weights)
     terms = [(weight / size, s + 1, size - s) for s, weight in enumerate(weights)]
     return gt.Objective.of_success(
@@ -73,6 +74,8 @@ def weighted(policy, rng, shift=0):
 def coefficients(size, k, less=0):
     """The weights that solve sum_s (b_s - a_s) C(M-1, s) t^s (1-t)^(M-1-s) = k (1-t)^(k-1) at M places."""
     places, count = (np.arange(size) + 0.5) / size, np.arange(size)
+    from scipy.stats import binom  # slow to import
+
     basis = binom.pmf(count, size - 1, places[:, None])
     ways = np.array([k * math.comb(size - 1 - less - s, k - 1) if s < size - less else 0.0 for s in count])
     return np.linalg.solve(basis, k * (1.0 - places) ** (k - 1)), ways / math.comb(size - 1 - less, k - 1)

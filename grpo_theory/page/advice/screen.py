@@ -243,7 +243,7 @@ def how_sure(advice: Advice, run: RunAdvice | None) -> str:
     if choice.group_sizes.size == 1:
         return f"Sure? Only this group size is allowed ({binding(advice)})."
     if choice.low == choice.high:
-        return f"Sure? At {level} confidence every other group size that is allowed is worse."
+        return f"Sure? At {level} confidence every other group size that is allowed is worse than {choice.low:,}."
     text = f"Sure? At {level} confidence the best size is between {choice.low:,} and {choice.high:,}"
     text += "." if choice.bounded else ", the largest that was compared."
     if np.isfinite(choice.risk):
