@@ -158,7 +158,7 @@ def test_paths_that_do_not_fit(tmp_path):
     for path, message in (
         (tmp_path / "absent", r"path must be a file or a folder of files, and '.*absent' does not exist"),
         (tmp_path, r"path must be a file or a folder of files that end in .*; '.*' has none"),
-        (3, "path must be a file's or a folder's name, got 3"),
+        (3, "source must be a file's or a folder's name, got 3"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             gt.read_rollouts(path)

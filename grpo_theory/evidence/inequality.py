@@ -119,7 +119,7 @@ def worst_case(
     """
     if not callable(sides):
         raise TypeError(f"sides must be a function of the parameters that returns (left, right), got {sides!r}")
-    if compare not in ("ratio", "difference"):
+    if not isinstance(compare, str) or compare not in ("ratio", "difference"):
         raise ValueError(f"compare must be 'ratio' or 'difference', got {compare!r}")
     box = as_real_array("bounds", bounds, 2)
     check_shape("bounds", box, (len(box), 2), "(n, 2), the lowest and highest value of each parameter")

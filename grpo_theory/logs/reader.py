@@ -168,6 +168,9 @@ def read_rollouts(
     >>> log.rollouts.prompts.tolist(), log.findings.sizes, log.findings.rewards
     (['q0', 'q1', 'q2'], {4: 3}, {0.2: 6, 1.2: 6})
     """
+    for name, text in {"schema": schema, "where": where, "files": files, "turns": turns, "lone": lone}.items():
+        if not isinstance(text, str | None) or text == "":
+            raise TypeError(f"{name} must be text, got {shown(text)}")
     for name, one, allowed in (("turns", turns, ("last", "sum")), ("lone", lone, ("keep", "drop"))):
         if one not in (None, *allowed):
             raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))}, got {shown(one)}")
@@ -177,7 +180,7 @@ def read_rollouts(
     if unknown := [one for one in columns if one not in ROLES]:
         raise TypeError(f"read_rollouts has no argument {unknown[0]!r}; columns are {', '.join(ROLES)}")
     if not isinstance(source, str | Path):
-        raise TypeError(f"path must be a file's or a folder's name, got {shown(source)}")
+        raise TypeError(f"source must be a file's or a folder's name, got {shown(source)}")
     given = {role: log_files.utf8(text) for role, text in columns.items() if text is not None}
     log = _Reading(opened(Path(source), schema, files and log_files.utf8(files), given), given, where and log_files.utf8(where))
     log.load(tuple(keep), group_of, require_reward)
@@ -327,7 +330,7 @@ class _Reading:
             size = same["code"].transform("size")
             if (bad := size[size % group_of != 0]).size:
                 raise ValueError(
-                    f"--group-of {group_of} must divide the number of a prompt's rows in a step; one has {bad.iloc[0]}"
+                    f"group_of (--group-of {group_of}) must divide the number of a prompt's rows in a step; one has {bad.iloc[0]}"
                 )
             block = (same.cumcount() // group_of).to_numpy()
             number = pd.Series(pd.factorize(number * len(rows) + block)[0], index=rows.index)
