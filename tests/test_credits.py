@@ -13,6 +13,11 @@ PROBLEM = gt.Problem(gt.Bandit([[0.2, 0.9, 0.4]]), TREE, theta=[0.3, -0.2, 0.5, 
 OLD = np.array([0.1, 0.2, -0.3, 0.4])
 
 
+@pytest.fixture(autouse=True)
+def _forgotten(registry):
+    """What is composed here is forgotten after each test."""
+
+
 def uneven(point, settings):
     """Credits that no structure explains: they differ by response and token."""
     k, t = np.indices(point.policy.paths.edges.shape)

@@ -15,6 +15,11 @@ PROBLEMS = ("graded", "kl-linear", "sequence-shared")
 BINARY = gt.Problem(gt.Bandit([[0.0, 0.2, 1.0]]), gt.TabularSoftmax(1, 3), theta=[0.4, -0.3, 0.1])
 
 
+@pytest.fixture(autouse=True)
+def _forgotten(registry):
+    """What is composed here is forgotten after each test."""
+
+
 @pytest.mark.parametrize("group_size", [1, 2, 5])
 @pytest.mark.parametrize("name", ["reinforce", "rloo", "grpo", "max_rl"])
 def test_a_mean_advantage_is_the_mean_over_all_groups_of_others(name, group_size):

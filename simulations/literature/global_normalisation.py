@@ -65,7 +65,7 @@ def vanishes(group_size, rng, whole_batch=True):
 
 
 @check(
-    *stated("reinforce++/below the group's", "reinforce++/monotone"),
+    *stated("reinforce++/below the group", "reinforce++/monotone"),
     cases=[{"draw": draw, "group_size": size} for draw in DRAWS for size in (4, 8, 16)],
     broken={"share": 0.3},
     setting="draw {draw}, G = {group_size}",
@@ -75,7 +75,7 @@ def smaller(group_size, rng, share=1.0):
     rates = rng.uniform(0.02, 0.98, size=4)
     parts = np.array([astray(weights(rates, group_size, size), rates) for size in (1, 2, 4, 8, 16)])
     return {
-        "reinforce++/below the group's": (parts[1], share * parts[0]),
+        "reinforce++/below the group": (parts[1], share * parts[0]),
         "reinforce++/monotone": (parts[1:], share * parts[:-1]),
     }
 

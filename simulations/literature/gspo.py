@@ -55,7 +55,7 @@ def objective(problem, old, advantages, normalised, clipped):
 
 
 @check(
-    *stated("gspo/gradient", "gspo/GRPO's gradient", "gspo/importance sampling"),
+    *stated("gspo/gradient", "gspo/GRPO gradient", "gspo/importance sampling"),
     cases=[{"kind": kind, "clipped": clipped} for kind in KINDS for clipped in (False, True)],
     broken={"exchanged": True},
     setting=lambda kind, clipped: f"{kind}, {'clipped' if clipped else 'no clip'}",
@@ -66,7 +66,7 @@ def gradients(kind, clipped, rng, exchanged=False):
     behaviour = problem.theta + DRIFT * rng.normal(size=problem.theta.size)
     old, advantages = problem.at(behaviour), signed_advantages(problem, behaviour)
     clip, sides = "by sign" if clipped else "none", {}
-    for name, ratio in (("gspo/gradient", "geometric"), ("gspo/GRPO's gradient", "token")):
+    for name, ratio in (("gspo/gradient", "geometric"), ("gspo/GRPO gradient", "token")):
         kernel = composed("grpo", ratio, clip, "own length")
         target = objective(problem, old, advantages, (ratio == "geometric") != exchanged, clipped)
         mean = gt.gradient_mean(problem, problem.theta, kernel, behaviour=behaviour, **SIZES)
