@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.estimation import make_estimator
+from simulations.literature.subsets import best_of_subsets
 
 VALUES = np.array([0.0, 0.3, 1.0])
 OBJECTIVES = {
@@ -55,27 +55,7 @@ def test_gradient_and_hessian_are_those_of_the_objective(objective, policy, pena
     np.testing.assert_allclose(gt.hessian(problem, theta), slopes_of(lambda at: gt.exact.gradient(problem, at), theta), atol=1e-8)
 
 
-def best_of_subsets(batch, advantages):
-    """A = G/C(G,k) times the sum over the k-subsets with the response of their largest reward (PKPO, arXiv 2505.15201)."""
-    k, n = int(batch.parameters[0]), batch.rewards.shape[1]
-    for b in range(batch.rewards.shape[0]):
-        order = np.argsort(batch.rewards[b])
-        for i in range(n):
-            total, subsets = 0.0, 1.0
-            for j in range(k):
-                subsets *= (n - j) / (j + 1)
-            for j in range(i, n):
-                # The largest is the response itself, with k - 1 below it, or a larger one, with k - 2 others below that.
-                least, below = (k - 1, i) if j == i else (k - 2, j - 1)
-                ways = 1.0
-                for m in range(least):
-                    ways *= max(below - m, 0) / (m + 1)
-                total += ways * batch.rewards[b, order[j]]
-            advantages[b, order[i]] = n * total / subsets
-
-
-PKPO = make_estimator("best_of_subsets", best_of_subsets, parameters={"k": 3.0}, minimum_group_size=3, exchangeable=True)
-"""Not registered: studies of all estimators would see it."""
+PKPO = best_of_subsets.with_parameters(k=3.0, beside=1.0, share=0.0)
 
 
 def test_error_and_efficiency_are_about_the_objective():

@@ -367,12 +367,8 @@ def compose(
     _check_named(name)
     given = {"ratio": ratio, "clip": clip, "aggregation": aggregation, "kl": kl, "mismatch": mismatch, "credit": credit}
     parts = {argument: find_part(argument, value) for argument, value in given.items()}
-    found = (
-        make_estimator("none", no_advantage, exchangeable=True)
-        if isinstance(advantage, str) and advantage == "none"
-        else find(advantage, "advantage")
-    )
-    kernel = found.advantage
+    nothing = isinstance(advantage, str) and advantage == "none"
+    kernel = (NOTHING if nothing else find(advantage, "advantage")).advantage
     return register(Estimator(name, kernel, **parts, source=source), overwrite=overwrite)
 
 
@@ -386,3 +382,7 @@ def no_advantage(batch, advantages):
 def _check_named(name: str) -> None:
     if not isinstance(name, str) or not name:
         raise TypeError(f"name must be a non-empty string, got {name!r}")
+
+
+NOTHING = make_estimator("none", no_advantage, exchangeable=True)
+"""What `compose` takes for the advantage "none"."""

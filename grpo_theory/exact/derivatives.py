@@ -38,7 +38,7 @@ def objective(problem: Problem, theta: ArrayLike) -> Array:
     if problem.objective is not None:
         log_pi = paths.along(paths.log_probabilities(logits))
         pi = np.exp(log_pi)
-        climbed = problem.objective.value(bandit.values, np.einsum("...mk,mkl->...ml", pi, bandit.probabilities))
+        climbed = problem.objective.value(bandit.values, bandit.reward_law(pi))
         if kl is not None:
             climbed = climbed - kl.strength * (pi * (log_pi - np.log(kl.reference))).sum(axis=-1)
         return np.asarray(climbed @ bandit.prompt_weights)[()]
@@ -264,8 +264,7 @@ def logit_tables(problem: Problem, logits: Array) -> LogitTables:
     log_pi = paths.along(log_tokens)
     if problem.objective is not None:
         # Of another objective q_k is the mean of its slopes F_l in place of that of the rewards (section 39).
-        law = np.einsum("...mk,mkl->...ml", np.exp(log_pi), problem.bandit.probabilities)
-        slopes = problem.objective.slope(problem.bandit.values, law)
+        slopes = problem.objective.slope(problem.bandit.values, problem.bandit.reward_law(np.exp(log_pi)))
         rewards = np.einsum("mkl,...ml->...mk", problem.bandit.probabilities, slopes)
     if kl is not None:
         # A_k = q_k - V, q_k = E[Z|k] - strength log(pi_k/reference_k) (docs/derivations.md, section 5).
@@ -305,7 +304,7 @@ def hessians_in_logits(problem: Problem, logits: Array) -> Array:
             )
         law = problem.bandit.probabilities
         slopes = np.einsum("...mk,mkl,...mkd->...mld", tables.probabilities, law, logit_gradients)
-        bent = problem.objective.curvature(problem.bandit.values, np.einsum("...mk,mkl->...ml", tables.probabilities, law))
+        bent = problem.objective.curvature(problem.bandit.values, problem.bandit.reward_law(tables.probabilities))
         matrices += np.swapaxes(slopes, -1, -2) @ bent @ slopes
     return problem.bandit.prompt_weights[:, None, None] * matrices
 

@@ -280,15 +280,30 @@ def gradient_law(
     >>> round(law.mse, 4), round(law.efficiency, 3)
     (0.012, 0.106)
     """
-    current = problem.at(theta)
-    sampled = current.theta if behaviour is None else problem.policy.check_theta(behaviour, "behaviour")
-    # A policy's own draws are on policy, whether it is named or not: ratios are 1 whatever they are made of.
-    sampler = current if np.array_equal(sampled, current.theta) else problem.at(sampled)
+    current, sampler = points_at(problem, theta, behaviour)
     began = sampler.theta if old is None else problem.policy.check_theta(old, "old")
     start = None
     if not np.array_equal(began, sampler.theta):
         start = current if np.array_equal(began, current.theta) else problem.at(began)
     return law_between(current, sampler, estimator, batch_size=batch_size, group_size=group_size, old=start)
+
+
+def points_at(problem: Problem, theta: ArrayLike, behaviour: ArrayLike | None) -> tuple[Point, Point]:
+    """Return the problem at theta (d,), and at the parameters of the policy that samples: one point where these are equal."""
+    current = problem.at(theta)
+    sampled = current.theta if behaviour is None else problem.policy.check_theta(behaviour, "behaviour")
+    # A policy's own draws are on policy, whether it is named or not: ratios are 1 whatever they are made of.
+    return current, current if np.array_equal(sampled, current.theta) else problem.at(sampled)
+
+
+def find_one(estimator: str | Estimator) -> Estimator:
+    """Return the one estimator that is asked about, see `find`; several are refused."""
+    if isinstance(estimator, list | tuple):
+        raise TypeError(
+            f"estimator must be one name or Estimator, got {len(estimator)} in a {type(estimator).__name__}. "
+            "Ask for each of them, as in [gt.efficiency(problem, theta, one, ...) for one in names]"
+        )
+    return find(estimator)
 
 
 @typed
@@ -313,12 +328,7 @@ def law_between(
     >>> round(law.efficiency, 2)
     0.11
     """
-    if isinstance(estimator, list | tuple):
-        raise TypeError(
-            f"estimator must be one name or Estimator, got {len(estimator)} in a {type(estimator).__name__}. "
-            "Ask for each of them, as in [gt.efficiency(problem, theta, one, ...) for one in names]"
-        )
-    estimator = find(estimator).at_lengths(current.policy.lengths)
+    estimator = find_one(estimator).at_lengths(current.policy.lengths)
     batch_size = as_count("batch_size", batch_size)
     group_size = as_count("group_size", group_size)
     estimator.check_defined(group_size, sampler.bandit.values, sampler.policy.lengths)

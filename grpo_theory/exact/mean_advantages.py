@@ -66,7 +66,7 @@ def advantages_beside(estimator: Estimator, values: tuple[float, ...], group_siz
             f"groups of {group_size} with {len(values)} rewards must not be too large for a table of all of them"
         )
     n = len(values)
-    counts = multisets(n, others) if others else np.zeros((1, n), dtype=np.int64)
+    counts = multisets(n, others)
     added = counts[:, None] + np.eye(n, dtype=np.int64)
     if others < group_size - 1:
         added = added[:, :, None] + np.eye(n, dtype=np.int64)
@@ -75,9 +75,21 @@ def advantages_beside(estimator: Estimator, values: tuple[float, ...], group_siz
     return read_only(counts), read_only(table.advantages[0][lines, own])
 
 
-def is_endless(group_size: int | float) -> bool:
-    """Return whether groups have no end."""
-    return isinstance(group_size, float) and group_size == math.inf
+def given_own_reward(
+    estimator: str | Estimator | Population, values: Array, law: Array, group_size: int | float
+) -> tuple[Array | None, Array]:
+    """Return the chances of what the group's others get (..., n), and the advantages of each reward beside them (n, L).
+
+    In groups without end nothing is left to chance: the first is None, and the advantages have shape (..., L).
+    """
+    if not isinstance(estimator, str | Estimator):
+        return None, np.broadcast_to(estimator(values, law), law.shape)
+    if isinstance(group_size, float) and group_size == math.inf:
+        return None, population(estimator)(values, law)
+    found, size = find(estimator), as_count("group_size", cast(int, group_size))
+    found.check_defined(size, values)
+    counts, advantages = advantages_beside(found, tuple(values.tolist()), size, size - 1)
+    return group_chances(counts, law), advantages
 
 
 @typed
@@ -118,16 +130,9 @@ def mean_advantages(
     check_within("values", values, -LARGEST, LARGEST)
     check_shape("law", law, (*law.shape[:-1], len(values)), "(..., L)")
     check_within("law", law, -CLOSED, 1.0 + CLOSED)
-    if callable(estimator) and not isinstance(estimator, Estimator):
-        return np.broadcast_to(estimator(values, law), law.shape)
-    estimator = find(estimator)
-    if is_endless(group_size):
-        return population(estimator)(values, law)
-    size = as_count("group_size", cast(int, group_size))
-    estimator.check_defined(size, values)
-    counts, advantages = advantages_beside(estimator, tuple(values.tolist()), size, size - 1)
+    chances, advantages = given_own_reward(estimator, values, law, group_size)
     # a_l(q) = sum over multisets n of the G - 1 others of P(n) A(l; n + e_l) (docs/derivations.md, section 39).
-    return np.asarray(group_chances(counts, law) @ advantages)
+    return advantages if chances is None else np.asarray(chances @ advantages)
 
 
 def _moments(values: Array, law: Array) -> tuple[Array, Array]:
@@ -215,7 +220,7 @@ def climbed(estimator: str | Estimator, values: ArrayLike, *, group_size: int) -
         raise ValueError(f"estimator {found.name!r} has credits of tokens, whose mean is no function of the rewards' law")
     found.check_defined(size, values)
     counts, advantages = advantages_beside(found, levels, size, size - 1)
-    _, pairs = advantages_beside(found, levels, size, size - 2)
+    others, pairs = advantages_beside(found, levels, size, size - 2)
     # da_l/dq_j = (G - 1) E[A(l; n + e_l + e_j)], n the G - 2 others.  The form is closed where u'(da - da')v = 0 for all u and v
     # that sum to 0.  The monomials of q are independent, so that it must be so in every group.
     turned = pairs - np.swapaxes(pairs, 1, 2)
@@ -239,7 +244,6 @@ def climbed(estimator: str | Estimator, values: ArrayLike, *, group_size: int) -
         return np.asarray(0.5 * np.einsum("t,...tl,...l->...", weights, slope(values, along), move))
 
     def curvature(_: Array, law: Array) -> Array:
-        others = multisets(len(levels), size - 2) if size > 2 else np.zeros((1, len(levels)), dtype=np.int64)
         return np.asarray((size - 1) * np.einsum("...n,nlj->...lj", group_chances(others, law), pairs))
 
     return Objective(f"what {found.name} climbs in groups of {size}", value, slope, curvature)

@@ -12,15 +12,8 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import AGGREGATIONS, CLIPS, CREDITS, RATIOS, Estimator, find
 from grpo_theory.exact.derivatives import fisher_information, objective
-from grpo_theory.exact.group_law import law_between
-from grpo_theory.exact.mean_advantages import (
-    Population,
-    advantages_beside,
-    group_chances,
-    is_endless,
-    mean_advantages,
-    population,
-)
+from grpo_theory.exact.group_law import find_one, law_between, points_at
+from grpo_theory.exact.mean_advantages import Population, given_own_reward
 from grpo_theory.exact.observables import Observable
 from grpo_theory.exact.score_moments import token_weights
 from grpo_theory.problem import ChainPoint, Point, Problem
@@ -43,45 +36,34 @@ def mean_estimate(current: Point, sampler: Point, estimator: Estimator | Populat
     Of a kernel that reads only rewards the mean is a policy gradient with mean advantages in place of rewards.  Nothing is then
     enumerated but the rewards of the group's others.  Other estimators take their whole law.
     """
-    bandit, paths, on_policy = sampler.bandit, current.policy.paths, current is sampler
-    if not isinstance(estimator, Estimator):
-        if current.kl is not None or isinstance(current, ChainPoint) or not on_policy:
-            raise ValueError(
-                "estimator must be named or composed where there is a penalty, a TokenChain or a behaviour policy: a function of "
-                "values and law is an advantage in groups without end, and knows nothing of these"
-            )
-        chances, advantages, plain = (
-            None,
-            mean_advantages(estimator, bandit.values, sampler.reward_law, group_size=math.inf),
-            True,
-        )
-    else:
-        chosen = estimator.at_lengths(current.policy.lengths)
-        penalised = current.kl is not None and chosen.kl.place == "reward"
-        if isinstance(current, ChainPoint) or penalised or chosen.aggregation.pool or chosen.reads - {"rewards", "parameters"}:
-            return law_between(current, sampler, chosen, batch_size=1, group_size=cast(int, group_size)).mean
-        if is_endless(group_size):
-            chances, advantages = None, population(chosen)(bandit.values, sampler.reward_law)
-        else:
-            size = as_count("group_size", cast(int, group_size))
-            chosen.check_defined(size, bandit.values, current.policy.lengths)
-            counts, advantages = advantages_beside(chosen, tuple(bandit.values.tolist()), size, size - 1)
-            chances = group_chances(counts, sampler.reward_law)
-        parts = chosen.ratio, chosen.clip, chosen.aggregation, chosen.kl.place, chosen.credit
+    bandit, paths, on_policy, plain = sampler.bandit, current.policy.paths, current is sampler, True
+    if isinstance(estimator, Estimator):
+        estimator = estimator.at_lengths(current.policy.lengths)
+        penalised = current.kl is not None and estimator.kl.place == "reward"
+        reads_more = estimator.aggregation.pool or estimator.reads - {"rewards", "parameters"}
+        if isinstance(current, ChainPoint) or penalised or reads_more:
+            return law_between(current, sampler, estimator, batch_size=1, group_size=cast(int, group_size)).mean
+        parts = estimator.ratio, estimator.clip, estimator.aggregation, estimator.kl.place, estimator.credit
         plain = on_policy and parts == (RATIOS["none"], CLIPS["none"], AGGREGATIONS["sum"], "reward", CREDITS["none"])
+    elif current.kl is not None or isinstance(current, ChainPoint) or not on_policy:
+        raise ValueError(
+            "estimator must be named or composed where there is a penalty, a TokenChain or a behaviour policy: a function of "
+            "values and law is an advantage in groups without end, and knows nothing of these"
+        )
+    chances, advantages = given_own_reward(estimator, bandit.values, sampler.reward_law, group_size)
 
     def worth(kept: Array) -> Array:
         """Return the mean of what is kept of the advantages, times each response's chance, shape (M, K)."""
         by_reward = kept if chances is None else chances @ kept
         return sampler.probabilities * np.einsum("mkl,ml->mk", bandit.probabilities, by_reward)
 
-    if plain:
+    if plain or not isinstance(estimator, Estimator):
         # E[a_Z W] = sum_k pi_k (w_k - sum_j pi_j w_j) c_k, w_k = sum_l P(l | k) a_l, as sum_k pi_k c_k = 0.
         own = worth(advantages)
         lead = own - sampler.probabilities * own.sum(axis=1, keepdims=True)
         edges = paths.centre(paths.collect(lead), current.token_probabilities)
     else:
-        weights = token_weights(current, sampler, chosen)
+        weights = token_weights(current, sampler, estimator)
         tables = weights.by_token(np.arange(len(current.token_probabilities)))
         # Clips see an advantage's sign, so that its positive and negative parts have means of their own (section 39).
         split = [np.maximum(advantages, 0.0), np.minimum(advantages, 0.0)] if weights.depends_on_sign else [advantages]
@@ -112,12 +94,7 @@ def gradient_mean(
     [True, False]
     """
     as_count("batch_size", batch_size)
-    if isinstance(estimator, list | tuple):
-        raise TypeError(f"estimator must be one name or Estimator, got {len(estimator)} in a {type(estimator).__name__}")
-    current = problem.at(theta)
-    sampled = current.theta if behaviour is None else problem.policy.check_theta(behaviour, "behaviour")
-    sampler = current if np.array_equal(sampled, current.theta) else problem.at(sampled)
-    return mean_estimate(current, sampler, find(estimator), as_count("group_size", group_size))
+    return mean_estimate(*points_at(problem, theta, behaviour), find_one(estimator), as_count("group_size", group_size))
 
 
 def _found(estimator: str | Estimator | Population) -> Estimator | Population:

@@ -263,7 +263,7 @@ class Point:
     @cached_array
     def reward_law(self) -> Array:
         """The probability of each reward value, shape (M, L)."""
-        return np.einsum("mk,mkl->ml", self.probabilities, self.bandit.probabilities)
+        return self.bandit.reward_law(self.probabilities)
 
     @cached_array
     def target(self) -> Moments:

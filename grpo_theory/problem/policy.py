@@ -341,6 +341,10 @@ class Bandit:
         """E[Z | prompt, response], shape (M, K)."""
         return self.probabilities @ self.values
 
+    def reward_law(self, probabilities: Array) -> Array:
+        """Return the probability of each reward value, shape (..., M, L), for probabilities of the responses (..., M, K)."""
+        return np.einsum("...mk,mkl->...ml", probabilities, self.probabilities)
+
     def at_prompt(self, prompt: int) -> Self:
         """Restrict the bandit to one prompt, so that its gradient is g(x) instead of E g(X)."""
         return type(self).from_law(self.values, self.probabilities, self._all_at(prompt))

@@ -7,7 +7,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.worlds import BINARY, GRADED, POLICIES, direction, scores_of, world
+from simulations.literature.worlds import BINARY, GRADED, POLICIES, direction, world
 from simulations.statements import stated
 
 DRAWS = [{"policy": policy, "draw": draw} for policy in POLICIES for draw in range(2)]
@@ -46,7 +46,7 @@ def objective(policy, rng, values=BINARY, prompts=3):
 def pair(problem):
     """Return E g+, E g-, both variances and the covariance of the scores of a right and a wrong response to one drawn prompt."""
     shares, success = problem.at(problem.theta).probabilities, problem.bandit.probabilities[..., 1]
-    scores, prompts = scores_of(problem), problem.bandit.prompt_weights
+    scores, prompts = problem.policy.scores(problem.theta), problem.bandit.prompt_weights
     means, variances, by_prompt = [], [], []
     for law in (shares * success, shares * (1.0 - success)):
         law = law / law.sum(axis=1, keepdims=True)

@@ -7,7 +7,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.worlds import GRADED, POLICIES, scores_of, world
+from simulations.literature.worlds import GRADED, POLICIES, world
 from simulations.sequence.divergences import gradient
 from simulations.sequence.parts import composed
 from simulations.statements import stated
@@ -141,7 +141,7 @@ def ratios_beyond(problem, response, sign, betas):
             ended.append(count)
             return np.zeros(theta.size)
         here = gt.Problem(problem.bandit, problem.policy, theta=theta)
-        return sign * ratio(theta) * scores_of(here)[0, response]
+        return sign * ratio(theta) * here.policy.scores(here.theta)[0, response]
 
     path = adam(gradient_at, problem.theta, 60, betas, rate=0.1)
     return np.array([ratio(theta) for theta in path[ended[0] - 1 : ended[0] + 30]])

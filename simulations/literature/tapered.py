@@ -8,7 +8,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.harness import check
-from simulations.literature.worlds import POLICIES, policy_of, scores_of
+from simulations.literature.worlds import POLICIES, policy_of
 from simulations.sequence.divergences import gradient
 from simulations.statements import stated
 
@@ -26,7 +26,7 @@ def drawn(kind, rng):
 def baseline(policy, rng, sign=1.0):
     """The naive update with a baseline, and without one on data with the effective share of right responses."""
     problem, rewards, mu = drawn(policy, rng)
-    scores, c, right = scores_of(problem)[0], rng.uniform(-1.0, 1.0), rewards > 0.0
+    scores, c, right = problem.policy.scores(problem.theta)[0], rng.uniform(-1.0, 1.0), rewards > 0.0
     p = mu[right].sum()
     share = p * (1.0 - sign * c) / (1.0 + sign * c * (1.0 - 2.0 * p))
     mixed = np.where(right, share * mu / p, (1.0 - share) * mu / (1.0 - p))
@@ -51,7 +51,7 @@ def update(policy, rng, importance=False):
     def climbed(logs):
         return objective(np.exp(along(logs)[0]) / mu, rewards, mu, importance=importance)
 
-    return (mu * tapered * rewards) @ scores_of(problem)[0], gradient(problem, climbed, problem.theta)
+    return (mu * tapered * rewards) @ problem.policy.scores(problem.theta)[0], gradient(problem, climbed, problem.theta)
 
 
 @check(stated("topr/bounded"), cases=[{"draw": draw} for draw in range(3)], broken={"floor": 0.5}, setting="draw {draw}")

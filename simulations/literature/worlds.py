@@ -1,4 +1,4 @@
-"""Problems drawn anew, scores of their responses, the logarithm cut short, and what a mean update works around a loop of laws."""
+"""Problems drawn anew, the logarithm cut short, and what a mean update works around a loop of laws."""
 
 from itertools import pairwise
 
@@ -72,11 +72,3 @@ def world(kind, rng, values=BINARY, prompts=2):
 def direction(vector):
     """Return a vector of length 1."""
     return vector / np.linalg.norm(vector)
-
-
-def scores_of(problem):
-    """Return grad log pi of each response, shape (M, K, d)."""
-    adjoint, found = problem.policy.tangent(problem.theta).adjoint, problem.at(problem.theta).logit_gradients
-    prompts, responses, _ = found.shape
-    lone = np.eye(prompts)[:, None, :, None] * found[:, :, None, :]
-    return np.array([[adjoint(lone[m, k]) for k in range(responses)] for m in range(prompts)])

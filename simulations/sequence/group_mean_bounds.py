@@ -4,8 +4,8 @@ All groups are enumerated, for random policies and for those that a search finds
 """
 
 import numpy as np
-from scipy.special import gammaln
 
+from grpo_theory.exact.mean_advantages import group_chances
 from grpo_theory.exact.multisets import multisets
 from grpo_theory.harness import check, run
 from simulations.sequence.tokens import Family, within, worst_ratios
@@ -23,12 +23,6 @@ SEARCH = {"policies": 300, "starts": 256, "climbs": 6}
 """Of the smallest family, whose worst cases hide behind the kinks of the clip; of others one climb, because each is dear."""
 
 
-def multiset_probabilities(probabilities, group_size):
-    """Return the probability of each of `multisets`, shape (n,), for independent responses with probabilities (K,)."""
-    counts = multisets(probabilities.size, group_size)
-    return np.exp(gammaln(group_size + 1.0) - gammaln(counts + 1.0).sum(axis=1) + counts @ np.log(probabilities))
-
-
 def baseline_term(old, now, rewards, group_size):
     """Return E||X2||^2, X2 = -(1/G) sum_i (1/|s_i|) sum_t 1_B grad log P_0 (mu_c - mu_0), one prompt, own sample in mu_c."""
     p, paths = old.response_probabilities, old.paths
@@ -40,7 +34,7 @@ def baseline_term(old, now, rewards, group_size):
     positive = rewards >= means[:, None]
     sums = (counts * positive) @ by_sign[1] + (counts * ~positive) @ by_sign[0]
     power = (sums**2).sum(axis=1) * ((means - p @ rewards) / group_size) ** 2
-    return float(multiset_probabilities(p, group_size) @ power)
+    return float(group_chances(counts, p) @ power)
 
 
 def current_term(old, now, rewards, group_size):
@@ -51,7 +45,7 @@ def current_term(old, now, rewards, group_size):
     sums = counts @ (np.where(rho <= 1.0 + HIGH, rho, 0.0)[:, None] * now.response_scores)
     gaps = q @ rewards - counts @ rewards / group_size
     power = (sums**2).sum(axis=1) * (gaps / (group_size * old.paths.horizon)) ** 2
-    return float(multiset_probabilities(p, group_size) @ power)
+    return float(group_chances(counts, p) @ power)
 
 
 def baseline_printed(old, now, rewards, group_size):
