@@ -264,6 +264,37 @@ def test_a_grid_of_designs_compares_functions_on_the_same_data():
     assert value.loc[("few", "width over reference"), "mcse"] == pytest.approx(error, rel=0.02)
 
 
+def test_a_grid_over_factors_has_the_measures_of_a_normal_mean():
+    """The z interval with a standard deviation of its own covers as often as |N(0, 1)| is below its z times that."""
+
+    def z_interval(data, level, deviation):
+        estimate, error = data.mean(), deviation / np.sqrt(data.size)
+        half = stats.norm.ppf(0.5 + level / 2.0) * error
+        return gt.Interval(estimate, error, estimate - half, estimate + half, level)
+
+    methods = {name: partial(z_interval, deviation=deviation) for name, deviation in (("right", 1.0), ("half", 0.5))}
+    asked = {"factors": {"n": (4, 25), "mean": (0.2, -3.0)}, "replications": 4000, "rng": 5}
+    grid = laboratory.coverage_grid(methods, lambda n, mean: (mean, Normal(n)), lambda mean: mean, **asked)
+    assert len(grid) == len(grid.groupby(["n", "mean", "function", "measure"])) == 4 * 2 * 9
+    for (n, method), part in grid.groupby(["n", "function"]):
+        deviation, error, z = {"right": 1.0, "half": 0.5}[method], 1.0 / np.sqrt(n), stats.norm.ppf(0.975)
+        known = {"bias": 0.0, "empirical SE": error, "MSE": error**2, "average model SE": deviation * error, "failures": 0.0}
+        known |= {"coverage": 2.0 * stats.norm.cdf(z * deviation) - 1.0, "mean width": 2.0 * z * deviation * error}
+        for row in part[part["measure"].isin(known)].itertuples():
+            assert abs(row.estimate - known[row.measure]) <= 4.9 * row.mcse + 1e-12, row
+            assert row.mcse < 0.03 * error or row.measure == "coverage"
+    lines = str(grid).splitlines()
+    assert [line.split()[0] for line in lines[1:-1]] == ["right", "half"]
+    many = laboratory.coverage_grid(dict.fromkeys("abcdefghij", methods["half"]), {"six": (0.2, Normal(6))}, 0.2, replications=8)
+    assert len(str(many).splitlines()) == 10
+    for factors, designs, message in (
+        ({}, len, "factors must be"),
+        ({"n": (3,)}, {}, "designs must be a function of the factors"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            laboratory.coverage_grid(methods, designs, 0.0, factors=factors, replications=4)
+
+
 def morris(estimate, error, low, high, truth, null):
     """The estimators of Morris et al., Table 6, written out."""
     empirical, model = estimate.std(ddof=1), np.sqrt(np.mean(error**2))

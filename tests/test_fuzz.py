@@ -54,7 +54,7 @@ VALID |= {"counts": RAGGED.counts.counts, "groups": [0, 0], "lengths": [2, 3], "
 VALID |= {"path": Path(__file__).parent / "rollouts.csv", "batch_rows": 2, "tail": 0.5, "step_sizes": RECORD.step_sizes}
 VALID |= {"hessian": None, "mean_rewards": RECORD.mean_rewards, "batches": 4, "samples": NOISE.normal(size=(3, 8))}
 VALID |= {"experiment": PILOT, "error": 0.001, "a": NOISE.normal(size=8), "b": NOISE.normal(size=8), "difference": 1.0}
-VALID |= {"power": 0.8, "coverage": 0.95, "vectorized": None, "interval": gt.intervals.gradient_between}
+VALID |= {"power": 0.8, "coverage": 0.95, "factors": None, "vectorized": None, "interval": gt.intervals.gradient_between}
 VALID |= {"functions": {"between": gt.intervals.gradient_between}, "designs": {"one": (PROBLEM, PILOT)}, "x": [1.0, 2.0, 4.0]}
 VALID |= {"y": [1.0, 0.5, 0.2], "standard_errors": None, "sides": lambda x: (float(np.sum(x)), 9.0), "bounds": [(0, 1), (0, 1)]}
 VALID |= {"climbs": 1, "compare": "ratio", "tolerance": 0.001, "advantage": "grpo", "ratio": "none", "clip": "none"}

@@ -65,7 +65,7 @@ def test_a_study_takes_only_plain_functions_and_constants_from_one_beside_it_and
 
 
 MANY_ARGUMENTS = {
-    *("compose", "coverage", "coverage_of_several", "mean_path", "read_rollouts", "simulate_gradients"),
+    *("compose", "coverage", "coverage_grid", "coverage_of_several", "mean_path", "read_rollouts", "simulate_gradients"),
     *("simulate_records", "simulate_training", "sketch"),
 }
 """What a user calls names every choice, by keyword, and may take more than eight arguments."""

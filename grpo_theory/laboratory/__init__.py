@@ -5,6 +5,7 @@ from grpo_theory.laboratory.coverage_record import replications_to_tell as repli
 from grpo_theory.laboratory.experiment import Experiment as Experiment
 from grpo_theory.laboratory.experiment import Pilot as Pilot
 from grpo_theory.laboratory.experiment import RecordedTraining as RecordedTraining
+from grpo_theory.laboratory.measurement import CoverageGrid as CoverageGrid
 from grpo_theory.laboratory.measurement import coverage as coverage
 from grpo_theory.laboratory.measurement import coverage_grid as coverage_grid
 from grpo_theory.laboratory.measurement import coverage_of_several as coverage_of_several

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from math import nan
 from typing import Any
 
@@ -226,31 +227,64 @@ def _trial(
     return Trial(interval, problem, known, experiment, nominal, as_seed_sequence(rng), bool(at_once))
 
 
-MEASURES = ("coverage", "mean width", "failures")
 NUMBERS = ["measure", "estimate", "mcse", "low", "high"]
+PRINTED = ("bias", "empirical SE", "average model SE", "MSE", "coverage", "mean width", "failures")
+LINES = 8
+"""Functions that a printed grid has."""
+
+
+class CoverageGrid(pd.DataFrame):
+    """The table that `coverage_grid` returns; printed, it has a line per function: the range of each measure over the cells.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("mixed"), gt.Pilot(batch_size=32, group_size=4)
+    >>> asked = {"truth": gt.objective(problem, problem.theta), "replications": 100, "rng": 0}
+    >>> grid = gt.laboratory.coverage_grid({"naive": gt.intervals.value_naive}, {"one": (problem, pilot)}, **asked)
+    >>> len(str(grid).splitlines()), isinstance(grid, gt.laboratory.CoverageGrid)
+    (3, True)
+    """
+
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:
+        return pd.DataFrame  # a part of the table is no grid
+
+    def __str__(self) -> str:
+        names = self["function"].unique()
+        ranges = self.groupby(["measure", "function"])["estimate"].agg(["min", "max"])
+        words = [f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}" for low, high in ranges.to_numpy()]
+        said = pd.Series(words, ranges.index).to_dict()
+        columns = {one: [said.get((one, name), "") for name in names[:LINES]] for one in PRINTED if one in set(self["measure"])}
+        error = self.loc[self["measure"] == "coverage", "mcse"].max()
+        more = f"; {len(names) - LINES} functions more" if len(names) > LINES else ""
+        return f"{pd.DataFrame(columns, names[:LINES]).to_string()}\n(errors of coverage at most {error:.2g}{more})"
 
 
 def coverage_grid(
     functions: Mapping[str, IntervalFunction],
-    designs: Mapping[str, tuple[Any, Experiment]],
+    designs: Mapping[str, tuple[Any, Experiment]] | Callable[..., tuple[Any, Experiment]],
     truth: Truth,
     *,
+    factors: Mapping[str, Sequence] | None = None,
     reference: str | None = None,
     level: float = 0.95,
     replications: int,
     rng: Rng | None = None,
     workers: int | None = None,
-) -> pd.DataFrame:
-    """Measure several interval functions at each of several designs, all functions on the same data.
+) -> CoverageGrid:
+    """Measure bias, standard errors, coverage and width of several interval functions over a design, all on the same data.
 
     Parameters
     ----------
     functions : mapping of str to callable
-        Interval functions by name, as `coverage` takes them.
-    designs : mapping of str to (Problem, Experiment)
-        What data are drawn from, by name.
+        Interval functions (methods) by name, as `coverage` takes them.
+    designs : mapping of str to (Problem, Experiment), or callable
+        What data are drawn from, by name. With factors, a function of a level of each, in order.
     truth : float or callable
         The number that the intervals are to cover; a callable is asked ``truth(problem)`` at each design.
+    factors : mapping of str to sequence, optional
+        The levels of each factor of a full factorial design.
     reference : str, optional
         The name of the function with which the others are compared, replication by replication.
     level : float, default 0.95
@@ -264,11 +298,12 @@ def coverage_grid(
 
     Returns
     -------
-    DataFrame
-        A row for each design, function and measure, with its Monte Carlo standard error and 95% limits. The measures are
-        coverage, mean width and failures. With a reference there is also "coverage less reference", the difference of the two
-        shares. There is also "width over reference", the ratio of the mean widths where both have limits.  The errors of both
-        take into account that the data are the same (the ratio's by the delta method).
+    CoverageGrid
+        A DataFrame with a row for each design (or level of each factor), function and measure. Each has its Monte Carlo standard
+        error and 95% limits. The measures are those of `Coverage.measures` (Morris, White and Crowther 2019, Table 6). A pair of
+        limits has no estimate, so it has coverage, mean width and failures. With a reference there is also "coverage less
+        reference", the difference of the two shares. There is also "width over reference", the ratio of the mean widths where
+        both have limits.  The errors of both take into account that the data are the same (the ratio's by the delta method).
 
     Raises
     ------
@@ -279,35 +314,52 @@ def coverage_grid(
     Examples
     --------
     >>> import grpo_theory as gt
-    >>> functions = {"naive": gt.intervals.value_naive, "clustered": gt.intervals.value_clustered}
-    >>> designs = {f"G = {size}": (gt.gallery.problem("mixed"), gt.Pilot(batch_size=32, group_size=size)) for size in (4, 16)}
-    >>> asked = {"reference": "clustered", "replications": 1000, "rng": 0}
-    >>> table = gt.laboratory.coverage_grid(functions, designs, lambda problem: gt.objective(problem, problem.theta), **asked)
+    >>> problem, value = gt.gallery.problem("mixed"), lambda problem: gt.objective(problem, problem.theta)
+    >>> functions = {"naive": gt.intervals.value_naive, "cluster": gt.intervals.value_clustered}
+    >>> def design(prompts, size):
+    ...     return problem, gt.Pilot(batch_size=prompts, group_size=size)
+    >>> asked = {"factors": {"prompts": (32, 64), "size": (4, 16)}, "reference": "cluster", "replications": 1000, "rng": 0}
+    >>> table = gt.laboratory.coverage_grid(functions, design, value, **asked)
+    >>> print(table)
+                           bias      empirical SE  average model SE                 MSE        coverage       mean width failures
+    naive    0.00106 to 0.00172  0.0493 to 0.0718  0.0156 to 0.0439  0.00243 to 0.00515  0.434 to 0.793  0.0611 to 0.174        0
+    cluster  0.00106 to 0.00172  0.0493 to 0.0718  0.0484 to 0.0726  0.00243 to 0.00515  0.944 to 0.956   0.193 to 0.296        0
+    (errors of coverage at most 0.016)
     >>> behind = table[(table["measure"] == "coverage less reference") & (table["function"] == "naive")]
-    >>> behind["design"].tolist(), bool((behind["high"] < 0.0).all())
-    (['G = 4', 'G = 16'], True)
+    >>> behind[["prompts", "size"]].to_numpy().tolist(), bool((behind["high"] < 0.0).all())
+    ([[32, 4], [32, 16], [64, 4], [64, 16]], True)
     """
-    if not isinstance(designs, Mapping) or not designs:
-        raise TypeError(f"designs must be a mapping of names to pairs (problem, experiment), at least one, got {shown(designs)}")
-    for name, design in designs.items():
+    if factors is None:
+        if not isinstance(designs, Mapping) or not designs:
+            wanted = "designs must be a mapping of names to pairs (problem, experiment), at least one, or a function of factors"
+            raise TypeError(f"{wanted}, got {shown(designs)}")
+        cells = [({"design": name}, design) for name, design in designs.items()]
+    else:
+        if not isinstance(factors, Mapping) or not factors:
+            raise TypeError(f"factors must be a mapping of names to levels, at least one, got {shown(factors)}")
+        if not callable(designs):
+            raise TypeError(f"designs must be a function of the factors {', '.join(map(repr, factors))}, got {shown(designs)}")
+        _check_takes("designs", designs, *factors)
+        points = [dict(zip(factors, levels, strict=True)) for levels in product(*factors.values())]
+        cells = [(point, designs(*point.values())) for point in points]
+    for point, design in cells:
         if not isinstance(design, tuple) or len(design) != 2:
-            raise TypeError(f"designs[{name!r}] must be a pair (problem, experiment), got {shown(design)}")
+            raise TypeError(f"designs must have a pair (problem, experiment) at {point}, got {shown(design)}")
     if reference is not None and isinstance(functions, Mapping) and reference not in functions:
         raise ValueError(f"reference must be one of {', '.join(map(repr, functions))}, got {reference!r}")
     asked = {"level": as_fraction("level", level), "replications": replications, "workers": workers}
     rows: list[tuple] = []
-    for (name, (problem, experiment)), seed in zip(designs.items(), as_seed_sequence(rng).spawn(len(designs)), strict=True):
+    for (point, (problem, experiment)), seed in zip(cells, as_seed_sequence(rng).spawn(len(cells)), strict=True):
         records = coverage_of_several(functions, problem, truth, experiment=experiment, rng=seed, **asked)  # type: ignore[arg-type]
         for function, record in records.items():
             if record.truth.ndim:
                 shape = record.truth.shape
                 raise ValueError(f"truth must be one number at each design, got shape {shape}: measure it by coverage")
-            measures = record.measures()
-            found = [*measures.loc[measures["measure"].isin(MEASURES), NUMBERS].itertuples(index=False)]
+            found = [*record.measures()[NUMBERS].itertuples(index=False)]
             if reference not in (None, function):
                 found += _beside(record, records[reference])
-            rows += ((name, function, *row) for row in found)
-    return pd.DataFrame(rows, columns=["design", "function", *NUMBERS])
+            rows += ((*point.values(), function, *row) for row in found)
+    return CoverageGrid(rows, columns=[*cells[0][0], "function", *NUMBERS])
 
 
 def _beside(record: Coverage, reference: Coverage) -> Iterator[Row]:
