@@ -257,7 +257,7 @@ def test_a_group_size_is_named_once_and_yours_again_where_it_may_be_best():
 
 
 def test_the_programs_for_any_trainer_run_as_printed(monkeypatch, capsys):
-    _, loop, sketching = blocks((DOCS / "live.md").read_text(encoding="utf-8"))
+    _, loop, sketching = blocks((DOCS / "trainer_checks.md").read_text(encoding="utf-8"))
     ids, rewards, scores = drawn(16, 4)
     names = {"gt": gt, "steps": 20, "rewards": rewards, "prompts": ids, "step": 40, "model": None}
     exec(loop, names)
